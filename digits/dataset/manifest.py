@@ -1,0 +1,74 @@
+"""What a finished dataset is: the file ``dataset.json`` in its job's folder.
+
+Splits are ``train``, ``val`` and ``test``. A split's records lie in shards,
+TFRecord files of ``tf.train.Example``, each with an index beside it (see
+`digits.dataset.records`).
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from digits.files import UnreadableFile, read_json, write_json
+
+FILE_NAME = "dataset.json"
+LABELS_FILE = "labels.txt"
+MEAN_IMAGE_FILE = "mean.png"
+MEAN_ARRAY_FILE = "mean.npy"
+SKIPPED_FILE = "skipped.csv"
+SPLITS = ("train", "val", "test")
+
+
+@dataclass(kw_only=True)
+class Split:
+    """The records of one split. ``counts[i]`` belong to class i; ``shards`` are file names."""
+
+    count: int
+    counts: list[int]
+    bytes: int
+    shards: list[str]
+
+
+@dataclass(kw_only=True)
+class Manifest:
+    """A dataset for image classification, complete and ready to be read.
+
+    ``mean_pixel`` has one value a channel, 0 to 255. ``mean.npy`` holds the mean
+    image, float32 [height, width, channels]; ``mean.png`` shows it.
+    """
+
+    kind: str = "image-classification"
+    width: int
+    height: int
+    channels: int
+    encoding: str
+    resize_mode: str
+    labels: list[str]
+    splits: dict[str, Split]
+    mean_pixel: list[float]
+    skipped: int = 0
+    seed: int = 0
+    source: dict[str, Any] = field(default_factory=dict)
+
+    @property
+    def shape(self) -> tuple[int, int, int]:
+        """Height, width and channels of every image."""
+        return self.height, self.width, self.channels
+
+    def save(self, job_folder: Path) -> None:
+        write_json(job_folder / FILE_NAME, {"schema": 1, **dataclasses.asdict(self)})
+
+
+def load(job_folder: Path) -> Manifest:
+    """The manifest in a dataset job's folder; raises UnreadableFile."""
+    body = read_json(job_folder / FILE_NAME)
+    try:
+        known = {item.name for item in dataclasses.fields(Manifest)}
+        values = {name: value for name, value in body.items() if name in known}
+        values["splits"] = {name: Split(**split) for name, split in values["splits"].items()}
+        return Manifest(**values)
+    except (TypeError, KeyError, AttributeError) as error:
+        raise UnreadableFile(f"{FILE_NAME}: {error}") from error

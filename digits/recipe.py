@@ -1,0 +1,140 @@
+"""Recipes: what a task is to do, as one readable JSON file that both processes know.
+
+Unknown keys of a file are ignored and missing ones take their default, so that
+old and new versions read each other's recipes.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, ClassVar, Self
+
+from digits.files import UnreadableFile, read_json, write_json
+
+FILE_NAME = "recipe.json"
+SCHEMA = 1
+
+
+@dataclass(kw_only=True)
+class Recipe:
+    """Base of all recipes. ``task`` names the work; the worker has one program for each."""
+
+    task: ClassVar[str] = ""
+
+    def save(self, folder: Path) -> None:
+        """Write this recipe into a task's folder."""
+        write_json(folder / FILE_NAME, self.as_json())
+
+    def as_json(self) -> dict[str, Any]:
+        return {"schema": SCHEMA, "task": self.task, **dataclasses.asdict(self)}
+
+    @classmethod
+    def from_json(cls, body: dict[str, Any]) -> Self:
+        """The recipe in ``body``; raises TypeError when a required key is missing."""
+        known = {item.name for item in dataclasses.fields(cls)}
+        return cls(**{name: value for name, value in body.items() if name in known})
+
+
+@dataclass(kw_only=True)
+class FolderSplit:
+    """Where the images of a split come from, and how many each class may have."""
+
+    folder: str
+    min_per_class: int = 2
+    max_per_class: int | None = None
+
+
+@dataclass(kw_only=True)
+class CreateDataset(Recipe):
+    """Read a folder of images (one sub-folder per class) into TFRecord shards.
+
+    ``val`` and ``test`` name separate folders; without them ``pct_val`` and
+    ``pct_test`` percent of each class of ``train`` are taken. With ``sample``, a
+    set that `digits.download` knows is fetched into the train folder's parent first.
+    Width and height are in pixels; ``channels`` is 1 or 3.
+    """
+
+    task = "create-dataset"
+    train: dict[str, Any]
+    val: dict[str, Any] | None = None
+    test: dict[str, Any] | None = None
+    pct_val: float = 25
+    pct_test: float = 0
+    width: int = 256
+    height: int = 256
+    channels: int = 3
+    resize_mode: str = "squash"
+    encoding: str = "png"
+    seed: int = 0
+    sample: str | None = None
+    processes: int | None = None
+
+
+@dataclass(kw_only=True)
+class Solver:
+    """The optimizer and its settings; ``type`` is a name of the model form's list."""
+
+    type: str = "SGD"
+    learning_rate: float = 0.01
+    momentum: float = 0.9
+    rms_decay: float = 0.99
+
+
+@dataclass(kw_only=True)
+class Train(Recipe):
+    """Train ``network`` (a file of the job's folder) on the dataset in folder ``dataset``.
+
+    Intervals are in epochs and may be fractions; 0 means never. ``lr_policy`` is
+    ``{"policy": name, …}`` as `digits.model.lr_policy` takes it. ``weights`` is the
+    prefix of a snapshot to start from. ``devices`` lists ``"cpu"`` or the indexes
+    of GPUs. ``seed`` None draws one. ``mean`` is ``image``, ``pixel`` or ``none``.
+    """
+
+    task = "train"
+    dataset: str
+    network: str = "network.py"
+    epochs: int = 30
+    batch_size: int | None = None
+    snapshot_interval: float = 1
+    val_interval: float = 1
+    seed: int | None = None
+    solver: dict[str, Any] = field(default_factory=lambda: dataclasses.asdict(Solver()))
+    lr_policy: dict[str, Any] = field(default_factory=lambda: {"policy": "fixed"})
+    weights: str | None = None
+    mean: str = "image"
+    crop_size: int | None = None
+    shuffle: bool = True
+    devices: list[str] = field(default_factory=lambda: ["cpu"])
+
+
+@dataclass(kw_only=True)
+class Visualize(Recipe):
+    """Build ``network`` without training it: its layers as an event, its graph for TensorBoard.
+
+    ``dataset`` gives the input's shape and the classes. The graph goes to ``tb/``
+    in the task's parent folder.
+    """
+
+    task = "visualize"
+    dataset: str
+    network: str = "network.py"
+    crop_size: int | None = None
+
+
+def load(folder: Path, kind: type[Recipe]) -> Any:
+    """The recipe of ``kind`` in a task's folder; raises UnreadableFile."""
+    body = read_json(folder / FILE_NAME)
+    if not isinstance(body, dict) or body.get("task") != kind.task:
+        raise UnreadableFile(f"{FILE_NAME} is not a recipe for {kind.task!r}")
+    try:
+        return kind.from_json(body)
+    except TypeError as error:
+        raise UnreadableFile(f"{FILE_NAME}: {error}") from error
+
+
+def task_of(folder: Path) -> str:
+    """The name of the work that the recipe in ``folder`` asks for."""
+    body = read_json(folder / FILE_NAME)
+    return str(body.get("task", "")) if isinstance(body, dict) else ""

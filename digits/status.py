@@ -1,0 +1,73 @@
+"""The states a job or a task goes through, and the steps that are legal between them."""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Iterable
+
+
+class Status(enum.Enum):
+    """State of a job or a task. The value is the one-letter code kept on disk."""
+
+    INIT = "I"
+    WAIT = "W"
+    RUN = "R"
+    DONE = "D"
+    ABORT = "A"
+    ERROR = "E"
+
+    @property
+    def title(self) -> str:
+        """The word shown to people and sent in JSON, such as ``Running``."""
+        return _TITLES[self]
+
+    @property
+    def css(self) -> str:
+        """The tone of the state: ``warning``, ``info``, ``success`` or ``danger``."""
+        return _TONES[self]
+
+    @property
+    def is_running(self) -> bool:
+        """Whether the job may still change by itself."""
+        return bool(LEGAL_STEPS[self])
+
+    def may_become(self, other: Status) -> bool:
+        """Whether ``other`` is a legal next state."""
+        return other in LEGAL_STEPS[self]
+
+
+_TITLES = {
+    Status.INIT: "Initialized",
+    Status.WAIT: "Waiting",
+    Status.RUN: "Running",
+    Status.DONE: "Done",
+    Status.ABORT: "Aborted",
+    Status.ERROR: "Error",
+}
+
+_TONES = {
+    Status.INIT: "warning",
+    Status.WAIT: "warning",
+    Status.RUN: "info",
+    Status.DONE: "success",
+    Status.ABORT: "warning",
+    Status.ERROR: "danger",
+}
+
+LEGAL_STEPS: dict[Status, frozenset[Status]] = {
+    Status.INIT: frozenset({Status.WAIT, Status.RUN, Status.ABORT, Status.ERROR}),
+    Status.WAIT: frozenset({Status.RUN, Status.ABORT, Status.ERROR}),
+    Status.RUN: frozenset({Status.DONE, Status.ABORT, Status.ERROR}),
+    Status.DONE: frozenset(),
+    Status.ABORT: frozenset(),
+    Status.ERROR: frozenset(),
+}
+
+# A job is as bad as its worst task; Done only when every task is.
+_WORST_FIRST = (Status.ERROR, Status.ABORT, Status.RUN, Status.WAIT, Status.INIT, Status.DONE)
+
+
+def worst(statuses: Iterable[Status]) -> Status:
+    """The status of a job whose tasks have these statuses; INIT for no tasks."""
+    present = set(statuses)
+    return next((status for status in _WORST_FIRST if status in present), Status.INIT)
