@@ -1,0 +1,20 @@
+"""``python -m digits.worker TASK_FOLDER`` runs the task in that folder."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+from digits.worker.run import run_task
+
+
+def main() -> int:
+    """Run the task named on the command line; returns the exit code."""
+    if len(sys.argv) != 2:
+        print("usage: python -m digits.worker TASK_FOLDER", file=sys.stderr)
+        return 2
+    return run_task(Path(sys.argv[1]).absolute())
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,123 @@
+"""Mistakes of the user told to the user: what went wrong, in which line, and what to change.
+
+Standard library only, so that a task without TensorFlow can use it too.
+"""
+
+from __future__ import annotations
+
+import linecache
+import re
+import traceback
+from collections.abc import Iterator
+from typing import Any
+
+from digits.events import Failed
+
+NETWORK_FILE = "network.py"
+MAX_FRAMES = 30
+MAX_MESSAGE_CHARACTERS = 4000
+
+Frame = dict[str, Any]
+
+
+class UserFault(Exception):
+    """Something that the user can put right. ``line`` is a line of the user's network."""
+
+    def __init__(self, message: str, hint: str = "", line: int | None = None) -> None:
+        super().__init__(message)
+        self.message = message
+        self.hint = hint
+        self.line = line
+
+
+class Stopped(BaseException):
+    """The task was asked to stop. Not an Exception, so that no library swallows it."""
+
+
+def describe(error: BaseException) -> Failed:
+    """The event that tells the user about ``error``: the user's own frames come first."""
+    source = _root(error)
+    frames = _frames(source)
+    own = [frame for frame in frames if frame["own"]]
+    message, hint = _words(error, source)
+    line = error.line if isinstance(error, UserFault) and error.line else None
+    if line is None and own:
+        line = own[0]["line"]
+    others = [frame for frame in frames if not frame["own"]]
+    return Failed(message=message, hint=hint, line=line, trace=(own + others)[:MAX_FRAMES])
+
+
+def _root(error: BaseException) -> BaseException:
+    """The exception with the user's frames: a fault's cause, where it has one."""
+    if isinstance(error, UserFault) and error.__cause__ is not None:
+        return _root(error.__cause__)
+    return error
+
+
+def _frames(error: BaseException) -> list[Frame]:
+    """The frames of ``error``, innermost first."""
+    frames = []
+    if isinstance(error, SyntaxError) and error.filename:
+        frames.append(_frame(error.filename, error.lineno or 1, "", (error.text or "").strip()))
+    frames += _remembered_frames(str(error))
+    for item in reversed(traceback.extract_tb(error.__traceback__)):
+        frames.append(_frame(item.filename, item.lineno or 0, item.name, item.line or ""))
+    return frames
+
+
+def _frame(file: str, line: int, function: str, code: str) -> Frame:
+    code = code or linecache.getline(file, line).strip()
+    return {"file": file, "line": line, "function": function, "code": code, "own": file == NETWORK_FILE}
+
+
+_DEFINED_AT = re.compile(r'File "?([^"\n]+?)"?, line (\d+), in (\S+)')
+
+
+def _remembered_frames(message: str) -> Iterator[Frame]:
+    """Frames of the user's file named in the text of an error that a running graph raised."""
+    for file, line, function in reversed(_DEFINED_AT.findall(message)):
+        if file == NETWORK_FILE:
+            yield _frame(file, int(line), function, "")
+
+
+def _words(error: BaseException, source: BaseException) -> tuple[str, str]:
+    if isinstance(error, UserFault):
+        return error.message[:MAX_MESSAGE_CHARACTERS], error.hint
+    kind = type(source).__name__
+    if isinstance(source, SyntaxError):
+        where = f"line {source.lineno}" if source.lineno else "the network"
+        return f"{kind} in {where}: {source.msg}", "Correct the marked line."
+    if isinstance(source, SystemExit):
+        return f"The network ended the program: exit({source.code!r}).", "Remove the call to exit()."
+    text = _first_paragraph(str(getattr(source, "message", "") or source))
+    hint = next((hint for name, hint in _HINTS.items() if _is_a(source, name)), "")
+    return f"{kind}: {text}"[:MAX_MESSAGE_CHARACTERS] if text else kind, hint
+
+
+def _first_paragraph(text: str) -> str:
+    """``text`` without the lists of frames that TensorFlow and Keras put into their messages."""
+    for mark in (
+        "Detected at node",
+        "Stack trace for op definition",
+        "\n\nArguments received by",
+        "\n\t [[{{",
+    ):
+        before, found, _ = text.partition(mark)
+        if found and before.strip():
+            text = before
+    return text.replace("Graph execution error:", "").strip()
+
+
+def _is_a(error: BaseException, name: str) -> bool:
+    return any(kind.__name__ == name for kind in type(error).__mro__)
+
+
+# By class name, because TensorFlow must not be imported here.
+_HINTS = {
+    "ResourceExhaustedError": "Out of memory: choose a smaller batch size or a smaller network.",
+    "MemoryError": "Out of memory: choose a smaller batch size or a smaller network.",
+    "ModuleNotFoundError": "Only installed packages can be imported by a network.",
+    "NameError": "Check the spelling, and that the name is defined before it is used.",
+    "AttributeError": "Check the spelling of the attribute, and that the object has it.",
+    "UnreadableFile": "A file that the task needs is missing or damaged.",
+}
