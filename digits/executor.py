@@ -1,0 +1,259 @@
+"""Starts, polls and stops the processes of tasks, and finds them again after a restart.
+
+`Executor` is all that the scheduler knows. `LocalExecutor` runs tasks on this
+machine, each under a supervisor (`digits.shim`) that outlives the server. What
+the two sides share is the task's folder; nothing else is assumed.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Protocol
+
+from digits import files, shim
+
+log = logging.getLogger(__name__)
+
+Handle = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Exit:
+    """How a task's process ended. ``lost``: nobody was there to see it."""
+
+    code: int | None = None
+    signal: int | None = None
+    stopped: bool = False
+    out_of_memory: bool = False
+    lost: bool = False
+
+    @property
+    def went_well(self) -> bool:
+        return self.code == 0
+
+
+class Executor(Protocol):
+    """Runs tasks. A handle is a JSON value that finds a task again after a restart."""
+
+    def start(self, folder: Path, environment: Mapping[str, str]) -> Handle:
+        """Start the task whose recipe is in ``folder``."""
+
+    def poll(self, folder: Path, handle: Handle) -> Exit | None:
+        """How the task ended; None while it runs."""
+
+    def stop(self, handle: Handle) -> None:
+        """Ask the task to stop; it is killed if it does not. Returns at once."""
+
+
+class LocalExecutor:
+    """Runs tasks as processes of this machine.
+
+    With ``standby``, a fork server holds TensorFlow imported, so that a task starts
+    at once; whenever it is not there, tasks start with a fresh interpreter.
+    """
+
+    def __init__(self, *, standby: bool = True, log_file: Path | None = None) -> None:
+        self._fork_server = ForkServer(log_file) if standby else None
+        self._children: list[subprocess.Popen[bytes]] = []
+
+    def start(self, folder: Path, environment: Mapping[str, str]) -> Handle:
+        (folder / shim.EXIT_FILE).unlink(missing_ok=True)
+        environment = {**child_environment(os.environ), **environment}
+        pid = self._fork_server.fork(folder, environment) if self._fork_server else None
+        if pid is None:
+            pid = self._start_fresh(folder, environment)
+        return {"boot": _boot_id(), "pid": pid, "began": _start_ticks(pid)}
+
+    def poll(self, folder: Path, handle: Handle) -> Exit | None:
+        self._children = [child for child in self._children if child.poll() is None]
+        ended = self._read_exit(folder)
+        if ended is None and not is_alive(handle):
+            # The supervisor may have written its last word since the first look.
+            ended = self._read_exit(folder) or Exit(lost=True)
+        return ended
+
+    def stop(self, handle: Handle) -> None:
+        if is_alive(handle):
+            try:
+                os.kill(handle["pid"], signal.SIGTERM)
+            except ProcessLookupError:
+                pass
+
+    def warm_up(self) -> None:
+        """Start the fork server now, in the background."""
+        if self._fork_server:
+            self._fork_server.start()
+
+    def is_warm(self) -> bool:
+        """Whether the fork server is there and ready."""
+        return bool(self._fork_server and self._fork_server.is_ready)
+
+    def close(self) -> None:
+        """End the fork server. Tasks go on."""
+        if self._fork_server:
+            self._fork_server.close()
+
+    def _start_fresh(self, folder: Path, environment: Mapping[str, str]) -> int:
+        program = [sys.executable, "-m", "digits.worker", str(folder)]
+        child = subprocess.Popen(
+            [sys.executable, "-I", "-S", shim.__file__, str(folder), "--", *program],
+            env=dict(environment),
+            cwd=folder,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+            start_new_session=True,
+        )
+        self._children.append(child)
+        return child.pid
+
+    @staticmethod
+    def _read_exit(folder: Path) -> Exit | None:
+        try:
+            body = files.read_json(folder / shim.EXIT_FILE)
+            return Exit(
+                code=body["code"],
+                signal=body["signal"],
+                stopped=bool(body.get("stopped")),
+                out_of_memory=bool(body.get("out_of_memory")),
+            )
+        except (files.UnreadableFile, KeyError, TypeError):
+            return None
+
+
+class ForkServer:
+    """The server's end of `digits.worker.forkserver`. It is started again when it dies."""
+
+    MAX_STARTS = 5
+
+    def __init__(self, log_file: Path | None) -> None:
+        self._log_file = log_file
+        self._process: subprocess.Popen[bytes] | None = None
+        self._lock = threading.Lock()
+        self._starts = 0
+        self.is_ready = False
+
+    def start(self) -> None:
+        """Start the process if it is not there; does not wait until it is ready."""
+        if self._process is not None or self._starts >= self.MAX_STARTS:
+            return
+        self._starts += 1
+        output = open(self._log_file, "ab") if self._log_file else subprocess.DEVNULL  # noqa: SIM115
+        self._process = subprocess.Popen(
+            [sys.executable, "-m", "digits.worker.forkserver"],
+            env={**child_environment(os.environ), "OPENBLAS_NUM_THREADS": "1"},
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=output,
+            start_new_session=True,
+        )
+        if self._log_file:
+            output.close()  # type: ignore[union-attr]
+        threading.Thread(target=self._wait_until_ready, args=(self._process,), daemon=True).start()
+
+    def fork(self, folder: Path, environment: Mapping[str, str]) -> int | None:
+        """The process id of the new task's supervisor; None if the server is not there."""
+        if not self.is_ready:
+            self.start()
+            return None
+        process = self._process
+        assert process is not None and process.stdin and process.stdout
+        request = {"folder": str(folder), "environment": dict(environment)}
+        with self._lock:
+            try:
+                process.stdin.write(json.dumps(request).encode() + b"\n")
+                process.stdin.flush()
+                return int(json.loads(process.stdout.readline())["pid"])
+            except (OSError, ValueError, KeyError) as error:
+                log.warning("the fork server is gone (%s); starting it again", error)
+                self._forget()
+        self.start()
+        return None
+
+    def close(self) -> None:
+        self._starts = self.MAX_STARTS
+        self._forget()
+
+    def _wait_until_ready(self, process: subprocess.Popen[bytes]) -> None:
+        assert process.stdout
+        line = process.stdout.readline()
+        try:
+            answer = json.loads(line)
+        except ValueError:
+            answer = {"error": "it ended while importing TensorFlow"}
+        if process is not self._process:
+            return
+        if answer.get("ready"):
+            self.is_ready = True
+            return
+        log.warning("no fork server: %s", answer.get("error"))
+        self._starts = self.MAX_STARTS
+        self._forget()
+
+    def _forget(self) -> None:
+        process, self._process, self.is_ready = self._process, None, False
+        if process is None:
+            return
+        if process.stdin:
+            process.stdin.close()
+        try:
+            process.wait(timeout=2)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
+        if process.stdout:
+            process.stdout.close()
+
+
+_PASSED_ON = ("PATH", "HOME", "LANG", "LANGUAGE", "TZ", "TMPDIR", "VIRTUAL_ENV", "PYTHONPATH")
+_PASSED_ON_PREFIXES = ("LC_", "CUDA", "NVIDIA", "TF_", "XLA_", "KERAS_", "XDG_", "LD_LIBRARY", "OMP_")
+
+
+def child_environment(environment: Mapping[str, str]) -> dict[str, str]:
+    """What a task may know of the server's environment: no token, no password, no key."""
+    kept = {
+        name: value
+        for name, value in environment.items()
+        if name in _PASSED_ON or name.startswith(_PASSED_ON_PREFIXES)
+    }
+    package_home = str(Path(__file__).resolve().parents[1])
+    path = [package_home, *filter(None, kept.get("PYTHONPATH", "").split(os.pathsep))]
+    return {
+        **kept,
+        "PYTHONPATH": os.pathsep.join(path),
+        "PYTHONUNBUFFERED": "1",
+        "PYTHONFAULTHANDLER": "1",
+        "PYTHONNOUSERSITE": "1",
+        "TF_CPP_MIN_LOG_LEVEL": kept.get("TF_CPP_MIN_LOG_LEVEL", "2"),
+    }
+
+
+def is_alive(handle: Handle) -> bool:
+    """Whether the very process of the handle runs: not another one that got its number."""
+    return handle.get("boot") == _boot_id() and (
+        handle.get("began") is not None and handle["began"] == _start_ticks(handle.get("pid", 0))
+    )
+
+
+def _start_ticks(pid: int) -> int | None:
+    """When the process began, in clock ticks since boot; None if it is dead or a zombie."""
+    try:
+        with open(f"/proc/{pid}/stat", "rb") as file:
+            fields = file.read().rpartition(b")")[2].split()
+    except OSError:
+        return None
+    return None if fields[0] == b"Z" else int(fields[19])
+
+
+def _boot_id() -> str:
+    with open("/proc/sys/kernel/random/boot_id") as file:
+        return file.read().strip()

@@ -1,0 +1,274 @@
+"""The small process that supervises a task's process and outlives the server.
+
+It owns the task's output and everything the task starts: whatever is left of
+it when the task ends is killed, and ``exit.json`` tells how the task ended. It
+is a program of its own that needs nothing but the standard library:
+
+    python -I -S shim.py FOLDER -- PROGRAM ARGUMENT…       start a program and supervise it
+    python -I -S shim.py FOLDER --adopt PID --pipe FD      supervise a child forked before exec
+
+SIGTERM asks it to stop the task: the task gets SIGTERM, and SIGKILL after
+`GRACE_SECONDS`.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import json
+import os
+import resource
+import select
+import signal
+import sys
+import time
+
+HEAD_BYTES = 4 * 1024 * 1024
+SEGMENT_BYTES = 2 * 1024 * 1024
+KEPT_SEGMENTS = 2
+GRACE_SECONDS = 5.0
+OUTPUT_FILE = "output.log"
+EXIT_FILE = "exit.json"
+
+_PR_SET_PDEATHSIG = 1
+_PR_SET_CHILD_SUBREAPER = 36
+
+
+class Output:
+    """The task's output on disk: all of its beginning and the latest of its end.
+
+    ``output.log`` holds the first 4 MiB; what follows goes to segments of 2 MiB
+    named by the offset they start at, ``output.<offset>.log``, of which the last
+    ones are kept. A flood of prints can neither fill the disk nor hide its end.
+    """
+
+    def __init__(self, folder: str) -> None:
+        self._folder = folder
+        self._offset = 0
+        self._segments: list[str] = []
+        self._room = HEAD_BYTES
+        self._descriptor = self._open(OUTPUT_FILE)
+
+    def write(self, data: bytes) -> None:
+        while data:
+            if not self._room:
+                self._next_segment()
+            piece = data[: self._room]
+            try:
+                os.write(self._descriptor, piece)
+            except OSError:
+                pass  # A full disk must not stop the task: its output is for people only.
+            self._room -= len(piece)
+            self._offset += len(piece)
+            data = data[len(piece) :]
+
+    def _next_segment(self) -> None:
+        os.close(self._descriptor)
+        name = f"output.{self._offset}.log"
+        self._descriptor = self._open(name)
+        self._room = SEGMENT_BYTES
+        self._segments.append(name)
+        if len(self._segments) > KEPT_SEGMENTS:
+            os.unlink(os.path.join(self._folder, self._segments.pop(0)))
+
+    def _open(self, name: str) -> int:
+        flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_CLOEXEC
+        return os.open(os.path.join(self._folder, name), flags, 0o600)
+
+
+class Supervisor:
+    """Waits for one child, keeps its output, and leaves nothing of it behind."""
+
+    def __init__(self, folder: str, child: int, pipe: int) -> None:
+        self._folder = folder
+        self._child = child
+        self._pipe = pipe
+        self._output = Output(folder)
+        self._stop_at: float | None = None
+        self._stopped = False
+        self._oom_before = _oom_kills()
+        self._began = time.time()
+
+    def run(self) -> None:
+        wake_up, ring = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
+        signal.set_wakeup_fd(ring, warn_on_full_buffer=False)
+        signal.signal(signal.SIGCHLD, lambda *_: None)
+        signal.signal(signal.SIGTERM, self._ask_to_stop)
+        signal.signal(signal.SIGINT, signal.SIG_IGN)
+        signal.signal(signal.SIGHUP, signal.SIG_IGN)
+        os.set_blocking(self._pipe, False)
+        readable = [wake_up, self._pipe]
+        while True:
+            ended = self._reap()
+            if ended:
+                break
+            ready, _, _ = select.select(readable, [], [], self._patience())
+            if wake_up in ready:
+                os.read(wake_up, 4096)
+            if self._pipe in ready and not self._copy_output():
+                readable = [wake_up]  # The task closed its output and goes on.
+            self._insist()
+        orphans = self._kill_descendants()
+        while self._copy_output():
+            pass
+        self._write_exit(*ended, orphans)
+
+    def _ask_to_stop(self, *_: object) -> None:
+        if self._stop_at is None:
+            self._stopped = True
+            self._stop_at = time.monotonic() + GRACE_SECONDS
+            _signal(self._child, signal.SIGTERM)
+            _signal(self._child, signal.SIGCONT)
+
+    def _patience(self) -> float | None:
+        return None if self._stop_at is None else max(0.05, self._stop_at - time.monotonic())
+
+    def _insist(self) -> None:
+        if self._stop_at is not None and time.monotonic() >= self._stop_at:
+            _signal(self._child, signal.SIGKILL)
+
+    def _copy_output(self) -> bool:
+        try:
+            data = os.read(self._pipe, 65536)
+        except BlockingIOError:
+            # Nothing for now; at the end, nothing any more, as all writers are dead.
+            return select.select([self._pipe], [], [], 0)[0] != []
+        self._output.write(data)
+        return bool(data)
+
+    def _reap(self) -> tuple[int, resource.struct_rusage] | None:
+        while True:
+            try:
+                pid, status, usage = os.wait4(-1, os.WNOHANG)
+            except ChildProcessError:
+                return None
+            if pid == self._child:
+                return status, usage
+            if pid == 0:
+                return None
+
+    def _kill_descendants(self) -> int:
+        killed: set[int] = set()
+        deadline = time.monotonic() + GRACE_SECONDS
+        while time.monotonic() < deadline:
+            alive = _children_of(os.getpid())
+            for pid in alive:
+                _signal(pid, signal.SIGKILL)
+                killed.add(pid)
+            self._reap()
+            if not alive:
+                break
+            time.sleep(0.01)
+        return len(killed)
+
+    def _write_exit(self, status: int, usage: resource.struct_rusage, orphans: int) -> None:
+        signalled = os.WTERMSIG(status) if os.WIFSIGNALED(status) else None
+        killed_by_kernel = (
+            signalled == signal.SIGKILL and not self._stopped and _oom_kills() > self._oom_before
+        )
+        body = {
+            "code": os.WEXITSTATUS(status) if os.WIFEXITED(status) else None,
+            "signal": signalled,
+            "stopped": self._stopped,
+            "out_of_memory": killed_by_kernel,
+            "max_memory_bytes": usage.ru_maxrss * 1024,
+            "seconds": round(time.time() - self._began, 3),
+            "orphans_killed": orphans,
+            "at": time.time(),
+        }
+        path = os.path.join(self._folder, EXIT_FILE)
+        temporary = f"{path}.{os.getpid()}.tmp"
+        with open(temporary, "w") as file:
+            json.dump(body, file)
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(temporary, path)
+
+
+def prepare_child(pipe: int) -> None:
+    """Turn this freshly forked process into the task's: its group, output, limits and death.
+
+    ``pipe`` is the writing end that becomes standard output and error.
+    """
+    os.setsid()
+    _prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+    null = os.open(os.devnull, os.O_RDONLY)
+    os.dup2(null, 0)
+    os.dup2(pipe, 1)
+    os.dup2(pipe, 2)
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    for name in ("SIGCHLD", "SIGTERM", "SIGINT", "SIGHUP", "SIGPIPE"):
+        signal.signal(getattr(signal, name), signal.SIG_DFL)
+    try:
+        # When memory runs out, the kernel should take the task and not the server.
+        with open("/proc/self/oom_score_adj", "w") as file:
+            file.write("500")
+        os.nice(5)
+    except OSError:
+        pass
+
+
+def _start(arguments: list[str]) -> tuple[int, int]:
+    reading, writing = os.pipe()
+    child = os.fork()
+    if child == 0:
+        try:
+            os.close(reading)
+            prepare_child(writing)
+            os.close(writing)
+            os.execv(arguments[0], arguments)
+        except OSError as error:
+            os.write(2, f"{arguments[0]}: {error.strerror}\n".encode())
+        finally:
+            os._exit(127)
+    os.close(writing)
+    return child, reading
+
+
+def _children_of(parent: int) -> list[int]:
+    children = []
+    for entry in os.listdir("/proc"):
+        if entry.isdigit() and _parent_of(int(entry)) == parent:
+            children.append(int(entry))
+    return children
+
+
+def _parent_of(pid: int) -> int | None:
+    try:
+        with open(f"/proc/{pid}/stat", "rb") as file:
+            return int(file.read().rpartition(b")")[2].split()[1])
+    except (OSError, IndexError, ValueError):
+        return None
+
+
+def _signal(pid: int, number: int) -> None:
+    try:
+        os.kill(pid, number)
+    except ProcessLookupError:
+        pass
+
+
+def _oom_kills() -> int:
+    try:
+        with open("/proc/vmstat", "rb") as file:
+            return next(int(line.split()[1]) for line in file if line.startswith(b"oom_kill "))
+    except (OSError, StopIteration, ValueError):
+        return 0
+
+
+def _prctl(option: int, value: int) -> None:
+    ctypes.CDLL(None, use_errno=True).prctl(option, value, 0, 0, 0)
+
+
+def main(arguments: list[str]) -> None:
+    folder, mode, *rest = arguments
+    _prctl(_PR_SET_CHILD_SUBREAPER, 1)
+    if mode == "--adopt":
+        child, pipe = int(rest[0]), int(rest[2])
+        os.set_inheritable(pipe, False)
+    else:
+        child, pipe = _start(rest)
+    Supervisor(folder, child, pipe).run()
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])
