@@ -1,0 +1,50 @@
+"""The dataset job: one task that turns a folder of images into records."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+from digits.dataset import manifest
+from digits.files import UnreadableFile
+from digits.job import Job, Wish
+from digits.recipe import CreateDataset
+from digits.task import Task
+
+
+@dataclass(kw_only=True, eq=False)
+class DatasetJob(Job):
+    """Makes a dataset for image classification, and then is it."""
+
+    kind: ClassVar[str] = "dataset"
+    type_title: ClassVar[str] = "Image Classification Dataset"
+
+    plan: CreateDataset
+
+    @classmethod
+    def first_tasks(cls) -> list[Task]:
+        return [Task(name="create", title="Create the records")]
+
+    def recipe(self, task: Task) -> CreateDataset:
+        return self.plan
+
+    def wants(self, task: Task) -> Wish:
+        return Wish(pool="create")
+
+    def manifest(self) -> manifest.Manifest | None:
+        """What the finished dataset is; None as long as it is not finished, or damaged."""
+        if self._manifest is None:
+            try:
+                self._manifest = manifest.load(self.folder)
+            except UnreadableFile:
+                return None
+        return self._manifest
+
+    _manifest: manifest.Manifest | None = None
+
+    def details(self) -> dict[str, Any]:
+        return {"plan": self.plan.as_json()}
+
+    @classmethod
+    def own_details(cls, body: dict[str, Any]) -> dict[str, Any]:
+        return {"plan": CreateDataset.from_json(body["plan"])}

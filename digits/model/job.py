@@ -1,0 +1,84 @@
+"""The model job: one task that trains a network on a dataset."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, ClassVar
+
+from digits.job import Job, Wish
+from digits.recipe import Train
+from digits.task import Task
+
+NETWORK_FILE = "network.py"
+TENSORBOARD_FOLDER = "tb"
+_SNAPSHOT = re.compile(r"snapshot_(\d+(?:\.\d+)?)\.ckpt\.index")
+
+
+@dataclass(kw_only=True, eq=False)
+class ModelJob(Job):
+    """Trains a network on the dataset ``dataset_id``, and then is the trained model.
+
+    ``device`` is ``cpu``, ``next`` (the next free GPU, or the CPU where there is
+    none) or GPU indexes joined by commas.
+    """
+
+    kind: ClassVar[str] = "model"
+    type_title: ClassVar[str] = "Image Classification Model"
+
+    dataset_id: str
+    plan: Train
+    device: str = "cpu"
+
+    @classmethod
+    def first_tasks(cls) -> list[Task]:
+        return [Task(name="train", title="Train the network")]
+
+    def needs(self) -> Sequence[str]:
+        return (self.dataset_id,)
+
+    def recipe(self, task: Task) -> Train:
+        self.plan.devices = task.devices or ["cpu"]
+        return self.plan
+
+    def wants(self, task: Task) -> Wish:
+        if self.device == "cpu":
+            return Wish(pool="cpu")
+        if self.device == "next":
+            return Wish(pool="gpu")
+        return Wish(pool="gpu", chosen=tuple(self.device.split(",")))
+
+    @property
+    def network_path(self) -> Path:
+        return self.folder / NETWORK_FILE
+
+    @property
+    def tensorboard_folder(self) -> Path:
+        return self.folder / TENSORBOARD_FOLDER
+
+    def snapshots(self) -> list[tuple[float, str]]:
+        """Epoch and file prefix of every snapshot that is complete, the newest first."""
+        try:
+            names = [path.name for path in self.folder.iterdir()]
+        except OSError:
+            return []
+        found = [(float(match[1]), name) for name in names if (match := _SNAPSHOT.fullmatch(name))]
+        return [(epoch, name.removesuffix(".index")) for epoch, name in sorted(found, reverse=True)]
+
+    def details(self) -> dict[str, Any]:
+        return {"dataset_id": self.dataset_id, "plan": self.plan.as_json(), "device": self.device}
+
+    @classmethod
+    def own_details(cls, body: dict[str, Any]) -> dict[str, Any]:
+        return {
+            "dataset_id": str(body["dataset_id"]),
+            "plan": Train.from_json(body["plan"]),
+            "device": str(body.get("device", "cpu")),
+        }
+
+
+def epoch_label(epoch: float) -> str:
+    """An epoch as snapshots show it: ``3`` or ``0.5``."""
+    return f"{epoch:g}"

@@ -1,0 +1,458 @@
+"""Decides which tasks run, starts them, follows them and notes how they end.
+
+What to do next is decided by pure functions (`choose`, `verdict`); a single
+greenlet acts on it, and it is the only one that moves a task's status.
+"""
+
+from __future__ import annotations
+
+import logging
+import signal
+import time
+from collections import OrderedDict
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+
+import gevent
+from gevent.event import Event as Bell
+
+from digits import events, messages, output
+from digits.executor import Executor, Exit
+from digits.files import UnreadableFile
+from digits.job import Job, Wish
+from digits.metrics import Metrics
+from digits.status import Status
+from digits.store import Store
+from digits.task import EVENTS_FILE, Failure, News, Task
+
+log = logging.getLogger(__name__)
+
+TICK_SECONDS = 0.05
+OUTPUT_SECONDS = 1.0
+PROGRESS_SECONDS = 0.25
+SPARKLINE_SECONDS = 2.0
+METRICS_KEPT = 32
+
+
+@dataclass
+class Resources:
+    """What is free: slots of the ``create`` and ``cpu`` pools, and GPU indexes.
+
+    ``gpus`` None means that the machine has no GPU at all.
+    """
+
+    slots: dict[str, int]
+    gpus: list[str] | None = None
+    known_gpus: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Start:
+    """Start ``task`` on ``devices``."""
+
+    job: Job
+    task: Task
+    devices: list[str]
+
+
+@dataclass
+class Choice:
+    """What to do now: tasks to start, why others wait, and which can never start."""
+
+    start: list[Start] = field(default_factory=list)
+    waiting: dict[str, str] = field(default_factory=dict)
+    hopeless: dict[str, Failure] = field(default_factory=dict)
+
+
+def choose(waiting: Iterable[Job], find: Callable[[str], Job | None], free: Resources) -> Choice:
+    """Which tasks of the ``waiting`` jobs (oldest first) start with what is ``free``."""
+    choice = Choice()
+    for job in waiting:
+        needed = [(job_id, find(job_id)) for job_id in job.needs()]
+        failed = next((need for need in needed if _can_never_be_used(need[1])), None)
+        if failed:
+            choice.hopeless[job.id] = _hopeless(failed[1])
+            continue
+        pending = next((need for _, need in needed if need and need.status is not Status.DONE), None)
+        if pending:
+            choice.waiting[job.id] = f"the dataset “{pending.name}”"
+            continue
+        _choose_tasks(job, free, choice)
+    return choice
+
+
+def _choose_tasks(job: Job, free: Resources, choice: Choice) -> None:
+    for task in job.tasks:
+        if task.status not in (Status.INIT, Status.WAIT):
+            continue
+        wish = job.wants(task)
+        missing = [gpu for gpu in wish.chosen if gpu not in free.known_gpus]
+        if missing:
+            choice.hopeless[job.id] = Failure(
+                f"This machine has no GPU {', '.join(missing)}.", "Clone the model and choose another device."
+            )
+            return
+        devices = _take(wish, free)
+        if devices is None:
+            choice.waiting[job.id] = _what_is_missing(wish)
+        else:
+            choice.start.append(Start(job, task, devices))
+
+
+def _take(wish: Wish, free: Resources) -> list[str] | None:
+    """Take the wished devices out of ``free``; None if they are not there now."""
+    if wish.pool == "gpu" and free.gpus is not None:
+        chosen = list(wish.chosen) or free.gpus[: wish.count]
+        if len(chosen) < wish.count or any(gpu not in free.gpus for gpu in chosen):
+            return None
+        free.gpus = [gpu for gpu in free.gpus if gpu not in chosen]
+        return chosen
+    pool = "cpu" if wish.pool == "gpu" else wish.pool
+    if free.slots.get(pool, 0) < 1:
+        return None
+    free.slots[pool] -= 1
+    return ["cpu"]
+
+
+def _what_is_missing(wish: Wish) -> str:
+    if wish.chosen:
+        return f"GPU {', '.join(wish.chosen)}"
+    return {"gpu": "a free GPU", "cpu": "the CPU, which trains another model"}.get(
+        wish.pool, "another dataset to be finished"
+    )
+
+
+def _can_never_be_used(job: Job | None) -> bool:
+    return job is None or job.status in (Status.ABORT, Status.ERROR)
+
+
+def _hopeless(needed: Job | None) -> Failure:
+    if needed is None:
+        return Failure("The dataset was deleted.", "Clone the model and choose another dataset.")
+    how = "failed" if needed.status is Status.ERROR else "was aborted"
+    return Failure(f"The dataset “{needed.name}” {how}.", "Create the dataset anew, then clone this model.")
+
+
+def verdict(ended: Exit, news: News, last_lines: list[str]) -> tuple[Status, Failure | None]:
+    """How a task ended, from its exit, what it had told, and what it printed last."""
+    if news.is_finished and ended.went_well:
+        return Status.DONE, None
+    if ended.stopped:
+        return Status.ABORT, None
+    if news.failure:
+        return Status.ERROR, news.failure
+    return Status.ERROR, Failure(*_why(ended, last_lines))
+
+
+def _why(ended: Exit, last_lines: list[str]) -> tuple[str, str]:
+    tail = "\n".join(last_lines)
+    said = f"The last thing it printed:\n{tail}" if tail else "It printed nothing."
+    if ended.lost:
+        return "The task's process is gone: it was killed, or the machine went down.", said
+    if ended.out_of_memory:
+        return "The machine ran out of memory and the kernel stopped the task.", (
+            "Choose a smaller batch size, smaller images or a smaller network."
+        )
+    if ended.signal is not None:
+        try:
+            name = signal.Signals(ended.signal).name
+        except ValueError:
+            name = "unknown"
+        return f"The task crashed (signal {ended.signal}, {name}).", said
+    if ended.code == 0:
+        return "The task ended early: something called exit before all work was done.", said
+    return f"The task ended early with exit code {ended.code}.", said
+
+
+class Scheduler:
+    """Runs the jobs of a store with an executor and tells browsers through ``publish``.
+
+    ``gpus`` names the GPUs of the machine; ``slots`` is the size of the pools
+    ``create`` and ``cpu``.
+    """
+
+    def __init__(
+        self,
+        store: Store,
+        executor: Executor,
+        *,
+        publish: messages.Publish,
+        gpus: Callable[[], list[str]] = list,
+        slots: Mapping[str, int] | None = None,
+    ) -> None:
+        self._store = store
+        self._executor = executor
+        self._publish = publish
+        self._gpus = gpus
+        self._slots = dict(slots or {"create": 1, "cpu": 1})
+        self._bell = Bell()
+        self._loop: gevent.Greenlet | None = None
+        self._stopping = False
+        self._followed: dict[str, _Follower] = {}
+        self._metrics: OrderedDict[str, Metrics] = OrderedDict()
+        self._aborting: set[str] = set()
+
+    # What the rest of the server asks for
+
+    def start(self) -> None:
+        """Go on with the jobs of the store, and with new ones as they come."""
+        for job in self._store.all(Job):
+            if job.status.is_running:
+                self._catch_up(job)
+        self._loop = gevent.spawn(self._run)
+
+    def stop(self) -> None:
+        """Stop looking after jobs. Their processes go on."""
+        self._stopping = True
+        self._bell.set()
+        if self._loop:
+            self._loop.join(timeout=5)
+
+    def submit(self, job: Job) -> None:
+        """Take a new job. It starts as soon as what it needs is there."""
+        self._store.add(job)
+        self._tell(messages.job_added(job))
+        self._bell.set()
+
+    def abort(self, job: Job) -> bool:
+        """Ask all tasks of ``job`` to stop; False if it had ended already."""
+        if not job.status.is_running:
+            return False
+        self._aborting.add(job.id)
+        for task in job.tasks:
+            if task.status is Status.RUN and task.handle:
+                self._executor.stop(task.handle)
+        self._bell.set()
+        return True
+
+    def remove(self, job: Job) -> None:
+        """Delete ``job``, stopping it first; raises InUse."""
+        self._store.check_deletable(job)
+        if self.abort(job):
+            deadline = time.monotonic() + 10
+            while job.status.is_running and time.monotonic() < deadline:
+                gevent.sleep(TICK_SECONDS)
+        self._store.remove(job)
+        self._metrics.pop(job.id, None)
+        self._tell(messages.job_deleted(job))
+
+    def metrics(self, job: Job) -> Metrics:
+        """All that ``job`` has measured."""
+        metrics = self._metrics.get(job.id)
+        if metrics is None:
+            metrics = Metrics()
+            for task in job.tasks:
+                happened, metrics.cursor = events.read(job.task_folder(task) / EVENTS_FILE)
+                for event in happened:
+                    metrics.add(event)
+            self._keep_metrics(job, metrics)
+        self._metrics.move_to_end(job.id)
+        return metrics
+
+    def news(self, job: Job, task: Task) -> News:
+        """What ``task`` has told, read from its log when it is not being followed."""
+        if task.news.cursor == 0:
+            self._catch_up(job)
+        return task.news
+
+    def busy_gpus(self) -> dict[str, Job]:
+        """The GPUs that tasks run on, and whose."""
+        return {
+            gpu: job
+            for job in self._store.running()
+            for task in job.tasks
+            if task.status is Status.RUN
+            for gpu in task.devices
+            if gpu != "cpu"
+        }
+
+    # The loop
+
+    def _run(self) -> None:
+        while not self._stopping:
+            try:
+                self.tick()
+            except Exception:
+                log.exception("the scheduler stumbled and goes on")
+                gevent.sleep(1)
+            self._bell.wait(timeout=TICK_SECONDS if self._followed else 1.0)
+            self._bell.clear()
+
+    def tick(self) -> None:
+        """One round: follow what runs, end what has ended, start what can start."""
+        running = list(self._store.running())
+        for job in running:
+            for task in job.tasks:
+                if task.status is Status.RUN:
+                    self._follow(job, task)
+        for job in running:
+            if job.id in self._aborting:
+                self._abort_waiting(job)
+        waiting = [
+            job
+            for job in self._store.running()
+            if any(task.status in (Status.INIT, Status.WAIT) for task in job.tasks)
+        ]
+        if waiting:
+            self._act(choose(waiting, self._store.find, self._free()), waiting)
+
+    def _act(self, choice: Choice, waiting: list[Job]) -> None:
+        for job in waiting:
+            if job.id in choice.hopeless:
+                self._give_up(job, choice.hopeless[job.id])
+            elif job.id in choice.waiting:
+                self._wait(job, choice.waiting[job.id])
+        for start in choice.start:
+            self._start_task(start)
+
+    def _free(self) -> Resources:
+        slots = dict(self._slots)
+        known = self._gpus()
+        busy = self.busy_gpus()
+        for job in self._store.running():
+            for task in job.tasks:
+                if task.status is Status.RUN and task.devices == ["cpu"]:
+                    pool = "create" if job.wants(task).pool == "create" else "cpu"
+                    slots[pool] -= 1
+        gpus = [gpu for gpu in known if gpu not in busy] if known else None
+        return Resources(slots, gpus, tuple(known))
+
+    def _start_task(self, start: Start) -> None:
+        job, task = start.job, start.task
+        folder = job.task_folder(task)
+        task.devices = start.devices
+        try:
+            folder.mkdir(mode=0o700, exist_ok=True)
+            job.recipe(task).save(folder)
+            task.handle = self._executor.start(folder, _environment(start.devices))
+        except OSError as error:
+            self._end(job, task, Status.ERROR, Failure(f"The task could not be started: {error}"))
+            return
+        task.move(Status.RUN)
+        job.waiting_for = ""
+        self._followed[job.id] = _Follower()
+        self._status_changed(job)
+
+    def _wait(self, job: Job, reason: str) -> None:
+        for task in job.tasks:
+            if task.status is Status.INIT:
+                task.move(Status.WAIT)
+        if job.waiting_for != reason:
+            job.waiting_for = reason
+            self._status_changed(job, even_if_same=True)
+
+    def _give_up(self, job: Job, failure: Failure) -> None:
+        for task in job.tasks:
+            if task.status in (Status.INIT, Status.WAIT):
+                self._end(job, task, Status.ABORT, failure)
+
+    def _abort_waiting(self, job: Job) -> None:
+        for task in job.tasks:
+            if task.status in (Status.INIT, Status.WAIT):
+                self._end(job, task, Status.ABORT, None)
+
+    # Following a task
+
+    def _follow(self, job: Job, task: Task) -> None:
+        follower = self._followed.setdefault(job.id, _Follower())
+        folder = job.task_folder(task)
+        # Asked before the log is read, so that nothing written before the end is missed.
+        ended = self._executor.poll(folder, task.handle or {})
+        self._read_news(job, task, follower)
+        self._read_output(job, task, follower, at_once=ended is not None)
+        if ended is not None:
+            status, failure = verdict(ended, task.news, output.last_lines(folder, 40))
+            self._end(job, task, status, failure)
+
+    def _read_news(self, job: Job, task: Task, follower: _Follower) -> None:
+        happened, cursor = events.read(job.task_folder(task) / EVENTS_FILE, task.news.cursor)
+        if not happened:
+            return
+        metrics = self.metrics(job)
+        for event in happened:
+            task.news.add(event)
+            if cursor > metrics.cursor:
+                metrics.add(event)
+        task.news.cursor = cursor
+        metrics.cursor = max(cursor, metrics.cursor)
+        self._tell(messages.task_news(job, task, happened))
+        now = time.monotonic()
+        if now - follower.progress_at >= PROGRESS_SECONDS:
+            follower.progress_at = now
+            self._tell(messages.job_progress(job))
+        if metrics.train.steps and now - follower.sparkline_at >= SPARKLINE_SECONDS:
+            follower.sparkline_at = now
+            self._tell(messages.sparkline(job, metrics))
+
+    def _read_output(self, job: Job, task: Task, follower: _Follower, *, at_once: bool) -> None:
+        now = time.monotonic()
+        if not at_once and now - follower.output_at < OUTPUT_SECONDS:
+            return
+        follower.output_at = now
+        folder = job.task_folder(task)
+        text, follower.output = output.read(folder, follower.output, limit=16 * 1024)
+        if text:
+            self._tell(messages.task_output(job, task, text))
+
+    def _catch_up(self, job: Job) -> None:
+        """Fold what happened while nobody listened."""
+        for task in job.tasks:
+            happened, task.news.cursor = events.read(
+                job.task_folder(task) / EVENTS_FILE, task.news.cursor
+            )
+            for event in happened:
+                task.news.add(event)
+
+    def _end(self, job: Job, task: Task, status: Status, failure: Failure | None) -> None:
+        task.failure = failure
+        task.move(status)
+        self._followed.pop(job.id, None)
+        job.waiting_for = ""
+        if job.kind == "model":
+            metrics = self.metrics(job)
+            job.summary["sparkline"] = metrics.sparkline()
+            job.summary["last_accuracy"] = metrics.last_accuracy()
+        self._status_changed(job)
+        if not job.status.is_running:
+            self._aborting.discard(job.id)
+        self._bell.set()
+
+    def _status_changed(self, job: Job, *, even_if_same: bool = False) -> None:
+        if not (job.note_status() or even_if_same):
+            return
+        try:
+            job.save()
+        except (OSError, UnreadableFile):
+            log.exception("job %s could not be saved", job.id)
+        log.info("job %s: %s", job.id, job.status.title)
+        self._tell(messages.job_status(job))
+        self._tell(messages.job_progress(job))
+
+    def _keep_metrics(self, job: Job, metrics: Metrics) -> None:
+        self._metrics[job.id] = metrics
+        while len(self._metrics) > METRICS_KEPT:
+            oldest = next(iter(self._metrics))
+            if oldest in self._followed:
+                self._metrics.move_to_end(oldest)
+                break
+            del self._metrics[oldest]
+
+    def _tell(self, told: list[messages.Message]) -> None:
+        for room, event, body in told:
+            self._publish(room, event, body)
+
+
+@dataclass
+class _Follower:
+    """When a running task's followers were last told what."""
+
+    output: int = 0
+    output_at: float = 0.0
+    progress_at: float = 0.0
+    sparkline_at: float = 0.0
+
+
+def _environment(devices: list[str]) -> dict[str, str]:
+    gpus = [device for device in devices if device != "cpu"]
+    # An empty value hides the GPUs from a task that is to run on the CPU.
+    return {"CUDA_VISIBLE_DEVICES": ",".join(gpus)}

@@ -1,0 +1,126 @@
+"""All jobs: in memory while the server runs, in their folders always."""
+
+from __future__ import annotations
+
+import fcntl
+import logging
+import os
+import shutil
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import TypeVar
+
+from digits import job as jobs
+from digits.errors import DigitsError, InUse, NotFound
+from digits.files import UnreadableFile
+from digits.job import Job
+
+log = logging.getLogger(__name__)
+
+AnyJob = TypeVar("AnyJob", bound=Job)
+
+
+class StoreInUse(DigitsError):
+    """Another server works on the same jobs folder."""
+
+
+class Store:
+    """The jobs of one jobs folder. One server owns it at a time."""
+
+    def __init__(self, folder: Path, kinds: dict[str, type[Job]]) -> None:
+        self.folder = folder
+        self._kinds = kinds
+        self._jobs: dict[str, Job] = {}
+        self.unreadable: dict[str, str] = {}
+        folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+        self._lock = self._take_lock()
+
+    def load(self) -> None:
+        """Read every job's folder. What cannot be read is logged, listed and left alone."""
+        for entry in sorted(os.scandir(self.folder), key=lambda entry: entry.name):
+            if not jobs.is_id(entry.name) or not entry.is_dir(follow_symlinks=False):
+                continue
+            try:
+                self._jobs[entry.name] = jobs.load(Path(entry.path), self._kinds)
+            except UnreadableFile as error:
+                log.warning("job %s cannot be read: %s", entry.name, error)
+                self.unreadable[entry.name] = str(error)
+
+    def new_folder(self) -> Path:
+        """Make the folder of a new job; its name is the job's id."""
+        while True:
+            folder = self.folder / jobs.new_id()
+            try:
+                folder.mkdir(mode=0o700)
+                return folder
+            except FileExistsError:
+                continue
+
+    def add(self, job: Job) -> None:
+        """Keep a new job, on disk first."""
+        job.save()
+        self._jobs[job.id] = job
+
+    def get(self, job_id: str, kind: type[AnyJob]) -> AnyJob:
+        """The job of this kind (`Job` for any); raises NotFound."""
+        job = self._jobs.get(job_id)
+        if not isinstance(job, kind):
+            raise NotFound("There is no such job.", "It may have been deleted.")
+        return job
+
+    def find(self, job_id: str) -> Job | None:
+        return self._jobs.get(job_id)
+
+    def all(self, kind: type[AnyJob]) -> list[AnyJob]:
+        """All jobs of a kind, the newest first."""
+        return [job for job in reversed(list(self._jobs.values())) if isinstance(job, kind)]
+
+    def children(self, job: Job) -> list[Job]:
+        """The jobs that need ``job``, the newest first."""
+        return [child for child in self.all(Job) if job.id in child.needs()]
+
+    def running(self) -> Iterator[Job]:
+        """The jobs that may still change by themselves, the oldest first."""
+        return (job for job in list(self._jobs.values()) if job.status.is_running)
+
+    def check_deletable(self, job: Job) -> None:
+        """Raises InUse, naming the jobs, when something depends on ``job``."""
+        children = self.children(job)
+        if children:
+            names = ", ".join(f"“{child.name}”" for child in children[:5])
+            more = f" and {len(children) - 5} more" if len(children) > 5 else ""
+            raise InUse(
+                f"“{job.name}” is used by {names}{more}.",
+                "Delete what uses it first.",
+            )
+
+    def remove(self, job: Job) -> None:
+        """Forget ``job`` and delete its folder."""
+        self.check_deletable(job)
+        self._jobs.pop(job.id, None)
+        # Renamed first: a folder half deleted must not look like a job.
+        doomed = self.folder / f".deleted-{job.id}"
+        try:
+            job.folder.rename(doomed)
+        except FileNotFoundError:
+            return
+        shutil.rmtree(doomed, ignore_errors=True)
+
+    def save_all(self, some: Iterable[Job]) -> None:
+        for job in some:
+            job.save()
+
+    def close(self) -> None:
+        os.close(self._lock)
+
+    def _take_lock(self) -> int:
+        descriptor = os.open(self.folder / ".lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            os.close(descriptor)
+            raise StoreInUse(
+                f"Another DIGITS server uses the jobs folder {self.folder}.",
+                "Stop it, or give this one another folder with --jobs-dir.",
+            ) from None
+        return descriptor

@@ -1,0 +1,190 @@
+"""A task: one process's worth of work of a job, and what is known of it.
+
+The task's folder in its job's holds four files: ``recipe.json`` (what to do),
+``events.jsonl`` (what happened), ``output.log`` (for people) and ``exit.json``
+(how it ended). What is known of a task is folded from its events.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+from digits import events
+from digits.status import Status
+
+EVENTS_FILE = "events.jsonl"
+MAX_NAMED_SKIPS = 20
+
+History = list[tuple[str, float]]
+
+
+@dataclass
+class Failure:
+    """Why a task failed, as shown to the user."""
+
+    message: str
+    hint: str = ""
+    line: int | None = None
+    trace: list[dict[str, Any]] = field(default_factory=list)
+
+    def as_json(self) -> dict[str, Any]:
+        return {"message": self.message, "hint": self.hint, "line": self.line, "trace": self.trace}
+
+
+@dataclass
+class Task:
+    """One task of a job. ``handle`` finds its process again after a restart."""
+
+    name: str
+    title: str
+    history: History = field(default_factory=list)
+    handle: dict[str, Any] | None = None
+    devices: list[str] = field(default_factory=list)
+    failure: Failure | None = None
+    news: News = field(default_factory=lambda: News())
+
+    def __post_init__(self) -> None:
+        if not self.history:
+            self.history = [(Status.INIT.value, time.time())]
+
+    @property
+    def status(self) -> Status:
+        return Status(self.history[-1][0])
+
+    def move(self, status: Status, at: float | None = None) -> bool:
+        """Step to ``status``; False if the task has it already. Raises ValueError for an illegal step."""
+        if status is self.status:
+            return False
+        if not self.status.may_become(status):
+            raise ValueError(f"a task cannot step from {self.status.title} to {status.title}")
+        self.history.append((status.value, time.time() if at is None else at))
+        return True
+
+    @property
+    def progress(self) -> float:
+        """From 0 to 1."""
+        return 1.0 if self.status is Status.DONE else self.news.fraction
+
+    def as_json(self) -> dict[str, Any]:
+        return {
+            "name": self.name,
+            "title": self.title,
+            "history": [list(step) for step in self.history],
+            "handle": self.handle,
+            "devices": self.devices,
+            "failure": self.failure.as_json() if self.failure else None,
+        }
+
+    @classmethod
+    def from_json(cls, body: dict[str, Any]) -> Task:
+        failure = body.get("failure")
+        return cls(
+            name=str(body["name"]),
+            title=str(body.get("title", body["name"])),
+            history=[(Status(code).value, float(at)) for code, at in body.get("history", [])],
+            handle=body.get("handle"),
+            devices=[str(device) for device in body.get("devices", [])],
+            failure=Failure(**failure) if failure else None,
+        )
+
+
+@dataclass
+class News:
+    """What a task has told so far: the fold of its events, up to ``cursor`` in the log."""
+
+    cursor: int = 0
+    fraction: float = 0.0
+    seconds_left: float | None = None
+    doing: str = ""
+    counts: dict[str, dict[str, list[Any]]] = field(default_factory=dict)
+    skipped: int = 0
+    first_skips: list[dict[str, str]] = field(default_factory=list)
+    warnings: list[str] = field(default_factory=list)
+    layers: list[dict[str, Any]] = field(default_factory=list)
+    parameters: int | None = None
+    snapshots: list[tuple[float, str]] = field(default_factory=list)
+    last: dict[str, float] = field(default_factory=dict)
+    usage: dict[str, Any] | None = None
+    failure: Failure | None = None
+    result: dict[str, Any] | None = None
+
+    def add(self, event: events.Event) -> None:
+        """Fold one event in."""
+        fold = _FOLDS.get(type(event))
+        if fold:
+            fold(self, event)
+
+    @property
+    def is_finished(self) -> bool:
+        """Whether the task said that all its work is done."""
+        return self.result is not None
+
+
+def _progressed(news: News, event: events.Progressed) -> None:
+    news.fraction = min(1.0, max(0.0, event.fraction))
+    news.seconds_left = event.seconds_left
+    news.doing = event.doing
+
+
+def _counted(news: News, event: events.Counted) -> None:
+    news.counts[event.split] = {"labels": event.labels, "counts": event.counts}
+
+
+def _skipped(news: News, event: events.Skipped) -> None:
+    news.skipped += 1
+    if len(news.first_skips) < MAX_NAMED_SKIPS:
+        skip = {"path": event.path, "reason": event.reason, "split": event.split, "label": event.label}
+        news.first_skips.append(skip)
+
+
+def _warned(news: News, event: events.Warned) -> None:
+    if len(news.warnings) < MAX_NAMED_SKIPS:
+        news.warnings.append(event.message)
+
+
+def _built(news: News, event: events.Built) -> None:
+    news.layers, news.parameters = event.layers, event.parameters
+
+
+def _measured(news: News, event: events.Measured) -> None:
+    prefix = "" if event.stage == "train" else f"{event.stage} "
+    news.last.update({prefix + name: value for name, value in event.values.items()})
+
+
+def _saved(news: News, event: events.Saved) -> None:
+    news.snapshots.append((event.epoch, event.path))
+
+
+def _used(news: News, event: events.Used) -> None:
+    news.usage = {
+        "cpu_percent": event.cpu_percent,
+        "memory_bytes": event.memory_bytes,
+        "device": event.device,
+        "gpus": event.gpus,
+    }
+
+
+def _failed(news: News, event: events.Failed) -> None:
+    news.failure = Failure(event.message, event.hint, event.line, event.trace)
+
+
+def _finished(news: News, event: events.Finished) -> None:
+    news.result = event.result
+    news.fraction = 1.0
+
+
+_FOLDS: dict[type[events.Event], Callable[[News, Any], None]] = {
+    events.Progressed: _progressed,
+    events.Counted: _counted,
+    events.Skipped: _skipped,
+    events.Warned: _warned,
+    events.Built: _built,
+    events.Measured: _measured,
+    events.Saved: _saved,
+    events.Used: _used,
+    events.Failed: _failed,
+    events.Finished: _finished,
+}
