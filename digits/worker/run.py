@@ -65,7 +65,7 @@ def _run(task_folder: Path, events: EventLog) -> int:
         result = importlib.import_module(module).run(recipe, task_folder, events)
     except (Stopped, KeyboardInterrupt):
         raise Stopped from None
-    except BaseException as error:
+    except BaseException as error:  # noqa: BLE001 - whatever user code raises, the user is told
         traceback.print_exc()
         events.append(describe(error))
         return EXIT_FAILED

@@ -1,0 +1,133 @@
+"""Learning-rate policies: the rate at every step, the same in the form's preview and in training.
+
+A policy is a dictionary ``{"policy": name, …}`` with the settings of its kind:
+
+    fixed                                   base
+    step       size (%), gamma              base · gamma ^ ⌊step / size⌋
+    multistep  values (%), gamma            base · gamma ^ (values passed)
+    exp        gamma                        base · gamma ^ p
+    inv        gamma, power                 base · (1 + gamma · p) ^ -power
+    poly       power                        base · (1 - step / max) ^ power
+    sigmoid    step (%), gamma              base / (1 + exp(gamma · (p - step)))
+
+p is the part of the training that is done, in percent. Settings in percent are
+percents of the whole training. Missing settings take the form's defaults.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+PREVIEW_POINTS = 101
+
+DEFAULTS: dict[str, dict[str, Any]] = {
+    "fixed": {},
+    "step": {"size": 33.0, "gamma": 0.1},
+    "multistep": {"values": [50.0, 85.0], "gamma": 0.5},
+    "exp": {"gamma": 0.95},
+    "inv": {"gamma": 0.1, "power": 0.5},
+    "poly": {"power": 3.0},
+    "sigmoid": {"step": 50.0, "gamma": 0.1},
+}
+POLICIES = tuple(DEFAULTS)
+
+
+@dataclass(frozen=True)
+class LearningRate:
+    """The rate as a function of the step, in a training of ``max_steps`` steps (may be a fraction).
+
+    Raises ValueError for an unknown policy, an unknown setting, or a setting of the wrong kind.
+    """
+
+    base: float
+    max_steps: float
+    policy: str = "fixed"
+    settings: dict[str, Any] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        if self.policy not in DEFAULTS:
+            raise ValueError(f"There is no learning-rate policy called {self.policy!r}.")
+        unknown = sorted(set(self.settings) - set(DEFAULTS[self.policy]))
+        if unknown:
+            raise ValueError(f"The policy {self.policy!r} has no setting called {unknown[0]!r}.")
+        settings = {**DEFAULTS[self.policy], **self.settings}
+        object.__setattr__(self, "settings", {name: _number(name, value) for name, value in settings.items()})
+
+    @classmethod
+    def of(cls, policy: Mapping[str, Any], base: float, max_steps: float) -> LearningRate:
+        """The rate that the dictionary ``policy`` of a recipe describes."""
+        settings = {name: value for name, value in policy.items() if name != "policy"}
+        return cls(base, max_steps, str(policy.get("policy", "fixed")), settings)
+
+    def at(self, step: int) -> float:
+        """The rate for the step number ``step``, counted from 0."""
+        return self.base * _FACTORS[self.policy](self, step)
+
+    def percent(self, step: float) -> float:
+        """How much of the training is done before ``step``, 0 to 100."""
+        return 100 * step / self.max_steps if self.max_steps > 0 else 0.0
+
+    def steps(self, percent: float) -> int:
+        """The number of steps that ``percent`` of the training take, at least 1."""
+        return max(1, round(self.max_steps * percent / 100))
+
+
+def preview(policy: Mapping[str, Any], base: float) -> list[float]:
+    """The rate after 0, 1, … 100 percent of a training, for the form's chart."""
+    rate = LearningRate.of(policy, base, PREVIEW_POINTS - 1)
+    return [rate.at(percent) for percent in range(PREVIEW_POINTS)]
+
+
+def _number(name: str, value: Any) -> Any:
+    try:
+        return [float(item) for item in value] if name == "values" else float(value)
+    except (TypeError, ValueError) as error:
+        raise ValueError(f"The learning-rate setting {name!r} cannot be {value!r}.") from error
+
+
+def _step(rate: LearningRate, step: int) -> float:
+    return _power(rate.settings["gamma"], step // rate.steps(rate.settings["size"]))
+
+
+def _multistep(rate: LearningRate, step: int) -> float:
+    passed = sum(step > rate.steps(value) for value in rate.settings["values"])
+    return _power(rate.settings["gamma"], passed)
+
+
+def _exp(rate: LearningRate, step: int) -> float:
+    return _power(rate.settings["gamma"], rate.percent(step))
+
+
+def _inv(rate: LearningRate, step: int) -> float:
+    return _power(1 + rate.settings["gamma"] * rate.percent(step), -rate.settings["power"])
+
+
+def _poly(rate: LearningRate, step: int) -> float:
+    # Whole epochs seldom are whole batches: the last step may lie a little past the end.
+    return _power(max(0.0, 1 - rate.percent(step) / 100), rate.settings["power"])
+
+
+def _sigmoid(rate: LearningRate, step: int) -> float:
+    exponent = rate.settings["gamma"] * (rate.percent(step) - rate.settings["step"])
+    return 1 / (1 + math.exp(min(exponent, 700.0)))
+
+
+def _power(base: float, exponent: float) -> float:
+    try:
+        return float(base**exponent)
+    except (OverflowError, ZeroDivisionError):
+        return math.inf
+
+
+_FACTORS: dict[str, Callable[[LearningRate, int], float]] = {
+    "fixed": lambda rate, step: 1.0,
+    "step": _step,
+    "multistep": _multistep,
+    "exp": _exp,
+    "inv": _inv,
+    "poly": _poly,
+    "sigmoid": _sigmoid,
+}
