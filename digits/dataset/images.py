@@ -1,0 +1,323 @@
+"""Images of any file type turned into pixels of the wanted size: uint8 [height, width, channels].
+
+Files come from strangers. Only the formats of `FORMATS` are tried, the size is
+checked before anything is decoded, and whatever a decoder may raise becomes
+`UnusableImage` with a reason for people.
+
+How a file becomes 8-bit gray or RGB: the first frame of an animation; turned
+upright as its EXIF orientation says; 16-bit values keep their high byte; a
+palette is looked up; transparency is laid over white; CMYK, YCbCr, LAB and HSV
+become RGB; gray from RGB is ITU-R 601 luma. Floating-point pixels and integers
+beyond 16 bits have no defined brightness and are refused.
+"""
+
+from __future__ import annotations
+
+import io
+import os
+import stat
+import warnings
+from dataclasses import dataclass
+from typing import BinaryIO
+
+import numpy as np
+from numpy.typing import NDArray
+from PIL import Image, ImageOps, UnidentifiedImageError
+
+FORMATS = ("PNG", "JPEG", "BMP", "PPM", "GIF", "WEBP", "TIFF")
+EXTENSIONS = (".png", ".jpg", ".jpeg", ".bmp", ".ppm", ".pgm", ".gif", ".webp", ".tif", ".tiff")
+RESIZE_MODES = ("squash", "crop", "fill", "half_crop")
+ENCODINGS = ("png", "jpg", "none")
+MAX_PIXELS = 50_000_000
+MAX_FILE_BYTES = 512 * 1024 * 1024
+JPEG_QUALITY = 90
+
+Pixels = NDArray[np.uint8]
+Source = str | bytes | os.PathLike[str] | BinaryIO
+
+_ORIENTATION = 0x0112
+_HOLDERS_OF_EXIF = {"exif", "Raw profile type exif", "xmp", "XML:com.adobe.xmp"}
+_WIDE_GRAY = {"I", "I;16", "I;16B", "I;16L", "I;16N"}
+_WITHOUT_MEANING = {"F": "floating-point pixels are not supported"}
+
+
+class UnusableImage(ValueError):
+    """A file cannot be used as an image; ``reason`` says why, for people."""
+
+    def __init__(self, reason: str) -> None:
+        super().__init__(reason)
+        self.reason = reason
+
+
+@dataclass(frozen=True, slots=True)
+class Picture:
+    """A decoded image in mode L or RGB, and the file it came from.
+
+    ``plain`` says that the file holds exactly these pixels in this mode with
+    8 bits each, upright and opaque, so that it can stand for them.
+    """
+
+    image: Image.Image
+    data: bytes
+    format: str
+    plain: bool
+
+
+def load(source: Source, channels: int, *, max_pixels: int = MAX_PIXELS) -> Pixels:
+    """The pixels of an image file, uint8 [height, width, channels] with 1 or 3 channels.
+
+    ``source`` is a path, a binary file or a file's bytes. Raises UnusableImage for
+    what cannot be used and OSError for what cannot be read.
+    """
+    return as_pixels(open_picture(source, channels, max_pixels=max_pixels).image)
+
+
+def open_picture(
+    source: Source, channels: int, *, max_pixels: int = MAX_PIXELS, enough: tuple[int, int] | None = None
+) -> Picture:
+    """Decode an image file to mode L (1 channel) or RGB (3). Raises as `load` does.
+
+    With ``enough`` = (width, height), a JPEG larger than four times that may be decoded
+    at a half, quarter or eighth of its size, which is several times faster.
+    """
+    if channels not in _MODES:
+        raise ValueError(f"an image has 1 or 3 channels, not {channels}")
+    data = read_source(source)
+    if not data:
+        raise UnusableImage("the file is empty")
+    with warnings.catch_warnings():
+        # Odd metadata makes Pillow warn; only the pixels matter here.
+        warnings.simplefilter("ignore")
+        try:
+            return _decode(data, channels, max_pixels, enough)
+        except UnusableImage:
+            raise
+        except UnidentifiedImageError as error:
+            raise UnusableImage(f"not an image ({_resemblance(data)})") from error
+        except Image.DecompressionBombError as error:
+            raise UnusableImage(f"more pixels than the limit of {max_pixels:,}") from error
+        except MemoryError as error:
+            raise UnusableImage("decoding needs more memory than there is") from error
+        except Exception as error:  # decoders raise anything for damaged files
+            raise UnusableImage(_damage(error)) from error
+
+
+def read_source(source: Source) -> bytes:
+    """All bytes of a source of at most `MAX_FILE_BYTES`; never waits at a FIFO or a device."""
+    if isinstance(source, bytes):
+        return source
+    if not isinstance(source, (str, os.PathLike)):
+        return _at_most(source.read(MAX_FILE_BYTES + 1))
+    descriptor = os.open(source, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+    try:
+        status = os.fstat(descriptor)
+        if not stat.S_ISREG(status.st_mode):
+            raise UnusableImage("not a plain file")
+        data = os.read(descriptor, min(status.st_size, MAX_FILE_BYTES) + 1)
+        while len(data) <= MAX_FILE_BYTES and (more := os.read(descriptor, 1 << 20)):
+            data += more
+        return _at_most(data)
+    finally:
+        os.close(descriptor)
+
+
+def resize(picture: Image.Image | Pixels, width: int, height: int, mode: str, *, seed: int = 0) -> Pixels:
+    """``picture`` as uint8 [height, width, channels], by bilinear scaling with area averaging.
+
+    ``squash`` stretches it. ``crop`` covers the target and cuts what is too much.
+    ``fill`` fits it in and pads with noise. ``half_crop`` does half of each. The noise
+    (0 to 254, uniform) depends on ``seed`` alone. The same size stays untouched.
+    """
+    if mode not in RESIZE_MODES:
+        raise ValueError(f"{mode!r} is not one of {', '.join(RESIZE_MODES)}")
+    if width < 1 or height < 1:
+        raise ValueError(f"{width}×{height} is not a size")
+    image = picture if isinstance(picture, Image.Image) else as_image(picture)
+    if image.size == (width, height):
+        return as_pixels(image)
+    scaled_width, scaled_height = _scaled_size(image.size, width, height, mode)
+    left, right = _cut(image.width, scaled_width, width)
+    top, bottom = _cut(image.height, scaled_height, height)
+    # The cut is made by the scaler's box, so a long thin image never becomes a huge one.
+    inner = (min(scaled_width, width), min(scaled_height, height))
+    pixels = as_pixels(image.resize(inner, Image.Resampling.BILINEAR, box=(left, top, right, bottom)))
+    return pixels if inner == (width, height) else _padded(pixels, width, height, seed)
+
+
+def encode(pixels: Pixels, encoding: str) -> bytes:
+    """``pixels`` as a ``png`` or ``jpg`` file (quality 90), or as they are for ``none``."""
+    if encoding == "none":
+        return np.ascontiguousarray(pixels).tobytes()
+    file = io.BytesIO()
+    if encoding == "png":
+        as_image(pixels).save(file, "PNG", compress_level=_PNG_LEVEL)
+    elif encoding == "jpg":
+        as_image(pixels).save(file, "JPEG", quality=JPEG_QUALITY)
+    else:
+        raise ValueError(f"{encoding!r} is not one of {', '.join(ENCODINGS)}")
+    return file.getvalue()
+
+
+def as_image(pixels: Pixels) -> Image.Image:
+    """uint8 [height, width, 1 or 3] as a Pillow image of mode L or RGB."""
+    return Image.fromarray(pixels[:, :, 0] if pixels.shape[2] == 1 else pixels)
+
+
+def as_pixels(image: Image.Image) -> Pixels:
+    """A Pillow image of mode L or RGB as uint8 [height, width, 1 or 3]."""
+    pixels = np.asarray(image, np.uint8)
+    return pixels[:, :, np.newaxis] if pixels.ndim == 2 else pixels
+
+
+_MODES = {1: "L", 3: "RGB"}
+_PNG_LEVEL = 1
+
+
+def _decode(data: bytes, channels: int, max_pixels: int, enough: tuple[int, int] | None) -> Picture:
+    mode = _MODES[channels]
+    with Image.open(io.BytesIO(data), formats=FORMATS) as image:
+        width, height = image.size
+        if width * height > max_pixels:
+            raise UnusableImage(f"{width}×{height} pixels is more than the limit of {max_pixels:,} pixels")
+        if image.format == "JPEG" and enough is not None:
+            _draft(image, mode, max(enough))
+        own_mode = image.mode
+        image.load()
+        upright = _upright(image)
+        changed = upright is not image or own_mode != mode or "transparency" in image.info
+        result = _opaque(upright)
+        if result.mode != mode:
+            result = result.convert(mode)
+        plain = not changed and image.size == (width, height) and _is_simple_file(image, data)
+        return Picture(result, data, str(image.format), plain)
+
+
+def _draft(image: Image.Image, mode: str, side: int) -> None:
+    # At least twice the wanted size in each direction is left for the scaler, so
+    # that the result can hardly be told from a full decode.
+    if image.mode in ("L", "RGB") and min(image.size) >= 4 * side:
+        image.draft(mode, (2 * side, 2 * side))
+
+
+def _upright(image: Image.Image) -> Image.Image:
+    if image.format == "TIFF" or not _HOLDERS_OF_EXIF.isdisjoint(image.info):
+        return ImageOps.exif_transpose(image) if image.getexif().get(_ORIENTATION, 1) != 1 else image
+    return image
+
+
+def _opaque(image: Image.Image) -> Image.Image:
+    """``image`` in an 8-bit mode without transparency."""
+    if image.mode in _WITHOUT_MEANING:
+        raise UnusableImage(_WITHOUT_MEANING[image.mode])
+    if image.mode in _WIDE_GRAY:
+        return _high_bytes(image)
+    if image.mode in ("LA", "La"):
+        return _over_white(image.convert("LA"), "L")
+    if image.mode in ("PA", "RGBA", "RGBa") or "transparency" in image.info:
+        return _over_white(image.convert("RGBA"), "RGB")
+    if image.mode == "1":
+        return image.convert("L")
+    return image if image.mode in ("L", "RGB") else image.convert("RGB")
+
+
+def _over_white(image: Image.Image, mode: str) -> Image.Image:
+    white = Image.new(mode, image.size, "white")
+    white.paste(image.convert(mode), mask=image.getchannel("A"))
+    return white
+
+
+def _high_bytes(image: Image.Image) -> Image.Image:
+    values = np.asarray(image)
+    if values.min() < 0 or values.max() > 0xFFFF:
+        raise UnusableImage("integers beyond 16 bits are not supported as pixels")
+    return Image.fromarray((values >> 8).astype(np.uint8))
+
+
+def _is_simple_file(image: Image.Image, data: bytes) -> bool:
+    """Whether any decoder makes of the file what this module makes of it, and it is not bloated."""
+    if len(data) > image.width * image.height * len(image.getbands()) + 4096:
+        return False
+    if image.format == "PNG":
+        bit_depth = data[24]  # of the header chunk, which comes first
+        return bit_depth == 8 and not getattr(image, "is_animated", False)
+    return image.format == "JPEG"
+
+
+def _scaled_size(size: tuple[int, int], width: int, height: int, mode: str) -> tuple[int, int]:
+    """The size that an image is scaled to before cutting and padding to width × height."""
+    across, down = size[0] / width, size[1] / height
+    if mode == "squash" or across == down:
+        return width, height
+    ratio = {"crop": min(across, down), "fill": max(across, down), "half_crop": (across + down) / 2}[mode]
+    return _scaled_side(size[0], ratio, width), _scaled_side(size[1], ratio, height)
+
+
+def _scaled_side(side: int, ratio: float, target: int) -> int:
+    scaled = max(1, round(side / ratio))
+    # Padding is the same on both sides, so an odd remainder goes to the image.
+    return scaled + 1 if scaled < target and (target - scaled) % 2 else scaled
+
+
+def _cut(side: int, scaled: int, target: int) -> tuple[float, float]:
+    """The part of a source's side that remains when its scaled form is cut to ``target`` pixels."""
+    if scaled <= target:
+        return 0.0, float(side)
+    start = round((scaled - target) / 2)
+    return start * side / scaled, min(float(side), (start + target) * side / scaled)
+
+
+def _padded(pixels: Pixels, width: int, height: int, seed: int) -> Pixels:
+    noise = np.random.default_rng(seed).integers(0, 255, (height, width, pixels.shape[2]), np.uint8)
+    top, left = (height - pixels.shape[0]) // 2, (width - pixels.shape[1]) // 2
+    noise[top : top + pixels.shape[0], left : left + pixels.shape[1]] = pixels
+    return noise
+
+
+def _at_most(data: bytes) -> bytes:
+    if len(data) > MAX_FILE_BYTES:
+        raise UnusableImage(f"the file is larger than {MAX_FILE_BYTES >> 20} MiB")
+    return data
+
+
+_BEGINNINGS = (
+    (b"%PDF", "a PDF document"),
+    (b"%!PS", "PostScript"),
+    (b"8BPS", "a Photoshop document"),
+    (b"SIMPLE  =", "a FITS file"),
+    (b"PK\x03\x04", "a zip archive"),
+    (b"\x1f\x8b", "a gzip archive"),
+    (b"<?xml", "XML or SVG"),
+    (b"<svg", "SVG"),
+    (b"<!DOCTYPE", "a web page"),
+    (b"<html", "a web page"),
+    (b"\x89PNG", "a damaged PNG"),
+    (b"\xff\xd8", "a damaged JPEG"),
+    (b"GIF8", "a damaged GIF"),
+    (b"BM", "a damaged BMP"),
+    (b"RIFF", "a damaged WEBP"),
+    (b"II*\x00", "a damaged TIFF"),
+    (b"MM\x00*", "a damaged TIFF"),
+)
+
+
+def _resemblance(data: bytes) -> str:
+    head = data[:512].lstrip()
+    for beginning, name in _BEGINNINGS:
+        if head.startswith(beginning):
+            return f"it looks like {name}"
+    if data[4:8] == b"ftyp":
+        return "it looks like HEIC, AVIF or a film"
+    if not any(data[:512]):
+        return "it contains only zeros"
+    try:
+        data[:512].decode("utf-8")
+    except UnicodeDecodeError:
+        return "its content is of no known type"
+    return "it looks like text"
+
+
+def _damage(error: Exception) -> str:
+    text = str(error)
+    if "truncated" in text or "Truncated" in text or isinstance(error, EOFError):
+        return "truncated: the file ends too early"
+    return f"damaged: {text or type(error).__name__}"
