@@ -176,13 +176,15 @@ def decode(line: bytes) -> Event | None:
     return event if _well_typed(event) else None
 
 
-def read(path: Path, cursor: int = 0) -> tuple[list[Event], int]:
-    """The events after ``cursor`` and the next cursor.
+def read(path: Path, cursor: int = 0, until: int | None = None) -> tuple[list[Event], int]:
+    """The events after ``cursor`` (and not after ``until``), and the next cursor.
 
     A torn last line is left for the next call. A missing log has no events.
     """
     events: list[Event] = []
     for line, end in _lines(path, cursor):
+        if until is not None and end > until:
+            break
         cursor = end
         event = decode(line)
         if event is not None:

@@ -13,6 +13,7 @@ from digits import events
 from digits.job import Job
 from digits.metrics import Metrics, row_json
 from digits.model.job import epoch_label
+from digits.status import Status
 from digits.task import News, Task
 
 EVERYONE = "job_management"
@@ -24,8 +25,6 @@ Publish = Callable[[str, str, dict[str, Any]], None]
 
 
 def history(job: Job) -> list[list[Any]]:
-    from digits.status import Status
-
     return [[Status(code).title, at] for code, at in job.history]
 
 

@@ -123,6 +123,20 @@ class Visualize(Recipe):
     crop_size: int | None = None
 
 
+@dataclass(kw_only=True)
+class Serve(Recipe):
+    """Answer inference requests for the trained model in folder ``model``.
+
+    Requests come as JSON lines over the Unix socket ``socket``, which the task
+    makes. It ends after ``idle_seconds`` without a request.
+    """
+
+    task = "serve"
+    model: str
+    socket: str
+    idle_seconds: float = 600
+
+
 def load(folder: Path, kind: type[Recipe]) -> Any:
     """The recipe of ``kind`` in a task's folder; raises UnreadableFile."""
     body = read_json(folder / FILE_NAME)

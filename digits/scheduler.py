@@ -242,7 +242,10 @@ class Scheduler:
         if metrics is None:
             metrics = Metrics()
             for task in job.tasks:
-                happened, metrics.cursor = events.read(job.task_folder(task) / EVENTS_FILE)
+                # A task that is being followed adds the rest as it folds its news.
+                until = task.news.cursor if task.status is Status.RUN else None
+                log_file = job.task_folder(task) / EVENTS_FILE
+                happened, metrics.cursor = events.read(log_file, until=until)
                 for event in happened:
                     metrics.add(event)
             self._keep_metrics(job, metrics)
@@ -365,16 +368,14 @@ class Scheduler:
             self._end(job, task, status, failure)
 
     def _read_news(self, job: Job, task: Task, follower: _Follower) -> None:
+        metrics = self.metrics(job)
         happened, cursor = events.read(job.task_folder(task) / EVENTS_FILE, task.news.cursor)
+        task.news.cursor = metrics.cursor = cursor
         if not happened:
             return
-        metrics = self.metrics(job)
         for event in happened:
             task.news.add(event)
-            if cursor > metrics.cursor:
-                metrics.add(event)
-        task.news.cursor = cursor
-        metrics.cursor = max(cursor, metrics.cursor)
+            metrics.add(event)
         self._tell(messages.task_news(job, task, happened))
         now = time.monotonic()
         if now - follower.progress_at >= PROGRESS_SECONDS:
