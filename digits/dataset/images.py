@@ -175,7 +175,7 @@ _PNG_LEVEL = 1
 
 def _decode(data: bytes, channels: int, max_pixels: int, enough: tuple[int, int] | None) -> Picture:
     mode = _MODES[channels]
-    with Image.open(io.BytesIO(data), formats=FORMATS) as image:
+    with _open(data) as image:
         width, height = image.size
         if width * height > max_pixels:
             raise UnusableImage(f"{width}×{height} pixels is more than the limit of {max_pixels:,} pixels")
@@ -190,6 +190,16 @@ def _decode(data: bytes, channels: int, max_pixels: int, enough: tuple[int, int]
             result = result.convert(mode)
         plain = not changed and image.size == (width, height) and _is_simple_file(image, data)
         return Picture(result, data, str(image.format), plain)
+
+
+def _open(data: bytes) -> Image.Image:
+    # Pillow's own limit would refuse a large image without saying its size. The
+    # caller compares the size with our lower limit before anything is decoded.
+    limit, Image.MAX_IMAGE_PIXELS = Image.MAX_IMAGE_PIXELS, None
+    try:
+        return Image.open(io.BytesIO(data), formats=FORMATS)
+    finally:
+        Image.MAX_IMAGE_PIXELS = limit
 
 
 def _draft(image: Image.Image, mode: str, side: int) -> None:
