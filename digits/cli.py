@@ -1,0 +1,189 @@
+"""The command ``digits``: the only module that prints, exits, and patches the standard library for gevent.
+
+Everything is imported where it is needed: ``digits --version`` answers at once,
+and when serving, gevent patches the standard library before anything else is loaded.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, NoReturn
+
+from digits import __version__
+
+if TYPE_CHECKING:
+    from socket import socket
+
+    from digits.settings import Described, Settings
+    from digits.tensorflow_support import TensorFlowSupport
+
+BAD_USAGE = 2
+COMMANDS = ("serve", "download-data")
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Run the command line; without a command, serve."""
+    words = list(sys.argv[1:] if arguments is None else arguments)
+    if not words or words[0] not in (*COMMANDS, "-h", "--help", "--version"):
+        words.insert(0, "serve")
+    if words[0] == "serve":
+        _patch_standard_library()
+    options = _parser().parse_args(words)
+    options.run(options)
+
+
+def _patch_standard_library() -> None:
+    from gevent import monkey
+
+    monkey.patch_all()
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="digits",
+        description="Train deep networks on your own images, in a browser.",
+        epilog="Without a command, digits serves: 'digits -p 8080' is 'digits serve -p 8080'.",
+    )
+    parser.add_argument("--version", action="version", version=f"digits {__version__}")
+    commands = parser.add_subparsers(title="commands", required=True, metavar="COMMAND")
+    _add_serve(commands.add_parser("serve", help="start the server; 'digits serve --help' lists its options"))
+    _add_download(commands.add_parser("download-data", help="fetch a sample dataset as folders of images"))
+    return parser
+
+
+def _add_serve(parser: argparse.ArgumentParser) -> None:
+    from digits.settings import described_settings
+
+    parser.description = "Start the server."
+    for row in described_settings():
+        if row.option is not None:
+            parser.add_argument(
+                *_SHORT.get(row.name, ()), row.option, dest=row.name, help=_help(row), **_form(row)
+            )
+    parser.set_defaults(run=_serve)
+
+
+_SHORT = {"port": ("-p",), "debug": ("-d",)}
+
+
+def _help(row: Described) -> str:
+    shown = row.shown.replace("`", "")
+    return f"{row.help} Default: {shown}. Environment variable: {row.variable}.".replace("%", "%%")
+
+
+def _form(row: Described) -> dict[str, Any]:
+    """How an option takes its value: as a flag, once, or several times."""
+    if row.is_flag:
+        return {"action": argparse.BooleanOptionalAction}
+    return {"action": "append" if row.separator else "store", "metavar": row.name.split("_")[-1].upper().rstrip("S")}
+
+
+def _add_download(parser: argparse.ArgumentParser) -> None:
+    parser.description = "Fetch a sample dataset and lay it out as one folder of images for each class."
+    parser.add_argument("name", metavar="NAME", help="which one, such as mnist")
+    parser.add_argument("folder", metavar="DIR", help="where to put it")
+    parser.add_argument("-c", "--clean", action="store_true", help="empty DIR first")
+    parser.set_defaults(run=_download)
+
+
+def _serve(options: argparse.Namespace) -> None:
+    from digits.logs import start_logging
+    from digits.settings import SettingsError
+
+    try:
+        settings = _read_settings(options)
+        start_logging(settings)
+    except SettingsError as error:
+        _stop(str(error))
+    listener = _listen(settings.host, settings.port)
+
+    from digits.app import create_app
+    from digits.tensorflow_support import find_tensorflow
+
+    app = create_app(settings)
+    print(announcement(settings, listener.getsockname()[1], find_tensorflow()), flush=True)
+    _answer_requests(app, listener)
+
+
+def _read_settings(options: argparse.Namespace) -> Settings:
+    from digits.settings import described_settings, read_process_settings
+
+    given: dict[str, Any] = {row.name: getattr(options, row.name, None) for row in described_settings()}
+    for row in described_settings():
+        if row.separator and given[row.name] is not None:
+            given[row.name] = row.separator.join(given[row.name])
+    return read_process_settings(given)
+
+
+def _listen(host: str, port: int) -> socket:
+    """A listening socket, opened before the slow part of the start: a port in use is told at once."""
+    import errno
+    import socket
+
+    try:
+        family, *_, address = socket.getaddrinfo(
+            host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
+        )[0]
+        return socket.create_server(address, family=family, backlog=128)
+    except OSError as error:
+        reasons = {
+            errno.EADDRINUSE: f"port {port} is in use; stop the other program or choose another: --port {port + 1}",
+            errno.EACCES: f"port {port} may not be opened by this user; choose one above 1023: --port 5000",
+        }
+        _stop(
+            reasons.get(
+                error.errno or 0,
+                f"cannot listen on {host}: {error.strerror}; is --host an address of this machine?",
+            )
+        )
+
+
+def announcement(settings: Settings, port: int, tensorflow: TensorFlowSupport) -> str:
+    """What the terminal says once the server answers: where, to whom, and what is missing."""
+    name = "localhost" if settings.host in ("0.0.0.0", "::") else settings.host  # noqa: S104
+    shown_name = f"[{name}]" if ":" in name else name
+    reach = "this computer only" if settings.is_local else f"every computer that can reach {settings.host}"
+    lines = [
+        f"DIGITS {__version__}",
+        f"  address     http://{shown_name}:{port}{settings.url_prefix}/",
+        f"  open to     {reach}",
+        f"  jobs        {settings.jobs_dir}",
+    ]
+    if not tensorflow.available:
+        lines += [
+            "TensorFlow support is disabled",
+            f"  why         {tensorflow.reason}",
+            f"  remedy      {tensorflow.remedy}",
+        ]
+    return "\n".join([*lines, "Stop it with Ctrl-C."])
+
+
+def _answer_requests(app: Any, listener: socket) -> None:
+    """Serve until SIGINT or SIGTERM."""
+    import signal
+
+    from gevent import signal_handler
+    from gevent.pywsgi import WSGIServer
+
+    server = WSGIServer(listener, app, log=None)
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal_handler(number, server.stop)
+    server.serve_forever()
+
+
+def _download(options: argparse.Namespace) -> None:
+    from digits.download import download_data
+    from digits.errors import DigitsError
+
+    try:
+        download_data(options.name, options.folder, clean=options.clean, say=print)
+    except DigitsError as error:
+        print(f"digits: {error.message}", *filter(None, [error.hint]), sep="\n", file=sys.stderr)
+        raise SystemExit(1) from None
+
+
+def _stop(message: str) -> NoReturn:
+    print(f"digits: {message}", file=sys.stderr)
+    raise SystemExit(BAD_USAGE)

@@ -1,0 +1,112 @@
+# shellcheck shell=bash
+# Makes a checkout ready to run: .venv with every Python package, static/vendor with the scripts of the pages.
+# Sourced by digits-devserver and digits-test, which set ROOT to the checkout. When nothing has changed since the
+# last time this costs a few milliseconds and starts neither python nor pip.
+
+VENV="$ROOT/.venv"
+PYTHON="$VENV/bin/python"
+INSTALL_LOG="$VENV/install.log"
+
+say() { printf 'digits: %s\n' "$*" >&2; }
+
+fail() {
+    printf 'digits: %s\n' "$@" >&2
+    exit 1
+}
+
+# prepare serve|test: the packages that serving needs, or those of the tests as well.
+prepare() {
+    local purpose=$1 stamp="$VENV/.ready-$1" digest
+    digest=$(ingredients_digest) || fail "This needs sha256sum (package coreutils)."
+    if [ -x "$PYTHON" ] && [ -f "$ROOT/static/vendor/.stamp" ] && [ -f "$stamp" ] && [ "$(<"$stamp")" = "$digest" ]; then
+        return
+    fi
+    say "Setting up in $ROOT (once; a few minutes with an empty package cache)."
+    prepare_venv
+    install_packages "$purpose"
+    printf '%s' "$digest" >"$VENV/.ready-serve"
+    [ "$purpose" = serve ] || printf '%s' "$digest" >"$stamp"
+    say "Ready."
+}
+
+# Everything that decides what is installed, as one hash. The path belongs to it: a venv does not survive being moved.
+ingredients_digest() {
+    local sum=sha256sum
+    command -v sha256sum >/dev/null || sum="shasum -a 256"
+    {
+        printf '%s\n' "$ROOT" "$(has_nvidia_driver && echo gpu)"
+        cat "$ROOT"/{setup.py,pyproject.toml,constraints.txt,package.json,package-lock.json,tools/prepare.sh} "$ROOT"/static/src/*
+    } | $sum
+}
+
+has_nvidia_driver() {
+    [ -e /proc/driver/nvidia/version ] || [ -e /dev/nvidia0 ] || command -v nvidia-smi >/dev/null
+}
+
+prepare_venv() {
+    if [ -x "$PYTHON" ] && is_fitting "$PYTHON" && "$PYTHON" -m pip --version >/dev/null 2>&1; then
+        return
+    fi
+    local python
+    python=$(fitting_python) || exit 1
+    say "Making .venv with $("$python" --version)."
+    "$python" -m venv --clear "$VENV" || fail "Making .venv failed; the reason stands above."
+}
+
+# The first Python 3.11 to 3.13 that can make a venv. DIGITS_PYTHON names one to be used instead.
+fitting_python() {
+    local candidate without_venv=""
+    for candidate in ${DIGITS_PYTHON:-python3.12 python3.11 python3.13 python3}; do
+        is_fitting "$candidate" || continue
+        if "$candidate" -c 'import ensurepip, venv' 2>/dev/null; then
+            printf '%s' "$candidate"
+            return
+        fi
+        without_venv=$candidate
+    done
+    if [ -n "$without_venv" ]; then
+        local package
+        package=$("$without_venv" -c 'import sys; print("python%d.%d-venv" % sys.version_info[:2])')
+        fail "$without_venv cannot make virtual environments: its module venv is packaged apart." \
+            "Install it (on Debian and Ubuntu: sudo apt-get install $package) and start this again."
+    fi
+    fail "No Python 3.11, 3.12 or 3.13 was found on PATH; TensorFlow has packages for these." \
+        "Install one (on Debian and Ubuntu: sudo apt-get install python3 python3-venv), or name one:" \
+        "  DIGITS_PYTHON=/path/to/python3.12 $0"
+}
+
+# Asked by running it: version switchers put commands on PATH that only answer with an error.
+is_fitting() {
+    "$1" -c 'import sys; sys.exit(not (3, 11) <= sys.version_info[:2] <= (3, 13))' 2>/dev/null
+}
+
+install_packages() {
+    local extras=()
+    if has_nvidia_driver; then
+        say "There is an NVIDIA driver: TensorFlow comes with its CUDA libraries (about 3 GB)."
+        extras+=(gpu)
+    fi
+    [ "$1" = test ] && extras+=(test)
+    local target=$ROOT
+    [ ${#extras[@]} -eq 0 ] || target="$ROOT[$(IFS=,; printf '%s' "${extras[*]}")]"
+    say "Installing packages; everything pip says goes to $INSTALL_LOG."
+    "$PYTHON" -m pip install --disable-pip-version-check --constraint "$ROOT/constraints.txt" --editable "$target" 2>&1 |
+        tee "$INSTALL_LOG" | show_downloads
+    if [ "${PIPESTATUS[0]}" -ne 0 ]; then
+        grep -v '^WARNING' "$INSTALL_LOG" | tail -n 25 >&2
+        fail "Installing the packages failed; the end of $INSTALL_LOG stands above." \
+            "If it speaks of connections, look after the network or the proxy (HTTPS_PROXY) and start this again:" \
+            "what was fetched is kept. If it speaks of node or npm, they may be missing: install node 18 or newer."
+    fi
+}
+
+# Signs of life for those who wait: the large files as they come.
+show_downloads() {
+    local line
+    while IFS= read -r line; do
+        case $line in
+            *Downloading*' MB)'*) say "  ${line#"${line%%[! ]*}"}" ;;
+            'Installing collected packages'*) say "  Unpacking." ;;
+        esac
+    done
+}
