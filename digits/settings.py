@@ -40,7 +40,7 @@ def _flag(value: str) -> bool:
 
 
 def _port(value: str) -> int:
-    if not re.fullmatch(r"\d{1,5}", value.strip()) or int(value) > 65535:
+    if not re.fullmatch(r"[0-9]{1,5}", value.strip()) or int(value) > 65535:
         raise ValueError("takes a number from 0 to 65535; 0 means any free port")
     return int(value)
 

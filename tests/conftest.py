@@ -1,0 +1,90 @@
+"""What all tests may use, and what all tests must leave behind: nothing."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import psutil
+import pytest
+
+from digits.settings import Settings
+
+ROOT = Path(__file__).resolve().parent.parent
+LEAVE_SECONDS = 5.0
+
+
+@pytest.fixture
+def root() -> Path:
+    """The checkout."""
+    return ROOT
+
+
+@pytest.fixture
+def settings(tmp_path: Path) -> Settings:
+    """Settings of a server that keeps everything in the test's own folder and starts no standby process."""
+    return Settings(
+        port=0,
+        jobs_dir=tmp_path / "jobs",
+        data_roots=(tmp_path / "data",),
+        samples_dir=tmp_path / "samples",
+        logfile_filename=tmp_path / "digits.log",
+        standby=False,
+    )
+
+
+@pytest.fixture
+def clean_environment() -> dict[str, str]:
+    """This process's environment without settings of DIGITS, for child processes."""
+    return {name: value for name, value in os.environ.items() if not name.startswith("DIGITS_")}
+
+
+@pytest.fixture
+def run_clean(clean_environment: dict[str, str], tmp_path: Path) -> Callable[..., subprocess.CompletedProcess[str]]:
+    """Runs Python in a fresh interpreter, in an empty folder, and returns what it said.
+
+    Called with the arguments for ``python``.
+    """
+
+    def run(*arguments: str, **variables: str) -> subprocess.CompletedProcess[str]:
+        environment = {**clean_environment, "PYTHONPATH": str(ROOT), **variables}
+        command = [sys.executable, *arguments]
+        return subprocess.run(
+            command, env=environment, cwd=tmp_path, capture_output=True, text=True, timeout=300, check=False
+        )
+
+    return run
+
+
+@pytest.fixture(autouse=True)
+def no_process_left_behind() -> Iterator[None]:
+    """Fails a test after which a child process of the tests still runs, and ends that process."""
+    before = _children()
+    yield
+    left = _children() - before
+    if not left:
+        return
+    gone, alive = psutil.wait_procs(left, timeout=LEAVE_SECONDS)
+    if not alive:
+        return
+    described = [" ".join(process.cmdline())[:200] for process in alive]
+    for process in alive:
+        for descendant in [*process.children(recursive=True), process]:
+            descendant.kill()
+    pytest.fail(f"processes left behind: {described}")
+
+
+def _children() -> set[psutil.Process]:
+    """Direct children that run. Deeper ones belong to a child, such as the parts of a browser."""
+    return {child for child in psutil.Process().children() if _counts(child)}
+
+
+def _counts(process: psutil.Process) -> bool:
+    try:
+        # Python's own tracker of shared memory lives as long as the tests do.
+        return process.status() != psutil.STATUS_ZOMBIE and "resource_tracker" not in " ".join(process.cmdline())
+    except psutil.NoSuchProcess:
+        return False
