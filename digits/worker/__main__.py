@@ -11,7 +11,7 @@ from digits.worker.run import run_task
 def main() -> int:
     """Run the task named on the command line; returns the exit code."""
     if len(sys.argv) != 2:
-        print("usage: python -m digits.worker TASK_FOLDER", file=sys.stderr)
+        sys.stderr.write("usage: python -m digits.worker TASK_FOLDER\n")
         return 2
     return run_task(Path(sys.argv[1]).absolute())
 

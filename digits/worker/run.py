@@ -55,6 +55,12 @@ def run_task(task_folder: Path) -> int:
         events.close()
 
 
+def import_programs() -> None:
+    """Import what tasks with tensors need, for a process that forks one for every task."""
+    for module in ("train", "visualize", "infer"):
+        importlib.import_module(f"digits.worker.{module}")
+
+
 def _run(task_folder: Path, events: EventLog) -> int:
     try:
         name = recipes.task_of(task_folder)
@@ -65,7 +71,7 @@ def _run(task_folder: Path, events: EventLog) -> int:
         result = importlib.import_module(module).run(recipe, task_folder, events)
     except (Stopped, KeyboardInterrupt):
         raise Stopped from None
-    except BaseException as error:  # noqa: BLE001 - whatever user code raises, the user is told
+    except BaseException as error:
         traceback.print_exc()
         events.append(describe(error))
         return EXIT_FAILED

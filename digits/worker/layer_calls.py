@@ -1,0 +1,117 @@
+"""Watches which layers a network calls while it is built: Keras 3 layers, tf.layers and tf_slim.
+
+The trainer needs them for the losses that Keras layers keep to themselves, the
+table of layers for names and shapes.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+import keras
+import tensorflow as tf
+from keras.src.backend.common import global_state
+from tensorflow.python.keras.legacy_tf_layers.base import Layer as LegacyLayer
+
+
+@dataclass
+class Call:
+    """A call of ``layer``: the operations numbered from ``first`` up to ``last`` are its own."""
+
+    layer: Any
+    depth: int
+    first: int
+    last: int = 0
+    outputs: Any = None
+    has_inner: bool = False
+
+    @property
+    def is_keras(self) -> bool:
+        return isinstance(self.layer, keras.layers.Layer)
+
+
+@dataclass
+class Calls:
+    """The calls of one trace, in the order in which they began."""
+
+    calls: list[Call] = field(default_factory=list)
+    _open: list[Call] = field(default_factory=list)
+
+    def keras_losses(self) -> list[tf.Tensor]:
+        """Regularisation and other losses that Keras layers collected in this trace."""
+        seen: set[int] = set()
+        losses: list[tf.Tensor] = []
+        for call in self.calls:
+            if call.is_keras and call.depth == 0 and id(call.layer) not in seen:
+                seen.add(id(call.layer))
+                losses += call.layer.losses
+        return losses
+
+    def around(self, layer: Any, function: Any, *args: Any, **kwargs: Any) -> Any:
+        graph = tf.compat.v1.get_default_graph()
+        call = Call(layer, len(self._open), graph.version)
+        if self._open:
+            self._open[-1].has_inner = True
+        self.calls.append(call)
+        self._open.append(call)
+        try:
+            call.outputs = function(layer, *args, **kwargs)
+        finally:
+            self._open.pop()
+            call.last = graph.version
+        return call.outputs
+
+
+@contextlib.contextmanager
+def watched(is_training: bool) -> Iterator[Calls]:
+    """Collects the calls made inside; Keras layers take ``is_training`` unless they are told."""
+    calls = Calls()
+    with contextlib.ExitStack() as stack:
+        for kind in (keras.layers.Layer, LegacyLayer):
+            stack.enter_context(_wrapped(kind, calls))
+        stack.enter_context(_keras_stage(is_training))
+        yield calls
+
+
+@contextlib.contextmanager
+def _wrapped(kind: Any, calls: Calls) -> Iterator[None]:
+    original = kind.__call__
+
+    @functools.wraps(original)
+    def wrapper(self: Any, *args: Any, **kwargs: Any) -> Any:
+        return calls.around(self, original, *args, **kwargs)
+
+    kind.__call__ = wrapper
+    try:
+        yield
+    finally:
+        kind.__call__ = original
+
+
+class _Stage:
+    """What Keras asks for arguments that a call of a layer leaves open."""
+
+    entry_layer = None
+
+    def __init__(self, training: bool) -> None:
+        self.training = training
+
+    def get_value(self, name: str, default: Any = None) -> Any:
+        return getattr(self, name, default)
+
+    def set_value(self, name: str, value: Any) -> None:
+        setattr(self, name, value)
+
+
+@contextlib.contextmanager
+def _keras_stage(is_training: bool) -> Iterator[None]:
+    before = global_state.get_global_attribute("current_call_ctx")
+    global_state.set_global_attribute("current_call_ctx", _Stage(is_training))
+    try:
+        yield
+    finally:
+        global_state.set_global_attribute("current_call_ctx", before)

@@ -1,0 +1,176 @@
+"""A user's network: from its text to the tensors of one stage."""
+
+from __future__ import annotations
+
+import linecache
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import tensorflow as tf
+
+from digits.worker import face, layer_calls, summaries, tower
+from digits.worker.failure import NETWORK_FILE, UserFault
+from digits.worker.variables import MODEL_SCOPE, VariableStore
+
+LOSS_SCOPE = "loss"
+
+_TEMPLATE_HINT = "A network is a class UserModel(Tower) with the properties inference and loss."
+
+
+@dataclass(frozen=True)
+class Objective:
+    """A loss of the network and the variables that it trains."""
+
+    loss: tf.Tensor
+    variables: list[tf.Variable]
+
+
+@dataclass(frozen=True)
+class Built:
+    """The tensors of a network in one graph.
+
+    ``metrics`` are float32 scalars; the first is ``loss``: data loss and regularisation.
+    ``objectives`` and ``regularisation`` are what gradients are taken of. For
+    inference only ``output`` and ``calls`` are there.
+    """
+
+    tower: Any
+    output: Any
+    calls: layer_calls.Calls
+    objectives: list[Objective]
+    regularisation: tf.Tensor | None
+    metrics: dict[str, tf.Tensor]
+    pictures: list[summaries.Recorded]
+
+
+@dataclass(frozen=True)
+class Network:
+    """The class ``UserModel`` of a text, for images of ``shape`` (height, width, channels)."""
+
+    kind: type
+    shape: tuple[int, int, int]
+    nclasses: int
+
+    def build(self, store: VariableStore, stage: str, x: tf.Tensor, y: tf.Tensor | None) -> Built:
+        """Build the network in the current graph, on the weights of ``store``.
+
+        Whatever the user's code raises passes through; UserFault for what it leaves out.
+        """
+        training = stage == tower.TRAIN
+        with store.trace(), layer_calls.watched(training) as calls:
+            built = self.kind(x, y, list(self.shape), self.nclasses, training, stage == tower.INFERENCE)
+            with tower.building(built):
+                with tf.compat.v1.variable_scope(MODEL_SCOPE, reuse=tf.compat.v1.AUTO_REUSE):
+                    output = _property(built, "inference")
+                if stage == tower.INFERENCE:
+                    return Built(built, output, calls, [], None, {}, [])
+                return _with_losses(built, output, calls)
+
+
+def load(path: Path, shape: tuple[int, int, int], nclasses: int) -> Network:
+    """The network in the file ``path``. Raises SyntaxError, UserFault, or what its text raises."""
+    text = path.read_text(encoding="utf-8", errors="replace")
+    return Network(_user_model(text), shape, nclasses)
+
+
+def _user_model(text: str) -> type:
+    text = text.replace("\r\n", "\n").replace("\r", "\n")
+    # The text as the interpreter's tracebacks and ours show it: under one fixed name.
+    linecache.cache[NETWORK_FILE] = (len(text), None, text.splitlines(keepends=True), NETWORK_FILE)
+    code = compile(text, NETWORK_FILE, "exec", dont_inherit=True)
+    names = face.namespace()
+    exec(code, names)  # noqa: S102 - running the user's network is what this process is for
+    kind = names.get("UserModel")
+    if kind is None:
+        raise UserFault("The network defines no class UserModel.", _TEMPLATE_HINT)
+    if not isinstance(kind, type) or not issubclass(kind, tower.Tower):
+        raise UserFault(
+            "UserModel does not derive from Tower.", "Write class UserModel(Tower):", _line_of(kind)
+        )
+    for name in ("inference", "loss"):
+        _check_property(kind, name)
+    return kind
+
+
+def _check_property(kind: type, name: str) -> None:
+    found = getattr(kind, name, None)
+    if found is None:
+        raise UserFault(f"UserModel has no property {name}.", _TEMPLATE_HINT, _line_of(kind))
+    if not isinstance(found, property):
+        line = getattr(getattr(found, "__code__", None), "co_firstlineno", None)
+        raise UserFault(f"UserModel.{name} is not a property.", "Write @model_property above it.", line)
+
+
+def _line_of(kind: Any) -> int | None:
+    name = getattr(kind, "__name__", "UserModel")
+    for number, line in enumerate(linecache.getlines(NETWORK_FILE), 1):
+        if line.startswith(f"class {name}"):
+            return number
+    return None
+
+
+def _property(built: Any, name: str) -> Any:
+    value = getattr(built, name)
+    if value is None:
+        function = getattr(type(built), name).fget
+        line = getattr(getattr(function, "__wrapped__", function), "__code__", None)
+        raise UserFault(
+            f"UserModel.{name} returned nothing.",
+            f"End {name} with a return statement.",
+            line.co_firstlineno if line else None,
+        )
+    return value
+
+
+def _with_losses(built: Any, output: Any, calls: layer_calls.Calls) -> Built:
+    model_scope = tf.compat.v1.variable_scope(
+        MODEL_SCOPE, reuse=tf.compat.v1.AUTO_REUSE, auxiliary_name_scope=False
+    )
+    with model_scope, tf.name_scope(LOSS_SCOPE):
+        returned = _property(built, "loss")
+    objectives = _objectives(returned)
+    recorded = summaries.flatten(built.summaries)
+    with tf.name_scope(LOSS_SCOPE):
+        regularisation = _regularisation(calls)
+        data_loss = tf.add_n([tf.cast(item.loss, tf.float32) for item in objectives])
+        total = data_loss if regularisation is None else data_loss + regularisation
+    with tf.name_scope("metrics"):
+        metrics = {**summaries.charts(recorded), "loss": total}
+    ordered = {"loss": metrics.pop("loss"), **metrics}
+    return Built(built, output, calls, objectives, regularisation, ordered, summaries.pictures(recorded))
+
+
+def _objectives(returned: Any) -> list[Objective]:
+    items = returned if isinstance(returned, (list, tuple)) else [returned]
+    return [_objective(item) for item in items]
+
+
+def _objective(item: Any) -> Objective:
+    trainable = tf.compat.v1.trainable_variables()
+    if isinstance(item, dict):
+        if "loss" not in item:
+            raise UserFault(
+                "A loss of the list has no entry 'loss'.", "Return [{'loss': …, 'vars': […]}, …]."
+            )
+        loss, wanted = item["loss"], item.get("vars")
+        variables = trainable if wanted is None else [_plain(variable) for variable in wanted]
+    else:
+        loss, variables = item, trainable
+    loss = tf.convert_to_tensor(loss)
+    if not loss.dtype.is_floating or loss.shape.rank not in (0, None):
+        raise UserFault(
+            f"The loss is not a number: it has shape {loss.shape} and type {loss.dtype.name}.",
+            "Return a scalar, for example tf.reduce_mean(...) of the losses of the records.",
+        )
+    return Objective(loss, [variable for variable in variables if variable.dtype.is_floating])
+
+
+def _plain(variable: Any) -> tf.Variable:
+    """The TensorFlow variable behind one of Keras."""
+    return variable if isinstance(variable, tf.Variable) else variable.value
+
+
+def _regularisation(calls: layer_calls.Calls) -> tf.Tensor | None:
+    terms = list(tf.compat.v1.losses.get_regularization_losses()) + calls.keras_losses()
+    return tf.add_n([tf.cast(term, tf.float32) for term in terms]) if terms else None

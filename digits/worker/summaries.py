@@ -1,0 +1,105 @@
+"""What user code finds under ``tf.summary``: it records, and evaluates nothing.
+
+A network makes summaries and appends those it wants to ``self.summaries``. A
+scalar becomes a chart, so its value must be a number of every step; histograms and
+images are only computed for steps that write them.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import tensorflow as tf
+
+from digits.worker.failure import UserFault
+
+SCALAR, HISTOGRAM, IMAGE = "scalar", "histogram", "image"
+
+
+@dataclass(frozen=True, eq=False)
+class Recorded:
+    """A summary of the network. ``tensor`` belongs to the graph in which it was made."""
+
+    kind: str
+    name: str
+    tensor: Any
+    max_images: int = 3
+
+    @property
+    def chart(self) -> str:
+        """The name of the chart: the last part of the summary's path."""
+        return self.name.rsplit("/", 1)[-1]
+
+
+class SummaryFunctions:
+    """Stands in for the module ``tf.summary``."""
+
+    def scalar(self, name: str, tensor: Any = None, *args: Any, **kwargs: Any) -> Recorded:
+        return Recorded(SCALAR, str(name), kwargs.get("data") if tensor is None else tensor)
+
+    def histogram(self, name: str, values: Any = None, *args: Any, **kwargs: Any) -> Recorded:
+        return Recorded(HISTOGRAM, str(name), kwargs.get("data") if values is None else values)
+
+    def image(
+        self, name: str, tensor: Any = None, max_outputs: int = 3, *args: Any, **kwargs: Any
+    ) -> Recorded:
+        images = kwargs.get("data") if tensor is None else tensor
+        return Recorded(IMAGE, str(name), images, int(kwargs.get("max_images", max_outputs)))
+
+    def merge(self, inputs: Any, *args: Any, **kwargs: Any) -> list[Recorded]:
+        return list(inputs)
+
+    def merge_all(self, *args: Any, **kwargs: Any) -> None:
+        return None
+
+    def text(self, *args: Any, **kwargs: Any) -> None:
+        return None
+
+    audio = tensor_summary = text
+
+    class FileWriter:
+        """Accepted and ignored: the product writes the event files itself."""
+
+        def __init__(self, *args: Any, **kwargs: Any) -> None:
+            pass
+
+        def __getattr__(self, name: str) -> Any:
+            return lambda *args, **kwargs: None
+
+    SummaryWriter = FileWriter
+
+
+def flatten(summaries: Any) -> list[Recorded]:
+    """The summaries in a list that may hold merged ones; what is no summary is left out."""
+    found: list[Recorded] = []
+    for item in summaries or []:
+        if isinstance(item, Recorded):
+            found.append(item)
+        elif isinstance(item, (list, tuple)):
+            found += flatten(item)
+    return found
+
+
+def charts(recorded: list[Recorded]) -> dict[str, tf.Tensor]:
+    """A float32 number for every chart; summaries of equal name are averaged."""
+    groups: dict[str, list[tf.Tensor]] = {}
+    for item in recorded:
+        if item.kind == SCALAR:
+            groups.setdefault(item.chart, []).append(_number(item))
+    return {name: tf.add_n(values) / len(values) for name, values in groups.items()}
+
+
+def pictures(recorded: list[Recorded]) -> list[Recorded]:
+    """The histograms and images among ``recorded``."""
+    return [item for item in recorded if item.kind != SCALAR]
+
+
+def _number(item: Recorded) -> tf.Tensor:
+    tensor = tf.convert_to_tensor(item.tensor)
+    if tensor.shape.rank not in (0, None) and tensor.shape.num_elements() != 1:
+        raise UserFault(
+            f"The summary {item.chart!r} is not a number: its shape is {tensor.shape}.",
+            "Give tf.summary.scalar a scalar, for example tf.reduce_mean(...) of the values.",
+        )
+    return tf.cast(tf.reshape(tensor, []), tf.float32)

@@ -1,0 +1,177 @@
+"""The weights, by name: one set that every trace of the network shares.
+
+TensorFlow 1 networks say ``get_variable("w")`` while a graph is built. Here a
+graph is traced several times (training, validation, inference, every replica),
+and each trace must find the same weights. A `VariableStore` answers every request
+for a variable, whatever API made it, by the variable's full name.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import tensorflow as tf
+from keras.src.backend.common import global_state
+from keras.src.backend.common.name_scope import current_path
+from tensorflow.python.eager import lift_to_graph
+from tensorflow.python.ops.resource_variable_ops import ResourceVariable
+
+from digits.worker.failure import UserFault
+
+MODEL_SCOPE = "model"
+
+
+class VariableStore:
+    """Owns the variables of a network. A variable is made once and found again by its name.
+
+    Once locked, the store makes no more variables: a trace that asks for a new one
+    is told so, because that variable would never have been trained.
+    """
+
+    def __init__(self) -> None:
+        self._variables: dict[str, tf.Variable] = {}
+        self._locked_for = ""
+
+    @property
+    def variables(self) -> dict[str, tf.Variable]:
+        """All variables by full name, such as ``model/conv1/weights``, in order of creation."""
+        return dict(self._variables)
+
+    @property
+    def parameters(self) -> int:
+        """How many numbers the network holds; the states of random generators do not count."""
+        return sum(count(variable) for variable in self._variables.values())
+
+    def lock(self, reason: str) -> None:
+        """Make no more variables. ``reason`` ends the sentence about one that is asked for."""
+        self._locked_for = reason
+
+    @contextmanager
+    def trace(self) -> Iterator[None]:
+        """Everything built inside, in the current graph, finds its variables in this store."""
+        graph = tf.compat.v1.get_default_graph()
+        _forget_collections(graph)
+        global_state.set_global_attribute("object_name_uids", {})  # Keras' automatic layer names
+        with tf.variable_creator_scope(_Creator(self, graph)):
+            yield
+
+    def find_or_make(self, name: str, make: Callable[[], tf.Variable]) -> tf.Variable:
+        """The variable called ``name``; ``make`` makes it if there is none."""
+        if name not in self._variables:
+            if self._locked_for:
+                raise UserFault(
+                    f"The network asks for the variable {name!r} {self._locked_for}.",
+                    "Create the same variables whether or not the network is being trained.",
+                )
+            self._variables[name] = make()
+        return self._variables[name]
+
+
+def count(variable: tf.Variable) -> int:
+    """How many parameters ``variable`` holds."""
+    return int(variable.shape.num_elements()) if variable.dtype.is_floating else 0
+
+
+class _Creator:
+    """Answers the requests for variables of one trace."""
+
+    def __init__(self, store: VariableStore, graph: tf.Graph) -> None:
+        self._store = store
+        self._graph = graph
+        self._asked_for: dict[str, int] = {}
+
+    def __call__(self, next_creator: Callable[..., tf.Variable], **kwargs: Any) -> tf.Variable:
+        name = self._unique(_full_name(kwargs.get("name") or "Variable"))
+        variable = self._store.find_or_make(name, lambda: _make(name, kwargs))
+        _check_shape(name, variable, kwargs)
+        self._remember(variable, kwargs)
+        return variable
+
+    def _unique(self, name: str) -> str:
+        """``name``, or ``name_1`` for the second variable of this trace that wants it."""
+        times = self._asked_for.get(name, 0)
+        self._asked_for[name] = times + 1
+        return self._unique(f"{name}_{times}") if times else name
+
+    def _remember(self, variable: tf.Variable, kwargs: dict[str, Any]) -> None:
+        """Put the variable into the collections of this trace, as creating it would have done."""
+        keys = list(kwargs.get("collections") or [tf.compat.v1.GraphKeys.GLOBAL_VARIABLES])
+        if variable.trainable:
+            keys.append(tf.compat.v1.GraphKeys.TRAINABLE_VARIABLES)
+        for key in set(keys):
+            known = self._graph.get_collection_ref(key)
+            if not any(item is variable for item in known):
+                known.append(variable)
+
+
+def _forget_collections(graph: tf.Graph) -> None:
+    # The graph of a function begins with the collections of the graph around it, and with its
+    # store of variables under a key that is not listed. Only the inner references are dropped.
+    graph._collections.clear()
+
+
+def _full_name(name: str) -> str:
+    """The name of a variable with its scopes.
+
+    `get_variable` has cleared the name scope and gives the full name; `tf.Variable`
+    counts on the name scope; the layers of Keras name theirs by a path of their own.
+    """
+    layer = current_path()
+    if layer:
+        scope = tf.compat.v1.get_variable_scope().name
+        return "/".join(part for part in (scope, layer, name) if part)
+    scope = tf.compat.v1.get_default_graph().get_name_scope()
+    return f"{scope}/{name}" if scope else name
+
+
+def _make(name: str, kwargs: dict[str, Any]) -> tf.Variable:
+    initial = _outside_of_trace(name, kwargs["initial_value"])
+    trainable = kwargs.get("trainable")
+    # Made directly: `tf.Variable` would ask the creators of the graph around, this one included.
+    with tf.init_scope():
+        return ResourceVariable(
+            initial() if callable(initial) else initial,
+            trainable=True if trainable is None else bool(trainable),
+            name=name,
+            dtype=kwargs.get("dtype"),
+            constraint=kwargs.get("constraint"),
+            shape=kwargs.get("shape"),
+        )
+
+
+def _outside_of_trace(name: str, initial: Any) -> Any:
+    """``initial`` as something that can be computed outside of the graph being built."""
+    if not isinstance(initial, tf.Tensor) or not hasattr(initial, "graph"):
+        return initial
+
+    @tf.function(autograph=False)
+    def compute() -> tf.Tensor:
+        graph = tf.compat.v1.get_default_graph()
+        return lift_to_graph.lift_to_graph([initial], graph)[initial]
+
+    def value() -> tf.Tensor:
+        try:
+            return compute()
+        except lift_to_graph.UnliftableError as error:
+            raise UserFault(
+                f"The initial value of the variable {name!r} depends on the input.",
+                "Give the variable an initial value that is known before the first batch.",
+            ) from error
+
+    return value
+
+
+def _check_shape(name: str, variable: tf.Variable, kwargs: dict[str, Any]) -> None:
+    shape = kwargs.get("shape")
+    if shape is not None and not variable.shape.is_compatible_with(shape):
+        raise UserFault(f"The variable {name!r} has shape {variable.shape}, not {shape}.")
+
+
+def make_state(name: str, shape: Any, value: float = 0.0, dtype: tf.DType = tf.float32) -> tf.Variable:
+    """A variable of the trainer itself, filled with ``value`` and never trained."""
+    with tf.init_scope():
+        return tf.Variable(
+            tf.fill(tf.TensorShape(shape).as_list(), tf.cast(value, dtype)), trainable=False, name=name
+        )
