@@ -157,7 +157,7 @@ setup(
     description="Train deep networks on your own images, in a browser",
     long_description=(ROOT / "README.md").read_text(),
     long_description_content_type="text/markdown",
-    license="BSD-3-Clause",
+    license_expression="BSD-3-Clause",
     license_files=["LICENSE"],
     python_requires=">=3.11,<3.14",  # the versions that TensorFlow 2.21 has packages for, less the oldest
     install_requires=REQUIREMENTS,

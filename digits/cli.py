@@ -77,7 +77,10 @@ def _form(row: Described) -> dict[str, Any]:
     """How an option takes its value: as a flag, once, or several times."""
     if row.is_flag:
         return {"action": argparse.BooleanOptionalAction}
-    return {"action": "append" if row.separator else "store", "metavar": row.name.split("_")[-1].upper().rstrip("S")}
+    return {
+        "action": "append" if row.separator else "store",
+        "metavar": row.name.split("_")[-1].upper().rstrip("S"),
+    }
 
 
 def _add_download(parser: argparse.ArgumentParser) -> None:
@@ -89,6 +92,8 @@ def _add_download(parser: argparse.ArgumentParser) -> None:
 
 
 def _serve(options: argparse.Namespace) -> None:
+    from dataclasses import replace
+
     from digits.logs import start_logging
     from digits.settings import SettingsError
 
@@ -98,13 +103,21 @@ def _serve(options: argparse.Namespace) -> None:
     except SettingsError as error:
         _stop(str(error))
     listener = _listen(settings.host, settings.port)
+    settings = replace(settings, port=listener.getsockname()[1])
 
     from digits.app import create_app
-    from digits.tensorflow_support import find_tensorflow
+    from digits.errors import DigitsError
 
-    app = create_app(settings)
-    print(announcement(settings, listener.getsockname()[1], find_tensorflow()), flush=True)
-    _answer_requests(app, listener)
+    try:
+        app = create_app(settings)
+    except DigitsError as error:
+        _stop(" ".join(filter(None, [error.message, error.hint])))
+    services = app.extensions["digits"]
+    print(announcement(settings, services.tensorflow), flush=True)
+    try:
+        _answer_requests(app, listener)
+    finally:
+        services.stop()
 
 
 def _read_settings(options: argparse.Namespace) -> Settings:
@@ -140,14 +153,14 @@ def _listen(host: str, port: int) -> socket:
         )
 
 
-def announcement(settings: Settings, port: int, tensorflow: TensorFlowSupport) -> str:
+def announcement(settings: Settings, tensorflow: TensorFlowSupport) -> str:
     """What the terminal says once the server answers: where, to whom, and what is missing."""
     name = "localhost" if settings.host in ("0.0.0.0", "::") else settings.host  # noqa: S104
     shown_name = f"[{name}]" if ":" in name else name
     reach = "this computer only" if settings.is_local else f"every computer that can reach {settings.host}"
     lines = [
         f"DIGITS {__version__}",
-        f"  address     http://{shown_name}:{port}{settings.url_prefix}/",
+        f"  address     http://{shown_name}:{settings.port}{settings.url_prefix}/",
         f"  open to     {reach}",
         f"  jobs        {settings.jobs_dir}",
     ]

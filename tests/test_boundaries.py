@@ -14,7 +14,17 @@ import pytest
 ROOT = Path(__file__).resolve().parent.parent
 
 TENSORS = {"tensorflow", "keras", "tf_slim", "tf_keras"}
-WEB = {"flask", "flask_socketio", "flask_wtf", "wtforms", "werkzeug", "jinja2", "socketio", "engineio", "gevent"}
+WEB = {
+    "flask",
+    "flask_socketio",
+    "flask_wtf",
+    "wtforms",
+    "werkzeug",
+    "jinja2",
+    "socketio",
+    "engineio",
+    "gevent",
+}
 
 # Shared by the server and the worker: the standard library only.
 DOMAIN = {
@@ -108,7 +118,9 @@ def test_records_need_little_more(load, name):
 
 @pytest.mark.tensorflow
 def test_the_worker_never_loads_the_web(load):
-    loaded, _ = load([name for name in in_zone("worker") if name != "digits.worker.__main__"], TF_CPP_MIN_LOG_LEVEL="3")
+    loaded, _ = load(
+        [name for name in in_zone("worker") if name != "digits.worker.__main__"], TF_CPP_MIN_LOG_LEVEL="3"
+    )
     assert offenders(loaded, WEB - {"werkzeug"}) == {}  # tensorboard's writer of logs brings werkzeug
 
 

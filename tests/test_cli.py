@@ -31,7 +31,10 @@ def test_help_names_every_option(run_clean):
 def test_serving_is_what_happens_without_a_command(run_clean):
     answer = run_clean("-m", "digits", "--port", "seventy")
     assert (answer.returncode, answer.stdout) == (2, "")
-    assert answer.stderr == "digits: --port: takes a number from 0 to 65535; 0 means any free port, not 'seventy'\n"
+    assert (
+        answer.stderr
+        == "digits: --port: takes a number from 0 to 65535; 0 means any free port, not 'seventy'\n"
+    )
 
 
 def test_a_wrong_secret_is_not_repeated(run_clean):
@@ -73,7 +76,7 @@ def test_a_log_file_that_was_asked_for_must_be_writable(run_clean, tmp_path):
     ],
 )
 def test_the_announcement_says_where_and_to_whom(host, address, reach):
-    text = announcement(Settings(host=host, url_prefix="/digits"), 5000, HERE)
+    text = announcement(Settings(host=host, url_prefix="/digits"), HERE)
     assert address in text.split()
     assert reach in text
     assert "TensorFlow" not in text
@@ -81,7 +84,7 @@ def test_the_announcement_says_where_and_to_whom(host, address, reach):
 
 def test_missing_tensorflow_is_announced_with_why_and_remedy():
     missing = find_tensorflow(lambda name: None)
-    lines = announcement(Settings(), 5000, missing).splitlines()
+    lines = announcement(Settings(), missing).splitlines()
     place = lines.index("TensorFlow support is disabled")
     assert "tensorflow is not installed" in lines[place + 1]
     assert "pip install" in lines[place + 2]
@@ -112,5 +115,10 @@ def test_gevent_patches_before_anything_else_is_loaded(run_clean):
 
 
 def test_other_commands_are_not_patched(run_clean):
-    code = "import sys\nfrom digits.cli import main\ntry:\n    main(['--version'])\nfinally:\n    print('gevent' in sys.modules)"
+    code = (
+        "import sys\n"
+        "from digits.cli import main\n"
+        "try:\n    main(['--version'])\n"
+        "finally:\n    print('gevent' in sys.modules)\n"
+    )
     assert run_clean("-c", code).stdout.split()[-1] == "False"

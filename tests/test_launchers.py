@@ -1,0 +1,129 @@
+"""The scripts of a checkout, with a stand-in for Python that notes what it is asked for."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parent.parent
+
+# Does what the scripts need of Python, venv and pip, without any of them.
+STAND_IN = """#!/bin/sh
+echo "$*" >>"$STAND_IN_NOTES"
+case "$*" in
+    *"import sys; sys.exit(not"*) exit "${STAND_IN_UNFIT:-0}" ;;
+    *"import ensurepip, venv"*) exit "${STAND_IN_NO_VENV:-0}" ;;
+    *"-venv"*) echo python3.99-venv ;;
+    "--version") echo "Python 3.99" ;;
+    "-m venv"*) mkdir -p "$4/bin" && cp "$0" "$4/bin/python" ;;
+    *"pip install"*)
+        [ -z "$STAND_IN_OFFLINE" ] || { echo "ERROR: no connection"; exit 1; }
+        folder="$(dirname "$0")"
+        printf '#!/bin/sh\\necho "started $*"\\n' >"$folder/digits" && chmod +x "$folder/digits"
+        mkdir -p "$folder/../../static/vendor" && : >"$folder/../../static/vendor/.stamp"
+        ;;
+esac
+"""
+
+
+class Checkout:
+    """A copy of the scripts and of what they look at, with a stand-in for Python."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.notes = folder / "notes"
+        self.python = folder / "stand-in"
+        self.python.write_text(STAND_IN)
+        self.python.chmod(0o755)
+        for name in (
+            "digits-devserver setup.py pyproject.toml constraints.txt package.json package-lock.json".split()
+        ):
+            shutil.copy(ROOT / name, folder)
+        shutil.copytree(ROOT / "tools", folder / "tools")
+        shutil.copytree(ROOT / "static" / "src", folder / "static" / "src")
+
+    def start(self, *arguments: str, **variables: str) -> subprocess.CompletedProcess[str]:
+        self.notes.write_text("")
+        environment = (
+            os.environ | {"DIGITS_PYTHON": str(self.python), "STAND_IN_NOTES": str(self.notes)} | variables
+        )
+        command = [str(self.folder / "digits-devserver"), *arguments]
+        return subprocess.run(command, env=environment, capture_output=True, text=True, cwd="/", check=False)
+
+    @property
+    def asked(self) -> list[str]:
+        return self.notes.read_text().splitlines()
+
+
+@pytest.fixture
+def checkout(tmp_path: Path) -> Checkout:
+    return Checkout(tmp_path)
+
+
+def test_the_first_start_installs_and_starts(checkout):
+    answer = checkout.start("-p", "5001")
+    assert (answer.returncode, answer.stdout) == (0, "started -p 5001\n")
+    assert any("pip install" in line and str(checkout.folder) in line for line in checkout.asked)
+    assert "Ready." in answer.stderr
+
+
+def test_the_second_start_asks_python_nothing(checkout):
+    checkout.start()
+    answer = checkout.start("--debug")
+    assert (answer.stdout, answer.stderr, checkout.asked) == ("started --debug\n", "", [])
+
+
+@pytest.mark.parametrize(
+    "changed", ["constraints.txt", "setup.py", "package-lock.json", "static/src/uplot.js"]
+)
+def test_a_change_of_what_is_needed_installs_again(checkout, changed):
+    checkout.start()
+    with open(checkout.folder / changed, "a") as file:
+        file.write("\n")
+    checkout.start()
+    assert any("pip install" in line for line in checkout.asked)
+    assert not any("-m venv" in line for line in checkout.asked)
+
+
+def test_a_checkout_that_was_moved_is_set_up_again(checkout, tmp_path_factory):
+    checkout.start()
+    moved = tmp_path_factory.mktemp("moved") / "here"
+    checkout.folder.rename(moved)
+    checkout.folder, checkout.notes, checkout.python = moved, moved / "notes", moved / "stand-in"
+    checkout.start()
+    assert any("pip install" in line and str(moved) in line for line in checkout.asked)
+
+
+def test_a_failed_install_says_so_and_is_tried_again(checkout):
+    answer = checkout.start(STAND_IN_OFFLINE="1")
+    assert answer.returncode == 1
+    assert "ERROR: no connection" in answer.stderr
+    assert "HTTPS_PROXY" in answer.stderr
+    assert answer.stdout == ""
+    assert checkout.start().stdout == "started \n"
+
+
+def test_no_fitting_python_is_told_with_a_remedy(checkout):
+    answer = checkout.start(STAND_IN_UNFIT="1")
+    assert answer.returncode == 1
+    assert "No Python 3.11, 3.12 or 3.13" in answer.stderr
+    assert "DIGITS_PYTHON=" in answer.stderr
+
+
+def test_a_missing_venv_module_is_told_with_the_package(checkout):
+    answer = checkout.start(STAND_IN_NO_VENV="1")
+    assert answer.returncode == 1
+    assert "apt-get install python3.99-venv" in answer.stderr
+
+
+def test_an_nvidia_driver_brings_cuda(checkout, tmp_path):
+    tools = tmp_path / "bin"
+    tools.mkdir()
+    (tools / "nvidia-smi").write_text("#!/bin/sh\n")
+    (tools / "nvidia-smi").chmod(0o755)
+    checkout.start(PATH=f"{tools}:{os.environ['PATH']}")
+    assert any("pip install" in line and line.endswith("[gpu]") for line in checkout.asked)

@@ -1,0 +1,185 @@
+"""What an installed DIGITS consists of."""
+
+from __future__ import annotations
+
+import ast
+import json
+import re
+import shutil
+import subprocess
+import sys
+import zipfile
+from collections.abc import Iterator
+from email.parser import Parser
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parent.parent
+# Where the name of a package and that of its module differ.
+PACKAGES = {
+    "PIL": "pillow",
+    "argon2": "argon2-cffi",
+    "flask_socketio": "flask-socketio",
+    "flask_wtf": "flask-wtf",
+    "google_crc32c": "google-crc32c",
+    "keras": "tensorflow",
+    "markupsafe": "jinja2",
+    "pynvml": "nvidia-ml-py",
+    "socketio": "python-socketio",
+    "tf_slim": "tf-slim",
+}
+# Needed without being imported by name: Flask-SocketIO looks for these, and TensorBoard is a program of its own.
+INDIRECT = {"jinja2", "python-socketio", "simple-websocket", "tensorboard"}
+
+
+@pytest.fixture(scope="module")
+def wheel(tmp_path_factory: pytest.TempPathFactory) -> Iterator[zipfile.ZipFile]:
+    """The package as ``pip wheel`` makes it, from a copy of the checkout, with scripts that are already bundled."""
+    assert (ROOT / "static" / "vendor" / ".stamp").is_file(), (
+        "run ./digits-devserver once: the scripts are not bundled"
+    )
+    copy = tmp_path_factory.mktemp("source") / "digits"
+    unwanted = (
+        ".git",
+        ".venv",
+        "node_modules",
+        "jobs",
+        "samples",
+        "tests",
+        "__pycache__",
+        "*.egg-info",
+        "build",
+        ".*_cache",
+    )
+    shutil.copytree(ROOT, copy, ignore=shutil.ignore_patterns(*unwanted))
+    # No network: the build runs with the setuptools of this environment.
+    command = [
+        sys.executable,
+        "-m",
+        "pip",
+        "wheel",
+        "--quiet",
+        "--no-deps",
+        "--no-build-isolation",
+        "-w",
+        str(copy / "out"),
+        ".",
+    ]
+    built = subprocess.run(command, cwd=copy, capture_output=True, text=True, check=False)
+    assert built.returncode == 0, built.stderr
+    (path,) = (copy / "out").glob("*.whl")
+    assert path.name.endswith("-py3-none-any.whl")
+    with zipfile.ZipFile(path) as archive:
+        yield archive
+
+
+def own_files(folder: str, *suffixes: str) -> set[str]:
+    """Paths below a folder of the checkout, as the wheel should have them."""
+    return {
+        f"digits/{path.relative_to(ROOT)}" for path in (ROOT / folder).rglob("*") if path.suffix in suffixes
+    }
+
+
+def test_pages_and_scripts_are_inside(wheel):
+    files = set(wheel.namelist())
+    assert own_files("templates", ".html") <= files
+    assert own_files("static/js", ".js") | own_files("static/css", ".css") <= files
+    assert own_files("static/img", ".svg", ".png", ".ico") <= files
+
+
+def test_bundled_scripts_and_their_licences_are_inside(wheel):
+    names = {name.removeprefix("digits/static/vendor/") for name in wheel.namelist() if "/vendor/" in name}
+    built = {f"{path.stem}{path.suffix}" for path in (ROOT / "static" / "src").glob("*.[jc]s*")}
+    assert names == built | {"THIRD_PARTY_LICENSES.txt"}
+    notices = wheel.read("digits/static/vendor/THIRD_PARTY_LICENSES.txt").decode()
+    for package in ("bootstrap 5", "socket.io-client 4", "uplot 1", "@codemirror/view 6"):
+        assert package in notices
+
+
+def test_every_module_is_inside(wheel):
+    modules = {str(path.relative_to(ROOT)) for path in (ROOT / "digits").rglob("*.py")}
+    assert modules <= set(wheel.namelist())
+
+
+def test_nothing_else_is_inside(wheel):
+    tops = {name.split("/")[0] for name in wheel.namelist()}
+    assert {top for top in tops if not top.endswith(".dist-info")} == {"digits"}
+    unwanted = re.compile(r"tests/|node_modules|static/src|__pycache__|axe\.")
+    assert [name for name in wheel.namelist() if unwanted.search(name)] == []
+
+
+def test_the_command_and_the_extras_are_declared(wheel):
+    (folder,) = {name.split("/")[0] for name in wheel.namelist() if ".dist-info/" in name}
+    assert "digits = digits.cli:main" in wheel.read(f"{folder}/entry_points.txt").decode()
+    about = Parser().parsestr(wheel.read(f"{folder}/METADATA").decode())
+    assert set(about.get_all("Provides-Extra")) == {"gpu", "test"}
+    assert about["License-Expression"] == "BSD-3-Clause"
+    needs = [need for need in about.get_all("Requires-Dist") if "extra" not in need]
+    assert any(need.startswith("tensorflow") for need in needs)
+
+
+def test_everything_imported_is_required(wheel):
+    assert outside_packages() <= requirements(wheel)
+
+
+def test_everything_required_is_used(wheel):
+    assert requirements(wheel) <= outside_packages() | INDIRECT
+
+
+def requirements(wheel: zipfile.ZipFile) -> set[str]:
+    (metadata,) = [name for name in wheel.namelist() if name.endswith(".dist-info/METADATA")]
+    needs = Parser().parsestr(wheel.read(metadata).decode()).get_all("Requires-Dist")
+    return {re.match(r"[\w-]+", need)[0].lower() for need in needs if "extra" not in need}
+
+
+def outside_packages() -> set[str]:
+    """The packages whose modules the program imports anywhere."""
+    found: set[str] = set()
+    for path in (ROOT / "digits").rglob("*.py"):
+        if path.parent.name == "networks":
+            continue
+        for node in ast.walk(ast.parse(path.read_text())):
+            if isinstance(node, ast.Import):
+                found |= {alias.name.partition(".")[0] for alias in node.names}
+            elif isinstance(node, ast.ImportFrom) and node.level == 0:
+                found.add(node.module.partition(".")[0])
+    return {PACKAGES.get(name, name) for name in found - sys.stdlib_module_names - {"digits", "__future__"}}
+
+
+def test_every_requirement_has_an_exact_version(wheel):
+    pinned = {
+        line.partition("==")[0]
+        for line in (ROOT / "constraints.txt").read_text().splitlines()
+        if "==" in line
+    }
+    assert requirements(wheel) <= pinned
+
+
+def test_no_download_host_is_written_down():
+    for name in ("constraints.txt", "setup.py", "pyproject.toml", ".npmrc", "tools/prepare.sh"):
+        assert not re.search(r"https?://|index-url|registry *=", (ROOT / name).read_text()), name
+    assert '"resolved"' not in (ROOT / "package-lock.json").read_text()
+
+
+def test_third_party_scripts_are_pinned_exactly():
+    about = json.loads((ROOT / "package.json").read_text())
+    for name, version in {**about["dependencies"], **about["devDependencies"]}.items():
+        assert re.fullmatch(r"\d+\.\d+\.\d+", version), name
+
+
+def test_our_scripts_find_all_that_they_import(tmp_path):
+    """esbuild follows every import of the unbuilt scripts and knows what each module exports."""
+    scripts = [str(path) for path in (ROOT / "static" / "js").rglob("*.js")]
+    assert scripts
+    esbuild = ROOT / "node_modules" / "esbuild" / "bin" / "esbuild"
+    command = [
+        str(esbuild),
+        *scripts,
+        "--bundle",
+        "--format=esm",
+        "--log-level=warning",
+        f"--outdir={tmp_path}",
+    ]
+    checked = subprocess.run(command, capture_output=True, text=True, cwd=ROOT, check=False)
+    assert (checked.returncode, checked.stderr) == (0, "")
