@@ -1,0 +1,487 @@
+"""Who may come in, and by which name.
+
+On a loopback address nobody has to log in: a name is asked for only to say whose
+job is whose. Everywhere else a token or a password is needed, and one that has
+it can run programs on this machine. Names are never checked against anything.
+"""
+
+from __future__ import annotations
+
+import hmac
+import ipaddress
+import os
+import re
+import secrets
+import stat
+import threading
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+from urllib.parse import quote, urlsplit
+
+import argon2
+from itsdangerous import BadData, URLSafeSerializer
+from werkzeug.http import dump_cookie, parse_cookie
+
+from digits.errors import BadRequest
+from digits.files import UnreadableFile, read_json, write_json
+
+if TYPE_CHECKING:
+    from flask import Blueprint, Flask, Request, Response
+    from flask_wtf.csrf import CSRFProtect
+
+    from digits.settings import Settings
+
+VISITOR = "digits.visitor"
+USERNAME_COOKIE = "username"
+USERNAME = re.compile(r"\w[\w.@+-]{0,63}")
+
+IDLE_SECONDS = 7 * 24 * 3600
+LONGEST_SECONDS = 30 * 24 * 3600
+RENEW_SECONDS = 3600
+SHORTEST_PASSWORD = 8
+LONGEST_PASSWORD = 1000
+
+
+class ExposureError(Exception):
+    """The server would start in a way that lets strangers in. The text says what to change."""
+
+
+def check_exposure(host: str, token_or_password: str) -> None:
+    """Raise ExposureError if other computers could use a server on ``host`` without any secret."""
+    if token_or_password or is_loopback(host):
+        return
+    raise ExposureError(
+        f"Other computers can reach {host or 'every address of this machine'}, and whoever reaches the server "
+        "can run programs as you. Set DIGITS_PASSWORD or DIGITS_TOKEN, or listen on 127.0.0.1."
+    )
+
+
+def is_loopback(host: str) -> bool:
+    """Whether only this machine reaches the address ``host``."""
+    if host.lower() == "localhost":
+        return True
+    try:
+        return ipaddress.ip_address(host.strip("[]")).is_loopback
+    except ValueError:
+        return False
+
+
+def read_or_make_secret(path: Path) -> str:
+    """The secret kept in ``path``; at first a new one of 256 bits is written there, for the owner only.
+
+    Raises ExposureError when the file, or a link in its place, is open to others.
+    """
+    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    try:
+        descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+    except FileExistsError:
+        return _read_secret(path)
+    with open(descriptor, "w", encoding="ascii") as file:
+        secret = secrets.token_urlsafe(32)
+        file.write(secret + "\n")
+    return secret
+
+
+def _read_secret(path: Path) -> str:
+    advice = f"Delete {path} to have a new one made."
+    try:
+        descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+    except OSError as error:
+        raise ExposureError(f"The secret in {path} cannot be read: {error.strerror}. {advice}") from error
+    try:
+        status = os.fstat(descriptor)
+        if not stat.S_ISREG(status.st_mode) or status.st_uid != os.geteuid():
+            raise ExposureError(f"{path} is not a plain file of yours. {advice}")
+        if status.st_mode & 0o077:
+            raise ExposureError(f"Other users of this machine can read the secret in {path}. {advice}")
+        secret = os.read(descriptor, 1000).decode("ascii", "replace").strip()
+    finally:
+        os.close(descriptor)
+    if len(secret) < 16:
+        raise ExposureError(f"{path} holds no secret. {advice}")
+    return secret
+
+
+@dataclass(frozen=True)
+class Session:
+    """What the login cookie says. ``started`` and ``renewed`` are unix times."""
+
+    id: str
+    username: str
+    started: int
+    renewed: int
+
+
+class Sessions:
+    """Logins as signed cookies. Only those that were ended early are remembered here, in ``ended_file``."""
+
+    def __init__(
+        self, secret_key: str, ended_file: Path | None = None, clock: Callable[[], float] = time.time
+    ) -> None:
+        self._serializer = URLSafeSerializer(secret_key, salt="digits-session")
+        self._ended_file = ended_file
+        self._clock = clock
+        self._lock = threading.Lock()
+        self._ended = self._load()
+
+    def start(self, username: str) -> str:
+        """The cookie of a new session."""
+        now = int(self._clock())
+        return self._sign(Session(secrets.token_urlsafe(16), username, now, now))
+
+    def read(self, cookie: str) -> Session | None:
+        """The session that ``cookie`` stands for; None if it is forged, over, or was ended."""
+        try:
+            session = Session(**self._serializer.loads(cookie))
+            over = self._is_over(session)
+        except (BadData, TypeError):
+            return None
+        return None if over else session
+
+    def renewed(self, session: Session) -> str | None:
+        """A fresh cookie for a session in use; None while the old one is good enough."""
+        now = int(self._clock())
+        if now - session.renewed < RENEW_SECONDS:
+            return None
+        return self._sign(replace(session, renewed=now))
+
+    def end(self, session: Session) -> None:
+        """Make every cookie of this session worthless, also after a restart."""
+        now = self._clock()
+        with self._lock:
+            self._ended[session.id] = session.started + LONGEST_SECONDS
+            self._ended = {name: until for name, until in self._ended.items() if until > now}
+            if self._ended_file is not None:
+                write_json(self._ended_file, self._ended)
+
+    def _is_over(self, session: Session) -> bool:
+        now = self._clock()
+        idle, age = now - session.renewed, now - session.started
+        return idle > IDLE_SECONDS or age > LONGEST_SECONDS or session.id in self._ended
+
+    def _sign(self, session: Session) -> str:
+        text = self._serializer.dumps(asdict(session))
+        return text if isinstance(text, str) else text.decode()
+
+    def _load(self) -> dict[str, float]:
+        if self._ended_file is None:
+            return {}
+        try:
+            body = read_json(self._ended_file)
+        except UnreadableFile:
+            return {}
+        entries = body.items() if isinstance(body, dict) else ()
+        return {str(name): until for name, until in entries if isinstance(until, int | float)}
+
+
+@dataclass(frozen=True)
+class Visitor:
+    """Who sent a request that was let in: by a session's cookie, by the token, or without any need of it."""
+
+    session: Session | None = None
+
+
+class Auth:
+    """Knows the secrets of this server and checks requests against them.
+
+    ``port`` becomes part of the cookie's name, because browsers send the cookies
+    of one port to all others of the same host. ``on_logout`` lists functions that
+    are called with the id of a session that has ended.
+    """
+
+    def __init__(
+        self, sessions: Sessions, *, token: str = "", password: str = "", port: int | str = ""
+    ) -> None:
+        self.sessions = sessions
+        self.on_logout: list[Callable[[str], None]] = []
+        self._token = token.encode()
+        self._hasher = argon2.PasswordHasher()
+        self._password_hash = self._hashed(password)
+        self._port = port
+
+    @property
+    def is_required(self) -> bool:
+        """Whether a visitor has to know a secret."""
+        return bool(self._token or self._password_hash)
+
+    def visitor(self, environ: Mapping[str, Any]) -> Visitor | None:
+        """Who sent this request; None for somebody who has to log in first."""
+        if self.is_required and self.has_bearer(environ):
+            return Visitor() if self.is_token(_bearer(environ)) else None
+        session = self.sessions.read(parse_cookie(dict(environ)).get(self.cookie_name(environ), ""))
+        if self.is_required and session is None:
+            return None
+        return Visitor(session)
+
+    def has_bearer(self, environ: Mapping[str, Any]) -> bool:
+        return str(environ.get("HTTP_AUTHORIZATION", ""))[:7].lower() == "bearer "
+
+    def is_token(self, text: str) -> bool:
+        return bool(self._token) and hmac.compare_digest(text.encode("utf-8", "replace"), self._token)
+
+    def is_secret(self, text: str) -> bool:
+        """Whether ``text`` is the password, or the token typed in its place."""
+        if self.is_token(text):
+            return True
+        if not self._password_hash or not 0 < len(text) <= LONGEST_PASSWORD:
+            return False
+        try:
+            return bool(self._hasher.verify(self._password_hash, text.encode("utf-8", "replace")))
+        except (argon2.exceptions.VerificationError, argon2.exceptions.InvalidHashError):
+            return False
+
+    def cookie_name(self, environ: Mapping[str, Any]) -> str:
+        return "__Host-digits" if _is_https(environ) else f"digits-{self._port}"
+
+    def cookie_header(self, environ: Mapping[str, Any], value: str) -> str:
+        """The ``Set-Cookie`` that keeps ``value``, or drops the cookie when it is empty."""
+        return dump_cookie(
+            self.cookie_name(environ),
+            value,
+            max_age=LONGEST_SECONDS if value else 0,
+            secure=_is_https(environ),
+            httponly=True,
+            samesite="Lax",
+        )
+
+    def end(self, session: Session) -> None:
+        """Log a session out everywhere."""
+        self.sessions.end(session)
+        for listener in self.on_logout:
+            listener(session.id)
+
+    def _hashed(self, password: str) -> str:
+        if password.startswith("$argon2"):
+            return password
+        if 0 < len(password) < SHORTEST_PASSWORD:
+            raise ExposureError(f"The password needs at least {SHORTEST_PASSWORD} characters.")
+        return self._hasher.hash(password) if password else ""
+
+
+def open_auth(folder: Path, host: str, port: int | str, token: str = "", password: str = "") -> Auth:
+    """The Auth of a server on ``host``, with its key and list of ended sessions in ``folder``.
+
+    Off loopback, and without any secret given, a token is made and kept there: see
+    `made_token`. ``folder`` must not be one that the server shows to visitors.
+    """
+    key = read_or_make_secret(folder / "cookie-key")
+    if not (token or password or is_loopback(host)):
+        token = made_token(folder)
+    check_exposure(host, token or password)
+    return Auth(Sessions(key, folder / "ended-sessions.json"), token=token, password=password, port=port)
+
+
+def made_token(folder: Path) -> str:
+    """The token that a server without given secrets makes for itself in ``folder``."""
+    return read_or_make_secret(folder / "token")
+
+
+def safe_next(text: str | None) -> str:
+    """``text`` if it is a path of this site, else an empty string.
+
+    Browsers drop control characters and read a backslash as a slash, so both are refused.
+    """
+    if not text or len(text) > 2000 or not text.startswith("/") or text.startswith("//"):
+        return ""
+    if "\\" in text or any(ord(character) <= 32 or ord(character) == 127 for character in text):
+        return ""
+    try:
+        parts = urlsplit(text)
+    except ValueError:
+        return ""
+    return "" if parts.scheme or parts.netloc or "//" in parts.path else text
+
+
+def site_path(environ: Mapping[str, Any], query: str) -> str:
+    """The path of this request as the browser wrote it, with another query; safe to redirect to."""
+    path = (environ.get("SCRIPT_NAME", "") + environ.get("PATH_INFO", "")).encode("latin-1", "replace")
+    encoded = "/" + re.sub("/+", "/", quote(path, safe="/:@!$&'()*+,;=~-._")).lstrip("/")
+    return f"{encoded}?{query}" if query else encoded
+
+
+def current_username(request: Request) -> str | None:
+    """The name that this request goes by: its argument, its login, or its ``username`` cookie.
+
+    Raises BadRequest for an argument that cannot be a name.
+    """
+    given = request.args.get("username") or request.form.get("username")
+    if given:
+        return checked_username(given)
+    visitor = request.environ.get(VISITOR)
+    if visitor is not None and visitor.session is not None and visitor.session.username:
+        return str(visitor.session.username)
+    kept = request.cookies.get(USERNAME_COOKIE, "")
+    return kept if USERNAME.fullmatch(kept) else None
+
+
+def checked_username(text: str) -> str:
+    """``text`` without spaces around it; raises BadRequest if it is no name."""
+    name = text.strip()
+    if not USERNAME.fullmatch(name):
+        raise BadRequest(
+            "A user name has 1 to 64 letters, digits, dots, dashes, underscores, plus or at signs, "
+            "and starts with a letter, digit or underscore."
+        )
+    return name
+
+
+def protect(app: Flask, settings: Settings, state_folder: Path) -> Auth:
+    """Give ``app`` its key, its login pages and its form tokens; the Auth is for the gate.
+
+    ``state_folder`` keeps secrets: nothing in it may ever be shown to a visitor.
+    """
+    auth = open_auth(state_folder, settings.host, settings.port, settings.token, settings.password)
+    app.secret_key = read_or_make_secret(state_folder / "form-key")
+    app.config["SESSION_COOKIE_NAME"] = f"digits-form-{settings.port}"
+    app.extensions["digits_auth"] = auth
+    protect_forms(app)
+    app.register_blueprint(login_blueprint(auth, settings.url_prefix), url_prefix=settings.url_prefix or None)
+    return auth
+
+
+def login_blueprint(auth: Auth, url_prefix: str = "") -> Blueprint:
+    """The pages ``/login`` and ``/logout``, for people and for scripts that want JSON."""
+    from flask import Blueprint, request
+
+    blueprint = Blueprint("auth", __name__)
+
+    @blueprint.get("/login")
+    def login() -> Any:
+        return _login_page(auth)
+
+    @blueprint.post("/login")
+    def login_post() -> Any:
+        return _log_in(auth, request, f"{url_prefix}/")
+
+    @blueprint.post("/logout")
+    def logout() -> Any:
+        return _log_out(auth, request, f"{url_prefix}/")
+
+    return blueprint
+
+
+def protect_forms(app: Flask) -> CSRFProtect:
+    """Ask browsers for the form token on writes. Needs ``app.secret_key``.
+
+    The gate already refuses writes from other sites by their headers; this is the
+    second lock. Programs send neither ``Origin`` nor ``Sec-Fetch-Site`` and need no
+    token. Templates get ``csrf_token()``.
+    """
+    from flask import g, request
+    from flask_wtf.csrf import CSRFProtect
+
+    app.config.update(
+        WTF_CSRF_CHECK_DEFAULT=False,  # decided below
+        WTF_CSRF_TIME_LIMIT=None,  # a page may stay open for days
+        WTF_CSRF_SSL_STRICT=False,  # the gate compares the origin
+        SESSION_COOKIE_HTTPONLY=True,
+        SESSION_COOKIE_SAMESITE="Lax",
+    )
+    protection = CSRFProtect(app)
+
+    @app.before_request
+    def check_form_token() -> None:
+        if "Origin" in request.headers or "Sec-Fetch-Site" in request.headers:
+            protection.protect(apply_exemptions=True)
+        else:
+            g.csrf_valid = True  # forms ask once more, and would miss the token
+
+    return protection
+
+
+def _log_in(auth: Auth, request: Request, home: str) -> Any:
+    from flask import jsonify, make_response, redirect
+
+    body = request.get_json(silent=True) if request.is_json else request.form
+    fields = body if isinstance(body, Mapping) else {}
+    username, secret = (
+        str(fields.get(name) or "")[: LONGEST_PASSWORD + 1] for name in ("username", "password")
+    )
+    problem = _login_problem(auth, username, secret)
+    if problem is not None:
+        status = 401 if problem[0] == "password" else 400
+        if _wants_json(request):
+            return jsonify(error={"message": problem[1], "type": "LoginError"}), status
+        return _login_page(auth, problem, status)
+    name = username.strip()
+    response: Response
+    if _wants_json(request):
+        response = make_response(jsonify(username=name or None))
+    else:
+        response = make_response(redirect(_next(request, home)))
+    if auth.is_required:
+        _end_session(auth, request)
+        response.headers.add("Set-Cookie", auth.cookie_header(request.environ, auth.sessions.start(name)))
+    else:
+        response.set_cookie(USERNAME_COOKIE, name, max_age=LONGEST_SECONDS, httponly=True, samesite="Lax")
+    return response
+
+
+def _log_out(auth: Auth, request: Request, home: str) -> Any:
+    from flask import jsonify, make_response, redirect
+
+    _end_session(auth, request)
+    answer = jsonify(username=None) if _wants_json(request) else redirect(_next(request, home))
+    response: Response = make_response(answer)
+    response.headers.add("Set-Cookie", auth.cookie_header(request.environ, ""))
+    response.delete_cookie(USERNAME_COOKIE, httponly=True, samesite="Lax")
+    return response
+
+
+def _end_session(auth: Auth, request: Request) -> None:
+    visitor = request.environ.get(VISITOR)
+    if visitor is not None and visitor.session is not None:
+        auth.end(visitor.session)
+
+
+def _login_problem(auth: Auth, username: str, secret: str) -> tuple[str, str] | None:
+    """The field that makes this login fail and why. A name is a must only where nothing else is asked."""
+    if auth.is_required and not auth.is_secret(secret):
+        return "password", "Wrong password or token." if secret else "A password or token is needed."
+    if not username.strip():
+        return None if auth.is_required else ("username", "A user name is needed.")
+    try:
+        checked_username(username)
+    except BadRequest as error:
+        return "username", error.message
+    return None
+
+
+def _login_page(auth: Auth, problem: tuple[str, str] | None = None, status: int = 200) -> Any:
+    from flask import render_template, request
+    from flask_wtf import FlaskForm
+    from wtforms import PasswordField, StringField
+
+    class LoginForm(FlaskForm):  # type: ignore[misc]
+        username = StringField("User name")
+        password = PasswordField("Password or token")
+
+    form = LoginForm(formdata=None, username=request.form.get("username", "")[:64])
+    if not auth.is_required:
+        del form.password
+    if problem is not None:
+        field, message = problem
+        form[field].errors = [message]
+    target = safe_next(request.values.get("next"))
+    return render_template("login.html", form=form, next=target), status
+
+
+def _next(request: Request, home: str) -> str:
+    return safe_next(request.values.get("next")) or home
+
+
+def _wants_json(request: Request) -> bool:
+    """Whether JSON is preferred to a page; programs that accept anything get redirects, as from DIGITS."""
+    accepted = request.accept_mimetypes
+    return request.is_json or accepted["application/json"] > accepted["text/html"]
+
+
+def _bearer(environ: Mapping[str, Any]) -> str:
+    return str(environ.get("HTTP_AUTHORIZATION", ""))[7:].strip()
+
+
+def _is_https(environ: Mapping[str, Any]) -> bool:
+    return environ.get("wsgi.url_scheme") == "https"

@@ -1,0 +1,501 @@
+"""The one gate in front of everything: pages, Socket.IO (polling and websocket) and TensorBoard.
+
+It is WSGI, because Flask's own checks do not cover what is mounted beside it.
+A request passes, in this order: host, size, rate of logins, login, origin.
+Every refusal says in a sentence what the user can do about it.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+import json
+import logging
+import re
+import secrets
+import socket
+import threading
+import time
+from collections import OrderedDict, defaultdict
+from collections.abc import Callable, Iterable, Mapping
+from http import HTTPStatus
+from typing import Any
+from urllib.parse import parse_qsl, quote, urlencode, urlsplit
+
+import psutil
+from werkzeug.exceptions import RequestEntityTooLarge
+from werkzeug.middleware.proxy_fix import ProxyFix
+
+from digits.auth import VISITOR, Auth, Visitor, is_loopback, site_path
+
+Environ = dict[str, Any]
+StartResponse = Callable[..., Any]
+Application = Callable[[Environ, StartResponse], Iterable[bytes]]
+
+NONCE = "digits.csp_nonce"
+# Where the server puts the object whose ``cut`` closes this request's websocket.
+WEBSOCKET = "digits.websocket"
+# A response header: this answer comes from another program and keeps its own policy.
+FOREIGN = "X-Digits-Foreign"
+
+MEBIBYTE = 1024 * 1024
+MAX_BODY_BYTES = 16 * MEBIBYTE
+UPLOAD_LIMITS: Mapping[str, int] = {"/models/images/classification/classify_one": 64 * MEBIBYTE}
+
+PUBLIC_PATHS = frozenset({"/login", "/health", "/favicon.ico"})
+PUBLIC_FOLDERS = ("/static/",)
+
+LOGINS_PER_MINUTE = 10
+MAX_REMEMBERED_ADDRESSES = 10_000
+
+SAFE_METHODS = frozenset({"GET", "HEAD", "OPTIONS"})
+_METHOD = re.compile(r"[A-Z]{1,20}")
+_HOST = re.compile(r"(?P<name>\[[0-9a-f:.]{2,45}\]|[a-z0-9_.-]{1,253})(?::\d{1,5})?")
+_FORWARDED = ("HTTP_FORWARDED", "HTTP_X_FORWARDED_", "HTTP_X_REAL_IP", "HTTP_X_ORIGINAL_", "HTTP_X_REWRITE_")
+
+_log = logging.getLogger(__name__)
+
+
+class RefusalError(Exception):
+    """The gate's answer to a request that goes no further."""
+
+    def __init__(self, status: int, reason: str, headers: Iterable[tuple[str, str]] = ()) -> None:
+        super().__init__(reason)
+        self.status = HTTPStatus(status)
+        self.reason = reason
+        self.headers = [*headers]
+
+
+class Allowance:
+    """At most ``per_minute`` tries for each address; a full minute's worth may come at once."""
+
+    def __init__(self, per_minute: float, clock: Callable[[], float] = time.monotonic) -> None:
+        self._per_minute = per_minute
+        self._clock = clock
+        self._left: OrderedDict[str, tuple[float, float]] = OrderedDict()
+        self._lock = threading.Lock()
+
+    def take(self, address: str) -> bool:
+        """Use up one try; False if there is none left."""
+        key = _network(address)
+        with self._lock:
+            now = self._clock()
+            left, since = self._left.pop(key, (self._per_minute, now))
+            left = min(self._per_minute, left + (now - since) * self._per_minute / 60)
+            is_allowed = left >= 1
+            self._left[key] = (left - 1 if is_allowed else left, now)
+            while len(self._left) > MAX_REMEMBERED_ADDRESSES:
+                self._left.popitem(last=False)
+        return is_allowed
+
+
+class Hosts:
+    """The names this server answers to. Ports do not matter: tunnels and containers change them.
+
+    Another name means that a page of another site had its own name resolved to this
+    machine. For a server on all addresses, the numbers of this machine's own are
+    good as well, and so is its name.
+    """
+
+    def __init__(self, bind_host: str, allowed: Iterable[str] = ()) -> None:
+        bound = bind_host.strip("[]").lower()
+        self._is_everywhere = bound in ("", "0.0.0.0", "::", "*")  # noqa: S104 - compared, not bound
+        names = {"localhost", *(_without_port(name.lower()) for name in allowed)}
+        names.add(socket.gethostname().lower() if self._is_everywhere else _plain(bound))
+        self._names = names - {""}
+
+    def __contains__(self, host: str) -> bool:
+        """Whether ``host``, as it stands in the Host header, is one of the names."""
+        match = _HOST.fullmatch(host.lower())
+        if match is None:
+            return False
+        name = _plain(match["name"])
+        return name in self._names or is_loopback(name) or (self._is_everywhere and name in _own_addresses())
+
+
+class Gate:
+    """The middleware. ``auth`` None lets everybody in who passes the other checks.
+
+    ``upload_limits`` maps the starts of paths to the bytes their bodies may have.
+    ``url_prefix`` is the start of the application's own paths; ``/`` leads there.
+    ``behind_proxy`` is the number of proxies in front whose
+    X-Forwarded headers are true; with 0 these headers are removed.
+    """
+
+    def __init__(
+        self,
+        app: Application,
+        *,
+        bind_host: str = "127.0.0.1",
+        allowed_hosts: Iterable[str] = (),
+        auth: Auth | None = None,
+        url_prefix: str = "",
+        behind_proxy: int = 0,
+        max_body_bytes: int = MAX_BODY_BYTES,
+        upload_limits: Mapping[str, int] = UPLOAD_LIMITS,
+        logins_per_minute: float = LOGINS_PER_MINUTE,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._app = app
+        self._hosts = Hosts(bind_host, allowed_hosts)
+        self._auth = auth
+        self._prefix = url_prefix.rstrip("/")
+        self._max_body_bytes = max_body_bytes
+        self._upload_limits = dict(upload_limits)
+        self._logins = Allowance(logins_per_minute, clock)
+        self._websockets: defaultdict[str, set[Any]] = defaultdict(set)
+        hops = int(behind_proxy)
+        inner: Any = self._without_forwarded
+        self._entry = ProxyFix(inner, x_for=hops, x_proto=hops, x_host=hops) if hops else inner
+        if auth is not None:
+            auth.on_logout.append(self.cut)
+
+    def __call__(self, environ: Environ, start_response: StartResponse) -> Iterable[bytes]:
+        answer: Iterable[bytes] = self._entry(environ, start_response)
+        return answer
+
+    def cut(self, session_id: str) -> None:
+        """Close the open websockets of a session."""
+        for websocket in self._websockets.pop(session_id, set()):
+            websocket.cut()
+
+    def _without_forwarded(self, environ: Environ, start_response: StartResponse) -> Iterable[bytes]:
+        # Socket.IO would take these headers for the truth about its own address.
+        for name in [name for name in environ if name.startswith(_FORWARDED)]:
+            del environ[name]
+        environ[NONCE] = secrets.token_urlsafe(16)
+        cookies: list[str] = []
+        decorated = _decorated(environ, start_response, cookies)
+        try:
+            visitor = self._admit(environ)
+            cookies += self._renewal(environ, visitor)
+            return self._pass(environ, decorated, visitor)
+        except RefusalError as refusal:
+            return _refuse(refusal, environ, decorated)
+        except RequestEntityTooLarge:
+            return _refuse(_too_large(self._limit(environ)), environ, decorated)
+
+    def _admit(self, environ: Environ) -> Visitor:
+        """The steps of the gate; raises RefusalError."""
+        self._check_host(environ)
+        _check_shape(environ)
+        self._check_prefix(environ)
+        self._check_size(environ)
+        self._check_rate(environ)
+        visitor = self._check_login(environ)
+        self._check_origin(environ, visitor)
+        return visitor
+
+    def _check_host(self, environ: Environ) -> None:
+        host = environ.get("HTTP_HOST", "")
+        if host not in self._hosts:
+            name = _without_port(host) or "no name"
+            raise RefusalError(
+                421,
+                f"This server does not answer to {_shown(name)}. "
+                "If that is one of its names, start it with --allowed-host and the name.",
+            )
+
+    def _path(self, environ: Environ) -> str:
+        """The path below the prefix, which is how the tables of this file name it."""
+        path: str = environ.get("PATH_INFO", "")
+        return path[len(self._prefix) :] if path.startswith(f"{self._prefix}/") else path
+
+    def _check_prefix(self, environ: Environ) -> None:
+        """Lead from the root of the site to the pages."""
+        if self._prefix and environ["PATH_INFO"] in ("/", self._prefix):
+            raise RefusalError(
+                302, "The pages are below this path.", [("Location", f"{quote(self._prefix)}/")]
+            )
+
+    def _check_size(self, environ: Environ) -> None:
+        limit = self._limit(environ)
+        coding = environ.get("HTTP_TRANSFER_ENCODING", "").strip().lower()
+        if coding not in ("", "chunked"):
+            raise RefusalError(400, "The body of this request comes in a coding that is not understood.")
+        if coding and _is_upgrade(environ):
+            raise RefusalError(400, "A request for a websocket has no body.")
+        if coding:
+            environ["wsgi.input"] = _Counted(environ["wsgi.input"], limit)
+            return
+        length = environ.get("CONTENT_LENGTH") or "0"
+        if not (length.isascii() and length.isdigit()):
+            raise RefusalError(400, "The length of this request is not a number.")
+        if len(length) > 18 or int(length) > limit:
+            raise _too_large(limit)
+
+    def _limit(self, environ: Environ) -> int:
+        path = self._path(environ)
+        starts = [start for start in self._upload_limits if path.startswith(start)]
+        return self._upload_limits[max(starts, key=len)] if starts else self._max_body_bytes
+
+    def _check_rate(self, environ: Environ) -> None:
+        is_login = environ["REQUEST_METHOD"] == "POST" and self._path(environ) == "/login"
+        if is_login and self._auth is not None and self._auth.is_required:
+            self._count_try(environ)
+
+    def _count_try(self, environ: Environ) -> None:
+        if not self._logins.take(environ.get("REMOTE_ADDR", "")):
+            raise RefusalError(429, "Too many tries to log in. Wait a minute.", [("Retry-After", "60")])
+
+    def _check_login(self, environ: Environ) -> Visitor:
+        if self._auth is None:
+            return Visitor()
+        visitor = self._auth.visitor(environ)
+        if not self._auth.is_required:
+            return visitor or Visitor()
+        self._exchange_token(self._auth, environ, visitor)
+        if visitor is not None:
+            return visitor
+        if self._auth.has_bearer(environ):
+            self._count_try(environ)
+        if _is_public(self._path(environ)):
+            return Visitor()
+        raise self._login_needed(environ)
+
+    def _check_origin(self, environ: Environ, visitor: Visitor) -> None:
+        """Refuse what a page of another site sends. Programs send none of these headers."""
+        is_live = _is_upgrade(environ) or self._path(environ).startswith("/socket.io")
+        if environ["REQUEST_METHOD"] in SAFE_METHODS and not is_live:
+            return
+        site = environ.get("HTTP_SEC_FETCH_SITE")
+        origin = environ.get("HTTP_ORIGIN")
+        if site not in (None, "same-origin", "none"):
+            raise RefusalError(403, "This request comes from a page of another site.")
+        if origin is not None and not origin_matches(origin, environ["HTTP_HOST"]):
+            raise RefusalError(
+                403,
+                f"This request comes from {_shown(origin)}, which is not this server's address. If a proxy is in "
+                "front, let it pass on the Host header, or use --behind-proxy.",
+            )
+        if origin is None and _is_upgrade(environ) and visitor.session is not None:
+            raise RefusalError(403, "A browser's websocket has to name its origin; programs use the token.")
+
+    def _exchange_token(self, auth: Auth, environ: Environ, visitor: Visitor | None) -> None:
+        """Swap the token of the printed address for a cookie, and take it off the address."""
+        query = _query(environ)
+        tokens = [value for name, value in query if name == "token"]
+        if not tokens or environ["REQUEST_METHOD"] != "GET" or _is_upgrade(environ):
+            return
+        headers = [
+            ("Location", site_path(environ, urlencode([item for item in query if item[0] != "token"])))
+        ]
+        if visitor is None:
+            if not auth.is_token(tokens[0]):
+                self._count_try(environ)
+                raise self._login_needed(environ)
+            headers.append(("Set-Cookie", auth.cookie_header(environ, auth.sessions.start(""))))
+        raise RefusalError(302, "The token is kept; the page is at this address without it.", headers)
+
+    def _login_needed(self, environ: Environ) -> RefusalError:
+        """The way to the login page, or for programs a plain 401."""
+        if environ["REQUEST_METHOD"] in ("GET", "HEAD") and _wants_page(environ):
+            query = urlencode([item for item in _query(environ) if item[0] != "token"])
+            target = quote(site_path(environ, query), safe="/")
+            return RefusalError(
+                302, "Log in first.", [("Location", f"{quote(self._prefix)}/login?next={target}")]
+            )
+        reason = "Log in at /login, or send the token as Authorization: Bearer TOKEN."
+        return RefusalError(401, reason, [("WWW-Authenticate", 'Bearer realm="DIGITS"')])
+
+    def _renewal(self, environ: Environ, visitor: Visitor) -> list[str]:
+        if self._auth is None or visitor.session is None:
+            return []
+        cookie = self._auth.sessions.renewed(visitor.session)
+        return [self._auth.cookie_header(environ, cookie)] if cookie else []
+
+    def _pass(self, environ: Environ, start_response: StartResponse, visitor: Visitor) -> Iterable[bytes]:
+        environ[VISITOR] = visitor
+        websocket = environ.get(WEBSOCKET)
+        if websocket is None or visitor.session is None:
+            return self._app(environ, start_response)
+        # The application holds a websocket's request until the websocket ends.
+        self._websockets[visitor.session.id].add(websocket)
+        try:
+            return self._app(environ, start_response)
+        finally:
+            self._forget(visitor.session.id, websocket)
+
+    def _forget(self, session_id: str, websocket: Any) -> None:
+        still_open = self._websockets.get(session_id, set())
+        still_open.discard(websocket)
+        if not still_open:
+            self._websockets.pop(session_id, None)
+
+
+class _Counted:
+    """A body of unknown length that may not have more than ``limit`` bytes."""
+
+    def __init__(self, stream: Any, limit: int) -> None:
+        self._stream = stream
+        self._left = limit
+
+    def read(self, size: int | None = -1) -> bytes:
+        # One byte more than allowed is asked for, so that too much shows.
+        wanted = self._left + 1 if size is None or size < 0 else min(size, self._left + 1)
+        return self._count(self._stream.read(wanted))
+
+    def readline(self, size: int | None = -1) -> bytes:
+        wanted = self._left + 1 if size is None or size < 0 else min(size, self._left + 1)
+        return self._count(self._stream.readline(wanted))
+
+    def readlines(self, hint: int | None = None) -> list[bytes]:
+        return list(self)
+
+    def __iter__(self) -> _Counted:
+        return self
+
+    def __next__(self) -> bytes:
+        line = self.readline()
+        if not line:
+            raise StopIteration
+        return line
+
+    def _count(self, data: bytes) -> bytes:
+        self._left -= len(data)
+        if self._left < 0:
+            raise RequestEntityTooLarge
+        return data
+
+
+def origin_matches(origin: str, host: str) -> bool:
+    """Whether ``origin``, of the Origin header, is a page of the site that the Host header names.
+
+    The scheme is not compared: a proxy in front may speak TLS where this server does not.
+    """
+    try:
+        parts = urlsplit(origin)
+    except ValueError:
+        return False
+    is_plain = not (parts.path or parts.query or parts.fragment)
+    return parts.scheme in ("http", "https") and is_plain and parts.netloc.lower() == host.lower()
+
+
+def content_security_policy(nonce: str) -> str:
+    """The policy of our own pages: no script but our files, nothing from elsewhere."""
+    return (
+        "default-src 'self'; img-src 'self' data: blob:; "
+        f"style-src 'self' 'nonce-{nonce}'; style-src-attr 'unsafe-inline'; "
+        "connect-src 'self' ws: wss:; frame-src 'self'; object-src 'none'; base-uri 'none'; "
+        "form-action 'self'; frame-ancestors 'self'"
+    )
+
+
+def _check_shape(environ: Environ) -> None:
+    """Refuse what no honest client sends and what servers and frameworks read differently."""
+    path = environ.get("PATH_INFO", "")
+    if not _METHOD.fullmatch(environ["REQUEST_METHOD"]) or environ["REQUEST_METHOD"] in ("TRACE", "CONNECT"):
+        raise RefusalError(405, "This method is not allowed.")
+    if not path.startswith("/") or "\0" in path:
+        raise RefusalError(400, "The path of this request is not understood.")
+
+
+def _decorated(environ: Environ, start_response: StartResponse, cookies: list[str]) -> StartResponse:
+    """``start_response`` with the security headers; ``cookies`` are added as they are at that time."""
+
+    def start(status: str, headers: list[tuple[str, str]], exc_info: Any = None) -> Any:
+        names = {name.lower() for name, _ in headers}
+        kept = [item for item in headers if not item[0].lower().startswith(_REMOVED)]
+        added = dict(_HEADERS)
+        if FOREIGN.lower() not in names:
+            added["Content-Security-Policy"] = content_security_policy(environ[NONCE])
+        if _is_json(headers):
+            added["Cache-Control"] = "no-store"
+        kept += [(name, value) for name, value in added.items() if name.lower() not in names]
+        kept += [("Set-Cookie", cookie) for cookie in cookies]
+        return start_response(status, kept, *([exc_info] if exc_info else []))
+
+    return start
+
+
+_HEADERS = {
+    "X-Content-Type-Options": "nosniff",
+    "Referrer-Policy": "same-origin",
+    "Cross-Origin-Opener-Policy": "same-origin",
+    "Cross-Origin-Resource-Policy": "same-origin",
+}
+# Nobody is invited from other sites, whatever the application or a library thinks.
+_REMOVED = ("access-control-", FOREIGN.lower())
+
+
+def _refuse(refusal: RefusalError, environ: Environ, start_response: StartResponse) -> Iterable[bytes]:
+    status = refusal.status
+    if status >= 400:
+        _log.info("%s: %d %s", environ.get("REMOTE_ADDR", "?"), status, refusal.reason[:120])
+    if _wants_json(environ):
+        body = json.dumps({"error": {"message": refusal.reason, "type": status.phrase}})
+        content_type = "application/json"
+    else:
+        body, content_type = refusal.reason + "\n", "text/plain; charset=utf-8"
+    data = body.encode()
+    headers = [("Content-Type", content_type), ("Content-Length", str(len(data))), *refusal.headers]
+    headers.append(("Cache-Control", "no-store"))
+    if environ.get("CONTENT_LENGTH") or environ.get("HTTP_TRANSFER_ENCODING") or _is_upgrade(environ):
+        # What the client still sends is not waited for.
+        headers.append(("Connection", "close"))
+    start_response(f"{status.value} {status.phrase}", headers)
+    return [] if environ["REQUEST_METHOD"] == "HEAD" else [data]
+
+
+def _too_large(limit: int) -> RefusalError:
+    return RefusalError(413, f"This is larger than {limit // MEBIBYTE or 1} MB, the most that is taken here.")
+
+
+def _query(environ: Environ) -> list[tuple[str, str]]:
+    return parse_qsl(environ.get("QUERY_STRING", ""), keep_blank_values=True)
+
+
+def _is_public(path: str) -> bool:
+    if path in PUBLIC_PATHS:
+        return True
+    return path.startswith(PUBLIC_FOLDERS) and ".." not in path.split("/")
+
+
+def _is_upgrade(environ: Environ) -> bool:
+    return "HTTP_UPGRADE" in environ or "upgrade" in environ.get("HTTP_CONNECTION", "").lower()
+
+
+def _wants_page(environ: Environ) -> bool:
+    is_script = environ.get("HTTP_SEC_FETCH_DEST", "document") not in ("document", "iframe")
+    return "text/html" in environ.get("HTTP_ACCEPT", "") and not is_script and not _is_upgrade(environ)
+
+
+def _wants_json(environ: Environ) -> bool:
+    return not _wants_page(environ) and (
+        "json" in environ.get("HTTP_ACCEPT", "") or environ.get("PATH_INFO", "").endswith(".json")
+    )
+
+
+def _is_json(headers: Iterable[tuple[str, str]]) -> bool:
+    return any(name.lower() == "content-type" and "json" in value.lower() for name, value in headers)
+
+
+def _without_port(host: str) -> str:
+    match = _HOST.fullmatch(host.lower())
+    return _plain(match["name"]) if match else host
+
+
+def _plain(name: str) -> str:
+    """One spelling of a host's name or address."""
+    bare = name.strip("[]").removesuffix(".")
+    try:
+        return str(ipaddress.ip_address(bare))
+    except ValueError:
+        return bare
+
+
+def _own_addresses() -> set[str]:
+    families = psutil.net_if_addrs().values()
+    return {_plain(item.address.split("%")[0].lower()) for items in families for item in items}
+
+
+def _network(address: str) -> str:
+    """What counts as one visitor: an IPv4 address, or the 64 bits an IPv6 user has for himself."""
+    try:
+        number = ipaddress.ip_address(address)
+    except ValueError:
+        return address
+    return str(ipaddress.ip_network((number, 64), strict=False)) if number.version == 6 else address
+
+
+def _shown(text: str) -> str:
+    return repr(text[:100])
