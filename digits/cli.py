@@ -106,16 +106,22 @@ def _serve(options: argparse.Namespace) -> None:
     settings = replace(settings, port=listener.getsockname()[1])
 
     from digits.app import create_app
+    from digits.auth import ExposureError
     from digits.errors import DigitsError
+    from digits.serving import answer_requests
 
     try:
         app = create_app(settings)
+    except ExposureError as error:
+        _stop(str(error))
     except DigitsError as error:
         _stop(" ".join(filter(None, [error.message, error.hint])))
+    except OSError as error:
+        _stop(f"cannot start: {error}")
     services = app.extensions["digits"]
-    print(announcement(settings, services.tensorflow), flush=True)
+    print(announcement(settings, services.tensorflow, _made_token(settings)), flush=True)
     try:
-        _answer_requests(app, listener)
+        answer_requests(app, listener)
     finally:
         services.stop()
 
@@ -153,8 +159,20 @@ def _listen(host: str, port: int) -> socket:
         )
 
 
-def announcement(settings: Settings, tensorflow: TensorFlowSupport) -> str:
-    """What the terminal says once the server answers: where, to whom, and what is missing."""
+def _made_token(settings: Settings) -> str:
+    """The token that the server made for itself, because others reach it and no secret was given."""
+    if settings.is_local or settings.token or settings.password:
+        return ""
+    from digits.auth import made_token
+
+    return made_token(settings.state_dir)
+
+
+def announcement(settings: Settings, tensorflow: TensorFlowSupport, token: str = "") -> str:
+    """What the terminal says once the server answers: where, to whom, and what is missing.
+
+    ``token`` is the one that the server made for itself, if it did.
+    """
     name = "localhost" if settings.host in ("0.0.0.0", "::") else settings.host  # noqa: S104
     shown_name = f"[{name}]" if ":" in name else name
     reach = "this computer only" if settings.is_local else f"every computer that can reach {settings.host}"
@@ -164,6 +182,8 @@ def announcement(settings: Settings, tensorflow: TensorFlowSupport) -> str:
         f"  open to     {reach}",
         f"  jobs        {settings.jobs_dir}",
     ]
+    if token:
+        lines[1] += f"?token={token}"
     if not tensorflow.available:
         lines += [
             "TensorFlow support is disabled",
@@ -171,19 +191,6 @@ def announcement(settings: Settings, tensorflow: TensorFlowSupport) -> str:
             f"  remedy      {tensorflow.remedy}",
         ]
     return "\n".join([*lines, "Stop it with Ctrl-C."])
-
-
-def _answer_requests(app: Any, listener: socket) -> None:
-    """Serve until SIGINT or SIGTERM."""
-    import signal
-
-    from gevent import signal_handler
-    from gevent.pywsgi import WSGIServer
-
-    server = WSGIServer(listener, app, log=None)
-    for number in (signal.SIGINT, signal.SIGTERM):
-        signal_handler(number, server.stop)
-    server.serve_forever()
 
 
 def _download(options: argparse.Namespace) -> None:

@@ -13,7 +13,7 @@ KEPT_FILES = 10
 
 
 class _Format(logging.Formatter):
-    """``2026-11-20 09:30:00 [20261120-093000-a1b2] [INFO] text``; the job only where a record has ``job_id``."""
+    """``2026-11-20 09:30:00 [20261120-093000-a1b2c3] [INFO] text``; the job only where a record has ``job_id``."""
 
     def __init__(self) -> None:
         super().__init__("%(asctime)s %(job)s[%(levelname)s] %(message)s", "%Y-%m-%d %H:%M:%S")

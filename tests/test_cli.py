@@ -82,6 +82,11 @@ def test_the_announcement_says_where_and_to_whom(host, address, reach):
     assert "TensorFlow" not in text
 
 
+def test_a_token_that_was_made_is_part_of_the_address():
+    text = announcement(Settings(host="0.0.0.0"), HERE, token="secret-word")
+    assert "http://localhost:5000/?token=secret-word" in text.split()
+
+
 def test_missing_tensorflow_is_announced_with_why_and_remedy():
     missing = find_tensorflow(lambda name: None)
     lines = announcement(Settings(), missing).splitlines()

@@ -1,0 +1,115 @@
+"""The documentation says what the code does, and its links lead somewhere."""
+
+from __future__ import annotations
+
+import ast
+import re
+from pathlib import Path
+
+import pytest
+
+from digits import messages
+from digits.dataset.images import ENCODINGS, RESIZE_MODES
+from digits.dataset.manifest import FILE_NAME as MANIFEST_FILE
+from digits.dataset.manifest import LABELS_FILE, MEAN_ARRAY_FILE, MEAN_IMAGE_FILE, SKIPPED_FILE
+from digits.model.forms import SOLVERS
+from digits.model.lr_policy import POLICIES
+from digits.settings import settings_page
+
+ROOT = Path(__file__).resolve().parent.parent
+PAGES = [*ROOT.glob("*.md"), *(ROOT / "docs").glob("*.md"), ROOT / "jobs" / "README.md"]
+
+
+def text(name: str) -> str:
+    return (ROOT / "docs" / name).read_text()
+
+
+def test_the_table_of_settings_is_current():
+    assert text("settings.md") == settings_page(), "python -m digits.settings > docs/settings.md"
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_links_lead_to_files(page):
+    targets = re.findall(r"\]\(([^)#]+)[^)]*\)", page.read_text())
+    local = [target for target in targets if "://" not in target and not target.endswith("model.png")]
+    assert [target for target in local if not (page.parent / target).exists()] == []
+
+
+def test_the_index_has_every_page():
+    pages = {path.name for path in (ROOT / "docs").glob("*.md")} - {"README.md"}
+    assert pages == set(re.findall(r"\]\((\w+\.md)\)", text("README.md")))
+
+
+def test_every_function_for_networks_is_described():
+    tree = ast.parse((ROOT / "digits" / "worker" / "functions.py").read_text())
+    public = {node.name for node in tree.body if isinstance(node, ast.FunctionDef | ast.ClassDef)}
+    public |= {target.id for node in tree.body if isinstance(node, ast.Assign) for target in node.targets}
+    missing = {name for name in public if not name.startswith("_") and name not in text("networks.md")}
+    assert missing == set()
+
+
+def test_every_key_of_collections_is_described():
+    tree = ast.parse((ROOT / "digits" / "worker" / "functions.py").read_text())
+    (keys,) = [node for node in tree.body if isinstance(node, ast.ClassDef) and node.name == "GraphKeys"]
+    names = [target.id for node in keys.body if isinstance(node, ast.Assign) for target in node.targets]
+    assert [name for name in names if f"`{name}`" not in text("networks.md")] == []
+
+
+def test_everything_a_network_finds_is_described():
+    tree = ast.parse((ROOT / "digits" / "worker" / "tower.py").read_text())
+    (tower,) = [node for node in tree.body if isinstance(node, ast.ClassDef) and node.name == "Tower"]
+    (constructor,) = [node for node in tower.body if getattr(node, "name", "") == "__init__"]
+    given = [argument.arg for argument in constructor.args.args if argument.arg != "self"]
+    assert given
+    assert [name for name in [*given, "summaries"] if f"| `{name}` |" not in text("networks.md")] == []
+    overridable = [node.name for node in tower.body if isinstance(node, ast.FunctionDef)]
+    assert [name for name in overridable if name not in text("networks.md")] == []
+
+
+@pytest.mark.parametrize(
+    "block", re.findall(r"```python\n(.*?)```", text("networks.md") + (ROOT / "README.md").read_text(), re.S)
+)
+def test_networks_in_the_documentation_are_python(block):
+    ast.parse(block)
+
+
+def test_every_message_is_described():
+    source = Path(messages.__file__).read_text()
+    updates = set(re.findall(r'"update": "(\w+)"', source))
+    assert len(updates) > 10
+    assert [update for update in sorted(updates) if f"| `{update}` |" not in text("live.md")] == []
+
+
+def test_every_choice_of_the_forms_is_described():
+    choices = [*RESIZE_MODES, *ENCODINGS, *POLICIES, *(name for name, _ in SOLVERS)]
+    assert [choice for choice in choices if f"`{choice}`" not in text("rest.md")] == []
+
+
+def test_every_product_of_a_dataset_is_described():
+    for name in (MANIFEST_FILE, LABELS_FILE, MEAN_IMAGE_FILE, MEAN_ARRAY_FILE, SKIPPED_FILE):
+        assert f"`{name}`" in text("datasets.md")
+
+
+def test_every_address_is_described():
+    """Every route of the views, with its variable parts left out, is a part of the page."""
+    rest = re.sub(r"\b(ID|SAMPLE|SPLIT|N|PATH)\b", "<>", text("rest.md"))
+    missing = []
+    for source in (ROOT / "digits").rglob("*.py"):
+        for route in re.findall(r'@blueprint\.(?:get|post|put|delete|route)\("([^"]+)"', source.read_text()):
+            plain = re.sub(r"<any\(jobs, datasets, models\):\w+>", "jobs", route)
+            plain = re.sub(r"<[^>]+>", "<>", plain)
+            if not any(form in rest for form in (plain, f"{plain}.json")) and plain not in PAGES_ONLY:
+                missing.append(route)
+    assert missing == []
+
+
+# Pages for people, without a use for programs.
+PAGES_ONLY = {
+    "/",
+    "/login",
+    "/logout",
+    "/datasets/images/classification/new",
+    "/models/images/classification/new",
+    "/datasets/<>",
+    "/models/<>",
+}
