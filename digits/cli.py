@@ -108,7 +108,7 @@ def _serve(options: argparse.Namespace) -> None:
     from digits.app import create_app
     from digits.auth import ExposureError
     from digits.errors import DigitsError
-    from digits.serving import answer_requests
+    from digits.server import serve
 
     try:
         app = create_app(settings)
@@ -119,9 +119,9 @@ def _serve(options: argparse.Namespace) -> None:
     except OSError as error:
         _stop(f"cannot start: {error}")
     services = app.extensions["digits"]
-    print(announcement(settings, services.tensorflow, _made_token(settings)), flush=True)
+    text = announcement(settings, services.tensorflow, _made_token(settings))
     try:
-        answer_requests(app, listener)
+        serve(app, listener, socketio=services.live.socketio, on_start=lambda port: print(text, flush=True))
     finally:
         services.stop()
 
