@@ -11,7 +11,7 @@ import tensorflow as tf
 
 from digits.worker import face, layer_calls, summaries, tower
 from digits.worker.failure import NETWORK_FILE, UserFault
-from digits.worker.variables import MODEL_SCOPE, VariableStore
+from digits.worker.variables import MODEL_SCOPE, VariableStore, plain
 
 LOSS_SCOPE = "loss"
 
@@ -154,7 +154,7 @@ def _objective(item: Any) -> Objective:
                 "A loss of the list has no entry 'loss'.", "Return [{'loss': …, 'vars': […]}, …]."
             )
         loss, wanted = item["loss"], item.get("vars")
-        variables = trainable if wanted is None else [_plain(variable) for variable in wanted]
+        variables = trainable if wanted is None else [plain(variable) for variable in wanted]
     else:
         loss, variables = item, trainable
     loss = tf.convert_to_tensor(loss)
@@ -164,11 +164,6 @@ def _objective(item: Any) -> Objective:
             "Return a scalar, for example tf.reduce_mean(...) of the losses of the records.",
         )
     return Objective(loss, [variable for variable in variables if variable.dtype.is_floating])
-
-
-def _plain(variable: Any) -> tf.Variable:
-    """The TensorFlow variable behind one of Keras."""
-    return variable if isinstance(variable, tf.Variable) else variable.value
 
 
 def _regularisation(calls: layer_calls.Calls) -> tf.Tensor | None:

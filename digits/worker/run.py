@@ -7,6 +7,7 @@ only when a recipe asks for it, so that a task without tensors never pays for Te
 from __future__ import annotations
 
 import importlib
+import logging
 import os
 import select
 import signal
@@ -23,6 +24,7 @@ from digits.events import EventLog, Finished
 from digits.worker.failure import Stopped, UserFault, describe
 
 EVENTS_FILE = "events.jsonl"
+LOG_FORMAT = "%(asctime)s [%(levelname)s] %(message)s"
 
 # Task name: kind of its recipe, module with ``run(recipe, task_folder, events)``.
 PROGRAMS: dict[str, tuple[type[recipes.Recipe], str]] = {
@@ -45,6 +47,7 @@ def run_task(task_folder: Path) -> int:
     process was asked to stop (SIGTERM).
     """
     _flush_every_line()
+    logging.basicConfig(stream=sys.stdout, level=logging.INFO, format=LOG_FORMAT, force=True)
     events = EventLog(task_folder / EVENTS_FILE)
     try:
         with _stop_signal():

@@ -69,6 +69,11 @@ class VariableStore:
         return self._variables[name]
 
 
+def plain(variable: Any) -> tf.Variable:
+    """The TensorFlow variable behind one of Keras; any other as it is."""
+    return variable if isinstance(variable, tf.Variable) else variable.value
+
+
 def count(variable: tf.Variable) -> int:
     """How many parameters ``variable`` holds."""
     return int(variable.shape.num_elements()) if variable.dtype.is_floating else 0

@@ -1,0 +1,121 @@
+"""The table of a network's layers, whatever they were written with.
+
+Layers of Keras, tf.layers and tf_slim are known by their calls. What a network
+computes by itself, with `get_variable` and ``tf.nn``, is found in the graph: an
+operation that reads weights is a layer, one that pools is too.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import tensorflow as tf
+
+from digits.worker.layer_calls import Call
+from digits.worker.network import Built
+from digits.worker.variables import MODEL_SCOPE, count, plain
+
+_POOLING = {"MaxPool", "MaxPoolV2", "AvgPool", "LRN"}
+# An operation that adds its weights to the layer before it.
+_FINISHING = {"BiasAdd", "Add", "AddV2", "Mul", "Sub"}
+_PASSED_THROUGH = {"ReadVariableOp", "Identity", "Cast", "Pack", "Reshape", "Transpose", "ExpandDims"}
+_SHOWN_KINDS = {
+    "MatMul": "Dense",
+    "BatchMatMulV2": "Dense",
+    "DepthwiseConv2dNative": "DepthwiseConv2D",
+    "Conv2DBackpropInput": "Conv2DTranspose",
+    "MaxPool": "MaxPooling2D",
+    "MaxPoolV2": "MaxPooling2D",
+    "AvgPool": "AveragePooling2D",
+    "LRN": "LocalResponseNormalization",
+}
+
+
+def layers(graph: Any, built: Built) -> list[dict[str, Any]]:
+    """A row ``{name, kind, shape, parameters}`` for each layer of the inference graph, in order."""
+    calls = [call for call in built.calls.calls if _is_row(call)]
+    seen: set[int] = set()
+    rows = [(call.first, _row_of(call, seen)) for call in calls]
+    rows += _rows_between(graph, [(call.first, call.last) for call in calls], seen)
+    return [row for _, row in sorted(rows, key=lambda item: item[0])]
+
+
+def _is_row(call: Call) -> bool:
+    # A model or a block is shown by the layers inside it.
+    return not call.has_inner and bool(tf.nest.flatten(call.outputs))
+
+
+def _row_of(call: Call, seen: set[int]) -> dict[str, Any]:
+    output = tf.nest.flatten(call.outputs)[0]
+    name = call.layer.name if call.is_keras else _scope(output.op.name)
+    return {
+        "name": _without_model(name),
+        "kind": type(call.layer).__name__,
+        "shape": _shape(output),
+        "parameters": _count_new([plain(variable) for variable in call.layer.variables], seen),
+    }
+
+
+def _rows_between(
+    graph: Any, layers_at: list[tuple[int, int]], seen: set[int]
+) -> list[tuple[int, dict[str, Any]]]:
+    """Rows for the operations that belong to no known layer."""
+    handles = {id(variable.handle): variable for variable in graph.variables}
+    weights = {inner.op.name: handles[id(outer)] for outer, inner in graph.captures if id(outer) in handles}
+    inside = {place for first, last in layers_at for place in range(first, last)}
+    rows: list[tuple[int, dict[str, Any]]] = []
+    outputs: dict[str, dict[str, Any]] = {}
+    for place, operation in enumerate(graph.get_operations()):
+        if place in inside or operation.type in _PASSED_THROUGH:
+            continue
+        read = [found for item in operation.inputs if (found := _variable(item, weights)) is not None]
+        before = next((outputs[item.op.name] for item in operation.inputs if item.op.name in outputs), None)
+        if read and operation.type in _FINISHING and before is not None:
+            before["parameters"] += _count_new(read, seen)
+            outputs[operation.name] = before
+        elif read or operation.type in _POOLING:
+            row = _raw_row(operation, read, seen)
+            rows.append((place, row))
+            outputs[operation.name] = row
+    return rows
+
+
+def _raw_row(operation: Any, read: list[tf.Variable], seen: set[int]) -> dict[str, Any]:
+    name = _scope(read[0].name) if read else operation.name
+    if name in ("", MODEL_SCOPE):
+        name = operation.name
+    return {
+        "name": _without_model(name),
+        "kind": _SHOWN_KINDS.get(operation.type, operation.type),
+        "shape": _shape(operation.outputs[0]) if operation.outputs else [],
+        "parameters": _count_new(read, seen),
+    }
+
+
+def _variable(tensor: tf.Tensor, weights: dict[str, tf.Variable]) -> tf.Variable | None:
+    """The variable whose value ``tensor`` is, or None."""
+    operation = tensor.op
+    while operation.name not in weights:
+        if operation.type not in _PASSED_THROUGH or not operation.inputs:
+            return None
+        operation = operation.inputs[0].op
+    return weights[operation.name]
+
+
+def _count_new(variables: list[Any], seen: set[int]) -> int:
+    """The parameters of those variables that no row before has counted."""
+    new = {id(item.handle): item for item in variables if id(item.handle) not in seen}
+    seen.update(new)
+    return sum(count(item) for item in new.values())
+
+
+def _shape(tensor: tf.Tensor) -> list[int | None]:
+    return tensor.shape.as_list() if tensor.shape.rank is not None else []
+
+
+def _scope(name: str) -> str:
+    return name.rpartition("/")[0]
+
+
+def _without_model(name: str) -> str:
+    return name.removeprefix(f"{MODEL_SCOPE}/") or name

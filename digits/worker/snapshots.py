@@ -1,0 +1,113 @@
+"""Snapshots: checkpoints whose tensors carry the names of the variables.
+
+A snapshot is a TensorFlow checkpoint of version 2, ``snapshot_<epoch>.ckpt`` with the
+files ``.index`` and ``.data-00000-of-00001``. It holds the network's variables under
+their own names (``model/conv1/weights``), the optimizer's under ``optimizer/…`` and
+``global_step``. The index is put in place last: a snapshot without one is not there.
+"""
+
+from __future__ import annotations
+
+import os
+import secrets
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import tensorflow as tf
+
+from digits.worker.failure import UserFault
+
+STEP_NAME = "global_step"
+_DATA, _INDEX = ".data-00000-of-00001", ".index"
+
+
+def prefix(folder: Path, epoch: float) -> Path:
+    """The prefix of the snapshot after ``epoch`` epochs: ``snapshot_1.ckpt``, ``snapshot_0.5.ckpt``."""
+    number = f"{epoch:.6f}".rstrip("0").rstrip(".")
+    return folder / f"snapshot_{number}.ckpt"
+
+
+def save(target: Path, variables: Mapping[str, tf.Variable], step: int) -> None:
+    """Write the variables and the number of ``step`` as the snapshot with prefix ``target``."""
+    temporary = target.with_name(f".{target.name}.{secrets.token_hex(4)}.tmp")
+    names = [*variables, STEP_NAME]
+    tensors = [variable.read_value() for variable in variables.values()]
+    tensors.append(tf.constant(step, tf.int64))
+    try:
+        tf.raw_ops.SaveV2(
+            prefix=str(temporary),
+            tensor_names=names,
+            shape_and_slices=[""] * len(names),
+            tensors=tensors,
+        )
+        for suffix in (_DATA, _INDEX):
+            _sync(Path(f"{temporary}{suffix}"))
+        # An old index must not describe new data.
+        Path(f"{target}{_INDEX}").unlink(missing_ok=True)
+        for suffix in (_DATA, _INDEX):
+            os.replace(f"{temporary}{suffix}", f"{target}{suffix}")
+    except BaseException:
+        for suffix in (_DATA, _INDEX):
+            Path(f"{temporary}{suffix}").unlink(missing_ok=True)
+        raise
+
+
+def _sync(path: Path) -> None:
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+@dataclass(frozen=True)
+class Restored:
+    """What became of a network's variables: names by outcome. ``other_shape`` gives both shapes."""
+
+    taken: list[str] = field(default_factory=list)
+    missing: list[str] = field(default_factory=list)
+    other_shape: list[str] = field(default_factory=list)
+
+    @property
+    def remark(self) -> str:
+        """A sentence about what kept its initial value; empty when nothing did."""
+        parts = []
+        if self.missing:
+            parts.append(f"not in it: {_listed(self.missing)}")
+        if self.other_shape:
+            parts.append(f"of another shape: {_listed(self.other_shape)}")
+        if not parts:
+            return ""
+        return f"Of the snapshot, {len(self.taken)} variables were taken over; {'; '.join(parts)}."
+
+
+def restore(source: Path, variables: Mapping[str, tf.Variable]) -> Restored:
+    """Give the variables the values that the snapshot has under the same name and shape.
+
+    Raises UserFault when there is no snapshot with the prefix ``source``, or it is damaged.
+    """
+    try:
+        reader = tf.train.load_checkpoint(str(source))
+        shapes = reader.get_variable_to_shape_map()
+        restored = Restored()
+        for name, variable in variables.items():
+            shape = variable.shape.as_list()
+            if name not in shapes:
+                restored.missing.append(name)
+            elif list(shapes[name]) != shape:
+                restored.other_shape.append(f"{name} ({list(shapes[name])}, not {shape})")
+            else:
+                variable.assign(reader.get_tensor(name))
+                restored.taken.append(name)
+    except (tf.errors.OpError, ValueError, RuntimeError) as error:
+        raise UserFault(
+            f"The snapshot {source.name} cannot be read: {str(error).splitlines()[0][:300]}",
+            "Choose another snapshot.",
+        ) from error
+    return restored
+
+
+def _listed(names: list[str], most: int = 8) -> str:
+    rest = len(names) - most
+    return ", ".join(names[:most]) + (f" and {rest} more" if rest > 0 else "")

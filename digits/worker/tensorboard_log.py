@@ -1,0 +1,143 @@
+"""Event files for TensorBoard: scalars, histograms, images, and the network's graph."""
+
+from __future__ import annotations
+
+import io
+import os
+import socket
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+from numpy.typing import NDArray
+
+from digits.worker.summaries import HISTOGRAM, Recorded
+
+v1 = tf.compat.v1
+
+_FILE_VERSION = "brain.Event:2"
+_MAX_BINS = 64
+
+
+class TensorBoardLog:
+    """One run: a folder with one event file. A context manager; every write reaches the file."""
+
+    def __init__(self, folder: Path) -> None:
+        folder.mkdir(parents=True, exist_ok=True)
+        name = f"events.out.tfevents.{int(time.time())}.{socket.gethostname()}.{os.getpid()}"
+        self._writer = tf.io.TFRecordWriter(str(folder / name))
+        self._write(v1.Event(wall_time=time.time(), file_version=_FILE_VERSION))
+
+    def __enter__(self) -> TensorBoardLog:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self._writer.close()
+
+    def scalars(self, step: int, values: Mapping[str, float]) -> None:
+        """A point of each chart."""
+        self._summary(step, [v1.Summary.Value(tag=tag, simple_value=value) for tag, value in values.items()])
+
+    def pictures(self, step: int, recorded: list[Recorded], values: list[Any]) -> None:
+        """Histograms and images of a network, with the ``values`` that they had in ``step``."""
+        found: list[Any] = []
+        for item, value in zip(recorded, values, strict=True):
+            if item.kind == HISTOGRAM:
+                found.append(v1.Summary.Value(tag=item.name, histo=_histogram(value)))
+            else:
+                found += _images(item, value)
+        self._summary(step, found)
+
+    def graph(self, graph: Any) -> None:
+        """The graph of a network, a GraphDef."""
+        self._write(v1.Event(wall_time=time.time(), graph_def=graph.SerializeToString()))
+
+    def _summary(self, step: int, values: list[Any]) -> None:
+        if values:
+            self._write(v1.Event(wall_time=time.time(), step=step, summary=v1.Summary(value=values)))
+
+    def _write(self, event: Any) -> None:
+        self._writer.write(event.SerializeToString())
+        self._writer.flush()
+
+
+def readable_graph(function: Any) -> Any:
+    """The GraphDef of a traced function, with its variables under their own names."""
+    names = {}
+    for outer, inner in function.graph.captures:
+        variable = next((item for item in function.graph.variables if item.handle is outer), None)
+        if variable is not None:
+            names[inner.op.name] = variable.name.removesuffix(":0")
+    graph = v1.GraphDef()
+    graph.CopyFrom(function.graph.as_graph_def())
+    for node in graph.node:
+        node.input[:] = [_renamed(name, names) for name in node.input]
+        if node.name in names:
+            node.name = names[node.name]
+            node.op = "VarHandleOp"
+        for attribute in [name for name in node.attr if name.startswith("_")]:
+            if attribute != "_output_shapes":
+                del node.attr[attribute]
+    return graph
+
+
+def _renamed(name: str, names: dict[str, str]) -> str:
+    control = "^" if name.startswith("^") else ""
+    node, colon, output = name.removeprefix("^").partition(":")
+    return f"{control}{names.get(node, node)}{colon}{output}"
+
+
+def _histogram(value: Any) -> Any:
+    values = np.asarray(value, np.float64).reshape(-1)
+    values = values[np.isfinite(values)]
+    if not values.size:
+        return v1.HistogramProto()
+    counts, edges = np.histogram(values, bins=_MAX_BINS)
+    return v1.HistogramProto(
+        min=values.min(),
+        max=values.max(),
+        num=values.size,
+        sum=values.sum(),
+        sum_squares=np.square(values).sum(),
+        bucket_limit=edges[1:],
+        bucket=counts,
+    )
+
+
+def _images(item: Recorded, value: Any) -> list[Any]:
+    images = np.asarray(value)
+    if images.ndim != 4 or images.shape[-1] not in (1, 3, 4):
+        return []  # such a summary was legal as long as nobody looked at it
+    several = min(item.max_images, len(images)) > 1
+    return [
+        v1.Summary.Value(
+            tag=f"{item.name}/image/{number}" if several else f"{item.name}/image",
+            image=_image(pixels),
+        )
+        for number, pixels in enumerate(images[: item.max_images])
+    ]
+
+
+def _image(pixels: NDArray[Any]) -> Any:
+    from PIL import Image
+
+    shown = _as_bytes(pixels)
+    file = io.BytesIO()
+    Image.fromarray(shown[:, :, 0] if shown.shape[2] == 1 else shown).save(file, "PNG")
+    height, width, channels = shown.shape
+    return v1.Summary.Image(
+        height=height, width=width, colorspace=channels, encoded_image_string=file.getvalue()
+    )
+
+
+def _as_bytes(pixels: NDArray[Any]) -> NDArray[np.uint8]:
+    """Pixels of any kind as uint8: stretched to the brightest; with negative values, 0 is gray."""
+    if pixels.dtype == np.uint8:
+        return pixels
+    values = np.nan_to_num(np.asarray(pixels, np.float64))
+    largest = np.abs(values).max() or 1.0
+    shown = values * (255 / largest) if values.min() >= 0 else 127.5 + values * (127.5 / largest)
+    return shown.astype(np.uint8)
