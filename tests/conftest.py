@@ -31,6 +31,7 @@ def settings(tmp_path: Path) -> Settings:
         jobs_dir=tmp_path / "jobs",
         data_roots=(tmp_path / "data",),
         samples_dir=tmp_path / "samples",
+        state_dir=tmp_path / "state",
         logfile_filename=tmp_path / "digits.log",
         standby=False,
     )
@@ -43,7 +44,9 @@ def clean_environment() -> dict[str, str]:
 
 
 @pytest.fixture
-def run_clean(clean_environment: dict[str, str], tmp_path: Path) -> Callable[..., subprocess.CompletedProcess[str]]:
+def run_clean(
+    clean_environment: dict[str, str], tmp_path: Path
+) -> Callable[..., subprocess.CompletedProcess[str]]:
     """Runs Python in a fresh interpreter, in an empty folder, and returns what it said.
 
     Called with the arguments for ``python``.
@@ -67,7 +70,7 @@ def no_process_left_behind() -> Iterator[None]:
     left = _children() - before
     if not left:
         return
-    gone, alive = psutil.wait_procs(left, timeout=LEAVE_SECONDS)
+    _, alive = psutil.wait_procs(left, timeout=LEAVE_SECONDS)
     if not alive:
         return
     described = [" ".join(process.cmdline())[:200] for process in alive]
@@ -85,6 +88,8 @@ def _children() -> set[psutil.Process]:
 def _counts(process: psutil.Process) -> bool:
     try:
         # Python's own tracker of shared memory lives as long as the tests do.
-        return process.status() != psutil.STATUS_ZOMBIE and "resource_tracker" not in " ".join(process.cmdline())
+        return process.status() != psutil.STATUS_ZOMBIE and "resource_tracker" not in " ".join(
+            process.cmdline()
+        )
     except psutil.NoSuchProcess:
         return False

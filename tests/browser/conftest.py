@@ -1,0 +1,264 @@
+"""A server in a process of its own, and a page in Chromium that reports whatever goes wrong in it.
+
+Tests take the fixture ``page``. What goes wrong on purpose is announced before: ``page_faults.allow(r"/login$")``.
+"""
+
+from __future__ import annotations
+
+import re
+import shutil
+import signal
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+import numpy as np
+import psutil
+import pytest
+from PIL import Image
+from playwright.sync_api import (
+    Browser,
+    BrowserContext,
+    ConsoleMessage,
+    Page,
+    Playwright,
+    Response,
+    sync_playwright,
+)
+
+ROOT = Path(__file__).resolve().parent.parent.parent
+AXE = ROOT / "node_modules" / "axe-core" / "axe.min.js"
+STOP_SECONDS = 15
+PATIENCE_MILLISECONDS = 20_000
+CHROMIUM_OPTIONS = [
+    "--no-sandbox",
+    "--disable-gpu",
+    "--disable-quic",
+    "--no-first-run",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-sync",
+    "--disable-dev-shm-usage",
+]
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    for item in items:
+        if item.path.is_relative_to(Path(__file__).parent):
+            item.add_marker(pytest.mark.browser)
+
+
+@dataclass
+class ServerProcess:
+    """A running server. ``data`` is a folder that it may read; ``jobs`` is its jobs folder."""
+
+    url: str
+    data: Path
+    jobs: Path
+    said: Path
+
+    def __truediv__(self, path: str) -> str:
+        return f"{self.url}/{path.lstrip('/')}"
+
+
+@pytest.fixture(scope="session")
+def start_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[..., ServerProcess]]:
+    """Starts servers, each in a folder of its own, with the given options; they end with the session."""
+    started: list[tuple[subprocess.Popen[str], Path]] = []
+
+    def start(*options: str) -> ServerProcess:
+        folder = tmp_path_factory.mktemp("server")
+        process, server = _start(folder, options)
+        started.append((process, folder))
+        return server
+
+    yield start
+    for process, folder in started:
+        _stop(process, folder)
+
+
+def _start(folder: Path, options: tuple[str, ...]) -> tuple[subprocess.Popen[str], ServerProcess]:
+    data, jobs, said = folder / "data", folder / "jobs", folder / "said"
+    data.mkdir()
+    places = ["--jobs-dir", jobs, "--data-root", data, "--state-dir", folder / "state"]
+    places += ["--samples-dir", folder / "samples", "--log-file", folder / "digits.log"]
+    command = [sys.executable, "-m", "digits", "serve", "--port", "0", *map(str, places), *options]
+    with open(said, "w") as errors:
+        process = subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, stderr=errors, text=True)
+    assert process.stdout is not None
+    for line in process.stdout:
+        found = re.search(r"address\s+(\S+)/", line)
+        if found:
+            return process, ServerProcess(found[1], data, jobs, said)
+    process.wait()
+    raise AssertionError(f"the server did not start:\n{said.read_text()[-3000:]}")
+
+
+def _stop(process: subprocess.Popen[str], folder: Path) -> None:
+    process.send_signal(signal.SIGTERM)
+    try:
+        process.wait(STOP_SECONDS)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        process.wait()
+    if process.stdout is not None:
+        process.stdout.close()
+    # Tasks outlive the server on purpose. Nothing else on this machine names this folder.
+    for other in psutil.process_iter(["cmdline"]):
+        if any(str(folder) in word for word in other.info["cmdline"] or []):
+            for descendant in [*other.children(recursive=True), other]:
+                _kill(descendant)
+
+
+def _kill(process: psutil.Process) -> None:
+    try:
+        process.kill()
+    except psutil.NoSuchProcess:
+        pass  # it ended by itself
+
+
+@pytest.fixture(scope="session")
+def server(start_server: Callable[..., ServerProcess]) -> ServerProcess:
+    """The server that most tests share."""
+    return start_server()
+
+
+@pytest.fixture(scope="session")
+def image_folder(server: ServerProcess) -> Path:
+    """Three classes of twelve small pictures that a network can tell apart, in the server's data folder."""
+    folder = server.data / "shapes"
+    random = np.random.default_rng(0)
+    for number, name in enumerate(("left", "middle", "right")):
+        (folder / name).mkdir(parents=True)
+        for index in range(12):
+            pixels = random.integers(0, 60, (16, 16, 3), np.uint8)
+            pixels[:, 5 * number : 5 * number + 5] += 180
+            Image.fromarray(pixels).save(folder / name / f"{index:02}.png")
+    return folder
+
+
+@pytest.fixture(scope="session")
+def playwright_driver() -> Iterator[Playwright]:
+    with sync_playwright() as playwright:
+        yield playwright
+
+
+@pytest.fixture(scope="session")
+def chromium(playwright_driver: Playwright) -> Iterator[Browser]:
+    """The system's Chromium. Nothing is downloaded."""
+    path = shutil.which("chromium")
+    assert path, "Chromium is missing; on Debian: apt-get install chromium"
+    browser = playwright_driver.chromium.launch(executable_path=path, headless=True, args=CHROMIUM_OPTIONS)
+    yield browser
+    browser.close()
+
+
+@dataclass
+class PageFaults:
+    """What went wrong in a page: faults of scripts, messages of the console, answers, foreign requests."""
+
+    host: str
+    allowed: list[re.Pattern[str]] = field(default_factory=list)
+    found: list[str] = field(default_factory=list)
+
+    def allow(self, pattern: str) -> None:
+        """From now on, let answers of 400 and more pass from addresses that contain this regular expression."""
+        self.allowed.append(re.compile(pattern))
+
+    def watch(self, context: BrowserContext) -> None:
+        context.on("weberror", lambda fault: self.found.append(f"script: {fault.error}"))
+        context.on("console", self._console)
+        context.on("response", self._response)
+        context.on("request", lambda request: self._request(request.url))
+        context.on("requestfailed", lambda request: self._failed(request.url, request.failure))
+
+    def _console(self, message: ConsoleMessage) -> None:
+        address = (message.location or {}).get("url", "")
+        if message.type not in ("error", "warning") or self._is_allowed(address):
+            return
+        self.found.append(f"console: {message.text} ({address})")
+
+    def _response(self, response: Response) -> None:
+        if response.status >= 400 and not self._is_allowed(response.url):
+            self.found.append(f"{response.status}: {response.request.method} {response.url}")
+
+    def _request(self, url: str) -> None:
+        parts = urlsplit(url)
+        if parts.scheme in ("http", "https", "ws", "wss") and parts.netloc != self.host:
+            self.found.append(f"foreign: {url}")
+
+    def _failed(self, url: str, failure: str | None) -> None:
+        # A page that is left ends its requests.
+        if failure != "net::ERR_ABORTED" and not self._is_allowed(url):
+            self.found.append(f"failed: {url} {failure}")
+
+    def _is_allowed(self, address: str) -> bool:
+        return any(pattern.search(address) for pattern in self.allowed)
+
+
+@pytest.fixture
+def page_faults(server: ServerProcess) -> PageFaults:
+    """The faults of this test's pages; the test fails if there are any at its end."""
+    return PageFaults(host=urlsplit(server.url).netloc)
+
+
+@pytest.fixture(params=["light"])
+def color_scheme(request: pytest.FixtureRequest) -> str:
+    """What the system of the visitor prefers; tests that look both ways parametrize it indirectly."""
+    return str(request.param)
+
+
+@pytest.fixture
+def page(
+    request: pytest.FixtureRequest,
+    chromium: Browser,
+    server: ServerProcess,
+    page_faults: PageFaults,
+    color_scheme: str,
+) -> Iterator[Page]:
+    """An empty page of a new visitor; its relative addresses are the server's."""
+    scheme: Any = color_scheme
+    size: Any = {"width": 1280, "height": 900}
+    context = chromium.new_context(base_url=server.url, color_scheme=scheme, viewport=size)
+    context.set_default_timeout(PATIENCE_MILLISECONDS)
+    page_faults.watch(context)
+    page = context.new_page()
+    yield page
+    if getattr(request.node, "failed", False):
+        folder = ROOT / "test-results"
+        folder.mkdir(exist_ok=True)
+        page.screenshot(path=folder / f"{request.node.name}.png", full_page=True)
+    context.close()
+    assert page_faults.found == []
+
+
+@pytest.hookimpl(hookwrapper=True)
+def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[None]) -> Iterator[None]:
+    """Lets fixtures know that the test itself failed, so that they keep a picture."""
+    outcome: Any = yield
+    report = outcome.get_result()
+    if report.when == "call" and report.failed:
+        item.failed = True  # type: ignore[attr-defined]
+
+
+@pytest.fixture
+def check_accessibility() -> Callable[[Page], None]:
+    """Fails unless axe finds nothing to complain about in the page."""
+    assert AXE.is_file(), "axe is missing: npm ci --ignore-scripts"
+    source = AXE.read_text()
+
+    def check(page: Page) -> None:
+        page.evaluate(source)
+        found = page.evaluate("axe.run(document)")
+        complaints = [
+            f"{fault['id']}: {node['target']} {node['failureSummary']}"
+            for fault in found["violations"]
+            for node in fault["nodes"]
+        ]
+        assert complaints == []
+
+    return check
