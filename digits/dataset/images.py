@@ -17,6 +17,7 @@ import io
 import os
 import stat
 import warnings
+import zlib
 from dataclasses import dataclass
 from typing import BinaryIO
 
@@ -38,6 +39,7 @@ Source = str | bytes | os.PathLike[str] | BinaryIO
 _ORIENTATION = 0x0112
 _HOLDERS_OF_EXIF = {"exif", "Raw profile type exif", "xmp", "XML:com.adobe.xmp"}
 _WIDE_GRAY = {"I", "I;16", "I;16B", "I;16L", "I;16N"}
+_HARMLESS_CHUNKS = {b"IHDR", b"IDAT", b"IEND", b"gAMA", b"cHRM", b"sRGB", b"pHYs", b"tIME", b"tEXt"}
 _WITHOUT_MEANING = {"F": "floating-point pixels are not supported"}
 
 
@@ -113,7 +115,9 @@ def read_source(source: Source) -> bytes:
         status = os.fstat(descriptor)
         if not stat.S_ISREG(status.st_mode):
             raise UnusableImage("not a plain file")
-        data = os.read(descriptor, min(status.st_size, MAX_FILE_BYTES) + 1)
+        if status.st_size > MAX_FILE_BYTES:
+            raise UnusableImage(_TOO_LARGE)
+        data = os.read(descriptor, status.st_size + 1)
         while len(data) <= MAX_FILE_BYTES and (more := os.read(descriptor, 1 << 20)):
             data += more
         return _at_most(data)
@@ -170,6 +174,7 @@ def as_pixels(image: Image.Image) -> Pixels:
 
 
 _MODES = {1: "L", 3: "RGB"}
+_TOO_LARGE = f"the file is larger than {MAX_FILE_BYTES >> 20} MiB"
 _PNG_LEVEL = 1
 
 
@@ -248,9 +253,27 @@ def _is_simple_file(image: Image.Image, data: bytes) -> bool:
     if len(data) > image.width * image.height * len(image.getbands()) + 4096:
         return False
     if image.format == "PNG":
-        bit_depth = data[24]  # of the header chunk, which comes first
-        return bit_depth == 8 and not getattr(image, "is_animated", False)
-    return image.format == "JPEG"
+        return _is_simple_png(data)
+    return image.format == "JPEG" and data.endswith(b"\xff\xd9")
+
+
+def _is_simple_png(data: bytes) -> bool:
+    # Pillow does not compare the checksums of pixel data, which stricter decoders do.
+    bit_depth = data[24]  # of the header chunk, which comes first
+    if bit_depth != 8:
+        return False
+    start = 8
+    while start + 12 <= len(data):
+        length = int.from_bytes(data[start : start + 4], "big")
+        kind, end = data[start + 4 : start + 8], start + 8 + length
+        if kind not in _HARMLESS_CHUNKS:
+            return False
+        if zlib.crc32(data[start + 4 : end]) != int.from_bytes(data[end : end + 4], "big"):
+            return False
+        if kind == b"IEND":
+            return True
+        start = end + 4
+    return False
 
 
 def _scaled_size(size: tuple[int, int], width: int, height: int, mode: str) -> tuple[int, int]:
@@ -285,7 +308,7 @@ def _padded(pixels: Pixels, width: int, height: int, seed: int) -> Pixels:
 
 def _at_most(data: bytes) -> bytes:
     if len(data) > MAX_FILE_BYTES:
-        raise UnusableImage(f"the file is larger than {MAX_FILE_BYTES >> 20} MiB")
+        raise UnusableImage(_TOO_LARGE)
     return data
 
 

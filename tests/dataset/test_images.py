@@ -265,6 +265,14 @@ def test_only_files_that_any_decoder_reads_the_same_are_plain() -> None:
     assert [name for name, (data, n) in changed.items() if images.open_picture(data, n).plain] == []
 
 
+def test_a_png_with_a_wrong_checksum_is_not_plain() -> None:
+    data = bytearray(saved(images.as_image(gradient(9, 9, 1)), "PNG"))
+    data[-14] ^= 1  # in the checksum of the pixels, before the 12 bytes of the last chunk
+    picture = images.open_picture(bytes(data), 1)
+    assert np.array_equal(images.as_pixels(picture.image), gradient(9, 9, 1))
+    assert not picture.plain
+
+
 def test_sixteen_bit_colour_is_not_plain() -> None:
     def chunk(name: bytes, data: bytes) -> bytes:
         return struct.pack(">I", len(data)) + name + data + struct.pack(">I", zlib.crc32(name + data))
