@@ -1,0 +1,106 @@
+"""A small application behind the gate and the server, run as a program of its own by the tests.
+
+Takes JSON with the arguments ``gate``, ``auth``, ``limits`` and prints its port.
+Standard input is its leash: it ends when that closes.
+"""
+
+from gevent import monkey
+
+monkey.patch_all()
+
+import json  # noqa: E402
+import logging  # noqa: E402
+import os  # noqa: E402
+import sys  # noqa: E402
+
+import flask  # noqa: E402
+import gevent  # noqa: E402
+import jinja2  # noqa: E402
+import psutil  # noqa: E402
+from flask_socketio import SocketIO  # noqa: E402
+
+from digits.auth import Auth, Sessions, login_blueprint  # noqa: E402
+from digits.gate import Gate  # noqa: E402
+from digits.server import serve  # noqa: E402
+
+logging.basicConfig(level=logging.DEBUG)
+arguments = json.loads(sys.argv[1])
+app = flask.Flask(__name__)
+app.secret_key = "s" * 32
+app.jinja_env.loader = jinja2.DictLoader({"login.html": "login"})
+auth = Auth(Sessions("k" * 32), port=1, **arguments.get("auth", {}))
+app.register_blueprint(login_blueprint(auth))
+socketio = SocketIO(app, async_mode="gevent", cors_allowed_origins=[])
+
+
+@app.get("/")
+def home() -> str:
+    return "home"
+
+
+@app.get("/static/x.js")
+def asset() -> str:
+    return "asset"
+
+
+@app.get("/headers")
+def headers() -> dict[str, str]:
+    return {name: value for name, value in flask.request.environ.items() if isinstance(value, str)}
+
+
+@app.post("/length")
+def length() -> str:
+    return str(len(flask.request.get_data()))
+
+
+@app.get("/crash")
+def crash() -> flask.Response:
+    def body():
+        yield b"first"
+        raise RuntimeError("in the middle of an answer")
+
+    return flask.Response(body())
+
+
+@app.get("/memory")
+def memory() -> str:
+    return str(psutil.Process().memory_info().rss)
+
+
+@app.get("/clients")
+def clients() -> dict[str, list[int]]:
+    return {"queued": [client.queue.qsize() for client in socketio.server.eio.sockets.values()]}
+
+
+@socketio.on("echo")
+def echo(data: object) -> object:
+    return data
+
+
+@socketio.on("flood")
+def flood(count: int, size: int) -> None:
+    def send() -> None:
+        for _ in range(count):
+            socketio.emit("water", "x" * size)
+            gevent.sleep(0)
+        socketio.emit("dry")
+
+    socketio.start_background_task(send)
+
+
+app.wsgi_app = Gate(app.wsgi_app, auth=auth, **arguments.get("gate", {}))
+
+
+def end_with_the_test() -> None:
+    gevent.os.tp_read(0, 1)
+    os._exit(0)
+
+
+gevent.spawn(end_with_the_test)
+serve(
+    app,
+    ("127.0.0.1", 0),
+    socketio=socketio,
+    on_start=lambda port: os.write(1, f"{port}\n".encode()),
+    **arguments.get("limits", {}),
+)
