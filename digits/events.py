@@ -16,6 +16,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, ClassVar
 
+from digits.files import UnreadableFile, open_plain
+
 MAX_LINE_BYTES = 1024 * 1024
 _READ_BYTES = 4 * 1024 * 1024
 
@@ -224,10 +226,10 @@ class EventLog:
 
 def _lines(path: Path, cursor: int) -> Iterator[tuple[bytes, int]]:
     try:
-        descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
-    except OSError:
+        opened = open_plain(path)
+    except UnreadableFile:
         return
-    with open(descriptor, "rb") as file:
+    with opened as file:
         file.seek(cursor)
         while True:
             block = file.read(_READ_BYTES)

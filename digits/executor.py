@@ -14,7 +14,7 @@ import signal
 import subprocess
 import sys
 import threading
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
@@ -59,11 +59,19 @@ class LocalExecutor:
 
     With ``standby``, a fork server holds TensorFlow imported, so that a task starts
     at once; whenever it is not there, tasks start with a fresh interpreter.
+    ``program`` is the command of a worker; the task's folder is added to it.
     """
 
-    def __init__(self, *, standby: bool = True, log_file: Path | None = None) -> None:
+    def __init__(
+        self,
+        *,
+        standby: bool = True,
+        log_file: Path | None = None,
+        program: Sequence[str] = (sys.executable, "-m", "digits.worker"),
+    ) -> None:
+        self._program = tuple(program)
         self._fork_server = ForkServer(log_file) if standby else None
-        self._children: list[subprocess.Popen[bytes]] = []
+        self._children: set[int] = set()
 
     def start(self, folder: Path, environment: Mapping[str, str]) -> Handle:
         (folder / shim.EXIT_FILE).unlink(missing_ok=True)
@@ -74,7 +82,7 @@ class LocalExecutor:
         return {"boot": _boot_id(), "pid": pid, "began": _start_ticks(pid)}
 
     def poll(self, folder: Path, handle: Handle) -> Exit | None:
-        self._children = [child for child in self._children if child.poll() is None]
+        self._reap()
         ended = self._read_exit(folder)
         if ended is None and not is_alive(handle):
             # The supervisor may have written its last word since the first look.
@@ -103,18 +111,29 @@ class LocalExecutor:
             self._fork_server.close()
 
     def _start_fresh(self, folder: Path, environment: Mapping[str, str]) -> int:
-        program = [sys.executable, "-m", "digits.worker", str(folder)]
-        child = subprocess.Popen(
-            [sys.executable, "-I", "-S", shim.__file__, str(folder), "--", *program],
-            env=dict(environment),
-            cwd=folder,
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.DEVNULL,
-            start_new_session=True,
+        program = [sys.executable, "-I", "-S", shim.__file__, str(folder), "--", *self._program, str(folder)]
+        to_null = [(os.POSIX_SPAWN_OPEN, number, os.devnull, os.O_RDWR, 0) for number in range(3)]
+        # Not subprocess.Popen: this process is meant to outlive the object that started it.
+        # A stop that comes before the supervisor is ready for it has to wait, not to kill it.
+        child = os.posix_spawn(
+            program[0],
+            program,
+            dict(environment),
+            file_actions=to_null,
+            setsid=True,
+            setsigmask=[signal.SIGTERM],
         )
-        self._children.append(child)
-        return child.pid
+        self._children.add(child)
+        return child
+
+    def _reap(self) -> None:
+        for child in list(self._children):
+            try:
+                gone = os.waitpid(child, os.WNOHANG)[0] == child
+            except ChildProcessError:
+                gone = True  # gevent was quicker
+            if gone:
+                self._children.discard(child)
 
     @staticmethod
     def _read_exit(folder: Path) -> Exit | None:

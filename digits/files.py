@@ -10,8 +10,9 @@ from __future__ import annotations
 import json
 import os
 import secrets
+import stat
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 MAX_JSON_BYTES = 16 * 1024 * 1024
 
@@ -43,20 +44,26 @@ def write_bytes(path: Path, data: bytes) -> None:
     _sync_folder(path.parent)
 
 
-def read_bytes(path: Path, limit: int = MAX_JSON_BYTES) -> bytes:
-    """The content of a plain file of at most ``limit`` bytes; raises UnreadableFile."""
+def open_plain(path: Path) -> BinaryIO:
+    """Open a plain file for reading; raises UnreadableFile for a link, a pipe, or no file."""
     try:
         # O_NONBLOCK: a FIFO put in the file's place must not hang the reader.
         descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
     except OSError as error:
         raise UnreadableFile(f"{path.name}: {error.strerror}") from error
-    with open(descriptor, "rb") as file:
+    if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+        os.close(descriptor)
+        raise UnreadableFile(f"{path.name} is not a plain file")
+    return open(descriptor, "rb")
+
+
+def read_bytes(path: Path, limit: int = MAX_JSON_BYTES) -> bytes:
+    """The content of a plain file of at most ``limit`` bytes; raises UnreadableFile."""
+    with open_plain(path) as file:
         try:
             data = file.read(limit + 1)
         except OSError as error:
             raise UnreadableFile(f"{path.name}: {error.strerror}") from error
-    if data is None:
-        raise UnreadableFile(f"{path.name} is not a plain file")
     if len(data) > limit:
         raise UnreadableFile(f"{path.name} is larger than {limit} bytes")
     return data

@@ -6,6 +6,8 @@ import os
 import re
 from pathlib import Path
 
+from digits.files import UnreadableFile, open_plain
+
 _SEGMENT = re.compile(r"output(?:\.(\d+))?\.log")
 # Terminal colours and other control characters mean nothing on a page.
 _CONTROL = re.compile(r"\x1b\[[0-9;?]*[ -/]*[@-~]|[\x00-\x08\x0b-\x1f\x7f]")
@@ -67,10 +69,8 @@ def _segments(folder: Path) -> list[tuple[int, int, Path]]:
 
 def _read_piece(path: Path, offset: int, count: int) -> bytes:
     try:
-        descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
-    except OSError:
+        with open_plain(path) as file:
+            file.seek(offset)
+            return file.read(count)
+    except UnreadableFile:
         return b""
-    try:
-        return os.pread(descriptor, count, offset)
-    finally:
-        os.close(descriptor)

@@ -398,9 +398,7 @@ class Scheduler:
     def _catch_up(self, job: Job) -> None:
         """Fold what happened while nobody listened."""
         for task in job.tasks:
-            happened, task.news.cursor = events.read(
-                job.task_folder(task) / EVENTS_FILE, task.news.cursor
-            )
+            happened, task.news.cursor = events.read(job.task_folder(task) / EVENTS_FILE, task.news.cursor)
             for event in happened:
                 task.news.add(event)
 

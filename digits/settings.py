@@ -127,6 +127,12 @@ class Settings:
         "Folder for the sample datasets that DIGITS fetches by itself.",
         shown="`samples` in the checkout, else in `~/.local/share/digits`",
     )
+    state_dir: Path = _setting(
+        _path,
+        lambda: _path(os.environ.get("XDG_STATE_HOME") or "~/.local/state") / "digits",
+        "Folder for the server's own secrets: the keys of its cookies, and the token it made.",
+        shown="`~/.local/state/digits`",
+    )
     url_prefix: str = _setting(
         _prefix,
         lambda: "",

@@ -95,6 +95,7 @@ class Supervisor:
         signal.signal(signal.SIGTERM, self._ask_to_stop)
         signal.signal(signal.SIGINT, signal.SIG_IGN)
         signal.signal(signal.SIGHUP, signal.SIG_IGN)
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGTERM})
         os.set_blocking(self._pipe, False)
         readable = [wake_up, self._pipe]
         while True:
@@ -198,6 +199,7 @@ def prepare_child(pipe: int) -> None:
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     for name in ("SIGCHLD", "SIGTERM", "SIGINT", "SIGHUP", "SIGPIPE"):
         signal.signal(getattr(signal, name), signal.SIG_DFL)
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGTERM})
     try:
         # When memory runs out, the kernel should take the task and not the server.
         with open("/proc/self/oom_score_adj", "w") as file:
@@ -207,7 +209,7 @@ def prepare_child(pipe: int) -> None:
         pass
 
 
-def _start(arguments: list[str]) -> tuple[int, int]:
+def _start(folder: str, arguments: list[str]) -> tuple[int, int]:
     reading, writing = os.pipe()
     child = os.fork()
     if child == 0:
@@ -215,6 +217,7 @@ def _start(arguments: list[str]) -> tuple[int, int]:
             os.close(reading)
             prepare_child(writing)
             os.close(writing)
+            os.chdir(folder)
             os.execv(arguments[0], arguments)
         except OSError as error:
             os.write(2, f"{arguments[0]}: {error.strerror}\n".encode())
@@ -225,11 +228,8 @@ def _start(arguments: list[str]) -> tuple[int, int]:
 
 
 def _children_of(parent: int) -> list[int]:
-    children = []
-    for entry in os.listdir("/proc"):
-        if entry.isdigit() and _parent_of(int(entry)) == parent:
-            children.append(int(entry))
-    return children
+    processes = [int(entry) for entry in os.listdir("/proc") if entry.isdigit()]
+    return [pid for pid in processes if _parent_of(pid) == parent]
 
 
 def _parent_of(pid: int) -> int | None:
@@ -266,7 +266,7 @@ def main(arguments: list[str]) -> None:
         child, pipe = int(rest[0]), int(rest[2])
         os.set_inheritable(pipe, False)
     else:
-        child, pipe = _start(rest)
+        child, pipe = _start(folder, rest)
     Supervisor(folder, child, pipe).run()
 
 

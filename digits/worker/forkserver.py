@@ -14,6 +14,7 @@ The end of standard input ends the server; the tasks go on.
 from __future__ import annotations
 
 import gc
+import importlib
 import json
 import os
 import signal
@@ -38,6 +39,8 @@ def main() -> int:
     gc.freeze()  # Keeps the collector of the children off the pages they share.
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # Supervisors are reaped by the kernel.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
+    # Blocked in supervisors until they are ready for it; they and the tasks unblock it.
+    signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM})
     _answer(answers, {"ready": True})
     for line in requests:
         request = json.loads(line)
@@ -49,9 +52,10 @@ def _import_what_tasks_need() -> None:
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
     import tensorflow  # noqa: F401
 
-    import digits.worker.run
+    from digits.worker.run import PROGRAMS
 
-    digits.worker.run.import_programs()
+    for _, program in PROGRAMS.values():
+        importlib.import_module(program)
 
 
 def _fork(request: dict[str, Any], private: tuple[int, ...]) -> int:

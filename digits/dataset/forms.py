@@ -1,0 +1,129 @@
+"""The form that makes a dataset, and the recipe it yields."""
+
+from __future__ import annotations
+
+import secrets
+from typing import Any
+
+from flask import current_app
+from wtforms import BooleanField, IntegerField, SelectField, StringField
+from wtforms.validators import DataRequired, InputRequired, Length, NumberRange, Optional, ValidationError
+
+from digits.forms import NAME_LENGTH, AllowedFolder, JobForm, NotLessThan, NotYet, OptionalInteger, RequiredIf
+from digits.recipe import CreateDataset
+from digits.roots import Roots
+
+MAX_SIDE_PIXELS = 4096
+ENCODINGS = [("png", "PNG (lossless)"), ("jpg", "JPEG (quality 90)"), ("none", "None (raw pixels)")]
+CHANNELS = [("3", "Colour"), ("1", "Grayscale")]
+RESIZE_MODES = [
+    ("squash", "Squash"),
+    ("crop", "Crop"),
+    ("fill", "Fill"),
+    ("half_crop", "Half crop, half fill"),
+]
+
+
+def _roots() -> Roots:
+    return current_app.extensions["digits"].roots
+
+
+def _count(label: str, default: int | None, *checks: Any) -> OptionalInteger:
+    least = NumberRange(min=1, message="Must be at least 1.")
+    return OptionalInteger(label, default=default, validators=[Optional(), least, *checks])
+
+
+def _percent(label: str, default: int) -> IntegerField:
+    between = NumberRange(min=0, max=100, message="Must be between 0 and 100.")
+    return IntegerField(label, default=default, validators=[InputRequired(), between])
+
+
+def _side(label: str) -> IntegerField:
+    between = NumberRange(min=1, max=MAX_SIDE_PIXELS, message=f"Must be between 1 and {MAX_SIDE_PIXELS}.")
+    return IntegerField(label, default=256, validators=[InputRequired("This field is required."), between])
+
+
+class DatasetForm(JobForm):
+    """A dataset for image classification, from a folder with a sub-folder for each class."""
+
+    dataset_name = StringField(
+        "Dataset name", validators=[DataRequired("Give the dataset a name."), Length(max=NAME_LENGTH)]
+    )
+    resize_channels = SelectField("Image type", choices=CHANNELS, default="3")
+    resize_width = _side("Width")
+    resize_height = _side("Height")
+    resize_mode = SelectField("Resize", choices=RESIZE_MODES, default="squash")
+    encoding = SelectField("Encoding", choices=ENCODINGS, default="png")
+    # Accepted for scripts written for DIGITS: whatever they ask for, records go to TFRecord files.
+    backend = SelectField(
+        "Storage",
+        choices=[("tfrecords", "TFRecord"), ("lmdb", "LMDB"), ("hdf5", "HDF5")],
+        default="tfrecords",
+    )
+    compression = SelectField("Compression", choices=["none", "gzip"], default="none")
+    method = SelectField(
+        "Source",
+        choices=[("folder", "Folder"), ("textfile", "Text files"), ("s3", "S3")],
+        default="folder",
+        validators=[NotYet("folder")],
+    )
+
+    folder_train = StringField(
+        "Training images", validators=[RequiredIf(method="folder"), AllowedFolder(_roots)]
+    )
+    folder_pct_val = _percent("For validation (%)", 25)
+    folder_pct_test = _percent("For testing (%)", 0)
+    folder_train_min_per_class = _count("Fewest images of a class", 2)
+    folder_train_max_per_class = _count(
+        "Most images of a class", None, NotLessThan("folder_train_min_per_class")
+    )
+
+    has_val_folder = BooleanField("Separate folder of validation images", default=False)
+    folder_val = StringField(
+        "Validation images",
+        validators=[RequiredIf(method="folder", has_val_folder=True), AllowedFolder(_roots)],
+    )
+    folder_val_min_per_class = _count("Fewest images of a class", 2)
+    folder_val_max_per_class = _count("Most images of a class", None, NotLessThan("folder_val_min_per_class"))
+
+    has_test_folder = BooleanField("Separate folder of test images", default=False)
+    folder_test = StringField(
+        "Test images", validators=[RequiredIf(method="folder", has_test_folder=True), AllowedFolder(_roots)]
+    )
+    folder_test_min_per_class = _count("Fewest images of a class", 2)
+    folder_test_max_per_class = _count(
+        "Most images of a class", None, NotLessThan("folder_test_min_per_class")
+    )
+
+    def validate_folder_pct_test(self, field: IntegerField) -> None:
+        taken = (0 if self.has_val_folder.data else self.folder_pct_val.data or 0) + (field.data or 0)
+        if not self.has_test_folder.data and taken >= 100:
+            raise ValidationError(f"Validation and test take {taken} %: nothing is left to train on.")
+
+    def validate_folder_pct_val(self, field: IntegerField) -> None:
+        if not self.has_val_folder.data and (field.data or 0) >= 100:
+            raise ValidationError("Nothing is left to train on.")
+
+    def recipe(self) -> CreateDataset:
+        """What the task is to do; the form has been validated."""
+        val, test = self.has_val_folder.data, self.has_test_folder.data
+        return CreateDataset(
+            train=self._split("train"),
+            val=self._split("val") if val else None,
+            test=self._split("test") if test else None,
+            pct_val=0 if val else self.folder_pct_val.data,
+            pct_test=0 if test else self.folder_pct_test.data,
+            width=self.resize_width.data,
+            height=self.resize_height.data,
+            channels=int(self.resize_channels.data),
+            resize_mode=self.resize_mode.data,
+            encoding=self.encoding.data,
+            seed=secrets.randbelow(2**31),
+        )
+
+    def _split(self, split: str) -> dict[str, Any]:
+        return {
+            "folder": self[f"folder_{split}"].data,
+            "min_per_class": self[f"folder_{split}_min_per_class"].data or 1,
+            "max_per_class": self[f"folder_{split}_max_per_class"].data,
+        }

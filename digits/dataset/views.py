@@ -1,0 +1,238 @@
+"""Pages and JSON of datasets."""
+
+from __future__ import annotations
+
+import base64
+from typing import Any
+
+import numpy as np
+from flask import Blueprint, Response, jsonify, make_response, redirect, render_template, request, url_for
+from werkzeug.wrappers import Response as AnyResponse
+
+from digits import present
+from digits.auth import current_username
+from digits.dataset import images, records
+from digits.dataset.create import create_dataset
+from digits.dataset.forms import DatasetForm
+from digits.dataset.job import DatasetJob
+from digits.dataset.manifest import Manifest, Split
+from digits.errors import BadRequest, NotFound
+from digits.files import UnreadableFile
+from digits.forms import errors_of
+from digits.resources import resource_folder
+from digits.services import services
+from digits.status import Status
+
+blueprint = Blueprint("datasets", __name__)
+
+SAMPLES_PER_CLASS = 8
+SHOWN_CLASSES = 100
+PAGE_SIZES = (10, 25, 50, 100)
+EXAMPLE_IMAGE = "img/example.png"
+
+
+@blueprint.get("/datasets/images/classification/new")
+def new() -> str:
+    form = DatasetForm(formdata=None)
+    _clone_into(form, request.args.get("clone"))
+    return _form_page(form)
+
+
+@blueprint.post("/datasets/images/classification")
+@blueprint.post("/datasets/images/classification.json", endpoint="create_json")
+def create() -> AnyResponse | tuple[str | Response, int]:
+    """Make a dataset; a form with mistakes comes back with everything that was filled in."""
+    form = DatasetForm()
+    _clone_into(form, request.form.get("clone"))
+    as_json = request.path.endswith(".json")
+    if not form.validate():
+        return (jsonify(errors=errors_of(form)), 400) if as_json else (_form_page(form), 400)
+    job = create_dataset(
+        form.recipe(),
+        form.dataset_name.data.strip(),
+        owner=current_username(request),
+        group=(form.group_name.data or "").strip(),
+        form=form.values(),
+    )
+    return jsonify(present.brief(job)) if as_json else redirect(url_for("datasets.show", job_id=job.id))
+
+
+@blueprint.get("/datasets/<job_id>")
+def show(job_id: str) -> str:
+    job = _dataset(job_id)
+    news = services().scheduler.news(job, job.tasks[0])
+    body = present.dataset(job)
+    manifest = job.manifest()
+    if body is not None and manifest is not None:
+        body["samples"] = _samples(job, manifest)
+    skipped = {"count": news.skipped, "first": news.first_skips}
+    return render_template(
+        "dataset.html", job=present.page(job), dataset=body, counts=news.counts, skipped=skipped
+    )
+
+
+@blueprint.get("/datasets/<job_id>.json")
+def show_json(job_id: str) -> Response:
+    return jsonify(present.dataset_json(_dataset(job_id)))
+
+
+@blueprint.get("/datasets/summary")
+def summary() -> Response:
+    """What the form of a model shows of the dataset that is chosen in it."""
+    job_id = request.args.get("job_id")
+    if not job_id:
+        raise BadRequest("Give the job_id.")
+    job = _dataset(job_id)
+    return jsonify(job=present.row(job), dataset=present.dataset(job))
+
+
+@blueprint.post("/datasets/images/resize-example")
+def resize_example() -> Response:
+    """The example picture resized as the form says: ``{image: data URI, bytes}``."""
+    form = DatasetForm(request.form)
+    names = ("resize_width", "resize_height", "resize_channels", "resize_mode", "encoding")
+    short = {name.removeprefix("resize_"): name for name in names}
+    for name, field in short.items():
+        if name in request.form and field not in request.form:
+            form[field].process(None, data=request.form[name])
+            form[field].process_formdata([request.form[name]])
+    wrong = {name: form[name].errors for name in names if not form[name].validate(form)}
+    if wrong:
+        return make_response(
+            jsonify(errors={name: list(map(str, messages)) for name, messages in wrong.items()}), 400
+        )
+    channels = int(form.resize_channels.data)
+    pixels = images.load(resource_folder("static") / EXAMPLE_IMAGE, channels)
+    resized = images.resize(pixels, form.resize_width.data, form.resize_height.data, form.resize_mode.data)
+    encoding = form.encoding.data
+    data = images.encode(resized, encoding)
+    shown = images.encode(resized, "png" if encoding == "none" else encoding)
+    kind = "jpeg" if encoding == "jpg" else "png"
+    return jsonify(image=f"data:image/{kind};base64,{base64.b64encode(shown).decode()}", bytes=len(data))
+
+
+@blueprint.get("/datasets/images/classification/explore")
+def explore() -> str:
+    """The records of a split, page by page, all or those of one class."""
+    job = _dataset(request.args.get("job_id", ""))
+    manifest = _finished(job)
+    asked = request.args.get("db", "train")
+    name = next((split for split in manifest.splits if split in asked), None)
+    if name is None:
+        raise NotFound(f"This dataset has no split called “{asked}”.")
+    label = request.args.get("label", type=int)
+    size = min(max(request.args.get("size", default=50, type=int), 1), max(PAGE_SIZES))
+    numbers = _numbers(job, manifest.splits[name], label)
+    pages = max(1, -(-len(numbers) // size))
+    page = min(max(request.args.get("page", default=0, type=int), 0), pages - 1)
+    return render_template(
+        "explore.html",
+        job=present.row(job),
+        split=name,
+        splits={split: content.count for split, content in manifest.splits.items()},
+        label=label,
+        labels=manifest.labels,
+        page=page,
+        pages=pages,
+        size=size,
+        sizes=PAGE_SIZES,
+        items=_items(job, name, manifest, numbers[page * size : (page + 1) * size]),
+        total=len(numbers),
+    )
+
+
+@blueprint.get("/datasets/<job_id>/records/<split>/<int:number>")
+def record(job_id: str, split: str, number: int) -> Response:
+    """The image of a record."""
+    job = _dataset(job_id)
+    data, mimetype = _record(job, split, number).as_browser_image()
+    response = Response(data, mimetype=mimetype)
+    # A record never changes: a dataset is written once.
+    response.headers["Cache-Control"] = "private, max-age=86400, immutable"
+    return response
+
+
+def _dataset(job_id: str) -> DatasetJob:
+    return services().store.get(job_id, DatasetJob)
+
+
+def _finished(job: DatasetJob) -> Manifest:
+    manifest = job.manifest()
+    if job.status is not Status.DONE or manifest is None:
+        raise BadRequest(
+            f"“{job.name}” has no records to show: its status should be Done, but is {job.status.title}."
+        )
+    return manifest
+
+
+def _record(job: DatasetJob, split: str, number: int) -> records.Record:
+    manifest = _finished(job)
+    if split not in manifest.splits:
+        raise NotFound(f"This dataset has no split called “{split}”.")
+    try:
+        with records.SplitReader(job.folder, manifest.splits[split]) as reader:
+            if number >= len(reader):
+                raise NotFound("There is no such record.")
+            return reader.read(number)
+    except UnreadableFile as error:
+        raise NotFound("The record cannot be read.", str(error)) from error
+
+
+def _numbers(job: DatasetJob, split: Split, label: int | None) -> Any:
+    if label is None:
+        return range(split.count)
+    try:
+        with records.SplitReader(job.folder, split) as reader:
+            return np.flatnonzero(reader.labels == label).tolist()
+    except UnreadableFile as error:
+        raise NotFound("The records cannot be read.", str(error)) from error
+
+
+def _items(job: DatasetJob, split: str, manifest: Manifest, numbers: Any) -> list[dict[str, Any]]:
+    with records.SplitReader(job.folder, manifest.splits[split]) as reader:
+        shown = []
+        for number in numbers:
+            item = reader.read(number)
+            shown.append(
+                {
+                    "number": number,
+                    "url": url_for("datasets.record", job_id=job.id, split=split, number=number),
+                    "label": manifest.labels[item.label],
+                    "filename": item.filename,
+                }
+            )
+    return shown
+
+
+def _samples(job: DatasetJob, manifest: Manifest) -> list[dict[str, Any]]:
+    """A few training images of each class."""
+    split = manifest.splits.get("train")
+    if split is None or not split.count:
+        return []
+    try:
+        with records.SplitReader(job.folder, split) as reader:
+            labels = reader.labels
+    except UnreadableFile:
+        return []
+    return [
+        {
+            "label": label,
+            "index": index,
+            "urls": [
+                url_for("datasets.record", job_id=job.id, split="train", number=int(number))
+                for number in np.flatnonzero(labels == index)[:SAMPLES_PER_CLASS]
+            ],
+        }
+        for index, label in enumerate(manifest.labels[:SHOWN_CLASSES])
+    ]
+
+
+def _clone_into(form: DatasetForm, job_id: str | None) -> None:
+    if job_id:
+        form.fill(_dataset(job_id).form)
+
+
+def _form_page(form: DatasetForm) -> str:
+    return render_template(
+        "dataset_new.html", form=form, data_roots=[str(root) for root in services().settings.readable_roots]
+    )

@@ -1,0 +1,158 @@
+"""Fields and validators that several forms share. Messages are named here, once."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Any
+
+from flask_wtf import FlaskForm
+from wtforms import Field, Form, IntegerField, StringField
+from wtforms.validators import Length, Optional, StopValidation, ValidationError
+
+from digits.errors import DigitsError
+from digits.roots import Roots
+
+NAME_LENGTH = 200
+
+
+class JobForm(FlaskForm):
+    """Base of the forms that create a job. The forgery token is checked for the whole app."""
+
+    class Meta:
+        csrf = False
+
+    group_name = StringField("Group", default="", validators=[Optional(), Length(max=NAME_LENGTH)])
+
+    def values(self) -> dict[str, Any]:
+        """What the user filled in, as it is kept for cloning."""
+        return {field.name: field.data for field in self if _is_plain(field.data)}
+
+    def fill(self, values: dict[str, Any]) -> None:
+        """Put in what `values` kept of another job."""
+        for field in self:
+            if field.name in values:
+                field.data = values[field.name]
+
+
+class NumberList(Field):
+    """One number or several: ``0.01``, ``0.1, 0.01`` or ``[0.1, 0.01]``. ``data`` is a list."""
+
+    widget = StringField.widget
+
+    def __init__(self, label: str, number: Callable[[str], Any], **arguments: Any) -> None:
+        self._number = number
+        super().__init__(label, **arguments)
+
+    def process_formdata(self, valuelist: list[Any]) -> None:
+        text = ",".join(str(value) for value in valuelist).strip().strip("[]")
+        try:
+            self.data = [self._number(part) for part in text.split(",") if part.strip()]
+        except ValueError:
+            self.data = []
+            kind = "whole numbers" if self._number is int else "numbers"
+            raise ValueError(f"Give {kind}, separated by commas.") from None
+
+    def process_data(self, value: Any) -> None:
+        self.data = list(value) if isinstance(value, (list, tuple)) else [] if value is None else [value]
+
+    def _value(self) -> str:
+        if self.raw_data and self.errors:
+            return ",".join(str(value) for value in self.raw_data)
+        return ", ".join(f"{number:g}" for number in self.data or [])
+
+
+class OptionalInteger(IntegerField):
+    """A whole number that may be left out; then ``data`` is None."""
+
+    def process_formdata(self, valuelist: list[Any]) -> None:
+        if not valuelist or not str(valuelist[0]).strip():
+            self.data = None
+            return
+        super().process_formdata(valuelist)
+
+
+class Each:
+    """Every number of a list is at least ``least``."""
+
+    def __init__(self, least: float) -> None:
+        self._least = least
+
+    def __call__(self, form: Form, field: Field) -> None:
+        if any(number < self._least for number in field.data or []):
+            raise ValidationError(f"Must be at least {self._least:g}.")
+
+
+class RequiredIf:
+    """The field is required when the other fields have these values, and not looked at otherwise."""
+
+    field_flags: dict[str, Any] = {}
+
+    def __init__(self, **others: Any) -> None:
+        self._others = others
+
+    def __call__(self, form: Form, field: Field) -> None:
+        if any(form[name].data != value for name, value in self._others.items()):
+            field.errors = []
+            raise StopValidation
+        if field.data is None or (isinstance(field.data, str) and not field.data.strip()):
+            field.errors = []
+            raise StopValidation("This field is required.")
+
+
+class NotYet:
+    """A field of DIGITS that this version keeps the name of but cannot do: only its default passes."""
+
+    field_flags: dict[str, Any] = {}
+
+    def __init__(self, *accepted: Any) -> None:
+        self._accepted = accepted
+
+    def __call__(self, form: Form, field: Field) -> None:
+        if field.data not in self._accepted:
+            raise ValidationError("This is not supported yet; leave it out.")
+
+
+class NotLessThan:
+    """The number is not less than that of another field."""
+
+    def __init__(self, other: str) -> None:
+        self._other = other
+
+    def __call__(self, form: Form, field: Field) -> None:
+        other = form[self._other].data
+        if field.data is not None and other is not None and field.data < other:
+            raise ValidationError(f"Must not be less than “{form[self._other].label.text}” ({other}).")
+
+
+class AllowedFolder:
+    """The text names a readable folder below an allowed root; ``data`` becomes its real path."""
+
+    field_flags: dict[str, Any] = {}
+
+    def __init__(self, roots: Callable[[], Roots]) -> None:
+        self._roots = roots
+
+    def __call__(self, form: Form, field: Field) -> None:
+        try:
+            field.data = str(self._roots().resolve(field.data.strip(), kind="folder"))
+        except DigitsError as error:
+            raise ValidationError(" ".join(filter(None, (error.message, error.hint)))) from None
+
+
+def errors_of(form: Form) -> dict[str, list[str]]:
+    """Every field's messages, flat."""
+    return {name: [str(message) for message in _flat(messages)] for name, messages in form.errors.items()}
+
+
+def _flat(messages: Iterable[Any]) -> Iterable[Any]:
+    for message in messages:
+        if isinstance(message, (list, tuple)):
+            yield from _flat(message)
+        else:
+            yield message
+
+
+def _is_plain(value: Any) -> bool:
+    if isinstance(value, list):
+        return all(_is_plain(item) for item in value)
+    return value is None or isinstance(value, (str, int, float, bool))

@@ -1,0 +1,75 @@
+"""Classifying an image of the user's own with a trained model."""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from flask import Blueprint, Response, jsonify, render_template, request
+from werkzeug.datastructures import FileStorage
+
+from digits import present
+from digits.errors import BadRequest, Unavailable
+from digits.model.job import ModelJob, epoch_label
+from digits.model.views import snapshot_of
+from digits.services import services
+
+blueprint = Blueprint("inference", __name__)
+
+TOP = 5
+
+
+@blueprint.post("/models/images/classification/classify_one.json")
+def classify_one_json() -> Response:
+    return jsonify(_classify())
+
+
+@blueprint.route("/models/images/classification/classify_one", methods=["GET", "POST"])
+def classify_one() -> str:
+    job = services().store.get(request.values.get("job_id", ""), ModelJob)
+    return render_template("classify_one.html", job=present.row(job), **_classify())
+
+
+def _classify() -> dict[str, Any]:
+    if not services().tensorflow.available:
+        raise Unavailable("TensorFlow support is disabled.", services().tensorflow.reason)
+    job = services().store.get(request.values.get("job_id", ""), ModelJob)
+    epoch, prefix = snapshot_of(job, request.values.get("snapshot_epoch"))
+    with _image(job) as path:
+        answer = services().inference.ask(
+            job.folder, {"call": "classify", "image": str(path), "snapshot": prefix, "top": TOP}
+        )
+    return {
+        "predictions": answer["predictions"],
+        "snapshot": f"Epoch #{epoch_label(epoch)}",
+        "milliseconds": answer.get("milliseconds"),
+    }
+
+
+@contextmanager
+def _image(job: ModelJob) -> Iterator[Path]:
+    """The image of this request as a file: the upload, for as long as it is needed, or a file of a root."""
+    upload = request.files.get("image_file")
+    if upload is not None and upload.filename:
+        path = _keep(upload, services().folder / "uploads")
+        try:
+            yield path
+        finally:
+            path.unlink(missing_ok=True)
+        return
+    text = request.values.get("image_path", "").strip()
+    if not text:
+        raise BadRequest("Give an image: upload one, or name one by its path.")
+    if "://" in text:
+        raise BadRequest("Images are not fetched from other servers.", "Download it and upload it here.")
+    yield services().roots.resolve(text, kind="file")
+
+
+def _keep(upload: FileStorage, folder: Path) -> Path:
+    folder.mkdir(mode=0o700, exist_ok=True)
+    path = folder / secrets.token_hex(8)
+    upload.save(path)
+    return path

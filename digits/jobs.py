@@ -1,0 +1,186 @@
+"""What all jobs have in common on the web: renaming, aborting, deleting, cloning, their files."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from flask import Blueprint, Response, jsonify, redirect, request, send_from_directory, url_for
+from werkzeug.wrappers import Response as AnyResponse
+
+from digits import messages, output, present
+from digits.auth import current_username
+from digits.dataset.job import DatasetJob
+from digits.errors import BadRequest, DigitsError, NotAllowed, NotFound
+from digits.forms import NAME_LENGTH
+from digits.job import Job, is_id
+from digits.model.job import ModelJob
+from digits.services import services
+
+blueprint = Blueprint("jobs", __name__)
+
+MAX_NOTES_CHARACTERS = 20_000
+OUTPUT_BYTES = 256 * 1024
+# A job's files may come from anybody's code. Only these are shown in the browser; all else is downloaded.
+_SHOWN_TYPES = {
+    ".png": "image/png",
+    ".jpg": "image/jpeg",
+    ".txt": "text/plain; charset=utf-8",
+    ".log": "text/plain; charset=utf-8",
+    ".py": "text/plain; charset=utf-8",
+    ".csv": "text/csv; charset=utf-8",
+    ".json": "application/json",
+    ".jsonl": "text/plain; charset=utf-8",
+}
+_KINDS: dict[str, type[Job]] = {"jobs": Job, "datasets": DatasetJob, "models": ModelJob}
+
+
+@blueprint.get("/jobs/<job_id>")
+def show(job_id: str) -> AnyResponse:
+    return redirect(present.row(_job("jobs", job_id))["url"])
+
+
+@blueprint.get("/jobs/<job_id>/table_data.json")
+def table_data(job_id: str) -> Response:
+    return jsonify(job=present.row(_job("jobs", job_id)))
+
+
+@blueprint.get("/<any(jobs, datasets, models):place>/<job_id>/status")
+def status(place: str, job_id: str) -> Response:
+    job = _job(place, job_id)
+    return jsonify(
+        error=job.failure.message if job.failure else None,
+        status=job.status.title,
+        name=job.name,
+        type=job.type_title,
+        progress=round(100 * job.progress, 1),
+    )
+
+
+@blueprint.get("/jobs/<job_id>/output", endpoint="output")
+def output_text(job_id: str) -> Response:
+    """What the job's task printed after a byte offset, and the offset to go on from."""
+    job = _job("jobs", job_id)
+    after = request.args.get("after", default=0, type=int)
+    text, offset = output.read(job.task_folder(job.tasks[0]), max(0, after), OUTPUT_BYTES)
+    return jsonify(text=text, next=offset)
+
+
+@blueprint.put("/<any(jobs, datasets, models):place>/<job_id>")
+def edit(place: str, job_id: str) -> Response:
+    """Change the name, the notes or the group."""
+    job = _job(place, job_id)
+    _check_owner(job)
+    changed = []
+    for field, attribute, longest in (
+        ("job_name", "name", NAME_LENGTH),
+        ("job_notes", "notes", MAX_NOTES_CHARACTERS),
+        ("group_name", "group", NAME_LENGTH),
+    ):
+        if field not in request.form:
+            continue
+        text = request.form[field].strip()
+        if attribute == "name" and not text:
+            raise BadRequest("The name must not be empty.")
+        if len(text) > longest:
+            raise BadRequest(f"That is longer than {longest:,} characters.")
+        setattr(job, attribute, text)
+        changed.append(attribute)
+    if not changed:
+        raise BadRequest("Give job_name, job_notes or group_name.")
+    job.save()
+    for attribute in changed:
+        for message in messages.job_attribute(job, attribute):
+            services().live.publish(*message)
+    return jsonify(name=job.name, notes=job.notes, group=job.group)
+
+
+@blueprint.delete("/<any(jobs, datasets, models):place>/<job_id>")
+def delete(place: str, job_id: str) -> Response:
+    job = _job(place, job_id)
+    _delete(job)
+    return jsonify(deleted=job.id)
+
+
+@blueprint.route("/jobs", methods=["DELETE"])
+def delete_many() -> Response:
+    return _each(_delete, "deleted")
+
+
+@blueprint.post("/<any(jobs, datasets, models):place>/<job_id>/abort")
+def abort(place: str, job_id: str) -> Response:
+    job = _job(place, job_id)
+    _abort(job)
+    return jsonify(aborted=job.id)
+
+
+@blueprint.post("/abort_jobs")
+def abort_many() -> Response:
+    return _each(_abort, "aborted")
+
+
+@blueprint.route("/clone/<job_id>", methods=["GET", "POST"])
+def clone(job_id: str) -> AnyResponse:
+    job = _job("jobs", job_id)
+    page = "models.new" if job.kind == "model" else "datasets.new"
+    return redirect(url_for(page, clone=job.id))
+
+
+@blueprint.get("/files/<path:path>")
+def file(path: str) -> Response:
+    """A file of a job's folder."""
+    job_id, _, name = path.partition("/")
+    if not is_id(job_id) or services().store.find(job_id) is None or "/." in f"/{name}":
+        raise NotFound("There is no such file.")
+    suffix = name[name.rfind(".") :].lower() if "." in name else ""
+    shown = _SHOWN_TYPES.get(suffix)
+    folder = services().store.get(job_id, Job).folder
+    if not (folder / name).resolve().is_relative_to(folder.resolve()):
+        raise NotFound("There is no such file.")
+    response = send_from_directory(
+        folder, name, mimetype=shown or "application/octet-stream", as_attachment=shown is None, max_age=0
+    )
+    response.headers["Content-Security-Policy"] = "sandbox; default-src 'none'"
+    return response
+
+
+@blueprint.get("/autocomplete/path")
+def complete_path() -> Response:
+    return jsonify(suggestions=services().roots.complete(request.args.get("query", "")))
+
+
+def _job(place: str, job_id: str) -> Job:
+    return services().store.get(job_id, _KINDS[place])
+
+
+def _check_owner(job: Job) -> None:
+    user = current_username(request)
+    if job.owner and user and job.owner != user:
+        raise NotAllowed(f"“{job.name}” belongs to {job.owner}.", "Ask them, or log in as them.")
+
+
+def _delete(job: Job) -> None:
+    _check_owner(job)
+    services().inference.stop(job.id)
+    services().tensorboards.stop(job.id)
+    services().scheduler.remove(job)
+
+
+def _abort(job: Job) -> None:
+    _check_owner(job)
+    if not services().scheduler.abort(job):
+        raise NotAllowed(f"“{job.name}” is not running: it is {job.status.title.lower()}.")
+
+
+def _each(act: Any, done: str) -> Response:
+    ids = request.form.getlist("job_ids[]")
+    if not ids:
+        raise BadRequest("Give the jobs as job_ids[].")
+    refused = {}
+    for job_id in ids:
+        try:
+            act(_job("jobs", job_id))
+        except DigitsError as error:
+            refused[job_id] = error.message
+    if refused:
+        raise BadRequest(f"{len(refused)} of {len(ids)} jobs were not {done}: " + " ".join(refused.values()))
+    return jsonify({done: ids})

@@ -1,0 +1,72 @@
+"""Tells browsers what happens, as data over Socket.IO: the only module that knows the socket.
+
+Clients of the namespace ``/jobs`` join the room of a job, or the room of all of
+them, and then get the messages of `digits.messages`. What they missed they ask
+for by HTTP.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from flask import Flask
+from flask_socketio import SocketIO, join_room, leave_room
+
+from digits import job as jobs
+from digits.messages import EVERYONE
+
+NAMESPACE = "/jobs"
+MAX_MESSAGE_BYTES = 100_000
+
+
+class Live:
+    """The server's end of the socket."""
+
+    def __init__(self) -> None:
+        self.socketio = SocketIO()
+
+    def connect(self, app: Flask) -> None:
+        """Serve the socket beside ``app``. Host, origin and login are the gate's business."""
+        self.socketio.init_app(
+            app,
+            async_mode="gevent",
+            path="socket.io",
+            # The gate in front has checked the Origin against the allowed hosts already.
+            cors_allowed_origins=_every_origin,
+            max_http_buffer_size=MAX_MESSAGE_BYTES,
+            serve_client=False,
+        )
+        self.socketio.on_event("join", _join, namespace=NAMESPACE)
+        self.socketio.on_event("leave", _leave, namespace=NAMESPACE)
+
+    def publish(self, room: str, event: str, body: dict[str, Any]) -> None:
+        """Send ``body`` to everybody in ``room``; nothing happens when nobody is."""
+        if self.socketio.server is not None:
+            self.socketio.emit(event, body, to=room, namespace=NAMESPACE)
+
+
+def _every_origin(origin: str) -> bool:
+    return True
+
+
+def _room(body: Any) -> str | None:
+    room = body.get("room") if isinstance(body, dict) else None
+    if isinstance(room, str) and (room == EVERYONE or jobs.is_id(room)):
+        return room
+    return None
+
+
+def _join(body: Any = None) -> dict[str, Any]:
+    room = _room(body)
+    if room is None:
+        return {"error": "There is no such room."}
+    join_room(room)
+    return {"room": room}
+
+
+def _leave(body: Any = None) -> dict[str, Any]:
+    room = _room(body)
+    if room is None:
+        return {"error": "There is no such room."}
+    leave_room(room)
+    return {"room": room}

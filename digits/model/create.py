@@ -1,0 +1,71 @@
+"""Creates model jobs."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from digits.dataset.job import DatasetJob
+from digits.files import write_bytes
+from digits.model.job import ModelJob
+from digits.model.networks import network
+from digits.recipe import Train
+from digits.services import services
+
+SAMPLE_EPOCHS = 5
+SAMPLE_BATCH = 64
+
+
+def create_model(
+    dataset: DatasetJob,
+    plan: Train | None = None,
+    name: str | None = None,
+    *,
+    text: str | None = None,
+    device: str = "next",
+    owner: str | None = None,
+    group: str = "",
+    form: dict[str, Any] | None = None,
+) -> ModelJob:
+    """Submit a job that trains the network ``text``; by default LeNet, as newcomers meet it."""
+    if plan is None:
+        plan = _first_plan(dataset)
+        form = {**_first_form(dataset), **(form or {})}
+    folder = services().store.new_folder()
+    write_bytes(folder / plan.network, (text or network("lenet").text).encode())
+    job = ModelJob(
+        id=folder.name,
+        folder=folder,
+        name=name or f"LeNet on {dataset.name}",
+        owner=owner,
+        group=group,
+        form=form or {},
+        tasks=ModelJob.first_tasks(),
+        dataset_id=dataset.id,
+        plan=plan,
+        device=device,
+    )
+    services().scheduler.submit(job)
+    return job
+
+
+def _first_plan(dataset: DatasetJob) -> Train:
+    return Train(
+        dataset=str(dataset.folder),
+        epochs=SAMPLE_EPOCHS,
+        batch_size=SAMPLE_BATCH,
+        solver={"type": "MOMENTUM", "learning_rate": 0.01, "momentum": 0.9},
+        lr_policy={"policy": "step", "size": 33.0, "gamma": 0.1},
+    )
+
+
+def _first_form(dataset: DatasetJob) -> dict[str, Any]:
+    return {
+        "model_name": f"LeNet on {dataset.name}",
+        "dataset": dataset.id,
+        "train_epochs": SAMPLE_EPOCHS,
+        "batch_size": [SAMPLE_BATCH],
+        "solver_type": "MOMENTUM",
+        "learning_rate": [0.01],
+        "method": "standard",
+        "standard_networks": "lenet",
+    }

@@ -1,0 +1,304 @@
+"""Pages and JSON of models."""
+
+from __future__ import annotations
+
+import io
+import json
+import zipfile
+from typing import Any
+
+from flask import Blueprint, Response, jsonify, redirect, render_template, request, send_file, url_for
+from werkzeug.wrappers import Response as AnyResponse
+
+from digits import present
+from digits.auth import current_username
+from digits.dataset.job import DatasetJob
+from digits.errors import BadRequest, NotFound, Unavailable
+from digits.events import for_browser, read
+from digits.forms import errors_of
+from digits.job import Job
+from digits.metrics import MAX_CHART_POINTS, Metrics, row_json
+from digits.model import lr_policy
+from digits.model.create import create_model
+from digits.model.forms import POLICY_TITLES, ModelForm
+from digits.model.job import ModelJob, epoch_label
+from digits.model.lint import lint
+from digits.model.networks import network, networks
+from digits.services import services
+from digits.status import Status
+from digits.task import EVENTS_FILE
+
+blueprint = Blueprint("models", __name__)
+
+
+@blueprint.get("/models/images/classification/new")
+def new() -> str:
+    form = _form(None)
+    form.dataset.data = request.args.get("dataset") or form.dataset.data
+    clone = request.args.get("clone")
+    if clone:
+        _fill_from(form, clone)
+    return _form_page(form)
+
+
+@blueprint.post("/models/images/classification")
+@blueprint.post("/models/images/classification.json", endpoint="create_json")
+def create() -> AnyResponse | tuple[str | Response, int]:
+    """Make a model, or one for each swept pair; a form with mistakes comes back complete."""
+    form = _form(request.form)
+    if request.form.get("clone"):
+        _fill_from(form, request.form["clone"])
+    as_json = request.path.endswith(".json")
+    errors = {} if form.validate() else errors_of(form)
+    text, weights = _network_of(form, errors)
+    if errors:
+        return (jsonify(errors=errors), 400) if as_json else (_form_page(form), 400)
+    dataset = services().store.get(form.dataset.data, DatasetJob)
+    jobs = [
+        create_model(
+            dataset,
+            form.recipe(str(dataset.folder), weights, size, rate),
+            name,
+            text=text,
+            device=form.device(),
+            owner=current_username(request),
+            group=(form.group_name.data or "").strip(),
+            form={
+                **form.values(),
+                "custom_network": text,
+                "batch_size": [size] if size else [],
+                "learning_rate": [rate],
+            },
+        )
+        for name, size, rate in form.sweep()
+    ]
+    if len(jobs) > 1:
+        bodies = [present.model_json(job) for job in jobs]
+        return jsonify(jobs=bodies) if as_json else redirect(url_for("home.index"))
+    return (
+        jsonify(present.model_json(jobs[0]))
+        if as_json
+        else redirect(url_for("models.show", job_id=jobs[0].id))
+    )
+
+
+@blueprint.get("/models/<job_id>")
+def show(job_id: str) -> str:
+    job = _model(job_id)
+    metrics = services().scheduler.metrics(job)
+    return render_template(
+        "model.html", job=present.page(job), model=present.model(job), cursor=metrics.cursor
+    )
+
+
+@blueprint.get("/models/<job_id>.json")
+def show_json(job_id: str) -> Response:
+    return jsonify(present.model_json(_model(job_id)))
+
+
+@blueprint.get("/models/<job_id>/metrics.json")
+def metrics(job_id: str) -> Response:
+    """The curves as columns; with ``after``, only the rows behind that cursor."""
+    job = _model(job_id)
+    after = request.args.get("after", type=int)
+    if after is None:
+        return jsonify(services().scheduler.metrics(job).as_json(MAX_CHART_POINTS))
+    happened, cursor = read(job.task_folder(job.tasks[0]) / EVENTS_FILE, max(0, after))
+    missed = Metrics()
+    rows = []
+    for event in happened:
+        missed.add(event)
+        if event.kind == "measured":
+            rows.append(row_json(event))  # type: ignore[arg-type]
+    return jsonify(cursor=cursor, rows=rows)
+
+
+@blueprint.get("/models/<job_id>/metrics.csv")
+def metrics_csv(job_id: str) -> Response:
+    job = _model(job_id)
+    text = services().scheduler.metrics(job).as_csv()
+    name = f"{job.id}-metrics.csv"
+    return Response(
+        text, mimetype="text/csv", headers={"Content-Disposition": f'attachment; filename="{name}"'}
+    )
+
+
+@blueprint.get("/models/<job_id>/download.zip")
+def download(job_id: str) -> Response:
+    """A snapshot with all that is needed to use it: network, labels, mean, description."""
+    job = _model(job_id)
+    epoch, prefix = snapshot_of(job, request.args.get("epoch") or request.args.get("snapshot_epoch"))
+    dataset = services().store.find(job.dataset_id)
+    archive = io.BytesIO()
+    with zipfile.ZipFile(archive, "w", zipfile.ZIP_STORED) as bundle:
+        bundle.writestr(
+            "info.json",
+            json.dumps(for_browser(present.model_json(job, verbose=False)), indent=2, sort_keys=True),
+        )
+        bundle.write(job.network_path, "network.py")
+        for path in sorted(job.folder.glob(f"{prefix}.*")):
+            bundle.write(path, path.name)
+        for name in ("labels.txt", "mean.npy", "dataset.json"):
+            if dataset and (dataset.folder / name).is_file():
+                bundle.write(dataset.folder / name, name)
+    archive.seek(0)
+    return send_file(
+        archive,
+        mimetype="application/zip",
+        as_attachment=True,
+        download_name=f"{job.id}_epoch_{epoch_label(epoch)}.zip",
+    )
+
+
+@blueprint.post("/models/customize")
+def customize() -> Response:
+    """The text of a standard network or of a model's, to be changed in the editor."""
+    name = request.values.get("network", "")
+    job = services().store.find(name)
+    if isinstance(job, ModelJob):
+        return jsonify(network=job.network_path.read_text(errors="replace"))
+    if not name:
+        raise BadRequest("Give the network.")
+    return jsonify(network=network(name).text)
+
+
+@blueprint.post("/models/lint")
+def check() -> Response:
+    return jsonify(diagnostics=lint(request.form.get("custom_network", "")))
+
+
+@blueprint.post("/models/visualize-network")
+def visualize_network() -> tuple[Response, int]:
+    """Build a network in a process of its own: its layers, or the mistake in it."""
+    if not services().tensorflow.available:
+        raise Unavailable("TensorFlow support is disabled.", services().tensorflow.reason)
+    job_id = request.form.get("dataset") or request.form.get("dataset_id") or ""
+    if not job_id:
+        raise BadRequest("Choose a dataset first: the network is built for its images.")
+    dataset = services().store.get(job_id, DatasetJob)
+    if dataset.manifest() is None:
+        raise BadRequest(
+            f"The dataset “{dataset.name}” is not finished.", "The network can be built as soon as it is."
+        )
+    text = request.form.get("custom_network", "")
+    if not text.strip():
+        raise BadRequest("There is no network to build.", "Paste or write one first.")
+    crop_size = request.form.get("crop_size", type=int)
+    preview = services().previews.build(text, dataset.folder, crop_size)
+    if preview.failure:
+        return jsonify(ok=False, error=preview.failure.as_json(), seconds=preview.seconds), 400
+    return jsonify(
+        ok=True,
+        layers=preview.layers,
+        parameters=preview.parameters,
+        tensorboard_url=services().tensorboards.url_for(preview.id) + "#graphs",
+        seconds=preview.seconds,
+    ), 200
+
+
+@blueprint.post("/models/visualize-lr")
+def visualize_lr() -> Response:
+    """The learning rate after 0 to 100 percent of the training, a column for each swept rate."""
+    form = _form(request.form)
+    for name in ("learning_rate", "lr_policy", "lr_multistep_values"):
+        if not form[name].validate(form):
+            raise BadRequest(f"{form[name].label.text}: {form[name].errors[0]}")
+    try:
+        policy = form.policy()
+        columns = [
+            [f"Learning Rate {number}", *lr_policy.preview(policy, rate)]
+            for number, rate in enumerate(form.learning_rate.data)
+        ]
+    except (ValueError, TypeError, OverflowError) as error:
+        raise BadRequest(f"The policy cannot be drawn: {error}") from error
+    return jsonify(data={"columns": for_browser(columns)})
+
+
+def _model(job_id: str) -> ModelJob:
+    return services().store.get(job_id, ModelJob)
+
+
+def _form(data: Any) -> ModelForm:
+    form = ModelForm(formdata=data)
+    usable = [job for job in services().store.all(DatasetJob) if _is_usable(job)]
+    form.dataset.choices = [(job.id, job.name) for job in usable]
+    if data is None and usable:
+        form.dataset.data = usable[0].id
+    form.standard_networks.choices = [(item.id, item.title) for item in networks().values()]
+    return form
+
+
+def _fill_from(form: ModelForm, job_id: str) -> None:
+    job = services().store.get(job_id, ModelJob)
+    form.fill(job.form)
+
+
+def _is_usable(job: Job) -> bool:
+    return job.status is Status.DONE or job.status.is_running
+
+
+def _network_of(form: ModelForm, errors: dict[str, list[str]]) -> tuple[str, str | None]:
+    """The network's text, and the snapshot to start from."""
+    if form.method.data == "custom":
+        text = (form.custom_network.data or "").replace("\r\n", "\n")
+        wrong = [item for item in lint(text) if text.strip()]
+        if wrong:
+            message = f"Line {wrong[0]['line']}: {wrong[0]['message']}"
+            errors.setdefault("custom_network", []).append(message)
+            form.custom_network.errors = [*form.custom_network.errors, message]
+        return text, None
+    if form.method.data == "previous":
+        job = services().store.find(form.previous_networks.data or "")
+        if not isinstance(job, ModelJob):
+            errors.setdefault("previous_networks", []).append("Choose one of the models.")
+            return "", None
+        chosen = request.form.get(f"{job.id}-snapshot", "0")
+        weights = None if chosen in ("", "0") else str(job.folder / snapshot_of(job, chosen)[1])
+        return job.network_path.read_text(errors="replace"), weights
+    try:
+        return network(form.standard_networks.data or "lenet").text, None
+    except NotFound as error:
+        errors.setdefault("standard_networks", []).append(error.message)
+        return "", None
+
+
+def snapshot_of(job: ModelJob, asked: str | None) -> tuple[float, str]:
+    """Epoch and prefix of the snapshot asked for, the newest for nothing or -1."""
+    snapshots = job.snapshots()
+    if not snapshots:
+        raise BadRequest(f"“{job.name}” has no snapshot yet.")
+    if not asked or asked == "-1":
+        return snapshots[0]
+    try:
+        wanted = float(asked)
+    except ValueError:
+        raise BadRequest(f"“{asked}” is not an epoch.") from None
+    for epoch, prefix in snapshots:
+        if epoch == wanted:
+            return epoch, prefix
+    raise NotFound(f"“{job.name}” has no snapshot of epoch {asked}.")
+
+
+def _form_page(form: ModelForm) -> str:
+    store = services().store
+    datasets = [job for job in store.all(DatasetJob) if _is_usable(job)]
+    previous = [job for job in store.all(ModelJob) if job.network_path.is_file()]
+    return render_template(
+        "model_new.html",
+        form=form,
+        datasets=[present.row(job) for job in datasets],
+        networks=[
+            {"id": item.id, "title": item.title, "summary": item.summary, "settings": item.settings}
+            for item in networks().values()
+        ],
+        previous=[
+            {
+                "id": job.id,
+                "name": job.name,
+                "snapshots": [[epoch, f"Epoch #{epoch_label(epoch)}"] for epoch, _ in job.snapshots()],
+            }
+            for job in previous[:200]
+        ],
+        policies=POLICY_TITLES,
+        devices=present.device_rows(),
+    )

@@ -1,0 +1,266 @@
+"""Jobs as plain data, for pages and for their JSON twins alike."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from flask import url_for
+
+from digits import messages
+from digits.dataset.job import DatasetJob
+from digits.files import tree_bytes
+from digits.job import Job
+from digits.model.job import ModelJob, epoch_label
+from digits.services import services
+from digits.status import Status
+
+
+def brief(job: Job) -> dict[str, Any]:
+    """What creating a job answers."""
+    return {"id": job.id, "name": job.name, "status": job.status.title}
+
+
+def row(job: Job) -> dict[str, Any]:
+    """A job as lists show it. Times are Unix times and seconds; progress and accuracy percents."""
+    parent = _dataset_of(job)
+    return {
+        "id": job.id,
+        "name": job.name,
+        "kind": job.kind,
+        "type": job.kind,
+        "type_title": job.type_title,
+        "group": job.group,
+        "owner": job.owner,
+        "status": job.status.title,
+        "status_css": job.status.css,
+        "waiting_for": job.waiting_for,
+        "running": job.status.is_running,
+        "progress": round(100 * job.progress, 1),
+        "eta_seconds": job.seconds_left,
+        "submitted": job.submitted,
+        "elapsed": job.elapsed,
+        "url": _url(job),
+        "dataset_id": parent.id if parent else getattr(job, "dataset_id", None),
+        "dataset_name": parent.name if parent else None,
+        "refs": len(services().store.children(job)),
+        "error": job.failure.message if job.failure else None,
+        "detail": _detail(job),
+        "bytes": _bytes(job),
+        **_curve(job),
+    }
+
+
+def page(job: Job) -> dict[str, Any]:
+    """A job as its own page shows it."""
+    return {
+        **row(job),
+        "notes": job.notes,
+        "history": messages.history(job),
+        "directory": str(job.folder),
+        "bytes": tree_bytes(job.folder),
+        "error": job.failure.as_json() if job.failure else None,
+        "tasks": [
+            {
+                "name": task.name,
+                "title": task.title,
+                "status": task.status.title,
+                "status_css": task.status.css,
+                "progress": round(100 * task.progress, 1),
+                "eta_seconds": task.news.seconds_left,
+                "doing": task.news.doing,
+            }
+            for task in job.tasks
+        ],
+        "warnings": [
+            warning for task in job.tasks for warning in services().scheduler.news(job, task).warnings
+        ],
+        "children": [row(child) for child in services().store.children(job)],
+        "urls": {
+            "self": _url(job),
+            "json": f"{_url(job)}.json",
+            "abort": f"{_url(job)}/abort",
+            "delete": _url(job),
+            "clone": url_for("jobs.clone", job_id=job.id),
+            "output": url_for("jobs.output", job_id=job.id),
+        },
+    }
+
+
+def dataset(job: DatasetJob) -> dict[str, Any] | None:
+    """What a finished dataset holds; None until it is finished."""
+    manifest = job.manifest() if job.status is Status.DONE else None
+    if manifest is None:
+        return None
+    news = services().scheduler.news(job, job.tasks[0])
+    return {
+        "width": manifest.width,
+        "height": manifest.height,
+        "channels": manifest.channels,
+        "encoding": manifest.encoding,
+        "resize_mode": manifest.resize_mode,
+        "labels": manifest.labels,
+        "splits": {
+            name: {"count": split.count, "bytes": split.bytes, "counts": split.counts}
+            for name, split in manifest.splits.items()
+        },
+        "mean_url": url_for("jobs.file", path=f"{job.id}/mean.png"),
+        "mean_pixel": manifest.mean_pixel,
+        "skipped": {
+            "count": manifest.skipped,
+            "first": news.first_skips,
+            "url": url_for("jobs.file", path=f"{job.id}/skipped.csv") if manifest.skipped else None,
+        },
+        "source": manifest.source,
+        "explore_url": url_for("datasets.explore", job_id=job.id),
+    }
+
+
+def dataset_json(job: DatasetJob) -> dict[str, Any]:
+    """The JSON of a dataset, with DIGITS' keys."""
+    body: dict[str, Any] = {**brief(job), "directory": str(job.folder), "error": _failure(job)}
+    manifest = job.manifest()
+    if manifest is None:
+        return {**body, "ParseFolderTasks": [], "CreateDbTasks": []}
+    counts = {f"{name}_count": split.count for name, split in manifest.splits.items()}
+    body["ParseFolderTasks"] = [
+        {
+            "name": "Parse Folder",
+            "label_count": len(manifest.labels),
+            **{f"{name}_count": counts.get(f"{name}_count", 0) for name in ("train", "val", "test")},
+        }
+    ]
+    body["CreateDbTasks"] = [
+        {
+            "name": f"Create DB ({name})",
+            "entries": split.count,
+            "image_width": manifest.width,
+            "image_height": manifest.height,
+            "image_channels": manifest.channels,
+            "backend": "tfrecords",
+            "encoding": manifest.encoding,
+            "compression": "none",
+        }
+        for name, split in manifest.splits.items()
+    ]
+    return {**body, "labels": manifest.labels, "mean_pixel": manifest.mean_pixel, "skipped": manifest.skipped}
+
+
+def model_json(job: ModelJob, *, verbose: bool = True) -> dict[str, Any]:
+    """The JSON of a model, with DIGITS' keys."""
+    parent = _dataset_of(job)
+    manifest = parent.manifest() if isinstance(parent, DatasetJob) else None
+    snapshots = job.snapshots()
+    body: dict[str, Any] = {
+        **brief(job),
+        "dataset_id": job.dataset_id,
+        "job id": job.id,
+        "creation time": job.submitted,
+        "username": job.owner,
+        "framework": "tensorflow",
+        "image dimensions": list(manifest.shape) if manifest else None,
+        "image resize mode": manifest.resize_mode if manifest else None,
+        "mean file": "mean.npy",
+        "mean subtraction": job.plan.mean,
+        "labels file": "labels.txt",
+        "model file": "network.py",
+        "snapshot file": snapshots[0][1] if snapshots else "no snapshots",
+    }
+    if verbose:
+        body["directory"] = str(job.folder)
+        body["snapshots"] = [_epoch(epoch) for epoch, _ in reversed(snapshots)]
+        body["error"] = _failure(job)
+        body["progress"] = round(100 * job.progress, 1)
+    return body
+
+
+def model(job: ModelJob) -> dict[str, Any]:
+    """What the page of a model shows beside its job."""
+    task = job.tasks[0]
+    news = services().scheduler.news(job, task)
+    parent = _dataset_of(job)
+    manifest = parent.manifest() if isinstance(parent, DatasetJob) else None
+    return {
+        "dataset": {
+            "id": job.dataset_id,
+            "name": parent.name if parent else None,
+            "url": _url(parent) if parent else None,
+            "width": manifest.width if manifest else None,
+            "height": manifest.height if manifest else None,
+            "channels": manifest.channels if manifest else None,
+            "labels": manifest.labels if manifest else [],
+        },
+        "network": job.network_path.read_text(errors="replace") if job.network_path.is_file() else "",
+        "parameters": news.parameters,
+        "layers": news.layers,
+        "snapshots": [[_epoch(epoch), f"Epoch #{epoch_label(epoch)}"] for epoch, _ in job.snapshots()],
+        "recipe": job.plan.as_json(),
+        "devices": task.devices,
+        "tensorboard_url": services().tensorboards.url_for(job.id),
+        "metrics_url": url_for("models.metrics", job_id=job.id),
+        "csv_url": url_for("models.metrics_csv", job_id=job.id),
+        "last": {name: value for name, value in news.last.items() if value == value},
+    }
+
+
+def device_rows() -> list[dict[str, Any]]:
+    """The devices of the machine, and the job that each GPU works for."""
+    busy = services().scheduler.busy_gpus()
+    return [
+        {
+            "id": device.id,
+            "name": device.name,
+            "is_gpu": device.is_gpu,
+            "memory_total": device.memory_total,
+            "memory_used": device.memory_used,
+            "busy_with": busy[device.id].name if device.id in busy else None,
+        }
+        for device in services().devices.list()
+    ]
+
+
+def _dataset_of(job: Job | None) -> Job | None:
+    dataset_id = getattr(job, "dataset_id", None)
+    return services().store.find(dataset_id) if dataset_id else None
+
+
+def _detail(job: Job) -> str:
+    if isinstance(job, ModelJob):
+        epochs = job.plan.epochs
+        return f"{epochs} epoch{'s' if epochs != 1 else ''} · {job.plan.solver.get('type', '')}"
+    if not isinstance(job, DatasetJob):
+        return ""
+    shape = f"{job.plan.width}×{job.plan.height} {'gray' if job.plan.channels == 1 else 'colour'}"
+    manifest = job.manifest() if job.status is Status.DONE else None
+    if manifest is None:
+        return shape
+    images = sum(split.count for split in manifest.splits.values())
+    return f"{shape} · {len(manifest.labels)} classes · {images:,} images"
+
+
+def _bytes(job: Job) -> int | None:
+    manifest = job.manifest() if isinstance(job, DatasetJob) and job.status is Status.DONE else None
+    return sum(split.bytes for split in manifest.splits.values()) if manifest else None
+
+
+def _curve(job: Job) -> dict[str, Any]:
+    if job.kind != "model":
+        return {"sparkline": [], "last_accuracy": None}
+    if job.status is Status.RUN:
+        metrics = services().scheduler.metrics(job)
+        return {"sparkline": metrics.sparkline(), "last_accuracy": metrics.last_accuracy()}
+    return {
+        "sparkline": job.summary.get("sparkline", []),
+        "last_accuracy": job.summary.get("last_accuracy"),
+    }
+
+
+def _failure(job: Job) -> str | None:
+    return job.failure.message if job.failure else None
+
+
+def _epoch(epoch: float) -> float:
+    return int(epoch) if epoch == int(epoch) else epoch
+
+
+def _url(job: Job) -> str:
+    return url_for("models.show" if job.kind == "model" else "datasets.show", job_id=job.id)

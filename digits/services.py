@@ -1,0 +1,85 @@
+"""The long-lived parts of the server, made once and shared by all requests."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import cast
+
+from flask import current_app
+
+from digits.devices import Devices
+from digits.executor import LocalExecutor
+from digits.inference.client import InferenceWorkers
+from digits.kinds import KINDS
+from digits.live import Live
+from digits.model.preview import Previews
+from digits.roots import Roots
+from digits.scheduler import Scheduler
+from digits.settings import Settings
+from digits.store import Store
+from digits.tensorboard import TensorBoards
+from digits.tensorflow_support import find_tensorflow
+
+SERVER_FOLDER = ".server"
+
+
+class Services:
+    """Who does what: the store keeps jobs, the scheduler runs them, live tells browsers, and so on."""
+
+    def __init__(self, settings: Settings) -> None:
+        self.settings = settings
+        self.tensorflow = find_tensorflow()
+        self.roots = Roots(settings.readable_roots)
+        self.devices = Devices()
+        self.live = Live()
+        self.store = Store(settings.jobs_dir, KINDS)
+        self.folder = settings.jobs_dir / SERVER_FOLDER
+        self.folder.mkdir(mode=0o700, exist_ok=True)
+        self.executor = LocalExecutor(
+            standby=settings.standby and self.tensorflow.available,
+            log_file=self.folder / "forkserver.log",
+        )
+        self.scheduler = Scheduler(
+            self.store,
+            self.executor,
+            publish=self.live.publish,
+            gpus=self._gpus,
+            # A training on the CPU uses about four cores well.
+            slots={"create": 1, "cpu": max(1, (os.cpu_count() or 1) // 4)},
+        )
+        self.tensorboards = TensorBoards(settings.url_prefix)
+        self.previews = Previews(self.folder / "previews", self.executor)
+        self.inference = InferenceWorkers(self.executor, self.folder)
+
+    def start(self) -> None:
+        """Read the jobs, go on with what was running, and warm up."""
+        self.store.load()
+        self.scheduler.start()
+        self.previews.clear()
+        if self.tensorflow.available:
+            self.executor.warm_up()
+
+    def stop(self) -> None:
+        """Let go of everything that should not outlive the server. Tasks go on."""
+        self.scheduler.stop()
+        self.inference.stop_all()
+        self.tensorboards.stop_all()
+        self.executor.close()
+        self.store.close()
+
+    def _gpus(self) -> list[str]:
+        return [device.id for device in self.devices.list() if device.is_gpu]
+
+    def tensorboard_folder(self, job_id: str) -> Path | None:
+        """Where the events of a model, or of a preview, lie; None for an unknown id."""
+        preview = self.previews.tensorboard_folder(job_id)
+        if preview:
+            return preview
+        job = self.store.find(job_id)
+        return getattr(job, "tensorboard_folder", None)
+
+
+def services() -> Services:
+    """The services of the app that handles this request."""
+    return cast(Services, current_app.extensions["digits"])

@@ -1,0 +1,21 @@
+"""TensorBoard of a model or of a preview, through the server's own port."""
+
+from __future__ import annotations
+
+from flask import Blueprint, request
+from werkzeug.wrappers import Response
+
+from digits.errors import NotFound
+from digits.services import services
+
+blueprint = Blueprint("tensorboard", __name__)
+
+
+@blueprint.route("/tensorboard/<job_id>/", defaults={"path": ""}, methods=["GET", "POST"])
+@blueprint.route("/tensorboard/<job_id>/<path:path>", methods=["GET", "POST"])
+def proxy(job_id: str, path: str) -> Response:
+    folder = services().tensorboard_folder(job_id)
+    if folder is None:
+        raise NotFound("There is no such job.")
+    folder.mkdir(exist_ok=True)
+    return services().tensorboards.proxy(job_id, folder, path, request)

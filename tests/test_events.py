@@ -1,0 +1,124 @@
+"""The event log: what is written is read, whatever happened to the file."""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from digits import events
+
+NUMBERS = st.floats(allow_nan=True, allow_infinity=True)
+NAMES = st.text(min_size=1, max_size=20)
+NOW = st.just(1.0)
+SAMPLES = st.one_of(
+    st.builds(events.Progressed, st.floats(0, 1), st.none() | st.floats(0, 1e6), NAMES, at=NOW),
+    st.builds(
+        events.Measured,
+        st.sampled_from(["train", "val"]),
+        st.integers(0, 10**9),
+        st.floats(0, 100),
+        st.dictionaries(NAMES, NUMBERS),
+        at=NOW,
+    ),
+    st.builds(events.Skipped, NAMES, NAMES, at=NOW),
+    st.builds(events.Saved, st.floats(0, 100), st.integers(0, 10**9), NAMES, at=NOW),
+    st.builds(events.Failed, NAMES, line=st.none() | st.integers(1, 100), at=NOW),
+    st.builds(events.Finished, at=NOW),
+)
+
+
+def same(left: events.Event, right: events.Event) -> bool:
+    return events.encode(left) == events.encode(right)
+
+
+@given(st.lists(SAMPLES, max_size=8))
+def test_every_event_is_read_as_it_was_written(happened: list[events.Event]) -> None:
+    lines = [events.encode(event) for event in happened]
+    again = [events.decode(line) for line in lines]
+    assert all(
+        event is not None and same(event, before) for event, before in zip(again, happened, strict=True)
+    )
+
+
+@settings(max_examples=40)
+@given(happened=st.lists(SAMPLES, min_size=1, max_size=4), data=st.data())
+def test_a_torn_line_loses_nothing_before_it_and_is_not_merged_with_the_next(
+    tmp_path_factory: pytest.TempPathFactory, happened: list[events.Event], data: st.DataObject
+) -> None:
+    path = tmp_path_factory.mktemp("log") / "events.jsonl"
+    whole = b"".join(events.encode(event) for event in happened)
+    cut = data.draw(st.integers(0, len(whole)))
+    path.write_bytes(whole[:cut])
+    complete = whole[:cut].count(b"\n")
+    before, cursor = events.read(path)
+    assert len(before) == complete
+
+    log = events.EventLog(path)
+    log.append(events.Warned("after the crash"))
+    log.close()
+    after, _ = events.read(path, cursor)
+    # The rest of a line that was cut just before its end may be whole by itself.
+    assert isinstance(after[-1], events.Warned)
+    assert len(after) <= 2
+
+
+def test_numbers_that_are_not_finite_never_reach_the_file_or_the_browser(tmp_path: Path) -> None:
+    event = events.Measured("train", 1, 0.5, {"loss": math.nan, "top": math.inf, "low": -math.inf, "ok": 1.0})
+    line = events.encode(event)
+    json.loads(line, parse_constant=lambda name: pytest.fail(f"{name} is not JSON"))
+    again = events.decode(line)
+    assert isinstance(again, events.Measured)
+    assert math.isnan(again.values["loss"])
+    assert again.values["low"] == -math.inf
+    assert events.for_browser(again.values) == {"loss": None, "top": None, "low": None, "ok": 1.0}
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        b"",
+        b"noise",
+        b"[]",
+        b'{"event": "unknown"}',
+        b'{"event": "progressed"}',
+        b'{"event": "progressed", "fraction": "half"}',
+        b'{"event": "measured", "stage": "train", "step": 1, "epoch": 1, "values": 3}',
+        b'{"event": "saved", "epoch": 1, "step": "x", "path": "p"}',
+        b'{"event": ["finished"]}',
+    ],
+)
+def test_what_is_not_an_event_is_left_out(line: bytes) -> None:
+    assert events.decode(line) is None
+
+
+def test_unknown_keys_are_ignored() -> None:
+    event = events.decode(b'{"event": "warned", "message": "m", "colour": "red", "at": 1.0}')
+    assert event == events.Warned("m", at=1.0)
+
+
+def test_reading_stops_where_it_is_told(tmp_path: Path) -> None:
+    path = tmp_path / "events.jsonl"
+    log = events.EventLog(path)
+    log.append(events.Warned("one"))
+    middle = path.stat().st_size
+    log.append(events.Warned("two"))
+    log.close()
+    happened, cursor = events.read(path, until=middle)
+    assert ([event.message for event in happened if isinstance(event, events.Warned)], cursor) == (
+        ["one"],
+        middle,
+    )
+
+
+def test_a_log_that_is_no_plain_file_has_no_events(tmp_path: Path) -> None:
+    assert events.read(tmp_path / "missing") == ([], 0)
+    os.symlink("/etc/passwd", tmp_path / "link")
+    assert events.read(tmp_path / "link") == ([], 0)
+    os.mkfifo(tmp_path / "pipe")
+    assert events.read(tmp_path / "pipe")[0] == []

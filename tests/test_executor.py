@@ -1,0 +1,119 @@
+"""Starting, polling, stopping and finding tasks again, with real processes."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import psutil
+import pytest
+
+from digits import executor, output
+from digits.executor import Exit, LocalExecutor
+
+HANGS = "import time; print('hanging', flush=True); time.sleep(300)"
+FINISHES = (
+    "import sys, os; print(sys.argv[1]); print(os.environ.get('DEVICE'), os.environ.get('DIGITS_PASSWORD'))"
+)
+
+
+def running(program: str) -> LocalExecutor:
+    return LocalExecutor(standby=False, program=[sys.executable, "-c", program])
+
+
+def wait(question: Callable[[], object]) -> None:
+    deadline = time.monotonic() + 30
+    while not question():
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
+
+
+def wait_for_end(run: LocalExecutor, folder: Path, handle: executor.Handle) -> Exit:
+    wait(lambda: run.poll(folder, handle) is not None)
+    ended = run.poll(folder, handle)
+    assert ended is not None
+    return ended
+
+
+def test_a_task_knows_its_folder_and_devices_but_no_secret(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("DIGITS_PASSWORD", "hidden-word")
+    run = running(FINISHES)
+    handle = run.start(tmp_path, {"DEVICE": "7"})
+    assert wait_for_end(run, tmp_path, handle) == Exit(code=0)
+    assert output.last_lines(tmp_path, 2) == [str(tmp_path), "7 None"]
+
+
+def test_another_server_finds_the_task_again_and_stops_it(tmp_path: Path) -> None:
+    first, second = running(HANGS), running(HANGS)
+    handle = first.start(tmp_path, {})
+    wait(lambda: output.read(tmp_path)[0])
+    assert executor.is_alive(handle)
+    assert second.poll(tmp_path, handle) is None
+    second.stop(handle)
+    assert wait_for_end(second, tmp_path, handle).stopped
+    wait(lambda: first.poll(tmp_path, handle) and not executor.is_alive(handle))
+
+
+def test_a_task_whose_supervisor_was_killed_is_lost(tmp_path: Path) -> None:
+    run = running(HANGS)
+    handle = run.start(tmp_path, {})
+    wait(lambda: output.read(tmp_path)[0])
+    psutil.Process(handle["pid"]).kill()
+    assert wait_for_end(run, tmp_path, handle) == Exit(lost=True)
+
+
+@pytest.mark.parametrize("change", [{"began": 1}, {"boot": "another"}, {"pid": 2**22 + 1}, {"began": None}])
+def test_a_process_that_only_has_the_same_number_is_left_alone(
+    tmp_path: Path, change: dict[str, object]
+) -> None:
+    run = running(HANGS)
+    handle = run.start(tmp_path, {})
+    wait(lambda: output.read(tmp_path)[0])
+    other = {**handle, **change}
+    assert not executor.is_alive(other)
+    run.stop(other)
+    assert run.poll(tmp_path / "nowhere", other) == Exit(lost=True)
+    assert executor.is_alive(handle)
+    run.stop(handle)
+    wait_for_end(run, tmp_path, handle)
+    wait(lambda: not executor.is_alive(handle))
+
+
+def test_an_old_exit_is_not_taken_for_the_new_one(tmp_path: Path) -> None:
+    run = running(HANGS)
+    (tmp_path / "exit.json").write_text('{"code": 0, "signal": null}')
+    handle = run.start(tmp_path, {})
+    assert run.poll(tmp_path, handle) is None
+    run.stop(handle)
+    wait_for_end(run, tmp_path, handle)
+    wait(lambda: not executor.is_alive(handle))
+
+
+@pytest.mark.tensorflow
+def test_the_fork_server_starts_tasks_and_comes_back_when_it_dies(tmp_path: Path) -> None:
+    run = LocalExecutor(log_file=tmp_path / "fork.log")
+    try:
+        run.warm_up()
+        wait(run.is_warm)
+        for number in range(2):
+            folder = tmp_path / f"task-{number}"
+            folder.mkdir()
+            (folder / "recipe.json").write_text('{"task": "nothing"}')
+            handle = run.start(folder, {})
+            assert wait_for_end(run, folder, handle).code == 1
+            assert "nothing" in (folder / "events.jsonl").read_text()
+        server = run._fork_server
+        assert server is not None and server._process is not None
+        server._process.kill()
+        server._process.wait()
+        # The first task after that starts with a fresh interpreter; the server comes back meanwhile.
+        handle = run.start(folder, {})
+        assert wait_for_end(run, folder, handle).code == 1
+        wait(run.is_warm)
+    finally:
+        run.close()
+    wait(lambda: not executor.is_alive(handle))

@@ -1,0 +1,132 @@
+"""The supervisor, as a real process around programs that misbehave."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pytest
+
+from digits import output, shim
+
+# Named misbehaviours: each is a program that a task might turn out to be.
+FINISHES = "print('hello')"
+FAILS = "import sys; print('why', file=sys.stderr); sys.exit(3)"
+SEGFAULTS = "import os, signal; os.kill(os.getpid(), signal.SIGSEGV)"
+HANGS = "import time; print('hanging', flush=True); time.sleep(300)"
+IGNORES_STOP = "import signal, time; signal.signal(signal.SIGTERM, signal.SIG_IGN); print('deaf', flush=True); time.sleep(300)"
+FLOODS = "import sys\nfor n in range(3000): sys.stdout.write('x' * 7999 + '\\n')\nprint('the end')"
+CLOSES_OUTPUT = "import os, time; os.close(1); os.close(2); time.sleep(0.3)"
+LEAVES_CHILDREN = """
+import os, signal, sys, time
+for number in range(6):
+    if os.fork() == 0:
+        if number % 2:
+            os.setsid()
+            if os.fork():
+                os._exit(0)
+        if number % 3 == 0:
+            signal.signal(signal.SIGTERM, signal.SIG_IGN)
+        os.write(1, b'child %d\n' % os.getpid())
+        time.sleep(300)
+time.sleep(0.5)
+print('left', flush=True)
+"""
+
+
+def start(folder: Path, program: str) -> subprocess.Popen[bytes]:
+    command = [sys.executable, "-I", "-S", shim.__file__, str(folder), "--", sys.executable, "-c", program]
+    return subprocess.Popen(command, start_new_session=True)
+
+
+def wait_for_output(folder: Path, words: str) -> None:
+    deadline = time.monotonic() + 30
+    while words not in output.read(folder)[0]:
+        assert time.monotonic() < deadline, f"never printed {words!r}"
+        time.sleep(0.02)
+
+
+def ended(folder: Path, supervisor: subprocess.Popen[bytes]) -> dict[str, Any]:
+    supervisor.wait(timeout=30)
+    body: dict[str, Any] = json.loads((folder / shim.EXIT_FILE).read_text())
+    return body
+
+
+@pytest.mark.parametrize(
+    ("program", "code", "number"),
+    [(FINISHES, 0, None), (FAILS, 3, None), (SEGFAULTS, None, signal.SIGSEGV), (CLOSES_OUTPUT, 0, None)],
+    ids=["finishes", "fails", "segfaults", "closes its output"],
+)
+def test_tells_how_a_program_ended(
+    tmp_path: Path, program: str, code: int | None, number: int | None
+) -> None:
+    told = ended(tmp_path, start(tmp_path, program))
+    assert (told["code"], told["signal"], told["stopped"]) == (code, number, False)
+    assert told["max_memory_bytes"] > 1_000_000
+
+
+def test_keeps_output_of_both_streams(tmp_path: Path) -> None:
+    ended(tmp_path, start(tmp_path, FAILS))
+    assert output.read(tmp_path) == ("why\n", 4)
+
+
+@pytest.mark.parametrize("program", [HANGS, IGNORES_STOP], ids=["hangs", "ignores the stop signal"])
+def test_stops_a_program(tmp_path: Path, program: str) -> None:
+    supervisor = start(tmp_path, program)
+    wait_for_output(tmp_path, "n" if program is HANGS else "deaf")
+    supervisor.terminate()
+    told = ended(tmp_path, supervisor)
+    assert told["stopped"]
+    assert told["signal"] == (signal.SIGTERM if program is HANGS else signal.SIGKILL)
+
+
+def test_kills_everything_that_a_program_left(tmp_path: Path) -> None:
+    told = ended(tmp_path, start(tmp_path, LEAVES_CHILDREN))
+    text, _ = output.read(tmp_path)
+    children = [int(line.split()[1]) for line in text.splitlines() if line.startswith("child")]
+    assert len(children) == 6
+    assert not [pid for pid in children if psutil.pid_exists(pid)]
+    assert told["orphans_killed"] >= 6
+
+
+def test_keeps_the_beginning_and_the_end_of_a_flood(tmp_path: Path) -> None:
+    ended(tmp_path, start(tmp_path, FLOODS))
+    kept = sum(path.stat().st_size for path in tmp_path.glob("output*.log"))
+    assert kept <= shim.HEAD_BYTES + shim.KEPT_SEGMENTS * shim.SEGMENT_BYTES
+    assert output.last_lines(tmp_path, 1) == ["the end"]
+    text, end = output.read(tmp_path, 0, limit=100_000_000)
+    assert end == 3000 * 8000 + len("the end\n")
+    assert "bytes left out" in text
+    assert text.startswith("xxx")
+
+
+def test_child_dies_with_its_supervisor(tmp_path: Path) -> None:
+    supervisor = start(tmp_path, HANGS)
+    wait_for_output(tmp_path, "hanging")
+    (child,) = psutil.Process(supervisor.pid).children()
+    supervisor.kill()
+    supervisor.wait(timeout=10)
+    psutil.wait_procs([child], timeout=10)
+    assert not child.is_running() or child.status() == psutil.STATUS_ZOMBIE
+
+
+def test_output_is_read_on_from_where_it_was_left(tmp_path: Path) -> None:
+    (tmp_path / "output.log").write_bytes(b"one\n")
+    text, offset = output.read(tmp_path)
+    with open(tmp_path / "output.log", "ab") as file:
+        file.write(b"\x1b[31mtwo\x1b[0m\r\n\x00three")
+    assert (text, offset) == ("one\n", 4)
+    assert output.read(tmp_path, offset)[0] == "two\nthree"
+
+
+def test_output_is_never_read_through_a_link(tmp_path: Path) -> None:
+    (tmp_path / "secret").write_text("secret")
+    os.symlink(tmp_path / "secret", tmp_path / "output.log")
+    assert output.read(tmp_path) == ("", 0)
