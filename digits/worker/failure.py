@@ -20,7 +20,7 @@ MAX_MESSAGE_CHARACTERS = 4000
 Frame = dict[str, Any]
 
 
-class UserFault(Exception):  # noqa: N818 - a fault to be put right, not an error of the program
+class UserFault(Exception):
     """Something that the user can put right. ``line`` is a line of the user's network."""
 
     def __init__(self, message: str, hint: str = "", line: int | None = None) -> None:

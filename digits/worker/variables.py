@@ -16,7 +16,7 @@ import tensorflow as tf
 from keras.src.backend.common import global_state
 from keras.src.backend.common.name_scope import current_path
 from tensorflow.python.eager import lift_to_graph
-from tensorflow.python.ops.resource_variable_ops import ResourceVariable
+from tensorflow.python.ops.resource_variable_ops import ResourceVariable, UninitializedVariable
 
 from digits.worker.failure import UserFault
 
@@ -27,12 +27,14 @@ class VariableStore:
     """Owns the variables of a network. A variable is made once and found again by its name.
 
     Once locked, the store makes no more variables: a trace that asks for a new one
-    is told so, because that variable would never have been trained.
+    is told so, because that variable would never have been trained. With ``empty``
+    the variables have shapes and no values: good for looking, and quick.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, empty: bool = False) -> None:
         self._variables: dict[str, tf.Variable] = {}
         self._locked_for = ""
+        self.make = _make_empty if empty else _make
 
     @property
     def variables(self) -> dict[str, tf.Variable]:
@@ -89,7 +91,7 @@ class _Creator:
 
     def __call__(self, next_creator: Callable[..., tf.Variable], **kwargs: Any) -> tf.Variable:
         name = self._unique(_full_name(kwargs.get("name") or "Variable"))
-        variable = self._store.find_or_make(name, lambda: _make(name, kwargs))
+        variable = self._store.find_or_make(name, lambda: self._store.make(name, kwargs))
         _check_shape(name, variable, kwargs)
         self._remember(variable, kwargs)
         return variable
@@ -132,13 +134,14 @@ def _full_name(name: str) -> str:
 
 
 def _make(name: str, kwargs: dict[str, Any]) -> tf.Variable:
-    initial = _outside_of_trace(name, kwargs["initial_value"])
-    trainable = kwargs.get("trainable")
+    initial = kwargs["initial_value"]
+    if _is_symbolic(initial):
+        initial = tf.function(lambda: _lifted(name, kwargs["initial_value"]), autograph=False)
     # Made directly: `tf.Variable` would ask the creators of the graph around, this one included.
     with tf.init_scope():
         return ResourceVariable(
             initial() if callable(initial) else initial,
-            trainable=True if trainable is None else bool(trainable),
+            trainable=_is_trainable(kwargs),
             name=name,
             dtype=kwargs.get("dtype"),
             constraint=kwargs.get("constraint"),
@@ -146,26 +149,36 @@ def _make(name: str, kwargs: dict[str, Any]) -> tf.Variable:
         )
 
 
-def _outside_of_trace(name: str, initial: Any) -> Any:
-    """``initial`` as something that can be computed outside of the graph being built."""
-    if not isinstance(initial, tf.Tensor) or not hasattr(initial, "graph"):
-        return initial
+def _make_empty(name: str, kwargs: dict[str, Any]) -> tf.Variable:
+    initial = kwargs["initial_value"]
+    with tf.Graph().as_default():
+        if _is_symbolic(initial):
+            initial = _lifted(name, initial)
+        value = tf.convert_to_tensor(initial() if callable(initial) else initial, kwargs.get("dtype"))
+        shape, dtype = kwargs.get("shape") or value.shape, value.dtype
+    with tf.init_scope():
+        return UninitializedVariable(shape=shape, dtype=dtype, trainable=_is_trainable(kwargs), name=name)
 
-    @tf.function(autograph=False)
-    def compute() -> tf.Tensor:
-        graph = tf.compat.v1.get_default_graph()
+
+def _is_trainable(kwargs: dict[str, Any]) -> bool:
+    trainable = kwargs.get("trainable")
+    return True if trainable is None else bool(trainable)
+
+
+def _is_symbolic(initial: Any) -> bool:
+    return isinstance(initial, tf.Tensor) and not hasattr(initial, "numpy")
+
+
+def _lifted(name: str, initial: tf.Tensor) -> tf.Tensor:
+    """``initial``, a tensor of the graph being built, computed anew in the current graph."""
+    graph = tf.compat.v1.get_default_graph()
+    try:
         return lift_to_graph.lift_to_graph([initial], graph)[initial]
-
-    def value() -> tf.Tensor:
-        try:
-            return compute()
-        except lift_to_graph.UnliftableError as error:
-            raise UserFault(
-                f"The initial value of the variable {name!r} depends on the input.",
-                "Give the variable an initial value that is known before the first batch.",
-            ) from error
-
-    return value
+    except lift_to_graph.UnliftableError as error:
+        raise UserFault(
+            f"The initial value of the variable {name!r} depends on the input.",
+            "Give the variable an initial value that is known before the first batch.",
+        ) from error
 
 
 def _check_shape(name: str, variable: tf.Variable, kwargs: dict[str, Any]) -> None:

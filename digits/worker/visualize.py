@@ -1,0 +1,39 @@
+"""Builds a network without training it: a table of its layers and a graph for TensorBoard.
+
+The loss of the training network is built too, with its gradients, so that what is
+wrong with it shows before a training is started.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+
+from digits import recipe as recipes
+from digits.dataset import manifest as manifests
+from digits.events import Built, EventLog
+from digits.worker import inference, network
+from digits.worker.input import Preparation
+from digits.worker.optimizers import Optimizer
+from digits.worker.steps import Training
+from digits.worker.tensorboard_log import TensorBoardLog, readable_graph
+from digits.worker.variables import VariableStore
+
+
+def run(recipe: recipes.Visualize, task_folder: Path, events: EventLog) -> dict[str, Any]:
+    """Build the network of ``recipe`` for its dataset's images. Raises what is wrong with it."""
+    tf.config.set_visible_devices([], "GPU")  # nothing is computed: leave the GPUs to those who do
+    scratch = task_folder.parent
+    manifest = manifests.load(Path(recipe.dataset))
+    prepare = Preparation(np.zeros(1, np.float32), recipe.crop_size or None, manifest.shape)
+    net = network.load(scratch / recipe.network, prepare.shape, len(manifest.labels))
+    store = VariableStore(empty=True)
+    shown = inference.trace(net, store)
+    Training(net, store, prepare, Optimizer("SGD"), seed=0).trace()
+    with TensorBoardLog(scratch / "tb") as board:
+        board.graph(readable_graph(shown.function))
+    events.append(Built(layers=shown.layers, parameters=store.parameters))
+    return {"parameters": store.parameters}
