@@ -1,0 +1,294 @@
+// Draws the columns of a MetricStore: zoom, log scale, a table beside the picture, PNG.
+
+import uPlot from '../vendor/uplot.js';
+import { number, percent } from './format.js';
+
+const COLORS = ['--chart-1', '--chart-2', '--chart-3', '--chart-4', '--chart-5', '--chart-6'];
+const SMALLEST_LOG_VALUE = 1e-9;
+const TABLE_ROWS = 200;
+const WORDS_MILLISECONDS = 2000;
+
+const KINDS = {
+  loss: { show: number, range: fromZero, colors: COLORS },
+  accuracy: { show: (value) => percent(value, value >= 99.95 ? 1 : 2), range: upToHundred, tick: (value) => `${value} %`, colors: COLORS },
+  rate: { show: number, range: fromZero, colors: ['--chart-4'] },
+  speed: { show: number, range: fromZero, colors: ['--chart-3'] },
+};
+
+function fromZero(_, low, high) {
+  return [Math.min(0, low ?? 0), high > 0 ? high * 1.06 : 1];
+}
+
+function upToHundred(_, low, high) {
+  const floor = Math.max(0, (low ?? 0) - ((high ?? 100) - (low ?? 0)) * 0.08);
+  return [Math.min(floor, 98), 100];
+}
+
+/** One chart in its <figure data-chart>. `update(store)` may be called as often as one likes. */
+export class Chart {
+  constructor(figure) {
+    this.figure = figure;
+    this.name = figure.dataset.chart;
+    this.kind = KINDS[this.name];
+    this.title = figure.querySelector('h2').textContent;
+    this.area = figure.querySelector('.chart-area');
+    this.legend = figure.querySelector('[data-legend]');
+    this.table = figure.querySelector('.chart-table');
+    this.series = [];
+    this.isLog = false;
+    this.isZoomed = false;
+    this.plot = null;
+    this.frame = 0;
+    this.spoken = document.createElement('span');
+    this.spoken.className = 'visually-hidden';
+    this.spoken.setAttribute('role', 'status');
+    figure.append(this.spoken);
+    this.listen();
+  }
+
+  /** Draws what `store` holds now, at most once a frame; a hidden tab draws nothing. */
+  update(store) {
+    this.store = store;
+    this.frame ||= requestAnimationFrame(() => {
+      this.frame = 0;
+      this.draw();
+    });
+  }
+
+  draw() {
+    const series = this.store.series(this.name);
+    const points = series.reduce((sum, { values }) => sum + values.reduce((count, value) => count + (value !== null), 0), 0);
+    this.figure.dataset.points = points;
+    if (!points) return;
+    const same = series.length === this.series.length && series.every(({ key }, index) => key === this.series[index].key);
+    this.series = series;
+    if (!this.plot || !same) this.build();
+    else if (this.isZoomed) {
+      this.plot.setData(this.data(), false);
+      this.plot.redraw();
+    } else this.plot.setData(this.data());
+    this.showLegend();
+    this.describeSoon();
+    if (!this.table.hidden) this.showTableSoon();
+  }
+
+  data() {
+    const columns = this.series.map(({ values }) => (this.isLog ? values.map(forLog) : values));
+    return [this.store.epochs, ...columns];
+  }
+
+  /* Building ----------------------------------------------------------- */
+
+  build() {
+    const zoom = this.plot && this.isZoomed ? { min: this.plot.scales.x.min, max: this.plot.scales.x.max } : null;
+    this.plot?.destroy();
+    this.plot = new uPlot(this.options(), this.data(), this.area);
+    if (zoom) this.plot.setScale('x', zoom);
+  }
+
+  options() {
+    const style = getComputedStyle(document.documentElement);
+    const color = (name) => style.getPropertyValue(name).trim();
+    const axis = { stroke: color('--ink-faint'), font: `11px ${color('--font-text')}`, grid: { stroke: color('--chart-grid'), width: 1 }, ticks: { show: false } };
+    return {
+      width: this.area.clientWidth,
+      height: this.area.clientHeight,
+      padding: [8, 10, 0, 0],
+      legend: { show: false },
+      cursor: { y: false, drag: { x: true, y: false }, sync: { key: 'metrics', setSeries: false }, points: { size: 7 } },
+      scales: { x: { time: false }, y: this.isLog ? { distr: 3 } : { range: this.kind.range } },
+      axes: [
+        { ...axis, size: 28, gap: 4, values: (_, ticks) => ticks.map((tick) => number(tick).replace(/\.00$/, '')) },
+        { ...axis, size: 52, gap: 4, values: (_, ticks) => ticks.map((tick) => (tick === null ? '' : (this.kind.tick ?? number)(tick))) },
+      ],
+      series: [{ label: 'Epoch' }, ...this.series.map((column, index) => this.line(column, index, color))],
+      hooks: {
+        setScale: [(plot, key) => key === 'x' && this.noticeZoom(plot)],
+        setCursor: [() => this.showLegend()],
+      },
+    };
+  }
+
+  line(column, index, color) {
+    const stroke = color(this.colorOf(index));
+    const validation = column.stage === 'val';
+    return {
+      label: labelOf(column),
+      stroke,
+      width: validation ? 2 : 1.5,
+      dash: validation ? [6, 4] : undefined,
+      spanGaps: true,
+      points: { show: validation || undefined, size: validation ? 5 : 4, fill: stroke },
+    };
+  }
+
+  colorOf(index) {
+    return this.kind.colors[index % this.kind.colors.length];
+  }
+
+  noticeZoom(plot) {
+    const epochs = plot.data[0];
+    const { min, max } = plot.scales.x;
+    this.isZoomed = epochs.length > 1 && (min > epochs[0] + 1e-9 || max < epochs.at(-1) - 1e-9);
+    this.figure.querySelector('[data-tool="reset"]').hidden = !this.isZoomed;
+  }
+
+  /* Words beside the picture ------------------------------------------- */
+
+  /** Each series with its value at the cursor, or its latest one. */
+  showLegend() {
+    const at = this.plot?.cursor.idx ?? null;
+    const values = this.series.map(({ values: column }) => nearestLeft(column, at ?? column.length - 1));
+    if (this.legend.childElementCount !== this.series.length) {
+      this.legend.replaceChildren(...this.series.map((column, index) => this.legendItem(column, index)));
+    }
+    [...this.legend.children].forEach((item, index) => {
+      item.querySelector('b').textContent = values[index] === null ? '–' : this.kind.show(values[index]);
+    });
+  }
+
+  legendItem(column, index) {
+    const item = document.createElement('li');
+    const swatch = document.createElement('span');
+    swatch.className = column.stage === 'val' ? 'swatch swatch-dashed' : 'swatch';
+    swatch.style.setProperty('--color', `var(${this.colorOf(index)})`);
+    item.append(swatch, `${labelOf(column)} `, document.createElement('b'));
+    return item;
+  }
+
+  describeSoon() {
+    this.describing ||= setTimeout(() => {
+      this.describing = 0;
+      const latest = this.series.map((column) => `${labelOf(column)} ${this.kind.show(nearestLeft(column.values, column.values.length - 1))}`);
+      this.area.setAttribute('aria-label', `${this.title} over epochs, up to epoch ${number(this.store.epochs.at(-1))}. Latest: ${latest.join(', ')}.`);
+    }, this.described ? WORDS_MILLISECONDS : 0);
+    this.described = true;
+  }
+
+  showTableSoon() {
+    this.tabling ||= setTimeout(() => {
+      this.tabling = 0;
+      this.showTable();
+    }, 500);
+  }
+
+  showTable() {
+    const table = document.createElement('table');
+    table.className = 'table table-tight';
+    const head = table.createTHead().insertRow();
+    for (const words of ['Epoch', ...this.series.map(labelOf)]) {
+      const cell = document.createElement('th');
+      cell.scope = 'col';
+      cell.textContent = words;
+      head.append(cell);
+    }
+    const body = table.createTBody();
+    for (let row = this.store.epochs.length - 1; row >= 0 && body.rows.length < TABLE_ROWS; row -= 1) {
+      if (this.series.every(({ values }) => values[row] === null)) continue;
+      const line = body.insertRow();
+      line.insertCell().textContent = number(this.store.epochs[row]);
+      for (const { values } of this.series) line.insertCell().textContent = values[row] === null ? '' : this.kind.show(values[row]);
+    }
+    this.table.replaceChildren(table);
+  }
+
+  /* Tools -------------------------------------------------------------- */
+
+  listen() {
+    const tools = {
+      reset: () => this.resetZoom(),
+      log: (button) => {
+        this.isLog = toggle(button);
+        if (this.plot) this.build();
+      },
+      table: (button) => {
+        const shown = toggle(button);
+        this.table.hidden = !shown;
+        this.area.hidden = shown;
+        if (shown) this.showTable();
+      },
+      png: () => this.savePicture(),
+    };
+    this.figure.addEventListener('click', (event) => {
+      const button = event.target.closest('[data-tool]');
+      if (button) tools[button.dataset.tool](button);
+    });
+    this.area.addEventListener('keydown', (event) => this.moveCursor(event));
+    this.area.addEventListener('blur', () => this.plot?.setCursor({ left: -10, top: -10 }));
+    document.addEventListener('theme-changed', () => this.plot && this.build());
+    new ResizeObserver(() => {
+      if (this.plot && this.area.clientWidth) this.plot.setSize({ width: this.area.clientWidth, height: this.area.clientHeight });
+    }).observe(this.area);
+  }
+
+  resetZoom() {
+    const epochs = this.store.epochs;
+    this.plot.setScale('x', { min: epochs[0], max: epochs.at(-1) });
+  }
+
+  moveCursor(event) {
+    const step = { ArrowLeft: -1, ArrowRight: 1, PageUp: -20, PageDown: 20 }[event.key];
+    if (!this.plot || (!step && !['Home', 'End', 'Escape'].includes(event.key))) return;
+    event.preventDefault();
+    if (event.key === 'Escape') return this.plot.setCursor({ left: -10, top: -10 });
+    const last = this.store.epochs.length - 1;
+    const from = this.plot.cursor.idx ?? last;
+    const to = event.key === 'Home' ? 0 : event.key === 'End' ? last : Math.min(last, Math.max(0, from + step));
+    this.plot.setCursor({ left: this.plot.valToPos(this.store.epochs[to], 'x'), top: this.area.clientHeight / 3 });
+    this.spoken.textContent = `Epoch ${number(this.store.epochs[to])}: ${this.series.map((column) => `${labelOf(column)} ${this.kind.show(nearestLeft(column.values, to))}`).join(', ')}`;
+  }
+
+  /** Saves the picture with its title and legend on the page's background. */
+  savePicture() {
+    if (!this.plot) return;
+    const source = this.plot.ctx.canvas;
+    const ratio = source.width / this.area.clientWidth;
+    const style = getComputedStyle(document.documentElement);
+    const color = (name) => style.getPropertyValue(name).trim();
+    const canvas = document.createElement('canvas');
+    const headHeight = 48 * ratio;
+    canvas.width = source.width;
+    canvas.height = source.height + headHeight;
+    const context = canvas.getContext('2d');
+    context.fillStyle = color('--surface');
+    context.fillRect(0, 0, canvas.width, canvas.height);
+    context.drawImage(source, 0, headHeight);
+    context.fillStyle = color('--ink');
+    context.font = `600 ${14 * ratio}px ${color('--font-text')}`;
+    context.fillText(`${document.getElementById('job-name').textContent}: ${this.title}`, 12 * ratio, 19 * ratio);
+    context.font = `${11 * ratio}px ${color('--font-text')}`;
+    let left = 12 * ratio;
+    this.series.forEach((column, index) => {
+      context.fillStyle = color(this.colorOf(index));
+      context.fillRect(left, 34 * ratio, 14 * ratio, 3 * ratio);
+      context.fillStyle = color('--ink');
+      context.fillText(labelOf(column), left + 20 * ratio, 39 * ratio);
+      left += 36 * ratio + context.measureText(labelOf(column)).width;
+    });
+    canvas.toBlob((blob) => {
+      const link = document.createElement('a');
+      link.href = URL.createObjectURL(blob);
+      link.download = `${this.name}.png`;
+      link.click();
+      setTimeout(() => URL.revokeObjectURL(link.href), 10_000);
+    });
+  }
+}
+
+const labelOf = ({ name, stage }) =>
+  ['learning_rate', 'images_per_second'].includes(name) ? name.replaceAll('_', ' ') : `${name} (${stage})`;
+
+const forLog = (value) => (value === null || value <= 0 ? null : Math.max(value, SMALLEST_LOG_VALUE));
+
+function nearestLeft(values, at) {
+  for (let index = Math.min(at, values.length - 1); index >= 0; index -= 1) {
+    if (values[index] !== null) return values[index];
+  }
+  return null;
+}
+
+function toggle(button) {
+  const pressed = button.getAttribute('aria-pressed') !== 'true';
+  button.setAttribute('aria-pressed', String(pressed));
+  return pressed;
+}

@@ -1,0 +1,121 @@
+// The classify panel: choose, drop or paste an image, or name one by its path, and read the best guesses.
+
+import { postForm } from './http.js';
+import { errorBox } from './trace.js';
+
+/** Brings `panel` to life. Answers {setSnapshots}, which follows the newest one until somebody chooses. */
+export function startClassifying(panel) {
+  const form = panel.querySelector('form');
+  const { image_file: file, image_path: path, snapshot_epoch: snapshot } = form.elements;
+  const drop = panel.querySelector('#drop');
+  const image = panel.querySelector('#classify-image');
+  const result = panel.querySelector('#predictions');
+  const time = panel.querySelector('#classify-time');
+  let asked = 0;
+  let chosen = false;
+
+  async function classify(given) {
+    const number = (asked += 1);
+    result.setAttribute('aria-busy', 'true');
+    time.textContent = 'Looking…';
+    try {
+      const answer = await postForm(panel.dataset.url, fields(given));
+      if (number !== asked) return;
+      result.replaceChildren(guesses(answer.predictions));
+      time.textContent = [answer.snapshot, Number.isFinite(answer.milliseconds) ? `${answer.milliseconds.toFixed(1)} ms` : ''].filter(Boolean).join(' · ');
+    } catch (error) {
+      if (number !== asked) return;
+      time.textContent = '';
+      result.replaceChildren(errorBox(error.body?.error?.message ? error.body.error : error));
+    } finally {
+      if (number === asked) result.removeAttribute('aria-busy');
+    }
+  }
+
+  function fields(given) {
+    const data = new FormData();
+    data.set('job_id', form.elements.job_id.value);
+    if (snapshot.value) data.set('snapshot_epoch', snapshot.value);
+    if (given instanceof File) data.set('image_file', given);
+    else data.set('image_path', given);
+    return data;
+  }
+
+  let last = null;
+  function take(given) {
+    last = given;
+    if (given instanceof File) {
+      showImage(given);
+      path.value = '';
+    } else image.hidden = true;
+    classify(given);
+  }
+
+  function showImage(given) {
+    if (image.src) URL.revokeObjectURL(image.src);
+    image.src = URL.createObjectURL(given);
+    image.hidden = false;
+  }
+
+  image.addEventListener('error', () => (image.hidden = true));
+  file.addEventListener('change', () => file.files[0] && take(file.files[0]));
+  form.addEventListener('submit', (event) => {
+    event.preventDefault();
+    const given = path.value.trim() || last;
+    if (given) take(given);
+    else file.click();
+  });
+  snapshot.addEventListener('change', () => {
+    chosen = true;
+    if (last) classify(last);
+  });
+
+  panel.addEventListener('dragover', (event) => {
+    if (![...event.dataTransfer.types].includes('Files')) return;
+    event.preventDefault();
+    drop.classList.add('over');
+  });
+  panel.addEventListener('dragleave', (event) => {
+    if (!panel.contains(event.relatedTarget)) drop.classList.remove('over');
+  });
+  panel.addEventListener('drop', (event) => {
+    event.preventDefault();
+    drop.classList.remove('over');
+    const given = event.dataTransfer.files[0];
+    if (given) take(given);
+  });
+  document.addEventListener('paste', (event) => {
+    const given = [...(event.clipboardData?.files ?? [])].find(({ type }) => type.startsWith('image/'));
+    if (given) take(given);
+  });
+
+  return {
+    setSnapshots(snapshots) {
+      const kept = chosen ? snapshot.value : null;
+      snapshot.replaceChildren(...snapshots.map(([epoch, words]) => new Option(words, epoch)));
+      if (kept !== null) snapshot.value = kept;
+    },
+  };
+}
+
+function guesses(predictions) {
+  const list = document.createElement('ol');
+  list.className = 'plain predictions';
+  for (const [label, percent] of predictions) {
+    const row = document.createElement('li');
+    row.className = 'prediction';
+    row.append(span('prediction-label', label), span('prediction-percent number', `${percent.toFixed(2)} %`));
+    const bar = span('prediction-bar', '');
+    bar.style.setProperty('--value', percent);
+    row.append(bar);
+    list.append(row);
+  }
+  return list;
+}
+
+function span(name, text) {
+  const made = document.createElement('span');
+  made.className = name;
+  made.textContent = text;
+  return made;
+}

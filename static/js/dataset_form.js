@@ -1,0 +1,120 @@
+// The form of a new dataset: the split drawn as a bar, and an example picture resized as asked.
+
+import { bytes } from './format.js';
+import { settled, startReveals, startSingleSubmit, startSuggestedName } from './form_parts.js';
+import { postForm, urlPrefix } from './http.js';
+
+const form = document.getElementById('dataset-form');
+const field = (name) => form.elements[name];
+const PREVIEW_FIELDS = ['resize_width', 'resize_height', 'resize_channels', 'resize_mode', 'encoding'];
+
+startReveals(form);
+startSingleSubmit(form);
+
+/* The split ------------------------------------------------------------ */
+
+const percentOf = (name) => Math.min(100, Math.max(0, Number(field(name).value) || 0));
+
+function drawSplit() {
+  const own = { val: field('has_val_folder')?.checked, test: field('has_test_folder')?.checked };
+  const val = own.val ? 0 : percentOf('folder_pct_val');
+  const test = own.test ? 0 : percentOf('folder_pct_test');
+  const parts = { train: Math.max(0, 100 - val - test), val, test };
+  const titles = { train: 'Training', val: 'Validation', test: 'Test' };
+  const bar = document.getElementById('split-bar');
+  for (const [name, share] of Object.entries(parts)) {
+    const part = bar.querySelector(`[data-part="${name}"]`);
+    part.style.setProperty('--value', share);
+    part.firstElementChild.textContent = share >= 12 ? `${titles[name]} ${share} %` : share ? `${share} %` : '';
+    part.hidden = share === 0;
+  }
+  bar.setAttribute('aria-label', `Of the training folder: ${Object.entries(parts).map(([name, share]) => `${titles[name]} ${share} %`).join(', ')}`);
+  field('folder_pct_val').disabled = Boolean(own.val);
+  field('folder_pct_test').disabled = Boolean(own.test);
+}
+
+/* The example picture -------------------------------------------------- */
+
+const preview = document.getElementById('resize-preview');
+const frame = preview.querySelector('.resize-frame');
+const caption = preview.querySelector('[data-caption]');
+let asked = 0;
+
+async function drawExample() {
+  const number = (asked += 1);
+  const fields = new FormData();
+  const all = new FormData(form);
+  for (const name of PREVIEW_FIELDS) fields.set(name, all.get(name) ?? '');
+  try {
+    const answer = await postForm(`${urlPrefix}/datasets/images/resize-example`, fields);
+    if (number !== asked) return;
+    const [width, height] = [Number(field('resize_width').value), Number(field('resize_height').value)];
+    frame.replaceChildren(picture(answer.image, width, height));
+    caption.textContent = `${width} × ${height} pixels, about ${bytes(answer.bytes)} for each image.`;
+  } catch (error) {
+    if (number === asked) caption.textContent = error.message;
+  }
+}
+
+function picture(source, width, height) {
+  const image = new Image();
+  image.src = source;
+  image.alt = 'The example picture, resized';
+  // Small pictures are enlarged by a whole number, so that single pixels can be seen.
+  const scale = Math.max(1, Math.floor(192 / Math.max(width, height)));
+  image.style.width = `${width * scale}px`;
+  image.style.height = 'auto';
+  if (scale > 1) image.className = 'pixelated';
+  return image;
+}
+
+const drawExampleSoon = settled(drawExample, 200);
+
+function markPreset() {
+  for (const button of form.querySelectorAll('[data-size]')) {
+    const chosen = [field('resize_width').value, field('resize_height').value].every((value) => value === button.dataset.size);
+    button.setAttribute('aria-pressed', String(chosen));
+  }
+}
+
+for (const button of form.querySelectorAll('[data-size]')) {
+  button.addEventListener('click', () => {
+    field('resize_width').value = field('resize_height').value = button.dataset.size;
+    markPreset();
+    suggest();
+    drawExample();
+  });
+}
+
+/* Paths and the name --------------------------------------------------- */
+
+for (const button of form.querySelectorAll('[data-fill]')) {
+  button.addEventListener('click', () => {
+    const input = document.getElementById(button.dataset.fill);
+    input.value = `${button.dataset.value.replace(/\/$/, '')}/`;
+    input.focus();
+  });
+}
+
+const suggest = startSuggestedName(field('dataset_name'), () => {
+  const parts = field('folder_train').value.split('/').filter(Boolean);
+  const last = ['train', 'training', 'images'].includes(parts.at(-1)) ? parts.at(-2) : parts.at(-1);
+  return last ? `${last}, ${field('resize_width').value}×${field('resize_height').value}` : '';
+});
+
+form.addEventListener('input', (event) => {
+  drawSplit();
+  if (PREVIEW_FIELDS.includes(event.target.name)) {
+    markPreset();
+    drawExampleSoon();
+  }
+  suggest();
+});
+form.addEventListener('change', () => {
+  drawSplit();
+  suggest();
+});
+
+drawSplit();
+markPreset();
+drawExample();

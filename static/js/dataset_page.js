@@ -1,0 +1,111 @@
+// The page of a dataset: counts and skipped images as they are found.
+
+import { startJobPage } from './job_page.js';
+import { refreshParts } from './refresh.js';
+
+const SPLITS = [['train', 'Training'], ['val', 'Validation'], ['test', 'Test']];
+const job = startJobPage();
+
+const counts = document.getElementById('counts');
+drawCounts(JSON.parse(counts.dataset.counts || '{}'));
+
+document.addEventListener('task-update', ({ detail: message }) => {
+  if (message.job_id !== job.id) return;
+  if (message.update === 'counts') drawCounts(message.splits);
+  if (message.update === 'skipped') showSkipped(message);
+});
+document.addEventListener('parts-refreshed', () => {
+  if (document.getElementById('skipped').childElementCount) document.getElementById('skipped-live').hidden = true;
+});
+document.addEventListener('job-update', ({ detail }) => {
+  if (detail.update === 'status' && detail.job_id !== job.id) refreshParts();
+});
+
+/** One row for each class; a bar has a part for each split. `splits`: {name: {labels, counts}}. */
+function drawCounts(splits) {
+  const present = SPLITS.filter(([name]) => splits[name]?.labels?.length);
+  document.getElementById('counts-empty').hidden = present.length > 0;
+  if (!present.length) return;
+  const labels = [...new Set(present.flatMap(([name]) => splits[name].labels))];
+  const rows = labels.map((label) => ({
+    label,
+    parts: present.map(([name, title]) => ({ name, title, count: splits[name].counts[splits[name].labels.indexOf(label)] ?? 0 })),
+  }));
+  const most = Math.max(1, ...rows.map((row) => total(row)));
+
+  const table = document.createElement('table');
+  table.className = 'counts-table';
+  const caption = table.createCaption();
+  caption.className = 'visually-hidden';
+  caption.textContent = 'Images of each class';
+  const body = table.createTBody();
+  for (const row of rows) body.append(countRow(row, most));
+  const scroll = document.createElement('div');
+  scroll.className = 'counts-scroll';
+  if (rows.length > 20) {
+    scroll.tabIndex = 0;
+    scroll.setAttribute('role', 'region');
+    scroll.setAttribute('aria-label', 'Images of each class');
+  }
+  scroll.append(table);
+  counts.replaceChildren(scroll);
+  drawLegend(present, rows);
+}
+
+const total = (row) => row.parts.reduce((sum, part) => sum + part.count, 0);
+
+function countRow(row, most) {
+  const line = document.createElement('tr');
+  const head = document.createElement('th');
+  head.scope = 'row';
+  head.textContent = head.title = row.label;
+  const bar = document.createElement('div');
+  bar.className = 'count-bar';
+  bar.setAttribute('aria-hidden', 'true');
+  for (const part of row.parts.filter(({ count }) => count > 0)) {
+    const piece = document.createElement('span');
+    piece.className = `count-part split-color-${part.name}`;
+    piece.style.setProperty('--value', (100 * part.count) / most);
+    piece.title = `${part.title}: ${part.count.toLocaleString('en')}`;
+    bar.append(piece);
+  }
+  const cell = document.createElement('td');
+  cell.append(bar);
+  const numbers = document.createElement('td');
+  numbers.className = 'end';
+  numbers.title = row.parts.map((part) => `${part.title}: ${part.count.toLocaleString('en')}`).join(', ');
+  numbers.textContent = total(row).toLocaleString('en');
+  line.append(head, cell, numbers);
+  return line;
+}
+
+function drawLegend(present, rows) {
+  document.getElementById('counts-legend').replaceChildren(
+    ...present.map(([name, title], index) => {
+      const item = document.createElement('li');
+      const swatch = document.createElement('span');
+      swatch.className = `swatch swatch-box split-color-${name}`;
+      const sum = rows.reduce((all, row) => all + row.parts[index].count, 0);
+      const bold = document.createElement('b');
+      bold.textContent = sum.toLocaleString('en');
+      item.append(swatch, `${title} `, bold);
+      return item;
+    }),
+  );
+}
+
+function showSkipped({ count, last = [] }) {
+  const panel = document.getElementById('skipped-live');
+  panel.hidden = count === 0;
+  panel.querySelector('[data-count]').textContent = count.toLocaleString('en');
+  panel.querySelector('ul').replaceChildren(
+    ...last.map((item) => {
+      const line = document.createElement('li');
+      const path = document.createElement('code');
+      path.textContent = item.path;
+      line.append(path, ` ${item.reason}`);
+      line.className = 'break';
+      return line;
+    }),
+  );
+}

@@ -1,0 +1,47 @@
+// The confirm dialog and the short messages in the corner.
+
+/**
+ * Asks before something final. `action` runs while the dialog is open; what it throws is shown there.
+ * Answers whether the action was done.
+ */
+export function confirmed({ title, text, yes, keep = 'Cancel', action }) {
+  const dialog = document.getElementById('confirm-dialog');
+  const button = dialog.querySelector('#confirm-yes');
+  const refusal = dialog.querySelector('#confirm-refusal');
+  dialog.querySelector('#confirm-title').textContent = title;
+  dialog.querySelector('#confirm-text').textContent = text;
+  dialog.querySelector('[value="cancel"]').textContent = keep;
+  button.textContent = yes;
+  button.disabled = false;
+  refusal.hidden = true;
+
+  return new Promise((resolve) => {
+    let done = false;
+    button.onclick = async () => {
+      button.disabled = true;
+      button.setAttribute('aria-busy', 'true');
+      try {
+        await action();
+        done = true;
+        dialog.close();
+      } catch (error) {
+        refusal.hidden = false;
+        refusal.querySelector('p').textContent = [error.message, error.hint].filter(Boolean).join(' ');
+        button.disabled = false;
+      } finally {
+        button.removeAttribute('aria-busy');
+      }
+    };
+    dialog.onclose = () => resolve(done);
+    dialog.showModal();
+  });
+}
+
+/** A message that goes away by itself. `tone` is info, success, warning or danger. */
+export function toast(message, tone = 'success', seconds = 6) {
+  const box = document.createElement('div');
+  box.className = `toast tone-${tone}`;
+  box.textContent = message;
+  document.getElementById('toasts').append(box);
+  setTimeout(() => box.remove(), seconds * 1000);
+}

@@ -1,0 +1,57 @@
+// Small behaviours of both long forms.
+
+/** Fields under an element with data-reveals=<id of a box> show while the box is ticked. */
+export function startReveals(form) {
+  for (const box of form.querySelectorAll('[data-reveals]')) {
+    const target = document.getElementById(box.dataset.reveals);
+    const show = () => (target.hidden = !box.checked);
+    box.addEventListener('change', show);
+    show();
+  }
+}
+
+/** Elements with data-<name>="value" show while `select` has that value. */
+export function startVariants(form, select, name) {
+  const show = () => {
+    for (const part of form.querySelectorAll(`[data-${name}]`)) {
+      part.hidden = !part.dataset[name].split(' ').includes(select.value);
+    }
+  };
+  select?.addEventListener('change', show);
+  if (select) show();
+}
+
+/** Keeps the name in step with `suggest()` until somebody types one. Answers the function to call on changes. */
+export function startSuggestedName(input, suggest) {
+  let own = input.value !== '';
+  input.addEventListener('input', () => (own = input.value !== ''));
+  const update = () => {
+    if (!own) input.value = suggest();
+  };
+  update();
+  return update;
+}
+
+/** A second click on the button does not send the form twice. */
+export function startSingleSubmit(form) {
+  form.addEventListener('submit', () => {
+    const button = form.querySelector('[type="submit"]');
+    button.disabled = true;
+    button.setAttribute('aria-busy', 'true');
+  });
+  // The browser's back button may bring the page back as it was left.
+  window.addEventListener('pageshow', () => {
+    const button = form.querySelector('[type="submit"]');
+    button.disabled = false;
+    button.removeAttribute('aria-busy');
+  });
+}
+
+/** `act`, called once when calls have stopped for `milliseconds`. */
+export function settled(act, milliseconds) {
+  let timer = 0;
+  return () => {
+    clearTimeout(timer);
+    timer = setTimeout(act, milliseconds);
+  };
+}

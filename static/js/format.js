@@ -1,0 +1,52 @@
+// Numbers and times in words, as the server's filters write them.
+
+const UNITS = [['day', 86400], ['hour', 3600], ['minute', 60], ['second', 1]];
+
+const plural = (count, name) => `${count} ${name}${count === 1 ? '' : 's'}`;
+
+/** `seconds` in its two largest units, such as "2 minutes, 5 seconds". */
+export function duration(seconds) {
+  if (!Number.isFinite(seconds)) return '?';
+  let left = Math.max(0, Math.round(seconds));
+  const words = [];
+  for (const [name, length] of UNITS) {
+    const count = Math.floor(left / length);
+    left %= length;
+    if (count) words.push(plural(count, name));
+  }
+  return words.slice(0, 2).join(', ') || 'less than a second';
+}
+
+/** How long ago the Unix time `at` was, in its largest unit. */
+export function ago(at, now = Date.now() / 1000) {
+  const seconds = now - at;
+  return seconds < 10 ? 'just now' : `${duration(seconds).split(',')[0]} ago`;
+}
+
+/** A size such as "3.2 MB"; a kilobyte is 1024 bytes. */
+export function bytes(count) {
+  const units = ['B', 'KB', 'MB', 'GB', 'TB'];
+  let unit = 0;
+  while (count >= 1024 && unit < units.length - 1) {
+    count /= 1024;
+    unit += 1;
+  }
+  return `${count >= 100 || unit === 0 ? Math.round(count) : count.toFixed(1)} ${units[unit]}`;
+}
+
+/** A number with few digits that still tells values apart: 0.0123, 4.56, 12,345. */
+export function number(value) {
+  if (value === null || value === undefined || !Number.isFinite(value)) return '–';
+  const size = Math.abs(value);
+  if (size >= 1e6) return value.toExponential(1);
+  if (size >= 1000) return Math.round(value).toLocaleString('en');
+  if (size >= 100) return value.toFixed(0);
+  if (size >= 1) return value.toFixed(2);
+  if (size === 0) return '0';
+  if (size >= 0.001) return String(Number(value.toPrecision(3)));
+  return value.toExponential(1);
+}
+
+export function percent(value, digits = 1) {
+  return value === null || value === undefined ? '–' : `${value.toFixed(digits)} %`;
+}

@@ -1,0 +1,126 @@
+// The home page: search and sort without a reload, and rows that follow their jobs.
+
+import { join } from './live.js';
+import { request, urlPrefix } from './http.js';
+import { setProgress } from './progress.js';
+import { drawSparkline } from './sparkline.js';
+import { drawPixelDigits } from './pixel_digits.js';
+import { percent } from './format.js';
+
+const TYPING_MILLISECONDS = 200;
+const GATHER_MILLISECONDS = 150;
+
+const box = document.getElementById('jobs');
+let state = new URLSearchParams(location.search);
+let asked = 0;
+let gathering = 0;
+
+async function refetch() {
+  const number = (asked += 1);
+  const query = state.toString();
+  const response = await request(`${urlPrefix}/${query ? `?${query}` : ''}`, { headers: { 'X-Fragment': 'jobs', Accept: 'text/html' } });
+  const html = await response.text();
+  if (number === asked) show(html);
+}
+
+function show(html) {
+  const focused = focusMark(document.activeElement);
+  const fresh = new DOMParser().parseFromString(`<div>${html}</div>`, 'text/html').body.firstElementChild;
+  box.replaceChildren(...document.adoptNode(fresh).childNodes);
+  restoreFocus(focused);
+  drawPixelDigits(box);
+}
+
+// A refresh may come while somebody types or walks through the table.
+function focusMark(element) {
+  if (!element || !box.contains(element)) return null;
+  if (element.id) return { selector: `#${element.id}`, caret: element.selectionStart ?? null, value: element.value };
+  if (element.dataset.sort) return { selector: `#${element.closest('table').id} [data-sort="${element.dataset.sort}"]` };
+  const row = element.closest('tr[data-job]');
+  if (!row) return null;
+  return { selector: `tr[data-job="${row.dataset.job}"] ${element.matches('.job-link') ? '.job-link' : `[data-url="${element.dataset.url}"]`}` };
+}
+
+function restoreFocus(mark) {
+  const element = mark && box.querySelector(mark.selector);
+  if (!element) return;
+  if (mark.value !== undefined && element.matches('input')) element.value = mark.value;
+  element.focus({ preventScroll: true });
+  if (mark.caret !== null && mark.caret !== undefined) element.setSelectionRange?.(mark.caret, mark.caret);
+}
+
+function go(changes) {
+  for (const [name, value] of Object.entries(changes)) {
+    if (value) state.set(name, value);
+    else state.delete(name);
+  }
+  const query = state.toString();
+  history.replaceState(null, '', `${location.pathname}${query ? `?${query}` : ''}`);
+  refetch();
+}
+
+/** Gathers a burst of changes (ten jobs aborted at once) into one request. */
+function refetchSoon() {
+  clearTimeout(gathering);
+  gathering = setTimeout(refetch, GATHER_MILLISECONDS);
+}
+
+let typing = 0;
+box.addEventListener('input', (event) => {
+  if (event.target.id !== 'jobs-search') return;
+  clearTimeout(typing);
+  typing = setTimeout(() => go({ q: event.target.value.trim() }), TYPING_MILLISECONDS);
+});
+box.addEventListener('submit', (event) => {
+  if (event.target.id !== 'jobs-form') return;
+  event.preventDefault();
+  go({ q: box.querySelector('#jobs-search').value.trim() });
+});
+box.addEventListener('click', (event) => {
+  const button = event.target.closest('[data-sort]');
+  if (!button) return;
+  event.preventDefault();
+  go({ sort: button.dataset.sort, dir: button.dataset.dir });
+});
+window.addEventListener('popstate', () => {
+  state = new URLSearchParams(location.search);
+  refetch();
+});
+
+const places = (id) => box.querySelectorAll(`[data-job="${CSS.escape(id)}"]`);
+
+const patches = {
+  progress(place, message) {
+    setProgress(place.querySelector('[data-meter]'), message.percentage, message.eta_seconds);
+  },
+  attribute(place, message) {
+    if (message.attribute !== 'name') return;
+    for (const element of place.querySelectorAll('[data-attribute="name"]')) element.textContent = message.value;
+  },
+  sparkline(place, message) {
+    const line = place.querySelector('[data-sparkline]');
+    if (line) drawSparkline(line, message.data);
+    const cell = place.querySelector('[data-accuracy]');
+    if (cell && message.last_accuracy !== null && message.last_accuracy !== undefined) {
+      const bold = document.createElement('b');
+      bold.textContent = percent(message.last_accuracy);
+      cell.replaceChildren(bold);
+    }
+  },
+};
+
+function receive({ detail: message }) {
+  const patch = patches[message.update];
+  if (patch) {
+    for (const place of places(message.job_id)) patch(place, message);
+  } else if (['status', 'added', 'deleted'].includes(message.update)) {
+    refetchSoon();
+  }
+}
+
+document.addEventListener('job-update', receive);
+document.addEventListener('task-update', receive);
+document.addEventListener('live-joined', refetchSoon);
+document.addEventListener('job-action', refetchSoon);
+drawPixelDigits(box);
+join('job_management');

@@ -1,0 +1,46 @@
+// The only module that knows the socket. Messages come out as events on the document:
+//   job-update, task-update   detail: the message
+//   live-joined               detail: {room}; what was missed before this moment has to be fetched
+// Messages carry data, never markup.
+
+import { io } from '../vendor/socket.io.js';
+import { urlPrefix } from './http.js';
+
+const JOIN_MILLISECONDS = 5000;
+const rooms = new Set();
+let socket = null;
+
+function connect() {
+  socket = io('/jobs', { path: `${urlPrefix}/socket.io`, reconnectionDelay: 500, reconnectionDelayMax: 5000 });
+  socket.on('connect', () => {
+    showConnection(true);
+    for (const room of rooms) enter(room);
+  });
+  socket.on('disconnect', (reason) => {
+    if (reason !== 'io client disconnect') showConnection(false);
+  });
+  socket.on('connect_error', () => showConnection(false));
+  socket.on('job update', (message) => send('job-update', message));
+  socket.on('task update', (message) => send('task-update', message));
+}
+
+function enter(room) {
+  const joined = () => send('live-joined', { room });
+  socket.timeout(JOIN_MILLISECONDS).emit('join', { room }, joined);
+}
+
+/** Listens to a job's id or to `job_management`; again by itself after a lost connection. */
+export function join(room) {
+  rooms.add(room);
+  if (!socket) connect();
+  else if (socket.connected) enter(room);
+}
+
+function send(name, detail) {
+  document.dispatchEvent(new CustomEvent(name, { detail }));
+}
+
+function showConnection(connected) {
+  const note = document.getElementById('connection');
+  if (note) note.hidden = connected;
+}

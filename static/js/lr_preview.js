@@ -1,0 +1,80 @@
+// Draws the learning-rate policy while it is edited.
+
+import uPlot from '../vendor/uplot.js';
+import { settled } from './form_parts.js';
+import { number } from './format.js';
+import { postForm } from './http.js';
+
+const COLORS = ['--chart-4', '--chart-1', '--chart-2', '--chart-3', '--chart-5', '--chart-6'];
+const WAIT_MILLISECONDS = 150;
+
+/** Keeps the chart in `figure` in step with the form. */
+export function startLrPreview(form, figure) {
+  const area = figure.querySelector('.chart-area');
+  const caption = figure.querySelector('[data-caption]');
+  let plot = null;
+  let columns = [];
+  let asked = 0;
+
+  async function ask() {
+    const asking = (asked += 1);
+    try {
+      const { data } = await postForm(figure.dataset.url, policyFields(form));
+      if (asking !== asked) return;
+      columns = data.columns.map(([, ...values]) => values);
+      build();
+      describe();
+    } catch (error) {
+      if (asking === asked) caption.textContent = error.message;
+    }
+  }
+
+  function build() {
+    plot?.destroy();
+    const epochs = Number(form.elements.train_epochs.value) || 1;
+    const xs = columns[0].map((_, index) => (index / (columns[0].length - 1)) * epochs);
+    plot = new uPlot(options(area, columns.length), [xs, ...columns], area);
+  }
+
+  function describe() {
+    const [first, last] = [columns[0][0], columns[0].at(-1)];
+    const more = columns.length > 1 ? ` ${columns.length} jobs, one for each rate.` : '';
+    caption.textContent = (first === last ? `${number(first)} all the time.` : `From ${number(first)} to ${number(last)}.`) + more;
+    area.setAttribute('aria-label', `Learning rate over the training. ${caption.textContent}`);
+  }
+
+  const askSoon = settled(ask, WAIT_MILLISECONDS);
+  const concerns = (event) => /^(lr_|learning_rate$|train_epochs$)/.test(event.target.name ?? '') && askSoon();
+  form.addEventListener('input', concerns);
+  form.addEventListener('change', concerns);
+  document.addEventListener('theme-changed', () => plot && build());
+  new ResizeObserver(() => plot?.setSize({ width: area.clientWidth, height: area.clientHeight })).observe(area);
+  ask();
+}
+
+function policyFields(form) {
+  const picked = new FormData();
+  for (const [name, value] of new FormData(form)) {
+    if (/^(lr_|learning_rate$)/.test(name)) picked.append(name, value);
+  }
+  return picked;
+}
+
+function options(area, count) {
+  const style = getComputedStyle(document.documentElement);
+  const color = (name) => style.getPropertyValue(name).trim();
+  const axis = { stroke: color('--ink-faint'), font: `11px ${color('--font-text')}`, grid: { stroke: color('--chart-grid'), width: 1 }, ticks: { show: false } };
+  return {
+    width: area.clientWidth,
+    height: area.clientHeight,
+    padding: [8, 8, 0, 0],
+    legend: { show: false },
+    cursor: { drag: { x: false, y: false }, y: false },
+    scales: { x: { time: false }, y: { range: (_, low, high) => [Math.min(0, low ?? 0), high > 0 ? high * 1.08 : 1] } },
+    axes: [
+      { ...axis, size: 26, gap: 4 },
+      { ...axis, size: 54, gap: 4, values: (_, ticks) => ticks.map(number) },
+    ],
+    series: [{}, ...Array.from({ length: count }, (_, index) => ({ stroke: color(COLORS[index % COLORS.length]), width: 2, points: { show: false } }))],
+  };
+}

@@ -1,0 +1,81 @@
+// The measured numbers of a training as columns over epochs. Pure data; charts.js draws it.
+
+/** Chart on which a metric belongs. */
+export function chartOf(name) {
+  if (name === 'learning_rate') return 'rate';
+  if (name === 'images_per_second') return 'speed';
+  return /accuracy/i.test(name) ? 'accuracy' : 'loss';
+}
+
+/** Shares one ascending list of epochs; a column has null where its metric was not measured. */
+export class MetricStore {
+  constructor() {
+    this.clear();
+  }
+
+  clear() {
+    this.epochs = [];
+    this.columns = new Map();
+  }
+
+  /** Takes the whole history as the server sends it: {train: {epoch, values}, val: …}. */
+  load(history) {
+    this.clear();
+    const stages = ['train', 'val'].filter((stage) => history[stage]);
+    this.epochs = [...new Set(stages.flatMap((stage) => history[stage].epoch))].sort((a, b) => a - b);
+    const places = new Map(this.epochs.map((epoch, place) => [epoch, place]));
+    for (const stage of stages) {
+      for (const [name, values] of Object.entries(history[stage].values)) {
+        const column = this.column(stage, name);
+        values.forEach((value, row) => (column[places.get(history[stage].epoch[row])] = drawn(name, value)));
+      }
+    }
+  }
+
+  /** Adds rows {stage, epoch, values}. A row that is there already changes nothing. */
+  add(rows) {
+    for (const { stage, epoch, values } of rows) {
+      const place = this.place(epoch);
+      for (const [name, value] of Object.entries(values)) this.column(stage, name)[place] = drawn(name, value);
+    }
+  }
+
+  /** The columns of a chart as [{key, name, stage, values}], training first. */
+  series(chart) {
+    return [...this.columns.values()]
+      .filter(({ name }) => chartOf(name) === chart)
+      .sort((a, b) => a.name.localeCompare(b.name) || a.stage.localeCompare(b.stage));
+  }
+
+  /** The latest value whose name passes `matches`, or null. */
+  last(stage, matches) {
+    for (const column of this.columns.values()) {
+      if (column.stage !== stage || !matches(column.name)) continue;
+      const value = column.values.findLast((item) => item !== null);
+      if (value !== undefined) return value;
+    }
+    return null;
+  }
+
+  column(stage, name) {
+    const key = `${name} ${stage}`;
+    if (!this.columns.has(key)) this.columns.set(key, { key, name, stage, values: new Array(this.epochs.length).fill(null) });
+    return this.columns.get(key).values;
+  }
+
+  // Rows come in order, so the end is the usual place.
+  place(epoch) {
+    let at = this.epochs.length;
+    while (at > 0 && this.epochs[at - 1] > epoch) at -= 1;
+    if (at > 0 && this.epochs[at - 1] === epoch) return at - 1;
+    this.epochs.splice(at, 0, epoch);
+    for (const { values } of this.columns.values()) values.splice(at, 0, null);
+    return at;
+  }
+}
+
+// Accuracy is a fraction on the wire and a percentage on the page.
+function drawn(name, value) {
+  if (value === null || value === undefined) return null;
+  return chartOf(name) === 'accuracy' ? value * 100 : value;
+}

@@ -1,0 +1,126 @@
+// The form of a new model: dataset, network, training, device.
+
+import { confirmed, toast } from './dialog.js';
+import { startSingleSubmit, startSuggestedName, startVariants } from './form_parts.js';
+import { getJson, postForm, urlPrefix } from './http.js';
+import { startLrPreview } from './lr_preview.js';
+import { startVisualizing } from './visualize.js';
+
+const form = document.getElementById('model-form');
+if (form) start();
+
+function start() {
+  const text = form.elements.custom_network;
+  let editor = null;
+  let loaded = text.value; // What the editor was last filled with: only what differs would be lost.
+
+  const method = () => form.elements.method.value;
+  const chosen = (name) => form.querySelector(`input[name="${name}"]:checked`);
+
+  async function openEditor() {
+    if (editor) return editor;
+    const { mountEditor } = await import('./editor.js');
+    editor ??= mountEditor(text, document.getElementById('editor-problems'));
+    return editor;
+  }
+
+  function showMethod() {
+    for (const radio of form.querySelectorAll('[data-shows]')) {
+      document.getElementById(radio.dataset.shows).hidden = !radio.checked;
+    }
+    if (method() === 'custom') openEditor();
+  }
+
+  async function textOf(network) {
+    return (await postForm(`${urlPrefix}/models/customize?network=${encodeURIComponent(network)}`, {})).network;
+  }
+
+  async function customize(network) {
+    const fill = async () => {
+      const fresh = await textOf(network);
+      form.elements.method.value = 'custom';
+      showMethod();
+      (await openEditor()).setText(fresh);
+      loaded = fresh;
+      editor.focus();
+    };
+    if (text.value.trim() && text.value !== loaded) {
+      await confirmed({
+        title: 'Replace your network?',
+        text: 'The editor holds a network that was changed here. It would be lost.',
+        yes: 'Replace it',
+        keep: 'Keep mine',
+        action: fill,
+      });
+    } else {
+      await fill().catch((error) => toast(error.message, 'danger'));
+    }
+    suggest();
+  }
+
+  const suggest = startSuggestedName(form.elements.model_name, () => {
+    const dataset = form.elements.dataset.selectedOptions[0]?.text ?? '';
+    const names = { standard: chosen('standard_networks')?.dataset.title, previous: chosen('previous_networks')?.dataset.title, custom: 'My network' };
+    return dataset ? `${names[method()] ?? 'Network'} on ${dataset}` : '';
+  });
+
+  form.addEventListener('click', (event) => {
+    const button = event.target.closest('[data-customize]');
+    if (!button) return;
+    event.preventDefault();
+    customize(button.dataset.customize);
+  });
+  form.addEventListener('change', (event) => {
+    if (event.target.name === 'method') showMethod();
+    if (event.target.name === 'dataset') showDataset(form.elements.dataset.value);
+    suggest();
+  });
+
+  startVariants(form, form.elements.lr_policy, 'policy');
+  startVariants(form, form.elements.solver_type, 'solver');
+  startLrPreview(form, document.getElementById('lr-preview'));
+  startVisualizing(form, document.getElementById('visualize'), document.getElementById('visualize-result'), {
+    network: () => (method() === 'custom' ? text.value : textOf(chosen(`${method()}_networks`)?.value ?? '')),
+    marked: async (line, message) => method() === 'custom' && (await openEditor()).mark(line, message),
+  });
+  startSingleSubmit(form);
+  showMethod();
+  preselect();
+  showDataset(form.elements.dataset.value);
+  suggest();
+}
+
+function preselect() {
+  const wanted = new URLSearchParams(location.search).get('dataset');
+  const select = form.elements.dataset;
+  if ([...select.options].some(({ value }) => value === wanted)) select.value = wanted;
+}
+
+/** What the chosen dataset is, in a line, with its mean image. */
+async function showDataset(id) {
+  const summary = document.getElementById('dataset-summary');
+  const row = JSON.parse(document.getElementById('datasets-data').textContent).find((dataset) => dataset.id === id);
+  summary.textContent = row ? `${row.detail}${row.running ? ' · still being made; the training waits for it' : ''}` : '';
+  if (!row || row.running) return;
+  try {
+    const { dataset } = await getJson(`${urlPrefix}/datasets/summary?job_id=${encodeURIComponent(id)}`);
+    if (form.elements.dataset.value !== id || !dataset) return;
+    const splits = Object.entries(dataset.splits).map(([name, split]) => `${split.count.toLocaleString('en')} ${TITLES[name] ?? name}`);
+    const labels = dataset.labels.slice(0, 8).join(', ') + (dataset.labels.length > 8 ? ', …' : '');
+    const words = document.createElement('span');
+    words.append(`${row.detail.split(' · ')[0]} · ${splits.join(', ')}`, document.createElement('br'), `${dataset.labels.length} classes: ${labels}`);
+    summary.replaceChildren(...(dataset.mean_url ? [meanImage(dataset)] : []), words);
+  } catch {
+    // The line above says enough.
+  }
+}
+
+const TITLES = { train: 'to train', val: 'to validate', test: 'to test' };
+
+function meanImage(dataset) {
+  const image = new Image(48, 48);
+  image.src = dataset.mean_url;
+  image.alt = '';
+  image.className = 'pixelated summary-image';
+  return image;
+}

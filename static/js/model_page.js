@@ -1,0 +1,114 @@
+// The page of a model: its curves, its numbers, its snapshots, and what it makes of an image.
+
+import { Chart } from './charts.js';
+import { startClassifying } from './classify.js';
+import { number, percent } from './format.js';
+import { highlightPython } from './highlight.js';
+import { getJson } from './http.js';
+import { startJobPage } from './job_page.js';
+import { MetricStore } from './metrics.js';
+import { refreshParts } from './refresh.js';
+import { showUsage } from './usage.js';
+
+// Beyond this many rows the history is asked for again, thinned by the server.
+const MOST_ROWS = 20_000;
+
+const about = JSON.parse(document.getElementById('model-data').textContent);
+const store = new MetricStore();
+const charts = [...document.querySelectorAll('[data-chart]')].map((figure) => new Chart(figure));
+const classify = startClassifying(document.getElementById('classify-panel'));
+let cursor = null;
+let loading = null;
+
+/** Everything from the start; then what is new comes through the socket. */
+async function loadHistory() {
+  const history = await getJson(about.metrics_url);
+  store.load(history);
+  cursor = history.cursor;
+  show();
+}
+
+/** What was measured while nobody listened. Rows that came twice do no harm. */
+async function loadMissed() {
+  const missed = await getJson(`${about.metrics_url}?after=${cursor}`);
+  store.add(missed.rows);
+  cursor = Math.max(cursor, missed.cursor);
+  show();
+}
+
+function load() {
+  loading ??= (cursor === null ? loadHistory() : loadMissed())
+    .catch(() => {}) // The connection note says it; the next join tries again.
+    .finally(() => (loading = null));
+  return loading;
+}
+
+function show() {
+  for (const chart of charts) chart.update(store);
+  showTiles();
+}
+
+const isLoss = (name) => /loss/i.test(name);
+const isAccuracy = (name) => /accuracy/i.test(name);
+
+function showTiles() {
+  const epoch = store.epochs.at(-1);
+  const tiles = {
+    epoch: epoch === undefined ? '–' : `${Number(epoch.toFixed(2))}${about.epochs ? ` / ${about.epochs}` : ''}`,
+    'loss-train': number(store.last('train', isLoss)),
+    'loss-val': number(store.last('val', isLoss)),
+    'accuracy-val': percent(store.last('val', isAccuracy), 2),
+    speed: number(store.last('train', (name) => name === 'images_per_second')),
+  };
+  for (const [name, words] of Object.entries(tiles)) {
+    const tile = document.querySelector(`[data-tile="${name}"]`);
+    if (tile.textContent !== words) tile.textContent = words;
+  }
+}
+
+function showSnapshots(snapshots) {
+  const list = document.getElementById('snapshots');
+  const template = document.getElementById('snapshot-row');
+  list.replaceChildren(
+    ...snapshots.map(([epoch, words]) => {
+      const row = template.content.firstElementChild.cloneNode(true);
+      row.querySelector('span').textContent = words;
+      const link = row.querySelector('a');
+      link.href = `${list.dataset.download}?epoch=${epoch}`;
+      link.setAttribute('aria-label', `Download ${words}`);
+      return row;
+    }),
+  );
+  document.querySelector('[data-snapshot-count]').textContent = snapshots.length;
+  classify.setSnapshots(snapshots);
+  if (snapshots.length === 1) refreshParts(); // The first one brings the download button.
+}
+
+const receive = {
+  metrics(message) {
+    store.add(message.rows);
+    if (cursor !== null) cursor = Math.max(cursor, message.cursor);
+    show();
+    if (store.epochs.length > MOST_ROWS && !loading) {
+      cursor = null;
+      load();
+    }
+  },
+  snapshots: (message) => showSnapshots(message.data),
+  usage: (message) => showUsage(document.getElementById('usage'), message.data),
+  built(message) {
+    document.getElementById('network-size').textContent = `${message.parameters.toLocaleString('en')} parameters`;
+    refreshParts();
+  },
+};
+
+const job = startJobPage();
+document.addEventListener('task-update', ({ detail: message }) => {
+  if (message.job_id === job.id) receive[message.update]?.(message);
+});
+document.addEventListener('job-update', ({ detail: message }) => {
+  if (message.job_id === job.id && message.update === 'status') document.getElementById('usage').hidden = !message.running;
+});
+document.addEventListener('live-joined', load);
+highlightPython(document.querySelector('#network-text code'));
+load();

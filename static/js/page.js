@@ -1,0 +1,14 @@
+// What every page does.
+
+import { startCopying } from './copy.js';
+import { startJobActions } from './job_actions.js';
+import { startPathFields } from './path_field.js';
+import { startThemeSwitch } from './theme_switch.js';
+import { startTimes } from './times.js';
+
+startThemeSwitch(document.getElementById('theme-switch'));
+startJobActions();
+startCopying();
+startTimes();
+startPathFields();
+document.getElementById('form-errors')?.focus();

@@ -1,0 +1,102 @@
+// Completes paths on the server while they are typed: a combobox over inputs with data-path.
+
+import { getJson, urlPrefix } from './http.js';
+
+const WAIT_MILLISECONDS = 120;
+let count = 0;
+
+export function startPathFields(root = document) {
+  for (const input of root.querySelectorAll('input[data-path]')) complete(input);
+}
+
+function complete(input) {
+  const list = document.createElement('ul');
+  list.className = 'suggestions';
+  list.id = `suggestions-${(count += 1)}`;
+  list.setAttribute('role', 'listbox');
+  list.setAttribute('aria-label', 'Matching paths');
+  list.hidden = true;
+  input.after(list);
+  input.setAttribute('role', 'combobox');
+  input.setAttribute('aria-autocomplete', 'list');
+  input.setAttribute('aria-controls', list.id);
+  input.setAttribute('aria-expanded', 'false');
+
+  let timer = 0;
+  let current = -1;
+  let asked = 0;
+
+  const close = () => {
+    list.hidden = true;
+    current = -1;
+    input.setAttribute('aria-expanded', 'false');
+    input.removeAttribute('aria-activedescendant');
+  };
+
+  const mark = (index) => {
+    const options = [...list.children];
+    current = options.length ? (index + options.length) % options.length : -1;
+    options.forEach((option, at) => option.setAttribute('aria-selected', String(at === current)));
+    if (current < 0) return;
+    input.setAttribute('aria-activedescendant', options[current].id);
+    options[current].scrollIntoView({ block: 'nearest' });
+  };
+
+  const take = (path) => {
+    input.value = path;
+    input.dispatchEvent(new Event('change', { bubbles: true }));
+    close();
+    ask();
+  };
+
+  const show = (paths) => {
+    current = -1;
+    list.replaceChildren(...paths.slice(0, 50).map((path, index) => option(list.id, path, index)));
+    const open = paths.length > 0 && document.activeElement === input && !(paths.length === 1 && paths[0] === input.value);
+    list.hidden = !open;
+    input.setAttribute('aria-expanded', String(open));
+  };
+
+  const ask = async () => {
+    const number = (asked += 1);
+    try {
+      const answer = await getJson(`${urlPrefix}/autocomplete/path?query=${encodeURIComponent(input.value)}`);
+      if (number === asked) show((answer.suggestions ?? []).map((item) => item.value ?? item));
+    } catch {
+      close(); // Completion is a comfort: the form itself says what is wrong with a path.
+    }
+  };
+
+  input.addEventListener('input', () => {
+    clearTimeout(timer);
+    timer = setTimeout(ask, WAIT_MILLISECONDS);
+  });
+  input.addEventListener('focus', ask);
+  input.addEventListener('blur', close);
+  input.addEventListener('keydown', (event) => {
+    if (list.hidden) return;
+    const keys = {
+      ArrowDown: () => mark(current + 1),
+      ArrowUp: () => mark(current < 0 ? -1 : current - 1),
+      Escape: close,
+      Enter: current >= 0 ? () => take(list.children[current].textContent) : null,
+    };
+    if (!keys[event.key]) return;
+    event.preventDefault();
+    keys[event.key]();
+  });
+  list.addEventListener('mousedown', (event) => {
+    event.preventDefault(); // The input keeps the focus.
+    const chosen = event.target.closest('li');
+    if (chosen) take(chosen.textContent);
+  });
+}
+
+function option(listId, path, index) {
+  const item = document.createElement('li');
+  item.id = `${listId}-${index}`;
+  item.setAttribute('role', 'option');
+  item.setAttribute('aria-selected', 'false');
+  item.textContent = path;
+  return item;
+}

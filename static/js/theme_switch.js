@@ -1,0 +1,47 @@
+// The button that goes through automatic, light and dark. Others listen for `theme-changed` on the document.
+
+const CHOICES = ['auto', 'light', 'dark'];
+const WORDS = { auto: 'automatic', light: 'light', dark: 'dark' };
+const system = matchMedia('(prefers-color-scheme: dark)');
+
+function stored() {
+  try {
+    return localStorage.getItem('theme') ?? 'auto';
+  } catch {
+    return 'auto';
+  }
+}
+
+function remember(choice) {
+  try {
+    if (choice === 'auto') localStorage.removeItem('theme');
+    else localStorage.setItem('theme', choice);
+  } catch {
+    // The choice then lasts for this page only.
+  }
+}
+
+function apply(choice, button) {
+  const dark = choice === 'auto' ? system.matches : choice === 'dark';
+  const theme = dark ? 'dark' : 'light';
+  const changed = document.documentElement.dataset.theme !== theme;
+  document.documentElement.dataset.theme = theme;
+  for (const icon of button.querySelectorAll('[data-theme-icon]')) {
+    icon.hidden = icon.dataset.themeIcon !== choice;
+  }
+  button.title = `Theme: ${WORDS[choice]}`;
+  button.setAttribute('aria-label', button.title);
+  if (changed) document.dispatchEvent(new CustomEvent('theme-changed', { detail: { theme } }));
+}
+
+/** Makes `button` switch the theme. */
+export function startThemeSwitch(button) {
+  let choice = CHOICES.includes(stored()) ? stored() : 'auto';
+  apply(choice, button);
+  button.addEventListener('click', () => {
+    choice = CHOICES[(CHOICES.indexOf(choice) + 1) % CHOICES.length];
+    remember(choice);
+    apply(choice, button);
+  });
+  system.addEventListener('change', () => apply(choice, button));
+}

@@ -1,0 +1,62 @@
+// Builds the network on the server and shows its layers and its graph below the form's network.
+
+import { postForm, urlPrefix } from './http.js';
+import { startTabs } from './tabs.js';
+import { errorBox } from './trace.js';
+
+/** `network()` answers the text to build; `marked(line, message)` is told about the user's own faulty line. */
+export function startVisualizing(form, button, result, { network, marked }) {
+  button.addEventListener('click', async () => {
+    if (button.getAttribute('aria-busy') === 'true') return;
+    button.setAttribute('aria-busy', 'true');
+    result.hidden = false;
+    result.replaceChildren(note('Building the network…'));
+    try {
+      const fields = new FormData(form);
+      fields.set('custom_network', await network());
+      show(result, await postForm(`${urlPrefix}/models/visualize-network`, fields));
+    } catch (error) {
+      const fault = error.body?.error?.message ? error.body.error : error;
+      result.replaceChildren(errorBox(fault));
+      if (fault.line) marked(fault.line, fault.message);
+    } finally {
+      button.removeAttribute('aria-busy');
+      result.scrollIntoView({ block: 'nearest' });
+    }
+  });
+}
+
+function show(result, { layers, parameters, tensorboard_url: address, seconds }) {
+  const fresh = document.getElementById('visualized').content.cloneNode(true);
+  fresh.querySelector('.visualized-total').textContent = `${parameters.toLocaleString('en')} parameters · ${seconds.toFixed(1)} s`;
+  fresh.querySelector('tbody').append(...layers.map(layerRow));
+  for (const link of fresh.querySelectorAll('[data-graph-link]')) link.href = address;
+  result.replaceChildren(fresh);
+  startTabs(result.querySelector('[role="tablist"]'), (panel) => {
+    const frame = panel.querySelector('iframe');
+    // The graph is laid out when its frame has a size, so it is loaded when it is looked at.
+    if (frame && !frame.src) frame.src = address;
+  });
+}
+
+function layerRow({ name, kind, shape, parameters }) {
+  const row = document.createElement('tr');
+  const head = document.createElement('th');
+  head.scope = 'row';
+  const code = document.createElement('code');
+  code.textContent = name;
+  head.append(code);
+  row.append(head);
+  for (const words of [kind, shape.map((size) => size ?? 'batch').join(' × '), parameters.toLocaleString('en')]) row.insertCell().textContent = words;
+  row.lastElementChild.className = 'end';
+  row.children[2].className = 'nowrap';
+  return row;
+}
+
+function note(text) {
+  const line = document.createElement('p');
+  line.className = 'muted small';
+  line.setAttribute('role', 'status');
+  line.textContent = text;
+  return line;
+}
