@@ -39,19 +39,19 @@ class Checkout:
         self.python = folder / "stand-in"
         self.python.write_text(STAND_IN)
         self.python.chmod(0o755)
-        for name in (
-            "digits-devserver setup.py pyproject.toml constraints.txt package.json package-lock.json".split()
-        ):
+        for name in "digits-devserver digits-test setup.py pyproject.toml constraints.txt package.json package-lock.json".split():
             shutil.copy(ROOT / name, folder)
         shutil.copytree(ROOT / "tools", folder / "tools")
         shutil.copytree(ROOT / "static" / "src", folder / "static" / "src")
 
     def start(self, *arguments: str, **variables: str) -> subprocess.CompletedProcess[str]:
+        return self.run("digits-devserver", *arguments, **variables)
+
+    def run(self, script: str, *arguments: str, **variables: str) -> subprocess.CompletedProcess[str]:
         self.notes.write_text("")
-        environment = (
-            os.environ | {"DIGITS_PYTHON": str(self.python), "STAND_IN_NOTES": str(self.notes)} | variables
-        )
-        command = [str(self.folder / "digits-devserver"), *arguments]
+        stand_in = {"DIGITS_PYTHON": str(self.python), "STAND_IN_NOTES": str(self.notes)}
+        command = [str(self.folder / script), *arguments]
+        environment = os.environ | stand_in | variables
         return subprocess.run(command, env=environment, capture_output=True, text=True, cwd="/", check=False)
 
     @property
@@ -127,3 +127,70 @@ def test_an_nvidia_driver_brings_cuda(checkout, tmp_path):
     (tools / "nvidia-smi").chmod(0o755)
     checkout.start(PATH=f"{tools}:{os.environ['PATH']}")
     assert any("pip install" in line and line.endswith("[gpu]") for line in checkout.asked)
+
+
+# The programs of the system that the scripts use.
+SYSTEM = "bash sh cat cp dirname env grep mkdir sha256sum tail tee".split()
+
+
+@pytest.fixture
+def bare_system(tmp_path: Path) -> Path:
+    """A folder for PATH: a system without Chromium, whose apt-get can install it."""
+    folder = tmp_path / "system"
+    folder.mkdir()
+    for name in SYSTEM:
+        (folder / name).symlink_to(shutil.which(name) or f"/usr/bin/{name}")
+    write_program(
+        folder / "apt-get",
+        f'echo "apt-get $*" >>"$STAND_IN_NOTES"; : >{folder}/chromium; chmod +x {folder}/*',
+    )
+    write_program(folder / "id", "echo 0")
+    return folder
+
+
+def write_program(path: Path, text: str) -> None:
+    path.write_text(f"#!/bin/sh\nPATH=/usr/bin:/bin\n{text}\n")
+    path.chmod(0o755)
+
+
+def test_everything_is_checked_style_and_types_first(checkout):
+    assert checkout.run("digits-test", STAND_IN_UNFIT="0").returncode == 0
+    checks = [
+        line.split()[1] for line in checkout.asked if line.startswith(("-m ruff", "-m mypy", "-m pytest"))
+    ]
+    assert checks == ["ruff", "ruff", "mypy", "pytest"]
+
+
+def test_a_failed_check_ends_the_test(checkout):
+    checkout.run("digits-test")
+    python = checkout.folder / ".venv" / "bin" / "python"
+    python.write_text(STAND_IN.replace('case "$*" in', 'case "$*" in\n    "-m mypy") exit 1 ;;', 1))
+    assert checkout.run("digits-test").returncode == 1
+    assert not any("pytest" in line for line in checkout.asked)
+
+
+def test_arguments_go_to_pytest_alone(checkout):
+    checkout.run("digits-test")
+    checkout.run("digits-test", "tests/test_cli.py", "-k", "port")
+    assert checkout.asked == ["-m pytest tests/test_cli.py -k port"]
+
+
+def test_testing_installs_what_serving_needs_as_well(checkout):
+    checkout.run("digits-test", "-q")
+    assert any("pip install" in line and line.endswith("[test]") for line in checkout.asked)
+    checkout.start()
+    assert checkout.asked == []
+
+
+def test_a_missing_chromium_is_installed_where_that_is_possible(checkout, bare_system):
+    answer = checkout.run("digits-test", PATH=str(bare_system), TMPDIR=str(checkout.folder))
+    assert answer.returncode == 0, answer.stderr
+    assert "apt-get install --yes --no-install-recommends chromium" in checkout.asked
+
+
+def test_a_missing_chromium_is_told_where_it_is_not(checkout, bare_system):
+    write_program(bare_system / "id", "echo 1000")
+    answer = checkout.run("digits-test", PATH=str(bare_system))
+    assert answer.returncode == 1
+    assert "apt-get install chromium" in answer.stderr
+    assert not any("apt-get" in line for line in checkout.asked)

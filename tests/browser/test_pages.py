@@ -1,0 +1,39 @@
+"""Every page that a newcomer can reach, light and dark: no fault, nothing from elsewhere, nothing that axe minds."""
+
+from __future__ import annotations
+
+import pytest
+from playwright.sync_api import Page, expect
+
+PAGES = {
+    "home": "/",
+    "new dataset": "/datasets/images/classification/new",
+    "new model": "/models/images/classification/new",
+    "login": "/login",
+}
+
+
+@pytest.mark.parametrize("color_scheme", ["light", "dark"], indirect=True)
+@pytest.mark.parametrize("path", PAGES.values(), ids=PAGES)
+def test_a_page_is_sound(page: Page, check_accessibility, path):
+    page.goto(path)
+    expect(page.locator("h1").first).to_be_visible()
+    check_accessibility(page)
+
+
+@pytest.mark.parametrize("color_scheme", ["light", "dark"], indirect=True)
+def test_what_is_not_there_is_said_so(page: Page, page_faults, check_accessibility):
+    page_faults.allow(r"/models/20200101-000000-abcdef$")
+    answer = page.goto("/models/20200101-000000-abcdef")
+    assert answer is not None and answer.status == 404
+    expect(page.locator("h1").first).to_contain_text("Not found")
+    check_accessibility(page)
+
+
+def test_a_page_without_scripts_is_refused_inline_ones(page: Page):
+    """The policy is in force: a script that somebody smuggled into a page does not run."""
+    answer = page.goto("/")
+    assert answer is not None
+    policy = answer.header_value("content-security-policy") or ""
+    assert "default-src 'self'" in policy
+    assert "script-src" not in policy and "unsafe-eval" not in policy
