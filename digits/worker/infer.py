@@ -28,6 +28,7 @@ from numpy.typing import NDArray
 from digits import recipe as recipes
 from digits.dataset import images
 from digits.dataset import manifest as manifests
+from digits.events import EventLog
 from digits.files import UnreadableFile
 from digits.worker import inference, input, network, snapshots
 from digits.worker.failure import UserFault, describe
@@ -161,6 +162,11 @@ def _refusal(message: str, hint: str, status: int) -> dict[str, Any]:
 def classify(model_folder: Path, image: Path, snapshot: str, top: int = 5) -> list[tuple[str, float]]:
     """The most likely labels of one image, loading the snapshot for it; raises Refused."""
     return Classifier(model_folder, snapshot).classify(image, top)
+
+
+def run(recipe: recipes.Serve, task_folder: Path, events: EventLog) -> None:
+    """Answer requests as ``recipe`` says; what they ask for is no event."""
+    serve(Path(recipe.model), recipe.socket, recipe.idle_seconds)
 
 
 def serve(model_folder: Path, socket_path: str, idle_seconds: float) -> None:

@@ -21,9 +21,9 @@ from pathlib import Path
 
 from digits import recipe as recipes
 from digits.events import EventLog, Finished
+from digits.task import EVENTS_FILE
 from digits.worker.failure import Stopped, UserFault, describe
 
-EVENTS_FILE = "events.jsonl"
 LOG_FORMAT = "%(asctime)s [%(levelname)s] %(message)s"
 
 # Task name: kind of its recipe, module with ``run(recipe, task_folder, events)``.
@@ -31,6 +31,7 @@ PROGRAMS: dict[str, tuple[type[recipes.Recipe], str]] = {
     "create-dataset": (recipes.CreateDataset, "digits.worker.create"),
     "train": (recipes.Train, "digits.worker.train"),
     "visualize": (recipes.Visualize, "digits.worker.visualize"),
+    "serve": (recipes.Serve, "digits.worker.infer"),
 }
 
 EXIT_FAILED = 1

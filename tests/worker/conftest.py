@@ -1,0 +1,288 @@
+"""Small datasets and networks, and tasks run in forked processes.
+
+TensorFlow is imported once, by the first test that needs it, and every task runs in a
+fork of the tests' process, as the product does it. So no operation may run in the
+tests' own process: what needs one is given to `in_child`.
+"""
+
+from __future__ import annotations
+
+import os
+
+# A process may only be forked while it has a single thread.
+os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
+
+import pickle
+import signal
+import sys
+import time
+import traceback
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from digits import events, recipe
+from digits.dataset import images, manifest, records
+
+SECONDS_ALLOWED = 120
+
+
+@dataclass
+class Outcome:
+    """How a task went."""
+
+    code: int
+    events: list[events.Event]
+    output: str
+    job_folder: Path
+
+    def of(self, kind: type) -> list[Any]:
+        return [event for event in self.events if isinstance(event, kind)]
+
+    @property
+    def failure(self) -> events.Failed:
+        return self.of(events.Failed)[0]
+
+    def values(self, stage: str, name: str) -> list[float]:
+        """All values of a metric, in order."""
+        return [row.values[name] for row in self.of(events.Measured) if row.stage == stage]
+
+
+@dataclass
+class Running:
+    """A task in a forked process."""
+
+    pid: int
+    task_folder: Path
+    ended: int | None = field(default=None)
+
+    def events(self) -> list[events.Event]:
+        return events.read(self.task_folder / "events.jsonl")[0]
+
+    def wait_for(self, kind: type, seconds: float = SECONDS_ALLOWED) -> Any:
+        """The first event of ``kind``, as soon as it is in the log."""
+        deadline = time.monotonic() + seconds
+        while time.monotonic() < deadline:
+            found = [event for event in self.events() if isinstance(event, kind)]
+            if found:
+                return found[0]
+            assert self.poll() is None, f"the task ended before a {kind.__name__}: {self.output()}"
+            time.sleep(0.01)
+        raise AssertionError(f"no {kind.__name__} within {seconds} s")
+
+    def poll(self) -> int | None:
+        if self.ended is None:
+            pid, status = os.waitpid(self.pid, os.WNOHANG)
+            self.ended = os.waitstatus_to_exitcode(status) if pid else None
+        return self.ended
+
+    def stop(self) -> None:
+        os.kill(self.pid, signal.SIGTERM)
+
+    def output(self) -> str:
+        return (self.task_folder / "output.log").read_text(errors="replace")
+
+    def wait(self, seconds: float = SECONDS_ALLOWED) -> Outcome:
+        deadline = time.monotonic() + seconds
+        while self.poll() is None:
+            if time.monotonic() > deadline:
+                self.kill()
+                raise AssertionError(f"the task still runs after {seconds} s: {self.output()}")
+            time.sleep(0.01)
+        return Outcome(self.ended, self.events(), self.output(), self.task_folder.parent)
+
+    def kill(self) -> None:
+        if self.poll() is None:
+            os.kill(self.pid, signal.SIGKILL)
+            os.waitpid(self.pid, 0)
+
+
+@pytest.fixture(scope="session")
+def tensorflow() -> None:
+    """TensorFlow and the programs of the worker, imported and not yet used."""
+    from digits.worker import run
+
+    run.import_programs()
+
+
+@pytest.fixture
+def start(tensorflow: None, tmp_path: Path) -> Any:
+    """Starts the task in a folder; every task that still runs at the end is killed."""
+    started: list[Running] = []
+
+    def start(task_folder: Path) -> Running:
+        pid = os.fork()
+        if pid == 0:
+            _be_the_task(task_folder)
+        started.append(Running(pid, task_folder))
+        return started[-1]
+
+    yield start
+    for task in started:
+        task.kill()
+
+
+def _be_the_task(task_folder: Path) -> None:
+    code = 99
+    try:
+        from digits.worker import run
+
+        output = os.open(task_folder / "output.log", os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+        os.dup2(output, 1)
+        os.dup2(output, 2)
+        sys.stdout = os.fdopen(1, "w", buffering=1)
+        sys.stderr = os.fdopen(2, "w", buffering=1)
+        os.chdir(task_folder)
+        code = run.run_task(task_folder)
+        sys.stdout.flush()
+    finally:
+        os._exit(code)
+
+
+@pytest.fixture
+def in_child(tensorflow: None) -> Callable[..., Any]:
+    """Calls a function in a forked process and returns what it returned, so that it may use TensorFlow."""
+
+    def call(function: Callable[..., Any], *arguments: Any) -> Any:
+        reading, writing = os.pipe()
+        pid = os.fork()
+        if pid == 0:
+            try:
+                answer = (True, function(*arguments))
+            except BaseException:
+                answer = (False, traceback.format_exc())
+            with os.fdopen(writing, "wb") as stream:
+                stream.write(pickle.dumps(answer))
+            os._exit(0)
+        os.close(writing)
+        with os.fdopen(reading, "rb") as stream:
+            data = stream.read()
+        os.waitpid(pid, 0)
+        went_well, value = pickle.loads(data)
+        assert went_well, value
+        return value
+
+    return call
+
+
+@pytest.fixture
+def model(tmp_path: Path, gradients: Path) -> Callable[..., Path]:
+    """Makes a model job's folder with a network's text and a Train recipe; returns the task's folder."""
+
+    def make(network: str, name: str = "model", **settings: Any) -> Path:
+        job = tmp_path / name
+        task = job / "train"
+        task.mkdir(parents=True)
+        (job / "network.py").write_text(network)
+        defaults = {"dataset": str(gradients), "epochs": 2, "batch_size": 8, "seed": 1}
+        recipe.Train(**{**defaults, **settings}).save(task)
+        return task
+
+    return make
+
+
+@pytest.fixture
+def train(model: Any, start: Any) -> Callable[..., Outcome]:
+    """Trains a network's text with the given settings of the recipe, and waits for the end."""
+
+    def train(network: str, **settings: Any) -> Outcome:
+        return start(model(network, **settings)).wait()
+
+    return train
+
+
+@pytest.fixture
+def visualize(tmp_path: Path, gradients: Path, start: Any) -> Callable[..., Outcome]:
+    """Builds a network's text without training it."""
+
+    def visualize(network: str, dataset: Path | None = None, **settings: Any) -> Outcome:
+        job = tmp_path / f"scratch-{len(list(tmp_path.iterdir()))}"
+        task = job / "visualize"
+        task.mkdir(parents=True)
+        (job / "network.py").write_text(network)
+        recipe.Visualize(dataset=str(dataset or gradients), **settings).save(task)
+        return start(task).wait()
+
+    return visualize
+
+
+@pytest.fixture(scope="session")
+def gradients(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A dataset of 12×12 gray gradients in 4 directions: 64 to train with and 22 to validate with."""
+    folder = tmp_path_factory.mktemp("gradients")
+    write_dataset(folder, {"train": 64, "val": 22}, size=12, channels=1)
+    return folder
+
+
+@pytest.fixture(scope="session")
+def colours(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A dataset of 12×12 colour gradients in JPEG, 3 classes, without validation records."""
+    folder = tmp_path_factory.mktemp("colours")
+    write_dataset(folder, {"train": 24}, size=12, channels=3, classes=3, encoding="jpg")
+    return folder
+
+
+def gradient(label: int, size: int, channels: int, noise: np.random.Generator) -> np.ndarray:
+    """A picture that grows brighter towards the side number ``label``."""
+    ramp = np.linspace(20, 220, size)
+    sides = (np.tile(ramp, (size, 1)), np.tile(ramp[::-1], (size, 1)))
+    picture = (*sides, *(side.T for side in sides))[label][:, :, None]
+    picture = picture + noise.normal(0, 8, (size, size, channels))
+    return picture.clip(0, 255).astype(np.uint8)
+
+
+def write_dataset(
+    folder: Path, counts: dict[str, int], size: int, channels: int, classes: int = 4, encoding: str = "png"
+) -> None:
+    """A finished dataset job of gradients, in two shards a split."""
+    noise = np.random.default_rng(7)
+    labels = ["right", "left", "down", "up"][:classes]
+    splits = {}
+    total = np.zeros((size, size, channels))
+    for split, count in counts.items():
+        shards = [records.shard_name(split, number, 2) for number in range(2)]
+        writers = [records.ShardWriter(folder / shard) for shard in shards]
+        for number in range(count):
+            label = number % classes
+            pixels = gradient(label, size, channels, noise)
+            total += pixels if split == "train" else 0
+            record = records.Record(
+                data=images.encode(pixels, encoding),
+                format={"png": "png", "jpg": "jpeg", "none": "raw"}[encoding],
+                height=size,
+                width=size,
+                channels=channels,
+                label=label,
+                text=labels[label],
+                source=f"{number}.png".encode(),
+            )
+            writers[number * 2 // count].add(records.encode_example(record), label)
+        for writer in writers:
+            writer.close()
+        of_class = [len(range(label, count, classes)) for label in range(classes)]
+        splits[split] = manifest.Split(count=count, counts=of_class, bytes=0, shards=shards)
+    mean = (total / counts["train"]).astype(np.float32)
+    np.save(folder / manifest.MEAN_ARRAY_FILE, mean)
+    manifest.Manifest(
+        width=size,
+        height=size,
+        channels=channels,
+        encoding=encoding,
+        resize_mode="squash",
+        labels=labels,
+        splits=splits,
+        mean_pixel=mean.mean((0, 1)).tolist(),
+    ).save(folder)
+
+
+def snapshot(job_folder: Path, name: str) -> dict[str, np.ndarray]:
+    """The tensors of a snapshot by name. To be called in a child: it uses TensorFlow."""
+    import tensorflow as tf
+
+    reader = tf.train.load_checkpoint(str(job_folder / name))
+    return {key: reader.get_tensor(key) for key in reader.get_variable_to_shape_map()}
