@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -34,7 +35,7 @@ for number in range(6):
                 os._exit(0)
         if number % 3 == 0:
             signal.signal(signal.SIGTERM, signal.SIG_IGN)
-        os.write(1, b'child %d\n' % os.getpid())
+        os.write(1, b'child %d ' % os.getpid())
         time.sleep(300)
 time.sleep(0.5)
 print('left', flush=True)
@@ -90,7 +91,7 @@ def test_stops_a_program(tmp_path: Path, program: str) -> None:
 def test_kills_everything_that_a_program_left(tmp_path: Path) -> None:
     told = ended(tmp_path, start(tmp_path, LEAVES_CHILDREN))
     text, _ = output.read(tmp_path)
-    children = [int(line.split()[1]) for line in text.splitlines() if line.startswith("child")]
+    children = [int(number) for number in re.findall(r"child (\d+)", text)]
     assert len(children) == 6
     assert not [pid for pid in children if psutil.pid_exists(pid)]
     assert told["orphans_killed"] >= 6

@@ -19,6 +19,7 @@ import json
 import os
 import signal
 import sys
+import traceback
 from pathlib import Path
 from typing import Any
 
@@ -89,9 +90,14 @@ def _run_task(folder: Path, output: int) -> None:
         from digits.worker import run
 
         shim.prepare_child(output)
+        # The streams of the fork server knew another kind of file behind these descriptors.
+        sys.stdout = open(1, "w", buffering=1, errors="backslashreplace", closefd=False)  # noqa: SIM115
+        sys.stderr = open(2, "w", buffering=1, errors="backslashreplace", closefd=False)  # noqa: SIM115
         os.close(output)
         os.chdir(folder)
         code = run.run_task(folder)
+    except BaseException:
+        traceback.print_exc()
     finally:
         sys.stdout.flush()
         sys.stderr.flush()
