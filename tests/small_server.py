@@ -12,6 +12,7 @@ import json  # noqa: E402
 import logging  # noqa: E402
 import os  # noqa: E402
 import sys  # noqa: E402
+from pathlib import Path  # noqa: E402
 
 import flask  # noqa: E402
 import gevent  # noqa: E402
@@ -22,6 +23,7 @@ from flask_socketio import SocketIO  # noqa: E402
 from digits.auth import Auth, Sessions, login_blueprint  # noqa: E402
 from digits.gate import Gate  # noqa: E402
 from digits.server import serve  # noqa: E402
+from digits.tensorboard import TensorBoards  # noqa: E402
 
 logging.basicConfig(level=logging.DEBUG)
 arguments = json.loads(sys.argv[1])
@@ -72,6 +74,19 @@ def clients() -> dict[str, list[int]]:
     return {"queued": [client.queue.qsize() for client in socketio.server.eio.sockets.values()]}
 
 
+boards = (
+    TensorBoards("/pre")
+    if "board" not in arguments
+    else TensorBoards("/pre", program=Path(arguments["board"]))
+)
+
+
+@app.route("/pre/tensorboard/<job_id>/", defaults={"path": ""}, methods=["GET", "POST"])
+@app.route("/pre/tensorboard/<job_id>/<path:path>", methods=["GET", "POST"])
+def board(job_id: str, path: str) -> flask.Response:
+    return boards.proxy(job_id, Path(arguments["logdir"]), path, flask.request)
+
+
 @socketio.on("echo")
 def echo(data: object) -> object:
     return data
@@ -93,6 +108,7 @@ app.wsgi_app = Gate(app.wsgi_app, auth=auth, **arguments.get("gate", {}))
 
 def end_with_the_test() -> None:
     gevent.os.tp_read(0, 1)
+    boards.stop_all()
     os._exit(0)
 
 
