@@ -7,6 +7,7 @@ from typing import Any
 
 from flask_wtf import FlaskForm
 from wtforms import Field, Form, IntegerField, StringField
+from wtforms.fields.choices import SelectChoice
 from wtforms.validators import Length, Optional, StopValidation, ValidationError
 
 from digits.errors import DigitsError
@@ -23,6 +24,13 @@ class JobForm(FlaskForm):
 
     group_name = StringField("Group", default="", validators=[Optional(), Length(max=NAME_LENGTH)])
 
+    def process(self, *arguments: Any, **keywords: Any) -> None:
+        super().process(*arguments, **keywords)
+        # A program need not send every field: what it leaves out has its default and counts as given.
+        for field in self:
+            if field.raw_data == [] and field.data is not None:
+                field.raw_data = [str(field.data)]
+
     def values(self) -> dict[str, Any]:
         """What the user filled in, as it is kept for cloning."""
         return {field.name: field.data for field in self if _is_plain(field.data)}
@@ -32,6 +40,11 @@ class JobForm(FlaskForm):
         for field in self:
             if field.name in values:
                 field.data = values[field.name]
+
+
+def choices(*pairs: tuple[str, str]) -> list[SelectChoice]:
+    """The choices of a select field, from values and their words."""
+    return [SelectChoice(value, words) for value, words in pairs]
 
 
 class NumberList(Field):
@@ -44,6 +57,8 @@ class NumberList(Field):
         super().__init__(label, **arguments)
 
     def process_formdata(self, valuelist: list[Any]) -> None:
+        if not valuelist:
+            return
         text = ",".join(str(value) for value in valuelist).strip().strip("[]")
         try:
             self.data = [self._number(part) for part in text.split(",") if part.strip()]
