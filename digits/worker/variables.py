@@ -8,6 +8,7 @@ for a variable, whatever API made it, by the variable's full name.
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -55,7 +56,8 @@ class VariableStore:
         """Everything built inside, in the current graph, finds its variables in this store."""
         graph = tf.compat.v1.get_default_graph()
         _forget_collections(graph)
-        global_state.set_global_attribute("object_name_uids", {})  # Keras' automatic layer names
+        # Keras' automatic names of layers begin anew, so that every trace gives the same ones.
+        global_state.set_global_attribute("object_name_uids", defaultdict(int))
         with tf.variable_creator_scope(_Creator(self, graph)):
             yield
 
