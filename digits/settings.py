@@ -174,7 +174,7 @@ class Settings:
     standby: bool = _setting(
         _flag,
         lambda: True,
-        "Keep one process with TensorFlow loaded, so that tasks start at once (about 300 MB of memory).",
+        "Keep one process with TensorFlow loaded, so that tasks start at once (about 550 MB of memory).",
         shown="on",
     )
     logfile_filename: Path = _setting(
