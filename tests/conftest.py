@@ -12,6 +12,7 @@ import psutil
 import pytest
 
 from digits.settings import Settings
+from tests.site import Site, open_site
 
 ROOT = Path(__file__).resolve().parent.parent
 LEAVE_SECONDS = 5.0
@@ -35,6 +36,14 @@ def settings(tmp_path: Path) -> Settings:
         logfile_filename=tmp_path / "digits.log",
         standby=False,
     )
+
+
+@pytest.fixture
+def site(settings: Settings) -> Iterator[Site]:
+    """A whole site in this process, without a fork server."""
+    opened = open_site(settings)
+    yield opened
+    opened.close()
 
 
 @pytest.fixture

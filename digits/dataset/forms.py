@@ -9,19 +9,28 @@ from flask import current_app
 from wtforms import BooleanField, IntegerField, SelectField, StringField
 from wtforms.validators import DataRequired, InputRequired, Length, NumberRange, Optional, ValidationError
 
-from digits.forms import NAME_LENGTH, AllowedFolder, JobForm, NotLessThan, NotYet, OptionalInteger, RequiredIf
+from digits.forms import (
+    NAME_LENGTH,
+    AllowedFolder,
+    JobForm,
+    NotLessThan,
+    NotYet,
+    OptionalInteger,
+    RequiredIf,
+    choices,
+)
 from digits.recipe import CreateDataset
 from digits.roots import Roots
 
 MAX_SIDE_PIXELS = 4096
-ENCODINGS = [("png", "PNG (lossless)"), ("jpg", "JPEG (quality 90)"), ("none", "None (raw pixels)")]
-CHANNELS = [("3", "Colour"), ("1", "Grayscale")]
-RESIZE_MODES = [
+ENCODINGS = choices(("png", "PNG (lossless)"), ("jpg", "JPEG (quality 90)"), ("none", "None (raw pixels)"))
+CHANNELS = choices(("3", "Colour"), ("1", "Grayscale"))
+RESIZE_MODES = choices(
     ("squash", "Squash"),
     ("crop", "Crop"),
     ("fill", "Fill"),
     ("half_crop", "Half crop, half fill"),
-]
+)
 
 
 def _roots() -> Roots:
@@ -57,13 +66,15 @@ class DatasetForm(JobForm):
     # Accepted for scripts written for DIGITS: whatever they ask for, records go to TFRecord files.
     backend = SelectField(
         "Storage",
-        choices=[("tfrecords", "TFRecord"), ("lmdb", "LMDB"), ("hdf5", "HDF5")],
+        choices=choices(("tfrecords", "TFRecord"), ("lmdb", "LMDB"), ("hdf5", "HDF5")),
         default="tfrecords",
     )
-    compression = SelectField("Compression", choices=["none", "gzip"], default="none")
+    compression = SelectField(
+        "Compression", choices=choices(("none", "None"), ("gzip", "gzip")), default="none"
+    )
     method = SelectField(
         "Source",
-        choices=[("folder", "Folder"), ("textfile", "Text files"), ("s3", "S3")],
+        choices=choices(("folder", "Folder"), ("textfile", "Text files"), ("s3", "S3")),
         default="folder",
         validators=[NotYet("folder")],
     )

@@ -17,11 +17,10 @@ from wtforms import (
 )
 from wtforms.validators import DataRequired, InputRequired, Length, NumberRange, Optional, ValidationError
 
-from digits.forms import NAME_LENGTH, Each, JobForm, NotYet, NumberList, OptionalInteger, RequiredIf
-from digits.model.lr_policy import POLICIES
+from digits.forms import NAME_LENGTH, Each, JobForm, NotYet, NumberList, OptionalInteger, RequiredIf, choices
 from digits.recipe import Solver, Train
 
-SOLVERS = [
+SOLVERS = choices(
     ("SGD", "Stochastic gradient descent"),
     ("MOMENTUM", "Momentum (0.9)"),
     ("NESTEROV", "Nesterov momentum (0.9)"),
@@ -31,7 +30,7 @@ SOLVERS = [
     ("ADADELTA", "AdaDelta"),
     ("RMSPROP", "RMSProp"),
     ("FTRL", "FTRL"),
-]
+)
 POLICY_TITLES = {
     "fixed": "Fixed",
     "step": "Step down",
@@ -41,13 +40,13 @@ POLICY_TITLES = {
     "poly": "Polynomial decay",
     "sigmoid": "Sigmoid decay",
 }
-MEANS = [("image", "Mean image"), ("pixel", "Mean pixel"), ("none", "Nothing")]
-METHODS = [
+MEANS = choices(("image", "Mean image"), ("pixel", "Mean pixel"), ("none", "Nothing"))
+METHODS = choices(
     ("standard", "Standard"),
     ("previous", "Previous"),
     ("pretrained", "Pretrained"),
     ("custom", "Custom"),
-]
+)
 MAX_NETWORK_CHARACTERS = 1_000_000
 _DEVICE = re.compile(r"cpu|next|\d+(,\d+)*")
 
@@ -85,9 +84,7 @@ class ModelForm(JobForm):
     rms_decay = _number("RMS decay", 0.99, 0, 1)
     momentum = _number("Momentum", 0.9, 0, 1)
     learning_rate = NumberList("Learning rate", float, validators=[Each(0)], default=[0.01])
-    lr_policy = SelectField(
-        "Policy", choices=[(name, POLICY_TITLES[name]) for name in POLICIES], default="step"
-    )
+    lr_policy = SelectField("Policy", choices=choices(*POLICY_TITLES.items()), default="step")
     lr_step_size = _number("Step size (%)", 33)
     lr_step_gamma = _number("Gamma", 0.1)
     lr_multistep_values = StringField("Steps (%)", default="50,85")
@@ -108,7 +105,7 @@ class ModelForm(JobForm):
     method = SelectField(
         "Network", choices=METHODS, default="standard", validators=[NotYet("standard", "previous", "custom")]
     )
-    framework = SelectField("Framework", choices=[("tensorflow", "TensorFlow")], default="tensorflow")
+    framework = SelectField("Framework", choices=choices(("tensorflow", "TensorFlow")), default="tensorflow")
     standard_networks = RadioField("Standard network", choices=[], default="lenet", validate_choice=False)
     previous_networks = RadioField(
         "Previous network", choices=[], validate_choice=False, validators=[RequiredIf(method="previous")]

@@ -15,7 +15,7 @@ from digits.auth import current_username
 from digits.dataset.job import DatasetJob
 from digits.errors import BadRequest, NotFound, Unavailable
 from digits.events import for_browser, read
-from digits.forms import errors_of
+from digits.forms import choices, errors_of
 from digits.job import Job
 from digits.metrics import MAX_CHART_POINTS, Metrics, row_json
 from digits.model import lr_policy
@@ -221,10 +221,10 @@ def _model(job_id: str) -> ModelJob:
 def _form(data: Any) -> ModelForm:
     form = ModelForm(formdata=data)
     usable = [job for job in services().store.all(DatasetJob) if _is_usable(job)]
-    form.dataset.choices = [(job.id, job.name) for job in usable]
+    form.dataset.choices = choices(*((job.id, job.name) for job in usable))
     if data is None and usable:
         form.dataset.data = usable[0].id
-    form.standard_networks.choices = [(item.id, item.title) for item in networks().values()]
+    form.standard_networks.choices = choices(*((item.id, item.title) for item in networks().values()))
     return form
 
 

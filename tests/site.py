@@ -1,0 +1,103 @@
+"""A whole site in the test's own process: the application, a client, and pictures to make datasets of."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import gevent
+import numpy as np
+from flask import Flask
+from flask.testing import FlaskClient
+from PIL import Image
+
+from digits.app import create_app
+from digits.services import Services
+from digits.settings import Settings
+
+PATIENCE_SECONDS = 60
+
+
+@dataclass
+class Site:
+    """The application and a client of it. ``close`` it in the end."""
+
+    app: Flask
+    client: FlaskClient
+    data: Path
+
+    @property
+    def services(self) -> Services:
+        parts: Services = self.app.extensions["digits"]
+        return parts
+
+    def get(self, path: str, **arguments: Any) -> Any:
+        return self.client.get(path, buffered=True, **arguments)
+
+    def json(self, path: str) -> Any:
+        return self.client.get(path).get_json()
+
+    def post(self, path: str, **fields: Any) -> Any:
+        return self.client.post(path, data=fields)
+
+    def wait(self, question: Callable[[], Any]) -> Any:
+        """Let the scheduler work until ``question`` is answered with something true."""
+        deadline = time.monotonic() + PATIENCE_SECONDS
+        while not (answer := question()):
+            assert time.monotonic() < deadline, "this takes too long"
+            gevent.sleep(0.02)
+        return answer
+
+    def status(self, job_id: str) -> str:
+        return str(self.json(f"/jobs/{job_id}/status")["status"])
+
+    def wait_for_end(self, job_id: str) -> str:
+        ended = ("Done", "Aborted", "Error")
+        self.wait(lambda: self.status(job_id) in ended)
+        return self.status(job_id)
+
+    def dataset(self, **fields: Any) -> str:
+        """Start making a dataset of the three bars; returns its id."""
+        wanted = {
+            "dataset_name": "bars",
+            "method": "folder",
+            "folder_train": str(bars(self.data / "bars")),
+            "resize_width": 16,
+            "resize_height": 16,
+            "resize_channels": 3,
+            **fields,
+        }
+        answer = self.post("/datasets/images/classification.json", **wanted)
+        assert answer.status_code == 200, answer.get_json()
+        return str(answer.get_json()["id"])
+
+    def close(self) -> None:
+        from digits.job import Job
+
+        for job in self.services.store.all(Job):
+            self.services.scheduler.abort(job)
+        self.wait(lambda: not list(self.services.store.running()))
+        self.services.stop()
+
+
+def open_site(settings: Settings) -> Site:
+    settings.data_roots[0].mkdir(exist_ok=True)
+    app = create_app(settings)
+    app.testing = True
+    app.config["PROPAGATE_EXCEPTIONS"] = False
+    return Site(app, app.test_client(), settings.data_roots[0])
+
+
+def bars(folder: Path, each: int = 8) -> Path:
+    """Three classes of small pictures that the simplest network can tell apart."""
+    random = np.random.default_rng(0)
+    for number, name in enumerate(("left", "middle", "right")):
+        (folder / name).mkdir(parents=True, exist_ok=True)
+        for index in range(each):
+            pixels = random.integers(0, 60, (16, 16, 3), np.uint8)
+            pixels[:, 5 * number : 5 * number + 5] += 180
+            Image.fromarray(pixels).save(folder / name / f"{index:02}.png")
+    return folder

@@ -1,0 +1,184 @@
+"""What all jobs have in common, over HTTP."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.site import Site
+
+UNKNOWN = "20200101-000000-abcdef"
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        f"/jobs/{UNKNOWN}",
+        f"/datasets/{UNKNOWN}",
+        f"/models/{UNKNOWN}.json",
+        f"/jobs/{UNKNOWN}/status",
+        f"/jobs/{UNKNOWN}/table_data.json",
+        f"/models/{UNKNOWN}/metrics.json",
+        f"/clone/{UNKNOWN}",
+        f"/files/{UNKNOWN}/job.json",
+        "/files/../secret",
+        "/files/.server/forkserver.log",
+        "/jobs/..%2f..%2fetc/status",
+        "/datasets/summary?job_id=nothing",
+        "/no/such/page",
+    ],
+)
+def test_unknown_things_are_not_found(site: Site, path: str) -> None:
+    answer = site.get(path, headers={"Accept": "application/json"})
+    assert answer.status_code == 404
+    assert answer.get_json()["error"]["message"]
+
+
+def test_an_error_is_a_page_for_browsers_and_json_for_programs(site: Site) -> None:
+    page = site.get(f"/models/{UNKNOWN}", headers={"Accept": "text/html"})
+    assert (page.status_code, page.mimetype) == (404, "text/html")
+    assert "no such job" in page.text
+    assert site.get(f"/models/{UNKNOWN}.json").get_json()["error"]["type"] == "NotFound"
+
+
+def test_the_home_page_without_jobs_says_what_to_do(site: Site) -> None:
+    page = site.get("/").text
+    assert 'action="/try/mnist"' in page
+    assert site.json("/index.json")["datasets"] == []
+
+
+def test_a_dataset_is_listed_renamed_and_deleted(site: Site) -> None:
+    job_id = site.dataset(group_name="first group")
+    assert site.wait_for_end(job_id) == "Done"
+    row = site.json(f"/jobs/{job_id}/table_data.json")["job"]
+    assert (row["name"], row["group"], row["progress"], row["refs"]) == ("bars", "first group", 100.0, 0)
+    assert site.get(f"/jobs/{job_id}").headers["Location"] == f"/datasets/{job_id}"
+
+    answer = site.client.put(
+        f"/datasets/{job_id}", data={"job_name": "stripes", "job_notes": "<b>striped</b>"}
+    )
+    assert answer.status_code == 200
+    assert site.json("/index.json")["datasets"] == [{"id": job_id, "name": "stripes", "status": "Done"}]
+    assert "<b>striped</b>" not in site.get(f"/datasets/{job_id}").text
+
+    folder = site.services.store.folder / job_id
+    assert site.client.delete(f"/datasets/{job_id}").status_code == 200
+    assert not folder.exists()
+    assert site.get(f"/datasets/{job_id}").status_code == 404
+
+
+@pytest.mark.parametrize("fields", [{}, {"job_name": "  "}, {"job_name": "x" * 300}])
+def test_a_name_that_is_none_is_refused(site: Site, fields: dict[str, str]) -> None:
+    job_id = site.dataset()
+    assert site.client.put(f"/jobs/{job_id}", data=fields).status_code == 400
+    assert site.json(f"/jobs/{job_id}/table_data.json")["job"]["name"] == "bars"
+
+
+def test_names_survive_a_restart(site: Site) -> None:
+    import json
+
+    job_id = site.dataset()
+    site.wait_for_end(job_id)
+    site.client.put(f"/jobs/{job_id}", data={"job_name": "kept", "group_name": "g"})
+    kept = json.loads((site.services.store.folder / job_id / "job.json").read_text())
+    assert (kept["name"], kept["group"]) == ("kept", "g")
+
+
+def test_the_list_is_searched_and_sorted(site: Site) -> None:
+    for name in ("beta one", "alpha two", "gamma one"):
+        site.dataset(dataset_name=name)
+    page = site.get("/?q=one&sort=name&dir=asc", headers={"X-Fragment": "jobs"}).text
+    assert "<html" not in page
+    assert "alpha two" not in page
+    assert page.index("beta one") < page.index("gamma one")
+    down = site.get("/?q=one&sort=name&dir=desc", headers={"X-Fragment": "jobs"}).text
+    assert down.index("gamma one") < down.index("beta one")
+
+
+def test_an_aborted_dataset_is_told_as_such(site: Site) -> None:
+    first, second = site.dataset(), site.dataset()
+    assert site.post(f"/datasets/{second}/abort").status_code == 200
+    assert site.wait_for_end(second) == "Aborted"
+    site.wait_for_end(first)
+    refused = site.client.post(f"/datasets/{second}/abort", headers={"Accept": "application/json"})
+    assert refused.status_code == 403
+    assert "not running" in refused.get_json()["error"]["message"]
+
+
+def test_many_jobs_are_deleted_at_once_and_what_is_not_is_said(site: Site) -> None:
+    ids = [site.dataset(), site.dataset()]
+    for job_id in ids:
+        site.wait_for_end(job_id)
+    answer = site.client.delete(
+        "/jobs", data={"job_ids[]": [*ids, UNKNOWN]}, headers={"Accept": "application/json"}
+    )
+    assert answer.status_code == 400
+    assert "1 of 3" in answer.get_json()["error"]["message"]
+    assert site.json("/index.json")["datasets"] == []
+
+
+def test_files_of_a_job_are_shown_harmlessly(site: Site) -> None:
+    job_id = site.dataset()
+    site.wait_for_end(job_id)
+    mean = site.get(f"/files/{job_id}/mean.png")
+    assert (mean.status_code, mean.mimetype) == (200, "image/png")
+    folder = site.services.store.folder / job_id
+    (folder / "page.html").write_text("<script>alert(1)</script>")
+    page = site.get(f"/files/{job_id}/page.html")
+    assert page.mimetype == "application/octet-stream"
+    assert page.headers["Content-Disposition"].startswith("attachment")
+    assert "sandbox" in page.headers["Content-Security-Policy"]
+    (folder / "link").symlink_to("/etc/passwd")
+    assert site.get(f"/files/{job_id}/link").status_code == 404
+
+
+def test_output_is_read_on_from_an_offset(site: Site) -> None:
+    job_id = site.dataset()
+    site.wait_for_end(job_id)
+    (site.services.store.folder / job_id / "create" / "output.log").write_text("one two")
+    assert site.json(f"/jobs/{job_id}/output?after=4") == {"text": "two", "next": 7}
+
+
+def test_a_path_is_completed_below_the_roots_only(site: Site) -> None:
+    (site.data / "pictures").mkdir()
+    assert site.json(f"/autocomplete/path?query={site.data}/pic")["suggestions"] == [f"{site.data}/pictures/"]
+    assert site.json("/autocomplete/path?query=/et")["suggestions"] == []
+
+
+@pytest.mark.parametrize(
+    ("headers", "status"),
+    [
+        ({"Host": "evil.example"}, 421),
+        ({"Origin": "http://evil.example"}, 403),
+        ({"Origin": "null"}, 403),
+        ({"Sec-Fetch-Site": "cross-site"}, 403),
+    ],
+)
+def test_a_forged_host_or_origin_changes_nothing(site: Site, headers: dict[str, str], status: int) -> None:
+    job_id = site.dataset()
+    answers = [
+        site.client.delete(f"/datasets/{job_id}", headers=headers),
+        site.client.post("/try/mnist", headers=headers),
+        site.client.put(f"/jobs/{job_id}", data={"job_name": "taken"}, headers=headers),
+    ]
+    assert [answer.status_code for answer in answers] == [status] * 3
+    assert site.json(f"/jobs/{job_id}/table_data.json")["job"]["name"] == "bars"
+
+
+def test_a_browser_needs_the_form_token(site: Site) -> None:
+    job_id = site.dataset()
+    browser = {"Origin": "http://localhost", "Sec-Fetch-Site": "same-origin"}
+    assert site.client.put(f"/jobs/{job_id}", data={"job_name": "x"}, headers=browser).status_code == 400
+    page = site.get("/").text
+    token = page.split('name="csrf-token" content="')[1].split('"')[0]
+    named = {**browser, "X-CSRFToken": token}
+    assert site.client.put(f"/jobs/{job_id}", data={"job_name": "x"}, headers=named).status_code == 200
+
+
+def test_a_job_belongs_to_who_made_it(site: Site) -> None:
+    site.post("/login", username="ada")
+    job_id = site.dataset()
+    assert site.json(f"/jobs/{job_id}/table_data.json")["job"]["owner"] == "ada"
+    site.post("/login", username="grace")
+    refused = site.client.delete(f"/datasets/{job_id}", headers={"Accept": "application/json"})
+    assert refused.status_code == 403
+    assert "ada" in refused.get_json()["error"]["message"]
