@@ -1,7 +1,7 @@
 // Draws the columns of a MetricStore: zoom, log scale, a table beside the picture, PNG.
 
 import uPlot from '../vendor/uplot.js';
-import { number, percent } from './format.js';
+import { number, percent, tick } from './format.js';
 
 const COLORS = ['--chart-1', '--chart-2', '--chart-3', '--chart-4', '--chart-5', '--chart-6'];
 const SMALLEST_LOG_VALUE = 1e-9;
@@ -10,7 +10,7 @@ const WORDS_MILLISECONDS = 2000;
 
 const KINDS = {
   loss: { show: number, range: fromZero, colors: COLORS },
-  accuracy: { show: (value) => percent(value, value >= 99.95 ? 1 : 2), range: upToHundred, tick: (value) => `${value} %`, colors: COLORS },
+  accuracy: { show: (value) => percent(value, value >= 99.95 ? 1 : 2), range: upToHundred, unit: ' %', colors: COLORS },
   rate: { show: number, range: fromZero, colors: ['--chart-4'] },
   speed: { show: number, range: fromZero, colors: ['--chart-3'] },
 };
@@ -98,8 +98,8 @@ export class Chart {
       cursor: { y: false, drag: { x: true, y: false }, sync: { key: 'metrics', setSeries: false }, points: { size: 7 } },
       scales: { x: { time: false }, y: this.isLog ? { distr: 3 } : { range: this.kind.range } },
       axes: [
-        { ...axis, size: 28, gap: 4, values: (_, ticks) => ticks.map((tick) => number(tick).replace(/\.00$/, '')) },
-        { ...axis, size: 52, gap: 4, values: (_, ticks) => ticks.map((tick) => (tick === null ? '' : (this.kind.tick ?? number)(tick))) },
+        { ...axis, size: 28, gap: 4, values: (_, values, __, ___, distance) => values.map((value) => tick(value, distance)) },
+        { ...axis, size: 52, gap: 4, values: (_, values, __, ___, distance) => values.map((value) => this.label(value, distance)) },
       ],
       series: [{ label: 'Epoch' }, ...this.series.map((column, index) => this.line(column, index, color))],
       hooks: {
@@ -107,6 +107,12 @@ export class Chart {
         setCursor: [() => this.showLegend()],
       },
     };
+  }
+
+  // A log axis has labels at powers of ten only, the others come as null.
+  label(value, distance) {
+    if (value === null) return '';
+    return (this.isLog ? number(value) : tick(value, distance)) + (this.kind.unit ?? '');
   }
 
   line(column, index, color) {

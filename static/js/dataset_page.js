@@ -52,7 +52,9 @@ function drawCounts(splits) {
   drawLegend(present, rows);
 }
 
-const total = (row) => row.parts.reduce((sum, part) => sum + part.count, 0);
+function total(row) {
+  return row.parts.reduce((sum, part) => sum + part.count, 0);
+}
 
 function countRow(row, most) {
   const line = document.createElement('tr');

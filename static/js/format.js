@@ -43,8 +43,15 @@ export function number(value) {
   if (size >= 100) return value.toFixed(0);
   if (size >= 1) return value.toFixed(2);
   if (size === 0) return '0';
-  if (size >= 0.001) return String(Number(value.toPrecision(3)));
+  if (size >= 0.00001) return String(Number(value.toPrecision(3)));
   return value.toExponential(1);
+}
+
+/** An axis label: as many decimals as the distance between two labels needs. */
+export function tick(value, distance) {
+  const decimals = Math.min(8, Math.max(0, Math.ceil(-Math.log10(distance) - 1e-9)));
+  if (decimals > 5) return value === 0 ? '0' : value.toExponential(0);
+  return value.toLocaleString('en', { minimumFractionDigits: decimals, maximumFractionDigits: decimals });
 }
 
 export function percent(value, digits = 1) {

@@ -2,7 +2,7 @@
 
 import uPlot from '../vendor/uplot.js';
 import { settled } from './form_parts.js';
-import { number } from './format.js';
+import { number, tick } from './format.js';
 import { postForm } from './http.js';
 
 const COLORS = ['--chart-4', '--chart-1', '--chart-2', '--chart-3', '--chart-5', '--chart-6'];
@@ -73,7 +73,7 @@ function options(area, count) {
     scales: { x: { time: false }, y: { range: (_, low, high) => [Math.min(0, low ?? 0), high > 0 ? high * 1.08 : 1] } },
     axes: [
       { ...axis, size: 26, gap: 4 },
-      { ...axis, size: 54, gap: 4, values: (_, ticks) => ticks.map(number) },
+      { ...axis, size: 54, gap: 4, values: (_, values, __, ___, distance) => values.map((value) => tick(value, distance)) },
     ],
     series: [{}, ...Array.from({ length: count }, (_, index) => ({ stroke: color(COLORS[index % COLORS.length]), width: 2, points: { show: false } }))],
   };
