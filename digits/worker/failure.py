@@ -90,23 +90,24 @@ def _words(error: BaseException, source: BaseException) -> tuple[str, str]:
         return f"{kind} in {where}: {source.msg}", "Correct the marked line."
     if isinstance(source, SystemExit):
         return f"The network ended the program: exit({source.code!r}).", "Remove the call to exit()."
-    text = _first_paragraph(str(getattr(source, "message", "") or source))
+    text = _essence(str(getattr(source, "message", "") or source))
     hint = next((hint for name, hint in _HINTS.items() if _is_a(source, name)), "")
     return f"{kind}: {text}"[:MAX_MESSAGE_CHARACTERS] if text else kind, hint
 
 
-def _first_paragraph(text: str) -> str:
+def _essence(text: str) -> str:
     """``text`` without the lists of frames that TensorFlow and Keras put into their messages."""
-    for mark in (
-        "Detected at node",
-        "Stack trace for op definition",
-        "\n\nArguments received by",
-        "\n\t [[{{",
-    ):
-        before, found, _ = text.partition(mark)
-        if found and before.strip():
-            text = before
-    return text.replace("Graph execution error:", "").strip()
+    text = text.partition("\n\nArguments received by")[0]
+    if "Detected at node" not in text and "Graph execution error" not in text:
+        return text.strip()
+    kept: list[str] = []
+    for line in text.splitlines():
+        if not _OF_A_TRACE.match(line) and line.strip() and line not in kept:
+            kept.append(line)
+    return "\n".join(kept)
+
+
+_OF_A_TRACE = re.compile(r"Graph execution error|Detected at node|Traceback|\s|Stack trace for op")
 
 
 def _is_a(error: BaseException, name: str) -> bool:

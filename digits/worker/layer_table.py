@@ -42,7 +42,9 @@ def layers(graph: Any, built: Built) -> list[dict[str, Any]]:
 
 def _is_row(call: Call) -> bool:
     # A model or a block is shown by the layers inside it.
-    return not call.has_inner and bool(tf.nest.flatten(call.outputs))
+    # Keras also calls layers with stand-ins for tensors, to learn their shapes.
+    outputs = tf.nest.flatten(call.outputs)
+    return not call.has_inner and bool(outputs) and isinstance(outputs[0], tf.Tensor)
 
 
 def _row_of(call: Call, seen: set[int]) -> dict[str, Any]:

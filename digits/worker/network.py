@@ -98,14 +98,27 @@ def _check_property(kind: type, name: str) -> None:
     if found is None:
         raise UserFault(f"UserModel has no property {name}.", _TEMPLATE_HINT, _line_of(kind))
     if not isinstance(found, property):
-        line = getattr(getattr(found, "__code__", None), "co_firstlineno", None)
-        raise UserFault(f"UserModel.{name} is not a property.", "Write @model_property above it.", line)
+        raise UserFault(
+            f"UserModel.{name} is not a property.",
+            "Write @model_property above it.",
+            _line_of_function(found),
+        )
 
 
 def _line_of(kind: Any) -> int | None:
-    name = getattr(kind, "__name__", "UserModel")
-    for number, line in enumerate(linecache.getlines(NETWORK_FILE), 1):
-        if line.startswith(f"class {name}"):
+    return _line_starting(f"class {getattr(kind, '__name__', 'UserModel')}", 1)
+
+
+def _line_of_function(function: Any) -> int | None:
+    code = getattr(getattr(function, "__wrapped__", function), "__code__", None)
+    # The code of a function begins with its decorators.
+    return _line_starting("def ", code.co_firstlineno) if code else None
+
+
+def _line_starting(words: str, first: int) -> int | None:
+    lines = linecache.getlines(NETWORK_FILE)
+    for number, line in enumerate(lines[first - 1 :], first):
+        if line.lstrip().startswith(words):
             return number
     return None
 
@@ -113,12 +126,10 @@ def _line_of(kind: Any) -> int | None:
 def _property(built: Any, name: str) -> Any:
     value = getattr(built, name)
     if value is None:
-        function = getattr(type(built), name).fget
-        line = getattr(getattr(function, "__wrapped__", function), "__code__", None)
         raise UserFault(
             f"UserModel.{name} returned nothing.",
             f"End {name} with a return statement.",
-            line.co_firstlineno if line else None,
+            _line_of_function(getattr(type(built), name).fget),
         )
     return value
 

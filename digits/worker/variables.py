@@ -140,7 +140,7 @@ def _make(name: str, kwargs: dict[str, Any]) -> tf.Variable:
     if _is_symbolic(initial):
         initial = tf.function(lambda: _lifted(name, kwargs["initial_value"]), autograph=False)
     # Made directly: `tf.Variable` would ask the creators of the graph around, this one included.
-    with tf.init_scope():
+    with _outside():
         return ResourceVariable(
             initial() if callable(initial) else initial,
             trainable=_is_trainable(kwargs),
@@ -158,7 +158,7 @@ def _make_empty(name: str, kwargs: dict[str, Any]) -> tf.Variable:
             initial = _lifted(name, initial)
         value = tf.convert_to_tensor(initial() if callable(initial) else initial, kwargs.get("dtype"))
         shape, dtype = kwargs.get("shape") or value.shape, value.dtype
-    with tf.init_scope():
+    with _outside():
         return UninitializedVariable(shape=shape, dtype=dtype, trainable=_is_trainable(kwargs), name=name)
 
 
@@ -189,9 +189,15 @@ def _check_shape(name: str, variable: tf.Variable, kwargs: dict[str, Any]) -> No
         raise UserFault(f"The variable {name!r} has shape {variable.shape}, not {shape}.")
 
 
+@contextmanager
+def _outside() -> Iterator[None]:
+    """Out of the graph being built, and out of its name scopes: names are given in full."""
+    with tf.init_scope(), tf.compat.v1.name_scope(None):
+        yield
+
+
 def make_state(name: str, shape: Any, value: float = 0.0, dtype: tf.DType = tf.float32) -> tf.Variable:
     """A variable of the trainer itself, filled with ``value`` and never trained."""
-    with tf.init_scope():
-        return tf.Variable(
-            tf.fill(tf.TensorShape(shape).as_list(), tf.cast(value, dtype)), trainable=False, name=name
-        )
+    with _outside():
+        initial = tf.fill(tf.TensorShape(shape).as_list(), tf.cast(value, dtype))
+        return ResourceVariable(initial, trainable=False, name=name)

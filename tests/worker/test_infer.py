@@ -1,0 +1,168 @@
+"""A trained network answers."""
+
+from __future__ import annotations
+
+import json
+import os
+import socket
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from digits import recipe
+from tests.worker import networks
+from tests.worker.conftest import gradient
+
+pytestmark = pytest.mark.tensorflow
+
+SNAPSHOT = "snapshot_4.ckpt"
+
+
+@pytest.fixture
+def trained(train: Any) -> Path:
+    outcome = train(networks.LINEAR, epochs=4, crop_size=10, snapshot_interval=2)
+    assert outcome.values("val", "accuracy")[-1] == 1.0
+    return outcome.job_folder
+
+
+@pytest.fixture
+def picture(tmp_path: Path) -> Path:
+    """A gradient towards the left, larger than the dataset's images and in colour."""
+    pixels = gradient(1, 30, 3, np.random.default_rng(1))
+    Image.fromarray(pixels).save(tmp_path / "left.png")
+    return tmp_path / "left.png"
+
+
+class Client:
+    def __init__(self, path: Path) -> None:
+        deadline = time.monotonic() + 60
+        while True:
+            self.socket = socket.socket(socket.AF_UNIX)
+            try:
+                self.socket.connect(str(path))
+                break
+            except OSError:
+                self.socket.close()
+                assert time.monotonic() < deadline
+                time.sleep(0.02)
+        self.lines = self.socket.makefile("rwb")
+
+    def ask(self, request: Any) -> Any:
+        self.lines.write(json.dumps(request).encode() + b"\n")
+        self.lines.flush()
+        return json.loads(self.lines.readline())
+
+    def close(self) -> None:
+        self.lines.close()
+        self.socket.close()
+
+
+@pytest.fixture
+def client(trained: Path, start: Any) -> Any:
+    """A connection to an inference worker of the trained network."""
+    task = trained / "infer"
+    task.mkdir()
+    path = f"/tmp/digits-test-{os.getpid()}.sock"
+    recipe.Serve(model=str(trained), socket=path, idle_seconds=600).save(task)
+    worker = start(task)
+    client = Client(Path(path))
+    yield client
+    client.close()
+    worker.stop()
+    assert worker.wait().code == 143
+    Path(path).unlink(missing_ok=True)
+
+
+def request(image: Path, snapshot: str = SNAPSHOT, **more: Any) -> dict[str, Any]:
+    return {"call": "classify", "image": str(image), "snapshot": snapshot, **more}
+
+
+def test_answers_are_right_and_bad_requests_leave_it_alive(
+    client: Client, picture: Path, tmp_path: Path
+) -> None:
+    answer = client.ask(request(picture, top=2))
+    assert answer["ok"] and answer["milliseconds"] > 0
+    assert answer["predictions"][0][0] == "left"
+    assert len(answer["predictions"]) == 2
+    everything = client.ask(request(picture, "snapshot_2.ckpt", top=10))["predictions"]
+    assert sum(percent for _, percent in everything) == pytest.approx(100, abs=1e-3)
+    assert len(everything) == 4
+
+    text = tmp_path / "text.png"
+    text.write_text("not an image")
+    for wrong, status, words in [
+        (request(text), 400, "image cannot be read"),
+        (request(tmp_path / "nothing.png"), 400, "No such file"),
+        (request(picture, "snapshot_9.ckpt"), 404, "no snapshot 'snapshot_9.ckpt'"),
+        (request(picture, "../model/snapshot_4.ckpt"), 404, "no snapshot"),
+        (request(picture, top="many"), 400, "lacks"),
+        ({"call": "sing"}, 400, "not understood"),
+        ([1, 2], 400, "not understood"),
+    ]:
+        answer = client.ask(wrong)
+        assert (answer["ok"], answer["status"]) == (False, status), answer
+        assert words in answer["message"]
+    client.lines.write(b"{not json\n")
+    client.lines.flush()
+    assert json.loads(client.lines.readline())["status"] == 400
+    assert client.ask(request(picture))["predictions"][0][0] == "left"
+
+
+def test_it_ends_when_nobody_asks(trained: Path, start: Any, tmp_path: Path) -> None:
+    task = trained / "infer"
+    task.mkdir()
+    path = f"/tmp/digits-idle-{os.getpid()}.sock"
+    recipe.Serve(model=str(trained), socket=path, idle_seconds=0.2).save(task)
+    assert start(task).wait().code == 0
+    assert not Path(path).exists()
+
+
+def test_classify_prepares_images_as_training_did(trained: Path, in_child: Any) -> None:
+    """Mean and crop by hand, with the snapshot's own weights."""
+    pixels = gradient(2, 12, 1, np.random.default_rng(3))
+    file = trained / "down.png"
+    Image.fromarray(pixels[:, :, 0]).save(file)
+    label, percent = in_child(_classify, trained, file)[0]
+    expected = in_child(_by_hand, trained, pixels)
+    assert label == "down"
+    assert percent == pytest.approx(expected, rel=1e-4)
+
+
+def _classify(model: Path, image: Path) -> Any:
+    from digits.worker import infer
+
+    return infer.classify(model, image, SNAPSHOT)
+
+
+def _by_hand(model: Path, pixels: np.ndarray) -> float:
+    from tests.worker.conftest import snapshot
+
+    dataset = Path(recipe.load(model / "train", recipe.Train).dataset)
+    weights = snapshot(model, SNAPSHOT)
+    x = (pixels - np.load(dataset / "mean.npy"))[1:11, 1:11].reshape(-1) / 100
+    logits = x @ weights["model/fc/weights"] + weights["model/fc/biases"]
+    return float(100 * np.exp(logits)[2] / np.exp(logits).sum())
+
+
+def test_a_network_that_does_not_classify(train: Any, picture: Path, in_child: Any) -> None:
+    model = train(networks.AUTO_ENCODER, epochs=1, solver={"type": "SGD", "learning_rate": 0.0}).job_folder
+    assert "not one number for each of the 4 classes" in in_child(_refusal, model, picture, "snapshot_1.ckpt")
+
+
+def test_a_network_that_was_changed(trained: Path, picture: Path, in_child: Any) -> None:
+    (trained / "network.py").write_text(networks.LINEAR.replace("'fc'", "'other'"))
+    assert "does not fit the network" in in_child(_refusal, trained, picture, SNAPSHOT)
+
+
+def _refusal(model: Path, image: Path, snapshot: str) -> str:
+    from digits.worker import infer
+
+    try:
+        infer.classify(model, image, snapshot)
+    except infer.Refused as refusal:
+        return refusal.message
+    return ""

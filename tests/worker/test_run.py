@@ -1,0 +1,123 @@
+"""The task's process itself: exit codes, events on disk, and what it may not import."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from digits import events
+from tests.worker import networks
+
+
+def test_an_unknown_task(tmp_path: Path, run_clean: Callable[..., Any]) -> None:
+    (tmp_path / "recipe.json").write_text('{"task": "sing"}')
+    finished = run_clean("-m", "digits.worker", str(tmp_path))
+    assert finished.returncode == 1
+    (failed,) = events.read(tmp_path / "events.jsonl")[0]
+    assert "'sing'" in failed.message
+
+
+def test_a_missing_recipe(tmp_path: Path, run_clean: Callable[..., Any]) -> None:
+    assert run_clean("-m", "digits.worker", str(tmp_path)).returncode == 1
+    (failed,) = events.read(tmp_path / "events.jsonl")[0]
+    assert "recipe.json" in failed.message
+
+
+def test_no_folder_given(run_clean: Callable[..., Any]) -> None:
+    finished = run_clean("-m", "digits.worker")
+    assert finished.returncode == 2
+    assert "usage" in finished.stderr
+
+
+@pytest.mark.tensorflow
+def test_a_cold_process_trains(model: Any, run_clean: Callable[..., Any]) -> None:
+    task = model(networks.LINEAR, epochs=1)
+    finished = run_clean("-W", "error::UserWarning", "-m", "digits.worker", str(task))
+    assert finished.returncode == 0, finished.stderr
+    assert isinstance(events.read(task / "events.jsonl")[0][-1], events.Finished)
+
+
+@pytest.mark.tensorflow
+def test_the_worker_imports_no_server(run_clean: Callable[..., Any]) -> None:
+    finished = run_clean(
+        "-c",
+        "import sys; from digits.worker import run; run.import_programs(); "
+        "print([name for name in sys.modules if name.split('.')[0] in "
+        "('flask', 'gevent', 'werkzeug', 'flask_socketio', 'jinja2')])",
+    )
+    assert finished.stdout.strip() == "[]", finished.stderr
+
+
+def test_running_a_task_imports_no_tensorflow_by_itself(run_clean: Callable[..., Any]) -> None:
+    finished = run_clean(
+        "-c", "import sys, digits.worker.run; print([name for name in sys.modules if 'tensorflow' in name])"
+    )
+    assert finished.stdout.strip() in ("[]", "['digits.tensorflow_support']"), finished.stderr
+
+
+# Whatever the network does while it is loaded, the process must be gone soon after the signal.
+STUBBORN = {
+    "sleeps": "import time\ntime.sleep(1000)\n",
+    "swallows everything": (
+        "import time\nwhile True:\n    try:\n        time.sleep(1)\n    except BaseException:\n        pass\n"
+    ),
+}
+
+
+@pytest.mark.tensorflow
+@pytest.mark.parametrize("habit", STUBBORN)
+def test_stubborn_networks_are_stopped(model: Any, start: Any, habit: str) -> None:
+    task = start(model("print('loading', flush=True)\n" + STUBBORN[habit]))
+    while "loading" not in task.output():
+        assert task.poll() is None
+        time.sleep(0.01)
+    task.stop()
+    outcome = task.wait(seconds=10)
+    assert outcome.code == 143
+    assert not outcome.of(events.Failed)
+
+
+@pytest.mark.tensorflow
+def test_a_network_that_raises_at_a_later_step(train: Any) -> None:
+    """The error of a running graph names the line that made the operation."""
+    network = networks.classifier(
+        """
+def check(x):
+    if os.path.exists('../fail'):
+        raise ValueError('the sensor burned out')
+    open('../fail', 'w').close()
+    return x
+x = tf.py_func(check, [self.x], tf.float32)
+x = tf.reshape(x, [-1, 144])
+return slim.fully_connected(x, self.nclasses, activation_fn=None)
+"""
+    )
+    outcome = train(network, val_interval=0, epochs=1000)
+    assert outcome.code == 1
+    assert "the sensor burned out" in outcome.failure.message
+    assert outcome.failure.line == 7
+    assert outcome.of(events.Measured)
+
+
+@pytest.mark.tensorflow
+def test_a_network_that_ends_the_process_in_a_step(train: Any) -> None:
+    """What happened until then is on the disk, and nothing claims an end."""
+    network = networks.classifier(
+        """
+def leave(x):
+    if os.path.exists('../leave'):
+        os._exit(9)
+    open('../leave', 'w').close()
+    return x
+x = tf.reshape(tf.py_func(leave, [self.x], tf.float32), [-1, 144])
+return slim.fully_connected(x, self.nclasses, activation_fn=None)
+"""
+    )
+    outcome = train(network, val_interval=0, epochs=1000)
+    assert outcome.code == 9
+    assert outcome.of(events.Measured)
+    assert not outcome.of(events.Failed) and not outcome.of(events.Finished)
