@@ -32,11 +32,12 @@ if TYPE_CHECKING:
     from flask import Blueprint, Flask, Request, Response
     from flask_wtf.csrf import CSRFProtect
 
-    from digits.settings import Settings
-
 VISITOR = "digits.visitor"
 USERNAME_COOKIE = "username"
 USERNAME = re.compile(r"\w[\w.@+-]{0,63}")
+
+# TensorBoard's page posts its questions, and knows nothing of our tokens.
+_WITHOUT_TOKEN = ("digits.tensorboard_views.proxy",)
 
 IDLE_SECONDS = 7 * 24 * 3600
 LONGEST_SECONDS = 30 * 24 * 3600
@@ -328,21 +329,7 @@ def checked_username(text: str) -> str:
     return name
 
 
-def protect(app: Flask, settings: Settings, state_folder: Path) -> Auth:
-    """Give ``app`` its key, its login pages and its form tokens; the Auth is for the gate.
-
-    ``state_folder`` keeps secrets: nothing in it may ever be shown to a visitor.
-    """
-    auth = open_auth(state_folder, settings.host, settings.port, settings.token, settings.password)
-    app.secret_key = read_or_make_secret(state_folder / "form-key")
-    app.config["SESSION_COOKIE_NAME"] = f"digits-form-{settings.port}"
-    app.extensions["digits_auth"] = auth
-    protect_forms(app)
-    app.register_blueprint(login_blueprint(auth, settings.url_prefix), url_prefix=settings.url_prefix or None)
-    return auth
-
-
-def login_blueprint(auth: Auth, url_prefix: str = "") -> Blueprint:
+def login_blueprint(auth: Auth) -> Blueprint:
     """The pages ``/login`` and ``/logout``, for people and for scripts that want JSON."""
     from flask import Blueprint, request
 
@@ -354,21 +341,21 @@ def login_blueprint(auth: Auth, url_prefix: str = "") -> Blueprint:
 
     @blueprint.post("/login")
     def login_post() -> Any:
-        return _log_in(auth, request, f"{url_prefix}/")
+        return _log_in(auth, request)
 
     @blueprint.post("/logout")
     def logout() -> Any:
-        return _log_out(auth, request, f"{url_prefix}/")
+        return _log_out(auth, request)
 
     return blueprint
 
 
-def protect_forms(app: Flask) -> CSRFProtect:
+def protect_forms(app: Flask, port: int | str = "") -> CSRFProtect:
     """Ask browsers for the form token on writes. Needs ``app.secret_key``.
 
     The gate already refuses writes from other sites by their headers; this is the
     second lock. Programs send neither ``Origin`` nor ``Sec-Fetch-Site`` and need no
-    token. Templates get ``csrf_token()``.
+    token. Templates get ``csrf_token()``. ``port`` keeps apart the servers of one host.
     """
     from flask import g, request
     from flask_wtf.csrf import CSRFProtect
@@ -377,10 +364,13 @@ def protect_forms(app: Flask) -> CSRFProtect:
         WTF_CSRF_CHECK_DEFAULT=False,  # decided below
         WTF_CSRF_TIME_LIMIT=None,  # a page may stay open for days
         WTF_CSRF_SSL_STRICT=False,  # the gate compares the origin
+        SESSION_COOKIE_NAME=f"digits-form-{port}",
         SESSION_COOKIE_HTTPONLY=True,
         SESSION_COOKIE_SAMESITE="Lax",
     )
     protection = CSRFProtect(app)
+    for view in _WITHOUT_TOKEN:
+        protection.exempt(view)
 
     @app.before_request
     def check_form_token() -> None:
@@ -392,7 +382,7 @@ def protect_forms(app: Flask) -> CSRFProtect:
     return protection
 
 
-def _log_in(auth: Auth, request: Request, home: str) -> Any:
+def _log_in(auth: Auth, request: Request) -> Any:
     from flask import jsonify, make_response, redirect
 
     body = request.get_json(silent=True) if request.is_json else request.form
@@ -411,7 +401,7 @@ def _log_in(auth: Auth, request: Request, home: str) -> Any:
     if _wants_json(request):
         response = make_response(jsonify(username=name or None))
     else:
-        response = make_response(redirect(_next(request, home)))
+        response = make_response(redirect(_next(request)))
     if auth.is_required:
         _end_session(auth, request)
         response.headers.add("Set-Cookie", auth.cookie_header(request.environ, auth.sessions.start(name)))
@@ -420,11 +410,11 @@ def _log_in(auth: Auth, request: Request, home: str) -> Any:
     return response
 
 
-def _log_out(auth: Auth, request: Request, home: str) -> Any:
+def _log_out(auth: Auth, request: Request) -> Any:
     from flask import jsonify, make_response, redirect
 
     _end_session(auth, request)
-    answer = jsonify(username=None) if _wants_json(request) else redirect(_next(request, home))
+    answer = jsonify(username=None) if _wants_json(request) else redirect(_next(request))
     response: Response = make_response(answer)
     response.headers.add("Set-Cookie", auth.cookie_header(request.environ, ""))
     response.delete_cookie(USERNAME_COOKIE, httponly=True, samesite="Lax")
@@ -469,8 +459,8 @@ def _login_page(auth: Auth, problem: tuple[str, str] | None = None, status: int 
     return render_template("login.html", form=form, next=target), status
 
 
-def _next(request: Request, home: str) -> str:
-    return safe_next(request.values.get("next")) or home
+def _next(request: Request) -> str:
+    return safe_next(request.values.get("next")) or f"{request.script_root}/"
 
 
 def _wants_json(request: Request) -> bool:

@@ -19,7 +19,7 @@ from collections import OrderedDict, defaultdict
 from collections.abc import Callable, Iterable, Mapping
 from http import HTTPStatus
 from typing import Any
-from urllib.parse import parse_qsl, quote, urlencode, urlsplit
+from urllib.parse import parse_qsl, quote, urlencode
 
 import psutil
 from werkzeug.exceptions import RequestEntityTooLarge
@@ -43,6 +43,8 @@ UPLOAD_LIMITS: Mapping[str, int] = {"/models/images/classification/classify_one"
 
 PUBLIC_PATHS = frozenset({"/login", "/health", "/favicon.ico"})
 PUBLIC_FOLDERS = ("/static/",)
+# TensorBoard asks for its font at the root of the site, whatever its prefix is.
+ROOT_FOLDERS = ("/font-roboto/",)
 
 LOGINS_PER_MINUTE = 10
 MAX_REMEMBERED_ADDRESSES = 10_000
@@ -116,8 +118,8 @@ class Gate:
     """The middleware. ``auth`` None lets everybody in who passes the other checks.
 
     ``upload_limits`` maps the starts of paths to the bytes their bodies may have.
-    ``url_prefix`` is the start of the application's own paths; ``/`` leads there.
-    ``behind_proxy`` is the number of proxies in front whose
+    With ``url_prefix``, what lies outside of it is not there, and the application
+    finds it in SCRIPT_NAME. ``behind_proxy`` is the number of proxies in front whose
     X-Forwarded headers are true; with 0 these headers are removed.
     """
 
@@ -178,11 +180,11 @@ class Gate:
         """The steps of the gate; raises RefusalError."""
         self._check_host(environ)
         _check_shape(environ)
-        self._check_prefix(environ)
+        self._mount(environ)
         self._check_size(environ)
         self._check_rate(environ)
         visitor = self._check_login(environ)
-        self._check_origin(environ, visitor)
+        _check_origin(environ, visitor)
         return visitor
 
     def _check_host(self, environ: Environ) -> None:
@@ -195,17 +197,18 @@ class Gate:
                 "If that is one of its names, start it with --allowed-host and the name.",
             )
 
-    def _path(self, environ: Environ) -> str:
-        """The path below the prefix, which is how the tables of this file name it."""
-        path: str = environ.get("PATH_INFO", "")
-        return path[len(self._prefix) :] if path.startswith(f"{self._prefix}/") else path
-
-    def _check_prefix(self, environ: Environ) -> None:
-        """Lead from the root of the site to the pages."""
-        if self._prefix and environ["PATH_INFO"] in ("/", self._prefix):
-            raise RefusalError(
-                302, "The pages are below this path.", [("Location", f"{quote(self._prefix)}/")]
-            )
+    def _mount(self, environ: Environ) -> None:
+        """Move the prefix from the path to SCRIPT_NAME."""
+        path = environ["PATH_INFO"]
+        if not self._prefix or path.startswith(ROOT_FOLDERS):
+            return
+        if path in ("/", self._prefix):
+            location = [("Location", f"{quote(self._prefix)}/")]
+            raise RefusalError(302, "The pages are below this path.", location)
+        if not path.startswith(f"{self._prefix}/"):
+            raise RefusalError(404, f"There is nothing here; the pages are at {self._prefix}/.")
+        environ["SCRIPT_NAME"] = environ.get("SCRIPT_NAME", "") + self._prefix
+        environ["PATH_INFO"] = path[len(self._prefix) :]
 
     def _check_size(self, environ: Environ) -> None:
         limit = self._limit(environ)
@@ -224,12 +227,12 @@ class Gate:
             raise _too_large(limit)
 
     def _limit(self, environ: Environ) -> int:
-        path = self._path(environ)
+        path = environ.get("PATH_INFO", "")
         starts = [start for start in self._upload_limits if path.startswith(start)]
         return self._upload_limits[max(starts, key=len)] if starts else self._max_body_bytes
 
     def _check_rate(self, environ: Environ) -> None:
-        is_login = environ["REQUEST_METHOD"] == "POST" and self._path(environ) == "/login"
+        is_login = environ["REQUEST_METHOD"] == "POST" and environ["PATH_INFO"] == "/login"
         if is_login and self._auth is not None and self._auth.is_required:
             self._count_try(environ)
 
@@ -248,27 +251,9 @@ class Gate:
             return visitor
         if self._auth.has_bearer(environ):
             self._count_try(environ)
-        if _is_public(self._path(environ)):
+        if _is_public(environ["PATH_INFO"]):
             return Visitor()
-        raise self._login_needed(environ)
-
-    def _check_origin(self, environ: Environ, visitor: Visitor) -> None:
-        """Refuse what a page of another site sends. Programs send none of these headers."""
-        is_live = _is_upgrade(environ) or self._path(environ).startswith("/socket.io")
-        if environ["REQUEST_METHOD"] in SAFE_METHODS and not is_live:
-            return
-        site = environ.get("HTTP_SEC_FETCH_SITE")
-        origin = environ.get("HTTP_ORIGIN")
-        if site not in (None, "same-origin", "none"):
-            raise RefusalError(403, "This request comes from a page of another site.")
-        if origin is not None and not origin_matches(origin, environ["HTTP_HOST"]):
-            raise RefusalError(
-                403,
-                f"This request comes from {_shown(origin)}, which is not this server's address. If a proxy is in "
-                "front, let it pass on the Host header, or use --behind-proxy.",
-            )
-        if origin is None and _is_upgrade(environ) and visitor.session is not None:
-            raise RefusalError(403, "A browser's websocket has to name its origin; programs use the token.")
+        raise _login_needed(environ)
 
     def _exchange_token(self, auth: Auth, environ: Environ, visitor: Visitor | None) -> None:
         """Swap the token of the printed address for a cookie, and take it off the address."""
@@ -282,20 +267,9 @@ class Gate:
         if visitor is None:
             if not auth.is_token(tokens[0]):
                 self._count_try(environ)
-                raise self._login_needed(environ)
+                raise _login_needed(environ)
             headers.append(("Set-Cookie", auth.cookie_header(environ, auth.sessions.start(""))))
         raise RefusalError(302, "The token is kept; the page is at this address without it.", headers)
-
-    def _login_needed(self, environ: Environ) -> RefusalError:
-        """The way to the login page, or for programs a plain 401."""
-        if environ["REQUEST_METHOD"] in ("GET", "HEAD") and _wants_page(environ):
-            query = urlencode([item for item in _query(environ) if item[0] != "token"])
-            target = quote(site_path(environ, query), safe="/")
-            return RefusalError(
-                302, "Log in first.", [("Location", f"{quote(self._prefix)}/login?next={target}")]
-            )
-        reason = "Log in at /login, or send the token as Authorization: Bearer TOKEN."
-        return RefusalError(401, reason, [("WWW-Authenticate", 'Bearer realm="DIGITS"')])
 
     def _renewal(self, environ: Environ, visitor: Visitor) -> list[str]:
         if self._auth is None or visitor.session is None:
@@ -362,12 +336,7 @@ def origin_matches(origin: str, host: str) -> bool:
 
     The scheme is not compared: a proxy in front may speak TLS where this server does not.
     """
-    try:
-        parts = urlsplit(origin)
-    except ValueError:
-        return False
-    is_plain = not (parts.path or parts.query or parts.fragment)
-    return parts.scheme in ("http", "https") and is_plain and parts.netloc.lower() == host.lower()
+    return origin.lower() in (f"http://{host.lower()}", f"https://{host.lower()}")
 
 
 def content_security_policy(nonce: str) -> str:
@@ -387,6 +356,36 @@ def _check_shape(environ: Environ) -> None:
         raise RefusalError(405, "This method is not allowed.")
     if not path.startswith("/") or "\0" in path:
         raise RefusalError(400, "The path of this request is not understood.")
+
+
+def _check_origin(environ: Environ, visitor: Visitor) -> None:
+    """Refuse what a page of another site sends. Programs send none of these headers."""
+    is_live = _is_upgrade(environ) or environ["PATH_INFO"].startswith("/socket.io")
+    if environ["REQUEST_METHOD"] in SAFE_METHODS and not is_live:
+        return
+    site = environ.get("HTTP_SEC_FETCH_SITE")
+    origin = environ.get("HTTP_ORIGIN")
+    if site not in (None, "same-origin", "none"):
+        raise RefusalError(403, "This request comes from a page of another site.")
+    if origin is not None and not origin_matches(origin, environ["HTTP_HOST"]):
+        raise RefusalError(
+            403,
+            f"This request comes from {_shown(origin)}, which is not this server's address. If a proxy is in "
+            "front, let it pass on the Host header, or use --behind-proxy.",
+        )
+    if origin is None and _is_upgrade(environ) and visitor.session is not None:
+        raise RefusalError(403, "A browser's websocket has to name its origin; programs use the token.")
+
+
+def _login_needed(environ: Environ) -> RefusalError:
+    """The way to the login page, or for programs a plain 401."""
+    if environ["REQUEST_METHOD"] in ("GET", "HEAD") and _wants_page(environ):
+        query = urlencode([item for item in _query(environ) if item[0] != "token"])
+        target = quote(site_path(environ, query), safe="/")
+        login = quote(environ.get("SCRIPT_NAME", "").encode("latin-1", "replace")) + "/login"
+        return RefusalError(302, "Log in first.", [("Location", f"{login}?next={target}")])
+    reason = "Log in at /login, or send the token as Authorization: Bearer TOKEN."
+    return RefusalError(401, reason, [("WWW-Authenticate", 'Bearer realm="DIGITS"')])
 
 
 def _decorated(environ: Environ, start_response: StartResponse, cookies: list[str]) -> StartResponse:
@@ -412,6 +411,7 @@ _HEADERS = {
     "Referrer-Policy": "same-origin",
     "Cross-Origin-Opener-Policy": "same-origin",
     "Cross-Origin-Resource-Policy": "same-origin",
+    "X-Frame-Options": "SAMEORIGIN",
 }
 # Nobody is invited from other sites, whatever the application or a library thinks.
 _REMOVED = ("access-control-", FOREIGN.lower())
@@ -451,7 +451,11 @@ def _is_public(path: str) -> bool:
 
 
 def _is_upgrade(environ: Environ) -> bool:
-    return "HTTP_UPGRADE" in environ or "upgrade" in environ.get("HTTP_CONNECTION", "").lower()
+    """Whether this asks for a websocket, in the eyes of gevent or of Socket.IO."""
+    asked = (environ.get("HTTP_UPGRADE", ""), environ.get("HTTP_CONNECTION", ""))
+    return any(
+        word.strip().lower() == known for word, known in zip(asked, ("websocket", "upgrade"), strict=True)
+    )
 
 
 def _wants_page(environ: Environ) -> bool:

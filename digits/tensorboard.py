@@ -116,7 +116,7 @@ class TensorBoards:
             raise Unavailable("TensorBoard did not start.", process.last_words())
         try:
             with process.in_use(self._clock):
-                return process.forward(path, request, request.root_path + self.url_for(job_id), self._clock)
+                return process.forward(path, request, self.url_for(job_id), self._clock)
         except (OSError, http.client.HTTPException) as error:
             if isinstance(error, ConnectionError):
                 self._give_up(job_id, process)  # it is dying or dead; the next request starts another
