@@ -5,7 +5,6 @@ from __future__ import annotations
 import secrets
 from typing import Any
 
-from flask import current_app
 from wtforms import BooleanField, IntegerField, SelectField, StringField
 from wtforms.validators import DataRequired, InputRequired, Length, NumberRange, Optional, ValidationError
 
@@ -21,6 +20,7 @@ from digits.forms import (
 )
 from digits.recipe import CreateDataset
 from digits.roots import Roots
+from digits.services import services
 
 MAX_SIDE_PIXELS = 4096
 ENCODINGS = choices(("png", "PNG (lossless)"), ("jpg", "JPEG (quality 90)"), ("none", "None (raw pixels)"))
@@ -34,7 +34,7 @@ RESIZE_MODES = choices(
 
 
 def _roots() -> Roots:
-    return current_app.extensions["digits"].roots
+    return services().roots
 
 
 def _count(label: str, default: int | None, *checks: Any) -> OptionalInteger:

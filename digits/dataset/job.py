@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-from digits.dataset import manifest
+from digits.dataset import manifest as manifests
 from digits.files import UnreadableFile
 from digits.job import Job, Wish
 from digits.recipe import CreateDataset
@@ -31,16 +31,16 @@ class DatasetJob(Job):
     def wants(self, task: Task) -> Wish:
         return Wish(pool="create")
 
-    def manifest(self) -> manifest.Manifest | None:
+    def manifest(self) -> manifests.Manifest | None:
         """What the finished dataset is; None as long as it is not finished, or damaged."""
         if self._manifest is None:
             try:
-                self._manifest = manifest.load(self.folder)
+                self._manifest = manifests.load(self.folder)
             except UnreadableFile:
                 return None
         return self._manifest
 
-    _manifest: manifest.Manifest | None = None
+    _manifest: manifests.Manifest | None = None
 
     def details(self) -> dict[str, Any]:
         return {"plan": self.plan.as_json()}
