@@ -48,7 +48,7 @@ def create_app(settings: Settings, *, start: bool = True) -> Flask:
         settings.state_dir, settings.host, settings.port, settings.token, settings.password
     )
     app.secret_key = auth.read_or_make_secret(settings.state_dir / "form-key")
-    auth.protect_forms(app)
+    auth.protect_forms(app, settings.port)
     for blueprint in (
         auth.login_blueprint(guard),
         home.blueprint,

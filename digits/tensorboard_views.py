@@ -7,6 +7,7 @@ from werkzeug.wrappers import Response
 
 from digits.errors import NotFound
 from digits.services import services
+from digits.tensorboard import font
 
 blueprint = Blueprint("tensorboard", __name__)
 
@@ -19,3 +20,13 @@ def proxy(job_id: str, path: str) -> Response:
         raise NotFound("There is no such job.")
     folder.mkdir(exist_ok=True)
     return services().tensorboards.proxy(job_id, folder, path, request)
+
+
+@blueprint.get("/font-roboto/<name>")
+def board_font(name: str) -> Response:
+    """TensorBoard's font, which its page asks for at the root of the site."""
+    data = font(name)
+    if data is None:
+        raise NotFound("There is no such font.")
+    headers = {"Cache-Control": "public, max-age=31536000, immutable"}
+    return Response(data, mimetype="font/woff2", headers=headers)
