@@ -9,6 +9,7 @@ import {
 import { postForm, urlPrefix } from './http.js';
 
 const LINT_MILLISECONDS = 500;
+const LONGEST_PROBLEM = 160;
 
 // Colours are tokens of tokens.css, so one style serves both themes.
 const colors = HighlightStyle.define([
@@ -75,6 +76,7 @@ export function mountEditor(textarea, problems) {
     marked = [];
     textarea.value = view.state.doc.toString();
     textarea.removeAttribute('aria-invalid');
+    document.getElementById(`${textarea.id}-error`)?.remove();
     textarea.dispatchEvent(new Event('input', { bubbles: true }));
     clearTimeout(timer);
     timer = setTimeout(lint, LINT_MILLISECONDS);
@@ -94,6 +96,8 @@ export function mountEditor(textarea, problems) {
     const all = [...marked, ...diagnostics];
     view.dispatch(setDiagnostics(view.state, all.map(place)));
     problems.replaceChildren(...all.map((item) => problem(item, () => goTo(item))));
+    // What the server said of the whole form would be said twice.
+    if (all.length) document.getElementById(`${textarea.id}-error`)?.remove();
   }
 
   function place({ line, column = 0, message, severity = 'error' }) {
@@ -132,7 +136,8 @@ function problem({ line, message }, go) {
   const button = document.createElement('button');
   button.type = 'button';
   button.className = 'text-button';
-  button.textContent = `Line ${line}: ${message}`;
+  const short = message.length > LONGEST_PROBLEM ? `${message.slice(0, LONGEST_PROBLEM)}…` : message;
+  button.textContent = `Line ${line}: ${short}`;
   button.addEventListener('click', go);
   item.append(button);
   return item;

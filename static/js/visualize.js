@@ -4,6 +4,9 @@ import { postForm, urlPrefix } from './http.js';
 import { startTabs } from './tabs.js';
 import { errorBox } from './trace.js';
 
+const START_TRIES = 90;
+const START_MILLISECONDS = 500;
+
 /** `network()` answers the text to build; `marked(line, message)` is told about the user's own faulty line. */
 export function startVisualizing(form, button, result, { network, marked }) {
   button.addEventListener('click', async () => {
@@ -30,13 +33,37 @@ function show(result, { layers, parameters, tensorboard_url: address, seconds })
   const fresh = document.getElementById('visualized').content.cloneNode(true);
   fresh.querySelector('.visualized-total').textContent = `${parameters.toLocaleString('en')} parameters · ${seconds.toFixed(1)} s`;
   fresh.querySelector('tbody').append(...layers.map(layerRow));
-  for (const link of fresh.querySelectorAll('[data-graph-link]')) link.href = address;
+  // Without its fragment: the page that waits for TensorBoard's start would not reload with one.
+  for (const link of fresh.querySelectorAll('[data-graph-link]')) link.href = address.split('#')[0];
   result.replaceChildren(fresh);
   startTabs(result.querySelector('[role="tablist"]'), (panel) => {
-    const frame = panel.querySelector('iframe');
-    // The graph is laid out when its frame has a size, so it is loaded when it is looked at.
-    if (frame && !frame.src) frame.src = address;
+    // The graph is laid out for the size of its frame, so it is loaded when it is looked at.
+    if (panel.querySelector('iframe:not([src])')) loadGraph(panel, address);
   });
+}
+
+/** Shows TensorBoard in the panel's frame as soon as its process answers. */
+async function loadGraph(panel, address) {
+  const words = panel.querySelector('[data-graph-words]');
+  if (words.dataset.waiting) return;
+  words.dataset.waiting = 'true';
+  const frame = panel.querySelector('iframe');
+  try {
+    for (let left = START_TRIES; ; left -= 1) {
+      const response = await fetch(address.split('#')[0], { credentials: 'same-origin' });
+      if (response.ok) break;
+      if (response.status !== 503 || left === 0) throw new Error(`TensorBoard did not start (${response.status}).`);
+      await new Promise((resolve) => setTimeout(resolve, START_MILLISECONDS));
+    }
+    frame.src = address;
+    frame.hidden = false;
+    words.hidden = true;
+    panel.parentElement.scrollIntoView({ block: 'start' });
+  } catch (error) {
+    words.textContent = error.message;
+  } finally {
+    delete words.dataset.waiting;
+  }
 }
 
 function layerRow({ name, kind, shape, parameters }) {
