@@ -59,7 +59,7 @@ def create_app(settings: Settings, *, start: bool = True) -> Flask:
         tensorboard_views.blueprint,
     ):
         app.register_blueprint(blueprint)
-    _add_page_tools(app, settings, parts)
+    _add_page_tools(app, settings, parts, guard)
     _add_error_pages(app)
     parts.live.connect(app)
     # The gate is the outermost part: nothing, not even the socket, is reached around it.
@@ -84,7 +84,7 @@ def wants_json() -> bool:
     return best == "application/json"
 
 
-def _add_page_tools(app: Flask, settings: Settings, parts: Services) -> None:
+def _add_page_tools(app: Flask, settings: Settings, parts: Services, guard: auth.Auth) -> None:
     static = Path(app.static_folder or "")
 
     @cache
@@ -108,8 +108,8 @@ def _add_page_tools(app: Flask, settings: Settings, parts: Services) -> None:
             "version": __version__,
             "server_name": settings.server_name,
             "url_prefix": settings.url_prefix,
-            "username": auth.current_username(request),
-            "needs_login": not settings.is_local,
+            "username": auth.shown_username(request),
+            "needs_login": guard.is_required,
             "tensorflow": parts.tensorflow,
         }
 

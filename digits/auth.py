@@ -318,6 +318,14 @@ def current_username(request: Request) -> str | None:
     return kept if USERNAME.fullmatch(kept) else None
 
 
+def shown_username(request: Request) -> str | None:
+    """The name that a page shows: as `current_username`, without an error for a bad one."""
+    try:
+        return current_username(request)
+    except BadRequest:
+        return None
+
+
 def checked_username(text: str) -> str:
     """``text`` without spaces around it; raises BadRequest if it is no name."""
     name = text.strip()

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+
 from flask import Blueprint, request
 from werkzeug.wrappers import Response
 
@@ -18,7 +20,8 @@ def proxy(job_id: str, path: str) -> Response:
     folder = services().tensorboard_folder(job_id)
     if folder is None:
         raise NotFound("There is no such job.")
-    folder.mkdir(exist_ok=True)
+    with contextlib.suppress(OSError):  # a damaged job's folder; the proxy tells
+        folder.mkdir(exist_ok=True)
     return services().tensorboards.proxy(job_id, folder, path, request)
 
 

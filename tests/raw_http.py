@@ -19,14 +19,12 @@ PROGRAM = Path(__file__).with_name("small_server.py")
 
 
 class SmallServer:
-    """`small_server.py` while it runs; ``log`` is all it has said."""
+    """A server while it runs; ``log`` is what it has written about itself."""
 
-    def __init__(self, process: subprocess.Popen[str], log: Path) -> None:
-        assert process.stdout is not None
+    def __init__(self, process: subprocess.Popen[str], port: int, log: Path) -> None:
         self.process = process
+        self.port = port
         self._log = log
-        self.port = int(process.stdout.readline() or "0")
-        assert self.port, self.log
 
     @property
     def log(self) -> str:
@@ -66,7 +64,10 @@ def small_server(folder: Path, **arguments: Any) -> Iterator[SmallServer]:
             env={**os.environ, "PYTHONPATH": root},
         )
     try:
-        yield SmallServer(process, log)
+        assert process.stdout is not None
+        port = int(process.stdout.readline() or "0")
+        assert port, log.read_text()
+        yield SmallServer(process, port, log)
     finally:
         with process:
             process.kill()
