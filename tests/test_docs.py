@@ -81,7 +81,7 @@ def test_every_message_is_described():
 
 
 def test_every_choice_of_the_forms_is_described():
-    choices = [*RESIZE_MODES, *ENCODINGS, *POLICIES, *(name for name, _ in SOLVERS)]
+    choices = [*RESIZE_MODES, *ENCODINGS, *POLICIES, *(name for name, *_ in SOLVERS)]
     assert [choice for choice in choices if f"`{choice}`" not in text("rest.md")] == []
 
 

@@ -47,9 +47,15 @@ CHROMIUM_OPTIONS = [
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Mark the tests of this folder and let them come last: from the first one on, a browser and a server run."""
     for item in items:
-        if item.path.is_relative_to(Path(__file__).parent):
+        if _drives_browser(item):
             item.add_marker(pytest.mark.browser)
+    items.sort(key=_drives_browser)
+
+
+def _drives_browser(item: pytest.Item) -> bool:
+    return item.path.is_relative_to(Path(__file__).parent)
 
 
 @dataclass
