@@ -112,4 +112,5 @@ PAGES_ONLY = {
     "/models/images/classification/new",
     "/datasets/<>",
     "/models/<>",
+    "/font-roboto/<>",  # asked for by TensorBoard's pages
 }
