@@ -125,38 +125,47 @@ def read_source(source: Source) -> bytes:
         os.close(descriptor)
 
 
-def resize(picture: Image.Image | Pixels, width: int, height: int, mode: str, *, seed: int = 0) -> Pixels:
-    """``picture`` as uint8 [height, width, channels], by bilinear scaling with area averaging.
+def resize(pixels: Pixels, width: int, height: int, mode: str, *, seed: int = 0) -> Pixels:
+    """``pixels`` as uint8 [height, width, channels], by bilinear scaling with area averaging.
 
-    ``squash`` stretches it. ``crop`` covers the target and cuts what is too much.
-    ``fill`` fits it in and pads with noise. ``half_crop`` does half of each. The noise
+    ``squash`` stretches them. ``crop`` covers the target and cuts what is too much.
+    ``fill`` fits them in and pads with noise. ``half_crop`` does half of each. The noise
     (0 to 254, uniform) depends on ``seed`` alone. The same size stays untouched.
     """
+    return as_pixels(resize_image(as_image(pixels), width, height, mode, seed=seed))
+
+
+def resize_image(image: Image.Image, width: int, height: int, mode: str, *, seed: int = 0) -> Image.Image:
+    """What `resize` does, for a Pillow image of mode L or RGB."""
     if mode not in RESIZE_MODES:
         raise ValueError(f"{mode!r} is not one of {', '.join(RESIZE_MODES)}")
     if width < 1 or height < 1:
         raise ValueError(f"{width}×{height} is not a size")
-    image = picture if isinstance(picture, Image.Image) else as_image(picture)
     if image.size == (width, height):
-        return as_pixels(image)
+        return image
     scaled_width, scaled_height = _scaled_size(image.size, width, height, mode)
     left, right = _cut(image.width, scaled_width, width)
     top, bottom = _cut(image.height, scaled_height, height)
     # The cut is made by the scaler's box, so a long thin image never becomes a huge one.
     inner = (min(scaled_width, width), min(scaled_height, height))
-    pixels = as_pixels(image.resize(inner, Image.Resampling.BILINEAR, box=(left, top, right, bottom)))
-    return pixels if inner == (width, height) else _padded(pixels, width, height, seed)
+    scaled = image.resize(inner, Image.Resampling.BILINEAR, box=(left, top, right, bottom))
+    return scaled if inner == (width, height) else _padded(scaled, width, height, seed)
 
 
 def encode(pixels: Pixels, encoding: str) -> bytes:
     """``pixels`` as a ``png`` or ``jpg`` file (quality 90), or as they are for ``none``."""
+    return encode_image(as_image(pixels), encoding)
+
+
+def encode_image(image: Image.Image, encoding: str) -> bytes:
+    """What `encode` does, for a Pillow image of mode L or RGB."""
     if encoding == "none":
-        return np.ascontiguousarray(pixels).tobytes()
+        return image.tobytes()
     file = io.BytesIO()
     if encoding == "png":
-        as_image(pixels).save(file, "PNG", compress_level=_PNG_LEVEL)
+        image.save(file, "PNG", compress_level=_PNG_LEVEL)
     elif encoding == "jpg":
-        as_image(pixels).save(file, "JPEG", quality=JPEG_QUALITY)
+        image.save(file, "JPEG", quality=JPEG_QUALITY)
     else:
         raise ValueError(f"{encoding!r} is not one of {', '.join(ENCODINGS)}")
     return file.getvalue()
@@ -299,11 +308,12 @@ def _cut(side: int, scaled: int, target: int) -> tuple[float, float]:
     return start * side / scaled, min(float(side), (start + target) * side / scaled)
 
 
-def _padded(pixels: Pixels, width: int, height: int, seed: int) -> Pixels:
-    noise = np.random.default_rng(seed).integers(0, 255, (height, width, pixels.shape[2]), np.uint8)
-    top, left = (height - pixels.shape[0]) // 2, (width - pixels.shape[1]) // 2
-    noise[top : top + pixels.shape[0], left : left + pixels.shape[1]] = pixels
-    return noise
+def _padded(image: Image.Image, width: int, height: int, seed: int) -> Image.Image:
+    channels = len(image.getbands())
+    noise = np.random.default_rng(seed).integers(0, 255, (height, width, channels), np.uint8)
+    padded = as_image(noise)
+    padded.paste(image, ((width - image.width) // 2, (height - image.height) // 2))
+    return padded
 
 
 def _at_most(data: bytes) -> bytes:

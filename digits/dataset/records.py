@@ -16,6 +16,7 @@ A payload is an Example with these features:
 
 from __future__ import annotations
 
+import functools
 import io
 import mmap
 import os
@@ -96,19 +97,11 @@ class Record:
 
 def encode_example(record: Record) -> bytes:
     """``record`` as a serialized ``tf.train.Example``."""
-    features = b"".join(
-        (
-            _bytes_feature(b"image/encoded", record.data),
-            _bytes_feature(b"image/format", record.format.encode()),
-            _integer_feature(b"image/height", record.height),
-            _integer_feature(b"image/width", record.width),
-            _integer_feature(b"image/channels", record.channels),
-            _integer_feature(b"image/class/label", record.label),
-            _bytes_feature(b"image/class/text", record.text.encode()),
-            _bytes_feature(b"image/filename", record.source),
-        )
+    shared = _shared_features(
+        record.format, record.height, record.width, record.channels, record.label, record.text
     )
-    return _delimited(_FIRST, features)
+    own = _bytes_feature(b"image/encoded", record.data) + _bytes_feature(b"image/filename", record.source)
+    return _FIRST + _varint(len(own) + len(shared)) + own + shared
 
 
 def decode_example(payload: bytes) -> Record:
@@ -376,6 +369,21 @@ def _varint(value: int) -> bytes:
 
 def _delimited(key: bytes, data: bytes) -> bytes:
     return key + _varint(len(data)) + data
+
+
+@functools.lru_cache(maxsize=4096)
+def _shared_features(format: str, height: int, width: int, channels: int, label: int, text: str) -> bytes:
+    """The features that all records of a class have in common."""
+    return b"".join(
+        (
+            _bytes_feature(b"image/format", format.encode()),
+            _integer_feature(b"image/height", height),
+            _integer_feature(b"image/width", width),
+            _integer_feature(b"image/channels", channels),
+            _integer_feature(b"image/class/label", label),
+            _bytes_feature(b"image/class/text", text.encode()),
+        )
+    )
 
 
 def _bytes_feature(name: bytes, value: bytes) -> bytes:

@@ -23,6 +23,7 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from PIL.Image import Image
 
 from digits import download, parallel
 from digits.dataset import folder, images, records
@@ -333,7 +334,7 @@ class ShardMaker:
                 split.files[piece.start : piece.stop], split.labels[piece.start : piece.stop], strict=True
             ):
                 try:
-                    record, pixels, digest = self._record(root, path, label)
+                    record, image, digest = self._record(root, path, label)
                 except (images.UnusableImage, OSError) as error:
                     reason = _reason(error, split.root)
                     news.advance(Unusable(folder.show(path), reason, piece.split, self._plan.labels[label]))
@@ -342,7 +343,7 @@ class ShardMaker:
                 counts[label] += 1
                 digests += digest
                 if in_train:
-                    self._add(pixels)
+                    self._add(images.as_pixels(image))
                 news.advance()
         news.flush()
         send(ShardWritten(piece.split, np.array(counts, np.int64), writer.size_bytes, bytes(digests)))
@@ -352,23 +353,23 @@ class ShardMaker:
         if self._sum is not None:
             send(Summed(self._sum))
 
-    def _record(self, root: str, path: str, label: int) -> tuple[records.Record, images.Pixels, bytes]:
+    def _record(self, root: str, path: str, label: int) -> tuple[records.Record, Image, bytes]:
         recipe = self._recipe
         size = (recipe.width, recipe.height)
         picture = images.open_picture(f"{root}/{path}", recipe.channels, enough=size)
         digest = hashlib.blake2b(picture.data, digest_size=8).digest()
         if picture.plain and picture.image.size == size and picture.format.lower() == self._format:
-            pixels, data = images.as_pixels(picture.image), picture.data
+            image, data = picture.image, picture.data
         else:
             # Noise that pads an image depends on the image, so that it is the same every time.
             seed = recipe.seed % (1 << 64) ^ int.from_bytes(digest, "big")
-            pixels = images.resize(picture.image, *size, recipe.resize_mode, seed=seed)
-            data = images.encode(pixels, recipe.encoding)
+            image = images.resize_image(picture.image, *size, recipe.resize_mode, seed=seed)
+            data = images.encode_image(image, recipe.encoding)
         text = self._plan.labels[label]
         record = records.Record(
             data, self._format, recipe.height, recipe.width, recipe.channels, label, text, os.fsencode(path)
         )
-        return record, pixels, digest
+        return record, image, digest
 
     def _add(self, pixels: images.Pixels) -> None:
         # Sums of whole numbers are exact in float64, so the order of adding does not matter.

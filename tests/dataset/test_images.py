@@ -291,10 +291,11 @@ def test_large_jpegs_are_decoded_small_and_look_the_same() -> None:
     assert small.image.width < 800
     assert not small.plain
     full = images.open_picture(data, 3)
-    difference = images.resize(small.image, 40, 40, "squash").astype(int) - images.resize(
-        full.image, 40, 40, "squash"
+    from_small, from_full = (
+        images.as_pixels(images.resize_image(picture.image, 40, 40, "squash")).astype(int)
+        for picture in (small, full)
     )
-    assert np.abs(difference).max() <= 3
+    assert np.abs(from_small - from_full).max() <= 3
 
 
 sides = st.integers(1, 60)
@@ -317,9 +318,8 @@ def test_resizing_gives_exactly_the_size_asked_for(
     resized = images.resize(pixels, to_width, to_height, mode, seed=seed)
     assert resized.shape == (to_height, to_width, channels)
     assert resized.dtype == np.uint8
-    assert np.array_equal(
-        resized, images.resize(images.as_image(pixels), to_width, to_height, mode, seed=seed)
-    )
+    image = images.resize_image(images.as_image(pixels), to_width, to_height, mode, seed=seed)
+    assert np.array_equal(resized, images.as_pixels(image))
 
 
 @given(sides, sides, st.sampled_from([1, 3]), st.sampled_from(images.RESIZE_MODES))
@@ -365,7 +365,8 @@ def test_cutting_by_the_scalers_box_equals_cutting_afterwards(width, height, to_
     whole = np.asarray(image.resize(scaled, Image.Resampling.BILINEAR)).astype(int)
     left, top = round((scaled[0] - to_width) / 2), round((scaled[1] - to_height) / 2)
     cut = whole[top : top + to_height, left : left + to_width]
-    assert np.abs(images.resize(image, to_width, to_height, "crop") - cut).max() <= 3
+    resized = images.resize_image(image, to_width, to_height, "crop")
+    assert np.abs(np.asarray(resized) - cut).max() <= 3
 
 
 def test_padding_is_noise_that_only_the_seed_decides() -> None:
@@ -382,7 +383,7 @@ def test_padding_is_noise_that_only_the_seed_decides() -> None:
 @pytest.mark.parametrize("mode", images.RESIZE_MODES)
 def test_long_thin_images_stay_cheap(mode: str) -> None:
     image = Image.new("L", (1_000_000, 1))
-    assert images.resize(image, 64, 64, mode).shape == (64, 64, 1)
+    assert images.resize_image(image, 64, 64, mode).size == (64, 64)
 
 
 @pytest.mark.parametrize("arguments", [(0, 5, "crop"), (5, 0, "crop"), (5, 5, "stretch")])
