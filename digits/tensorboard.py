@@ -352,7 +352,8 @@ def _starting_page() -> Response:
 <body><p>TensorBoard is starting; this page follows by itself …</p></body></html>
 """
     headers = {"Retry-After": "1", "Cache-Control": "no-store"}
-    return Response(page, status=503, headers=headers, content_type="text/html; charset=utf-8")
+    # Not an error, which browsers would report: this is how it always begins.
+    return Response(page, status=202, headers=headers, content_type="text/html; charset=utf-8")
 
 
 def _watch(owner: weakref.ref[TensorBoards], pause: float) -> None:

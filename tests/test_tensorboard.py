@@ -310,7 +310,7 @@ def test_people_see_that_it_starts(tmp_path: Path) -> None:
     hangs.mkdir()
     boards = TensorBoards(program=FAKE, page_seconds=0.1, start_seconds=0.1)
     page = ask(boards, hangs, headers=PAGE)
-    assert page.status_code == 503 and 'http-equiv="refresh"' in page.get_data(as_text=True)
+    assert page.status_code == 202 and 'http-equiv="refresh"' in page.get_data(as_text=True)
     assert page.headers["Retry-After"] == "1"
     with pytest.raises(Unavailable, match="takes long"):
         ask(boards, hangs)
