@@ -61,6 +61,10 @@ def _sync(path: Path) -> None:
         os.close(descriptor)
 
 
+# What TensorFlow raises for files that are missing, cut short or altered.
+_UNREADABLE = (tf.errors.OpError, ValueError, RuntimeError, LookupError, OSError, MemoryError)
+
+
 @dataclass(frozen=True)
 class Restored:
     """What became of a network's variables: names by outcome. ``other_shape`` gives both shapes."""
@@ -100,7 +104,7 @@ def restore(source: Path, variables: Mapping[str, tf.Variable]) -> Restored:
             else:
                 variable.assign(reader.get_tensor(name))
                 restored.taken.append(name)
-    except (tf.errors.OpError, ValueError, RuntimeError) as error:
+    except _UNREADABLE as error:
         raise UserFault(
             f"The snapshot {source.name} cannot be read: {str(error).splitlines()[0][:300]}",
             "Choose another snapshot.",

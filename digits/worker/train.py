@@ -159,9 +159,8 @@ class _Trainer:
                 self.val_board = stack.enter_context(TensorBoardLog(self.job_folder / "tb" / "val"))
             self._build()
             self._load_weights()
-            order = input.training_order(len(self.train_records), self.batch, self.seed, self.recipe.shuffle)
-            self._progress("Decoding images", now=True)
-            self.feed = self.train_records.feed(order)
+            self._validate(0.0)  # before the training images are decoded: the first point comes early
+            self.feed = self._feed()
             stack.callback(self.feed.close)
             self._loop()
         return {"seed": self.seed, "steps": self.step, "parameters": self.store.parameters}
@@ -218,13 +217,17 @@ class _Trainer:
         if restored.remark:
             self.events.append(Warned(restored.remark))
 
+    def _feed(self) -> input.Feed:
+        self._progress("Decoding images", now=True)
+        order = input.training_order(len(self.train_records), self.batch, self.seed, self.recipe.shuffle)
+        return self.train_records.feed(order)
+
     # The loop
 
     def _loop(self) -> None:
         recipe = self.recipe
         validations = moments(recipe.val_interval, recipe.epochs, self.steps_per_epoch)
         savings = moments(recipe.snapshot_interval, recipe.epochs, self.steps_per_epoch)
-        self._validate(0.0)
         self.started = time.monotonic()
         self.average = Average()
         while self.step < self.total_steps:

@@ -116,6 +116,7 @@ def start(tensorflow: None, tmp_path: Path) -> Any:
     started: list[Running] = []
 
     def start(task_folder: Path) -> Running:
+        (task_folder / "output.log").touch()
         pid = os.fork()
         if pid == 0:
             _be_the_task(task_folder)

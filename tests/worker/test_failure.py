@@ -1,0 +1,76 @@
+"""Errors as the user reads them. No TensorFlow here."""
+
+from __future__ import annotations
+
+from digits.worker.failure import UserFault, describe
+
+
+def raised(text: str) -> BaseException:
+    try:
+        exec(compile(text, "network.py", "exec"), {})
+    except BaseException as error:
+        return error
+    raise AssertionError("nothing was raised")
+
+
+def test_the_users_frames_come_first() -> None:
+    text = "def inner():\n    return int('x')\ndef outer():\n    return inner()\nouter()\n"
+    failure = describe(raised(text))
+    assert failure.message == "ValueError: invalid literal for int() with base 10: 'x'"
+    assert failure.line == 2
+    assert [frame["line"] for frame in failure.trace if frame["own"]] == [2, 4, 5]
+    assert not failure.trace[-1]["own"]
+
+
+def test_a_fault_with_a_cause_shows_where_the_cause_was() -> None:
+    try:
+        raise UserFault("It is so.", "Do this.") from raised("1 / 0")
+    except UserFault as fault:
+        failure = describe(fault)
+    assert (failure.message, failure.hint, failure.line) == ("It is so.", "Do this.", 1)
+
+
+def test_a_fault_of_the_workers_own_has_no_trace() -> None:
+    try:
+        raise UserFault("There is none.", line=3)
+    except UserFault as fault:
+        failure = describe(fault)
+    assert (failure.trace, failure.line) == ([], 3)
+
+
+def test_lists_of_frames_are_left_out_of_messages() -> None:
+    text = """Graph execution error:
+
+Detected at node while/model/Reshape defined at (most recent call last):
+  File "<frozen runpy>", line 198, in _run_module_as_main
+
+  File "/somewhere/site.py", line 10, in build
+
+  File "network.py", line 4, in inference
+
+Input to reshape is a tensor with 12 values
+\t [[{{node while/model/Reshape}}]] [Op:__inference__loop_161]"""
+    failure = describe(RuntimeError(text))
+    assert failure.message == "RuntimeError: Input to reshape is a tensor with 12 values"
+    assert failure.line == 4
+
+
+def test_out_of_memory_has_a_remedy() -> None:
+    assert "smaller batch size" in describe(MemoryError()).hint
+    assert describe(MemoryError()).message == "MemoryError"
+
+
+def test_syntax_errors_point_at_the_line() -> None:
+    failure = describe(raised("x = 1\ny = = 2\n"))
+    assert failure.line == 2
+    assert failure.trace[0] == {
+        "file": "network.py",
+        "line": 2,
+        "function": "",
+        "code": "y = = 2",
+        "own": True,
+    }
+
+
+def test_long_messages_are_cut() -> None:
+    assert len(describe(ValueError("x" * 100_000)).message) <= 4000
