@@ -202,7 +202,8 @@ export class Chart {
 
   listen() {
     const tools = {
-      reset: () => this.resetZoom(),
+      // The charts zoom together, so they are reset together.
+      reset: () => document.dispatchEvent(new CustomEvent('zoom-reset')),
       log: (button) => {
         this.isLog = toggle(button);
         if (this.plot) this.build();
@@ -221,6 +222,7 @@ export class Chart {
     });
     this.area.addEventListener('keydown', (event) => this.moveCursor(event));
     this.area.addEventListener('blur', () => this.plot?.setCursor({ left: -10, top: -10 }));
+    document.addEventListener('zoom-reset', () => this.resetZoom());
     document.addEventListener('theme-changed', () => this.plot && this.build());
     new ResizeObserver(() => {
       if (this.plot && this.area.clientWidth) this.plot.setSize({ width: this.area.clientWidth, height: this.area.clientHeight });
@@ -228,6 +230,7 @@ export class Chart {
   }
 
   resetZoom() {
+    if (!this.plot) return;
     const epochs = this.store.epochs;
     this.plot.setScale('x', { min: epochs[0], max: epochs.at(-1) });
   }

@@ -49,7 +49,8 @@ export function number(value) {
 
 /** An axis label: as many decimals as the distance between two labels needs. */
 export function tick(value, distance) {
-  const decimals = Math.min(8, Math.max(0, Math.ceil(-Math.log10(distance) - 1e-9)));
+  let decimals = 0;
+  while (decimals < 9 && Math.abs(distance * 10 ** decimals - Math.round(distance * 10 ** decimals)) > 1e-6) decimals += 1;
   if (decimals > 5) return value === 0 ? '0' : value.toExponential(0);
   return value.toLocaleString('en', { minimumFractionDigits: decimals, maximumFractionDigits: decimals });
 }
