@@ -1,0 +1,138 @@
+"""The way of a newcomer, in a real browser: images, network, graph, training, an own image."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from playwright.sync_api import Page, expect
+
+TRAINING_MILLISECONDS = 120_000
+
+NETWORK = """class UserModel(Tower):
+
+    @model_property
+    def inference(self):
+        x = tf.reshape(self.x, shape=[-1, self.input_shape[0], self.input_shape[1], self.input_shape[2]])
+        # scale (divide by MNIST std)
+        x = x * 0.0125
+        with slim.arg_scope([slim.conv2d, slim.fully_connected],
+                            weights_initializer=tf.contrib.layers.xavier_initializer(),
+                            weights_regularizer=slim.l2_regularizer(0.0005) ):
+            model = slim.conv2d(x, 20, [5, 5], padding='VALID', scope='conv1')
+            model = slim.max_pool2d(model, [2, 2], padding='VALID', scope='pool1')
+            model = slim.conv2d(model, 50, [5, 5], padding='VALID', scope='conv2')
+            model = slim.max_pool2d(model, [2, 2], padding='VALID', scope='pool2')
+            model = slim.flatten(model)
+            model = slim.fully_connected(model, 500, scope='fc1')
+            model = slim.dropout(model, 0.5, is_training=self.is_training, scope='do1')
+            model = slim.fully_connected(model, self.nclasses, activation_fn=None, scope='fc2')
+            return model
+
+    @model_property
+    def loss(self):
+        loss = digits.classification_loss(self.inference, self.y)
+        accuracy = digits.classification_accuracy(self.inference, self.y)
+        self.summaries.append(tf.summary.scalar(accuracy.op.name, accuracy))
+        return loss
+"""
+FAULTY_LINE = "            model = slim.flatten(modell)"
+FAULTY = NETWORK.replace("            model = slim.flatten(model)", FAULTY_LINE)
+
+
+def points(page: Page, chart: str) -> int:
+    """How many values the chart has drawn."""
+    return int(page.locator(f'[data-chart="{chart}"]').get_attribute("data-points") or 0)
+
+
+def write_network(page: Page, text: str) -> None:
+    editor = page.locator(".cm-content")
+    editor.click()
+    page.keyboard.press("Control+a")
+    page.keyboard.insert_text(text)
+
+
+@pytest.mark.tensorflow
+@pytest.mark.slow
+def test_from_images_to_a_trained_model(
+    page: Page, page_faults, check_accessibility: Callable[[Page], None], image_folder: Path
+) -> None:
+    # A dataset from a folder of images
+    page.goto("/datasets/images/classification/new")
+    page.locator('[name="folder_train"]').fill(str(image_folder))
+    page.locator('[name="resize_width"]').fill("28")
+    page.locator('[name="resize_height"]').fill("28")
+    page.locator('[name="dataset_name"]').fill("Bars")
+    page.get_by_role("button", name=re.compile("Create")).click()
+    expect(page).to_have_url(re.compile(r"/datasets/\d{8}-\d{6}-[0-9a-f]+$"))
+    expect(page.locator("[data-status], .badge").filter(has_text="Done").first).to_be_visible(timeout=30_000)
+    for label in ("left", "middle", "right"):
+        expect(page.get_by_text(label, exact=True).first).to_be_visible()
+    expect(page.locator('img[src*="/records/train/"]').first).to_be_visible()
+    check_accessibility(page)
+
+    # A network of one's own, first with a mistake
+    page.goto("/models/images/classification/new")
+    page.locator("[name=method][value=custom]").check()
+    write_network(page, FAULTY)
+    page_faults.allow(r"/models/visualize-network$")
+    page.get_by_role("button", name=re.compile("Visualize")).click()
+    result = page.locator("#visualize-result")
+    expect(result).to_contain_text("modell", timeout=30_000)
+    line = FAULTY.splitlines().index(FAULTY_LINE) + 1
+    expect(result).to_contain_text(f"{line}")
+    expect(page.locator('[name="custom_network"]')).to_have_value(FAULTY)
+
+    # Mended, it shows its layers, and its graph without leaving the form
+    write_network(page, NETWORK)
+    page.get_by_role("button", name=re.compile("Visualize")).click()
+    expect(result.locator("tbody tr").first).to_be_visible(timeout=30_000)
+    for layer in ("conv1", "pool1", "fc2"):
+        expect(result.locator("tbody")).to_contain_text(layer)
+    page_faults.allow(r"/tensorboard/")  # 503 while it starts
+    result.get_by_role("tab", name=re.compile("Graph")).click()
+    expect(result.locator("iframe")).to_be_visible(timeout=60_000)
+    graph = result.frame_locator("iframe")
+    expect(graph.get_by_text("Main Graph")).to_be_visible(timeout=60_000)
+    expect(graph.locator("g.node").first).to_be_visible(timeout=60_000)
+
+    # Training, watched
+    page.locator('[name="train_epochs"]').fill("12")
+    page.locator('[name="batch_size"]').fill("9")
+    page.locator('[name="model_name"]').fill("LeNet on bars")
+    page.get_by_role("button", name=re.compile("Create")).click()
+    expect(page).to_have_url(re.compile(r"/models/\d{8}-\d{6}-[0-9a-f]+$"))
+    assert points(page, "loss") < 30
+    grown = []
+    done = page.locator(".page-head, header").get_by_text("Done", exact=True).first
+    while not done.is_visible():
+        grown.append(points(page, "loss"))
+        assert len(grown) * 100 < TRAINING_MILLISECONDS
+        page.wait_for_timeout(100)
+    assert points(page, "loss") >= 12
+    assert points(page, "accuracy") >= 12
+    assert points(page, "rate") >= 12
+    assert points(page, "speed") >= 12
+    assert len(set(grown)) > 2, "the chart did not grow while the network was trained"
+    expect(page.locator("#snapshots li")).to_have_count(12)
+
+    # An image of one's own
+    page.locator("#image-file").set_input_files(image_folder / "middle" / "00.png")
+    guesses = page.locator("#predictions li")
+    expect(guesses).to_have_count(3, timeout=30_000)
+    expect(guesses.first).to_contain_text("middle")
+    check_accessibility(page)
+
+    # The page is complete when it is opened again
+    drawn = points(page, "loss")
+    page.reload()
+    expect(page.locator('[data-chart="loss"]')).to_have_attribute("data-points", str(drawn))
+
+    # Home knows both, and a dataset in use stays
+    page.goto("/")
+    row = page.locator("tr").filter(has_text="LeNet on bars").first
+    expect(row).to_contain_text("Done")
+    expect(row).to_contain_text("%")
+    check_accessibility(page)
