@@ -18,19 +18,30 @@ import time
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 from urllib.parse import quote, urlsplit
 
 import argon2
+from flask import (
+    Blueprint,
+    Flask,
+    Request,
+    Response,
+    g,
+    jsonify,
+    make_response,
+    redirect,
+    render_template,
+    request,
+)
+from flask_wtf import FlaskForm
+from flask_wtf.csrf import CSRFProtect
 from itsdangerous import BadData, URLSafeSerializer
 from werkzeug.http import dump_cookie, parse_cookie
+from wtforms import PasswordField, StringField
 
 from digits.errors import BadRequest
 from digits.files import UnreadableFile, read_json, write_json
-
-if TYPE_CHECKING:
-    from flask import Blueprint, Flask, Request, Response
-    from flask_wtf.csrf import CSRFProtect
 
 VISITOR = "digits.visitor"
 USERNAME_COOKIE = "username"
@@ -337,10 +348,15 @@ def checked_username(text: str) -> str:
     return name
 
 
+class LoginForm(FlaskForm):  # type: ignore[misc]
+    """A name, and the secret where one is needed."""
+
+    username = StringField("User name")
+    password = PasswordField("Password or token")
+
+
 def login_blueprint(auth: Auth) -> Blueprint:
     """The pages ``/login`` and ``/logout``, for people and for scripts that want JSON."""
-    from flask import Blueprint, request
-
     blueprint = Blueprint("auth", __name__)
 
     @blueprint.get("/login")
@@ -349,11 +365,11 @@ def login_blueprint(auth: Auth) -> Blueprint:
 
     @blueprint.post("/login")
     def login_post() -> Any:
-        return _log_in(auth, request)
+        return _log_in(auth)
 
     @blueprint.post("/logout")
     def logout() -> Any:
-        return _log_out(auth, request)
+        return _log_out(auth)
 
     return blueprint
 
@@ -365,9 +381,6 @@ def protect_forms(app: Flask, port: int | str = "") -> CSRFProtect:
     second lock. Programs send neither ``Origin`` nor ``Sec-Fetch-Site`` and need no
     token. Templates get ``csrf_token()``. ``port`` keeps apart the servers of one host.
     """
-    from flask import g, request
-    from flask_wtf.csrf import CSRFProtect
-
     app.config.update(
         WTF_CSRF_CHECK_DEFAULT=False,  # decided below
         WTF_CSRF_TIME_LIMIT=None,  # a page may stay open for days
@@ -390,9 +403,7 @@ def protect_forms(app: Flask, port: int | str = "") -> CSRFProtect:
     return protection
 
 
-def _log_in(auth: Auth, request: Request) -> Any:
-    from flask import jsonify, make_response, redirect
-
+def _log_in(auth: Auth) -> Any:
     body = request.get_json(silent=True) if request.is_json else request.form
     fields = body if isinstance(body, Mapping) else {}
     username, secret = (
@@ -401,35 +412,33 @@ def _log_in(auth: Auth, request: Request) -> Any:
     problem = _login_problem(auth, username, secret)
     if problem is not None:
         status = 401 if problem[0] == "password" else 400
-        if _wants_json(request):
+        if _wants_json():
             return jsonify(error={"message": problem[1], "type": "LoginError"}), status
         return _login_page(auth, problem, status)
     name = username.strip()
     response: Response
-    if _wants_json(request):
+    if _wants_json():
         response = make_response(jsonify(username=name or None))
     else:
-        response = make_response(redirect(_next(request)))
+        response = make_response(redirect(_next()))
     if auth.is_required:
-        _end_session(auth, request)
+        _end_session(auth)
         response.headers.add("Set-Cookie", auth.cookie_header(request.environ, auth.sessions.start(name)))
     else:
         response.set_cookie(USERNAME_COOKIE, name, max_age=LONGEST_SECONDS, httponly=True, samesite="Lax")
     return response
 
 
-def _log_out(auth: Auth, request: Request) -> Any:
-    from flask import jsonify, make_response, redirect
-
-    _end_session(auth, request)
-    answer = jsonify(username=None) if _wants_json(request) else redirect(_next(request))
+def _log_out(auth: Auth) -> Any:
+    _end_session(auth)
+    answer = jsonify(username=None) if _wants_json() else redirect(_next())
     response: Response = make_response(answer)
     response.headers.add("Set-Cookie", auth.cookie_header(request.environ, ""))
     response.delete_cookie(USERNAME_COOKIE, httponly=True, samesite="Lax")
     return response
 
 
-def _end_session(auth: Auth, request: Request) -> None:
+def _end_session(auth: Auth) -> None:
     visitor = request.environ.get(VISITOR)
     if visitor is not None and visitor.session is not None:
         auth.end(visitor.session)
@@ -449,14 +458,6 @@ def _login_problem(auth: Auth, username: str, secret: str) -> tuple[str, str] | 
 
 
 def _login_page(auth: Auth, problem: tuple[str, str] | None = None, status: int = 200) -> Any:
-    from flask import render_template, request
-    from flask_wtf import FlaskForm
-    from wtforms import PasswordField, StringField
-
-    class LoginForm(FlaskForm):  # type: ignore[misc]
-        username = StringField("User name")
-        password = PasswordField("Password or token")
-
     form = LoginForm(formdata=None, username=request.form.get("username", "")[:64])
     if not auth.is_required:
         del form.password
@@ -467,11 +468,11 @@ def _login_page(auth: Auth, problem: tuple[str, str] | None = None, status: int 
     return render_template("login.html", form=form, next=target), status
 
 
-def _next(request: Request) -> str:
+def _next() -> str:
     return safe_next(request.values.get("next")) or f"{request.script_root}/"
 
 
-def _wants_json(request: Request) -> bool:
+def _wants_json() -> bool:
     """Whether JSON is preferred to a page; programs that accept anything get redirects, as from DIGITS."""
     accepted = request.accept_mimetypes
     return request.is_json or accepted["application/json"] > accepted["text/html"]
