@@ -6,6 +6,7 @@ import { postForm, urlPrefix } from './http.js';
 
 const form = document.getElementById('dataset-form');
 const field = (name) => form.elements[name];
+const ROOM_FOR_TITLE_PIXELS = 116;
 const PREVIEW_FIELDS = ['resize_width', 'resize_height', 'resize_channels', 'resize_mode', 'encoding'];
 
 startReveals(form);
@@ -25,8 +26,8 @@ function drawSplit() {
   for (const [name, share] of Object.entries(parts)) {
     const part = bar.querySelector(`[data-part="${name}"]`);
     part.style.setProperty('--value', share);
-    part.firstElementChild.textContent = share >= 12 ? `${titles[name]} ${share} %` : share ? `${share} %` : '';
     part.hidden = share === 0;
+    part.firstElementChild.textContent = (bar.clientWidth * share) / 100 > ROOM_FOR_TITLE_PIXELS ? `${titles[name]} ${share} %` : `${share} %`;
   }
   bar.setAttribute('aria-label', `Of the training folder: ${Object.entries(parts).map(([name, share]) => `${titles[name]} ${share} %`).join(', ')}`);
   field('folder_pct_val').disabled = Boolean(own.val);
