@@ -89,9 +89,16 @@ def _contrib(slim: types.ModuleType) -> Face:
         layers=layers,
         rnn=rnn,
         framework=framework,
-        slim=Face("tensorflow.contrib.slim", slim, nets=nets),
+        slim=_slim(slim, nets),
         summary=summaries.SummaryFunctions(),
     )
+
+
+def _slim(slim: types.ModuleType, nets: types.ModuleType) -> Face:
+    # Networks reach the nets by the inner path of contrib too.
+    inner = Face("tensorflow.contrib.slim.python.slim", slim, nets=nets)
+    python = Face("tensorflow.contrib.slim.python", slim=inner)
+    return Face("tensorflow.contrib.slim", slim, nets=nets, python=python)
 
 
 def _histogram_fixed_width(

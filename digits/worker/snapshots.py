@@ -4,21 +4,27 @@ A snapshot is a TensorFlow checkpoint of version 2, ``snapshot_<epoch>.ckpt`` wi
 files ``.index`` and ``.data-00000-of-00001``. It holds the network's variables under
 their own names (``model/conv1/weights``), the optimizer's under ``optimizer/…`` and
 ``global_step``. The index is put in place last: a snapshot without one is not there.
+
+A layer is frozen by renaming it: a variable whose name is that of a variable of the
+snapshot and `FROZEN_SUFFIX` takes that variable's value, and is not trained.
 """
 
 from __future__ import annotations
 
 import os
 import secrets
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 import tensorflow as tf
 
 from digits.worker.failure import UserFault
 
 STEP_NAME = "global_step"
+FROZEN_SUFFIX = "_not_in_use"
 _DATA, _INDEX = ".data-00000-of-00001", ".index"
 
 
@@ -86,30 +92,43 @@ class Restored:
         return f"Of the snapshot, {len(self.taken)} variables were taken over; {'; '.join(parts)}."
 
 
+def frozen_names(source: Path) -> set[str]:
+    """Names of the variables that the snapshot freezes, should a network have them; raises UserFault."""
+    with _readable(source) as reader:
+        return {f"{name}{FROZEN_SUFFIX}" for name in reader.get_variable_to_shape_map()}
+
+
 def restore(source: Path, variables: Mapping[str, tf.Variable]) -> Restored:
     """Give the variables the values that the snapshot has under the same name and shape.
 
     Raises UserFault when there is no snapshot with the prefix ``source``, or it is damaged.
     """
-    try:
-        reader = tf.train.load_checkpoint(str(source))
+    restored = Restored()
+    with _readable(source) as reader:
         shapes = reader.get_variable_to_shape_map()
-        restored = Restored()
         for name, variable in variables.items():
+            found = name if name in shapes else name.removesuffix(FROZEN_SUFFIX)
             shape = variable.shape.as_list()
-            if name not in shapes:
+            if found not in shapes:
                 restored.missing.append(name)
-            elif list(shapes[name]) != shape:
-                restored.other_shape.append(f"{name} ({list(shapes[name])}, not {shape})")
+            elif list(shapes[found]) != shape:
+                restored.other_shape.append(f"{name} ({list(shapes[found])}, not {shape})")
             else:
-                variable.assign(reader.get_tensor(name))
+                variable.assign(reader.get_tensor(found))
                 restored.taken.append(name)
+    return restored
+
+
+@contextmanager
+def _readable(source: Path) -> Iterator[Any]:
+    """The reader of a checkpoint; what goes wrong with it inside becomes a UserFault."""
+    try:
+        yield tf.train.load_checkpoint(str(source))
     except _UNREADABLE as error:
         raise UserFault(
-            f"The snapshot {source.name} cannot be read: {str(error).splitlines()[0][:300]}",
+            f"The snapshot {source.name} cannot be read: {str(error).partition(chr(10))[0][:300]}",
             "Choose another snapshot.",
         ) from error
-    return restored
 
 
 def _listed(names: list[str], most: int = 8) -> str:

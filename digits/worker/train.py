@@ -143,7 +143,8 @@ class _Trainer:
         self.total_steps = math.ceil(recipe.epochs * self.steps_per_epoch - _EPSILON)
         self.rate = self._learning_rate()
         self.prepare = input.preparation(self.manifest, Path(recipe.dataset), recipe.mean, recipe.crop_size)
-        self.store = VariableStore()
+        weights = Path(recipe.weights) if recipe.weights else None
+        self.store = VariableStore(frozen=snapshots.frozen_names(weights) if weights else ())
         self.optimizer = self._optimizer()
         self.step = 0
         self.pace, self.val_pace = self._pace(), self._pace()

@@ -9,7 +9,7 @@ for a variable, whatever API made it, by the variable's full name.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager
 from typing import Any
 
@@ -29,13 +29,15 @@ class VariableStore:
 
     Once locked, the store makes no more variables: a trace that asks for a new one
     is told so, because that variable would never have been trained. With ``empty``
-    the variables have shapes and no values: good for looking, and quick.
+    the variables have shapes and no values: good for looking, and quick. Variables
+    named in ``frozen`` are never trained.
     """
 
-    def __init__(self, empty: bool = False) -> None:
+    def __init__(self, empty: bool = False, frozen: Collection[str] = ()) -> None:
         self._variables: dict[str, tf.Variable] = {}
+        self._frozen = frozenset(frozen)
         self._locked_for = ""
-        self.make = _make_empty if empty else _make
+        self._make = _make_empty if empty else _make
 
     @property
     def variables(self) -> dict[str, tf.Variable]:
@@ -61,15 +63,17 @@ class VariableStore:
         with tf.variable_creator_scope(_Creator(self, graph)):
             yield
 
-    def find_or_make(self, name: str, make: Callable[[], tf.Variable]) -> tf.Variable:
-        """The variable called ``name``; ``make`` makes it if there is none."""
+    def find_or_make(self, name: str, request: dict[str, Any]) -> tf.Variable:
+        """The variable called ``name``; made as ``request``, the arguments of a creator, says if there is none."""
         if name not in self._variables:
             if self._locked_for:
                 raise UserFault(
                     f"The network asks for the variable {name!r} {self._locked_for}.",
                     "Create the same variables whether or not the network is being trained.",
                 )
-            self._variables[name] = make()
+            if name in self._frozen:
+                request = {**request, "trainable": False}
+            self._variables[name] = self._make(name, request)
         return self._variables[name]
 
 
@@ -93,7 +97,7 @@ class _Creator:
 
     def __call__(self, next_creator: Callable[..., tf.Variable], **kwargs: Any) -> tf.Variable:
         name = self._unique(_full_name(kwargs.get("name") or "Variable"))
-        variable = self._store.find_or_make(name, lambda: self._store.make(name, kwargs))
+        variable = self._store.find_or_make(name, kwargs)
         _check_shape(name, variable, kwargs)
         self._remember(variable, kwargs)
         return variable

@@ -21,6 +21,7 @@ import digits as also_digits
 import model, tf_data, lr_policy
 from tensorflow.contrib import slim as slim_again
 from tensorflow.contrib.slim.nets import resnet_v1
+from tensorflow.contrib.slim.python.slim.nets import inception
 from tensorflow.contrib.layers import batch_norm
 from tensorflow.python.framework import ops
 from tensorflow.python.ops import array_ops

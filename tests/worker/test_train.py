@@ -253,9 +253,6 @@ def _tensorboard(folder: Path) -> set[str]:
     return found
 
 
-_START = networks.LINEAR.replace("loss(self):", "loss(self):\n        self.inference")
-
-
 def test_weights_are_taken_by_name_and_shape(train: Any, in_child: Any) -> None:
     first = train(networks.LINEAR, name="first", epochs=4)
     weights = str(first.job_folder / "snapshot_4.ckpt")
@@ -270,6 +267,24 @@ def test_weights_are_taken_by_name_and_shape(train: Any, in_child: Any) -> None:
     assert other.code == 0, other.output
     warned = other.of(Warned)[0].message
     assert "model/new/weights" in warned and "model/fc/weights ([144, 4], not [7, 4])" in warned
+
+
+def test_layers_are_frozen_by_renaming(train: Any, in_child: Any) -> None:
+    network = networks.classifier(
+        """
+w = tf.get_variable('w', [144, self.nclasses], initializer=tf.contrib.layers.xavier_initializer())
+b = tf.get_variable('b', [self.nclasses], initializer=tf.zeros_initializer())
+return tf.matmul(slim.flatten(self.x / 100.0), w) + b
+"""
+    )
+    first = train(network, name="first", epochs=1)
+    weights = str(first.job_folder / "snapshot_1.ckpt")
+    renamed = network.replace("'w'", "'w_not_in_use'")
+    second = train(renamed, name="second", epochs=1, weights=weights)
+    assert second.code == 0, second.output
+    before, after = (in_child(snapshot, outcome.job_folder, "snapshot_1.ckpt") for outcome in (first, second))
+    assert np.array_equal(before["model/w"], after["model/w_not_in_use"])
+    assert not np.array_equal(before["model/b"], after["model/b"])
 
 
 def test_a_missing_snapshot_is_named(train: Any, tmp_path: Path) -> None:
