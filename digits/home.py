@@ -49,6 +49,7 @@ def index() -> Response:
         query=query,
         samples=[{"id": item.id, "title": item.title, "detail": item.detail} for item in SAMPLES.values()],
         devices=present.device_rows(),
+        unreadable=services().store.unreadable,
     )
     response = make_response(page)
     response.vary.add("X-Fragment")

@@ -6,7 +6,8 @@ import fcntl
 import logging
 import os
 import shutil
-from collections.abc import Iterable, Iterator
+from collections import defaultdict
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TypeVar
 
@@ -31,6 +32,7 @@ class Store:
         self.folder = folder
         self._kinds = kinds
         self._jobs: dict[str, Job] = {}
+        self._children: defaultdict[str, list[Job]] = defaultdict(list)
         self.unreadable: dict[str, str] = {}
         folder.mkdir(parents=True, exist_ok=True, mode=0o700)
         self._lock = self._take_lock()
@@ -41,7 +43,7 @@ class Store:
             if not jobs.is_id(entry.name) or not entry.is_dir(follow_symlinks=False):
                 continue
             try:
-                self._jobs[entry.name] = jobs.load(Path(entry.path), self._kinds)
+                self._keep(jobs.load(Path(entry.path), self._kinds))
             except UnreadableFile as error:
                 log.warning("job %s cannot be read: %s", entry.name, error)
                 self.unreadable[entry.name] = str(error)
@@ -59,7 +61,7 @@ class Store:
     def add(self, job: Job) -> None:
         """Keep a new job, on disk first."""
         job.save()
-        self._jobs[job.id] = job
+        self._keep(job)
 
     def get(self, job_id: str, kind: type[AnyJob]) -> AnyJob:
         """The job of this kind (`Job` for any); raises NotFound."""
@@ -77,7 +79,7 @@ class Store:
 
     def children(self, job: Job) -> list[Job]:
         """The jobs that need ``job``, the newest first."""
-        return [child for child in self.all(Job) if job.id in child.needs()]
+        return self._children[job.id][::-1] if job.id in self._children else []
 
     def running(self) -> Iterator[Job]:
         """The jobs that may still change by themselves, the oldest first."""
@@ -98,6 +100,9 @@ class Store:
         """Forget ``job`` and delete its folder."""
         self.check_deletable(job)
         self._jobs.pop(job.id, None)
+        for needed in job.needs():
+            if job in self._children[needed]:
+                self._children[needed].remove(job)
         # Renamed first: a folder half deleted must not look like a job.
         doomed = self.folder / f".deleted-{job.id}"
         try:
@@ -106,12 +111,13 @@ class Store:
             return
         shutil.rmtree(doomed, ignore_errors=True)
 
-    def save_all(self, some: Iterable[Job]) -> None:
-        for job in some:
-            job.save()
-
     def close(self) -> None:
         os.close(self._lock)
+
+    def _keep(self, job: Job) -> None:
+        self._jobs[job.id] = job
+        for needed in job.needs():
+            self._children[needed].append(job)
 
     def _take_lock(self) -> int:
         descriptor = os.open(self.folder / ".lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)

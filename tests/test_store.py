@@ -1,0 +1,139 @@
+"""All jobs in their folders: what is kept, what cannot be read, and what many of them cost."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from digits import job as jobs
+from digits.dataset.job import DatasetJob
+from digits.errors import NotFound
+from digits.job import Job
+from digits.kinds import KINDS
+from digits.model.job import ModelJob
+from digits.recipe import CreateDataset, Train
+from digits.status import Status
+from digits.store import Store
+
+
+def dataset(store: Store, name: str = "pictures") -> DatasetJob:
+    folder = store.new_folder()
+    plan = CreateDataset(train={"folder": "/data"})
+    job = DatasetJob(id=folder.name, folder=folder, name=name, plan=plan, tasks=DatasetJob.first_tasks())
+    store.add(job)
+    return job
+
+
+def model(store: Store, parent: DatasetJob) -> ModelJob:
+    folder = store.new_folder()
+    plan = Train(dataset=str(parent.folder))
+    job = ModelJob(
+        id=folder.name,
+        folder=folder,
+        name="net",
+        plan=plan,
+        dataset_id=parent.id,
+        tasks=ModelJob.first_tasks(),
+    )
+    store.add(job)
+    return job
+
+
+def reopened(store: Store) -> Store:
+    store.close()
+    again = Store(store.folder, KINDS)
+    again.load()
+    return again
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Store:
+    return Store(tmp_path / "jobs", KINDS)
+
+
+def test_jobs_are_the_same_after_a_restart(store: Store) -> None:
+    first = dataset(store)
+    second = model(store, first)
+    first.notes, first.owner = "on a rainy day", "ada"
+    first.tasks[0].move(Status.RUN)
+    first.note_status()
+    first.save()
+    again = reopened(store)
+    assert again.get(first.id, Job).as_json() == first.as_json()
+    assert again.get(second.id, Job).as_json() == second.as_json()
+    assert [child.id for child in again.children(again.get(first.id, Job))] == [second.id]
+    again.close()
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        b"",
+        b"{",
+        b"[]",
+        b'{"schema": 1}',
+        b'{"schema": 1, "kind": "unknown"}',
+        b"\xff\xfe",
+        b'{"schema": 99, "kind": "model"}',
+    ],
+)
+def test_a_damaged_job_is_listed_and_left_alone(store: Store, content: bytes) -> None:
+    job = dataset(store)
+    (job.folder / "job.json").write_bytes(content)
+    again = reopened(store)
+    assert list(again.unreadable) == [job.id]
+    assert (job.folder / "job.json").read_bytes() == content
+    with pytest.raises(NotFound):
+        again.get(job.id, Job)
+    again.close()
+
+
+def test_a_link_in_the_place_of_a_job_is_not_followed(store: Store, tmp_path: Path) -> None:
+    job = dataset(store)
+    content = (job.folder / "job.json").read_text()
+    (job.folder / "job.json").unlink()
+    (tmp_path / "elsewhere.json").write_text(content)
+    (job.folder / "job.json").symlink_to(tmp_path / "elsewhere.json")
+    again = reopened(store)
+    assert job.id in again.unreadable
+    again.close()
+
+
+def test_unknown_keys_are_ignored_and_missing_ones_have_defaults(store: Store) -> None:
+    job = model(store, dataset(store))
+    body = json.loads((job.folder / "job.json").read_text())
+    body["colour"] = "green"
+    body["plan"]["flavour"] = "sweet"
+    del body["notes"], body["plan"]["mean"], body["device"]
+    (job.folder / "job.json").write_text(json.dumps(body))
+    again = reopened(store)
+    kept = again.get(job.id, ModelJob)
+    assert (kept.notes, kept.plan.mean, kept.device) == ("", "image", "cpu")
+    again.close()
+
+
+def test_no_two_jobs_share_a_folder(store: Store) -> None:
+    folders = {store.new_folder() for _ in range(50)}
+    assert len(folders) == 50
+    assert all(jobs.is_id(folder.name) for folder in folders)
+    store.close()
+
+
+@pytest.mark.parametrize(
+    "text", ["", "..", "20200101-000000-abcd/..", "20200101-000000-ABCD", "x", ".server"]
+)
+def test_only_ids_are_ids(text: str) -> None:
+    assert not jobs.is_id(text)
+
+
+def test_a_wait_that_nobody_noticed_is_no_history(store: Store) -> None:
+    job = dataset(store)
+    start = job.history[0][1]
+    for status, after in ((Status.WAIT, 1.0), (Status.RUN, 1.5), (Status.DONE, 9.0)):
+        job.tasks[0].move(status, start + after)
+        job.note_status(start + after)
+    assert [code for code, _ in job.history] == ["I", "R", "D"]
+    assert job.elapsed == pytest.approx(7.5)
+    store.close()
