@@ -454,4 +454,5 @@ class _Follower:
 def _environment(devices: list[str]) -> dict[str, str]:
     gpus = [device for device in devices if device != "cpu"]
     # An empty value hides the GPUs from a task that is to run on the CPU.
-    return {"CUDA_VISIBLE_DEVICES": ",".join(gpus)}
+    # The driver numbers GPUs by their bus; CUDA would otherwise put the fastest first.
+    return {"CUDA_VISIBLE_DEVICES": ",".join(gpus), "CUDA_DEVICE_ORDER": "PCI_BUS_ID"}

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import io
 import json
-import zipfile
 from typing import Any
 
-from flask import Blueprint, Response, jsonify, redirect, render_template, request, send_file, url_for
+from flask import Blueprint, Response, jsonify, redirect, render_template, request, url_for
 from werkzeug.wrappers import Response as AnyResponse
 
 from digits import present
+from digits.archive import zip_stream
 from digits.auth import current_username
 from digits.dataset.job import DatasetJob
 from digits.errors import BadRequest, NotFound, Unavailable
@@ -129,24 +128,15 @@ def download(job_id: str) -> Response:
     job = _model(job_id)
     epoch, prefix = snapshot_of(job, request.args.get("epoch") or request.args.get("snapshot_epoch"))
     dataset = services().store.find(job.dataset_id)
-    archive = io.BytesIO()
-    with zipfile.ZipFile(archive, "w", zipfile.ZIP_STORED) as bundle:
-        bundle.writestr(
-            "info.json",
-            json.dumps(for_browser(present.model_json(job, verbose=False)), indent=2, sort_keys=True),
-        )
-        bundle.write(job.network_path, "network.py")
-        for path in sorted(job.folder.glob(f"{prefix}.*")):
-            bundle.write(path, path.name)
-        for name in ("labels.txt", "mean.npy", "dataset.json"):
-            if dataset and (dataset.folder / name).is_file():
-                bundle.write(dataset.folder / name, name)
-    archive.seek(0)
-    return send_file(
-        archive,
+    about = json.dumps(for_browser(present.model_json(job, verbose=False)), indent=2, sort_keys=True)
+    files = [job.network_path, *sorted(job.folder.glob(f"{prefix}.*"))]
+    if dataset:
+        files += [dataset.folder / name for name in ("labels.txt", "mean.npy", "dataset.json")]
+    name = f"{job.id}_epoch_{epoch_label(epoch)}.zip"
+    return Response(
+        zip_stream({"info.json": about.encode()}, [path for path in files if path.is_file()]),
         mimetype="application/zip",
-        as_attachment=True,
-        download_name=f"{job.id}_epoch_{epoch_label(epoch)}.zip",
+        headers={"Content-Disposition": f'attachment; filename="{name}"'},
     )
 
 
