@@ -22,6 +22,9 @@ class _Sink:
     def flush(self) -> None:
         """Nothing is kept back."""
 
+    def close(self) -> None:
+        """Nothing is held open."""
+
     def take(self) -> bytes:
         data = bytes(self._written)
         self._written.clear()

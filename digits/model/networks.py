@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import ast
+import itertools
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -23,14 +23,13 @@ class Network:
     text: str
 
 
-# Identifier, title, and the settings that the network is usually trained with.
-_LISTED = (("lenet", "LeNet", "Made for 28×28 grayscale images."),)
+_LISTED = (("lenet", "LeNet"),)
 
 
 @cache
 def networks() -> dict[str, Network]:
     """All standard networks by id, in the order of the list."""
-    return {name: _read(name, title, settings) for name, title, settings in _LISTED}
+    return {name: _read(name, title) for name, title in _LISTED}
 
 
 def network(name: str) -> Network:
@@ -41,7 +40,11 @@ def network(name: str) -> Network:
         raise NotFound(f"There is no standard network called “{name}”.") from None
 
 
-def _read(name: str, title: str, settings: str) -> Network:
+def _read(name: str, title: str) -> Network:
+    """The first line of the comment at the top of the file is the summary, the rest the settings."""
     text = (_FOLDER / f"{name}.py").read_text()
-    summary = (ast.get_docstring(ast.parse(text)) or title).split("\n\n")[0].replace("\n", " ")
-    return Network(name, title, summary, settings, text)
+    about = [
+        line.lstrip("# ")
+        for line in itertools.takewhile(lambda line: line.startswith("#"), text.splitlines())
+    ]
+    return Network(name, title, about[0] if about else title, " ".join(about[1:]), text)
