@@ -9,6 +9,7 @@ that its presence says that the dataset is complete.
 from __future__ import annotations
 
 import csv
+import dataclasses
 import errno
 import hashlib
 import io
@@ -186,7 +187,8 @@ class Creation:
         return plan
 
     def _scan(self, body: dict[str, Any]) -> tuple[folder.Scan, folder.Bounds]:
-        split = FolderSplit(**body)
+        known = {item.name for item in dataclasses.fields(FolderSplit)}
+        split = FolderSplit(**{name: value for name, value in body.items() if name in known})
         root = Path(split.folder)
         name = folder.show(str(root))
         self._report.doing(f"Reading {name}")
