@@ -36,8 +36,9 @@ class Call:
 
 @dataclass
 class Calls:
-    """The calls of one trace, in the order in which they began."""
+    """The calls of one trace, in the order in which they began: those in the current ``graph``."""
 
+    graph: tf.Graph = field(default_factory=tf.compat.v1.get_default_graph)
     calls: list[Call] = field(default_factory=list)
     _open: list[Call] = field(default_factory=list)
 
@@ -53,6 +54,8 @@ class Calls:
 
     def around(self, layer: Any, function: Any, *args: Any, **kwargs: Any) -> Any:
         graph = tf.compat.v1.get_default_graph()
+        if graph is not self.graph:
+            return function(layer, *args, **kwargs)  # Keras tries a layer out, to learn its shape
         call = Call(layer, len(self._open), graph.version)
         if self._open:
             self._open[-1].has_inner = True

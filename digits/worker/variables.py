@@ -8,6 +8,7 @@ for a variable, whatever API made it, by the variable's full name.
 
 from __future__ import annotations
 
+import functools
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager
@@ -15,7 +16,7 @@ from typing import Any
 
 import tensorflow as tf
 from keras.src.backend.common import global_state
-from keras.src.backend.common.name_scope import current_path
+from keras.src.backend.tensorflow.core import Variable as KerasVariable
 from tensorflow.python.eager import lift_to_graph
 from tensorflow.python.ops.resource_variable_ops import ResourceVariable, UninitializedVariable
 
@@ -60,7 +61,7 @@ class VariableStore:
         _forget_collections(graph)
         # Keras' automatic names of layers begin anew, so that every trace gives the same ones.
         global_state.set_global_attribute("object_name_uids", defaultdict(int))
-        with tf.variable_creator_scope(_Creator(self, graph)):
+        with _keras_paths(), tf.variable_creator_scope(_Creator(self, graph)):
             yield
 
     def find_or_make(self, name: str, request: dict[str, Any]) -> tf.Variable:
@@ -131,12 +132,35 @@ def _full_name(name: str) -> str:
     `get_variable` has cleared the name scope and gives the full name; `tf.Variable`
     counts on the name scope; the layers of Keras name theirs by a path of their own.
     """
-    layer = current_path()
-    if layer:
+    if _keras_path:
         scope = tf.compat.v1.get_variable_scope().name
-        return "/".join(part for part in (scope, layer, name) if part)
+        return f"{scope}/{_keras_path[-1]}" if scope else _keras_path[-1]
     scope = tf.compat.v1.get_default_graph().get_name_scope()
     return f"{scope}/{name}" if scope else name
+
+
+# The path of the Keras variable that is being made, such as conv2d_1/kernel.
+_keras_path: list[str] = []
+
+
+@contextmanager
+def _keras_paths() -> Iterator[None]:
+    """Keras makes some variables long after the layer asked for them: the path is told by the variable itself."""
+    original = KerasVariable._initialize
+
+    @functools.wraps(original)
+    def initialize(self: Any, value: Any) -> None:
+        _keras_path.append(self.path)
+        try:
+            original(self, value)
+        finally:
+            _keras_path.pop()
+
+    KerasVariable._initialize = initialize
+    try:
+        yield
+    finally:
+        KerasVariable._initialize = original
 
 
 def _make(name: str, kwargs: dict[str, Any]) -> tf.Variable:

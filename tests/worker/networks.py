@@ -196,3 +196,43 @@ class UserModel(Tower):
     def loss(self):
         return [{'loss': self.d_loss, 'vars': self.d_vars}, {'loss': self.g_loss, 'vars': self.g_vars}]
 """
+
+# A model and a block of the user's own, with the layers made before they are called.
+KERAS_BLOCKS = """
+import tensorflow as tf
+from tensorflow.keras import layers
+
+class Block(layers.Layer):
+    def __init__(self, filters):
+        super().__init__()
+        self.conv = layers.Conv2D(filters, 3, padding='same')
+        self.norm = layers.BatchNormalization(momentum=0.5)
+
+    def build(self, shape):
+        self.scale = self.add_weight(name='scale', shape=(1,), initializer='ones')
+        super().build(shape)
+
+    def call(self, x):
+        return tf.nn.relu(self.norm(self.conv(x))) * self.scale
+
+class Net(tf.keras.Model):
+    def __init__(self, outputs):
+        super().__init__()
+        self.one, self.two, self.out = Block(4), Block(8), layers.Dense(outputs)
+
+    def call(self, x):
+        return self.out(tf.reduce_mean(self.two(self.one(x)), [1, 2]))
+
+class UserModel(Tower):
+    def __init__(self, *args):
+        super().__init__(*args)
+        self.net = Net(self.nclasses)
+
+    @model_property
+    def inference(self):
+        return self.net(self.x)
+
+    @model_property
+    def loss(self):
+        return tf.keras.losses.SparseCategoricalCrossentropy(from_logits=True)(self.y, self.inference)
+"""

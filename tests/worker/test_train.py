@@ -199,6 +199,17 @@ def test_keras_layers(train: Any, in_child: Any) -> None:
     assert outcome.values("val", "loss")[0] > np.log(4)
 
 
+def test_keras_models_of_the_users_own(train: Any, in_child: Any) -> None:
+    outcome = train(networks.KERAS_BLOCKS, epochs=1)
+    assert outcome.code == 0, outcome.output
+    tensors = in_child(snapshot, outcome.job_folder, "snapshot_1.ckpt")
+    assert {"model/net/block/conv2d/kernel", "model/net/block_1/scale", "model/net/dense/bias"} <= set(
+        tensors
+    )
+    assert not np.allclose(tensors["model/net/block/batch_normalization/moving_mean"], 0)
+    assert not np.allclose(tensors["model/net/block_1/scale"], 1)
+
+
 def test_tf_layers(train: Any, in_child: Any) -> None:
     outcome = train(networks.TF_LAYERS, epochs=8, solver={"type": "ADAM", "learning_rate": 0.01})
     assert outcome.code == 0, outcome.output

@@ -64,6 +64,18 @@ return model(self.x)
     ]
 
 
+def test_layers_of_keras_blocks(visualize: Any) -> None:
+    assert [row[1:] for row in rows(visualize(networks.KERAS_BLOCKS))] == [
+        ("Conv2D", [None, 12, 12, 4], 40),
+        ("BatchNormalization", [None, 12, 12, 4], 16),
+        ("Mul", [None, 12, 12, 4], 1),
+        ("Conv2D", [None, 12, 12, 8], 296),
+        ("BatchNormalization", [None, 12, 12, 8], 32),
+        ("Mul", [None, 12, 12, 8], 1),
+        ("Dense", [None, 4], 36),
+    ]
+
+
 def test_layers_of_tf_layers(visualize: Any) -> None:
     assert [row for row in rows(visualize(networks.TF_LAYERS)) if row[3]] == [
         ("first", "Conv2D", [None, 10, 10, 4], 40),
