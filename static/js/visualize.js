@@ -4,6 +4,7 @@ import { postForm, urlPrefix } from './http.js';
 import { startTabs } from './tabs.js';
 import { errorBox } from './trace.js';
 
+const STARTING = 202;
 const START_TRIES = 90;
 const START_MILLISECONDS = 500;
 
@@ -50,9 +51,9 @@ async function loadGraph(panel, address) {
   const frame = panel.querySelector('iframe');
   try {
     for (let left = START_TRIES; ; left -= 1) {
-      const response = await fetch(address.split('#')[0], { credentials: 'same-origin' });
-      if (response.ok) break;
-      if (response.status !== 503 || left === 0) throw new Error(`TensorBoard did not start (${response.status}).`);
+      const { status } = await fetch(address.split('#')[0], { credentials: 'same-origin' });
+      if (status === 200) break;
+      if (status !== STARTING || left === 0) throw new Error(`TensorBoard did not start (${status}).`);
       await new Promise((resolve) => setTimeout(resolve, START_MILLISECONDS));
     }
     frame.src = address;

@@ -1,0 +1,267 @@
+"""The pages of jobs and the forms that make them, with real jobs of a real server."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlencode
+from urllib.request import urlopen
+
+import pytest
+from playwright.sync_api import Page, expect
+
+BOTH_THEMES = pytest.mark.parametrize("color_scheme", ["light", "dark"], indirect=True)
+DONE_MILLISECONDS = 60_000
+
+
+def create(server: Any, kind: str, **fields: Any) -> dict[str, Any]:
+    """Make a job as a script would, without a browser."""
+    address = server / f"{kind}/images/classification.json"
+    with urlopen(address, urlencode(fields).encode(), timeout=30) as answer:
+        return json.load(answer)
+
+
+@pytest.fixture(scope="session")
+def dataset(server: Any, image_folder: Path) -> dict[str, Any]:
+    """A finished dataset of three classes, with a file in its folder that is no image."""
+    (image_folder / "left" / "broken.png").write_text("no image")
+    side = {"resize_width": 16, "resize_height": 16}
+    job = create(server, "datasets", dataset_name="Bars", method="folder", folder_train=image_folder, **side)
+    while True:
+        with urlopen(server / f"datasets/{job['id']}/status") as answer:
+            status = json.load(answer)["status"]
+        if status not in ("Initialized", "Waiting", "Running"):
+            assert status == "Done"
+            return job
+
+
+@pytest.fixture(scope="session")
+def model(server: Any, dataset: dict[str, Any]) -> dict[str, Any]:
+    """A model that fails at once, with or without TensorFlow."""
+    text = "class UserModel(Tower):\n    inference = loss = property(lambda self: 1 / 0)\n"
+    return create(
+        server, "models", model_name="Broken", dataset=dataset["id"], method="custom", custom_network=text
+    )
+
+
+@BOTH_THEMES
+def test_a_dataset_shows_what_is_in_it(page: Page, dataset, check_accessibility: Callable[[Page], None]):
+    page.goto(f"/datasets/{dataset['id']}")
+    rows = page.locator(".counts-table tr")
+    expect(rows).to_have_count(3)
+    expect(rows.first).to_contain_text("left")
+    expect(rows.first).to_contain_text("12")
+    expect(page.locator(".sample-class")).to_have_count(3)
+    page.locator("#skipped-panel summary").click()
+    expect(page.locator("#skipped-panel")).to_contain_text("broken.png")
+    check_accessibility(page)
+
+
+@BOTH_THEMES
+def test_the_images_of_a_class_are_explored(page: Page, dataset, check_accessibility: Callable[[Page], None]):
+    page.goto(f"/datasets/images/classification/explore?job_id={dataset['id']}")
+    page.get_by_label("Class").select_option("middle")
+    expect(page).to_have_url(re.compile("label=1"))
+    labels = page.locator(".gallery-label")
+    expect(labels).to_have_count(9)
+    assert set(labels.all_inner_texts()) == {"middle"}
+    check_accessibility(page)
+
+
+def test_a_dataset_is_followed_while_it_is_made(page: Page, image_folder: Path):
+    page.goto("/datasets/images/classification/new")
+    page.locator('[name="folder_train"]').fill(str(image_folder))
+    page.locator('[name="dataset_name"]').fill("Followed")
+    page.get_by_role("button", name="Create dataset").click()
+    expect(page.locator("#job-status")).to_contain_text("Done", timeout=DONE_MILLISECONDS)
+    # These parts were not in the page when it was opened.
+    expect(page.locator("#dataset-summary")).to_contain_text("256×256")
+    expect(page.locator("#samples img").first).to_be_visible()
+    expect(page.get_by_role("button", name="Delete")).to_be_visible()
+
+
+@BOTH_THEMES
+def test_a_mistake_in_a_form_is_said_at_its_field(
+    page: Page, page_faults, check_accessibility: Callable[[Page], None]
+):
+    page_faults.allow(r"/datasets/images/classification$")
+    page.goto("/datasets/images/classification/new")
+    page.locator('[name="folder_train"]').fill("/nowhere/at/all")
+    page.locator('[name="folder_pct_val"]').fill("11")
+    page.get_by_role("button", name="Create dataset").click()
+    field = page.locator('[name="folder_train"]')
+    expect(field).to_have_attribute("aria-invalid", "true")
+    message = page.locator(f"#{field.get_attribute('aria-describedby')}")
+    expect(message).to_contain_text("outside the folders")
+    expect(page.locator("#form-errors")).to_be_focused()
+    expect(field).to_have_value("/nowhere/at/all")
+    expect(page.locator('[name="folder_pct_val"]')).to_have_value("11")
+    check_accessibility(page)
+
+
+def test_a_path_is_completed_with_the_keyboard(page: Page, image_folder: Path):
+    page.goto("/datasets/images/classification/new")
+    field = page.locator('[name="folder_train"]')
+    field.click()
+    page.keyboard.insert_text(f"{image_folder}/le")
+    options = page.locator(".suggestions li")
+    expect(options).to_have_count(1)
+    page.keyboard.press("ArrowDown")
+    expect(options.first).to_have_attribute("aria-selected", "true")
+    page.keyboard.press("Enter")
+    expect(field).to_have_value(re.compile(re.escape(f"{image_folder}/left")))
+
+
+def test_the_example_picture_follows_the_form(page: Page):
+    page.goto("/datasets/images/classification/new")
+    page.get_by_role("button", name="28", exact=True).click()
+    expect(page.locator("#resize-preview figcaption")).to_contain_text("28 × 28")
+    picture = page.locator("#resize-preview img")
+    expect(picture).to_be_visible()
+    assert picture.evaluate("image => [image.naturalWidth, image.naturalHeight]") == [28, 28]
+
+
+@BOTH_THEMES
+def test_a_syntax_error_is_marked_while_typing(
+    page: Page, dataset, check_accessibility: Callable[[Page], None]
+):
+    page.goto(f"/models/images/classification/new?dataset={dataset['id']}")
+    page.get_by_role("radio", name="Custom", exact=True).check()
+    page.locator(".cm-content").click()
+    page.keyboard.insert_text("class UserModel(Tower):\n    def loss(self:\n        pass\n")
+    expect(page.locator("#editor-problems")).to_contain_text("Line 2: Syntax error")
+    marker = page.locator(".cm-lint-marker-error")
+    expect(marker).to_have_count(1)
+    # Under the policy against foreign styles the marker would be there and not be seen.
+    assert marker.evaluate("element => getComputedStyle(element).content") != "normal"
+    check_accessibility(page)
+
+
+def test_customize_asks_before_it_replaces_a_changed_network(page: Page, dataset):
+    page.goto("/models/images/classification/new")
+    page.get_by_role("button", name="Customize LeNet").click()
+    text = page.locator('[name="custom_network"]')
+    expect(text).to_have_value(re.compile("conv1"))
+    page.locator(".cm-content").click()
+    page.keyboard.press("Control+Home")
+    page.keyboard.insert_text("# mine\n")
+    page.get_by_role("radio", name="Standard").check()
+    page.get_by_role("button", name="Customize LeNet").click()
+    page.get_by_role("button", name="Keep mine").click()
+    expect(text).to_have_value(re.compile("^# mine"))
+
+
+def test_the_learning_rate_is_drawn_as_it_is_edited(page: Page, dataset):
+    page.goto("/models/images/classification/new")
+    caption = page.locator("#lr-preview figcaption")
+    expect(caption).to_contain_text("From 0.01")
+    page.locator('[name="lr_policy"]').select_option("fixed")
+    expect(caption).to_contain_text("0.01 all the time")
+    expect(page.locator('[name="lr_step_size"]')).to_be_hidden()
+    expect(page.locator("#lr-preview canvas")).to_be_visible()
+
+
+@BOTH_THEMES
+def test_a_failed_model_says_why(page: Page, model, check_accessibility: Callable[[Page], None]):
+    page.goto(f"/models/{model['id']}")
+    expect(page.locator("#job-status")).to_contain_text("Error", timeout=DONE_MILLISECONDS)
+    expect(page.locator("#job-error [role=alert]")).to_be_visible()
+    page.locator("#network-panel summary").click()
+    expect(page.locator("#network-text")).to_contain_text("1 / 0")
+    check_accessibility(page)
+
+
+def test_a_dataset_in_use_is_not_deleted(
+    page: Page, page_faults, dataset, model, check_accessibility: Callable[[Page], None]
+):
+    page_faults.allow(rf"/datasets/{dataset['id']}$")
+    page.goto("/")
+    page.locator(f'tr[data-job="{dataset["id"]}"] [data-action="delete"]').click()
+    page.locator("#confirm-yes").click()
+    expect(page.locator("#confirm-refusal")).to_contain_text("Broken")
+    check_accessibility(page)
+    page.get_by_role("button", name="Keep it").click()
+    expect(page.locator(f'tr[data-job="{dataset["id"]}"]')).to_be_visible()
+
+
+def test_home_follows_jobs_by_itself_and_keeps_the_search(page: Page, server, image_folder: Path, dataset):
+    page.goto("/?q=arrives&sort=name&dir=asc")
+    expect(page.locator("#connection")).to_be_hidden()
+    job = create(server, "datasets", dataset_name="It arrives", method="folder", folder_train=image_folder)
+    create(server, "datasets", dataset_name="Another", method="folder", folder_train=image_folder)
+    row = page.locator(f'#datasets-table tr[data-job="{job["id"]}"]')
+    expect(row).to_contain_text("Done", timeout=DONE_MILLISECONDS)
+    expect(page.locator("#datasets-table tbody tr")).to_have_count(1)
+    expect(page.locator("#datasets-table th").first).to_have_attribute("aria-sort", "ascending")
+
+
+def test_a_job_is_renamed_on_its_page(page: Page, server, image_folder: Path):
+    job = create(server, "datasets", dataset_name="Old name", method="folder", folder_train=image_folder)
+    page.goto(f"/datasets/{job['id']}")
+    page.get_by_role("button", name="Rename").click()
+    page.locator("#rename-input").fill("<b>New</b> name")
+    page.get_by_role("button", name="Save", exact=True).click()
+    expect(page.locator("#job-name")).to_have_text("<b>New</b> name")
+    page.reload()
+    expect(page.locator("#job-name")).to_have_text("<b>New</b> name")
+
+
+def test_the_chosen_theme_stays(page: Page):
+    page.goto("/")
+    switch = page.locator("#theme-switch")
+    expect(page.locator("html")).to_have_attribute("data-theme", "light")
+    switch.click()
+    switch.click()
+    expect(page.locator("html")).to_have_attribute("data-theme", "dark")
+    page.goto("/login")
+    expect(page.locator("html")).to_have_attribute("data-theme", "dark")
+
+
+def test_no_page_is_wider_than_a_phone(page: Page, dataset, model):
+    page.set_viewport_size({"width": 390, "height": 844})
+    for path in (
+        "/",
+        "/login",
+        "/datasets/images/classification/new",
+        "/models/images/classification/new",
+        f"/datasets/{dataset['id']}",
+        f"/datasets/images/classification/explore?job_id={dataset['id']}",
+        f"/models/{model['id']}",
+    ):
+        page.goto(path)
+        width = page.evaluate("document.documentElement.scrollWidth")
+        assert width <= 390, f"{path} is {width} pixels wide"
+
+
+STORE = """async () => {
+  const { MetricStore } = await import('/static/js/metrics.js');
+  const store = new MetricStore();
+  store.load({
+    train: { epoch: [0.5, 1], values: { loss: [2, 1], accuracy: [0.5, null] } },
+    val: { epoch: [1], values: { loss: [1.5] } },
+  });
+  const missed = [
+    { stage: 'train', step: 2, epoch: 1, values: { loss: 1 } },
+    { stage: 'train', step: 3, epoch: 1.5, values: { loss: null, learning_rate: 0.1 } },
+    { stage: 'val', step: 3, epoch: 1.25, values: { loss: 1.2 } },
+  ];
+  store.add(missed);
+  store.add(missed);
+  const series = Object.fromEntries(['loss', 'accuracy', 'rate'].map((chart) => [chart, store.series(chart)]));
+  return { epochs: store.epochs, series, last: store.last('val', (name) => name === 'loss') };
+}"""
+
+
+def test_rows_that_come_twice_or_late_do_not_change_a_curve(page: Page):
+    page.goto("/")
+    found = page.evaluate(STORE)
+    assert found["epochs"] == [0.5, 1, 1.25, 1.5]
+    train, val = found["series"]["loss"]
+    assert (train["stage"], train["values"]) == ("train", [2, 1, None, None])
+    assert (val["stage"], val["values"]) == ("val", [None, 1.5, 1.2, None])
+    assert found["series"]["accuracy"][0]["values"] == [50, None, None, None]
+    assert found["series"]["rate"][0]["values"] == [None, None, None, 0.1]
+    assert found["last"] == 1.2
