@@ -3,6 +3,8 @@
 import { postForm } from './http.js';
 import { errorBox } from './trace.js';
 
+const SMALL_PIXELS = 96;
+
 /** Brings `panel` to life. Answers {setSnapshots}, which follows the newest one until somebody chooses. */
 export function startClassifying(panel) {
   const form = panel.querySelector('form');
@@ -57,6 +59,7 @@ export function startClassifying(panel) {
     image.hidden = false;
   }
 
+  image.addEventListener('load', () => image.classList.toggle('pixelated', image.naturalWidth < SMALL_PIXELS));
   image.addEventListener('error', () => (image.hidden = true));
   file.addEventListener('change', () => file.files[0] && take(file.files[0]));
   form.addEventListener('submit', (event) => {

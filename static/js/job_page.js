@@ -15,7 +15,7 @@ export function startJobPage() {
   const job = { id: head.dataset.job, kind: head.dataset.kind, url: head.dataset.url };
   document.addEventListener('job-update', ({ detail }) => detail.job_id === job.id && JOB_UPDATES[detail.update]?.(detail));
   document.addEventListener('task-update', ({ detail }) => detail.job_id === job.id && TASK_UPDATES[detail.update]?.(detail));
-  document.addEventListener('live-joined', refreshParts);
+  startCatchingUp(job);
   startRenaming(job);
   startNotes(job);
   startLogTail(document.getElementById('log-panel'));
@@ -64,6 +64,16 @@ function showWarnings(messages) {
       return notice;
     }),
   );
+}
+
+// What happened before the room was entered, or while the connection was lost, is seen by fetching the page's parts again.
+function startCatchingUp(job) {
+  let settled = document.getElementById('job-status').dataset.running === 'false';
+  document.addEventListener('live-joined', ({ detail }) => {
+    if (detail.room !== job.id) return;
+    if (!settled) refreshParts();
+    settled = false;
+  });
 }
 
 function startRenaming(job) {

@@ -31,6 +31,7 @@ function enter(room) {
 
 /** Listens to a job's id or to `job_management`; again by itself after a lost connection. */
 export function join(room) {
+  if (rooms.has(room)) return;
   rooms.add(room);
   if (!socket) connect();
   else if (socket.connected) enter(room);

@@ -6,7 +6,9 @@ import { number, percent } from './format.js';
 import { highlightPython } from './highlight.js';
 import { getJson } from './http.js';
 import { startJobPage } from './job_page.js';
+import { join } from './live.js';
 import { MetricStore } from './metrics.js';
+import { setProgress } from './progress.js';
 import { refreshParts } from './refresh.js';
 import { showUsage } from './usage.js';
 
@@ -110,5 +112,20 @@ document.addEventListener('job-update', ({ detail: message }) => {
   if (message.job_id === job.id && message.update === 'status') document.getElementById('usage').hidden = !message.running;
 });
 document.addEventListener('live-joined', load);
+
+// A model may be made before its dataset is: then the dataset's progress is what there is to see.
+function followDataset() {
+  const id = document.querySelector('[data-waits-for]')?.dataset.waitsFor;
+  if (id) join(id);
+}
+
+document.addEventListener('job-update', ({ detail: message }) => {
+  const notice = document.querySelector(`[data-waits-for="${CSS.escape(message.job_id)}"]`);
+  if (!notice) return;
+  if (message.update === 'progress') setProgress(notice.querySelector('[data-meter]'), message.percentage, message.eta_seconds);
+  if (message.update === 'status') refreshParts();
+});
+document.addEventListener('parts-refreshed', followDataset);
+followDataset();
 highlightPython(document.querySelector('#network-text code'));
 load();
