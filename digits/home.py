@@ -56,6 +56,12 @@ def index() -> Response:
     return response
 
 
+@blueprint.get("/health")
+def health() -> Response:
+    """For whoever watches over the server: it answers, and with what. Needs no login."""
+    return jsonify(version=__version__)
+
+
 @blueprint.get("/index.json")
 def index_json() -> Response:
     store = services().store
