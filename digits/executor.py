@@ -7,6 +7,7 @@ the two sides share is the task's folder; nothing else is assumed.
 
 from __future__ import annotations
 
+import contextlib
 import json
 import logging
 import os
@@ -223,7 +224,9 @@ class ForkServer:
         if process is None:
             return
         if process.stdin:
-            process.stdin.close()
+            # Closing tries once more to write what a dead server did not read.
+            with contextlib.suppress(OSError):
+                process.stdin.close()
         try:
             process.wait(timeout=2)
         except subprocess.TimeoutExpired:
