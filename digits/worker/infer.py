@@ -27,7 +27,6 @@ from numpy.typing import NDArray
 
 from digits import recipe as recipes
 from digits.dataset import images
-from digits.dataset import manifest as manifests
 from digits.events import EventLog
 from digits.files import UnreadableFile
 from digits.worker import inference, input, network, snapshots
@@ -61,7 +60,7 @@ class Classifier:
             raise Refused(f"There is no snapshot {snapshot!r}.", "Choose another snapshot.", 404)
         recipe = recipes.load(model_folder / TRAIN_FOLDER, recipes.Train)
         dataset = Path(recipe.dataset)
-        self._manifest = manifests.load(dataset)
+        self._manifest = input.load_manifest(dataset)
         self._prepare = input.preparation(self._manifest, dataset, recipe.mean, recipe.crop_size)
         net = network.load(model_folder / recipe.network, self._prepare.shape, len(self._manifest.labels))
         store = VariableStore()

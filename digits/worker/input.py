@@ -20,8 +20,10 @@ import psutil
 import tensorflow as tf
 from numpy.typing import NDArray
 
+from digits.dataset import manifest as manifests
 from digits.dataset.manifest import MEAN_ARRAY_FILE, Manifest
 from digits.dataset.records import SplitReader
+from digits.files import UnreadableFile
 from digits.worker.failure import UserFault
 
 # The share of the free memory that decoded images may take.
@@ -98,6 +100,17 @@ class Preparation:
             places = starts[:, None] + tf.range(self.crop)[None, :]
             batch = tf.gather(batch, places, axis=axis, batch_dims=1)
         return tf.ensure_shape(batch, (None, *self.shape))
+
+
+def load_manifest(dataset: Path) -> Manifest:
+    """What is in the dataset job's folder ``dataset``; raises UserFault when it is not finished."""
+    try:
+        return manifests.load(dataset)
+    except UnreadableFile as error:
+        raise UserFault(
+            f"The dataset cannot be read: {error}",
+            "Wait until the dataset is finished, or create it anew if it failed.",
+        ) from error
 
 
 def preparation(manifest: Manifest, dataset: Path, mean: str, crop: int | None) -> Preparation:

@@ -70,7 +70,7 @@ class Network:
 
 def load(path: Path, shape: tuple[int, int, int], nclasses: int) -> Network:
     """The network in the file ``path``. Raises SyntaxError, UserFault, or what its text raises."""
-    text = path.read_text(encoding="utf-8", errors="replace")
+    text = path.read_text(encoding="utf-8-sig", errors="replace")
     return Network(_user_model(text), shape, nclasses)
 
 

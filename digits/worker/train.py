@@ -17,7 +17,6 @@ import numpy as np
 import tensorflow as tf
 
 from digits import recipe as recipes
-from digits.dataset import manifest as manifests
 from digits.events import Built, EventLog, Measured, Progressed, Saved, Warned
 from digits.model.lr_policy import LearningRate
 from digits.worker import inference, input, network, snapshots, usage
@@ -132,7 +131,7 @@ class Average:
 class _Trainer:
     def __init__(self, recipe: recipes.Train, job_folder: Path, events: EventLog, seed: int) -> None:
         self.recipe, self.job_folder, self.events, self.seed = recipe, job_folder, events, seed
-        self.manifest = manifests.load(Path(recipe.dataset))
+        self.manifest = input.load_manifest(Path(recipe.dataset))
         self.batch = recipe.batch_size or DEFAULT_BATCH_SIZE
         self.train_records = self._records("train")
         self.val_records = self._records("val")
@@ -283,7 +282,8 @@ class _Trainer:
         images = self.average.steps * self.batch
         values, seconds = self.average.take(self.training.names)
         values["learning_rate"] = self.rate.at(self.step - 1)
-        values["images_per_second"] = images / max(seconds, 1e-6)
+        if self.step > 1:  # the first step also pays for preparing the graph
+            values["images_per_second"] = images / max(seconds, 1e-6)
         self._report("train", self._epoch(), values)
 
     def _report(self, stage: str, epoch: float, values: Mapping[str, float]) -> None:

@@ -13,10 +13,9 @@ import numpy as np
 import tensorflow as tf
 
 from digits import recipe as recipes
-from digits.dataset import manifest as manifests
 from digits.events import Built, EventLog
 from digits.worker import inference, network
-from digits.worker.input import Preparation
+from digits.worker.input import Preparation, load_manifest
 from digits.worker.optimizers import Optimizer
 from digits.worker.steps import Training
 from digits.worker.tensorboard_log import TensorBoardLog, readable_graph
@@ -27,7 +26,7 @@ def run(recipe: recipes.Visualize, task_folder: Path, events: EventLog) -> dict[
     """Build the network of ``recipe`` for its dataset's images. Raises what is wrong with it."""
     tf.config.set_visible_devices([], "GPU")  # nothing is computed: leave the GPUs to those who do
     scratch = task_folder.parent
-    manifest = manifests.load(Path(recipe.dataset))
+    manifest = load_manifest(Path(recipe.dataset))
     prepare = Preparation(np.zeros(1, np.float32), recipe.crop_size or None, manifest.shape)
     net = network.load(scratch / recipe.network, prepare.shape, len(manifest.labels))
     store = VariableStore(empty=True)
