@@ -34,8 +34,9 @@ _SHOWN_KINDS = {
 def layers(graph: Any, built: Built) -> list[dict[str, Any]]:
     """A row ``{name, kind, shape, parameters}`` for each layer of the inference graph, in order."""
     calls = [call for call in built.calls.calls if _is_row(call)]
+    first_calls = {id(call.layer): call for call in reversed(calls)}  # a shared layer has one row
     seen: set[int] = set()
-    rows = [(call.first, _row_of(call, seen)) for call in calls]
+    rows = [(call.first, _row_of(call, seen)) for call in calls if first_calls[id(call.layer)] is call]
     rows += _rows_between(graph, [(call.first, call.last) for call in calls], seen)
     return [row for _, row in sorted(rows, key=lambda item: item[0])]
 

@@ -92,6 +92,17 @@ def test_layers_of_raw_variables(visualize: Any) -> None:
     ]
 
 
+def test_a_shared_layer_has_one_row(visualize: Any) -> None:
+    network = networks.classifier(
+        """
+dense = keras.layers.Dense(self.nclasses)
+flat = slim.flatten(self.x)
+return dense(flat) + dense(-flat)
+"""
+    )
+    assert [row[1:] for row in rows(visualize(network))][1:] == [("Dense", [None, 4], 580)]
+
+
 def test_crop_size_is_the_input(visualize: Any) -> None:
     assert rows(visualize(networks.LINEAR, crop_size=5))[-1] == ("fc", "Dense", [None, 4], 104)
 
