@@ -7,12 +7,13 @@ from typing import Any
 
 from flask import Blueprint, Response, jsonify, redirect, render_template, request, url_for
 from werkzeug.wrappers import Response as AnyResponse
+from wtforms import Field
 
 from digits import present
 from digits.archive import zip_stream
 from digits.auth import current_username
 from digits.dataset.job import DatasetJob
-from digits.errors import BadRequest, NotFound, Unavailable
+from digits.errors import BadRequest, DigitsError, NotFound, Unavailable
 from digits.events import for_browser, read
 from digits.forms import choices, errors_of
 from digits.job import Job
@@ -48,8 +49,9 @@ def create() -> AnyResponse | tuple[str | Response, int]:
     if request.form.get("clone"):
         _fill_from(form, request.form["clone"])
     as_json = request.path.endswith(".json")
-    errors = {} if form.validate() else errors_of(form)
-    text, weights = _network_of(form, errors)
+    form.validate()
+    text, weights = _network_of(form)
+    errors = errors_of(form)
     if errors:
         return (jsonify(errors=errors), 400) if as_json else (_form_page(form), 400)
     dataset = services().store.get(form.dataset.data, DatasetJob)
@@ -227,29 +229,40 @@ def _is_usable(job: Job) -> bool:
     return job.status is Status.DONE or job.status.is_running
 
 
-def _network_of(form: ModelForm, errors: dict[str, list[str]]) -> tuple[str, str | None]:
-    """The network's text, and the snapshot to start from."""
+def _network_of(form: ModelForm) -> tuple[str, str | None]:
+    """The network's text, and the snapshot to start from. Mistakes are added to the form's fields."""
     if form.method.data == "custom":
         text = (form.custom_network.data or "").replace("\r\n", "\n")
-        wrong = [item for item in lint(text) if text.strip()]
-        if wrong:
-            message = f"Line {wrong[0]['line']}: {wrong[0]['message']}"
-            errors.setdefault("custom_network", []).append(message)
-            form.custom_network.errors = [*form.custom_network.errors, message]
+        for fault in lint(text)[:1] if text.strip() else []:
+            _blame(form.custom_network, f"Line {fault['line']}: {fault['message']}")
         return text, None
     if form.method.data == "previous":
-        job = services().store.find(form.previous_networks.data or "")
-        if not isinstance(job, ModelJob):
-            errors.setdefault("previous_networks", []).append("Choose one of the models.")
-            return "", None
-        chosen = request.form.get(f"{job.id}-snapshot", "0")
-        weights = None if chosen in ("", "0") else str(job.folder / snapshot_of(job, chosen)[1])
-        return job.network_path.read_text(errors="replace"), weights
+        return _previous_network(form)
     try:
         return network(form.standard_networks.data or "lenet").text, None
     except NotFound as error:
-        errors.setdefault("standard_networks", []).append(error.message)
+        _blame(form.standard_networks, error.message)
         return "", None
+
+
+def _previous_network(form: ModelForm) -> tuple[str, str | None]:
+    job = services().store.find(form.previous_networks.data or "")
+    if not isinstance(job, ModelJob):
+        _blame(form.previous_networks, "Choose one of the models.")
+        return "", None
+    text = job.network_path.read_text(errors="replace")
+    chosen = request.form.get(f"{job.id}-snapshot", "0")
+    if chosen in ("", "0"):
+        return text, None
+    try:
+        return text, str(job.folder / snapshot_of(job, chosen)[1])
+    except DigitsError as error:
+        _blame(form.previous_networks, error.message)
+        return text, None
+
+
+def _blame(field: Field, message: str) -> None:
+    field.errors = [*field.errors, message]
 
 
 def snapshot_of(job: ModelJob, asked: str | None) -> tuple[float, str]:
