@@ -2,11 +2,23 @@
 
 from __future__ import annotations
 
+import io
+import tarfile
+import time
 import zipfile
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 CHUNK_BYTES = 256 * 1024
+# The endings that archives may have, and what kind of content each tells.
+MEDIA_TYPES = {
+    "zip": "application/zip",
+    "tar": "application/x-tar",
+    "tar.gz": "application/gzip",
+    "tgz": "application/gzip",
+    "tar.bz2": "application/x-bzip2",
+}
+_TAR_MODES = {"tar": "w|", "tar.gz": "w|gz", "tgz": "w|gz", "tar.bz2": "w|bz2"}
 
 
 class _Sink:
@@ -31,8 +43,17 @@ class _Sink:
         return data
 
 
-def zip_stream(texts: Mapping[str, bytes], files: Sequence[Path]) -> Iterator[bytes]:
-    """A zip archive, uncompressed, with ``texts`` by name and ``files`` under their own names."""
+def stream(ending: str, texts: Mapping[str, bytes], files: Sequence[Path]) -> Iterator[bytes]:
+    """An archive of the kind of ``ending``, one of `MEDIA_TYPES`, piece by piece.
+
+    It holds ``texts`` by name and ``files`` under their own names.
+    """
+    if ending == "zip":
+        return _zip_stream(texts, files)
+    return _tar_stream(_TAR_MODES[ending], texts, files)
+
+
+def _zip_stream(texts: Mapping[str, bytes], files: Sequence[Path]) -> Iterator[bytes]:
     sink = _Sink()
     with zipfile.ZipFile(sink, "w") as archive:
         for name, data in texts.items():
@@ -46,3 +67,28 @@ def zip_stream(texts: Mapping[str, bytes], files: Sequence[Path]) -> Iterator[by
                     entry.write(chunk)
                     yield sink.take()
     yield sink.take()
+
+
+def _tar_stream(mode: str, texts: Mapping[str, bytes], files: Sequence[Path]) -> Iterator[bytes]:
+    sink = _Sink()
+    with tarfile.open(fileobj=sink, mode=mode) as archive:  # type: ignore[call-overload]
+        for name, data in texts.items():
+            archive.addfile(_entry(name, len(data)), io.BytesIO(data))
+        for path in files:
+            size = path.stat().st_size
+            archive.addfile(_entry(path.name, size))
+            # The content is written here and not by `addfile`, which would do it in one piece.
+            with open(path, "rb") as file:
+                while chunk := file.read(CHUNK_BYTES):
+                    archive.fileobj.write(chunk)
+                    yield sink.take()
+            archive.fileobj.write(bytes(-size % tarfile.BLOCKSIZE))
+            archive.offset += size + -size % tarfile.BLOCKSIZE
+    yield sink.take()
+
+
+def _entry(name: str, size: int) -> tarfile.TarInfo:
+    entry = tarfile.TarInfo(name)
+    entry.size = size
+    entry.mtime = int(time.time())
+    return entry

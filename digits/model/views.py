@@ -10,7 +10,7 @@ from werkzeug.wrappers import Response as AnyResponse
 from wtforms import Field
 
 from digits import present
-from digits.archive import zip_stream
+from digits.archive import MEDIA_TYPES, stream
 from digits.auth import current_username
 from digits.dataset.job import DatasetJob
 from digits.errors import BadRequest, DigitsError, NotFound, Unavailable
@@ -124,20 +124,25 @@ def metrics_csv(job_id: str) -> Response:
     )
 
 
-@blueprint.get("/models/<job_id>/download.zip")
-def download(job_id: str) -> Response:
+@blueprint.route("/models/<job_id>/download", defaults={"ending": "tar.gz"}, methods=["GET", "POST"])
+@blueprint.route("/models/<job_id>/download.<ending>", methods=["GET", "POST"])
+def download(job_id: str, ending: str) -> Response:
     """A snapshot with all that is needed to use it: network, labels, mean, description."""
     job = _model(job_id)
-    epoch, prefix = snapshot_of(job, request.args.get("epoch") or request.args.get("snapshot_epoch"))
+    if ending not in MEDIA_TYPES:
+        raise BadRequest(
+            f"There are no archives of the kind “{ending}”.", f"There are {', '.join(MEDIA_TYPES)}."
+        )
+    epoch, prefix = snapshot_of(job, request.values.get("epoch") or request.values.get("snapshot_epoch"))
     dataset = services().store.find(job.dataset_id)
     about = json.dumps(for_browser(present.model_json(job, verbose=False)), indent=2, sort_keys=True)
     files = [job.network_path, *sorted(job.folder.glob(f"{prefix}.*"))]
     if dataset:
         files += [dataset.folder / name for name in ("labels.txt", "mean.npy", "dataset.json")]
-    name = f"{job.id}_epoch_{epoch_label(epoch)}.zip"
+    name = f"{job.id}_epoch_{epoch_label(epoch)}.{ending}"
     return Response(
-        zip_stream({"info.json": about.encode()}, [path for path in files if path.is_file()]),
-        mimetype="application/zip",
+        stream(ending, {"info.json": about.encode()}, [path for path in files if path.is_file()]),
+        mimetype=MEDIA_TYPES[ending],
         headers={"Content-Disposition": f'attachment; filename="{name}"'},
     )
 
