@@ -43,6 +43,7 @@ def describe(error: BaseException) -> Failed:
     line = error.line if isinstance(error, UserFault) and error.line else None
     if line is None and own:
         line = own[0]["line"]
+        hint = hint or f"Look at line {line} of the network: {own[0]['code']}"
     # A fault that the worker found by itself needs no trace of the worker.
     others = [] if isinstance(source, UserFault) else [frame for frame in frames if not frame["own"]]
     return Failed(message=message, hint=hint, line=line, trace=(own + others)[:MAX_FRAMES])

@@ -76,7 +76,7 @@ def _rows_between(
         if read and operation.type in _FINISHING and before is not None:
             before["parameters"] += _count_new(read, seen)
             outputs[operation.name] = before
-        elif read or operation.type in _POOLING:
+        elif (read and _gives_values(operation)) or operation.type in _POOLING:
             row = _raw_row(operation, read, seen)
             rows.append((place, row))
             outputs[operation.name] = row
@@ -93,6 +93,11 @@ def _raw_row(operation: Any, read: list[tf.Variable], seen: set[int]) -> dict[st
         "shape": _shape(operation.outputs[0]) if operation.outputs else [],
         "parameters": _count_new(read, seen),
     }
+
+
+def _gives_values(operation: Any) -> bool:
+    # A regulariser reads weights too, and gives one number; an assignment gives nothing.
+    return bool(operation.outputs) and operation.outputs[0].shape.rank != 0
 
 
 def _variable(tensor: tf.Tensor, weights: dict[str, tf.Variable]) -> tf.Variable | None:

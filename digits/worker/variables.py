@@ -163,13 +163,39 @@ def _keras_paths() -> Iterator[None]:
         KerasVariable._initialize = original
 
 
+class _Operation:
+    """What networks read of a variable's ``op``: its name."""
+
+    type = "VarHandleOp"
+
+    def __init__(self, variable: tf.Variable) -> None:
+        self.name = variable.name.removesuffix(":0")
+        self.device = variable.device
+
+
+class _Variable(ResourceVariable):
+    """A variable that has an ``op`` as in TensorFlow 1, for ``tf.summary.histogram(w.op.name, w)``."""
+
+    @property
+    def op(self) -> _Operation:
+        return _Operation(self)
+
+
+class _EmptyVariable(UninitializedVariable):
+    """The same without a value."""
+
+    @property
+    def op(self) -> _Operation:
+        return _Operation(self)
+
+
 def _make(name: str, kwargs: dict[str, Any]) -> tf.Variable:
     initial = kwargs["initial_value"]
     if _is_symbolic(initial):
         initial = tf.function(lambda: _lifted(name, kwargs["initial_value"]), autograph=False)
     # Made directly: `tf.Variable` would ask the creators of the graph around, this one included.
     with _outside():
-        return ResourceVariable(
+        return _Variable(
             initial() if callable(initial) else initial,
             trainable=_is_trainable(kwargs),
             name=name,
@@ -187,7 +213,7 @@ def _make_empty(name: str, kwargs: dict[str, Any]) -> tf.Variable:
         value = tf.convert_to_tensor(initial() if callable(initial) else initial, kwargs.get("dtype"))
         shape, dtype = kwargs.get("shape") or value.shape, value.dtype
     with _outside():
-        return UninitializedVariable(shape=shape, dtype=dtype, trainable=_is_trainable(kwargs), name=name)
+        return _EmptyVariable(shape=shape, dtype=dtype, trainable=_is_trainable(kwargs), name=name)
 
 
 def _is_trainable(kwargs: dict[str, Any]) -> bool:

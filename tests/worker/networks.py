@@ -180,6 +180,8 @@ class UserModel(Tower):
         self.summaries.append(tf.summary.scalar('d_loss', self.d_loss))
         self.summaries.append(tf.summary.scalar('g_loss', self.g_loss))
         self.summaries.append(tf.summary.histogram('noise', fake))
+        for v in self.g_vars:
+            self.summaries.append(tf.summary.histogram(v.op.name, v))
         self.summaries.append(tf.summary.image('fakes', tf.reshape(fake, [-1, 12, 12, 1]), max_outputs=2))
         tf.summary.image('never looked at', fake)
 

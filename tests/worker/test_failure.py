@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import linecache
+
 from digits.worker.failure import UserFault, describe
 
 
 def raised(text: str) -> BaseException:
+    linecache.cache["network.py"] = (len(text), None, text.splitlines(keepends=True), "network.py")
     try:
         exec(compile(text, "network.py", "exec"), {})
     except BaseException as error:
@@ -74,3 +77,7 @@ def test_syntax_errors_point_at_the_line() -> None:
 
 def test_long_messages_are_cut() -> None:
     assert len(describe(ValueError("x" * 100_000)).message) <= 4000
+
+
+def test_without_a_better_hint_the_line_is_one() -> None:
+    assert describe(raised("x = 1\nint('y')\n")).hint == "Look at line 2 of the network: int('y')"

@@ -249,7 +249,16 @@ def test_two_losses_with_their_own_variables(train: Any, in_child: Any) -> None:
 def test_pictures_and_charts_for_tensorboard(train: Any, in_child: Any) -> None:
     outcome = train(networks.GAN, epochs=2)
     tags = in_child(_tensorboard, outcome.job_folder / "tb" / "train")
-    assert {"loss", "d_loss", "learning_rate", "noise", "fakes/image/0", "fakes/image/1", "graph"} <= tags
+    assert {
+        "loss",
+        "d_loss",
+        "learning_rate",
+        "noise",
+        "g/g_w",
+        "fakes/image/0",
+        "fakes/image/1",
+        "graph",
+    } <= tags
     assert {"loss", "g_loss"} <= in_child(_tensorboard, outcome.job_folder / "tb" / "val")
 
 
