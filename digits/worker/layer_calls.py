@@ -53,10 +53,10 @@ class Calls:
         return losses
 
     def around(self, layer: Any, function: Any, *args: Any, **kwargs: Any) -> Any:
-        graph = tf.compat.v1.get_default_graph()
-        if graph is not self.graph:
-            return function(layer, *args, **kwargs)  # Keras tries a layer out, to learn its shape
-        call = Call(layer, len(self._open), graph.version)
+        elsewhere = tf.compat.v1.get_default_graph() is not self.graph
+        if elsewhere and isinstance(layer, keras.layers.Layer):
+            return function(layer, *args, **kwargs)  # Keras tries the layer out, to learn its shape
+        call = Call(layer, len(self._open), self.graph.version)
         if self._open:
             self._open[-1].has_inner = True
         self.calls.append(call)
@@ -65,7 +65,7 @@ class Calls:
             call.outputs = function(layer, *args, **kwargs)
         finally:
             self._open.pop()
-            call.last = graph.version
+            call.last = self.graph.version
         return call.outputs
 
 
