@@ -24,7 +24,7 @@ from tests.raw_http import Answer, SmallServer, join, websocket
 
 TOKEN = "t" * 43
 CANARY = "canary-4f1c6e"
-PUBLIC = {"static", "auth.login", "auth.login_post"}
+PUBLIC = {"static", "auth.login", "auth.login_post", "home.health"}
 UNSAFE = {"POST", "PUT", "PATCH", "DELETE"}
 
 
