@@ -18,6 +18,7 @@ from wtforms import (
 from wtforms.validators import DataRequired, InputRequired, Length, NumberRange, Optional, ValidationError
 
 from digits.forms import NAME_LENGTH, Each, JobForm, NotYet, NumberList, OptionalInteger, RequiredIf, choices
+from digits.model.lr_policy import WARM_UP
 from digits.recipe import Solver, Train
 
 SOLVERS = choices(
@@ -39,6 +40,8 @@ POLICY_TITLES = {
     "inv": "Inverse decay",
     "poly": "Polynomial decay",
     "sigmoid": "Sigmoid decay",
+    "cosine": "Cosine decay",
+    "onecycle": "One cycle",
 }
 MEANS = choices(("image", "Mean image"), ("pixel", "Mean pixel"), ("none", "Nothing"))
 METHODS = choices(
@@ -95,6 +98,11 @@ class ModelForm(JobForm):
     lr_poly_power = _number("Power", 3)
     lr_sigmoid_step = _number("Step (%)", 50)
     lr_sigmoid_gamma = _number("Gamma", 0.1)
+    lr_cosine_final = _number("Final part of the rate", 0, 0, 1)
+    lr_onecycle_peak = _number("Peak (%)", 30, 0, 100)
+    lr_onecycle_start = _number("First part of the rate", 0.04, 0, 1)
+    lr_onecycle_final = _number("Final part of the rate", 0.0001, 0, 1)
+    lr_warmup = _number("Warm-up (%)", 0, 0, 100)
 
     use_mean = SelectField("Subtract mean", choices=MEANS, default="image")
     crop_size = OptionalInteger(
@@ -162,6 +170,8 @@ class ModelForm(JobForm):
         }
         if name == "multistep":
             settings["values"] = _percents(settings["values"])
+        if self.lr_warmup.data:
+            settings[WARM_UP] = self.lr_warmup.data
         return {"policy": name, **settings}
 
     def sweep(self) -> list[tuple[str, int | None, float]]:

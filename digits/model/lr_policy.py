@@ -9,6 +9,15 @@ A policy is a dictionary ``{"policy": name, …}`` with the settings of its kind
     inv        gamma, power                 base · (1 + gamma · p) ^ -power
     poly       power                        base · (1 - step / max) ^ power
     sigmoid    step (%), gamma              base / (1 + exp(gamma · (p - step)))
+    cosine     final                        from base to base · final along half a cosine
+    onecycle   peak (%), start, final       from base · start up to base at the peak, then
+                                            down to base · final, along half cosines
+
+Every policy may have a ``warmup`` (%): until then its rate is multiplied by a factor
+that grows evenly from nearly 0 to 1.
+
+Cosine: I. Loshchilov, F. Hutter, "SGDR: Stochastic Gradient Descent with Warm Restarts", 2017,
+without restarts. One cycle: L. N. Smith, N. Topin, "Super-Convergence", 2018.
 
 p is the part of the training that is done, in percent. Settings in percent are
 percents of the whole training. Missing settings take the form's defaults.
@@ -31,7 +40,10 @@ DEFAULTS: dict[str, dict[str, Any]] = {
     "inv": {"gamma": 0.1, "power": 0.5},
     "poly": {"power": 3.0},
     "sigmoid": {"step": 50.0, "gamma": 0.1},
+    "cosine": {"final": 0.0},
+    "onecycle": {"peak": 30.0, "start": 0.04, "final": 0.0001},
 }
+WARM_UP = "warmup"
 POLICIES = tuple(DEFAULTS)
 
 
@@ -50,10 +62,10 @@ class LearningRate:
     def __post_init__(self) -> None:
         if self.policy not in DEFAULTS:
             raise ValueError(f"There is no learning-rate policy called {self.policy!r}.")
-        unknown = sorted(set(self.settings) - set(DEFAULTS[self.policy]))
+        unknown = sorted(set(self.settings) - {*DEFAULTS[self.policy], WARM_UP})
         if unknown:
             raise ValueError(f"The policy {self.policy!r} has no setting called {unknown[0]!r}.")
-        settings = {**DEFAULTS[self.policy], **self.settings}
+        settings = {WARM_UP: 0.0, **DEFAULTS[self.policy], **self.settings}
         object.__setattr__(self, "settings", {name: _number(name, value) for name, value in settings.items()})
 
     @classmethod
@@ -64,7 +76,7 @@ class LearningRate:
 
     def at(self, step: int) -> float:
         """The rate for the step number ``step``, counted from 0."""
-        return self.base * _FACTORS[self.policy](self, step)
+        return self.base * _FACTORS[self.policy](self, step) * self._warm_up(step)
 
     def percent(self, step: float) -> float:
         """How much of the training is done before ``step``, 0 to 100."""
@@ -73,6 +85,10 @@ class LearningRate:
     def steps(self, percent: float) -> int:
         """The number of steps that ``percent`` of the training take, at least 1."""
         return max(1, round(self.max_steps * percent / 100))
+
+    def _warm_up(self, step: int) -> float:
+        percent = self.settings[WARM_UP]
+        return min(1.0, (step + 1) / self.steps(percent)) if percent > 0 else 1.0
 
 
 def preview(policy: Mapping[str, Any], base: float) -> list[float]:
@@ -115,6 +131,21 @@ def _sigmoid(rate: LearningRate, step: int) -> float:
     return 1 / (1 + math.exp(min(exponent, 700.0)))
 
 
+def _cosine(rate: LearningRate, step: int) -> float:
+    return _half_cosine(1.0, rate.settings["final"], rate.percent(step) / 100)
+
+
+def _onecycle(rate: LearningRate, step: int) -> float:
+    done, peak = rate.percent(step), rate.settings["peak"]
+    if done < peak:
+        return _half_cosine(rate.settings["start"], 1.0, done / peak)
+    return _half_cosine(1.0, rate.settings["final"], (done - peak) / (100 - peak) if peak < 100 else 1.0)
+
+
+def _half_cosine(begin: float, end: float, part: float) -> float:
+    return end + (begin - end) * (1 + math.cos(math.pi * min(1.0, part))) / 2
+
+
 def _power(base: float, exponent: float) -> float:
     try:
         return float(base**exponent)
@@ -130,4 +161,6 @@ _FACTORS: dict[str, Callable[[LearningRate, int], float]] = {
     "inv": _inv,
     "poly": _poly,
     "sigmoid": _sigmoid,
+    "cosine": _cosine,
+    "onecycle": _onecycle,
 }

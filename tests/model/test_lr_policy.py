@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from digits.model.lr_policy import POLICIES, LearningRate, preview
 
@@ -69,3 +71,40 @@ def test_the_step_past_the_end_has_a_rate() -> None:
 def test_mistakes_are_named(policy: dict[str, object], words: str) -> None:
     with pytest.raises(ValueError, match=words):
         LearningRate.of(policy, 0.01, 100)
+
+
+@pytest.mark.parametrize(
+    ("policy", "settings", "step", "expected"),
+    [
+        ("cosine", {}, 0, 0.01),
+        ("cosine", {}, 500, 0.005),
+        ("cosine", {"final": 0.1}, 1000, 0.001),
+        ("onecycle", {}, 0, 0.0004),
+        ("onecycle", {}, 300, 0.01),
+        ("onecycle", {}, 1000, 0.000001),
+        ("onecycle", {"peak": 100}, 1000, 0.000001),
+        ("fixed", {"warmup": 10}, 0, 0.0001),
+        ("fixed", {"warmup": 10}, 49, 0.005),
+        ("fixed", {"warmup": 10}, 99, 0.01),
+        ("fixed", {"warmup": 10}, 500, 0.01),
+        ("step", {"warmup": 10}, 330, 0.001),
+    ],
+)
+def test_newer_policies_and_the_warm_up(
+    policy: str, settings: dict[str, float], step: int, expected: float
+) -> None:
+    assert rate(policy, **settings).at(step) == pytest.approx(expected, rel=1e-9)
+
+
+@given(
+    policy=st.sampled_from(POLICIES),
+    base=st.floats(1e-6, 10),
+    max_steps=st.floats(1, 1e5),
+    warmup=st.floats(0, 100),
+    place=st.floats(0, 1),
+)
+def test_every_rate_is_a_number_that_is_not_negative(
+    policy: str, base: float, max_steps: float, warmup: float, place: float
+) -> None:
+    at = LearningRate.of({"policy": policy, "warmup": warmup}, base, max_steps).at(int(place * max_steps))
+    assert 0 <= at <= base * 1.0001
