@@ -31,7 +31,7 @@ def test_the_table_of_settings_is_current():
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
 def test_links_lead_to_files(page):
     targets = re.findall(r"\]\(([^)#]+)[^)]*\)", page.read_text())
-    local = [target for target in targets if "://" not in target and not target.endswith("model.png")]
+    local = [target for target in targets if "://" not in target]
     assert [target for target in local if not (page.parent / target).exists()] == []
 
 

@@ -97,6 +97,8 @@ export function startClassifying(panel) {
       const kept = chosen ? snapshot.value : null;
       snapshot.replaceChildren(...snapshots.map(([epoch, words]) => new Option(words, epoch)));
       if (kept !== null) snapshot.value = kept;
+      const hint = result.querySelector('[data-no-snapshot]');
+      if (hint) hint.textContent = 'The best guesses appear here.';
     },
   };
 }
