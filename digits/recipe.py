@@ -80,6 +80,41 @@ class Solver:
     learning_rate: float = 0.01
     momentum: float = 0.9
     rms_decay: float = 0.99
+    beta_1: float = 0.9
+    beta_2: float = 0.999
+    weight_decay: float = 0.004
+
+
+@dataclass(kw_only=True)
+class Augment:
+    """Random changes of training images; the defaults change nothing.
+
+    ``flip`` is ``none``, ``fliplr``, ``flipud`` or ``fliplrud``; ``quad_rotation`` is
+    ``none``, ``rot90`` (a quarter turn either way), ``rot180`` or ``rotall``;
+    ``rotation`` is the largest angle in degrees, ``scale`` the standard deviation of
+    the zoom factor around 1. ``noise`` (standard deviation), ``contrast`` and the
+    ``hsv`` shifts are parts of the full range of pixels, 0 to 1. ``whitening``
+    standardises each image, in validation and inference too. ``pad_crop`` pads by so
+    many pixels and cuts the old size out at random; ``cutout`` blanks a square of so
+    many pixels; ``mixup`` and ``cutmix`` are the parameter of their beta distribution;
+    ``randaugment`` is the magnitude, 0 to 1.
+    """
+
+    flip: str = "none"
+    quad_rotation: str = "none"
+    rotation: float = 0
+    scale: float = 0
+    noise: float = 0
+    contrast: float = 0
+    whitening: bool = False
+    hsv_hue: float = 0
+    hsv_saturation: float = 0
+    hsv_value: float = 0
+    pad_crop: int = 0
+    cutout: int = 0
+    mixup: float = 0
+    cutmix: float = 0
+    randaugment: float = 0
 
 
 @dataclass(kw_only=True)
@@ -90,6 +125,16 @@ class Train(Recipe):
     ``{"policy": name, …}`` as `digits.model.lr_policy` takes it. ``weights`` is the
     prefix of a snapshot to start from. ``devices`` lists ``"cpu"`` or the indexes
     of GPUs. ``seed`` None draws one. ``mean`` is ``image``, ``pixel`` or ``none``.
+
+    ``batch_accumulation`` batches make one step. ``augment`` is an `Augment`.
+    ``balance`` is ``none``, ``class_weights`` or ``sampling``. ``precision`` is
+    ``float32``, ``mixed_float16`` or ``mixed_bfloat16``; ``xla`` None leaves it to the
+    device. ``strategy`` for several devices is ``mirrored`` or ``central``.
+    ``snapshots_kept`` None keeps all; the best one by ``best_metric`` of the validation
+    is kept always. ``early_stopping`` is ``{"metric": name, "patience": epochs}``.
+    ``freeze`` lists patterns of variables' names that are not trained. ``histograms``
+    and ``traces_interval`` (steps, 0 for never) go to TensorBoard. ``numerics_checks``
+    names the operation that first gives no number.
     """
 
     task = "train"
@@ -107,6 +152,20 @@ class Train(Recipe):
     crop_size: int | None = None
     shuffle: bool = True
     devices: list[str] = field(default_factory=lambda: ["cpu"])
+    batch_accumulation: int = 1
+    augment: dict[str, Any] = field(default_factory=lambda: dataclasses.asdict(Augment()))
+    balance: str = "none"
+    precision: str = "float32"
+    xla: bool | None = None
+    strategy: str = "mirrored"
+    gpu_memory_mb: int | None = None
+    snapshots_kept: int | None = None
+    best_metric: str | None = None
+    early_stopping: dict[str, Any] | None = None
+    freeze: list[str] = field(default_factory=list)
+    histograms: bool = False
+    traces_interval: int = 0
+    numerics_checks: bool = False
 
 
 @dataclass(kw_only=True)
