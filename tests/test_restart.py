@@ -99,27 +99,32 @@ def folder(tmp_path: Path) -> Iterator[Path]:
             process.kill()
 
 
-@pytest.mark.tensorflow
-def test_training_survives_the_death_of_its_server(folder: Path) -> None:
-    first = RealServer(folder)
-    dataset = first.ask(
+def start_training(server: RealServer, **fields: Any) -> str:
+    """Make the dataset of bars and start a model on it; returns the model's id."""
+    dataset = server.ask(
         "/datasets/images/classification.json",
         dataset_name="bars",
-        folder_train=folder / "data" / "bars",
+        folder_train=server.folder / "data" / "bars",
         resize_width=16,
         resize_height=16,
     )["id"]
-    first.wait(lambda: first.ask(f"/datasets/{dataset}/status")["status"] == "Done")
-    model = first.ask(
+    server.wait(lambda: server.ask(f"/datasets/{dataset}/status")["status"] == "Done")
+    model = server.ask(
         "/models/images/classification.json",
         model_name="slow",
         dataset=dataset,
         method="custom",
         custom_network=SLOW_LINEAR,
-        train_epochs=100,
-        snapshot_interval=50,
         batch_size=6,
-    )["id"]
+        **fields,
+    )
+    return str(model["id"])
+
+
+@pytest.mark.tensorflow
+def test_training_survives_the_death_of_its_server(folder: Path) -> None:
+    first = RealServer(folder)
+    model = start_training(first, train_epochs=100, snapshot_interval=50)
     first.wait(lambda: len(first.ask(f"/models/{model}/metrics.json")["train"]["step"]) > 3)
     first.kill()
     log = folder / "jobs" / model / "train" / "events.jsonl"
@@ -148,23 +153,7 @@ def test_training_survives_the_death_of_its_server(folder: Path) -> None:
 @pytest.mark.tensorflow
 def test_abort_reaches_a_training_of_an_earlier_server(folder: Path) -> None:
     first = RealServer(folder)
-    dataset = first.ask(
-        "/datasets/images/classification.json",
-        dataset_name="bars",
-        folder_train=folder / "data" / "bars",
-        resize_width=16,
-        resize_height=16,
-    )["id"]
-    first.wait(lambda: first.ask(f"/datasets/{dataset}/status")["status"] == "Done")
-    model = first.ask(
-        "/models/images/classification.json",
-        model_name="slow",
-        dataset=dataset,
-        method="custom",
-        custom_network=SLOW_LINEAR,
-        train_epochs=1000,
-        batch_size=6,
-    )["id"]
+    model = start_training(first, train_epochs=1000)
     first.wait(lambda: first.ask(f"/models/{model}/status")["status"] == "Running")
     first.stop()
     second = RealServer(folder)
