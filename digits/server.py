@@ -225,7 +225,14 @@ class _Handler(WSGIHandler):  # type: ignore[misc]
 
     def read_request(self, raw_requestline: str) -> Any:
         with gevent.Timeout(self.server.owner.header_seconds, ValueError("headers came too slowly")):
-            return super().read_request(raw_requestline)
+            is_read = super().read_request(raw_requestline)
+        # Where the length of a body is in doubt, its end could be taken for another request.
+        encodings = self.headers.get_all("transfer-encoding") or ["chunked"]
+        if [encoding.strip().lower() for encoding in encodings] != ["chunked"]:
+            raise ValueError("an unknown transfer encoding")
+        if len(self.headers.get_all("content-length") or []) > 1:
+            raise ValueError("several lengths of one body")
+        return is_read
 
     def get_environ(self) -> dict[str, Any]:
         environ: dict[str, Any] = super().get_environ()
