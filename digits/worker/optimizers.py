@@ -7,7 +7,8 @@ would mean something else. These operations are the ones TensorFlow 1 itself use
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import dataclasses
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -27,6 +28,15 @@ class Settings:
 
     momentum: float = 0.9
     rms_decay: float = 0.99
+    beta_1: float = 0.9
+    beta_2: float = 0.999
+    weight_decay: float = 0.004
+
+    @classmethod
+    def of(cls, solver: Mapping[str, Any]) -> Settings:
+        """Those of a recipe's ``solver``; what it leaves out has the default."""
+        names = [field.name for field in dataclasses.fields(cls)]
+        return cls(**{name: float(solver[name]) for name in names if name in solver})
 
 
 @dataclass(frozen=True)
@@ -113,7 +123,7 @@ def _adadelta(var: Any, slots: Any, grad: Any, lr: Any, settings: Settings, step
 
 
 def _adam(var: Any, slots: Any, grad: Any, lr: Any, settings: Settings, step: Any) -> Any:
-    beta1, beta2 = tf.constant(0.9, grad.dtype), tf.constant(0.999, grad.dtype)
+    beta1, beta2 = tf.constant(settings.beta_1, grad.dtype), tf.constant(settings.beta_2, grad.dtype)
     count = tf.cast(step, grad.dtype) + 1
     return raw.ResourceApplyAdam(
         var=var,
@@ -127,6 +137,31 @@ def _adam(var: Any, slots: Any, grad: Any, lr: Any, settings: Settings, step: An
         epsilon=tf.constant(1e-8, grad.dtype),
         grad=grad,
     )
+
+
+def _adamw(var: Any, slots: Any, grad: Any, lr: Any, settings: Settings, step: Any) -> Any:
+    """Adam with the weights' decay apart from the gradient (Loshchilov and Hutter, 2019)."""
+    with tf.control_dependencies([_decay(var, grad, lr, settings)]):
+        return _adam(var, slots, grad, lr, settings, step)
+
+
+def _lion(var: Any, slots: Any, grad: Any, lr: Any, settings: Settings, step: Any) -> Any:
+    """Steps of one size, in the direction of an average of gradients (Chen et al., 2023)."""
+    momentum = raw.ReadVariableOp(resource=slots["momentum"], dtype=grad.dtype)
+    direction = tf.sign(settings.beta_1 * momentum + (1 - settings.beta_1) * grad)
+    changed = [
+        raw.AssignVariableOp(
+            resource=slots["momentum"], value=settings.beta_2 * momentum + (1 - settings.beta_2) * grad
+        ),
+        _decay(var, grad, lr, settings),
+    ]
+    with tf.control_dependencies(changed):
+        return raw.AssignSubVariableOp(resource=var, value=lr * direction)
+
+
+def _decay(var: Any, grad: Any, lr: Any, settings: Settings) -> Any:
+    value = raw.ReadVariableOp(resource=var, dtype=grad.dtype)
+    return raw.AssignSubVariableOp(resource=var, value=lr * settings.weight_decay * value)
 
 
 def _rmsprop(var: Any, slots: Any, grad: Any, lr: Any, settings: Settings, step: Any) -> Any:
@@ -163,6 +198,8 @@ KINDS: dict[str, _Kind] = {
     "ADAGRADDA": _Kind({"gradient_accumulator": 0.0, "gradient_squared_accumulator": 0.1}, _adagrad_da),
     "ADADELTA": _Kind({"accumulator": 0.0, "accumulated_updates": 0.0}, _adadelta),
     "ADAM": _Kind({"m": 0.0, "v": 0.0}, _adam),
+    "ADAMW": _Kind({"m": 0.0, "v": 0.0}, _adamw),
+    "LION": _Kind({"momentum": 0.0}, _lion),
     "RMSPROP": _Kind({"mean_square": 1.0, "momentum": 0.0}, _rmsprop),
     "FTRL": _Kind({"accumulator": 0.1, "linear": 0.0}, _ftrl),
 }

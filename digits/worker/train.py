@@ -182,11 +182,7 @@ class _Trainer:
 
     def _optimizer(self) -> Optimizer:
         solver = self.recipe.solver
-        settings = Settings(
-            momentum=float(solver.get("momentum", Settings.momentum)),
-            rms_decay=float(solver.get("rms_decay", Settings.rms_decay)),
-        )
-        return Optimizer(str(solver.get("type", "SGD")), settings)
+        return Optimizer(str(solver.get("type", "SGD")), Settings.of(solver))
 
     def _pace(self) -> Pace:
         resident = self.train_records.is_resident and (not self.val_records or self.val_records.is_resident)

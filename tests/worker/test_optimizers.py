@@ -25,9 +25,26 @@ def momentum(nesterov: bool) -> np.ndarray:
 def adam() -> np.ndarray:
     value, m, v = START.copy(), np.zeros(2), np.zeros(2)
     for number, gradient in enumerate(GRADIENTS, 1):
-        m, v = 0.9 * m + 0.1 * gradient, 0.999 * v + 0.001 * gradient**2
-        rate = RATE * np.sqrt(1 - 0.999**number) / (1 - 0.9**number)
+        m, v = 0.7 * m + 0.3 * gradient, 0.95 * v + 0.05 * gradient**2
+        rate = RATE * np.sqrt(1 - 0.95**number) / (1 - 0.7**number)
         value -= rate * m / (np.sqrt(v) + 1e-8)
+    return value
+
+
+def adamw() -> np.ndarray:
+    value, m, v = START.copy(), np.zeros(2), np.zeros(2)
+    for number, gradient in enumerate(GRADIENTS, 1):
+        m, v = 0.7 * m + 0.3 * gradient, 0.95 * v + 0.05 * gradient**2
+        unbiased_m, unbiased_v = m / (1 - 0.7**number), v / (1 - 0.95**number)
+        value = value - RATE * (unbiased_m / (np.sqrt(unbiased_v) + 1e-8) + 0.2 * value)
+    return value
+
+
+def lion() -> np.ndarray:
+    value, m = START.copy(), np.zeros(2)
+    for gradient in GRADIENTS:
+        value = value - RATE * (np.sign(0.7 * m + 0.3 * gradient) + 0.2 * value)
+        m = 0.95 * m + 0.05 * gradient
     return value
 
 
@@ -81,6 +98,8 @@ FORMULAS = {
     "MOMENTUM": momentum(nesterov=False),
     "NESTEROV": momentum(nesterov=True),
     "ADAM": adam(),
+    "ADAMW": adamw(),
+    "LION": lion(),
     "ADAGRAD": adagrad(),
     "ADAGRADDA": adagrad_da(),
     "RMSPROP": rmsprop(),
@@ -103,7 +122,7 @@ def test_every_name_of_the_form_is_there(in_child: Any) -> None:
     assert in_child(_kinds) == list(FORMULAS_IN_FORM)
 
 
-FORMULAS_IN_FORM = "SGD MOMENTUM NESTEROV ADAGRAD ADAGRADDA ADADELTA ADAM RMSPROP FTRL".split()
+FORMULAS_IN_FORM = "SGD MOMENTUM NESTEROV ADAGRAD ADAGRADDA ADADELTA ADAM ADAMW LION RMSPROP FTRL".split()
 
 
 def _kinds() -> list[str]:
@@ -119,7 +138,8 @@ def _two_steps(kinds: list[str]) -> dict[str, Any]:
 
     found = {}
     for kind in kinds:
-        optimizer = Optimizer(kind, Settings(momentum=0.9, rms_decay=0.8))
+        solver = {"momentum": 0.9, "rms_decay": 0.8, "beta_1": 0.7, "beta_2": 0.95, "weight_decay": 0.2}
+        optimizer = Optimizer(kind, Settings.of({"type": kind, "learning_rate": RATE, **solver}))
         variable = tf.Variable(START.astype(np.float32), name="model/w")
         for step, gradient in enumerate(GRADIENTS):
             optimizer.apply(
