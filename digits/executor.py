@@ -259,6 +259,14 @@ def child_environment(environment: Mapping[str, str]) -> dict[str, str]:
     }
 
 
+def devices_environment(devices: Sequence[str]) -> dict[str, str]:
+    """What a task must be told to see these devices only: ``cpu``, or GPUs by their number."""
+    # An empty value hides the GPUs from a task that is to run on the CPU.
+    gpus = ",".join(device for device in devices if device != "cpu")
+    # The driver numbers GPUs by their bus; CUDA would otherwise put the fastest first.
+    return {"CUDA_VISIBLE_DEVICES": gpus, "CUDA_DEVICE_ORDER": "PCI_BUS_ID"}
+
+
 def is_alive(handle: Handle) -> bool:
     """Whether the very process of the handle runs: not another one that got its number."""
     return handle.get("boot") == _boot_id() and (

@@ -11,7 +11,8 @@ from wtforms.fields.choices import SelectChoice
 from wtforms.validators import Length, Optional, StopValidation, ValidationError
 
 from digits.errors import DigitsError
-from digits.roots import Roots
+from digits.roots import Kind
+from digits.services import services
 
 NAME_LENGTH = 200
 
@@ -139,17 +140,17 @@ class NotLessThan:
             raise ValidationError(f"Must not be less than “{form[self._other].label.text}” ({other}).")
 
 
-class AllowedFolder:
-    """The text names a readable folder below an allowed root; ``data`` becomes its real path."""
+class AllowedPath:
+    """The text names a readable ``file`` or ``folder`` below an allowed root; ``data`` becomes its real path."""
 
     field_flags: dict[str, Any] = {}
 
-    def __init__(self, roots: Callable[[], Roots]) -> None:
-        self._roots = roots
+    def __init__(self, kind: Kind) -> None:
+        self._kind = kind
 
     def __call__(self, form: Form, field: Field) -> None:
         try:
-            field.data = str(self._roots().resolve(field.data.strip(), kind="folder"))
+            field.data = str(services().roots.resolve(field.data.strip(), kind=self._kind))
         except DigitsError as error:
             raise ValidationError(" ".join(filter(None, (error.message, error.hint)))) from None
 

@@ -92,13 +92,8 @@ class Job:
 
     @property
     def elapsed(self) -> float:
-        """Seconds from the start of the first task to the end of the last, or to now."""
-        starts = [at for task in self.tasks for code, at in task.history if code == Status.RUN.value]
-        if not starts:
-            return 0.0
-        ends = [task.history[-1][1] for task in self.tasks if not task.status.is_running]
-        running = any(task.status.is_running for task in self.tasks)
-        return (time.time() if running or not ends else max(ends)) - min(starts)
+        """Seconds for which tasks have run."""
+        return sum(task.seconds_run for task in self.tasks)
 
     @property
     def progress(self) -> float:
@@ -111,6 +106,17 @@ class Job:
     def seconds_left(self) -> float | None:
         running = [task for task in self.tasks if task.status is Status.RUN]
         return running[0].news.seconds_left if running else None
+
+    @property
+    def can_resume(self) -> bool:
+        """Whether the job, stopped or failed, could go on where it was."""
+        return False
+
+    def resume(self) -> None:
+        """Make ready to go on; the scheduler does the rest."""
+        for task in self.tasks:
+            if task.status in (Status.ABORT, Status.ERROR):
+                task.restart()
 
     @property
     def failure(self) -> Failure | None:

@@ -55,6 +55,7 @@ def page(job: Job) -> dict[str, Any]:
     return {
         **row(job),
         "notes": job.notes,
+        "can_resume": job.can_resume,
         "history": messages.history(job),
         "directory": str(job.folder),
         "bytes": tree_bytes(job.folder),

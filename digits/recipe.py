@@ -134,7 +134,8 @@ class Train(Recipe):
     is kept always. ``early_stopping`` is ``{"metric": name, "patience": epochs}``.
     ``freeze`` lists patterns of variables' names that are not trained. ``histograms``
     and ``traces_interval`` (steps, 0 for never) go to TensorBoard. ``numerics_checks``
-    names the operation that first gives no number.
+    names the operation that first gives no number. ``resume`` goes on from where an
+    earlier run in the same folder was left.
     """
 
     task = "train"
@@ -166,6 +167,14 @@ class Train(Recipe):
     histograms: bool = False
     traces_interval: int = 0
     numerics_checks: bool = False
+    resume: bool = False
+
+
+@dataclass(kw_only=True)
+class Preflight(Train):
+    """Take one real step of a training and look at it, as a check before the training itself."""
+
+    task = "preflight"
 
 
 @dataclass(kw_only=True)

@@ -17,7 +17,7 @@ import gevent
 from gevent.event import Event as Bell
 
 from digits import events, messages, output
-from digits.executor import Executor, Exit
+from digits.executor import Executor, Exit, devices_environment
 from digits.files import UnreadableFile
 from digits.job import Job, Wish
 from digits.metrics import Metrics
@@ -225,6 +225,13 @@ class Scheduler:
         self._bell.set()
         return True
 
+    def resume(self, job: Job) -> None:
+        """Let a job that was stopped or failed go on where it was."""
+        job.resume()
+        self._metrics.pop(job.id, None)
+        self._status_changed(job)
+        self._bell.set()
+
     def remove(self, job: Job) -> None:
         """Delete ``job``, stopping it first; raises InUse."""
         self._store.check_deletable(job)
@@ -257,6 +264,16 @@ class Scheduler:
         if task.news.cursor == 0:
             self._catch_up(job)
         return task.news
+
+    def free_devices(self, wanted: str) -> list[str]:
+        """The devices for a short look at ``wanted``, as the model form names it; the CPU if they are busy."""
+        free = [gpu for gpu in self._gpus() if gpu not in self.busy_gpus()]
+        if wanted == "cpu" or not free:
+            return ["cpu"]
+        if wanted.startswith("next"):
+            return free[:1]
+        chosen = wanted.split(",")
+        return chosen if all(gpu in free for gpu in chosen) else ["cpu"]
 
     def busy_gpus(self) -> dict[str, Job]:
         """The GPUs that tasks run on, and whose."""
@@ -327,7 +344,7 @@ class Scheduler:
         try:
             folder.mkdir(mode=0o700, exist_ok=True)
             job.recipe(task).save(folder)
-            task.handle = self._executor.start(folder, _environment(start.devices))
+            task.handle = self._executor.start(folder, devices_environment(start.devices))
         except OSError as error:
             self._end(job, task, Status.ERROR, Failure(f"The task could not be started: {error}"))
             return
@@ -449,10 +466,3 @@ class _Follower:
     output_at: float = 0.0
     progress_at: float = 0.0
     sparkline_at: float = 0.0
-
-
-def _environment(devices: list[str]) -> dict[str, str]:
-    gpus = [device for device in devices if device != "cpu"]
-    # An empty value hides the GPUs from a task that is to run on the CPU.
-    # The driver numbers GPUs by their bus; CUDA would otherwise put the fastest first.
-    return {"CUDA_VISIBLE_DEVICES": ",".join(gpus), "CUDA_DEVICE_ORDER": "PCI_BUS_ID"}

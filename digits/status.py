@@ -29,7 +29,7 @@ class Status(enum.Enum):
     @property
     def is_running(self) -> bool:
         """Whether the job may still change by itself."""
-        return bool(LEGAL_STEPS[self])
+        return self in (Status.INIT, Status.WAIT, Status.RUN)
 
     def may_become(self, other: Status) -> bool:
         """Whether ``other`` is a legal next state."""
@@ -59,8 +59,9 @@ LEGAL_STEPS: dict[Status, frozenset[Status]] = {
     Status.WAIT: frozenset({Status.RUN, Status.ABORT, Status.ERROR}),
     Status.RUN: frozenset({Status.DONE, Status.ABORT, Status.ERROR}),
     Status.DONE: frozenset(),
-    Status.ABORT: frozenset(),
-    Status.ERROR: frozenset(),
+    # What was stopped or failed may be taken up again.
+    Status.ABORT: frozenset({Status.INIT}),
+    Status.ERROR: frozenset({Status.INIT}),
 }
 
 # A job is as bad as its worst task; Done only when every task is.

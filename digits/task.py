@@ -64,6 +64,21 @@ class Task:
         return True
 
     @property
+    def seconds_run(self) -> float:
+        """Seconds for which it has run, all runs together."""
+        ends = [*(at for _, at in self.history[1:]), time.time()]
+        steps = zip(self.history, ends, strict=True)
+        return sum(end - at for (code, at), end in steps if code == Status.RUN.value)
+
+    def restart(self) -> None:
+        """Make ready to run again, after it was stopped or failed."""
+        self.move(Status.INIT)
+        self.handle, self.failure = None, None
+        self.devices = []
+        # The log goes on in the same file; it is folded anew, as it may take back what it told.
+        self.news = News()
+
+    @property
     def progress(self) -> float:
         """From 0 to 1."""
         return 1.0 if self.status is Status.DONE else self.news.fraction

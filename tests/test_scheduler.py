@@ -49,6 +49,11 @@ elif name == 'slow':
 elif name == 'fails':
     tell(event='failed', message='Wrong shape.', line=7)
     sys.exit(1)
+elif name == 'fails at first':
+    if os.path.exists(folder + '/again'):
+        measure(2); tell(event='finished')
+    else:
+        measure(1); open(folder + '/again', 'w'); tell(event='failed', message='Once.'); sys.exit(1)
 elif name == 'ends early':
     measure(1); print('bye', flush=True); os._exit(0)
 elif name == 'crashes':
@@ -174,6 +179,18 @@ def test_a_job_that_goes_wrong_says_why(server: Server, program: str, words: str
     kept = ToyJob.from_json(job.folder, json.loads((job.folder / "job.json").read_text()))
     assert kept.status is Status.ERROR
     assert kept.failure == job.failure
+
+
+def test_a_job_that_failed_is_taken_up_again(server: Server) -> None:
+    job = server.submit("fails at first")
+    assert server.wait_for_end(job) is Status.ERROR
+    server.scheduler.resume(job)
+    assert job.status is Status.INIT
+    assert job.failure is None
+    assert server.wait_for_end(job) is Status.DONE
+    assert server.scheduler.metrics(job).train.steps == [1, 2]
+    assert [code for code, _ in job.history if code != "W"] == ["I", "R", "E", "I", "R", "D"]
+    assert job.elapsed == pytest.approx(job.tasks[0].seconds_run)
 
 
 def test_noise_in_the_log_hurts_nothing(server: Server) -> None:

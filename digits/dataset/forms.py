@@ -10,7 +10,7 @@ from wtforms.validators import DataRequired, InputRequired, Length, NumberRange,
 
 from digits.forms import (
     NAME_LENGTH,
-    AllowedFolder,
+    AllowedPath,
     JobForm,
     NotLessThan,
     NotYet,
@@ -19,8 +19,6 @@ from digits.forms import (
     choices,
 )
 from digits.recipe import CreateDataset
-from digits.roots import Roots
-from digits.services import services
 
 MAX_SIDE_PIXELS = 4096
 ENCODINGS = choices(("png", "PNG (lossless)"), ("jpg", "JPEG (quality 90)"), ("none", "None (raw pixels)"))
@@ -31,10 +29,6 @@ RESIZE_MODES = choices(
     ("fill", "Fill"),
     ("half_crop", "Half crop, half fill"),
 )
-
-
-def _roots() -> Roots:
-    return services().roots
 
 
 def _count(label: str, default: int | None, *checks: Any) -> OptionalInteger:
@@ -80,7 +74,7 @@ class DatasetForm(JobForm):
     )
 
     folder_train = StringField(
-        "Training images", validators=[RequiredIf(method="folder"), AllowedFolder(_roots)]
+        "Training images", validators=[RequiredIf(method="folder"), AllowedPath("folder")]
     )
     folder_pct_val = _percent("For validation (%)", 25)
     folder_pct_test = _percent("For testing (%)", 0)
@@ -92,14 +86,14 @@ class DatasetForm(JobForm):
     has_val_folder = BooleanField("Separate folder of validation images", default=False)
     folder_val = StringField(
         "Validation images",
-        validators=[RequiredIf(method="folder", has_val_folder=True), AllowedFolder(_roots)],
+        validators=[RequiredIf(method="folder", has_val_folder=True), AllowedPath("folder")],
     )
     folder_val_min_per_class = _count("Fewest images of a class", 2)
     folder_val_max_per_class = _count("Most images of a class", None, NotLessThan("folder_val_min_per_class"))
 
     has_test_folder = BooleanField("Separate folder of test images", default=False)
     folder_test = StringField(
-        "Test images", validators=[RequiredIf(method="folder", has_test_folder=True), AllowedFolder(_roots)]
+        "Test images", validators=[RequiredIf(method="folder", has_test_folder=True), AllowedPath("folder")]
     )
     folder_test_min_per_class = _count("Fewest images of a class", 2)
     folder_test_max_per_class = _count(

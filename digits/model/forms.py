@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import dataclasses
-import re
+import os
 from typing import Any
 
 from wtforms import (
     BooleanField,
-    FloatField,
+    Field,
+    Form,
     IntegerField,
     RadioField,
     SelectField,
@@ -17,7 +18,24 @@ from wtforms import (
 )
 from wtforms.validators import DataRequired, InputRequired, Length, NumberRange, Optional, ValidationError
 
-from digits.forms import NAME_LENGTH, Each, JobForm, NotYet, NumberList, OptionalInteger, RequiredIf, choices
+from digits.forms import (
+    NAME_LENGTH,
+    AllowedPath,
+    Each,
+    NotYet,
+    NumberList,
+    OptionalInteger,
+    RequiredIf,
+    choices,
+)
+from digits.model.fields import (
+    BALANCES,
+    AugmentationFields,
+    DeviceFields,
+    RunFields,
+    number,
+    whole,
+)
 from digits.model.lr_policy import WARM_UP
 from digits.recipe import Solver, Train
 
@@ -26,6 +44,8 @@ SOLVERS = choices(
     ("MOMENTUM", "Momentum (0.9)"),
     ("NESTEROV", "Nesterov momentum (0.9)"),
     ("ADAM", "Adam"),
+    ("ADAMW", "AdamW"),
+    ("LION", "Lion"),
     ("ADAGRAD", "AdaGrad"),
     ("ADAGRADDA", "AdaGrad DA"),
     ("ADADELTA", "AdaDelta"),
@@ -51,20 +71,27 @@ METHODS = choices(
     ("custom", "Custom"),
 )
 MAX_NETWORK_CHARACTERS = 1_000_000
-_DEVICE = re.compile(r"cpu|next|\d+(,\d+)*")
 
 
-def _number(label: str, default: float | None, least: float = 0.0, most: float | None = None) -> FloatField:
-    message = f"Must be at least {least:g}." if most is None else f"Must be between {least:g} and {most:g}."
-    check = NumberRange(min=least, max=most, message=message)
-    return FloatField(label, default=default, validators=[InputRequired("Give a number."), check])
+class AllowedWeights(AllowedPath):
+    """The text names weights below an allowed root: a file, a folder, or the prefix of a checkpoint's files."""
+
+    def __init__(self) -> None:
+        super().__init__("file")
+
+    def __call__(self, form: Form, field: Field) -> None:
+        path = field.data.strip()
+        if os.path.isfile(f"{path}.index"):
+            field.data = f"{path}.index"
+            super().__call__(form, field)
+            field.data = field.data.removesuffix(".index")
+        elif os.path.isdir(path):
+            AllowedPath("folder")(form, field)
+        else:
+            super().__call__(form, field)
 
 
-def _not_yet(label: str, field: type, default: Any, *accepted: Any, **arguments: Any) -> Any:
-    return field(label, default=default, validators=[Optional(), NotYet(default, *accepted)], **arguments)
-
-
-class ModelForm(JobForm):
+class ModelForm(AugmentationFields, RunFields, DeviceFields):
     """A model for image classification."""
 
     model_name = StringField(
@@ -77,38 +104,43 @@ class ModelForm(JobForm):
         default=30,
         validators=[InputRequired("Give a number."), NumberRange(min=1, message="Must be at least 1.")],
     )
-    snapshot_interval = _number("Snapshot interval (epochs)", 1)
-    val_interval = _number("Validation interval (epochs)", 1)
+    snapshot_interval = number("Snapshot interval (epochs)", 1)
+    val_interval = number("Validation interval (epochs)", 1)
     random_seed = OptionalInteger(
         "Random seed", validators=[Optional(), NumberRange(min=0, message="Must be at least 0.")]
     )
     batch_size = NumberList("Batch size", int, validators=[Each(1)], default=[])
     solver_type = SelectField("Solver", choices=SOLVERS, default="SGD")
-    rms_decay = _number("RMS decay", 0.99, 0, 1)
-    momentum = _number("Momentum", 0.9, 0, 1)
+    rms_decay = number("RMS decay", 0.99, 0, 1)
+    momentum = number("Momentum", 0.9, 0, 1)
+    beta_1 = number("β₁", 0.9, 0, 1)
+    beta_2 = number("β₂", 0.999, 0, 1)
+    weight_decay = number("Weight decay", 0.004)
+    batch_accumulation = whole("Batches for one step", 1)
     learning_rate = NumberList("Learning rate", float, validators=[Each(0)], default=[0.01])
     lr_policy = SelectField("Policy", choices=choices(*POLICY_TITLES.items()), default="step")
-    lr_step_size = _number("Step size (%)", 33)
-    lr_step_gamma = _number("Gamma", 0.1)
+    lr_step_size = number("Step size (%)", 33)
+    lr_step_gamma = number("Gamma", 0.1)
     lr_multistep_values = StringField("Steps (%)", default="50,85")
-    lr_multistep_gamma = _number("Gamma", 0.5)
-    lr_exp_gamma = _number("Gamma", 0.95)
-    lr_inv_gamma = _number("Gamma", 0.1)
-    lr_inv_power = _number("Power", 0.5)
-    lr_poly_power = _number("Power", 3)
-    lr_sigmoid_step = _number("Step (%)", 50)
-    lr_sigmoid_gamma = _number("Gamma", 0.1)
-    lr_cosine_final = _number("Final part of the rate", 0, 0, 1)
-    lr_onecycle_peak = _number("Peak (%)", 30, 0, 100)
-    lr_onecycle_start = _number("First part of the rate", 0.04, 0, 1)
-    lr_onecycle_final = _number("Final part of the rate", 0.0001, 0, 1)
-    lr_warmup = _number("Warm-up (%)", 0, 0, 100)
+    lr_multistep_gamma = number("Gamma", 0.5)
+    lr_exp_gamma = number("Gamma", 0.95)
+    lr_inv_gamma = number("Gamma", 0.1)
+    lr_inv_power = number("Power", 0.5)
+    lr_poly_power = number("Power", 3)
+    lr_sigmoid_step = number("Step (%)", 50)
+    lr_sigmoid_gamma = number("Gamma", 0.1)
+    lr_cosine_final = number("Final part of the rate", 0, 0, 1)
+    lr_onecycle_peak = number("Peak (%)", 30, 0, 100)
+    lr_onecycle_start = number("First part of the rate", 0.04, 0, 1)
+    lr_onecycle_final = number("Final part of the rate", 0.0001, 0, 1)
+    lr_warmup = number("Warm-up (%)", 0, 0, 100)
 
     use_mean = SelectField("Subtract mean", choices=MEANS, default="image")
     crop_size = OptionalInteger(
         "Crop size", validators=[Optional(), NumberRange(min=1, message="Must be at least 1.")]
     )
     shuffle = BooleanField("Shuffle the training images", default=True)
+    balance = SelectField("Balance the classes", choices=BALANCES, default="none")
 
     method = SelectField(
         "Network", choices=METHODS, default="standard", validators=[NotYet("standard", "previous", "custom")]
@@ -121,24 +153,9 @@ class ModelForm(JobForm):
     custom_network = TextAreaField(
         "Custom network", validators=[RequiredIf(method="custom"), Length(max=MAX_NETWORK_CHARACTERS)]
     )
-    custom_network_snapshot = _not_yet("Pretrained weights", StringField, "", None)
-
-    select_gpu = StringField("Device", default="next")
-    select_gpus = StringField("GPUs", default="")
-    select_gpus_list = StringField("GPUs", default="")
-    select_gpu_count = _not_yet("Number of GPUs", OptionalInteger, 1, None)
-
-    # Names of DIGITS whose work this version does not do: asking for it is an error, not silence.
-    traces_interval = _not_yet("Tracing interval (steps)", OptionalInteger, 0, None)
-    batch_accumulation = _not_yet("Batch accumulation", OptionalInteger, None, 1)
-    aug_flip = _not_yet("Flipping", StringField, "none", "")
-    aug_quad_rot = _not_yet("Quadrilateral rotation", StringField, "none", "")
-    aug_rot = _not_yet("Rotation (± degrees)", OptionalInteger, 0, None)
-    aug_scale = _not_yet("Rescale (standard deviation)", FloatField, 0.0, None)
-    aug_noise = _not_yet("Noise (standard deviation)", FloatField, 0.0, None)
-    aug_contrast = _not_yet("Contrast (factor)", FloatField, 0.0, None)
-    aug_whitening = _not_yet("Whitening", BooleanField, False)
-    aug_hsv_use = _not_yet("HSV shifting", BooleanField, False)
+    custom_network_snapshot = StringField(
+        "Pretrained weights", default="", validators=[Optional(), AllowedWeights()]
+    )
 
     def validate_learning_rate(self, field: NumberList) -> None:
         if not field.data and not field.errors:
@@ -151,15 +168,6 @@ class ModelForm(JobForm):
             raise ValidationError("Give percentages, separated by commas.") from None
         if self.lr_policy.data == "multistep" and not values:
             raise ValidationError("Give at least one percentage.")
-
-    def validate_select_gpu(self, field: StringField) -> None:
-        if not _DEVICE.fullmatch(self.device()):
-            raise ValidationError("Choose the CPU, the next free GPU, or GPUs by their numbers.")
-
-    def device(self) -> str:
-        """``cpu``, ``next`` or GPU indexes joined by commas."""
-        listed = self.select_gpus_list.data or self.select_gpus.data
-        return re.sub(r"\s", "", listed or self.select_gpu.data or "next").lower()
 
     def policy(self) -> dict[str, Any]:
         """The learning-rate policy as `digits.model.lr_policy` takes it. Raises ValueError."""
@@ -194,6 +202,9 @@ class ModelForm(JobForm):
             learning_rate=rate,
             momentum=self.momentum.data,
             rms_decay=self.rms_decay.data,
+            beta_1=self.beta_1.data,
+            beta_2=self.beta_2.data,
+            weight_decay=self.weight_decay.data,
         )
         return Train(
             dataset=dataset_folder,
@@ -208,6 +219,20 @@ class ModelForm(JobForm):
             mean=self.use_mean.data,
             crop_size=self.crop_size.data,
             shuffle=self.shuffle.data,
+            batch_accumulation=self.batch_accumulation.data or 1,
+            augment=dataclasses.asdict(self.augmentation()),
+            balance=self.balance.data,
+            precision=self.precision.data,
+            xla=self.uses_xla(),
+            strategy=self.strategy.data,
+            gpu_memory_mb=self.gpu_memory_mb.data,
+            snapshots_kept=self.snapshots_kept.data,
+            best_metric=(self.best_metric.data or "").strip() or None,
+            early_stopping=self.early_stopping(),
+            freeze=self.frozen(),
+            histograms=self.histograms.data,
+            traces_interval=self.traces_interval.data or 0,
+            numerics_checks=self.numerics_checks.data,
         )
 
 

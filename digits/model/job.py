@@ -10,6 +10,7 @@ from typing import Any, ClassVar
 
 from digits.job import Job, Wish
 from digits.recipe import Train
+from digits.status import Status
 from digits.task import Task
 
 NETWORK_FILE = "network.py"
@@ -22,7 +23,7 @@ class ModelJob(Job):
     """Trains a network on the dataset ``dataset_id``, and then is the trained model.
 
     ``device`` is ``cpu``, ``next`` (the next free GPU, or the CPU where there is
-    none) or GPU indexes joined by commas.
+    none), ``next:N`` for several, or GPU indexes joined by commas.
     """
 
     kind: ClassVar[str] = "model"
@@ -46,9 +47,17 @@ class ModelJob(Job):
     def wants(self, task: Task) -> Wish:
         if self.device == "cpu":
             return Wish(pool="cpu")
-        if self.device == "next":
-            return Wish(pool="gpu")
+        if self.device.startswith("next"):
+            return Wish(pool="gpu", count=int(self.device.partition(":")[2] or 1))
         return Wish(pool="gpu", chosen=tuple(self.device.split(",")))
+
+    @property
+    def can_resume(self) -> bool:
+        return self.status in (Status.ABORT, Status.ERROR) and any(self.folder.glob("*.ckpt.index"))
+
+    def resume(self) -> None:
+        self.plan.resume = True
+        super().resume()
 
     @property
     def network_path(self) -> Path:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import secrets
 import shutil
 import time
@@ -11,29 +12,29 @@ from typing import Any
 
 from digits import events, output
 from digits.errors import Unavailable
-from digits.executor import Executor
-from digits.recipe import Visualize
+from digits.executor import Executor, devices_environment
+from digits.model.job import NETWORK_FILE
+from digits.recipe import Recipe, Visualize
 from digits.task import EVENTS_FILE, Failure, News
 
 SECONDS_ALLOWED = 60.0
 KEPT = 20
 _POLL_SECONDS = 0.01
-_TASK = "visualize"
+_ID = re.compile(r"preview-[0-9a-f]{12}")
 
 
 @dataclass(frozen=True)
 class Preview:
-    """What came out: the layers, or why there are none."""
+    """What came out: what the task told, with its failure if it failed."""
 
     id: str
-    layers: list[dict[str, Any]]
-    parameters: int | None
-    failure: Failure | None
+    folder: Path
+    news: News
     seconds: float
 
 
 class Previews:
-    """Runs preview tasks and keeps the latest few for TensorBoard."""
+    """Runs short tasks on a network and keeps what the latest few made."""
 
     def __init__(self, folder: Path, executor: Executor) -> None:
         self._folder = folder
@@ -45,25 +46,32 @@ class Previews:
 
     def build(self, network: str, dataset_folder: Path, crop_size: int | None) -> Preview:
         """Build ``network`` in a process of its own and wait for it."""
+        # Building needs no GPU, and those there are may be busy.
+        return self.run(network, Visualize(dataset=str(dataset_folder), crop_size=crop_size), ["cpu"])
+
+    def run(self, network: str, recipe: Recipe, devices: list[str]) -> Preview:
+        """Do a short task with ``network`` and wait for it; raises Unavailable when it takes too long."""
         began = time.monotonic()
         preview_id = f"preview-{secrets.token_hex(6)}"
         folder = self._folder / preview_id
-        task_folder = folder / _TASK
+        task_folder = folder / recipe.task
         task_folder.mkdir(parents=True, mode=0o700)
         self._forget_oldest()
-        (folder / "network.py").write_text(network)
-        Visualize(dataset=str(dataset_folder), crop_size=crop_size).save(task_folder)
-        # Building needs no GPU, and those there are may be busy.
-        handle = self._executor.start(task_folder, {"CUDA_VISIBLE_DEVICES": ""})
+        (folder / NETWORK_FILE).write_text(network)
+        recipe.save(task_folder)
+        handle = self._executor.start(task_folder, devices_environment(devices))
         news = self._wait(task_folder, handle, began)
-        return Preview(
-            preview_id, news.layers, news.parameters, news.failure, round(time.monotonic() - began, 3)
-        )
+        return Preview(preview_id, folder, news, round(time.monotonic() - began, 3))
+
+    def folder(self, preview_id: str) -> Path | None:
+        """The folder of a preview that is still kept."""
+        folder = self._folder / preview_id
+        return folder if _ID.fullmatch(preview_id) and folder.is_dir() else None
 
     def tensorboard_folder(self, preview_id: str) -> Path | None:
         """The folder for TensorBoard of a preview that is still kept."""
-        folder = self._folder / preview_id
-        return folder / "tb" if preview_id.startswith("preview-") and folder.is_dir() else None
+        folder = self.folder(preview_id)
+        return folder / "tb" if folder else None
 
     def _wait(self, task_folder: Path, handle: dict[str, Any], began: float) -> News:
         news = News()
@@ -76,12 +84,12 @@ class Previews:
                 return news
             if ended is not None:
                 said = "\n".join(output.last_lines(task_folder, 20))
-                news.failure = Failure("The network ended the program while it was being built.", said)
+                news.failure = Failure("The network ended the program while it was being tried.", said)
                 return news
             if time.monotonic() - began > SECONDS_ALLOWED:
                 self._executor.stop(handle)
                 raise Unavailable(
-                    f"The network was not built within {SECONDS_ALLOWED:.0f} seconds.",
+                    f"The network was not ready within {SECONDS_ALLOWED:.0f} seconds.",
                     "Is there an endless loop in it?",
                 )
             time.sleep(_POLL_SECONDS)

@@ -5,7 +5,16 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from flask import Blueprint, Response, jsonify, redirect, render_template, request, url_for
+from flask import (
+    Blueprint,
+    Response,
+    jsonify,
+    redirect,
+    render_template,
+    request,
+    send_from_directory,
+    url_for,
+)
 from werkzeug.wrappers import Response as AnyResponse
 from wtforms import Field
 
@@ -13,7 +22,7 @@ from digits import present
 from digits.archive import MEDIA_TYPES, stream
 from digits.auth import current_username
 from digits.dataset.job import DatasetJob
-from digits.errors import BadRequest, DigitsError, NotFound, Unavailable
+from digits.errors import BadRequest, DigitsError, NotAllowed, NotFound, Unavailable
 from digits.events import for_browser, read
 from digits.forms import choices, errors_of
 from digits.job import Job
@@ -24,11 +33,15 @@ from digits.model.forms import POLICY_TITLES, ModelForm
 from digits.model.job import ModelJob, epoch_label
 from digits.model.lint import lint
 from digits.model.networks import network, networks
+from digits.model.preview import Preview
+from digits.recipe import Preflight
 from digits.services import services
 from digits.status import Status
 from digits.task import EVENTS_FILE
 
 blueprint = Blueprint("models", __name__)
+
+PREFLIGHT_PICTURE = "batch.png"
 
 
 @blueprint.get("/models/images/classification/new")
@@ -95,6 +108,21 @@ def show(job_id: str) -> str:
 @blueprint.get("/models/<job_id>.json")
 def show_json(job_id: str) -> Response:
     return jsonify(present.model_json(_model(job_id)))
+
+
+@blueprint.post("/models/<job_id>/resume")
+def resume(job_id: str) -> AnyResponse:
+    """Let a training that was stopped or failed go on from where it was."""
+    job = _model(job_id)
+    if not job.can_resume:
+        raise NotAllowed(
+            f"“{job.name}” cannot go on: it is {job.status.title.lower()}.",
+            "Only a training that was stopped or failed after its first snapshot can.",
+        )
+    services().scheduler.resume(job)
+    if request.accept_mimetypes.best == "application/json":
+        return jsonify(present.brief(job))
+    return redirect(url_for("models.show", job_id=job.id))
 
 
 @blueprint.get("/models/<job_id>/metrics.json")
@@ -182,15 +210,60 @@ def visualize_network() -> tuple[Response, int]:
         raise BadRequest("There is no network to build.", "Paste or write one first.")
     crop_size = request.form.get("crop_size", type=int)
     preview = services().previews.build(text, dataset.folder, crop_size)
-    if preview.failure:
-        return jsonify(ok=False, error=preview.failure.as_json(), seconds=preview.seconds), 400
+    if preview.news.failure:
+        return _preview_failed(preview)
     return jsonify(
         ok=True,
-        layers=preview.layers,
-        parameters=preview.parameters,
+        layers=preview.news.layers,
+        parameters=preview.news.parameters,
         tensorboard_url=services().tensorboards.url_for(preview.id) + "#graphs",
         seconds=preview.seconds,
     ), 200
+
+
+@blueprint.post("/models/preflight")
+def preflight() -> tuple[Response, int]:
+    """Take one real step of the training that the form asks for, and tell how it went."""
+    if not services().tensorflow.available:
+        raise Unavailable("TensorFlow support is disabled.", services().tensorflow.reason)
+    form = _form(request.form)
+    form.model_name.data = form.model_name.data or "not named yet"
+    form.validate()
+    text, weights = _network_of(form)
+    errors = errors_of(form)
+    if errors:
+        return jsonify(errors=errors), 400
+    dataset = services().store.get(form.dataset.data, DatasetJob)
+    if dataset.manifest() is None:
+        raise BadRequest(f"The dataset “{dataset.name}” is not finished.", "Check again as soon as it is.")
+    _, size, rate = form.sweep()[0]
+    plan = form.recipe(str(dataset.folder), weights, size, rate)
+    plan.devices = services().scheduler.free_devices(form.device())
+    preview = services().previews.run(text, Preflight.from_json(plan.as_json()), plan.devices)
+    if preview.news.failure:
+        return _preview_failed(preview)
+    picture = (preview.folder / PREFLIGHT_PICTURE).is_file()
+    return jsonify(
+        ok=True,
+        result=for_browser(preview.news.result),
+        warnings=preview.news.warnings,
+        batch_url=url_for("models.preflight_picture", preview_id=preview.id) if picture else None,
+        seconds=preview.seconds,
+    ), 200
+
+
+@blueprint.get("/models/previews/<preview_id>/batch.png")
+def preflight_picture(preview_id: str) -> Response:
+    """The first batch of a checked training, as the network sees it."""
+    folder = services().previews.folder(preview_id)
+    if folder is None:
+        raise NotFound("There is no such picture any more.")
+    return send_from_directory(folder, PREFLIGHT_PICTURE, mimetype="image/png", max_age=0)
+
+
+def _preview_failed(preview: Preview) -> tuple[Response, int]:
+    assert preview.news.failure
+    return jsonify(ok=False, error=preview.news.failure.as_json(), seconds=preview.seconds), 400
 
 
 @blueprint.post("/models/visualize-lr")
@@ -240,7 +313,7 @@ def _network_of(form: ModelForm) -> tuple[str, str | None]:
         text = (form.custom_network.data or "").replace("\r\n", "\n")
         for fault in lint(text)[:1] if text.strip() else []:
             _blame(form.custom_network, f"Line {fault['line']}: {fault['message']}")
-        return text, None
+        return text, form.custom_network_snapshot.data or None
     if form.method.data == "previous":
         return _previous_network(form)
     try:

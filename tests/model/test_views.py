@@ -351,7 +351,14 @@ def test_a_sweep_makes_a_job_of_each_pair(site: Site, dataset: str) -> None:
         ({"method": "pretrained"}, "method"),
         ({"method": "standard", "standard_networks": "resnet-9000"}, "standard_networks"),
         ({"method": "previous", "previous_networks": "nothing"}, "previous_networks"),
-        ({"aug_flip": "fliplr"}, "aug_flip"),
+        ({"aug_flip": "sideways"}, "aug_flip"),
+        ({"aug_rot": 181}, "aug_rot"),
+        ({"aug_hsv_h": 0.6}, "aug_hsv_h"),
+        ({"batch_accumulation": 0}, "batch_accumulation"),
+        ({"precision": "float8"}, "precision"),
+        ({"snapshots_kept": 0}, "snapshots_kept"),
+        ({"custom_network_snapshot": "/etc/passwd"}, "custom_network_snapshot"),
+        ({"select_gpus": "0,x"}, "select_gpu"),
         ({"select_gpu": "the fast one"}, "select_gpu"),
     ],
 )
@@ -374,6 +381,53 @@ def test_a_mistake_in_the_form_is_told_at_its_field(
     if "custom_network" not in fields:
         assert "slim.fully_connected(flat" in page.text
     assert len(site.services.store.all(Job)) == before
+
+
+def test_the_form_becomes_the_recipe(site: Site, dataset: str) -> None:
+    answer = create(
+        site,
+        dataset,
+        solver_type="ADAMW",
+        weight_decay=0.05,
+        batch_accumulation=2,
+        lr_policy="onecycle",
+        lr_warmup=5,
+        aug_flip="fliplr",
+        aug_hsv_use="y",
+        aug_hsv_h=0.1,
+        aug_pad_crop=4,
+        balance="class_weights",
+        precision="mixed_bfloat16",
+        xla="off",
+        snapshots_kept=3,
+        best_metric="accuracy",
+        early_stopping_metric="loss",
+        early_stopping_patience=2,
+        freeze="model/conv1*, model/conv2*",
+        select_gpu="cpu",
+    )
+    assert answer.status_code == 200, answer.get_json()
+    job_id = answer.get_json()["id"]
+    plan = site.services.store.get(job_id, ModelJob).plan
+    assert (plan.solver["type"], plan.solver["weight_decay"]) == ("ADAMW", 0.05)
+    assert plan.batch_accumulation == 2
+    assert plan.lr_policy == {"policy": "onecycle", "peak": 30, "start": 0.04, "final": 0.0001, "warmup": 5}
+    assert (plan.augment["flip"], plan.augment["hsv_hue"], plan.augment["pad_crop"]) == ("fliplr", 0.1, 4)
+    assert plan.augment["hsv_saturation"] == 0.04
+    assert (plan.balance, plan.precision, plan.xla) == ("class_weights", "mixed_bfloat16", False)
+    assert (plan.snapshots_kept, plan.best_metric) == (3, "accuracy")
+    assert plan.early_stopping == {"metric": "loss", "patience": 2}
+    assert plan.freeze == ["model/conv1*", "model/conv2*"]
+    site.post(f"/models/{job_id}/abort")
+    site.wait_for_end(job_id)
+
+
+def test_what_is_done_cannot_go_on(site: Site, dataset: str) -> None:
+    job_id = create(site, dataset, train_epochs=1).get_json()["id"]
+    site.wait_for_end(job_id)
+    answer = site.client.post(f"/models/{job_id}/resume", headers={"Accept": "application/json"})
+    assert answer.status_code == 403
+    assert "cannot go on" in answer.get_json()["error"]["message"]
 
 
 def test_lenet_is_customized(site: Site) -> None:

@@ -1,0 +1,144 @@
+"""Groups of the model form's fields: how images are changed, how a run goes, on what it runs."""
+
+from __future__ import annotations
+
+import fnmatch
+import re
+from typing import Any
+
+from wtforms import BooleanField, Field, FloatField, SelectField, StringField
+from wtforms.validators import InputRequired, Length, NumberRange, Optional, ValidationError
+
+from digits.forms import JobForm, OptionalInteger, choices
+from digits.recipe import Augment
+
+FLIPS = choices(
+    ("none", "Not"), ("fliplr", "Left to right"), ("flipud", "Upside down"), ("fliplrud", "Both ways")
+)
+QUARTER_TURNS = choices(
+    ("none", "Not"), ("rot90", "90° either way"), ("rot180", "180°"), ("rotall", "By any quarter")
+)
+BALANCES = choices(
+    ("none", "As it is"),
+    ("class_weights", "Weigh rare classes more"),
+    ("sampling", "Draw rare classes more often"),
+)
+PRECISIONS = choices(
+    ("float32", "32 bit"), ("mixed_float16", "Mixed, float16"), ("mixed_bfloat16", "Mixed, bfloat16")
+)
+XLA = choices(("auto", "As the device likes it"), ("on", "On"), ("off", "Off"))
+STRATEGIES = choices(("mirrored", "On every device"), ("central", "On the CPU"))
+_XLA_VALUES = {"auto": None, "on": True, "off": False}
+_DEVICE = re.compile(r"cpu|next(:\d+)?|\d+(,\d+)*")
+MAX_LIST_CHARACTERS = 2000
+
+
+def number(label: str, default: float | None, least: float = 0.0, most: float | None = None) -> FloatField:
+    """A number that must be given, from ``least`` to ``most``."""
+    message = f"Must be at least {least:g}." if most is None else f"Must be between {least:g} and {most:g}."
+    check = NumberRange(min=least, max=most, message=message)
+    return FloatField(label, default=default, validators=[InputRequired("Give a number."), check])
+
+
+def whole(label: str, least: int = 0, most: int | None = None, default: int | None = None) -> OptionalInteger:
+    """A whole number that may be left out."""
+    message = f"Must be at least {least}." if most is None else f"Must be between {least} and {most}."
+    check = NumberRange(min=least, max=most, message=message)
+    return OptionalInteger(label, default=default, validators=[Optional(), check])
+
+
+class AugmentationFields(JobForm):
+    """Random changes of the training images. Amounts are parts of the full range unless a unit is told."""
+
+    aug_flip = SelectField("Flip", choices=FLIPS, default="none")
+    aug_quad_rot = SelectField("Turn by quarters", choices=QUARTER_TURNS, default="none")
+    aug_rot = number("Rotate (± degrees)", 0, 0, 180)
+    aug_scale = number("Zoom (standard deviation)", 0, 0, 1)
+    aug_noise = number("Noise (standard deviation)", 0, 0, 1)
+    aug_contrast = number("Contrast (factor)", 0, 0, 5)
+    aug_whitening = BooleanField("Whiten each image", default=False)
+    aug_hsv_use = BooleanField("Shift colours", default=False)
+    aug_hsv_h = number("Hue", 0.02, 0, 0.5)
+    aug_hsv_s = number("Saturation", 0.04, 0, 0.5)
+    aug_hsv_v = number("Value", 0.06, 0, 0.5)
+    aug_pad_crop = whole("Pad and cut (pixels)", 0, 256, 0)
+    aug_cutout = whole("Cut out a square of (pixels)", 0, 1024, 0)
+    aug_mixup = number("MixUp (α)", 0, 0, 10)
+    aug_cutmix = number("CutMix (α)", 0, 0, 10)
+    aug_randaugment = number("RandAugment (magnitude)", 0, 0, 1)
+
+    def augmentation(self) -> Augment:
+        shifts = bool(self.aug_hsv_use.data)
+        return Augment(
+            flip=self.aug_flip.data,
+            quad_rotation=self.aug_quad_rot.data,
+            rotation=self.aug_rot.data,
+            scale=self.aug_scale.data,
+            noise=self.aug_noise.data,
+            contrast=self.aug_contrast.data,
+            whitening=bool(self.aug_whitening.data),
+            hsv_hue=self.aug_hsv_h.data if shifts else 0,
+            hsv_saturation=self.aug_hsv_s.data if shifts else 0,
+            hsv_value=self.aug_hsv_v.data if shifts else 0,
+            pad_crop=self.aug_pad_crop.data or 0,
+            cutout=self.aug_cutout.data or 0,
+            mixup=self.aug_mixup.data,
+            cutmix=self.aug_cutmix.data,
+            randaugment=self.aug_randaugment.data,
+        )
+
+
+class RunFields(JobForm):
+    """How a run is watched over: what is kept of it, when it stops, what TensorBoard gets."""
+
+    snapshots_kept = whole("Snapshots to keep", 1)
+    best_metric = StringField("Best snapshot by", default="", validators=[Optional(), Length(max=64)])
+    early_stopping_metric = StringField("Stop early by", default="", validators=[Optional(), Length(max=64)])
+    early_stopping_patience = number("Patience (epochs)", 5)
+    freeze = StringField("Do not train", default="", validators=[Optional(), Length(max=MAX_LIST_CHARACTERS)])
+    histograms = BooleanField("Histograms of all weights", default=False)
+    traces_interval = whole("Tracing interval (steps)", 0, default=0)
+    numerics_checks = BooleanField("Name the operation that gives no number", default=False)
+
+    def validate_freeze(self, field: Field) -> None:
+        for pattern in self.frozen():
+            try:
+                re.compile(fnmatch.translate(pattern))
+            except re.error:
+                raise ValidationError(f"“{pattern}” is not a pattern such as model/conv*.") from None
+
+    def frozen(self) -> list[str]:
+        return [part for part in re.split(r"[,\s]+", self.freeze.data or "") if part]
+
+    def early_stopping(self) -> dict[str, Any] | None:
+        metric = (self.early_stopping_metric.data or "").strip()
+        return {"metric": metric, "patience": self.early_stopping_patience.data} if metric else None
+
+
+class DeviceFields(JobForm):
+    """What a run runs on, and in which precision."""
+
+    select_gpu = StringField("Device", default="next")
+    select_gpus = StringField("GPUs", default="")
+    select_gpus_list = StringField("GPUs", default="")
+    select_gpu_count = whole("Number of GPUs", 1)
+    strategy = SelectField("Keep the weights", choices=STRATEGIES, default="mirrored")
+    gpu_memory_mb = whole("Memory of each GPU, at most (MB)", 64)
+    precision = SelectField("Precision", choices=PRECISIONS, default="float32")
+    xla = SelectField("XLA", choices=XLA, default="auto")
+
+    def validate_select_gpu(self, field: StringField) -> None:
+        if not _DEVICE.fullmatch(self.device()):
+            raise ValidationError("Choose the CPU, the next free GPU, or GPUs by their numbers.")
+
+    def device(self) -> str:
+        """``cpu``, ``next`` (the next free GPU), ``next:N``, or GPU indexes joined by commas."""
+        # A multiple choice arrives as several values of one name.
+        several = ",".join(self.select_gpus.raw_data or []) or self.select_gpus.data
+        listed = self.select_gpus_list.data or several
+        wanted = re.sub(r"\s", "", listed or self.select_gpu.data or "next").lower()
+        count = self.select_gpu_count.data or 1
+        return f"next:{count}" if wanted == "next" and count > 1 else wanted
+
+    def uses_xla(self) -> bool | None:
+        return _XLA_VALUES[self.xla.data]
