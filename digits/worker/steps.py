@@ -19,8 +19,9 @@ from digits.worker.failure import UserFault
 from digits.worker.input import Chunk, Preparation
 from digits.worker.network import Built, Network, Objective
 from digits.worker.optimizers import Optimizer
+from digits.worker.randomness import Randomness
 from digits.worker.summaries import Recorded
-from digits.worker.variables import VariableStore
+from digits.worker.variables import VariableStore, make_state
 
 Rows = NDArray[np.float32]
 
@@ -30,14 +31,23 @@ class Evaluation:
 
     stage = tower.VALIDATION
 
-    def __init__(self, network: Network, store: VariableStore, prepare: Preparation) -> None:
+    def __init__(
+        self, network: Network, store: VariableStore, prepare: Preparation, randomness: Randomness
+    ) -> None:
         self._network, self._store, self._prepare = network, store, prepare
+        self._randomness = randomness
+        self._batches = make_state("batches", [], 0, tf.int64)
         self.names: list[str] = []
         self._function = tf.function(self._loop, autograph=False, input_signature=self._signature())
 
     def trace(self) -> None:
         """Build the network now. What is wrong with it, is raised here."""
         self._function.get_concrete_function()
+
+    def begin(self) -> None:
+        """Begin a pass over the records: each pass draws the same random numbers."""
+        self._batches.assign(0)
+        self._randomness.reset()
 
     def __call__(self, chunk: Chunk) -> Rows:
         """The metrics of each batch of ``chunk``, float32 [batches, names]."""
@@ -53,7 +63,9 @@ class Evaluation:
     def _loop(self, images: tf.Tensor, labels: tf.Tensor, positions: tf.Tensor) -> tf.Tensor:
         def metrics(index: tf.Tensor) -> tf.Tensor:
             x, y = _batch(images, labels, positions[index])
-            return self._row(self._network.build(self._store, self.stage, self._prepare(x), y))
+            with self._randomness.drawn(self.stage, self._batches.assign_add(1, read_value=True)):
+                built = self._network.build(self._store, self.stage, self._prepare(x), y)
+            return self._row(built)
 
         return _each(tf.shape(positions)[0], metrics)
 
@@ -74,8 +86,9 @@ class Training(Evaluation):
         prepare: Preparation,
         optimizer: Optimizer,
         seed: int,
+        randomness: Randomness,
     ) -> None:
-        super().__init__(network, store, prepare)
+        super().__init__(network, store, prepare, randomness)
         self._optimizer = optimizer
         self._seed = seed & 0x7FFFFFFF
         self.pictures: list[Recorded] = []
@@ -128,7 +141,8 @@ class Training(Evaluation):
     def _step(self, images: tf.Tensor, labels: tf.Tensor, rate: tf.Tensor, step: tf.Tensor) -> Built:
         window_seed = tf.stack([tf.constant(self._seed, tf.int64), step])
         x = self._prepare(images, tf.cast(window_seed, tf.int32))
-        built = self._network.build(self._store, self.stage, x, labels)
+        with self._randomness.drawn(self.stage, step):
+            built = self._network.build(self._store, self.stage, x, labels)
         self.pictures = built.pictures
         with tf.name_scope("train"):
             # All gradients are taken before the first weight changes; the changes keep their order.

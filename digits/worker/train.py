@@ -22,6 +22,7 @@ from digits.model.lr_policy import LearningRate
 from digits.worker import inference, input, network, snapshots, usage
 from digits.worker.failure import UserFault
 from digits.worker.optimizers import Optimizer, Settings
+from digits.worker.randomness import Randomness
 from digits.worker.steps import Evaluation, Rows, Training
 from digits.worker.tensorboard_log import TensorBoardLog, readable_graph
 from digits.worker.variables import VariableStore
@@ -145,6 +146,7 @@ class _Trainer:
         weights = Path(recipe.weights) if recipe.weights else None
         self.store = VariableStore(frozen=snapshots.frozen_names(weights) if weights else ())
         self.optimizer = self._optimizer()
+        self.randomness = Randomness(self.seed)
         self.step = 0
         self.pace, self.val_pace = self._pace(), self._pace()
         self.average = Average()
@@ -196,11 +198,11 @@ class _Trainer:
             self.job_folder / self.recipe.network, self.prepare.shape, len(self.manifest.labels)
         )
         shown = inference.trace(net, self.store)
-        self.training = Training(net, self.store, self.prepare, self.optimizer, self.seed)
+        self.training = Training(net, self.store, self.prepare, self.optimizer, self.seed, self.randomness)
         self.training.trace()
         self.store.lock("in validation but not in training")
         if self.val_records:
-            self.evaluation = Evaluation(net, self.store, self.prepare)
+            self.evaluation = Evaluation(net, self.store, self.prepare, Randomness(self.seed))
             self.evaluation.trace()
         self.events.append(Built(layers=shown.layers, parameters=self.store.parameters))
         self.board.graph(readable_graph(shown.function))
@@ -299,6 +301,7 @@ class _Trainer:
         self._progress("Validating", now=True)
         total: Any = 0.0
         count = len(self.val_records)
+        self.evaluation.begin()
         feed = self.val_records.feed(input.evaluation_order(count, self.batch))
         try:
             full, rest = divmod(count, self.batch)

@@ -19,7 +19,9 @@ from keras.src.backend.common import global_state
 from keras.src.backend.tensorflow.core import Variable as KerasVariable
 from tensorflow.python.eager import lift_to_graph
 from tensorflow.python.ops.resource_variable_ops import ResourceVariable, UninitializedVariable
+from tensorflow.python.util.object_identity import ObjectIdentityDictionary
 
+from digits.worker import randomness
 from digits.worker.failure import UserFault
 
 MODEL_SCOPE = "model"
@@ -228,13 +230,31 @@ def _is_symbolic(initial: Any) -> bool:
 def _lifted(name: str, initial: tf.Tensor) -> tf.Tensor:
     """``initial``, a tensor of the graph being built, computed anew in the current graph."""
     graph = tf.compat.v1.get_default_graph()
+    step = randomness.step_in(initial.graph)
     try:
-        return lift_to_graph.lift_to_graph([initial], graph)[initial]
+        if step is None:
+            return lift_to_graph.lift_to_graph([initial], graph)[initial]
+        # A random value of the first step, whatever step is being traced.
+        known = _Known(step, tf.zeros([], step.dtype))
+        return lift_to_graph.lift_to_graph([initial], graph, sources=[step], op_map=known)[initial]
     except lift_to_graph.UnliftableError as error:
         raise UserFault(
             f"The initial value of the variable {name!r} depends on the input.",
             "Give the variable an initial value that is known before the first batch.",
         ) from error
+
+
+class _Known(ObjectIdentityDictionary):
+    """What lifting has copied; the copy of ``tensor`` is known beforehand, and stays."""
+
+    def __init__(self, tensor: tf.Tensor, copy: tf.Tensor) -> None:
+        super().__init__()
+        super().__setitem__(tensor, copy)
+        self._tensor = tensor
+
+    def __setitem__(self, key: Any, value: Any) -> None:
+        if key is not self._tensor:
+            super().__setitem__(key, value)
 
 
 def _check_shape(name: str, variable: tf.Variable, kwargs: dict[str, Any]) -> None:

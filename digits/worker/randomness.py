@@ -1,0 +1,224 @@
+"""Random numbers that can be drawn again: those of a step depend on the seed and the step alone.
+
+TensorFlow's random operations keep counters inside the runtime. Nothing can save
+those, so a training that is taken up again would draw other numbers. While a
+network is traced for training, its random operations are therefore replaced by
+stateless ones of the same distribution, which are as fast.
+
+Inside loops, branches and functions of the network's own, an operation may run
+several times a step; there it counts its calls in a variable, which is saved.
+"""
+
+from __future__ import annotations
+
+import functools
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+from tensorflow.python.framework import random_seed
+from tensorflow.python.ops import gen_random_ops
+from tensorflow.python.ops.resource_variable_ops import ResourceVariable
+
+raw = tf.raw_ops
+
+STATE_SCOPE = "random"
+_PHILOX = 1
+
+
+class Randomness:
+    """The random numbers of a run. ``state`` holds the counters that a snapshot has to keep, by name."""
+
+    def __init__(self, seed: int) -> None:
+        self._seed = seed
+        self.state: dict[str, tf.Variable] = {}
+        _install()
+
+    @contextmanager
+    def drawn(self, stage: str, step: tf.Tensor) -> Iterator[None]:
+        """Random operations that are built inside draw anew for every value of ``step``, an integer.
+
+        A step that is traced twice for the same ``stage`` draws the same numbers in both traces.
+        """
+        before = getattr(_current, "draw", None)
+        _current.draw = _Draw(self, stage, step)
+        try:
+            yield
+        finally:
+            _current.draw = before
+
+    def reset(self) -> None:
+        """Let the counters begin anew."""
+        for variable in self.state.values():
+            variable.assign(0)
+
+    def key(self, *place: int | str) -> int:
+        numbers = [
+            number for part in place for number in (part.encode() if isinstance(part, str) else [part])
+        ]
+        entropy = [self._seed, *(number % 2**64 for number in numbers)]
+        return int(np.random.SeedSequence(entropy).generate_state(1, np.uint64)[0])
+
+    def counter(self, name: str) -> tf.Variable:
+        if name not in self.state:
+            with tf.init_scope(), tf.compat.v1.name_scope(None):
+                self.state[name] = ResourceVariable(tf.zeros([], tf.int64), trainable=False, name=name)
+        return self.state[name]
+
+
+class _Draw:
+    """What the random operations of one trace need: their keys in turn, and the step."""
+
+    def __init__(self, randomness: Randomness, stage: str, step: tf.Tensor) -> None:
+        self.graph = tf.compat.v1.get_default_graph()
+        self.step = tf.identity(tf.cast(step, tf.int64), name="random_step")
+        self._randomness, self._stage = randomness, stage
+        self._replica = _replica()
+        self._count = 0
+        self.own_seed: int | None = None  # the seed that the user gave to the operation being built
+
+    def next(self) -> tuple[int, tf.Tensor]:
+        """The key of the next operation, and the number of its draw, int64."""
+        own_seed, self.own_seed = self.own_seed, None
+        number, self._count = self._count, self._count + 1
+        place = ("own", own_seed) if own_seed is not None else ("nth", number)
+        key = self._randomness.key(self._stage, self._replica, *place)
+        if tf.compat.v1.get_default_graph() is self.graph:
+            return key, self.step
+        calls = self._randomness.counter(f"{STATE_SCOPE}/{self._stage}/{self._replica}/{number}")
+        return key, calls.assign_add(1, read_value=True)
+
+
+def step_in(graph: tf.Graph) -> tf.Tensor | None:
+    """The step that random operations of ``graph`` depend on, while it is traced."""
+    draw = getattr(_current, "draw", None)
+    return draw.step if draw is not None and draw.graph is graph else None
+
+
+_current = threading.local()
+
+
+def _replica() -> int:
+    context = tf.distribute.get_replica_context()
+    number = context.replica_id_in_sync_group if context is not None else 0
+    return number if isinstance(number, int) else 0
+
+
+def _philox(key: int, number: tf.Tensor) -> dict[str, Any]:
+    counter = tf.stack([tf.constant(0, tf.uint64), tf.cast(number, tf.uint64)])
+    return {"key": tf.constant([key], tf.uint64), "counter": counter, "alg": _PHILOX}
+
+
+def _pair(key: int, number: tf.Tensor) -> dict[str, Any]:
+    return {"seed": tf.stack([tf.constant(key >> 1, tf.int64), number])}
+
+
+def _uniform(at: Any, shape: Any, dtype: Any, name: Any = None) -> Any:
+    return raw.StatelessRandomUniformV2(shape=shape, dtype=dtype, name=name, **_philox(*at))
+
+
+def _uniform_int(at: Any, shape: Any, minval: Any, maxval: Any, name: Any = None) -> Any:
+    return raw.StatelessRandomUniformIntV2(
+        shape=shape, minval=minval, maxval=maxval, name=name, **_philox(*at)
+    )
+
+
+def _normal(at: Any, shape: Any, dtype: Any, name: Any = None) -> Any:
+    return raw.StatelessRandomNormalV2(shape=shape, dtype=dtype, name=name, **_philox(*at))
+
+
+def _truncated_normal(at: Any, shape: Any, dtype: Any, name: Any = None) -> Any:
+    return raw.StatelessTruncatedNormalV2(shape=shape, dtype=dtype, name=name, **_philox(*at))
+
+
+def _truncated_normals(
+    at: Any, shape: Any, means: Any, stdevs: Any, minvals: Any, maxvals: Any, name: Any = None
+) -> Any:
+    return raw.StatelessParameterizedTruncatedNormal(
+        shape=shape, means=means, stddevs=stdevs, minvals=minvals, maxvals=maxvals, name=name, **_pair(*at)
+    )
+
+
+def _gamma(at: Any, shape: Any, alpha: Any, name: Any = None) -> Any:
+    whole = tf.concat([tf.cast(shape, tf.int32), tf.shape(alpha)], 0)
+    return raw.StatelessRandomGammaV2(shape=whole, alpha=alpha, name=name, **_pair(*at))
+
+
+def _poisson(at: Any, shape: Any, rate: Any, dtype: Any = tf.int64, name: Any = None) -> Any:
+    whole = tf.concat([tf.cast(shape, tf.int32), tf.shape(rate)], 0)
+    return raw.StatelessRandomPoisson(shape=whole, lam=rate, dtype=dtype, name=name, **_pair(*at))
+
+
+def _multinomial(
+    at: Any, logits: Any, num_samples: Any, output_dtype: Any = tf.int64, name: Any = None
+) -> Any:
+    return raw.StatelessMultinomial(
+        logits=logits, num_samples=num_samples, output_dtype=output_dtype, name=name, **_pair(*at)
+    )
+
+
+def _shuffle(at: Any, value: Any, name: Any = None) -> Any:
+    value = tf.convert_to_tensor(value)
+    draws = raw.StatelessRandomUniformV2(shape=tf.shape(value)[:1], dtype=tf.float32, **_philox(*at))
+    return tf.gather(value, tf.argsort(draws, stable=True), name=name)
+
+
+_STAND_INS: dict[str, Callable[..., Any]] = {
+    "random_uniform": _uniform,
+    "random_uniform_int": _uniform_int,
+    "random_standard_normal": _normal,
+    "truncated_normal": _truncated_normal,
+    "parameterized_truncated_normal": _truncated_normals,
+    "random_gamma": _gamma,
+    "random_poisson_v2": _poisson,
+    "multinomial": _multinomial,
+    "random_shuffle": _shuffle,
+}
+
+
+@functools.cache
+def _install() -> None:
+    """Ask for a stand-in at every random operation. Outside of `Randomness.drawn` nothing changes."""
+    for name, stand_in in _STAND_INS.items():
+        _replace(gen_random_ops, name, stand_in)
+        _replace(raw, _class_name(name), stand_in)
+    original = random_seed.get_seed
+
+    @functools.wraps(original)
+    def get_seed(op_seed: Any) -> Any:
+        draw = getattr(_current, "draw", None)
+        if draw is not None:
+            draw.own_seed = op_seed if isinstance(op_seed, int) else None
+        return original(op_seed)
+
+    random_seed.get_seed = get_seed
+
+
+def _replace(module: Any, name: str, stand_in: Callable[..., Any]) -> None:
+    original = getattr(module, name)
+
+    @functools.wraps(original)
+    def function(*args: Any, **kwargs: Any) -> Any:
+        draw = getattr(_current, "draw", None)
+        if draw is None or not _is_traced(draw.graph):
+            return original(*args, **kwargs)
+        kwargs.pop("seed", None)
+        kwargs.pop("seed2", None)
+        return stand_in(draw.next(), *args, **kwargs)
+
+    setattr(module, name, function)
+
+
+def _is_traced(graph: tf.Graph) -> bool:
+    """Whether the current graph is ``graph`` or inside of it; initial values are computed outside."""
+    current: Any = tf.compat.v1.get_default_graph()
+    while current is not None and current is not graph and not tf.executing_eagerly():
+        current = getattr(current, "outer_graph", None)
+    return current is graph and not tf.executing_eagerly()
+
+
+def _class_name(name: str) -> str:
+    return "".join(part.capitalize() for part in name.split("_"))
