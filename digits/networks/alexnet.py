@@ -1,0 +1,87 @@
+# AlexNet: the network that won ImageNet in 2012 by a wide margin. Krizhevsky, Sutskever and Hinton,
+# “ImageNet Classification with Deep Convolutional Neural Networks”.
+#
+# Made for 227x227 colour, cut at random out of 256x256; at least 67x67. 60,965,224 parameters for 1000
+# classes.
+# Good settings: momentum 0.9, learning rate 0.01 falling in steps of 33 %, batches of 128, 90 epochs, mean
+# image, crop 227.
+#
+# settings: solver_type=MOMENTUM momentum=0.9 learning_rate=0.01 lr_policy=step lr_step_size=33 lr_step_gamma=0.1
+# settings: batch_size=128 train_epochs=90 use_mean=image crop_size=227
+# kinds: classification
+
+from keras import layers, regularizers
+
+# The paper cut three of the convolutions into halves, one for each of its two GPUs. With 1 they are whole,
+# as in the one-tower variant of 2014: 62,378,344 parameters.
+GROUPS = 2
+
+# What held the network back from learning the training images by heart: weights shrink by 0.0005 of
+# themselves. The gradient of L2(a) is 2a times the weight.
+WEIGHT_DECAY = regularizers.L2(0.0005 / 2)
+
+
+def convolution(net, filters, size, name, stride=1, padding="same", groups=1):
+    """A convolution with ReLU. Each group of filters sees only its own part of the channels."""
+    parts = []
+    for number, part in enumerate(tf.split(net, groups, axis=3), 1):
+        layer = layers.Conv2D(
+            filters // groups,
+            size,
+            strides=stride,
+            padding=padding,
+            activation="relu",
+            # Weights as large as their layer needs. The paper drew all with deviation 0.01, which starts slowly.
+            kernel_initializer="he_normal",
+            kernel_regularizer=WEIGHT_DECAY,
+            name=name if groups == 1 else f"{name}_{number}",
+        )
+        parts.append(layer(part))
+    return tf.concat(parts, axis=3)
+
+
+def normalise(net):
+    """Local response normalisation: a channel is damped where its five neighbours are strong."""
+    return tf.nn.local_response_normalization(net, depth_radius=2, bias=2, alpha=0.0001, beta=0.75)
+
+
+def pool(net):
+    """The largest of 3x3 values, taken every 2: the windows overlap."""
+    return layers.MaxPooling2D(3, strides=2)(net)
+
+
+class UserModel(Tower):
+    @model_property
+    def inference(self):
+        # Pixels are 0 to 255 less the mean; 64 is about their standard deviation in photographs.
+        net = self.x / 64.0
+        net = convolution(net, 96, 11, "conv1", stride=4, padding="valid")
+        net = pool(normalise(net))
+        net = convolution(net, 256, 5, "conv2", groups=GROUPS)
+        net = pool(normalise(net))
+        net = convolution(net, 384, 3, "conv3")
+        net = convolution(net, 384, 3, "conv4", groups=GROUPS)
+        net = convolution(net, 256, 3, "conv5", groups=GROUPS)
+        net = pool(net)
+        net = layers.Flatten()(net)
+        net = self.fully_connected(net, "fc6")
+        net = self.fully_connected(net, "fc7")
+        # No ReLU here: the classes' scores may be negative.
+        return layers.Dense(self.nclasses, kernel_regularizer=WEIGHT_DECAY, name="fc8")(net)
+
+    def fully_connected(self, net, name):
+        """4096 neurons with ReLU, half of which are left out at random while training."""
+        net = layers.Dense(
+            4096,
+            activation="relu",
+            kernel_initializer="he_normal",
+            kernel_regularizer=WEIGHT_DECAY,
+            name=name,
+        )(net)
+        return layers.Dropout(0.5)(net, training=self.is_training)
+
+    @model_property
+    def loss(self):
+        accuracy = digits.classification_accuracy(self.inference, self.y)
+        self.summaries.append(tf.summary.scalar("accuracy", accuracy))
+        return digits.classification_loss(self.inference, self.y)

@@ -1,0 +1,88 @@
+# GAN: draws new images like those of the dataset; a generator and a discriminator learn against each other,
+# without labels. Radford, Metz and Chintala, 2015, “Unsupervised Representation Learning with Deep
+# Convolutional Generative Adversarial Networks” (DCGAN).
+#
+# Made for small images whose sides are multiples of 4, such as 28x28 or 32x32. The output is as many new
+# images as were put in; TensorBoard shows some of them.
+# Good settings: Adam, learning rate 0.0002, batches of 64, 30 epochs, nothing subtracted.
+#
+# settings: solver_type=ADAM learning_rate=0.0002 lr_policy=fixed batch_size=64 train_epochs=30 use_mean=none
+# kinds: classification
+
+import keras
+from keras import layers
+
+# How many random numbers a new image is drawn from.
+NOISE = 100
+
+
+def smooth(x):
+    """ReLU that lets a little of the negative values through."""
+    return tf.nn.leaky_relu(x, alpha=0.2)
+
+
+class UserModel(Tower):
+    @model_property
+    def inference(self):
+        count = tf.shape(self.x)[0]
+        self.generator = self.make_generator()
+        self.drawn = self.generator(tf.random.normal([count, NOISE]), training=self.is_training)
+        # From -1..1 to pixels.
+        return (self.drawn + 1) * 127.5
+
+    def make_generator(self):
+        """From random numbers to an image of -1 to 1, in two steps of enlargement."""
+        height, width, channels = self.input_shape
+        return keras.Sequential(
+            [
+                layers.Dense(height // 4 * (width // 4) * 128, use_bias=False, name="start"),
+                layers.Reshape([height // 4, width // 4, 128]),
+                layers.BatchNormalization(momentum=0.9, name="norm1"),
+                layers.ReLU(),
+                layers.Conv2DTranspose(64, 5, strides=2, padding="same", use_bias=False, name="enlarge1"),
+                layers.BatchNormalization(momentum=0.9, name="norm2"),
+                layers.ReLU(),
+                layers.Conv2DTranspose(
+                    channels, 5, strides=2, padding="same", activation="tanh", name="enlarge2"
+                ),
+            ],
+            name="generator",
+        )
+
+    def make_discriminator(self):
+        """From an image to one number: large for images of the dataset, small for drawn ones."""
+        return keras.Sequential(
+            [
+                layers.Conv2D(64, 5, strides=2, padding="same", activation=smooth, name="conv1"),
+                layers.Conv2D(128, 5, strides=2, padding="same", use_bias=False, name="conv2"),
+                layers.BatchNormalization(momentum=0.9, name="norm"),
+                layers.LeakyReLU(0.2),
+                layers.Flatten(),
+                layers.Dense(1, name="score"),
+            ],
+            name="discriminator",
+        )
+
+    @model_property
+    def loss(self):
+        new_images = self.inference
+        discriminator = self.make_discriminator()
+        real = discriminator(self.x / 127.5 - 1, training=self.is_training)
+        drawn = discriminator(self.drawn, training=self.is_training)
+
+        # The discriminator wants 1 for real images and 0 for drawn ones; the generator wants 1 for its own.
+        entropy = tf.nn.sigmoid_cross_entropy_with_logits
+        found_out = entropy(labels=tf.ones_like(real), logits=real) + entropy(
+            labels=tf.zeros_like(drawn), logits=drawn
+        )
+        discriminator_loss = tf.reduce_mean(found_out)
+        generator_loss = tf.reduce_mean(entropy(labels=tf.ones_like(drawn), logits=drawn))
+
+        self.summaries.append(tf.summary.scalar("discriminator_loss", discriminator_loss))
+        self.summaries.append(tf.summary.scalar("generator_loss", generator_loss))
+        self.summaries.append(tf.summary.image("drawn", new_images, max_outputs=8))
+        # Each loss changes its own part only, otherwise each part would learn to help the other.
+        return [
+            {"loss": discriminator_loss, "vars": discriminator.trainable_variables},
+            {"loss": generator_loss, "vars": self.generator.trainable_variables},
+        ]

@@ -1,0 +1,36 @@
+# MobileNetV3: a quick network for photographs, made for telephones and for training without a GPU; the
+# large one. Howard et al., 2019, “Searching for MobileNetV3”, as keras.applications has it.
+#
+# Made for 224x224 colour, cut at random out of 256x256; at least 32x32. 5,507,432 parameters for 1000
+# classes, 24,400 of them moving averages.
+# Good settings: RMSProp with momentum 0.9 and decay 0.9, learning rate 0.002 falling by 10 % every 2 % of
+# 100 epochs, batches of 64, nothing subtracted (the network does that itself), crop 224.
+#
+# settings: solver_type=RMSPROP momentum=0.9 rms_decay=0.9 learning_rate=0.002 lr_policy=step lr_step_size=2
+# settings: lr_step_gamma=0.9 batch_size=64 train_epochs=100 use_mean=none crop_size=224
+# kinds: classification
+
+import keras
+
+
+class UserModel(Tower):
+    @model_property
+    def inference(self):
+        net = keras.applications.MobileNetV3Large(
+            weights=None,
+            input_shape=self.input_shape,
+            classes=self.nclasses,
+            classifier_activation=None,  # the loss wants numbers before softmax
+            include_preprocessing=True,  # from 0..255 to -1..1
+        )
+        for layer in net.layers:
+            if isinstance(layer, keras.layers.BatchNormalization):
+                # Validation uses the moving averages. Keras' 0.999 takes thousands of steps until they have settled.
+                layer.momentum = 0.9
+        return net(self.x, training=self.is_training)
+
+    @model_property
+    def loss(self):
+        accuracy = digits.classification_accuracy(self.inference, self.y)
+        self.summaries.append(tf.summary.scalar("accuracy", accuracy))
+        return digits.classification_loss(self.inference, self.y)

@@ -1,0 +1,41 @@
+# ResNet-50: the usual choice for photographs when a network is trained anew; fifty layers with shortcuts.
+# He et al., 2015, “Deep Residual Learning for Image Recognition”, as keras.applications has it.
+#
+# Made for 224x224 colour, cut at random out of 256x256; at least 32x32. 25,636,712 parameters for 1000
+# classes, 53,120 of them moving averages.
+# Good settings: momentum 0.9, learning rate 0.1 for batches of 256 (less for smaller ones, in proportion)
+# falling to a tenth every 33 %, 90 epochs, nothing subtracted (the network does that itself), crop 224.
+#
+# settings: solver_type=MOMENTUM momentum=0.9 learning_rate=0.0125 lr_policy=step lr_step_size=33 lr_step_gamma=0.1
+# settings: batch_size=32 train_epochs=90 use_mean=none crop_size=224
+# kinds: classification
+
+import keras
+
+
+class UserModel(Tower):
+    @model_property
+    def inference(self):
+        net = keras.applications.ResNet50(
+            weights=None,
+            input_shape=self.input_shape,
+            classes=self.nclasses,
+            classifier_activation=None,  # the loss wants numbers before softmax
+        )
+        for layer in net.layers:
+            if isinstance(layer, keras.layers.BatchNormalization):
+                # Validation uses the moving averages. Keras' 0.99 takes hundreds of steps until they have settled.
+                layer.momentum = 0.9
+        return net(self.prepared(self.x), training=self.is_training)
+
+    def prepared(self, x):
+        """Pixels as Keras' weights of this network want them: blue, green, red, less the means of ImageNet."""
+        if self.input_shape[2] == 3:
+            return digits.rgb_to_bgr(x) - [103.939, 116.779, 123.68]
+        return x - 118.0
+
+    @model_property
+    def loss(self):
+        accuracy = digits.classification_accuracy(self.inference, self.y)
+        self.summaries.append(tf.summary.scalar("accuracy", accuracy))
+        return digits.classification_loss(self.inference, self.y)

@@ -1,0 +1,49 @@
+# Siamese network: learns how far apart two images are, so that new classes can be told apart without new
+# training. Chopra, Hadsell and LeCun, 2005, “Learning a Similarity Metric Discriminatively”.
+#
+# Made for small images, such as 28x28. The two images of a pair lie behind each other in the channels:
+# 28x28x2 for grayscale. Labels are 1 for pairs that belong together and 0 for others. The output is the
+# distance of each pair.
+# Good settings: Adam, learning rate 0.001, batches of 64, 10 epochs, nothing subtracted.
+#
+# settings: solver_type=ADAM learning_rate=0.001 lr_policy=fixed batch_size=64 train_epochs=10 use_mean=none
+# kinds: pairs
+
+import keras
+from keras import layers
+
+# How many numbers describe an image.
+EMBEDDING = 16
+
+# Images that do not belong together are pushed apart until they are this far from each other.
+MARGIN = 1.0
+
+
+class UserModel(Tower):
+    @model_property
+    def inference(self):
+        # One network, used twice: both images are seen with the same weights.
+        embed = keras.Sequential(
+            [
+                layers.Conv2D(20, 5, activation="relu", kernel_initializer="he_normal", name="conv1"),
+                layers.MaxPooling2D(2),
+                layers.Conv2D(50, 5, activation="relu", kernel_initializer="he_normal", name="conv2"),
+                layers.MaxPooling2D(2),
+                layers.Flatten(),
+                layers.Dense(500, activation="relu", kernel_initializer="he_normal", name="fc"),
+                layers.Dense(EMBEDDING, name="embedding"),
+            ],
+            name="embed",
+        )
+        left, right = tf.split(self.x / 255.0, 2, axis=3)
+        self.left, self.right = embed(left), embed(right)
+        # A little is added before the root, whose slope at 0 is infinite.
+        return tf.sqrt(tf.reduce_sum(tf.square(self.left - self.right), axis=1, keepdims=True) + 1e-6)
+
+    @model_property
+    def loss(self):
+        together = tf.reshape(self.y, [-1])
+        guessed = tf.cast(self.inference[:, 0] < MARGIN / 2, together.dtype)
+        right = tf.cast(tf.equal(guessed, together), tf.float32)
+        self.summaries.append(tf.summary.scalar("accuracy", tf.reduce_mean(right)))
+        return digits.contrastive_loss(self.left, self.right, together, margin=MARGIN)

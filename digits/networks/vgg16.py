@@ -1,0 +1,61 @@
+# VGG-16: nothing but 3x3 convolutions, sixteen layers deep; accurate, large and slow. Simonyan and
+# Zisserman, 2014, “Very Deep Convolutional Networks for Large-Scale Image Recognition”, configuration D.
+#
+# Made for 224x224 colour, cut at random out of 256x256; at least 32x32. 138,357,544 parameters for 1000
+# classes.
+# Good settings: momentum 0.9, learning rate 0.01 falling in steps of 33 %, batches of 64, 74 epochs, mean
+# pixel, crop 224.
+#
+# settings: solver_type=MOMENTUM momentum=0.9 learning_rate=0.01 lr_policy=step lr_step_size=33 lr_step_gamma=0.1
+# settings: batch_size=64 train_epochs=74 use_mean=pixel crop_size=224
+# kinds: classification
+
+from keras import layers, regularizers
+
+# For each block: how many convolutions, with how many filters.
+BLOCKS = [(2, 64), (2, 128), (3, 256), (3, 512), (3, 512)]
+
+# Weights shrink by 0.0005 of themselves; the gradient of L2(a) is 2a times the weight.
+WEIGHT_DECAY = regularizers.L2(0.0005 / 2)
+
+
+class UserModel(Tower):
+    @model_property
+    def inference(self):
+        # Pixels are 0 to 255 less the mean; 64 is about their standard deviation in photographs.
+        net = self.x / 64.0
+        for block, (convolutions, filters) in enumerate(BLOCKS, 1):
+            for number in range(1, convolutions + 1):
+                net = layers.Conv2D(
+                    filters,
+                    3,
+                    padding="same",
+                    activation="relu",
+                    # Keeps the signal as strong behind the layer as before it. The authors had to train a
+                    # shallow network first and to deepen it, because their deep ones did not start to learn.
+                    kernel_initializer="he_normal",
+                    kernel_regularizer=WEIGHT_DECAY,
+                    name=f"conv{block}_{number}",
+                )(net)
+            net = layers.MaxPooling2D(2, name=f"pool{block}")(net)
+        net = layers.Flatten()(net)
+        net = self.fully_connected(net, "fc6")
+        net = self.fully_connected(net, "fc7")
+        return layers.Dense(self.nclasses, kernel_regularizer=WEIGHT_DECAY, name="fc8")(net)
+
+    def fully_connected(self, net, name):
+        """4096 neurons with ReLU, half of which are left out at random while training."""
+        net = layers.Dense(
+            4096,
+            activation="relu",
+            kernel_initializer="he_normal",
+            kernel_regularizer=WEIGHT_DECAY,
+            name=name,
+        )(net)
+        return layers.Dropout(0.5)(net, training=self.is_training)
+
+    @model_property
+    def loss(self):
+        accuracy = digits.classification_accuracy(self.inference, self.y)
+        self.summaries.append(tf.summary.scalar("accuracy", accuracy))
+        return digits.classification_loss(self.inference, self.y)
