@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import secrets
 from typing import Any
 
@@ -100,6 +101,16 @@ class DatasetForm(JobForm):
         "Most images of a class", None, NotLessThan("folder_test_min_per_class")
     )
 
+    def validate_folder_train(self, field: StringField) -> None:
+        if field.errors or self.method.data != "folder":
+            return
+        classes = _subfolders(field.data, enough=2)
+        if len(classes) < 2:
+            found = f"only “{classes[0]}”" if classes else "none"
+            raise ValidationError(
+                f"Each class needs a sub-folder of its own, and at least two are needed: {field.data} has {found}."
+            )
+
     def validate_folder_pct_test(self, field: IntegerField) -> None:
         taken = (0 if self.has_val_folder.data else self.folder_pct_val.data or 0) + (field.data or 0)
         if not self.has_test_folder.data and taken >= 100:
@@ -132,3 +143,15 @@ class DatasetForm(JobForm):
             "min_per_class": self[f"folder_{split}_min_per_class"].data or 1,
             "max_per_class": self[f"folder_{split}_max_per_class"].data,
         }
+
+
+def _subfolders(folder: str, enough: int) -> list[str]:
+    """The names of the first sub-folders, hidden ones left out; a quick look, as the task looks thoroughly."""
+    found: list[str] = []
+    with os.scandir(folder) as entries:
+        for entry in entries:
+            if not entry.name.startswith(".") and entry.is_dir():
+                found.append(entry.name)
+            if len(found) == enough:
+                break
+    return found

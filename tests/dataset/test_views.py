@@ -123,6 +123,9 @@ def test_a_form_is_cloned(site: Site) -> None:
         ({"folder_train": "DATA/file"}, "folder_train", "folder"),
         ({"folder_train": "relative"}, "folder_train", ""),
         ({"folder_train": "DATA/a\0b"}, "folder_train", ""),
+        ({"folder_train": "DATA/empty"}, "folder_train", "has none"),
+        ({"folder_train": "DATA/bars/left"}, "folder_train", "has none"),
+        ({"folder_train": "DATA/single"}, "folder_train", "only “one”"),
         ({"folder_pct_val": 101}, "folder_pct_val", "between"),
         ({"folder_pct_val": 60, "folder_pct_test": 40}, "folder_pct_test", "nothing is left"),
         ({"resize_width": 0}, "resize_width", "between"),
@@ -141,6 +144,8 @@ def test_a_mistake_in_the_form_is_told_at_its_field(
     site: Site, fields: dict[str, Any], field: str, words: str
 ) -> None:
     (site.data / "file").touch()
+    (site.data / "empty").mkdir()
+    (site.data / "single" / "one").mkdir(parents=True)
     (site.data / "link").symlink_to("/usr")
     folder = str(bars(site.data / "bars"))
     filled = {
@@ -162,7 +167,8 @@ def test_a_mistake_in_the_form_is_told_at_its_field(
 
 
 def empty(folder: Path) -> None:
-    folder.mkdir()
+    for name in ("a", "b"):
+        (folder / name).mkdir(parents=True)
 
 
 def one_class(folder: Path) -> None:
