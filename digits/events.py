@@ -106,6 +106,24 @@ class Saved(Event):
 
 
 @dataclass(frozen=True)
+class Removed(Event):
+    """A snapshot was removed, because only so many are kept."""
+
+    kind = "removed"
+    epoch: float
+    path: str
+
+
+@dataclass(frozen=True)
+class Resumed(Event):
+    """A training that had ended early goes on after ``step`` steps: what it measured later is void."""
+
+    kind = "resumed"
+    step: int
+    epoch: float
+
+
+@dataclass(frozen=True)
 class Used(Event):
     """What the task's process uses. Percent of one core, bytes; a GPU is a dict of the same."""
 
@@ -149,6 +167,8 @@ KINDS: dict[str, type[Event]] = {
         Built,
         Measured,
         Saved,
+        Removed,
+        Resumed,
         Used,
         Failed,
         Finished,

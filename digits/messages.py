@@ -113,6 +113,10 @@ def _snapshots(news: News, _: list[Any]) -> dict[str, Any]:
     }
 
 
+def _resumed(news: News, _: list[Any]) -> dict[str, Any]:
+    return {"update": "resumed"}
+
+
 def _usage(news: News, _: list[Any]) -> dict[str, Any]:
     return {"update": "usage", "data": events.for_browser(news.usage)}
 
@@ -134,6 +138,8 @@ def _built(news: News, _: list[Any]) -> dict[str, Any]:
 
 
 _NEWS: tuple[tuple[type[events.Event], Callable[[News, list[Any]], dict[str, Any]]], ...] = (
+    # First: it voids rows, and others of this batch may come after it.
+    (events.Resumed, _resumed),
     (events.Progressed, _progress),
     (events.Counted, _counts),
     (events.Skipped, _skipped),
@@ -141,5 +147,6 @@ _NEWS: tuple[tuple[type[events.Event], Callable[[News, list[Any]], dict[str, Any
     (events.Built, _built),
     (events.Measured, _metrics),
     (events.Saved, _snapshots),
+    (events.Removed, _snapshots),
     (events.Used, _usage),
 )

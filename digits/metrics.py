@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import bisect
 import csv
 import io
 import math
@@ -24,6 +25,8 @@ class Series:
     values: dict[str, list[float | None]] = field(default_factory=dict)
 
     def add(self, event: events.Measured) -> None:
+        if self.steps and self.steps[-1] >= event.step:
+            self.cut(event.step - 1)  # measured again
         count = len(self.steps)
         self.steps.append(event.step)
         self.epochs.append(event.epoch)
@@ -32,6 +35,15 @@ class Series:
         for column in self.values.values():
             if len(column) == count:
                 column.append(None)
+
+    def cut(self, step: int) -> None:
+        """Forget the rows after ``step`` steps, and names that no row has any more."""
+        count = bisect.bisect_right(self.steps, step)
+        del self.steps[count:], self.epochs[count:]
+        for name, column in list(self.values.items()):
+            del column[count:]
+            if all(value is None for value in column):
+                del self.values[name]
 
     def last(self, name: str) -> float | None:
         """The latest value called ``name`` that is a finite number."""
@@ -64,6 +76,9 @@ class Metrics:
     def add(self, event: events.Event) -> None:
         if isinstance(event, events.Measured) and event.stage in STAGES:
             self.stage(event.stage).add(event)
+        elif isinstance(event, events.Resumed):
+            self.train.cut(event.step)
+            self.val.cut(event.step)
 
     def stage(self, name: str) -> Series:
         return self.train if name == "train" else self.val

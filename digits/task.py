@@ -170,7 +170,22 @@ def _measured(news: News, event: events.Measured) -> None:
 
 
 def _saved(news: News, event: events.Saved) -> None:
+    _forget(news, event.path)
     news.snapshots.append((event.epoch, event.path))
+
+
+def _removed(news: News, event: events.Removed) -> None:
+    _forget(news, event.path)
+
+
+def _forget(news: News, path: str) -> None:
+    news.snapshots = [snapshot for snapshot in news.snapshots if snapshot[1] != path]
+
+
+def _resumed(news: News, event: events.Resumed) -> None:
+    # How the run before this one ended is over; its warnings are told again if they still hold.
+    news.failure = news.result = None
+    news.warnings = []
 
 
 def _used(news: News, event: events.Used) -> None:
@@ -199,6 +214,8 @@ _FOLDS: dict[type[events.Event], Callable[[News, Any], None]] = {
     events.Built: _built,
     events.Measured: _measured,
     events.Saved: _saved,
+    events.Removed: _removed,
+    events.Resumed: _resumed,
     events.Used: _used,
     events.Failed: _failed,
     events.Finished: _finished,

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 
 from digits import messages
 from digits.errors import InUse
-from digits.events import Measured
+from digits.events import Failed, Measured, Removed, Resumed, Saved
 from digits.executor import Exit, LocalExecutor
 from digits.job import Job, Wish
 from digits.metrics import Metrics
@@ -376,3 +376,27 @@ def test_a_metric_that_comes_later_is_aligned() -> None:
     assert metrics.last_accuracy() == 25.0
     assert metrics.as_json()["val"]["values"] == {"accuracy": [None]}
     assert metrics.as_csv().splitlines()[:2] == ["stage,step,epoch,accuracy,loss", "train,1,0.1,,1.0"]
+
+
+def test_rows_after_the_step_of_a_resumed_training_are_void() -> None:
+    metrics = Metrics()
+    for step in (1, 5, 9):
+        metrics.add(Measured("train", step, step / 10, {"loss": float(step)}))
+    metrics.add(Measured("val", 5, 0.5, {"accuracy": 0.5}))
+    metrics.add(Measured("val", 9, 0.9, {"accuracy": 0.9, "late": 1.0}))
+    metrics.add(Resumed(step=5, epoch=0.5))
+    metrics.add(Measured("train", 7, 0.7, {"loss": 7.0}))
+    metrics.add(Measured("val", 5, 0.5, {"accuracy": 0.25}))  # measured again
+    assert metrics.train.steps == [1, 5, 7]
+    assert metrics.train.values == {"loss": [1.0, 5.0, 7.0]}
+    assert metrics.val.steps == [5]
+    assert metrics.val.values == {"accuracy": [0.25]}
+
+
+def test_a_resumed_training_has_not_failed() -> None:
+    news = News()
+    told = [Saved(1, 8, "a"), Saved(2, 16, "b"), Failed("disk full"), Resumed(8, 1), Saved(2, 16, "b")]
+    for event in [*told, Removed(1, "a")]:
+        news.add(event)
+    assert news.failure is None and not news.is_finished
+    assert news.snapshots == [(2, "b")]

@@ -127,7 +127,10 @@ def resume(job_id: str) -> AnyResponse:
 
 @blueprint.get("/models/<job_id>/metrics.json")
 def metrics(job_id: str) -> Response:
-    """The curves as columns; with ``after``, only the rows behind that cursor."""
+    """The curves as columns; with ``after``, only the rows behind that cursor.
+
+    ``resumed`` says that among them are rows in place of others: the whole has to be asked for.
+    """
     job = _model(job_id)
     after = request.args.get("after", type=int)
     if after is None:
@@ -139,7 +142,8 @@ def metrics(job_id: str) -> Response:
         missed.add(event)
         if event.kind == "measured":
             rows.append(row_json(event))  # type: ignore[arg-type]
-    return jsonify(cursor=cursor, rows=rows)
+    resumed = any(event.kind == "resumed" for event in happened)
+    return jsonify(cursor=cursor, rows=rows, resumed=resumed)
 
 
 @blueprint.get("/models/<job_id>/metrics.csv")

@@ -38,13 +38,14 @@ class Randomness:
         _install()
 
     @contextmanager
-    def drawn(self, stage: str, step: tf.Tensor) -> Iterator[None]:
+    def drawn(self, stage: str, step: tf.Tensor, part: int = 0) -> Iterator[None]:
         """Random operations that are built inside draw anew for every value of ``step``, an integer.
 
-        A step that is traced twice for the same ``stage`` draws the same numbers in both traces.
+        A step that is traced twice for the same ``stage`` draws the same numbers in both traces;
+        copies of the network for several devices are different ``part``s and draw different ones.
         """
         before = getattr(_current, "draw", None)
-        _current.draw = _Draw(self, stage, step)
+        _current.draw = _Draw(self, stage, step, part)
         try:
             yield
         finally:
@@ -72,11 +73,10 @@ class Randomness:
 class _Draw:
     """What the random operations of one trace need: their keys in turn, and the step."""
 
-    def __init__(self, randomness: Randomness, stage: str, step: tf.Tensor) -> None:
+    def __init__(self, randomness: Randomness, stage: str, step: tf.Tensor, part: int) -> None:
         self.graph = tf.compat.v1.get_default_graph()
         self.step = tf.identity(tf.cast(step, tf.int64), name="random_step")
-        self._randomness, self._stage = randomness, stage
-        self._replica = _replica()
+        self._randomness, self._stage, self._part = randomness, stage, part
         self._count = 0
         self.own_seed: int | None = None  # the seed that the user gave to the operation being built
 
@@ -85,10 +85,10 @@ class _Draw:
         own_seed, self.own_seed = self.own_seed, None
         number, self._count = self._count, self._count + 1
         place = ("own", own_seed) if own_seed is not None else ("nth", number)
-        key = self._randomness.key(self._stage, self._replica, *place)
+        key = self._randomness.key(self._stage, self._part, *place)
         if tf.compat.v1.get_default_graph() is self.graph:
             return key, self.step
-        calls = self._randomness.counter(f"{STATE_SCOPE}/{self._stage}/{self._replica}/{number}")
+        calls = self._randomness.counter(f"{STATE_SCOPE}/{self._stage}/{self._part}/{number}")
         return key, calls.assign_add(1, read_value=True)
 
 
@@ -99,12 +99,6 @@ def step_in(graph: tf.Graph) -> tf.Tensor | None:
 
 
 _current = threading.local()
-
-
-def _replica() -> int:
-    context = tf.distribute.get_replica_context()
-    number = context.replica_id_in_sync_group if context is not None else 0
-    return number if isinstance(number, int) else 0
 
 
 def _philox(key: int, number: tf.Tensor) -> dict[str, Any]:

@@ -33,6 +33,7 @@ async function loadHistory() {
 /** What was measured while nobody listened. Rows that came twice do no harm. */
 async function loadMissed() {
   const missed = await getJson(`${about.metrics_url}?after=${cursor}`);
+  if (missed.resumed) return loadHistory();
   store.add(missed.rows);
   cursor = Math.max(cursor, missed.cursor);
   show();
@@ -95,6 +96,11 @@ const receive = {
       cursor = null;
       load();
     }
+  },
+  async resumed() {
+    await loading; // What is being loaded may hold rows that are void now.
+    cursor = null;
+    await load();
   },
   snapshots: (message) => showSnapshots(message.data),
   usage: (message) => showUsage(document.getElementById('usage'), message.data),
