@@ -71,7 +71,8 @@ class Optimizer:
         name = f"{STATE_SCOPE}/{slot}/{variable.name.removesuffix(':0')}"
         if name not in self.state:
             first = self._kind.slots[slot]
-            self.state[name] = make_state(name, variable.shape, first, variable.dtype)
+            with tf.device(variable.device):
+                self.state[name] = make_state(name, variable.shape, first, variable.dtype)
         return self.state[name]
 
 

@@ -7,6 +7,7 @@ metrics of every single step come back.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from typing import Any
 
@@ -14,11 +15,13 @@ import numpy as np
 import tensorflow as tf
 from numpy.typing import NDArray
 
-from digits.worker import tower
-from digits.worker.failure import UserFault
+from digits.worker import parts, tower
+from digits.worker.execution import Execution
 from digits.worker.input import Chunk, Preparation
-from digits.worker.network import Built, Network, Objective
+from digits.worker.network import Network
 from digits.worker.optimizers import Optimizer
+from digits.worker.parts import Part
+from digits.worker.precision import LossScale
 from digits.worker.randomness import Randomness
 from digits.worker.summaries import Recorded
 from digits.worker.variables import VariableStore, make_state
@@ -32,10 +35,16 @@ class Evaluation:
     stage = tower.VALIDATION
 
     def __init__(
-        self, network: Network, store: VariableStore, prepare: Preparation, randomness: Randomness
+        self,
+        network: Network,
+        store: VariableStore,
+        prepare: Preparation,
+        randomness: Randomness,
+        execution: Execution | None = None,
     ) -> None:
         self._network, self._store, self._prepare = network, store, prepare
         self._randomness = randomness
+        self._execution = execution or Execution()
         self._batches = make_state("batches", [], 0, tf.int64)
         self.names: list[str] = []
         self._function = tf.function(self._loop, autograph=False, input_signature=self._signature())
@@ -61,21 +70,36 @@ class Evaluation:
         ]
 
     def _loop(self, images: tf.Tensor, labels: tf.Tensor, positions: tf.Tensor) -> tf.Tensor:
-        def metrics(index: tf.Tensor) -> tf.Tensor:
-            x, y = _batch(images, labels, positions[index])
-            with self._randomness.drawn(self.stage, self._batches.assign_add(1, read_value=True)):
-                built = self._network.build(self._store, self.stage, self._prepare(x), y)
-            return self._row(built)
+        # Every device takes whole batches: so the number of devices changes no metric.
+        devices, count = self._execution.devices, tf.shape(positions)[0]
+        first = self._batches.read_value()
 
-        return _each(tf.shape(positions)[0], metrics)
+        def rows(turn: tf.Tensor) -> tf.Tensor:
+            found = []
+            for number, device in enumerate(devices):
+                # In the last turn some devices compute the last batch once more; those rows are dropped.
+                place = tf.minimum(turn * len(devices) + number, count - 1)
+                with tf.device(device):
+                    batch = _batch(images, labels, positions[place])
+                    found.append(self._metrics(*batch, first + tf.cast(place, tf.int64)))
+            return tf.concat(found, 0)
 
-    def _row(self, built: Built) -> tf.Tensor:
+        turns = parts.rows_of((count + len(devices) - 1) // len(devices), rows)
+        self._batches.assign_add(tf.cast(count, tf.int64))
+        return tf.reshape(turns, [-1, len(self.names)])[:count]
+
+    def _metrics(self, images: tf.Tensor, labels: tf.Tensor, batch: tf.Tensor) -> tf.Tensor:
+        with self._randomness.drawn(self.stage, batch):
+            built = self._network.build(self._store, self.stage, self._prepare(images), labels)
         self.names = list(built.metrics)
         return tf.stack(list(built.metrics.values()))
 
 
 class Training(Evaluation):
-    """Training steps: metrics before the step, then the change of the weights."""
+    """Training steps: metrics before the step, then the change of the weights.
+
+    ``remark`` says after `trace` what was asked for and cannot be done.
+    """
 
     stage = tower.TRAIN
 
@@ -87,14 +111,46 @@ class Training(Evaluation):
         optimizer: Optimizer,
         seed: int,
         randomness: Randomness,
+        execution: Execution | None = None,
     ) -> None:
-        super().__init__(network, store, prepare, randomness)
+        super().__init__(network, store, prepare, randomness, execution)
         self._optimizer = optimizer
         self._seed = seed & 0x7FFFFFFF
+        self._loss_scale = LossScale() if self._execution.scales_loss else None
+        if self._loss_scale:
+            optimizer.state.update(self._loss_scale.state)
         self.pictures: list[Recorded] = []
+        self.remark = ""
+        self._one_step: Any = self._row_of_step
         self._with_pictures = tf.function(
             self._step_with_pictures, autograph=False, input_signature=self._signature()
         )
+
+    def trace(self) -> None:
+        if self._execution.compiled:
+            self._compile()
+        super().trace()
+
+    def _compile(self) -> None:
+        """Let XLA make one program of a step; where it cannot, `remark` tells the reason."""
+        compiled = tf.function(self._row_of_step, autograph=False, jit_compile=True)
+        images, labels, _, rates, step = self._signature()
+        size = self._execution.batch_size * self._execution.batches
+        example = [
+            tf.TensorSpec((size, *images.shape[1:]), images.dtype),
+            tf.TensorSpec([size], labels.dtype),
+            tf.TensorSpec([], rates.dtype),
+            step,
+        ]
+        try:
+            device = self._execution.devices[0] or None
+            compiled.experimental_get_compiler_ir(*example)(stage="hlo", device_name=device)
+        except (tf.errors.OpError, ValueError, TypeError, NotImplementedError) as error:
+            self.remark = (
+                f"XLA cannot compile this network: {_unsupported(error)}. It is trained without XLA."
+            )
+            return
+        self._one_step = compiled
 
     def steps(self, chunk: Chunk, rates: Sequence[float], first_step: int) -> Rows:
         """Train on each batch of ``chunk`` in turn, at the learning rate of the same place."""
@@ -122,10 +178,9 @@ class Training(Evaluation):
     ) -> tf.Tensor:
         def step(index: tf.Tensor) -> tf.Tensor:
             batch = _batch(images, labels, positions[index])
-            built = self._step(*batch, rates[index], first_step + tf.cast(index, tf.int64))
-            return self._row(built)
+            return self._one_step(*batch, rates[index], first_step + tf.cast(index, tf.int64))
 
-        return _each(tf.shape(positions)[0], step)
+        return parts.rows_of(tf.shape(positions)[0], step)
 
     def _step_with_pictures(
         self,
@@ -135,21 +190,70 @@ class Training(Evaluation):
         rates: tf.Tensor,
         first_step: tf.Tensor,
     ) -> tuple[tf.Tensor, list[tf.Tensor]]:
-        built = self._step(*_batch(images, labels, positions[0]), rates[0], first_step)
-        return self._row(built), [tf.convert_to_tensor(item.tensor) for item in built.pictures]
+        part = self._step(*_batch(images, labels, positions[0]), rates[0], first_step, with_pictures=True)
+        return part.row, [tf.convert_to_tensor(item.tensor) for item in part.built.pictures]
 
-    def _step(self, images: tf.Tensor, labels: tf.Tensor, rate: tf.Tensor, step: tf.Tensor) -> Built:
+    def _row_of_step(
+        self, images: tf.Tensor, labels: tf.Tensor, rate: tf.Tensor, step: tf.Tensor
+    ) -> tf.Tensor:
+        return self._step(images, labels, rate, step).row
+
+    def _step(
+        self,
+        images: tf.Tensor,
+        labels: tf.Tensor,
+        rate: tf.Tensor,
+        step: tf.Tensor,
+        with_pictures: bool = False,
+    ) -> Part:
         window_seed = tf.stack([tf.constant(self._seed, tf.int64), step])
         x = self._prepare(images, tf.cast(window_seed, tf.int32))
-        with self._randomness.drawn(self.stage, step):
-            built = self._network.build(self._store, self.stage, x, labels)
-        self.pictures = built.pictures
+        part = self._part(x, labels, step, with_pictures)
+        self.names, self.pictures = list(part.built.metrics), part.built.pictures
         with tf.name_scope("train"):
-            # All gradients are taken before the first weight changes; the changes keep their order.
-            for pairs in _gradients(built):
+            self._change_weights(part, rate, step)
+        return part
+
+    def _part(self, x: tf.Tensor, y: Any, step: tf.Tensor, with_pictures: bool) -> Part:
+        """The metrics and gradients of the records, from all devices and batches of the step."""
+        batches, devices = self._execution.batches, self._execution.devices
+        scale = self._loss_scale.value if self._loss_scale else None
+
+        def batch(number: Any, x: tf.Tensor, y: Any) -> Part:
+            draw = step * batches + tf.cast(number, tf.int64)
+
+            def replica(number: int, x: tf.Tensor, y: Any) -> Part:
+                stage = f"{self.stage}/{number}" if number else self.stage
+                with self._randomness.drawn(stage, draw):
+                    built = self._network.build(self._store, self.stage, x, y)
+                return parts.part_of(built, scale)
+
+            return parts.on_devices(replica, devices, x, y)
+
+        if batches == 1:
+            return batch(0, x, y)
+        return parts.in_turn(batch, batches, x, y, keep_first=with_pictures)
+
+    def _change_weights(self, part: Part, rate: tf.Tensor, step: tf.Tensor) -> None:
+        # All gradients are taken before the first weight changes; the changes keep their order.
+        updates = parts.updates(part)
+
+        def apply() -> None:
+            for pairs in updates:
                 for gradient, variable in pairs:
                     self._optimizer.apply(gradient, variable, rate, step)
-        return built
+
+        if self._loss_scale is None:
+            apply()
+            return
+        gradients = [gradient for found in part.gradients for gradient in found if gradient is not None]
+        self._loss_scale.guard(gradients, apply)
+
+
+def _unsupported(error: Exception) -> str:
+    """The operations that XLA names in its message, or the message's first line."""
+    found = re.findall(r"XLA_\w+_JIT: (\w+)", str(error))
+    return ", ".join(dict.fromkeys(found)) or str(error).partition("\n")[0][:300]
 
 
 def _settings(rates: Sequence[float], first_step: int) -> tuple[tf.Tensor, tf.Tensor]:
@@ -158,51 +262,3 @@ def _settings(rates: Sequence[float], first_step: int) -> tuple[tf.Tensor, tf.Te
 
 def _batch(images: tf.Tensor, labels: tf.Tensor, positions: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
     return tf.gather(images, positions), tf.gather(labels, positions)
-
-
-def _each(count: tf.Tensor, row: Any) -> tf.Tensor:
-    """``row(0)`` … ``row(count - 1)``, one after the other, as float32 [count, n]."""
-
-    def body(index: tf.Tensor, rows: tf.TensorArray) -> tuple[tf.Tensor, tf.TensorArray]:
-        return index + 1, rows.write(index, row(index))
-
-    rows = tf.TensorArray(tf.float32, size=count, element_shape=[None])
-    _, rows = tf.while_loop(
-        lambda index, _: index < count, body, (tf.constant(0), rows), parallel_iterations=1
-    )
-    return rows.stack()
-
-
-def _gradients(built: Built) -> list[list[tuple[tf.Tensor, tf.Variable]]]:
-    """For each loss its gradients with their variables, as the network's gradientUpdate wants them."""
-    regularisation = _regularisation_gradients(built)
-    found = []
-    for objective in built.objectives:
-        pairs = []
-        for variable, gradient in zip(objective.variables, _loss_gradients(objective), strict=True):
-            # A variable of several losses is held back by its regularisation once.
-            extra = regularisation.pop(id(variable), None)
-            terms = [tf.convert_to_tensor(term) for term in (gradient, extra) if term is not None]
-            pairs.append(
-                (tf.add_n(terms) if len(terms) > 1 else gradient if extra is None else extra, variable)
-            )
-        updated = built.tower.gradientUpdate(pairs)
-        found.append([(gradient, variable) for gradient, variable in updated if gradient is not None])
-    if not any(found):
-        raise UserFault(
-            "The loss does not depend on any variable that can be trained.",
-            "Compute the loss from self.inference.",
-        )
-    return found
-
-
-def _loss_gradients(objective: Objective) -> list[Any]:
-    return tf.gradients(objective.loss, objective.variables) if objective.variables else []
-
-
-def _regularisation_gradients(built: Built) -> dict[int, tf.Tensor]:
-    variables = {id(variable): variable for item in built.objectives for variable in item.variables}
-    if built.regularisation is None or not variables:
-        return {}
-    gradients = tf.gradients(built.regularisation, list(variables.values()))
-    return {key: gradient for key, gradient in zip(variables, gradients, strict=True) if gradient is not None}

@@ -14,20 +14,19 @@ from typing import Any
 
 import keras
 import numpy as np
-import tensorflow as tf
 
 from digits import recipe as recipes
 from digits.events import Built, EventLog, Measured, Progressed, Saved, Warned
 from digits.model.lr_policy import LearningRate
+from digits.worker import execution as executions
 from digits.worker import inference, input, network, snapshots, usage
+from digits.worker.execution import Execution
 from digits.worker.failure import UserFault
 from digits.worker.optimizers import Optimizer, Settings
 from digits.worker.randomness import Randomness
 from digits.worker.steps import Evaluation, Rows, Training
 from digits.worker.tensorboard_log import TensorBoardLog, readable_graph
 from digits.worker.variables import VariableStore
-
-DEFAULT_BATCH_SIZE = 16
 
 # A call of the training function takes about this long, so that a stop and the
 # next row of metrics do not have to wait for longer.
@@ -52,28 +51,11 @@ def run(recipe: recipes.Train, task_folder: Path, events: EventLog) -> dict[str,
     Raises UserFault, or whatever the user's network raises.
     """
     events.append(Progressed(0.0, doing="Reading the dataset"))
-    device, gpus = _choose_devices(recipe.devices, events)
+    execution, gpus = executions.prepare(recipe, events)
     seed = secrets.randbelow(2**31) if recipe.seed is None else recipe.seed
     keras.utils.set_random_seed(seed % 2**32)
-    with usage.reported(events, device, gpus):
-        return _Trainer(recipe, task_folder.parent, events, seed).run()
-
-
-def _choose_devices(devices: list[str], events: EventLog) -> tuple[str, list[int]]:
-    """Make TensorFlow see the recipe's devices only; their name, and the driver's indexes of GPUs."""
-    wanted = [int(device) for device in devices if device.lower() != "cpu"]
-    present = tf.config.list_physical_devices("GPU")
-    if not wanted or not present:
-        if wanted:
-            events.append(Warned("TensorFlow sees no GPU; the network is trained on the CPU."))
-        tf.config.set_visible_devices([], "GPU")
-        return "CPU", []
-    if len(wanted) > 1:
-        events.append(Warned("The network is trained on the first of the chosen GPUs only."))
-    for gpu in present:
-        tf.config.experimental.set_memory_growth(gpu, True)
-    tf.config.set_visible_devices(present[:1], "GPU")
-    return "GPU", wanted[:1]
+    with usage.reported(events, "GPU" if gpus else "CPU", gpus):
+        return _Trainer(recipe, task_folder.parent, events, seed, execution).run()
 
 
 @dataclass(frozen=True)
@@ -130,21 +112,29 @@ class Average:
 
 
 class _Trainer:
-    def __init__(self, recipe: recipes.Train, job_folder: Path, events: EventLog, seed: int) -> None:
+    def __init__(
+        self, recipe: recipes.Train, job_folder: Path, events: EventLog, seed: int, execution: Execution
+    ) -> None:
         self.recipe, self.job_folder, self.events, self.seed = recipe, job_folder, events, seed
+        self.execution = execution
         self.manifest = input.load_manifest(Path(recipe.dataset))
-        self.batch = recipe.batch_size or DEFAULT_BATCH_SIZE
+        self.batch = execution.batch_size
+        self.step_records = self.batch * execution.batches
         self.train_records = self._records("train")
         self.val_records = self._records("val")
         count = len(self.train_records) if self.train_records else 0
         if not count:
             raise UserFault("The dataset has no records to train with.")
-        self.steps_per_epoch = count / self.batch
+        self.steps_per_epoch = count / self.step_records
         self.total_steps = math.ceil(recipe.epochs * self.steps_per_epoch - _EPSILON)
         self.rate = self._learning_rate()
         self.prepare = input.preparation(self.manifest, Path(recipe.dataset), recipe.mean, recipe.crop_size)
         weights = Path(recipe.weights) if recipe.weights else None
-        self.store = VariableStore(frozen=snapshots.frozen_names(weights) if weights else ())
+        self.store = VariableStore(
+            frozen=snapshots.frozen_names(weights) if weights else (),
+            device=execution.weights_device,
+            compute_type=execution.compute_type,
+        )
         self.optimizer = self._optimizer()
         self.randomness = Randomness(self.seed)
         self.step = 0
@@ -189,7 +179,7 @@ class _Trainer:
     def _pace(self) -> Pace:
         resident = self.train_records.is_resident and (not self.val_records or self.val_records.is_resident)
         # Streamed images of a call lie in memory together.
-        image_bytes = int(np.prod(self.manifest.shape)) * self.batch
+        image_bytes = int(np.prod(self.manifest.shape)) * self.step_records
         return Pace(limit=MAX_STEPS_PER_CALL if resident else max(1, min(100, 2**26 // image_bytes)))
 
     def _build(self) -> None:
@@ -198,11 +188,16 @@ class _Trainer:
             self.job_folder / self.recipe.network, self.prepare.shape, len(self.manifest.labels)
         )
         shown = inference.trace(net, self.store)
-        self.training = Training(net, self.store, self.prepare, self.optimizer, self.seed, self.randomness)
+        self.execution = self.execution.wanted_by(shown.built.tower)
+        self.training = Training(
+            net, self.store, self.prepare, self.optimizer, self.seed, self.randomness, self.execution
+        )
         self.training.trace()
+        if self.training.remark:
+            self.events.append(Warned(self.training.remark))
         self.store.lock("in validation but not in training")
         if self.val_records:
-            self.evaluation = Evaluation(net, self.store, self.prepare, Randomness(self.seed))
+            self.evaluation = Evaluation(net, self.store, self.prepare, Randomness(self.seed), self.execution)
             self.evaluation.trace()
         self.events.append(Built(layers=shown.layers, parameters=self.store.parameters))
         self.board.graph(readable_graph(shown.function))
@@ -217,7 +212,9 @@ class _Trainer:
 
     def _feed(self) -> input.Feed:
         self._progress("Decoding images", now=True)
-        order = input.training_order(len(self.train_records), self.batch, self.seed, self.recipe.shuffle)
+        order = input.training_order(
+            len(self.train_records), self.step_records, self.seed, self.recipe.shuffle
+        )
         return self.train_records.feed(order)
 
     # The loop
@@ -277,7 +274,7 @@ class _Trainer:
     def _report_training(self) -> None:
         if not self.average.steps:
             return
-        images = self.average.steps * self.batch
+        images = self.average.steps * self.step_records
         values, seconds = self.average.take(self.training.names)
         values["learning_rate"] = self.rate.at(self.step - 1)
         if self.step > 1:  # the first step also pays for preparing the graph

@@ -33,14 +33,23 @@ class VariableStore:
     Once locked, the store makes no more variables: a trace that asks for a new one
     is told so, because that variable would never have been trained. With ``empty``
     the variables have shapes and no values: good for looking, and quick. Variables
-    named in ``frozen`` are never trained.
+    named in ``frozen`` are never trained. Variables lie on ``device``; networks compute
+    with them in ``compute_type``.
     """
 
-    def __init__(self, empty: bool = False, frozen: Collection[str] = ()) -> None:
+    def __init__(
+        self,
+        empty: bool = False,
+        frozen: Collection[str] = (),
+        device: str = "",
+        compute_type: tf.DType = tf.float32,
+    ) -> None:
         self._variables: dict[str, tf.Variable] = {}
         self._frozen = frozenset(frozen)
         self._locked_for = ""
         self._make = _make_empty if empty else _make
+        self._device = device
+        self.compute_type = compute_type
 
     @property
     def variables(self) -> dict[str, tf.Variable]:
@@ -76,7 +85,8 @@ class VariableStore:
                 )
             if name in self._frozen:
                 request = {**request, "trainable": False}
-            self._variables[name] = self._make(name, request)
+            with tf.device(self._device or None):
+                self._variables[name] = self._make(name, request)
         return self._variables[name]
 
 

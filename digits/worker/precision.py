@@ -1,0 +1,68 @@
+"""Computing in half precision, on weights that stay float32.
+
+A network under ``mixed_float16`` or ``mixed_bfloat16`` gets its input in that type. A
+variable that it asks for is float32 and stays so in snapshots; the network gets a
+`Flexible` view of it, which gives its value in the type that an operation wants. The
+output goes back to float32 before the loss is computed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import tensorflow as tf
+
+from digits.worker.variables import make_state
+
+FIRST_SCALE = 2.0**15
+STEPS_BEFORE_LARGER = 2000
+
+
+def lowered(value: Any, dtype: tf.DType) -> Any:
+    """The float32 tensor ``value`` in the type in which the network computes."""
+    return tf.cast(value, dtype) if value.dtype == tf.float32 and dtype != tf.float32 else value
+
+
+def restored(value: Any) -> Any:
+    """All tensors of half precision in the structure ``value`` as float32."""
+    return tf.nest.map_structure(_restored, value)
+
+
+def _restored(value: Any) -> Any:
+    is_low = tf.is_tensor(value) and value.dtype in (tf.float16, tf.bfloat16)
+    return tf.cast(value, tf.float32) if is_low else value
+
+
+class LossScale:
+    """The number that losses are multiplied by before the way back, and gradients divided by after it.
+
+    A step whose gradients overflow is left out and halves the number; after
+    `STEPS_BEFORE_LARGER` steps without one it doubles. ``state`` belongs into snapshots.
+    """
+
+    def __init__(self, first: float = FIRST_SCALE, patience: int = STEPS_BEFORE_LARGER) -> None:
+        self._patience = patience
+        self._scale = make_state("optimizer/loss_scale", [], first)
+        self._good_steps = make_state("optimizer/loss_scale_steps", [], 0, tf.int64)
+        self.state = {"optimizer/loss_scale": self._scale, "optimizer/loss_scale_steps": self._good_steps}
+
+    @property
+    def value(self) -> tf.Tensor:
+        return self._scale.read_value()
+
+    def guard(self, gradients: Sequence[tf.Tensor], apply: Callable[[], Any]) -> None:
+        """Build ``apply``, for steps whose gradients are all finite, and the change of the scale."""
+        finite = tf.reduce_all([tf.reduce_all(tf.math.is_finite(gradient)) for gradient in gradients])
+
+        def step() -> tf.Tensor:
+            apply()
+            return tf.constant(0)
+
+        tf.cond(finite, step, lambda: tf.constant(0))
+        good_steps = tf.where(finite, self._good_steps.read_value() + 1, tf.constant(0, tf.int64))
+        is_enough = good_steps >= self._patience
+        scale = self._scale.read_value()
+        larger = tf.where(is_enough, scale * 2, scale)
+        self._scale.assign(tf.where(finite, larger, tf.maximum(scale / 2, 1.0)))
+        self._good_steps.assign(tf.where(is_enough, tf.constant(0, tf.int64), good_steps))
