@@ -1,0 +1,191 @@
+"""How steps run, on what is asked for: several batches, several devices, half precision, XLA."""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from digits.events import Measured
+from tests.worker import networks
+from tests.worker.conftest import Outcome, snapshot
+
+pytestmark = pytest.mark.tensorflow
+
+SGD = {"type": "SGD", "learning_rate": 0.05}
+MOMENTUM = {"type": "MOMENTUM", "learning_rate": 0.02, "momentum": 0.9}
+
+# Convolutions and regularisation; nothing is random, nothing is computed over the batch but means.
+CONVOLUTIONS = networks.classifier(
+    """
+with slim.arg_scope([slim.conv2d, slim.fully_connected], weights_regularizer=slim.l2_regularizer(0.001)):
+    x = slim.conv2d(self.x / 100.0, 4, [3, 3], scope='conv')
+    x = slim.flatten(slim.max_pool2d(x, [2, 2]))
+    return slim.fully_connected(x, self.nclasses, activation_fn=None, scope='fc')
+"""
+)
+
+
+def _weights(in_child: Any, outcome: Outcome, name: str) -> dict[str, np.ndarray]:
+    assert outcome.code == 0, outcome.output
+    return in_child(snapshot, outcome.job_folder, name)
+
+
+def _assert_alike(
+    first: dict[str, np.ndarray], second: dict[str, np.ndarray], tolerance: float = 1e-5
+) -> None:
+    assert first.keys() == second.keys()
+    for name, value in first.items():
+        assert second[name] == pytest.approx(value, rel=1e-3, abs=tolerance), name
+
+
+# Several batches a step
+
+
+@pytest.mark.parametrize("solver", [SGD, {"type": "ADAM", "learning_rate": 0.001}], ids=["sgd", "adam"])
+def test_accumulated_batches_are_one_larger_batch(train: Any, in_child: Any, solver: dict[str, Any]) -> None:
+    settings = {"epochs": 3, "solver": solver, "crop_size": 10}
+    large = train(CONVOLUTIONS, name="large", batch_size=16, **settings)
+    small = train(CONVOLUTIONS, name="small", batch_size=4, batch_accumulation=4, **settings)
+    _assert_alike(
+        _weights(in_child, large, "snapshot_3.ckpt"), _weights(in_child, small, "snapshot_3.ckpt"), 1e-4
+    )
+    assert small.values("val", "loss") == pytest.approx(large.values("val", "loss"), rel=1e-3)
+
+
+def test_accumulated_steps_are_counted_as_steps(train: Any, in_child: Any) -> None:
+    policy = {"policy": "step", "size": 50, "gamma": 0.1}
+    outcome = train(CONVOLUTIONS, epochs=2, batch_size=8, batch_accumulation=4, lr_policy=policy, solver=SGD)
+    assert _weights(in_child, outcome, "snapshot_2.ckpt")["global_step"] == 4
+    assert [row.step for row in outcome.of(Measured) if row.stage == "val"] == [0, 2, 4]
+    assert outcome.values("train", "learning_rate")[-1] == pytest.approx(0.005)
+
+
+def test_losses_of_a_list_are_accumulated_apart(train: Any, in_child: Any) -> None:
+    large = train(TWO_LOSSES, name="large", batch_size=16, solver=SGD)
+    small = train(TWO_LOSSES, name="small", batch_size=4, batch_accumulation=4, solver=SGD)
+    _assert_alike(_weights(in_child, large, "snapshot_2.ckpt"), _weights(in_child, small, "snapshot_2.ckpt"))
+
+
+# Both losses depend on both weights, and each trains one of them.
+TWO_LOSSES = """
+class UserModel(Tower):
+    @model_property
+    def inference(self):
+        x = slim.flatten(self.x / 100.0)
+        self.first = tf.get_variable('first', [144, 4], initializer=tf.constant_initializer(0.1))
+        self.second = tf.get_variable('second', [4, 4], initializer=tf.constant_initializer(0.2))
+        return tf.matmul(tf.tanh(tf.matmul(x, self.first)), self.second)
+
+    @model_property
+    def loss(self):
+        entropy = digits.classification_loss(self.inference, self.y)
+        size = tf.reduce_mean(tf.square(self.inference))
+        return [{'loss': entropy, 'vars': [self.first]}, {'loss': size, 'vars': [self.second]}]
+"""
+
+PICTURES = CONVOLUTIONS.replace(
+    "accuracy = ",
+    "self.summaries.append(tf.summary.histogram('logits', self.inference))\n        accuracy = ",
+)
+
+
+def test_histograms_are_written_from_accumulated_steps(train: Any, in_child: Any) -> None:
+    settings = {"solver": SGD, "batch_size": 4, "batch_accumulation": 4}
+    plain, pictured = (
+        train(CONVOLUTIONS, name="plain", **settings),
+        train(PICTURES, name="pictured", **settings),
+    )
+    _assert_alike(
+        _weights(in_child, plain, "snapshot_2.ckpt"), _weights(in_child, pictured, "snapshot_2.ckpt")
+    )
+
+
+# Several devices
+
+
+@pytest.mark.parametrize("strategy", ["mirrored", "central"])
+@pytest.mark.parametrize("batch", [16, 7])
+def test_two_devices_train_as_one(train: Any, model: Any, in_child: Any, strategy: str, batch: int) -> None:
+    settings = {"epochs": 3, "solver": MOMENTUM, "batch_size": batch, "strategy": strategy}
+    one = train(CONVOLUTIONS, name="one", **settings)
+    two = _on_processors(in_child, model(CONVOLUTIONS, name="two", **settings))
+    _assert_alike(
+        _weights(in_child, one, "snapshot_3.ckpt"), _weights(in_child, two, "snapshot_3.ckpt"), 1e-4
+    )
+    assert two.values("val", "loss") == pytest.approx(one.values("val", "loss"), rel=1e-3)
+    assert two.values("val", "accuracy") == pytest.approx(one.values("val", "accuracy"))
+
+
+def test_devices_and_accumulation_together(train: Any, model: Any, in_child: Any) -> None:
+    settings = {"solver": MOMENTUM, "epochs": 2}
+    one = train(PICTURES, name="one", batch_size=18, **settings)
+    task = model(PICTURES, name="two", batch_size=6, batch_accumulation=3, **settings)
+    two = _on_processors(in_child, task)
+    _assert_alike(
+        _weights(in_child, one, "snapshot_2.ckpt"), _weights(in_child, two, "snapshot_2.ckpt"), 1e-4
+    )
+
+
+def test_every_device_computes_its_share(model: Any, in_child: Any) -> None:
+    """The rows of a batch that the first operation of each copy of the network gets."""
+    task = model(CONVOLUTIONS.replace("x = slim.conv2d(self.x", "x = slim.conv2d(self.seen"), batch_size=7)
+    network = task.parent / "network.py"
+    network.write_text(
+        network.read_text().replace("class UserModel(Tower):", "class UserModel(Tower):" + _SEEN, 1)
+    )
+    outcome = _on_processors(in_child, task)
+    assert outcome.code == 0, outcome.output
+    seen = {line for line in outcome.output.splitlines() if line.startswith("training ")}
+    assert {'training 3 on "CPU:0"', 'training 4 on "CPU:1"'} <= seen
+
+
+_SEEN = """
+    @property
+    def seen(self):
+        if not self.is_training:
+            return self.x
+        device = self.x.device[-5:]
+        tell = tf.print('training', tf.shape(self.x)[0], 'on', tf.constant(device))
+        with tf.control_dependencies([tell]):
+            return tf.identity(self.x)
+"""
+
+
+def test_a_network_may_want_one_device(train: Any, model: Any, in_child: Any) -> None:
+    network = CONVOLUTIONS.replace(
+        "class UserModel(Tower):", "class UserModel(Tower):\n    disableAutoDataParallelism = True\n" + _SEEN
+    ).replace("self.x / 100.0", "self.seen / 100.0")
+    outcome = _on_processors(in_child, model(network, batch_size=7))
+    assert outcome.code == 0, outcome.output
+    seen = {line for line in outcome.output.splitlines() if line.startswith("training ")}
+    assert {line.split(" on ")[0] for line in seen} == {"training 7"}
+
+
+def _on_processors(in_child: Any, task: Path, count: int = 2) -> Outcome:
+    """Runs a task in a child in which the processor counts as several devices."""
+    from digits import events
+
+    code = in_child(_run_on_processors, str(task), count)
+    return Outcome(
+        code, events.read(task / "events.jsonl")[0], (task / "output.log").read_text(), task.parent
+    )
+
+
+def _run_on_processors(task: str, count: int) -> int:
+    import tensorflow as tf
+
+    from digits.worker import run
+
+    output = os.open(Path(task) / "output.log", os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+    for stream in (1, 2):
+        os.dup2(output, stream)
+    sys.stdout = os.fdopen(1, "w", buffering=1)
+    sys.stderr = os.fdopen(2, "w", buffering=1)
+    processor = tf.config.list_physical_devices("CPU")[0]
+    tf.config.set_logical_device_configuration(processor, [tf.config.LogicalDeviceConfiguration()] * count)
+    return run.run_task(Path(task))
