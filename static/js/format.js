@@ -17,6 +17,18 @@ export function duration(seconds) {
   return words.slice(0, 2).join(', ') || 'less than a second';
 }
 
+/** `seconds` where there is little room, such as "2 min 5 s", "1 h 20 min" or "12 ms". */
+export function shortDuration(seconds) {
+  if (!Number.isFinite(seconds)) return '?';
+  if (seconds < 1) return `${number(seconds * 1000)} ms`;
+  if (seconds < 10) return `${seconds.toFixed(1)} s`;
+  const whole = Math.round(seconds);
+  const [days, hours, minutes] = [Math.floor(whole / 86400), Math.floor(whole / 3600) % 24, Math.floor(whole / 60) % 60];
+  if (days) return `${days} d ${hours} h`;
+  if (hours) return `${hours} h ${minutes} min`;
+  return minutes ? `${minutes} min ${whole % 60} s` : `${whole} s`;
+}
+
 /** How long ago the Unix time `at` was, in its largest unit. */
 export function ago(at, now = Date.now() / 1000) {
   const seconds = now - at;

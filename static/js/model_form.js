@@ -1,9 +1,13 @@
 // The form of a new model: dataset, network, training, device.
 
 import { confirmed, toast } from './dialog.js';
-import { startSingleSubmit, startSuggestedName, startVariants } from './form_parts.js';
+import { startDevices } from './device_choice.js';
+import { startReveals, startSingleSubmit, startSuggestedName, startVariants } from './form_parts.js';
+import { startSections } from './form_sections.js';
 import { getJson, postForm, urlPrefix } from './http.js';
 import { startLrPreview } from './lr_preview.js';
+import { startNetworkList } from './network_list.js';
+import { startPreflight } from './preflight.js';
 import { startVisualizing } from './visualize.js';
 
 const form = document.getElementById('model-form');
@@ -28,6 +32,9 @@ function start() {
     for (const radio of form.querySelectorAll('[data-shows]')) {
       document.getElementById(radio.dataset.shows).hidden = !radio.checked;
     }
+    // New weights have nothing to be tuned finely, and only a text of one's own takes weights from anywhere.
+    showFields(document.getElementById('tuning'), method() !== 'standard');
+    showFields(document.getElementById('tuning-weights'), method() === 'custom');
     if (method() === 'custom') openEditor();
   }
 
@@ -76,18 +83,30 @@ function start() {
     suggest();
   });
 
+  startReveals(form);
   startVariants(form, form.elements.lr_policy, 'policy');
   startVariants(form, form.elements.solver_type, 'solver');
+  startVariants(form, form.elements.early_stopping_metric, 'stopping');
+  startSections(form);
+  startDevices(form);
+  startNetworkList(form);
   startLrPreview(form, document.getElementById('lr-preview'));
-  startVisualizing(form, document.getElementById('visualize'), document.getElementById('visualize-result'), {
-    network: () => (method() === 'custom' ? text.value : textOf(chosen(`${method()}_networks`)?.value ?? '')),
-    marked: async (line, message) => method() === 'custom' && (await openEditor()).mark(line, message),
-  });
+
+  const result = document.getElementById('visualize-result');
+  const focusEditor = async () => (await openEditor()).focus();
+  const failed = async ({ line, message }) => line && method() === 'custom' && (await openEditor()).mark(line, message);
+  const network = () => (method() === 'custom' ? text.value : textOf(chosen(`${method()}_networks`)?.value ?? ''));
+  startVisualizing(form, document.getElementById('visualize'), result, { network, failed });
+  startPreflight(form, document.getElementById('preflight'), result, { failed, focus: { custom_network: focusEditor } });
   startSingleSubmit(form);
   showMethod();
   preselect();
   showDataset(form.elements.dataset.value);
   suggest();
+}
+
+function showFields(fieldset, shown) {
+  fieldset.hidden = fieldset.disabled = !shown;
 }
 
 function preselect() {

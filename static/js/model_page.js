@@ -75,6 +75,7 @@ function showSnapshots(snapshots) {
   list.replaceChildren(
     ...snapshots.map(([epoch, words]) => {
       const row = template.content.firstElementChild.cloneNode(true);
+      row.dataset.epoch = epoch;
       row.querySelector('span').textContent = words;
       const link = row.querySelector('a');
       link.href = `${list.dataset.download}?epoch=${epoch}`;
@@ -82,9 +83,17 @@ function showSnapshots(snapshots) {
       return row;
     }),
   );
+  markBest(list);
   document.querySelector('[data-snapshot-count]').textContent = snapshots.length;
   classify.setSnapshots(snapshots);
   if (snapshots.length === 1) refreshParts(); // The first one brings the download button.
+}
+
+/** Marks the snapshot of the epoch that the list knows as the best. */
+function markBest(list) {
+  for (const mark of list.querySelectorAll('[data-mark]')) mark.remove();
+  const best = [...list.children].find(({ dataset }) => dataset.epoch !== undefined && dataset.epoch === list.dataset.best);
+  best?.querySelector('a').before(document.getElementById('best-mark').content.cloneNode(true));
 }
 
 const receive = {
@@ -103,6 +112,17 @@ const receive = {
     await load();
   },
   snapshots: (message) => showSnapshots(message.data),
+  best(message) {
+    const list = document.getElementById('snapshots');
+    list.dataset.best = message.epoch ?? '';
+    markBest(list);
+  },
+  // A resumed training goes back to its last state: what was measured after that is measured anew.
+  async resumed() {
+    await loading;
+    cursor = null;
+    load();
+  },
   usage: (message) => showUsage(document.getElementById('usage'), message.data),
   built(message) {
     document.getElementById('network-size').textContent = `${message.parameters.toLocaleString('en')} parameters`;

@@ -1,32 +1,24 @@
 // Builds the network on the server and shows its layers and its graph below the form's network.
 
+import { startAsking } from './ask_network.js';
 import { postForm, urlPrefix } from './http.js';
 import { startTabs } from './tabs.js';
-import { errorBox } from './trace.js';
 
 const STARTING = 202;
 const START_TRIES = 90;
 const START_MILLISECONDS = 500;
 
-/** `network()` answers the text to build; `marked(line, message)` is told about the user's own faulty line. */
-export function startVisualizing(form, button, result, { network, marked }) {
-  button.addEventListener('click', async () => {
-    if (button.getAttribute('aria-busy') === 'true') return;
-    button.setAttribute('aria-busy', 'true');
-    result.hidden = false;
-    result.replaceChildren(note('Building the network…'));
-    try {
+/** `network()` answers the text to build; `failed(error)` is told what went wrong after it was shown. */
+export function startVisualizing(form, button, result, { network, failed }) {
+  startAsking(button, result, {
+    doing: 'Building the network…',
+    async ask() {
       const fields = new FormData(form);
       fields.set('custom_network', await network());
-      show(result, await postForm(`${urlPrefix}/models/visualize-network`, fields));
-    } catch (error) {
-      const fault = error.body?.error?.message ? error.body.error : error;
-      result.replaceChildren(errorBox(fault));
-      if (fault.line) marked(fault.line, fault.message);
-    } finally {
-      button.removeAttribute('aria-busy');
-      result.scrollIntoView({ block: 'nearest' });
-    }
+      return postForm(`${urlPrefix}/models/visualize-network`, fields);
+    },
+    show,
+    failed,
   });
 }
 
@@ -79,12 +71,4 @@ function layerRow({ name, kind, shape, parameters }) {
   row.lastElementChild.className = 'end';
   row.children[2].className = 'nowrap';
   return row;
-}
-
-function note(text) {
-  const line = document.createElement('p');
-  line.className = 'muted small';
-  line.setAttribute('role', 'status');
-  line.textContent = text;
-  return line;
 }

@@ -1,0 +1,39 @@
+// Buttons that have the server build the network, and the region that they share for what came of it.
+
+import { errorBox } from './trace.js';
+
+/**
+ * On a click: says `doing`, waits for `ask()`, and hands its answer to `show(region, answer)`.
+ * A mistake is shown and then told to `failed(fault)`; `refused(region, error)` may take it over by answering true.
+ */
+export function startAsking(button, region, { doing, ask, show, failed, refused = () => false }) {
+  button.addEventListener('click', async () => {
+    // Two buttons share the region, so one waits for the other.
+    if (region.getAttribute('aria-busy') === 'true') return;
+    for (const element of [button, region]) element.setAttribute('aria-busy', 'true');
+    region.hidden = false;
+    region.replaceChildren(note(doing));
+    let shown = region;
+    try {
+      show(region, await ask());
+    } catch (error) {
+      const fault = error.body?.error?.message ? error.body.error : error;
+      if (refused(region, error)) shown = null;
+      else {
+        region.replaceChildren(errorBox(fault));
+        failed(fault);
+      }
+    } finally {
+      for (const element of [button, region]) element.removeAttribute('aria-busy');
+      shown?.scrollIntoView({ block: 'nearest' });
+    }
+  });
+}
+
+function note(text) {
+  const line = document.createElement('p');
+  line.className = 'muted small';
+  line.setAttribute('role', 'status');
+  line.textContent = text;
+  return line;
+}

@@ -1,0 +1,62 @@
+// Mistakes that the server found in fields, shown as a page that comes back with them would show them.
+
+import { labelOf, reveal } from './form_sections.js';
+
+/** Puts each message of {field: [messages]} at its field and focuses the first one. `focus` has {field: function} for fields that need more. */
+export function showFieldErrors(form, errors, focus = {}) {
+  clearFieldErrors(form);
+  const found = Object.entries(errors)
+    .map(([name, messages]) => ({ name, messages: [messages].flat(), field: form.querySelector(`[data-field="${CSS.escape(name)}"]`) }))
+    .filter(({ field }) => field);
+  for (const { name, messages, field } of found) show(name, messages.join(' '), field);
+  found.sort((a, b) => (a.field.compareDocumentPosition(b.field) & Node.DOCUMENT_POSITION_FOLLOWING ? -1 : 1));
+  const first = found[0];
+  if (!first) return;
+  reveal(first.field);
+  (focus[first.name] ?? (() => controlOf(first).focus()))();
+}
+
+/** Takes all messages away again. */
+export function clearFieldErrors(form) {
+  for (const field of form.querySelectorAll('[data-field]:has(.error-text)')) clear(field);
+}
+
+/** {field: [messages]} as [{label, text, id}], for a list with links; `id` is undefined for what this form does not show. */
+export function wordsOf(form, errors) {
+  return Object.entries(errors).map(([name, messages]) => {
+    const field = form.querySelector(`[data-field="${CSS.escape(name)}"]`);
+    return { label: field ? labelOf(field) : name, text: [messages].flat().join(' '), id: field ? controlOf({ name, field }).id : undefined };
+  });
+}
+
+function controlOf({ name, field }) {
+  return field.querySelector('[aria-invalid="true"]') ?? field.querySelector(`[name="${CSS.escape(name)}"]`) ?? field.querySelector('input, select, textarea');
+}
+
+function show(name, text, field) {
+  reveal(field);
+  const message = document.createElement('span');
+  message.className = 'error-text';
+  message.id = `${name}-error`;
+  message.textContent = text;
+  field.append(message);
+  const described = field.matches('fieldset') ? field : controlOf({ name, field });
+  described.setAttribute('aria-describedby', [...wordsIn(described), message.id].join(' '));
+  if (described !== field) described.setAttribute('aria-invalid', 'true');
+  // What is being corrected is not wrong any more, as far as anybody knows.
+  field.addEventListener('input', () => clear(field), { once: true });
+}
+
+function clear(field) {
+  const message = field.querySelector('.error-text');
+  if (!message) return;
+  message.remove();
+  for (const described of [field, ...field.querySelectorAll('[aria-describedby]')]) {
+    const rest = wordsIn(described).filter((id) => id !== message.id);
+    if (rest.length) described.setAttribute('aria-describedby', rest.join(' '));
+    else described.removeAttribute('aria-describedby');
+    described.removeAttribute('aria-invalid');
+  }
+}
+
+const wordsIn = (element) => (element.getAttribute('aria-describedby') ?? '').split(' ').filter(Boolean);

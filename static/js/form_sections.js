@@ -1,0 +1,42 @@
+// Sections of a form that are closed at first: their summaries say what in them differs from the usual.
+
+/** Keeps the summaries of all `details` with data-defaults in step with their fields. */
+export function startSections(form) {
+  for (const section of form.querySelectorAll('[data-defaults]')) {
+    const defaults = JSON.parse(section.dataset.defaults);
+    const words = section.querySelector('[data-set]');
+    const show = () => (words.textContent = changed(form, defaults).join(', '));
+    section.addEventListener('input', show);
+    section.addEventListener('change', show);
+    show();
+  }
+}
+
+/** Opens what hides `control`, so that it can be seen and focused. */
+export function reveal(control) {
+  for (let section = control.closest('details'); section; section = section.parentElement.closest('details')) section.open = true;
+}
+
+/** The label of the field around `control`. */
+export function labelOf(control) {
+  const label = control.closest('[data-field]')?.querySelector('.label, legend, .check > span');
+  return label ? label.firstChild.textContent.trim() : control.name;
+}
+
+function changed(form, defaults) {
+  return Object.entries(defaults)
+    .map(([name, usual]) => [form.elements[name], usual])
+    .filter(([control, usual]) => control && isShown(control) && !isUsual(control, usual))
+    .map(([control]) => labelOf(control));
+}
+
+// What is hidden inside of a section has no say; what a closed section hides has.
+function isShown(control) {
+  return !control.disabled && !control.closest('[hidden]');
+}
+
+function isUsual(control, usual) {
+  if (control.type === 'checkbox') return control.checked === Boolean(usual);
+  const given = control.value.trim();
+  return given === String(usual ?? '') || given === '' || (typeof usual === 'number' && Number(given) === usual);
+}

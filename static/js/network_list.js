@@ -1,0 +1,68 @@
+// The list of standard networks: finding one, reading about it, taking over the settings that suit it.
+
+import { toast } from './dialog.js';
+import { labelOf, reveal } from './form_sections.js';
+
+/** Brings the list in `form` to life. */
+export function startNetworkList(form) {
+  const search = document.getElementById('network-search');
+  search?.addEventListener('input', () => find(form, search.value));
+  // Enter would create the model.
+  search?.addEventListener('keydown', (event) => event.key === 'Enter' && event.preventDefault());
+  form.addEventListener('change', ({ target }) => target.name === 'standard_networks' && showAbout(form, target.value));
+  form.addEventListener('click', ({ target }) => {
+    const button = target.closest('[data-values]');
+    if (button) say(fill(form, JSON.parse(button.dataset.values)));
+  });
+  // The browser may have kept another choice than the server drew.
+  const chosen = form.querySelector('[name="standard_networks"]:checked');
+  if (chosen) showAbout(form, chosen.value);
+}
+
+/** Fills fields from {name: value} as a person would. Answers the labels of those that changed. */
+export function fill(form, values) {
+  return Object.entries(values)
+    .map(([name, value]) => [form.elements[name], value])
+    .filter(([control, value]) => control && set(control, value))
+    .map(([control]) => announce(control));
+}
+
+function set(control, value) {
+  if (control.type === 'checkbox') {
+    const before = control.checked;
+    control.checked = Boolean(value);
+    return control.checked !== before;
+  }
+  const before = control.value;
+  const wanted = [value ?? ''].flat().join(', ');
+  control.value = wanted;
+  if (control.value !== wanted) control.value = before; // A list without such a choice.
+  return control.value !== before;
+}
+
+function announce(control) {
+  // Radios of one name come as a list; the events come from the one that is chosen.
+  const element = control instanceof RadioNodeList ? [...control].find(({ checked }) => checked) : control;
+  for (const type of ['input', 'change']) element.dispatchEvent(new Event(type, { bubbles: true }));
+  reveal(element);
+  return labelOf(element);
+}
+
+function say(labels) {
+  toast(labels.length ? `Filled in: ${labels.join(', ')}.` : 'The form has these settings already.', 'success');
+}
+
+function find(form, text) {
+  const words = text.toLowerCase().split(/\s+/).filter(Boolean);
+  let found = 0;
+  for (const card of form.querySelectorAll('#networks .choice')) {
+    const about = card.textContent.toLowerCase();
+    card.hidden = !words.every((word) => about.includes(word));
+    found += !card.hidden;
+  }
+  document.getElementById('network-found').textContent = words.length ? `${found} found` : '';
+}
+
+function showAbout(form, id) {
+  for (const about of form.querySelectorAll('[data-about]')) about.hidden = about.dataset.about !== id;
+}
