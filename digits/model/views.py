@@ -373,7 +373,13 @@ def _form_page(form: ModelForm) -> str:
         form=form,
         datasets=[present.row(job) for job in datasets],
         networks=[
-            {"id": item.id, "title": item.title, "summary": item.summary, "settings": item.settings}
+            {
+                "id": item.id,
+                "title": item.title,
+                "summary": item.summary,
+                "settings": item.settings,
+                "values": item.values,
+            }
             for item in networks().values()
         ],
         previous=[
