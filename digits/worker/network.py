@@ -9,7 +9,7 @@ from typing import Any
 
 import tensorflow as tf
 
-from digits.worker import face, layer_calls, summaries, tower
+from digits.worker import face, layer_calls, precision, summaries, tower
 from digits.worker.failure import NETWORK_FILE, UserFault
 from digits.worker.variables import MODEL_SCOPE, VariableStore, plain
 
@@ -59,10 +59,17 @@ class Network:
         """
         training = stage == tower.TRAIN
         with store.trace(), layer_calls.watched(training) as calls:
-            built = self.kind(x, y, list(self.shape), self.nclasses, training, stage == tower.INFERENCE)
+            built = self.kind(
+                precision.lowered(x, store.compute_type),
+                y,
+                list(self.shape),
+                self.nclasses,
+                training,
+                stage == tower.INFERENCE,
+            )
             with tower.building(built):
                 with tf.compat.v1.variable_scope(MODEL_SCOPE, reuse=tf.compat.v1.AUTO_REUSE):
-                    output = _property(built, "inference")
+                    output = _in_full(built, x, _property(built, "inference"))
                 if stage == tower.INFERENCE:
                     return Built(built, output, calls, [], None, {}, [])
                 return _with_losses(built, output, calls)
@@ -132,6 +139,15 @@ def _property(built: Any, name: str) -> Any:
             _line_of_function(getattr(type(built), name).fget),
         )
     return value
+
+
+def _in_full(built: Any, x: tf.Tensor, output: Any) -> Any:
+    """``output`` in float32; the loss sees it and the input so, whatever the network computed in."""
+    if built.x is None or built.x.dtype == x.dtype:
+        return output
+    built.x, output = x, precision.restored(output)
+    setattr(built, tower.cache_name("inference"), output)
+    return output
 
 
 def _with_losses(built: Any, output: Any, calls: layer_calls.Calls) -> Built:

@@ -24,6 +24,8 @@ from tensorflow.python.keras.legacy_tf_layers import base as legacy_base
 from tensorflow.python.layers import layers as core_layers
 from tensorflow.python.ops import array_ops, control_flow_ops, variable_scope
 
+from digits.worker import flexible
+
 _REGULARISED = ("__digits_regularised_variables__",)
 
 
@@ -261,6 +263,7 @@ def _add_once(collection: str, variable: Any) -> None:
 def _once_for_each_variable(handle: Any) -> Any:
     @functools.wraps(handle)
     def handle_once(self: Any, name: str, variable: Any, regularizer: Any) -> None:
+        variable = flexible.plain(variable)
         known = ops.get_default_graph().get_collection_ref(_REGULARISED)
         if not any(seen is variable for seen in known):
             known.append(variable)

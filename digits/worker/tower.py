@@ -10,9 +10,14 @@ from typing import Any
 TRAIN, VALIDATION, INFERENCE = "train", "val", "inf"
 
 
+def cache_name(name: str) -> str:
+    """The attribute that keeps the value of the property ``name``."""
+    return f"_cache_{name}"
+
+
 def model_property(function: Callable[[Any], Any]) -> property:
     """A property that is computed once and then kept."""
-    attribute = f"_cache_{function.__name__}"
+    attribute = cache_name(function.__name__)
 
     @functools.wraps(function)
     def cached(self: Any) -> Any:

@@ -21,7 +21,7 @@ from tensorflow.python.eager import lift_to_graph
 from tensorflow.python.ops.resource_variable_ops import ResourceVariable, UninitializedVariable
 from tensorflow.python.util.object_identity import ObjectIdentityDictionary
 
-from digits.worker import randomness
+from digits.worker import flexible, randomness
 from digits.worker.failure import UserFault
 
 MODEL_SCOPE = "model"
@@ -73,7 +73,11 @@ class VariableStore:
         # Keras' automatic names of layers begin anew, so that every trace gives the same ones.
         global_state.set_global_attribute("object_name_uids", defaultdict(int))
         with _keras_paths(), tf.variable_creator_scope(_Creator(self, graph)):
-            yield
+            if self.compute_type == tf.float32:
+                yield
+                return
+            with flexible.variables_for(self.compute_type):
+                yield
 
     def find_or_make(self, name: str, request: dict[str, Any]) -> tf.Variable:
         """The variable called ``name``; made as ``request``, the arguments of a creator, says if there is none."""
@@ -91,7 +95,9 @@ class VariableStore:
 
 
 def plain(variable: Any) -> tf.Variable:
-    """The TensorFlow variable behind one of Keras; any other as it is."""
+    """The TensorFlow variable behind one of Keras, or a flexible one; any other as it is."""
+    if isinstance(variable, flexible.FlexibleVariable):
+        return variable.master
     return variable if isinstance(variable, tf.Variable) else variable.value
 
 
@@ -113,7 +119,8 @@ class _Creator:
         variable = self._store.find_or_make(name, kwargs)
         _check_shape(name, variable, kwargs)
         self._remember(variable, kwargs)
-        return variable
+        # The layers of Keras cast their variables themselves.
+        return variable if _keras_path else flexible.view(variable)
 
     def _unique(self, name: str) -> str:
         """``name``, or ``name_1`` for the second variable of this trace that wants it."""

@@ -189,3 +189,123 @@ def _run_on_processors(task: str, count: int) -> int:
     processor = tf.config.list_physical_devices("CPU")[0]
     tf.config.set_logical_device_configuration(processor, [tf.config.LogicalDeviceConfiguration()] * count)
     return run.run_task(Path(task))
+
+
+# Half precision
+
+HALVES = ("mixed_float16", "mixed_bfloat16")
+
+
+@pytest.mark.parametrize("precision", HALVES)
+@pytest.mark.parametrize(
+    "network",
+    [
+        networks.LENET.replace("[5, 5]", "[3, 3]"),
+        networks.KERAS_LENET,
+        networks.RAW,
+        networks.TF_LAYERS,
+        networks.BATCH_NORM.format(arguments=""),
+        networks.BATCH_NORM.format(arguments=", fused=False"),
+    ],
+    ids=["lenet", "keras", "raw", "tf_layers", "slim_norm", "slim_norm_unfused"],
+)
+def test_networks_learn_in_half_precision(train: Any, in_child: Any, network: str, precision: str) -> None:
+    outcome = train(network, epochs=20, solver=MOMENTUM, precision=precision, val_interval=20)
+    weights = _weights(in_child, outcome, "snapshot_20.ckpt")
+    assert outcome.values("val", "accuracy")[-1] > 0.9
+    kinds = {value.dtype for name, value in weights.items() if name.startswith("model")}
+    assert kinds <= {np.dtype(np.float32), np.dtype(np.int64)}
+
+
+@pytest.mark.parametrize("precision", HALVES)
+def test_layers_compute_in_half_precision(train: Any, precision: str) -> None:
+    """Convolutions with weights asked for in three ways; what the loss gets is float32."""
+    network = networks.classifier(
+        """
+x = slim.conv2d(self.x * 0.01, 4, [3, 3], scope='slim')
+x = tf.nn.conv2d(x, tf.get_variable('asked', [3, 3, 4, 4], tf.float32), [1, 1, 1, 1], 'SAME')
+x = tf.nn.conv2d(x, tf.Variable(tf.truncated_normal([3, 3, 4, 4], stddev=0.1)), [1, 1, 1, 1], 'SAME')
+x = x + tf.get_variable('bias', [4]) * x
+x = tf.keras.layers.Conv2D(4, 3)(x)
+print('inner type', x.dtype.name)
+return slim.fully_connected(slim.flatten(x), self.nclasses, activation_fn=None)
+""",
+        head="import tensorflow as tf\n",
+    ).replace(
+        "        accuracy = ",
+        "        print('loss type', self.inference.dtype.name, self.x.dtype.name)\n        accuracy = ",
+    )
+    outcome = train(network, epochs=1, precision=precision)
+    assert outcome.code == 0, outcome.output
+    low = precision.removeprefix("mixed_")
+    told = {line for line in outcome.output.splitlines() if " type " in line}
+    assert told == {f"inner type {low}", "loss type float32 float32"}
+
+
+def test_half_precision_follows_float32(train: Any, in_child: Any) -> None:
+    full, half = (
+        train(CONVOLUTIONS, name=precision, precision=precision, epochs=4, solver=SGD)
+        for precision in ("float32", "mixed_float16")
+    )
+    expected = _weights(in_child, full, "snapshot_4.ckpt")
+    found = _weights(in_child, half, "snapshot_4.ckpt")
+    for name in ("model/conv/weights", "model/fc/weights"):
+        assert found[name] == pytest.approx(expected[name], abs=0.01), name
+    assert half.values("val", "loss") == pytest.approx(full.values("val", "loss"), rel=0.05)
+
+
+def test_regularisation_is_exact_in_half_precision(train: Any, in_child: Any) -> None:
+    """A sum of squares that half precision cannot hold: 144 * 4 weights of 50."""
+    network = networks.classifier(
+        """
+x = slim.flatten(self.x) * 0.0
+return slim.fully_connected(x, self.nclasses, activation_fn=None, scope='fc',
+                            weights_initializer=tf.constant_initializer(50.0),
+                            weights_regularizer=slim.l2_regularizer(0.5))
+"""
+    )
+    outcome = train(
+        network, epochs=1, precision="mixed_float16", solver={"type": "SGD", "learning_rate": 0.1}
+    )
+    weights = _weights(in_child, outcome, "snapshot_1.ckpt")["model/fc/weights"]
+    assert weights == pytest.approx(np.full((144, 4), 50 * 0.95**8, np.float32), rel=1e-4)
+
+
+def test_a_step_that_overflows_is_left_out(in_child: Any) -> None:
+    changes, scales = in_child(_overflowing_steps)
+    assert changes == [1, 1, 2, 3, 3]
+    assert scales == [8.0, 4.0, 4.0, 8.0, 4.0]
+
+
+def _overflowing_steps() -> tuple[list[int], list[float]]:
+    """Steps of which the second and the last overflow; two good ones in a row double the scale."""
+    import tensorflow as tf
+
+    from digits.worker.precision import LossScale
+
+    scale = LossScale(first=8.0, patience=2)
+    count = tf.Variable(0)
+
+    @tf.function
+    def step(gradient: Any) -> None:
+        scale.guard([gradient, tf.zeros([3])], lambda: count.assign_add(1))
+
+    counts, scales = [], []
+    for value in (1.0, np.inf, 1.0, 1.0, np.nan):
+        step(tf.constant([0.5, value]))
+        counts.append(int(count.numpy()))
+        scales.append(float(scale.value.numpy()))
+    return counts, scales
+
+
+def test_scale_falls_until_gradients_fit(train: Any, in_child: Any) -> None:
+    """Gradients of thousands times the first scale are too large for half precision."""
+    network = networks.classifier(
+        "return slim.fully_connected(slim.flatten(self.x) / 100.0, self.nclasses, activation_fn=None, scope='fc')"
+    ).replace("return digits.classification_loss(", "return 3000.0 * digits.classification_loss(")
+    solver = {"type": "SGD", "learning_rate": 1e-5}
+    outcome = train(network, precision="mixed_float16", epochs=4, solver=solver)
+    weights = _weights(in_child, outcome, "snapshot_4.ckpt")
+    assert weights["optimizer/loss_scale"] < 2**15
+    losses = outcome.values("val", "loss")
+    assert losses[-1] < losses[0]
