@@ -82,6 +82,25 @@ class Built(Event):
 
 
 @dataclass(frozen=True)
+class Fed(Event):
+    """How the ``records`` of ``split`` reach the network.
+
+    ``resident``: decoded once and kept in memory, as their ``bytes`` fit into ``budget_bytes``,
+    the part of the ``free_bytes`` in ``place`` (``memory`` or ``GPU memory``) that they may take.
+    ``streamed``: read and decoded again for every batch, as they do not fit.
+    """
+
+    kind = "fed"
+    split: str
+    how: str
+    records: int
+    bytes: int
+    budget_bytes: int
+    free_bytes: int
+    place: str = "memory"
+
+
+@dataclass(frozen=True)
 class Measured(Event):
     """Metrics of the ``train`` or ``val`` stage after ``step`` steps, ``epoch`` epochs.
 
@@ -165,6 +184,7 @@ KINDS: dict[str, type[Event]] = {
         Skipped,
         Warned,
         Built,
+        Fed,
         Measured,
         Saved,
         Removed,

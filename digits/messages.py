@@ -137,6 +137,10 @@ def _built(news: News, _: list[Any]) -> dict[str, Any]:
     return {"update": "built", "layers": news.layers, "parameters": news.parameters}
 
 
+def _fed(news: News, _: list[Any]) -> dict[str, Any]:
+    return {"update": "fed", "splits": news.fed}
+
+
 _NEWS: tuple[tuple[type[events.Event], Callable[[News, list[Any]], dict[str, Any]]], ...] = (
     # First: it voids rows, and others of this batch may come after it.
     (events.Resumed, _resumed),
@@ -145,6 +149,7 @@ _NEWS: tuple[tuple[type[events.Event], Callable[[News, list[Any]], dict[str, Any
     (events.Skipped, _skipped),
     (events.Warned, _warned),
     (events.Built, _built),
+    (events.Fed, _fed),
     (events.Measured, _metrics),
     (events.Saved, _snapshots),
     (events.Removed, _snapshots),

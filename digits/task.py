@@ -120,6 +120,7 @@ class News:
     warnings: list[str] = field(default_factory=list)
     layers: list[dict[str, Any]] = field(default_factory=list)
     parameters: int | None = None
+    fed: dict[str, dict[str, Any]] = field(default_factory=dict)
     snapshots: list[tuple[float, str]] = field(default_factory=list)
     last: dict[str, float] = field(default_factory=dict)
     usage: dict[str, Any] | None = None
@@ -162,6 +163,17 @@ def _warned(news: News, event: events.Warned) -> None:
 
 def _built(news: News, event: events.Built) -> None:
     news.layers, news.parameters = event.layers, event.parameters
+
+
+def _fed(news: News, event: events.Fed) -> None:
+    news.fed[event.split] = {
+        "how": event.how,
+        "records": event.records,
+        "bytes": event.bytes,
+        "budget_bytes": event.budget_bytes,
+        "free_bytes": event.free_bytes,
+        "place": event.place,
+    }
 
 
 def _measured(news: News, event: events.Measured) -> None:
@@ -212,6 +224,7 @@ _FOLDS: dict[type[events.Event], Callable[[News, Any], None]] = {
     events.Skipped: _skipped,
     events.Warned: _warned,
     events.Built: _built,
+    events.Fed: _fed,
     events.Measured: _measured,
     events.Saved: _saved,
     events.Removed: _removed,

@@ -97,6 +97,8 @@ _ROWS = (
     "mix_kind",
     "first_operation",
     "second_operation",
+    "window_x",
+    "window_y",
     *(f"amount_{operation}" for operation in OPERATIONS),
 )
 _NOISE_SEED = 1

@@ -6,7 +6,7 @@ from typing import Any
 
 import tensorflow as tf
 
-from digits.worker import tower
+from digits.worker import targets, tower
 from digits.worker.failure import UserFault
 
 STAGE_TRAIN = tower.TRAIN
@@ -30,8 +30,7 @@ class GraphKeys:
 def classification_loss(pred: Any, y: Any) -> tf.Tensor:
     """Mean softmax cross-entropy of the logits ``pred`` [N, classes] and the labels ``y`` [N]."""
     _check_outputs(pred)
-    each = tf.nn.sparse_softmax_cross_entropy_with_logits(labels=tf.cast(y, tf.int64), logits=pred)
-    return tf.reduce_mean(each, name="cross_entropy")
+    return targets.mean_loss(pred, y, name="cross_entropy")
 
 
 def classification_accuracy(pred: Any, y: Any) -> tf.Tensor:
@@ -48,6 +47,7 @@ def classification_accuracy_top_n(pred: Any, y: Any, n: int) -> tf.Tensor:
 
 def mse_loss(lhs: Any, rhs: Any) -> tf.Tensor:
     """Mean of the squared difference."""
+    lhs, rhs = _of_one_type(lhs, rhs)
     return tf.reduce_mean(tf.square(lhs - rhs), name="mse")
 
 
@@ -93,6 +93,15 @@ rgb_to_bgr = bgr_to_rgb
 def get_available_gpus() -> list[str]:
     """Names of the GPUs that this training may use."""
     return [device.name for device in tf.config.list_logical_devices("GPU")]
+
+
+def _of_one_type(lhs: Any, rhs: Any) -> tuple[tf.Tensor, tf.Tensor]:
+    # Numbers of classes are integers, outputs are not.
+    lhs, rhs = tf.convert_to_tensor(lhs), tf.convert_to_tensor(rhs)
+    if lhs.dtype == rhs.dtype:
+        return lhs, rhs
+    kind = lhs.dtype if lhs.dtype.is_floating else rhs.dtype
+    return tf.cast(lhs, kind), tf.cast(rhs, kind)
 
 
 def _check_outputs(pred: Any) -> None:

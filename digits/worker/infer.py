@@ -61,7 +61,8 @@ class Classifier:
         recipe = recipes.load(model_folder / TRAIN_FOLDER, recipes.Train)
         dataset = Path(recipe.dataset)
         self._manifest = input.load_manifest(dataset)
-        self._prepare = input.preparation(self._manifest, dataset, recipe.mean, recipe.crop_size)
+        whitening = {"whitening": bool(recipe.augment.get("whitening"))}
+        self._prepare = input.preparation(self._manifest, dataset, recipe.mean, recipe.crop_size, whitening)
         net = network.load(model_folder / recipe.network, self._prepare.shape, len(self._manifest.labels))
         store = VariableStore()
         traced = inference.trace(net, store)

@@ -2,16 +2,19 @@
 
 The order of the records is a pure function of (seed, epoch), whether the decoded
 images are kept in memory or read again for every batch. So a run can be repeated,
-and taken up again in the middle of an epoch.
+and taken up again in the middle of an epoch. What is done to the images at random
+depends on (seed, step) alone.
 """
 
 from __future__ import annotations
 
+import contextlib
 import itertools
+import os
 import queue
 import threading
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -23,11 +26,17 @@ from numpy.typing import NDArray
 from digits.dataset import manifest as manifests
 from digits.dataset.manifest import MEAN_ARRAY_FILE, Manifest
 from digits.dataset.records import SplitReader
+from digits.events import Fed
 from digits.files import UnreadableFile
+from digits.recipe import Augment
+from digits.worker import augment, targets
 from digits.worker.failure import UserFault
+from digits.worker.targets import Targets
 
 # The share of the free memory that decoded images may take.
 RESIDENT_SHARE = 0.4
+
+RESIDENT, STREAMED = "resident", "streamed"
 
 _DECODE_BYTES = 8 * 1024 * 1024
 _AHEAD_BYTES = 64 * 1024 * 1024
@@ -36,18 +45,33 @@ Order = Iterator[NDArray[np.int64]]
 Chunk = tuple[tf.Tensor, tf.Tensor, tf.Tensor]
 
 
-def training_order(count: int, batch: int, seed: int, shuffle: bool, first_step: int = 0) -> Order:
+def training_order(
+    count: int,
+    batch: int,
+    seed: int,
+    shuffle: bool,
+    first_step: int = 0,
+    balanced: NDArray[np.int32] | None = None,
+) -> Order:
     """Indexes of ``batch`` records for each step from ``first_step`` on, without end.
 
     Epoch after epoch, each record once; a batch may hold the end of one epoch and
-    the beginning of the next.
+    the beginning of the next. With the labels of all records as ``balanced``, an epoch
+    has as many records of each class as of the others, shuffled: those of a rare class
+    come several times, of a frequent one a new choice every epoch.
     """
+
+    def order_of(epoch: int) -> NDArray[np.int64]:
+        if balanced is not None:
+            return _balanced_epoch(balanced, seed, epoch)
+        return _epoch_order(count, seed, epoch, shuffle)
+
     epoch, skip = divmod(first_step * batch, count)
-    rest = _epoch_order(count, seed, epoch, shuffle)[skip:]
+    rest = order_of(epoch)[skip:]
     while True:
         while len(rest) < batch:
             epoch += 1
-            rest = np.concatenate([rest, _epoch_order(count, seed, epoch, shuffle)])
+            rest = np.concatenate([rest, order_of(epoch)])
         yield rest[:batch]
         rest = rest[batch:]
 
@@ -64,17 +88,34 @@ def _epoch_order(count: int, seed: int, epoch: int, shuffle: bool) -> NDArray[np
     return np.random.Generator(np.random.Philox([seed, epoch])).permutation(count)
 
 
+def _balanced_epoch(labels: NDArray[np.int32], seed: int, epoch: int) -> NDArray[np.int64]:
+    chance = np.random.Generator(np.random.Philox([seed, epoch, 1]))
+    classes = chance.permutation(np.unique(labels))
+    each, more = divmod(len(labels), len(classes))
+    parts = []
+    for place, label in enumerate(classes):
+        members = np.flatnonzero(labels == label)
+        wanted = each + (place < more)
+        rounds, rest = divmod(wanted, len(members))
+        parts += [members] * rounds + [chance.permutation(members)[:rest]]
+    return chance.permutation(np.concatenate(parts))
+
+
 @dataclass(frozen=True)
 class Preparation:
-    """What is done to images before the network sees them: the mean is taken off, then they are cut.
+    """What is done to images before the network sees them.
 
-    Training cuts windows of ``crop`` pixels at random places, all else the central
-    one; what lies outside of the image is zero.
+    The mean is taken off, images are cut to ``crop`` pixels (windows at random places in
+    training, the central one else; what lies outside of the image is zero) and whitened
+    if ``augment`` says so. In training they are changed as `digits.worker.augment` tells.
+    ``class_weights`` is what a record of each class counts in training.
     """
 
     mean: NDArray[np.float32]
     crop: int | None
     image_shape: tuple[int, int, int]
+    augment: Augment = field(default_factory=Augment)
+    class_weights: NDArray[np.float32] | None = None
 
     @property
     def shape(self) -> tuple[int, int, int]:
@@ -82,24 +123,56 @@ class Preparation:
         height, width, channels = self.image_shape
         return (self.crop, self.crop, channels) if self.crop else (height, width, channels)
 
-    def __call__(self, images: tf.Tensor, window_seed: tf.Tensor | None = None) -> tf.Tensor:
-        """uint8 [N, H, W, C] as float32 of `shape`. With ``window_seed``, int32 [2], at random windows."""
-        batch = tf.cast(images, tf.float32)
-        if np.any(self.mean):
-            batch = batch - self.mean
-        if self.crop is None:
-            return batch
-        if window_seed is None or min(self.image_shape[:2]) < self.crop:
-            return tf.image.resize_with_crop_or_pad(batch, self.crop, self.crop)
-        return self._random_windows(batch, window_seed)
+    def __call__(self, images: tf.Tensor) -> tf.Tensor:
+        """uint8 [N, H, W, C] as float32 of `shape`, for validation and inference."""
+        batch = self._without_mean(tf.cast(images, tf.float32))
+        if self.crop:
+            batch = tf.image.resize_with_crop_or_pad(batch, self.crop, self.crop)
+        return self._whitened(batch)
 
-    def _random_windows(self, batch: tf.Tensor, seed: tf.Tensor) -> tf.Tensor:
-        count = tf.shape(batch)[0]
-        for axis, side in ((1, self.image_shape[0]), (2, self.image_shape[1])):
-            starts = tf.random.stateless_uniform([count], seed + axis, 0, side - self.crop + 1, tf.int32)
+    def for_training(
+        self, images: tf.Tensor, labels: tf.Tensor, seed: tf.Tensor
+    ) -> tuple[tf.Tensor, Targets]:
+        """uint8 [N, H, W, C] as float32 of `shape`, and what the loss needs of the ``labels`` [N].
+
+        All that happens at random is drawn from ``seed``, int32 [2].
+        """
+        draws = augment.Draws(seed, tf.shape(images)[0])
+        moved, inside = augment.moved(images, self.augment, draws)
+        batch = augment.coloured(tf.cast(moved, tf.float32), self.augment, draws)
+        batch = self._without_mean(batch)
+        if inside is not None:
+            batch *= inside
+        if self.crop:
+            batch = self._random_windows(batch, draws)
+        batch, share = augment.blended(self._whitened(batch), self.augment, draws)
+        return batch, self._targets(labels, share)
+
+    def _without_mean(self, batch: tf.Tensor) -> tf.Tensor:
+        return batch - self.mean if np.any(self.mean) else batch
+
+    def _whitened(self, batch: tf.Tensor) -> tf.Tensor:
+        return augment.whitened(batch) if self.augment.whitening else batch
+
+    def _random_windows(self, batch: tf.Tensor, draws: augment.Draws) -> tf.Tensor:
+        if min(self.image_shape[:2]) < self.crop:
+            return tf.image.resize_with_crop_or_pad(batch, self.crop, self.crop)
+        for axis, row in ((1, "window_y"), (2, "window_x")):
+            starts = draws.whole(row, 0, self.image_shape[axis - 1] - self.crop)
             places = starts[:, None] + tf.range(self.crop)[None, :]
             batch = tf.gather(batch, places, axis=axis, batch_dims=1)
         return tf.ensure_shape(batch, (None, *self.shape))
+
+    def _targets(self, labels: tf.Tensor, share: tf.Tensor | None) -> Targets:
+        found = {"labels": labels}
+        if self.class_weights is not None:
+            found["weights"] = tf.gather(self.class_weights, labels)
+        if share is None:
+            return found
+        found.update(others=augment.partners(labels), share=share)
+        if self.class_weights is not None:
+            found["other_weights"] = augment.partners(found["weights"])
+        return found
 
 
 def load_manifest(dataset: Path) -> Manifest:
@@ -113,9 +186,33 @@ def load_manifest(dataset: Path) -> Manifest:
         ) from error
 
 
-def preparation(manifest: Manifest, dataset: Path, mean: str, crop: int | None) -> Preparation:
+def preparation(
+    manifest: Manifest,
+    dataset: Path,
+    mean: str,
+    crop: int | None,
+    augmentations: Mapping[str, Any] | None = None,
+    class_weights: NDArray[np.float32] | None = None,
+) -> Preparation:
     """The preparation for a dataset, with its mean ``image``, ``pixel`` or ``none``; raises UserFault."""
-    return Preparation(_mean(manifest, dataset, mean), crop or None, manifest.shape)
+    chosen = augment.of(augmentations or {}, manifest.shape)
+    return Preparation(_mean(manifest, dataset, mean), crop or None, manifest.shape, chosen, class_weights)
+
+
+def balance(
+    kind: str, labels: NDArray[np.int32], classes: int
+) -> tuple[NDArray[np.float32] | None, NDArray[np.int32] | None]:
+    """The weights of the classes, and the labels for a balanced order, as the recipe's ``balance`` asks.
+
+    Raises UserFault for a ``kind`` that is not there.
+    """
+    if kind == "class_weights":
+        return targets.class_weights(labels, classes), None
+    if kind == "sampling":
+        return None, labels
+    if kind != "none":
+        raise UserFault(f"The balance {kind!r} is not one of none, class_weights and sampling.")
+    return None, None
 
 
 def _mean(manifest: Manifest, dataset: Path, mean: str) -> NDArray[np.float32]:
@@ -143,21 +240,45 @@ class Feed(Protocol):
     def close(self) -> None: ...
 
 
+@dataclass(frozen=True)
+class Room:
+    """How many bytes decoded images may take, of so many that are free in ``place``."""
+
+    budget: float
+    free: int
+    place: str = "memory"
+
+
 class Records:
     """The images and labels of one split: in memory if they fit, else read when they are asked for."""
 
     def __init__(
         self, dataset: Path, manifest: Manifest, split: str, budget_bytes: float | None = None
     ) -> None:
+        self._split = split
         self._reader = SplitReader(dataset, manifest.splits[split])
         self._decoder = _Decoder(manifest)
         self.labels = self._reader.labels
-        budget = free_bytes() * RESIDENT_SHARE if budget_bytes is None else budget_bytes
-        self.is_resident = len(self) * self._decoder.image_bytes <= budget
+        self._room = room() if budget_bytes is None else Room(budget_bytes, free_bytes())
+        self.bytes = len(self) * self._decoder.image_bytes
+        self.is_resident = self.bytes <= self._room.budget
         self._images: tf.Tensor | None = None
 
     def __len__(self) -> int:
         return len(self._reader)
+
+    @property
+    def fed(self) -> Fed:
+        """How the records reach the network, and why so."""
+        return Fed(
+            split=self._split,
+            how=RESIDENT if self.is_resident else STREAMED,
+            records=len(self),
+            bytes=self.bytes,
+            budget_bytes=int(self._room.budget),
+            free_bytes=self._room.free,
+            place=self._room.place,
+        )
 
     def feed(self, order: Order) -> Feed:
         """A feed of the records in ``order``."""
@@ -175,6 +296,31 @@ class Records:
 def free_bytes() -> int:
     """Memory that can be used without swapping."""
     return int(psutil.virtual_memory().available)
+
+
+def room() -> Room:
+    """The room for decoded images. On a GPU they have to fit into its memory and, before, into the computer's."""
+    free = free_bytes()
+    free_on_gpu = _free_gpu_bytes() if tf.config.list_logical_devices("GPU") else None
+    if free_on_gpu is not None and free_on_gpu < free:
+        return Room(free_on_gpu * RESIDENT_SHARE, free_on_gpu, "GPU memory")
+    return Room(free * RESIDENT_SHARE, free)
+
+
+def _free_gpu_bytes() -> int | None:
+    """Free memory of the first GPU that this process may use; None when the driver does not say."""
+    import pynvml
+
+    first = os.environ.get("CUDA_VISIBLE_DEVICES", "0").split(",")[0].strip()
+    with contextlib.suppress(pynvml.NVMLError):
+        pynvml.nvmlInit()
+        try:
+            by_index = pynvml.nvmlDeviceGetHandleByIndex
+            handle = by_index(int(first)) if first.isdigit() else pynvml.nvmlDeviceGetHandleByUUID(first)
+            return int(pynvml.nvmlDeviceGetMemoryInfo(handle).free)
+        finally:
+            pynvml.nvmlShutdown()
+    return None
 
 
 class _Decoder:

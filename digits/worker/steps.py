@@ -15,7 +15,7 @@ import numpy as np
 import tensorflow as tf
 from numpy.typing import NDArray
 
-from digits.worker import parts, tower
+from digits.worker import parts, targets, tower
 from digits.worker.execution import Execution
 from digits.worker.input import Chunk, Preparation
 from digits.worker.network import Network
@@ -206,9 +206,9 @@ class Training(Evaluation):
         step: tf.Tensor,
         with_pictures: bool = False,
     ) -> Part:
-        window_seed = tf.stack([tf.constant(self._seed, tf.int64), step])
-        x = self._prepare(images, tf.cast(window_seed, tf.int32))
-        part = self._part(x, labels, step, with_pictures)
+        seed = tf.cast(tf.stack([tf.constant(self._seed, tf.int64), step]), tf.int32)
+        x, y = self._prepare.for_training(images, labels, seed)
+        part = self._part(x, y, step, with_pictures)
         self.names, self.pictures = list(part.built.metrics), part.built.pictures
         with tf.name_scope("train"):
             self._change_weights(part, rate, step)
@@ -224,8 +224,8 @@ class Training(Evaluation):
 
             def replica(number: int, x: tf.Tensor, y: Any) -> Part:
                 stage = f"{self.stage}/{number}" if number else self.stage
-                with self._randomness.drawn(stage, draw):
-                    built = self._network.build(self._store, self.stage, x, y)
+                with self._randomness.drawn(stage, draw), targets.given(y) as labels:
+                    built = self._network.build(self._store, self.stage, x, labels)
                 return parts.part_of(built, scale)
 
             return parts.on_devices(replica, devices, x, y)

@@ -238,9 +238,19 @@ def gradient(label: int, size: int, channels: int, noise: np.random.Generator) -
 
 
 def write_dataset(
-    folder: Path, counts: dict[str, int], size: int, channels: int, classes: int = 4, encoding: str = "png"
+    folder: Path,
+    counts: dict[str, int],
+    size: int,
+    channels: int,
+    classes: int = 4,
+    encoding: str = "png",
+    labels_of: Callable[[int], int] | None = None,
 ) -> None:
-    """A finished dataset job of gradients, in two shards a split."""
+    """A finished dataset job of gradients, in two shards a split.
+
+    ``labels_of`` gives the labels of the records; without it the classes take turns.
+    """
+    label_of = labels_of or (lambda number: number % classes)
     noise = np.random.default_rng(7)
     labels = ["right", "left", "down", "up"][:classes]
     splits = {}
@@ -249,7 +259,7 @@ def write_dataset(
         shards = [records.shard_name(split, number, 2) for number in range(2)]
         writers = [records.ShardWriter(folder / shard) for shard in shards]
         for number in range(count):
-            label = number % classes
+            label = label_of(number)
             pixels = gradient(label, size, channels, noise)
             total += pixels if split == "train" else 0
             record = records.Record(
@@ -265,7 +275,7 @@ def write_dataset(
             writers[number * 2 // count].add(records.encode_example(record), label)
         for writer in writers:
             writer.close()
-        of_class = [len(range(label, count, classes)) for label in range(classes)]
+        of_class = np.bincount([label_of(number) for number in range(count)], minlength=classes).tolist()
         splits[split] = manifest.Split(count=count, counts=of_class, bytes=0, shards=shards)
     mean = (total / counts["train"]).astype(np.float32)
     np.save(folder / manifest.MEAN_ARRAY_FILE, mean)

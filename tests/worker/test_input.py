@@ -8,6 +8,8 @@ from typing import Any
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from tests.worker.conftest import write_dataset
 
@@ -100,16 +102,161 @@ def _windows() -> Any:
 
     from digits.worker.input import Preparation
 
+    def at_random(preparation: Preparation, images: tf.Tensor) -> np.ndarray:
+        labels = tf.zeros([len(images)], tf.int64)
+        return preparation.for_training(images, labels, tf.constant([1, 2]))[0].numpy()
+
     images = tf.constant(np.arange(25, dtype=np.uint8).reshape(1, 5, 5, 1))
     mean = np.ones((5, 5, 1), np.float32)
     three = Preparation(mean, 3, (5, 5, 1))
     many = tf.repeat(images, 20, axis=0)
-    random = three(many, tf.constant([1, 2])).numpy()
-    again = three(many, tf.constant([1, 2])).numpy()
+    random, again = at_random(three, many), at_random(three, many)
     seven = Preparation(mean, 7, (5, 5, 1))
     return (
         three(images).numpy(),
-        seven(images, tf.constant([1, 2])).numpy(),
+        at_random(seven, images),
         random,
         np.array_equal(random, again),
     )
+
+
+def test_a_balanced_epoch_has_all_classes_alike(input: Any) -> None:
+    labels = np.array([0] * 90 + [1] * 10, np.int32)
+    epochs = np.stack(list(islice(input.training_order(100, 100, 3, True, balanced=labels), 12)))
+    assert (labels[epochs] == 1).sum(1).tolist() == [50] * 12
+    rare = np.array([np.bincount(epoch, minlength=100)[90:] for epoch in epochs])
+    assert (rare == 5).all()
+    frequent = np.array([np.bincount(epoch, minlength=100)[:90] for epoch in epochs])
+    assert frequent.max() == 1 and (frequent.sum(0) > 0).all()  # within some epochs, all are seen
+    assert 10 < (labels[epochs[0, :50]] == 1).sum() < 40
+
+
+def test_a_balanced_order_depends_on_seed_and_epoch_alone(input: Any) -> None:
+    labels = np.array([0, 0, 0, 0, 1, 1, 2], np.int32)
+    whole = list(islice(input.training_order(7, 3, 5, True, balanced=labels), 12))
+    later = list(islice(input.training_order(7, 3, 5, True, first_step=8, balanced=labels), 4))
+    assert np.array_equal(whole[8:], later)
+    other = list(islice(input.training_order(7, 3, 6, True, balanced=labels), 12))
+    assert not np.array_equal(whole, other)
+
+
+@given(st.lists(st.integers(0, 4), min_size=1, max_size=40), st.integers(0, 99))
+def test_no_class_is_drawn_much_more_often_than_another(
+    tensorflow: None, classes: list[int], seed: int
+) -> None:
+    from digits.worker import input
+
+    labels = np.array(classes, np.int32)
+    epoch = next(input.training_order(len(labels), len(labels), seed, True, balanced=labels))
+    drawn = np.bincount(labels[epoch])[np.unique(labels)]
+    assert drawn.sum() == len(labels) and np.ptp(drawn) <= 1
+
+
+def test_weights_of_classes(input: Any) -> None:
+    labels = np.array([0] * 9 + [2] * 1, np.int32)
+    weights, balanced = input.balance("class_weights", labels, 4)
+    assert np.allclose(weights, [10 / 18, 0, 5, 0]) and balanced is None
+    assert weights[labels].sum() == pytest.approx(10)
+    assert input.balance("none", labels, 4) == (None, None)
+    assert input.balance("sampling", labels, 4) == (None, labels)
+    with pytest.raises(Exception, match="'twice' is not one of"):
+        input.balance("twice", labels, 4)
+
+
+def test_the_order_of_what_is_done(in_child: Any) -> None:
+    plain, evaluated, trained, targets = in_child(_prepared)
+    mean = np.full((6, 6, 1), 100.0)
+    mean[0] = 50
+    # Validation: mean, central window, whitening; nothing at random.
+    central = (plain - mean)[:, 1:5, 1:5]
+    assert np.allclose(evaluated, _white(central), atol=1e-5)
+    # Training: flipped pixels, the mean of their new places, then a window.
+    flipped = plain[:, ::-1] - mean
+    for image, one, other in zip(trained, flipped, plain - mean, strict=True):
+        windows = [
+            _white(source[None, top : top + 4, left : left + 4])[0]
+            for source in (one, other)
+            for top in range(3)
+            for left in range(3)
+        ]
+        assert any(np.allclose(image, window, atol=1e-4) for window in windows)
+    assert targets["labels"].tolist() == [0, 1, 2, 0, 1, 2]
+    assert np.allclose(targets["weights"], [0.5, 1, 2, 0.5, 1, 2])
+
+
+def _white(images: np.ndarray) -> np.ndarray:
+    centred = images - images.mean((1, 2, 3), keepdims=True)
+    return centred / centred.std((1, 2, 3), keepdims=True)
+
+
+def _prepared() -> Any:
+    import tensorflow as tf
+
+    from digits.recipe import Augment
+    from digits.worker.input import Preparation
+
+    images = np.random.default_rng(1).integers(0, 256, (6, 6, 6, 1), np.uint8)
+    mean = np.full((6, 6, 1), 100, np.float32)
+    mean[0] = 50
+    chosen = Augment(flip="flipud", whitening=True)
+    weights = np.array([0.5, 1, 2], np.float32)
+    prepare = Preparation(mean, 4, (6, 6, 1), chosen, weights)
+    labels = tf.constant([0, 1, 2, 0, 1, 2], tf.int64)
+    trained, targets = prepare.for_training(tf.constant(images), labels, tf.constant([3, 4]))
+    numbers = {name: value.numpy() for name, value in targets.items()}
+    return images.astype(float), prepare(tf.constant(images)).numpy(), trained.numpy(), numbers
+
+
+def test_what_comes_in_from_outside_is_zero_once_the_mean_is_off(in_child: Any) -> None:
+    batch = in_child(_padded)
+    assert set(np.unique(batch)) == {0, 150}
+    rows = (batch == 0).all((2, 3)).sum(1)
+    assert set(rows.tolist()) == {0, 1, 2}
+
+
+def _padded() -> Any:
+    import tensorflow as tf
+
+    from digits.recipe import Augment
+    from digits.worker.input import Preparation
+
+    prepare = Preparation(np.full(1, 50, np.float32), None, (5, 5, 1), Augment(pad_crop=2))
+    images = tf.fill([80, 5, 5, 1], tf.constant(200, tf.uint8))
+    return prepare.for_training(images, tf.zeros([80], tf.int64), tf.constant([3, 4]))[0].numpy()
+
+
+def test_blended_images_bring_both_labels(in_child: Any) -> None:
+    targets = in_child(_blended_targets)
+    assert targets["others"].tolist() == [2, 0, 1]
+    assert np.allclose(targets["other_weights"], [3, 1, 2])
+    assert ((targets["share"] > 0) & (targets["share"] < 1)).all()
+
+
+def _blended_targets() -> Any:
+    import tensorflow as tf
+
+    from digits.recipe import Augment
+    from digits.worker.input import Preparation
+
+    weights = np.array([1, 2, 3], np.float32)
+    prepare = Preparation(np.zeros(1, np.float32), None, (5, 5, 1), Augment(mixup=1.0), weights)
+    images, labels = tf.zeros([3, 5, 5, 1], tf.uint8), tf.constant([0, 1, 2], tf.int64)
+    _, targets = prepare.for_training(images, labels, tf.constant([3, 4]))
+    return {name: value.numpy() for name, value in targets.items()}
+
+
+@pytest.mark.parametrize(("budget", "how"), [(9 * 108, "resident"), (9 * 108 - 1, "streamed")])
+def test_how_records_are_fed_is_told(in_child: Any, tmp_path: Path, budget: int, how: str) -> None:
+    write_dataset(tmp_path, {"train": 9}, size=6, channels=3)
+    fed = in_child(_fed, tmp_path, budget)
+    assert (fed.split, fed.how, fed.records, fed.bytes) == ("train", how, 9, 9 * 108)
+    assert fed.budget_bytes == budget and fed.free_bytes > 0 and fed.place == "memory"
+
+
+def _fed(folder: Path, budget: int) -> Any:
+    from digits.dataset import manifest
+    from digits.worker import input
+
+    split = input.Records(folder, manifest.load(folder), "train", budget)
+    split.close()
+    return split.fed
