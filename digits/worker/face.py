@@ -11,6 +11,7 @@ from __future__ import annotations
 import builtins
 import functools
 import importlib
+import importlib.util
 import sys
 import types
 from collections.abc import Callable
@@ -18,7 +19,7 @@ from typing import Any
 
 import tensorflow as tf
 
-from digits.worker import functions, slim_repair, summaries, tower
+from digits.worker import advice, functions, loading, old_names, old_python, slim_repair, summaries, tower
 
 v1 = tf.compat.v1
 
@@ -43,7 +44,16 @@ class Face(types.ModuleType):
         inner = sys.modules.get(f"{self.__name__}.{name}")
         if inner is not None:
             return inner
-        raise AttributeError(f"TensorFlow has no {self.__name__.replace('tensorflow', 'tf', 1)}.{name}")
+        raise advice.MissingName(self.__name__, name)
+
+
+class _Contrib(Face):
+    """A part of ``tensorflow.contrib``. Its inner modules, which have left, are the part itself."""
+
+    def __getattr__(self, name: str) -> Any:
+        if name in ("python", "ops", self.__name__.rpartition(".")[2]):
+            return self
+        return super().__getattr__(name)
 
 
 @functools.cache
@@ -54,58 +64,144 @@ def tensorflow() -> Face:
         "tensorflow",
         v1,
         tf,
+        **old_names.top(),
         layers=slim_repair.layer_functions(),
         summary=summaries.SummaryFunctions(),
         nn=_nn(),
         contrib=_contrib(slim),
         keras=tf.keras,
-        data=tf.data,
-        image=Face("tensorflow.image", v1.image, tf.image),
+        data=Face("tensorflow.data", v1.data, tf.data),
+        train=Face("tensorflow.train", v1.train, tf.train, **old_names.train()),
+        image=Face("tensorflow.image", v1.image, tf.image, **old_names.image()),
         math=Face("tensorflow.math", v1.math, tf.math),
         random=Face("tensorflow.random", v1.random, tf.random),
-        histogram_fixed_width=_histogram_fixed_width,
-        function=tf.function,
+        saved_model=Face("tensorflow.saved_model", v1.saved_model, tf.saved_model, load=loading.saved_model),
     )
-    compat = Face("tensorflow.compat", tf.compat, v1=face)
-    face.__dict__["compat"] = compat
+    face.__dict__["compat"] = Face("tensorflow.compat", tf.compat, v1=face, v2=tf.compat.v2)
+    face.__dict__["python"] = _Internal("tensorflow.python", face)
     return face
 
 
 def _nn() -> Face:
+    return Face("tensorflow.nn", v1.nn, tf.nn, rnn_cell=_rnn_cell(), **old_names.nn())
+
+
+def _rnn_cell() -> Face:
     from tensorflow.python.ops import rnn_cell
 
-    return Face("tensorflow.nn", v1.nn, tf.nn, rnn_cell=rnn_cell)
+    class LSTMBlockCell(rnn_cell.BasicLSTMCell):
+        """The same computation, which was one operation."""
+
+        def __init__(self, num_units: int, forget_bias: float = 1.0, *args: Any, **kwargs: Any) -> None:
+            kept = {name: value for name, value in kwargs.items() if name in ("reuse", "name", "dtype")}
+            super().__init__(num_units, forget_bias, **kept)
+
+    return Face(
+        "tensorflow.nn.rnn_cell",
+        rnn_cell,
+        LSTMBlockCell=LSTMBlockCell,
+        LSTMBlockFusedCell=LSTMBlockCell,
+        GRUBlockCell=rnn_cell.GRUCell,
+        GRUBlockCellV2=rnn_cell.GRUCell,
+        CompiledWrapper=lambda cell, *args, **kwargs: cell,
+    )
 
 
 def _contrib(slim: types.ModuleType) -> Face:
-    from tensorflow.python.ops import rnn_cell
-
     nets = importlib.import_module("tf_slim.nets")
-    layers = Face("tensorflow.contrib.layers", slim.layers, slim)
-    rnn = Face("tensorflow.contrib.rnn", rnn_cell, v1.nn)
-    framework = Face("tensorflow.contrib.framework", slim, v1)
-    return Face(
-        "tensorflow.contrib",
-        layers=layers,
-        rnn=rnn,
-        framework=framework,
-        slim=_slim(slim, nets),
-        summary=summaries.SummaryFunctions(),
+    step = dict.fromkeys(
+        ("get_or_create_global_step", "get_global_step", "create_global_step"), old_names.global_step
     )
+    names = {
+        "layers": _Contrib("tensorflow.contrib.layers", slim.layers, slim, **slim_repair.contrib_layers()),
+        "rnn": _Contrib("tensorflow.contrib.rnn", _rnn_cell(), v1.nn),
+        "framework": _Contrib("tensorflow.contrib.framework", slim, v1, **step),
+        "slim": _slim(slim, nets),
+        "losses": _Contrib("tensorflow.contrib.losses", slim.losses),
+        "metrics": _Contrib("tensorflow.contrib.metrics", slim.metrics, v1.metrics),
+        "seq2seq": _Contrib("tensorflow.contrib.seq2seq", sequence_loss=old_names.sequence_loss),
+        "image": _Contrib(
+            "tensorflow.contrib.image",
+            rotate=old_names.rotate,
+            transform=old_names.transform,
+            translate=old_names.translate,
+        ),
+        "keras": tf.keras,
+        "summary": summaries.SummaryFunctions(),
+        "util": _Contrib("tensorflow.contrib.util", v1, tf, constant_value=tf.get_static_value),
+    }
+    return Face("tensorflow.contrib", **names)
 
 
 def _slim(slim: types.ModuleType, nets: types.ModuleType) -> Face:
     # Networks reach the nets by the inner path of contrib too.
-    inner = Face("tensorflow.contrib.slim.python.slim", slim, nets=nets)
+    own = {
+        "nets": nets,
+        "get_or_create_global_step": old_names.global_step,
+        "get_global_step": old_names.global_step,
+        **slim_repair.contrib_layers(),
+    }
+    inner = Face("tensorflow.contrib.slim.python.slim", slim, **own)
     python = Face("tensorflow.contrib.slim.python", slim=inner)
-    return Face("tensorflow.contrib.slim", slim, nets=nets, python=python)
+    return Face("tensorflow.contrib.slim", slim, python=python, **own)
 
 
-def _histogram_fixed_width(
-    values: Any, value_range: Any, nbins: int = 100, dtype: Any = tf.int32, name: Any = None
-) -> Any:
-    # A float dtype was legal once and networks use it.
-    return tf.cast(v1.histogram_fixed_width(values, value_range, nbins, tf.int32, name), dtype)
+class _Internal(Face):
+    """A module below ``tensorflow.python``: its own names, and those that it once had.
+
+    What has moved is found where the same names are today; Keras' are those of Keras 3.
+    """
+
+    def __init__(self, name: str, face: Any) -> None:
+        try:
+            source = importlib.import_module(name)
+        except ImportError:
+            source = types.ModuleType(name)
+        super().__init__(name, source)
+        self.__dict__["_face"] = face
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("__"):
+            raise AttributeError(name)
+        full = f"{self.__name__}.{name}"
+        if full == "tensorflow.python.keras":
+            return _Internal._keras()
+        found = self._sources[0].__dict__.get(name)
+        if isinstance(found, types.ModuleType) or (found is None and _is_module(full)):
+            inner = found if found is not None and found.__name__ != full else None
+            part = inner or _Internal(full, self._face)
+            self.__dict__[name] = part
+            return part
+        for source in (self._sources[0], *self._moved()):
+            if hasattr(source, name):
+                return getattr(source, name)
+        raise advice.MissingName(self.__name__, name)
+
+    def _moved(self) -> list[Any]:
+        """Where the names of this module may be today."""
+        last = self.__name__.rpartition(".")[2]
+        face = self._face
+        known = {
+            "rnn": types.SimpleNamespace(rnn=face.nn.rnn, bidirectional_rnn=face.nn.bidirectional_rnn),
+            "rnn_cell": face.nn.rnn_cell,
+            "rnn_cell_impl": face.nn.rnn_cell,
+            "layers": face.layers,
+            "normalization": face.layers,
+            "function": types.SimpleNamespace(Defun=face.Defun),
+        }
+        return [known.get(last, face), face.nn, face]
+
+    @staticmethod
+    def _keras() -> Any:
+        return _Contrib("tensorflow.python.keras", tf.keras, tf.keras.utils)
+
+
+@functools.cache
+def _is_module(name: str) -> bool:
+    try:
+        return importlib.util.find_spec(name) is not None
+    except (ImportError, ValueError):
+        return False
 
 
 def namespace() -> dict[str, Any]:
@@ -121,7 +217,7 @@ def namespace() -> dict[str, Any]:
     import numpy
 
     face = tensorflow()
-    own_builtins = {**vars(builtins), "__import__": _importer(), "xrange": range}
+    own_builtins = {**vars(builtins), **old_python.names(), "__import__": _importer()}
     return {
         "__builtins__": own_builtins,
         "__name__": "network",
@@ -132,6 +228,7 @@ def namespace() -> dict[str, Any]:
         "slim": face.contrib.slim,
         "digits": functions,
         "keras": tf.keras,
+        "FLAGS": old_names.FLAGS,
         "tf_data": _module("tf_data"),
         "lr_policy": _module("lr_policy"),
         "np": numpy,
@@ -169,7 +266,7 @@ def _importer() -> Callable[..., Any]:
     ) -> Any:
         top, _, rest = name.partition(".")
         if level or top not in own:
-            return builtins.__import__(name, globals, locals, fromlist, level)
+            return _other(name, globals, locals, fromlist, level)
         module = own[top]
         for part in rest.split(".") if rest else ():
             module = _part(module, part, name)
@@ -181,12 +278,45 @@ def _importer() -> Callable[..., Any]:
     return importer
 
 
+def _other(name: str, globals: Any, locals: Any, fromlist: Any, level: int) -> Any:
+    """Any other module; those of Python 2 under the names they have today."""
+    try:
+        return builtins.__import__(name, globals, locals, fromlist, level)
+    except ModuleNotFoundError as error:
+        found = None if level else old_python.module(name)
+        if found is not None:
+            return found
+        if error.name and name.partition(".")[0] == error.name.partition(".")[0]:
+            raise MissingPackage(error.name) from error
+        raise
+
+
+class MissingPackage(ModuleNotFoundError):
+    """A package that a network imports and that is not installed."""
+
+    def __init__(self, name: str) -> None:
+        super().__init__(f"No module named {name!r}", name=name)
+        self.hint = advice.package(name)
+
+
 def _part(module: Any, part: str, wanted: str) -> Any:
     try:
         return getattr(module, part)
     except AttributeError:
         pass
+    if isinstance(module, _Contrib) and ".python" in wanted:
+        module.__dict__[part] = module  # an inner module, whose names are those of the whole
+        return module
     try:
         return importlib.import_module(f"{module.__name__}.{part}")
     except ImportError as error:
-        raise ImportError(f"cannot import {part!r} from {wanted!r}", name=wanted) from error
+        raise MissingPart(part, wanted) from error
+
+
+class MissingPart(ImportError):
+    """Something below TensorFlow that is not there."""
+
+    def __init__(self, part: str, wanted: str) -> None:
+        super().__init__(f"cannot import {part!r} from {wanted!r}", name=wanted)
+        path = wanted if wanted.endswith(part) else f"{wanted}.{part}"
+        self.hint = advice.instead(path.removeprefix("tensorflow."))

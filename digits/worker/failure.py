@@ -38,6 +38,8 @@ def describe(error: BaseException) -> Failed:
     """The event that tells the user about ``error``: the user's own frames come first."""
     source = _root(error)
     frames = _frames(source)
+    if not any(frame["own"] for frame in frames):
+        frames = _frames(error)  # the user's frames may have called what told the fault
     own = [frame for frame in frames if frame["own"]]
     message, hint = _words(error, source)
     line = error.line if isinstance(error, UserFault) and error.line else None
@@ -85,15 +87,25 @@ def _remembered_frames(message: str) -> Iterator[Frame]:
 def _words(error: BaseException, source: BaseException) -> tuple[str, str]:
     if isinstance(error, UserFault):
         return error.message[:MAX_MESSAGE_CHARACTERS], error.hint
-    kind = type(source).__name__
+    kind = _kind(source)
     if isinstance(source, SyntaxError):
         where = f"line {source.lineno}" if source.lineno else "the network"
-        return f"{kind} in {where}: {source.msg}", "Correct the marked line."
+        old = "print" in str(source.msg) and "Missing parentheses" in str(source.msg)
+        hint = "This is Python 2: write print(...)." if old else "Correct the marked line."
+        return f"{kind} in {where}: {source.msg}", hint
     if isinstance(source, SystemExit):
         return f"The network ended the program: exit({source.code!r}).", "Remove the call to exit()."
     text = _essence(str(getattr(source, "message", "") or source))
-    hint = next((hint for name, hint in _HINTS.items() if _is_a(source, name)), "")
+    own = getattr(source, "hint", "")
+    hint = own or next((hint for name, hint in _HINTS.items() if _is_a(source, name)), "")
+    hint = hint or next((hint for words, hint in _HINTS_BY_WORDS.items() if words in text), "")
     return f"{kind}: {text}"[:MAX_MESSAGE_CHARACTERS] if text else kind, hint
+
+
+def _kind(error: BaseException) -> str:
+    """The name of the error's class; for our own, that of Python's class it derives from."""
+    kinds = [kind for kind in type(error).__mro__ if not kind.__module__.startswith("digits.")]
+    return kinds[0].__name__
 
 
 def _essence(text: str) -> str:
@@ -123,4 +135,11 @@ _HINTS = {
     "NameError": "Check the spelling, and that the name is defined before it is used.",
     "AttributeError": "Check the spelling of the attribute, and that the object has it.",
     "UnreadableFile": "A file that the task needs is missing or damaged.",
+}
+
+_HINTS_BY_WORDS = {
+    "must feed a value for placeholder": (
+        "Nothing feeds a placeholder: take self.x, self.y or self.is_training, or give it a value "
+        "by tf.placeholder_with_default."
+    ),
 }

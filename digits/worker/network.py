@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import linecache
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import tensorflow as tf
 
-from digits.worker import face, layer_calls, precision, summaries, tower
+from digits.worker import face, layer_calls, old_python, precision, summaries, tensor_names, tower
 from digits.worker.failure import NETWORK_FILE, UserFault
 from digits.worker.variables import MODEL_SCOPE, VariableStore, plain
 
@@ -51,14 +51,24 @@ class Network:
     kind: type
     shape: tuple[int, int, int]
     nclasses: int
+    step: tower.Step = field(default_factory=tower.Step)
 
-    def build(self, store: VariableStore, stage: str, x: tf.Tensor, y: tf.Tensor | None) -> Built:
+    def build(
+        self,
+        store: VariableStore,
+        stage: str,
+        x: tf.Tensor,
+        y: tf.Tensor | None,
+        step: tf.Tensor | None = None,
+    ) -> Built:
         """Build the network in the current graph, on the weights of ``store``.
 
+        ``step`` is the number of the training step, for networks that ask for it.
         Whatever the user's code raises passes through; UserFault for what it leaves out.
         """
         training = stage == tower.TRAIN
-        with store.trace(), layer_calls.watched(training) as calls:
+        tensor_names.teach(tf.compat.v1.get_default_graph(), lambda: store.variables)
+        with store.trace(), layer_calls.watched(training) as calls, tower.building(None, self.step, step):
             built = self.kind(
                 precision.lowered(x, store.compute_type),
                 y,
@@ -67,9 +77,9 @@ class Network:
                 training,
                 stage == tower.INFERENCE,
             )
-            with tower.building(built):
+            with tower.building(built, self.step, step):
                 with tf.compat.v1.variable_scope(MODEL_SCOPE, reuse=tf.compat.v1.AUTO_REUSE):
-                    output = _in_full(built, x, _property(built, "inference"))
+                    output = _in_full(built, x, _output(built))
                 if stage == tower.INFERENCE:
                     return Built(built, output, calls, [], None, {}, [])
                 return _with_losses(built, output, calls)
@@ -85,10 +95,12 @@ def _user_model(text: str) -> type:
     text = text.replace("\r\n", "\n").replace("\r", "\n")
     # The text as the interpreter's tracebacks and ours show it: under one fixed name.
     linecache.cache[NETWORK_FILE] = (len(text), None, text.splitlines(keepends=True), NETWORK_FILE)
-    code = compile(text, NETWORK_FILE, "exec", dont_inherit=True)
+    code = old_python.compiled(text, NETWORK_FILE)
     names = face.namespace()
     exec(code, names)  # noqa: S102 - running the user's network is what this process is for
     kind = names.get("UserModel")
+    if kind is None and callable(names.get("build_model")):
+        kind = tower.of_function(names["build_model"])
     if kind is None:
         raise UserFault("The network defines no class UserModel.", _TEMPLATE_HINT)
     if not isinstance(kind, type) or not issubclass(kind, tower.Tower):
@@ -139,6 +151,20 @@ def _property(built: Any, name: str) -> Any:
             _line_of_function(getattr(type(built), name).fget),
         )
     return value
+
+
+def _output(built: Any) -> Any:
+    output = _property(built, "inference")
+    tuned = built.fineTuneHook(output)
+    if tuned is None:
+        raise UserFault(
+            "UserModel.fineTuneHook returned nothing.",
+            "End it with a return statement.",
+            _line_of_function(type(built).fineTuneHook),
+        )
+    if tuned is not output:
+        setattr(built, tower.cache_name("inference"), tuned)  # what the loss sees
+    return tuned
 
 
 def _in_full(built: Any, x: tf.Tensor, output: Any) -> Any:

@@ -25,6 +25,7 @@ from tensorflow.python.layers import layers as core_layers
 from tensorflow.python.ops import array_ops, control_flow_ops, variable_scope
 
 from digits.worker import flexible
+from digits.worker.contrib_layers import group_norm, instance_norm
 
 _REGULARISED = ("__digits_regularised_variables__",)
 
@@ -73,8 +74,10 @@ class BatchNormalization(legacy_base.Layer):
         **kwargs: Any,
     ) -> None:
         super().__init__(trainable=trainable, name=name, **kwargs)
-        if renorm or virtual_batch_size or adjustment:
-            raise NotImplementedError("batch normalisation knows no renorm, virtual batches or adjustment")
+        if virtual_batch_size or adjustment:
+            raise NotImplementedError("batch normalisation knows no virtual batches and no adjustment")
+        self.renorm, self.renorm_momentum = renorm, renorm_momentum
+        self.renorm_clipping = renorm_clipping or {}
         self.axis = axis[0] if isinstance(axis, (list, tuple)) else axis
         self.momentum, self.epsilon, self.center, self.scale = momentum, epsilon, center, scale
         zeros, ones = tf.compat.v1.zeros_initializer(), tf.compat.v1.ones_initializer()
@@ -83,6 +86,8 @@ class BatchNormalization(legacy_base.Layer):
             "beta": beta_initializer or zeros,
             "moving_mean": moving_mean_initializer or zeros,
             "moving_variance": moving_variance_initializer or ones,
+            "renorm_mean": moving_mean_initializer or zeros,
+            "renorm_stddev": moving_variance_initializer or ones,
         }
         self._regularizers = {"gamma": gamma_regularizer, "beta": beta_regularizer}
         self._constraints = {"gamma": gamma_constraint, "beta": beta_constraint}
@@ -99,6 +104,9 @@ class BatchNormalization(legacy_base.Layer):
             self.beta = self._parameter("beta", channels, trainable=True)
         self.moving_mean = self._parameter("moving_mean", channels, trainable=False)
         self.moving_variance = self._parameter("moving_variance", channels, trainable=False)
+        if self.renorm:
+            self.renorm_mean = self._parameter("renorm_mean", channels, trainable=False)
+            self.renorm_stddev = self._parameter("renorm_stddev", channels, trainable=False)
         self.built = True
 
     def _parameter(self, name: str, channels: int, trainable: bool) -> Any:
@@ -120,18 +128,48 @@ class BatchNormalization(legacy_base.Layer):
         )
 
     def _training(self, inputs: tf.Tensor) -> tf.Tensor:
-        if self._can_fuse(inputs):
+        if self.renorm:
+            outputs, mean, variance = self._renormalised(inputs)
+        elif self._can_fuse(inputs):
             outputs, mean, variance = tf.compat.v1.nn.fused_batch_norm(
                 inputs, *self._scale_and_offset(), epsilon=self.epsilon, data_format=self._format()
             )
         else:
-            axes = [axis for axis in range(inputs.shape.rank) if axis != self.axis % inputs.shape.rank]
-            mean, variance = tf.nn.moments(tf.cast(inputs, tf.float32), axes)
+            mean, variance = self._moments(inputs)
             outputs = self._normalised(inputs, mean, variance)
-        for average, value in ((self.moving_mean, mean), (self.moving_variance, variance)):
-            step = (average - tf.cast(value, average.dtype)) * (1 - self.momentum)
-            ops.add_to_collection(ops.GraphKeys.UPDATE_OPS, average.assign_sub(step))
+        self._move(self.moving_mean, mean, self.momentum)
+        self._move(self.moving_variance, variance, self.momentum)
         return outputs
+
+    def _moments(self, inputs: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+        axes = [axis for axis in range(inputs.shape.rank) if axis != self.axis % inputs.shape.rank]
+        return tf.nn.moments(tf.cast(inputs, tf.float32), axes)
+
+    def _move(self, average: Any, value: tf.Tensor, momentum: Any) -> None:
+        step = (average - tf.cast(value, average.dtype)) * (1 - momentum)
+        ops.add_to_collection(ops.GraphKeys.UPDATE_OPS, average.assign_sub(step))
+
+    def _renormalised(self, inputs: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
+        """Batch renormalisation: by the batch, and corrected towards the moving averages."""
+        mean, variance = self._moments(inputs)
+        stddev = tf.sqrt(variance + self.epsilon)
+        known_mean, known_stddev = self.renorm_mean.read_value(), self.renorm_stddev.read_value()
+        scale = self._clipped(stddev / known_stddev, "rmin", "rmax")
+        shift = self._clipped((mean - known_mean) / known_stddev, None, "dmax")
+        scale, shift = tf.stop_gradient(scale), tf.stop_gradient(shift)
+        # (x - mean) / stddev * scale + shift, as one normalisation by other moments.
+        outputs = self._normalised(
+            inputs, mean - shift * stddev / scale, tf.square(stddev / scale) - self.epsilon
+        )
+        self._move(self.renorm_mean, mean, self.renorm_momentum)
+        self._move(self.renorm_stddev, stddev, self.renorm_momentum)
+        return outputs, mean, variance
+
+    def _clipped(self, value: tf.Tensor, low: str | None, high: str) -> tf.Tensor:
+        most = self.renorm_clipping.get(high)
+        least = self.renorm_clipping.get(low) if low else None if most is None else -most
+        value = value if least is None else tf.maximum(value, least)
+        return value if most is None else tf.minimum(value, most)
 
     def _inference(self, inputs: tf.Tensor) -> tf.Tensor:
         if not self._can_fuse(inputs):
@@ -191,7 +229,38 @@ def layer_functions() -> types.SimpleNamespace:
         "batch_normalization": batch_normalization,
         "batch_norm": batch_normalization,
     }
-    return types.SimpleNamespace(**{**names, **normalization})
+    layers = {**names, **normalization}
+    return types.SimpleNamespace(**{name: _with_scope(value) for name, value in layers.items()})
+
+
+def _with_scope(function: Any) -> Any:
+    """``function``, which also takes its name as ``scope``."""
+    if not isinstance(function, types.FunctionType):
+        return function
+
+    @functools.wraps(function)
+    def scoped(*args: Any, scope: Any = None, **kwargs: Any) -> Any:
+        if scope is not None and kwargs.get("name") is None:
+            kwargs["name"] = scope if isinstance(scope, str) else scope.name.rpartition("/")[2]
+        return function(*args, **kwargs)
+
+    return scoped
+
+
+def contrib_layers() -> dict[str, Any]:
+    """What ``tf.contrib.layers`` and slim have besides tf_slim's own layers."""
+    import tf_slim
+
+    def nothing(*args: Any, **kwargs: Any) -> list[Any]:
+        return []
+
+    summaries = ("summarize_tensor", "summarize_tensors", "summarize_collection")
+    summaries += ("summarize_activation", "summarize_activations", "summarize_variables", "summarize_weights")
+    return {
+        **dict.fromkeys(summaries, nothing),
+        "instance_norm": tf_slim.add_arg_scope(instance_norm),
+        "group_norm": tf_slim.add_arg_scope(group_norm),
+    }
 
 
 @functools.cache

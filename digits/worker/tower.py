@@ -5,7 +5,11 @@ from __future__ import annotations
 import contextlib
 import functools
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from typing import Any
+
+import tensorflow as tf
+from tensorflow.python.ops.resource_variable_ops import ResourceVariable
 
 TRAIN, VALIDATION, INFERENCE = "train", "val", "inf"
 
@@ -40,6 +44,8 @@ class Tower:
     - ``nclasses``: the number of classes;
     - ``is_training``, ``is_inference``: both False for validation;
     - ``summaries``: a list for ``tf.summary.scalar(...)``, ``histogram`` and ``image``.
+
+    It may define ``gradientUpdate`` and ``fineTuneHook``, and set ``disableAutoDataParallelism``.
     """
 
     def __init__(
@@ -60,23 +66,92 @@ class Tower:
         self.summaries: list[Any] = []
         self.train: Any = None
 
+    # Set it where copies of the network on several devices would do harm; the batch then
+    # goes to one device as a whole.
+    disableAutoDataParallelism = False  # noqa: N815 - the name that networks set
+
+    def fineTuneHook(self, net: Any) -> Any:  # noqa: N802 - the name that networks override
+        """Called with the output of ``inference``; returns what is to be used in its place."""
+        return net
+
     def gradientUpdate(self, grad: Any) -> Any:  # noqa: N802 - the name that networks override
         """Called with the (gradient, variable) pairs of each loss; returns those to apply."""
         return grad
 
 
-_being_built: list[Any] = []
+def of_function(build_model: Callable[[dict[str, Any]], dict[str, Any]]) -> type[Tower]:
+    """The network that a ``build_model(params)`` of the first DIGITS with TensorFlow makes.
+
+    It returns the output as ``model`` and, as ``loss``, a function of the labels.
+    """
+
+    class UserModel(Tower):
+        @model_property
+        def built(self) -> dict[str, Any]:
+            names = ("x", "y", "input_shape", "nclasses", "is_training", "is_inference")
+            return build_model({name: getattr(self, name) for name in names})
+
+        @model_property
+        def inference(self) -> Any:
+            return self.built["model"]
+
+        @model_property
+        def loss(self) -> Any:
+            return self.built["loss"](self.y)
+
+    return UserModel
+
+
+@dataclass
+class Step:
+    """The number of the training step, for networks that ask for it.
+
+    The variable is made when a network first asks; each training step gives it its number.
+    """
+
+    variable: tf.Variable | None = None
+
+    def asked_for(self, number: tf.Tensor | None) -> tf.Variable:
+        """The variable, which holds ``number`` from here on if that is given."""
+        if self.variable is None:
+            with tf.init_scope(), tf.compat.v1.name_scope(None):
+                # Not `tf.Variable`: the creators of the graph being built have no part in it.
+                self.variable = ResourceVariable(0, trainable=False, name="global_step", dtype=tf.int64)
+        if number is not None:
+            self.variable.assign(tf.cast(number, tf.int64))
+        return self.variable
+
+
+@dataclass
+class _Building:
+    tower: Any
+    step: Step
+    number: tf.Tensor | None
+    has_set_step: bool = False
+
+
+_being_built: list[_Building] = []
 
 
 def being_built() -> Any:
     """The tower whose properties are being computed, or None."""
-    return _being_built[-1] if _being_built else None
+    return _being_built[-1].tower if _being_built else None
+
+
+def global_step() -> tf.Variable:
+    """The number of the training step, as a variable that the trainer keeps."""
+    if not _being_built:
+        return Step().asked_for(None)
+    building = _being_built[-1]
+    number = None if building.has_set_step else building.number
+    building.has_set_step = True
+    return building.step.asked_for(number)
 
 
 @contextlib.contextmanager
-def building(tower: Any) -> Iterator[None]:
-    """Makes ``tower`` the one that `being_built` answers."""
-    _being_built.append(tower)
+def building(tower: Any, step: Step, number: tf.Tensor | None = None) -> Iterator[None]:
+    """Makes ``tower`` the one that `being_built` answers; ``number`` is that of the training step."""
+    _being_built.append(_Building(tower, step, number))
     try:
         yield
     finally:

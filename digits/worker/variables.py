@@ -192,20 +192,35 @@ class _Operation:
         self.device = variable.device
 
 
-class _Variable(ResourceVariable):
-    """A variable that has an ``op`` as in TensorFlow 1, for ``tf.summary.histogram(w.op.name, w)``."""
+class _Known:
+    """What variables could in TensorFlow 1: be compared with each other, be keys, and have an ``op``.
+
+    The last is for ``tf.summary.histogram(w.op.name, w)``.
+    """
 
     @property
     def op(self) -> _Operation:
         return _Operation(self)
 
+    def __eq__(self, other: Any) -> Any:
+        return self is other if isinstance(other, tf.Variable) else super().__eq__(other)
 
-class _EmptyVariable(UninitializedVariable):
+    def __ne__(self, other: Any) -> Any:
+        return self is not other if isinstance(other, tf.Variable) else super().__ne__(other)
+
+    def __hash__(self) -> int:
+        return id(self)
+
+    def initialized_value(self) -> tf.Tensor:
+        return self.read_value()
+
+
+class _Variable(_Known, ResourceVariable):
+    """A variable of a network."""
+
+
+class _EmptyVariable(_Known, UninitializedVariable):
     """The same without a value."""
-
-    @property
-    def op(self) -> _Operation:
-        return _Operation(self)
 
 
 def _make(name: str, kwargs: dict[str, Any]) -> tf.Variable:

@@ -1,0 +1,75 @@
+"""What networks of TensorFlow 1 ask for that nothing answers any more, and what to write instead."""
+
+from __future__ import annotations
+
+_LOOP = "DIGITS runs the training: compute the output in inference and the loss in loss."
+_DATA = "DIGITS feeds the network: take the images from self.x and the labels from self.y."
+
+# Name below tf, or the beginning of one: what to use instead.
+_INSTEAD = {
+    "contrib.distributions": "Use tf.random.normal and tf.random.uniform, and write the densities out.",
+    "contrib.learn": _LOOP,
+    "contrib.estimator": _LOOP,
+    "estimator": _LOOP,
+    "contrib.training": _LOOP,
+    "contrib.data": _DATA,
+    "contrib.eager": "Networks are built as graphs; leave eager execution out.",
+    "contrib.keras": "Use tf.keras.",
+    "contrib.opt": "Choose the optimizer in the form.",
+    "contrib.tpu": "Leave it out; DIGITS trains on CPUs and GPUs.",
+    "contrib.cudnn_rnn": "Use tf.keras.layers.LSTM or GRU, which use cuDNN where they can.",
+    "contrib.rnn": "Use a cell of tf.nn.rnn_cell, or tf.keras.layers.",
+    "contrib.seq2seq": "Use tf.keras.layers, or write the attention out.",
+    "contrib.gan": "Return a list of {'loss': …, 'vars': …} from loss.",
+    "contrib.crf": "Write the loss out, or use the package tensorflow_addons' formulas.",
+    "contrib.legacy_seq2seq": "Use tf.keras.layers.",
+    "contrib.layers": "Use the layer of that name in tf.layers, slim or tf.keras.layers.",
+    "contrib": "Look for it in tf, slim or tf.keras.",
+    "examples": _DATA,
+    "models": "Copy the code of the model into the network.",
+    "nn.seq2seq": "Use tf.keras.layers.",
+    "slim": "Import it as tensorflow.contrib.slim.",
+    "data.Dataset.make_one_shot_iterator": _DATA,
+    "train": _LOOP,
+    "Session": _LOOP,
+}
+
+# Packages that networks import and that are not among those DIGITS comes with.
+_PACKAGES = {
+    "tensorpack": "Write the layers with tf.layers or slim, which have the same ones.",
+    "tflearn": "Write the layers with tf.layers or tf.keras.layers.",
+    "tensorlayer": "Write the layers with tf.layers or tf.keras.layers.",
+    "sonnet": "Write the layers with tf.keras.layers.",
+    "prettytensor": "Write the layers with tf.layers.",
+    "tensorflow_probability": "Install it beside DIGITS, or write the densities out.",
+    "tensorflow_addons": "Install it beside DIGITS, or use the layer of tf.keras.layers.",
+    "nets": "Write from tensorflow.contrib.slim.nets import …",
+    "caffe": "Use a network for TensorFlow.",
+    "torch": "Use a network for TensorFlow.",
+}
+
+
+class MissingName(AttributeError):
+    """A name that TensorFlow does not have; ``hint`` says what to use."""
+
+    def __init__(self, module: str, name: str) -> None:
+        full = f"{module}.{name}".replace("tensorflow", "tf", 1)
+        super().__init__(f"TensorFlow has no {full}")
+        self.hint = instead(full.removeprefix("tf."))
+
+
+def instead(name: str) -> str:
+    """What to use instead of ``name`` (below ``tf``); empty when nothing is known."""
+    while name:
+        if name in _INSTEAD:
+            return _INSTEAD[name]
+        name = name.rpartition(".")[0]
+    return ""
+
+
+def package(name: str) -> str:
+    """What to do about a package that is not installed."""
+    top = name.partition(".")[0]
+    return _PACKAGES.get(
+        top, f"Only installed packages can be imported by a network: install {top} beside DIGITS."
+    )

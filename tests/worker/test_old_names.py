@@ -1,0 +1,240 @@
+"""Idioms of TensorFlow 1 and of the time before, in networks that are built as they stand."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+pytestmark = pytest.mark.tensorflow
+
+# Each is the body of an inference that begins with x = self.x and ends with a dense layer on x.
+BODIES = {
+    "shapes": [
+        "n = x.get_shape()[1].value * x.shape[2].value; x = tf.reshape(x, [-1, n * 3])",
+        "d = 1\nfor k in x.get_shape()[1:]: d *= k.value\nx = tf.reshape(x, [-1, d])",
+        "d = np.prod(x.get_shape().as_list()[1:]); x = tf.reshape(x, [-1, d])",
+        "assert x.get_shape()[0].value is None and x.get_shape()[0] == None and x.get_shape().ndims == 4",
+        "h = x.get_shape()[1]; x = tf.image.resize_images(x, [h * 2, h * 2])",
+        "class Holder:\n    value = 3\nassert Holder.value == Holder().value == 3",
+    ],
+    "order of arguments": [
+        "x = tf.concat(3, [x, x])\nassert x.shape[3] == 6",
+        "x = tf.concat(concat_dim=3, values=[x, x])",
+        "x = tf.concat([x, x], 3)\nassert x.shape[3] == 6",
+        "a, b, c = tf.split(3, 3, x); x = a",
+        "a, b, c = tf.split(split_dim=3, num_split=3, value=x); x = b",
+        "a, b, c = tf.split(x, 3, 3); x = c\nassert x.shape[3] == 1",
+        "a, b = tf.split(x, [1, 2], axis=3); x = b\nassert x.shape[3] == 2",
+        "a, b = tf.unpack(tf.pack([x, x])); x = a",
+        "a, b, c = tf.unpack(x, axis=3); x = tf.pack([a, b], axis=3)",
+        "x = tf.select(x > 0, tf.mul(tf.sub(x, 1.0), 2.0), tf.neg(x))",
+        "x = tf.reverse(x, [False, False, True, False]); x = tf.reverse(x, [2])",
+        "x = tf.batch_matmul(tf.reshape(x, [-1, 12, 36]), tf.reshape(x, [-1, 36, 12]))",
+        "z = slim.flatten(x)\nx = tf.nn.softmax_cross_entropy_with_logits(z, z)[:, None]",
+        "x = tf.nn.sparse_softmax_cross_entropy_with_logits(slim.flatten(x), self.y)[:, None]",
+        "x = tf.nn.sigmoid_cross_entropy_with_logits(logits=x, labels=x)",
+        "a = tf.scalar_summary('a', tf.reduce_mean(x)); h = tf.histogram_summary('h', x)\n"
+        "self.summaries.append(tf.merge_summary([a, h])); self.summaries.append(tf.merge_all_summaries())",
+        "x = tf.cond(pred=tf.reduce_mean(x) > 0, fn1=lambda: x * 2, fn2=lambda: x)",
+    ],
+    "layers": [
+        "x = tf.contrib.layers.instance_norm(x)\n"
+        "assert [v.name for v in tf.trainable_variables()] == ['model/InstanceNorm/beta:0', 'model/InstanceNorm/gamma:0']",
+        "x = tf.contrib.layers.group_norm(slim.conv2d(x, 8, 3), groups=4)",
+        "x = tf.layers.batch_normalization(x, training=True, renorm=True, renorm_clipping={'rmax': 3.0, 'dmax': 5.0})",
+        "x = slim.batch_norm(x, is_training=True, renorm=True)",
+        "x = tf.layers.max_pooling2d(inputs=x, pool_size=2, strides=2, scope='p')",
+        "x = tf.layers.dense(slim.flatten(x), 8, scope='d')\n"
+        "assert tf.trainable_variables()[0].name == 'model/d/kernel:0'",
+        "x = tf.contrib.layers.conv2d(x, 4, 3); x = tf.contrib.layers.max_pool2d(x, 2); x = tf.contrib.layers.linear(x, 3)",
+        "with tf.contrib.framework.arg_scope([tf.contrib.layers.conv2d], activation_fn=None):\n"
+        "    x = tf.contrib.layers.conv2d(x, 3, 3)\n"
+        "assert len(tf.contrib.framework.get_variables_to_restore(exclude=['other'])) == 2",
+        "l = tf.losses.softmax_cross_entropy(tf.one_hot(self.y, 144 * 3), slim.flatten(x)); tf.losses.get_total_loss()",
+        "l = tf.contrib.losses.mean_squared_error(x, x); tf.contrib.losses.add_loss(l)",
+        "tf.contrib.layers.summarize_activations()",
+        "x = tf.contrib.image.rotate(x, 0.3)",
+    ],
+    "cells": [
+        "cell = tf.contrib.rnn.MultiRNNCell([tf.contrib.rnn.GRUCell(4), tf.contrib.rnn.LSTMBlockCell(4)])\n"
+        "o, s = tf.nn.dynamic_rnn(cell, tf.reshape(x, [-1, 12, 36]), dtype=tf.float32); x = o[:, -1]",
+        "from tensorflow.python.ops import rnn, rnn_cell\n"
+        "seq = tf.unpack(tf.reshape(x, [-1, 12, 36]), axis=1)\n"
+        "o, s = rnn.rnn(rnn_cell.BasicLSTMCell(4, forget_bias=1.0), seq, dtype=tf.float32); x = o[-1]",
+        "from tensorflow.contrib import rnn\n"
+        "o, s = rnn.static_rnn(rnn.BasicLSTMCell(4), tf.unstack(tf.reshape(x, [-1, 12, 36]), 12, 1), dtype=tf.float32)\n"
+        "x = o[-1]",
+        "logits = tf.reshape(x, [-1, 12, 36]); x = tf.contrib.seq2seq.sequence_loss(\n"
+        "    logits, tf.zeros([tf.shape(x)[0], 12], tf.int32), tf.ones([tf.shape(x)[0], 12])) * x",
+    ],
+    "imports": [
+        "from tensorflow.python import Tensor\nfrom tensorflow.python.keras.utils import normalize\nassert isinstance(x, Tensor)",
+        "from tensorflow.python.framework import ops, dtypes, tensor_shape\n"
+        "from tensorflow.python.ops import array_ops, math_ops, control_flow_ops, variable_scope\n"
+        "from tensorflow.python.training import moving_averages\nx = array_ops.stack([x, x])[0]; control_flow_ops.cond",
+        "from tensorflow.contrib.layers.python.layers import layers, initializers, regularizers, utils\n"
+        "x = layers.conv2d(x, 3, 3); initializers.xavier_initializer(); regularizers.l2_regularizer(0.1)",
+        "from tensorflow.contrib.framework.python.ops import add_arg_scope, arg_scope, variables\n"
+        "from tensorflow.contrib.rnn.python.ops import core_rnn_cell\nassert core_rnn_cell.BasicLSTMCell",
+        "from tensorflow.contrib.slim.nets import vgg, inception, resnet_v2, alexnet, overfeat, resnet_utils",
+        "import keras\nfrom keras.layers import Dense\nfrom tensorflow.python.keras.layers import Dense as Other\n"
+        "assert Dense is Other is tf.keras.layers.Dense",
+        "import tensorflow.compat.v2 as tf2\nassert not hasattr(tf2, 'get_variable')\nx = tf2.nn.dropout(x, rate=0.1)",
+        "import tensorflow.compat.v1 as tf\ntf.disable_v2_behavior(); tf.disable_eager_execution()\n"
+        "x = tf.layers.conv2d(x, 3, 3)",
+        "import cPickle, urllib2, Queue, StringIO, ConfigParser\nfrom six.moves import xrange, cPickle as other\n"
+        "from past.builtins import xrange as another",
+    ],
+    "Python 2": [
+        "for i in xrange(3): x = x * reduce(lambda a, b: a + b, [1, 2])\n"
+        "assert isinstance(unicode('a'), basestring) and long(3) == 3",
+        "for name, value in {'a': 2.0}.iteritems(): x = x * value\nassert {'a': 1}.has_key('a')",
+    ],
+    "variables": [
+        "w = tf.get_variable('w', [3]); x = slim.conv2d(x, 3, 3, scope='c')\n"
+        "names = ['model/w:0', 'model/c/weights:0', 'model/c/biases:0']\n"
+        "assert [v.name for v in tf.get_collection(tf.GraphKeys.GLOBAL_VARIABLES)] == names\n"
+        "assert [v.op.name + ':0' for v in tf.trainable_variables()] == names\n"
+        "assert len(tf.get_collection(tf.GraphKeys.TRAINABLE_VARIABLES, scope='model/c')) == 2\n"
+        "assert len(tf.trainable_variables('model/c')) == len(slim.get_variables('model/c')) == 2\n"
+        "assert w in tf.trainable_variables() and w not in tf.trainable_variables()[1:]\n"
+        "assert {v: v.name for v in tf.trainable_variables()}[w] == 'model/w:0' and w == w",
+        "m = tf.get_variable('m', [3]); ema = tf.train.ExponentialMovingAverage(0.9); ema.apply([m])\n"
+        "assert ema.average(m).op.name == 'model/m/ExponentialMovingAverage'; x = x * ema.average(m)",
+        "mean, var = tf.nn.moments(x, [0, 1, 2]); ema = tf.train.ExponentialMovingAverage(decay=0.5)\n"
+        "def update():\n    with tf.control_dependencies([ema.apply([mean, var])]):\n"
+        "        return tf.identity(mean), tf.identity(var)\n"
+        "m, v = tf.cond(tf.constant(True), update, lambda: (ema.average(mean), ema.average(var)))\n"
+        "x = tf.nn.batch_normalization(x, m, v, None, None, 1e-3)",
+        "t = tf.make_template('t', lambda a: slim.conv2d(a, 3, 3, scope='c')); x = t(x) + t(x)\n"
+        "assert len(tf.trainable_variables()) == 2",
+        "tf.initialize_all_variables(); tf.global_variables_initializer(); tf.reset_default_graph()",
+        "y = slim.conv2d(x, 3, 3, scope='c'); g = tf.get_default_graph()\n"
+        "for name in ['model/c/Relu:0', 'train/model/c/Relu:0', 'val/tower_0/model/c/Relu:0', 'c/Relu:0', 'Relu:0', y.name]:\n"
+        "    assert g.get_tensor_by_name(name) is y\n"
+        "assert g.get_operation_by_name('model/c/Conv2D').type == 'Conv2D'\n"
+        "x = y * tf.reduce_sum(g.get_tensor_by_name('model/c/weights:0'))",
+    ],
+    "gradients": [
+        "g = tf.gradients(tf.reduce_sum(x * x), [x], name='g', colocate_gradients_with_ops=True)[0]\nx = tf.stop_gradient(g)",
+        "@tf.custom_gradient\ndef clip(a):\n    return tf.identity(a), lambda dy: tf.clip_by_norm(dy, 1.0)\nx = clip(x)",
+        "from tensorflow.python.framework import function\n@function.Defun(tf.float32, tf.float32)\n"
+        "def back(a, dy): return dy * 2\n@function.Defun(tf.float32, grad_func=back)\ndef forth(a): return a * 3\n"
+        "y = forth(x); y.set_shape(x.get_shape()); x = y",
+    ],
+    "the program": [
+        "with tf.device('/gpu:0'): x = slim.conv2d(x, 3, 3)\nwith tf.device('/cpu:0'): x = x * tf.get_variable('w', [3])\n"
+        "with tf.device('/job:worker/task:0/gpu:3'), tf.device(tf.train.replica_device_setter(1)): x = x + 1\n"
+        "with tf.device(lambda op: '/gpu:0'): x = x + 1",
+        "s = tf.train.get_or_create_global_step(); assert s.name == 'global_step:0'\n"
+        "assert s is tf.train.get_global_step() is slim.get_or_create_global_step()\n"
+        "x = x * tf.train.exponential_decay(0.1, s, 10, 0.9)",
+        "tf.app.flags.DEFINE_integer('batch_size', 3, ''); F = tf.app.flags.FLAGS; assert F.batch_size == 3 == FLAGS.batch_size",
+        "tf.logging.set_verbosity(tf.logging.INFO); tf.logging.info('a %s', x.name); tf.set_random_seed(3)",
+        "keep = tf.placeholder(tf.float32, name='never_used')",
+        "with tf.Session() as s: v = s.run(tf.constant(3.0))\nassert v == 3",
+    ],
+}
+
+TEMPLATE = """class UserModel(Tower):
+    @model_property
+    def inference(self):
+        x = self.x
+{body}
+        return slim.fully_connected(slim.flatten(tf.to_float(x)), self.nclasses, scope='last')
+
+    @model_property
+    def loss(self):
+        return digits.classification_loss(self.inference, self.y)
+"""
+
+
+@pytest.mark.parametrize("kind", BODIES)
+def test_idioms_build(in_child: Any, kind: str) -> None:
+    assert in_child(_failures, BODIES[kind]) == {}
+
+
+def _failures(bodies: list[str]) -> dict[str, str]:
+    """What went wrong with each body, the training network with its gradients being built."""
+    from digits.worker.failure import describe
+
+    failures = {}
+    for body in bodies:
+        try:
+            _build(body)
+        except Exception as error:
+            failures[body] = f"{describe(error).message} ({describe(error).hint})"
+    return failures
+
+
+def _build(body: str) -> None:
+    import tensorflow as tf
+
+    from digits.worker import network, tower
+    from digits.worker.variables import VariableStore
+
+    lines = "\n".join(f"        {line}" for line in body.split("\n"))
+    net = network.Network(network._user_model(TEMPLATE.format(body=lines)), (12, 12, 3), 4)
+    store = VariableStore(empty=True)
+
+    def train(x: Any, y: Any, step: Any) -> Any:
+        built = net.build(store, tower.TRAIN, x, y, step)
+        for objective in built.objectives:
+            tf.gradients(objective.loss, objective.variables)
+        return built.metrics["loss"]
+
+    signature = [
+        tf.TensorSpec((None, 12, 12, 3)),
+        tf.TensorSpec([None], tf.int64),
+        tf.TensorSpec([], tf.int64),
+    ]
+    tf.function(train, autograph=False, input_signature=signature).get_concrete_function()
+
+
+UNSUPPORTED = {
+    "import tensorpack\n": ("tensorpack", "tf.layers or slim", 1),
+    "import tensorflow as tf\nimport tensorflow.contrib.eager as tfe\n": ("eager", "graphs", 2),
+    "tf.contrib.distributions.Normal(0.0, 1.0)\n": ("tf.contrib.distributions", "tf.random.normal", 1),
+    "from tensorflow.examples.tutorials.mnist import input_data\n": ("examples", "self.x", 1),
+    "print 'hello'\n": ("SyntaxError", "print(...)", 1),
+}
+
+
+@pytest.mark.parametrize("text", UNSUPPORTED)
+def test_what_is_not_supported_is_told_with_its_replacement(visualize: Any, text: str) -> None:
+    words, hint, line = UNSUPPORTED[text]
+    failure = visualize(text).failure
+    assert words in failure.message
+    assert hint in failure.hint
+    assert failure.line == line
+
+
+def test_a_session_that_needs_the_input(visualize: Any) -> None:
+    failure = visualize(TEMPLATE.format(body="        tf.Session().run(tf.reduce_mean(x))")).failure
+    assert "tf.Session" in failure.message
+    assert failure.line == 5
+
+
+def test_a_placeholder_that_nobody_feeds(train: Any) -> None:
+    failure = train(TEMPLATE.format(body="        x = x * tf.placeholder(tf.float32, [])"), epochs=1).failure
+    assert "self.x" in failure.hint
+
+
+OLDEST = """
+def build_model(params):
+    x = tf.reshape(params['x'], [-1, 144])
+    model = slim.fully_connected(x, params['nclasses'], activation_fn=None, scope='fc')
+
+    def loss(y):
+        tf.scalar_summary('a', tf.reduce_mean(model), collections=[digits.GraphKeys.SUMMARIES_TRAIN])
+        return digits.classification_loss(model, y)
+
+    return {'model': model, 'loss': loss}
+"""
+
+
+def test_the_oldest_form_of_a_network(train: Any) -> None:
+    outcome = train(OLDEST, epochs=1)
+    assert outcome.code == 0, outcome.output
+    assert outcome.values("val", "loss")
