@@ -12,6 +12,7 @@ several times a step; there it counts its calls in a variable, which is saved.
 from __future__ import annotations
 
 import functools
+import random
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -20,7 +21,7 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 from tensorflow.python.framework import random_seed
-from tensorflow.python.ops import gen_random_ops
+from tensorflow.python.ops import gen_random_ops, stateful_random_ops
 from tensorflow.python.ops.resource_variable_ops import ResourceVariable
 
 raw = tf.raw_ops
@@ -30,7 +31,7 @@ _PHILOX = 1
 
 
 class Randomness:
-    """The random numbers of a run. ``state`` holds the counters that a snapshot has to keep, by name."""
+    """The random numbers of a run. ``state`` holds its counters, by name."""
 
     def __init__(self, seed: int) -> None:
         self._seed = seed
@@ -50,6 +51,12 @@ class Randomness:
             yield
         finally:
             _current.draw = before
+
+    @property
+    def variables(self) -> dict[str, tf.Variable]:
+        """All that a snapshot has to keep, by name."""
+        generator = stateful_random_ops.global_generator
+        return {**self.state, f"{STATE_SCOPE}/generator": generator.state} if generator else dict(self.state)
 
     def reset(self) -> None:
         """Let the counters begin anew."""
@@ -216,3 +223,22 @@ def _is_traced(graph: tf.Graph) -> bool:
 
 def _class_name(name: str) -> str:
     return "".join(part.capitalize() for part in name.split("_"))
+
+
+def python_state() -> dict[str, Any]:
+    """The state of Python's and NumPy's generators, which code of the network may draw from."""
+    kind, keys, place, has_gauss, gauss = np.random.get_state()
+    return {
+        "python": random.getstate(),
+        "numpy": [kind, keys.tolist(), place, has_gauss, gauss],
+    }
+
+
+def restore_python_state(state: dict[str, Any]) -> None:
+    """Go on from what `python_state` gave, which may have been JSON since."""
+    if not state:
+        return
+    version, numbers, gauss = state["python"]
+    random.setstate((version, tuple(numbers), gauss))
+    kind, keys, *rest = state["numpy"]
+    np.random.set_state((kind, np.array(keys, np.uint32), *rest))

@@ -5,6 +5,9 @@ files ``.index`` and ``.data-00000-of-00001``. It holds the network's variables 
 their own names (``model/conv1/weights``), the optimizer's under ``optimizer/…`` and
 ``global_step``. The index is put in place last: a snapshot without one is not there.
 
+Besides those of epochs there is one to go on from, ``resume_<step>.ckpt``. It is replaced
+by the next one, and `digits.model.resume` says which of all is the latest.
+
 A layer is frozen by renaming it: a variable whose name is that of a variable of the
 snapshot and `FROZEN_SUFFIX` takes that variable's value, and is not trained.
 """
@@ -12,6 +15,7 @@ snapshot and `FROZEN_SUFFIX` takes that variable's value, and is not trained.
 from __future__ import annotations
 
 import os
+import re
 import secrets
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -26,12 +30,42 @@ from digits.worker.failure import UserFault
 STEP_NAME = "global_step"
 FROZEN_SUFFIX = "_not_in_use"
 _DATA, _INDEX = ".data-00000-of-00001", ".index"
+_OF_EPOCH = re.compile(r"snapshot_(\d+(?:\.\d+)?)\.ckpt")
+_TO_RESUME = re.compile(r"resume_\d+\.ckpt")
 
 
 def prefix(folder: Path, epoch: float) -> Path:
     """The prefix of the snapshot after ``epoch`` epochs: ``snapshot_1.ckpt``, ``snapshot_0.5.ckpt``."""
     number = f"{epoch:.6f}".rstrip("0").rstrip(".")
     return folder / f"snapshot_{number}.ckpt"
+
+
+def resume_prefix(folder: Path, step: int) -> Path:
+    """The prefix of a snapshot to go on from after ``step`` steps."""
+    return folder / f"resume_{step}.ckpt"
+
+
+def of_epochs(folder: Path) -> list[tuple[float, Path]]:
+    """Epoch and prefix of the complete snapshots of epochs in ``folder``, the newest first."""
+    found = [(match, path) for path in _complete(folder) if (match := _OF_EPOCH.fullmatch(path.name))]
+    return sorted(((float(match[1]), path) for match, path in found), reverse=True)
+
+
+def remove(target: Path) -> None:
+    """Remove a snapshot, its index first: what is left of it at any moment is not taken for one."""
+    for suffix in (_INDEX, _DATA):
+        Path(f"{target}{suffix}").unlink(missing_ok=True)
+
+
+def remove_resume_snapshots(folder: Path, kept: str = "") -> None:
+    """Remove the snapshots to go on from, but for the one called ``kept``."""
+    for path in _complete(folder):
+        if _TO_RESUME.fullmatch(path.name) and path.name != kept:
+            remove(path)
+
+
+def _complete(folder: Path) -> list[Path]:
+    return [path.with_name(path.name.removesuffix(_INDEX)) for path in folder.glob(f"*.ckpt{_INDEX}")]
 
 
 def save(target: Path, variables: Mapping[str, tf.Variable], step: int) -> None:
@@ -118,6 +152,20 @@ def restore(source: Path, variables: Mapping[str, tf.Variable]) -> Restored:
                 variable.assign(reader.get_tensor(found))
                 restored.taken.append(name)
     return restored
+
+
+def restore_exactly(source: Path, variables: Mapping[str, tf.Variable]) -> None:
+    """Give all variables their values in a snapshot that the same network left; raises UserFault."""
+    with _readable(source) as reader:
+        shapes = reader.get_variable_to_shape_map()
+        wrong = [name for name, variable in variables.items() if shapes.get(name) != variable.shape.as_list()]
+        if wrong:
+            raise UserFault(
+                f"The training cannot go on from {source.name}: it does not fit {_listed(wrong)}.",
+                "The network or its settings were changed since; start a new training.",
+            )
+        for name, variable in variables.items():
+            variable.assign(reader.get_tensor(name))
 
 
 @contextmanager

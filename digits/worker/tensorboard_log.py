@@ -25,11 +25,15 @@ _MAX_BINS = 64
 class TensorBoardLog:
     """One run: a folder with one event file. A context manager; every write reaches the file."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, resumed: int | None = None) -> None:
+        """``resumed`` says that what the folder has of later steps is void."""
         folder.mkdir(parents=True, exist_ok=True)
         name = f"events.out.tfevents.{int(time.time())}.{socket.gethostname()}.{os.getpid()}"
         self._writer = tf.io.TFRecordWriter(str(folder / name))
         self._write(v1.Event(wall_time=time.time(), file_version=_FILE_VERSION))
+        if resumed is not None:
+            start = v1.SessionLog(status=v1.SessionLog.START)
+            self._write(v1.Event(wall_time=time.time(), step=resumed + 1, session_log=start))
 
     def __enter__(self) -> TensorBoardLog:
         return self

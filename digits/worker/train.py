@@ -14,14 +14,17 @@ from typing import Any
 
 import keras
 import numpy as np
+import tensorflow as tf
 
 from digits import recipe as recipes
-from digits.events import Built, EventLog, Measured, Progressed, Saved, Warned
+from digits.events import Built, EventLog, Measured, Progressed, Resumed, Warned
 from digits.model.lr_policy import LearningRate
+from digits.model.resume import ResumePoint, resume_point
 from digits.worker import execution as executions
-from digits.worker import inference, input, network, snapshots, usage
+from digits.worker import inference, input, network, randomness, snapshots, stopping, usage
 from digits.worker.execution import Execution
-from digits.worker.failure import UserFault
+from digits.worker.failure import Stopped, UserFault
+from digits.worker.keeping import Keeper
 from digits.worker.optimizers import Optimizer, Settings
 from digits.worker.randomness import Randomness
 from digits.worker.steps import Evaluation, Rows, Training
@@ -52,10 +55,22 @@ def run(recipe: recipes.Train, task_folder: Path, events: EventLog) -> dict[str,
     """
     events.append(Progressed(0.0, doing="Reading the dataset"))
     execution, gpus = executions.prepare(recipe, events)
-    seed = secrets.randbelow(2**31) if recipe.seed is None else recipe.seed
+    point = _resumed(recipe, task_folder.parent, events)
+    seed = point.seed if point else secrets.randbelow(2**31) if recipe.seed is None else recipe.seed
     keras.utils.set_random_seed(seed % 2**32)
     with usage.reported(events, "GPU" if gpus else "CPU", gpus):
-        return _Trainer(recipe, task_folder.parent, events, seed, execution).run()
+        return _Trainer(recipe, task_folder.parent, events, seed, execution, point).run()
+
+
+def _resumed(recipe: recipes.Train, job_folder: Path, events: EventLog) -> ResumePoint | None:
+    """Where an earlier run was left, if the recipe wants to go on from there."""
+    if not recipe.resume:
+        return None
+    point = resume_point(job_folder)
+    step, epoch = (point.step, point.epoch) if point else (0, 0.0)
+    events.append(Resumed(step, round(epoch, 6)))
+    log.info("The training goes on after step %d (epoch %.6g)", step, epoch)
+    return point
 
 
 @dataclass(frozen=True)
@@ -113,7 +128,13 @@ class Average:
 
 class _Trainer:
     def __init__(
-        self, recipe: recipes.Train, job_folder: Path, events: EventLog, seed: int, execution: Execution
+        self,
+        recipe: recipes.Train,
+        job_folder: Path,
+        events: EventLog,
+        seed: int,
+        execution: Execution,
+        point: ResumePoint | None,
     ) -> None:
         self.recipe, self.job_folder, self.events, self.seed = recipe, job_folder, events, seed
         self.execution = execution
@@ -128,7 +149,17 @@ class _Trainer:
         self.steps_per_epoch = count / self.step_records
         self.total_steps = math.ceil(recipe.epochs * self.steps_per_epoch - _EPSILON)
         self.rate = self._learning_rate()
-        self.prepare = input.preparation(self.manifest, Path(recipe.dataset), recipe.mean, recipe.crop_size)
+        weights_of_classes, self.balanced = input.balance(
+            recipe.balance, self.train_records.labels, len(self.manifest.labels)
+        )
+        self.prepare = input.preparation(
+            self.manifest,
+            Path(recipe.dataset),
+            recipe.mean,
+            recipe.crop_size,
+            recipe.augment,
+            weights_of_classes,
+        )
         weights = Path(recipe.weights) if recipe.weights else None
         self.store = VariableStore(
             frozen=snapshots.frozen_names(weights) if weights else (),
@@ -137,25 +168,35 @@ class _Trainer:
         )
         self.optimizer = self._optimizer()
         self.randomness = Randomness(self.seed)
-        self.step = 0
+        self.keeper = Keeper(recipe, job_folder, events)
+        self.point = point
+        self.step = self.first_step = 0
+        self.validated = self.saved = -1
         self.pace, self.val_pace = self._pace(), self._pace()
         self.average = Average()
         self.started = self.progressed = time.monotonic()
         self.wants_pictures = False
+        self.is_stopping = lambda: False
 
     def run(self) -> dict[str, Any]:
+        resumed = self.point.step if self.point else None
         with contextlib.ExitStack() as stack:
-            self.board = stack.enter_context(TensorBoardLog(self.job_folder / "tb" / "train"))
+            self.board = stack.enter_context(TensorBoardLog(self.job_folder / "tb" / "train", resumed))
             self.val_board = self.board
             if self.val_records:
-                self.val_board = stack.enter_context(TensorBoardLog(self.job_folder / "tb" / "val"))
+                self.val_board = stack.enter_context(TensorBoardLog(self.job_folder / "tb" / "val", resumed))
             self._build()
-            self._load_weights()
-            self._validate(0.0)  # before the training images are decoded: the first point comes early
+            if self.point:
+                self._go_on(self.point)
+            else:
+                self._load_weights()
+                self._validate(0.0)  # before the training images are decoded: the first point comes early
             self.feed = self._feed()
             stack.callback(self.feed.close)
-            self._loop()
-        return {"seed": self.seed, "steps": self.step, "parameters": self.store.parameters}
+            self.is_stopping = stack.enter_context(stopping.deferred())
+            ended = self._loop()
+        result = {"seed": self.seed, "steps": self.step, "parameters": self.store.parameters}
+        return {**result, "ended_early": ended} if ended else result
 
     # Preparing
 
@@ -163,7 +204,11 @@ class _Trainer:
         wanted = split in self.manifest.splits and self.manifest.splits[split].count > 0
         if split == "val":
             wanted = wanted and self.recipe.val_interval > 0
-        return input.Records(Path(self.recipe.dataset), self.manifest, split) if wanted else None
+        if not wanted:
+            return None
+        records = input.Records(Path(self.recipe.dataset), self.manifest, split)
+        self.events.append(records.fed)
+        return records
 
     def _learning_rate(self) -> LearningRate:
         base = float(self.recipe.solver.get("learning_rate", recipes.Solver.learning_rate))
@@ -199,6 +244,7 @@ class _Trainer:
         if self.val_records:
             self.evaluation = Evaluation(net, self.store, self.prepare, Randomness(self.seed), self.execution)
             self.evaluation.trace()
+        self.keeper.check(self.evaluation.names if self.val_records else [])
         self.events.append(Built(layers=shown.layers, parameters=self.store.parameters))
         self.board.graph(readable_graph(shown.function))
 
@@ -210,30 +256,66 @@ class _Trainer:
         if restored.remark:
             self.events.append(Warned(restored.remark))
 
+    def _go_on(self, point: ResumePoint) -> None:
+        """Be as the training was at ``point``."""
+        if (point.records, point.step_records) != (len(self.train_records), self.step_records):
+            raise UserFault(
+                "The training cannot go on: the dataset or the batch size was changed since.",
+                "Start a new training.",
+            )
+        snapshots.restore_exactly(self.job_folder / point.snapshot, self._variables())
+        self.step = self.first_step = point.step
+        self.validated, self.saved = point.validated, point.saved
+        self.wants_pictures = point.wants_pictures and bool(self.training.pictures)
+        self.keeper.recall(point.watched)
+        randomness.restore_python_state(point.random)
+
+    def _variables(self) -> dict[str, tf.Variable]:
+        """All that the training changes, by name."""
+        return {**self.store.variables, **self.optimizer.state, **self.randomness.variables}
+
     def _feed(self) -> input.Feed:
         self._progress("Decoding images", now=True)
         order = input.training_order(
-            len(self.train_records), self.step_records, self.seed, self.recipe.shuffle
+            len(self.train_records),
+            self.step_records,
+            self.seed,
+            self.recipe.shuffle,
+            self.step,
+            balanced=self.balanced,
         )
         return self.train_records.feed(order)
 
     # The loop
 
-    def _loop(self) -> None:
-        recipe = self.recipe
-        validations = moments(recipe.val_interval, recipe.epochs, self.steps_per_epoch)
-        savings = moments(recipe.snapshot_interval, recipe.epochs, self.steps_per_epoch)
+    def _loop(self) -> str:
+        """Train to the end; returns why it came early, if it did."""
+        validations, savings = self._due(self.recipe.val_interval), self._due(self.recipe.snapshot_interval)
+        validations = [moment for moment in validations if moment.step > self.validated]
+        savings = [moment for moment in savings if moment.step > self.saved]
         self.started = time.monotonic()
         self.average = Average()
-        while self.step < self.total_steps:
-            self._train_until(min(validations[0].step, savings[0].step))
-            if self.step == validations[0].step:
+        ended = ""
+        while (validations or savings) and not ended:
+            self._train_until(min(due[0].step for due in (validations, savings) if due))
+            epoch, is_due = self._epoch(), False
+            if validations and validations[0].step == self.step:
                 self._report_training()
-                self._validate(validations.pop(0).epoch)
+                epoch = validations.pop(0).epoch
+                self._validate(epoch)
+                ended = self.keeper.reason_to_end(epoch) if self.step < self.total_steps else ""
                 self.average.since = time.monotonic()
-            if self.step == savings[0].step:
-                self._save(savings.pop(0).epoch)
+            if savings and savings[0].step == self.step:
+                epoch, is_due = savings.pop(0).epoch, True
+            if is_due or ended or self.keeper.wants_snapshot():
+                self._save(epoch)
+        if ended:
+            log.info(ended)
         self._progress("", now=True)
+        return ended
+
+    def _due(self, interval: float) -> list[Moment]:
+        return moments(interval, self.recipe.epochs, self.steps_per_epoch)
 
     def _train_until(self, step: int) -> None:
         while self.step < step:
@@ -246,6 +328,10 @@ class _Trainer:
             if self.step == 1 or self._row_is_due():
                 self._report_training()
             self._progress("Training")
+            if self.is_stopping():
+                self._leave()
+            if self.step < step and self.keeper.is_due():
+                self._save_to_resume()
 
     def _steps(self, count: int) -> Rows:
         rates = [self.rate.at(step) for step in range(self.step, self.step + count)]
@@ -277,7 +363,7 @@ class _Trainer:
         images = self.average.steps * self.step_records
         values, seconds = self.average.take(self.training.names)
         values["learning_rate"] = self.rate.at(self.step - 1)
-        if self.step > 1:  # the first step also pays for preparing the graph
+        if self.step > self.first_step + 1:  # the first step also pays for preparing the graph
             values["images_per_second"] = images / max(seconds, 1e-6)
         self._report("train", self._epoch(), values)
 
@@ -296,7 +382,8 @@ class _Trainer:
         if not self.val_records:
             return
         self._progress("Validating", now=True)
-        total: Any = 0.0
+        counters = self._counters()
+        found: list[Rows] = []
         count = len(self.val_records)
         self.evaluation.begin()
         feed = self.val_records.feed(input.evaluation_order(count, self.batch))
@@ -307,25 +394,69 @@ class _Trainer:
                 began = time.monotonic()
                 rows = self.evaluation(feed.take(batches))
                 self.val_pace.took(batches, time.monotonic() - began)
-                total = total + rows.sum(axis=0, dtype=np.float64) * self.batch
+                found.append(rows)
                 full -= batches
                 self._progress("Validating")
+                if self.is_stopping():
+                    self._reset(counters)
+                    self._leave()
             if rest:
-                total = total + self.evaluation(feed.take(1))[0].astype(np.float64) * rest
+                found.append(self.evaluation(feed.take(1)))
         finally:
             feed.close()
-        values = dict(zip(self.evaluation.names, (total / count).tolist(), strict=True))
+        # Added up at the end, so that the sum does not depend on how many batches a call took.
+        rows = np.concatenate(found).astype(np.float64)
+        sizes = np.minimum(count - np.arange(len(rows)) * self.batch, self.batch)
+        values = dict(zip(self.evaluation.names, (sizes @ rows / count).tolist(), strict=True))
+        self.validated = self.step
         self._report("val", epoch, values)
         if self.step and not math.isfinite(values["loss"]):
             raise _diverged(values["loss"], self.step, self.rate.at(self.step - 1), "validation loss")
         self.wants_pictures = bool(self.training.pictures)
+        if self.step:
+            self.keeper.watch(epoch, values)
+
+    def _counters(self) -> list[tuple[tf.Variable, Any]]:
+        """What a validation changes: the states of random generators."""
+        return [(item, item.numpy()) for item in self.store.variables.values() if item.dtype.is_integer]
+
+    def _reset(self, counters: list[tuple[tf.Variable, Any]]) -> None:
+        for variable, value in counters:
+            variable.assign(value)
 
     def _save(self, epoch: float) -> None:
         self._progress("Saving a snapshot", now=True)
-        target = snapshots.prefix(self.job_folder, epoch)
-        snapshots.save(target, {**self.store.variables, **self.optimizer.state}, self.step)
-        self.events.append(Saved(epoch, self.step, target.name))
-        log.info("Snapshot saved: %s", target.name)
+        began = time.monotonic()
+        name = self.keeper.save(epoch, self.step, self._variables())
+        self.saved = self.step
+        self._remember(name, began)
+
+    def _save_to_resume(self) -> None:
+        self._report_training()  # rows do not reach beyond the place to go on from
+        began = time.monotonic()
+        self._remember(self.keeper.save_to_resume(self.step, self._variables()), began)
+
+    def _leave(self) -> None:
+        """Put away what there is, and stop."""
+        self._save_to_resume()
+        raise Stopped
+
+    def _remember(self, snapshot: str, began: float) -> None:
+        point = ResumePoint(
+            snapshot=snapshot,
+            step=self.step,
+            epoch=self._epoch(),
+            seed=self.seed,
+            records=len(self.train_records),
+            step_records=self.step_records,
+            validated=self.validated,
+            saved=self.saved,
+            wants_pictures=self.wants_pictures,
+            watched=self.keeper.watched,
+            random=randomness.python_state(),
+        )
+        self.keeper.remember(point)
+        self.keeper.took(time.monotonic() - began)
 
     def _progress(self, doing: str, now: bool = False) -> None:
         moment = time.monotonic()
@@ -333,7 +464,8 @@ class _Trainer:
             return
         self.progressed = moment
         fraction = self.step / self.total_steps
-        left = (moment - self.started) * (1 / fraction - 1) if fraction > 0 else None
+        done = self.step - self.first_step
+        left = (moment - self.started) * (self.total_steps - self.step) / done if done else None
         self.events.append(Progressed(round(fraction, 6), left, doing))
 
 

@@ -1,0 +1,57 @@
+"""Where a training was left, so that it can go on from there: ``resume.json`` in the job's folder.
+
+The file is written whole after the snapshot that it names, so whatever a killed
+training leaves behind, the two belong together.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from digits.files import UnreadableFile, read_json, write_json
+
+FILE_NAME = "resume.json"
+
+
+@dataclass(frozen=True, kw_only=True)
+class ResumePoint:
+    """A training after ``step`` steps, ``epoch`` epochs. ``snapshot`` is a prefix in the job's folder.
+
+    ``validated`` and ``saved`` are the steps of the latest validation and the latest
+    snapshot of an epoch, -1 for none. ``seed``, ``records`` and ``step_records`` (records
+    of the dataset, and of a step) give the place in the order of the records. ``watched``
+    is what `digits.model.watch` remembers, ``random`` the state of Python's generators.
+    """
+
+    snapshot: str
+    step: int
+    epoch: float
+    seed: int
+    records: int
+    step_records: int
+    validated: int = -1
+    saved: int = -1
+    wants_pictures: bool = False
+    watched: dict[str, Any] = field(default_factory=dict)
+    random: dict[str, Any] = field(default_factory=dict)
+
+    def save(self, job_folder: Path) -> None:
+        """Put this point in the place of the one before."""
+        write_json(job_folder / FILE_NAME, dataclasses.asdict(self))
+
+
+def resume_point(job_folder: Path) -> ResumePoint | None:
+    """Where the training in ``job_folder`` can go on; None when it has to begin anew."""
+    try:
+        body = read_json(job_folder / FILE_NAME)
+        known = {item.name for item in dataclasses.fields(ResumePoint)}
+        point = ResumePoint(**{name: value for name, value in body.items() if name in known})
+        name = Path(point.snapshot).name
+        if int(point.step) < 0 or not (job_folder / f"{name}.index").is_file():
+            return None
+    except (UnreadableFile, TypeError, ValueError, AttributeError):
+        return None
+    return dataclasses.replace(point, snapshot=name, step=int(point.step), epoch=float(point.epoch))

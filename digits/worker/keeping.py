@@ -1,0 +1,130 @@
+"""What a training leaves in its job's folder: snapshots, which is the best, and where to go on."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Collection, Mapping
+from pathlib import Path
+
+import tensorflow as tf
+
+from digits.events import EventLog, Removed, Saved
+from digits.files import write_json
+from digits.model.resume import ResumePoint
+from digits.model.watch import Watch
+from digits.recipe import Train
+from digits.worker import snapshots
+from digits.worker.failure import UserFault
+
+BEST_FILE = "best.json"
+
+# So much of a training is lost at most when it is killed.
+RESUME_SECONDS = 60.0
+
+# Of the time of a training, this part at most goes into snapshots to go on from.
+_SHARE_OF_TIME = 0.02
+
+Variables = Mapping[str, tf.Variable]
+
+log = logging.getLogger(__name__)
+
+
+class Keeper:
+    """Saves snapshots and removes them, and watches the validation for the best one and for the end."""
+
+    def __init__(self, recipe: Train, job_folder: Path, events: EventLog) -> None:
+        self._folder, self._events = job_folder, events
+        self._kept = recipe.snapshots_kept
+        self._best = Watch(recipe.best_metric) if recipe.best_metric else None
+        wanted = recipe.early_stopping or {}
+        self._early = Watch(str(wanted["metric"])) if wanted.get("metric") else None
+        self._patience = float(wanted.get("patience") or 0)
+        self._is_best = False
+        self._due = time.monotonic() + RESUME_SECONDS
+
+    def check(self, metrics: Collection[str]) -> None:
+        """Raises UserFault when a metric that is to be watched is none of the validation's ``metrics``."""
+        for watch in filter(None, (self._best, self._early)):
+            if watch.metric not in metrics:
+                raise UserFault(
+                    f"The validation measures no {watch.metric!r}, which was to be watched.",
+                    f"Choose one of {', '.join(metrics)}."
+                    if metrics
+                    else "Validate with a part of the dataset.",
+                )
+
+    def watch(self, epoch: float, values: Mapping[str, float]) -> None:
+        """Take in the validation after ``epoch`` epochs."""
+        self._is_best = bool(self._best and self._best.see(epoch, values))
+        if self._early:
+            self._early.see(epoch, values)
+
+    def wants_snapshot(self) -> bool:
+        """Whether the latest validation was the best one, so that its weights must be kept."""
+        return self._is_best
+
+    def reason_to_end(self, epoch: float) -> str:
+        """Why the training ends after ``epoch`` epochs, if it does."""
+        early = self._early
+        if early is None or early.value is None or epoch - early.epoch < self._patience - 1e-9:
+            return ""
+        return (
+            f"Stopped early after {epoch:g} epochs: the validation's {early.metric} has not been better than "
+            f"{early.value:.6g} since epoch {early.epoch:g}."
+        )
+
+    @property
+    def watched(self) -> dict[str, object]:
+        """What `recall` needs."""
+        watches = {"best": self._best, "early": self._early}
+        return {name: watch.as_json() for name, watch in watches.items() if watch}
+
+    def recall(self, watched: Mapping[str, dict[str, object]]) -> None:
+        """Go on from what was ``watched`` before."""
+        for name, watch in (("best", self._best), ("early", self._early)):
+            if watch:
+                watch.recall(watched.get(name))
+
+    def save(self, epoch: float, step: int, variables: Variables) -> str:
+        """Save the snapshot of an epoch; returns its name."""
+        target = snapshots.prefix(self._folder, epoch)
+        snapshots.save(target, variables, step)
+        self._events.append(Saved(epoch, step, target.name))
+        log.info("Snapshot saved: %s", target.name)
+        if self._is_best and self._best:
+            self._is_best = False
+            write_json(self._folder / BEST_FILE, {**self._best.as_json(), "snapshot": target.name})
+            log.info("The best by %s so far: %.6g", self._best.metric, self._best.value)
+        return target.name
+
+    def save_to_resume(self, step: int, variables: Variables) -> str:
+        """Save a snapshot to go on from; returns its name."""
+        target = snapshots.resume_prefix(self._folder, step)
+        snapshots.save(target, variables, step)
+        return target.name
+
+    def remember(self, point: ResumePoint) -> None:
+        """Make ``point``, whose snapshot is saved, the place to go on from; remove what is not needed now."""
+        point.save(self._folder)
+        snapshots.remove_resume_snapshots(self._folder, kept=point.snapshot)
+        self._remove_old(needed={point.snapshot})
+
+    def is_due(self) -> bool:
+        """Whether it is time for a snapshot to go on from."""
+        return time.monotonic() >= self._due
+
+    def took(self, seconds: float) -> None:
+        """A place to go on from was saved, in so many seconds."""
+        self._due = time.monotonic() + max(RESUME_SECONDS, seconds / _SHARE_OF_TIME)
+
+    def _remove_old(self, needed: set[str]) -> None:
+        if self._kept is None:
+            return
+        if self._best and self._best.value is not None:
+            needed.add(snapshots.prefix(self._folder, self._best.epoch).name)
+        for epoch, path in snapshots.of_epochs(self._folder)[max(1, self._kept) :]:
+            if path.name not in needed:
+                snapshots.remove(path)
+                self._events.append(Removed(epoch, path.name))
+                log.info("Snapshot removed: %s", path.name)

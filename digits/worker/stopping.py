@@ -1,0 +1,100 @@
+"""How a task ends when it is asked to (SIGTERM): at once, or when it has put away what it has."""
+
+from __future__ import annotations
+
+import os
+import select
+import signal
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+from digits.worker.failure import Stopped
+
+EXIT_STOPPED = 128 + signal.SIGTERM
+
+# How long a stopping task may take to leave by itself before the process is ended.
+GRACE_SECONDS = 1.5
+
+# The same for one that has something to save first. The shim waits a little longer than this.
+SAVING_GRACE_SECONDS = 4.0
+
+
+class _Request:
+    """Whether the task was asked to stop, and whether it looks at this by itself."""
+
+    asked = False
+    is_deferred = False
+
+    @property
+    def grace_seconds(self) -> float:
+        return SAVING_GRACE_SECONDS if self.is_deferred else GRACE_SECONDS
+
+
+_request = _Request()
+
+
+@contextmanager
+def heeded() -> Iterator[None]:
+    """SIGTERM raises Stopped where the task is; what does not heed it is ended a little later.
+
+    Python runs a signal's handler only between two of its own instructions, which
+    may be long in coming while a graph runs. The wake-up descriptor is written at
+    once, and a thread that waits on it sees to the end of the process.
+    """
+    if threading.current_thread() is not threading.main_thread():
+        yield  # only the main thread may handle signals
+        return
+
+    reading, writing = os.pipe()
+    os.set_blocking(writing, False)
+    watcher = threading.Thread(target=_end_when_asked, args=(reading,), name="stop-watcher", daemon=True)
+    watcher.start()
+    before = signal.signal(signal.SIGTERM, _note_or_raise)
+    wakeup_before = signal.set_wakeup_fd(writing, warn_on_full_buffer=False)
+    try:
+        yield
+    finally:
+        signal.set_wakeup_fd(wakeup_before)
+        signal.signal(signal.SIGTERM, before)
+        os.close(writing)
+        watcher.join(timeout=SAVING_GRACE_SECONDS + 1)
+
+
+@contextmanager
+def deferred() -> Iterator[Callable[[], bool]]:
+    """Inside, SIGTERM interrupts nothing; the function yielded tells whether it came.
+
+    The task then has `SAVING_GRACE_SECONDS` to raise Stopped by itself.
+    """
+    _request.is_deferred = True
+    try:
+        yield lambda: _request.asked
+    finally:
+        _request.is_deferred = False
+
+
+def _note_or_raise(signum: int, frame: object) -> None:
+    _request.asked = True
+    if not _request.is_deferred:
+        raise Stopped
+
+
+def _end_when_asked(reading: int) -> None:
+    """Read signal numbers until the pipe closes; after SIGTERM wait a little, then end the process."""
+    try:
+        while number := os.read(reading, 1):
+            if number[0] == signal.SIGTERM:
+                _wait_for_end_of(reading)
+                return
+    finally:
+        os.close(reading)
+
+
+def _wait_for_end_of(reading: int) -> None:
+    deadline = time.monotonic() + _request.grace_seconds
+    while (left := deadline - time.monotonic()) > 0:
+        if select.select([reading], [], [], left)[0] and not os.read(reading, 64):
+            return  # the task left by itself
+    os._exit(EXIT_STOPPED)
