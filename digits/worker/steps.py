@@ -225,7 +225,7 @@ class Training(Evaluation):
             def replica(number: int, x: tf.Tensor, y: Any) -> Part:
                 stage = f"{self.stage}/{number}" if number else self.stage
                 with self._randomness.drawn(stage, draw), targets.given(y) as labels:
-                    built = self._network.build(self._store, self.stage, x, labels)
+                    built = self._network.build(self._store, self.stage, x, labels, step)
                 return parts.part_of(built, scale)
 
             return parts.on_devices(replica, devices, x, y)

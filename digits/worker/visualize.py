@@ -17,6 +17,7 @@ from digits.events import Built, EventLog
 from digits.worker import inference, network
 from digits.worker.input import Preparation, load_manifest
 from digits.worker.optimizers import Optimizer
+from digits.worker.randomness import Randomness
 from digits.worker.steps import Training
 from digits.worker.tensorboard_log import TensorBoardLog, readable_graph
 from digits.worker.variables import VariableStore
@@ -31,7 +32,7 @@ def run(recipe: recipes.Visualize, task_folder: Path, events: EventLog) -> dict[
     net = network.load(scratch / recipe.network, prepare.shape, len(manifest.labels))
     store = VariableStore(empty=True)
     shown = inference.trace(net, store)
-    Training(net, store, prepare, Optimizer("SGD"), seed=0).trace()
+    Training(net, store, prepare, Optimizer("SGD"), 0, Randomness(0)).trace()
     with TensorBoardLog(scratch / "tb") as board:
         board.graph(readable_graph(shown.function))
     events.append(Built(layers=shown.layers, parameters=store.parameters))
