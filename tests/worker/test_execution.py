@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from digits.events import Measured
+from digits.events import Measured, Warned
 from tests.worker import networks
 from tests.worker.conftest import Outcome, snapshot
 
@@ -309,3 +309,38 @@ def test_scale_falls_until_gradients_fit(train: Any, in_child: Any) -> None:
     assert weights["optimizer/loss_scale"] < 2**15
     losses = outcome.values("val", "loss")
     assert losses[-1] < losses[0]
+
+
+# XLA
+
+
+def test_a_compiled_training_is_the_same(train: Any, in_child: Any) -> None:
+    settings = {"epochs": 2, "solver": {"type": "ADAM", "learning_rate": 0.001}}
+    plain = train(PICTURES, name="plain", **settings)
+    compiled = train(PICTURES, name="compiled", xla=True, **settings)
+    assert not compiled.of(Warned)
+    _assert_alike(
+        _weights(in_child, plain, "snapshot_2.ckpt"), _weights(in_child, compiled, "snapshot_2.ckpt"), 1e-4
+    )
+
+
+@pytest.mark.parametrize("network", [networks.KERAS_LENET, networks.LENET.replace("[5, 5]", "[3, 3]")])
+def test_compiled_networks_learn(train: Any, network: str) -> None:
+    outcome = train(network, epochs=15, solver=MOMENTUM, xla=True, batch_accumulation=2)
+    assert outcome.code == 0, outcome.output
+    assert not outcome.of(Warned)
+    assert outcome.values("val", "accuracy")[-1] > 0.9
+
+
+def test_what_cannot_be_compiled_is_named(train: Any) -> None:
+    network = networks.classifier(
+        """
+x = tf.py_func(lambda images: images / 100.0, [self.x], tf.float32)
+x = tf.reshape(x, [-1, 144])
+return slim.fully_connected(x, self.nclasses, activation_fn=None)
+"""
+    )
+    outcome = train(network, epochs=1, xla=True)
+    assert outcome.code == 0, outcome.output
+    assert len(outcome.of(Warned)) == 1
+    assert "PyFunc" in outcome.of(Warned)[0].message
