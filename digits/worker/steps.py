@@ -24,6 +24,7 @@ from digits.worker.parts import Part
 from digits.worker.precision import LossScale
 from digits.worker.randomness import Randomness
 from digits.worker.summaries import Recorded
+from digits.worker.targets import Targets
 from digits.worker.variables import VariableStore, make_state
 
 Rows = NDArray[np.float32]
@@ -152,6 +153,15 @@ class Training(Evaluation):
             return
         self._one_step = compiled
 
+    def seen(self, chunk: Chunk, step: int) -> tuple[NDArray[np.float32], dict[str, NDArray[Any]]]:
+        """What the network sees in ``step`` of a chunk of one batch: float32 [N, H, W, C] and its targets."""
+        # XLA draws other numbers than the rest of TensorFlow: compile this too where steps are.
+        is_compiled = self._one_step != self._row_of_step
+        prepared = tf.function(self._prepared, autograph=False, jit_compile=is_compiled)
+        images, labels, positions = chunk
+        x, y = prepared(*_batch(images, labels, positions[0]), tf.constant(step, tf.int64))
+        return x.numpy(), {name: value.numpy() for name, value in y.items()}
+
     def steps(self, chunk: Chunk, rates: Sequence[float], first_step: int) -> Rows:
         """Train on each batch of ``chunk`` in turn, at the learning rate of the same place."""
         return self._function(*chunk, *_settings(rates, first_step)).numpy()
@@ -206,13 +216,16 @@ class Training(Evaluation):
         step: tf.Tensor,
         with_pictures: bool = False,
     ) -> Part:
-        seed = tf.cast(tf.stack([tf.constant(self._seed, tf.int64), step]), tf.int32)
-        x, y = self._prepare.for_training(images, labels, seed)
+        x, y = self._prepared(images, labels, step)
         part = self._part(x, y, step, with_pictures)
         self.names, self.pictures = list(part.built.metrics), part.built.pictures
         with tf.name_scope("train"):
             self._change_weights(part, rate, step)
         return part
+
+    def _prepared(self, images: tf.Tensor, labels: tf.Tensor, step: tf.Tensor) -> tuple[tf.Tensor, Targets]:
+        seed = tf.cast(tf.stack([tf.constant(self._seed, tf.int64), step]), tf.int32)
+        return self._prepare.for_training(images, labels, seed)
 
     def _part(self, x: tf.Tensor, y: Any, step: tf.Tensor, with_pictures: bool) -> Part:
         """The metrics and gradients of the records, from all devices and batches of the step."""

@@ -59,7 +59,7 @@ def run(recipe: recipes.Train, task_folder: Path, events: EventLog) -> dict[str,
     seed = point.seed if point else secrets.randbelow(2**31) if recipe.seed is None else recipe.seed
     keras.utils.set_random_seed(seed % 2**32)
     with usage.reported(events, "GPU" if gpus else "CPU", gpus):
-        return _Trainer(recipe, task_folder.parent, events, seed, execution, point).run()
+        return Trainer(recipe, task_folder.parent, events, seed, execution, point).run()
 
 
 def _resumed(recipe: recipes.Train, job_folder: Path, events: EventLog) -> ResumePoint | None:
@@ -126,7 +126,11 @@ class Average:
         return means, seconds
 
 
-class _Trainer:
+class Trainer:
+    """One training. ``board`` takes what `build` and the loop tell TensorBoard."""
+
+    board: TensorBoardLog
+
     def __init__(
         self,
         recipe: recipes.Train,
@@ -185,11 +189,11 @@ class _Trainer:
             self.val_board = self.board
             if self.val_records:
                 self.val_board = stack.enter_context(TensorBoardLog(self.job_folder / "tb" / "val", resumed))
-            self._build()
+            self.build()
             if self.point:
                 self._go_on(self.point)
             else:
-                self._load_weights()
+                self.load_weights()
                 self._validate(0.0)  # before the training images are decoded: the first point comes early
             self.feed = self._feed()
             stack.callback(self.feed.close)
@@ -227,7 +231,8 @@ class _Trainer:
         image_bytes = int(np.prod(self.manifest.shape)) * self.step_records
         return Pace(limit=MAX_STEPS_PER_CALL if resident else max(1, min(100, 2**26 // image_bytes)))
 
-    def _build(self) -> None:
+    def build(self) -> None:
+        """Build the network for all stages. What is wrong with it, is raised here."""
         self._progress("Building the network", now=True)
         net = network.load(
             self.job_folder / self.recipe.network, self.prepare.shape, len(self.manifest.labels)
@@ -248,7 +253,8 @@ class _Trainer:
         self.events.append(Built(layers=shown.layers, parameters=self.store.parameters))
         self.board.graph(readable_graph(shown.function))
 
-    def _load_weights(self) -> None:
+    def load_weights(self) -> None:
+        """Take the weights of the snapshot that the recipe names, if it does."""
         if not self.recipe.weights:
             return
         restored = snapshots.restore(Path(self.recipe.weights), self.store.variables)
