@@ -1,0 +1,273 @@
+"""Trainings that are stopped, killed or fail, and go on as if nothing had been."""
+
+from __future__ import annotations
+
+import os
+import random
+import signal
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from digits import events, recipe
+from digits.events import Failed, Finished, Measured, Resumed, Saved
+from digits.metrics import Metrics
+from digits.model.resume import resume_point
+from tests.worker import networks
+from tests.worker.conftest import Outcome, Running, snapshot
+
+pytestmark = pytest.mark.tensorflow
+
+# Random numbers of all kinds: dropout of slim and of Keras, noise, a loop that draws in every turn,
+# NumPy's own, in training and in validation.
+RANDOM = networks.classifier(
+    """
+x = slim.flatten(self.x) / 100.0
+x = slim.dropout(x, 0.8, is_training=self.is_training)
+x = tf.keras.layers.Dropout(0.2)(x)
+x += tf.random_normal(tf.shape(x), stddev=0.1) + tf.truncated_normal([144], stddev=0.1, seed=3)
+x *= tf.reshape(tf.py_func(lambda: np.float32(np.random.uniform(0.9, 1.1)), [], tf.float32), [])
+turns = tf.map_fn(lambda row: tf.random_uniform([]) + row, tf.zeros([4]), parallel_iterations=1)
+x += tf.reduce_mean(turns)
+x = slim.batch_norm(x, is_training=self.is_training)
+x = slim.fully_connected(x, 16, weights_regularizer=slim.l2_regularizer(0.001))
+return slim.fully_connected(x, self.nclasses, activation_fn=None)
+"""
+)
+
+SETTINGS: dict[str, Any] = {
+    "epochs": 12,
+    "crop_size": 12,
+    "solver": {"type": "ADAM", "learning_rate": 0.003},
+    "lr_policy": {"policy": "exp", "gamma": 0.99},
+    "val_interval": 0.75,
+    "snapshot_interval": 1.5,
+}
+
+
+@pytest.fixture
+def often(monkeypatch: pytest.MonkeyPatch, tensorflow: None) -> None:
+    """Trainings in small calls, that save a place to go on from whenever they can."""
+    from digits.worker import keeping, train
+
+    monkeypatch.setattr(keeping, "RESUME_SECONDS", 0.0)
+    monkeypatch.setattr(keeping, "_SHARE_OF_TIME", 1.0)
+    monkeypatch.setattr(train, "MAX_STEPS_PER_CALL", 2)
+    monkeypatch.setattr(train.Pace, "limit", 2)
+
+
+@pytest.fixture
+def go_on(start: Any) -> Callable[[Path], Running]:
+    """Starts the task in a folder again, to go on."""
+
+    def go_on(task_folder: Path) -> Running:
+        plan = recipe.load(task_folder, recipe.Train)
+        plan.resume = True
+        plan.save(task_folder)
+        return start(task_folder)
+
+    return go_on
+
+
+@pytest.fixture
+def killed_at_random_moments(start: Any, go_on: Any) -> Callable[..., tuple[Outcome, int]]:
+    """Trains with interruptions by a signal at random moments; the outcome, and how many there were."""
+
+    def train(task_folder: Path, number: int, seed: int, most: int = 6) -> tuple[Outcome, int]:
+        moment = random.Random(seed)
+        task, kills = start(task_folder), 0
+        while kills < most:
+            task.wait_for(Resumed if kills else Measured)
+            deadline = time.monotonic() + moment.uniform(0.0, 1.2)
+            while time.monotonic() < deadline and task.poll() is None:
+                time.sleep(0.005)
+            if task.poll() is not None:
+                break
+            os.kill(task.pid, number)
+            task.wait()
+            kills += 1
+            task = go_on(task_folder)
+        return task.wait(), kills
+
+    return train
+
+
+def same(in_child: Any, first: Outcome, second: Outcome, name: str = "snapshot_12.ckpt") -> None:
+    """Both runs left the same numbers, to the last bit."""
+    one, two = (in_child(snapshot, outcome.job_folder, name) for outcome in (first, second))
+    assert set(one) == set(two)
+    for key, value in one.items():
+        assert value.tobytes() == two[key].tobytes(), key
+    curves = [curve(outcome) for outcome in (first, second)]
+    assert curves[0].val.as_json() == curves[1].val.as_json()
+    assert total(curves[0]) == pytest.approx(total(curves[1]), rel=1e-6)
+
+
+def curve(outcome: Outcome) -> Metrics:
+    metrics = Metrics()
+    for event in outcome.events:
+        metrics.add(event)
+    return metrics
+
+
+def total(metrics: Metrics) -> float:
+    """The losses of all steps, from the rows' means: each step belongs to exactly one row."""
+    widths = np.diff([0, *metrics.train.steps])
+    assert (widths > 0).all()
+    return float(widths @ np.array(metrics.train.values["loss"], float))
+
+
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM])
+def test_killed_at_random_moments(
+    often: None, model: Any, train: Any, killed_at_random_moments: Any, in_child: Any, number: int
+) -> None:
+    whole = train(RANDOM, name="whole", **SETTINGS)
+    assert whole.code == 0, whole.output
+    outcome, kills = killed_at_random_moments(model(RANDOM, name="killed", **SETTINGS), number, seed=number)
+    assert outcome.code == 0, outcome.output
+    assert kills > 1
+    same(in_child, whole, outcome)
+    assert [saved.epoch for saved in whole.of(Saved)] == sorted({saved.epoch for saved in outcome.of(Saved)})
+    assert not list(outcome.job_folder.glob("resume_*")) and not list(outcome.job_folder.glob(".*tmp*"))
+
+
+def test_goes_on_inside_of_an_epoch(often: None, model: Any, start: Any, go_on: Any, in_child: Any) -> None:
+    """After a stop, with nothing saved but the place to go on from."""
+    settings = {**SETTINGS, "epochs": 300, "snapshot_interval": 0, "val_interval": 0}
+    task = start(model(networks.LINEAR, **settings))
+    task.wait_for(Measured)
+    time.sleep(0.5)
+    task.stop()
+    stopped = task.wait()
+    assert stopped.code == 143
+    point = resume_point(stopped.job_folder)
+    assert point and 0 < point.step < 2400 and point.snapshot == f"resume_{point.step}.ckpt"
+    assert in_child(snapshot, stopped.job_folder, point.snapshot)["global_step"] == point.step
+    assert stopped.of(Measured)[-1].step == point.step
+    again = go_on(task.task_folder).wait()
+    assert again.code == 0, again.output
+    assert again.of(Resumed)[0].step == point.step
+    assert again.of(Finished)[0].result["steps"] == 2400
+
+
+def test_a_failed_training_goes_on_when_the_fault_is_gone(
+    often: None, model: Any, train: Any, start: Any, go_on: Any, in_child: Any
+) -> None:
+    network = RANDOM.replace(
+        "x = slim.flatten(self.x) / 100.0",
+        """
+        def check(x):
+            if self.is_training and os.path.exists('broken'):
+                raise ValueError('the disk is full')
+            return x
+        x = slim.flatten(tf.reshape(tf.py_func(check, [self.x], tf.float32), [-1, 144])) / 100.0""",
+    )
+    whole = train(network, name="whole", **SETTINGS)
+    assert whole.code == 0, whole.output
+    task_folder = model(network, name="fails", **SETTINGS)
+    task = start(task_folder)
+    task.wait_for(Saved)
+    (task_folder / "broken").touch()
+    failed = task.wait()
+    assert failed.code == 1 and "the disk is full" in failed.of(Failed)[0].message
+    (task_folder / "broken").unlink()
+    again = go_on(task_folder).wait()
+    assert again.code == 0, again.output
+    same(in_child, whole, again)
+
+
+def test_without_a_place_to_go_on_from_it_begins_anew(
+    model: Any, go_on: Any, in_child: Any, train: Any
+) -> None:
+    whole = train(networks.LINEAR, name="whole")
+    again = go_on(model(networks.LINEAR)).wait()
+    assert again.code == 0, again.output
+    assert [event.step for event in again.of(Resumed)] == [0]
+    same(in_child, whole, again, "snapshot_2.ckpt")
+
+
+def test_a_finished_training_only_ends_again(train: Any, go_on: Any, in_child: Any) -> None:
+    first = train(networks.LINEAR)
+    again = go_on(first.job_folder / "train").wait()
+    assert again.code == 0, again.output
+    assert len(again.of(Finished)) == 2
+    assert again.of(Measured) == first.of(Measured)
+
+
+def test_a_changed_network_does_not_go_on(train: Any, go_on: Any) -> None:
+    first = train(networks.LINEAR)
+    path = first.job_folder / "network.py"
+    path.write_text(
+        networks.LINEAR.replace("return slim", "model = slim.fully_connected(model, 7)\n        return slim")
+    )
+    again = go_on(first.job_folder / "train").wait()
+    assert again.code == 1
+    assert "does not fit" in again.failure.message and "start a new training" in again.failure.hint
+
+
+def test_another_batch_size_does_not_go_on(train: Any, go_on: Any) -> None:
+    first = train(networks.LINEAR)
+    plan = recipe.load(first.job_folder / "train", recipe.Train)
+    plan.batch_size = 4
+    plan.save(first.job_folder / "train")
+    again = go_on(first.job_folder / "train").wait()
+    assert "batch size" in again.failure.message
+
+
+@pytest.mark.parametrize("damage", ["{", "[]", "{}", '{"step": "x", "snapshot": "snapshot_2.ckpt"}'])
+def test_a_damaged_place_to_go_on_from_is_none(train: Any, damage: str) -> None:
+    first = train(networks.LINEAR)
+    assert resume_point(first.job_folder)
+    (first.job_folder / "resume.json").write_text(damage)
+    assert resume_point(first.job_folder) is None
+
+
+def test_the_same_seed_gives_the_same_run(train: Any, in_child: Any) -> None:
+    first, again, other = (
+        train(RANDOM, name=name, **{**SETTINGS, "seed": seed})
+        for name, seed in (("first", 5), ("again", 5), ("other", 6))
+    )
+    same(in_child, first, again)
+    weights = [
+        in_child(snapshot, outcome.job_folder, "snapshot_12.ckpt")["model/fully_connected/weights"]
+        for outcome in (first, other)
+    ]
+    assert not np.array_equal(*weights)
+
+
+def test_every_step_draws_other_numbers(train: Any) -> None:
+    network = networks.LINEAR.replace(
+        "accuracy = ",
+        """
+        turns = tf.map_fn(lambda row: tf.random_uniform([]), tf.zeros([2]))
+        for name, value in (('drawn', tf.random_uniform([])), ('one', turns[0]), ('two', turns[1]),
+                            ('seeded', tf.random_uniform([], seed=1)), ('again', tf.random_uniform([], seed=1)),
+                            ('shuffled', tf.to_float(tf.random_shuffle(tf.range(1000))[0])),
+                            ('gamma', tf.random_gamma([], 2.0)), ('poisson', tf.random_poisson(9.0, [])),
+                            ('class', tf.to_float(tf.multinomial(tf.zeros([1, 1000]), 1)[0, 0]))):
+            self.summaries.append(tf.summary.scalar(name, value))
+        accuracy = """.strip(),
+    )
+    outcome = train(network, epochs=1, val_interval=0.125)
+    assert outcome.code == 0, outcome.output
+    rows = [row.values for row in outcome.of(Measured) if row.stage == "train"]
+    assert len(rows) == 8
+    for name in ("drawn", "one", "two", "seeded", "shuffled", "gamma", "class"):
+        assert len({row[name] for row in rows}) > 6, name
+    assert len({row["poisson"] for row in rows}) > 2
+    assert all(row["one"] != row["two"] != row["drawn"] for row in rows)
+    assert all(row["seeded"] == row["again"] != row["drawn"] for row in rows)
+    # In validation each pass over the records draws the same.
+    assert len(set(outcome.values("val", "drawn"))) == 1
+    assert len(set(outcome.values("val", "one"))) == 1
+
+
+def test_events_are_in_the_log_of_both_runs(train: Any, go_on: Any) -> None:
+    first = train(networks.LINEAR)
+    go_on(first.job_folder / "train").wait()
+    kinds = [event.kind for event in events.read(first.job_folder / "train" / "events.jsonl")[0]]
+    assert kinds.count("finished") == 2 and kinds.count("resumed") == 1
