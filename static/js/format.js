@@ -20,7 +20,7 @@ export function duration(seconds) {
 /** `seconds` where there is little room, such as "2 min 5 s", "1 h 20 min" or "12 ms". */
 export function shortDuration(seconds) {
   if (!Number.isFinite(seconds)) return '?';
-  if (seconds < 1) return `${number(seconds * 1000)} ms`;
+  if (seconds < 1) return `${Number((seconds * 1000).toPrecision(3))} ms`;
   if (seconds < 10) return `${seconds.toFixed(1)} s`;
   const whole = Math.round(seconds);
   const [days, hours, minutes] = [Math.floor(whole / 86400), Math.floor(whole / 3600) % 24, Math.floor(whole / 60) % 60];

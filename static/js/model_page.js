@@ -121,8 +121,10 @@ const receive = {
   async resumed() {
     await loading;
     cursor = null;
-    load();
+    await load();
+    load(); // What came while the history was on its way.
   },
+  fed: () => refreshParts(),
   usage: (message) => showUsage(document.getElementById('usage'), message.data),
   built(message) {
     document.getElementById('network-size').textContent = `${message.parameters.toLocaleString('en')} parameters`;

@@ -3,6 +3,8 @@
 import { toast } from './dialog.js';
 import { labelOf, reveal } from './form_sections.js';
 
+const UNTICKED = ['', '0', 'false', 'no', 'off'];
+
 /** Brings the list in `form` to life. */
 export function startNetworkList(form) {
   const search = document.getElementById('network-search');
@@ -30,7 +32,7 @@ export function fill(form, values) {
 function set(control, value) {
   if (control.type === 'checkbox') {
     const before = control.checked;
-    control.checked = Boolean(value);
+    control.checked = !UNTICKED.includes(String(value ?? '').toLowerCase());
     return control.checked !== before;
   }
   const before = control.value;

@@ -5,6 +5,7 @@ Tests take the fixture ``page``. What goes wrong on purpose is announced before:
 
 from __future__ import annotations
 
+import json
 import re
 import shutil
 import signal
@@ -14,7 +15,8 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
-from urllib.parse import urlsplit
+from urllib.parse import urlencode, urlsplit
+from urllib.request import urlopen
 
 import numpy as np
 import psutil
@@ -145,6 +147,34 @@ def image_folder(server: ServerProcess) -> Path:
             pixels[:, 5 * number : 5 * number + 5] += 180
             Image.fromarray(pixels).save(folder / name / f"{index:02}.png")
     return folder
+
+
+@pytest.fixture(scope="session")
+def create(server: ServerProcess) -> Callable[..., dict[str, Any]]:
+    """Makes a job as a script would, without a browser: ``create("datasets", dataset_name="Bars", …)``."""
+
+    def make(kind: str, **fields: Any) -> dict[str, Any]:
+        address = server / f"{kind}/images/classification.json"
+        with urlopen(address, urlencode(fields).encode(), timeout=30) as answer:
+            return json.load(answer)  # type: ignore[no-any-return]
+
+    return make
+
+
+@pytest.fixture(scope="session")
+def dataset(
+    server: ServerProcess, create: Callable[..., dict[str, Any]], image_folder: Path
+) -> dict[str, Any]:
+    """A finished dataset of three classes, with a file in its folder that is no image."""
+    (image_folder / "left" / "broken.png").write_text("no image")
+    side = {"resize_width": 16, "resize_height": 16}
+    job = create("datasets", dataset_name="Bars", method="folder", folder_train=image_folder, **side)
+    while True:
+        with urlopen(server / f"datasets/{job['id']}/status") as answer:
+            status = json.load(answer)["status"]
+        if status not in ("Initialized", "Waiting", "Running"):
+            assert status == "Done"
+            return job
 
 
 @pytest.fixture(scope="session")

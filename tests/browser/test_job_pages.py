@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
-from urllib.parse import urlencode
-from urllib.request import urlopen
 
 import pytest
 from playwright.sync_api import Page, expect
@@ -17,34 +14,11 @@ BOTH_THEMES = pytest.mark.parametrize("color_scheme", ["light", "dark"], indirec
 DONE_MILLISECONDS = 60_000
 
 
-def create(server: Any, kind: str, **fields: Any) -> dict[str, Any]:
-    """Make a job as a script would, without a browser."""
-    address = server / f"{kind}/images/classification.json"
-    with urlopen(address, urlencode(fields).encode(), timeout=30) as answer:
-        return json.load(answer)
-
-
 @pytest.fixture(scope="session")
-def dataset(server: Any, image_folder: Path) -> dict[str, Any]:
-    """A finished dataset of three classes, with a file in its folder that is no image."""
-    (image_folder / "left" / "broken.png").write_text("no image")
-    side = {"resize_width": 16, "resize_height": 16}
-    job = create(server, "datasets", dataset_name="Bars", method="folder", folder_train=image_folder, **side)
-    while True:
-        with urlopen(server / f"datasets/{job['id']}/status") as answer:
-            status = json.load(answer)["status"]
-        if status not in ("Initialized", "Waiting", "Running"):
-            assert status == "Done"
-            return job
-
-
-@pytest.fixture(scope="session")
-def model(server: Any, dataset: dict[str, Any]) -> dict[str, Any]:
+def model(create: Callable[..., dict[str, Any]], dataset: dict[str, Any]) -> dict[str, Any]:
     """A model that fails at once, with or without TensorFlow."""
     text = "class UserModel(Tower):\n    inference = loss = property(lambda self: 1 / 0)\n"
-    return create(
-        server, "models", model_name="Broken", dataset=dataset["id"], method="custom", custom_network=text
-    )
+    return create("models", model_name="Broken", dataset=dataset["id"], method="custom", custom_network=text)
 
 
 @BOTH_THEMES
@@ -187,19 +161,19 @@ def test_a_dataset_in_use_is_not_deleted(
     expect(page.locator(f'tr[data-job="{dataset["id"]}"]')).to_be_visible()
 
 
-def test_home_follows_jobs_by_itself_and_keeps_the_search(page: Page, server, image_folder: Path, dataset):
+def test_home_follows_jobs_by_itself_and_keeps_the_search(page: Page, create, image_folder: Path, dataset):
     page.goto("/?q=arrives&sort=name&dir=asc")
     expect(page.locator("#connection")).to_be_hidden()
-    job = create(server, "datasets", dataset_name="It arrives", method="folder", folder_train=image_folder)
-    create(server, "datasets", dataset_name="Another", method="folder", folder_train=image_folder)
+    job = create("datasets", dataset_name="It arrives", method="folder", folder_train=image_folder)
+    create("datasets", dataset_name="Another", method="folder", folder_train=image_folder)
     row = page.locator(f'#datasets-table tr[data-job="{job["id"]}"]')
     expect(row).to_contain_text("Done", timeout=DONE_MILLISECONDS)
     expect(page.locator("#datasets-table tbody tr")).to_have_count(1)
     expect(page.locator("#datasets-table th").first).to_have_attribute("aria-sort", "ascending")
 
 
-def test_a_job_is_renamed_on_its_page(page: Page, server, image_folder: Path):
-    job = create(server, "datasets", dataset_name="Old name", method="folder", folder_train=image_folder)
+def test_a_job_is_renamed_on_its_page(page: Page, create, image_folder: Path):
+    job = create("datasets", dataset_name="Old name", method="folder", folder_train=image_folder)
     page.goto(f"/datasets/{job['id']}")
     page.get_by_role("button", name="Rename").click()
     page.locator("#rename-input").fill("<b>New</b> name")
