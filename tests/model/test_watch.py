@@ -1,0 +1,56 @@
+"""Which epoch was the best, and where a training was left: plain values and files."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from digits.model.resume import ResumePoint, resume_point
+from digits.model.watch import Watch, lower_is_better
+
+
+@pytest.mark.parametrize(
+    ("metric", "lower"),
+    [
+        ("loss", True),
+        ("d_loss", True),
+        ("cross_entropy", True),
+        ("mse", True),
+        ("top_1_error", True),
+        ("accuracy", False),
+        ("mIoU", False),
+        ("psnr", False),
+    ],
+)
+def test_direction_by_name(metric: str, lower: bool) -> None:
+    assert lower_is_better(metric) is lower
+
+
+def test_the_first_of_equal_values_is_the_best() -> None:
+    watch = Watch("accuracy")
+    seen = [
+        watch.see(epoch, {"accuracy": value})
+        for epoch, value in enumerate([0.5, float("nan"), 0.7, 0.7, 0.6], 1)
+    ]
+    assert seen == [True, False, True, False, False]
+    assert watch.as_json() == {"epoch": 3, "metric": "accuracy", "value": 0.7}
+
+
+def test_a_watch_goes_on() -> None:
+    watch = Watch("loss")
+    watch.recall({"metric": "loss", "value": 0.5, "epoch": 2})
+    assert not watch.see(3, {"loss": 0.6})
+    assert watch.see(4, {"loss": 0.4})
+    other = Watch("accuracy")
+    other.recall({"metric": "loss", "value": 0.5, "epoch": 2})
+    assert other.value is None
+
+
+def test_a_point_needs_its_snapshot(tmp_path: Path) -> None:
+    point = ResumePoint(snapshot="resume_5.ckpt", step=5, epoch=0.5, seed=1, records=10, step_records=1)
+    point.save(tmp_path)
+    assert resume_point(tmp_path) is None
+    (tmp_path / "resume_5.ckpt.index").touch()
+    assert resume_point(tmp_path) == point
+    assert resume_point(tmp_path / "nowhere") is None
