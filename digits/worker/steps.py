@@ -144,8 +144,7 @@ class Training(Evaluation):
             step,
         ]
         try:
-            device = self._execution.devices[0] or None
-            compiled.experimental_get_compiler_ir(*example)(stage="hlo", device_name=device)
+            compiled.experimental_get_compiler_ir(*example)(stage="hlo")
         except (tf.errors.OpError, ValueError, TypeError, NotImplementedError) as error:
             self.remark = (
                 f"XLA cannot compile this network: {_unsupported(error)}. It is trained without XLA."

@@ -326,7 +326,7 @@ def test_a_compiled_training_is_the_same(train: Any, in_child: Any) -> None:
 
 @pytest.mark.parametrize("network", [networks.KERAS_LENET, networks.LENET.replace("[5, 5]", "[3, 3]")])
 def test_compiled_networks_learn(train: Any, network: str) -> None:
-    outcome = train(network, epochs=15, solver=MOMENTUM, xla=True, batch_accumulation=2)
+    outcome = train(network, epochs=15, solver=MOMENTUM, xla=True, precision="mixed_bfloat16")
     assert outcome.code == 0, outcome.output
     assert not outcome.of(Warned)
     assert outcome.values("val", "accuracy")[-1] > 0.9
