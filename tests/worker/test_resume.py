@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import random
 import signal
@@ -46,6 +47,8 @@ SETTINGS: dict[str, Any] = {
     "lr_policy": {"policy": "exp", "gamma": 0.99},
     "val_interval": 0.75,
     "snapshot_interval": 1.5,
+    "best_metric": "loss",
+    "snapshots_kept": 3,
 }
 
 
@@ -102,9 +105,19 @@ def same(in_child: Any, first: Outcome, second: Outcome, name: str = "snapshot_1
     assert set(one) == set(two)
     for key, value in one.items():
         assert value.tobytes() == two[key].tobytes(), key
+    assert kept(first.job_folder) == kept(second.job_folder)
     curves = [curve(outcome) for outcome in (first, second)]
     assert curves[0].val.as_json() == curves[1].val.as_json()
     assert total(curves[0]) == pytest.approx(total(curves[1]), rel=1e-6)
+
+
+def kept(job_folder: Path) -> dict[str, Any]:
+    """The names of snapshots, and which is the best."""
+    best = job_folder / "best.json"
+    return {
+        "snapshots": sorted(path.name for path in job_folder.glob("snapshot_*")),
+        "best": json.loads(best.read_text()) if best.exists() else None,
+    }
 
 
 def curve(outcome: Outcome) -> Metrics:
@@ -131,13 +144,13 @@ def test_killed_at_random_moments(
     assert outcome.code == 0, outcome.output
     assert kills > 1
     same(in_child, whole, outcome)
-    assert [saved.epoch for saved in whole.of(Saved)] == sorted({saved.epoch for saved in outcome.of(Saved)})
+    assert {saved.epoch for saved in whole.of(Saved)} == {saved.epoch for saved in outcome.of(Saved)}
     assert not list(outcome.job_folder.glob("resume_*")) and not list(outcome.job_folder.glob(".*tmp*"))
 
 
 def test_goes_on_inside_of_an_epoch(often: None, model: Any, start: Any, go_on: Any, in_child: Any) -> None:
     """After a stop, with nothing saved but the place to go on from."""
-    settings = {**SETTINGS, "epochs": 300, "snapshot_interval": 0, "val_interval": 0}
+    settings = {**SETTINGS, "epochs": 300, "snapshot_interval": 0, "val_interval": 0, "best_metric": None}
     task = start(model(networks.LINEAR, **settings))
     task.wait_for(Measured)
     time.sleep(0.5)
