@@ -172,7 +172,11 @@ class Train(Recipe):
 
 @dataclass(kw_only=True)
 class Preflight(Train):
-    """Take one real step of a training and look at it, as a check before the training itself."""
+    """Try the training that this describes: one step and one validation batch, nothing saved.
+
+    The first batch goes to ``batch.png`` and ``batch.json`` in the task's parent folder,
+    the graph to ``tb/``.
+    """
 
     task = "preflight"
 

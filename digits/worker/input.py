@@ -283,10 +283,14 @@ class Records:
     def feed(self, order: Order) -> Feed:
         """A feed of the records in ``order``."""
         if not self.is_resident:
-            return _StreamedFeed(self._reader, self._decoder, self.labels, order)
+            return self.streamed(order)
         if self._images is None:
             self._images = self._decoder.decode_all(self._reader)
         return _ResidentFeed(self._images, self.labels, order)
+
+    def streamed(self, order: Order) -> Feed:
+        """A feed that reads what it hands out and no more, whether all would fit into memory or not."""
+        return _StreamedFeed(self._reader, self._decoder, self.labels, order)
 
     def close(self) -> None:
         self._reader.close()

@@ -24,6 +24,7 @@ LOG_FORMAT = "%(asctime)s [%(levelname)s] %(message)s"
 PROGRAMS: dict[str, tuple[type[recipes.Recipe], str]] = {
     "create-dataset": (recipes.CreateDataset, "digits.worker.create"),
     "train": (recipes.Train, "digits.worker.train"),
+    "preflight": (recipes.Preflight, "digits.worker.preflight"),
     "visualize": (recipes.Visualize, "digits.worker.visualize"),
     "serve": (recipes.Serve, "digits.worker.infer"),
 }
@@ -51,7 +52,7 @@ def run_task(task_folder: Path) -> int:
 
 def import_programs() -> None:
     """Import what tasks with tensors need, for a process that forks one for every task."""
-    for module in ("train", "visualize", "infer"):
+    for module in ("train", "preflight", "visualize", "infer"):
         importlib.import_module(f"digits.worker.{module}")
     importlib.import_module("digits.worker.face").tensorflow()
 

@@ -282,7 +282,11 @@ class Trainer:
 
     def _feed(self) -> input.Feed:
         self._progress("Decoding images", now=True)
-        order = input.training_order(
+        return self.train_records.feed(self.order())
+
+    def order(self) -> input.Order:
+        """The records of the steps that are still to be taken."""
+        return input.training_order(
             len(self.train_records),
             self.step_records,
             self.seed,
@@ -290,7 +294,6 @@ class Trainer:
             self.step,
             balanced=self.balanced,
         )
-        return self.train_records.feed(order)
 
     # The loop
 

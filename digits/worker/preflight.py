@@ -1,0 +1,351 @@
+"""Tries a training before it is started: one step and one validation batch, with all that belongs to them.
+
+Nothing is decoded beyond the batches that are needed, and nothing is saved. What came
+out is the result of the task; what is wrong is told as in a training. The first batch
+lies in the job's folder as the network sees it: a picture, and what is on it.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+import resource
+import secrets
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import keras
+import numpy as np
+import tensorflow as tf
+from numpy.typing import NDArray
+
+from digits import recipe as recipes
+from digits.dataset import images
+from digits.events import EventLog, Fed, Progressed, for_browser
+from digits.files import write_json
+from digits.worker import execution as executions
+from digits.worker import input
+from digits.worker.steps import Rows
+from digits.worker.tensorboard_log import TensorBoardLog
+from digits.worker.train import Trainer
+
+PICTURE_FILE = "batch.png"
+PICTURE_NOTES_FILE = "batch.json"
+
+# The picture of the batch: so many images at most, and so large, in pixels.
+MAX_IMAGES = 64
+COLUMNS = 8
+SMALLEST_SIDE, LARGEST_SIDE = 48, 160
+GAP = 2
+
+# Steps are repeated for so long to learn how long one takes.
+MEASURED_SECONDS = 1.0
+MAX_MEASURED_STEPS = 20
+BATCHES_READ = 3
+
+# A loss at the start within these multiples of what chance gives is as it should be.
+USUAL = (0.5, 2.0)
+
+_CROSS_ENTROPY = ("classification_loss", "cross_entropy", "CrossEntropy", "crossentropy")
+
+
+def run(recipe: recipes.Preflight, task_folder: Path, events: EventLog) -> dict[str, Any]:
+    """Try the training that ``recipe`` describes; products go to the job's folder.
+
+    Raises UserFault, or whatever the user's network raises.
+    """
+    events.append(Progressed(0.0, doing="Reading the dataset"))
+    execution, gpus = executions.prepare(recipe, events)
+    seed = secrets.randbelow(2**31) if recipe.seed is None else recipe.seed
+    keras.utils.set_random_seed(seed % 2**32)
+    trainer = Trainer(recipe, task_folder.parent, events, seed, execution, None)
+    with TensorBoardLog(task_folder.parent / "tb") as board:
+        trainer.board = board
+        trainer.build()
+        trainer.load_weights()
+    events.append(Progressed(0.5, doing="Trying a step"))
+    return _Trial(trainer, bool(gpus)).result()
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """Whether the loss at the start is as it should be.
+
+    ``kind`` is ``good``, ``high``, ``low``, ``bad`` (not finite) or ``unknown``.
+    """
+
+    kind: str
+    message: str
+
+
+def verdict(loss: float, chance: float | None, has_weights: bool) -> Verdict:
+    """What the ``loss`` at the start says, if guessing would give ``chance``."""
+    if not math.isfinite(loss):
+        return Verdict("bad", "The loss is no finite number: training would end at once.")
+    if chance is None:
+        return Verdict(
+            "unknown", "The loss is finite. What chance would give is not known for this kind of loss."
+        )
+    if has_weights:
+        return Verdict("unknown", "The loss is finite. The weights are those of an earlier training.")
+    low, high = (chance * limit for limit in USUAL)
+    if loss > high:
+        return Verdict(
+            "high",
+            f"The loss starts at {loss:.3g}, guessing gives {chance:.3g}: the first outputs are too large. "
+            "Scale the input down (pixels go up to 255) or begin with smaller weights.",
+        )
+    if loss < low:
+        return Verdict(
+            "low",
+            f"The loss starts at {loss:.3g}, guessing gives {chance:.3g}: does the network see the labels?",
+        )
+    return Verdict("good", f"The loss starts at {loss:.3g}, near the {chance:.3g} that guessing gives.")
+
+
+class _Trial:
+    """Takes the steps and measures them."""
+
+    def __init__(self, trainer: Trainer, on_gpu: bool) -> None:
+        self._trainer, self._on_gpu = trainer, on_gpu
+
+    def result(self) -> dict[str, Any]:
+        chunk, seconds_reading = self._read()
+        validation, seconds_validating = self._validate()
+        notes = self._picture(chunk)
+        first, first_seconds = self._step(chunk, 0)
+        seconds = self._measure(chunk)
+        result = {
+            **self._loss(first, validation),
+            "metrics": {"train": first, "val": validation},
+            **self._durations(seconds, seconds_reading, first_seconds, seconds_validating),
+            **self._memory(),
+            **self._facts(),
+            "batch": notes,
+        }
+        return for_browser(result)
+
+    def _loss(self, first: dict[str, float], validation: dict[str, float] | None) -> dict[str, Any]:
+        # In validation there is neither dropout nor augmentation.
+        loss, chance = (validation or first)["loss"], self._chance()
+        judged = verdict(loss, chance, bool(self._trainer.recipe.weights))
+        return {
+            "loss": loss,
+            "chance_loss": chance,
+            "verdict": judged.message,
+            "verdict_kind": judged.kind,
+        }
+
+    def _durations(
+        self, computing: float, reading: float, first: float, validating: float | None
+    ) -> dict[str, Any]:
+        trainer, interval = self._trainer, self._trainer.recipe.val_interval
+        # Reading goes on beside the computing; images that are kept in memory are not read again.
+        step = computing if trainer.train_records.is_resident else max(computing, reading)
+        in_all, epoch = first + trainer.total_steps * step, trainer.steps_per_epoch * step
+        if validating is not None:
+            in_all += validating * (1 + math.ceil(trainer.recipe.epochs / interval))
+            epoch += validating / interval
+        return {
+            "seconds_per_step": step,
+            "seconds_computing": computing,
+            "seconds_reading": reading,
+            "seconds_first_step": first,
+            "seconds_per_validation": validating,
+            "seconds_per_epoch": epoch,
+            "seconds_total": in_all,
+            "images_per_second": trainer.step_records / max(step, 1e-9),
+            "steps_per_epoch": trainer.steps_per_epoch,
+            "steps": trainer.total_steps,
+        }
+
+    def _memory(self) -> dict[str, Any]:
+        splits = {"train": self._trainer.train_records, "val": self._trainer.val_records}
+        return {
+            "memory_bytes": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024,
+            "memory_free_bytes": input.free_bytes(),
+            "gpu_memory_bytes": self._gpu_memory(),
+            # What decoded images will take in addition.
+            "resident_bytes": sum(
+                records.bytes for records in splits.values() if records and records.is_resident
+            ),
+            "input": _input(self._trainer.train_records.fed),
+            "validation_input": _input(splits["val"].fed) if splits["val"] else None,
+        }
+
+    def _facts(self) -> dict[str, Any]:
+        trainer = self._trainer
+        return {
+            "parameters": trainer.store.parameters,
+            "image_shape": list(trainer.prepare.image_shape),
+            "shape": list(trainer.prepare.shape),
+            "classes": len(trainer.manifest.labels),
+            "batch_size": trainer.batch,
+            "batches_per_step": trainer.execution.batches,
+            "devices": list(trainer.execution.devices),
+            "precision": trainer.execution.precision,
+            "xla": trainer.execution.compiled and not trainer.training.remark,
+            "seed": trainer.seed,
+            "picture": PICTURE_FILE,
+            "picture_notes": PICTURE_NOTES_FILE,
+        }
+
+    # Steps
+
+    def _read(self) -> tuple[input.Chunk, float]:
+        """The first batch, and the seconds that reading one takes."""
+        chunk = self._taken(1)
+        began = time.perf_counter()
+        self._taken(BATCHES_READ)
+        return chunk, (time.perf_counter() - began) / BATCHES_READ
+
+    def _taken(self, batches: int) -> input.Chunk:
+        feed = self._trainer.train_records.streamed(itertools.islice(self._trainer.order(), batches))
+        try:
+            return feed.take(batches)
+        finally:
+            feed.close()
+
+    def _step(self, chunk: input.Chunk, step: int) -> tuple[dict[str, float], float]:
+        began = time.perf_counter()
+        row = self._trainer.training.steps(chunk, [self._trainer.rate.at(step)], step)
+        seconds = time.perf_counter() - began
+        return _named(self._trainer.training.names, row), seconds
+
+    def _measure(self, chunk: input.Chunk) -> float:
+        """Seconds for a step: the middle one of a few."""
+        taken: list[float] = []
+        while len(taken) < MAX_MEASURED_STEPS and (len(taken) < 2 or sum(taken) < MEASURED_SECONDS):
+            taken.append(self._step(chunk, len(taken) + 1)[1])
+        return float(np.median(taken))
+
+    def _validate(self) -> tuple[dict[str, float] | None, float | None]:
+        """The metrics of the first validation batch, and the seconds that all of them would take."""
+        trainer, records = self._trainer, self._trainer.val_records
+        if not records:
+            return None, None
+        count = min(trainer.batch, len(records))
+        began = time.perf_counter()
+        feed = records.streamed(iter([np.arange(count)]))
+        try:
+            chunk = feed.take(1)
+        finally:
+            feed.close()
+        reading = time.perf_counter() - began
+        row = trainer.evaluation(chunk)
+        began = time.perf_counter()
+        trainer.evaluation(chunk)
+        seconds = time.perf_counter() - began
+        if not records.is_resident:
+            seconds = max(seconds, reading)
+        return _named(trainer.evaluation.names, row), seconds * len(records) / count
+
+    # Memory and chance
+
+    def _gpu_memory(self) -> int | None:
+        """The most that TensorFlow used of a GPU's memory so far, bytes."""
+        if not self._on_gpu:
+            return None
+        devices = tf.config.list_logical_devices("GPU")
+        return max(tf.config.experimental.get_memory_info(device.name)["peak"] for device in devices)
+
+    def _chance(self) -> float | None:
+        """The loss of a network that guesses, if its loss is a cross-entropy."""
+        trainer = self._trainer
+        text = (trainer.job_folder / trainer.recipe.network).read_text(encoding="utf-8-sig", errors="replace")
+        classes = len(trainer.manifest.labels)
+        is_known = classes > 1 and any(word in text for word in _CROSS_ENTROPY)
+        return math.log(classes) if is_known else None
+
+    # The picture
+
+    def _picture(self, chunk: input.Chunk) -> list[dict[str, Any]]:
+        """Write the picture of a batch; what is on it."""
+        trainer = self._trainer
+        x, targets = trainer.training.seen(chunk, 0)
+        pixels = displayed(x[:MAX_IMAGES], trainer.prepare)
+        sheet, tile = contact_sheet(pixels)
+        (trainer.job_folder / PICTURE_FILE).write_bytes(images.encode(sheet, "png"))
+        labels = trainer.manifest.labels
+        notes = [
+            _note({name: values[place] for name, values in targets.items()}, labels)
+            for place in range(len(pixels))
+        ]
+        columns = min(COLUMNS, len(pixels))
+        write_json(
+            trainer.job_folder / PICTURE_NOTES_FILE,
+            {"columns": columns, "tile": list(tile), "gap": GAP, "batch": len(x), "images": notes},
+        )
+        return notes
+
+
+def _input(fed: Fed) -> dict[str, Any]:
+    """How records reach the network, and the reason in words."""
+    fits = "which fits into" if fed.how == input.RESIDENT else "more than"
+    share = (
+        f"{fits} the {_size(fed.budget_bytes)} that it may take of {_size(fed.free_bytes)} free {fed.place}"
+    )
+    return {"how": fed.how, "records": fed.records, "bytes": fed.bytes, "reason": share}
+
+
+def _size(count: float) -> str:
+    for unit in ("bytes", "kB", "MB"):
+        if count < 1000:
+            return f"{count:.3g} {unit}"
+        count /= 1000
+    return f"{count:.3g} GB"
+
+
+def _named(names: list[str], rows: Rows) -> dict[str, float]:
+    return dict(zip(names, rows[0].tolist(), strict=True))
+
+
+def _note(target: dict[str, Any], labels: list[str]) -> dict[str, Any]:
+    note: dict[str, Any] = {"label": labels[int(target["labels"])]}
+    if "others" in target:
+        note.update(other=labels[int(target["others"])], share=round(float(target["share"]), 4))
+    return note
+
+
+def displayed(x: NDArray[np.float32], prepare: input.Preparation) -> NDArray[np.uint8]:
+    """The batch ``x`` [N, H, W, C] that the network gets, as pixels: its mean is put back.
+
+    Whitened images get a middle gray and a usual contrast.
+    """
+    if prepare.augment.whitening:
+        pixels = 128 + 64 * x
+    else:
+        pixels = x + _mean_of_windows(prepare)
+    return pixels.clip(0, 255).round().astype(np.uint8)
+
+
+def _mean_of_windows(prepare: input.Preparation) -> NDArray[np.float32]:
+    """The mean where it is known, which is not so for windows at random places."""
+    if prepare.mean.ndim == 3 and prepare.crop:
+        return prepare.mean.mean((0, 1))
+    return prepare.mean
+
+
+def contact_sheet(pixels: NDArray[np.uint8]) -> tuple[NDArray[np.uint8], tuple[int, int]]:
+    """Images [N, H, W, C] side by side in rows on white, and the width and height of each."""
+    height, width, channels = pixels.shape[1:]
+    if channels not in (1, 3):
+        pixels = pixels[..., :1]
+    larger = max(height, width)
+    if larger < SMALLEST_SIDE:
+        factor = -(-SMALLEST_SIDE // larger)
+        pixels = pixels.repeat(factor, axis=1).repeat(factor, axis=2)
+    elif larger > LARGEST_SIDE:
+        scale = LARGEST_SIDE / larger
+        size = max(1, round(width * scale)), max(1, round(height * scale))
+        pixels = np.stack([images.resize(image, *size, "squash") for image in pixels])
+    count, height, width, channels = pixels.shape
+    columns = min(COLUMNS, count)
+    rows = -(-count // columns)
+    sheet = np.full((rows * (height + GAP) - GAP, columns * (width + GAP) - GAP, channels), 255, np.uint8)
+    for place, image in enumerate(pixels):
+        top, left = place // columns * (height + GAP), place % columns * (width + GAP)
+        sheet[top : top + height, left : left + width] = image
+    return sheet, (width, height)
