@@ -25,31 +25,41 @@ export function startPreflight(form, button, region, { failed, focus }) {
   });
 }
 
-function show(region, { result = {}, warnings = [], batch_url: picture, seconds }) {
+const TONES = { good: 'success', low: 'warning', high: 'warning', bad: 'danger' };
+
+function show(region, { result, warnings = [], batch = [], batch_url: picture, seconds }) {
   const box = element('div', 'preflight');
+  if (result.verdict_message) {
+    const judged = notice(`tone-${TONES[result.verdict] ?? 'info'}`, result.verdict_message);
+    judged.setAttribute('role', 'status');
+    box.append(judged);
+  }
+  for (const text of warnings) box.append(notice('tone-warning', text));
   const tiles = element('div', 'tiles');
   tiles.append(...tilesOf(result).map(tile));
-  if (tiles.childElementCount) box.append(tiles);
-  for (const text of warnings) box.append(notice('tone-warning', text));
-  const took = Number.isFinite(seconds) ? `Checked in ${seconds.toFixed(1)} s.` : 'Checked.';
-  const words = element('p', 'small preflight-verdict', [sentence(result.verdict), feeding(result.input), took].filter(Boolean).join(' '));
-  words.setAttribute('role', 'status');
-  box.append(words);
-  if (picture) box.append(batch(picture, result.batch ?? []));
+  box.append(tiles);
+  if (picture) box.append(pictureOf(picture, batch));
+  if (Number.isFinite(seconds)) box.append(element('p', 'small muted', `Checked in ${seconds.toFixed(1)} s.`));
   region.replaceChildren(box);
 }
 
 /** What is known, as {label, value, note}. */
 function tilesOf(result) {
-  const { loss, chance_loss: chance, seconds_per_step: step, seconds_per_epoch: epoch, seconds_total: total } = result;
-  const { memory_bytes: memory, gpu_memory_bytes: gpuMemory, parameters, shape } = result;
+  const { loss, chance_loss: chance, seconds_per_step: step, seconds_per_epoch: epoch, seconds_in_all: total, images_per_second: speed } = result;
+  const { memory_bytes: memory, gpu_memory_bytes: gpuMemory, memory_free_bytes: free, parameters, input_shape: shape } = result;
+  const notes = {
+    loss: isKnown(chance) && `guessing gives ${number(chance)}`,
+    epoch: isKnown(step) && `${shortDuration(step)} a step`,
+    total: isKnown(speed) && `${number(speed)} images a second`,
+    memory: isKnown(gpuMemory) ? isKnown(memory) && `and ${bytes(memory)} of the machine` : isKnown(free) && `${bytes(free)} are free`,
+  };
   return [
-    { known: loss, label: 'Loss of the first step', value: () => number(loss), note: isKnown(chance) ? `guessing gives ${number(chance)}` : '' },
-    { known: epoch, label: 'An epoch', value: () => shortDuration(epoch), note: isKnown(step) ? `${shortDuration(step)} a step` : '' },
-    { known: total, label: 'The whole training', value: () => shortDuration(total) },
-    { known: gpuMemory ?? memory, label: isKnown(gpuMemory) ? 'Memory of the GPU' : 'Memory', value: () => bytes(gpuMemory ?? memory), note: isKnown(gpuMemory) && isKnown(memory) ? `and ${bytes(memory)} of the machine` : '' },
+    { known: loss, label: 'Loss at the start', value: () => number(loss), note: notes.loss },
+    { known: epoch, label: 'An epoch takes', value: () => shortDuration(epoch), note: notes.epoch },
+    { known: total, label: 'All of it takes', value: () => shortDuration(total), note: notes.total },
+    { known: gpuMemory ?? memory, label: isKnown(gpuMemory) ? 'Memory of the GPU' : 'Memory', value: () => bytes(gpuMemory ?? memory), note: notes.memory },
     { known: parameters, label: 'Parameters', value: () => parameters.toLocaleString('en') },
-    { known: shape, label: 'Input', value: () => shape.join(' × '), note: 'height, width, channels' },
+    { known: shape, label: 'Input', value: () => shape.join(' × '), note: feeding(result) },
   ].filter(({ known }) => isKnown(known));
 }
 
@@ -62,28 +72,23 @@ function tile({ label, value, note }) {
   return box;
 }
 
-function feeding(input) {
-  if (!input?.how) return '';
-  const size = input.bytes ? ` (${bytes(input.bytes)})` : '';
-  return sentence(`The input: ${input.how}${size}${input.reason ? `, ${input.reason}` : ''}`);
+function feeding({ fed, resident_bytes: size }) {
+  if (fed?.train === 'resident') return `kept in memory${size ? `: ${bytes(size)}` : ''}`;
+  return fed?.train === 'streamed' && 'read again for every batch';
 }
 
-function sentence(text) {
-  if (!text) return '';
-  const whole = text[0].toUpperCase() + text.slice(1);
-  return /[.!?]$/.test(whole) ? whole : `${whole}.`;
-}
-
-function batch(address, items) {
+function pictureOf(address, notes) {
   const counts = new Map();
-  for (const { label } of items) counts.set(label, (counts.get(label) ?? 0) + 1);
-  const words = [...counts].map(([label, count]) => `${count} × ${label}`).join(', ');
+  for (const { label, other } of notes) {
+    const words = other && other !== label ? `${label} with ${other}` : label;
+    counts.set(words, (counts.get(words) ?? 0) + 1);
+  }
+  const labels = [...counts].map(([words, count]) => `${count} × ${words}`).join(', ');
   const figure = element('figure', 'preflight-batch');
   const image = new Image();
   image.src = address;
   image.alt = 'The images of the first batch';
-  image.addEventListener('load', () => image.classList.toggle('pixelated', image.naturalWidth < figure.clientWidth));
-  figure.append(image, element('figcaption', 'help', `The first batch as the network gets it${words ? `: ${words}` : ''}.`));
+  figure.append(image, element('figcaption', 'help', `The first batch as the network gets it${labels && `: ${labels}`}.`));
   return figure;
 }
 
