@@ -82,7 +82,7 @@ class Network:
                     output = _in_full(built, x, _output(built))
                 if stage == tower.INFERENCE:
                     return Built(built, output, calls, [], None, {}, [])
-                return _with_losses(built, output, calls)
+                return _with_losses(built, output, calls, store)
 
 
 def load(path: Path, shape: tuple[int, int, int], nclasses: int) -> Network:
@@ -176,13 +176,13 @@ def _in_full(built: Any, x: tf.Tensor, output: Any) -> Any:
     return output
 
 
-def _with_losses(built: Any, output: Any, calls: layer_calls.Calls) -> Built:
+def _with_losses(built: Any, output: Any, calls: layer_calls.Calls, store: VariableStore) -> Built:
     model_scope = tf.compat.v1.variable_scope(
         MODEL_SCOPE, reuse=tf.compat.v1.AUTO_REUSE, auxiliary_name_scope=False
     )
     with model_scope, tf.name_scope(LOSS_SCOPE):
         returned = _property(built, "loss")
-    objectives = _objectives(returned)
+    objectives = _objectives(returned, store)
     recorded = summaries.flatten(built.summaries)
     with tf.name_scope(LOSS_SCOPE):
         regularisation = _regularisation(calls)
@@ -194,29 +194,41 @@ def _with_losses(built: Any, output: Any, calls: layer_calls.Calls) -> Built:
     return Built(built, output, calls, objectives, regularisation, ordered, summaries.pictures(recorded))
 
 
-def _objectives(returned: Any) -> list[Objective]:
+def _objectives(returned: Any, store: VariableStore) -> list[Objective]:
     items = returned if isinstance(returned, (list, tuple)) else [returned]
-    return [_objective(item) for item in items]
+    return [_objective(item, store) for item in items]
 
 
-def _objective(item: Any) -> Objective:
-    trainable = tf.compat.v1.trainable_variables()
+def _objective(item: Any, store: VariableStore) -> Objective:
+    loss, wanted = item, None
     if isinstance(item, dict):
-        if "loss" not in item:
+        if item.get("loss") is None:
             raise UserFault(
                 "A loss of the list has no entry 'loss'.", "Return [{'loss': …, 'vars': […]}, …]."
             )
         loss, wanted = item["loss"], item.get("vars")
-        variables = trainable if wanted is None else [plain(variable) for variable in wanted]
-    else:
-        loss, variables = item, trainable
     loss = tf.convert_to_tensor(loss)
-    if not loss.dtype.is_floating or loss.shape.rank not in (0, None):
+    if not loss.dtype.is_floating or loss.shape.rank not in (0, None) and loss.shape.num_elements() != 1:
         raise UserFault(
             f"The loss is not a number: it has shape {loss.shape} and type {loss.dtype.name}.",
             "Return a scalar, for example tf.reduce_mean(...) of the losses of the records.",
         )
-    return Objective(loss, [variable for variable in variables if variable.dtype.is_floating])
+    variables = tf.compat.v1.trainable_variables() if wanted is None else _listed(wanted, store)
+    floating = {id(variable): variable for variable in variables if variable.dtype.is_floating}
+    return Objective(tf.reshape(loss, []), list(floating.values()))
+
+
+def _listed(wanted: Any, store: VariableStore) -> list[tf.Variable]:
+    """The variables that a loss names, without those that are frozen."""
+    listed = list(wanted) if isinstance(wanted, (list, tuple, set)) else [wanted]
+    if not listed:
+        raise UserFault(
+            "A loss names no variable that it trains: its list 'vars' is empty.",
+            "Look for the variables by names that they have: "
+            f"{', '.join(variable.name for variable in tf.compat.v1.trainable_variables()[:8])}.",
+        )
+    found = [plain(variable) for variable in listed]
+    return [variable for variable in found if not store.is_frozen(variable)]
 
 
 def _regularisation(calls: layer_calls.Calls) -> tf.Tensor | None:

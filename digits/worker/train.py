@@ -21,7 +21,7 @@ from digits.events import Built, EventLog, Measured, Progressed, Resumed, Warned
 from digits.model.lr_policy import LearningRate
 from digits.model.resume import ResumePoint, resume_point
 from digits.worker import execution as executions
-from digits.worker import inference, input, network, randomness, snapshots, stopping, usage
+from digits.worker import inference, input, network, randomness, restore, snapshots, stopping, usage
 from digits.worker.execution import Execution
 from digits.worker.failure import Stopped, UserFault
 from digits.worker.keeping import Keeper
@@ -164,9 +164,9 @@ class Trainer:
             recipe.augment,
             weights_of_classes,
         )
-        weights = Path(recipe.weights) if recipe.weights else None
+        self.frozen = restore.Frozen(Path(recipe.weights) if recipe.weights else None, recipe.freeze)
         self.store = VariableStore(
-            frozen=snapshots.frozen_names(weights) if weights else (),
+            frozen=self.frozen,
             device=execution.weights_device,
             compute_type=execution.compute_type,
         )
@@ -246,6 +246,8 @@ class Trainer:
         if self.training.remark:
             self.events.append(Warned(self.training.remark))
         self.store.lock("in validation but not in training")
+        for pattern in self.frozen.unmatched:
+            self.events.append(Warned(f"No variable is called {pattern!r}, so it freezes none."))
         if self.val_records:
             self.evaluation = Evaluation(net, self.store, self.prepare, Randomness(self.seed), self.execution)
             self.evaluation.trace()
@@ -257,7 +259,7 @@ class Trainer:
         """Take the weights of the snapshot that the recipe names, if it does."""
         if not self.recipe.weights:
             return
-        restored = snapshots.restore(Path(self.recipe.weights), self.store.variables)
+        restored = restore.restore(Path(self.recipe.weights), self.store.variables)
         log.info("Weights taken from %s: %d variables", self.recipe.weights, len(restored.taken))
         if restored.remark:
             self.events.append(Warned(restored.remark))

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import functools
 from collections import defaultdict
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Container, Iterator
 from contextlib import contextmanager
 from typing import Any
 
@@ -40,12 +40,12 @@ class VariableStore:
     def __init__(
         self,
         empty: bool = False,
-        frozen: Collection[str] = (),
+        frozen: Container[str] = (),
         device: str = "",
         compute_type: tf.DType = tf.float32,
     ) -> None:
         self._variables: dict[str, tf.Variable] = {}
-        self._frozen = frozenset(frozen)
+        self._frozen = frozen
         self._locked_for = ""
         self._make = _make_empty if empty else _make
         self._device = device
@@ -60,6 +60,10 @@ class VariableStore:
     def parameters(self) -> int:
         """How many numbers the network holds; the states of random generators do not count."""
         return sum(count(variable) for variable in self._variables.values())
+
+    def is_frozen(self, variable: tf.Variable) -> bool:
+        """Whether ``variable`` is one of the store's that are never trained."""
+        return variable.name.removesuffix(":0") in self._frozen
 
     def lock(self, reason: str) -> None:
         """Make no more variables. ``reason`` ends the sentence about one that is asked for."""
