@@ -13,6 +13,7 @@ from digits.job import Job
 from digits.model.job import ModelJob, epoch_label
 from digits.services import services
 from digits.status import Status
+from digits.times import byte_size
 
 
 def brief(job: Job) -> dict[str, Any]:
@@ -194,6 +195,8 @@ def model(job: ModelJob) -> dict[str, Any]:
         "parameters": news.parameters,
         "layers": news.layers,
         "snapshots": [[_epoch(epoch), f"Epoch #{epoch_label(epoch)}"] for epoch, _ in job.snapshots()],
+        "best": _whole(job.best_epoch()),
+        "fed": _fed(news.fed.get("train")),
         "recipe": job.plan.as_json(),
         "devices": task.devices,
         "tensorboard_url": services().tensorboards.url_for(job.id),
@@ -261,6 +264,20 @@ def _failure(job: Job) -> str | None:
 
 def _epoch(epoch: float) -> float:
     return int(epoch) if epoch == int(epoch) else epoch
+
+
+def _whole(epoch: float | None) -> float | None:
+    return None if epoch is None else _epoch(epoch)
+
+
+def _fed(told: dict[str, Any] | None) -> str | None:
+    """How the images reach the network, and why so, in words."""
+    if told is None:
+        return None
+    need, room = byte_size(told["bytes"]), byte_size(told["budget_bytes"])
+    if told["how"] == "resident":
+        return f"kept in {told['place']}: {need} of {room} that may be used"
+    return f"read again for every batch: {need} do not fit into the {room} of {told['place']} that may be used"
 
 
 def _url(job: Job) -> str:

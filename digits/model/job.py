@@ -8,13 +8,16 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar
 
+from digits.files import UnreadableFile, read_json
 from digits.job import Job, Wish
+from digits.model.resume import resume_point
 from digits.recipe import Train
 from digits.status import Status
 from digits.task import Task
 
 NETWORK_FILE = "network.py"
 TENSORBOARD_FOLDER = "tb"
+BEST_FILE = "best.json"
 _SNAPSHOT = re.compile(r"snapshot_(\d+(?:\.\d+)?)\.ckpt\.index")
 
 
@@ -53,7 +56,7 @@ class ModelJob(Job):
 
     @property
     def can_resume(self) -> bool:
-        return self.status in (Status.ABORT, Status.ERROR) and any(self.folder.glob("*.ckpt.index"))
+        return self.status in (Status.ABORT, Status.ERROR) and resume_point(self.folder) is not None
 
     def resume(self) -> None:
         self.plan.resume = True
@@ -75,6 +78,13 @@ class ModelJob(Job):
             return []
         found = [(float(match[1]), name) for name in names if (match := _SNAPSHOT.fullmatch(name))]
         return [(epoch, name.removesuffix(".index")) for epoch, name in sorted(found, reverse=True)]
+
+    def best_epoch(self) -> float | None:
+        """The epoch of the best snapshot, if the training watches for one."""
+        try:
+            return float(read_json(self.folder / BEST_FILE)["epoch"])
+        except (UnreadableFile, KeyError, TypeError, ValueError):
+            return None
 
     def details(self) -> dict[str, Any]:
         return {"dataset_id": self.dataset_id, "plan": self.plan.as_json(), "device": self.device}
