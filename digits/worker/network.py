@@ -208,7 +208,7 @@ def _objective(item: Any, store: VariableStore) -> Objective:
             )
         loss, wanted = item["loss"], item.get("vars")
     loss = tf.convert_to_tensor(loss)
-    if not loss.dtype.is_floating or loss.shape.rank not in (0, None) and loss.shape.num_elements() != 1:
+    if not loss.dtype.is_floating or (loss.shape.rank not in (0, None) and loss.shape.num_elements() != 1):
         raise UserFault(
             f"The loss is not a number: it has shape {loss.shape} and type {loss.dtype.name}.",
             "Return a scalar, for example tf.reduce_mean(...) of the losses of the records.",
