@@ -55,6 +55,12 @@ class TensorBoardLog:
                 found += _images(item, value)
         self._summary(step, found)
 
+    def histograms(self, step: int, values: Mapping[str, Any]) -> None:
+        """How the numbers of each of ``values``, such as weights, are spread."""
+        self._summary(
+            step, [v1.Summary.Value(tag=tag, histo=_histogram(value)) for tag, value in values.items()]
+        )
+
     def graph(self, graph: Any) -> None:
         """The graph of a network, a GraphDef."""
         self._write(v1.Event(wall_time=time.time(), graph_def=graph.SerializeToString()))

@@ -7,7 +7,7 @@ import logging
 import math
 import secrets
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -320,6 +320,7 @@ class Trainer:
                 epoch, is_due = savings.pop(0).epoch, True
             if is_due or ended or self.keeper.wants_snapshot():
                 self._save(epoch)
+            self._show_weights()
         if ended:
             log.info(ended)
         self._progress("", now=True)
@@ -330,9 +331,11 @@ class Trainer:
 
     def _train_until(self, step: int) -> None:
         while self.step < step:
-            count = min(self.pace.steps, step - self.step)
+            untraced = self._steps_to_trace()
+            count = min(self.pace.steps, step - self.step, max(1, untraced))
             began = time.monotonic()
-            rows = self._pictured_step() if self.wants_pictures else self._steps(count)
+            with self._traced() if untraced == 0 else contextlib.nullcontext():
+                rows = self._pictured_step() if self.wants_pictures else self._steps(count)
             self.step += len(rows)
             self.pace.took(len(rows), time.monotonic() - began)
             self.average.add(rows)
@@ -343,6 +346,28 @@ class Trainer:
                 self._leave()
             if self.step < step and self.keeper.is_due():
                 self._save_to_resume()
+
+    def _steps_to_trace(self) -> int:
+        """How many steps there are before the next one that the profiler looks at."""
+        interval = self.recipe.traces_interval
+        if not interval:
+            return self.total_steps
+        # The first step prepares the graph: its times say nothing.
+        return -self.step % interval if self.step > self.first_step else interval
+
+    @contextlib.contextmanager
+    def _traced(self) -> Iterator[None]:
+        """The profiler looks at what is done inside; TensorBoard shows it with its profile plugin."""
+        tf.profiler.experimental.start(str(self.job_folder / "tb" / "train"))
+        try:
+            yield
+        finally:
+            tf.profiler.experimental.stop()
+
+    def _show_weights(self) -> None:
+        if self.recipe.histograms:
+            shown = {name: item for name, item in self.store.variables.items() if item.dtype.is_floating}
+            self.board.histograms(self.step, {name: item.numpy() for name, item in shown.items()})
 
     def _steps(self, count: int) -> Rows:
         rates = [self.rate.at(step) for step in range(self.step, self.step + count)]

@@ -266,7 +266,7 @@ def _tensorboard(folder: Path) -> set[str]:
     from tensorflow.compat.v1.train import summary_iterator
 
     found = set()
-    for file in folder.iterdir():
+    for file in folder.glob("*tfevents*"):
         for event in summary_iterator(str(file)):
             found |= {value.tag for value in event.summary.value}
             if event.graph_def:
@@ -377,3 +377,10 @@ def test_a_stop_is_prompt_and_leaves_no_failure(start: Any, model: Any) -> None:
     outcome = task.wait(seconds=10)
     assert outcome.code == 143
     assert not any(event.kind in ("failed", "finished") for event in outcome.events)
+
+
+def test_weights_are_shown_and_steps_traced_for_tensorboard(train: Any, in_child: Any) -> None:
+    outcome = train(networks.LINEAR, epochs=1, histograms=True, traces_interval=4)
+    folder = outcome.job_folder / "tb" / "train"
+    assert {"model/fc/weights", "model/fc/biases"} <= in_child(_tensorboard, folder)
+    assert len(list(folder.rglob("*.xplane.pb"))) == 1  # of eight steps, the fifth
