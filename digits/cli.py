@@ -7,6 +7,7 @@ and when serving, gevent patches the standard library before anything else is lo
 from __future__ import annotations
 
 import argparse
+import functools
 import sys
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, NoReturn
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
     from digits.tensorflow_support import TensorFlowSupport
 
 BAD_USAGE = 2
-COMMANDS = ("serve", "download-data")
+COMMANDS = ("serve", "train", "download-data")
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
@@ -49,6 +50,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--version", action="version", version=f"digits {__version__}")
     commands = parser.add_subparsers(title="commands", required=True, metavar="COMMAND")
     _add_serve(commands.add_parser("serve", help="start the server; 'digits serve --help' lists its options"))
+    _add_train(commands.add_parser("train", help="do the training of a model job without the server"))
     _add_download(commands.add_parser("download-data", help="fetch a sample dataset as folders of images"))
     return parser
 
@@ -89,6 +91,21 @@ def _add_download(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("folder", metavar="DIR", help="where to put it")
     parser.add_argument("-c", "--clean", action="store_true", help="empty DIR first")
     parser.set_defaults(run=_download)
+
+
+def _add_train(parser: argparse.ArgumentParser) -> None:
+    from pathlib import Path
+
+    parser.description = (
+        "Do the training that the folder of a model job describes, without the server. One that was stopped "
+        "or killed goes on where it was; one that is finished is made again, in a folder beside it."
+    )
+    parser.add_argument("job", metavar="JOB", type=Path, help="the job's folder")
+    parser.add_argument(
+        "--dataset", metavar="DIR", type=Path, help="the dataset job's folder, if it was moved"
+    )
+    parser.add_argument("--output", metavar="DIR", type=Path, help="train anew, in this folder")
+    parser.set_defaults(run=_train)
 
 
 def _serve(options: argparse.Namespace) -> None:
@@ -202,6 +219,23 @@ def _download(options: argparse.Namespace) -> None:
     except DigitsError as error:
         print(f"digits: {error.message}", *filter(None, [error.hint]), sep="\n", file=sys.stderr)
         raise SystemExit(1) from None
+
+
+def _train(options: argparse.Namespace) -> None:
+    from digits.errors import DigitsError
+    from digits.model import rerun
+
+    try:
+        training = rerun.prepare(options.job, options.dataset, options.output)
+    except (DigitsError, OSError) as error:
+        print(f"digits: {error}", *filter(None, [getattr(error, "hint", "")]), sep="\n", file=sys.stderr)
+        raise SystemExit(1) from None
+    begin = f", from step {training.step} on" if training.step else ""
+    print(f"Training in {training.job_folder}{begin}", flush=True)
+    if not rerun.train(training, say=functools.partial(print, flush=True)):
+        reason = rerun.failure(training) or "the training was stopped; the same command goes on with it"
+        print(f"digits: {reason}", file=sys.stderr)
+        raise SystemExit(1)
 
 
 def _stop(message: str) -> NoReturn:

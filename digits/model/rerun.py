@@ -1,0 +1,159 @@
+"""A training without the server: the recipe in a model job's folder is enough to make it again."""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+import shutil
+import signal
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from digits import events, recipe
+from digits.dataset import manifest
+from digits.errors import BadRequest
+from digits.executor import devices_environment
+from digits.files import UnreadableFile
+from digits.model.resume import resume_point
+from digits.recipe import Train
+from digits.task import EVENTS_FILE
+
+TASK = "train"
+
+
+@dataclass(frozen=True)
+class Rerun:
+    """A training that is about to run in ``job_folder``; ``step`` is where it goes on."""
+
+    job_folder: Path
+    plan: Train
+    step: int = 0
+
+    @property
+    def task_folder(self) -> Path:
+        return self.job_folder / TASK
+
+
+def prepare(job_folder: Path, dataset: Path | None = None, output: Path | None = None) -> Rerun:
+    """Make ready to train what the folder of a model job tells, on ``dataset`` if the recipe's is elsewhere now.
+
+    A job that has not run yet runs in its folder, and one that ended early goes on there.
+    What is finished is made again, with the same seed, in the folder ``output``, or else in
+    one beside it. Raises BadRequest for what is missing.
+    """
+    plan = _recipe(job_folder)
+    if dataset is not None:
+        plan = dataclasses.replace(plan, dataset=str(dataset.absolute()))
+    if not (Path(plan.dataset) / manifest.FILE_NAME).is_file():
+        raise BadRequest(
+            f"there is no dataset in {plan.dataset}",
+            "Say where it is: --dataset FOLDER, the folder of its job.",
+        )
+    happened, _ = events.read(job_folder / TASK / EVENTS_FILE)
+    point = resume_point(job_folder)
+    if output is None and not happened:
+        rerun = Rerun(job_folder, plan)
+    elif output is None and point and not _is_finished(happened):
+        rerun = Rerun(job_folder, dataclasses.replace(plan, resume=True), point.step)
+    else:
+        seed = plan.seed if plan.seed is not None else _seed_of(happened)
+        target = output or _beside(job_folder)
+        rerun = Rerun(target, dataclasses.replace(plan, seed=seed, resume=False))
+        _copy_network(job_folder, rerun)
+    rerun.plan.save(rerun.task_folder)
+    return rerun
+
+
+def train(rerun: Rerun, say: Callable[[str], object]) -> bool:
+    """Train to the end, telling every line that the training prints; whether it went well."""
+    environment = {"TF_CPP_MIN_LOG_LEVEL": "3", **os.environ, **devices_environment(rerun.plan.devices)}
+    command = [sys.executable, "-u", "-m", "digits.worker", str(rerun.task_folder.absolute())]
+    with (
+        open(rerun.task_folder / "output.log", "ab", buffering=0) as log,
+        # A session of its own: Ctrl-C is for this process, which asks the training to stop in good order.
+        subprocess.Popen(
+            command,
+            env=environment,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            start_new_session=True,
+            cwd=rerun.task_folder,
+        ) as process,
+        _passed_on_to(process),
+    ):
+        for line in process.stdout or ():
+            log.write(line)
+            say(line.decode(errors="replace").rstrip("\n"))
+    return process.returncode == 0
+
+
+@contextmanager
+def _passed_on_to(process: subprocess.Popen[bytes]) -> Iterator[None]:
+    """What asks this process to end, asks ``process``."""
+
+    def stop(signum: int, frame: object) -> None:
+        process.terminate()
+
+    before = {number: signal.signal(number, stop) for number in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        yield
+    finally:
+        process.wait()
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+def failure(rerun: Rerun) -> str:
+    """Why the training failed, in words; empty when it only was stopped."""
+    happened, _ = events.read(rerun.task_folder / EVENTS_FILE)
+    last = next(
+        (event for event in reversed(happened) if isinstance(event, (events.Failed, events.Resumed))), None
+    )
+    return f"{last.message} {last.hint}".strip() if isinstance(last, events.Failed) else ""
+
+
+def _recipe(job_folder: Path) -> Train:
+    try:
+        plan: Train = recipe.load(job_folder / TASK, Train)
+    except UnreadableFile as error:
+        raise BadRequest(
+            f"{job_folder} has no recipe of a training: {error}", "Name the folder of a model job."
+        ) from error
+    if not (job_folder / plan.network).is_file():
+        raise BadRequest(f"{job_folder} has no network: {plan.network} is missing")
+    return plan
+
+
+def _is_finished(happened: list[events.Event]) -> bool:
+    kinds = [event.kind for event in happened if isinstance(event, (events.Finished, events.Resumed))]
+    return kinds[-1:] == [events.Finished.kind]
+
+
+def _seed_of(happened: list[events.Event]) -> int | None:
+    """The seed that a run had drawn for itself."""
+    results: list[dict[str, Any]] = [event.result for event in happened if isinstance(event, events.Finished)]
+    seed = results[-1].get("seed") if results else None
+    return seed if isinstance(seed, int) else None
+
+
+def _beside(job_folder: Path) -> Path:
+    job_folder = job_folder.absolute()
+    number, target = 1, job_folder.with_name(f"{job_folder.name}-again")
+    while target.exists():
+        number += 1
+        target = job_folder.with_name(f"{job_folder.name}-again-{number}")
+    return target
+
+
+def _copy_network(job_folder: Path, rerun: Rerun) -> None:
+    if (rerun.task_folder / EVENTS_FILE).exists():
+        raise BadRequest(
+            f"{rerun.job_folder} holds a training already", "Choose another folder for --output."
+        )
+    rerun.task_folder.mkdir(parents=True, exist_ok=True)
+    shutil.copyfile(job_folder / rerun.plan.network, rerun.job_folder / rerun.plan.network)

@@ -1,0 +1,105 @@
+"""``digits train``: a training from its recipe alone."""
+
+from __future__ import annotations
+
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from digits import events, recipe
+from digits.errors import BadRequest
+from digits.model import rerun
+from digits.model.resume import resume_point
+from tests.worker import networks
+from tests.worker.conftest import snapshot
+
+
+@pytest.mark.tensorflow
+def test_a_copied_job_trains_again_to_the_same_bytes(
+    train: Any, in_child: Any, gradients: Path, tmp_path: Path, run_clean: Callable[..., Any]
+) -> None:
+    first = train(networks.LINEAR, seed=None, solver={"type": "ADAM", "learning_rate": 0.01})
+    moved = shutil.copytree(gradients, tmp_path / "elsewhere" / "dataset")
+    copy = shutil.copytree(first.job_folder, tmp_path / "elsewhere" / "copy")
+    plan = recipe.load(copy / "train", recipe.Train)
+    plan.dataset = "/nowhere"
+    plan.save(copy / "train")
+
+    missing = run_clean("-m", "digits", "train", str(copy))
+    assert (missing.returncode, missing.stdout) == (1, "")
+    assert "there is no dataset in /nowhere" in missing.stderr and "--dataset" in missing.stderr
+
+    answer = run_clean("-m", "digits", "train", str(copy), "--dataset", str(moved))
+    assert answer.returncode == 0, answer.stderr + answer.stdout
+    assert "Validation (epoch 2): loss = " in answer.stdout
+    again = tmp_path / "elsewhere" / "copy-again"
+    assert answer.stdout.startswith(f"Training in {again}\n")
+    one, two = (in_child(snapshot, folder, "snapshot_2.ckpt") for folder in (first.job_folder, again))
+    assert {name: value.tobytes() for name, value in one.items()} == {
+        name: value.tobytes() for name, value in two.items()
+    }
+
+
+@pytest.mark.tensorflow
+def test_a_mistake_is_told(model: Any, run_clean: Callable[..., Any]) -> None:
+    task_folder = model("class UserModel(Tower):\n    pass\n")
+    answer = run_clean("-m", "digits", "train", str(task_folder.parent))
+    assert answer.returncode == 1
+    assert "digits: UserModel has no property inference." in answer.stderr
+
+
+@pytest.mark.tensorflow
+def test_a_stopped_training_goes_on(model: Any, clean_environment: dict[str, str], tmp_path: Path) -> None:
+    task_folder = model(networks.LINEAR, epochs=100000, snapshot_interval=0, val_interval=0)
+    command = [sys.executable, "-m", "digits", "train", str(task_folder.parent)]
+    for run in range(2):
+        with subprocess.Popen(
+            command, env=clean_environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+        ) as process:
+            while rows_of_run(task_folder, run) < 3:
+                assert process.poll() is None
+                time.sleep(0.02)
+            process.send_signal(signal.SIGINT)
+            said, errors = process.communicate(timeout=60)
+        assert process.returncode == 1
+        assert "the same command goes on with it" in errors
+        assert ("from step" in said) is (run == 1)
+        point = resume_point(task_folder.parent)
+        assert point
+    resumed = [event for event in read(task_folder) if isinstance(event, events.Resumed)]
+    assert len(resumed) == 1 and 0 < resumed[0].step < point.step
+
+
+def read(task_folder: Path) -> list[events.Event]:
+    return events.read(task_folder / "events.jsonl")[0]
+
+
+def rows_of_run(task_folder: Path, run: int) -> int:
+    """How many rows the run with this number, from 0, has measured."""
+    runs = "".join(
+        "|" if event.kind == "resumed" else "m" if event.kind == "measured" else ""
+        for event in read(task_folder)
+    )
+    return len(runs.split("|")[run]) if runs.count("|") == run else 0
+
+
+@pytest.mark.parametrize("folder", ["nowhere", "."])
+def test_a_folder_without_a_recipe(tmp_path: Path, folder: str) -> None:
+    with pytest.raises(BadRequest, match="no recipe of a training"):
+        rerun.prepare(tmp_path / folder)
+
+
+def test_another_training_is_not_overwritten(model: Any, tmp_path: Path) -> None:
+    job, other = model("", name="job").parent, model("", name="other")
+    (other / "events.jsonl").write_bytes(events.encode(events.Progressed(0.5)))
+    with pytest.raises(BadRequest, match="holds a training already"):
+        rerun.prepare(job, output=other.parent)
+    assert rerun.prepare(job, output=tmp_path / "new").job_folder == tmp_path / "new"
+    assert rerun.prepare(job).job_folder == job
