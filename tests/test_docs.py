@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import dataclasses
 import re
 from pathlib import Path
 
@@ -14,6 +15,7 @@ from digits.dataset.manifest import FILE_NAME as MANIFEST_FILE
 from digits.dataset.manifest import LABELS_FILE, MEAN_ARRAY_FILE, MEAN_IMAGE_FILE, SKIPPED_FILE
 from digits.model.forms import SOLVERS
 from digits.model.lr_policy import POLICIES
+from digits.recipe import Augment
 from digits.settings import settings_page
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -114,3 +116,8 @@ PAGES_ONLY = {
     "/models/<>",
     "/font-roboto/<>",  # asked for by TensorBoard's pages
 }
+
+
+def test_every_augmentation_is_described():
+    names = [item.name for item in dataclasses.fields(Augment)]
+    assert [name for name in names if f"`{name}`" not in text("training.md")] == []

@@ -68,6 +68,8 @@ def test_what_a_training_would_cost(preflight: Any) -> None:
     assert outcome.of(events.Built) and len(outcome.of(events.Fed)) == 2
     assert list((outcome.job_folder / "tb").iterdir())
     assert not list(outcome.job_folder.glob("snapshot*"))
+    described = (Path(__file__).parents[2] / "docs" / "training.md").read_text()
+    assert [name for name in found if f"`{name}`" not in described] == []
 
 
 def test_the_loss_is_compared_with_chance(preflight: Any) -> None:
