@@ -4,10 +4,10 @@
 # Made for 227x227 colour, cut at random out of 256x256; at least 67x67. 60,965,224 parameters for 1000
 # classes.
 # Good settings: momentum 0.9, learning rate 0.01 falling in steps of 33 %, batches of 128, 90 epochs, mean
-# image, crop 227.
+# image, crop 227, images mirrored at random.
 #
 # settings: solver_type=MOMENTUM momentum=0.9 learning_rate=0.01 lr_policy=step lr_step_size=33 lr_step_gamma=0.1
-# settings: batch_size=128 train_epochs=90 use_mean=image crop_size=227
+# settings: batch_size=128 train_epochs=90 use_mean=image aug_flip=fliplr crop_size=227
 # kinds: classification
 
 from keras import layers, regularizers

@@ -4,9 +4,9 @@
 #
 # Made for small images whose sides are multiples of 4, such as 28x28 or 32x32. The output is as many new
 # images as were put in; TensorBoard shows some of them.
-# Good settings: Adam, learning rate 0.0002, batches of 64, 30 epochs, nothing subtracted.
+# Good settings: Adam with β₁ 0.5, learning rate 0.0002, batches of 64, 30 epochs, nothing subtracted.
 #
-# settings: solver_type=ADAM learning_rate=0.0002 lr_policy=fixed batch_size=64 train_epochs=30 use_mean=none
+# settings: solver_type=ADAM beta_1=0.5 learning_rate=0.0002 lr_policy=fixed batch_size=64 train_epochs=30 use_mean=none
 # kinds: classification
 
 import keras

@@ -4,10 +4,10 @@
 # Made for 224x224 colour, cut at random out of 256x256; at least 32x32. 6,998,552 parameters for 1000
 # classes, and 6,379,728 more in the two auxiliary classifiers that only training uses.
 # Good settings: momentum 0.9, learning rate 0.01 falling by 4 % every 10 % of 80 epochs, batches of 32,
-# mean pixel, crop 224.
+# mean pixel, crop 224, images mirrored at random.
 #
 # settings: solver_type=MOMENTUM momentum=0.9 learning_rate=0.01 lr_policy=step lr_step_size=10 lr_step_gamma=0.96
-# settings: batch_size=32 train_epochs=80 use_mean=pixel crop_size=224
+# settings: batch_size=32 train_epochs=80 use_mean=pixel aug_flip=fliplr crop_size=224
 # kinds: classification
 
 from keras import initializers, layers, regularizers
@@ -26,7 +26,6 @@ def convolution(net, filters, size, name, stride=1):
         strides=stride,
         padding="same",
         activation="relu",
-        kernel_initializer="he_normal",
         bias_initializer=initializers.Constant(0.2),
         kernel_regularizer=WEIGHT_DECAY,
         name=name,
@@ -99,7 +98,6 @@ class UserModel(Tower):
         net = layers.Dense(
             1024,
             activation="relu",
-            kernel_initializer="he_normal",
             kernel_regularizer=WEIGHT_DECAY,
             name=f"{name}_fc",
         )(net)

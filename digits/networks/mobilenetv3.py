@@ -4,10 +4,11 @@
 # Made for 224x224 colour, cut at random out of 256x256; at least 32x32. 5,507,432 parameters for 1000
 # classes, 24,400 of them moving averages.
 # Good settings: RMSProp with momentum 0.9 and decay 0.9, learning rate 0.002 falling by 10 % every 2 % of
-# 100 epochs, batches of 64, nothing subtracted (the network does that itself), crop 224.
+# 100 epochs, batches of 64, nothing subtracted (the network does that itself), crop 224, images mirrored at
+# random.
 #
 # settings: solver_type=RMSPROP momentum=0.9 rms_decay=0.9 learning_rate=0.002 lr_policy=step lr_step_size=2
-# settings: lr_step_gamma=0.9 batch_size=64 train_epochs=100 use_mean=none crop_size=224
+# settings: lr_step_gamma=0.9 batch_size=64 train_epochs=100 use_mean=none crop_size=224 aug_flip=fliplr
 # kinds: classification
 
 import keras

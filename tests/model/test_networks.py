@@ -12,6 +12,8 @@ from digits.errors import NotFound
 from digits.model import networks
 from digits.model.forms import ModelForm
 
+DOCUMENTED = (Path(__file__).parents[2] / "docs" / "standard-networks.md").read_text(encoding="utf-8")
+
 TEXT = """# Title: what it is: in short,
 # and the paper.
 #
@@ -72,6 +74,7 @@ def test_an_unknown_network_is_not_found():
 def test_a_network_says_what_it_is_and_wants(name):
     network = networks.network(name)
     assert network.summary
+    assert f"| {network.title} | `{name}` |" in DOCUMENTED
     assert network.settings.startswith("Made for ")
     assert "Good settings" in network.settings
     assert {"solver_type", "learning_rate", "lr_policy", "train_epochs", "batch_size"} <= set(network.values)
