@@ -59,6 +59,24 @@ def test_a_training_with_everything_repeats_bit_for_bit(train: Any, in_child: An
         assert np.array_equal(values, weights[1][name]), name
 
 
+def test_what_is_drawn_is_drawn_for_the_whole_step(train: Any, in_child: Any) -> None:
+    settings = {"augment": EVERYTHING, "balance": "class_weights", "epochs": 1}
+    whole = train(networks.LINEAR, name="whole", batch_size=16, **settings)
+    parts = train(networks.LINEAR, name="parts", batch_size=4, batch_accumulation=4, **settings)
+    weights = [in_child(snapshot, outcome.job_folder, "snapshot_1.ckpt") for outcome in (whole, parts)]
+    for name, values in weights[0].items():
+        assert np.allclose(values, weights[1][name], rtol=1e-3, atol=1e-5), name
+
+
+@pytest.mark.parametrize("settings", [{"xla": True}, {"precision": "mixed_bfloat16"}], ids=["xla", "half"])
+def test_other_ways_to_compute_take_all_of_it(train: Any, settings: dict[str, Any]) -> None:
+    augment = {**EVERYTHING, "whitening": True}
+    outcome = train(networks.LINEAR, augment=augment, balance="class_weights", crop_size=10, **settings)
+    assert outcome.code == 0, outcome.output
+    assert not outcome.of(events.Warned)
+    assert outcome.values("val", "loss")[-1] < outcome.values("val", "loss")[0]
+
+
 def test_validation_is_never_augmented(train: Any) -> None:
     still = {"solver": {"learning_rate": 0}, "mean": "none"}
     plain = train(WATCHED, name="plain", **still)

@@ -146,14 +146,16 @@ def test_the_picture_shows_what_augmentation_did(preflight: Any) -> None:
     assert 0 < first["share"] < 1
 
 
-def test_the_picture_is_of_the_images_that_the_step_sees(preflight: Any, train: Any) -> None:
+@pytest.mark.parametrize("xla", [False, True])
+def test_the_picture_is_of_the_images_that_the_step_sees(preflight: Any, train: Any, xla: bool) -> None:
     # The curve is the sum of the first batch; so the picture's first image can be told from others.
     network = networks.LINEAR.replace(
         "model = slim.flatten(self.x / 100.0)",
         "self.summaries.append(tf.summary.scalar('sum', tf.reduce_mean(self.x)))\n"
         "        model = slim.flatten(self.x / 100.0)",
     )
-    settings = {"augment": {"contrast": 0.9, "noise": 0.1, "hsv_value": 0.4}, "mean": "none"}
+    augment = {"contrast": 0.9, "noise": 0.1, "hsv_value": 0.4}
+    settings = {"augment": augment, "mean": "none", "xla": xla}
     tried = preflight(network, **settings)
     trained = train(network, epochs=1, **settings)
     sheet = picture(tried).astype(float)
