@@ -85,7 +85,7 @@ class Classifier:
         """uint8 images to probabilities, in one function."""
 
         def probabilities(pixels: tf.Tensor) -> tf.Tensor:
-            logits = tf.nest.flatten(traced.function(self._prepare(pixels)))[0]
+            logits = inference.classes(traced.function(self._prepare(pixels)), len(self._manifest.labels))
             return tf.nn.softmax(tf.cast(logits, tf.float32))
 
         signature = [tf.TensorSpec((None, *self._manifest.shape), tf.uint8)]

@@ -25,14 +25,52 @@ class Inference:
         return layer_table.layers(self.function.graph, self.built)
 
 
-def trace(network: Network, store: VariableStore) -> Inference:
-    """Build the inference network; its variables are made, if they were not."""
+# Under these names networks with several outputs give that by which they classify.
+_CLASSES = ("logits", "predictions", "probabilities", "output", "outputs")
+
+
+def classes(outputs: Any, count: int) -> tf.Tensor:
+    """The output [N, classes] by which the network classifies, of all that it gives.
+
+    Of a dict, the one called ``logits`` or the like comes first; otherwise it is the first with
+    at least ``count`` numbers for each image, or just the first where there is none.
+    """
+    tensors = _in_order(outputs)
+    fitting = [flat for tensor in tensors if _classifies(flat := _flat(tensor), count)]
+    return (fitting or tensors)[0]
+
+
+def _in_order(outputs: Any) -> list[tf.Tensor]:
+    if isinstance(outputs, dict):
+        names = sorted(outputs, key=lambda name: name not in _CLASSES)
+        return [tensor for name in names for tensor in _in_order(outputs[name])]
+    if isinstance(outputs, (list, tuple)):
+        return [tensor for item in outputs for tensor in _in_order(item)]
+    return [] if outputs is None else [tf.convert_to_tensor(outputs)]
+
+
+def _flat(tensor: tf.Tensor) -> tf.Tensor:
+    # Fully convolutional networks give [N, 1, 1, classes].
+    if tensor.shape.rank == 4 and tensor.shape[1:3].as_list() == [1, 1]:
+        return tf.squeeze(tensor, [1, 2])
+    return tensor
+
+
+def _classifies(tensor: tf.Tensor, count: int) -> bool:
+    return tensor.shape.rank == 2 and tensor.shape[1] is not None and tensor.shape[1] >= count
+
+
+def trace(network: Network, store: VariableStore, shape: tuple[int | None, ...] | None = None) -> Inference:
+    """Build the inference network; its variables are made, if they were not.
+
+    ``shape`` of an input, where it is not that of the images: a generator of images takes other numbers.
+    """
     built: list[Built] = []
 
     def infer(x: tf.Tensor) -> Any:
         built.append(network.build(store, tower.INFERENCE, x, None))
         return built[-1].output
 
-    signature = [tf.TensorSpec((None, *network.shape), tf.float32, name="x")]
+    signature = [tf.TensorSpec((None, *(shape or network.shape)), tf.float32, name="x")]
     function = tf.function(infer, autograph=False, input_signature=signature).get_concrete_function()
     return Inference(function, built[-1])

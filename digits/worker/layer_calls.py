@@ -12,9 +12,12 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
+import h5py
 import keras
+import numpy as np
 import tensorflow as tf
 from keras.src.backend.common import global_state
+from keras.src.backend.tensorflow.core import Variable as KerasVariable
 from tensorflow.python.keras.legacy_tf_layers.base import Layer as LegacyLayer
 
 
@@ -52,6 +55,12 @@ class Calls:
                 losses += call.layer.losses
         return losses
 
+    def held_fast(self) -> set[int]:
+        """The ids of the TensorFlow variables in Keras layers that are set not to be trained."""
+        layers = {id(call.layer): call.layer for call in self.calls if call.is_keras}
+        variables = [item for layer in layers.values() for item in layer.variables if not item.trainable]
+        return {id(item._value) for item in variables}
+
     def around(self, layer: Any, function: Any, *args: Any, **kwargs: Any) -> Any:
         elsewhere = tf.compat.v1.get_default_graph() is not self.graph
         if elsewhere and isinstance(layer, keras.layers.Layer):
@@ -77,6 +86,7 @@ def watched(is_training: bool) -> Iterator[Calls]:
         for kind in (keras.layers.Layer, LegacyLayer):
             stack.enter_context(_wrapped(kind, calls))
         stack.enter_context(_keras_stage(is_training))
+        stack.enter_context(_loaded_once())
         yield calls
 
 
@@ -93,6 +103,31 @@ def _wrapped(kind: Any, calls: Calls) -> Iterator[None]:
         yield
     finally:
         kind.__call__ = original
+
+
+@contextlib.contextmanager
+def _loaded_once() -> Iterator[None]:
+    """Weights that the network itself loads into Keras layers are set now and once.
+
+    In a graph they would be set again with every step, and with every stage that is built.
+    """
+    original = KerasVariable.assign
+
+    @functools.wraps(original)
+    def assign(self: Any, value: Any) -> Any:
+        if not isinstance(value, (np.ndarray, h5py.Dataset)) or tf.executing_eagerly():
+            return original(self, value)
+        if not getattr(self._value, "digits_loaded", False):
+            with tf.init_scope():
+                original(self, np.asarray(value))
+            self._value.digits_loaded = True
+        return self._value
+
+    KerasVariable.assign = assign
+    try:
+        yield
+    finally:
+        KerasVariable.assign = original
 
 
 class _Stage:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import tensorflow as tf
@@ -18,5 +19,8 @@ def saved_model(export_dir: Any, tags: Any = None, options: Any = None) -> Any:
 
 @functools.cache
 def _loaded(folder: str, tags: Any) -> Any:
-    with tf.init_scope():
-        return tf.saved_model.load(folder, list(tags) if isinstance(tags, tuple) else tags)
+    # A thread of its own has no graph that is being built, and nobody there who answers for variables.
+    with ThreadPoolExecutor(1) as outside:
+        return outside.submit(
+            tf.saved_model.load, folder, list(tags) if isinstance(tags, tuple) else tags
+        ).result()

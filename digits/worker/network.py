@@ -182,7 +182,7 @@ def _with_losses(built: Any, output: Any, calls: layer_calls.Calls, store: Varia
     )
     with model_scope, tf.name_scope(LOSS_SCOPE):
         returned = _property(built, "loss")
-    objectives = _objectives(returned, store)
+    objectives = _objectives(returned, store, calls.held_fast())
     recorded = summaries.flatten(built.summaries)
     with tf.name_scope(LOSS_SCOPE):
         regularisation = _regularisation(calls)
@@ -194,12 +194,12 @@ def _with_losses(built: Any, output: Any, calls: layer_calls.Calls, store: Varia
     return Built(built, output, calls, objectives, regularisation, ordered, summaries.pictures(recorded))
 
 
-def _objectives(returned: Any, store: VariableStore) -> list[Objective]:
+def _objectives(returned: Any, store: VariableStore, held_fast: set[int]) -> list[Objective]:
     items = returned if isinstance(returned, (list, tuple)) else [returned]
-    return [_objective(item, store) for item in items]
+    return [_objective(item, store, held_fast) for item in items]
 
 
-def _objective(item: Any, store: VariableStore) -> Objective:
+def _objective(item: Any, store: VariableStore, held_fast: set[int]) -> Objective:
     loss, wanted = item, None
     if isinstance(item, dict):
         if item.get("loss") is None:
@@ -214,8 +214,8 @@ def _objective(item: Any, store: VariableStore) -> Objective:
             "Return a scalar, for example tf.reduce_mean(...) of the losses of the records.",
         )
     variables = tf.compat.v1.trainable_variables() if wanted is None else _listed(wanted, store)
-    floating = {id(variable): variable for variable in variables if variable.dtype.is_floating}
-    return Objective(tf.reshape(loss, []), list(floating.values()))
+    trained = {id(item): item for item in variables if item.dtype.is_floating and id(item) not in held_fast}
+    return Objective(tf.reshape(loss, []), list(trained.values()))
 
 
 def _listed(wanted: Any, store: VariableStore) -> list[tf.Variable]:

@@ -196,7 +196,7 @@ class _Operation:
         self.device = variable.device
 
 
-class _Known:
+class _AsBefore:
     """What variables could in TensorFlow 1: be compared with each other, be keys, and have an ``op``.
 
     The last is for ``tf.summary.histogram(w.op.name, w)``.
@@ -219,11 +219,11 @@ class _Known:
         return self.read_value()
 
 
-class _Variable(_Known, ResourceVariable):
+class _Variable(_AsBefore, ResourceVariable):
     """A variable of a network."""
 
 
-class _EmptyVariable(_Known, UninitializedVariable):
+class _EmptyVariable(_AsBefore, UninitializedVariable):
     """The same without a value."""
 
 
