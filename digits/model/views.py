@@ -24,7 +24,6 @@ from digits.auth import current_username
 from digits.dataset.job import DatasetJob
 from digits.errors import BadRequest, DigitsError, NotAllowed, NotFound, Unavailable
 from digits.events import for_browser, read
-from digits.files import UnreadableFile, read_json
 from digits.forms import choices, errors_of
 from digits.job import Job
 from digits.metrics import MAX_CHART_POINTS, Metrics, row_json
@@ -43,7 +42,6 @@ from digits.task import EVENTS_FILE
 blueprint = Blueprint("models", __name__)
 
 PREFLIGHT_PICTURE = "batch.png"
-PREFLIGHT_NOTES = "batch.json"
 
 
 @blueprint.get("/models/images/classification/new")
@@ -253,7 +251,6 @@ def preflight() -> tuple[Response, int]:
         ok=True,
         result=for_browser(preview.news.result),
         warnings=preview.news.warnings,
-        batch=_pictured(preview),
         batch_url=url_for("models.preflight_picture", preview_id=preview.id) if picture else None,
         seconds=preview.seconds,
     ), 200
@@ -266,14 +263,6 @@ def preflight_picture(preview_id: str) -> Response:
     if folder is None:
         raise NotFound("There is no such picture any more.")
     return send_from_directory(folder, PREFLIGHT_PICTURE, mimetype="image/png", max_age=0)
-
-
-def _pictured(preview: Preview) -> list[dict[str, Any]]:
-    """The labels of the images in the picture of the first batch."""
-    try:
-        return list(read_json(preview.folder / PREFLIGHT_NOTES)["images"])
-    except (UnreadableFile, KeyError, TypeError):
-        return []
 
 
 def _preview_failed(preview: Preview) -> tuple[Response, int]:

@@ -27,10 +27,10 @@ export function startPreflight(form, button, region, { failed, focus }) {
 
 const TONES = { good: 'success', low: 'warning', high: 'warning', bad: 'danger' };
 
-function show(region, { result, warnings = [], batch = [], batch_url: picture, seconds }) {
+function show(region, { result, warnings = [], batch_url: picture, seconds }) {
   const box = element('div', 'preflight');
-  if (result.verdict_message) {
-    const judged = notice(`tone-${TONES[result.verdict] ?? 'info'}`, result.verdict_message);
+  if (result.verdict) {
+    const judged = notice(`tone-${TONES[result.verdict_kind] ?? 'info'}`, result.verdict);
     judged.setAttribute('role', 'status');
     box.append(judged);
   }
@@ -38,15 +38,15 @@ function show(region, { result, warnings = [], batch = [], batch_url: picture, s
   const tiles = element('div', 'tiles');
   tiles.append(...tilesOf(result).map(tile));
   box.append(tiles);
-  if (picture) box.append(pictureOf(picture, batch));
+  if (picture) box.append(pictureOf(picture, result.batch ?? []));
   if (Number.isFinite(seconds)) box.append(element('p', 'small muted', `Checked in ${seconds.toFixed(1)} s.`));
   region.replaceChildren(box);
 }
 
 /** What is known, as {label, value, note}. */
 function tilesOf(result) {
-  const { loss, chance_loss: chance, seconds_per_step: step, seconds_per_epoch: epoch, seconds_in_all: total, images_per_second: speed } = result;
-  const { memory_bytes: memory, gpu_memory_bytes: gpuMemory, memory_free_bytes: free, parameters, input_shape: shape } = result;
+  const { loss, chance_loss: chance, seconds_per_step: step, seconds_per_epoch: epoch, seconds_total: total, images_per_second: speed } = result;
+  const { memory_bytes: memory, gpu_memory_bytes: gpuMemory, memory_free_bytes: free, parameters, shape, input } = result;
   const notes = {
     loss: isKnown(chance) && `guessing gives ${number(chance)}`,
     epoch: isKnown(step) && `${shortDuration(step)} a step`,
@@ -59,7 +59,7 @@ function tilesOf(result) {
     { known: total, label: 'All of it takes', value: () => shortDuration(total), note: notes.total },
     { known: gpuMemory ?? memory, label: isKnown(gpuMemory) ? 'Memory of the GPU' : 'Memory', value: () => bytes(gpuMemory ?? memory), note: notes.memory },
     { known: parameters, label: 'Parameters', value: () => parameters.toLocaleString('en') },
-    { known: shape, label: 'Input', value: () => shape.join(' × '), note: feeding(result) },
+    { known: shape, label: 'Input', value: () => shape.join(' × '), note: feeding(input) },
   ].filter(({ known }) => isKnown(known));
 }
 
@@ -72,9 +72,12 @@ function tile({ label, value, note }) {
   return box;
 }
 
-function feeding({ fed, resident_bytes: size }) {
-  if (fed?.train === 'resident') return `kept in memory${size ? `: ${bytes(size)}` : ''}`;
-  return fed?.train === 'streamed' && 'read again for every batch';
+const WAYS = { resident: 'kept in memory', streamed: 'read again for every batch' };
+
+function feeding(input) {
+  if (!input) return '';
+  const why = [isKnown(input.bytes) && bytes(input.bytes), input.reason].filter(Boolean).join(', ');
+  return [WAYS[input.how] ?? input.how, why].filter(Boolean).join(': ');
 }
 
 function pictureOf(address, notes) {
