@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import logging
 import math
 import secrets
@@ -21,7 +22,7 @@ from digits.events import Built, EventLog, Measured, Progressed, Resumed, Warned
 from digits.model.lr_policy import LearningRate
 from digits.model.resume import ResumePoint, resume_point
 from digits.worker import execution as executions
-from digits.worker import inference, input, network, randomness, restore, snapshots, stopping, usage
+from digits.worker import inference, input, network, numerics, randomness, restore, snapshots, stopping, usage
 from digits.worker.execution import Execution
 from digits.worker.failure import Stopped, UserFault
 from digits.worker.keeping import Keeper
@@ -227,6 +228,8 @@ class Trainer:
 
     def _pace(self) -> Pace:
         resident = self.train_records.is_resident and (not self.val_records or self.val_records.is_resident)
+        if self.recipe.numerics_checks:
+            return Pace(limit=1)  # so that the step of a fault is known
         # Streamed images of a call lie in memory together.
         image_bytes = int(np.prod(self.manifest.shape)) * self.step_records
         return Pace(limit=MAX_STEPS_PER_CALL if resident else max(1, min(100, 2**26 // image_bytes)))
@@ -239,10 +242,13 @@ class Trainer:
         )
         shown = inference.trace(net, self.store)
         self.execution = self.execution.wanted_by(shown.built.tower)
+        if self.recipe.numerics_checks:  # XLA leaves the checks out
+            self.execution = dataclasses.replace(self.execution, compiled=False)
         self.training = Training(
             net, self.store, self.prepare, self.optimizer, self.seed, self.randomness, self.execution
         )
-        self.training.trace()
+        with self._numerics():
+            self.training.trace()
         if self.training.remark:
             self.events.append(Warned(self.training.remark))
         self.store.lock("in validation but not in training")
@@ -250,10 +256,25 @@ class Trainer:
             self.events.append(Warned(f"No variable is called {pattern!r}, so it freezes none."))
         if self.val_records:
             self.evaluation = Evaluation(net, self.store, self.prepare, Randomness(self.seed), self.execution)
-            self.evaluation.trace()
+            with self._numerics():
+                self.evaluation.trace()
         self.keeper.check(self.evaluation.names if self.val_records else [])
         self.events.append(Built(layers=shown.layers, parameters=self.store.parameters))
         self.board.graph(readable_graph(shown.function))
+
+    def _numerics(self) -> contextlib.AbstractContextManager[None]:
+        return numerics.checked() if self.recipe.numerics_checks else contextlib.nullcontext()
+
+    @contextlib.contextmanager
+    def _faults(self, rate: float) -> Iterator[None]:
+        """Says of a failed check of numbers what the user can do with it."""
+        try:
+            yield
+        except tf.errors.InvalidArgumentError as error:
+            fault = numerics.fault(error, self.step + 1, rate)
+            if fault is None:
+                raise
+            raise fault from None
 
     def load_weights(self) -> None:
         """Take the weights of the snapshot that the recipe names, if it does."""
@@ -371,7 +392,8 @@ class Trainer:
 
     def _steps(self, count: int) -> Rows:
         rates = [self.rate.at(step) for step in range(self.step, self.step + count)]
-        rows = self.training.steps(self.feed.take(count), rates, self.step)
+        with self._faults(rates[0]):
+            rows = self.training.steps(self.feed.take(count), rates, self.step)
         self._check_losses(rows, rates)
         return rows
 
@@ -428,7 +450,8 @@ class Trainer:
             while full:
                 batches = min(full, self.val_pace.steps)
                 began = time.monotonic()
-                rows = self.evaluation(feed.take(batches))
+                with self._faults(self.rate.at(max(0, self.step - 1))):
+                    rows = self.evaluation(feed.take(batches))
                 self.val_pace.took(batches, time.monotonic() - began)
                 found.append(rows)
                 full -= batches
@@ -437,7 +460,8 @@ class Trainer:
                     self._reset(counters)
                     self._leave()
             if rest:
-                found.append(self.evaluation(feed.take(1)))
+                with self._faults(self.rate.at(max(0, self.step - 1))):
+                    found.append(self.evaluation(feed.take(1)))
         finally:
             feed.close()
         # Added up at the end, so that the sum does not depend on how many batches a call took.
@@ -448,7 +472,7 @@ class Trainer:
         self._report("val", epoch, values)
         if self.step and not math.isfinite(values["loss"]):
             raise _diverged(values["loss"], self.step, self.rate.at(self.step - 1), "validation loss")
-        self.wants_pictures = bool(self.training.pictures)
+        self.wants_pictures = bool(self.training.pictures) and not self.recipe.numerics_checks
         if self.step:
             self.keeper.watch(epoch, values)
 
@@ -509,5 +533,7 @@ def _diverged(loss: float, step: int, rate: float, what: str = "loss") -> UserFa
     value = "not a number (NaN)" if math.isnan(loss) else "infinite"
     return UserFault(
         f"The {what} became {value} at step {step}, at the learning rate {rate:g}.",
-        "Lower the learning rate. The last snapshot is still good.",
+        f"Lower the learning rate, for example to {rate / 10:.3g}, or begin with a warm-up. If it happens at a low "
+        "one too, look in the network for a division by zero or the logarithm of zero: the same training with the "
+        "numerics checks on names the operation where it begins. Snapshots that were saved before are still good.",
     )
