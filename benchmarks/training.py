@@ -1,97 +1,193 @@
-"""How fast LeNet trains on MNIST, next to Keras' own fit; and how accurate it becomes.
+"""How fast and how large a training is, next to Keras' own fit; and how accurate it becomes.
 
-    python benchmarks/training.py [--dataset JOB_FOLDER] [--epochs N] [--turns N]
-    python benchmarks/training.py --accuracy [--dataset JOB_FOLDER]
+    python benchmarks/training.py [--network lenet|resnet32] [--sample mnist|cifar10] [--batch N]
+                                  [--dataset JOB_FOLDER | --records N] [--epochs N] [--turns N]
+                                  [--bare | --memory | --accuracy]
 
-JOB_FOLDER is the folder of a finished dataset job; without it MNIST is downloaded and
-created in a temporary folder. The product's side is the whole way from the shards to
-metrics, validation, TensorBoard files and snapshots. Keras' side is the same network
-written with Keras layers, on arrays that lie in memory decoded and scaled, with
-validation. Both train in turns in the same run, each in a process of its own, from
+JOB_FOLDER is the folder of a finished dataset job; without it the sample is downloaded and
+created in a temporary folder, whole or with so many records to train with. The product's
+side is the whole way from the shards to metrics, validation, TensorBoard files and
+snapshots. Keras' side is the same network written with Keras layers, on images that lie in
+memory decoded and come through a pipeline that shuffles, batches, casts and prefetches,
+with validation. Both train in turns in the same run, each in a process of its own, from
 the first step on to the end; the ratio is what counts.
+
+--bare compares with the product's own step function, called with one batch that never
+changes. --memory compares the largest memory of both processes.
 """
 
 from __future__ import annotations
 
 import argparse
+import contextlib
+import itertools
 import os
 import statistics
 import tempfile
 import time
+import traceback
 from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # forking wants a process with one thread
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
 
-from digits import download, events
+from digits import download, events, recipe
 from digits.dataset import manifest
 from digits.dataset.records import SplitReader
 from digits.recipe import CreateDataset, Train
 from digits.worker import run
 
-BATCH_SIZE = 64
-NETWORK = Path(__file__).resolve().parents[1] / "digits" / "networks" / "lenet.py"
-TARGET_RATIO = 1.2
+NETWORKS = Path(__file__).resolve().parents[1] / "digits" / "networks"
+TARGET_RATIO = {"lenet": 1.2, "resnet32": 1.05}
+TARGET_BARE = 0.95
+TARGET_MEMORY = 1.15
 TARGET_ACCURACY = 0.99
+
+
+@dataclass(frozen=True)
+class Work:
+    """What is trained: a network on a dataset job's folder."""
+
+    network: str
+    dataset: Path
+    batch: int
+    epochs: int
+
+    @property
+    def images(self) -> int:
+        return manifest.load(self.dataset).splits["train"].count
+
+    def task(self, job: Path) -> Path:
+        """A model job's task in the new folder ``job``."""
+        task = job / "train"
+        task.mkdir(parents=True)
+        (job / "network.py").write_text((NETWORKS / f"{self.network}.py").read_text())
+        Train(
+            dataset=str(self.dataset),
+            epochs=self.epochs,
+            batch_size=self.batch,
+            seed=1,
+            solver={"type": "MOMENTUM", "learning_rate": 0.01, "momentum": 0.9},
+            lr_policy={"policy": "step", "size": 33, "gamma": 0.1},
+        ).save(task)
+        return task
+
+
+@dataclass(frozen=True)
+class Spent:
+    """What a process gave and used. ``peak`` is the largest memory, in bytes."""
+
+    value: float
+    processor_seconds: float
+    peak: int
 
 
 def main() -> None:
     arguments = _arguments()
     run.import_programs()
-    with tempfile.TemporaryDirectory() as scratch:
-        dataset = Path(arguments.dataset) if arguments.dataset else create_dataset(Path(scratch))
+    with tempfile.TemporaryDirectory() as folder:
+        scratch = Path(folder)
+        dataset = Path(arguments.dataset) if arguments.dataset else None
+        dataset = dataset or create_dataset(scratch, arguments.sample, arguments.records)
+        work = Work(arguments.network, dataset, arguments.batch, arguments.epochs)
         if arguments.accuracy:
-            accuracy(dataset, Path(scratch))
+            accuracy(Work("lenet", dataset, arguments.batch, 5), scratch)
+        elif arguments.bare:
+            against_bare(work, scratch, arguments.turns)
+        elif arguments.memory:
+            memory(work, scratch)
         else:
-            speed(dataset, Path(scratch), arguments.epochs, arguments.turns)
+            speed(work, scratch, arguments.turns)
 
 
 def _arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
+    parser.add_argument("--network", choices=list(TARGET_RATIO), default="lenet")
+    parser.add_argument("--sample", choices=["mnist", "fashion", "cifar10"], default="mnist")
+    parser.add_argument("--batch", type=int, default=64)
     parser.add_argument("--dataset", help="folder of a finished dataset job")
-    parser.add_argument("--accuracy", action="store_true", help="train five epochs and show the accuracy")
+    parser.add_argument("--records", type=int, help="train with so many records of the sample only")
+    parser.add_argument(
+        "--accuracy", action="store_true", help="train LeNet five epochs and show the accuracy"
+    )
+    parser.add_argument("--bare", action="store_true", help="compare with the bare step function")
+    parser.add_argument("--memory", action="store_true", help="compare the largest memory of the processes")
     parser.add_argument("--epochs", type=int, default=2)
     parser.add_argument("--turns", type=int, default=3)
     return parser.parse_args()
 
 
-def create_dataset(scratch: Path) -> Path:
-    """MNIST as the product creates it: 60,000 records to train with, 10,000 to validate with."""
-    folder = download.download("mnist", scratch / "mnist", lambda fraction, doing: None)
+def create_dataset(scratch: Path, sample: str, records: int | None) -> Path:
+    """A sample as the product creates it; with ``records`` so many to train with and a fifth to validate."""
+    folder = download.download(sample, scratch / sample, lambda fraction, doing: None)
+    if records is not None:
+        _thin_out(folder / "train", records)
+        _thin_out(folder / "test", records // 5)
+    side, channels = (32, 3) if sample == "cifar10" else (28, 1)
     task = scratch / "dataset" / "create"
     task.mkdir(parents=True)
     CreateDataset(
         train={"folder": str(folder / "train")},
         val={"folder": str(folder / "test")},
-        width=28,
-        height=28,
-        channels=1,
+        width=side,
+        height=side,
+        channels=channels,
     ).save(task)
     assert run.run_task(task) == 0
     return task.parent
 
 
-def speed(dataset: Path, scratch: Path, epochs: int, turns: int) -> None:
+def _thin_out(folder: Path, records: int) -> None:
+    classes = sorted(path for path in folder.iterdir() if path.is_dir())
+    for path in classes:
+        for image in itertools.islice(sorted(path.iterdir()), records // len(classes), None):
+            image.unlink()
+
+
+def speed(work: Work, scratch: Path, turns: int) -> None:
     ratios = []
     for turn in range(turns):
-        ours, our_seconds = in_child(product, dataset, scratch / f"speed-{turn}", epochs)
-        theirs, their_seconds = in_child(keras_fit, dataset, epochs)
-        ratios.append(ours / theirs)
-        print(
-            f"product {ours:7,.0f} images/s, {our_seconds:5.1f} s of processor   "
-            f"keras fit {theirs:7,.0f} images/s, {their_seconds:5.1f} s   "
-            f"ratio {ratios[-1]:.2f}   load {os.getloadavg()[0]:.1f}",
-            flush=True,
-        )
-    print(f"median ratio {statistics.median(ratios):.2f} (target {TARGET_RATIO})")
+        ours = in_child(product, work, scratch / f"speed-{turn}")
+        theirs = in_child(keras_fit, work)
+        ratios.append(ours.value / theirs.value)
+        print(f"{_told('product', ours)}   {_told('keras fit', theirs)}   {_ratio(ratios[-1])}", flush=True)
+    print(f"median ratio {statistics.median(ratios):.2f} (target {TARGET_RATIO[work.network]})")
 
 
-def accuracy(dataset: Path, scratch: Path) -> None:
+def against_bare(work: Work, scratch: Path, turns: int) -> None:
+    ratios = []
+    for turn in range(turns):
+        ours = in_child(product, work, scratch / f"product-{turn}")
+        alone = in_child(bare, work, scratch / f"bare-{turn}")
+        ratios.append(ours.value / alone.value)
+        print(f"{_told('product', ours)}   {_told('bare step', alone)}   {_ratio(ratios[-1])}", flush=True)
+    print(f"median ratio {statistics.median(ratios):.2f} (target {TARGET_BARE})")
+
+
+def memory(work: Work, scratch: Path) -> None:
+    ours, theirs = in_child(product, work, scratch / "memory"), in_child(keras_fit, work)
+    ratio = ours.peak / theirs.peak
+    print(
+        f"product {ours.peak / 1e6:,.0f} MB   keras fit {theirs.peak / 1e6:,.0f} MB   "
+        f"ratio {ratio:.2f} (target at most {TARGET_MEMORY})"
+    )
+
+
+def _told(name: str, spent: Spent) -> str:
+    return f"{name} {spent.value:7,.0f} images/s, {spent.processor_seconds:5.1f} s of processor"
+
+
+def _ratio(ratio: float) -> str:
+    return f"ratio {ratio:.2f}   load {os.getloadavg()[0]:.1f}"
+
+
+def accuracy(work: Work, scratch: Path) -> None:
     began = time.monotonic()
     job = scratch / "accuracy"
-    in_child(product, dataset, job, 5)
+    in_child(product, work, job)
     rows = [event for event in events.read(job / "train" / "events.jsonl")[0] if event.kind == "measured"]
     for row in rows:
         if row.stage == "val":
@@ -99,47 +195,63 @@ def accuracy(dataset: Path, scratch: Path) -> None:
     print(f"target {TARGET_ACCURACY:.0%}; {time.monotonic() - began:.1f} seconds in all")
 
 
-def product(dataset: Path, job: Path, epochs: int) -> float:
+def product(work: Work, job: Path) -> float:
     """Trains as a job does; images a second from the first step to the last validation and snapshot."""
-    task = job / "train"
-    task.mkdir(parents=True)
-    (job / "network.py").write_text(NETWORK.read_text())
-    Train(
-        dataset=str(dataset),
-        epochs=epochs,
-        batch_size=BATCH_SIZE,
-        seed=1,
-        solver={"type": "MOMENTUM", "learning_rate": 0.01, "momentum": 0.9},
-        lr_policy={"policy": "step", "size": 33, "gamma": 0.1},
-    ).save(task)
-    log = os.open(task / "output.log", os.O_WRONLY | os.O_CREAT, 0o600)
-    os.dup2(log, 1)
-    os.dup2(log, 2)
+    task = work.task(job)
+    _silence(task)
     assert run.run_task(task) == 0
     happened = events.read(task / "events.jsonl")[0]
     steps = [event for event in happened if event.kind == "measured" and event.stage == "train"]
-    images = (steps[-1].step - steps[0].step) * BATCH_SIZE
+    images = (steps[-1].step - steps[0].step) * work.batch
     return images / (happened[-1].at - steps[0].at)
 
 
-def keras_fit(dataset: Path, epochs: int) -> float:
+def bare(work: Work, job: Path) -> float:
+    """The product's step function on one batch, as often as the product calls it; images a second."""
+    import numpy as np
+    import tensorflow as tf
+
+    from digits.worker import execution, train
+    from digits.worker.tensorboard_log import TensorBoardLog
+
+    task = work.task(job)
+    _silence(task)
+    asked = recipe.load(task, Train)
+    with contextlib.closing(events.EventLog(task / "events.jsonl")) as log:
+        trainer = train.Trainer(asked, job, log, 1, execution.prepare(asked, log)[0], None)
+        with TensorBoardLog(job / "tb") as trainer.board:
+            trainer.build()
+    images, labels = _arrays(work.dataset, "train", work.batch)
+    calls = min(train.MAX_STEPS_PER_CALL, max(1, work.images // work.batch // 8))
+    positions = np.tile(np.arange(work.batch), (calls, 1))
+    chunk = tf.constant(images), tf.constant(labels, tf.int64), tf.constant(positions, tf.int64)
+    rates = [0.0001] * calls
+    trainer.training.steps(chunk, rates, 0)
+    steps, began = 0, time.monotonic()
+    while steps * work.batch < work.epochs * work.images:
+        trainer.training.steps(chunk, rates, steps)
+        steps += calls
+    return steps * work.batch / (time.monotonic() - began)
+
+
+def keras_fit(work: Work) -> float:
     """The same network, as one writes it with Keras; images a second from the first batch to the end."""
     import keras
+    import numpy as np
+    import tensorflow as tf
 
-    train, val = (_arrays(dataset, split) for split in ("train", "val"))
-    l2 = keras.regularizers.L2(0.00025)  # slim's is half as strong for the same number
-    model = keras.Sequential(
-        [
-            keras.layers.Conv2D(20, 5, activation="relu", kernel_regularizer=l2),
-            keras.layers.MaxPooling2D(),
-            keras.layers.Conv2D(50, 5, activation="relu", kernel_regularizer=l2),
-            keras.layers.MaxPooling2D(),
-            keras.layers.Flatten(),
-            keras.layers.Dense(500, activation="relu", kernel_regularizer=l2),
-            keras.layers.Dropout(0.5),
-            keras.layers.Dense(10, kernel_regularizer=l2),
-        ]
-    )
+    mean = np.load(work.dataset / "mean.npy")
+
+    def batches(split: str) -> Any:
+        images, labels = _arrays(work.dataset, split)
+        data = tf.data.Dataset.from_tensor_slices((images, labels))
+        if split == "train":
+            data = data.shuffle(len(labels), seed=1)
+        data = data.batch(work.batch)
+        data = data.map(lambda x, y: (tf.cast(x, tf.float32) - mean, y), tf.data.AUTOTUNE)
+        return data.prefetch(tf.data.AUTOTUNE)
+
+    model = {"lenet": _keras_lenet, "resnet32": _keras_resnet32}[work.network](mean.shape)
     model.compile(
         optimizer=keras.optimizers.SGD(0.01, momentum=0.9),
         loss=keras.losses.SparseCategoricalCrossentropy(from_logits=True),
@@ -152,34 +264,102 @@ def keras_fit(dataset: Path, epochs: int) -> float:
             if not first:
                 first.append(time.time())
 
-    model.fit(*train, BATCH_SIZE, epochs, validation_data=val, verbose=0, callbacks=[Clock()])
-    return (epochs * len(train[0]) - BATCH_SIZE) / (time.time() - first[0])
+    train, val = batches("train"), batches("val")
+    model.fit(train, shuffle=False, epochs=work.epochs, validation_data=val, verbose=0, callbacks=[Clock()])
+    return (work.epochs * work.images - work.batch) / (time.time() - first[0])
 
 
-def _arrays(dataset: Path, split: str) -> tuple[Any, Any]:
+def _keras_lenet(shape: tuple[int, ...]) -> Any:
+    import keras
+    from keras import layers
+
+    l2 = keras.regularizers.L2(0.00025)  # slim's is half as strong for the same number
+    return keras.Sequential(
+        [
+            keras.Input(shape),
+            layers.Rescaling(0.0125),
+            layers.Conv2D(20, 5, activation="relu", kernel_regularizer=l2),
+            layers.MaxPooling2D(),
+            layers.Conv2D(50, 5, activation="relu", kernel_regularizer=l2),
+            layers.MaxPooling2D(),
+            layers.Flatten(),
+            layers.Dense(500, activation="relu", kernel_regularizer=l2),
+            layers.Dropout(0.5),
+            layers.Dense(10, kernel_regularizer=l2),
+        ]
+    )
+
+
+def _keras_resnet32(shape: tuple[int, ...]) -> Any:
+    import keras
+    from keras import layers, ops
+
+    decay = keras.regularizers.L2(0.00005)
+
+    def convolution(net: Any, filters: int, stride: int) -> Any:
+        net = layers.Conv2D(
+            filters,
+            3,
+            stride,
+            "same",
+            use_bias=False,
+            kernel_initializer="he_normal",
+            kernel_regularizer=decay,
+        )(net)
+        return layers.BatchNormalization(momentum=0.9, epsilon=1e-5)(net)
+
+    inputs = keras.Input(shape)
+    net = layers.ReLU()(convolution(layers.Rescaling(1 / 64)(inputs), 16, 1))
+    for stage, filters in enumerate([16, 32, 64]):
+        for block in range(5):
+            stride = 2 if stage and not block else 1
+            added = layers.ReLU()(convolution(net, filters, stride))
+            added = convolution(added, filters, 1)
+            if stride > 1:
+                new = (filters - net.shape[3]) // 2
+                net = ops.pad(net[:, ::2, ::2, :], [[0, 0], [0, 0], [0, 0], [new, new]])
+            net = layers.ReLU()(layers.Add()([net, added]))
+    net = layers.GlobalAveragePooling2D()(net)
+    return keras.Model(inputs, layers.Dense(10, kernel_regularizer=decay)(net))
+
+
+def _arrays(dataset: Path, split: str, count: int | None = None) -> tuple[Any, Any]:
+    """The first ``count`` images of a split, uint8 [N, H, W, C], and their labels."""
     import numpy as np
 
     found = manifest.load(dataset)
     with SplitReader(dataset, found.splits[split]) as reader:
-        images = np.stack([reader.read(number).as_array() for number in range(len(reader))])
-        return (images.astype(np.float32) - np.load(dataset / "mean.npy")) * 0.0125, reader.labels
+        images = np.empty((min(count or len(reader), len(reader)), *found.shape), np.uint8)
+        for number in range(len(images)):
+            images[number] = reader.read(number).as_array().reshape(found.shape)
+        return images, reader.labels[: len(images)]
 
 
-def in_child(function: Callable[..., Any], *arguments: Any) -> tuple[float, float]:
-    """The number that ``function`` returns, from a process of its own, and that one's processor seconds."""
+def _silence(task: Path) -> None:
+    log = os.open(task / "output.log", os.O_WRONLY | os.O_CREAT, 0o600)
+    os.dup2(log, 1)
+    os.dup2(log, 2)
+
+
+def in_child(function: Callable[..., float], *arguments: Any) -> Spent:
+    """The number that ``function`` returns, from a process of its own, and what that process used."""
     reading, writing = os.pipe()
+    errors = os.dup(2)
     pid = os.fork()
     if pid == 0:
         try:
             os.write(writing, repr(function(*arguments)).encode())
             os._exit(0)
+        except BaseException:
+            os.write(errors, traceback.format_exc().encode())
         finally:
             os._exit(1)
+    os.close(errors)
     os.close(writing)
     with os.fdopen(reading, "rb") as answer:
         text = answer.read()
     _, _, used = os.wait4(pid, 0)
-    return float(text), used.ru_utime + used.ru_stime
+    return Spent(float(text), used.ru_utime + used.ru_stime, used.ru_maxrss * 1024)
 
 
 if __name__ == "__main__":
