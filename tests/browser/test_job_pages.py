@@ -148,6 +148,41 @@ def test_a_failed_model_says_why(page: Page, model, check_accessibility: Callabl
     check_accessibility(page)
 
 
+@BOTH_THEMES
+@pytest.mark.tensorflow
+def test_a_stopped_training_goes_on(page: Page, create, dataset, check_accessibility: Callable[[Page], None]):
+    job = create(
+        "models",
+        model_name="Long",
+        dataset=dataset["id"],
+        train_epochs=2000,
+        learning_rate=0.0001,
+        aug_flip="fliplr",
+        balance="class_weights",
+        best_metric="accuracy",
+        snapshots_kept=3,
+    )
+    page.goto(f"/models/{job['id']}")
+    expect(page.locator("#snapshots [data-epoch]").nth(1)).to_be_visible(timeout=DONE_MILLISECONDS)
+    page.reload()
+    expect(page.locator("#snapshots [data-mark]")).to_have_text("best")
+    facts = page.locator("#model-facts")
+    expect(facts).to_contain_text("mirrored")
+    expect(facts).to_contain_text("rare classes weigh more")
+    expect(facts).to_contain_text("kept in memory")
+    page.get_by_role("button", name="Abort").click()
+    page.locator("#confirm-yes").click()
+    resume = page.get_by_role("button", name="Resume")
+    expect(resume).to_be_visible()
+    check_accessibility(page)
+    resume.click()
+    expect(page.locator("#job-status")).to_contain_text("Running", timeout=DONE_MILLISECONDS)
+    expect(resume).to_have_count(0)
+    page.get_by_role("button", name="Abort").click()
+    page.locator("#confirm-yes").click()
+    expect(resume).to_be_visible()
+
+
 def test_a_dataset_in_use_is_not_deleted(
     page: Page, page_faults, dataset, model, check_accessibility: Callable[[Page], None]
 ):

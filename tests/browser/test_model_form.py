@@ -127,3 +127,43 @@ def test_a_check_shows_mistakes_at_their_fields(
     zoom.fill("0.1")
     expect(page.locator("#aug_scale-error")).to_have_count(0)
     expect(zoom).not_to_have_attribute("aria-invalid", "true")
+
+
+@BOTH_THEMES
+@pytest.mark.tensorflow
+def test_a_check_tells_what_the_training_will_be_like(
+    page: Page, dataset, check_accessibility: Callable[[Page], None]
+):
+    page.goto(NEW_MODEL)
+    page.get_by_label("Epochs", exact=True).fill("2")
+    page.get_by_label("Batch size").fill("8")
+    page.get_by_role("button", name="Check").click()
+    found = page.locator("#visualize-result .preflight")
+    expect(found).to_be_visible(timeout=STEP_MILLISECONDS)
+    expect(found.locator(".tile-label")).to_have_text(
+        ["Loss at the start", "An epoch takes", "All of it takes", "Memory", "Parameters", "Input"]
+    )
+    expect(found.locator(".tile").first).to_contain_text("guessing gives 1.10")
+    expect(found.locator(".tile").last).to_contain_text("16 × 16 × 3")
+    picture = found.get_by_alt_text("The images of the first batch")
+    expect(picture).to_be_visible()
+    assert picture.evaluate("image => image.decode().then(() => image.naturalWidth)") > 16
+    expect(found.locator("figcaption")).to_contain_text("×")
+    expect(page.get_by_label("Epochs", exact=True)).to_have_value("2")
+    check_accessibility(page)
+
+
+@pytest.mark.tensorflow
+def test_a_check_marks_the_faulty_line(page: Page, page_faults, dataset):
+    page_faults.allow(r"/models/preflight$")
+    page.goto(NEW_MODEL)
+    page.get_by_role("radio", name="Custom", exact=True).check()
+    page.locator(".cm-content").click()
+    page.keyboard.insert_text(
+        "class UserModel(Tower):\n    inference = loss = property(lambda self: 1 / 0)\n"
+    )
+    page.get_by_role("button", name="Check").click()
+    expect(page.locator("#visualize-result [role=alert]")).to_contain_text(
+        "division by zero", timeout=STEP_MILLISECONDS
+    )
+    expect(page.locator("#editor-problems")).to_contain_text("Line 2:")
