@@ -327,7 +327,7 @@ class Trainer:
         savings = [moment for moment in savings if moment.step > self.saved]
         self.started = time.monotonic()
         self.average = Average()
-        ended = ""
+        ended = self.keeper.reason_to_end(self.point.epoch) if self.point else ""
         while (validations or savings) and not ended:
             self._train_until(min(due[0].step for due in (validations, savings) if due))
             epoch, is_due = self._epoch(), False
@@ -477,8 +477,8 @@ class Trainer:
             self.keeper.watch(epoch, values)
 
     def _counters(self) -> list[tuple[tf.Variable, Any]]:
-        """What a validation changes: the states of random generators."""
-        return [(item, item.numpy()) for item in self.store.variables.values() if item.dtype.is_integer]
+        """What a validation may change: states of random generators, and the network's own."""
+        return [(item, item.numpy()) for item in self.store.variables.values() if not item.trainable]
 
     def _reset(self, counters: list[tuple[tf.Variable, Any]]) -> None:
         for variable, value in counters:

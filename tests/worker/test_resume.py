@@ -148,6 +148,53 @@ def test_killed_at_random_moments(
     assert not list(outcome.job_folder.glob("resume_*")) and not list(outcome.job_folder.glob(".*tmp*"))
 
 
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {"batch_accumulation": 2, "balance": "sampling"},
+        {"precision": "mixed_float16"},
+        {"augment": {"flip": "fliplr", "mixup": 0.4, "noise": 0.05, "pad_crop": 2}, "crop_size": 10},
+        {"solver": {"type": "FTRL", "learning_rate": 0.1}, "shuffle": False, "batch_size": 7},
+    ],
+    ids=["accumulation", "float16", "augmented", "odd batches"],
+)
+def test_goes_on_exactly_with(
+    often: None,
+    model: Any,
+    train: Any,
+    killed_at_random_moments: Any,
+    in_child: Any,
+    settings: dict[str, Any],
+) -> None:
+    settings = {**SETTINGS, **settings}
+    network = networks.LINEAR
+    whole = train(network, name="whole", **settings)
+    assert whole.code == 0, whole.output
+    outcome, kills = killed_at_random_moments(
+        model(network, name="killed", **settings), signal.SIGKILL, 3, most=2
+    )
+    assert outcome.code == 0, outcome.output
+    assert kills
+    same(in_child, whole, outcome)
+
+
+def test_goes_on_exactly_with_images_that_are_read_for_every_batch(
+    often: None,
+    model: Any,
+    train: Any,
+    killed_at_random_moments: Any,
+    in_child: Any,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    from digits.worker import input
+
+    monkeypatch.setattr(input, "RESIDENT_SHARE", 0.0)
+    whole = train(RANDOM, name="whole", **SETTINGS)
+    assert whole.code == 0, whole.output
+    outcome, _ = killed_at_random_moments(model(RANDOM, name="killed", **SETTINGS), signal.SIGKILL, 4, most=2)
+    same(in_child, whole, outcome)
+
+
 def test_goes_on_inside_of_an_epoch(often: None, model: Any, start: Any, go_on: Any, in_child: Any) -> None:
     """After a stop, with nothing saved but the place to go on from."""
     settings = {**SETTINGS, "epochs": 300, "snapshot_interval": 0, "val_interval": 0, "best_metric": None}
@@ -208,6 +255,18 @@ def test_a_finished_training_only_ends_again(train: Any, go_on: Any, in_child: A
     again = go_on(first.job_folder / "train").wait()
     assert again.code == 0, again.output
     assert len(again.of(Finished)) == 2
+    assert again.of(Measured) == first.of(Measured)
+
+
+def test_a_training_that_ended_early_does_not_go_on(train: Any, go_on: Any) -> None:
+    settings = {
+        "solver": {"type": "SGD", "learning_rate": 0.0},
+        "early_stopping": {"metric": "loss", "patience": 2},
+    }
+    first = train(networks.LINEAR, epochs=9, **settings)
+    assert "Stopped early after 3 epochs" in first.of(Finished)[0].result["ended_early"]
+    again = go_on(first.job_folder / "train").wait()
+    assert again.of(Finished)[1].result == first.of(Finished)[0].result
     assert again.of(Measured) == first.of(Measured)
 
 
