@@ -105,14 +105,17 @@ _NOISE_SEED = 1
 
 
 def of(settings: Mapping[str, Any], shape: tuple[int, int, int]) -> Augment:
-    """The augmentations that ``settings`` ask for, for images of ``shape``; raises UserFault for a mistake."""
+    """The augmentations that ``settings`` ask for, for images of ``shape``; raises UserFault for a mistake.
+
+    What is None or not there, is off.
+    """
     known = {item.name: item for item in dataclasses.fields(Augment)}
     for name in settings:
         if name not in known:
             raise UserFault(
                 f"There is no augmentation called {name!r}.", f"Choose from {', '.join(sorted(known))}."
             )
-    augment = Augment(**settings)
+    augment = Augment(**{name: value for name, value in settings.items() if value is not None})
     _check_choice("flip", augment.flip, FLIPS)
     _check_choice("quad_rotation", augment.quad_rotation, QUAD_ROTATIONS)
     for name, largest in _LARGEST.items():

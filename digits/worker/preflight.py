@@ -129,7 +129,8 @@ class _Trial:
 
     def _loss(self, first: dict[str, float], validation: dict[str, float] | None) -> dict[str, Any]:
         # In validation there is neither dropout nor augmentation.
-        loss, chance = (validation or first)["loss"], self._chance()
+        loss = (validation or first)["loss"] if math.isfinite(first["loss"]) else first["loss"]
+        chance = self._chance()
         judged = verdict(loss, chance, bool(self._trainer.recipe.weights))
         return {
             "loss": loss,
@@ -217,7 +218,7 @@ class _Trial:
     def _measure(self, chunk: input.Chunk) -> float:
         """Seconds for a step: the middle one of a few."""
         taken: list[float] = []
-        while len(taken) < MAX_MEASURED_STEPS and (len(taken) < 2 or sum(taken) < MEASURED_SECONDS):
+        while len(taken) < MAX_MEASURED_STEPS and sum(taken) < MEASURED_SECONDS:
             taken.append(self._step(chunk, len(taken) + 1)[1])
         return float(np.median(taken))
 
@@ -234,10 +235,13 @@ class _Trial:
         finally:
             feed.close()
         reading = time.perf_counter() - began
-        row = trainer.evaluation(chunk)
         began = time.perf_counter()
-        trainer.evaluation(chunk)
+        row = trainer.evaluation(chunk)
         seconds = time.perf_counter() - began
+        if seconds < MEASURED_SECONDS:  # much of that went into preparing
+            began = time.perf_counter()
+            trainer.evaluation(chunk)
+            seconds = time.perf_counter() - began
         if not records.is_resident:
             seconds = max(seconds, reading)
         return _named(trainer.evaluation.names, row), seconds * len(records) / count

@@ -440,4 +440,4 @@ def test_every_setting_is_known(tensorflow: None) -> None:
     from digits.worker import augment
 
     assert augment.of(ALL, (12, 12, 3)) == Augment(**ALL)
-    assert augment.of({}, (12, 12, 3)) == Augment()
+    assert augment.of({}, (12, 12, 3)) == augment.of({"noise": None}, (12, 12, 3)) == Augment()
