@@ -87,6 +87,14 @@ class OptionalInteger(IntegerField):
         super().process_formdata(valuelist)
 
 
+class JoinedField(StringField):
+    """Several values of one name, as boxes send them, joined by commas."""
+
+    def process_formdata(self, valuelist: list[Any]) -> None:
+        if valuelist:
+            self.data = ",".join(valuelist)
+
+
 class Each:
     """Every number of a list is at least ``least``."""
 

@@ -9,7 +9,7 @@ from typing import Any
 from wtforms import BooleanField, Field, FloatField, SelectField, StringField
 from wtforms.validators import InputRequired, Length, NumberRange, Optional, ValidationError
 
-from digits.forms import JobForm, OptionalInteger, choices
+from digits.forms import JobForm, JoinedField, OptionalInteger, choices
 from digits.recipe import Augment
 
 FLIPS = choices(
@@ -119,7 +119,7 @@ class DeviceFields(JobForm):
     """What a run runs on, and in which precision."""
 
     select_gpu = StringField("Device", default="next")
-    select_gpus = StringField("GPUs", default="")
+    select_gpus = JoinedField("GPUs", default="")
     select_gpus_list = StringField("GPUs", default="")
     select_gpu_count = whole("Number of GPUs", 1)
     strategy = SelectField("Keep the weights", choices=STRATEGIES, default="mirrored")
@@ -133,9 +133,7 @@ class DeviceFields(JobForm):
 
     def device(self) -> str:
         """``cpu``, ``next`` (the next free GPU), ``next:N``, or GPU indexes joined by commas."""
-        # A multiple choice arrives as several values of one name.
-        several = ",".join(self.select_gpus.raw_data or []) or self.select_gpus.data
-        listed = self.select_gpus_list.data or several
+        listed = self.select_gpus_list.data or self.select_gpus.data
         wanted = re.sub(r"\s", "", listed or self.select_gpu.data or "next").lower()
         count = self.select_gpu_count.data or 1
         return f"next:{count}" if wanted == "next" and count > 1 else wanted

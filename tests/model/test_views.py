@@ -329,6 +329,14 @@ def test_a_sweep_makes_a_job_of_each_pair(site: Site, dataset: str) -> None:
         assert site.wait_for_end(body["id"]) in ("Aborted", "Done")
 
 
+def test_several_ticked_gpus_are_one_choice_and_kept_for_cloning(site: Site, dataset: str) -> None:
+    answer = create(site, dataset, select_gpu="", select_gpus=["0", "2"])
+    job = site.services.store.get(answer.get_json()["id"], ModelJob)
+    assert job.device == job.form["select_gpus"] == "0,2"
+    site.post(f"/models/{job.id}/abort")
+    site.wait_for_end(job.id)
+
+
 @pytest.mark.parametrize(
     ("fields", "field"),
     [
