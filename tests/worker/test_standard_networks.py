@@ -1,0 +1,241 @@
+"""The standard networks have the published numbers of parameters, and each of them learns."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from digits.events import Built, Finished
+from digits.model import networks
+from tests.worker.conftest import gradient, snapshot, write_dataset
+
+pytestmark = pytest.mark.tensorflow
+
+FOLDER = Path(networks.__file__).resolve().parents[1] / "networks"
+
+# Height, width, channels; classes; parameters that are trained, as published.
+PUBLISHED = {
+    "lenet": ((28, 28, 1), 10, 431_080),
+    "alexnet": ((227, 227, 3), 1000, 60_965_224),
+    "vgg16": ((224, 224, 3), 1000, 138_357_544),
+    "googlenet": ((224, 224, 3), 1000, 6_998_552),
+    "resnet32": ((32, 32, 3), 10, 464_154),
+    "resnet50": ((224, 224, 3), 1000, 25_583_592),
+    "mobilenetv3": ((224, 224, 3), 1000, 5_483_032),
+    "efficientnetv2": ((224, 224, 3), 1000, 7_139_704),
+    "convnext": ((224, 224, 3), 1000, 28_589_128),
+    "autoencoder": ((28, 28, 1), 10, 2_837_314),
+}
+
+
+@pytest.mark.parametrize("name", PUBLISHED)
+def test_the_number_of_parameters_is_the_published_one(in_child, name):
+    shape, classes, parameters = PUBLISHED[name]
+    assert in_child(_parameters, name, shape, classes) == parameters
+    # The comment in the file says it too; networks from Keras count moving averages as parameters.
+    assert (
+        f"{parameters:,}" in networks.network(name).settings
+        or "moving averages" in networks.network(name).settings
+    )
+
+
+def _parameters(name: str, shape: tuple[int, int, int], classes: int) -> int:
+    from digits.worker import inference, network
+    from digits.worker.variables import VariableStore, count
+
+    store = VariableStore(empty=True)
+    inference.trace(network.load(FOLDER / f"{name}.py", shape, classes), store)
+    return sum(count(variable) for variable in store.variables.values() if variable.trainable)
+
+
+def test_the_auxiliary_classifiers_of_googlenet_are_for_training_only(visualize, tmp_path):
+    folder = tmp_path / "large"
+    folder.mkdir()
+    write_dataset(folder, {"train": 2}, size=224, channels=3, classes=2)
+    outcome = visualize((FOLDER / "googlenet.py").read_text(), folder)
+    assert isinstance(outcome.events[-1], Finished), outcome.output
+    built = outcome.of(Built)[0]
+    outputs_of_1000 = 6_998_552 + 6_379_728
+    # Each of the three classifiers has 2 outputs here instead of 1000.
+    assert built.parameters == outputs_of_1000 - 998 * (1025 + 1025 + 1025)
+    assert not any("auxiliary" in layer["name"] for layer in built.layers)
+
+
+@dataclass(frozen=True)
+class Lesson:
+    """How a network is taught: squares with sides of ``side`` pixels, a learning rate falling along a cosine.
+
+    Networks with batch normalisation need some dozen steps until their moving averages
+    have settled, MobileNetV3 with its small activations a hundred.
+    """
+
+    side: int
+    rate: float
+    solver: str = "MOMENTUM"
+    epochs: int = 3
+    batch: int = 12
+
+
+LESSONS = {
+    "lenet": Lesson(28, 0.01),
+    "alexnet": Lesson(67, 0.002),
+    "vgg16": Lesson(32, 0.002),
+    "googlenet": Lesson(64, 0.005),
+    "resnet32": Lesson(32, 0.01, epochs=5),
+    "resnet50": Lesson(32, 0.001, "ADAM", epochs=12, batch=32),
+    "mobilenetv3": Lesson(32, 0.001, "ADAM", epochs=13),
+    "efficientnetv2": Lesson(32, 0.001, "ADAM", epochs=15, batch=32),
+    "convnext": Lesson(32, 0.0003, "ADAM", epochs=1),
+}
+
+
+SLOW = {"resnet50", "mobilenetv3", "efficientnetv2", "convnext"}
+
+
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=pytest.mark.slow) if name in SLOW else name for name in LESSONS]
+)
+def test_a_network_for_classification_learns(train, tmp_path, name):
+    lesson = LESSONS[name]
+    dataset = tmp_path / "pictures"
+    dataset.mkdir()
+    write_dataset(dataset, {"train": 96, "val": 24}, size=lesson.side, channels=3, classes=3)
+    outcome = train(
+        (FOLDER / f"{name}.py").read_text(),
+        dataset=str(dataset),
+        epochs=lesson.epochs,
+        val_interval=lesson.epochs,
+        batch_size=lesson.batch,
+        mean=networks.network(name).values["use_mean"],
+        solver={"type": lesson.solver, "learning_rate": lesson.rate},
+        lr_policy={"policy": "cosine"},
+    )
+    assert isinstance(outcome.events[-1], Finished), outcome.output
+    losses = outcome.values("train", "loss")
+    # The loss holds the size of the weights too, so it is not its part that tells but its fall: chance is ln 3 = 1.1.
+    accuracies = outcome.values("val", "accuracy")
+    assert losses[-1] < losses[0] - 0.7
+    # Validation is another trace: it has to see the trained weights and settled moving averages.
+    assert accuracies[-1] > 0.8
+
+
+def test_the_auto_encoder_learns_to_draw_its_input(train, gradients):
+    outcome = train(
+        (FOLDER / "autoencoder.py").read_text(),
+        epochs=10,
+        mean="none",
+        solver={"type": "ADAM", "learning_rate": 0.001},
+    )
+    assert isinstance(outcome.events[-1], Finished), outcome.output
+    losses = outcome.values("val", "loss")
+    assert losses[-1] < 0.1 * losses[0]
+
+
+# The GAN is looked at after so many epochs, and once more after as many again.
+SEEN_EPOCH = 4
+
+
+def test_the_two_parts_of_the_gan_learn_against_each_other(train, in_child):
+    outcome = train(
+        (FOLDER / "gan.py").read_text(),
+        epochs=2 * SEEN_EPOCH,
+        mean="none",
+        snapshot_interval=SEEN_EPOCH,
+        solver={"type": "ADAM", "learning_rate": 0.001},
+    )
+    assert isinstance(outcome.events[-1], Finished), outcome.output
+    discriminator = outcome.values("train", "discriminator_loss")
+    assert min(discriminator) < 0.5 * discriminator[0]
+    first, last = (
+        in_child(snapshot, outcome.job_folder, f"snapshot_{epoch}.ckpt")
+        for epoch in (SEEN_EPOCH, 2 * SEEN_EPOCH)
+    )
+    for part in ("generator", "discriminator"):
+        kernels = [name for name in first if name.startswith(f"model/{part}/") and name.endswith("/kernel")]
+        assert kernels
+        assert all(np.abs(last[name] - first[name]).max() > 1e-4 for name in kernels)
+
+
+def _blobs(count: int, channels: int = 1) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Bright squares on dark 32×32 pictures; the masks of the squares, and their middles from -1 to 1."""
+    random = np.random.default_rng(5)
+    pictures = random.normal(40, 10, (count, 32, 32, channels)).astype(np.float32)
+    masks = np.zeros((count, 32, 32, 1), np.int64)
+    corners = random.integers(0, 32 - 8, (count, 2))
+    for picture, mask, (top, left) in zip(pictures, masks, corners, strict=True):
+        picture[top : top + 8, left : left + 8] += 150
+        mask[top : top + 8, left : left + 8] = 1
+    return pictures, masks, ((corners + 4) / 16 - 1).astype(np.float32)
+
+
+def _pairs(count: int) -> tuple[np.ndarray, np.ndarray]:
+    """Pairs of pictures in the channels, and whether they grow brighter towards the same side."""
+    random = np.random.default_rng(5)
+    sides = random.integers(0, 3, (count, 2))
+    sides[::2, 1] = sides[::2, 0]
+    pictures = [[gradient(side, 28, 1, random) for side in pair] for pair in sides]
+    pairs = np.stack([np.concatenate(pair, axis=2) for pair in pictures])
+    return pairs.astype(np.float32), (sides[:, 0] == sides[:, 1]).astype(np.int64)
+
+
+def _taught(name: str, x: np.ndarray, y: np.ndarray, steps: int) -> dict[str, Any]:
+    """Trains on one batch again and again: losses, the last metrics of validation, and what is answered."""
+    import tensorflow as tf
+
+    from digits.worker import network, tower
+    from digits.worker.variables import VariableStore
+
+    tf.keras.utils.set_random_seed(1)
+    net = network.load(FOLDER / f"{name}.py", x.shape[1:], 2)
+    store = VariableStore()
+
+    @tf.function(autograph=False)
+    def step(pictures: tf.Tensor, labels: tf.Tensor) -> tf.Tensor:
+        built = net.build(store, tower.TRAIN, pictures, labels)
+        weights = built.objectives[0].variables
+        gradients, _ = tf.clip_by_global_norm(tf.gradients(built.metrics["loss"], weights), 0.3)
+        for weight, change in zip(weights, gradients, strict=True):
+            weight.assign_sub(change)
+        return built.metrics["loss"]
+
+    @tf.function(autograph=False)
+    def validated(pictures: tf.Tensor, labels: tf.Tensor) -> dict[str, tf.Tensor]:
+        return net.build(store, tower.VALIDATION, pictures, labels).metrics
+
+    @tf.function(autograph=False)
+    def answered(pictures: tf.Tensor) -> tf.Tensor:
+        return net.build(store, tower.INFERENCE, pictures, None).output
+
+    pictures, labels = tf.constant(x), tf.constant(y)
+    losses = [float(step(pictures, labels)) for _ in range(steps)]
+    store.lock("after training")
+    metrics = {key: float(value) for key, value in validated(pictures, labels).items()}
+    return {"losses": losses, "metrics": metrics, "output": answered(pictures).numpy()}
+
+
+def test_the_u_net_learns_to_outline(in_child):
+    pictures, masks, _ = _blobs(8)
+    result = in_child(_taught, "unet", pictures - 60, masks, 40)
+    assert result["losses"][-1] < 0.5 * result["losses"][0]
+    assert result["metrics"]["accuracy"] > 0.97  # a sixteenth of the pixels are of the squares
+    assert result["output"].shape == (8, 32, 32, 2)
+
+
+def test_the_regression_learns_to_point(in_child):
+    pictures, _, middles = _blobs(16)
+    result = in_child(_taught, "regression", pictures - 60, middles, 60)
+    assert result["losses"][-1] < 0.3 * result["losses"][0]
+    assert np.square(result["output"] - middles).mean() == pytest.approx(result["metrics"]["loss"], rel=1e-3)
+
+
+def test_the_siamese_network_learns_who_belongs_together(in_child):
+    pairs, together = _pairs(16)
+    result = in_child(_taught, "siamese", pairs, together, 40)
+    assert result["losses"][-1] < 0.3 * result["losses"][0]
+    assert result["metrics"]["accuracy"] > 0.9
+    distances = result["output"][:, 0]
+    assert distances[together == 1].mean() < distances[together == 0].mean()
