@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import os
 from dataclasses import dataclass
 from typing import Any
 
@@ -20,7 +21,7 @@ STRATEGIES = ("mirrored", "central")
 
 @dataclass(frozen=True)
 class Execution:
-    """``devices`` are TensorFlow's names; the weights lie on ``weights_device``.
+    """``devices`` are TensorFlow's names; the weights lie on ``weights_device``, or the first of them.
 
     ``batches`` batches of ``batch_size`` records make a step. ``compiled`` steps go through XLA.
     """
@@ -68,7 +69,7 @@ def prepare(recipe: recipes.Train, events: EventLog) -> tuple[Execution, list[in
             events.append(Warned("XLA works on one device only; the network is trained without it."))
     execution = Execution(
         devices=devices,
-        weights_device="/device:CPU:0" if central else devices[0],
+        weights_device="/device:CPU:0" if central else "",
         batch_size=batch_size,
         batches=recipe.batch_accumulation,
         precision=recipe.precision,
@@ -115,5 +116,7 @@ def _limit_memory(gpu: tf.config.PhysicalDevice, megabytes: int | None) -> None:
     if megabytes is None:
         tf.config.experimental.set_memory_growth(gpu, True)
         return
+    # The limit alone would be taken whole, and at once.
+    os.environ["TF_FORCE_GPU_ALLOW_GROWTH"] = "true"
     limit = tf.config.LogicalDeviceConfiguration(memory_limit=megabytes)
     tf.config.set_logical_device_configuration(gpu, [limit])

@@ -138,6 +138,10 @@ _HINTS = {
 }
 
 _HINTS_BY_WORDS = {
+    "float16": (
+        "In half precision self.x is float16 or bfloat16: cast what it meets, "
+        "tf.cast(value, self.x.dtype), or train in float32."
+    ),
     "must feed a value for placeholder": (
         "Nothing feeds a placeholder: take self.x, self.y or self.is_training, or give it a value "
         "by tf.placeholder_with_default."

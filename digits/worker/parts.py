@@ -43,8 +43,7 @@ def part_of(built: Built, scale: tf.Tensor | None = None) -> Part:
 def on_devices(compute: Compute, devices: Sequence[str], x: tf.Tensor, y: Any) -> Part:
     """Compute the records on all devices at once, each on its share."""
     if len(devices) == 1:
-        with tf.device(devices[0]):
-            return compute(0, x, y)
+        return compute(0, x, y)  # TensorFlow chooses the best place for every operation
     count = tf.shape(x)[0]
     bounds = [count * number // len(devices) for number in range(len(devices) + 1)]
     parts, shares = [], []

@@ -80,7 +80,7 @@ class Evaluation:
             for number, device in enumerate(devices):
                 # In the last turn some devices compute the last batch once more; those rows are dropped.
                 place = tf.minimum(turn * len(devices) + number, count - 1)
-                with tf.device(device):
+                with tf.device(device if len(devices) > 1 else None):
                     batch = _batch(images, labels, positions[place])
                     found.append(self._metrics(*batch, first + tf.cast(place, tf.int64)))
             return tf.concat(found, 0)
@@ -145,7 +145,7 @@ class Training(Evaluation):
         ]
         try:
             compiled.experimental_get_compiler_ir(*example)(stage="hlo")
-        except (tf.errors.OpError, ValueError, TypeError, NotImplementedError) as error:
+        except Exception as error:  # a mistake of the network is raised by the trace that follows
             self.remark = (
                 f"XLA cannot compile this network: {_unsupported(error)}. It is trained without XLA."
             )

@@ -344,3 +344,34 @@ return slim.fully_connected(x, self.nclasses, activation_fn=None)
     assert outcome.code == 0, outcome.output
     assert len(outcome.of(Warned)) == 1
     assert "PyFunc" in outcome.of(Warned)[0].message
+
+
+# What cannot be
+
+
+@pytest.mark.parametrize(
+    ("setting", "value", "word"),
+    [
+        ("precision", "mixed_float8", "mixed_float8"),
+        ("strategy", "parameter_server", "parameter_server"),
+        ("batch_accumulation", 0, "0 batches"),
+    ],
+)
+def test_unknown_ways_are_refused(train: Any, setting: str, value: Any, word: str) -> None:
+    outcome = train(networks.LINEAR, **{setting: value})
+    assert outcome.code == 1
+    assert word in outcome.failure.message
+
+
+def test_mixed_types_get_a_hint(train: Any) -> None:
+    network = networks.classifier("return slim.flatten(self.x) * tf.ones([1, 144])[:, :4]")
+    outcome = train(network.replace("self.x) *", "self.x)[:, :4] *"), precision="mixed_bfloat16")
+    assert outcome.code == 1
+    assert "self.x.dtype" in outcome.failure.hint
+
+
+def test_a_mistake_is_told_with_xla_as_without(train: Any) -> None:
+    outcome = train(networks.classifier("return nothing"), xla=True)
+    assert outcome.code == 1
+    assert not outcome.of(Warned)
+    assert "nothing" in outcome.failure.message
