@@ -110,19 +110,13 @@ const receive = {
     await loading; // What is being loaded may hold rows that are void now.
     cursor = null;
     await load();
+    load(); // What came while the history was on its way.
   },
   snapshots: (message) => showSnapshots(message.data),
   best(message) {
     const list = document.getElementById('snapshots');
     list.dataset.best = message.epoch ?? '';
     markBest(list);
-  },
-  // A resumed training goes back to its last state: what was measured after that is measured anew.
-  async resumed() {
-    await loading;
-    cursor = null;
-    await load();
-    load(); // What came while the history was on its way.
   },
   fed: () => refreshParts(),
   usage: (message) => showUsage(document.getElementById('usage'), message.data),
