@@ -51,7 +51,7 @@ class _Contrib(Face):
     """A part of ``tensorflow.contrib``. Its inner modules, which have left, are the part itself."""
 
     def __getattr__(self, name: str) -> Any:
-        if name in ("python", "ops", self.__name__.rpartition(".")[2]):
+        if name in ("python", "ops", "api", self.__name__.rpartition(".")[2]):
             return self
         return super().__getattr__(name)
 
@@ -126,7 +126,9 @@ def _contrib(slim: types.ModuleType) -> Face:
             transform=old_names.transform,
             translate=old_names.translate,
         ),
-        "keras": tf.keras,
+        "keras": _Contrib("tensorflow.contrib.keras", tf.keras),
+        "nn": _Contrib("tensorflow.contrib.nn", v1.nn),
+        "deprecated": _Contrib("tensorflow.contrib.deprecated", **old_names.old_summaries()),
         "summary": summaries.SummaryFunctions(),
         "util": _Contrib("tensorflow.contrib.util", v1, tf, constant_value=tf.get_static_value),
     }
@@ -216,6 +218,7 @@ def namespace() -> dict[str, Any]:
 
     import numpy
 
+    old_python.restore_aliases()
     face = tensorflow()
     own_builtins = {**vars(builtins), **old_python.names(), "__import__": _importer()}
     return {
@@ -281,14 +284,43 @@ def _importer() -> Callable[..., Any]:
 def _other(name: str, globals: Any, locals: Any, fromlist: Any, level: int) -> Any:
     """Any other module; those of Python 2 under the names they have today."""
     try:
+        moved = [part for part in fromlist or () if part in _OLD_KERAS] if name.startswith("keras") else []
+        if moved:
+            module = importlib.import_module(name)
+            return Face(name, module, **dict.fromkeys(moved, module))
         return builtins.__import__(name, globals, locals, fromlist, level)
     except ModuleNotFoundError as error:
-        found = None if level else old_python.module(name)
+        found = None if level else old_python.module(name) or _old_keras(name)
         if found is not None:
             return found
         if error.name and name.partition(".")[0] == error.name.partition(".")[0]:
             raise MissingPackage(error.name) from error
         raise
+
+
+def _old_keras(name: str) -> Any:
+    """The module whose names those of ``keras.layers.core`` and the like are today, or None."""
+    parent, _, last = name.rpartition(".")
+    if not name.startswith("keras.") or last not in _OLD_KERAS:
+        return None
+    return importlib.import_module(parent)
+
+
+_OLD_KERAS = {
+    "core",
+    "convolutional",
+    "normalization",
+    "pooling",
+    "recurrent",
+    "embeddings",
+    "merge",
+    "advanced_activations",
+    "noise",
+    "wrappers",
+    "np_utils",
+    "training",
+    "topology",
+}
 
 
 class MissingPackage(ModuleNotFoundError):
@@ -304,6 +336,8 @@ def _part(module: Any, part: str, wanted: str) -> Any:
         return getattr(module, part)
     except AttributeError:
         pass
+    if ".keras" in wanted and part in _OLD_KERAS:
+        return module
     if isinstance(module, _Contrib) and ".python" in wanted:
         module.__dict__[part] = module  # an inner module, whose names are those of the whole
         return module

@@ -282,6 +282,42 @@ class InteractiveSession(Session):
     """The same; it is nobody's default."""
 
 
+class _VariableKind(type):
+    """Makes variables with the arguments of TensorFlow 1, and knows every variable."""
+
+    def __call__(cls, *args: Any, **kwargs: Any) -> Any:
+        return v1.Variable(*args, **kwargs)
+
+    def __instancecheck__(cls, item: Any) -> bool:
+        return isinstance(item, tf.Variable)
+
+    def __getattr__(cls, name: str) -> Any:
+        return getattr(v1.Variable, name)
+
+
+class Variable(metaclass=_VariableKind):
+    """``tf.Variable``."""
+
+
+def _optimizers() -> dict[str, Any]:
+    """The optimizers of TensorFlow 1. They give gradients and change nothing.
+
+    DIGITS 6 never ran what they returned, and here every operation with an effect would run.
+    """
+    kinds = {name: kind for name, kind in vars(v1.train).items() if name.endswith("Optimizer")}
+    return {name: _without_effect(kind) for name, kind in kinds.items() if isinstance(kind, type)}
+
+
+def _without_effect(kind: type) -> type:
+    def apply_gradients(self: Any, grads_and_vars: Any, global_step: Any = None, name: Any = None) -> Any:
+        return tf.no_op(name=name or "train")
+
+    def minimize(self: Any, loss: Any, *args: Any, **kwargs: Any) -> Any:
+        return tf.no_op(name=kwargs.get("name") or "train")
+
+    return type(kind.__name__, (kind,), {"apply_gradients": apply_gradients, "minimize": minimize})
+
+
 def _nothing(*args: Any, **kwargs: Any) -> None:
     """Switches of a whole program, which a network must not turn."""
 
@@ -366,6 +402,18 @@ def _transformed(images: Any, transforms: Any, interpolation: str) -> Any:
     return tf.ensure_shape(moved, images.shape)
 
 
+def old_summaries() -> dict[str, Any]:
+    """The summaries of before 1.0."""
+    return {
+        "scalar_summary": _summary("scalar"),
+        "histogram_summary": _summary("histogram"),
+        "image_summary": _summary("image"),
+        "audio_summary": _summary("audio"),
+        "merge_summary": _summary("merge"),
+        "merge_all_summaries": _nothing,
+    }
+
+
 def top() -> dict[str, Any]:
     """What stands under ``tf`` itself."""
     aliases = {
@@ -404,16 +452,12 @@ def top() -> dict[str, Any]:
         "histogram_fixed_width": histogram_fixed_width,
         "device": device,
         "Session": Session,
+        "Variable": Variable,
         "InteractiveSession": InteractiveSession,
         "app": app,
         "flags": flags,
         "Defun": old_function.Defun,
-        "scalar_summary": _summary("scalar"),
-        "histogram_summary": _summary("histogram"),
-        "image_summary": _summary("image"),
-        "audio_summary": _summary("audio"),
-        "merge_summary": _summary("merge"),
-        "merge_all_summaries": _nothing,
+        **old_summaries(),
         "function": tf.function,
     }
 
@@ -435,6 +479,7 @@ def nn() -> dict[str, Any]:
 def train() -> dict[str, Any]:
     """What stands under ``tf.train``."""
     return {
+        **_optimizers(),
         "get_or_create_global_step": global_step,
         "get_global_step": global_step,
         "create_global_step": global_step,

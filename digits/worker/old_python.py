@@ -13,11 +13,14 @@ A division of integers by ``/`` is the true division of Python 3.
 from __future__ import annotations
 
 import ast
+import collections
+import collections.abc
 import functools
 import importlib
 import types
 from typing import Any
 
+import numpy as np
 import tensorflow as tf
 
 _VALUE, _IS_IN, _OLD_METHOD = "__digits_value__", "__digits_is_in__", "__digits_old_method__"
@@ -28,6 +31,16 @@ def compiled(text: str, file: str) -> types.CodeType:
     """The code of a module with the text ``text``; raises SyntaxError."""
     tree = ast.parse(text, file)
     return compile(ast.fix_missing_locations(_Rewriter().visit(tree)), file, "exec", dont_inherit=True)
+
+
+def restore_aliases() -> None:
+    """Give numpy and collections the names back that they had, where nothing else has them now."""
+    for name, kind in {"float": float, "int": int, "bool": bool, "object": object, "str": str}.items():
+        if name not in vars(np):
+            setattr(np, name, kind)
+    for name in collections.abc.__all__:
+        if not hasattr(collections, name):
+            setattr(collections, name, getattr(collections.abc, name))
 
 
 def names() -> dict[str, Any]:

@@ -194,6 +194,7 @@ class _Operation:
     def __init__(self, variable: tf.Variable) -> None:
         self.name = variable.name.removesuffix(":0")
         self.device = variable.device
+        self.graph = tf.compat.v1.get_default_graph()
 
 
 class _AsBefore:

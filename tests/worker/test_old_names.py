@@ -123,6 +123,23 @@ BODIES = {
         "def back(a, dy): return dy * 2\n@function.Defun(tf.float32, grad_func=back)\ndef forth(a): return a * 3\n"
         "y = forth(x); y.set_shape(x.get_shape()); x = y",
     ],
+    "optimizers": [
+        "w = tf.get_variable('w', [3]); x = x * w; l = tf.reduce_mean(x); o = tf.train.AdamOptimizer(0.1)\n"
+        "pairs = [(tf.clip_by_norm(g, 5.0), v) for g, v in o.compute_gradients(l)]; assert pairs[0][1] is w\n"
+        "self.train = o.apply_gradients(pairs); assert len(tf.global_variables()) == 1",
+        "w = tf.get_variable('w', [3]); x = x * w\n"
+        "self.train = tf.train.MomentumOptimizer(0.1, 0.9).minimize(tf.reduce_mean(x), tf.train.get_global_step())",
+    ],
+    "old Keras and numpy": [
+        "from keras.layers.core import Dense, Flatten; from keras.layers.convolutional import Conv2D\n"
+        "from keras.layers.normalization import BatchNormalization; from keras.utils import np_utils\n"
+        "from tensorflow.contrib.keras.python.keras.layers import Dense as other; assert other is Dense\n"
+        "m = keras.Sequential([Flatten(), Dense(5)]); x = m(x)",
+        "x = x * np.array([1, 2, 3], dtype=np.float) * np.int(2)\n"
+        "import collections; assert isinstance([], collections.Sequence)",
+        "assert isinstance(tf.get_variable('w', [1]), tf.Variable) and not isinstance(x, tf.Variable)\n"
+        "v = tf.Variable(tf.zeros([3]), False, name='v'); assert v not in tf.trainable_variables(); x = x + v",
+    ],
     "the program": [
         "with tf.device('/gpu:0'): x = slim.conv2d(x, 3, 3)\nwith tf.device('/cpu:0'): x = x * tf.get_variable('w', [3])\n"
         "with tf.device('/job:worker/task:0/gpu:3'), tf.device(tf.train.replica_device_setter(1)): x = x + 1\n"
