@@ -138,6 +138,8 @@ class Preparation:
         All that happens at random is drawn from ``seed``, int32 [2].
         """
         draws = augment.Draws(seed, tf.shape(images)[0])
+        if tf.config.list_logical_devices("GPU"):
+            images = tf.cast(images, tf.float32)  # a GPU cannot move single bytes
         moved, inside = augment.moved(images, self.augment, draws)
         batch = augment.coloured(tf.cast(moved, tf.float32), self.augment, draws)
         batch = self._without_mean(batch)
@@ -173,6 +175,22 @@ class Preparation:
         if self.class_weights is not None:
             found["other_weights"] = augment.partners(found["weights"])
         return found
+
+
+# Types in which a GPU can gather, by their size in bytes. Single bytes it cannot.
+_GATHERED = {8: tf.int64, 2: tf.float16}
+
+
+def gathered(images: tf.Tensor, positions: tf.Tensor) -> tf.Tensor:
+    """``images``, uint8 [N, H, W, C], at the ``positions`` [n], on the device where they are."""
+    shape = images.shape[1:]
+    size = int(np.prod(shape))
+    width = next((width for width in _GATHERED if size % width == 0), None)
+    if width is None:
+        return tf.gather(images, positions)
+    rows = tf.reshape(images, [-1, size // width, width])
+    taken = tf.gather(tf.bitcast(rows, _GATHERED[width]), positions)
+    return tf.reshape(tf.bitcast(taken, tf.uint8), [-1, *shape])
 
 
 def load_manifest(dataset: Path) -> Manifest:
@@ -350,7 +368,10 @@ class _Decoder:
         for batch in decoded:
             images[start : start + len(batch)] = batch
             start += len(batch)
-        return tf.convert_to_tensor(images)
+        # What a GPU cannot gather stays here, and a GPU gets batches of it.
+        is_for_any_device = any(self.image_bytes % width == 0 for width in _GATHERED)
+        with tf.device(None if is_for_any_device else "/device:CPU:0"):
+            return tf.convert_to_tensor(images)
 
     def _decode(self, payloads: tf.Tensor) -> tf.Tensor:
         feature = {"image/encoded": tf.io.FixedLenFeature([], tf.string)}
@@ -428,8 +449,10 @@ class _StreamedFeed:
                 self._room.acquire()
                 if self._closed.is_set():
                     return
-                payloads = tf.constant([self._reader.payload(int(index)) for index in indexes])
-                self._queue.put((self._decoder.decode(payloads), self._labels[indexes]))
+                payloads = [self._reader.payload(int(index)) for index in indexes]
+                with tf.device("/device:CPU:0"):  # a GPU is left to the steps, and its memory too
+                    decoded = self._decoder.decode(tf.constant(payloads))
+                self._queue.put((decoded, self._labels[indexes]))
             self._queue.put(IndexError("the order has no more batches"))
         except Exception as error:  # told to the thread that waits for a batch
             self._queue.put(error)

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from digits.worker import parts, targets, tower
 from digits.worker.execution import Execution
-from digits.worker.input import Chunk, Preparation
+from digits.worker.input import Chunk, Preparation, gathered
 from digits.worker.network import Network
 from digits.worker.optimizers import Optimizer
 from digits.worker.parts import Part
@@ -273,4 +273,4 @@ def _settings(rates: Sequence[float], first_step: int) -> tuple[tf.Tensor, tf.Te
 
 
 def _batch(images: tf.Tensor, labels: tf.Tensor, positions: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
-    return tf.gather(images, positions), tf.gather(labels, positions)
+    return gathered(images, positions), tf.gather(labels, positions)

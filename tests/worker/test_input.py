@@ -260,3 +260,39 @@ def _fed(folder: Path, budget: int) -> Any:
     split = input.Records(folder, manifest.load(folder), "train", budget)
     split.close()
     return split.fed
+
+
+@pytest.mark.parametrize("shape", [(4, 2, 3), (2, 3, 3), (3, 3, 1)], ids=["by 8", "by 2", "odd"])
+def test_images_are_gathered_byte_by_byte(in_child: Any, shape: tuple[int, int, int]) -> None:
+    images = np.random.default_rng(1).integers(0, 256, (300, *shape), np.uint8)
+    positions = [299, 0, 7, 7]
+    found = in_child(_gathered, images, positions)
+    assert found.dtype == np.uint8 and np.array_equal(found, images[positions])
+
+
+def _gathered(images: np.ndarray, positions: list[int]) -> np.ndarray:
+    import tensorflow as tf
+
+    from digits.worker import input
+
+    signature = [tf.TensorSpec((None, *images.shape[1:]), tf.uint8), tf.TensorSpec([None], tf.int64)]
+    return tf.function(input.gathered, autograph=False, input_signature=signature)(images, positions).numpy()
+
+
+def test_a_gpu_has_what_moving_images_needs(in_child: Any) -> None:
+    kinds = in_child(_gathered_by_gpus)
+    assert {"DT_INT64", "DT_HALF", "DT_FLOAT"} <= kinds
+
+
+def _gathered_by_gpus() -> set[str]:
+    from tensorflow.core.framework import types_pb2
+    from tensorflow.python.framework import kernels
+
+    found = kernels.get_registered_kernels_for_op("GatherV2").kernel
+    constraints = [item for kernel in found if kernel.device_type == "GPU" for item in kernel.constraint]
+    return {
+        types_pb2.DataType.Name(kind)
+        for item in constraints
+        if item.name == "Tparams"
+        for kind in item.allowed_values.list.type
+    }
