@@ -133,10 +133,11 @@ def _value(owner: Any) -> Any:
 def _is_in(item: Any, container: Any) -> Any:
     if not isinstance(container, (list, tuple)) or not any(map(_is_tensor, (item, *container))):
         return item in container
-    return any(
-        other is item or (not _is_tensor(other) and not _is_tensor(item) and other == item)
-        for other in container
-    )
+    if not _is_tensor(item):
+        return any(other == item for other in container if not _is_tensor(other))
+    # In half precision a network holds views of its variables.
+    wanted = getattr(item, "master", item)
+    return any(getattr(other, "master", other) is wanted for other in container)
 
 
 def _is_tensor(value: Any) -> bool:

@@ -149,7 +149,7 @@ BODIES = {
         "x = x * tf.train.exponential_decay(0.1, s, 10, 0.9)",
         "tf.app.flags.DEFINE_integer('batch_size', 3, ''); F = tf.app.flags.FLAGS; assert F.batch_size == 3 == FLAGS.batch_size",
         "tf.logging.set_verbosity(tf.logging.INFO); tf.logging.info('a %s', x.name); tf.set_random_seed(3)",
-        "keep = tf.placeholder(tf.float32, name='never_used')",
+        "keep = tf.placeholder(tf.float32, name='never_used')\nassert file_io and device_lib and timeline and template",
         "with tf.Session() as s: v = s.run(tf.constant(3.0))\nassert v == 3",
     ],
 }
