@@ -173,14 +173,14 @@ def test_a_stopped_training_goes_on(page: Page, create, dataset, check_accessibi
     page.get_by_role("button", name="Abort").click()
     page.locator("#confirm-yes").click()
     resume = page.get_by_role("button", name="Resume")
-    expect(resume).to_be_visible()
+    expect(resume).to_be_visible(timeout=DONE_MILLISECONDS)
     check_accessibility(page)
     resume.click()
     expect(page.locator("#job-status")).to_contain_text("Running", timeout=DONE_MILLISECONDS)
-    expect(resume).to_have_count(0)
+    expect(resume).to_have_count(0, timeout=DONE_MILLISECONDS)
     page.get_by_role("button", name="Abort").click()
     page.locator("#confirm-yes").click()
-    expect(resume).to_be_visible()
+    expect(resume).to_be_visible(timeout=DONE_MILLISECONDS)
 
 
 def test_a_dataset_in_use_is_not_deleted(

@@ -119,7 +119,7 @@ def test_a_check_shows_mistakes_at_their_fields(
     page.get_by_label("Epochs", exact=True).fill("0")
     page.get_by_role("button", name="Check").click()
     zoom = page.get_by_label("Zoom")
-    expect(zoom).to_be_focused()
+    expect(zoom).to_be_focused(timeout=STEP_MILLISECONDS)
     expect(page.locator("#aug_scale-error")).to_contain_text("between 0 and 1")
     expect(zoom).to_have_attribute("aria-describedby", re.compile("aug_scale-error"))
     expect(page.get_by_role("region", name=re.compile("building"))).to_contain_text("Epochs: Must be")
