@@ -20,8 +20,9 @@ from typing import Any
 
 import numpy as np
 import tensorflow as tf
+from tensorflow.core.framework import attr_value_pb2
 from tensorflow.python.framework import random_seed
-from tensorflow.python.ops import gen_random_ops, stateful_random_ops
+from tensorflow.python.ops import gen_random_ops, stateful_random_ops, while_v2
 from tensorflow.python.ops.resource_variable_ops import ResourceVariable
 
 raw = tf.raw_ops
@@ -58,6 +59,11 @@ class Randomness:
         generator = stateful_random_ops.global_generator
         return {**self.state, f"{STATE_SCOPE}/generator": generator.state} if generator else dict(self.state)
 
+    def begin(self) -> None:
+        """Give TensorFlow's own generator, where a network has called for it, a state that follows from the seed."""
+        if stateful_random_ops.global_generator:
+            stateful_random_ops.global_generator.reset_from_seed(self._seed)
+
     def reset(self) -> None:
         """Let the counters begin anew."""
         for variable in self.state.values():
@@ -85,6 +91,7 @@ class _Draw:
         self.step = tf.identity(tf.cast(step, tf.int64), name="random_step")
         self._randomness, self._stage, self._part = randomness, stage, part
         self._count = 0
+        self.counted = 0  # the operations that count their calls
         self.own_seed: int | None = None  # the seed that the user gave to the operation being built
 
     def next(self) -> tuple[int, tf.Tensor]:
@@ -95,6 +102,7 @@ class _Draw:
         key = self._randomness.key(self._stage, self._part, *place)
         if tf.compat.v1.get_default_graph() is self.graph:
             return key, self.step
+        self.counted += 1
         calls = self._randomness.counter(f"{STATE_SCOPE}/{self._stage}/{self._part}/{number}")
         return key, calls.assign_add(1, read_value=True)
 
@@ -196,6 +204,27 @@ def _install() -> None:
         return original(op_seed)
 
     random_seed.get_seed = get_seed
+    while_v2.while_loop = _in_order(while_v2.while_loop)
+
+
+def _in_order(while_loop: Callable[..., Any]) -> Callable[..., Any]:
+    """Loops in which random numbers are drawn take their turns one after the other, so that each gets its own."""
+
+    @functools.wraps(while_loop)
+    def ordered(*args: Any, **kwargs: Any) -> Any:
+        draw = getattr(_current, "draw", None)
+        if draw is None or tf.executing_eagerly():
+            return while_loop(*args, **kwargs)
+        graph = tf.compat.v1.get_default_graph()
+        counted, known = draw.counted, len(graph.get_operations())
+        result = while_loop(*args, **kwargs)
+        if draw.counted != counted:
+            for operation in graph.get_operations()[known:]:
+                if operation.type in ("While", "StatelessWhile"):
+                    operation._set_attr("parallel_iterations", attr_value_pb2.AttrValue(i=1))
+        return result
+
+    return ordered
 
 
 def _replace(module: Any, name: str, stand_in: Callable[..., Any]) -> None:

@@ -258,6 +258,7 @@ class Trainer:
             self.evaluation = Evaluation(net, self.store, self.prepare, Randomness(self.seed), self.execution)
             with self._numerics():
                 self.evaluation.trace()
+        self.randomness.begin()
         self.keeper.check(self.evaluation.names if self.val_records else [])
         self.events.append(Built(layers=shown.layers, parameters=self.store.parameters))
         self.board.graph(readable_graph(shown.function))
@@ -478,7 +479,8 @@ class Trainer:
 
     def _counters(self) -> list[tuple[tf.Variable, Any]]:
         """What a validation may change: states of random generators, and the network's own."""
-        return [(item, item.numpy()) for item in self.store.variables.values() if not item.trainable]
+        variables = {**self.store.variables, **self.randomness.variables}
+        return [(item, item.numpy()) for item in variables.values() if not item.trainable]
 
     def _reset(self, counters: list[tuple[tf.Variable, Any]]) -> None:
         for variable, value in counters:
