@@ -441,3 +441,46 @@ def test_every_setting_is_known(tensorflow: None) -> None:
 
     assert augment.of(ALL, (12, 12, 3)) == Augment(**ALL)
     assert augment.of({}, (12, 12, 3)) == augment.of({"noise": None}, (12, 12, 3)) == Augment()
+
+
+def _any_settings(tries: int) -> list[str]:
+    """What went wrong with settings of all kinds at once."""
+    import tensorflow as tf
+
+    from digits.worker import augment
+
+    chance = np.random.default_rng(5)
+    faults = []
+    for number in range(tries):
+        side, channels = int(chance.integers(1, 9)), int(chance.choice([1, 3]))
+        settings = {
+            name: chance.choice(augment.FLIPS if name == "flip" else augment.QUAD_ROTATIONS)
+            if isinstance(value, str)
+            else bool(value)
+            if isinstance(value, bool)
+            else int(chance.integers(0, min(side, value) + 1))
+            if name in ("pad_crop", "cutout")
+            else float(chance.choice([0, value * 0.01, value]))
+            for name, value in ALL.items()
+        }
+        images = chance.integers(0, 256, (3, side, side, channels), np.uint8)
+        chosen = augment.of(settings, images.shape[1:])
+        draws = augment.Draws(tf.constant([number, 1]), tf.constant(3))
+        moved, inside = augment.moved(tf.constant(images), chosen, draws)
+        coloured = augment.coloured(tf.cast(moved, tf.float32), chosen, draws).numpy()
+        blended, share = augment.blended(augment.whitened(coloured), chosen, draws)
+        is_sound = (
+            moved.shape == coloured.shape == blended.shape == images.shape
+            and blended.dtype == np.float32
+            and coloured.min() >= 0
+            and coloured.max() <= 255
+            and bool(np.isfinite(blended).all())
+            and (inside is None or set(np.unique(inside)) <= {0, 1})
+            and (share is None or bool(((share.numpy() >= 0) & (share.numpy() <= 1)).all()))
+        )
+        faults += [] if is_sound else [f"{settings} at {images.shape}"]
+    return faults
+
+
+def test_any_settings_together_give_sound_images(in_child: Any) -> None:
+    assert in_child(_any_settings, 40) == []
