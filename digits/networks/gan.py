@@ -70,6 +70,9 @@ class UserModel(Tower):
         real = discriminator(self.x / 127.5 - 1, training=self.is_training)
         drawn = discriminator(self.drawn, training=self.is_training)
 
+        # Losses are taken in full precision, also where the network computes in half.
+        real, drawn = tf.cast(real, tf.float32), tf.cast(drawn, tf.float32)
+
         # The discriminator wants 1 for real images and 0 for drawn ones; the generator wants 1 for its own.
         entropy = tf.nn.sigmoid_cross_entropy_with_logits
         found_out = entropy(labels=tf.ones_like(real), logits=real) + entropy(

@@ -102,7 +102,9 @@ class UserModel(Tower):
             name=f"{name}_fc",
         )(net)
         net = layers.Dropout(0.7)(net, training=self.is_training)
-        return layers.Dense(self.nclasses, kernel_regularizer=WEIGHT_DECAY, name=f"{name}_classifier")(net)
+        net = layers.Dense(self.nclasses, kernel_regularizer=WEIGHT_DECAY, name=f"{name}_classifier")(net)
+        # Losses are taken in full precision, also where the network computes in half.
+        return tf.cast(net, tf.float32)
 
     @model_property
     def loss(self):

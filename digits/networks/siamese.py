@@ -36,7 +36,9 @@ class UserModel(Tower):
             name="embed",
         )
         left, right = tf.split(self.x / 255.0, 2, axis=3)
-        self.left, self.right = embed(left), embed(right)
+        # Distances are taken in full precision, also where the network computes in half.
+        self.left = tf.cast(embed(left), tf.float32)
+        self.right = tf.cast(embed(right), tf.float32)
         # A little is added before the root, whose slope at 0 is infinite.
         return tf.sqrt(tf.reduce_sum(tf.square(self.left - self.right), axis=1, keepdims=True) + 1e-6)
 

@@ -11,7 +11,7 @@ import pytest
 
 from digits.events import Built, Finished
 from digits.model import networks
-from tests.worker.conftest import gradient, snapshot, write_dataset
+from tests.worker.conftest import SECONDS_ALLOWED, gradient, snapshot, write_dataset
 
 pytestmark = pytest.mark.tensorflow
 
@@ -99,12 +99,12 @@ SLOW = {"resnet50", "mobilenetv3", "efficientnetv2", "convnext"}
 @pytest.mark.parametrize(
     "name", [pytest.param(name, marks=pytest.mark.slow) if name in SLOW else name for name in LESSONS]
 )
-def test_a_network_for_classification_learns(train, tmp_path, name):
+def test_a_network_for_classification_learns(model, start, tmp_path, name):
     lesson = LESSONS[name]
     dataset = tmp_path / "pictures"
     dataset.mkdir()
     write_dataset(dataset, {"train": 96, "val": 24}, size=lesson.side, channels=3, classes=3)
-    outcome = train(
+    task = model(
         (FOLDER / f"{name}.py").read_text(),
         dataset=str(dataset),
         epochs=lesson.epochs,
@@ -114,6 +114,7 @@ def test_a_network_for_classification_learns(train, tmp_path, name):
         solver={"type": lesson.solver, "learning_rate": lesson.rate},
         lr_policy={"policy": "cosine"},
     )
+    outcome = start(task).wait(5 * SECONDS_ALLOWED)
     assert isinstance(outcome.events[-1], Finished), outcome.output
     losses = outcome.values("train", "loss")
     # The loss holds the size of the weights too, so it is not its part that tells but its fall: chance is ln 3 = 1.1.
@@ -239,3 +240,45 @@ def test_the_siamese_network_learns_who_belongs_together(in_child):
     assert result["metrics"]["accuracy"] > 0.9
     distances = result["output"][:, 0]
     assert distances[together == 1].mean() < distances[together == 0].mean()
+
+
+@pytest.mark.parametrize(
+    ("name", "shape"),
+    [
+        ("googlenet", (32, 32, 3)),
+        ("resnet32", (32, 32, 3)),
+        ("autoencoder", (16, 16, 1)),
+        ("gan", (16, 16, 1)),
+        ("unet", (32, 32, 3)),
+        ("regression", (16, 16, 1)),
+        ("siamese", (28, 28, 2)),
+    ],
+)
+def test_losses_are_in_full_precision_where_the_network_computes_in_half(in_child, name, shape):
+    assert set(in_child(_types_of_losses, name, shape)) == {"float32"}
+
+
+def _types_of_losses(name: str, shape: tuple[int, int, int]) -> list[str]:
+    import keras
+    import tensorflow as tf
+
+    from digits.worker import network, tower
+    from digits.worker.variables import VariableStore
+
+    keras.config.set_dtype_policy("mixed_bfloat16")
+    net = network.load(FOLDER / f"{name}.py", shape, 3)
+    store = VariableStore(empty=True, compute_type=tf.bfloat16)
+    labels = {"unet": ([None, *shape[:2], 1], tf.int64), "regression": ([None, 2], tf.float32)}
+    types: list[str] = []
+
+    def build(x: tf.Tensor, y: tf.Tensor) -> tf.Tensor:
+        built = net.build(store, tower.TRAIN, x, y)
+        for objective in built.objectives:
+            tf.gradients(objective.loss, objective.variables)
+            types.append(objective.loss.dtype.name)
+        return built.metrics["loss"]
+
+    tf.function(build, autograph=False).get_concrete_function(
+        tf.TensorSpec([None, *shape], tf.float32), tf.TensorSpec(*labels.get(name, ([None], tf.int64)))
+    )
+    return types
