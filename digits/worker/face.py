@@ -71,7 +71,7 @@ def tensorflow() -> Face:
         contrib=_contrib(slim),
         keras=tf.keras,
         data=Face("tensorflow.data", v1.data, tf.data),
-        train=Face("tensorflow.train", v1.train, tf.train, **old_names.train()),
+        train=Face("tensorflow.train", v1.train, tf.train, **old_names.train(), **loading.train()),
         image=Face("tensorflow.image", v1.image, tf.image, **old_names.image()),
         math=Face("tensorflow.math", v1.math, tf.math),
         random=Face("tensorflow.random", v1.random, tf.random),
@@ -115,7 +115,7 @@ def _contrib(slim: types.ModuleType) -> Face:
     names = {
         "layers": _Contrib("tensorflow.contrib.layers", slim.layers, slim, **slim_repair.contrib_layers()),
         "rnn": _Contrib("tensorflow.contrib.rnn", _rnn_cell(), v1.nn),
-        "framework": _Contrib("tensorflow.contrib.framework", slim, v1, **step),
+        "framework": _Contrib("tensorflow.contrib.framework", slim, v1, **step, **loading.framework()),
         "slim": _slim(slim, nets),
         "losses": _Contrib("tensorflow.contrib.losses", slim.losses),
         "metrics": _Contrib("tensorflow.contrib.metrics", slim.metrics, v1.metrics),
@@ -142,6 +142,7 @@ def _slim(slim: types.ModuleType, nets: types.ModuleType) -> Face:
         "get_or_create_global_step": old_names.global_step,
         "get_global_step": old_names.global_step,
         **slim_repair.contrib_layers(),
+        **loading.framework(),
     }
     inner = Face("tensorflow.contrib.slim.python.slim", slim, **own)
     python = Face("tensorflow.contrib.slim.python", slim=inner)

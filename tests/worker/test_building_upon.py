@@ -308,3 +308,44 @@ def test_the_number_of_the_step(train: Any) -> None:
     assert outcome.values("train", "step")[0] == 0
     # Of 16 steps, numbered from 0, the last; validation sees the last one that was trained.
     assert outcome.values("val", "step") == [0, 7, 15]
+
+
+# Each takes the weights of "old" from a checkpoint, in which they are called so without a scope.
+LOADING = {
+    "a saver": "tf.train.Saver({{'old/weights': w, 'old/biases': b}}).restore(tf.Session(), {path!r})",
+    "initial values": "tf.train.init_from_checkpoint({path!r}, {{'old/': 'old/'}})",
+    "slim": "slim.assign_from_checkpoint_fn({path!r}, {{'old/weights': w, 'old/biases': b}})(None)",
+}
+
+LOADED = networks.classifier(
+    """
+x = slim.fully_connected(slim.flatten(self.x / 100.0), 3, activation_fn=None, scope='old')
+w, b = tf.trainable_variables()
+{load}
+saver = tf.train.Saver(tf.global_variables())
+self.summaries.append(tf.summary.scalar('weight', tf.reduce_mean(w)))
+return slim.fully_connected(x, self.nclasses, activation_fn=None, scope='out')
+"""
+)
+
+
+@pytest.mark.parametrize("way", LOADING)
+def test_networks_that_load_values_themselves(train: Any, in_child: Any, tmp_path: Path, way: str) -> None:
+    path = str(tmp_path / "old.ckpt")
+    in_child(_write_checkpoint, path)
+    outcome = train(LOADED.replace("{load}", LOADING[way].format(path=path)), epochs=2)
+    assert outcome.code == 0, outcome.output
+    weights = outcome.values("val", "weight")
+    assert weights[0] == pytest.approx(0.25)
+    assert len(set(weights)) == 3  # they are trained on, and not set again
+
+
+def _write_checkpoint(path: str) -> None:
+    import tensorflow as tf
+
+    tf.raw_ops.SaveV2(
+        prefix=path,
+        tensor_names=["old/weights", "old/biases"],
+        shape_and_slices=["", ""],
+        tensors=[tf.fill([144, 3], 0.25), tf.zeros([3])],
+    )
