@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import difflib
+from collections.abc import Iterable
+
 _LOOP = "DIGITS runs the training: compute the output in inference and the loss in loss."
 _DATA = "DIGITS feeds the network: take the images from self.x and the labels from self.y."
 
@@ -52,10 +55,13 @@ _PACKAGES = {
 class MissingName(AttributeError):
     """A name that TensorFlow does not have; ``hint`` says what to use."""
 
-    def __init__(self, module: str, name: str) -> None:
-        full = f"{module}.{name}".replace("tensorflow", "tf", 1)
-        super().__init__(f"TensorFlow has no {full}")
-        self.hint = instead(full.removeprefix("tf."))
+    def __init__(self, module: str, name: str, names: Iterable[str] = ()) -> None:
+        short = module.replace("tensorflow", "tf", 1)
+        super().__init__(f"TensorFlow has no {short}.{name}")
+        near = difflib.get_close_matches(name, names, 1, 0.8)
+        self.hint = (
+            f"Did you mean {short}.{near[0]}?" if near else instead(f"{short}.{name}".removeprefix("tf."))
+        )
 
 
 def instead(name: str) -> str:

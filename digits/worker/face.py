@@ -44,7 +44,8 @@ class Face(types.ModuleType):
         inner = sys.modules.get(f"{self.__name__}.{name}")
         if inner is not None:
             return inner
-        raise advice.MissingName(self.__name__, name)
+        known = {*self.__dict__, *(item for source in self._sources for item in dir(source))}
+        raise advice.MissingName(self.__name__, name, known)
 
 
 class _Contrib(Face):

@@ -146,4 +146,9 @@ _HINTS_BY_WORDS = {
         "Nothing feeds a placeholder: take self.x, self.y or self.is_training, or give it a value "
         "by tf.placeholder_with_default."
     ),
+    "as a Python `bool`": "A tensor has no value while the network is built: use tf.cond or tf.where.",
+    "Iterating over a symbolic": "Take a tensor apart by tf.unstack, or use tf.map_fn.",
+    "symbolic tf.Tensor": "Use the function of tf in place of that of numpy, or tf.py_func.",
+    "not 'SymbolicTensor'": "A tensor has no value while the network is built: compute with tensors.",
+    "No default session": "There are no sessions: compute the output in inference and the loss in loss.",
 }

@@ -219,6 +219,12 @@ class _AsBefore:
     def initialized_value(self) -> tf.Tensor:
         return self.read_value()
 
+    def eval(self, session: Any = None) -> Any:
+        raise UserFault(
+            "A variable cannot be evaluated while the network is being built.",
+            "There are no sessions: compute with the variable itself.",
+        )
+
 
 class _Variable(_AsBefore, ResourceVariable):
     """A variable of a network."""

@@ -214,6 +214,7 @@ UNSUPPORTED = {
     "import tensorflow as tf\nimport tensorflow.contrib.eager as tfe\n": ("eager", "graphs", 2),
     "tf.contrib.distributions.Normal(0.0, 1.0)\n": ("tf.contrib.distributions", "tf.random.normal", 1),
     "from tensorflow.examples.tutorials.mnist import input_data\n": ("examples", "self.x", 1),
+    "tf.nn.reluu(1)\n": ("tf.nn.reluu", "tf.nn.relu?", 1),
     "print 'hello'\n": ("SyntaxError", "print(...)", 1),
 }
 
@@ -230,6 +231,22 @@ def test_what_is_not_supported_is_told_with_its_replacement(visualize: Any, text
 def test_a_session_that_needs_the_input(visualize: Any) -> None:
     failure = visualize(TEMPLATE.format(body="        tf.Session().run(tf.reduce_mean(x))")).failure
     assert "tf.Session" in failure.message
+    assert failure.line == 5
+
+
+@pytest.mark.parametrize(
+    ("line", "words"),
+    [
+        ("if x > 0: x = -x", "tf.cond"),
+        ("for row in x: pass", "tf.unstack"),
+        ("x = np.mean(x)", "tf.py_func"),
+        ("x = x * tf.get_variable('w', [1]).eval()", "sessions"),
+        ("x = x.eval()", "sessions"),
+    ],
+)
+def test_mistaking_a_graph_for_numbers(visualize: Any, line: str, words: str) -> None:
+    failure = visualize(TEMPLATE.format(body=f"        {line}")).failure
+    assert words in failure.hint
     assert failure.line == 5
 
 
