@@ -39,7 +39,7 @@ def test_links_lead_to_files(page):
 
 def test_the_index_has_every_page():
     pages = {path.name for path in (ROOT / "docs").glob("*.md")} - {"README.md"}
-    assert pages == set(re.findall(r"\]\((\w+\.md)\)", text("README.md")))
+    assert pages == set(re.findall(r"\]\(([\w-]+\.md)\)", text("README.md")))
 
 
 def test_every_function_for_networks_is_described():
