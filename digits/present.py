@@ -277,7 +277,9 @@ def _fed(told: dict[str, Any] | None) -> str | None:
     need, room = byte_size(told["bytes"]), byte_size(told["budget_bytes"])
     if told["how"] == "resident":
         return f"kept in {told['place']}: {need} of {room} that may be used"
-    return f"read again for every batch: {need} do not fit into the {room} of {told['place']} that may be used"
+    return (
+        f"read again for every batch: {need} do not fit into the {room} of {told['place']} that may be used"
+    )
 
 
 def _url(job: Job) -> str:

@@ -23,6 +23,9 @@ PACKAGES = {
     "flask_socketio": "flask-socketio",
     "flask_wtf": "flask-wtf",
     "google_crc32c": "google-crc32c",
+    # TensorFlow brings these in the versions that it works with.
+    "google": "tensorflow",
+    "h5py": "tensorflow",
     "keras": "tensorflow",
     "markupsafe": "jinja2",
     "pynvml": "nvidia-ml-py",
