@@ -64,6 +64,13 @@ def remove_resume_snapshots(folder: Path, kept: str = "") -> None:
             remove(path)
 
 
+def remove_halves(folder: Path) -> None:
+    """Remove what a killed training was writing; nothing else may be at work in ``folder``."""
+    for name in ("snapshot_", "resume", "best"):
+        for path in folder.glob(f".{name}*.tmp*"):
+            path.unlink(missing_ok=True)
+
+
 def _complete(folder: Path) -> list[Path]:
     return [path.with_name(path.name.removesuffix(_INDEX)) for path in folder.glob(f"*.ckpt{_INDEX}")]
 

@@ -67,6 +67,7 @@ def _resumed(recipe: recipes.Train, job_folder: Path, events: EventLog) -> Resum
     """Where an earlier run was left, if the recipe wants to go on from there."""
     if not recipe.resume:
         return None
+    snapshots.remove_halves(job_folder)
     point = resume_point(job_folder)
     step, epoch = (point.step, point.epoch) if point else (0, 0.0)
     events.append(Resumed(step, round(epoch, 6)))

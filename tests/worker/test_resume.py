@@ -81,14 +81,13 @@ def go_on(start: Any) -> Callable[[Path], Running]:
 def killed_at_random_moments(start: Any, go_on: Any) -> Callable[..., tuple[Outcome, int]]:
     """Trains with interruptions by a signal at random moments; the outcome, and how many there were."""
 
-    def train(task_folder: Path, number: int, seed: int, most: int = 6) -> tuple[Outcome, int]:
-        moment = random.Random(seed)
+    def train(task_folder: Path, number: int, seed: int, most: int = 4) -> tuple[Outcome, int]:
+        chance = random.Random(seed)
         task, kills = start(task_folder), 0
-        while kills < most:
-            task.wait_for(Resumed if kills else Measured)
-            deadline = time.monotonic() + moment.uniform(0.0, 1.2)
-            while time.monotonic() < deadline and task.poll() is None:
-                time.sleep(0.005)
+        for step in sorted(chance.sample(range(2, 50), most)):
+            while task.poll() is None and not has_come_to(task_folder.parent, step):
+                time.sleep(0.001)
+            time.sleep(chance.uniform(0.0, 0.02))
             if task.poll() is not None:
                 break
             os.kill(task.pid, number)
@@ -98,6 +97,11 @@ def killed_at_random_moments(start: Any, go_on: Any) -> Callable[..., tuple[Outc
         return task.wait(), kills
 
     return train
+
+
+def has_come_to(job_folder: Path, step: int) -> bool:
+    point = resume_point(job_folder)
+    return point is not None and point.step >= step
 
 
 def same(in_child: Any, first: Outcome, second: Outcome, name: str = "snapshot_12.ckpt") -> None:
