@@ -134,7 +134,7 @@ def test_a_check_shows_mistakes_at_their_fields(
 def test_a_check_tells_what_the_training_will_be_like(
     page: Page, dataset, check_accessibility: Callable[[Page], None]
 ):
-    page.goto(NEW_MODEL)
+    page.goto(f"{NEW_MODEL}?dataset={dataset['id']}")
     page.get_by_label("Epochs", exact=True).fill("2")
     page.get_by_label("Batch size").fill("8")
     page.get_by_role("button", name="Check").click()
