@@ -32,9 +32,6 @@ class Watch:
         self.value, self.epoch = value, epoch
         return True
 
-    def epochs_without_improvement(self, epoch: float) -> float:
-        return epoch - self.epoch
-
     def as_json(self) -> dict[str, Any]:
         return {"epoch": self.epoch, "metric": self.metric, "value": self.value}
 

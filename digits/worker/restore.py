@@ -28,7 +28,7 @@ import tensorflow as tf
 from numpy.typing import NDArray
 
 from digits.worker.failure import UserFault
-from digits.worker.snapshots import FROZEN_SUFFIX
+from digits.worker.snapshots import FROZEN_SUFFIX, listed
 from digits.worker.variables import MODEL_SCOPE
 
 _OBJECT_GRAPH = "_CHECKPOINTABLE_OBJECT_GRAPH"
@@ -63,13 +63,13 @@ class Report:
         """A sentence about what kept its initial value; empty when nothing did."""
         parts = []
         if self.missing:
-            parts.append(f"not in it: {_listed(self.missing)}")
+            parts.append(f"not in it: {listed(self.missing)}")
         if self.other_shape:
-            parts.append(f"of another shape: {_listed(self.other_shape)}")
+            parts.append(f"of another shape: {listed(self.other_shape)}")
         if not parts:
             return ""
         how = " in their order" if self.by_order else ""
-        unused = f" It also holds {_listed(self.unused)}, which the network has not." if self.unused else ""
+        unused = f" It also holds {listed(self.unused)}, which the network has not." if self.unused else ""
         return f"Of the chosen weights, {len(self.taken)} variables were taken over{how}; {'; '.join(parts)}.{unused}"
 
 
@@ -293,8 +293,3 @@ def _readable(path: Path) -> Iterator[None]:
             f"The weights {path.name} cannot be read: {reason}",
             "Choose a snapshot, a checkpoint, a frozen graph, a SavedModel or a .keras file.",
         ) from error
-
-
-def _listed(names: list[str], most: int = 8) -> str:
-    rest = len(names) - most
-    return ", ".join(names[:most]) + (f" and {rest} more" if rest > 0 else "")

@@ -125,18 +125,12 @@ class Restored:
         """A sentence about what kept its initial value; empty when nothing did."""
         parts = []
         if self.missing:
-            parts.append(f"not in it: {_listed(self.missing)}")
+            parts.append(f"not in it: {listed(self.missing)}")
         if self.other_shape:
-            parts.append(f"of another shape: {_listed(self.other_shape)}")
+            parts.append(f"of another shape: {listed(self.other_shape)}")
         if not parts:
             return ""
         return f"Of the snapshot, {len(self.taken)} variables were taken over; {'; '.join(parts)}."
-
-
-def frozen_names(source: Path) -> set[str]:
-    """Names of the variables that the snapshot freezes, should a network have them; raises UserFault."""
-    with _readable(source) as reader:
-        return {f"{name}{FROZEN_SUFFIX}" for name in reader.get_variable_to_shape_map()}
 
 
 def restore(source: Path, variables: Mapping[str, tf.Variable]) -> Restored:
@@ -168,7 +162,7 @@ def restore_exactly(source: Path, variables: Mapping[str, tf.Variable]) -> None:
         wrong = [name for name, variable in variables.items() if shapes.get(name) != variable.shape.as_list()]
         if wrong:
             raise UserFault(
-                f"The training cannot go on from {source.name}: it does not fit {_listed(wrong)}.",
+                f"The training cannot go on from {source.name}: it does not fit {listed(wrong)}.",
                 "The network or its settings were changed since; start a new training.",
             )
         for name, variable in variables.items():
@@ -187,6 +181,7 @@ def _readable(source: Path) -> Iterator[Any]:
         ) from error
 
 
-def _listed(names: list[str], most: int = 8) -> str:
+def listed(names: list[str], most: int = 8) -> str:
+    """The first names, and how many more there are."""
     rest = len(names) - most
     return ", ".join(names[:most]) + (f" and {rest} more" if rest > 0 else "")
