@@ -29,7 +29,7 @@ _SORT_KEYS: dict[str, Callable[[Job], Any]] = {
     "progress": lambda job: job.progress,
     "last_accuracy": lambda job: job.summary.get("last_accuracy") or -1.0,
     "refs": lambda job: len(services().store.children(job)),
-    "bytes": lambda job: present.row(job)["bytes"] or 0,
+    "bytes": lambda job: present.record_bytes(job) or 0,
 }
 
 

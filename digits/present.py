@@ -46,7 +46,7 @@ def row(job: Job) -> dict[str, Any]:
         "refs": len(services().store.children(job)),
         "error": job.failure.message if job.failure else None,
         "detail": _detail(job),
-        "bytes": _bytes(job),
+        "bytes": record_bytes(job),
         **_curve(job),
     }
 
@@ -202,7 +202,6 @@ def model(job: ModelJob) -> dict[str, Any]:
         "tensorboard_url": services().tensorboards.url_for(job.id),
         "metrics_url": url_for("models.metrics", job_id=job.id),
         "csv_url": url_for("models.metrics_csv", job_id=job.id),
-        "last": {name: value for name, value in news.last.items() if value == value},
     }
 
 
@@ -241,7 +240,8 @@ def _detail(job: Job) -> str:
     return f"{shape} · {len(manifest.labels)} classes · {images:,} images"
 
 
-def _bytes(job: Job) -> int | None:
+def record_bytes(job: Job) -> int | None:
+    """Bytes of a finished dataset's records; None for any other job."""
     manifest = job.manifest() if isinstance(job, DatasetJob) and job.status is Status.DONE else None
     return sum(split.bytes for split in manifest.splits.values()) if manifest else None
 

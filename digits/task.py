@@ -122,7 +122,6 @@ class News:
     parameters: int | None = None
     fed: dict[str, dict[str, Any]] = field(default_factory=dict)
     snapshots: list[tuple[float, str]] = field(default_factory=list)
-    last: dict[str, float] = field(default_factory=dict)
     usage: dict[str, Any] | None = None
     failure: Failure | None = None
     result: dict[str, Any] | None = None
@@ -176,11 +175,6 @@ def _fed(news: News, event: events.Fed) -> None:
     }
 
 
-def _measured(news: News, event: events.Measured) -> None:
-    prefix = "" if event.stage == "train" else f"{event.stage} "
-    news.last.update({prefix + name: value for name, value in event.values.items()})
-
-
 def _saved(news: News, event: events.Saved) -> None:
     _forget(news, event.path)
     news.snapshots.append((event.epoch, event.path))
@@ -225,7 +219,6 @@ _FOLDS: dict[type[events.Event], Callable[[News, Any], None]] = {
     events.Warned: _warned,
     events.Built: _built,
     events.Fed: _fed,
-    events.Measured: _measured,
     events.Saved: _saved,
     events.Removed: _removed,
     events.Resumed: _resumed,
