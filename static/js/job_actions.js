@@ -1,4 +1,4 @@
-// Buttons that abort or delete a job, wherever they stand: data-action, data-url, data-name and, after a delete, data-then.
+// Buttons that stop, resume or delete a job, wherever they stand: data-action, data-url, data-name and, after a delete, data-then.
 
 import { confirmed, toast } from './dialog.js';
 import { request } from './http.js';
@@ -11,6 +11,10 @@ const ACTIONS = {
     keep: 'Let it run',
     send: (url) => request(url, { method: 'POST' }),
     said: (name) => `“${name}” is stopping.`,
+  },
+  resume: {
+    send: (url) => request(url, { method: 'POST' }),
+    said: (name) => `“${name}” goes on.`,
   },
   delete: {
     title: (name) => `Delete “${name}”?`,
@@ -29,10 +33,27 @@ export function startJobActions() {
     if (!button) return;
     const action = ACTIONS[button.dataset.action];
     const { name, url, then } = button.dataset;
-    const done = await confirmed({ title: action.title(name), text: action.text, yes: action.yes, keep: action.keep, action: () => action.send(url) });
-    if (!done) return;
+    if (!(await (action.title ? asked(action, name, url) : sent(action, button)))) return;
     toast(action.said(name));
     document.dispatchEvent(new CustomEvent('job-action', { detail: { action: button.dataset.action, url } }));
     if (button.dataset.action === 'delete' && then) location.assign(then);
   });
+}
+
+function asked({ title, text, yes, keep, send }, name, url) {
+  return confirmed({ title: title(name), text, yes, keep, action: () => send(url) });
+}
+
+/** Does what can be undone, without asking. Answers whether it was done. */
+async function sent({ send }, button) {
+  button.disabled = true;
+  try {
+    await send(button.dataset.url);
+    return true;
+  } catch (error) {
+    toast([error.message, error.hint].filter(Boolean).join(' '), 'danger');
+    return false;
+  } finally {
+    button.disabled = false;
+  }
 }

@@ -1,17 +1,27 @@
-// Fetches this page again and swaps the parts that carry data-refresh. The server draws; nothing is written twice.
+// Fetches this page again and brings the parts that carry data-refresh up to date. The server draws; nothing is written twice.
 
+import { Idiomorph } from '../vendor/idiomorph.js';
 import { request } from './http.js';
+
+// Elements stay the same ones, so that a click in that moment counts, the focus stays, and so does what is being typed.
+const MORPH = {
+  morphStyle: 'outerHTML',
+  callbacks: {
+    beforeNodeMorphed: (old) => !(old === document.activeElement && old.matches('input, select, textarea')),
+    beforeAttributeUpdated: (name, element) => !(name === 'open' && element.matches('details')),
+  },
+};
 
 let running = null;
 let again = false;
 
-/** Swaps the parts once more, at most one request at a time. Charts, editor and open panels stay. */
+/** Does it once more, at most one request at a time. Charts, editor and open panels stay. */
 export function refreshParts() {
   if (running) {
     again = true;
     return running;
   }
-  running = swap().finally(() => {
+  running = update().finally(() => {
     running = null;
     if (!again) return;
     again = false;
@@ -20,14 +30,12 @@ export function refreshParts() {
   return running;
 }
 
-async function swap() {
+async function update() {
   const response = await request(location.href.split('#')[0], { headers: { Accept: 'text/html' } });
   const fresh = new DOMParser().parseFromString(await response.text(), 'text/html');
   for (const part of document.querySelectorAll('[data-refresh][id]')) {
     const next = fresh.getElementById(part.id);
-    if (!next || next.outerHTML === part.outerHTML) continue;
-    if (part.contains(document.activeElement) && part.matches(':has(input:focus, textarea:focus)')) continue;
-    part.replaceWith(document.adoptNode(next));
+    if (next) Idiomorph.morph(part, next, MORPH);
   }
   document.dispatchEvent(new CustomEvent('parts-refreshed'));
 }

@@ -218,6 +218,23 @@ def test_a_job_is_renamed_on_its_page(page: Page, create, image_folder: Path):
     expect(page.locator("#job-name")).to_have_text("<b>New</b> name")
 
 
+STALE = """async () => {
+  const button = document.querySelector('#job-actions [data-action="delete"]');
+  button.textContent = 'Stale';
+  button.focus();
+  const panel = document.querySelector('details');
+  panel.open = true;
+  const { refreshParts } = await import('/static/js/refresh.js');
+  await refreshParts();
+  return { same: document.activeElement === button, words: button.textContent, open: panel.open };
+}"""
+
+
+def test_a_refreshed_part_keeps_its_elements_and_the_focus(page: Page, dataset):
+    page.goto(f"/datasets/{dataset['id']}")
+    assert page.evaluate(STALE) == {"same": True, "words": "Delete", "open": True}
+
+
 def test_the_chosen_theme_stays(page: Page):
     page.goto("/")
     switch = page.locator("#theme-switch")
