@@ -5,6 +5,7 @@
     ├── NotAllowed          403  the request is understood and refused
     ├── NotFound            404  there is no such thing
     ├── InUse               403  something else depends on it (403 as DIGITS answered)
+    ├── NotReady            409  what is needed is still being made
     └── Unavailable         503  a part of the server is not there
 
 One handler turns them into a page or into JSON. Any other exception is a fault
@@ -39,6 +40,10 @@ class NotFound(DigitsError):
 
 class InUse(DigitsError):
     http_status = 403
+
+
+class NotReady(DigitsError):
+    http_status = 409
 
 
 class Unavailable(DigitsError):

@@ -10,6 +10,7 @@ from digits import messages
 from digits.dataset.job import DatasetJob
 from digits.files import tree_bytes
 from digits.job import Job
+from digits.model import preflight
 from digits.model.job import ModelJob, epoch_label
 from digits.services import services
 from digits.status import Status
@@ -196,6 +197,7 @@ def model(job: ModelJob) -> dict[str, Any]:
         "layers": news.layers,
         "snapshots": [[_epoch(epoch), f"Epoch #{epoch_label(epoch)}"] for epoch, _ in job.snapshots()],
         "best": _whole(job.best_epoch()),
+        "preflight": _preflight(job),
         "fed": _fed(news.fed.get("train")),
         "recipe": job.plan.as_json(),
         "devices": task.devices,
@@ -268,6 +270,12 @@ def _epoch(epoch: float) -> float:
 
 def _whole(epoch: float | None) -> float | None:
     return None if epoch is None else _epoch(epoch)
+
+
+def _preflight(job: ModelJob) -> dict[str, Any] | None:
+    """What the one step before the training has shown, with the address of its picture."""
+    found = preflight.kept(job.folder)
+    return found and {**found, "batch_url": url_for("models.first_batch", job_id=job.id)}
 
 
 def _fed(told: dict[str, Any] | None) -> str | None:

@@ -31,7 +31,8 @@ DOMAIN = {
     f"digits.{name}"
     for name in (
         "errors events files job kinds messages metrics output recipe resources settings shim status task "
-        "tensorflow_support dataset.manifest dataset.job model.job model.lr_policy model.resume model.watch"
+        "tensorflow_support dataset.manifest dataset.job model.job model.lr_policy model.preflight model.resume "
+        "model.watch"
     ).split()
 }
 # Domain as well, and allowed to hold pixels and checksums.

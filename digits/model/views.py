@@ -22,12 +22,13 @@ from digits import present
 from digits.archive import MEDIA_TYPES, stream
 from digits.auth import current_username
 from digits.dataset.job import DatasetJob
-from digits.errors import BadRequest, DigitsError, NotAllowed, NotFound, Unavailable
+from digits.errors import BadRequest, DigitsError, NotAllowed, NotFound, NotReady, Unavailable
 from digits.events import for_browser, read
 from digits.forms import choices, errors_of
 from digits.job import Job
 from digits.metrics import MAX_CHART_POINTS, Metrics, row_json
 from digits.model import lr_policy
+from digits.model import preflight as preflights
 from digits.model.create import create_model
 from digits.model.forms import POLICY_TITLES, ModelForm
 from digits.model.job import ModelJob, epoch_label
@@ -40,8 +41,6 @@ from digits.status import Status
 from digits.task import EVENTS_FILE
 
 blueprint = Blueprint("models", __name__)
-
-PREFLIGHT_PICTURE = "batch.png"
 
 
 @blueprint.get("/models/images/classification/new")
@@ -86,6 +85,9 @@ def create() -> AnyResponse | tuple[str | Response, int]:
         )
         for name, size, rate in form.sweep()
     ]
+    checked = services().previews.folder(request.form.get("preflight", ""))
+    if checked and len(jobs) == 1:
+        preflights.keep(checked, jobs[0].folder)
     if len(jobs) > 1:
         bodies = [present.model_json(job) for job in jobs]
         return jsonify(jobs=bodies) if as_json else redirect(url_for("home.index"))
@@ -239,19 +241,21 @@ def preflight() -> tuple[Response, int]:
         return jsonify(errors=errors), 400
     dataset = services().store.get(form.dataset.data, DatasetJob)
     if dataset.manifest() is None:
-        raise BadRequest(f"The dataset “{dataset.name}” is not finished.", "Check again as soon as it is.")
-    _, size, rate = form.sweep()[0]
+        raise NotReady(f"The dataset “{dataset.name}” is not finished.", "Check again as soon as it is.")
+    _, size, rate = max(form.sweep(), key=lambda run: run[1] or 0)  # the one that takes the most memory
     plan = form.recipe(str(dataset.folder), weights, size, rate)
     plan.devices = services().scheduler.free_devices(form.device())
     preview = services().previews.run(text, Preflight.from_json(plan.as_json()), plan.devices)
     if preview.news.failure:
         return _preview_failed(preview)
-    picture = (preview.folder / PREFLIGHT_PICTURE).is_file()
+    result = for_browser(preview.news.result)
+    preflights.save(preview.folder, result, preview.news.warnings)
     return jsonify(
         ok=True,
-        result=for_browser(preview.news.result),
+        id=preview.id,
+        result=result,
         warnings=preview.news.warnings,
-        batch_url=url_for("models.preflight_picture", preview_id=preview.id) if picture else None,
+        batch_url=url_for("models.preflight_picture", preview_id=preview.id),
         seconds=preview.seconds,
     ), 200
 
@@ -262,7 +266,13 @@ def preflight_picture(preview_id: str) -> Response:
     folder = services().previews.folder(preview_id)
     if folder is None:
         raise NotFound("There is no such picture any more.")
-    return send_from_directory(folder, PREFLIGHT_PICTURE, mimetype="image/png", max_age=0)
+    return send_from_directory(folder, preflights.PICTURE_FILE, mimetype="image/png", max_age=0)
+
+
+@blueprint.get("/models/<job_id>/batch.png")
+def first_batch(job_id: str) -> Response:
+    """The first batch as the network sees it, if a step was taken before the training."""
+    return send_from_directory(_model(job_id).folder, preflights.PICTURE_FILE, mimetype="image/png")
 
 
 def _preview_failed(preview: Preview) -> tuple[Response, int]:

@@ -25,13 +25,13 @@ from digits import recipe as recipes
 from digits.dataset import images
 from digits.events import EventLog, Fed, Progressed, for_browser
 from digits.files import write_json
+from digits.model.preflight import PICTURE_FILE
 from digits.worker import execution as executions
 from digits.worker import input
 from digits.worker.steps import Rows
 from digits.worker.tensorboard_log import TensorBoardLog
 from digits.worker.train import Trainer
 
-PICTURE_FILE = "batch.png"
 PICTURE_NOTES_FILE = "batch.json"
 
 # The picture of the batch: so many images at most, and so large, in pixels.

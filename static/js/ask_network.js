@@ -5,17 +5,20 @@ import { errorBox } from './trace.js';
 /**
  * On a click: says `doing`, waits for `ask()`, and hands its answer to `show(region, answer)`.
  * A mistake is shown and then told to `failed(fault)`; `refused(region, error)` may take it over by answering true.
+ * Answers a function that does the same without a click and answers {answer} or {error}; nothing while another one is asked.
  */
 export function startAsking(button, region, { doing, ask, show, failed, refused = () => false }) {
-  button.addEventListener('click', async () => {
+  async function run() {
     // Two buttons share the region, so one waits for the other.
-    if (region.getAttribute('aria-busy') === 'true') return;
+    if (region.getAttribute('aria-busy') === 'true') return {};
     for (const element of [button, region]) element.setAttribute('aria-busy', 'true');
     region.hidden = false;
     region.replaceChildren(note(doing));
     let shown = region;
     try {
-      show(region, await ask());
+      const answer = await ask();
+      show(region, answer);
+      return { answer };
     } catch (error) {
       const fault = error.body?.error?.message ? error.body.error : error;
       if (refused(region, error)) shown = null;
@@ -23,11 +26,14 @@ export function startAsking(button, region, { doing, ask, show, failed, refused 
         region.replaceChildren(errorBox(fault));
         failed(fault);
       }
+      return { error };
     } finally {
       for (const element of [button, region]) element.removeAttribute('aria-busy');
       shown?.scrollIntoView({ block: 'nearest' });
     }
-  });
+  }
+  button.addEventListener('click', run);
+  return run;
 }
 
 function note(text) {

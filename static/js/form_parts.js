@@ -32,19 +32,21 @@ export function startSuggestedName(input, suggest) {
   return update;
 }
 
-/** A second click on the button does not send the form twice. */
+/** A second click on the button does not send the form twice. Answers {busy, free}, which say so by hand. */
 export function startSingleSubmit(form) {
-  form.addEventListener('submit', () => {
-    const button = form.querySelector('[type="submit"]');
+  const button = form.querySelector('[type="submit"]');
+  const busy = () => {
     button.disabled = true;
     button.setAttribute('aria-busy', 'true');
-  });
-  // The browser's back button may bring the page back as it was left.
-  window.addEventListener('pageshow', () => {
-    const button = form.querySelector('[type="submit"]');
+  };
+  const free = () => {
     button.disabled = false;
     button.removeAttribute('aria-busy');
-  });
+  };
+  form.addEventListener('submit', busy);
+  // The browser's back button may bring the page back as it was left.
+  window.addEventListener('pageshow', free);
+  return { busy, free };
 }
 
 /** `act`, called once when calls have stopped for `milliseconds`. */

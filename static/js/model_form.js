@@ -1,8 +1,9 @@
 // The form of a new model: dataset, network, training, device.
 
 import { confirmed, toast } from './dialog.js';
+import { startCreating } from './create_model.js';
 import { startDevices } from './device_choice.js';
-import { startReveals, startSingleSubmit, startSuggestedName, startVariants } from './form_parts.js';
+import { startReveals, startSuggestedName, startVariants } from './form_parts.js';
 import { startSections } from './form_sections.js';
 import { getJson, postForm, urlPrefix } from './http.js';
 import { startLrPreview } from './lr_preview.js';
@@ -97,8 +98,7 @@ function start() {
   const failed = async ({ line, message }) => line && method() === 'custom' && (await openEditor()).mark(line, message);
   const network = () => (method() === 'custom' ? text.value : textOf(chosen(`${method()}_networks`)?.value ?? ''));
   startVisualizing(form, document.getElementById('visualize'), result, { network, failed });
-  startPreflight(form, document.getElementById('preflight'), result, { failed, focus: { custom_network: focusEditor } });
-  startSingleSubmit(form);
+  startCreating(form, startPreflight(form, document.getElementById('preflight'), result, { failed, focus: { custom_network: focusEditor } }));
   showMethod();
   preselect();
   showDataset(form.elements.dataset.value);

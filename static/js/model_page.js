@@ -8,6 +8,7 @@ import { getJson } from './http.js';
 import { startJobPage } from './job_page.js';
 import { join } from './live.js';
 import { MetricStore } from './metrics.js';
+import { showPreflight } from './preflight.js';
 import { setProgress } from './progress.js';
 import { refreshParts } from './refresh.js';
 import { showUsage } from './usage.js';
@@ -149,5 +150,6 @@ document.addEventListener('job-update', ({ detail: message }) => {
 });
 document.addEventListener('parts-refreshed', followDataset);
 followDataset();
+if (about.preflight) showPreflight(document.querySelector('#preflight-panel .panel-body'), about.preflight);
 highlightPython(document.querySelector('#network-text code'));
 load();

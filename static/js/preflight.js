@@ -5,15 +5,18 @@ import { clearFieldErrors, showFieldErrors, wordsOf } from './field_errors.js';
 import { bytes, number, shortDuration } from './format.js';
 import { postForm, urlPrefix } from './http.js';
 
-/** `failed(fault)` is told about a mistake in the network; `focus` has ways to focus odd fields, by name. */
+/**
+ * `failed(fault)` is told about a mistake in the network; `focus` has ways to focus odd fields, by name.
+ * Answers a function that checks without a click, and answers {answer} or {error}.
+ */
 export function startPreflight(form, button, region, { failed, focus }) {
-  startAsking(button, region, {
+  return startAsking(button, region, {
     doing: 'Taking one step…',
     ask() {
       clearFieldErrors(form);
       return postForm(`${urlPrefix}/models/preflight`, new FormData(form));
     },
-    show,
+    show: showPreflight,
     failed,
     refused(place, error) {
       const errors = error.body?.errors;
@@ -27,7 +30,8 @@ export function startPreflight(form, button, region, { failed, focus }) {
 
 const TONES = { good: 'success', low: 'warning', high: 'warning', bad: 'danger' };
 
-function show(region, { result, warnings = [], batch_url: picture, seconds }) {
+/** Shows what the step has shown: {result, warnings, batch_url, seconds}. */
+export function showPreflight(region, { result, warnings = [], batch_url: picture, seconds }) {
   const box = element('div', 'preflight');
   if (result.verdict) {
     const judged = notice(`tone-${TONES[result.verdict_kind] ?? 'info'}`, result.verdict);

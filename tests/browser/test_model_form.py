@@ -30,7 +30,7 @@ def test_all_sections_are_accessible(page: Page, dataset, check_accessibility: C
 
 
 def test_a_mistake_opens_its_section_only(page: Page, page_faults, dataset):
-    page_faults.allow(r"/models/images/classification$")
+    page_faults.allow(r"/models/(images/classification|preflight)$")
     page.goto(NEW_MODEL)
     page.locator("#stopping summary").click()
     page.get_by_label("Keep the latest").fill("0")
@@ -43,12 +43,12 @@ def test_a_mistake_opens_its_section_only(page: Page, page_faults, dataset):
 
 
 def test_what_was_asked_for_is_open_when_the_form_comes_back(page: Page, page_faults, dataset):
-    page_faults.allow(r"/models/images/classification$")
+    page_faults.allow(r"/models/(images/classification|preflight)$")
     page.goto(NEW_MODEL)
     page.locator("#augmentation summary").click()
     page.get_by_label("Mirror").select_option("fliplr")
     page.get_by_label("Epochs", exact=True).fill("0")
-    page.get_by_role("button", name="Create model").click()
+    page.evaluate("document.getElementById('model-form').submit()")  # as without a check
     expect(page.locator("#form-errors")).to_be_focused()
     expect(page.get_by_label("Mirror")).to_have_value("fliplr")
     expect(page.locator("#augmentation summary")).to_contain_text("Mirror")
@@ -167,3 +167,49 @@ def test_a_check_marks_the_faulty_line(page: Page, page_faults, dataset):
         "division by zero", timeout=STEP_MILLISECONDS
     )
     expect(page.locator("#editor-problems")).to_contain_text("Line 2:")
+
+
+BROKEN = "class UserModel(Tower):\n    inference = loss = property(lambda self: 1 / 0)\n"
+
+
+@BOTH_THEMES
+@pytest.mark.tensorflow
+def test_a_mistake_comes_back_into_the_form_before_anything_is_queued(
+    page: Page, page_faults, dataset, color_scheme, check_accessibility: Callable[[Page], None]
+):
+    page_faults.allow(r"/models/preflight$")
+    name = f"Never queued while it is {color_scheme}"
+    page.goto(f"{NEW_MODEL}?dataset={dataset['id']}")
+    page.get_by_role("radio", name="Custom", exact=True).check()
+    page.locator(".cm-content").click()
+    page.keyboard.insert_text(BROKEN)
+    page.get_by_label("Name", exact=True).fill(name)
+    page.get_by_role("button", name="Create model").click()
+    expect(page.locator("#visualize-result [role=alert]")).to_contain_text(
+        "division by zero", timeout=STEP_MILLISECONDS
+    )
+    expect(page.locator("#editor-problems")).to_contain_text("Line 2:")
+    expect(page.get_by_role("button", name="Create model")).to_be_enabled()
+    expect(page.locator('[name="custom_network"]')).to_have_value(BROKEN)
+    check_accessibility(page)
+    assert name not in page.request.get("/index.json").text()
+    page.get_by_role("button", name="Create without the check").click()
+    expect(page.locator("#job-name")).to_have_text(name)
+    expect(page.locator("#preflight-panel")).to_have_count(0)
+
+
+@BOTH_THEMES
+@pytest.mark.tensorflow
+def test_what_the_first_step_has_shown_stays_with_the_model(
+    page: Page, dataset, check_accessibility: Callable[[Page], None]
+):
+    page.goto(f"{NEW_MODEL}?dataset={dataset['id']}")
+    page.get_by_label("Epochs", exact=True).fill("1")
+    page.get_by_role("button", name="Create model").click()
+    panel = page.locator("#preflight-panel")
+    expect(panel).to_be_visible(timeout=STEP_MILLISECONDS)
+    panel.locator("summary").click()
+    expect(panel.locator(".tile").first).to_contain_text("guessing gives 1.10")
+    picture = panel.get_by_alt_text("The images of the first batch")
+    assert picture.evaluate("image => image.decode().then(() => image.naturalWidth)") > 16
+    check_accessibility(page)

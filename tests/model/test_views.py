@@ -18,6 +18,7 @@ from digits.settings import Settings
 from tests.site import Site, open_site
 
 CREATE = "/models/images/classification.json"
+PREFLIGHT = "/models/preflight"
 CLASSIFY = "/models/images/classification/classify_one.json"
 LINEAR = """class UserModel(Tower):
     @model_property
@@ -93,7 +94,7 @@ def dataset(site: Site) -> str:
     return job_id
 
 
-def create(site: Site, dataset_id: str, network: str = LINEAR, /, **fields: Any) -> Any:
+def create(site: Site, dataset_id: str, network: str = LINEAR, /, path: str = CREATE, **fields: Any) -> Any:
     wanted = {
         "model_name": "linear",
         "dataset": dataset_id,
@@ -108,7 +109,7 @@ def create(site: Site, dataset_id: str, network: str = LINEAR, /, **fields: Any)
         "select_gpu": "cpu",
         **fields,
     }
-    return site.post(CREATE, **{name: value for name, value in wanted.items() if value is not None})
+    return site.post(path, **{name: value for name, value in wanted.items() if value is not None})
 
 
 @pytest.fixture(scope="module")
@@ -492,6 +493,44 @@ def test_nothing_is_visualized_without_a_dataset_or_a_network(
     )
     assert answer.status_code == 400
     assert words in answer.get_json()["error"]["message"]
+
+
+def test_what_was_checked_before_stays_with_the_training(site: Site, dataset: str) -> None:
+    checked = create(site, dataset, path=PREFLIGHT, batch_size="2, 6").get_json()
+    assert checked["result"]["batch_size"] == 6, "the largest batches need the most memory"
+    assert checked["result"]["chance_loss"] == pytest.approx(math.log(3))
+    job_id = create(site, dataset, preflight=checked["id"]).get_json()["id"]
+    assert "guessing gives" in site.get(f"/models/{job_id}").text
+    picture = site.get(f"/models/{job_id}/batch.png")
+    assert picture.data == site.get(checked["batch_url"]).data
+    assert picture.data.startswith(b"\x89PNG")
+    assert site.wait_for_end(job_id) == "Done"
+
+
+def test_a_check_that_is_not_known_any_more_is_no_obstacle(site: Site, dataset: str) -> None:
+    for name in ("preview-000000000000", "../../etc", ""):
+        job_id = create(site, dataset, preflight=name, train_epochs=1).get_json()["id"]
+        assert site.get(f"/models/{job_id}/batch.png").status_code == 404
+        assert site.wait_for_end(job_id) == "Done"
+
+
+def test_nothing_is_queued_by_a_check_that_fails(site: Site, dataset: str) -> None:
+    before = site.json("/index.json")["models"]
+    answer = create(site, dataset, WRONG_SHAPE, path=PREFLIGHT)
+    assert answer.status_code == 400
+    assert any(frame["own"] for frame in answer.get_json()["error"]["trace"])
+    assert create(site, dataset, path=PREFLIGHT, train_epochs=0).get_json()["errors"].keys() == {
+        "train_epochs"
+    }
+    assert site.json("/index.json")["models"] == before
+
+
+def test_a_dataset_that_is_still_made_cannot_be_checked_with(site: Site) -> None:
+    unfinished = site.dataset(dataset_name="unfinished")
+    answer = create(site, unfinished, path=PREFLIGHT)
+    assert answer.status_code == 409
+    assert "is not finished" in answer.text
+    assert site.wait_for_end(unfinished) == "Done"
 
 
 def test_without_tensorflow_the_site_works_and_says_so(
