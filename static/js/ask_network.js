@@ -24,7 +24,7 @@ export function startAsking(button, region, { doing, ask, show, failed, refused 
       if (refused(region, error)) shown = null;
       else {
         region.replaceChildren(errorBox(fault));
-        failed(fault);
+        await failed(fault);
       }
       return { error };
     } finally {

@@ -4,6 +4,8 @@ import { startSingleSubmit } from './form_parts.js';
 
 // The server has no TensorFlow, or the dataset is still being made: there is nothing to check with.
 const CANNOT_CHECK = [503, 409];
+// A check takes a second as a rule; only a long one is worth a way around it.
+const PATIENCE_MILLISECONDS = 2000;
 // What a step does not depend on.
 const ONLY_NAMES = ['model_name', 'group_name', 'preflight', 'csrf_token'];
 
@@ -25,8 +27,9 @@ export function startCreating(form, check) {
     const settings = settingsOf(form);
     if (passed.settings === settings) return send(passed.id);
     status.textContent = 'Taking one step of it first…';
-    unchecked.hidden = false;
+    const offer = setTimeout(() => (unchecked.hidden = false), PATIENCE_MILLISECONDS);
     const { answer, error } = await check();
+    clearTimeout(offer);
     status.textContent = '';
     if (answer && answer.result.verdict_kind !== 'bad') {
       passed = { settings, id: answer.id };

@@ -90,7 +90,7 @@ function pictureOf(address, notes) {
     const words = other && other !== label ? `${label} with ${other}` : label;
     counts.set(words, (counts.get(words) ?? 0) + 1);
   }
-  const labels = [...counts].map(([words, count]) => `${count} × ${words}`).join(', ');
+  const labels = [...counts].sort().map(([words, count]) => `${words} (${count})`).join(', ');
   const figure = element('figure', 'preflight-batch');
   const image = new Image();
   image.src = address;

@@ -148,7 +148,7 @@ def test_a_check_tells_what_the_training_will_be_like(
     picture = found.get_by_alt_text("The images of the first batch")
     expect(picture).to_be_visible()
     assert picture.evaluate("image => image.decode().then(() => image.naturalWidth)") > 16
-    expect(found.locator("figcaption")).to_contain_text("×")
+    expect(found.locator("figcaption")).to_contain_text("middle (")
     expect(page.get_by_label("Epochs", exact=True)).to_have_value("2")
     check_accessibility(page)
 
@@ -193,7 +193,7 @@ def test_a_mistake_comes_back_into_the_form_before_anything_is_queued(
     expect(page.locator('[name="custom_network"]')).to_have_value(BROKEN)
     check_accessibility(page)
     assert name not in page.request.get("/index.json").text()
-    page.get_by_role("button", name="Create without the check").click()
+    page.get_by_role("button", name="Create unchecked").click()
     expect(page.locator("#job-name")).to_have_text(name)
     expect(page.locator("#preflight-panel")).to_have_count(0)
 
