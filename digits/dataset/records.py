@@ -18,7 +18,6 @@ from __future__ import annotations
 
 import functools
 import io
-import mmap
 import os
 import struct
 from collections.abc import Iterator
@@ -256,20 +255,6 @@ class SplitReader:
             raise DamagedRecords(f"{self._paths[shard].name}: record {number} fails its checksum")
         return payload
 
-    def iter_payloads(
-        self, start: int = 0, stop: int | None = None, *, verify: bool = True
-    ) -> Iterator[bytes]:
-        """The Example bytes of records ``start`` to ``stop``, one after the other, through a memory map.
-
-        ``verify`` compares each with its checksum (about 1 µs for 1 KB) and raises DamagedRecords.
-        """
-        stop = len(self) if stop is None else min(stop, len(self))
-        for shard, index in enumerate(self._indexes):
-            first = int(self._starts[shard])
-            entries = index[max(0, start - first) : max(0, stop - first)]
-            if len(entries):
-                yield from self._mapped_payloads(shard, entries, verify)
-
     def close(self) -> None:
         for file in self._files.values():
             file.close()
@@ -283,35 +268,10 @@ class SplitReader:
     ) -> None:
         self.close()
 
-    def _mapped_payloads(self, shard: int, entries: NDArray[Any], verify: bool) -> Iterator[bytes]:
-        offsets, lengths = entries["offset"].tolist(), entries["length"].tolist()
-        with mmap.mmap(self._file(shard).fileno(), 0, access=mmap.ACCESS_READ) as memory:
-            for offset, length in zip(offsets, lengths, strict=True):
-                end = offset + length
-                payload = memory[offset:end]
-                if verify and memory[end : end + _CHECKSUM.size] != _masked_checksum(payload):
-                    raise DamagedRecords(
-                        f"{self._paths[shard].name}: the record at {offset} fails its checksum"
-                    )
-                yield payload
-
     def _file(self, shard: int) -> BinaryIO:
         if shard not in self._files:
             self._files[shard] = _open_plain(self._paths[shard])
         return self._files[shard]
-
-
-def read_shard(path: Path) -> Iterator[bytes]:
-    """The payloads of a shard without its index, in order; raises DamagedRecords."""
-    with _open_plain(path) as file:
-        while header := file.read(_HEADER.size):
-            if len(header) < _HEADER.size or header[8:] != _masked_checksum(header[:8]):
-                raise DamagedRecords(f"{path.name} is cut short or damaged")
-            length = int.from_bytes(header[:8], "little")
-            payload = file.read(min(length, MAX_PAYLOAD_BYTES))
-            if len(payload) < length or file.read(_CHECKSUM.size) != _masked_checksum(payload):
-                raise DamagedRecords(f"{path.name} is cut short or damaged")
-            yield payload
 
 
 def _open_plain(path: Path) -> BinaryIO:

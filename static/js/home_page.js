@@ -2,6 +2,7 @@
 
 import { join } from './live.js';
 import { request, urlPrefix } from './http.js';
+import { morphChildren } from './morph.js';
 import { setProgress } from './progress.js';
 import { drawSparkline } from './sparkline.js';
 import { drawPixelDigits } from './pixel_digits.js';
@@ -24,29 +25,8 @@ async function refetch() {
 }
 
 function show(html) {
-  const focused = focusMark(document.activeElement);
-  const fresh = new DOMParser().parseFromString(`<div>${html}</div>`, 'text/html').body.firstElementChild;
-  box.replaceChildren(...document.adoptNode(fresh).childNodes);
-  restoreFocus(focused);
+  morphChildren(box, new DOMParser().parseFromString(`<div>${html}</div>`, 'text/html').body.firstElementChild);
   drawPixelDigits(box);
-}
-
-// A refresh may come while somebody types or walks through the table.
-function focusMark(element) {
-  if (!element || !box.contains(element)) return null;
-  if (element.id) return { selector: `#${element.id}`, caret: element.selectionStart ?? null, value: element.value };
-  if (element.dataset.sort) return { selector: `#${element.closest('table').id} [data-sort="${element.dataset.sort}"]` };
-  const row = element.closest('tr[data-job]');
-  if (!row) return null;
-  return { selector: `tr[data-job="${row.dataset.job}"] ${element.matches('.job-link') ? '.job-link' : `[data-url="${element.dataset.url}"]`}` };
-}
-
-function restoreFocus(mark) {
-  const element = mark && box.querySelector(mark.selector);
-  if (!element) return;
-  if (mark.value !== undefined && element.matches('input')) element.value = mark.value;
-  element.focus({ preventScroll: true });
-  if (mark.caret !== null && mark.caret !== undefined) element.setSelectionRange?.(mark.caret, mark.caret);
 }
 
 function go(changes) {

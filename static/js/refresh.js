@@ -1,16 +1,7 @@
 // Fetches this page again and brings the parts that carry data-refresh up to date. The server draws; nothing is written twice.
 
-import { Idiomorph } from '../vendor/idiomorph.js';
 import { request } from './http.js';
-
-// Elements stay the same ones, so that a click in that moment counts, the focus stays, and so does what is being typed.
-const MORPH = {
-  morphStyle: 'outerHTML',
-  callbacks: {
-    beforeNodeMorphed: (old) => !(old === document.activeElement && old.matches('input, select, textarea')),
-    beforeAttributeUpdated: (name, element) => !(name === 'open' && element.matches('details')),
-  },
-};
+import { morph } from './morph.js';
 
 let running = null;
 let again = false;
@@ -35,7 +26,7 @@ async function update() {
   const fresh = new DOMParser().parseFromString(await response.text(), 'text/html');
   for (const part of document.querySelectorAll('[data-refresh][id]')) {
     const next = fresh.getElementById(part.id);
-    if (next) Idiomorph.morph(part, next, MORPH);
+    if (next) morph(part, next);
   }
   document.dispatchEvent(new CustomEvent('parts-refreshed'));
 }
