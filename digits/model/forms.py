@@ -52,6 +52,17 @@ SOLVERS = choices(
     ("RMSPROP", "RMSProp"),
     ("FTRL", "FTRL"),
 )
+# What a solver is usually begun with. The rate of the others is that of plain gradient descent.
+USUAL = {
+    solver: {"learning_rate": 0.01, "beta_2": 0.999}
+    | {
+        "ADAM": {"learning_rate": 0.001},
+        "ADAMW": {"learning_rate": 0.001},
+        "RMSPROP": {"learning_rate": 0.001},
+        "LION": {"learning_rate": 0.0001, "beta_2": 0.99},
+    }.get(solver, {})
+    for solver, *_ in SOLVERS
+}
 POLICY_TITLES = {
     "fixed": "Fixed",
     "step": "Step down",

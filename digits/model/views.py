@@ -30,7 +30,7 @@ from digits.metrics import MAX_CHART_POINTS, Metrics, row_json
 from digits.model import lr_policy
 from digits.model import preflight as preflights
 from digits.model.create import create_model
-from digits.model.forms import POLICY_TITLES, ModelForm
+from digits.model.forms import POLICY_TITLES, USUAL, ModelForm
 from digits.model.job import ModelJob, epoch_label
 from digits.model.lint import lint
 from digits.model.networks import network, networks
@@ -381,6 +381,7 @@ def _form_page(form: ModelForm) -> str:
     return render_template(
         "model_new.html",
         form=form,
+        usual=USUAL,
         datasets=[present.row(job) for job in datasets],
         networks=[
             {

@@ -9,6 +9,7 @@ import { getJson, postForm, urlPrefix } from './http.js';
 import { startLrPreview } from './lr_preview.js';
 import { startNetworkList } from './network_list.js';
 import { startPreflight } from './preflight.js';
+import { startSolver } from './solver.js';
 import { startVisualizing } from './visualize.js';
 
 const form = document.getElementById('model-form');
@@ -89,6 +90,7 @@ function start() {
   startVariants(form, form.elements.solver_type, 'solver');
   startVariants(form, form.elements.early_stopping_metric, 'stopping');
   startSections(form);
+  startSolver(form, form.elements.solver_type);
   startDevices(form);
   startNetworkList(form);
   startLrPreview(form, document.getElementById('lr-preview'));

@@ -70,6 +70,21 @@ def test_a_solver_shows_its_own_settings(page: Page, dataset):
         assert {name for name in names if page.locator(f'[name="{name}"]').is_visible()} == expected
 
 
+def test_a_solver_brings_its_usual_rate_unless_another_was_chosen(page: Page, dataset):
+    page.goto(NEW_MODEL)
+    rate, solver = page.locator('[name="learning_rate"]'), page.get_by_label("Solver")
+    solver.select_option("LION")
+    expect(rate).to_have_value("0.0001")
+    expect(page.locator('[name="beta_2"]')).to_have_value("0.99")
+    expect(page.locator("#lr-preview figcaption")).to_contain_text("From 0.0001")
+    solver.select_option("SGD")
+    expect(rate).to_have_value("0.01")
+    rate.fill("0.05")
+    solver.select_option("ADAM")
+    expect(rate).to_have_value("0.05")
+    expect(page.locator('[name="beta_2"]')).to_have_value("0.999")
+
+
 def test_a_network_brings_its_settings(page: Page, dataset):
     page.goto(NEW_MODEL)
     page.get_by_role("radio", name="ResNet-32", exact=True).check()

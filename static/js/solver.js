@@ -1,0 +1,14 @@
+// A solver brings its usual settings, unless somebody has chosen others.
+
+import { fill } from './network_list.js';
+
+/** `select` is the form's list of solvers; its data-usual has {solver: {field: value}}. */
+export function startSolver(form, select) {
+  const usual = JSON.parse(select.dataset.usual);
+  let before = select.value;
+  select.addEventListener('change', () => {
+    const untouched = ([name]) => Number(form.elements[name].value) === usual[before][name];
+    fill(form, Object.fromEntries(Object.entries(usual[select.value]).filter(untouched)));
+    before = select.value;
+  });
+}
