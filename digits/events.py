@@ -248,11 +248,11 @@ class EventLog:
         )
         self._mend_torn_line()
 
-    def append(self, event: Event) -> None:
-        """Write ``event`` to the log, at once."""
-        line = encode(event)
-        while line:
-            line = line[os.write(self._descriptor, line) :]
+    def append(self, *events: Event) -> None:
+        """Write ``events`` to the log, at once."""
+        lines = b"".join(map(encode, events))
+        while lines:
+            lines = lines[os.write(self._descriptor, lines) :]
 
     def close(self) -> None:
         os.close(self._descriptor)

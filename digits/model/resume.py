@@ -23,7 +23,8 @@ class ResumePoint:
     ``validated`` and ``saved`` are the steps of the latest validation and the latest
     snapshot of an epoch, -1 for none. ``seed``, ``records`` and ``step_records`` (records
     of the dataset, and of a step) give the place in the order of the records. ``watched``
-    is what `digits.model.watch` remembers, ``random`` the state of Python's generators.
+    is what `digits.model.watch` remembers, ``random`` the state of Python's generators,
+    ``curve`` what belongs to the next row of metrics already.
     """
 
     snapshot: str
@@ -37,6 +38,7 @@ class ResumePoint:
     wants_pictures: bool = False
     watched: dict[str, Any] = field(default_factory=dict)
     random: dict[str, Any] = field(default_factory=dict)
+    curve: dict[str, Any] | None = None
 
     def save(self, job_folder: Path) -> None:
         """Put this point in the place of the one before."""

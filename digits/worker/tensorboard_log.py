@@ -6,7 +6,7 @@ import io
 import os
 import socket
 import time
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -41,9 +41,14 @@ class TensorBoardLog:
     def __exit__(self, *error: object) -> None:
         self._writer.close()
 
-    def scalars(self, step: int, values: Mapping[str, float]) -> None:
-        """A point of each chart."""
-        self._summary(step, [v1.Summary.Value(tag=tag, simple_value=value) for tag, value in values.items()])
+    def scalars(self, rows: Iterable[tuple[int, Mapping[str, float]]]) -> None:
+        """Points of charts: steps, and values by tag."""
+        now = time.time()
+        for step, row in rows:
+            values = [v1.Summary.Value(tag=tag, simple_value=value) for tag, value in row.items()]
+            event = v1.Event(wall_time=now, step=step, summary=v1.Summary(value=values))
+            self._writer.write(event.SerializeToString())
+        self._writer.flush()
 
     def pictures(self, step: int, recorded: list[Recorded], values: list[Any]) -> None:
         """Histograms and images of a network, with the ``values`` that they had in ``step``."""

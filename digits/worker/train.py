@@ -8,8 +8,8 @@ import logging
 import math
 import secrets
 import time
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +23,7 @@ from digits.model.lr_policy import LearningRate
 from digits.model.resume import ResumePoint, resume_point
 from digits.worker import execution as executions
 from digits.worker import inference, input, network, numerics, randomness, restore, snapshots, stopping, usage
+from digits.worker.curve import Curve, Row
 from digits.worker.execution import Execution
 from digits.worker.failure import Stopped, UserFault
 from digits.worker.keeping import Keeper
@@ -33,13 +34,9 @@ from digits.worker.tensorboard_log import TensorBoardLog, readable_graph
 from digits.worker.variables import VariableStore
 
 # A call of the training function takes about this long, so that a stop and the
-# next row of metrics do not have to wait for longer.
+# rows of metrics do not have to wait for longer.
 CALL_SECONDS = 0.15
 MAX_STEPS_PER_CALL = 100
-
-# Seconds between two rows of metrics; later in a long training they come more seldom.
-ROW_SECONDS = 0.3
-ROWS_PER_DOUBLING = 2000
 
 PROGRESS_SECONDS = 0.5
 
@@ -107,27 +104,6 @@ class Pace:
         self.steps = max(1, min(fitting, 8 * self.steps, self.limit))
 
 
-@dataclass
-class Average:
-    """The mean of the metrics over the steps since the last row."""
-
-    total: Any = 0.0
-    steps: int = 0
-    since: float = field(default_factory=time.monotonic)
-
-    def add(self, rows: Rows) -> None:
-        self.total = self.total + rows.sum(axis=0, dtype=np.float64)
-        self.steps += len(rows)
-
-    def take(self, names: list[str]) -> tuple[dict[str, float], float]:
-        """The means by name and the seconds they cover; begins anew."""
-        now = time.monotonic()
-        means = dict(zip(names, (self.total / self.steps).tolist(), strict=True))
-        seconds = now - self.since
-        self.total, self.steps, self.since = 0.0, 0, now
-        return means, seconds
-
-
 class Trainer:
     """One training. ``board`` takes what `build` and the loop tell TensorBoard."""
 
@@ -179,7 +155,7 @@ class Trainer:
         self.step = self.first_step = 0
         self.validated = self.saved = -1
         self.pace, self.val_pace = self._pace(), self._pace()
-        self.average = Average()
+        self.curve = Curve()
         self.started = self.progressed = time.monotonic()
         self.wants_pictures = False
         self.is_stopping = lambda: False
@@ -296,6 +272,7 @@ class Trainer:
             )
         snapshots.restore_exactly(self.job_folder / point.snapshot, self._variables())
         self.step = self.first_step = point.step
+        self.curve.recall(point.step, self.training.names, point.curve)
         self.validated, self.saved = point.validated, point.saved
         self.wants_pictures = point.wants_pictures and bool(self.training.pictures)
         self.keeper.recall(point.watched)
@@ -328,17 +305,15 @@ class Trainer:
         validations = [moment for moment in validations if moment.step > self.validated]
         savings = [moment for moment in savings if moment.step > self.saved]
         self.started = time.monotonic()
-        self.average = Average()
         ended = self.keeper.reason_to_end(self.point.epoch) if self.point else ""
         while (validations or savings) and not ended:
             self._train_until(min(due[0].step for due in (validations, savings) if due))
             epoch, is_due = self._epoch(), False
             if validations and validations[0].step == self.step:
-                self._report_training()
+                self._report_training(self.curve.cut())
                 epoch = validations.pop(0).epoch
                 self._validate(epoch)
                 ended = self.keeper.reason_to_end(epoch) if self.step < self.total_steps else ""
-                self.average.since = time.monotonic()
             if savings and savings[0].step == self.step:
                 epoch, is_due = savings.pop(0).epoch, True
             if is_due or ended or self.keeper.wants_snapshot():
@@ -356,14 +331,15 @@ class Trainer:
         while self.step < step:
             untraced = self._steps_to_trace()
             count = min(self.pace.steps, step - self.step, max(1, untraced))
+            # The first step and one with pictures also pay for preparing their graphs.
+            is_usual = self.step > self.first_step and not self.wants_pictures
             began = time.monotonic()
             with self._traced() if untraced == 0 else contextlib.nullcontext():
                 rows = self._pictured_step() if self.wants_pictures else self._steps(count)
+            seconds = time.monotonic() - began
             self.step += len(rows)
-            self.pace.took(len(rows), time.monotonic() - began)
-            self.average.add(rows)
-            if self.step == 1 or self._row_is_due():
-                self._report_training()
+            self.pace.took(len(rows), seconds)
+            self._report_training(self.curve.add(rows, seconds if is_usual else None))
             self._progress("Training")
             if self.is_stopping():
                 self._leave()
@@ -413,36 +389,34 @@ class Trainer:
             place = int(bad[0])
             raise _diverged(float(rows[place, 0]), self.step + place + 1, rates[place])
 
-    def _row_is_due(self) -> bool:
-        elapsed = time.monotonic() - self.started
-        return time.monotonic() - self.average.since >= max(ROW_SECONDS, elapsed / ROWS_PER_DOUBLING)
+    def _report_training(self, rows: Sequence[Row]) -> None:
+        if rows:
+            self._report("train", [self._measured(row) for row in rows])
 
-    def _report_training(self) -> None:
-        if not self.average.steps:
-            return
-        images = self.average.steps * self.step_records
-        values, seconds = self.average.take(self.training.names)
-        values["learning_rate"] = self.rate.at(self.step - 1)
-        if self.step > self.first_step + 1:  # the first step also pays for preparing the graph
-            values["images_per_second"] = images / max(seconds, 1e-6)
-        self._report("train", self._epoch(), values)
+    def _measured(self, row: Row) -> Measured:
+        values = dict(zip(self.training.names, row.means, strict=True))
+        values["learning_rate"] = self.rate.at(row.step - 1)
+        if row.steps_per_second is not None:
+            values["images_per_second"] = row.steps_per_second * self.step_records
+        return Measured("train", row.step, round(self._epoch(row.step), 6), values)
 
-    def _report(self, stage: str, epoch: float, values: Mapping[str, float]) -> None:
-        self.events.append(Measured(stage, self.step, round(epoch, 6), dict(values)))
-        (self.board if stage == "train" else self.val_board).scalars(self.step, values)
+    def _report(self, stage: str, rows: Sequence[Measured]) -> None:
+        self.events.append(*rows)
+        (self.board if stage == "train" else self.val_board).scalars([(row.step, row.values) for row in rows])
         title = "Training" if stage == "train" else "Validation"
-        numbers = ", ".join(f"{name} = {value:.6g}" for name, value in values.items())
-        log.info("%s (epoch %.6g): %s", title, epoch, numbers)
+        numbers = ", ".join(f"{name} = {value:.6g}" for name, value in rows[-1].values.items())
+        log.info("%s (epoch %.6g): %s", title, rows[-1].epoch, numbers)
 
-    def _epoch(self) -> float:
-        return min(self.step / self.steps_per_epoch, float(self.recipe.epochs))
+    def _epoch(self, step: int | None = None) -> float:
+        steps = self.step if step is None else step
+        return min(steps / self.steps_per_epoch, float(self.recipe.epochs))
 
     def _validate(self, epoch: float) -> None:
         """One pass over the validation records; every record counts once and alike."""
         if not self.val_records:
             return
         self._progress("Validating", now=True)
-        counters = self._counters()
+        counters, drawn = self._counters(), randomness.python_state()
         found: list[Rows] = []
         count = len(self.val_records)
         self.evaluation.begin()
@@ -460,6 +434,7 @@ class Trainer:
                 self._progress("Validating")
                 if self.is_stopping():
                     self._reset(counters)
+                    randomness.restore_python_state(drawn)
                     self._leave()
             if rest:
                 with self._faults(self.rate.at(max(0, self.step - 1))):
@@ -471,7 +446,7 @@ class Trainer:
         sizes = np.minimum(count - np.arange(len(rows)) * self.batch, self.batch)
         values = dict(zip(self.evaluation.names, (sizes @ rows / count).tolist(), strict=True))
         self.validated = self.step
-        self._report("val", epoch, values)
+        self._report("val", [Measured("val", self.step, round(epoch, 6), values)])
         if self.step and not math.isfinite(values["loss"]):
             raise _diverged(values["loss"], self.step, self.rate.at(self.step - 1), "validation loss")
         self.wants_pictures = bool(self.training.pictures) and not self.recipe.numerics_checks
@@ -495,7 +470,6 @@ class Trainer:
         self._remember(name, began)
 
     def _save_to_resume(self) -> None:
-        self._report_training()  # rows do not reach beyond the place to go on from
         began = time.monotonic()
         self._remember(self.keeper.save_to_resume(self.step, self._variables()), began)
 
@@ -517,6 +491,7 @@ class Trainer:
             wants_pictures=self.wants_pictures,
             watched=self.keeper.watched,
             random=randomness.python_state(),
+            curve=self.curve.state(self.training.names),
         )
         self.keeper.remember(point)
         self.keeper.took(time.monotonic() - began)
