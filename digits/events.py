@@ -125,6 +125,16 @@ class Saved(Event):
 
 
 @dataclass(frozen=True)
+class Excelled(Event):
+    """The snapshot of ``epoch`` is the best one so far: ``metric`` was ``value`` in its validation."""
+
+    kind = "excelled"
+    epoch: float
+    metric: str
+    value: float
+
+
+@dataclass(frozen=True)
 class Removed(Event):
     """A snapshot was removed, because only so many are kept."""
 
@@ -187,6 +197,7 @@ KINDS: dict[str, type[Event]] = {
         Fed,
         Measured,
         Saved,
+        Excelled,
         Removed,
         Resumed,
         Used,

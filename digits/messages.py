@@ -113,6 +113,16 @@ def _snapshots(news: News, _: list[Any]) -> dict[str, Any]:
     }
 
 
+def _best(news: News, happened: list[events.Excelled]) -> dict[str, Any]:
+    latest = happened[-1]
+    return {
+        "update": "best",
+        "epoch": latest.epoch,
+        "metric": latest.metric,
+        "value": events.for_browser(latest.value),
+    }
+
+
 def _resumed(news: News, _: list[Any]) -> dict[str, Any]:
     return {"update": "resumed"}
 
@@ -153,5 +163,7 @@ _NEWS: tuple[tuple[type[events.Event], Callable[[News, list[Any]], dict[str, Any
     (events.Measured, _metrics),
     (events.Saved, _snapshots),
     (events.Removed, _snapshots),
+    # After the snapshots: the best one is among them.
+    (events.Excelled, _best),
     (events.Used, _usage),
 )

@@ -25,9 +25,9 @@ class Watch:
     epoch: float = 0.0
 
     def see(self, epoch: float, values: Mapping[str, float]) -> bool:
-        """Take in a validation; whether it is the best one. What is not a number is never better."""
+        """Take in a validation; whether it is the best one. What is not a finite number is never better."""
         value = values[self.metric]
-        if math.isnan(value) or not self._is_better(value):
+        if not math.isfinite(value) or not self._is_better(value):
             return False
         self.value, self.epoch = value, epoch
         return True

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import tensorflow as tf
 
-from digits.events import EventLog, Removed, Saved
+from digits.events import EventLog, Excelled, Removed, Saved
 from digits.files import write_json
 from digits.model.resume import ResumePoint
 from digits.model.watch import Watch
@@ -95,6 +95,7 @@ class Keeper:
         if self._is_best and self._best:
             self._is_best = False
             write_json(self._folder / BEST_FILE, {**self._best.as_json(), "snapshot": target.name})
+            self._events.append(Excelled(epoch, self._best.metric, self._best.value))
             log.info("The best by %s so far: %.6g", self._best.metric, self._best.value)
         return target.name
 

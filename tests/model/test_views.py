@@ -120,6 +120,22 @@ def trained(site: Site, dataset: str) -> str:
 
 
 @pytest.mark.tensorflow
+def test_the_page_is_told_which_snapshot_is_the_best(site: Site, dataset: str) -> None:
+    live = site.services.live.socketio.test_client(site.app, namespace="/jobs", flask_test_client=site.client)
+    job_id = str(create(site, dataset, train_epochs=2, best_metric="loss").get_json()["id"])
+    live.emit("join", {"room": job_id}, namespace="/jobs")
+    assert site.wait_for_end(job_id) == "Done"
+    told = [message["args"][0] for message in live.get_received("/jobs") if message["name"] == "task update"]
+    best = [message for message in told if message["update"] == "best"]
+    assert best[-1]["epoch"] == site.services.store.get(job_id, ModelJob).best_epoch() == 2
+    assert best[-1]["metric"] == "loss" and best[-1]["value"] < 1.2
+    # The page marks a line of the list that it got before.
+    places = {message["update"]: place for place, message in enumerate(told)}
+    assert places["best"] > places["snapshots"]
+    live.disconnect("/jobs")
+
+
+@pytest.mark.tensorflow
 def test_a_model_is_trained(site: Site, dataset: str, trained: str) -> None:
     body = site.json(f"/models/{trained}.json")
     assert body["dataset_id"] == dataset

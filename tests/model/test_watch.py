@@ -54,3 +54,12 @@ def test_a_point_needs_its_snapshot(tmp_path: Path) -> None:
     (tmp_path / "resume_5.ckpt.index").touch()
     assert resume_point(tmp_path) == point
     assert resume_point(tmp_path / "nowhere") is None
+
+
+@pytest.mark.parametrize("value", [float("nan"), float("inf"), float("-inf")])
+def test_what_is_not_finite_is_never_the_best(value: float) -> None:
+    for metric in ("score", "loss"):
+        watch = Watch(metric)
+        assert not watch.see(1, {metric: value})
+        assert watch.see(2, {metric: 0.5}) and not watch.see(3, {metric: value})
+        assert watch.as_json() == {"epoch": 2, "metric": metric, "value": 0.5}
