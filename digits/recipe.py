@@ -133,8 +133,8 @@ class Train(Recipe):
     ``snapshots_kept`` None keeps all; the best one by ``best_metric`` of the validation
     is kept always. ``early_stopping`` is ``{"metric": name, "patience": epochs}``.
     ``freeze`` lists patterns of variables' names that are not trained. ``histograms``
-    and ``traces_interval`` (steps, 0 for never) go to TensorBoard. ``numerics_checks``
-    names the operation that first gives no number. ``resume`` goes on from where an
+    (of weights and outputs of layers) and ``traces_interval`` (steps, 0 for never) go to TensorBoard.
+    ``numerics_checks`` names the operation that first gives no number. ``resume`` goes on from where an
     earlier run in the same folder was left.
     """
 

@@ -96,7 +96,7 @@ class RunFields(JobForm):
     early_stopping_metric = StringField("Stop early by", default="", validators=[Optional(), Length(max=64)])
     early_stopping_patience = number("Patience (epochs)", 5)
     freeze = StringField("Do not train", default="", validators=[Optional(), Length(max=MAX_LIST_CHARACTERS)])
-    histograms = BooleanField("Histograms of all weights", default=False)
+    histograms = BooleanField("Histograms of all layers", default=False)
     traces_interval = whole("Tracing interval (steps)", 0, default=0)
     numerics_checks = BooleanField("Name the operation that gives no number", default=False)
 

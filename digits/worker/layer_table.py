@@ -7,6 +7,8 @@ operation that reads weights is a layer, one that pools is too.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+from dataclasses import dataclass
 from typing import Any
 
 import tensorflow as tf
@@ -31,14 +33,57 @@ _SHOWN_KINDS = {
 }
 
 
+# Activation functions that a network applies to the output of a layer by itself, as tf_slim does.
+_ACTIVATIONS = {"Relu", "Relu6", "LeakyRelu", "Elu", "Selu", "Softplus", "Softsign", "Sigmoid", "Tanh"}
+
+
+@dataclass
+class _Layer:
+    """A layer whose operations begin at ``place``, its ``row`` of the table and its ``output``."""
+
+    place: int
+    row: dict[str, Any]
+    output: Any
+
+
 def layers(graph: Any, built: Built) -> list[dict[str, Any]]:
     """A row ``{name, kind, shape, parameters}`` for each layer of the inference graph, in order."""
+    return [layer.row for layer in _layers(graph, built, graph.variables)]
+
+
+def activations(graph: Any, built: Built, variables: Iterable[tf.Variable]) -> dict[str, tf.Tensor]:
+    """What each layer gives, after its activation function; by name, in order.
+
+    ``graph`` may still be in the making; ``variables`` are the network's.
+    """
+    found: dict[str, tf.Tensor] = {}
+    for layer in _layers(graph, built, variables):
+        output = layer.output
+        if not isinstance(output, tf.Tensor) or output.graph is not graph or not output.dtype.is_floating:
+            continue
+        consumers = output.consumers()
+        if len(consumers) == 1 and consumers[0].type in _ACTIVATIONS:
+            output = consumers[0].outputs[0]
+        name, number = layer.row["name"], 0
+        while name in found:
+            number += 1
+            name = f"{layer.row['name']}_{number}"
+        found[name] = output
+    return found
+
+
+def _layers(graph: Any, built: Built, variables: Iterable[tf.Variable]) -> list[_Layer]:
     calls = [call for call in built.calls.calls if _is_row(call)]
     first_calls = {id(call.layer): call for call in reversed(calls)}  # a shared layer has one row
     seen: set[int] = set()
-    rows = [(call.first, _row_of(call, seen)) for call in calls if first_calls[id(call.layer)] is call]
-    rows += _rows_between(graph, [(call.first, call.last) for call in calls], seen)
-    return [row for _, row in sorted(rows, key=lambda item: item[0])]
+    found = [
+        _Layer(call.first, _row_of(call, seen), tf.nest.flatten(call.outputs)[0])
+        for call in calls
+        if first_calls[id(call.layer)] is call
+    ]
+    taken = [(call.first, call.last) for call in calls]
+    found += _layers_between(graph, variables, taken, seen)
+    return sorted(found, key=lambda layer: layer.place)
 
 
 def _is_row(call: Call) -> bool:
@@ -59,28 +104,29 @@ def _row_of(call: Call, seen: set[int]) -> dict[str, Any]:
     }
 
 
-def _rows_between(
-    graph: Any, layers_at: list[tuple[int, int]], seen: set[int]
-) -> list[tuple[int, dict[str, Any]]]:
-    """Rows for the operations that belong to no known layer."""
-    handles = {id(variable.handle): variable for variable in graph.variables}
+def _layers_between(
+    graph: Any, variables: Iterable[tf.Variable], layers_at: list[tuple[int, int]], seen: set[int]
+) -> list[_Layer]:
+    """The operations with weights that belong to no known layer."""
+    handles = {id(variable.handle): variable for variable in variables}
     weights = {inner.op.name: handles[id(outer)] for outer, inner in graph.captures if id(outer) in handles}
     inside = {place for first, last in layers_at for place in range(first, last)}
-    rows: list[tuple[int, dict[str, Any]]] = []
-    outputs: dict[str, dict[str, Any]] = {}
+    layers: list[_Layer] = []
+    giving: dict[str, _Layer] = {}
     for place, operation in enumerate(graph.get_operations()):
         if place in inside or operation.type in _PASSED_THROUGH:
             continue
         read = [found for item in operation.inputs if (found := _variable(item, weights)) is not None]
-        before = next((outputs[item.op.name] for item in operation.inputs if item.op.name in outputs), None)
+        before = next((giving[item.op.name] for item in operation.inputs if item.op.name in giving), None)
         if read and operation.type in _FINISHING and before is not None:
-            before["parameters"] += _count_new(read, seen)
-            outputs[operation.name] = before
+            before.row["parameters"] += _count_new(read, seen)
+            before.output = operation.outputs[0]
+            giving[operation.name] = before
         elif (read and _gives_values(operation)) or operation.type in _POOLING:
-            row = _raw_row(operation, read, seen)
-            rows.append((place, row))
-            outputs[operation.name] = row
-    return rows
+            output = operation.outputs[0] if operation.outputs else None
+            giving[operation.name] = _Layer(place, _raw_row(operation, read, seen), output)
+            layers.append(giving[operation.name])
+    return layers
 
 
 def _raw_row(operation: Any, read: list[tf.Variable], seen: set[int]) -> dict[str, Any]:

@@ -66,6 +66,12 @@ class TensorBoardLog:
             step, [v1.Summary.Value(tag=tag, histo=_histogram(value)) for tag, value in values.items()]
         )
 
+    def spreads(self, step: int, values: Mapping[str, NDArray[Any]]) -> None:
+        """Histograms that were counted elsewhere, each as `spread` gives it."""
+        self._summary(
+            step, [v1.Summary.Value(tag=tag, histo=_counted(value)) for tag, value in values.items()]
+        )
+
     def graph(self, graph: Any) -> None:
         """The graph of a network, a GraphDef."""
         self._write(v1.Event(wall_time=time.time(), graph_def=graph.SerializeToString()))
@@ -119,6 +125,39 @@ def _histogram(value: Any) -> Any:
         sum_squares=np.square(values).sum(),
         bucket_limit=edges[1:],
         bucket=counts,
+    )
+
+
+def spread(tensor: tf.Tensor) -> tf.Tensor:
+    """How the finite numbers of a tensor are spread, float64: least, largest, count, sum, sum of squares, bins."""
+    values = tf.cast(tf.reshape(tensor, [-1]), tf.float64)
+    values = tf.boolean_mask(values, tf.math.is_finite(values))
+    ends = tf.stack([tf.reduce_min(values), tf.reduce_max(values)])
+    # Bins of no width count nothing; of no numbers the ends are infinite.
+    wide = tf.where(ends[1] > ends[0], ends, tf.constant([0.0, 1.0], tf.float64))
+    shares = (values - wide[0]) / (wide[1] - wide[0])
+    places = tf.clip_by_value(tf.cast(shares * _MAX_BINS, tf.int32), 0, _MAX_BINS - 1)
+    bins = tf.math.bincount(places, minlength=_MAX_BINS, dtype=tf.float64)
+    sums = tf.stack([tf.reduce_sum(values), tf.reduce_sum(values * values)])
+    return tf.concat([ends, [tf.cast(tf.size(values), tf.float64)], sums, bins], 0)
+
+
+def _counted(found: NDArray[Any]) -> Any:
+    least, largest, count, total, squares = found[:5].tolist()
+    if not count:
+        return v1.HistogramProto()
+    edges = np.linspace(least, largest, _MAX_BINS + 1)[1:]
+    bins = found[5:]
+    if largest == least:
+        edges, bins = np.array([largest]), np.array([count])
+    return v1.HistogramProto(
+        min=least,
+        max=largest,
+        num=count,
+        sum=total,
+        sum_squares=squares,
+        bucket_limit=edges,
+        bucket=bins,
     )
 
 

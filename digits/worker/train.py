@@ -23,6 +23,7 @@ from digits.model.lr_policy import LearningRate
 from digits.model.resume import ResumePoint, resume_point
 from digits.worker import execution as executions
 from digits.worker import inference, input, network, numerics, randomness, restore, snapshots, stopping, usage
+from digits.worker.activations import Activations
 from digits.worker.curve import Curve, Row
 from digits.worker.execution import Execution
 from digits.worker.failure import Stopped, UserFault
@@ -236,9 +237,20 @@ class Trainer:
             with self._numerics():
                 self.evaluation.trace()
         self.randomness.begin()
+        self.activations = self._activations(net) if self.recipe.histograms else None
         self.keeper.check(self.evaluation.names if self.val_records else [])
         self.events.append(Built(layers=shown.layers, parameters=self.store.parameters))
         self.board.graph(readable_graph(shown.function))
+
+    def _activations(self, net: network.Network) -> Activations:
+        """Those of the first records to validate with, or to train with where there are none."""
+        records = self.val_records or self.train_records
+        feed = records.streamed(iter([np.arange(min(self.batch, len(records)))]))
+        try:
+            images, _, _ = feed.take(1)
+        finally:
+            feed.close()
+        return Activations(net, self.store, self.prepare, Randomness(self.seed), images)
 
     def _numerics(self) -> contextlib.AbstractContextManager[None]:
         return numerics.checked() if self.recipe.numerics_checks else contextlib.nullcontext()
@@ -318,7 +330,8 @@ class Trainer:
                 epoch, is_due = savings.pop(0).epoch, True
             if is_due or ended or self.keeper.wants_snapshot():
                 self._save(epoch)
-            self._show_weights()
+            if self.activations:
+                self._show_spreads(self.activations)
         if ended:
             log.info(ended)
         self._progress("", now=True)
@@ -363,10 +376,22 @@ class Trainer:
         finally:
             tf.profiler.experimental.stop()
 
-    def _show_weights(self) -> None:
-        if self.recipe.histograms:
-            shown = {name: item for name, item in self.store.variables.items() if item.dtype.is_floating}
-            self.board.histograms(self.step, {name: item.numpy() for name, item in shown.items()})
+    def _show_spreads(self, activations: Activations) -> None:
+        """Histograms of the weights, and of what the layers give; nothing of the training changes by it."""
+        shown = {name: item for name, item in self.store.variables.items() if item.dtype.is_floating}
+        self.board.histograms(self.step, {name: item.numpy() for name, item in shown.items()})
+        with self._unchanged():
+            self.val_board.spreads(self.step, activations.spreads())
+
+    @contextlib.contextmanager
+    def _unchanged(self) -> Iterator[None]:
+        """What the network changes inside without being trained is put back."""
+        counters, drawn = self._counters(), randomness.python_state()
+        try:
+            yield
+        finally:
+            self._reset(counters)
+            randomness.restore_python_state(drawn)
 
     def _steps(self, count: int) -> Rows:
         rates = [self.rate.at(step) for step in range(self.step, self.step + count)]

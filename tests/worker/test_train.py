@@ -383,4 +383,5 @@ def test_weights_are_shown_and_steps_traced_for_tensorboard(train: Any, in_child
     outcome = train(networks.LINEAR, epochs=1, histograms=True, traces_interval=4)
     folder = outcome.job_folder / "tb" / "train"
     assert {"model/fc/weights", "model/fc/biases"} <= in_child(_tensorboard, folder)
+    assert "activations/fc" in in_child(_tensorboard, outcome.job_folder / "tb" / "val")
     assert len(list(folder.rglob("*.xplane.pb"))) == 1  # of eight steps, the fifth

@@ -1,0 +1,49 @@
+"""How the outputs of a network's layers are spread over a batch, for histograms in TensorBoard."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import tensorflow as tf
+from numpy.typing import NDArray
+
+from digits.worker import layer_table, tower
+from digits.worker.input import Preparation
+from digits.worker.network import Network
+from digits.worker.randomness import Randomness
+from digits.worker.tensorboard_log import spread
+from digits.worker.variables import VariableStore
+
+
+class Activations:
+    """The layers of the network as predictions use it, on the images of one batch, uint8 [N, H, W, C].
+
+    The values are counted where they are computed: those of a large network would fill the memory.
+    """
+
+    def __init__(
+        self,
+        network: Network,
+        store: VariableStore,
+        prepare: Preparation,
+        randomness: Randomness,
+        images: tf.Tensor,
+    ) -> None:
+        self._network, self._store, self._prepare = network, store, prepare
+        self._randomness, self._images = randomness, images
+        self._names: list[str] = []
+        self._function = tf.function(self._spreads, autograph=False)
+
+    def spreads(self) -> dict[str, NDArray[Any]]:
+        """For each layer what `digits.worker.tensorboard_log.spread` gives."""
+        self._randomness.reset()
+        found = self._function(self._images)
+        return {f"activations/{name}": value.numpy() for name, value in zip(self._names, found, strict=True)}
+
+    def _spreads(self, images: tf.Tensor) -> list[tf.Tensor]:
+        with self._randomness.drawn("activations", tf.constant(0, tf.int64)):
+            built = self._network.build(self._store, tower.INFERENCE, self._prepare(images), None)
+        graph = tf.compat.v1.get_default_graph()
+        outputs = layer_table.activations(graph, built, self._store.variables.values())
+        self._names = list(outputs)
+        return [spread(output) for output in outputs.values()]
