@@ -14,7 +14,7 @@ from __future__ import annotations
 import functools
 import random
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -22,8 +22,16 @@ import numpy as np
 import tensorflow as tf
 from tensorflow.core.framework import attr_value_pb2
 from tensorflow.python.framework import random_seed
-from tensorflow.python.ops import gen_random_ops, stateful_random_ops, while_v2
+from tensorflow.python.ops import (
+    gen_candidate_sampling_ops,
+    gen_image_ops,
+    gen_random_ops,
+    stateful_random_ops,
+    while_v2,
+)
 from tensorflow.python.ops.resource_variable_ops import ResourceVariable
+
+from digits.worker import candidates
 
 raw = tf.raw_ops
 
@@ -67,7 +75,7 @@ class Randomness:
     def reset(self) -> None:
         """Let the counters begin anew."""
         for variable in self.state.values():
-            variable.assign(0)
+            variable.assign(tf.zeros_like(variable))
 
     def key(self, *place: int | str) -> int:
         numbers = [
@@ -76,10 +84,10 @@ class Randomness:
         entropy = [self._seed, *(number % 2**64 for number in numbers)]
         return int(np.random.SeedSequence(entropy).generate_state(1, np.uint64)[0])
 
-    def counter(self, name: str) -> tf.Variable:
+    def counter(self, name: str, shape: Sequence[int] = ()) -> tf.Variable:
         if name not in self.state:
             with tf.init_scope(), tf.compat.v1.name_scope(None):
-                self.state[name] = ResourceVariable(tf.zeros([], tf.int64), trainable=False, name=name)
+                self.state[name] = ResourceVariable(tf.zeros(shape, tf.int64), trainable=False, name=name)
         return self.state[name]
 
 
@@ -105,6 +113,10 @@ class _Draw:
         self.counted += 1
         calls = self._randomness.counter(f"{STATE_SCOPE}/{self._stage}/{self._part}/{number}")
         return key, calls.assign_add(1, read_value=True)
+
+    def state(self, name: str, shape: Sequence[int]) -> tf.Variable:
+        """Counts that an operation keeps from step to step, zero at first, int64."""
+        return self._randomness.counter(f"{STATE_SCOPE}/{self._stage}/{self._part}/{name}", shape)
 
 
 def step_in(graph: tf.Graph) -> tf.Tensor | None:
@@ -175,7 +187,86 @@ def _shuffle(at: Any, value: Any, name: Any = None) -> Any:
     return tf.gather(value, tf.argsort(draws, stable=True), name=name)
 
 
-_STAND_INS: dict[str, Callable[..., Any]] = {
+def _sampler(
+    chances: Callable[..., tf.Tensor],
+) -> Callable[..., Any]:
+    """The stand-in for a sampler of classes, by the ``chances`` of its class."""
+
+    def sampler(
+        at: Any,
+        true_classes: Any,
+        num_true: int,
+        num_sampled: int,
+        unique: bool,
+        range_max: int,
+        name: Any = None,
+        **settings: Any,
+    ) -> Any:
+        with tf.name_scope(name or "candidates"):
+            return _sampled(at, chances(range_max, **settings), true_classes, num_sampled, unique, range_max)
+
+    return sampler
+
+
+def _sampled(at: Any, chances: tf.Tensor, true_classes: Any, count: int, unique: bool, range_max: int) -> Any:
+    needed = candidates.numbers_needed(range_max, count, unique)
+    numbers = raw.StatelessRandomUniformV2(shape=[needed], dtype=tf.float64, **_philox(*at))
+    return candidates.sampled(chances, numbers, true_classes, count, unique)
+
+
+def _learned_sampler(
+    at: Any,
+    true_classes: Any,
+    num_true: int,
+    num_sampled: int,
+    unique: bool,
+    range_max: int,
+    name: Any = None,
+) -> Any:
+    """Draws by how often each class was among the true ones so far, and once before."""
+    seen = _current.draw.state(f"seen/{at[0]}", [range_max])
+    with tf.name_scope(name or "candidates"):
+        counts = tf.cast(seen.read_value() + 1, tf.float64)
+        chances = counts / tf.reduce_sum(counts)
+        found = _sampled(at, chances, true_classes, num_sampled, unique, range_max)
+        flat = tf.reshape(tf.convert_to_tensor(true_classes), [-1])
+        with tf.control_dependencies(found):
+            seen.scatter_add(tf.IndexedSlices(tf.ones_like(flat), flat))
+        return found
+
+
+def _bounding_box(
+    at: Any,
+    image_size: Any,
+    bounding_boxes: Any,
+    min_object_covered: Any = 0.1,
+    name: Any = None,
+    **settings: Any,
+) -> Any:
+    return raw.StatelessSampleDistortedBoundingBox(
+        image_size=image_size,
+        bounding_boxes=bounding_boxes,
+        min_object_covered=min_object_covered,
+        name=name,
+        **{key: value for key, value in settings.items() if value is not None},
+        **_pair(*at),
+    )
+
+
+_SAMPLERS: dict[str, Callable[..., Any]] = {
+    "uniform_candidate_sampler": _sampler(candidates.uniform),
+    "log_uniform_candidate_sampler": _sampler(candidates.log_uniform),
+    "fixed_unigram_candidate_sampler": _sampler(candidates.unigrams),
+    "learned_unigram_candidate_sampler": _learned_sampler,
+    "thread_unsafe_unigram_candidate_sampler": _learned_sampler,
+}
+
+_BOXES: dict[str, Callable[..., Any]] = {
+    "sample_distorted_bounding_box": _bounding_box,
+    "sample_distorted_bounding_box_v2": _bounding_box,
+}
+
+_NUMBERS: dict[str, Callable[..., Any]] = {
     "random_uniform": _uniform,
     "random_uniform_int": _uniform_int,
     "random_standard_normal": _normal,
@@ -191,9 +282,14 @@ _STAND_INS: dict[str, Callable[..., Any]] = {
 @functools.cache
 def _install() -> None:
     """Ask for a stand-in at every random operation. Outside of `Randomness.drawn` nothing changes."""
-    for name, stand_in in _STAND_INS.items():
-        _replace(gen_random_ops, name, stand_in)
-        _replace(raw, _class_name(name), stand_in)
+    for module, stand_ins in (
+        (gen_random_ops, _NUMBERS),
+        (gen_candidate_sampling_ops, _SAMPLERS),
+        (gen_image_ops, _BOXES),
+    ):
+        for name, stand_in in stand_ins.items():
+            _replace(module, name, stand_in)
+            _replace(raw, _class_name(name), stand_in)
     original = random_seed.get_seed
 
     @functools.wraps(original)

@@ -83,10 +83,12 @@ def go_on(start: Any) -> Callable[[Path], Running]:
 def killed_at_random_moments(start: Any, go_on: Any) -> Callable[..., tuple[Outcome, int]]:
     """Trains with interruptions by a signal at random moments; the outcome, and how many there were."""
 
-    def train(task_folder: Path, number: int, seed: int, most: int = 4) -> tuple[Outcome, int]:
+    def train(
+        task_folder: Path, number: int, seed: int, most: int = 4, before: int = 50
+    ) -> tuple[Outcome, int]:
         chance = random.Random(seed)
         task, kills = start(task_folder), 0
-        for step in sorted(chance.sample(range(2, 50), most)):
+        for step in sorted(chance.sample(range(2, before), most)):
             while task.poll() is None and not has_come_to(task_folder.parent, step):
                 time.sleep(0.001)
             time.sleep(chance.uniform(0.0, 0.02))
@@ -195,6 +197,41 @@ def test_goes_on_exactly_with_images_that_are_read_for_every_batch(
     assert whole.code == 0, whole.output
     outcome, _ = killed_at_random_moments(model(RANDOM, name="killed", **SETTINGS), signal.SIGKILL, 4, most=2)
     same(in_child, whole, outcome)
+
+
+SAMPLERS = networks.LINEAR.replace(
+    "return digits.classification_loss(self.inference, self.y)",
+    """
+        labels = tf.reshape(tf.cast(self.y, tf.int64), [-1, 1])
+        weights, biases = tf.get_variable('w', [40, 4]), tf.get_variable('b', [40])
+        ends = dict(weights=weights, biases=biases, labels=labels, inputs=self.inference, num_classes=40)
+        learned = tf.nn.learned_unigram_candidate_sampler(labels, 1, 6, True, 40)
+        begin, size, _ = tf.image.sample_distorted_bounding_box([12, 12, 1], tf.zeros([1, 1, 4]) + [0., 0., 1., 1.])
+        cut = tf.reduce_mean(tf.slice(self.x[0], begin, size))
+        self.summaries.append(tf.summary.scalar('cut', cut))
+        losses = [tf.nn.sampled_softmax_loss(num_sampled=5, **ends),
+                  tf.nn.nce_loss(num_sampled=6, sampled_values=learned, **ends)]
+        self.summaries.append(tf.summary.scalar('drawn', tf.reduce_mean(tf.to_float(learned[0]))))
+        return tf.add_n([tf.reduce_mean(loss) for loss in losses])""".strip(),
+)
+
+
+def test_goes_on_exactly_with_samplers_of_classes_and_boxes(
+    often: None, model: Any, train: Any, killed_at_random_moments: Any, in_child: Any
+) -> None:
+    settings = {**SETTINGS, "epochs": 3}
+    whole = train(SAMPLERS, name="whole", **settings)
+    assert whole.code == 0, whole.output
+    for name in ("cut", "drawn"):
+        assert len(set(whole.values("train", name))) > 6
+        assert whole.values("val", name)[0] == whole.values("val", name)[-1]
+    killed = model(SAMPLERS, name="killed", **settings)
+    outcome, kills = killed_at_random_moments(killed, signal.SIGKILL, 5, most=1, before=20)
+    assert kills
+    same(in_child, whole, outcome, "snapshot_3.ckpt")
+    learned = in_child(snapshot, outcome.job_folder, "snapshot_3.ckpt")
+    counts = [value for name, value in learned.items() if "/seen/" in name]
+    assert [value.sum() for value in counts] == [3 * 64]
 
 
 def test_goes_on_inside_of_an_epoch(often: None, model: Any, start: Any, go_on: Any, in_child: Any) -> None:
