@@ -19,7 +19,17 @@ from typing import Any
 
 import tensorflow as tf
 
-from digits.worker import advice, functions, loading, old_names, old_python, slim_repair, summaries, tower
+from digits.worker import (
+    advice,
+    functions,
+    loading,
+    old_names,
+    old_python,
+    precision,
+    slim_repair,
+    summaries,
+    tower,
+)
 
 v1 = tf.compat.v1
 
@@ -71,6 +81,7 @@ def tensorflow() -> Face:
         nn=_nn(),
         contrib=_contrib(slim),
         keras=tf.keras,
+        losses=Face("tensorflow.losses", v1.losses, tf.losses, **precision.losses(v1.losses)),
         data=Face("tensorflow.data", v1.data, tf.data),
         train=Face("tensorflow.train", v1.train, tf.train, **old_names.train(), **loading.train()),
         image=Face("tensorflow.image", v1.image, tf.image, **old_names.image()),
@@ -83,8 +94,26 @@ def tensorflow() -> Face:
     return face
 
 
+# Losses below ``tf.nn``, which half precision would make wrong.
+_LOSSES = (
+    "softmax_cross_entropy_with_logits",
+    "softmax_cross_entropy_with_logits_v2",
+    "sparse_softmax_cross_entropy_with_logits",
+    "sigmoid_cross_entropy_with_logits",
+    "weighted_cross_entropy_with_logits",
+    "log_poisson_loss",
+    "l2_loss",
+    "ctc_loss",
+    "ctc_loss_v2",
+    "nce_loss",
+    "sampled_softmax_loss",
+)
+
+
 def _nn() -> Face:
-    return Face("tensorflow.nn", v1.nn, tf.nn, rnn_cell=_rnn_cell(), **old_names.nn())
+    own = {**{name: getattr(v1.nn, name) for name in _LOSSES}, **old_names.nn()}
+    own.update({name: precision.in_full(own[name]) for name in _LOSSES})
+    return Face("tensorflow.nn", v1.nn, tf.nn, rnn_cell=_rnn_cell(), **own)
 
 
 def _rnn_cell() -> Face:
@@ -118,7 +147,7 @@ def _contrib(slim: types.ModuleType) -> Face:
         "rnn": _Contrib("tensorflow.contrib.rnn", _rnn_cell(), v1.nn),
         "framework": _Contrib("tensorflow.contrib.framework", slim, v1, **step, **loading.framework()),
         "slim": _slim(slim, nets),
-        "losses": _Contrib("tensorflow.contrib.losses", slim.losses),
+        "losses": _slim_losses(slim),
         "metrics": _Contrib("tensorflow.contrib.metrics", slim.metrics, v1.metrics),
         "seq2seq": _Contrib("tensorflow.contrib.seq2seq", sequence_loss=old_names.sequence_loss),
         "image": _Contrib(
@@ -136,10 +165,15 @@ def _contrib(slim: types.ModuleType) -> Face:
     return Face("tensorflow.contrib", **names)
 
 
+def _slim_losses(slim: types.ModuleType) -> Face:
+    return _Contrib("tensorflow.contrib.losses", slim.losses, **precision.losses(slim.losses))
+
+
 def _slim(slim: types.ModuleType, nets: types.ModuleType) -> Face:
     # Networks reach the nets by the inner path of contrib too.
     own = {
         "nets": nets,
+        "losses": _slim_losses(slim),
         "get_or_create_global_step": old_names.global_step,
         "get_global_step": old_names.global_step,
         **slim_repair.contrib_layers(),

@@ -14,7 +14,7 @@ from typing import Any
 import tensorflow as tf
 from tensorflow.python.ops.resource_variable_ops import ResourceVariable
 
-_LOW = (tf.float16, tf.bfloat16)
+LOW = (tf.float16, tf.bfloat16)
 
 # The type in which the network that is being built computes; empty for float32.
 _active: list[tf.DType] = []
@@ -62,7 +62,7 @@ class FlexibleVariable(ResourceVariable):
 
     def _dense_var_to_tensor(self, dtype: Any = None, name: Any = None, as_ref: bool = False) -> Any:
         wanted = self._seen_dtype if dtype is None else tf.as_dtype(dtype)
-        if wanted != tf.float32 and wanted not in _LOW:
+        if wanted != tf.float32 and wanted not in LOW:
             raise ValueError(f"The variable {self.name} cannot be used as {wanted.name}.")
         return tf.cast(self.master.value(), wanted)
 
@@ -76,6 +76,11 @@ tf.register_tensor_conversion_function(
 
 def _full(value: Any) -> tf.Tensor:
     return tf.cast(plain(value), tf.float32)
+
+
+def is_low() -> bool:
+    """Whether the network that is being built computes in half precision."""
+    return bool(_active)
 
 
 def plain(variable: Any) -> Any:
@@ -106,7 +111,7 @@ def variables_for(compute_type: tf.DType) -> Iterator[None]:
 
 def _get(getter: Callable[..., Any], name: str, *args: Any, dtype: Any = None, **kwargs: Any) -> Any:
     wanted = tf.as_dtype(dtype or tf.float32)
-    if wanted not in _LOW or not _active:
+    if wanted not in LOW or not _active:
         return getter(name, *args, dtype=dtype, **kwargs)
     # Outside of this getter's reach: initial values and regularisation are computed in float32.
     found = getter(name, *args, dtype=tf.float32, **kwargs)

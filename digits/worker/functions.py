@@ -6,7 +6,7 @@ from typing import Any
 
 import tensorflow as tf
 
-from digits.worker import targets, tower
+from digits.worker import precision, targets, tower
 from digits.worker.failure import UserFault
 
 STAGE_TRAIN = tower.TRAIN
@@ -30,6 +30,7 @@ class GraphKeys:
 def classification_loss(pred: Any, y: Any) -> tf.Tensor:
     """Mean softmax cross-entropy of the logits ``pred`` [N, classes] and the labels ``y`` [N]."""
     _check_outputs(pred)
+    pred = precision.restored(pred)
     return targets.mean_loss(pred, y, name="cross_entropy")
 
 
@@ -41,19 +42,19 @@ def classification_accuracy(pred: Any, y: Any) -> tf.Tensor:
 
 def classification_accuracy_top_n(pred: Any, y: Any, n: int) -> tf.Tensor:
     """The share of records whose label is among the ``n`` largest logits, 0 to 1."""
-    hits = tf.math.in_top_k(targets=tf.cast(y, tf.int64), predictions=pred, k=n)
+    hits = tf.math.in_top_k(targets=tf.cast(y, tf.int64), predictions=precision.restored(pred), k=n)
     return tf.reduce_mean(tf.cast(hits, tf.float32), name=f"accuracy_top_{n}")
 
 
 def mse_loss(lhs: Any, rhs: Any) -> tf.Tensor:
     """Mean of the squared difference."""
-    lhs, rhs = _of_one_type(lhs, rhs)
+    lhs, rhs = _of_one_type(precision.restored(lhs), precision.restored(rhs))
     return tf.reduce_mean(tf.square(lhs - rhs), name="mse")
 
 
 def constrastive_loss(lhs: Any, rhs: Any, y: Any, margin: float = 1.0) -> tf.Tensor:
     """Contrastive loss of two embeddings [N, d]: ``y`` is 1 for pairs that belong together."""
-    squared = tf.reduce_sum(tf.square(lhs - rhs), 1)
+    squared = tf.reduce_sum(tf.square(precision.restored(lhs) - precision.restored(rhs)), 1)
     apart = tf.square(tf.maximum(margin - tf.sqrt(squared + 1e-6), 0))
     together = tf.cast(y, squared.dtype)
     return tf.reduce_mean(together * squared + (1 - together) * apart, name="contrastive_loss")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import linecache
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -9,7 +10,7 @@ from typing import Any
 
 import tensorflow as tf
 
-from digits.worker import face, layer_calls, old_python, precision, summaries, tensor_names, tower
+from digits.worker import face, flexible, layer_calls, old_python, precision, summaries, tensor_names, tower
 from digits.worker.failure import NETWORK_FILE, UserFault
 from digits.worker.variables import MODEL_SCOPE, VariableStore, plain
 
@@ -168,9 +169,11 @@ def _output(built: Any) -> Any:
 
 
 def _in_full(built: Any, x: tf.Tensor, output: Any) -> Any:
-    """``output`` in float32; the loss sees it and the input so, whatever the network computed in."""
+    """``output`` in float32; the loss sees it, the input and all that the network keeps in ``self`` so."""
     if built.x is None or built.x.dtype == x.dtype:
         return output
+    for name, value in list(vars(built).items()):
+        setattr(built, name, precision.restored(value))
     built.x, output = x, precision.restored(output)
     setattr(built, tower.cache_name("inference"), output)
     return output
@@ -180,7 +183,9 @@ def _with_losses(built: Any, output: Any, calls: layer_calls.Calls, store: Varia
     model_scope = tf.compat.v1.variable_scope(
         MODEL_SCOPE, reuse=tf.compat.v1.AUTO_REUSE, auxiliary_name_scope=False
     )
-    with model_scope, tf.name_scope(LOSS_SCOPE):
+    # What the loss asks for itself is float32 as well.
+    variables = flexible.variables_for(tf.float32) if flexible.is_low() else contextlib.nullcontext()
+    with model_scope, tf.name_scope(LOSS_SCOPE), variables:
         returned = _property(built, "loss")
     objectives = _objectives(returned, store, calls.held_fast())
     recorded = summaries.flatten(built.summaries)

@@ -3,16 +3,19 @@
 A network under ``mixed_float16`` or ``mixed_bfloat16`` gets its input in that type. A
 variable that it asks for is float32 and stays so in snapshots; the network gets a
 `Flexible` view of it, which gives its value in the type that an operation wants. The
-output goes back to float32 before the loss is computed.
+output goes back to float32 before the loss is computed, and so does every other tensor
+that the network keeps in ``self``; losses of TensorFlow compute in float32 wherever they stand.
 """
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Sequence
 from typing import Any
 
 import tensorflow as tf
 
+from digits.worker import flexible
 from digits.worker.variables import make_state
 
 FIRST_SCALE = 2.0**15
@@ -25,13 +28,40 @@ def lowered(value: Any, dtype: tf.DType) -> Any:
 
 
 def restored(value: Any) -> Any:
-    """All tensors of half precision in the structure ``value`` as float32."""
-    return tf.nest.map_structure(_restored, value)
+    """``value`` with tensors of half precision as float32, also those in lists, tuples and dicts."""
+    if isinstance(value, tf.Tensor) and value.dtype in flexible.LOW:
+        return tf.cast(value, tf.float32)
+    if type(value) in (list, tuple):
+        return type(value)(restored(item) for item in value)
+    if isinstance(value, tuple) and hasattr(value, "_fields"):
+        return type(value)(*(restored(item) for item in value))
+    if type(value) is dict:
+        return {key: restored(item) for key, item in value.items()}
+    return value
 
 
-def _restored(value: Any) -> Any:
-    is_low = tf.is_tensor(value) and value.dtype in (tf.float16, tf.bfloat16)
-    return tf.cast(value, tf.float32) if is_low else value
+def in_full(function: Callable[..., Any]) -> Callable[..., Any]:
+    """``function``, which gets tensors of half precision as float32 while a network is built for it."""
+
+    @functools.wraps(function)
+    def computed(*args: Any, **kwargs: Any) -> Any:
+        if not flexible.is_low():
+            return function(*args, **kwargs)
+        return function(*restored(args), **restored(kwargs))
+
+    return computed
+
+
+def losses(*sources: Any) -> dict[str, Callable[..., Any]]:
+    """The functions of modules of losses, computing `in_full`."""
+    found: dict[str, Callable[..., Any]] = {}
+    for source in reversed(sources):
+        for name in dir(source):
+            function = getattr(source, name)
+            is_loss = not name.startswith(("_", "get_", "add_")) and callable(function)
+            if is_loss and not isinstance(function, type):
+                found[name] = in_full(function)
+    return found
 
 
 class LossScale:

@@ -242,6 +242,35 @@ return slim.fully_connected(slim.flatten(x), self.nclasses, activation_fn=None)
     assert told == {f"inner type {low}", "loss type float32 float32"}
 
 
+@pytest.mark.parametrize("precision", HALVES)
+def test_what_a_network_keeps_reaches_the_loss_in_full_precision(train: Any, precision: str) -> None:
+    """Sums of squares that half precision cannot hold, of tensors besides the output; in tuples and dicts, too."""
+    network = networks.classifier(
+        """
+self.features = slim.flatten(self.x)
+self.levels = [self.features * 2.0, {'deep': (self.features,)}]
+self.inner = tf.nn.l2_loss(self.features) + tf.losses.mean_squared_error(self.features, self.features + 300.0)
+self.variable = tf.get_variable('scale', [144])
+return slim.fully_connected(self.features / 100.0 * self.variable, self.nclasses, activation_fn=None)
+"""
+    ).replace(
+        "        return digits",
+        """        shift = tf.get_variable('shift', [144])
+        others = [self.features, self.levels[0], self.levels[1]['deep'][0], self.inner, self.variable, shift]
+        print('types', *(item.dtype.name for item in others))
+        far = tf.reduce_sum(tf.square(self.features * shift + self.levels[0]))
+        assert digits.mse_loss(self.features, tf.cast(self.levels[0], tf.float16)).dtype == tf.float32
+        self.summaries += [tf.summary.scalar('far', far), tf.summary.scalar('inner', self.inner)]
+        return 1e-9 * far + digits""",
+    )
+    outcome = train(network, epochs=1, precision=precision)
+    assert outcome.code == 0, outcome.output
+    told = {line for line in outcome.output.splitlines() if line.startswith("types ")}
+    assert "types " + " ".join(["float32"] * 4 + [precision.removeprefix("mixed_")] + ["float32"]) in told
+    assert min(outcome.values("train", "far") + outcome.values("train", "inner")) > 65504
+    assert np.isfinite(outcome.values("train", "far") + outcome.values("train", "inner")).all()
+
+
 def test_half_precision_follows_float32(train: Any, in_child: Any) -> None:
     full, half = (
         train(CONVOLUTIONS, name=precision, precision=precision, epochs=4, solver=SGD)
