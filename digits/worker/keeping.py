@@ -126,6 +126,7 @@ class Keeper:
             needed.add(snapshots.prefix(self._folder, self._best.epoch).name)
         for epoch, path in snapshots.of_epochs(self._folder)[max(1, self._kept) :]:
             if path.name not in needed:
-                snapshots.remove(path)
+                # Told first: a training killed in between tells it once more, and removes what is left.
                 self._events.append(Removed(epoch, path.name))
+                snapshots.remove(path)
                 log.info("Snapshot removed: %s", path.name)

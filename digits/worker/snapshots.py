@@ -69,6 +69,9 @@ def remove_halves(folder: Path) -> None:
     for name in ("snapshot_", "resume", "best"):
         for path in folder.glob(f".{name}*.tmp*"):
             path.unlink(missing_ok=True)
+        for path in folder.glob(f"{name}*.ckpt{_DATA}"):
+            if not path.with_name(path.name.removesuffix(_DATA) + _INDEX).exists():
+                path.unlink(missing_ok=True)
 
 
 def _complete(folder: Path) -> list[Path]:
@@ -95,8 +98,9 @@ def save(target: Path, variables: Mapping[str, tf.Variable], step: int) -> None:
         for suffix in (_DATA, _INDEX):
             os.replace(f"{temporary}{suffix}", f"{target}{suffix}")
     except BaseException:
-        for suffix in (_DATA, _INDEX):
-            Path(f"{temporary}{suffix}").unlink(missing_ok=True)
+        # TensorFlow writes under names of its own, which begin with the one it was given.
+        for path in target.parent.glob(f"{temporary.name}*"):
+            path.unlink(missing_ok=True)
         raise
 
 

@@ -162,7 +162,8 @@ class Trainer:
         self.is_stopping = lambda: False
 
     def run(self) -> dict[str, Any]:
-        resumed = self.point.step if self.point else None
+        anew = -1 if self.recipe.resume else None
+        resumed = self.point.step if self.point else anew
         with contextlib.ExitStack() as stack:
             self.board = stack.enter_context(TensorBoardLog(self.job_folder / "tb" / "train", resumed))
             self.val_board = self.board
@@ -288,6 +289,7 @@ class Trainer:
         self.validated, self.saved = point.validated, point.saved
         self.wants_pictures = point.wants_pictures and bool(self.training.pictures)
         self.keeper.recall(point.watched)
+        self.keeper.remember(point)  # what it was going to remove is still there if it was killed then
         randomness.restore_python_state(point.random)
 
     def _variables(self) -> dict[str, tf.Variable]:
@@ -317,7 +319,7 @@ class Trainer:
         validations = [moment for moment in validations if moment.step > self.validated]
         savings = [moment for moment in savings if moment.step > self.saved]
         self.started = time.monotonic()
-        ended = self.keeper.reason_to_end(self.point.epoch) if self.point else ""
+        ended = self._had_ended()
         while (validations or savings) and not ended:
             self._train_until(min(due[0].step for due in (validations, savings) if due))
             epoch, is_due = self._epoch(), False
@@ -336,6 +338,11 @@ class Trainer:
             log.info(ended)
         self._progress("", now=True)
         return ended
+
+    def _had_ended(self) -> str:
+        """Why the training had come to its end where it goes on; decided by the latest validation alone."""
+        latest = [due.epoch for due in self._due(self.recipe.val_interval) if due.step == self.validated]
+        return self.keeper.reason_to_end(latest[0]) if latest and self.validated < self.total_steps else ""
 
     def _due(self, interval: float) -> list[Moment]:
         return moments(interval, self.recipe.epochs, self.steps_per_epoch)

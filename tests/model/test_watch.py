@@ -31,9 +31,9 @@ def test_the_first_of_equal_values_is_the_best() -> None:
     watch = Watch("accuracy")
     seen = [
         watch.see(epoch, {"accuracy": value})
-        for epoch, value in enumerate([0.5, float("nan"), 0.7, 0.7, 0.6], 1)
+        for epoch, value in enumerate([0.5, float("nan"), 0.7, 0.7, 0.6, float("inf")], 1)
     ]
-    assert seen == [True, False, True, False, False]
+    assert seen == [True, False, True, False, False, False]
     assert watch.as_json() == {"epoch": 3, "metric": "accuracy", "value": 0.7}
 
 
