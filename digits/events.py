@@ -7,11 +7,12 @@ in the log (a byte offset, called *cursor*) is all that a reader has to remember
 from __future__ import annotations
 
 import dataclasses
+import errno
 import json
 import math
 import os
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, ClassVar
@@ -20,6 +21,13 @@ from digits.files import UnreadableFile, open_plain
 
 MAX_LINE_BYTES = 1024 * 1024
 _READ_BYTES = 4 * 1024 * 1024
+
+# A writer that was killed holds its log until its memory is given back.
+_WRITER_SECONDS = 5.0
+
+
+class LogInUse(Exception):
+    """Another process writes this log."""
 
 
 @dataclass(frozen=True)
@@ -251,19 +259,27 @@ def for_browser(value: Any) -> Any:
 
 
 class EventLog:
-    """The writing end of a task's log. One process owns it."""
+    """The writing end of a task's log. One process owns it, and locks it against others."""
 
     def __init__(self, path: Path) -> None:
+        """Raises LogInUse when another process does not leave the log in a few seconds."""
         self._descriptor = os.open(
             path, os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600
         )
-        self._mend_torn_line()
+        if not _soon(lambda: _may(os.F_TLOCK, self._descriptor)):
+            os.close(self._descriptor)
+            raise LogInUse(f"Another process works on this task: it writes {path}.")
+        self._is_torn = True
 
     def append(self, *events: Event) -> None:
         """Write ``events`` to the log, at once."""
         lines = b"".join(map(encode, events))
+        if self._is_torn:
+            self._mend_torn_line()
+        self._is_torn = True  # a full disk takes only a part of a line
         while lines:
             lines = lines[os.write(self._descriptor, lines) :]
+        self._is_torn = False
 
     def close(self) -> None:
         os.close(self._descriptor)
@@ -273,6 +289,34 @@ class EventLog:
         size = os.fstat(self._descriptor).st_size
         if size and os.pread(self._descriptor, 1, size - 1) != b"\n":
             os.write(self._descriptor, b"\n")
+
+
+def is_written(path: Path) -> bool:
+    """Whether a process writes the log, and does not leave it in a few seconds."""
+    try:
+        opened = open_plain(path)
+    except UnreadableFile:
+        return False
+    with opened as file:
+        return not _soon(lambda: _may(os.F_TEST, file.fileno()))
+
+
+def _may(command: int, descriptor: int) -> bool:
+    """Whether a lock was taken, or could be; where there are no locks, nobody has one."""
+    try:
+        os.lockf(descriptor, command, 0)
+    except OSError as error:
+        return error.errno not in (errno.EACCES, errno.EAGAIN)
+    return True
+
+
+def _soon(happens: Callable[[], bool]) -> bool:
+    deadline = time.monotonic() + _WRITER_SECONDS
+    while not happens():
+        if time.monotonic() > deadline:
+            return False
+        time.sleep(0.02)
+    return True
 
 
 def _lines(path: Path, cursor: int) -> Iterator[tuple[bytes, int]]:

@@ -16,7 +16,7 @@ import subprocess
 import sys
 import threading
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -29,13 +29,14 @@ Handle = dict[str, Any]
 
 @dataclass(frozen=True)
 class Exit:
-    """How a task's process ended. ``lost``: nobody was there to see it."""
+    """How a task's process ended, and when (Unix time). ``lost``: nobody was there to see it."""
 
     code: int | None = None
     signal: int | None = None
     stopped: bool = False
     out_of_memory: bool = False
     lost: bool = False
+    at: float | None = field(default=None, compare=False)
 
     @property
     def went_well(self) -> bool:
@@ -46,7 +47,7 @@ class Executor(Protocol):
     """Runs tasks. A handle is a JSON value that finds a task again after a restart."""
 
     def start(self, folder: Path, environment: Mapping[str, str]) -> Handle:
-        """Start the task whose recipe is in ``folder``."""
+        """Start the task whose recipe is in ``folder``, or find it if it has been started."""
 
     def poll(self, folder: Path, handle: Handle) -> Exit | None:
         """How the task ended; None while it runs."""
@@ -75,19 +76,24 @@ class LocalExecutor:
         self._children: set[int] = set()
 
     def start(self, folder: Path, environment: Mapping[str, str]) -> Handle:
-        (folder / shim.EXIT_FILE).unlink(missing_ok=True)
+        has_ended = (folder / shim.EXIT_FILE).exists()
+        found = None if has_ended else _supervisor_of(folder)
+        if found is not None:  # the server that started it was killed before it could note that
+            return _handle(found)
+        for path in folder.glob(f"{shim.EXIT_FILE}*"):
+            path.unlink(missing_ok=True)
         environment = {**child_environment(os.environ), **environment}
         pid = self._fork_server.fork(folder, environment) if self._fork_server else None
         if pid is None:
             pid = self._start_fresh(folder, environment)
-        return {"boot": _boot_id(), "pid": pid, "began": _start_ticks(pid)}
+        return _handle(pid)
 
     def poll(self, folder: Path, handle: Handle) -> Exit | None:
         self._reap()
         ended = self._read_exit(folder)
         if ended is None and not is_alive(handle):
             # The supervisor may have written its last word since the first look.
-            ended = self._read_exit(folder) or Exit(lost=True)
+            ended = self._read_exit(folder) or Exit(lost=True, at=_last_change(folder))
         return ended
 
     def stop(self, handle: Handle) -> None:
@@ -145,8 +151,9 @@ class LocalExecutor:
                 signal=body["signal"],
                 stopped=bool(body.get("stopped")),
                 out_of_memory=bool(body.get("out_of_memory")),
+                at=float(body["at"]) if "at" in body else None,
             )
-        except (files.UnreadableFile, KeyError, TypeError):
+        except (files.UnreadableFile, KeyError, TypeError, ValueError):
             return None
 
 
@@ -265,6 +272,33 @@ def devices_environment(devices: Sequence[str]) -> dict[str, str]:
     gpus = ",".join(device for device in devices if device != "cpu")
     # The driver numbers GPUs by their bus; CUDA would otherwise put the fastest first.
     return {"CUDA_VISIBLE_DEVICES": gpus, "CUDA_DEVICE_ORDER": "PCI_BUS_ID"}
+
+
+def _handle(pid: int) -> Handle:
+    return {"boot": _boot_id(), "pid": pid, "began": _start_ticks(pid)}
+
+
+def _supervisor_of(folder: Path) -> int | None:
+    """The process that supervises the task in ``folder``; None if there is none."""
+    wanted = [os.fsencode(Path(shim.__file__).name), os.fsencode(folder)]
+    for entry in filter(str.isdigit, os.listdir("/proc")):
+        try:
+            with open(f"/proc/{entry}/cmdline", "rb") as file:
+                words = file.read().split(b"\0")
+        except OSError:
+            continue
+        # python -I -S …/shim.py FOLDER …
+        if [os.path.basename(words[3]) if len(words) > 4 else b"", *words[4:5]] == wanted:
+            return int(entry)
+    return None
+
+
+def _last_change(folder: Path) -> float | None:
+    """When a file of ``folder`` was written last."""
+    try:
+        return max((entry.stat().st_mtime for entry in os.scandir(folder)), default=None)
+    except OSError:
+        return None
 
 
 def is_alive(handle: Handle) -> bool:

@@ -44,6 +44,12 @@ def write_bytes(path: Path, data: bytes) -> None:
     _sync_folder(path.parent)
 
 
+def remove_halves(path: Path) -> None:
+    """Remove what a killed process was going to put in the place of ``path``; nobody else may be writing it."""
+    for half in path.parent.glob(f".{path.name}.*.tmp"):
+        half.unlink(missing_ok=True)
+
+
 def open_plain(path: Path) -> BinaryIO:
     """Open a plain file for reading; raises UnreadableFile for a link, a pipe, or no file."""
     try:

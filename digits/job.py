@@ -109,7 +109,7 @@ class Job:
 
     @property
     def can_resume(self) -> bool:
-        """Whether the job, stopped or failed, could go on where it was."""
+        """Whether the job, stopped or failed, can be taken up again."""
         return False
 
     def resume(self) -> None:

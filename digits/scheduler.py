@@ -16,9 +16,9 @@ from dataclasses import dataclass, field
 import gevent
 from gevent.event import Event as Bell
 
-from digits import events, messages, output
+from digits import events, messages, output, recipe
 from digits.executor import Executor, Exit, devices_environment
-from digits.files import UnreadableFile
+from digits.files import UnreadableFile, remove_halves
 from digits.job import Job, Wish
 from digits.metrics import Metrics
 from digits.status import Status
@@ -135,7 +135,8 @@ def _hopeless(needed: Job | None) -> Failure:
 
 def verdict(ended: Exit, news: News, last_lines: list[str]) -> tuple[Status, Failure | None]:
     """How a task ended, from its exit, what it had told, and what it printed last."""
-    if news.is_finished and ended.went_well:
+    # A signal that comes after the end of the work does no harm.
+    if news.is_finished and (ended.went_well or ended.code is None):
         return Status.DONE, None
     if ended.stopped:
         return Status.ABORT, None
@@ -343,6 +344,7 @@ class Scheduler:
         task.devices = start.devices
         try:
             folder.mkdir(mode=0o700, exist_ok=True)
+            remove_halves(folder / recipe.FILE_NAME)
             job.recipe(task).save(folder)
             task.handle = self._executor.start(folder, devices_environment(start.devices))
         except OSError as error:
@@ -382,7 +384,7 @@ class Scheduler:
         self._read_output(job, task, follower, at_once=ended is not None)
         if ended is not None:
             status, failure = verdict(ended, task.news, output.last_lines(folder, 40))
-            self._end(job, task, status, failure)
+            self._end(job, task, status, failure, ended.at)
 
     def _read_news(self, job: Job, task: Task, follower: _Follower) -> None:
         metrics = self.metrics(job)
@@ -391,7 +393,7 @@ class Scheduler:
         if not happened:
             return
         for event in happened:
-            task.news.add(event)
+            task.hear(event)
             metrics.add(event)
         self._tell(messages.task_news(job, task, happened))
         now = time.monotonic()
@@ -417,24 +419,27 @@ class Scheduler:
         for task in job.tasks:
             happened, task.news.cursor = events.read(job.task_folder(task) / EVENTS_FILE, task.news.cursor)
             for event in happened:
-                task.news.add(event)
+                task.hear(event)
 
-    def _end(self, job: Job, task: Task, status: Status, failure: Failure | None) -> None:
+    def _end(
+        self, job: Job, task: Task, status: Status, failure: Failure | None, at: float | None = None
+    ) -> None:
+        """``at`` is when it ended, if that was not now: the server may have been away."""
         task.failure = failure
-        task.move(status)
+        task.move(status, task.within_last_step(at))
         self._followed.pop(job.id, None)
         job.waiting_for = ""
         if job.kind == "model":
             metrics = self.metrics(job)
             job.summary["sparkline"] = metrics.sparkline()
             job.summary["last_accuracy"] = metrics.last_accuracy()
-        self._status_changed(job)
+        self._status_changed(job, at=task.history[-1][1])
         if not job.status.is_running:
             self._aborting.discard(job.id)
         self._bell.set()
 
-    def _status_changed(self, job: Job, *, even_if_same: bool = False) -> None:
-        if not (job.note_status() or even_if_same):
+    def _status_changed(self, job: Job, *, even_if_same: bool = False, at: float | None = None) -> None:
+        if not (job.note_status(at) or even_if_same):
             return
         try:
             job.save()

@@ -16,6 +16,7 @@ from __future__ import annotations
 import ctypes
 import json
 import os
+import re
 import resource
 import select
 import signal
@@ -28,6 +29,8 @@ KEPT_SEGMENTS = 2
 GRACE_SECONDS = 5.0
 OUTPUT_FILE = "output.log"
 EXIT_FILE = "exit.json"
+
+_SEGMENT = re.compile(r"output\.\d+\.log")
 
 _PR_SET_PDEATHSIG = 1
 _PR_SET_CHILD_SUBREAPER = 36
@@ -46,6 +49,9 @@ class Output:
         self._offset = 0
         self._segments: list[str] = []
         self._room = HEAD_BYTES
+        for name in os.listdir(folder):
+            if _SEGMENT.fullmatch(name):  # of an earlier run
+                os.unlink(os.path.join(folder, name))
         self._descriptor = self._open(OUTPUT_FILE)
 
     def write(self, data: bytes) -> None:
@@ -178,11 +184,15 @@ class Supervisor:
         }
         path = os.path.join(self._folder, EXIT_FILE)
         temporary = f"{path}.{os.getpid()}.tmp"
-        with open(temporary, "w") as file:
-            json.dump(body, file)
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(temporary, path)
+        try:
+            with open(temporary, "w") as file:
+                json.dump(body, file)
+                file.flush()
+                os.fsync(file.fileno())
+            os.replace(temporary, path)
+        except OSError:
+            os.unlink(temporary)
+            raise
 
 
 def prepare_child(pipe: int) -> None:
@@ -191,7 +201,7 @@ def prepare_child(pipe: int) -> None:
     ``pipe`` is the writing end that becomes standard output and error.
     """
     os.setsid()
-    _prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+    end_with_parent()
     null = os.open(os.devnull, os.O_RDONLY)
     os.dup2(null, 0)
     os.dup2(pipe, 1)
@@ -207,6 +217,11 @@ def prepare_child(pipe: int) -> None:
         os.nice(5)
     except OSError:
         pass
+
+
+def end_with_parent() -> None:
+    """Let this process be killed when the one that started it ends."""
+    _prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
 
 
 def _start(folder: str, arguments: list[str]) -> tuple[int, int]:

@@ -11,12 +11,15 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TypeVar
 
+from digits import files
 from digits import job as jobs
 from digits.errors import DigitsError, InUse, NotFound
 from digits.files import UnreadableFile
 from digits.job import Job
 
 log = logging.getLogger(__name__)
+
+_DELETED = ".deleted-"
 
 AnyJob = TypeVar("AnyJob", bound=Job)
 
@@ -40,7 +43,11 @@ class Store:
     def load(self) -> None:
         """Read every job's folder. What cannot be read is logged, listed and left alone."""
         for entry in sorted(os.scandir(self.folder), key=lambda entry: entry.name):
-            if not jobs.is_id(entry.name) or not entry.is_dir(follow_symlinks=False):
+            if not entry.is_dir(follow_symlinks=False):
+                continue
+            if _was_left_by_a_killed_server(entry):
+                shutil.rmtree(entry.path, ignore_errors=True)
+            if not jobs.is_id(entry.name) or not os.path.exists(entry.path):
                 continue
             try:
                 self._keep(jobs.load(Path(entry.path), self._kinds))
@@ -104,7 +111,7 @@ class Store:
             if job in self._children[needed]:
                 self._children[needed].remove(job)
         # Renamed first: a folder half deleted must not look like a job.
-        doomed = self.folder / f".deleted-{job.id}"
+        doomed = self.folder / f"{_DELETED}{job.id}"
         try:
             job.folder.rename(doomed)
         except FileNotFoundError:
@@ -130,3 +137,12 @@ class Store:
                 "Stop it, or give this one another folder with --jobs-dir.",
             ) from None
         return descriptor
+
+
+def _was_left_by_a_killed_server(entry: os.DirEntry[str]) -> bool:
+    """Whether a job's folder was about to be deleted, or was being made and holds no job yet."""
+    if not jobs.is_id(entry.name):
+        return entry.name.startswith(_DELETED) and jobs.is_id(entry.name.removeprefix(_DELETED))
+    files.remove_halves(Path(entry.path) / jobs.FILE_NAME)
+    rest = {name for name in os.listdir(entry.path) if not name.startswith(".network.py.")}
+    return rest <= {"network.py"}

@@ -63,6 +63,21 @@ class Task:
         self.history.append((status.value, time.time() if at is None else at))
         return True
 
+    def within_last_step(self, at: float | None) -> float | None:
+        """``at`` if it is a moment since the last step; None, which stands for now, if it cannot be."""
+        return at if at is not None and self.history[-1][1] <= at <= time.time() else None
+
+    def hear(self, event: events.Event) -> None:
+        """Fold in what the task told. The end of an earlier run is not the end of this one."""
+        if isinstance(event, (events.Failed, events.Finished)) and event.at < self._made_ready:
+            return
+        self.news.add(event)
+
+    @property
+    def _made_ready(self) -> float:
+        """Unix time since which the task was to run, or to run again."""
+        return next((at for code, at in reversed(self.history) if code == Status.INIT.value), 0.0)
+
     @property
     def seconds_run(self) -> float:
         """Seconds for which it has run, all runs together."""

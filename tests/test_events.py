@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import math
 import os
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -122,3 +125,43 @@ def test_a_log_that_is_no_plain_file_has_no_events(tmp_path: Path) -> None:
     assert events.read(tmp_path / "link") == ([], 0)
     os.mkfifo(tmp_path / "pipe")
     assert events.read(tmp_path / "pipe")[0] == []
+
+
+def test_a_line_that_did_not_fit_on_the_disk_is_not_merged_with_the_next(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "events.jsonl"
+    log = events.EventLog(path)
+    write = os.write
+
+    def full(descriptor: int, line: bytes) -> int:
+        if len(line) < 40:
+            raise OSError(errno.ENOSPC, "No space left on device")
+        return write(descriptor, line[:40])
+
+    with monkeypatch.context() as patched, pytest.raises(OSError, match="No space"):
+        patched.setattr(os, "write", full)
+        log.append(events.Warned("not written"))
+    log.append(events.Failed("the disk is full"))
+    log.close()
+    (event,) = events.read(path)[0]
+    assert isinstance(event, events.Failed)
+
+
+def test_a_log_has_one_writer(tmp_path: Path) -> None:
+    path = tmp_path / "events.jsonl"
+    assert not events.is_written(path)
+    writer = "import sys; from pathlib import Path; from digits.events import EventLog; "
+    writer += "log = EventLog(Path(sys.argv[1])); print(flush=True); sys.stdin.read()"
+    with subprocess.Popen(
+        [sys.executable, "-c", writer, str(path)], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+    ) as process:
+        assert process.stdin and process.stdout
+        process.stdout.readline()
+        with pytest.MonkeyPatch.context() as patched:
+            patched.setattr(events, "_WRITER_SECONDS", 0.1)
+            assert events.is_written(path)
+            with pytest.raises(events.LogInUse, match="Another process"):
+                events.EventLog(path)
+        process.kill()
+    events.EventLog(path).close()

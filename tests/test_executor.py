@@ -117,3 +117,32 @@ def test_the_fork_server_starts_tasks_and_comes_back_when_it_dies(tmp_path: Path
     finally:
         run.close()
     wait(lambda: not executor.is_alive(handle))
+
+
+def test_a_task_that_was_started_already_is_found(tmp_path: Path) -> None:
+    """The server that started it was killed before it could write down where."""
+    first, second = running(HANGS), running(HANGS)
+    handle = first.start(tmp_path, {})
+    wait(lambda: output.read(tmp_path)[0])
+    assert second.start(tmp_path, {}) == handle
+    second.stop(handle)
+    assert wait_for_end(second, tmp_path, handle).stopped
+    # The supervisor may still be there for a moment; its run is over.
+    again = second.start(tmp_path, {})
+    assert again != handle
+    second.stop(again)
+    wait_for_end(second, tmp_path, again)
+    wait(lambda: not executor.is_alive(again))
+
+
+def test_the_end_has_its_time_whoever_sees_it(tmp_path: Path) -> None:
+    run = running(FINISHES)
+    before = time.time()
+    handle = run.start(tmp_path, {})
+    wait_for_end(run, tmp_path, handle)
+    after = time.time()
+    wait(lambda: not executor.is_alive(handle))
+    for _ in range(2):
+        ended = run.poll(tmp_path, handle)
+        assert ended and ended.at and before <= ended.at <= after
+        (tmp_path / "exit.json").unlink(missing_ok=True)  # and when the supervisor was killed

@@ -318,6 +318,8 @@ def test_without_any_gpu_the_next_free_one_is_the_cpu(tmp_path: Path) -> None:
         (Exit(lost=True), News(), Status.ERROR, "process is gone"),
         (Exit(code=0), News(), Status.ERROR, "ended early"),
         (Exit(code=1), News(result={}), Status.ERROR, "exit code 1"),
+        (Exit(signal=9), News(result={}), Status.DONE, None),
+        (Exit(lost=True), News(result={}), Status.DONE, None),
     ],
 )
 def test_verdict(ended: Exit, news: News, status: Status, words: str | None) -> None:
@@ -400,3 +402,33 @@ def test_a_resumed_training_has_not_failed() -> None:
         news.add(event)
     assert news.failure is None and not news.is_finished
     assert news.snapshots == [(2, "b")]
+
+
+def test_the_failure_of_an_earlier_run_is_not_that_of_this_one() -> None:
+    task = Task(name="t", title="T")
+    for status in (Status.RUN, Status.ERROR):
+        task.move(status)
+    failed = Failed("disk full")
+    task.hear(failed)
+    assert task.news.failure
+    task.restart()
+    task.hear(failed)
+    assert task.news.failure is None
+    task.hear(Failed("again"))
+    assert task.news.failure == Failure("again")
+
+
+def test_a_job_that_ended_while_no_server_was_there_has_the_time_of_its_end(tmp_path: Path) -> None:
+    first = Server(tmp_path / "jobs")
+    job = first.submit("slow")
+    first.wait(lambda: job.status is Status.RUN)
+    first.stop()
+    exit_file = job.task_folder(job.tasks[0]) / "exit.json"
+    first.wait(exit_file.exists)
+    ended = json.loads(exit_file.read_text())["at"]
+    time.sleep(0.5)
+    second = Server(tmp_path / "jobs")
+    (again,) = second.store.all(ToyJob)
+    second.wait_for_end(again)
+    assert again.history[-1][1] == again.tasks[0].history[-1][1] == ended
+    second.stop()

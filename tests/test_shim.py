@@ -131,3 +131,10 @@ def test_output_is_never_read_through_a_link(tmp_path: Path) -> None:
     (tmp_path / "secret").write_text("secret")
     os.symlink(tmp_path / "secret", tmp_path / "output.log")
     assert output.read(tmp_path) == ("", 0)
+
+
+def test_an_earlier_run_leaves_no_output(tmp_path: Path) -> None:
+    ended(tmp_path, start(tmp_path, FLOODS))
+    assert list(tmp_path.glob("output.*.log"))
+    ended(tmp_path, start(tmp_path, FINISHES))
+    assert output.read(tmp_path) == ("hello\n", 6)

@@ -137,3 +137,41 @@ def test_a_wait_that_nobody_noticed_is_no_history(store: Store) -> None:
     assert [code for code, _ in job.history] == ["I", "R", "D"]
     assert job.elapsed == pytest.approx(7.5)
     store.close()
+
+
+def test_what_a_killed_server_left_is_cleared_away(store: Store) -> None:
+    job = dataset(store)
+    (job.folder / ".job.json.1234abcd.tmp").touch()
+    doomed = store.folder / f".deleted-{jobs.new_id()}"
+    (doomed / "train").mkdir(parents=True)
+    unborn, damaged = store.new_folder(), store.new_folder()
+    (unborn / "network.py").touch()
+    (damaged / "train").mkdir()
+    again = reopened(store)
+    assert [found.id for found in again.all(Job)] == [job.id]
+    assert list(again.unreadable) == [damaged.name]
+    names = {path.name for path in store.folder.iterdir()}
+    assert names == {job.id, damaged.name, ".lock"}
+    assert [path.name for path in job.folder.iterdir()] == ["job.json"]
+
+
+def test_a_moved_folder_of_jobs_trains_on_its_own_datasets(store: Store, tmp_path: Path) -> None:
+    trained = model(store, dataset(store))
+    store.close()
+    moved = store.folder.rename(tmp_path / "elsewhere")
+    again = Store(moved, KINDS)
+    again.load()
+    job = again.get(trained.id, ModelJob)
+    assert job.recipe(job.tasks[0]).as_json()["dataset"] == str(moved / trained.dataset_id)
+
+
+@pytest.mark.parametrize("end", [Status.ABORT, Status.ERROR])
+def test_a_training_that_saved_nothing_can_begin_anew(store: Store, end: Status) -> None:
+    job = model(store, dataset(store))
+    for status in (Status.RUN, end):
+        assert not job.can_resume
+        job.tasks[0].move(status)
+        job.note_status()
+    assert job.can_resume
+    job.resume()
+    assert job.tasks[0].status is Status.INIT and job.plan.resume

@@ -10,7 +10,6 @@ from typing import Any, ClassVar
 
 from digits.files import UnreadableFile, read_json
 from digits.job import Job, Wish
-from digits.model.resume import resume_point
 from digits.recipe import Train
 from digits.status import Status
 from digits.task import Task
@@ -45,6 +44,8 @@ class ModelJob(Job):
 
     def recipe(self, task: Task) -> Train:
         self.plan.devices = task.devices or ["cpu"]
+        # Beside this job, wherever the folder of all jobs has been moved to.
+        self.plan.dataset = str(self.folder.with_name(self.dataset_id))
         return self.plan
 
     def wants(self, task: Task) -> Wish:
@@ -56,7 +57,7 @@ class ModelJob(Job):
 
     @property
     def can_resume(self) -> bool:
-        return self.status in (Status.ABORT, Status.ERROR) and resume_point(self.folder) is not None
+        return self.status in (Status.ABORT, Status.ERROR)
 
     def resume(self) -> None:
         self.plan.resume = True

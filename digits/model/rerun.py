@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from digits import events, recipe
+from digits import events, recipe, shim
 from digits.dataset import manifest
 from digits.errors import BadRequest
 from digits.executor import devices_environment
@@ -47,6 +47,12 @@ def prepare(job_folder: Path, dataset: Path | None = None, output: Path | None =
     one beside it. Raises BadRequest for what is missing.
     """
     plan = _recipe(job_folder)
+    log_file = job_folder / TASK / EVENTS_FILE
+    if output is None and events.is_written(log_file):
+        raise BadRequest(
+            f"a training is at work in {job_folder}",
+            "Wait for its end or stop it, or train anew in another folder: --output FOLDER.",
+        )
     if dataset is not None:
         plan = dataclasses.replace(plan, dataset=str(dataset.absolute()))
     if not (Path(plan.dataset) / manifest.FILE_NAME).is_file():
@@ -54,12 +60,12 @@ def prepare(job_folder: Path, dataset: Path | None = None, output: Path | None =
             f"there is no dataset in {plan.dataset}",
             "Say where it is: --dataset FOLDER, the folder of its job.",
         )
-    happened, _ = events.read(job_folder / TASK / EVENTS_FILE)
+    happened, _ = events.read(log_file)
     point = resume_point(job_folder)
     if output is None and not happened:
         rerun = Rerun(job_folder, plan)
-    elif output is None and point and not _is_finished(happened):
-        rerun = Rerun(job_folder, dataclasses.replace(plan, resume=True), point.step)
+    elif output is None and not _is_finished(happened):
+        rerun = Rerun(job_folder, dataclasses.replace(plan, resume=True), point.step if point else 0)
     else:
         seed = plan.seed if plan.seed is not None else _seed_of(happened)
         target = output or _beside(job_folder)
@@ -76,12 +82,14 @@ def train(rerun: Rerun, say: Callable[[str], object]) -> bool:
     with (
         open(rerun.task_folder / "output.log", "ab", buffering=0) as log,
         # A session of its own: Ctrl-C is for this process, which asks the training to stop in good order.
+        # A training whose output nobody takes any more must not go on beside the next one.
         subprocess.Popen(
             command,
             env=environment,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             start_new_session=True,
+            preexec_fn=shim.end_with_parent,
             cwd=rerun.task_folder,
         ) as process,
         _passed_on_to(process),
@@ -99,7 +107,9 @@ def _passed_on_to(process: subprocess.Popen[bytes]) -> Iterator[None]:
     def stop(signum: int, frame: object) -> None:
         process.terminate()
 
-    before = {number: signal.signal(number, stop) for number in (signal.SIGINT, signal.SIGTERM)}
+    before = {
+        number: signal.signal(number, stop) for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+    }
     try:
         yield
     finally:

@@ -114,12 +114,12 @@ def show_json(job_id: str) -> Response:
 
 @blueprint.post("/models/<job_id>/resume")
 def resume(job_id: str) -> AnyResponse:
-    """Let a training that was stopped or failed go on from where it was."""
+    """Let a training that was stopped or failed go on from where it was, or begin anew if it had saved nothing."""
     job = _model(job_id)
     if not job.can_resume:
         raise NotAllowed(
             f"“{job.name}” cannot go on: it is {job.status.title.lower()}.",
-            "Only a training that was stopped or failed after its first snapshot can.",
+            "Only a training that was stopped or failed can.",
         )
     services().scheduler.resume(job)
     if request.accept_mimetypes.best == "application/json":

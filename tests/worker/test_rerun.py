@@ -11,6 +11,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import psutil
 import pytest
 
 from digits import events, recipe
@@ -103,3 +104,20 @@ def test_another_training_is_not_overwritten(model: Any, tmp_path: Path) -> None
         rerun.prepare(job, output=other.parent)
     assert rerun.prepare(job, output=tmp_path / "new").job_folder == tmp_path / "new"
     assert rerun.prepare(job).job_folder == job
+
+
+@pytest.mark.tensorflow
+def test_a_training_does_not_outlive_its_command(model: Any, clean_environment: dict[str, str]) -> None:
+    task_folder = model(networks.LINEAR, epochs=100000, snapshot_interval=0, val_interval=0)
+    command = [sys.executable, "-m", "digits", "train", str(task_folder.parent)]
+    with subprocess.Popen(command, env=clean_environment, stdout=subprocess.DEVNULL) as process:
+        while rows_of_run(task_folder, 0) < 1:
+            assert process.poll() is None
+            time.sleep(0.02)
+        (worker,) = psutil.Process(process.pid).children()
+        process.kill()
+    psutil.wait_procs([worker], timeout=10)
+    assert not worker.is_running()
+    # Nothing was saved yet: it begins anew, in the same folder.
+    again = rerun.prepare(task_folder.parent)
+    assert again.job_folder == task_folder.parent and again.plan.resume and again.step == 0

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import os
 import random
 import signal
@@ -15,8 +16,10 @@ import numpy as np
 import pytest
 
 from digits import events, recipe
+from digits.errors import BadRequest
 from digits.events import Failed, Finished, Measured, Resumed, Saved
 from digits.metrics import Metrics
+from digits.model import rerun
 from digits.model.resume import resume_point
 from tests.worker import networks
 from tests.worker.conftest import Outcome, Running, snapshot
@@ -412,3 +415,103 @@ def test_events_are_in_the_log_of_both_runs(train: Any, go_on: Any) -> None:
     go_on(first.job_folder / "train").wait()
     kinds = [event.kind for event in events.read(first.job_folder / "train" / "events.jsonl")[0]]
     assert kinds.count("finished") == 2 and kinds.count("resumed") == 1
+
+
+def test_patience_is_judged_at_validations_alone(
+    often: None,
+    model: Any,
+    train: Any,
+    start: Any,
+    go_on: Any,
+    in_child: Any,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The place to go on from lies between two validations, where the patience is over already."""
+    settings: dict[str, Any] = {
+        "epochs": 9,
+        "val_interval": 1.5,
+        "snapshot_interval": 0,
+        "solver": {"type": "SGD", "learning_rate": 0.0},
+        "early_stopping": {"metric": "loss", "patience": 1},
+    }
+    whole = train(networks.LINEAR, name="whole", **settings)
+    assert "Stopped early after 3 epochs" in whole.of(Finished)[0].result["ended_early"]
+    task_folder = model(networks.LINEAR, name="killed", **settings)
+    with monkeypatch.context() as patched:
+        fails_at(patched, 22)
+        failed = start(task_folder).wait()
+    point = resume_point(failed.job_folder)
+    assert point and 2.5 <= point.epoch < 3
+    again = go_on(task_folder).wait()
+    assert again.of(Finished)[0].result == whole.of(Finished)[0].result
+    same(in_child, whole, again, "snapshot_3.ckpt")
+    assert not list(again.job_folder.glob("resume_*"))
+
+
+def fails_at(patched: pytest.MonkeyPatch, step: int) -> None:
+    """Let trainings fail when they come to ``step``."""
+    from digits.worker import keeping
+    from digits.worker.train import Trainer
+
+    patched.setattr(keeping, "_SHARE_OF_TIME", math.inf)  # the place to go on from is the step before
+    steps = Trainer._steps
+
+    def fail(self: Any, count: int) -> Any:
+        if self.step + count > step:
+            raise RuntimeError("broken")
+        return steps(self, count)
+
+    patched.setattr(Trainer, "_steps", fail)
+
+
+def test_stopped_in_the_middle_of_a_validation(
+    model: Any, train: Any, start: Any, go_on: Any, in_child: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What the batches seen so far have drawn from NumPy's numbers is drawn again."""
+    from digits.worker.train import Trainer
+
+    settings = {**SETTINGS, "epochs": 3, "best_metric": None}
+    whole = train(RANDOM, name="whole", **settings)
+    progress = Trainer._progress
+
+    def stop(self: Any, doing: str, now: bool = False) -> None:
+        progress(self, doing, now)
+        if doing == "Validating" and not now and self.step == 12:
+            os.kill(os.getpid(), signal.SIGTERM)
+
+    task_folder = model(RANDOM, name="stopped", **settings)
+    with monkeypatch.context() as patched:
+        patched.setattr(Trainer, "_progress", stop)
+        stopped = start(task_folder).wait()
+    point = resume_point(stopped.job_folder)
+    assert stopped.code == 143 and point and (point.step, point.validated) == (12, 6)
+    same(in_child, whole, go_on(task_folder).wait(), "snapshot_3.ckpt")
+
+
+def test_what_a_killed_training_was_about_to_remove_is_removed(train: Any, go_on: Any) -> None:
+    """Also at the very end, when nothing is left to be trained."""
+    first = train(networks.LINEAR, snapshots_kept=1)
+    job = first.job_folder
+    data = (job / "snapshot_2.ckpt.data-00000-of-00001").read_bytes()
+    index = (job / "snapshot_2.ckpt.index").read_bytes()
+    for name in ("snapshot_1", "resume_9", "resume_10"):
+        (job / f"{name}.ckpt.data-00000-of-00001").write_bytes(data)
+    for name in ("snapshot_1", "resume_9"):  # of the third the index was removed before it was killed
+        (job / f"{name}.ckpt.index").write_bytes(index)
+    again = go_on(job / "train").wait()
+    assert again.code == 0, again.output
+    assert {path.name.partition(".ckpt")[0] for path in job.glob("*.ckpt*")} == {"snapshot_2"}
+
+
+def test_two_processes_never_train_in_the_same_folder(
+    model: Any, start: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    task_folder = model(networks.LINEAR, epochs=100000, snapshot_interval=0, val_interval=0)
+    first = start(task_folder)
+    first.wait_for(Measured)
+    monkeypatch.setattr(events, "_WRITER_SECONDS", 0.2)
+    second = start(task_folder).wait()
+    assert second.code == 1 and "Another process works on this task" in second.output
+    with pytest.raises(BadRequest, match="a training is at work"):
+        rerun.prepare(task_folder.parent)
+    assert first.poll() is None
