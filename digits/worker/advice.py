@@ -10,7 +10,7 @@ _DATA = "DIGITS feeds the network: take the images from self.x and the labels fr
 
 # Name below tf, or the beginning of one: what to use instead.
 _INSTEAD = {
-    "contrib.distributions": "Use tf.random.normal and tf.random.uniform, and write the densities out.",
+    "contrib.distributions": "Use Normal, MultivariateNormalDiag and the like, or write the densities out.",
     "contrib.learn": _LOOP,
     "contrib.estimator": _LOOP,
     "estimator": _LOOP,
@@ -22,9 +22,8 @@ _INSTEAD = {
     "contrib.tpu": "Leave it out; DIGITS trains on CPUs and GPUs.",
     "contrib.cudnn_rnn": "Use tf.keras.layers.LSTM or GRU, which use cuDNN where they can.",
     "contrib.rnn": "Use a cell of tf.nn.rnn_cell, or tf.keras.layers.",
-    "contrib.seq2seq": "Use tf.keras.layers, or write the attention out.",
+    "contrib.seq2seq": "Use BasicDecoder with TrainingHelper or GreedyEmbeddingHelper, or tf.keras.layers.",
     "contrib.gan": "Return a list of {'loss': …, 'vars': …} from loss.",
-    "contrib.crf": "Write the loss out, or use the package tensorflow_addons' formulas.",
     "contrib.legacy_seq2seq": "Use tf.keras.layers.",
     "contrib.layers": "Use the layer of that name in tf.layers, slim or tf.keras.layers.",
     "contrib": "Look for it in tf, slim or tf.keras.",

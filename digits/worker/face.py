@@ -21,6 +21,10 @@ import tensorflow as tf
 
 from digits.worker import (
     advice,
+    contrib_cells,
+    contrib_distributions,
+    contrib_lookup,
+    contrib_sequences,
     functions,
     loading,
     old_names,
@@ -82,6 +86,7 @@ def tensorflow() -> Face:
         contrib=_contrib(slim),
         keras=tf.keras,
         losses=Face("tensorflow.losses", v1.losses, tf.losses, **precision.losses(v1.losses)),
+        distributions=_distributions(),
         data=Face("tensorflow.data", v1.data, tf.data),
         train=Face("tensorflow.train", v1.train, tf.train, **old_names.train(), **loading.train()),
         image=Face("tensorflow.image", v1.image, tf.image, **old_names.image()),
@@ -113,28 +118,21 @@ _LOSSES = (
 def _nn() -> Face:
     own = {**{name: getattr(v1.nn, name) for name in _LOSSES}, **old_names.nn()}
     own.update({name: precision.in_full(own[name]) for name in _LOSSES})
-    return Face("tensorflow.nn", v1.nn, tf.nn, rnn_cell=_rnn_cell(), **own)
+    return Face("tensorflow.nn", v1.nn, tf.nn, rnn_cell=_rnn_cell(), seq2seq=_legacy_seq2seq(), **own)
+
+
+def _legacy_seq2seq() -> Face:
+    return _Contrib("tensorflow.contrib.legacy_seq2seq", **contrib_sequences.legacy_seq2seq())
 
 
 def _rnn_cell() -> Face:
     from tensorflow.python.ops import rnn_cell
 
-    class LSTMBlockCell(rnn_cell.BasicLSTMCell):
-        """The same computation, which was one operation."""
+    return Face("tensorflow.nn.rnn_cell", rnn_cell, **contrib_cells.names())
 
-        def __init__(self, num_units: int, forget_bias: float = 1.0, *args: Any, **kwargs: Any) -> None:
-            kept = {name: value for name, value in kwargs.items() if name in ("reuse", "name", "dtype")}
-            super().__init__(num_units, forget_bias, **kept)
 
-    return Face(
-        "tensorflow.nn.rnn_cell",
-        rnn_cell,
-        LSTMBlockCell=LSTMBlockCell,
-        LSTMBlockFusedCell=LSTMBlockCell,
-        GRUBlockCell=rnn_cell.GRUCell,
-        GRUBlockCellV2=rnn_cell.GRUCell,
-        CompiledWrapper=lambda cell, *args, **kwargs: cell,
-    )
+def _distributions() -> Face:
+    return _Contrib("tensorflow.contrib.distributions", v1.distributions, **contrib_distributions.names())
 
 
 def _contrib(slim: types.ModuleType) -> Face:
@@ -149,13 +147,24 @@ def _contrib(slim: types.ModuleType) -> Face:
         "slim": _slim(slim, nets),
         "losses": _slim_losses(slim),
         "metrics": _Contrib("tensorflow.contrib.metrics", slim.metrics, v1.metrics),
-        "seq2seq": _Contrib("tensorflow.contrib.seq2seq", sequence_loss=old_names.sequence_loss),
+        "seq2seq": _Contrib(
+            "tensorflow.contrib.seq2seq",
+            sequence_loss=old_names.sequence_loss,
+            **contrib_sequences.seq2seq(),
+        ),
+        "legacy_seq2seq": _legacy_seq2seq(),
+        "crf": _Contrib("tensorflow.contrib.crf", **contrib_sequences.crf()),
+        "lookup": _Contrib("tensorflow.contrib.lookup", tf.lookup, **contrib_lookup.names()),
+        "training": _Contrib("tensorflow.contrib.training", HParams=old_names.HParams),
+        "opt": old_names.OtherOptimizers(),
+        "ctc": _Contrib("tensorflow.contrib.ctc", v1.nn),
         "image": _Contrib(
             "tensorflow.contrib.image",
             rotate=old_names.rotate,
             transform=old_names.transform,
             translate=old_names.translate,
         ),
+        "distributions": _distributions(),
         "keras": _Contrib("tensorflow.contrib.keras", tf.keras),
         "nn": _Contrib("tensorflow.contrib.nn", v1.nn),
         "deprecated": _Contrib("tensorflow.contrib.deprecated", **old_names.old_summaries()),

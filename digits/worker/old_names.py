@@ -16,7 +16,7 @@ from typing import Any
 import tensorflow as tf
 from tensorflow.python.framework import function as old_function
 
-from digits.worker import summaries, tower
+from digits.worker import advice, summaries, tower
 from digits.worker.failure import UserFault
 
 v1 = tf.compat.v1
@@ -316,6 +316,56 @@ def _without_effect(kind: type) -> type:
         return tf.no_op(name=kwargs.get("name") or "train")
 
     return type(kind.__name__, (kind,), {"apply_gradients": apply_gradients, "minimize": minimize})
+
+
+class OtherOptimizers(types.ModuleType):
+    """``tf.contrib.opt``: whatever optimizer is asked for, it gives gradients and changes nothing."""
+
+    def __init__(self) -> None:
+        super().__init__("tensorflow.contrib.opt")
+
+    def __getattr__(self, name: str) -> Any:
+        if not name[:1].isupper() or "Optimizer" not in name or "Interface" in name:
+            raise advice.MissingName(self.__name__, name)
+        kind = _without_effect(v1.train.GradientDescentOptimizer)
+
+        def initialise(self: Any, *args: Any, **kwargs: Any) -> None:
+            kind.__init__(self, 0.0)
+
+        return type(name, (kind,), {"__init__": initialise})
+
+
+class HParams:
+    """``tf.contrib.training.HParams``: named values."""
+
+    def __init__(self, **values: Any) -> None:
+        self.__dict__.update(values)
+
+    def add_hparam(self, name: str, value: Any) -> None:
+        setattr(self, name, value)
+
+    def set_hparam(self, name: str, value: Any) -> None:
+        setattr(self, name, value)
+
+    def get(self, key: str, default: Any = None) -> Any:
+        return getattr(self, key, default)
+
+    def values(self) -> dict[str, Any]:
+        return dict(vars(self))
+
+    def override_from_dict(self, values_dict: dict[str, Any]) -> HParams:
+        self.__dict__.update(values_dict)
+        return self
+
+    def parse(self, values: str) -> HParams:
+        """Take values from ``name=value`` with commas between, each of the type that it has."""
+        for name, value in re.findall(r"(\w+)=([^,\[\]]+)", values or ""):
+            kind = type(getattr(self, name))
+            setattr(self, name, value.lower() in ("true", "1") if kind is bool else kind(value))
+        return self
+
+    def __contains__(self, key: str) -> bool:
+        return hasattr(self, key)
 
 
 def _nothing(*args: Any, **kwargs: Any) -> None:

@@ -67,6 +67,39 @@ BODIES = {
         "x = o[-1]",
         "logits = tf.reshape(x, [-1, 12, 36]); x = tf.contrib.seq2seq.sequence_loss(\n"
         "    logits, tf.zeros([tf.shape(x)[0], 12], tf.int32), tf.ones([tf.shape(x)[0], 12])) * x",
+        "r = tf.contrib.rnn; c = r.DropoutWrapper(r.LayerNormBasicLSTMCell(4, dropout_keep_prob=0.5), output_keep_prob=0.5)\n"
+        "c = r.AttentionCellWrapper(r.MultiRNNCell([c]), 3)\n"
+        "o, s = tf.nn.dynamic_rnn(c, tf.reshape(x, [-1, 12, 36]), dtype=tf.float32); x = o[:, -1]",
+        "from tensorflow.contrib.rnn.python.ops.core_rnn_cell_impl import _linear, LSTMStateTuple\n"
+        "x = _linear([slim.flatten(x)], 5, True)",
+        "class Cell(tf.nn.rnn_cell.RNNCell):\n    state_size = output_size = 4\n"
+        "    def __call__(self, i, s, scope=None):\n        with tf.variable_scope(scope or 'my_cell'):\n"
+        "            h = tf.tanh(tf.matmul(i, tf.get_variable('w', [36, 4])) + s)\n        return h, h\n"
+        "o, s = tf.nn.dynamic_rnn(Cell(), tf.reshape(x, [-1, 12, 36]), dtype=tf.float32); x = s",
+    ],
+    "distributions, tables and chains": [
+        "ds = tf.contrib.distributions; f = slim.flatten(x)\n"
+        "m, s = tf.split(slim.fully_connected(f, 6, activation_fn=None), 2, 1)\n"
+        "q = ds.MultivariateNormalDiag(m, tf.nn.softplus(s)); p = ds.MultivariateNormalDiag(tf.zeros(3), tf.ones(3))\n"
+        "x = q.sample() + tf.distributions.kl_divergence(q, p)[:, None]",
+        "b = tf.distributions.Bernoulli(logits=x); x = b.log_prob(tf.to_float(b.sample())) + b.entropy()",
+        "x = tf.contrib.distributions.RelaxedOneHotCategorical(0.5, logits=slim.flatten(x)).sample()",
+        "t = tf.contrib.lookup.index_table_from_tensor(tf.constant(['a', 'b']), num_oov_buckets=1)\n"
+        "x = x * tf.to_float(t.lookup(tf.constant(['b', 'z'])))[0]",
+        "i = tf.contrib.lookup.KeyValueTensorInitializer([1, 2], [3.0, 4.0], tf.int64, tf.float32)\n"
+        "t = tf.contrib.lookup.HashTable(i, -1.0); t.init.run; x = x * t.lookup(tf.constant([2], tf.int64))",
+        "n = tf.fill([tf.shape(x)[0]], 12); t = tf.zeros([tf.shape(x)[0], 12], tf.int32)\n"
+        "l, w = tf.contrib.crf.crf_log_likelihood(tf.reshape(x, [-1, 12, 36]), t, n); x = l[:, None]",
+        "c = tf.contrib.rnn.GRUCell(4); q = tf.reshape(x, [-1, 12, 36]); n = tf.fill([tf.shape(x)[0]], 12)\n"
+        "h = tf.contrib.seq2seq.TrainingHelper(q, n); s = c.zero_state(tf.shape(x)[0], tf.float32)\n"
+        "d = tf.contrib.seq2seq.BasicDecoder(c, h, s, output_layer=tf.layers.Dense(3))\n"
+        "x = tf.contrib.seq2seq.dynamic_decode(d, maximum_iterations=5)[0].rnn_output[:, -1]",
+        "q = tf.unpack(tf.reshape(x, [-1, 12, 36]), axis=1)\n"
+        "x = tf.nn.seq2seq.basic_rnn_seq2seq(q, q[:3], tf.nn.rnn_cell.GRUCell(4))[0][-1]",
+        "q = tf.reshape(x, [-1, 12, 36]); c = tf.contrib.rnn.GRUCell(4); s = tf.zeros([tf.shape(x)[0], 4])\n"
+        "x = tf.contrib.legacy_seq2seq.attention_decoder(tf.unstack(q, axis=1)[:2], s, q, c, num_heads=2)[0][-1]",
+        "h = tf.contrib.training.HParams(units=3, rate=0.5, on=True); h.parse('units=4,rate=0.25,on=false')\n"
+        "assert (h.units, h.rate, h.on, 'units' in h, len(h.values())) == (4, 0.25, False, True, 3)",
     ],
     "imports": [
         "from tensorflow.python import Tensor\nfrom tensorflow.python.keras.utils import normalize\nassert isinstance(x, Tensor)",
@@ -129,6 +162,9 @@ BODIES = {
         "self.train = o.apply_gradients(pairs); assert len(tf.global_variables()) == 1",
         "w = tf.get_variable('w', [3]); x = x * w\n"
         "self.train = tf.train.MomentumOptimizer(0.1, 0.9).minimize(tf.reduce_mean(x), tf.train.get_global_step())",
+        "x = x * tf.get_variable('w', [3])\n"
+        "o = tf.contrib.opt.NadamOptimizer(learning_rate=0.1); self.train = o.minimize(tf.reduce_mean(x))\n"
+        "o = tf.contrib.opt.MovingAverageOptimizer(o, average_decay=0.9); o.compute_gradients(tf.reduce_mean(x))",
     ],
     "old Keras and numpy": [
         "from keras.layers.core import Dense, Flatten; from keras.layers.convolutional import Conv2D\n"
@@ -212,7 +248,7 @@ def _build(body: str) -> None:
 UNSUPPORTED = {
     "import tensorpack\n": ("tensorpack", "tf.layers or slim", 1),
     "import tensorflow as tf\nimport tensorflow.contrib.eager as tfe\n": ("eager", "graphs", 2),
-    "tf.contrib.distributions.Normal(0.0, 1.0)\n": ("tf.contrib.distributions", "tf.random.normal", 1),
+    "tf.contrib.distributions.Mixture(1)\n": ("tf.contrib.distributions.Mixture", "densities", 1),
     "from tensorflow.examples.tutorials.mnist import input_data\n": ("examples", "self.x", 1),
     "tf.nn.reluu(1)\n": ("tf.nn.reluu", "tf.nn.relu?", 1),
     "print 'hello'\n": ("SyntaxError", "print(...)", 1),

@@ -1,0 +1,317 @@
+"""``tf.contrib.distributions``: what networks with a variational part take from it.
+
+TensorFlow still has the plain distributions (``tf.compat.v1.distributions``). Here are
+those that left with contrib, and the names and arguments of before 1.0. A distribution
+of vectors has the event shape [D]; the axes before it are the batch.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+from tensorflow.python.util import deprecation
+
+plain = tf.compat.v1.distributions
+
+
+class _OldMethods:
+    """The methods of a distribution under the names that they had."""
+
+    def pdf(self: Any, value: Any, name: str = "pdf") -> tf.Tensor:
+        return self.prob(value, name)
+
+    def log_pdf(self: Any, value: Any, name: str = "log_pdf") -> tf.Tensor:
+        return self.log_prob(value, name)
+
+    pmf, log_pmf = pdf, log_pdf
+
+    def std(self: Any, name: str = "std") -> tf.Tensor:
+        return self.stddev(name)
+
+    def sample_n(self: Any, n: Any, seed: Any = None, name: str = "sample_n") -> tf.Tensor:
+        return self.sample(n, seed, name)
+
+
+def _named_as_before(kind: Any, **old_names: str) -> Any:
+    """The distribution ``kind``, which also takes its arguments and methods by their old names."""
+
+    def initialise(self: Any, *args: Any, **kwargs: Any) -> None:
+        renamed = {old_names.get(name, name): value for name, value in kwargs.items()}
+        kind.__init__(self, *args, **{"name": kind.__name__, **renamed})
+
+    return type(kind.__name__, (_OldMethods, kind), {"__init__": initialise})
+
+
+Normal = _named_as_before(plain.Normal, mu="loc", sigma="scale")
+Bernoulli = _named_as_before(plain.Bernoulli, p="probs")
+Categorical = _named_as_before(plain.Categorical, p="probs")
+Multinomial = _named_as_before(plain.Multinomial, n="total_count", p="probs")
+Uniform = _named_as_before(plain.Uniform, a="low", b="high")
+Gamma = _named_as_before(plain.Gamma, alpha="concentration", beta="rate")
+Beta = _named_as_before(plain.Beta, a="concentration1", b="concentration0")
+Exponential = _named_as_before(plain.Exponential, lam="rate")
+Laplace = _named_as_before(plain.Laplace)
+StudentT = _named_as_before(plain.StudentT, mu="loc", sigma="scale")
+Dirichlet = _named_as_before(plain.Dirichlet, alpha="concentration")
+
+
+class NormalWithSoftplusScale(Normal):
+    """A normal distribution whose scale is the softplus of what is given."""
+
+    def __init__(self, loc: Any, scale: Any, *args: Any, **kwargs: Any) -> None:
+        super().__init__(loc, tf.nn.softplus(scale), *args, **kwargs)
+
+
+class BernoulliWithSigmoidProbs(Bernoulli):
+    """A Bernoulli distribution whose probability is the sigmoid of what is given."""
+
+    def __init__(self, logits: Any = None, *args: Any, **kwargs: Any) -> None:
+        super().__init__(logits, *args, **kwargs)
+
+
+class _OfVectors(_OldMethods, plain.Distribution):
+    """Base of distributions of vectors. ``like`` has the shape of a sample, batch and event."""
+
+    def __init__(self, like: tf.Tensor, is_reparameterized: bool, parameters: dict[str, Any], name: str):
+        self._like = like
+        kind = plain.FULLY_REPARAMETERIZED if is_reparameterized else plain.NOT_REPARAMETERIZED
+        super().__init__(
+            dtype=like.dtype,
+            reparameterization_type=kind,
+            validate_args=False,
+            allow_nan_stats=True,
+            parameters=parameters,
+            graph_parents=[like],
+            name=name,
+        )
+
+    def _batch_shape_tensor(self) -> tf.Tensor:
+        return tf.shape(self._like)[:-1]
+
+    def _batch_shape(self) -> tf.TensorShape:
+        return self._like.shape[:-1]
+
+    def _event_shape_tensor(self) -> tf.Tensor:
+        return tf.shape(self._like)[-1:]
+
+    def _event_shape(self) -> tf.TensorShape:
+        return self._like.shape[-1:]
+
+    def _samples_shape(self, n: Any) -> tf.Tensor:
+        return tf.concat([[n], tf.shape(self._like)], 0)
+
+
+class MultivariateNormalDiag(_OfVectors):
+    """Independent normal distributions along the last axis of ``loc`` and ``scale_diag``."""
+
+    def __init__(
+        self,
+        loc: Any = None,
+        scale_diag: Any = None,
+        scale_identity_multiplier: Any = None,
+        validate_args: bool = False,
+        allow_nan_stats: bool = True,
+        name: str = "MultivariateNormalDiag",
+        mu: Any = None,
+        diag_stdev: Any = None,
+    ) -> None:
+        loc, scale = (mu if loc is None else loc), (diag_stdev if scale_diag is None else scale_diag)
+        if loc is None and scale is None:
+            raise ValueError("MultivariateNormalDiag needs loc or scale_diag: they tell its size")
+        scale = tf.ones_like(tf.convert_to_tensor(loc)) if scale is None else tf.convert_to_tensor(scale)
+        if scale_identity_multiplier is not None:
+            factor = tf.convert_to_tensor(scale_identity_multiplier, scale.dtype)[..., None]
+            scale = scale * factor if scale_diag is None and diag_stdev is None else scale + factor
+        loc = tf.zeros_like(scale) if loc is None else tf.convert_to_tensor(loc)
+        self.loc, self._scale = loc + tf.zeros_like(scale), scale + tf.zeros_like(loc)
+        super().__init__(self.loc, True, {"loc": loc, "scale_diag": scale}, name)
+
+    def _sample_n(self, n: Any, seed: Any = None) -> tf.Tensor:
+        noise = tf.compat.v1.random_normal(self._samples_shape(n), dtype=self.dtype, seed=seed)
+        return self.loc + noise * self._scale
+
+    def _log_prob(self, x: Any) -> tf.Tensor:
+        each = tf.square((x - self.loc) / self._scale) + math.log(2 * math.pi)
+        return -0.5 * tf.reduce_sum(each, -1) - self._log_volume()
+
+    def _prob(self, x: Any) -> tf.Tensor:
+        return tf.exp(self._log_prob(x))
+
+    def _entropy(self) -> tf.Tensor:
+        size = tf.cast(tf.shape(self.loc)[-1], self.dtype)
+        return 0.5 * size * (1 + math.log(2 * math.pi)) + self._log_volume()
+
+    def _log_volume(self) -> tf.Tensor:
+        return tf.reduce_sum(tf.math.log(tf.abs(self._scale)), -1)
+
+    def _mean(self) -> tf.Tensor:
+        return self.loc
+
+    def _mode(self) -> tf.Tensor:
+        return self.loc
+
+    def _stddev(self) -> tf.Tensor:
+        return tf.abs(self._scale)
+
+    def _variance(self) -> tf.Tensor:
+        return tf.square(self._scale)
+
+    def _covariance(self) -> tf.Tensor:
+        return tf.linalg.diag(tf.square(self._scale))
+
+
+class MultivariateNormalDiagWithSoftplusScale(MultivariateNormalDiag):
+    """The same with the softplus of what is given as scale."""
+
+    def __init__(self, loc: Any, scale_diag: Any, *args: Any, **kwargs: Any) -> None:
+        super().__init__(loc, tf.nn.softplus(scale_diag), *args, **kwargs)
+
+
+def _between_normals(
+    one: MultivariateNormalDiag, other: MultivariateNormalDiag, name: Any = None
+) -> tf.Tensor:
+    ratio = tf.square(one._scale / other._scale)
+    distance = tf.square((one.loc - other.loc) / other._scale)
+    return 0.5 * tf.reduce_sum(ratio + distance - 1 - tf.math.log(ratio), -1)
+
+
+def _logits_of(logits: Any, probs: Any) -> tf.Tensor:
+    if (logits is None) == (probs is None):
+        raise ValueError("give either logits or probs")
+    return tf.math.log(tf.convert_to_tensor(probs)) if logits is None else tf.convert_to_tensor(logits)
+
+
+class OneHotCategorical(_OfVectors):
+    """A class of K by ``logits`` or ``probs`` [..., K]; samples are one-hot, int32 if not told."""
+
+    def __init__(
+        self,
+        logits: Any = None,
+        probs: Any = None,
+        dtype: Any = tf.int32,
+        validate_args: bool = False,
+        allow_nan_stats: bool = True,
+        name: str = "OneHotCategorical",
+    ) -> None:
+        self.logits = _logits_of(logits, probs)
+        self.probs = tf.nn.softmax(self.logits)
+        super().__init__(self.logits, False, {"logits": self.logits}, name)
+        self._dtype = tf.as_dtype(dtype)
+
+    def _sample_n(self, n: Any, seed: Any = None) -> tf.Tensor:
+        count = tf.shape(self.logits)[-1]
+        flat = tf.reshape(self.logits, [-1, count])
+        drawn = tf.transpose(tf.compat.v1.multinomial(flat, n, seed=seed))
+        return tf.reshape(tf.one_hot(drawn, count, dtype=self.dtype), self._samples_shape(n))
+
+    def _log_prob(self, x: Any) -> tf.Tensor:
+        return tf.reduce_sum(tf.cast(x, self.logits.dtype) * tf.nn.log_softmax(self.logits), -1)
+
+    def _prob(self, x: Any) -> tf.Tensor:
+        return tf.exp(self._log_prob(x))
+
+    def _entropy(self) -> tf.Tensor:
+        return -tf.reduce_sum(self.probs * tf.nn.log_softmax(self.logits), -1)
+
+    def _mean(self) -> tf.Tensor:
+        return self.probs
+
+    def _mode(self) -> tf.Tensor:
+        return tf.one_hot(tf.argmax(self.logits, -1), tf.shape(self.logits)[-1], dtype=self.dtype)
+
+
+def _between_classes(one: OneHotCategorical, other: OneHotCategorical, name: Any = None) -> tf.Tensor:
+    difference = tf.nn.log_softmax(one.logits) - tf.nn.log_softmax(other.logits)
+    return tf.reduce_sum(one.probs * difference, -1)
+
+
+class ExpRelaxedOneHotCategorical(_OfVectors):
+    """The logarithms of what `RelaxedOneHotCategorical` gives."""
+
+    def __init__(
+        self,
+        temperature: Any,
+        logits: Any = None,
+        probs: Any = None,
+        dtype: Any = None,
+        validate_args: bool = False,
+        allow_nan_stats: bool = True,
+        name: str = "ExpRelaxedOneHotCategorical",
+    ) -> None:
+        self.logits = _logits_of(logits, probs)
+        self.probs = tf.nn.softmax(self.logits)
+        self.temperature = tf.convert_to_tensor(temperature, self.logits.dtype)
+        super().__init__(self.logits, True, {"temperature": temperature, "logits": self.logits}, name)
+
+    def _sample_n(self, n: Any, seed: Any = None) -> tf.Tensor:
+        smallest = np.finfo(self.dtype.as_numpy_dtype).tiny  # zero has no logarithm
+        uniform = tf.compat.v1.random_uniform(
+            self._samples_shape(n), smallest, 1, dtype=self.dtype, seed=seed
+        )
+        gumbel = -tf.math.log(-tf.math.log(uniform))
+        return tf.nn.log_softmax((self.logits + gumbel) / self._spread_temperature())
+
+    def _log_prob(self, y: Any) -> tf.Tensor:
+        # Maddison, Mnih and Teh 2017, appendix C: of the logarithms.
+        count = tf.cast(tf.shape(self.logits)[-1], self.dtype)
+        score = tf.reduce_sum(tf.nn.log_softmax(self.logits - y * self._spread_temperature()), -1)
+        return tf.math.lgamma(count) + (count - 1) * tf.math.log(self.temperature) + score
+
+    def _prob(self, y: Any) -> tf.Tensor:
+        return tf.exp(self._log_prob(y))
+
+    def _spread_temperature(self) -> tf.Tensor:
+        return self.temperature if self.temperature.shape.rank == 0 else self.temperature[..., None]
+
+
+class RelaxedOneHotCategorical(ExpRelaxedOneHotCategorical):
+    """Points of the simplex near its corners: the Gumbel-softmax with a ``temperature``."""
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **{"name": "RelaxedOneHotCategorical", **kwargs})
+
+    def _sample_n(self, n: Any, seed: Any = None) -> tf.Tensor:
+        return tf.exp(super()._sample_n(n, seed))
+
+    def _log_prob(self, x: Any) -> tf.Tensor:
+        logarithms = tf.math.log(x)
+        return super()._log_prob(logarithms) - tf.reduce_sum(logarithms, -1)
+
+
+# Nobody has called for anything yet: nobody is to be warned that it is old.
+with deprecation.silence():
+    plain.RegisterKL(MultivariateNormalDiag, MultivariateNormalDiag)(_between_normals)
+    plain.RegisterKL(OneHotCategorical, OneHotCategorical)(_between_classes)
+
+
+def names() -> dict[str, Any]:
+    """What stands under ``tf.contrib.distributions`` and ``tf.distributions``."""
+    kinds = (
+        Normal,
+        NormalWithSoftplusScale,
+        Bernoulli,
+        BernoulliWithSigmoidProbs,
+        Categorical,
+        Multinomial,
+        Uniform,
+        Gamma,
+        Beta,
+        Exponential,
+        Laplace,
+        StudentT,
+        Dirichlet,
+        MultivariateNormalDiag,
+        MultivariateNormalDiagWithSoftplusScale,
+        OneHotCategorical,
+        ExpRelaxedOneHotCategorical,
+        RelaxedOneHotCategorical,
+    )
+    return {
+        **{kind.__name__: kind for kind in kinds},
+        "kl": plain.kl_divergence,
+        "NormalWithSoftplusSigma": NormalWithSoftplusScale,
+        "MultivariateNormalDiagWithSoftplusStDev": MultivariateNormalDiagWithSoftplusScale,
+    }
