@@ -14,10 +14,12 @@ from digits import events, output
 from digits.errors import Unavailable
 from digits.executor import Executor, devices_environment
 from digits.model.job import NETWORK_FILE
-from digits.recipe import Recipe, Visualize
+from digits.recipe import Preflight, Recipe, Visualize
 from digits.task import EVENTS_FILE, Failure, News
 
-SECONDS_ALLOWED = 60.0
+SECONDS_TO_BUILD = 60.0
+# A step of a large network takes its time on a processor.
+SECONDS_FOR_A_STEP = 180.0
 KEPT = 20
 _POLL_SECONDS = 0.01
 _ID = re.compile(r"preview-[0-9a-f]{12}")
@@ -47,9 +49,14 @@ class Previews:
     def build(self, network: str, dataset_folder: Path, crop_size: int | None) -> Preview:
         """Build ``network`` in a process of its own and wait for it."""
         # Building needs no GPU, and those there are may be busy.
-        return self.run(network, Visualize(dataset=str(dataset_folder), crop_size=crop_size), ["cpu"])
+        recipe = Visualize(dataset=str(dataset_folder), crop_size=crop_size)
+        return self._run(network, recipe, ["cpu"], SECONDS_TO_BUILD)
 
-    def run(self, network: str, recipe: Recipe, devices: list[str]) -> Preview:
+    def try_step(self, network: str, recipe: Preflight, devices: list[str]) -> Preview:
+        """Take one step of a training of ``network`` in a process of its own and wait for it."""
+        return self._run(network, recipe, devices, SECONDS_FOR_A_STEP)
+
+    def _run(self, network: str, recipe: Recipe, devices: list[str], seconds_allowed: float) -> Preview:
         """Do a short task with ``network`` and wait for it; raises Unavailable when it takes too long."""
         began = time.monotonic()
         preview_id = f"preview-{secrets.token_hex(6)}"
@@ -60,7 +67,7 @@ class Previews:
         (folder / NETWORK_FILE).write_text(network)
         recipe.save(task_folder)
         handle = self._executor.start(task_folder, devices_environment(devices))
-        news = self._wait(task_folder, handle, began)
+        news = self._wait(task_folder, handle, began, seconds_allowed)
         return Preview(preview_id, folder, news, round(time.monotonic() - began, 3))
 
     def folder(self, preview_id: str) -> Path | None:
@@ -73,7 +80,7 @@ class Previews:
         folder = self.folder(preview_id)
         return folder / "tb" if folder else None
 
-    def _wait(self, task_folder: Path, handle: dict[str, Any], began: float) -> News:
+    def _wait(self, task_folder: Path, handle: dict[str, Any], began: float, seconds_allowed: float) -> News:
         news = News()
         while True:
             ended = self._executor.poll(task_folder, handle)
@@ -86,10 +93,10 @@ class Previews:
                 said = "\n".join(output.last_lines(task_folder, 20))
                 news.failure = Failure("The network ended the program while it was being tried.", said)
                 return news
-            if time.monotonic() - began > SECONDS_ALLOWED:
+            if time.monotonic() - began > seconds_allowed:
                 self._executor.stop(handle)
                 raise Unavailable(
-                    f"The network was not ready within {SECONDS_ALLOWED:.0f} seconds.",
+                    f"The network was not ready within {seconds_allowed:.0f} seconds.",
                     "Is there an endless loop in it?",
                 )
             time.sleep(_POLL_SECONDS)

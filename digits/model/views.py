@@ -245,7 +245,7 @@ def preflight() -> tuple[Response, int]:
     _, size, rate = max(form.sweep(), key=lambda run: run[1] or 0)  # the one that takes the most memory
     plan = form.recipe(str(dataset.folder), weights, size, rate)
     plan.devices = services().scheduler.free_devices(form.device())
-    preview = services().previews.run(text, Preflight.from_json(plan.as_json()), plan.devices)
+    preview = services().previews.try_step(text, Preflight.from_json(plan.as_json()), plan.devices)
     if preview.news.failure:
         return _preview_failed(preview)
     result = for_browser(preview.news.result)

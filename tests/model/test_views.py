@@ -549,6 +549,20 @@ def test_a_dataset_that_is_still_made_cannot_be_checked_with(site: Site) -> None
     assert site.wait_for_end(unfinished) == "Done"
 
 
+def test_an_endless_network_is_stopped_while_it_is_built(
+    site: Site, dataset: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("digits.model.preview.SECONDS_TO_BUILD", 2.0)
+    endless = changed("flat = tf", "while True: pass\n        flat = tf")
+    answer = site.client.post(
+        "/models/visualize-network",
+        data={"dataset": dataset, "custom_network": endless},
+        headers={"Accept": "application/json"},
+    )
+    assert answer.status_code == 503
+    assert "endless loop" in answer.get_json()["error"]["hint"]
+
+
 def test_without_tensorflow_the_site_works_and_says_so(
     site: Site, dataset: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
