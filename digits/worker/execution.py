@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import logging
 import os
 from dataclasses import dataclass
 from typing import Any
@@ -16,6 +17,8 @@ from digits.worker.failure import UserFault
 
 DEFAULT_BATCH_SIZE = 16
 PRECISIONS = {"float32": tf.float32, "mixed_float16": tf.float16, "mixed_bfloat16": tf.bfloat16}
+log = logging.getLogger(__name__)
+
 STRATEGIES = ("mirrored", "central")
 
 
@@ -65,8 +68,7 @@ def prepare(recipe: recipes.Train, events: EventLog) -> tuple[Execution, list[in
     compiled = bool(gpus) if recipe.xla is None else recipe.xla
     if compiled and len(devices) > 1:
         compiled = False
-        if recipe.xla:
-            events.append(Warned("XLA works on one device only; the network is trained without it."))
+        tell_without_xla(recipe, events, "it works on one device only")
     execution = Execution(
         devices=devices,
         weights_device="/device:CPU:0" if central else "",
@@ -76,6 +78,14 @@ def prepare(recipe: recipes.Train, events: EventLog) -> tuple[Execution, list[in
         compiled=compiled,
     )
     return execution, gpus
+
+
+def tell_without_xla(recipe: recipes.Train, events: EventLog, reason: str) -> None:
+    """Say that the network is trained without XLA: as a warning if the recipe asks for it, else in the log."""
+    message = f"The network is trained without XLA: {reason}."
+    log.info(message)
+    if recipe.xla:
+        events.append(Warned(message))
 
 
 def _check(recipe: recipes.Train) -> None:

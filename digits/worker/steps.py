@@ -99,7 +99,7 @@ class Evaluation:
 class Training(Evaluation):
     """Training steps: metrics before the step, then the change of the weights.
 
-    ``remark`` says after `trace` what was asked for and cannot be done.
+    ``remark`` says what was asked for and cannot be done: after `trace`, or after the first steps.
     """
 
     stage = tower.TRAIN
@@ -123,6 +123,7 @@ class Training(Evaluation):
         self.pictures: list[Recorded] = []
         self.remark = ""
         self._one_step: Any = self._row_of_step
+        self._is_proven = True  # unless it is compiled and has never run
         self._with_pictures = tf.function(
             self._step_with_pictures, autograph=False, input_signature=self._signature()
         )
@@ -146,11 +147,9 @@ class Training(Evaluation):
         try:
             compiled.experimental_get_compiler_ir(*example)(stage="hlo")
         except Exception as error:  # a mistake of the network is raised by the trace that follows
-            self.remark = (
-                f"XLA cannot compile this network: {_unsupported(error)}. It is trained without XLA."
-            )
+            self.remark = _without_xla(error)
             return
-        self._one_step = compiled
+        self._one_step, self._is_proven = compiled, False
 
     def seen(self, chunk: Chunk, step: int) -> tuple[NDArray[np.float32], dict[str, NDArray[Any]]]:
         """What the network sees in ``step`` of a chunk of one batch: float32 [N, H, W, C] and its targets."""
@@ -163,7 +162,19 @@ class Training(Evaluation):
 
     def steps(self, chunk: Chunk, rates: Sequence[float], first_step: int) -> Rows:
         """Train on each batch of ``chunk`` in turn, at the learning rate of the same place."""
-        return self._function(*chunk, *_settings(rates, first_step)).numpy()
+        arguments = (*chunk, *_settings(rates, first_step))
+        try:
+            rows = self._function(*arguments).numpy()
+        except tf.errors.OpError as error:
+            if self._is_proven:
+                raise
+            # Some programs are refused as late as by the device. A mistake of the network shows without XLA too.
+            self._one_step = self._row_of_step
+            self._function = tf.function(self._loop, autograph=False, input_signature=self._signature())
+            rows = self._function(*arguments).numpy()
+            self.remark = _without_xla(error)
+        self._is_proven = True
+        return rows
 
     def step_with_pictures(self, chunk: Chunk, rate: float, step: int) -> tuple[Rows, list[Any]]:
         """One step on a chunk of one batch, and the values of its histograms and images."""
@@ -262,10 +273,16 @@ class Training(Evaluation):
         self._loss_scale.guard(gradients, apply)
 
 
-def _unsupported(error: Exception) -> str:
-    """The operations that XLA names in its message, or the message's first line."""
-    found = re.findall(r"XLA_\w+_JIT: (\w+)", str(error))
-    return ", ".join(dict.fromkeys(found)) or str(error).partition("\n")[0][:300]
+# Lines of TensorFlow's messages that tell where in the graph something was, and not what.
+_PLACE = re.compile(r"Graph execution error|Detected at node|File |<stack traces|\[\[|$")
+
+
+def _without_xla(error: Exception) -> str:
+    """What to tell of a step that could not be compiled: with the operations that XLA names, or its first line."""
+    found = ", ".join(dict.fromkeys(re.findall(r"XLA_\w+_JIT: (\w+)", str(error))))
+    lines = [line.strip() for line in str(error).splitlines()]
+    reason = found or next((line for line in lines if not _PLACE.match(line)), "")[:300]
+    return f"XLA cannot compile this network: {reason}. It is trained without XLA."
 
 
 def _settings(rates: Sequence[float], first_step: int) -> tuple[tf.Tensor, tf.Tensor]:

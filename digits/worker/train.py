@@ -159,6 +159,7 @@ class Trainer:
         self.curve = Curve()
         self.started = self.progressed = time.monotonic()
         self.wants_pictures = False
+        self.remark = ""
         self.is_stopping = lambda: False
 
     def run(self) -> dict[str, Any]:
@@ -221,15 +222,15 @@ class Trainer:
         )
         shown = inference.trace(net, self.store)
         self.execution = self.execution.wanted_by(shown.built.tower)
-        if self.recipe.numerics_checks:  # XLA leaves the checks out
+        if self.recipe.numerics_checks and self.execution.compiled:
             self.execution = dataclasses.replace(self.execution, compiled=False)
+            executions.tell_without_xla(self.recipe, self.events, "it leaves out the checks of numbers")
         self.training = Training(
             net, self.store, self.prepare, self.optimizer, self.seed, self.randomness, self.execution
         )
         with self._numerics():
             self.training.trace()
-        if self.training.remark:
-            self.events.append(Warned(self.training.remark))
+        self._tell_remark()
         self.store.lock("in validation but not in training")
         for pattern in self.frozen.unmatched:
             self.events.append(Warned(f"No variable is called {pattern!r}, so it freezes none."))
@@ -242,6 +243,11 @@ class Trainer:
         self.keeper.check(self.evaluation.names if self.val_records else [])
         self.events.append(Built(layers=shown.layers, parameters=self.store.parameters))
         self.board.graph(readable_graph(shown.function))
+
+    def _tell_remark(self) -> None:
+        if self.training.remark != self.remark:
+            self.remark = self.training.remark
+            self.events.append(Warned(self.remark))
 
     def _activations(self, net: network.Network) -> Activations:
         """Those of the first records to validate with, or to train with where there are none."""
@@ -404,6 +410,7 @@ class Trainer:
         rates = [self.rate.at(step) for step in range(self.step, self.step + count)]
         with self._faults(rates[0]):
             rows = self.training.steps(self.feed.take(count), rates, self.step)
+        self._tell_remark()
         self._check_losses(rows, rates)
         return rows
 

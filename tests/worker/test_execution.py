@@ -375,6 +375,30 @@ return slim.fully_connected(x, self.nclasses, activation_fn=None)
     assert "PyFunc" in outcome.of(Warned)[0].message
 
 
+def test_what_only_fails_as_it_runs_is_trained_without_xla(train: Any, in_child: Any) -> None:
+    """A program that is well formed and calls for something that the device does not have."""
+    network = networks.classifier(
+        """
+x = slim.flatten(self.x / 100.0)
+if self.is_training and len(asked) < 2:
+    asked.append(1)
+    x = gen_xla_ops.xla_custom_call([x], 'no_such_kernel', '', tf.float32, tf.TensorShape([8, 144]))
+    x = tf.reshape(x, [-1, 144])
+return slim.fully_connected(x, self.nclasses, activation_fn=None, scope='fc')
+""",
+        head="from tensorflow.compiler.tf2xla.ops import gen_xla_ops\nasked = []",
+    )
+    outcome = train(network, name="asked", epochs=1, xla=True)
+    assert outcome.code == 0, outcome.output
+    (message,) = [event.message for event in outcome.of(Warned)]
+    assert message.startswith("XLA cannot compile this network: No registered")
+    assert "no_such_kernel" in message and message.endswith("It is trained without XLA.")
+    usual = train(network.replace("asked = []", "asked = [1, 1]"), name="usual", epochs=1)
+    _assert_alike(
+        _weights(in_child, usual, "snapshot_1.ckpt"), _weights(in_child, outcome, "snapshot_1.ckpt"), 1e-6
+    )
+
+
 # What cannot be
 
 

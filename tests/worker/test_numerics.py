@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from digits.events import Warned
 from tests.worker import networks
 
 pytestmark = pytest.mark.tensorflow
@@ -23,7 +24,7 @@ return slim.fully_connected(x, self.nclasses, activation_fn=None, scope='fc')
 
 
 def test_the_operation_where_it_began_is_named(train: Any) -> None:
-    outcome = train(DIVIDES, numerics_checks=True, val_interval=0)
+    outcome = train(DIVIDES, numerics_checks=True, val_interval=0, xla=True)
     assert outcome.code == 1
     failure = outcome.failure
     assert "model/shaky/truediv (RealDiv) in shaky" in failure.message
@@ -32,6 +33,7 @@ def test_the_operation_where_it_began_is_named(train: Any) -> None:
         number for number, line in enumerate(DIVIDES.splitlines(), 1) if "x = x / tf.maximum" in line
     )
     assert "division by zero" in failure.hint
+    assert ["without XLA" in event.message for event in outcome.of(Warned)] == [True]
 
 
 def test_gradients_are_checked_too(train: Any) -> None:
