@@ -12,9 +12,7 @@ import tensorflow as tf
 
 from digits.worker import face, flexible, layer_calls, old_python, precision, summaries, tensor_names, tower
 from digits.worker.failure import NETWORK_FILE, UserFault
-from digits.worker.variables import MODEL_SCOPE, VariableStore, plain
-
-LOSS_SCOPE = "loss"
+from digits.worker.variables import LOSS_SCOPE, MODEL_SCOPE, VariableStore, plain
 
 _TEMPLATE_HINT = "A network is a class UserModel(Tower) with the properties inference and loss."
 

@@ -9,6 +9,7 @@ for a variable, whatever API made it, by the variable's full name.
 from __future__ import annotations
 
 import functools
+import re
 from collections import defaultdict
 from collections.abc import Callable, Container, Iterator
 from contextlib import contextmanager
@@ -25,6 +26,7 @@ from digits.worker import flexible, randomness
 from digits.worker.failure import UserFault
 
 MODEL_SCOPE = "model"
+LOSS_SCOPE = "loss"
 
 
 class VariableStore:
@@ -116,10 +118,11 @@ class _Creator:
     def __init__(self, store: VariableStore, graph: tf.Graph) -> None:
         self._store = store
         self._graph = graph
+        self._around = graph.get_name_scope()
         self._asked_for: dict[str, int] = {}
 
     def __call__(self, next_creator: Callable[..., tf.Variable], **kwargs: Any) -> tf.Variable:
-        name = self._unique(_full_name(kwargs.get("name") or "Variable"))
+        name = self._unique(_full_name(kwargs.get("name") or "Variable", self._around))
         variable = self._store.find_or_make(name, kwargs)
         _check_shape(name, variable, kwargs)
         self._remember(variable, kwargs)
@@ -149,16 +152,23 @@ def _forget_collections(graph: tf.Graph) -> None:
     graph._collections.clear()
 
 
-def _full_name(name: str) -> str:
+# The copies of a network in one graph have scopes called model, model_1 and so on.
+_COPY = re.compile(rf"^({MODEL_SCOPE}|{LOSS_SCOPE})_\d+(?=/|$)")
+
+
+def _full_name(name: str, around: str) -> str:
     """The name of a variable with its scopes.
 
     `get_variable` has cleared the name scope and gives the full name; `tf.Variable`
     counts on the name scope; the layers of Keras name theirs by a path of their own.
+    Neither the scope ``around`` the network, such as a loop over steps, nor the number
+    of a copy of the network is part of the name: all traces share the variable.
     """
     if _keras_path:
         scope = tf.compat.v1.get_variable_scope().name
         return f"{scope}/{_keras_path[-1]}" if scope else _keras_path[-1]
     scope = tf.compat.v1.get_default_graph().get_name_scope()
+    scope = _COPY.sub(r"\1", scope.removeprefix(f"{around}/" if around else ""))
     return f"{scope}/{name}" if scope else name
 
 

@@ -156,6 +156,17 @@ _SEEN = """
 """
 
 
+def test_copies_of_a_network_share_the_variables_that_it_makes_by_itself(model: Any, in_child: Any) -> None:
+    network = networks.RAW.replace(
+        "accuracy =", "loss_weight = tf.Variable(1.0, trainable=False, name='share')\n        accuracy =", 1
+    )
+    outcome = _on_processors(in_child, model(network, epochs=1, batch_accumulation=2))
+    assert outcome.code == 0, outcome.output
+    names = set(in_child(snapshot, outcome.job_folder, "snapshot_1.ckpt"))
+    made = {"model/conv/w", "model/conv/b", "model/out", "model/out_1", "loss/share"}
+    assert names == {*made, "global_step"}
+
+
 def test_a_network_may_want_one_device(train: Any, model: Any, in_child: Any) -> None:
     network = CONVOLUTIONS.replace(
         "class UserModel(Tower):", "class UserModel(Tower):\n    disableAutoDataParallelism = True\n" + _SEEN
