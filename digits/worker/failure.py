@@ -96,6 +96,11 @@ def _words(error: BaseException, source: BaseException) -> tuple[str, str]:
     if isinstance(source, SystemExit):
         return f"The network ended the program: exit({source.code!r}).", "Remove the call to exit()."
     text = _essence(str(getattr(source, "message", "") or source))
+    if _DISK_FULL.search(text):
+        return (
+            "The disk is full.",
+            "Make room on the disk of the jobs. A training can then go on where it was.",
+        )
     own = getattr(source, "hint", "")
     hint = own or next((hint for name, hint in _HINTS.items() if _is_a(source, name)), "")
     hint = hint or next((hint for words, hint in _HINTS_BY_WORDS.items() if words in text), "")
@@ -126,6 +131,9 @@ _OF_A_TRACE = re.compile(r"Graph execution error|Detected at node|Traceback|\s|S
 def _is_a(error: BaseException, name: str) -> bool:
     return any(kind.__name__ == name for kind in type(error).__mro__)
 
+
+# The system's words; TensorFlow has them in an error that otherwise tells of memory.
+_DISK_FULL = re.compile(r"No space left on device|Disk quota exceeded")
 
 # By class name, because TensorFlow must not be imported here.
 _HINTS = {

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import linecache
 
 from digits.worker.failure import UserFault, describe
@@ -61,6 +62,19 @@ Input to reshape is a tensor with 12 values
 def test_out_of_memory_has_a_remedy() -> None:
     assert "smaller batch size" in describe(MemoryError()).hint
     assert describe(MemoryError()).message == "MemoryError"
+
+
+def test_a_full_disk_is_no_lack_of_memory() -> None:
+    class ResourceExhaustedError(Exception):
+        pass
+
+    full = "No space left on device"
+    for error in (
+        OSError(errno.ENOSPC, full, "/jobs/x"),
+        ResourceExhaustedError(f"/jobs/x; {full} [Op:SaveV2]"),
+    ):
+        told = describe(error)
+        assert told.message == "The disk is full." and "Make room" in told.hint
 
 
 def test_syntax_errors_point_at_the_line() -> None:
