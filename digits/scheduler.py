@@ -229,6 +229,7 @@ class Scheduler:
     def resume(self, job: Job) -> None:
         """Let a job that was stopped or failed go on where it was."""
         job.resume()
+        self._catch_up(job)  # until it runs, it is as far as it was
         self._metrics.pop(job.id, None)
         self._status_changed(job)
         self._bell.set()

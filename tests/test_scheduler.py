@@ -53,7 +53,8 @@ elif name == 'fails at first':
     if os.path.exists(folder + '/again'):
         measure(2); tell(event='finished')
     else:
-        measure(1); open(folder + '/again', 'w'); tell(event='failed', message='Once.'); sys.exit(1)
+        measure(1); tell(event='progressed', fraction=0.25)
+        open(folder + '/again', 'w'); tell(event='failed', message='Once.'); sys.exit(1)
 elif name == 'ends early':
     measure(1); print('bye', flush=True); os._exit(0)
 elif name == 'crashes':
@@ -187,6 +188,7 @@ def test_a_job_that_failed_is_taken_up_again(server: Server) -> None:
     server.scheduler.resume(job)
     assert job.status is Status.INIT
     assert job.failure is None
+    assert job.progress == 0.25
     assert server.wait_for_end(job) is Status.DONE
     assert server.scheduler.metrics(job).train.steps == [1, 2]
     assert [code for code, _ in job.history if code != "W"] == ["I", "R", "E", "I", "R", "D"]

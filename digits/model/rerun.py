@@ -9,7 +9,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -95,7 +95,8 @@ def train(rerun: Rerun, say: Callable[[str], object]) -> bool:
         _passed_on_to(process),
     ):
         for line in process.stdout or ():
-            log.write(line)
+            with suppress(OSError):  # a full disk must not stop the training: this is for people only
+                log.write(line)
             say(line.decode(errors="replace").rstrip("\n"))
     return process.returncode == 0
 

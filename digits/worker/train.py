@@ -52,9 +52,10 @@ def run(recipe: recipes.Train, task_folder: Path, events: EventLog) -> dict[str,
 
     Raises UserFault, or whatever the user's network raises.
     """
-    events.append(Progressed(0.0, doing="Reading the dataset"))
-    execution, gpus = executions.prepare(recipe, events)
     point = _resumed(recipe, task_folder.parent, events)
+    done = min(1.0, point.epoch / recipe.epochs) if point else 0.0
+    events.append(Progressed(round(done, 6), doing="Reading the dataset"))
+    execution, gpus = executions.prepare(recipe, events)
     seed = point.seed if point else secrets.randbelow(2**31) if recipe.seed is None else recipe.seed
     keras.utils.set_random_seed(seed % 2**32)
     with usage.reported(events, "GPU" if gpus else "CPU", gpus):
@@ -153,7 +154,7 @@ class Trainer:
         self.randomness = Randomness(self.seed)
         self.keeper = Keeper(recipe, job_folder, events)
         self.point = point
-        self.step = self.first_step = 0
+        self.step = self.first_step = point.step if point else 0
         self.validated = self.saved = -1
         self.pace, self.val_pace = self._pace(), self._pace()
         self.curve = Curve()
@@ -290,7 +291,6 @@ class Trainer:
                 "Start a new training.",
             )
         snapshots.restore_exactly(self.job_folder / point.snapshot, self._variables())
-        self.step = self.first_step = point.step
         self.curve.recall(point.step, self.training.names, point.curve)
         self.validated, self.saved = point.validated, point.saved
         self.wants_pictures = point.wants_pictures and bool(self.training.pictures)

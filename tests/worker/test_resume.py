@@ -17,7 +17,7 @@ import pytest
 
 from digits import events, recipe
 from digits.errors import BadRequest
-from digits.events import Failed, Finished, Measured, Resumed, Saved
+from digits.events import Failed, Finished, Measured, Progressed, Resumed, Saved
 from digits.metrics import Metrics
 from digits.model import rerun
 from digits.model.resume import resume_point
@@ -253,6 +253,9 @@ def test_goes_on_inside_of_an_epoch(often: None, model: Any, start: Any, go_on: 
     again = go_on(task.task_folder).wait()
     assert again.code == 0, again.output
     assert again.of(Resumed)[0].step == point.step
+    told = again.events[again.events.index(again.of(Resumed)[0]) :]
+    done = [event.fraction for event in told if isinstance(event, Progressed)]
+    assert min(done) == pytest.approx(point.step / 2400, abs=1e-6)
     assert again.of(Finished)[0].result["steps"] == 2400
 
 
