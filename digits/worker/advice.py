@@ -76,5 +76,7 @@ def package(name: str) -> str:
     """What to do about a package that is not installed."""
     top = name.partition(".")[0]
     return _PACKAGES.get(
-        top, f"Only installed packages can be imported by a network: install {top} beside DIGITS."
+        top,
+        f"Only installed packages can be imported by a network: install {top} beside DIGITS, "
+        "or, if it is a file of your own, put its code into the network.",
     )

@@ -1,7 +1,9 @@
-"""Layers of ``tf.contrib.layers`` that tf_slim does not have."""
+"""What ``tf.contrib.layers``, ``.framework``, ``.losses`` and ``.metrics`` had and tf_slim does not have."""
 
 from __future__ import annotations
 
+import functools
+import inspect
 from typing import Any
 
 import tensorflow as tf
@@ -71,6 +73,123 @@ def group_norm(
         outputs = outputs if gamma is None else outputs * gamma
         outputs = outputs if beta is None else outputs + beta
         return _finished(outputs, activation_fn, outputs_collections)
+
+
+def embed_sequence(
+    ids: Any,
+    vocab_size: int | None = None,
+    embed_dim: int | None = None,
+    unique: bool = False,
+    initializer: Any = None,
+    regularizer: Any = None,
+    trainable: bool = True,
+    scope: Any = None,
+    reuse: Any = None,
+) -> tf.Tensor:
+    """The embeddings [N, T, ``embed_dim``] of the numbers ``ids`` [N, T], which are less than ``vocab_size``."""
+    if vocab_size is None or embed_dim is None:
+        if not reuse:
+            raise ValueError("embed_sequence needs vocab_size and embed_dim")
+        shape = None
+    else:
+        shape = [vocab_size, embed_dim]
+    with v1.variable_scope(scope, "EmbedSequence", [ids], reuse=reuse):
+        embeddings = v1.get_variable(
+            "embeddings", shape, initializer=initializer, regularizer=regularizer, trainable=trainable
+        )
+        return v1.nn.embedding_lookup(embeddings, ids)
+
+
+def bow_encoder(
+    ids: Any,
+    vocab_size: int,
+    embed_dim: int,
+    sparse_lookup: bool = True,
+    initializer: Any = None,
+    regularizer: Any = None,
+    trainable: bool = True,
+    scope: Any = None,
+    reuse: Any = None,
+) -> tf.Tensor:
+    """The mean [N, ``embed_dim``] of the embeddings of ``ids`` [N, T]: a bag of words."""
+    sparse = isinstance(ids, tf.SparseTensor)
+    with v1.variable_scope(scope, "bow_encoder", [] if sparse else [ids], reuse=reuse):
+        embeddings = v1.get_variable(
+            "embeddings",
+            [vocab_size, embed_dim],
+            initializer=initializer,
+            regularizer=regularizer,
+            trainable=trainable,
+        )
+        if sparse:
+            return v1.nn.embedding_lookup_sparse(embeddings, ids, None, combiner="mean")
+        return tf.reduce_mean(v1.nn.embedding_lookup(embeddings, ids), 1)
+
+
+def smart_cond(pred: Any, true_fn: Any = None, false_fn: Any = None, name: Any = None, **old: Any) -> Any:
+    """``true_fn()`` or ``false_fn()``: at once where ``pred`` is known while the network is built."""
+    true_fn, false_fn = old.get("fn1", true_fn), old.get("fn2", false_fn)
+    known = tf.get_static_value(pred) if isinstance(pred, tf.Tensor) else pred
+    if known is None or isinstance(known, tf.Variable):
+        return v1.cond(tf.cast(pred, tf.bool), true_fn, false_fn, name=name)
+    return true_fn() if known else false_fn()
+
+
+def with_shape(expected_shape: Any, tensor: Any) -> tf.Tensor:
+    """``tensor``, which has ``expected_shape``; checked when it runs where that is not known before."""
+    return tf.ensure_shape(tensor, expected_shape)
+
+
+def _decorator(*args: Any, **kwargs: Any) -> Any:
+    """Of TensorFlow's own decorators, such as ``deprecated(date, instructions)``, one that changes nothing."""
+    return lambda function: function
+
+
+def framework() -> dict[str, Any]:
+    """What stands under ``tf.contrib.framework``."""
+    decorators = ("deprecated", "deprecated_args", "deprecated_arg_values", "experimental")
+    checkpoints = ("list_variables", "load_variable", "load_checkpoint", "checkpoints_iterator")
+    return {
+        **dict.fromkeys(decorators, _decorator),
+        **{name: getattr(tf.train, name) for name in checkpoints},
+        "smart_cond": smart_cond,
+        "smart_constant_value": tf.get_static_value,
+        "with_shape": with_shape,
+        "with_same_shape": lambda expected, tensor: tf.ensure_shape(tensor, expected.shape),
+    }
+
+
+def losses(slim_losses: Any) -> dict[str, Any]:
+    """What stands under ``tf.contrib.losses`` and ``slim.losses``: those of tf_slim, with the names of before 1.0."""
+    functions = {name: value for name, value in vars(slim_losses).items() if inspect.isfunction(value)}
+    functions["sum_of_squares"] = functions["mean_squared_error"]
+    functions["sum_of_pairwise_squares"] = functions["mean_pairwise_squared_error"]
+    return {name: _with_weight(function) for name, function in functions.items()}
+
+
+def _with_weight(function: Any) -> Any:
+    """``function``, whose argument ``weights`` may also be called ``weight``."""
+    if "weights" not in inspect.signature(function).parameters:
+        return function
+
+    @functools.wraps(function)
+    def weighted(*args: Any, **kwargs: Any) -> Any:
+        if "weight" in kwargs:
+            kwargs["weights"] = kwargs.pop("weight")
+        return function(*args, **kwargs)
+
+    return weighted
+
+
+def metrics() -> dict[str, Any]:
+    """What stands under ``tf.contrib.metrics``."""
+    return {
+        "confusion_matrix": v1.confusion_matrix,
+        "set_size": tf.sets.size,
+        "set_intersection": tf.sets.intersection,
+        "set_union": tf.sets.union,
+        "set_difference": tf.sets.difference,
+    }
 
 
 def _parameters(

@@ -23,6 +23,8 @@ from digits.worker import (
     advice,
     contrib_cells,
     contrib_distributions,
+    contrib_image,
+    contrib_layers,
     contrib_lookup,
     contrib_sequences,
     functions,
@@ -143,10 +145,19 @@ def _contrib(slim: types.ModuleType) -> Face:
     names = {
         "layers": _Contrib("tensorflow.contrib.layers", slim.layers, slim, **slim_repair.contrib_layers()),
         "rnn": _Contrib("tensorflow.contrib.rnn", _rnn_cell(), v1.nn),
-        "framework": _Contrib("tensorflow.contrib.framework", slim, v1, **step, **loading.framework()),
+        "framework": _Contrib(
+            "tensorflow.contrib.framework",
+            slim,
+            v1,
+            **step,
+            **contrib_layers.framework(),
+            **loading.framework(),
+        ),
         "slim": _slim(slim, nets),
-        "losses": _slim_losses(slim),
-        "metrics": _Contrib("tensorflow.contrib.metrics", slim.metrics, v1.metrics),
+        "losses": _losses(slim),
+        "metrics": _Contrib(
+            "tensorflow.contrib.metrics", slim.metrics, v1.metrics, **contrib_layers.metrics()
+        ),
         "seq2seq": _Contrib(
             "tensorflow.contrib.seq2seq",
             sequence_loss=old_names.sequence_loss,
@@ -158,12 +169,10 @@ def _contrib(slim: types.ModuleType) -> Face:
         "training": _Contrib("tensorflow.contrib.training", HParams=old_names.HParams),
         "opt": old_names.OtherOptimizers(),
         "ctc": _Contrib("tensorflow.contrib.ctc", v1.nn),
-        "image": _Contrib(
-            "tensorflow.contrib.image",
-            rotate=old_names.rotate,
-            transform=old_names.transform,
-            translate=old_names.translate,
-        ),
+        "image": _Contrib("tensorflow.contrib.image", **contrib_image.names()),
+        "resampler": _Contrib("tensorflow.contrib.resampler", resampler=contrib_image.resampler),
+        "signal": _Contrib("tensorflow.contrib.signal", tf.signal),
+        "linalg": _Contrib("tensorflow.contrib.linalg", tf.linalg),
         "distributions": _distributions(),
         "keras": _Contrib("tensorflow.contrib.keras", tf.keras),
         "nn": _Contrib("tensorflow.contrib.nn", v1.nn),
@@ -174,15 +183,17 @@ def _contrib(slim: types.ModuleType) -> Face:
     return Face("tensorflow.contrib", **names)
 
 
-def _slim_losses(slim: types.ModuleType) -> Face:
-    return _Contrib("tensorflow.contrib.losses", slim.losses, **precision.losses(slim.losses))
+@functools.cache
+def _losses(slim: types.ModuleType) -> Face:
+    in_full = types.SimpleNamespace(**precision.losses(slim.losses))
+    return _Contrib("tensorflow.contrib.losses", slim.losses, **contrib_layers.losses(in_full))
 
 
 def _slim(slim: types.ModuleType, nets: types.ModuleType) -> Face:
     # Networks reach the nets by the inner path of contrib too.
     own = {
         "nets": nets,
-        "losses": _slim_losses(slim),
+        "losses": _losses(slim),
         "get_or_create_global_step": old_names.global_step,
         "get_global_step": old_names.global_step,
         **slim_repair.contrib_layers(),
@@ -264,6 +275,7 @@ def namespace() -> dict[str, Any]:
     import numpy
 
     old_python.restore_aliases()
+    old_python.let_tensors_be_keys()
     face = tensorflow()
     own_builtins = {**vars(builtins), **old_python.names(), "__import__": _importer()}
     return {

@@ -73,7 +73,8 @@ class Classifier:
                 "The network's file was changed after the training.",
             )
         self._function = self._whole(traced)
-        self._run(np.zeros((1, *self._manifest.shape), np.uint8))  # the first run is the slow one
+        self._least = 1
+        self._warm_up()
 
     def classify(self, image: str | Path, top: int = 5) -> list[tuple[str, float]]:
         """The ``top`` most likely labels with their percent, the likeliest first; raises Refused."""
@@ -91,8 +92,23 @@ class Classifier:
         signature = [tf.TensorSpec((None, *self._manifest.shape), tf.uint8)]
         return tf.function(probabilities, autograph=False, input_signature=signature)
 
+    def _warm_up(self) -> None:
+        """Run once: the first run is the slow one, and tells whether the network takes a single image.
+
+        One that says `tf.squeeze(x)`, or that parts the batch in two, does not; then every image goes in twice.
+        """
+        black = np.zeros((1, *self._manifest.shape), np.uint8)
+        try:
+            self._run(black)
+        except tf.errors.InvalidArgumentError as error:
+            self._least = 2
+            try:
+                self._run(black)
+            except tf.errors.InvalidArgumentError:
+                raise error from None
+
     def _run(self, pixels: NDArray[np.uint8]) -> NDArray[np.float32]:
-        values = self._function(tf.constant(pixels)).numpy()
+        values = self._function(tf.constant(np.repeat(pixels, self._least, axis=0))).numpy()
         classes = len(self._manifest.labels)
         if values.ndim != 2 or values.shape[1] < classes:
             raise Refused(

@@ -408,50 +408,6 @@ def sequence_loss(
         return tf.reduce_sum(each, axes) / (tf.reduce_sum(total, axes) + 1e-12)
 
 
-def rotate(images: Any, angles: Any, interpolation: str = "NEAREST", name: Any = None) -> Any:
-    """Images [N, H, W, C] or [H, W, C], turned counterclockwise by ``angles`` in radians."""
-    images = tf.convert_to_tensor(images)
-    batch = images if images.shape.rank == 4 else images[None]
-    count = tf.shape(batch)[0]
-    angles = tf.broadcast_to(tf.reshape(tf.cast(angles, tf.float32), [-1]), [count])
-    height, width = (tf.cast(tf.shape(batch)[axis], tf.float32) - 1 for axis in (1, 2))
-    cos, sin = tf.cos(angles), tf.sin(angles)
-    zeros = tf.zeros_like(cos)
-    offset_x = (width - (cos * width - sin * height)) / 2
-    offset_y = (height - (sin * width + cos * height)) / 2
-    transforms = tf.stack([cos, -sin, offset_x, sin, cos, offset_y, zeros, zeros], 1)
-    turned = _transformed(batch, transforms, interpolation)
-    return turned if images.shape.rank == 4 else turned[0]
-
-
-def transform(images: Any, transforms: Any, interpolation: str = "NEAREST", *args: Any, **kwargs: Any) -> Any:
-    """Images [N, H, W, C] through the projective ``transforms`` [N or 1, 8]."""
-    transforms = tf.reshape(tf.cast(transforms, tf.float32), [-1, 8])
-    return _transformed(images, transforms, interpolation)
-
-
-def translate(images: Any, translations: Any, interpolation: str = "NEAREST", name: Any = None) -> Any:
-    """Images [N, H, W, C] moved by ``translations`` [N or 1, 2] (right, down), in pixels."""
-    moves = tf.reshape(tf.cast(translations, tf.float32), [-1, 2])
-    ones, zeros = tf.ones_like(moves[:, 0]), tf.zeros_like(moves[:, 0])
-    return _transformed(
-        images,
-        tf.stack([ones, zeros, -moves[:, 0], zeros, ones, -moves[:, 1], zeros, zeros], 1),
-        interpolation,
-    )
-
-
-def _transformed(images: Any, transforms: Any, interpolation: str) -> Any:
-    moved = tf.raw_ops.ImageProjectiveTransformV3(
-        images=images,
-        transforms=transforms,
-        output_shape=tf.shape(images)[1:3],
-        fill_value=0.0,
-        interpolation=interpolation.upper(),
-    )
-    return tf.ensure_shape(moved, images.shape)
-
-
 def old_summaries() -> dict[str, Any]:
     """The summaries of before 1.0."""
     return {

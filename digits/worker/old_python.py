@@ -22,6 +22,7 @@ from typing import Any
 
 import numpy as np
 import tensorflow as tf
+from tensorflow.python.framework import ops
 
 _VALUE, _IS_IN, _OLD_METHOD = "__digits_value__", "__digits_is_in__", "__digits_old_method__"
 _OLD_METHODS = {"iteritems": "items", "itervalues": "values", "iterkeys": "keys", "has_key": "__contains__"}
@@ -41,6 +42,14 @@ def restore_aliases() -> None:
     for name in collections.abc.__all__:
         if not hasattr(collections, name):
             setattr(collections, name, getattr(collections.abc, name))
+
+
+def let_tensors_be_keys() -> None:
+    """Let tensors of a graph be keys of dicts and members of sets, as ``{placeholder: value}`` has them.
+
+    TensorFlow refuses this because equality of tensors compares numbers; a dict asks for identity first.
+    """
+    ops.SymbolicTensor.__hash__ = object.__hash__
 
 
 def names() -> dict[str, Any]:

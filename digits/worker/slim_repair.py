@@ -25,7 +25,7 @@ from tensorflow.python.layers import layers as core_layers
 from tensorflow.python.ops import array_ops, control_flow_ops, variable_scope
 
 from digits.worker import flexible
-from digits.worker.contrib_layers import group_norm, instance_norm
+from digits.worker.contrib_layers import bow_encoder, embed_sequence, group_norm, instance_norm
 
 _REGULARISED = ("__digits_regularised_variables__",)
 
@@ -260,6 +260,9 @@ def contrib_layers() -> dict[str, Any]:
         **dict.fromkeys(summaries, nothing),
         "instance_norm": tf_slim.add_arg_scope(instance_norm),
         "group_norm": tf_slim.add_arg_scope(group_norm),
+        "embed_sequence": embed_sequence,
+        "bow_encoder": bow_encoder,
+        "safe_embedding_lookup_sparse": tf.compat.v1.nn.safe_embedding_lookup_sparse,
     }
 
 

@@ -36,16 +36,15 @@ class SummaryFunctions:
     """Stands in for the module ``tf.summary``."""
 
     def scalar(self, name: str, tensor: Any = None, *args: Any, **kwargs: Any) -> Recorded:
-        return Recorded(SCALAR, str(name), kwargs.get("data") if tensor is None else tensor)
+        return _recorded(SCALAR, name, tensor, kwargs)
 
     def histogram(self, name: str, values: Any = None, *args: Any, **kwargs: Any) -> Recorded:
-        return Recorded(HISTOGRAM, str(name), kwargs.get("data") if values is None else values)
+        return _recorded(HISTOGRAM, name, values, kwargs)
 
     def image(
         self, name: str, tensor: Any = None, max_outputs: int = 3, *args: Any, **kwargs: Any
     ) -> Recorded:
-        images = kwargs.get("data") if tensor is None else tensor
-        return Recorded(IMAGE, str(name), images, int(kwargs.get("max_images", max_outputs)))
+        return _recorded(IMAGE, name, tensor, kwargs, int(kwargs.get("max_images", max_outputs)))
 
     def merge(self, inputs: Any, *args: Any, **kwargs: Any) -> list[Recorded]:
         return list(inputs)
@@ -68,6 +67,13 @@ class SummaryFunctions:
             return lambda *args, **kwargs: None
 
     SummaryWriter = FileWriter
+
+
+def _recorded(kind: str, name: Any, tensor: Any, kwargs: dict[str, Any], max_images: int = 3) -> Recorded:
+    recorded = Recorded(kind, str(name), kwargs.get("data") if tensor is None else tensor, max_images)
+    for collection in kwargs.get("collections") or ():
+        tf.compat.v1.add_to_collection(collection, recorded)
+    return recorded
 
 
 def flatten(summaries: Any) -> list[Recorded]:

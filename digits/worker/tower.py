@@ -82,7 +82,9 @@ class Tower:
 def of_function(build_model: Callable[[dict[str, Any]], dict[str, Any]]) -> type[Tower]:
     """The network that a ``build_model(params)`` of the first DIGITS with TensorFlow makes.
 
-    It returns the output as ``model`` and, as ``loss``, a function of the labels.
+    It returns the output as ``model`` and, as ``loss``, a function of the labels; as ``feed_dict_train`` and
+    ``feed_dict_val`` it may return what its placeholders hold in training and else. Its summaries are those it
+    put into the collections for training and validation.
     """
 
     class UserModel(Tower):
@@ -93,11 +95,27 @@ def of_function(build_model: Callable[[dict[str, Any]], dict[str, Any]]) -> type
 
         @model_property
         def inference(self) -> Any:
-            return self.built["model"]
+            model = self.built["model"]
+            self._feed()
+            return model
 
         @model_property
         def loss(self) -> Any:
-            return self.built["loss"](self.y)
+            loss = self.built["loss"](self.y)
+            self._feed()
+            collection = "summaries_train" if self.is_training else "summaries_val"
+            self.summaries += tf.compat.v1.get_collection(collection)
+            return loss
+
+        def _feed(self) -> None:
+            """Give all that reads a fed placeholder its value instead."""
+            feeds = self.built.get("feed_dict_train" if self.is_training else "feed_dict_val") or {}
+            for placeholder, value in feeds.items():
+                constant = tf.constant(value, placeholder.dtype)
+                for operation in placeholder.consumers():
+                    for place, tensor in enumerate(operation.inputs):
+                        if tensor is placeholder:
+                            operation._update_input(place, constant)
 
     return UserModel
 

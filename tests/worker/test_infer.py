@@ -166,3 +166,18 @@ def _refusal(model: Path, image: Path, snapshot: str) -> str:
     except infer.Refused as refusal:
         return refusal.message
     return ""
+
+
+def test_a_network_that_takes_no_single_image(train: Any, picture: Path, in_child: Any) -> None:
+    """It squeezes away the axis of a batch of one; it gets the image twice."""
+    turned = "tf.reshape(tf.transpose(tf.squeeze(self.x), [0, 1, 2]), [-1, 144])"
+    outcome = train(networks.LINEAR.replace("self.x", turned), epochs=4)
+    assert outcome.code == 0, outcome.output
+    predictions = in_child(_classified, outcome.job_folder, picture)
+    assert predictions[0][0] == "left" and len(predictions) == 4
+
+
+def _classified(job_folder: Path, picture: Path) -> list[tuple[str, float]]:
+    from digits.worker import infer
+
+    return infer.classify(job_folder, picture, SNAPSHOT)

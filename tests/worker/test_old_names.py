@@ -6,6 +6,8 @@ from typing import Any
 
 import pytest
 
+from digits.events import Measured
+
 pytestmark = pytest.mark.tensorflow
 
 # Each is the body of an inference that begins with x = self.x and ends with a dense layer on x.
@@ -54,6 +56,8 @@ BODIES = {
         "l = tf.losses.softmax_cross_entropy(tf.one_hot(self.y, 144 * 3), slim.flatten(x)); tf.losses.get_total_loss()",
         "l = tf.contrib.losses.mean_squared_error(x, x); tf.contrib.losses.add_loss(l)",
         "tf.contrib.layers.summarize_activations()",
+        "x = tf.contrib.framework.with_shape([None, 12, 12, 3], x)\n"
+        "@tf.contrib.framework.deprecated('2017-01-01', 'Use another.')\ndef twice(a): return a * 2\nx = twice(x)",
         "x = tf.contrib.image.rotate(x, 0.3)",
     ],
     "cells": [
@@ -140,6 +144,8 @@ BODIES = {
         "        return tf.identity(mean), tf.identity(var)\n"
         "m, v = tf.cond(tf.constant(True), update, lambda: (ema.average(mean), ema.average(var)))\n"
         "x = tf.nn.batch_normalization(x, m, v, None, None, 1e-3)",
+        "d = {x: 'a', self.y: 'b'}; assert d[self.x] == 'a' and len({x, self.x, self.y}) == 2\n"
+        "x = tf.case({tf.reduce_mean(x) > 0: lambda: x, tf.constant(True): lambda: -x}, default=lambda: x)",
         "t = tf.make_template('t', lambda a: slim.conv2d(a, 3, 3, scope='c')); x = t(x) + t(x)\n"
         "assert len(tf.trainable_variables()) == 2",
         "tf.initialize_all_variables(); tf.global_variables_initializer(); tf.reset_default_graph()",
@@ -250,6 +256,7 @@ UNSUPPORTED = {
     "import tensorflow as tf\nimport tensorflow.contrib.eager as tfe\n": ("eager", "graphs", 2),
     "tf.contrib.distributions.Mixture(1)\n": ("tf.contrib.distributions.Mixture", "densities", 1),
     "from tensorflow.examples.tutorials.mnist import input_data\n": ("examples", "self.x", 1),
+    "from layers_of_mine import conv\n": ("layers_of_mine", "put its code into the network", 1),
     "tf.nn.reluu(1)\n": ("tf.nn.reluu", "tf.nn.relu?", 1),
     "print 'hello'\n": ("SyntaxError", "print(...)", 1),
 }
@@ -308,3 +315,26 @@ def test_the_oldest_form_of_a_network(train: Any) -> None:
     outcome = train(OLDEST, epochs=1)
     assert outcome.code == 0, outcome.output
     assert outcome.values("val", "loss")
+    assert "a" in outcome.of(Measured)[1].values and "a" not in outcome.of(Measured)[0].values
+
+
+FED = """
+def build_model(params):
+    keep = tf.placeholder(tf.float32, name='keep')
+    model = tf.reduce_sum(params['x'], [1, 2]) * keep * tf.get_variable('w', [params['nclasses']])
+
+    def loss(y):
+        in_loss = tf.placeholder_with_default(0.0, [])
+        tf.scalar_summary('kept', keep + in_loss, collections=[
+            digits.GraphKeys.SUMMARIES_TRAIN, digits.GraphKeys.SUMMARIES_VAL])
+        return digits.classification_loss(model, y)
+
+    return {'model': model, 'loss': loss, 'feed_dict_train': {keep: 0.5}, 'feed_dict_val': {keep: 1.0}}
+"""
+
+
+def test_the_oldest_form_feeds_its_placeholders(train: Any) -> None:
+    outcome = train(FED, epochs=1)
+    assert outcome.code == 0, outcome.output
+    assert set(outcome.values("train", "kept")) == {0.5}
+    assert set(outcome.values("val", "kept")) == {1.0}
