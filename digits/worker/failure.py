@@ -90,9 +90,7 @@ def _words(error: BaseException, source: BaseException) -> tuple[str, str]:
     kind = _kind(source)
     if isinstance(source, SyntaxError):
         where = f"line {source.lineno}" if source.lineno else "the network"
-        old = "print" in str(source.msg) and "Missing parentheses" in str(source.msg)
-        hint = "This is Python 2: write print(...)." if old else "Correct the marked line."
-        return f"{kind} in {where}: {source.msg}", hint
+        return f"{kind} in {where}: {source.msg}", "Correct the marked line."
     if isinstance(source, SystemExit):
         return f"The network ended the program: exit({source.code!r}).", "Remove the call to exit()."
     text = _essence(str(getattr(source, "message", "") or source))

@@ -1,13 +1,15 @@
 """Lets a network's text say what Python 2 and the shapes of TensorFlow 1 allowed.
 
-Only what can mean nothing else today is rewritten, in the syntax tree, so that lines
-and columns stay as the user wrote them:
+What can mean nothing else today is rewritten in the syntax tree, so that lines and columns stay as the user
+wrote them:
 
 - ``shape[1].value``: a dimension of a shape was an object, now it is a number or None;
 - ``tensor in tensors``: asked for the same tensor, now it would compare numbers;
-- ``d.iteritems()``, ``itervalues()``, ``iterkeys()``, ``has_key(k)``.
+- ``d.iteritems()``, ``itervalues()``, ``iterkeys()``, ``has_key(k)``, ``d.keys()[0]``;
+- ``28 / 2``: is the whole number 14, which may be a size, where a division comes out even. Otherwise it is the
+  true division of Python 3.
 
-A division of integers by ``/`` is the true division of Python 3.
+Text that does not parse may have statements of Python 2 (see `digits.worker.old_statements`).
 """
 
 from __future__ import annotations
@@ -17,6 +19,7 @@ import collections
 import collections.abc
 import functools
 import importlib
+import operator
 import types
 from typing import Any
 
@@ -24,14 +27,35 @@ import numpy as np
 import tensorflow as tf
 from tensorflow.python.framework import ops
 
+from digits.worker import old_statements
+
 _VALUE, _IS_IN, _OLD_METHOD = "__digits_value__", "__digits_is_in__", "__digits_old_method__"
+_DIVIDED, _DIVIDED_IN_PLACE, _LISTED = (
+    "__digits_divided__",
+    "__digits_divided_in_place__",
+    "__digits_listed__",
+)
 _OLD_METHODS = {"iteritems": "items", "itervalues": "values", "iterkeys": "keys", "has_key": "__contains__"}
 
 
 def compiled(text: str, file: str) -> types.CodeType:
     """The code of a module with the text ``text``; raises SyntaxError."""
-    tree = ast.parse(text, file)
+    tree = _parsed(text, file)
     return compile(ast.fix_missing_locations(_Rewriter().visit(tree)), file, "exec", dont_inherit=True)
+
+
+def _parsed(text: str, file: str) -> ast.Module:
+    try:
+        return ast.parse(text, file)
+    except SyntaxError as error:
+        translated = old_statements.translated(text)
+        if translated == text:
+            raise
+        try:
+            return ast.parse(translated, file)
+        except SyntaxError as later:
+            # What is wrong besides Python 2 is worth more than that it is Python 2.
+            raise (later if later.lineno != error.lineno else error) from None
 
 
 def restore_aliases() -> None:
@@ -58,6 +82,12 @@ def names() -> dict[str, Any]:
         _VALUE: _value,
         _IS_IN: _is_in,
         _OLD_METHOD: _old_method,
+        _DIVIDED: _divided,
+        _DIVIDED_IN_PLACE: _divided_in_place,
+        _LISTED: _listed,
+        "map": _eager(map),
+        "filter": _eager(filter),
+        "zip": _eager(zip),
         "xrange": range,
         "unicode": str,
         "basestring": str,
@@ -116,6 +146,28 @@ class _Rewriter(ast.NodeTransformer):
             node.func = _call(_OLD_METHOD, [node.func.value, name], node)
         return node
 
+    def visit_Subscript(self, node: ast.Subscript) -> ast.AST:
+        self.generic_visit(node)
+        owner = node.value
+        called = owner.func if isinstance(owner, ast.Call) and not owner.args else None
+        if isinstance(called, ast.Attribute) and called.attr in ("keys", "values", "items"):
+            node.value = _call(_LISTED, [owner], owner)
+        return node
+
+    def visit_BinOp(self, node: ast.BinOp) -> ast.AST:
+        self.generic_visit(node)
+        if not isinstance(node.op, ast.Div):
+            return node
+        return _call(_DIVIDED, [node.left, node.right], node)
+
+    def visit_AugAssign(self, node: ast.AugAssign) -> ast.AST:
+        self.generic_visit(node)
+        if not isinstance(node.op, ast.Div) or not isinstance(node.target, ast.Name):
+            return node
+        before = ast.copy_location(ast.Name(node.target.id, ast.Load()), node)
+        value = _call(_DIVIDED_IN_PLACE, [before, node.value], node.value)
+        return ast.copy_location(ast.Assign([node.target], value), node)
+
     def visit_Compare(self, node: ast.Compare) -> ast.AST:
         self.generic_visit(node)
         if len(node.ops) != 1 or not isinstance(node.ops[0], (ast.In, ast.NotIn)):
@@ -155,3 +207,37 @@ def _is_tensor(value: Any) -> bool:
 
 def _old_method(owner: Any, name: str) -> Any:
     return getattr(owner, name, None) or getattr(owner, _OLD_METHODS[name])
+
+
+def _divided(left: Any, right: Any, divide: Any = operator.truediv) -> Any:
+    # Exactly int: numbers of numpy and truth values divide as ever.
+    if type(left) is int and type(right) is int and right and left % right == 0:
+        return left // right
+    return divide(left, right)
+
+
+def _divided_in_place(left: Any, right: Any) -> Any:
+    return _divided(left, right, operator.itruediv)
+
+
+def _listed(items: Any) -> Any:
+    """What a dict has, as the list that it was; anything else as it is."""
+    views = (collections.abc.KeysView, collections.abc.ValuesView, collections.abc.ItemsView)
+    return list(items) if isinstance(items, views) else items
+
+
+class _Items(list[Any]):
+    """A list, as ``map`` and ``zip`` gave, from which ``next`` takes the items one after the other as today."""
+
+    def __next__(self) -> Any:
+        if not hasattr(self, "_rest"):
+            self._rest = iter(list(self))
+        return next(self._rest)
+
+
+def _eager(function: Any) -> Any:
+    @functools.wraps(function, updated=())
+    def listed(*args: Any, **kwargs: Any) -> _Items:
+        return _Items(function(*args, **kwargs))
+
+    return listed

@@ -127,6 +127,12 @@ BODIES = {
         "for i in xrange(3): x = x * reduce(lambda a, b: a + b, [1, 2])\n"
         "assert isinstance(unicode('a'), basestring) and long(3) == 3",
         "for name, value in {'a': 2.0}.iteritems(): x = x * value\nassert {'a': 1}.has_key('a')",
+        "print 'building', x\ntry:\n    raise ValueError, 'no'\nexcept ValueError, error:\n    print error",
+        "h = self.input_shape[0] / 2; x = tf.reshape(x, [-1, h * h * 4 * 3]); h /= 4; assert h == 1.5\n"
+        "assert type(8 / 2) is int and 7 / 2 == 3.5 and type(8 / 2.0) is float; x /= 2",
+        "x = tf.reshape(x, [-1, np.prod(map(int, x.get_shape()[1:]))]); pairs = zip([1, 2], [3, 4])\n"
+        "assert pairs[0] == (1, 3) and len(filter(None, [0, 1])) == 1 and next(pairs) == (1, 3) and next(pairs) == (2, 4)",
+        "d = {'a': 1}; assert d.keys()[0] == 'a' and d.values()[0] == 1 and d.items()[:1] == [('a', 1)]",
     ],
     "variables": [
         "w = tf.get_variable('w', [3]); x = slim.conv2d(x, 3, 3, scope='c')\n"
@@ -258,7 +264,7 @@ UNSUPPORTED = {
     "from tensorflow.examples.tutorials.mnist import input_data\n": ("examples", "self.x", 1),
     "from layers_of_mine import conv\n": ("layers_of_mine", "put its code into the network", 1),
     "tf.nn.reluu(1)\n": ("tf.nn.reluu", "tf.nn.relu?", 1),
-    "print 'hello'\n": ("SyntaxError", "print(...)", 1),
+    "print 'hello'\nx = = 3\n": ("SyntaxError", "Correct the marked line", 2),
 }
 
 
