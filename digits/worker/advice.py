@@ -48,6 +48,7 @@ _PACKAGES = {
     "nets": "Write from tensorflow.contrib.slim.nets import …",
     "caffe": "Use a network for TensorFlow.",
     "torch": "Use a network for TensorFlow.",
+    "mxnet": "Use a network for TensorFlow.",
 }
 
 
@@ -78,5 +79,5 @@ def package(name: str) -> str:
     return _PACKAGES.get(
         top,
         f"Only installed packages can be imported by a network: install {top} beside DIGITS, "
-        "or, if it is a file of your own, put its code into the network.",
+        "or copy what is needed of its code into the network.",
     )

@@ -45,10 +45,17 @@ def describe(error: BaseException) -> Failed:
     line = error.line if isinstance(error, UserFault) and error.line else None
     if line is None and own:
         line = own[0]["line"]
+        if _is_about_labels(source, own[0]["code"]):
+            hint = hint or "self.y holds one number for each image, that of its class: its shape is [N]."
         hint = hint or f"Look at line {line} of the network: {own[0]['code']}"
     # A fault that the worker found by itself needs no trace of the worker.
     others = [] if isinstance(source, UserFault) else [frame for frame in frames if not frame["own"]]
     return Failed(message=message, hint=hint, line=line, trace=(own + others)[:MAX_FRAMES])
+
+
+def _is_about_labels(error: BaseException, code: str) -> bool:
+    """Whether a line of the network wants other labels than those of a classification."""
+    return "self.y" in code and any(_is_a(error, name) for name in ("ValueError", "InvalidArgumentError"))
 
 
 def _root(error: BaseException) -> BaseException:

@@ -52,10 +52,18 @@ def mse_loss(lhs: Any, rhs: Any) -> tf.Tensor:
     return tf.reduce_mean(tf.square(lhs - rhs), name="mse")
 
 
-def constrastive_loss(lhs: Any, rhs: Any, y: Any, margin: float = 1.0) -> tf.Tensor:
-    """Contrastive loss of two embeddings [N, d]: ``y`` is 1 for pairs that belong together."""
-    squared = tf.reduce_sum(tf.square(precision.restored(lhs) - precision.restored(rhs)), 1)
-    apart = tf.square(tf.maximum(margin - tf.sqrt(squared + 1e-6), 0))
+def constrastive_loss(lhs: Any, rhs: Any, y: Any = None, margin: float = 1.0) -> tf.Tensor:
+    """Contrastive loss of two embeddings [N, d]: ``y`` is 1 for pairs that belong together.
+
+    At first it was told their distances [N] or [N, 1], and ``y``.
+    """
+    if y is None:
+        distances, y = precision.restored(tf.reshape(lhs, [-1])), tf.reshape(rhs, [-1])
+        squared = tf.square(distances)
+    else:
+        squared = tf.reduce_sum(tf.square(precision.restored(lhs) - precision.restored(rhs)), 1)
+        distances = tf.sqrt(squared + 1e-6)
+    apart = tf.square(tf.maximum(margin - distances, 0))
     together = tf.cast(y, squared.dtype)
     return tf.reduce_mean(together * squared + (1 - together) * apart, name="contrastive_loss")
 

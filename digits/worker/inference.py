@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -64,13 +65,44 @@ def trace(network: Network, store: VariableStore, shape: tuple[int | None, ...] 
     """Build the inference network; its variables are made, if they were not.
 
     ``shape`` of an input, where it is not that of the images: a generator of images takes other numbers.
+    There are no labels. A network that cannot do without sees those of the first class.
     """
+    shape = shape or network.shape
+    try:
+        return _traced(network, store, shape, tower.INFERENCE, lambda x: None)
+    except Exception:
+        # If labels are not what it lacked, this tells of the same fault.
+        return _traced(network, store, shape, tower.INFERENCE, _first_labels)
+
+
+def trace_shown(network: Network, store: VariableStore) -> tuple[Inference, Exception | None]:
+    """A network to be looked at: that for inference or, if it takes no such images, that for validation.
+
+    With it comes why it cannot be built for inference, if that is so.
+    """
+    try:
+        return trace(network, store), None
+    except Exception as fault:
+        return _traced(network, store, network.shape, tower.VALIDATION, _first_labels), fault
+
+
+def _first_labels(x: tf.Tensor) -> tf.Tensor:
+    return tf.zeros(tf.shape(x)[:1], tf.int64)
+
+
+def _traced(
+    network: Network,
+    store: VariableStore,
+    shape: tuple[int | None, ...],
+    stage: str,
+    labels: Callable[[tf.Tensor], tf.Tensor | None],
+) -> Inference:
     built: list[Built] = []
 
     def infer(x: tf.Tensor) -> Any:
-        built.append(network.build(store, tower.INFERENCE, x, None))
+        built.append(network.build(store, stage, x, labels(x)))
         return built[-1].output
 
-    signature = [tf.TensorSpec((None, *(shape or network.shape)), tf.float32, name="x")]
+    signature = [tf.TensorSpec((None, *shape), tf.float32, name="x")]
     function = tf.function(infer, autograph=False, input_signature=signature).get_concrete_function()
     return Inference(function, built[-1])

@@ -101,7 +101,7 @@ def _user_model(text: str) -> type:
     if kind is None and callable(names.get("build_model")):
         kind = tower.of_function(names["build_model"])
     if kind is None:
-        raise UserFault("The network defines no class UserModel.", _TEMPLATE_HINT)
+        raise _without_user_model(names)
     if not isinstance(kind, type) or not issubclass(kind, tower.Tower):
         raise UserFault(
             "UserModel does not derive from Tower.", "Write class UserModel(Tower):", _line_of(kind)
@@ -109,6 +109,17 @@ def _user_model(text: str) -> type:
     for name in ("inference", "loss"):
         _check_property(kind, name)
     return kind
+
+
+def _without_user_model(names: dict[str, Any]) -> UserFault:
+    for name, kind in names.items():
+        if isinstance(kind, type) and issubclass(kind, tower.Tower) and kind is not tower.Tower:
+            return UserFault(
+                f"The network defines a class {name}(Tower) and no class UserModel.",
+                f"Call {name} UserModel.",
+                _line_of(kind),
+            )
+    return UserFault("The network defines no class UserModel.", _TEMPLATE_HINT)
 
 
 def _check_property(kind: type, name: str) -> None:

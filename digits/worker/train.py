@@ -26,7 +26,7 @@ from digits.worker import inference, input, network, numerics, randomness, resto
 from digits.worker.activations import Activations
 from digits.worker.curve import Curve, Row
 from digits.worker.execution import Execution
-from digits.worker.failure import Stopped, UserFault
+from digits.worker.failure import Stopped, UserFault, describe
 from digits.worker.keeping import Keeper
 from digits.worker.optimizers import Optimizer, Settings
 from digits.worker.randomness import Randomness
@@ -221,7 +221,7 @@ class Trainer:
         net = network.load(
             self.job_folder / self.recipe.network, self.prepare.shape, len(self.manifest.labels)
         )
-        shown = inference.trace(net, self.store)
+        shown, fault = inference.trace_shown(net, self.store)
         self.execution = self.execution.wanted_by(shown.built.tower)
         if self.recipe.numerics_checks and self.execution.compiled:
             self.execution = dataclasses.replace(self.execution, compiled=False)
@@ -232,6 +232,8 @@ class Trainer:
         with self._numerics():
             self.training.trace()
         self._tell_remark()
+        if fault:
+            self.events.append(Warned(f"The network cannot predict from images: {describe(fault).message}"))
         self.store.lock("in validation but not in training")
         for pattern in self.frozen.unmatched:
             self.events.append(Warned(f"No variable is called {pattern!r}, so it freezes none."))

@@ -31,7 +31,7 @@ def run(recipe: recipes.Visualize, task_folder: Path, events: EventLog) -> dict[
     prepare = Preparation(np.zeros(1, np.float32), recipe.crop_size or None, manifest.shape)
     net = network.load(scratch / recipe.network, prepare.shape, len(manifest.labels))
     store = VariableStore(empty=True)
-    shown = inference.trace(net, store)
+    shown, _ = inference.trace_shown(net, store)
     Training(net, store, prepare, Optimizer("SGD"), 0, Randomness(0)).trace()
     with TensorBoardLog(scratch / "tb") as board:
         board.graph(readable_graph(shown.function))

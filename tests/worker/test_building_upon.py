@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from digits.events import Built, Warned
 from digits.worker import infer
 from tests.worker import networks
 from tests.worker.conftest import snapshot
@@ -195,6 +196,65 @@ def _generated(path: Path) -> Any:
     net = network.load(path, (12, 12, 1), 4)
     images = inference.trace(net, VariableStore(), (1, 1, 5)).function(tf.zeros([2, 1, 1, 5]))
     return tuple(images.shape.as_list()), images.dtype.name
+
+
+OTHER_INPUT = """
+class UserModel(Tower):
+    @model_property
+    def inference(self):
+        noise = self.x[:, 0, 0] if self.is_inference else tf.random_normal([tf.shape(self.x)[0], 5])
+        return tf.matmul(noise, tf.get_variable('w', [5, 144]))
+
+    @model_property
+    def loss(self):
+        return digits.mse_loss(self.inference, slim.flatten(self.x))
+"""
+
+
+def test_a_network_that_cannot_predict_from_images_is_trained(
+    train: Any, visualize: Any, in_child: Any
+) -> None:
+    outcome = train(OTHER_INPUT, epochs=1)
+    assert outcome.code == 0, outcome.output
+    (warning,) = outcome.of(Warned)
+    assert "cannot predict from images" in warning.message
+    assert in_child(_generated, outcome.job_folder / "network.py") == ((2, 144), "float32")
+    assert visualize(OTHER_INPUT).of(Built)[0].parameters == 5 * 144
+
+
+ALL_AT_ONCE = """
+class UserModel(Tower):
+    def __init__(self, *args, **kwargs):
+        super(UserModel, self).__init__(*args, **kwargs)
+        self.logits = slim.fully_connected(slim.flatten(self.x), self.nclasses, activation_fn=None)
+        wanted = tf.one_hot(self.y, self.nclasses)
+        self.cost = tf.losses.softmax_cross_entropy(wanted, self.logits)
+
+    @model_property
+    def inference(self):
+        return self.logits
+
+    @model_property
+    def loss(self):
+        return self.cost
+"""
+
+
+def test_a_network_that_builds_its_loss_where_it_predicts(train: Any, in_child: Any) -> None:
+    outcome = train(ALL_AT_ONCE, epochs=1)
+    assert outcome.code == 0, outcome.output
+    assert not outcome.of(Warned)
+    assert in_child(_logits, outcome.job_folder / "network.py") == (2, 4)
+
+
+def _logits(path: Path) -> Any:
+    import tensorflow as tf
+
+    from digits.worker import inference, network
+    from digits.worker.variables import VariableStore
+
+    function = inference.trace(network.load(path, (12, 12, 1), 4), VariableStore()).function
+    return tuple(function(tf.zeros([2, 12, 12, 1])).shape.as_list())
 
 
 MEMORY = """

@@ -115,13 +115,15 @@ def test_old_calls_build(visualize: Any) -> None:
 
 
 def test_functions_of_digits(in_child: Any) -> None:
-    assert in_child(_contrastive) == pytest.approx((4.0 + (1.5 - 1.0) ** 2) / 2, rel=1e-4)
+    assert in_child(_contrastive) == pytest.approx([(4.0 + (1.5 - 1.0) ** 2) / 2] * 2, rel=1e-4)
 
 
-def _contrastive() -> float:
+def _contrastive() -> list[float]:
     from digits.worker import functions
 
     left, right = [[0.0, 0.0], [0.0, 0.0]], [[2.0, 0.0], [0.0, 1.0]]
     import tensorflow as tf
 
-    return float(functions.constrastive_loss(tf.constant(left), tf.constant(right), [1, 0], margin=1.5))
+    found = functions.constrastive_loss(tf.constant(left), tf.constant(right), [1, 0], margin=1.5)
+    of_distances = functions.constrastive_loss(tf.constant([[2.0], [1.0]]), tf.constant([1, 0]), margin=1.5)
+    return [float(found), float(of_distances)]

@@ -133,6 +133,7 @@ MISTAKES = {
         2,
     ),
     "no class": ("x = 1\n", "no class UserModel", None),
+    "another class": ("x = 1\nclass U_Net(Tower):\n    pass\n", "U_Net(Tower) and no class UserModel", 2),
     "not a tower": ("\nclass UserModel(object):\n    pass\n", "does not derive from Tower", 2),
     "no inference": ("class UserModel(Tower):\n    loss = 1\n", "no property inference", 1),
     "no loss": (
@@ -215,6 +216,13 @@ def test_mistakes_are_told_with_their_line(visualize: Any, mistake: str) -> None
     if line and failure.trace:
         assert failure.trace[0]["code"] == network.splitlines()[line - 1].strip()
     assert not outcome.of(Finished)
+
+
+def test_labels_of_another_shape(visualize: Any) -> None:
+    failure = visualize(
+        networks.LINEAR.replace("self.inference, self.y)", "self.inference, self.y[:, 0])", 1)
+    ).failure
+    assert "self.y holds one number for each image" in failure.hint
 
 
 def test_carriage_returns_of_a_web_form(visualize: Any) -> None:
