@@ -11,13 +11,14 @@ import errno
 import json
 import math
 import os
+import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, ClassVar
 
-from digits.files import UnreadableFile, open_plain
+from digits.files import UnreadableFile, is_disk_full, open_plain
 
 MAX_LINE_BYTES = 1024 * 1024
 _READ_BYTES = 4 * 1024 * 1024
@@ -259,10 +260,14 @@ def for_browser(value: Any) -> Any:
 
 
 class EventLog:
-    """The writing end of a task's log. One process owns it, and locks it against others."""
+    """The writing end of a task's log. One process owns it, and locks it against others.
+
+    While the disk is full, events wait in memory: what happened is told when there is room again.
+    """
 
     def __init__(self, path: Path) -> None:
         """Raises LogInUse when another process does not leave the log in a few seconds."""
+        self._waiting, self._turn = b"", threading.Lock()
         self._descriptor = os.open(
             path, os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600
         )
@@ -273,16 +278,27 @@ class EventLog:
 
     def append(self, *events: Event) -> None:
         """Write ``events`` to the log, at once."""
-        lines = b"".join(map(encode, events))
-        if self._is_torn:
-            self._mend_torn_line()
-        self._is_torn = True  # a full disk takes only a part of a line
-        while lines:
-            lines = lines[os.write(self._descriptor, lines) :]
-        self._is_torn = False
+        with self._turn:
+            lines, self._waiting = self._waiting + b"".join(map(encode, events)), b""
+            try:
+                if self._is_torn:
+                    self._mend_torn_line()
+                self._is_torn = False
+                while lines:
+                    lines = lines[os.write(self._descriptor, lines) :]
+            except OSError as error:
+                if not is_disk_full(error):
+                    raise
+                self._waiting = lines
 
     def close(self) -> None:
-        os.close(self._descriptor)
+        """Let go of the log; raises OSError if there is still no room for all that happened."""
+        try:
+            self.append()
+        finally:
+            os.close(self._descriptor)
+        if self._waiting:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
     def _mend_torn_line(self) -> None:
         # A writer that was killed may have left half a line; a new line keeps it apart.

@@ -7,6 +7,7 @@ job may replace any file there.
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import secrets
@@ -48,6 +49,11 @@ def remove_halves(path: Path) -> None:
     """Remove what a killed process was going to put in the place of ``path``; nobody else may be writing it."""
     for half in path.parent.glob(f".{path.name}.*.tmp"):
         half.unlink(missing_ok=True)
+
+
+def is_disk_full(error: BaseException) -> bool:
+    """Whether something could not be written because the disk, or the user's share of it, is full."""
+    return isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT)
 
 
 def open_plain(path: Path) -> BinaryIO:

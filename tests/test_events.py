@@ -40,6 +40,26 @@ def same(left: events.Event, right: events.Event) -> bool:
     return events.encode(left) == events.encode(right)
 
 
+def test_events_wait_while_the_disk_is_full(tmp_path: Path) -> None:
+    log = events.EventLog(Path("/dev/full"))
+    log.append(events.Warned("first"), events.Warned("second"))
+    log.append(events.Warned("third"))
+    path = tmp_path / "events.jsonl"
+    with open(path, "wb") as roomy:
+        os.dup2(roomy.fileno(), log._descriptor)
+    log.append(events.Warned("fourth"))
+    log.close()
+    found, _ = events.read(path)
+    assert [event.message for event in found] == ["first", "second", "third", "fourth"]
+
+
+def test_a_log_that_cannot_tell_all_says_so_at_the_end() -> None:
+    log = events.EventLog(Path("/dev/full"))
+    log.append(events.Warned("first"))
+    with pytest.raises(OSError, match="No space left"):
+        log.close()
+
+
 @given(st.lists(SAMPLES, max_size=8))
 def test_every_event_is_read_as_it_was_written(happened: list[events.Event]) -> None:
     lines = [events.encode(event) for event in happened]
@@ -127,7 +147,7 @@ def test_a_log_that_is_no_plain_file_has_no_events(tmp_path: Path) -> None:
     assert events.read(tmp_path / "pipe")[0] == []
 
 
-def test_a_line_that_did_not_fit_on_the_disk_is_not_merged_with_the_next(
+def test_a_line_that_did_not_fit_on_the_disk_is_finished_before_the_next(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     path = tmp_path / "events.jsonl"
@@ -139,13 +159,15 @@ def test_a_line_that_did_not_fit_on_the_disk_is_not_merged_with_the_next(
             raise OSError(errno.ENOSPC, "No space left on device")
         return write(descriptor, line[:40])
 
-    with monkeypatch.context() as patched, pytest.raises(OSError, match="No space"):
+    with monkeypatch.context() as patched:
         patched.setattr(os, "write", full)
-        log.append(events.Warned("not written"))
+        log.append(events.Warned("half of it is written"))
+    assert events.read(path)[0] == []
     log.append(events.Failed("the disk is full"))
     log.close()
-    (event,) = events.read(path)[0]
-    assert isinstance(event, events.Failed)
+    first, second = events.read(path)[0]
+    assert isinstance(first, events.Warned)
+    assert isinstance(second, events.Failed)
 
 
 def test_a_log_has_one_writer(tmp_path: Path) -> None:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import logging
+import shutil
 import time
 from collections.abc import Collection, Mapping
 from pathlib import Path
 
 import tensorflow as tf
 
-from digits.events import EventLog, Excelled, Removed, Saved
+from digits.events import EventLog, Excelled, Removed, Saved, Warned
 from digits.files import write_json
 from digits.model.resume import ResumePoint
 from digits.model.watch import Watch
@@ -41,6 +42,8 @@ class Keeper:
         self._early = Watch(str(wanted["metric"])) if wanted.get("metric") else None
         self._patience = float(wanted.get("patience") or 0)
         self._is_best = False
+        self._best_before: dict[str, object] = {}
+        self._is_disk_full = False
         self._due = time.monotonic() + RESUME_SECONDS
 
     def check(self, metrics: Collection[str]) -> None:
@@ -56,6 +59,7 @@ class Keeper:
 
     def watch(self, epoch: float, values: Mapping[str, float]) -> None:
         """Take in the validation after ``epoch`` epochs."""
+        self._best_before = self._best.as_json() if self._best else {}
         self._is_best = bool(self._best and self._best.see(epoch, values))
         if self._early:
             self._early.see(epoch, values)
@@ -86,8 +90,8 @@ class Keeper:
             if watch:
                 watch.recall(watched.get(name))
 
-    def save(self, epoch: float, step: int, variables: Variables) -> str:
-        """Save the snapshot of an epoch; returns its name."""
+    def save(self, epoch: float, step: int, variables: Variables) -> None:
+        """Save the snapshot of an epoch."""
         target = snapshots.prefix(self._folder, epoch)
         snapshots.save(target, variables, step)
         self._events.append(Saved(epoch, step, target.name))
@@ -97,13 +101,31 @@ class Keeper:
             write_json(self._folder / BEST_FILE, {**self._best.as_json(), "snapshot": target.name})
             self._events.append(Excelled(epoch, self._best.metric, self._best.value))
             log.info("The best by %s so far: %.6g", self._best.metric, self._best.value)
-        return target.name
 
-    def save_to_resume(self, step: int, variables: Variables) -> str:
-        """Save a snapshot to go on from; returns its name."""
-        target = snapshots.resume_prefix(self._folder, step)
-        snapshots.save(target, variables, step)
-        return target.name
+    def save_to_resume(self, step: int, variables: Variables) -> None:
+        """Save a snapshot to go on from."""
+        snapshots.save(snapshots.resume_prefix(self._folder, step), variables, step)
+
+    def do_without(self, name: str, error: Exception, is_needed: bool = False) -> None:
+        """The file ``name`` of a snapshot could not be written. Where the disk is full the training goes on without it.
+
+        Raises ``error``, or UserFault where the disk is full and the snapshot ``is_needed``.
+        """
+        if not snapshots.is_disk_full(error):
+            raise error
+        free = f"{shutil.disk_usage(self._folder).free / 1e6:,.1f} MB"
+        message = f"The disk is full: {name} could not be written to {self._folder}, where {free} are free."
+        if is_needed:
+            raise UserFault(message, "Make room there, and let the training go on.") from error
+        log.warning(message)
+        if self._is_best and self._best:
+            # The best snapshot is still the one before.
+            self._is_best = False
+            self._best.recall(self._best_before)
+        if not self._is_disk_full:
+            self._is_disk_full = True
+            self._events.append(Warned(f"{message} The training goes on, and tries again every minute."))
+        self._due = time.monotonic() + RESUME_SECONDS
 
     def remember(self, point: ResumePoint) -> None:
         """Make ``point``, whose snapshot is saved, the place to go on from; remove what is not needed now."""
@@ -117,6 +139,7 @@ class Keeper:
 
     def took(self, seconds: float) -> None:
         """A place to go on from was saved, in so many seconds."""
+        self._is_disk_full = False
         self._due = time.monotonic() + max(RESUME_SECONDS, seconds / _SHARE_OF_TIME)
 
     def _remove_old(self, needed: set[str]) -> None:

@@ -25,6 +25,7 @@ from typing import Any
 
 import tensorflow as tf
 
+from digits import files
 from digits.worker.failure import UserFault
 
 STEP_NAME = "global_step"
@@ -102,6 +103,13 @@ def save(target: Path, variables: Mapping[str, tf.Variable], step: int) -> None:
         for path in target.parent.glob(f"{temporary.name}*"):
             path.unlink(missing_ok=True)
         raise
+
+
+def is_disk_full(error: BaseException) -> bool:
+    """Whether a snapshot, or what belongs to it, could not be written because the disk is full."""
+    if isinstance(error, tf.errors.ResourceExhaustedError):  # which a lack of memory is as well
+        return "No space left" in str(error) or "quota exceeded" in str(error)
+    return files.is_disk_full(error)
 
 
 def _sync(path: Path) -> None:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import io
+import logging
 import os
 import socket
 import time
@@ -18,8 +20,13 @@ from digits.worker.summaries import HISTOGRAM, Recorded
 
 v1 = tf.compat.v1
 
+log = logging.getLogger(__name__)
+
 _FILE_VERSION = "brain.Event:2"
 _MAX_BINS = 64
+
+# So long nothing is written after the disk was found to be full.
+FULL_SECONDS = 60.0
 
 
 class TensorBoardLog:
@@ -28,27 +35,27 @@ class TensorBoardLog:
     def __init__(self, folder: Path, resumed: int | None = None) -> None:
         """``resumed`` says that what the folder has of later steps is void."""
         folder.mkdir(parents=True, exist_ok=True)
-        name = f"events.out.tfevents.{int(time.time())}.{socket.gethostname()}.{os.getpid()}"
-        self._writer = tf.io.TFRecordWriter(str(folder / name))
-        self._write(v1.Event(wall_time=time.time(), file_version=_FILE_VERSION))
+        self._folder, self._files, self._full_until = folder, 0, 0.0
+        self._writer: Any = None
+        start = []
         if resumed is not None:
-            start = v1.SessionLog(status=v1.SessionLog.START)
-            self._write(v1.Event(wall_time=time.time(), step=resumed + 1, session_log=start))
+            session = v1.SessionLog(status=v1.SessionLog.START)
+            start = [v1.Event(wall_time=time.time(), step=resumed + 1, session_log=session)]
+        self._write(*start)
 
     def __enter__(self) -> TensorBoardLog:
         return self
 
     def __exit__(self, *error: object) -> None:
-        self._writer.close()
+        self._close()
 
     def scalars(self, rows: Iterable[tuple[int, Mapping[str, float]]]) -> None:
         """Points of charts: steps, and values by tag."""
-        now = time.time()
+        now, events = time.time(), []
         for step, row in rows:
             values = [v1.Summary.Value(tag=tag, simple_value=value) for tag, value in row.items()]
-            event = v1.Event(wall_time=now, step=step, summary=v1.Summary(value=values))
-            self._writer.write(event.SerializeToString())
-        self._writer.flush()
+            events.append(v1.Event(wall_time=now, step=step, summary=v1.Summary(value=values)))
+        self._write(*events)
 
     def pictures(self, step: int, recorded: list[Recorded], values: list[Any]) -> None:
         """Histograms and images of a network, with the ``values`` that they had in ``step``."""
@@ -80,9 +87,34 @@ class TensorBoardLog:
         if values:
             self._write(v1.Event(wall_time=time.time(), step=step, summary=v1.Summary(value=values)))
 
-    def _write(self, event: Any) -> None:
-        self._writer.write(event.SerializeToString())
-        self._writer.flush()
+    def _write(self, *events: Any) -> None:
+        if self._writer is None and time.monotonic() < self._full_until:
+            return
+        try:
+            if self._writer is None:
+                self._open()
+            for event in events:
+                self._writer.write(event.SerializeToString())
+            self._writer.flush()
+        except tf.errors.ResourceExhaustedError as error:
+            # A full disk: these points are missing. What comes later goes to a new file, as nobody
+            # could read on behind half a record.
+            log.warning("TensorBoard's log could not be written: %s", error.message)
+            self._full_until = time.monotonic() + FULL_SECONDS
+            self._close()
+
+    def _open(self) -> None:
+        name = f"events.out.tfevents.{int(time.time())}.{socket.gethostname()}.{os.getpid()}.{self._files}"
+        self._files += 1
+        self._writer = tf.io.TFRecordWriter(str(self._folder / name))
+        version = v1.Event(wall_time=time.time(), file_version=_FILE_VERSION)
+        self._writer.write(version.SerializeToString())
+
+    def _close(self) -> None:
+        writer, self._writer = self._writer, None
+        if writer is not None:
+            with contextlib.suppress(tf.errors.ResourceExhaustedError):
+                writer.close()
 
 
 def readable_graph(function: Any) -> Any:

@@ -20,7 +20,7 @@ import tensorflow as tf
 from digits import recipe as recipes
 from digits.events import Built, EventLog, Measured, Progressed, Resumed, Warned
 from digits.model.lr_policy import LearningRate
-from digits.model.resume import ResumePoint, resume_point
+from digits.model.resume import FILE_NAME, ResumePoint, resume_point
 from digits.worker import execution as executions
 from digits.worker import inference, input, network, numerics, randomness, restore, snapshots, stopping, usage
 from digits.worker.activations import Activations
@@ -339,7 +339,7 @@ class Trainer:
             if savings and savings[0].step == self.step:
                 epoch, is_due = savings.pop(0).epoch, True
             if is_due or ended or self.keeper.wants_snapshot():
-                self._save(epoch)
+                self._save(epoch, is_last=bool(ended) or self.step == self.total_steps)
             if self.activations:
                 self._show_spreads(self.activations)
         if ended:
@@ -503,16 +503,27 @@ class Trainer:
         for variable, value in counters:
             variable.assign(value)
 
-    def _save(self, epoch: float) -> None:
+    def _save(self, epoch: float, is_last: bool) -> None:
         self._progress("Saving a snapshot", now=True)
         began = time.monotonic()
-        name = self.keeper.save(epoch, self.step, self._variables())
+        name = snapshots.prefix(self.job_folder, epoch).name
+        try:
+            self.keeper.save(epoch, self.step, self._variables())
+        except Exception as error:
+            self.keeper.do_without(name, error, is_needed=is_last)
+            return
         self.saved = self.step
         self._remember(name, began)
 
     def _save_to_resume(self) -> None:
         began = time.monotonic()
-        self._remember(self.keeper.save_to_resume(self.step, self._variables()), began)
+        name = snapshots.resume_prefix(self.job_folder, self.step).name
+        try:
+            self.keeper.save_to_resume(self.step, self._variables())
+        except Exception as error:
+            self.keeper.do_without(name, error)
+            return
+        self._remember(name, began)
 
     def _leave(self) -> None:
         """Put away what there is, and stop."""
@@ -534,7 +545,11 @@ class Trainer:
             random=randomness.python_state(),
             curve=self.curve.state(self.training.names),
         )
-        self.keeper.remember(point)
+        try:
+            self.keeper.remember(point)
+        except OSError as error:
+            self.keeper.do_without(FILE_NAME, error)
+            return
         self.keeper.took(time.monotonic() - began)
 
     def _progress(self, doing: str, now: bool = False) -> None:
