@@ -1,8 +1,8 @@
 """What user code finds under ``tf.summary``: it records, and evaluates nothing.
 
 A network makes summaries and appends those it wants to ``self.summaries``. A
-scalar becomes a chart, so its value must be a number of every step; histograms and
-images are only computed for steps that write them.
+scalar becomes a chart, so its value must be a number of every step; histograms, images
+and texts are only computed for steps that write them.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import tensorflow as tf
 
 from digits.worker.failure import UserFault
 
-SCALAR, HISTOGRAM, IMAGE = "scalar", "histogram", "image"
+SCALAR, HISTOGRAM, IMAGE, TEXT = "scalar", "histogram", "image", "text"
 
 
 @dataclass(frozen=True, eq=False)
@@ -52,10 +52,13 @@ class SummaryFunctions:
     def merge_all(self, *args: Any, **kwargs: Any) -> None:
         return None
 
-    def text(self, *args: Any, **kwargs: Any) -> None:
+    def text(self, name: str, tensor: Any = None, *args: Any, **kwargs: Any) -> Recorded:
+        return _recorded(TEXT, name, tensor, kwargs)
+
+    def audio(self, *args: Any, **kwargs: Any) -> None:
         return None
 
-    audio = tensor_summary = text
+    tensor_summary = audio
 
     class FileWriter:
         """Accepted and ignored: the product writes the event files itself."""
@@ -97,7 +100,7 @@ def charts(recorded: list[Recorded]) -> dict[str, tf.Tensor]:
 
 
 def pictures(recorded: list[Recorded]) -> list[Recorded]:
-    """The histograms and images among ``recorded``."""
+    """The histograms, images and texts among ``recorded``."""
     return [item for item in recorded if item.kind != SCALAR]
 
 

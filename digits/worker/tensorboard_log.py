@@ -1,4 +1,4 @@
-"""Event files for TensorBoard: scalars, histograms, images, and the network's graph."""
+"""Event files for TensorBoard: scalars, histograms, images, texts, and the network's graph."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ import numpy as np
 import tensorflow as tf
 from numpy.typing import NDArray
 
-from digits.worker.summaries import HISTOGRAM, Recorded
+from digits.worker.summaries import HISTOGRAM, TEXT, Recorded
 
 v1 = tf.compat.v1
 
@@ -58,11 +58,13 @@ class TensorBoardLog:
         self._write(*events)
 
     def pictures(self, step: int, recorded: list[Recorded], values: list[Any]) -> None:
-        """Histograms and images of a network, with the ``values`` that they had in ``step``."""
+        """Histograms, images and texts of a network, with the ``values`` that they had in ``step``."""
         found: list[Any] = []
         for item, value in zip(recorded, values, strict=True):
             if item.kind == HISTOGRAM:
                 found.append(v1.Summary.Value(tag=item.name, histo=_histogram(value)))
+            elif item.kind == TEXT:
+                found += _texts(item, value)
             else:
                 found += _images(item, value)
         self._summary(step, found)
@@ -205,6 +207,15 @@ def _images(item: Recorded, value: Any) -> list[Any]:
         )
         for number, pixels in enumerate(images[: item.max_images])
     ]
+
+
+def _texts(item: Recorded, value: Any) -> list[Any]:
+    texts = np.asarray(value, object)
+    if not all(isinstance(text, (bytes, str)) for text in texts.flat):
+        return []  # as for images
+    plugin = v1.SummaryMetadata.PluginData(plugin_name="text")
+    tensor = tf.make_tensor_proto(texts, tf.string)
+    return [v1.Summary.Value(tag=item.name, metadata=v1.SummaryMetadata(plugin_data=plugin), tensor=tensor)]
 
 
 def _image(pixels: NDArray[Any]) -> Any:

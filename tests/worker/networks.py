@@ -184,6 +184,8 @@ class UserModel(Tower):
             self.summaries.append(tf.summary.histogram(v.op.name, v))
         self.summaries.append(tf.summary.image('fakes', tf.reshape(fake, [-1, 12, 12, 1]), max_outputs=2))
         tf.summary.image('never looked at', fake)
+        size = tf.strings.join(['fakes of ', tf.as_string(tf.shape(fake)[1])])
+        self.summaries.append(tf.summary.text('note', size))
 
     def discriminator(self, x, reuse):
         with tf.variable_scope('d', reuse=reuse):

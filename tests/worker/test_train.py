@@ -260,6 +260,18 @@ def test_pictures_and_charts_for_tensorboard(train: Any, in_child: Any) -> None:
         "graph",
     } <= tags
     assert {"loss", "g_loss"} <= in_child(_tensorboard, outcome.job_folder / "tb" / "val")
+    assert in_child(_texts, outcome.job_folder / "tb" / "train") == {"note": [b"fakes of 144"]}
+
+
+def _texts(folder: Path) -> dict[str, list[bytes]]:
+    """What TensorBoard shows on its page of texts: the latest of each."""
+    from tensorboard.backend.event_processing.event_multiplexer import EventMultiplexer
+
+    events = EventMultiplexer().AddRun(str(folder), "run").Reload()
+    return {
+        tag: list(events.Tensors("run", tag)[-1].tensor_proto.string_val)
+        for tag in events.PluginRunToTagToContent("text").get("run", {})
+    }
 
 
 def _tensorboard(folder: Path) -> set[str]:
