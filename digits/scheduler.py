@@ -23,7 +23,7 @@ from digits.job import Job, Wish
 from digits.metrics import Metrics
 from digits.status import Status
 from digits.store import Store
-from digits.task import EVENTS_FILE, Failure, News, Task
+from digits.task import EVENTS_FILE, EXIT_BUSY, Failure, News, Task
 
 log = logging.getLogger(__name__)
 
@@ -140,7 +140,7 @@ def verdict(ended: Exit, news: News, last_lines: list[str]) -> tuple[Status, Fai
         return Status.DONE, None
     if ended.stopped:
         return Status.ABORT, None
-    if news.failure:
+    if news.failure and ended.code != EXIT_BUSY:  # which told nothing of its own
         return Status.ERROR, news.failure
     return Status.ERROR, Failure(*_why(ended, last_lines))
 
@@ -160,6 +160,10 @@ def _why(ended: Exit, last_lines: list[str]) -> tuple[str, str]:
         except ValueError:
             name = "unknown"
         return f"The task crashed (signal {ended.signal}, {name}).", said
+    if ended.code == EXIT_BUSY:
+        return "Another process, such as digits train, works on this job already.", (
+            "Wait for its end, or stop it."
+        )
     if ended.code == 0:
         return "The task ended early: something called exit before all work was done.", said
     return f"The task ended early with exit code {ended.code}.", said

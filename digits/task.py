@@ -16,6 +16,9 @@ from digits import events
 from digits.status import Status
 
 EVENTS_FILE = "events.jsonl"
+
+# The exit code of a process that found another one at work on its task.
+EXIT_BUSY = 75
 MAX_NAMED_SKIPS = 20
 
 History = list[tuple[str, float]]

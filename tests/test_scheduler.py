@@ -322,6 +322,7 @@ def test_without_any_gpu_the_next_free_one_is_the_cpu(tmp_path: Path) -> None:
         (Exit(code=1), News(result={}), Status.ERROR, "exit code 1"),
         (Exit(signal=9), News(result={}), Status.DONE, None),
         (Exit(lost=True), News(result={}), Status.DONE, None),
+        (Exit(code=75), News(failure=Failure("of an earlier run")), Status.ERROR, "Another process"),
     ],
 )
 def test_verdict(ended: Exit, news: News, status: Status, words: str | None) -> None:

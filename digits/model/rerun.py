@@ -21,7 +21,7 @@ from digits.executor import devices_environment
 from digits.files import UnreadableFile
 from digits.model.resume import resume_point
 from digits.recipe import Train
-from digits.task import EVENTS_FILE
+from digits.task import EVENTS_FILE, EXIT_BUSY
 
 TASK = "train"
 
@@ -49,10 +49,7 @@ def prepare(job_folder: Path, dataset: Path | None = None, output: Path | None =
     plan = _recipe(job_folder)
     log_file = job_folder / TASK / EVENTS_FILE
     if output is None and events.is_written(log_file):
-        raise BadRequest(
-            f"a training is at work in {job_folder}",
-            "Wait for its end or stop it, or train anew in another folder: --output FOLDER.",
-        )
+        raise _busy(job_folder)
     if dataset is not None:
         plan = dataclasses.replace(plan, dataset=str(dataset.absolute()))
     if not (Path(plan.dataset) / manifest.FILE_NAME).is_file():
@@ -98,7 +95,16 @@ def train(rerun: Rerun, say: Callable[[str], object]) -> bool:
             with suppress(OSError):  # a full disk must not stop the training: this is for people only
                 log.write(line)
             say(line.decode(errors="replace").rstrip("\n"))
+    if process.returncode == EXIT_BUSY:
+        raise _busy(rerun.job_folder)
     return process.returncode == 0
+
+
+def _busy(job_folder: Path) -> BadRequest:
+    return BadRequest(
+        f"a training is at work in {job_folder}",
+        "Wait for its end or stop it, or train anew in another folder: --output FOLDER.",
+    )
 
 
 @contextmanager

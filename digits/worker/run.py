@@ -14,7 +14,7 @@ from pathlib import Path
 
 from digits import recipe as recipes
 from digits.events import EventLog, Finished, LogInUse
-from digits.task import EVENTS_FILE
+from digits.task import EVENTS_FILE, EXIT_BUSY
 from digits.worker import stopping
 from digits.worker.failure import Stopped, UserFault, describe
 
@@ -35,8 +35,8 @@ EXIT_FAILED = 1
 def run_task(task_folder: Path) -> int:
     """Do what the recipe in ``task_folder`` asks for; returns the exit code.
 
-    0 after a Finished event, 1 after a Failed event or when another process works on it, 143 without either when the
-    process was asked to stop (SIGTERM).
+    0 after a Finished event, 1 after a Failed event, 143 without either when the process
+    was asked to stop (SIGTERM); `EXIT_BUSY` when another process works on the task.
     """
     _flush_every_line()
     logging.basicConfig(stream=sys.stdout, level=logging.INFO, format=LOG_FORMAT, force=True)
@@ -44,7 +44,7 @@ def run_task(task_folder: Path) -> int:
         events = EventLog(task_folder / EVENTS_FILE)
     except LogInUse as error:
         logging.error(error)
-        return EXIT_FAILED
+        return EXIT_BUSY
     try:
         with stopping.heeded():
             return _run(task_folder, events)
