@@ -180,6 +180,9 @@ class Preparation:
 # Types in which a GPU can gather, by their size in bytes. Single bytes it cannot.
 _GATHERED = {8: tf.int64, 2: tf.float16}
 
+# Tensors begin at multiples of so many bytes.
+_ALIGNMENT = 64
+
 
 def gathered(images: tf.Tensor, positions: tf.Tensor) -> tf.Tensor:
     """``images``, uint8 [N, H, W, C], at the ``positions`` [n], on the device where they are."""
@@ -358,7 +361,7 @@ class _Decoder:
 
     def decode_all(self, reader: SplitReader) -> tf.Tensor:
         """All images of a split."""
-        images = np.empty((len(reader), *self._shape), np.uint8)
+        images = _aligned((len(reader), *self._shape))
         size = max(1, min(1024, _DECODE_BYTES // self.image_bytes))
         payloads = tf.data.TFRecordDataset([str(path) for path in reader.shards]).batch(size)
         options = tf.data.Options()
@@ -370,8 +373,9 @@ class _Decoder:
             start += len(batch)
         # What a GPU cannot gather stays here, and a GPU gets batches of it.
         is_for_any_device = any(self.image_bytes % width == 0 for width in _GATHERED)
-        with tf.device(None if is_for_any_device else "/device:CPU:0"):
-            return tf.convert_to_tensor(images)
+        gpus = tf.config.list_logical_devices("GPU") if is_for_any_device else []
+        with tf.device(gpus[0].name if gpus else "/device:CPU:0"):
+            return tf.identity(tf.experimental.dlpack.from_dlpack(images.__dlpack__()))
 
     def _decode(self, payloads: tf.Tensor) -> tf.Tensor:
         feature = {"image/encoded": tf.io.FixedLenFeature([], tf.string)}
@@ -391,6 +395,14 @@ class _Decoder:
             # As exact as the decoder that inference reads its images with.
             image = tf.io.decode_jpeg(data, channels, dct_method="INTEGER_ACCURATE")
         return tf.ensure_shape(image, self._shape)
+
+
+def _aligned(shape: tuple[int, ...]) -> NDArray[np.uint8]:
+    """Room for uint8 numbers that can become a tensor as it is, where a usual array would have to be copied."""
+    size = int(np.prod(shape))
+    memory = np.empty(size + _ALIGNMENT, np.uint8)
+    first = -memory.ctypes.data % _ALIGNMENT
+    return memory[first : first + size].reshape(shape)
 
 
 class _ResidentFeed:
