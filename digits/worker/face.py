@@ -17,6 +17,7 @@ import types
 from collections.abc import Callable
 from typing import Any
 
+import keras
 import tensorflow as tf
 
 from digits.worker import (
@@ -29,6 +30,7 @@ from digits.worker import (
     contrib_sequences,
     functions,
     loading,
+    old_keras,
     old_names,
     old_python,
     precision,
@@ -50,6 +52,8 @@ class Face(types.ModuleType):
         self.__dict__["__path__"] = []  # a package, so that its parts can be imported
 
     def __getattr__(self, name: str) -> Any:
+        if name == "__all__":  # what `from module import *` takes
+            return [item for item in dir(self) if not item.startswith("_") and hasattr(self, item)]
         if name.startswith("__"):
             raise AttributeError(name)
         for source in self._sources:
@@ -60,8 +64,10 @@ class Face(types.ModuleType):
         inner = sys.modules.get(f"{self.__name__}.{name}")
         if inner is not None:
             return inner
-        known = {*self.__dict__, *(item for source in self._sources for item in dir(source))}
-        raise advice.MissingName(self.__name__, name, known)
+        raise advice.MissingName(self.__name__, name, dir(self))
+
+    def __dir__(self) -> list[str]:
+        return sorted({*self.__dict__, *(item for source in self._sources for item in dir(source))})
 
 
 class _Contrib(Face):
@@ -77,6 +83,7 @@ class _Contrib(Face):
 def tensorflow() -> Face:
     """The face itself: what networks call ``tf``."""
     slim = slim_repair.install()
+    old_keras.install()
     face = Face(
         "tensorflow",
         v1,
@@ -86,7 +93,6 @@ def tensorflow() -> Face:
         summary=summaries.SummaryFunctions(),
         nn=_nn(),
         contrib=_contrib(slim),
-        keras=tf.keras,
         losses=Face("tensorflow.losses", v1.losses, tf.losses, **precision.losses(v1.losses)),
         distributions=_distributions(),
         data=Face("tensorflow.data", v1.data, tf.data),
@@ -96,7 +102,9 @@ def tensorflow() -> Face:
         random=Face("tensorflow.random", v1.random, tf.random),
         saved_model=Face("tensorflow.saved_model", v1.saved_model, tf.saved_model, load=loading.saved_model),
     )
+    face.__dict__["keras"] = _Keras("tensorflow.keras", face, tf.keras, keras)
     face.__dict__["compat"] = Face("tensorflow.compat", tf.compat, v1=face, v2=tf.compat.v2)
+    face.contrib.__dict__["keras"] = face.keras
     face.__dict__["python"] = _Internal("tensorflow.python", face)
     return face
 
@@ -174,7 +182,6 @@ def _contrib(slim: types.ModuleType) -> Face:
         "signal": _Contrib("tensorflow.contrib.signal", tf.signal),
         "linalg": _Contrib("tensorflow.contrib.linalg", tf.linalg),
         "distributions": _distributions(),
-        "keras": _Contrib("tensorflow.contrib.keras", tf.keras),
         "nn": _Contrib("tensorflow.contrib.nn", v1.nn),
         "deprecated": _Contrib("tensorflow.contrib.deprecated", **old_names.old_summaries()),
         "summary": summaries.SummaryFunctions(),
@@ -223,7 +230,7 @@ class _Internal(Face):
             raise AttributeError(name)
         full = f"{self.__name__}.{name}"
         if full == "tensorflow.python.keras":
-            return _Internal._keras()
+            return self._face.keras
         found = self._sources[0].__dict__.get(name)
         if isinstance(found, types.ModuleType) or (found is None and _is_module(full)):
             inner = found if found is not None and found.__name__ != full else None
@@ -249,9 +256,36 @@ class _Internal(Face):
         }
         return [known.get(last, face), face.nn, face]
 
-    @staticmethod
-    def _keras() -> Any:
-        return _Contrib("tensorflow.python.keras", tf.keras, tf.keras.utils)
+
+class _Keras(Face):
+    """A module of Keras: that of `tf.keras`, of Keras 3, and what they have no more.
+
+    What were modules inside of it, such as ``layers.core`` or ``engine``, is the module itself.
+    """
+
+    def __init__(self, name: str, face: Any, *sources: Any) -> None:
+        super().__init__(name, *sources, **old_keras.names(name.rpartition(".")[2], face))
+        self.__dict__["_face"] = face
+
+    def __getattr__(self, name: str) -> Any:
+        try:
+            found = super().__getattr__(name)
+        except advice.MissingName:
+            if name in _INSIDE_KERAS:
+                return self
+            if name == "objectives":
+                return self.losses
+            raise
+        if isinstance(found, types.ModuleType) and not isinstance(found, Face):
+            parts = [getattr(source, name) for source in self._sources if hasattr(source, name)]
+            found = self.__dict__[name] = _Keras(f"{self.__name__}.{name}", self._face, *parts)
+        return found
+
+
+_INSIDE_KERAS = set(
+    "_impl advanced_activations api convolutional core embeddings engine keras merge noise normalization "
+    "np_utils pooling python recurrent topology training wrappers".split()
+)
 
 
 @functools.cache
@@ -287,7 +321,7 @@ def namespace() -> dict[str, Any]:
         "tf": face,
         "slim": face.contrib.slim,
         "digits": functions,
-        "keras": tf.keras,
+        "keras": face.keras,
         "FLAGS": old_names.FLAGS,
         "template": face.python.ops.template,
         "timeline": face.python.client.timeline,
@@ -318,8 +352,9 @@ def _importer() -> Callable[..., Any]:
     own: dict[str, Any] = {
         "tensorflow": face,
         "tf_slim": face.contrib.slim,
+        "keras": face.keras,
         "model": _module("model", Tower=tower.Tower, Model=tower.Tower, model_property=tower.model_property),
-        "utils": Face("utils", functions, model_property=tower.model_property),
+        "utils": Face("utils", functions, model_property=tower.model_property, tf=face),
         "digits": functions,
         "tf_data": _module("tf_data"),
         "lr_policy": _module("lr_policy"),
@@ -345,43 +380,14 @@ def _importer() -> Callable[..., Any]:
 def _other(name: str, globals: Any, locals: Any, fromlist: Any, level: int) -> Any:
     """Any other module; those of Python 2 under the names they have today."""
     try:
-        moved = [part for part in fromlist or () if part in _OLD_KERAS] if name.startswith("keras") else []
-        if moved:
-            module = importlib.import_module(name)
-            return Face(name, module, **dict.fromkeys(moved, module))
         return builtins.__import__(name, globals, locals, fromlist, level)
     except ModuleNotFoundError as error:
-        found = None if level else old_python.module(name) or _old_keras(name)
+        found = None if level else old_python.module(name)
         if found is not None:
             return found
         if error.name and name.partition(".")[0] == error.name.partition(".")[0]:
             raise MissingPackage(error.name) from error
         raise
-
-
-def _old_keras(name: str) -> Any:
-    """The module whose names those of ``keras.layers.core`` and the like are today, or None."""
-    parent, _, last = name.rpartition(".")
-    if not name.startswith("keras.") or last not in _OLD_KERAS:
-        return None
-    return importlib.import_module(parent)
-
-
-_OLD_KERAS = {
-    "core",
-    "convolutional",
-    "normalization",
-    "pooling",
-    "recurrent",
-    "embeddings",
-    "merge",
-    "advanced_activations",
-    "noise",
-    "wrappers",
-    "np_utils",
-    "training",
-    "topology",
-}
 
 
 class MissingPackage(ModuleNotFoundError):
@@ -397,8 +403,6 @@ def _part(module: Any, part: str, wanted: str) -> Any:
         return getattr(module, part)
     except AttributeError:
         pass
-    if ".keras" in wanted and part in _OLD_KERAS:
-        return module
     if isinstance(module, _Contrib) and ".python" in wanted:
         module.__dict__[part] = module  # an inner module, whose names are those of the whole
         return module

@@ -10,7 +10,17 @@ from typing import Any
 
 import tensorflow as tf
 
-from digits.worker import face, flexible, layer_calls, old_python, precision, summaries, tensor_names, tower
+from digits.worker import (
+    face,
+    flexible,
+    layer_calls,
+    old_keras,
+    old_python,
+    precision,
+    summaries,
+    tensor_names,
+    tower,
+)
 from digits.worker.failure import NETWORK_FILE, UserFault
 from digits.worker.variables import LOSS_SCOPE, MODEL_SCOPE, VariableStore, plain
 
@@ -165,7 +175,7 @@ def _property(built: Any, name: str) -> Any:
 
 def _output(built: Any) -> Any:
     output = _property(built, "inference")
-    tuned = built.fineTuneHook(output)
+    tuned = old_keras.computed(built.fineTuneHook(output), built.x)
     if tuned is None:
         raise UserFault(
             "UserModel.fineTuneHook returned nothing.",

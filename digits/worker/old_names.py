@@ -89,6 +89,13 @@ def histogram_fixed_width(
     return tf.cast(v1.histogram_fixed_width(values, value_range, nbins, tf.int32, name), dtype)
 
 
+def resize_images(images: Any, size: Any, *args: Any, **kwargs: Any) -> Any:
+    """``tf.image.resize_images(x, [h, w])``, or ``(x, h, w)`` as before 1.0."""
+    if _is_number(size):
+        size, args = [size, args[0]], args[1:]
+    return v1.image.resize_images(images, size, *args, **kwargs)
+
+
 def device(name: Any = None) -> Any:
     """``tf.device`` for a network: a CPU where it says so; the engine chooses among GPUs.
 
@@ -500,4 +507,5 @@ def image() -> dict[str, Any]:
     return {
         "per_image_whitening": tf.image.per_image_standardization,
         "resize_image_with_crop_or_pad": tf.image.resize_with_crop_or_pad,
+        "resize_images": resize_images,
     }

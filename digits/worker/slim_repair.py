@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import functools
 import importlib
+import inspect
 import sys
 import types
 import warnings
@@ -281,7 +282,46 @@ def install() -> types.ModuleType:
     legacy_base.Layer._handle_weight_regularization = _once_for_each_variable(
         legacy_base.Layer._handle_weight_regularization
     )
+    _let_scopes_say_training()
     return tf_slim
+
+
+def _let_scopes_say_training() -> None:
+    """``resnet_arg_scope(is_training=…)``, as before 1.1; the networks follow it where they are not told themselves."""
+    scopes = importlib.import_module("tf_slim.ops.arg_scope")
+    batch_norm = scopes.arg_scope_func_key(importlib.import_module("tf_slim.layers.layers").batch_norm)
+
+    def with_training(resnet_arg_scope: Any) -> Any:
+        @functools.wraps(resnet_arg_scope)
+        def scope(*args: Any, is_training: Any = None, **kwargs: Any) -> Any:
+            if args and isinstance(args[0], (bool, tf.Tensor)):
+                is_training, *args = args
+            found = resnet_arg_scope(*args, **kwargs)
+            if is_training is None:
+                return found
+            return {**found, batch_norm: {**found.get(batch_norm, {}), "is_training": is_training}}
+
+        return scope
+
+    def of_scope(network: Any) -> Any:
+        @functools.wraps(network)
+        def built(*args: Any, **kwargs: Any) -> Any:
+            said = scopes.current_arg_scope().get(batch_norm, {})
+            told = inspect.signature(network).bind_partial(*args, **kwargs).arguments
+            if "is_training" in said and "is_training" not in told:
+                kwargs["is_training"] = said["is_training"]
+            return network(*args, **kwargs)
+
+        return built
+
+    for version in ("resnet_v1", "resnet_v2"):
+        module = importlib.import_module(f"tf_slim.nets.{version}")
+        module.resnet_arg_scope = with_training(module.resnet_arg_scope)
+        for name, value in list(vars(module).items()):
+            if name.startswith("resnet_v") and "is_training" in inspect.signature(value).parameters:
+                setattr(module, name, of_scope(value))
+    utils = importlib.import_module("tf_slim.nets.resnet_utils")
+    utils.resnet_arg_scope = with_training(utils.resnet_arg_scope)
 
 
 def _slim_modules() -> list[types.ModuleType]:

@@ -33,6 +33,8 @@ BODIES = {
         "x = tf.select(x > 0, tf.mul(tf.sub(x, 1.0), 2.0), tf.neg(x))",
         "x = tf.reverse(x, [False, False, True, False]); x = tf.reverse(x, [2])",
         "x = tf.batch_matmul(tf.reshape(x, [-1, 12, 36]), tf.reshape(x, [-1, 36, 12]))",
+        "x = tf.image.resize_images(x, 6, 8, 1); x = tf.image.resize_images(x, [4, 2], align_corners=True)\n"
+        "assert x.shape[1:3] == [4, 2]",
         "z = slim.flatten(x)\nx = tf.nn.softmax_cross_entropy_with_logits(z, z)[:, None]",
         "x = tf.nn.sparse_softmax_cross_entropy_with_logits(slim.flatten(x), self.y)[:, None]",
         "x = tf.nn.sigmoid_cross_entropy_with_logits(logits=x, labels=x)",
