@@ -21,6 +21,7 @@ import keras
 import tensorflow as tf
 
 from digits.worker import (
+    absent,
     advice,
     contrib_cells,
     contrib_distributions,
@@ -386,16 +387,8 @@ def _other(name: str, globals: Any, locals: Any, fromlist: Any, level: int) -> A
         if found is not None:
             return found
         if error.name and name.partition(".")[0] == error.name.partition(".")[0]:
-            raise MissingPackage(error.name) from error
+            return absent.imported(name, fromlist, error.name)
         raise
-
-
-class MissingPackage(ModuleNotFoundError):
-    """A package that a network imports and that is not installed."""
-
-    def __init__(self, name: str) -> None:
-        super().__init__(f"No module named {name!r}", name=name)
-        self.hint = advice.package(name)
 
 
 def _part(module: Any, part: str, wanted: str) -> Any:

@@ -19,7 +19,12 @@ import collections
 import collections.abc
 import functools
 import importlib
+import inspect
+import itertools
 import operator
+import string
+import sys
+import time
 import types
 from typing import Any
 
@@ -58,14 +63,33 @@ def _parsed(text: str, file: str) -> ast.Module:
             raise (later if later.lineno != error.lineno else error) from None
 
 
+_OLD_NAMES: dict[types.ModuleType, dict[str, Any]] = {
+    itertools: {
+        "izip": zip,
+        "imap": map,
+        "ifilter": filter,
+        "izip_longest": itertools.zip_longest,
+        "ifilterfalse": itertools.filterfalse,
+    },
+    sys: {"maxint": sys.maxsize, "setdefaultencoding": lambda name: None},
+    string: {"letters": string.ascii_letters, "join": lambda words, between=" ": between.join(words)},
+    time: {"clock": time.perf_counter},
+    inspect: {"getargspec": inspect.getfullargspec},
+}
+
+
 def restore_aliases() -> None:
-    """Give numpy and collections the names back that they had, where nothing else has them now."""
+    """Give modules the names back that they had, where nothing else has them now."""
     for name, kind in {"float": float, "int": int, "bool": bool, "object": object, "str": str}.items():
         if name not in vars(np):
             setattr(np, name, kind)
     for name in collections.abc.__all__:
         if not hasattr(collections, name):
             setattr(collections, name, getattr(collections.abc, name))
+    for module, names_of_old in _OLD_NAMES.items():
+        for name, value in names_of_old.items():
+            if not hasattr(module, name):
+                setattr(module, name, value)
 
 
 def let_tensors_be_keys() -> None:
@@ -95,6 +119,7 @@ def names() -> dict[str, Any]:
         "unichr": chr,
         "raw_input": input,
         "reduce": functools.reduce,
+        "reload": lambda module: module,
         "cmp": lambda left, right: (left > right) - (left < right),
     }
 

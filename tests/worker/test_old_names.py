@@ -134,6 +134,8 @@ BODIES = {
         "assert type(8 / 2) is int and 7 / 2 == 3.5 and type(8 / 2.0) is float; x /= 2",
         "x = tf.reshape(x, [-1, np.prod(map(int, x.get_shape()[1:]))]); pairs = zip([1, 2], [3, 4])\n"
         "assert pairs[0] == (1, 3) and len(filter(None, [0, 1])) == 1 and next(pairs) == (1, 3) and next(pairs) == (2, 4)",
+        "import itertools, sys, string; reload(sys); sys.setdefaultencoding('utf8'); assert sys.maxint > 2**40\n"
+        "assert list(itertools.izip([1], [2])) == [(1, 2)] and string.join(['a', 'b']) == 'a b'",
         "d = {'a': 1}; assert d.keys()[0] == 'a' and d.values()[0] == 1 and d.items()[:1] == [('a', 1)]",
     ],
     "variables": [
@@ -260,11 +262,11 @@ def _build(body: str) -> None:
 
 
 UNSUPPORTED = {
-    "import tensorpack\n": ("tensorpack", "tf.layers or slim", 1),
+    "from tensorpack import *\n": ("tensorpack", "tf.layers or slim", 1),
     "import tensorflow as tf\nimport tensorflow.contrib.eager as tfe\n": ("eager", "graphs", 2),
     "tf.contrib.distributions.Mixture(1)\n": ("tf.contrib.distributions.Mixture", "densities", 1),
     "from tensorflow.examples.tutorials.mnist import input_data\n": ("examples", "self.x", 1),
-    "from layers_of_mine import conv\n": ("layers_of_mine", "put its code into the network", 1),
+    "from layers_of_mine import conv\nconv(3)\n": ("layers_of_mine", "put its code into the network", 2),
     "tf.nn.reluu(1)\n": ("tf.nn.reluu", "tf.nn.relu?", 1),
     "print 'hello'\nx = = 3\n": ("SyntaxError", "Correct the marked line", 2),
 }

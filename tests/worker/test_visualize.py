@@ -192,7 +192,12 @@ MISTAKES = {
         "ValueError: wrong",
         5,
     ),
-    "missing package": ("import tensorpack\n" + networks.LINEAR, "tensorpack", 1),
+    "missing package": (
+        "import tensorpack\n" + networks.LINEAR + "\ntensorpack.Conv2D('c', 3)",
+        "tensorpack",
+        15,
+    ),
+    "names of a missing package": ("from tensorpack import *\n" + networks.LINEAR, "tensorpack", 1),
     "exit": ("import sys\nsys.exit(3)\n", "exit", 2),
     "variable from the input": (
         networks.classifier("return slim.flatten(self.x) * tf.Variable(tf.reduce_mean(self.x), name='w')"),

@@ -1,0 +1,79 @@
+"""Packages that a network imports and that are not installed.
+
+An import alone does no harm: many a network imports what it never uses. The first use of
+something of the package fails and says what is missing. The import itself fails where the
+network is prepared for that, in ``try``, and where its names would be needed at once, ``import *``.
+"""
+
+from __future__ import annotations
+
+import ast
+import linecache
+import sys
+import types
+from typing import Any, NoReturn
+
+from digits.worker import advice, old_statements
+from digits.worker.failure import NETWORK_FILE
+
+
+class MissingPackage(ModuleNotFoundError):
+    """A package that a network uses and that is not installed."""
+
+    def __init__(self, name: str) -> None:
+        super().__init__(f"No module named {name!r}", name=name)
+        self.hint = advice.package(name)
+
+
+def imported(name: str, names: Any, missing: str) -> Any:
+    """What ``import name`` gives, or ``from name import names``; raises MissingPackage."""
+    top, *rest = name.split(".")
+    if missing != top or "*" in (names or ()) or _is_tried():
+        raise MissingPackage(missing)
+    package = inner = _Absent(top, missing)
+    for part in rest:
+        inner = inner._with(part)
+    for part in names or ():
+        inner._with(part)
+    return inner if names else package
+
+
+class _Absent(types.ModuleType):
+    """Stands in for a missing package, a module of it or something in there."""
+
+    def __init__(self, name: str, missing: str) -> None:
+        super().__init__(name)
+        self.__dict__["_missing"] = missing
+
+    def _with(self, part: str) -> _Absent:
+        inner = self.__dict__[part] = _Absent(f"{self.__name__}.{part}", self._missing)
+        return inner
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("__"):
+            raise AttributeError(name)
+        raise MissingPackage(self._missing)
+
+    def _used(self, *args: Any, **kwargs: Any) -> NoReturn:
+        raise MissingPackage(self._missing)
+
+    __call__ = __getitem__ = __iter__ = __mro_entries__ = _used
+
+
+def _is_tried() -> bool:
+    """Whether the line of the network that is being run is in a ``try`` that handles errors."""
+    frame: Any = sys._getframe(1)
+    while frame is not None and frame.f_code.co_filename != NETWORK_FILE:
+        frame = frame.f_back
+    if frame is None:
+        return True
+    try:
+        tree = ast.parse(old_statements.translated("".join(linecache.getlines(NETWORK_FILE))))
+    except SyntaxError:
+        return True
+    return any(
+        part.lineno <= frame.f_lineno <= part.end_lineno
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Try) and node.handlers
+        for part in node.body
+    )

@@ -1,0 +1,65 @@
+"""Imports of packages that are not installed."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from digits.worker import absent
+
+pytestmark = pytest.mark.tensorflow
+
+UNUSED = """
+import cv3, skimages.io
+import matplotlip.pyplot as plt
+from scipi.misc import imresize as resize, imread
+from scipi import misc
+print_pictures = False
+if print_pictures:
+    plt.plot(resize(cv3.imread('a'), misc))
+try:
+    import tensorpacks.models as models
+except ImportError:
+    models = None
+assert models is None
+"""
+
+
+def test_what_is_not_used_is_not_missed(in_child: Any) -> None:
+    assert in_child(_fault, UNUSED) is None
+
+
+@pytest.mark.parametrize(
+    ("use", "package"),
+    [
+        ("plt.plot([1])", "matplotlip"),
+        ("skimages.io.imread('a')", "skimages"),
+        ("resize(3)", "scipi"),
+        ("misc.imresize(3)", "scipi"),
+        ("class Mine(misc): pass", "scipi"),
+        ("cv3.IMREAD_COLOR", "cv3"),
+        ("from scipi.misc import *", "scipi"),
+        ("import numpy.nonesuch", "numpy.nonesuch"),
+    ],
+)
+def test_the_first_use_tells_what_is_missing(in_child: Any, use: str, package: str) -> None:
+    message, hint, line = in_child(_fault, UNUSED + use)
+    assert message == f"ModuleNotFoundError: No module named {package!r}"
+    assert "beside DIGITS" in hint
+    assert line == 14
+
+
+def _fault(text: str) -> Any:
+    from digits.worker import network
+    from digits.worker.failure import describe
+
+    try:
+        network._user_model(
+            text + "\nclass UserModel(Tower):\n    inference = loss = property(lambda self: None)\n"
+        )
+    except Exception as error:
+        event = describe(error)
+        assert isinstance(error, absent.MissingPackage)
+        return event.message, event.hint, event.line
+    return None
