@@ -5,17 +5,17 @@ from __future__ import annotations
 import difflib
 from collections.abc import Iterable
 
-_LOOP = "DIGITS runs the training: compute the output in inference and the loss in loss."
-_DATA = "DIGITS feeds the network: take the images from self.x and the labels from self.y."
+LOOP = "DIGITS runs the training: compute the output in inference and the loss in loss."
+DATA = "DIGITS feeds the network: take the images from self.x and the labels from self.y."
 
 # Name below tf, or the beginning of one: what to use instead.
 _INSTEAD = {
     "contrib.distributions": "Use Normal, MultivariateNormalDiag and the like, or write the densities out.",
-    "contrib.learn": _LOOP,
-    "contrib.estimator": _LOOP,
-    "estimator": _LOOP,
-    "contrib.training": _LOOP,
-    "contrib.data": _DATA,
+    "contrib.learn": LOOP,
+    "contrib.estimator": LOOP,
+    "estimator": LOOP,
+    "contrib.training": LOOP,
+    "contrib.data": DATA,
     "contrib.eager": "Networks are built as graphs; leave eager execution out.",
     "contrib.keras": "Use tf.keras.",
     "contrib.opt": "Choose the optimizer in the form.",
@@ -27,13 +27,13 @@ _INSTEAD = {
     "contrib.legacy_seq2seq": "Use tf.keras.layers.",
     "contrib.layers": "Use the layer of that name in tf.layers, slim or tf.keras.layers.",
     "contrib": "Look for it in tf, slim or tf.keras.",
-    "examples": _DATA,
+    "examples": DATA,
     "models": "Copy the code of the model into the network.",
     "nn.seq2seq": "Use tf.keras.layers.",
     "slim": "Import it as tensorflow.contrib.slim.",
-    "data.Dataset.make_one_shot_iterator": _DATA,
-    "train": _LOOP,
-    "Session": _LOOP,
+    "data.Dataset.make_one_shot_iterator": DATA,
+    "train": LOOP,
+    "Session": LOOP,
 }
 
 # Packages that networks import and that are not among those DIGITS comes with.

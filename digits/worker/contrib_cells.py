@@ -6,6 +6,7 @@ variables have the names that they had. A fused cell takes a whole sequence [T, 
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
 from typing import Any
 
@@ -262,6 +263,61 @@ class NASCell(rnn_cell.RNNCell):
         return h, LSTMStateTuple(c, h)
 
 
+class IndRNNCell(rnn_cell.RNNCell):
+    """A cell whose units see their own last output and not those of the others."""
+
+    def __init__(
+        self,
+        num_units: int,
+        activation: Callable[..., Any] | None = None,
+        reuse: Any = None,
+        name: Any = None,
+        dtype: Any = None,
+    ) -> None:
+        super().__init__(name=name, _reuse=reuse)
+        self._units, self._activation = num_units, activation or tf.tanh
+
+    @property
+    def state_size(self) -> int:
+        return self._units
+
+    @property
+    def output_size(self) -> int:
+        return self._units
+
+    def call(self, inputs: Any, state: Any) -> Any:
+        kernel = v1.get_variable("kernel_w", [inputs.shape[1], self._units], inputs.dtype)
+        uniform = v1.random_uniform_initializer(-1, 1)
+        own = v1.get_variable("kernel_u", [1, self._units], inputs.dtype, initializer=uniform)
+        bias = v1.get_variable("bias", [self._units], inputs.dtype, initializer=v1.zeros_initializer())
+        state = self._activation(tf.matmul(inputs, kernel) + state * own + bias)
+        return state, state
+
+
+class SRUCell(rnn_cell.RNNCell):
+    """The simple recurrent unit of Lei and others (2017): its gates do not look at the state."""
+
+    def __init__(self, num_units: int, activation: Any = None, reuse: Any = None, name: Any = None) -> None:
+        super().__init__(name=name, _reuse=reuse)
+        self._units, self._activation = num_units, activation or tf.tanh
+
+    @property
+    def state_size(self) -> int:
+        return self._units
+
+    @property
+    def output_size(self) -> int:
+        return self._units
+
+    def call(self, inputs: Any, state: Any) -> Any:
+        kernel = v1.get_variable("kernel", [inputs.shape[1], 4 * self._units], inputs.dtype)
+        bias = v1.get_variable("bias", [2 * self._units], inputs.dtype, initializer=v1.zeros_initializer())
+        candidate, f, r, passed = tf.split(tf.matmul(inputs, kernel), 4, 1)
+        f, r = tf.split(tf.sigmoid(tf.concat([f, r], 1) + bias), 2, 1)
+        state = f * state + (1 - f) * candidate
+        return r * self._activation(state) + (1 - r) * passed, state
+
+
 class AttentionCellWrapper(rnn_cell.RNNCell):
     """A cell that also sees its last ``attn_length`` outputs, by attention.
 
@@ -464,6 +520,127 @@ class TimeReversedFusedRNN:
         return reversed_in_time(outputs), state
 
 
+class _Cudnn:
+    """Layers of cells over sequences [T, N, D], in one or both directions, as a call of cuDNN."""
+
+    def __init__(
+        self,
+        num_layers: int,
+        num_units: int,
+        input_mode: str = "linear_input",
+        direction: str = "unidirectional",
+        dropout: float = 0.0,
+        seed: Any = None,
+        dtype: Any = tf.float32,
+        kernel_initializer: Any = None,
+        bias_initializer: Any = None,
+        name: Any = None,
+    ) -> None:
+        self._layers, self._units, self._is_both = num_layers, num_units, direction == "bidirectional"
+        self._dropout, self._seed, self._name = dropout, seed, name or self.scope
+
+    scope = "cudnn"
+
+    def cell(self) -> Any:
+        raise NotImplementedError
+
+    def __call__(self, inputs: Any, initial_state: Any = None, training: Any = True) -> Any:
+        outputs, states = inputs, []
+        given = self._parted(initial_state)
+        for layer in range(self._layers):
+            if layer and self._dropout and training is not False:
+                rate = tf.where(training, self._dropout, 0.0)
+                outputs = v1.nn.dropout(outputs, rate=rate, seed=self._seed)
+            with v1.variable_scope(f"{self._name}/cell_{layer}", reuse=v1.AUTO_REUSE):
+                outputs, more = self._layer(outputs, given[layer])
+            states += more
+        return outputs, self._together(states)
+
+    def _layer(self, inputs: Any, states: list[Any]) -> tuple[Any, list[Any]]:
+        options = {"dtype": inputs.dtype, "time_major": True}
+        if not self._is_both:
+            outputs, state = v1.nn.dynamic_rnn(self.cell(), inputs, initial_state=states[0], **options)
+            return outputs, [state]
+        outputs, both = v1.nn.bidirectional_dynamic_rnn(
+            self.cell(),
+            self.cell(),
+            inputs,
+            initial_state_fw=states[0],
+            initial_state_bw=states[1],
+            **options,
+        )
+        return tf.concat(outputs, 2), list(both)
+
+    def _parted(self, state: Any) -> list[list[Any]]:
+        """The states for each layer and direction, of tensors [layers and directions, N, units], or None."""
+        ways = 2 if self._is_both else 1
+        if state is None:
+            return [[None] * ways] * self._layers
+        parts = list(zip(*(tf.unstack(part, self._layers * ways) for part in state), strict=True))
+        each = [self._state(part) for part in parts]
+        return [each[layer * ways : (layer + 1) * ways] for layer in range(self._layers)]
+
+    def _state(self, parts: Any) -> Any:
+        return parts[0]
+
+    def _together(self, states: list[Any]) -> tuple[Any, ...]:
+        return (tf.stack(states),)
+
+
+class CudnnLSTM(_Cudnn):
+    """LSTMs; the state is (h, c)."""
+
+    scope = "cudnn_lstm"
+
+    def cell(self) -> Any:
+        return LSTMBlockCell(self._units, forget_bias=0.0, name="cudnn_compatible_lstm_cell")
+
+    def _state(self, parts: Any) -> Any:
+        return LSTMStateTuple(parts[1], parts[0])
+
+    def _together(self, states: list[Any]) -> tuple[Any, ...]:
+        return tf.stack([state.h for state in states]), tf.stack([state.c for state in states])
+
+
+class CudnnGRU(_Cudnn):
+    """GRUs."""
+
+    scope = "cudnn_gru"
+
+    def cell(self) -> Any:
+        return GRUBlockCell(self._units)
+
+
+class CudnnRNNTanh(_Cudnn):
+    """Plain cells."""
+
+    scope = "cudnn_rnn_tanh"
+
+    def cell(self) -> Any:
+        return BasicRNNCell(self._units)
+
+
+class CudnnRNNRelu(_Cudnn):
+    """Plain cells with rectified outputs."""
+
+    scope = "cudnn_rnn_relu"
+
+    def cell(self) -> Any:
+        return BasicRNNCell(self._units, activation=tf.nn.relu)
+
+
+def cudnn() -> dict[str, Any]:
+    """What stands under ``tf.contrib.cudnn_rnn``."""
+    kinds = (CudnnLSTM, CudnnGRU, CudnnRNNTanh, CudnnRNNRelu)
+    return {
+        **{kind.__name__: kind for kind in kinds},
+        "CudnnCompatibleLSTMCell": functools.partial(
+            LSTMBlockCell, forget_bias=0.0, name="cudnn_compatible_lstm_cell"
+        ),
+        "CudnnCompatibleGRUCell": GRUBlockCell,
+    }
+
+
 def stack_bidirectional_rnn(
     cells_fw: Any,
     cells_bw: Any,
@@ -558,6 +735,8 @@ def names() -> dict[str, Any]:
         ConvLSTMCell,
         UGRNNCell,
         NASCell,
+        IndRNNCell,
+        SRUCell,
         AttentionCellWrapper,
         InputProjectionWrapper,
         OutputProjectionWrapper,

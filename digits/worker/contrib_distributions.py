@@ -178,6 +178,253 @@ def _between_normals(
     return 0.5 * tf.reduce_sum(ratio + distance - 1 - tf.math.log(ratio), -1)
 
 
+class MultivariateNormalTriL(_OfVectors):
+    """A normal distribution of vectors; its noise goes through the lower triangle ``scale_tril`` [..., D, D]."""
+
+    def __init__(
+        self,
+        loc: Any = None,
+        scale_tril: Any = None,
+        validate_args: bool = False,
+        allow_nan_stats: bool = True,
+        name: str = "MultivariateNormalTriL",
+    ) -> None:
+        if scale_tril is None:
+            raise ValueError(f"{name} needs a scale")
+        self._scale = tf.linalg.band_part(tf.convert_to_tensor(scale_tril), -1, 0)
+        zeros = tf.zeros_like(self._scale[..., 0])
+        self.loc = zeros if loc is None else tf.convert_to_tensor(loc) + zeros
+        super().__init__(self.loc, True, {"loc": self.loc, "scale_tril": self._scale}, name)
+
+    def _sample_n(self, n: Any, seed: Any = None) -> tf.Tensor:
+        noise = tf.compat.v1.random_normal(self._samples_shape(n), dtype=self.dtype, seed=seed)
+        return self.loc + tf.linalg.matvec(self._scale, noise)
+
+    def _log_prob(self, x: Any) -> tf.Tensor:
+        difference = (x - self.loc)[..., None]
+        scale = tf.broadcast_to(
+            self._scale, tf.concat([tf.shape(difference)[:-1], tf.shape(self.loc)[-1:]], 0)
+        )
+        noise = tf.linalg.triangular_solve(scale, difference)[..., 0]
+        size = tf.cast(tf.shape(self.loc)[-1], self.dtype)
+        return (
+            -0.5 * (tf.reduce_sum(tf.square(noise), -1) + size * math.log(2 * math.pi)) - self._log_volume()
+        )
+
+    def _prob(self, x: Any) -> tf.Tensor:
+        return tf.exp(self._log_prob(x))
+
+    def _entropy(self) -> tf.Tensor:
+        size = tf.cast(tf.shape(self.loc)[-1], self.dtype)
+        return 0.5 * size * (1 + math.log(2 * math.pi)) + self._log_volume()
+
+    def _log_volume(self) -> tf.Tensor:
+        return tf.reduce_sum(tf.math.log(tf.abs(tf.linalg.diag_part(self._scale))), -1)
+
+    def _mean(self) -> tf.Tensor:
+        return self.loc
+
+    def _mode(self) -> tf.Tensor:
+        return self.loc
+
+    def _covariance(self) -> tf.Tensor:
+        return tf.matmul(self._scale, self._scale, transpose_b=True)
+
+    def _variance(self) -> tf.Tensor:
+        return tf.linalg.diag_part(self._covariance())
+
+
+class MultivariateNormalFullCovariance(MultivariateNormalTriL):
+    """A normal distribution of vectors with a ``covariance_matrix`` [..., D, D]."""
+
+    def __init__(self, loc: Any = None, covariance_matrix: Any = None, *args: Any, **kwargs: Any) -> None:
+        name = {"name": "MultivariateNormalFullCovariance"}
+        super().__init__(loc, tf.linalg.cholesky(covariance_matrix), *args, **{**name, **kwargs})
+
+
+class Independent(_OldMethods, plain.Distribution):
+    """The last axes of the batch of ``distribution`` as one event."""
+
+    def __init__(
+        self,
+        distribution: Any,
+        reinterpreted_batch_ndims: int | None = None,
+        validate_args: bool = False,
+        name: str = "Independent",
+    ) -> None:
+        self.distribution = distribution
+        rank = distribution.batch_shape.rank
+        self._count = rank - 1 if reinterpreted_batch_ndims is None else reinterpreted_batch_ndims
+        _from_others(self, [distribution], name)
+
+    def _batch_shape(self) -> tf.TensorShape:
+        shape = self.distribution.batch_shape
+        return shape[: shape.rank - self._count]
+
+    def _event_shape(self) -> tf.TensorShape:
+        shape = self.distribution.batch_shape
+        return shape[shape.rank - self._count :].concatenate(self.distribution.event_shape)
+
+    def _batch_shape_tensor(self) -> tf.Tensor:
+        shape = self.distribution.batch_shape_tensor()
+        return shape[: tf.size(shape) - self._count]
+
+    def _event_shape_tensor(self) -> tf.Tensor:
+        shape = self.distribution.batch_shape_tensor()
+        inner = self.distribution.event_shape_tensor()
+        return tf.concat([shape[tf.size(shape) - self._count :], inner], 0)
+
+    def _sample_n(self, n: Any, seed: Any = None) -> tf.Tensor:
+        return self.distribution.sample(n, seed)
+
+    def _log_prob(self, x: Any) -> tf.Tensor:
+        return self._summed(self.distribution.log_prob(x))
+
+    def _prob(self, x: Any) -> tf.Tensor:
+        return tf.exp(self._log_prob(x))
+
+    def _entropy(self) -> tf.Tensor:
+        return self._summed(self.distribution.entropy())
+
+    def _mean(self) -> tf.Tensor:
+        return self.distribution.mean()
+
+    def _mode(self) -> tf.Tensor:
+        return self.distribution.mode()
+
+    def _variance(self) -> tf.Tensor:
+        return self.distribution.variance()
+
+    def _stddev(self) -> tf.Tensor:
+        return self.distribution.stddev()
+
+    def _summed(self, values: tf.Tensor) -> tf.Tensor:
+        return tf.reduce_sum(values, list(range(-self._count, 0)))
+
+
+class Mixture(_OldMethods, plain.Distribution):
+    """One of ``components``, distributions of equal shape, drawn by the categorical ``cat``."""
+
+    def __init__(
+        self,
+        cat: Any,
+        components: Any,
+        validate_args: bool = False,
+        allow_nan_stats: bool = True,
+        use_static_graph: bool = False,
+        name: str = "Mixture",
+    ) -> None:
+        self.cat, self.components = cat, list(components)
+        _from_others(self, self.components, name)
+
+    def _batch_shape(self) -> tf.TensorShape:
+        return self.components[0].batch_shape
+
+    def _event_shape(self) -> tf.TensorShape:
+        return self.components[0].event_shape
+
+    def _batch_shape_tensor(self) -> tf.Tensor:
+        return self.components[0].batch_shape_tensor()
+
+    def _event_shape_tensor(self) -> tf.Tensor:
+        return self.components[0].event_shape_tensor()
+
+    def _shares(self, logits: tf.Tensor, above: int) -> tf.Tensor:
+        """``logits`` [..., K] of the batch with ones for the axes of an event, the components behind."""
+        shape = tf.shape(logits)
+        ones = tf.ones([above], tf.int32)
+        return tf.reshape(logits, tf.concat([shape[:-1], ones, shape[-1:]], 0))
+
+    def _sample_n(self, n: Any, seed: Any = None) -> tf.Tensor:
+        drawn = tf.stack([component.sample(n, seed) for component in self.components], -1)
+        chosen = tf.one_hot(self.cat.sample(n, seed), len(self.components), dtype=drawn.dtype)
+        return tf.reduce_sum(drawn * self._shares(chosen, self.event_shape.rank), -1)
+
+    def _log_prob(self, x: Any) -> tf.Tensor:
+        each = tf.stack([component.log_prob(x) for component in self.components], -1)
+        return tf.reduce_logsumexp(each + tf.nn.log_softmax(self.cat.logits), -1)
+
+    def _prob(self, x: Any) -> tf.Tensor:
+        return tf.exp(self._log_prob(x))
+
+    def _mean(self) -> tf.Tensor:
+        means = tf.stack([component.mean() for component in self.components], -1)
+        return tf.reduce_sum(means * self._shares(tf.nn.softmax(self.cat.logits), self.event_shape.rank), -1)
+
+
+class MixtureSameFamily(_OldMethods, plain.Distribution):
+    """One of K distributions of a kind, the last axis of the batch of ``components_distribution``."""
+
+    def __init__(
+        self,
+        mixture_distribution: Any,
+        components_distribution: Any,
+        validate_args: bool = False,
+        allow_nan_stats: bool = True,
+        name: str = "MixtureSameFamily",
+    ) -> None:
+        self.mixture_distribution, self.components_distribution = (
+            mixture_distribution,
+            components_distribution,
+        )
+        _from_others(self, [components_distribution], name)
+
+    def _batch_shape(self) -> tf.TensorShape:
+        return self.components_distribution.batch_shape[:-1]
+
+    def _event_shape(self) -> tf.TensorShape:
+        return self.components_distribution.event_shape
+
+    def _batch_shape_tensor(self) -> tf.Tensor:
+        return self.components_distribution.batch_shape_tensor()[:-1]
+
+    def _event_shape_tensor(self) -> tf.Tensor:
+        return self.components_distribution.event_shape_tensor()
+
+    def _spread(self, shares: tf.Tensor) -> tf.Tensor:
+        return tf.reshape(
+            shares, tf.concat([tf.shape(shares), tf.ones([self.event_shape.rank], tf.int32)], 0)
+        )
+
+    def _components_axis(self) -> int:
+        return -1 - self.event_shape.rank
+
+    def _sample_n(self, n: Any, seed: Any = None) -> tf.Tensor:
+        drawn = self.components_distribution.sample(n, seed)
+        count = self.components_distribution.batch_shape[-1]
+        # The mixture may have less of a batch than its components.
+        logits = self.mixture_distribution.logits + tf.zeros(
+            self.components_distribution.batch_shape_tensor()
+        )
+        chosen = Categorical(logits=logits).sample(n, seed)
+        shares = self._spread(tf.one_hot(chosen, count, dtype=drawn.dtype))
+        return tf.reduce_sum(drawn * shares, self._components_axis())
+
+    def _log_prob(self, x: Any) -> tf.Tensor:
+        each = self.components_distribution.log_prob(tf.expand_dims(x, self._components_axis()))
+        return tf.reduce_logsumexp(each + tf.nn.log_softmax(self.mixture_distribution.logits), -1)
+
+    def _prob(self, x: Any) -> tf.Tensor:
+        return tf.exp(self._log_prob(x))
+
+    def _mean(self) -> tf.Tensor:
+        shares = self._spread(tf.nn.softmax(self.mixture_distribution.logits))
+        return tf.reduce_sum(self.components_distribution.mean() * shares, self._components_axis())
+
+
+def _from_others(self: Any, others: list[Any], name: str) -> None:
+    """Make ``self`` a distribution with the type of the ``others`` that it is made of."""
+    plain.Distribution.__init__(
+        self,
+        dtype=others[0].dtype,
+        reparameterization_type=plain.NOT_REPARAMETERIZED,
+        validate_args=False,
+        allow_nan_stats=True,
+        parameters={},
+        name=name,
+    )
+
+
 def _logits_of(logits: Any, probs: Any) -> tf.Tensor:
     if (logits is None) == (probs is None):
         raise ValueError("give either logits or probs")
@@ -305,6 +552,11 @@ def names() -> dict[str, Any]:
         Dirichlet,
         MultivariateNormalDiag,
         MultivariateNormalDiagWithSoftplusScale,
+        MultivariateNormalTriL,
+        MultivariateNormalFullCovariance,
+        Independent,
+        Mixture,
+        MixtureSameFamily,
         OneHotCategorical,
         ExpRelaxedOneHotCategorical,
         RelaxedOneHotCategorical,

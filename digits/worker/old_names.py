@@ -325,15 +325,12 @@ def _without_effect(kind: type) -> type:
     return type(kind.__name__, (kind,), {"apply_gradients": apply_gradients, "minimize": minimize})
 
 
-class OtherOptimizers(types.ModuleType):
-    """``tf.contrib.opt``: whatever optimizer is asked for, it gives gradients and changes nothing."""
-
-    def __init__(self) -> None:
-        super().__init__("tensorflow.contrib.opt")
+class OtherOptimizers:
+    """The names of ``tf.contrib.opt``: whatever optimizer is asked for, it gives gradients and changes nothing."""
 
     def __getattr__(self, name: str) -> Any:
         if not name[:1].isupper() or "Optimizer" not in name or "Interface" in name:
-            raise advice.MissingName(self.__name__, name)
+            raise AttributeError(name)
         kind = _without_effect(v1.train.GradientDescentOptimizer)
 
         def initialise(self: Any, *args: Any, **kwargs: Any) -> None:
@@ -373,6 +370,25 @@ class HParams:
 
     def __contains__(self, key: str) -> bool:
         return hasattr(self, key)
+
+
+_READERS = (
+    "batch batch_join maybe_batch maybe_batch_join shuffle_batch shuffle_batch_join maybe_shuffle_batch "
+    "input_producer string_input_producer range_input_producer slice_input_producer start_queue_runners"
+).split()
+_PROGRAMS = (
+    "Supervisor MonitoredSession MonitoredTrainingSession SingularMonitoredSession SessionManager Server "
+    "basic_train_loop"
+).split()
+
+
+def _of_a_program(name: str, hint: str) -> Callable[..., Any]:
+    def refused(*args: Any, **kwargs: Any) -> Any:
+        raise UserFault(
+            f"A network cannot use tf.train.{name}: it is for programs that train by themselves.", hint
+        )
+
+    return refused
 
 
 def _nothing(*args: Any, **kwargs: Any) -> None:
@@ -493,6 +509,8 @@ def train() -> dict[str, Any]:
     """What stands under ``tf.train``."""
     return {
         **_optimizers(),
+        **{name: _of_a_program(name, advice.DATA) for name in _READERS},
+        **{name: _of_a_program(name, advice.LOOP) for name in _PROGRAMS},
         "get_or_create_global_step": global_step,
         "get_global_step": global_step,
         "create_global_step": global_step,

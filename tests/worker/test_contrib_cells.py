@@ -119,6 +119,22 @@ def test_update_gate(in_child: Any) -> None:
     assert np.allclose(output, h, atol=1e-6)
 
 
+def test_independent_and_simple_units(in_child: Any) -> None:
+    def both(cells: Any, tf: Any) -> Any:
+        return _twice(cells.IndRNNCell(2), tf)[0], _twice(cells.SRUCell(2), tf)[0]
+
+    (independent, simple), variables = in_child(_run, both)
+    h = c = np.zeros((2, 2))
+    for _ in range(2):
+        own = h * variables["ind_rnn_cell/kernel_u"]
+        h = np.tanh(X @ variables["ind_rnn_cell/kernel_w"] + own)
+        new, f, r, passed = np.split(X @ variables["sru_cell/kernel"], 4, 1)
+        c = _sigmoid(f) * c + (1 - _sigmoid(f)) * new
+        output = _sigmoid(r) * np.tanh(c) + (1 - _sigmoid(r)) * passed
+    assert np.allclose(simple, output, atol=1e-6)
+    assert np.allclose(independent, h, atol=1e-6)
+
+
 def test_searched_cell(in_child: Any) -> None:
     (output, state), variables = in_child(_run, lambda cells, tf: _twice(cells.NASCell(2, num_proj=3), tf))
     h, c = np.zeros((2, 3)), np.zeros((2, 2))
@@ -202,6 +218,22 @@ def test_whole_sequences(in_child: Any) -> None:
     assert np.allclose(fused[0], plain[0]) and np.allclose(fused[1].h, plain[1].h)
     assert np.allclose(back[1].h, there[1].h)
     assert np.allclose(back[0][0, 0], there[0][1, 0]) and np.allclose(back[0][0, 1], there[0][2, 1])
+
+
+def test_layers_of_cudnn(in_child: Any) -> None:
+    sequence = np.stack([X, X + 1, X - 1])
+
+    def build(cells: Any, tf: Any) -> Any:
+        outputs, (h, c) = cells.CudnnLSTM(2, 2, direction="bidirectional")(tf.constant(sequence))
+        again = cells.CudnnLSTM(2, 2, direction="bidirectional", dropout=0.5, name="cudnn_lstm")
+        resumed, _ = again(tf.constant(sequence), initial_state=(h, c), training=False)
+        return outputs, h, c, resumed, cells.CudnnGRU(1, 4)(tf.constant(sequence))
+
+    (outputs, h, c, resumed, (gru, (last,))), variables = in_child(_run, build)
+    assert outputs.shape == resumed.shape == (3, 2, 4) and h.shape == c.shape == (4, 2, 2)
+    assert np.allclose(h[2], outputs[-1, :, :2]) and np.allclose(h[3], outputs[0, :, 2:])
+    assert not np.allclose(outputs, resumed)
+    assert np.allclose(gru[-1], last[0]) and len(variables) == 8 + 4
 
 
 def test_layers_of_both_directions(in_child: Any) -> None:

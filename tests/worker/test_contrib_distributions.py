@@ -73,3 +73,60 @@ def _samples() -> Any:
     )
     batch = ds.OneHotCategorical(tf.zeros((4, 3)))
     return *(sample.numpy() for sample in drawn), [batch.sample(n).shape.as_list() for n in ((), (2, 5))]
+
+
+def test_what_is_made_of_others(in_child: Any) -> None:
+    found = in_child(_composed)
+    difference = np.array([0.3, -1.0]) - [1, 2]
+    exponent = -0.5 * difference @ np.linalg.inv(COVARIANCE) @ difference
+    wanted = exponent - log(2 * pi) - 0.5 * log(np.linalg.det(COVARIANCE))
+    assert found["vectors"] == pytest.approx([wanted, wanted], rel=1e-5)
+    assert np.allclose(found["covariance"], COVARIANCE, atol=0.4)
+    mixed = 0.25 * _bell(1) + 0.75 * _bell((1 - 2) / 0.5) / 0.5
+    assert found["mixtures"] == pytest.approx([mixed, mixed], rel=1e-5)
+    assert found["means"] == pytest.approx([1.5] * 4, abs=0.06)
+    assert found["independent"] == pytest.approx(log(_bell(0)) * 3)
+    assert found["shapes"] == [[4, 6, 2], [6], [4, 6, 2], [6], [4, 6, 2], [6]]
+
+
+COVARIANCE = np.array([[4.0, 2.0], [2.0, 1.25]])
+
+
+def _bell(x: float) -> float:
+    return float(np.exp(-0.5 * x * x) / (2 * pi) ** 0.5)
+
+
+def _composed() -> dict[str, Any]:
+    import tensorflow as tf
+
+    from digits.worker import contrib_distributions as ds
+
+    tf.random.set_seed(1)
+    place = tf.constant([0.3, -1.0])
+    triangle = ds.MultivariateNormalTriL([1.0, 2.0], [[2.0, 0.0], [1.0, 0.5]])
+    full = ds.MultivariateNormalFullCovariance([1.0, 2.0], COVARIANCE.astype(np.float32))
+    shares = ds.Categorical(probs=[0.25, 0.75])
+    mixture = ds.Mixture(shares, [ds.Normal(0.0, 1.0), ds.Normal(2.0, 0.5)])
+    family = ds.MixtureSameFamily(shares, ds.Normal([0.0, 2.0], [1.0, 0.5]))
+    batch = ds.Categorical(logits=tf.zeros([6, 3]))
+    vectors = ds.MultivariateNormalDiag(tf.zeros([6, 2]), tf.ones([6, 2]))
+    of_batches = (
+        ds.Mixture(batch, [vectors] * 3),
+        ds.MixtureSameFamily(batch, ds.MultivariateNormalDiag(tf.zeros([6, 3, 2]), tf.ones([6, 3, 2]))),
+        ds.MultivariateNormalTriL(tf.zeros([6, 2]), tf.eye(2, batch_shape=[6])),
+    )
+    return {
+        "vectors": [float(kind.log_prob(place)) for kind in (triangle, full)],
+        "covariance": np.cov(triangle.sample(2000).numpy().T),
+        "mixtures": [float(kind.prob(1.0)) for kind in (mixture, family)],
+        "means": [
+            *(float(kind.mean()) for kind in (mixture, family)),
+            *(float(tf.reduce_mean(kind.sample(4000))) for kind in (mixture, family)),
+        ],
+        "independent": float(ds.Independent(ds.Normal(tf.zeros([2, 3]), 1.0)).log_prob(tf.zeros([2, 3]))[0]),
+        "shapes": [
+            value.shape.as_list()
+            for kind in of_batches
+            for value in (kind.sample(4), kind.log_prob(tf.zeros([6, 2])))
+        ],
+    }

@@ -180,7 +180,8 @@ BODIES = {
         "self.train = tf.train.MomentumOptimizer(0.1, 0.9).minimize(tf.reduce_mean(x), tf.train.get_global_step())",
         "x = x * tf.get_variable('w', [3])\n"
         "o = tf.contrib.opt.NadamOptimizer(learning_rate=0.1); self.train = o.minimize(tf.reduce_mean(x))\n"
-        "o = tf.contrib.opt.MovingAverageOptimizer(o, average_decay=0.9); o.compute_gradients(tf.reduce_mean(x))",
+        "o = tf.contrib.opt.MovingAverageOptimizer(o, average_decay=0.9); o.compute_gradients(tf.reduce_mean(x))\n"
+        "from tensorflow.contrib.opt.python.training.lazy_adam_optimizer import LazyAdamOptimizer",
     ],
     "old Keras and numpy": [
         "from keras.layers.core import Dense, Flatten; from keras.layers.convolutional import Conv2D\n"
@@ -264,9 +265,11 @@ def _build(body: str) -> None:
 UNSUPPORTED = {
     "from tensorpack import *\n": ("tensorpack", "tf.layers or slim", 1),
     "import tensorflow as tf\nimport tensorflow.contrib.eager as tfe\n": ("eager", "graphs", 2),
-    "tf.contrib.distributions.Mixture(1)\n": ("tf.contrib.distributions.Mixture", "densities", 1),
+    "tf.contrib.distributions.Wishart(1)\n": ("tf.contrib.distributions.Wishart", "densities", 1),
     "from tensorflow.examples.tutorials.mnist import input_data\n": ("examples", "self.x", 1),
     "from layers_of_mine import conv\nconv(3)\n": ("layers_of_mine", "put its code into the network", 2),
+    "tf.train.shuffle_batch([1], 2, 3, 4)\n": ("tf.train.shuffle_batch", "self.x", 1),
+    "with tf.train.MonitoredTrainingSession(): pass\n": ("MonitoredTrainingSession", "DIGITS runs", 1),
     "tf.nn.reluu(1)\n": ("tf.nn.reluu", "tf.nn.relu?", 1),
     "print 'hello'\nx = = 3\n": ("SyntaxError", "Correct the marked line", 2),
 }
