@@ -47,7 +47,12 @@ class Executor(Protocol):
     """Runs tasks. A handle is a JSON value that finds a task again after a restart."""
 
     def start(self, folder: Path, environment: Mapping[str, str]) -> Handle:
-        """Start the task whose recipe is in ``folder``, or find it if it has been started."""
+        """Start the task whose recipe is in ``folder``."""
+
+    def find(self, folder: Path, since: float) -> Handle | None:
+        """The task in ``folder`` if it was started after ``since``, a Unix time, by a server that
+        was killed before it could note that; it may have ended meanwhile.
+        """
 
     def poll(self, folder: Path, handle: Handle) -> Exit | None:
         """How the task ended; None while it runs."""
@@ -76,10 +81,6 @@ class LocalExecutor:
         self._children: set[int] = set()
 
     def start(self, folder: Path, environment: Mapping[str, str]) -> Handle:
-        has_ended = (folder / shim.EXIT_FILE).exists()
-        found = None if has_ended else _supervisor_of(folder)
-        if found is not None:  # the server that started it was killed before it could note that
-            return _handle(found)
         for path in folder.glob(f"{shim.EXIT_FILE}*"):
             path.unlink(missing_ok=True)
         environment = {**child_environment(os.environ), **environment}
@@ -87,6 +88,14 @@ class LocalExecutor:
         if pid is None:
             pid = self._start_fresh(folder, environment)
         return _handle(pid)
+
+    def find(self, folder: Path, since: float) -> Handle | None:
+        ended = self._read_exit(folder)
+        if ended:
+            # All that is left of it is what it wrote.
+            return _handle(0) if ended.at is not None and ended.at >= since else None
+        supervisor = _supervisor_of(folder) if (folder / shim.OUTPUT_FILE).exists() else None
+        return None if supervisor is None else _handle(supervisor)
 
     def poll(self, folder: Path, handle: Handle) -> Exit | None:
         self._reap()

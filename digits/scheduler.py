@@ -349,9 +349,11 @@ class Scheduler:
         task.devices = start.devices
         try:
             folder.mkdir(mode=0o700, exist_ok=True)
-            remove_halves(folder / recipe.FILE_NAME)
-            job.recipe(task).save(folder)
-            task.handle = self._executor.start(folder, devices_environment(start.devices))
+            task.handle = self._executor.find(folder, task.made_ready)
+            if task.handle is None:
+                remove_halves(folder / recipe.FILE_NAME)
+                job.recipe(task).save(folder)
+                task.handle = self._executor.start(folder, devices_environment(start.devices))
         except OSError as error:
             self._end(job, task, Status.ERROR, Failure(f"The task could not be started: {error}"))
             return

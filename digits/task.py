@@ -72,12 +72,12 @@ class Task:
 
     def hear(self, event: events.Event) -> None:
         """Fold in what the task told. The end of an earlier run is not the end of this one."""
-        if isinstance(event, (events.Failed, events.Finished)) and event.at < self._made_ready:
+        if isinstance(event, (events.Failed, events.Finished)) and event.at < self.made_ready:
             return
         self.news.add(event)
 
     @property
-    def _made_ready(self) -> float:
+    def made_ready(self) -> float:
         """Unix time since which the task was to run, or to run again."""
         return next((at for code, at in reversed(self.history) if code == Status.INIT.value), 0.0)
 

@@ -122,17 +122,19 @@ def test_the_fork_server_starts_tasks_and_comes_back_when_it_dies(tmp_path: Path
 def test_a_task_that_was_started_already_is_found(tmp_path: Path) -> None:
     """The server that started it was killed before it could write down where."""
     first, second = running(HANGS), running(HANGS)
+    before = time.time()
+    assert second.find(tmp_path, before) is None
     handle = first.start(tmp_path, {})
     wait(lambda: output.read(tmp_path)[0])
-    assert second.start(tmp_path, {}) == handle
+    assert second.find(tmp_path, before) == handle
     second.stop(handle)
     assert wait_for_end(second, tmp_path, handle).stopped
-    # The supervisor may still be there for a moment; its run is over.
-    again = second.start(tmp_path, {})
-    assert again != handle
-    second.stop(again)
-    wait_for_end(second, tmp_path, again)
-    wait(lambda: not executor.is_alive(again))
+    ended = second.find(tmp_path, before)
+    assert ended and wait_for_end(second, tmp_path, ended).stopped
+    second.stop(ended)
+    # Of a run that was noted nothing is to be found.
+    assert second.find(tmp_path, time.time()) is None
+    wait(lambda: not executor.is_alive(handle))
 
 
 def test_the_end_has_its_time_whoever_sees_it(tmp_path: Path) -> None:

@@ -435,3 +435,20 @@ def test_a_job_that_ended_while_no_server_was_there_has_the_time_of_its_end(tmp_
     second.wait_for_end(again)
     assert again.history[-1][1] == again.tasks[0].history[-1][1] == ended
     second.stop()
+
+
+def test_a_task_that_was_started_without_a_note_is_not_started_again(tmp_path: Path) -> None:
+    """The server was killed right after it had started the task."""
+    first = Server(tmp_path / "jobs")
+    job = first.submit("finishes")
+    before = (job.folder / "job.json").read_bytes()
+    assert first.wait_for_end(job) is Status.DONE
+    first.stop()
+    (job.folder / "job.json").write_bytes(before)
+    second = Server(tmp_path / "jobs")
+    (again,) = second.store.all(ToyJob)
+    assert again.status is Status.INIT
+    assert second.wait_for_end(again) is Status.DONE
+    log = (again.task_folder(again.tasks[0]) / "events.jsonl").read_text()
+    assert log.count('"finished"') == 1
+    second.stop()
