@@ -118,6 +118,9 @@ class Job:
             if task.status in (Status.ABORT, Status.ERROR):
                 task.restart()
 
+    def clear_away(self) -> None:
+        """Remove what a task that ended badly left, unless the job can go on with it."""
+
     @property
     def failure(self) -> Failure | None:
         return next((task.failure for task in self.tasks if task.failure), None)

@@ -436,6 +436,8 @@ class Scheduler:
         task.move(status, task.within_last_step(at))
         self._followed.pop(job.id, None)
         job.waiting_for = ""
+        if status is not Status.DONE:
+            job.clear_away()
         if job.kind == "model":
             metrics = self.metrics(job)
             job.summary["sparkline"] = metrics.sparkline()

@@ -80,6 +80,7 @@ class ToyJob(Job):
     wish: Wish = field(default_factory=lambda: Wish(pool="cpu"))
 
     def recipe(self, task: Task) -> Recipe:
+        (self.folder / "half").touch()
         return ToyRecipe(name=self.program)
 
     def needs(self) -> tuple[str, ...]:
@@ -87,6 +88,9 @@ class ToyJob(Job):
 
     def wants(self, task: Task) -> Wish:
         return self.wish
+
+    def clear_away(self) -> None:
+        (self.folder / "half").unlink(missing_ok=True)
 
     def details(self) -> dict[str, Any]:
         return {"program": self.program, "needed": list(self.needed)}
@@ -147,6 +151,7 @@ def test_a_job_that_finishes_is_done_and_told_of(server: Server) -> None:
     job = server.submit("finishes")
     assert server.wait_for_end(job) is Status.DONE
     assert job.progress == 1.0
+    assert (job.folder / "half").exists()
     rows = [
         row
         for room, _, body in server.told
@@ -177,6 +182,7 @@ def test_a_job_that_goes_wrong_says_why(server: Server, program: str, words: str
     assert server.wait_for_end(job) is Status.ERROR
     assert job.failure is not None
     assert words in job.failure.message
+    assert not (job.folder / "half").exists()
     kept = ToyJob.from_json(job.folder, json.loads((job.folder / "job.json").read_text()))
     assert kept.status is Status.ERROR
     assert kept.failure == job.failure

@@ -175,3 +175,13 @@ def test_a_training_that_saved_nothing_can_begin_anew(store: Store, end: Status)
     assert job.can_resume
     job.resume()
     assert job.tasks[0].status is Status.INIT and job.plan.resume
+
+
+def test_of_a_dataset_that_failed_the_list_of_skipped_images_stays(store: Store) -> None:
+    job = dataset(store)
+    shard = "train-00000-of-00002"
+    halves = [f".{shard}.tfrecord.tmp", f".{shard}.index.tmp", ".dataset.json.12ab.tmp"]
+    for name in (*halves, f"{shard}.tfrecord", f"{shard}.index", "labels.txt", "mean.npy", "skipped.csv"):
+        (job.folder / name).touch()
+    job.clear_away()
+    assert {path.name for path in job.folder.iterdir()} == {"job.json", "skipped.csv"}

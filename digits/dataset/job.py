@@ -31,6 +31,9 @@ class DatasetJob(Job):
     def wants(self, task: Task) -> Wish:
         return Wish(pool="create")
 
+    def clear_away(self) -> None:
+        manifests.remove_products(self.folder)
+
     def manifest(self) -> manifests.Manifest | None:
         """What the finished dataset is; None as long as it is not finished, or damaged."""
         if self._manifest is None:

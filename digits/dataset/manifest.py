@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from digits.files import UnreadableFile, read_json, write_json
+from digits.files import UnreadableFile, read_json, remove_halves, write_json
 
 FILE_NAME = "dataset.json"
 LABELS_FILE = "labels.txt"
@@ -72,3 +72,17 @@ def load(job_folder: Path) -> Manifest:
         return Manifest(**values)
     except (TypeError, KeyError, AttributeError) as error:
         raise UnreadableFile(f"{FILE_NAME}: {error}") from error
+
+
+def remove_products(job_folder: Path) -> None:
+    """Remove a dataset, whole or half, the manifest first; only the list of skipped images stays."""
+    names = [FILE_NAME, LABELS_FILE, MEAN_ARRAY_FILE, MEAN_IMAGE_FILE]
+    for name in names:
+        (job_folder / name).unlink(missing_ok=True)
+        remove_halves(job_folder / name)
+    for split in SPLITS:
+        for ending in ("tfrecord", "index"):
+            for path in job_folder.glob(f"{split}-*-of-*.{ending}"):
+                path.unlink(missing_ok=True)
+            for path in job_folder.glob(f".{split}-*-of-*.{ending}.tmp"):
+                path.unlink(missing_ok=True)

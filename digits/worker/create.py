@@ -29,7 +29,6 @@ from PIL.Image import Image
 from digits import download, parallel
 from digits.dataset import folder, images, records
 from digits.dataset.manifest import (
-    FILE_NAME,
     LABELS_FILE,
     MEAN_ARRAY_FILE,
     MEAN_IMAGE_FILE,
@@ -37,6 +36,7 @@ from digits.dataset.manifest import (
     SPLITS,
     Manifest,
     Split,
+    remove_products,
 )
 from digits.events import Counted, EventLog, Progressed, Skipped, Warned
 from digits.files import write_bytes
@@ -476,19 +476,6 @@ def divide(plan: folder.Plan, recipe: CreateDataset) -> list[Piece]:
             for number in range(total)
         ]
     return pieces
-
-
-def remove_products(job_folder: Path) -> None:
-    """Remove everything that this task writes, whole or half, the manifest first."""
-    names = [FILE_NAME, LABELS_FILE, MEAN_ARRAY_FILE, MEAN_IMAGE_FILE]
-    for name in names:
-        (job_folder / name).unlink(missing_ok=True)
-    for split in SPLITS:
-        for ending in ("tfrecord", "index"):
-            for path in job_folder.glob(f"{split}-*-of-*.{ending}"):
-                path.unlink(missing_ok=True)
-            for path in job_folder.glob(f".{split}-*-of-*.{ending}.tmp"):
-                path.unlink(missing_ok=True)
 
 
 def _check(recipe: CreateDataset) -> None:
