@@ -79,5 +79,5 @@ def package(name: str) -> str:
     return _PACKAGES.get(
         top,
         f"Only installed packages can be imported by a network: install {top} beside DIGITS, "
-        "or copy what is needed of its code into the network.",
+        "or, if it is a file of your own, put its code into the network.",
     )
