@@ -78,40 +78,6 @@ def test_a_stopped_training_goes_on(model: Any, clean_environment: dict[str, str
     assert len(resumed) == 1 and 0 < resumed[0].step < point.step
 
 
-@pytest.mark.tensorflow
-def test_a_job_is_trained_by_one_process_at_a_time(
-    model: Any, run_clean: Callable[..., Any], clean_environment: dict[str, str], tmp_path: Path
-) -> None:
-    task_folder = model(networks.LINEAR, epochs=100000, snapshot_interval=0, val_interval=0)
-    command = [sys.executable, "-m", "digits", "train", str(task_folder.parent)]
-    with subprocess.Popen(
-        command, env=clean_environment, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True
-    ) as first:
-        try:
-            while rows_of_run(task_folder, 0) < 3:
-                assert first.poll() is None
-                time.sleep(0.02)
-            recipe_before = (task_folder / "recipe.json").read_bytes()
-            second = run_clean("-m", "digits", "train", str(task_folder.parent))
-            assert (second.returncode, second.stdout) == (1, "")
-            assert f"a training is at work in {task_folder.parent}" in second.stderr
-            assert "--output" in second.stderr and "Traceback" not in second.stderr
-            # The process that the server starts for a task finds out for itself.
-            worker = run_clean("-m", "digits.worker", str(task_folder))
-            assert worker.returncode == 75 and "Another process works on this task" in worker.stdout
-            assert (task_folder / "recipe.json").read_bytes() == recipe_before
-            # Elsewhere the same can be trained meanwhile.
-            assert rerun.prepare(task_folder.parent, output=tmp_path / "new").job_folder == tmp_path / "new"
-            assert first.poll() is None
-        finally:
-            first.send_signal(signal.SIGINT)
-            first.communicate(timeout=60)
-    kinds = {event.kind for event in read(task_folder)}
-    assert "measured" in kinds and not kinds & {"failed", "resumed", "finished"}
-    # Whoever held the folder is gone, however it ended.
-    assert rerun.prepare(task_folder.parent).step > 0
-
-
 def read(task_folder: Path) -> list[events.Event]:
     return events.read(task_folder / "events.jsonl")[0]
 

@@ -21,6 +21,7 @@ from digits.events import Failed, Finished, Measured, Progressed, Resumed, Saved
 from digits.metrics import Metrics
 from digits.model import rerun
 from digits.model.resume import resume_point
+from digits.task import EXIT_BUSY
 from tests.worker import networks
 from tests.worker.conftest import Outcome, Running, snapshot
 
@@ -514,7 +515,9 @@ def test_two_processes_never_train_in_the_same_folder(
     first.wait_for(Measured)
     monkeypatch.setattr(events, "_WRITER_SECONDS", 0.2)
     second = start(task_folder).wait()
-    assert second.code == 1 and "Another process works on this task" in second.output
+    assert second.code == EXIT_BUSY and "Another process works on this task" in second.output
+    recipe_before = (task_folder / "recipe.json").read_bytes()
     with pytest.raises(BadRequest, match="a training is at work"):
         rerun.prepare(task_folder.parent)
+    assert (task_folder / "recipe.json").read_bytes() == recipe_before
     assert first.poll() is None
