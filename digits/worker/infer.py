@@ -105,7 +105,10 @@ class Classifier:
             try:
                 self._run(black)
             except tf.errors.InvalidArgumentError:
-                raise error from None
+                raise Refused(
+                    f"The network cannot compute its output from an image: {describe(error).message}",
+                    "Its inference wants something else than images of the dataset, such as numbers to draw from.",
+                ) from error
 
     def _run(self, pixels: NDArray[np.uint8]) -> NDArray[np.float32]:
         values = self._function(tf.constant(np.repeat(pixels, self._least, axis=0))).numpy()

@@ -181,3 +181,21 @@ def _classified(job_folder: Path, picture: Path) -> list[tuple[str, float]]:
     from digits.worker import infer
 
     return infer.classify(job_folder, picture, SNAPSHOT)
+
+
+def test_a_network_that_takes_no_image_at_all(train: Any, picture: Path, in_child: Any) -> None:
+    numbers = "(tf.reshape(self.x, [-1, 5]) if self.is_inference else self.x)"
+    outcome = train(
+        networks.LINEAR.replace("slim.flatten(self.x / 100.0)", f"slim.flatten({numbers})[:, :5]")
+    )
+    assert in_child(_refusal, outcome.job_folder, picture).startswith("The network cannot compute its output")
+
+
+def _refusal(job_folder: Path, picture: Path) -> str:
+    from digits.worker import infer
+
+    try:
+        infer.classify(job_folder, picture, "snapshot_2.ckpt")
+    except infer.Refused as refusal:
+        return refusal.message
+    return ""
