@@ -5,7 +5,7 @@ wrote them:
 
 - ``shape[1].value``: a dimension of a shape was an object, now it is a number or None;
 - ``tensor in tensors``: asked for the same tensor, now it would compare numbers;
-- ``d.iteritems()``, ``itervalues()``, ``iterkeys()``, ``has_key(k)``, ``d.keys()[0]``;
+- ``d.iteritems()``, ``itervalues()``, ``iterkeys()``, ``has_key(k)``, ``d.keys()[0]``, ``range(3) + [5]``;
 - ``28 / 2``: is the whole number 14, which may be a size, where a division comes out even. Otherwise it is the
   true division of Python 3.
 
@@ -41,6 +41,9 @@ _DIVIDED, _DIVIDED_IN_PLACE, _LISTED = (
     "__digits_listed__",
 )
 _OLD_METHODS = {"iteritems": "items", "itervalues": "values", "iterkeys": "keys", "has_key": "__contains__"}
+
+
+_VIEWS = ("keys", "values", "items")
 
 
 def compiled(text: str, file: str) -> types.CodeType:
@@ -173,17 +176,20 @@ class _Rewriter(ast.NodeTransformer):
 
     def visit_Subscript(self, node: ast.Subscript) -> ast.AST:
         self.generic_visit(node)
-        owner = node.value
-        called = owner.func if isinstance(owner, ast.Call) and not owner.args else None
-        if isinstance(called, ast.Attribute) and called.attr in ("keys", "values", "items"):
-            node.value = _call(_LISTED, [owner], owner)
+        if _gave_a_list(node.value):
+            node.value = _call(_LISTED, [node.value], node.value)
         return node
 
     def visit_BinOp(self, node: ast.BinOp) -> ast.AST:
         self.generic_visit(node)
-        if not isinstance(node.op, ast.Div):
-            return node
-        return _call(_DIVIDED, [node.left, node.right], node)
+        if isinstance(node.op, ast.Div):
+            return _call(_DIVIDED, [node.left, node.right], node)
+        if isinstance(node.op, ast.Add):
+            sides = node.left, node.right
+            node.left, node.right = (
+                _call(_LISTED, [side], side) if _gave_a_list(side) else side for side in sides
+            )
+        return node
 
     def visit_AugAssign(self, node: ast.AugAssign) -> ast.AST:
         self.generic_visit(node)
@@ -201,6 +207,15 @@ class _Rewriter(ast.NodeTransformer):
         if isinstance(node.ops[0], ast.In):
             return found
         return ast.copy_location(ast.UnaryOp(ast.Not(), found), node)
+
+
+def _gave_a_list(node: ast.expr) -> bool:
+    """Whether ``node`` is ``range(…)``, ``d.keys()`` or the like, which gave lists."""
+    if not isinstance(node, ast.Call):
+        return False
+    if isinstance(node.func, ast.Name):
+        return node.func.id in ("range", "xrange")
+    return isinstance(node.func, ast.Attribute) and node.func.attr in _VIEWS and not node.args
 
 
 def _call(function: str, arguments: list[ast.expr], where: ast.expr) -> ast.Call:
@@ -246,8 +261,8 @@ def _divided_in_place(left: Any, right: Any) -> Any:
 
 
 def _listed(items: Any) -> Any:
-    """What a dict has, as the list that it was; anything else as it is."""
-    views = (collections.abc.KeysView, collections.abc.ValuesView, collections.abc.ItemsView)
+    """A range, or what a dict has, as the list that it was; anything else as it is."""
+    views = (range, collections.abc.KeysView, collections.abc.ValuesView, collections.abc.ItemsView)
     return list(items) if isinstance(items, views) else items
 
 

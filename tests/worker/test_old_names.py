@@ -136,7 +136,8 @@ BODIES = {
         "assert pairs[0] == (1, 3) and len(filter(None, [0, 1])) == 1 and next(pairs) == (1, 3) and next(pairs) == (2, 4)",
         "import itertools, sys, string; reload(sys); sys.setdefaultencoding('utf8'); assert sys.maxint > 2**40\n"
         "assert list(itertools.izip([1], [2])) == [(1, 2)] and string.join(['a', 'b']) == 'a b'",
-        "d = {'a': 1}; assert d.keys()[0] == 'a' and d.values()[0] == 1 and d.items()[:1] == [('a', 1)]",
+        "d = {'a': 1}; assert d.keys()[0] == 'a' and d.values()[0] == 1 and d.items()[:1] == [('a', 1)]\n"
+        "assert range(2) + [5] == [0, 1, 5] and dict(d.items() + {'b': 2}.items()) == {'a': 1, 'b': 2}; x = x + 1",
     ],
     "variables": [
         "w = tf.get_variable('w', [3]); x = slim.conv2d(x, 3, 3, scope='c')\n"
