@@ -39,6 +39,7 @@ from digits.worker import (
     summaries,
     tower,
 )
+from digits.worker.failure import NETWORK_FILE
 
 v1 = tf.compat.v1
 
@@ -317,6 +318,7 @@ def namespace() -> dict[str, Any]:
     return {
         "__builtins__": own_builtins,
         "__name__": "network",
+        "__file__": NETWORK_FILE,
         "Tower": tower.Tower,
         "Model": tower.Tower,
         "model_property": tower.model_property,

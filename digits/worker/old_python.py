@@ -5,10 +5,9 @@ wrote them:
 
 - ``shape[1].value``: a dimension of a shape was an object, now it is a number or None;
 - ``tensor in tensors``: asked for the same tensor, now it would compare numbers;
-- ``d.iteritems()``, ``itervalues()``, ``iterkeys()``, ``has_key(k)``, ``d.keys()[0]``, ``range(3) + [5]``;
-- ``28 / 2``: is the whole number 14, which may be a size, where a division comes out even. Otherwise it is the
-  true division of Python 3.
+- ``d.iteritems()``, ``itervalues()``, ``iterkeys()``, ``has_key(k)``, ``d.keys()[0]``, ``range(3) + [5]``.
 
+A division of integers by ``/`` is the true division of Python 3, which DIGITS 6 had switched on as well.
 Text that does not parse may have statements of Python 2 (see `digits.worker.old_statements`).
 """
 
@@ -21,7 +20,6 @@ import functools
 import importlib
 import inspect
 import itertools
-import operator
 import string
 import sys
 import time
@@ -35,11 +33,7 @@ from tensorflow.python.framework import ops
 from digits.worker import old_statements
 
 _VALUE, _IS_IN, _OLD_METHOD = "__digits_value__", "__digits_is_in__", "__digits_old_method__"
-_DIVIDED, _DIVIDED_IN_PLACE, _LISTED = (
-    "__digits_divided__",
-    "__digits_divided_in_place__",
-    "__digits_listed__",
-)
+_LISTED = "__digits_listed__"
 _OLD_METHODS = {"iteritems": "items", "itervalues": "values", "iterkeys": "keys", "has_key": "__contains__"}
 
 
@@ -109,8 +103,6 @@ def names() -> dict[str, Any]:
         _VALUE: _value,
         _IS_IN: _is_in,
         _OLD_METHOD: _old_method,
-        _DIVIDED: _divided,
-        _DIVIDED_IN_PLACE: _divided_in_place,
         _LISTED: _listed,
         "map": _eager(map),
         "filter": _eager(filter),
@@ -182,22 +174,12 @@ class _Rewriter(ast.NodeTransformer):
 
     def visit_BinOp(self, node: ast.BinOp) -> ast.AST:
         self.generic_visit(node)
-        if isinstance(node.op, ast.Div):
-            return _call(_DIVIDED, [node.left, node.right], node)
         if isinstance(node.op, ast.Add):
             sides = node.left, node.right
             node.left, node.right = (
                 _call(_LISTED, [side], side) if _gave_a_list(side) else side for side in sides
             )
         return node
-
-    def visit_AugAssign(self, node: ast.AugAssign) -> ast.AST:
-        self.generic_visit(node)
-        if not isinstance(node.op, ast.Div) or not isinstance(node.target, ast.Name):
-            return node
-        before = ast.copy_location(ast.Name(node.target.id, ast.Load()), node)
-        value = _call(_DIVIDED_IN_PLACE, [before, node.value], node.value)
-        return ast.copy_location(ast.Assign([node.target], value), node)
 
     def visit_Compare(self, node: ast.Compare) -> ast.AST:
         self.generic_visit(node)
@@ -247,17 +229,6 @@ def _is_tensor(value: Any) -> bool:
 
 def _old_method(owner: Any, name: str) -> Any:
     return getattr(owner, name, None) or getattr(owner, _OLD_METHODS[name])
-
-
-def _divided(left: Any, right: Any, divide: Any = operator.truediv) -> Any:
-    # Exactly int: numbers of numpy and truth values divide as ever.
-    if type(left) is int and type(right) is int and right and left % right == 0:
-        return left // right
-    return divide(left, right)
-
-
-def _divided_in_place(left: Any, right: Any) -> Any:
-    return _divided(left, right, operator.itruediv)
 
 
 def _listed(items: Any) -> Any:
