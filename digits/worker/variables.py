@@ -47,6 +47,7 @@ class VariableStore:
         compute_type: tf.DType = tf.float32,
     ) -> None:
         self._variables: dict[str, tf.Variable] = {}
+        self._local: list[tf.Variable] = []
         self._frozen = frozen
         self._locked_for = ""
         self._make = _make_empty if empty else _make
@@ -99,6 +100,12 @@ class VariableStore:
                 self._variables[name] = self._make(name, request)
         return self._variables[name]
 
+    def make_local(self, name: str, request: dict[str, Any]) -> tf.Variable:
+        """A variable that counts something in one trace, such as those of ``tf.metrics``: no weight, never saved."""
+        with tf.device(self._device or None):
+            self._local.append(self._make(name, {**request, "trainable": False}))
+        return self._local[-1]
+
 
 def plain(variable: Any) -> tf.Variable:
     """The TensorFlow variable behind one of Keras, or a flexible one; any other as it is."""
@@ -123,7 +130,10 @@ class _Creator:
 
     def __call__(self, next_creator: Callable[..., tf.Variable], **kwargs: Any) -> tf.Variable:
         name = self._unique(_full_name(kwargs.get("name") or "Variable", self._around))
-        variable = self._store.find_or_make(name, kwargs)
+        if tf.compat.v1.GraphKeys.LOCAL_VARIABLES in (kwargs.get("collections") or ()):
+            variable = self._store.make_local(name, kwargs)
+        else:
+            variable = self._store.find_or_make(name, kwargs)
         _check_shape(name, variable, kwargs)
         self._remember(variable, kwargs)
         # The layers of Keras cast their variables themselves.

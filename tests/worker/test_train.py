@@ -10,7 +10,7 @@ import pytest
 
 from digits.events import Built, Finished, Measured, Progressed, Saved, Used, Warned
 from tests.worker import networks
-from tests.worker.conftest import snapshot, write_dataset
+from tests.worker.conftest import gradient, snapshot, write_dataset
 
 pytestmark = pytest.mark.tensorflow
 
@@ -227,6 +227,40 @@ def test_raw_variables(train: Any, in_child: Any) -> None:
     names = {name for name in tensors if not name.startswith("optimizer/")}
     assert names == {"model/conv/w", "model/conv/b", "model/out", "model/out_1", "global_step"}
     assert outcome.values("val", "accuracy")[-1] > 0.9
+    assert in_child(_right_answers, outcome.job_folder, "snapshot_8.ckpt") > 0.9
+
+
+def _right_answers(job_folder: Path, name: str) -> float:
+    """The share of gradients that the trained model recognises."""
+    from PIL import Image
+
+    from digits.worker import infer
+
+    classifier = infer.Classifier(job_folder, name)
+    labels = ["right", "left", "down", "up"]
+    right = []
+    for number in range(12):
+        pixels = gradient(number % 4, 12, 1, np.random.default_rng(number))
+        Image.fromarray(pixels[:, :, 0]).save(job_folder / "picture.png")
+        right.append(classifier.classify(job_folder / "picture.png")[0][0] == labels[number % 4])
+    return sum(right) / len(right)
+
+
+def test_metrics_that_count_on(train: Any, in_child: Any) -> None:
+    """What tf.metrics count in is no weight, and each stage counts for itself."""
+    network = networks.LINEAR.replace(
+        "accuracy.op.name, accuracy",
+        "'counted', tf.metrics.mean(tf.to_float(self.y) if self.is_training else tf.ones([2]))[1]",
+    )
+    outcome = train(network, epochs=1)
+    assert outcome.code == 0, outcome.output
+    assert outcome.values("val", "counted") == [1, 1]
+    assert 0 < outcome.values("train", "counted")[-1] < 3
+    tensors = in_child(snapshot, outcome.job_folder, "snapshot_1.ckpt")
+    assert {name for name in tensors if name.startswith(("model/", "loss/"))} == {
+        "model/fc/weights",
+        "model/fc/biases",
+    }
 
 
 def test_auto_encoder(train: Any) -> None:
