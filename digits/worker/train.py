@@ -302,7 +302,12 @@ class Trainer:
 
     def _variables(self) -> dict[str, tf.Variable]:
         """All that the training changes, by name."""
-        return {**self.store.variables, **self.optimizer.state, **self.randomness.variables}
+        return {
+            **self.store.variables,
+            **self.store.local,
+            **self.optimizer.state,
+            **self.randomness.variables,
+        }
 
     def _feed(self) -> input.Feed:
         self._progress("Decoding images", now=True)
@@ -496,7 +501,7 @@ class Trainer:
 
     def _counters(self) -> list[tuple[tf.Variable, Any]]:
         """What a validation may change: states of random generators, and the network's own."""
-        variables = {**self.store.variables, **self.randomness.variables}
+        variables = {**self.store.variables, **self.store.local, **self.randomness.variables}
         return [(item, item.numpy()) for item in variables.values() if not item.trainable]
 
     def _reset(self, counters: list[tuple[tf.Variable, Any]]) -> None:

@@ -36,7 +36,7 @@ class VariableStore:
     is told so, because that variable would never have been trained. With ``empty``
     the variables have shapes and no values: good for looking, and quick. Variables
     named in ``frozen`` are never trained. Variables lie on ``device``; networks compute
-    with them in ``compute_type``.
+    with them in ``compute_type``. Those in ``local`` belong to single traces.
     """
 
     def __init__(
@@ -47,7 +47,7 @@ class VariableStore:
         compute_type: tf.DType = tf.float32,
     ) -> None:
         self._variables: dict[str, tf.Variable] = {}
-        self._local: list[tf.Variable] = []
+        self.local: dict[str, tf.Variable] = {}
         self._frozen = frozen
         self._locked_for = ""
         self._make = _make_empty if empty else _make
@@ -101,10 +101,11 @@ class VariableStore:
         return self._variables[name]
 
     def make_local(self, name: str, request: dict[str, Any]) -> tf.Variable:
-        """A variable that counts something in one trace, such as those of ``tf.metrics``: no weight, never saved."""
+        """A variable that counts something in one trace, such as those of ``tf.metrics``: no weight."""
+        name = f"local/{len(self.local)}/{name}"
         with tf.device(self._device or None):
-            self._local.append(self._make(name, {**request, "trainable": False}))
-        return self._local[-1]
+            self.local[name] = self._make(name, {**request, "trainable": False})
+        return self.local[name]
 
 
 def plain(variable: Any) -> tf.Variable:
