@@ -12,8 +12,8 @@ memory decoded and come through a pipeline that shuffles, batches, casts and pre
 with validation. Both train in turns in the same run, each in a process of its own, from
 the first step on to the end; the ratio is what counts.
 
---bare compares with the product's own step function, called with one batch that never
-changes. --memory compares the largest memory of both processes.
+--bare compares with the product's own functions for steps and validation, called as often
+with one batch that never changes. --memory compares the largest memory of both processes.
 """
 
 from __future__ import annotations
@@ -207,7 +207,7 @@ def product(work: Work, job: Path) -> float:
 
 
 def bare(work: Work, job: Path) -> float:
-    """The product's step function on one batch, as often as the product calls it; images a second."""
+    """The product's steps and validations, as many on one batch that never changes; images a second."""
     import numpy as np
     import tensorflow as tf
 
@@ -227,10 +227,16 @@ def bare(work: Work, job: Path) -> float:
     chunk = tf.constant(images), tf.constant(labels, tf.int64), tf.constant(positions, tf.int64)
     rates = [0.0001] * calls
     trainer.training.steps(chunk, rates, 0)
+    trainer.evaluation(chunk)
+    validated = len(trainer.val_records) // work.batch
     steps, began = 0, time.monotonic()
-    while steps * work.batch < work.epochs * work.images:
-        trainer.training.steps(chunk, rates, steps)
-        steps += calls
+    for epoch in range(1, work.epochs + 1):
+        while steps * work.batch < epoch * work.images:
+            trainer.training.steps(chunk, rates, steps)
+            steps += calls
+        for first in range(0, validated, calls):
+            count = min(calls, validated - first)
+            trainer.evaluation((chunk[0], chunk[1], chunk[2][:count]))
     return steps * work.batch / (time.monotonic() - began)
 
 
