@@ -31,12 +31,14 @@ def restored(value: Any) -> Any:
     """``value`` with tensors of half precision as float32, also those in lists, tuples and dicts."""
     if isinstance(value, tf.Tensor) and value.dtype in flexible.LOW:
         return tf.cast(value, tf.float32)
-    if type(value) in (list, tuple):
-        return type(value)(restored(item) for item in value)
     if isinstance(value, tuple) and hasattr(value, "_fields"):
         return type(value)(*(restored(item) for item in value))
-    if type(value) is dict:
-        return {key: restored(item) for key, item in value.items()}
+    if type(value) in (list, tuple):
+        return type(value)(restored(item) for item in value)
+    if isinstance(value, dict):
+        found = value.copy()  # of the same kind, such as an OrderedDict
+        found.update((key, restored(item)) for key, item in value.items())
+        return found
     return value
 
 

@@ -259,11 +259,12 @@ def test_what_a_network_keeps_reaches_the_loss_in_full_precision(train: Any, pre
     network = networks.classifier(
         """
 self.features = slim.flatten(self.x)
-self.levels = [self.features * 2.0, {'deep': (self.features,)}]
+self.levels = [self.features * 2.0, collections.OrderedDict(deep=(self.features,))]
 self.inner = tf.nn.l2_loss(self.features) + tf.losses.mean_squared_error(self.features, self.features + 300.0)
 self.variable = tf.get_variable('scale', [144])
 return slim.fully_connected(self.features / 100.0 * self.variable, self.nclasses, activation_fn=None)
-"""
+""",
+        head="import collections",
     ).replace(
         "        return digits",
         """        shift = tf.get_variable('shift', [144])
