@@ -130,8 +130,12 @@ class Keeper:
     def remember(self, point: ResumePoint) -> None:
         """Make ``point``, whose snapshot is saved, the place to go on from; remove what is not needed now."""
         point.save(self._folder)
-        snapshots.remove_resume_snapshots(self._folder, kept=point.snapshot)
-        self._remove_old(needed={point.snapshot})
+        self.clear_away(point.snapshot)
+
+    def clear_away(self, needed: str) -> None:
+        """Remove the snapshots that are not to be kept; the one called ``needed`` is to go on from."""
+        snapshots.remove_resume_snapshots(self._folder, kept=needed)
+        self._remove_old({needed})
 
     def is_due(self) -> bool:
         """Whether it is time for a snapshot to go on from."""

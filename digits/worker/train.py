@@ -297,7 +297,7 @@ class Trainer:
         self.validated, self.saved = point.validated, point.saved
         self.wants_pictures = point.wants_pictures and bool(self.training.pictures)
         self.keeper.recall(point.watched)
-        self.keeper.remember(point)  # what it was going to remove is still there if it was killed then
+        self.keeper.clear_away(point.snapshot)  # where it was killed before it could
         randomness.restore_python_state(point.random)
 
     def _variables(self) -> dict[str, tf.Variable]:

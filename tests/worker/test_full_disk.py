@@ -87,6 +87,24 @@ def test_only_the_end_needs_room(train: Any, start: Any, full: Any) -> None:
     assert again.of(Saved)[-1].epoch == 4
 
 
+def test_a_disk_that_is_still_full_keeps_no_training_from_going_on(
+    train: Any, start: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from digits.model import resume
+
+    first = train(networks.LINEAR, **SETTINGS)
+    plan = recipe.load(first.job_folder / "train", recipe.Train)
+    plan.resume = True
+    plan.save(first.job_folder / "train")
+
+    def write(path: Path, value: Any) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(resume, "write_json", write)
+    again = start(first.job_folder / "train").wait()
+    assert again.code == 0, again.output
+
+
 def test_a_fault_that_is_none_of_the_disks_ends_the_training(
     train: Any, monkeypatch: Any, tensorflow: None
 ) -> None:
