@@ -25,11 +25,17 @@ class MissingPackage(ModuleNotFoundError):
         self.hint = advice.package(name)
 
 
+# The packages that the network being loaded has imported so, and the lines that did.
+lines: dict[str, int] = {}
+
+
 def imported(name: str, names: Any, missing: str) -> Any:
     """What ``import name`` gives, or ``from name import names``; raises MissingPackage."""
     top, *rest = name.split(".")
-    if missing != top or "*" in (names or ()) or _is_tried():
+    line = _line()
+    if missing != top or "*" in (names or ()) or line is None or _is_tried(line):
         raise MissingPackage(missing)
+    lines.setdefault(top, line)
     package = inner = _Absent(top, missing)
     for part in rest:
         inner = inner._with(part)
@@ -60,19 +66,22 @@ class _Absent(types.ModuleType):
     __call__ = __getitem__ = __iter__ = __mro_entries__ = _used
 
 
-def _is_tried() -> bool:
-    """Whether the line of the network that is being run is in a ``try`` that handles errors."""
+def _line() -> int | None:
+    """The line of the network that is being run."""
     frame: Any = sys._getframe(1)
     while frame is not None and frame.f_code.co_filename != NETWORK_FILE:
         frame = frame.f_back
-    if frame is None:
-        return True
+    return frame.f_lineno if frame else None
+
+
+def _is_tried(line: int) -> bool:
+    """Whether a line of the network is in a ``try`` that handles errors."""
     try:
         tree = ast.parse(old_statements.translated("".join(linecache.getlines(NETWORK_FILE))))
     except SyntaxError:
         return True
     return any(
-        part.lineno <= frame.f_lineno <= part.end_lineno
+        part.lineno <= line <= part.end_lineno
         for node in ast.walk(tree)
         if isinstance(node, ast.Try) and node.handlers
         for part in node.body

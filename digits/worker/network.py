@@ -11,6 +11,8 @@ from typing import Any
 import tensorflow as tf
 
 from digits.worker import (
+    absent,
+    advice,
     face,
     flexible,
     layer_calls,
@@ -106,7 +108,19 @@ def _user_model(text: str) -> type:
     linecache.cache[NETWORK_FILE] = (len(text), None, text.splitlines(keepends=True), NETWORK_FILE)
     code = old_python.compiled(text, NETWORK_FILE)
     names = face.namespace()
+    absent.lines.clear()
     exec(code, names)  # noqa: S102 - running the user's network is what this process is for
+    try:
+        return _kind_in(names)
+    except UserFault as fault:
+        for package, line in absent.lines.items():
+            # What is no network of DIGITS is one of another program, which the package tells.
+            words = f"{fault.message} It imports {package}, which is not installed."
+            raise UserFault(words, advice.package(package), line) from None
+        raise
+
+
+def _kind_in(names: dict[str, Any]) -> type:
     kind = names.get("UserModel")
     if kind is None and callable(names.get("build_model")):
         kind = tower.of_function(names["build_model"])

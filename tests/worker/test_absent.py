@@ -50,6 +50,14 @@ def test_the_first_use_tells_what_is_missing(in_child: Any, use: str, package: s
     assert line == 14
 
 
+def test_a_network_for_another_program(visualize: Any) -> None:
+    network = "from mxnet import gluon\n\nclass UserModel(Tower):\n    def construct_net(self):\n        return gluon.nn\n"
+    failure = visualize(network).failure
+    assert "no property inference" in failure.message and "mxnet, which is not installed" in failure.message
+    assert failure.hint == "Use a network for TensorFlow."
+    assert failure.line == 1
+
+
 def _fault(text: str) -> Any:
     from digits.worker import network
     from digits.worker.failure import describe
