@@ -83,7 +83,7 @@ class LocalExecutor:
     def start(self, folder: Path, environment: Mapping[str, str]) -> Handle:
         for path in folder.glob(f"{shim.EXIT_FILE}*"):
             path.unlink(missing_ok=True)
-        environment = {**child_environment(os.environ), **environment}
+        environment = {**child_environment(os.environ), **environment, _TASK_VARIABLE: str(folder)}
         pid = self._fork_server.fork(folder, environment) if self._fork_server else None
         if pid is None:
             pid = self._start_fresh(folder, environment)
@@ -102,7 +102,7 @@ class LocalExecutor:
         ended = self._read_exit(folder)
         if ended is None and not is_alive(handle):
             # The supervisor may have written its last word since the first look.
-            ended = self._read_exit(folder) or Exit(lost=True, at=_last_change(folder))
+            ended = self._read_exit(folder) or _lost(folder)
         return ended
 
     def stop(self, handle: Handle) -> None:
@@ -252,6 +252,9 @@ class ForkServer:
             process.stdout.close()
 
 
+# Tells the processes of a task from all others: they inherit it.
+_TASK_VARIABLE = "DIGITS_TASK"
+
 _PASSED_ON = ("PATH", "HOME", "LANG", "LANGUAGE", "TZ", "TMPDIR", "VIRTUAL_ENV", "PYTHONPATH")
 _PASSED_ON_PREFIXES = ("LC_", "CUDA", "NVIDIA", "TF_", "XLA_", "KERAS_", "XDG_", "LD_LIBRARY", "OMP_")
 
@@ -300,6 +303,19 @@ def _supervisor_of(folder: Path) -> int | None:
         if [os.path.basename(words[3]) if len(words) > 4 else b"", *words[4:5]] == wanted:
             return int(entry)
     return None
+
+
+def _lost(folder: Path) -> Exit:
+    """The end of a task whose supervisor was killed; what the task has started is killed now."""
+    at = _last_change(folder)
+    mark = os.fsencode(f"{_TASK_VARIABLE}={folder}")
+    for entry in filter(str.isdigit, os.listdir("/proc")):
+        with contextlib.suppress(OSError):
+            with open(f"/proc/{entry}/environ", "rb") as file:
+                is_left = mark in file.read().split(b"\0")
+            if is_left:
+                os.kill(int(entry), signal.SIGKILL)
+    return Exit(lost=True, at=at)
 
 
 def _last_change(folder: Path) -> float | None:

@@ -148,3 +148,15 @@ def test_the_end_has_its_time_whoever_sees_it(tmp_path: Path) -> None:
         ended = run.poll(tmp_path, handle)
         assert ended and ended.at and before <= ended.at <= after
         (tmp_path / "exit.json").unlink(missing_ok=True)  # and when the supervisor was killed
+
+
+def test_what_a_task_started_does_not_outlive_it_without_a_supervisor(tmp_path: Path) -> None:
+    starts = "import subprocess, time; child = subprocess.Popen(['sleep', '300'], start_new_session=True); "
+    run = running(starts + "print(child.pid, flush=True); time.sleep(300)")
+    handle = run.start(tmp_path, {})
+    wait(lambda: output.read(tmp_path)[0].endswith("\n"))
+    child = psutil.Process(int(output.read(tmp_path)[0]))
+    psutil.Process(handle["pid"]).kill()
+    assert wait_for_end(run, tmp_path, handle) == Exit(lost=True)
+    psutil.wait_procs([child], timeout=10)
+    assert not child.is_running() or child.status() == psutil.STATUS_ZOMBIE
