@@ -102,6 +102,8 @@ def save(target: Path, variables: Mapping[str, tf.Variable], step: int) -> None:
         # TensorFlow writes under names of its own, which begin with the one it was given.
         for path in target.parent.glob(f"{temporary.name}*"):
             path.unlink(missing_ok=True)
+        if not Path(f"{target}{_INDEX}").exists():
+            remove(target)
         raise
 
 

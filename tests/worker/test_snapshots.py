@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import Any
 
@@ -35,6 +36,29 @@ def test_saved_again_under_the_same_name(in_child: Any, tmp_path: Path) -> None:
         "snapshot_1.ckpt.data-00000-of-00001",
         "snapshot_1.ckpt.index",
     ]
+
+
+def test_nothing_is_left_of_one_that_could_not_be_put_in_place(in_child: Any, tmp_path: Path) -> None:
+    for _ in range(2):  # alone, and over one of the same name
+        assert "the folder is full" in in_child(_save_in_full_folder, tmp_path / "snapshot_1.ckpt")
+        assert not list(tmp_path.iterdir())
+        in_child(_save, tmp_path / "snapshot_1.ckpt", {"model/w": [1.0]})
+
+
+def _save_in_full_folder(target: Path) -> str:
+    replace = os.replace
+
+    def fail(source: str, place: str) -> None:
+        if place.endswith(".index"):
+            raise OSError("the folder is full")
+        replace(source, place)
+
+    os.replace = fail
+    try:
+        _save(target, {"model/w": [2.0]})
+    except OSError as error:
+        return str(error)
+    return ""
 
 
 def test_restored_by_name_and_shape(in_child: Any, tmp_path: Path) -> None:
