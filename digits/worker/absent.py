@@ -1,7 +1,7 @@
-"""Packages that a network imports and that are not installed.
+"""Packages that a network imports and that are not installed, and parts that TensorFlow has no more.
 
 An import alone does no harm: many a network imports what it never uses. The first use of
-something of the package fails and says what is missing. The import itself fails where the
+something of them fails and says what is missing. The import itself fails where the
 network is prepared for that, in ``try``, and where its names would be needed at once, ``import *``.
 """
 
@@ -36,32 +36,45 @@ def imported(name: str, names: Any, missing: str) -> Any:
     if missing != top or "*" in (names or ()) or line is None or _is_tried(line):
         raise MissingPackage(missing)
     lines.setdefault(top, line)
-    package = inner = _Absent(top, missing)
+    package = inner = Absent(top, MissingPackage(missing))
     for part in rest:
-        inner = inner._with(part)
+        inner = inner.part(part)
     for part in names or ():
-        inner._with(part)
+        inner.part(part)
     return inner if names else package
 
 
-class _Absent(types.ModuleType):
+def in_place_of(name: str, error: ImportError) -> Absent:
+    """What is imported as ``name``, a part of a module that has no such part; raises ``error``."""
+    found = Absent(name, error)
+    found.check()
+    return found
+
+
+class Absent(types.ModuleType):
     """Stands in for a missing package, a module of it or something in there."""
 
-    def __init__(self, name: str, missing: str) -> None:
+    def __init__(self, name: str, error: ImportError) -> None:
         super().__init__(name)
-        self.__dict__["_missing"] = missing
+        self.__dict__["_error"] = error
 
-    def _with(self, part: str) -> _Absent:
-        inner = self.__dict__[part] = _Absent(f"{self.__name__}.{part}", self._missing)
-        return inner
+    def part(self, name: str) -> Absent:
+        """What is imported from it."""
+        return self.__dict__.setdefault(name, Absent(f"{self.__name__}.{name}", self._error))
+
+    def check(self, at_once: bool = False) -> None:
+        """Raise the error of the import where the network's line is prepared for it, or needs names ``at_once``."""
+        line = _line()
+        if at_once or line is None or _is_tried(line):
+            self._used()
 
     def __getattr__(self, name: str) -> Any:
         if name.startswith("__"):
             raise AttributeError(name)
-        raise MissingPackage(self._missing)
+        self._used()
 
     def _used(self, *args: Any, **kwargs: Any) -> NoReturn:
-        raise MissingPackage(self._missing)
+        raise self._error.with_traceback(None)
 
     __call__ = __getitem__ = __iter__ = __mro_entries__ = _used
 

@@ -372,10 +372,12 @@ def _importer() -> Callable[..., Any]:
             return _other(name, globals, locals, fromlist, level)
         module = own[top]
         for part in rest.split(".") if rest else ():
-            module = _part(module, part, name)
+            module = _part_or_absent(module, part, name)
         for part in fromlist or ():
             if part != "*":
-                _part(module, part, name)
+                _part_or_absent(module, part, name)
+            elif isinstance(module, absent.Absent):
+                module.check(at_once=True)
         return module if fromlist else own[top]
 
     return importer
@@ -392,6 +394,19 @@ def _other(name: str, globals: Any, locals: Any, fromlist: Any, level: int) -> A
         if error.name and name.partition(".")[0] == error.name.partition(".")[0]:
             return absent.imported(name, fromlist, error.name)
         raise
+
+
+def _part_or_absent(module: Any, part: str, wanted: str) -> Any:
+    if isinstance(module, absent.Absent):
+        return module.part(part)
+    try:
+        found = _part(module, part, wanted)
+    except MissingPart as error:
+        found = absent.in_place_of(wanted, error)
+        setattr(module, part, found)  # where the import looks for it
+    if isinstance(found, absent.Absent):
+        found.check()
+    return found
 
 
 def _part(module: Any, part: str, wanted: str) -> Any:

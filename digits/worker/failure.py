@@ -120,7 +120,7 @@ def _kind(error: BaseException) -> str:
 
 def _essence(text: str) -> str:
     """``text`` without the lists of frames that TensorFlow and Keras put into their messages."""
-    text = text.partition("\n\nArguments received by")[0]
+    text = re.sub(r"\x1b\[[0-9;]*m", "", text.partition("\n\nArguments received by")[0])  # no colours
     if "Detected at node" not in text and "Graph execution error" not in text:
         return text.strip()
     kept: list[str] = []

@@ -95,3 +95,8 @@ def test_long_messages_are_cut() -> None:
 
 def test_without_a_better_hint_the_line_is_one() -> None:
     assert describe(raised("x = 1\nint('y')\n")).hint == "Look at line 2 of the network: int('y')"
+
+
+def test_colours_are_left_out_of_messages() -> None:
+    text = "raise ValueError('Exception in call. \\x1b[1mToo small.\\x1b[0m\\n\\nArguments received by it')"
+    assert describe(raised(text)).message == "ValueError: Exception in call. Too small."

@@ -122,6 +122,10 @@ BODIES = {
         "import tensorflow.compat.v2 as tf2\nassert not hasattr(tf2, 'get_variable')\nx = tf2.nn.dropout(x, rate=0.1)",
         "import tensorflow.compat.v1 as tf\ntf.disable_v2_behavior(); tf.disable_eager_execution()\n"
         "x = tf.layers.conv2d(x, 3, 3)",
+        "import tensorflow.contrib.learn\nfrom tensorflow.examples.tutorials.mnist import input_data\n"
+        "from tensorflow.contrib.tensorboard.plugins import projector\n"
+        "try:\n    from tensorflow.contrib import learn\nexcept ImportError:\n    learn = 3\n"
+        "assert learn == 3 and tf.contrib.layers is not None",
         "import cPickle, urllib2, Queue, StringIO, ConfigParser\nfrom six.moves import xrange, cPickle as other\n"
         "from past.builtins import xrange as another",
     ],
@@ -264,9 +268,14 @@ def _build(body: str) -> None:
 
 UNSUPPORTED = {
     "from tensorpack import *\n": ("tensorpack", "tf.layers or slim", 1),
-    "import tensorflow as tf\nimport tensorflow.contrib.eager as tfe\n": ("eager", "graphs", 2),
+    "import tensorflow as tf\nimport tensorflow.contrib.eager as tfe\ntfe.enable()\n": ("eager", "graphs", 3),
     "tf.contrib.distributions.Wishart(1)\n": ("tf.contrib.distributions.Wishart", "densities", 1),
-    "from tensorflow.examples.tutorials.mnist import input_data\n": ("examples", "self.x", 1),
+    "from tensorflow.examples.tutorials.mnist import input_data\nx = input_data.read()": (
+        "examples",
+        "self.x",
+        2,
+    ),
+    "from tensorflow.contrib.learn import *\n": ("learn", "DIGITS runs", 1),
     "from layers_of_mine import conv\nconv(3)\n": ("layers_of_mine", "put its code into the network", 2),
     "tf.train.shuffle_batch([1], 2, 3, 4)\n": ("tf.train.shuffle_batch", "self.x", 1),
     "with tf.train.MonitoredTrainingSession(): pass\n": ("MonitoredTrainingSession", "DIGITS runs", 1),
