@@ -10,20 +10,9 @@ from typing import Any
 
 import tensorflow as tf
 
-from digits.worker import (
-    absent,
-    advice,
-    face,
-    flexible,
-    layer_calls,
-    old_keras,
-    old_python,
-    precision,
-    summaries,
-    tensor_names,
-    tower,
-)
+from digits.worker import flexible, layer_calls, precision, summaries, tower
 from digits.worker.failure import NETWORK_FILE, UserFault
+from digits.worker.tf1 import absent, advice, face, old_keras, old_python, tensor_names
 from digits.worker.variables import LOSS_SCOPE, MODEL_SCOPE, VariableStore, plain
 
 _TEMPLATE_HINT = "A network is a class UserModel(Tower) with the properties inference and loss."

@@ -58,7 +58,7 @@ def import_programs() -> None:
     """Import what tasks with tensors need, for a process that forks one for every task."""
     for module in ("train", "preflight", "visualize", "infer"):
         importlib.import_module(f"digits.worker.{module}")
-    importlib.import_module("digits.worker.face").tensorflow()
+    importlib.import_module("digits.worker.tf1.face").tensorflow()
 
 
 def _run(task_folder: Path, events: EventLog) -> int:

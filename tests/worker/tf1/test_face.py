@@ -66,7 +66,7 @@ def test_what_is_missing_is_named(in_child: Any, text: str, words: str) -> None:
 
 
 def _names(text: str, expression: str) -> Any:
-    from digits.worker import face
+    from digits.worker.tf1 import face
 
     names = face.namespace()
     exec(text, names)
@@ -74,7 +74,7 @@ def _names(text: str, expression: str) -> Any:
 
 
 def _error(text: str) -> str:
-    from digits.worker import face
+    from digits.worker.tf1 import face
 
     try:
         exec(text, face.namespace())

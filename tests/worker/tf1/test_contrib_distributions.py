@@ -24,7 +24,7 @@ def test_densities_and_distances(in_child: Any) -> None:
 def _numbers() -> dict[str, Any]:
     import tensorflow as tf
 
-    from digits.worker import contrib_distributions as ds
+    from digits.worker.tf1 import contrib_distributions as ds
 
     kl = ds.plain.kl_divergence
     vectors = ds.MultivariateNormalDiag([1.0, 2.0], scale_diag=[0.5, 2.0])
@@ -63,7 +63,7 @@ def test_samples(in_child: Any) -> None:
 def _samples() -> Any:
     import tensorflow as tf
 
-    from digits.worker import contrib_distributions as ds
+    from digits.worker.tf1 import contrib_distributions as ds
 
     tf.random.set_seed(1)
     drawn = (
@@ -99,7 +99,7 @@ def _bell(x: float) -> float:
 def _composed() -> dict[str, Any]:
     import tensorflow as tf
 
-    from digits.worker import contrib_distributions as ds
+    from digits.worker.tf1 import contrib_distributions as ds
 
     tf.random.set_seed(1)
     place = tf.constant([0.3, -1.0])

@@ -26,7 +26,7 @@ from tensorflow.python.layers import layers as core_layers
 from tensorflow.python.ops import array_ops, control_flow_ops, variable_scope
 
 from digits.worker import flexible
-from digits.worker.contrib_layers import bow_encoder, embed_sequence, group_norm, instance_norm
+from digits.worker.tf1.contrib_layers import bow_encoder, embed_sequence, group_norm, instance_norm
 
 _REGULARISED = ("__digits_regularised_variables__",)
 

@@ -15,7 +15,7 @@ IMAGE = np.arange(12, dtype=np.float32).reshape(3, 4)
 def _evaluated(expression: str) -> Any:
     import tensorflow as tf
 
-    from digits.worker import face
+    from digits.worker.tf1 import face
 
     def value() -> Any:
         return eval(expression, {"image": face.tensorflow().contrib.image, "np": np, **_NAMES})

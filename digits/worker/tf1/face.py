@@ -20,7 +20,9 @@ from typing import Any
 import keras
 import tensorflow as tf
 
-from digits.worker import (
+from digits.worker import functions, loading, precision, summaries, tower
+from digits.worker.failure import NETWORK_FILE
+from digits.worker.tf1 import (
     absent,
     advice,
     contrib_cells,
@@ -29,17 +31,11 @@ from digits.worker import (
     contrib_layers,
     contrib_lookup,
     contrib_sequences,
-    functions,
-    loading,
     old_keras,
     old_names,
     old_python,
-    precision,
     slim_repair,
-    summaries,
-    tower,
 )
-from digits.worker.failure import NETWORK_FILE
 
 v1 = tf.compat.v1
 

@@ -13,7 +13,7 @@ import numpy as np
 import tensorflow as tf
 from tensorflow.python.ops import rnn_cell
 
-from digits.worker.contrib_cells import linear
+from digits.worker.tf1.contrib_cells import linear
 
 v1 = tf.compat.v1
 

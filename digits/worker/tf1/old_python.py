@@ -8,7 +8,7 @@ wrote them:
 - ``d.iteritems()``, ``itervalues()``, ``iterkeys()``, ``has_key(k)``, ``d.keys()[0]``, ``range(3) + [5]``.
 
 A division of integers by ``/`` is the true division of Python 3, which DIGITS 6 had switched on as well.
-Text that does not parse may have statements of Python 2 (see `digits.worker.old_statements`).
+Text that does not parse may have statements of Python 2 (see `digits.worker.tf1.old_statements`).
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ import numpy as np
 import tensorflow as tf
 from tensorflow.python.framework import ops
 
-from digits.worker import old_statements
+from digits.worker.tf1 import old_statements
 
 _VALUE, _IS_IN, _OLD_METHOD = "__digits_value__", "__digits_is_in__", "__digits_old_method__"
 _LISTED = "__digits_listed__"

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from digits.worker import absent
+from digits.worker.tf1 import absent
 
 pytestmark = pytest.mark.tensorflow
 

@@ -13,8 +13,8 @@ import sys
 import types
 from typing import Any, NoReturn
 
-from digits.worker import advice, old_statements
 from digits.worker.failure import NETWORK_FILE
+from digits.worker.tf1 import advice, old_statements
 
 
 class MissingPackage(ModuleNotFoundError):

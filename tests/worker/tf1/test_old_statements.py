@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from digits.worker.old_statements import translated
+from digits.worker.tf1.old_statements import translated
 
 STATEMENTS = {
     "print": "print()",

@@ -8,7 +8,7 @@ import pytest
 
 from digits.events import Built
 from tests.worker import networks
-from tests.worker.test_old_names import _failures
+from tests.worker.tf1.test_old_names import _failures
 
 pytestmark = pytest.mark.tensorflow
 

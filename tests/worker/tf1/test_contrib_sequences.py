@@ -43,7 +43,7 @@ def test_chains_of_tags(in_child: Any) -> None:
 def _chains() -> Any:
     import tensorflow as tf
 
-    from digits.worker import contrib_sequences as sequences
+    from digits.worker.tf1 import contrib_sequences as sequences
 
     scores, steps = tf.constant(SCORES), tf.constant(STEPS)
     likelihood, _ = sequences.crf_log_likelihood(scores, TAGS, LENGTHS, steps)
@@ -67,7 +67,7 @@ def test_decoders(in_child: Any) -> None:
 def _decoded() -> Any:
     import tensorflow as tf
 
-    from digits.worker import contrib_cells, contrib_sequences
+    from digits.worker.tf1 import contrib_cells, contrib_sequences
 
     v1 = tf.compat.v1
     with tf.Graph().as_default(), v1.Session() as session:
@@ -112,7 +112,7 @@ def test_attention_looks_where_the_query_points(in_child: Any) -> None:
 def _attended() -> Any:
     import tensorflow as tf
 
-    from digits.worker import contrib_cells, contrib_sequences
+    from digits.worker.tf1 import contrib_cells, contrib_sequences
 
     v1 = tf.compat.v1
     with tf.Graph().as_default(), v1.Session() as session:
@@ -136,7 +136,7 @@ def test_lists(in_child: Any) -> None:
 def _lists() -> list[float]:
     import tensorflow as tf
 
-    from digits.worker import contrib_sequences
+    from digits.worker.tf1 import contrib_sequences
 
     logits, targets = [tf.zeros([2, 3])] * 2, [tf.constant([0, 1])] * 2
     weights = [tf.ones([2]), tf.constant([1.0, 0.0])]

@@ -14,7 +14,8 @@ def _evaluated(text: str) -> Any:
     """The value of the last line of ``text``, built as a network is."""
     import tensorflow as tf
 
-    from digits.worker import face, tower
+    from digits.worker import tower
+    from digits.worker.tf1 import face
     from digits.worker.variables import VariableStore
 
     names = face.namespace()

@@ -26,7 +26,7 @@ def _run(build: Any) -> Any:
     """What ``build`` gives in a graph; variables hold 0.1, -0.2, 0.3, 0.1, …"""
     import tensorflow as tf
 
-    from digits.worker import contrib_cells
+    from digits.worker.tf1 import contrib_cells
 
     v1 = tf.compat.v1
 

@@ -16,8 +16,9 @@ from typing import Any
 import tensorflow as tf
 from tensorflow.python.framework import function as old_function
 
-from digits.worker import advice, summaries, tower
+from digits.worker import summaries, tower
 from digits.worker.failure import UserFault
+from digits.worker.tf1 import advice
 
 v1 = tf.compat.v1
 
