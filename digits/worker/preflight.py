@@ -211,7 +211,10 @@ class _Trial:
 
     def _step(self, chunk: input.Chunk, step: int) -> tuple[dict[str, float], float]:
         began = time.perf_counter()
-        row = self._trainer.training.steps(chunk, [self._trainer.rate.at(step)], step)
+        rate = self._trainer.rate.at(step)
+        self._trainer.step = step
+        with self._trainer.faults(rate):
+            row = self._trainer.training.steps(chunk, [rate], step)
         seconds = time.perf_counter() - began
         return _named(self._trainer.training.names, row), seconds
 
@@ -236,12 +239,13 @@ class _Trial:
             feed.close()
         reading = time.perf_counter() - began
         began = time.perf_counter()
-        row = trainer.evaluation(chunk)
-        seconds = time.perf_counter() - began
-        if seconds < MEASURED_SECONDS:  # much of that went into preparing
-            began = time.perf_counter()
-            trainer.evaluation(chunk)
+        with trainer.faults(trainer.rate.at(0)):
+            row = trainer.evaluation(chunk)
             seconds = time.perf_counter() - began
+            if seconds < MEASURED_SECONDS:  # much of that went into preparing
+                began = time.perf_counter()
+                trainer.evaluation(chunk)
+                seconds = time.perf_counter() - began
         if not records.is_resident:
             seconds = max(seconds, reading)
         return _named(trainer.evaluation.names, row), seconds * len(records) / count

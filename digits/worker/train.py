@@ -266,7 +266,7 @@ class Trainer:
         return numerics.checked() if self.recipe.numerics_checks else contextlib.nullcontext()
 
     @contextlib.contextmanager
-    def _faults(self, rate: float) -> Iterator[None]:
+    def faults(self, rate: float) -> Iterator[None]:
         """Says of a failed check of numbers what the user can do with it."""
         try:
             yield
@@ -415,7 +415,7 @@ class Trainer:
 
     def _steps(self, count: int) -> Rows:
         rates = [self.rate.at(step) for step in range(self.step, self.step + count)]
-        with self._faults(rates[0]):
+        with self.faults(rates[0]):
             rows = self.training.steps(self.feed.take(count), rates, self.step)
         self._tell_remark()
         self._check_losses(rows, rates)
@@ -472,7 +472,7 @@ class Trainer:
             while full:
                 batches = min(full, self.val_pace.steps)
                 began = time.monotonic()
-                with self._faults(self.rate.at(max(0, self.step - 1))):
+                with self.faults(self.rate.at(max(0, self.step - 1))):
                     rows = self.evaluation(feed.take(batches))
                 self.val_pace.took(batches, time.monotonic() - began)
                 found.append(rows)
@@ -483,7 +483,7 @@ class Trainer:
                     randomness.restore_python_state(drawn)
                     self._leave()
             if rest:
-                with self._faults(self.rate.at(max(0, self.step - 1))):
+                with self.faults(self.rate.at(max(0, self.step - 1))):
                     found.append(self.evaluation(feed.take(1)))
         finally:
             feed.close()

@@ -196,3 +196,14 @@ def test_a_mistake_that_only_a_real_step_shows(preflight: Any) -> None:
 def test_a_step_of_several_batches(preflight: Any) -> None:
     found = result(preflight(networks.LINEAR, batch_accumulation=2))
     assert (found["batches_per_step"], found["steps"], found["steps_per_epoch"]) == (2, 12, 4)
+
+
+@pytest.mark.parametrize("val_interval", [0, 1])
+def test_the_operation_that_gives_no_number_is_named(preflight: Any, val_interval: int) -> None:
+    network = networks.LINEAR.replace(
+        "return slim", "model = tf.log(model * 0.0, name='unsound')\n        return slim", 1
+    )
+    outcome = preflight(network, numerics_checks=True, val_interval=val_interval)
+    assert outcome.code == 1
+    assert "unsound (Log)" in outcome.failure.message
+    assert "tf.log" in network.splitlines()[outcome.failure.line - 1]
