@@ -41,8 +41,8 @@ SMALLEST_SIDE, LARGEST_SIDE = 48, 160
 GAP = 2
 
 # Steps are repeated for so long to learn how long one takes.
-MEASURED_SECONDS = 1.0
-MAX_MEASURED_STEPS = 20
+MEASURED_SECONDS = 0.5
+MAX_MEASURED_STEPS = 6
 BATCHES_READ = 3
 
 # A loss at the start within these multiples of what chance gives is as it should be.
