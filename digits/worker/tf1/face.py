@@ -20,7 +20,7 @@ from typing import Any
 import keras
 import tensorflow as tf
 
-from digits.worker import functions, loading, precision, summaries, tower
+from digits.worker import functions, fused_norm, loading, precision, summaries, tower
 from digits.worker.failure import NETWORK_FILE
 from digits.worker.tf1 import (
     absent,
@@ -82,6 +82,7 @@ def tensorflow() -> Face:
     """The face itself: what networks call ``tf``."""
     slim = slim_repair.install()
     old_keras.install()
+    fused_norm.install()
     face = Face(
         "tensorflow",
         v1,
