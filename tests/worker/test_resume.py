@@ -40,6 +40,8 @@ turns = tf.map_fn(lambda row: tf.random_uniform([]) + row, tf.range(40.0))
 x += tf.reduce_sum(turns * tf.range(40.0)) / 20000.0
 x += 0.1 * keras.random.normal([144]) + 0.1 * tf.random.get_global_generator().normal([144])
 x = slim.batch_norm(x, is_training=self.is_training)
+x = tf.reshape(x, [-1, 12, 12, 1])
+x = slim.flatten(keras.layers.BatchNormalization()(x, training=self.is_training))
 self.summaries.append(tf.summary.scalar('counted', tf.metrics.mean(x)[1]))
 x = slim.fully_connected(x, 16, weights_regularizer=slim.l2_regularizer(0.001))
 return slim.fully_connected(x, self.nclasses, activation_fn=None)
