@@ -293,15 +293,10 @@ def _handle(pid: int) -> Handle:
 def _supervisor_of(folder: Path) -> int | None:
     """The process that supervises the task in ``folder``; None if there is none."""
     wanted = [os.fsencode(Path(shim.__file__).name), os.fsencode(folder)]
-    for entry in filter(str.isdigit, os.listdir("/proc")):
-        try:
-            with open(f"/proc/{entry}/cmdline", "rb") as file:
-                words = file.read().split(b"\0")
-        except OSError:
-            continue
+    for pid, words in shim.words_of_all("cmdline"):
         # python -I -S …/shim.py FOLDER …
         if [os.path.basename(words[3]) if len(words) > 4 else b"", *words[4:5]] == wanted:
-            return int(entry)
+            return pid
     return None
 
 
@@ -309,12 +304,10 @@ def _lost(folder: Path) -> Exit:
     """The end of a task whose supervisor was killed; what the task has started is killed now."""
     at = _last_change(folder)
     mark = os.fsencode(f"{_TASK_VARIABLE}={folder}")
-    for entry in filter(str.isdigit, os.listdir("/proc")):
-        with contextlib.suppress(OSError):
-            with open(f"/proc/{entry}/environ", "rb") as file:
-                is_left = mark in file.read().split(b"\0")
-            if is_left:
-                os.kill(int(entry), signal.SIGKILL)
+    for pid, words in shim.words_of_all("environ"):
+        if mark in words:
+            with contextlib.suppress(OSError):
+                os.kill(pid, signal.SIGKILL)
     return Exit(lost=True, at=at)
 
 

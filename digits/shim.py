@@ -242,9 +242,24 @@ def _start(folder: str, arguments: list[str]) -> tuple[int, int]:
     return child, reading
 
 
+def words_of_all(file: str) -> list[tuple[int, list[bytes]]]:
+    """Every process that may be looked at, with the words of its ``file``: ``cmdline`` or ``environ``."""
+    found = []
+    for pid in _processes():
+        try:
+            with open(f"/proc/{pid}/{file}", "rb") as opened:
+                found.append((pid, opened.read().split(b"\0")))
+        except OSError:
+            pass
+    return found
+
+
+def _processes() -> list[int]:
+    return [int(entry) for entry in os.listdir("/proc") if entry.isdigit()]
+
+
 def _children_of(parent: int) -> list[int]:
-    processes = [int(entry) for entry in os.listdir("/proc") if entry.isdigit()]
-    return [pid for pid in processes if _parent_of(pid) == parent]
+    return [pid for pid in _processes() if _parent_of(pid) == parent]
 
 
 def _parent_of(pid: int) -> int | None:

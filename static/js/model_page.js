@@ -8,7 +8,7 @@ import { getJson } from './http.js';
 import { startJobPage } from './job_page.js';
 import { join } from './live.js';
 import { MetricStore } from './metrics.js';
-import { showPreflight } from './preflight.js';
+import { showPreflight } from './preflight_result.js';
 import { setProgress } from './progress.js';
 import { refreshParts } from './refresh.js';
 import { showUsage } from './usage.js';

@@ -112,6 +112,12 @@ def create(site: Site, dataset_id: str, network: str = LINEAR, /, path: str = CR
     return site.post(path, **{name: value for name, value in wanted.items() if value is not None})
 
 
+def visualized(site: Site, **fields: Any) -> Any:
+    """The answer to Visualize as a script gets it."""
+    headers = {"Accept": "application/json"}
+    return site.client.post("/models/visualize-network", data=fields, headers=headers)
+
+
 @pytest.fixture(scope="module")
 def trained(site: Site, dataset: str) -> str:
     job_id = str(create(site, dataset).get_json()["id"])
@@ -504,9 +510,7 @@ def test_nothing_is_visualized_without_a_dataset_or_a_network(
     site: Site, dataset: str, fields: dict[str, str], words: str
 ) -> None:
     chosen = {"dataset": dataset} if words == "network" else {}
-    answer = site.client.post(
-        "/models/visualize-network", data={**fields, **chosen}, headers={"Accept": "application/json"}
-    )
+    answer = visualized(site, **fields, **chosen)
     assert answer.status_code == 400
     assert words in answer.get_json()["error"]["message"]
 
@@ -554,11 +558,7 @@ def test_an_endless_network_is_stopped_while_it_is_built(
 ) -> None:
     monkeypatch.setattr("digits.model.preview.SECONDS_TO_BUILD", 2.0)
     endless = changed("flat = tf", "while True: pass\n        flat = tf")
-    answer = site.client.post(
-        "/models/visualize-network",
-        data={"dataset": dataset, "custom_network": endless},
-        headers={"Accept": "application/json"},
-    )
+    answer = visualized(site, dataset=dataset, custom_network=endless)
     assert answer.status_code == 503
     assert "endless loop" in answer.get_json()["error"]["hint"]
 
@@ -570,10 +570,6 @@ def test_without_tensorflow_the_site_works_and_says_so(
 
     monkeypatch.setattr(site.services, "tensorflow", find_tensorflow(lambda name: None))
     assert "TensorFlow support is disabled" in site.get("/").text
-    answer = site.client.post(
-        "/models/visualize-network",
-        data={"dataset": dataset, "custom_network": LINEAR},
-        headers={"Accept": "application/json"},
-    )
+    answer = visualized(site, dataset=dataset, custom_network=LINEAR)
     assert answer.status_code == 503
     assert "TensorFlow support is disabled" in answer.get_json()["error"]["message"]

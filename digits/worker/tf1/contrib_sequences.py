@@ -13,7 +13,7 @@ import numpy as np
 import tensorflow as tf
 from tensorflow.python.ops import rnn_cell
 
-from digits.worker.tf1.contrib_cells import linear
+from digits.worker.tf1.contrib_cells import linear, transpose_batch_time
 
 v1 = tf.compat.v1
 
@@ -218,6 +218,28 @@ def sequence_loss_of_lists(
     return tf.reduce_mean(each) if average_across_batch else tf.reduce_sum(each)
 
 
+def sequence_loss(
+    logits: Any,
+    targets: Any,
+    weights: Any,
+    average_across_timesteps: bool = True,
+    average_across_batch: bool = True,
+    softmax_loss_function: Any = None,
+    name: Any = None,
+) -> Any:
+    """Cross-entropy of a sequence: logits [N, T, C], targets and weights [N, T]."""
+    loss = softmax_loss_function or v1.nn.sparse_softmax_cross_entropy_with_logits
+    with tf.name_scope(name or "sequence_loss"):
+        each = loss(labels=targets, logits=logits) * tf.cast(weights, logits.dtype)
+        total = tf.cast(weights, logits.dtype)
+        axes = [
+            axis for axis, wanted in enumerate((average_across_batch, average_across_timesteps)) if wanted
+        ]
+        if not axes:
+            return each
+        return tf.reduce_sum(each, axes) / (tf.reduce_sum(total, axes) + 1e-12)
+
+
 # Decoders of any length
 
 
@@ -225,7 +247,7 @@ class TrainingHelper:
     """Feeds a decoder the right inputs [N, T, D], whatever it gave."""
 
     def __init__(self, inputs: Any, sequence_length: Any, time_major: bool = False, name: Any = None) -> None:
-        self._inputs = inputs if time_major else tf.transpose(inputs, [1, 0, *range(2, inputs.shape.rank)])
+        self._inputs = inputs if time_major else transpose_batch_time(inputs)
         self._lengths = tf.cast(sequence_length, tf.int32)
 
     def initialize(self, name: Any = None) -> tuple[tf.Tensor, tf.Tensor]:
@@ -322,9 +344,7 @@ def dynamic_decode(
         )
     outputs = tf.nest.map_structure(lambda array: array.stack(), ended[5])
     if not output_time_major:
-        outputs = tf.nest.map_structure(
-            lambda value: tf.transpose(value, [1, 0, *range(2, value.shape.rank)]), outputs
-        )
+        outputs = tf.nest.map_structure(transpose_batch_time, outputs)
     return outputs, ended[4], ended[2]
 
 
@@ -517,6 +537,7 @@ def seq2seq() -> dict[str, Any]:
         AttentionWrapper,
         AttentionWrapperState,
         tile_batch,
+        sequence_loss,
     )
     return {item.__name__: item for item in names}
 

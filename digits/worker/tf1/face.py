@@ -165,11 +165,7 @@ def _contrib(slim: types.ModuleType) -> Face:
         "metrics": _Contrib(
             "tensorflow.contrib.metrics", slim.metrics, v1.metrics, **contrib_layers.metrics()
         ),
-        "seq2seq": _Contrib(
-            "tensorflow.contrib.seq2seq",
-            sequence_loss=old_names.sequence_loss,
-            **contrib_sequences.seq2seq(),
-        ),
+        "seq2seq": _Contrib("tensorflow.contrib.seq2seq", **contrib_sequences.seq2seq()),
         "legacy_seq2seq": _legacy_seq2seq(),
         "crf": _Contrib("tensorflow.contrib.crf", **contrib_sequences.crf()),
         "lookup": _Contrib("tensorflow.contrib.lookup", tf.lookup, **contrib_lookup.names()),

@@ -410,28 +410,6 @@ def _summary(kind: str) -> Callable[..., Any]:
     return record
 
 
-def sequence_loss(
-    logits: Any,
-    targets: Any,
-    weights: Any,
-    average_across_timesteps: bool = True,
-    average_across_batch: bool = True,
-    softmax_loss_function: Any = None,
-    name: Any = None,
-) -> Any:
-    """Cross-entropy of a sequence: logits [N, T, C], targets and weights [N, T]."""
-    loss = softmax_loss_function or v1.nn.sparse_softmax_cross_entropy_with_logits
-    with tf.name_scope(name or "sequence_loss"):
-        each = loss(labels=targets, logits=logits) * tf.cast(weights, logits.dtype)
-        total = tf.cast(weights, logits.dtype)
-        axes = [
-            axis for axis, wanted in enumerate((average_across_batch, average_across_timesteps)) if wanted
-        ]
-        if not axes:
-            return each
-        return tf.reduce_sum(each, axes) / (tf.reduce_sum(total, axes) + 1e-12)
-
-
 def old_summaries() -> dict[str, Any]:
     """The summaries of before 1.0."""
     return {
