@@ -13,13 +13,16 @@ The end of standard input ends the server; the tasks go on.
 
 from __future__ import annotations
 
+import contextlib
 import gc
 import importlib
 import json
 import os
 import signal
 import sys
+import tempfile
 import traceback
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -95,13 +98,26 @@ def _run_task(folder: Path, output: int) -> None:
         sys.stderr = open(2, "w", buffering=1, errors="backslashreplace", closefd=False)  # noqa: SIM115
         os.close(output)
         os.chdir(folder)
-        code = run.run_task(folder)
+        with temporary_files(folder):
+            code = run.run_task(folder)
     except BaseException:
         traceback.print_exc()
     finally:
         sys.stdout.flush()
         sys.stderr.flush()
         os._exit(code)
+
+
+@contextlib.contextmanager
+def temporary_files(folder: Path) -> Iterator[None]:
+    """Temporary files lie in ``folder``, in a folder that goes when the task ends; after a kill, when the job goes.
+
+    Libraries remove theirs when the interpreter ends, which that of a fork never does. AutoGraph has one for
+    each function that it rewrites.
+    """
+    with tempfile.TemporaryDirectory(prefix="tmp-", dir=folder, ignore_cleanup_errors=True) as made:
+        tempfile.tempdir = os.environ["TMPDIR"] = made
+        yield
 
 
 def _answer(stream: Any, body: dict[str, Any]) -> None:

@@ -348,6 +348,10 @@ def _free_gpu_bytes() -> int | None:
     return None
 
 
+# Not rewritten by AutoGraph, which would do so for each process anew.
+_as_written = tf.autograph.experimental.do_not_convert
+
+
 class _Decoder:
     """Decodes the payloads of records to uint8 [N, H, W, C]."""
 
@@ -377,6 +381,7 @@ class _Decoder:
         with tf.device(gpus[0].name if gpus else "/device:CPU:0"):
             return tf.identity(tf.experimental.dlpack.from_dlpack(images.__dlpack__()))
 
+    @_as_written
     def _decode(self, payloads: tf.Tensor) -> tf.Tensor:
         feature = {"image/encoded": tf.io.FixedLenFeature([], tf.string)}
         encoded = tf.io.parse_example(payloads, feature)["image/encoded"]
@@ -387,6 +392,7 @@ class _Decoder:
             self._decode_image, encoded, fn_output_signature=tf.TensorSpec(self._shape, tf.uint8)
         )
 
+    @_as_written
     def _decode_image(self, data: tf.Tensor) -> tf.Tensor:
         channels = self._shape[2]
         if self._encoding == "png":

@@ -132,6 +132,7 @@ def _be_the_task(task_folder: Path) -> None:
     code = 99
     try:
         from digits.worker import run
+        from digits.worker.forkserver import temporary_files
 
         output = os.open(task_folder / "output.log", os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
         os.dup2(output, 1)
@@ -139,7 +140,8 @@ def _be_the_task(task_folder: Path) -> None:
         sys.stdout = os.fdopen(1, "w", buffering=1)
         sys.stderr = os.fdopen(2, "w", buffering=1)
         os.chdir(task_folder)
-        code = run.run_task(task_folder)
+        with temporary_files(task_folder):
+            code = run.run_task(task_folder)
         sys.stdout.flush()
     finally:
         os._exit(code)

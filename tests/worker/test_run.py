@@ -41,6 +41,30 @@ def test_a_cold_process_trains(model: Any, run_clean: Callable[..., Any]) -> Non
     assert isinstance(events.read(task / "events.jsonl")[0][-1], events.Finished)
 
 
+# AutoGraph writes a file for the function that it rewrites.
+REWRITTEN = networks.LINEAR.replace(
+    "class UserModel",
+    """import glob, tempfile
+
+@tf.function
+def halved(x):
+    if tf.reduce_max(x) > 0:
+        return x / 2
+    return x
+
+class UserModel""",
+).replace("self.x / 100.0)", "halved(self.x) / 50.0); print('files:', glob.glob(tempfile.gettempdir() + '/*.py'))")
+
+
+@pytest.mark.tensorflow
+def test_temporary_files_lie_in_the_task_folder_and_go_away(train: Any) -> None:
+    outcome = train(REWRITTEN, epochs=1)
+    assert outcome.code == 0, outcome.output
+    folder = outcome.job_folder / "train"
+    assert f"files: ['{folder}/tmp-" in outcome.output
+    assert not list(folder.glob("tmp-*"))
+
+
 @pytest.mark.tensorflow
 def test_the_worker_imports_no_server(run_clean: Callable[..., Any]) -> None:
     finished = run_clean(
