@@ -53,7 +53,9 @@ def halved(x):
     return x
 
 class UserModel""",
-).replace("self.x / 100.0)", "halved(self.x) / 50.0); print('files:', glob.glob(tempfile.gettempdir() + '/*.py'))")
+).replace(
+    "self.x / 100.0)", "halved(self.x) / 50.0); print('files:', glob.glob(tempfile.gettempdir() + '/*.py'))"
+)
 
 
 @pytest.mark.tensorflow
