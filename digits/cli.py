@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from digits.tensorflow_support import TensorFlowSupport
 
 BAD_USAGE = 2
-COMMANDS = ("serve", "train", "download-data")
+COMMANDS = ("serve", "train", "check", "download-data")
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
@@ -51,6 +51,7 @@ def _parser() -> argparse.ArgumentParser:
     commands = parser.add_subparsers(title="commands", required=True, metavar="COMMAND")
     _add_serve(commands.add_parser("serve", help="start the server; 'digits serve --help' lists its options"))
     _add_train(commands.add_parser("train", help="do the training of a model job without the server"))
+    _add_check(commands.add_parser("check", help="try the first step of a model job's training"))
     _add_download(commands.add_parser("download-data", help="fetch a sample dataset as folders of images"))
     return parser
 
@@ -100,12 +101,32 @@ def _add_train(parser: argparse.ArgumentParser) -> None:
         "Do the training that the folder of a model job describes, without the server. One that was stopped "
         "or killed goes on where it was; one that is finished is made again, in a folder beside it."
     )
+    _add_job(parser)
+    parser.add_argument("--output", metavar="DIR", type=Path, help="train anew, in this folder")
+    parser.set_defaults(run=_train)
+
+
+def _add_check(parser: argparse.ArgumentParser) -> None:
+    parser.description = (
+        "Try the first step of the training that the folder of a model job describes, and tell what all of it "
+        "would take. The folder stays as it is."
+    )
+    _add_job(parser)
+    parser.add_argument(
+        "--eager",
+        action="store_true",
+        help="take a few steps operation by operation: print(tensor) shows numbers, breakpoint() debugs",
+    )
+    parser.set_defaults(run=_check)
+
+
+def _add_job(parser: argparse.ArgumentParser) -> None:
+    from pathlib import Path
+
     parser.add_argument("job", metavar="JOB", type=Path, help="the job's folder")
     parser.add_argument(
         "--dataset", metavar="DIR", type=Path, help="the dataset job's folder, if it was moved"
     )
-    parser.add_argument("--output", metavar="DIR", type=Path, help="train anew, in this folder")
-    parser.set_defaults(run=_train)
 
 
 def _serve(options: argparse.Namespace) -> None:
@@ -217,8 +238,7 @@ def _download(options: argparse.Namespace) -> None:
     try:
         download_data(options.name, options.folder, clean=options.clean, say=print)
     except DigitsError as error:
-        print(f"digits: {error.message}", *filter(None, [error.hint]), sep="\n", file=sys.stderr)
-        raise SystemExit(1) from None
+        _fail(error.message, error.hint)
 
 
 def _train(options: argparse.Namespace) -> None:
@@ -228,14 +248,32 @@ def _train(options: argparse.Namespace) -> None:
     try:
         training = rerun.prepare(options.job, options.dataset, options.output)
     except (DigitsError, OSError) as error:
-        print(f"digits: {error}", *filter(None, [getattr(error, "hint", "")]), sep="\n", file=sys.stderr)
-        raise SystemExit(1) from None
+        _fail(str(error), getattr(error, "hint", ""))
     begin = f", from step {training.step} on" if training.step else ""
     print(f"Training in {training.job_folder}{begin}", flush=True)
     if not rerun.train(training, say=functools.partial(print, flush=True)):
-        reason = rerun.failure(training) or "the training was stopped; the same command goes on with it"
-        print(f"digits: {reason}", file=sys.stderr)
-        raise SystemExit(1)
+        _fail(rerun.failure(training) or "the training was stopped; the same command goes on with it")
+
+
+def _check(options: argparse.Namespace) -> None:
+    from digits.errors import DigitsError
+    from digits.model import preflight, rerun
+
+    try:
+        news = rerun.check(options.job, options.dataset, options.eager)
+    except (DigitsError, OSError) as error:
+        _fail(str(error), getattr(error, "hint", ""))
+    if news.failure:
+        line, hint = news.failure.line, news.failure.hint
+        _fail(news.failure.message, f"Line {line}. {hint}" if line and f"line {line}" not in hint else hint)
+    if news.result is None:
+        _fail("the program ended before the step was taken")
+    print(*news.warnings, *preflight.lines(news.result), sep="\n")
+
+
+def _fail(message: str, hint: str = "") -> NoReturn:
+    print(f"digits: {message}", *filter(None, [hint]), sep="\n", file=sys.stderr)
+    raise SystemExit(1)
 
 
 def _stop(message: str) -> NoReturn:

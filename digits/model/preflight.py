@@ -32,3 +32,30 @@ def kept(job_folder: Path) -> dict[str, Any] | None:
         return found if isinstance(found["result"], dict) else None
     except (UnreadableFile, KeyError, TypeError):
         return None
+
+
+def lines(result: dict[str, Any]) -> list[str]:
+    """What the step has shown, for a terminal."""
+    said = [str(result["verdict"])]
+    if "seconds_per_epoch" in result:
+        said += [
+            f"a step takes       {result['seconds_per_step']:.3g} s",
+            f"an epoch takes     {result['seconds_per_epoch']:.3g} s",
+            f"all of it takes    {result['seconds_total']:.3g} s",
+        ]
+    gpu = result["gpu_memory_bytes"]
+    memory = result["memory_bytes"] if gpu is None else gpu
+    said.append(f"memory{' of the GPU' if gpu is not None else '':13}{memory / 1e6:.0f} MB")
+    said.append(f"parameters         {result['parameters']:,}")
+    if "layers" in result:
+        said.append(_ROW.format("layer", "shape", "least", "mean", "most", "spread", "zeros"))
+        said += map(_layer, result["layers"])
+    return said
+
+
+_ROW = "{:<32} {:<20} {:>10} {:>10} {:>10} {:>10} {:>6}"
+
+
+def _layer(row: dict[str, Any]) -> str:
+    numbers = (f"{row[name]:.4g}" for name in ("least", "mean", "most", "spread"))
+    return _ROW.format(row["name"], "×".join(map(str, row["shape"])), *numbers, f"{row['zeros']:.0%}")

@@ -8,6 +8,7 @@ import shutil
 import signal
 import subprocess
 import sys
+import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
@@ -20,8 +21,8 @@ from digits.errors import BadRequest
 from digits.executor import devices_environment
 from digits.files import UnreadableFile
 from digits.model.resume import resume_point
-from digits.recipe import Train
-from digits.task import EVENTS_FILE, EXIT_BUSY
+from digits.recipe import Preflight, Train
+from digits.task import EVENTS_FILE, EXIT_BUSY, News
 
 TASK = "train"
 
@@ -50,13 +51,7 @@ def prepare(job_folder: Path, dataset: Path | None = None, output: Path | None =
     log_file = job_folder / TASK / EVENTS_FILE
     if output is None and events.is_written(log_file):
         raise _busy(job_folder)
-    if dataset is not None:
-        plan = dataclasses.replace(plan, dataset=str(dataset.absolute()))
-    if not (Path(plan.dataset) / manifest.FILE_NAME).is_file():
-        raise BadRequest(
-            f"there is no dataset in {plan.dataset}",
-            "Say where it is: --dataset FOLDER, the folder of its job.",
-        )
+    plan = _on(dataset, plan)
     happened, _ = events.read(log_file)
     point = resume_point(job_folder)
     if output is None and not happened:
@@ -74,15 +69,13 @@ def prepare(job_folder: Path, dataset: Path | None = None, output: Path | None =
 
 def train(rerun: Rerun, say: Callable[[str], object]) -> bool:
     """Train to the end, telling every line that the training prints; whether it went well."""
-    environment = {"TF_CPP_MIN_LOG_LEVEL": "3", **os.environ, **devices_environment(rerun.plan.devices)}
-    command = [sys.executable, "-u", "-m", "digits.worker", str(rerun.task_folder.absolute())]
     with (
         open(rerun.task_folder / "output.log", "ab", buffering=0) as log,
         # A session of its own: Ctrl-C is for this process, which asks the training to stop in good order.
         # A training whose output nobody takes any more must not go on beside the next one.
         subprocess.Popen(
-            command,
-            env=environment,
+            _command(rerun.task_folder),
+            env=_environment(rerun.plan),
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             start_new_session=True,
@@ -98,6 +91,46 @@ def train(rerun: Rerun, say: Callable[[str], object]) -> bool:
     if process.returncode == EXIT_BUSY:
         raise _busy(rerun.job_folder)
     return process.returncode == 0
+
+
+def check(job_folder: Path, dataset: Path | None = None, eager: bool = False) -> News:
+    """Try the first step of what the folder of a model job tells, in this terminal; the folder stays as it is.
+
+    With ``eager`` it is a few steps, operation by operation, and the network may print values or
+    begin the debugger by ``breakpoint()``. Raises BadRequest for what is missing.
+    """
+    training = _on(dataset, _recipe(job_folder))
+    plan = Preflight.from_json({**training.as_json(), "resume": False, "eager": eager})
+    with tempfile.TemporaryDirectory(prefix="digits-check-") as folder:
+        task_folder = Path(folder) / plan.task
+        task_folder.mkdir()
+        shutil.copyfile(job_folder / plan.network, task_folder.parent / plan.network)
+        plan.save(task_folder)
+        subprocess.run(_command(task_folder), env=_environment(plan), cwd=task_folder, check=False)
+        news = News()
+        for event in events.read(task_folder / EVENTS_FILE)[0]:
+            news.add(event)
+        return news
+
+
+def _on(dataset: Path | None, plan: Train) -> Train:
+    """``plan`` with the ``dataset`` that is to be used in place of its own, if one is."""
+    if dataset is not None:
+        plan = dataclasses.replace(plan, dataset=str(dataset.absolute()))
+    if not (Path(plan.dataset) / manifest.FILE_NAME).is_file():
+        raise BadRequest(
+            f"there is no dataset in {plan.dataset}",
+            "Say where it is: --dataset FOLDER, the folder of its job.",
+        )
+    return plan
+
+
+def _command(task_folder: Path) -> list[str]:
+    return [sys.executable, "-u", "-m", "digits.worker", str(task_folder.absolute())]
+
+
+def _environment(plan: Train) -> dict[str, str]:
+    return {"TF_CPP_MIN_LOG_LEVEL": "3", **os.environ, **devices_environment(plan.devices)}
 
 
 def _busy(job_folder: Path) -> BadRequest:

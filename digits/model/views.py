@@ -229,7 +229,10 @@ def visualize_network() -> tuple[Response, int]:
 
 @blueprint.post("/models/preflight")
 def preflight() -> tuple[Response, int]:
-    """Take one real step of the training that the form asks for, and tell how it went."""
+    """Take one real step of the training that the form asks for, and tell how it went.
+
+    With ``eager`` a few steps are taken operation by operation, and what the network prints is told too.
+    """
     if not services().tensorflow.available:
         raise Unavailable("TensorFlow support is disabled.", services().tensorflow.reason)
     form = _form(request.form)
@@ -245,7 +248,8 @@ def preflight() -> tuple[Response, int]:
     _, size, rate = max(form.sweep(), key=lambda run: run[1] or 0)  # the one that takes the most memory
     plan = form.recipe(str(dataset.folder), weights, size, rate)
     plan.devices = services().scheduler.free_devices(form.device())
-    preview = services().previews.try_step(text, Preflight.from_json(plan.as_json()), plan.devices)
+    recipe = Preflight.from_json({**plan.as_json(), "eager": "eager" in request.form})
+    preview = services().previews.try_step(text, recipe, plan.devices)
     if preview.news.failure:
         return _preview_failed(preview)
     result = for_browser(preview.news.result)

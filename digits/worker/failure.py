@@ -147,6 +147,7 @@ _HINTS = {
     "ModuleNotFoundError": "Only installed packages can be imported by a network.",
     "NameError": "Check the spelling, and that the name is defined before it is used.",
     "AttributeError": "Check the spelling of the attribute, and that the object has it.",
+    "BdbQuit": "A breakpoint ends the program where nobody can debug: take it out, or run digits check JOB --eager.",
     "UnreadableFile": "A file that the task needs is missing or damaged.",
 }
 

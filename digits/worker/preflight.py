@@ -7,6 +7,7 @@ lies in the job's folder as the network sees it: a picture, and what is on it.
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import math
 import resource
@@ -26,8 +27,8 @@ from digits.dataset import images
 from digits.events import EventLog, Fed, Progressed, for_browser
 from digits.files import write_json
 from digits.model.preflight import PICTURE_FILE
+from digits.worker import eager, input
 from digits.worker import execution as executions
-from digits.worker import input
 from digits.worker.steps import Rows
 from digits.worker.tensorboard_log import TensorBoardLog
 from digits.worker.train import Trainer
@@ -45,6 +46,9 @@ MEASURED_SECONDS = 0.5
 MAX_MEASURED_STEPS = 6
 BATCHES_READ = 3
 
+# A debug run takes so many, each on a batch of its own.
+EAGER_STEPS = 3
+
 # A loss at the start within these multiples of what chance gives is as it should be.
 USUAL = (0.5, 2.0)
 
@@ -61,12 +65,15 @@ def run(recipe: recipes.Preflight, task_folder: Path, events: EventLog) -> dict[
     seed = secrets.randbelow(2**31) if recipe.seed is None else recipe.seed
     keras.utils.set_random_seed(seed % 2**32)
     trainer = Trainer(recipe, task_folder.parent, events, seed, execution, None)
+    trial = _Trial(trainer, bool(gpus))
+    if recipe.eager:
+        return trial.by_operation()
     with TensorBoardLog(task_folder.parent / "tb") as board:
         trainer.board = board
         trainer.build()
         trainer.load_weights()
     events.append(Progressed(0.5, doing="Trying a step"))
-    return _Trial(trainer, bool(gpus)).result()
+    return trial.result()
 
 
 @dataclass(frozen=True)
@@ -124,6 +131,34 @@ class _Trial:
             **self._memory(),
             **self._facts(),
             "batch": notes,
+        }
+        return for_browser(result)
+
+    def by_operation(self) -> dict[str, Any]:
+        """What comes of a few steps whose operations are executed as the network asks for them."""
+        trainer = self._trainer
+        trainer.build_nothing()
+        chunks = self._each(min(EAGER_STEPS, trainer.total_steps))
+        notes = self._picture(chunks[0])
+        if trainer.recipe.weights:
+            eager.make_variables(trainer.training, chunks[0])
+            trainer.load_weights()
+        steps = [
+            eager.take(trainer.training, trainer.store, chunk, trainer.rate.at(number), number)
+            for number, chunk in enumerate(chunks)
+        ]
+        trainer.tell_unmatched()
+        result = {
+            **self._loss(steps[0].metrics, None),
+            "metrics": {"train": steps[0].metrics, "val": None},
+            **self._memory(),
+            **self._facts(),
+            "batch": notes,
+            "losses": [step.metrics["loss"] for step in steps],
+            "layers": steps[-1].layers,
+            "printed": "".join(
+                f"Step {number}\n{step.printed}" for number, step in enumerate(steps, 1) if step.printed
+            ),
         }
         return for_browser(result)
 
@@ -203,11 +238,17 @@ class _Trial:
         return chunk, (time.perf_counter() - began) / BATCHES_READ
 
     def _taken(self, batches: int) -> input.Chunk:
-        feed = self._trainer.train_records.streamed(itertools.islice(self._trainer.order(), batches))
-        try:
+        with self._streamed(batches) as feed:
             return feed.take(batches)
-        finally:
-            feed.close()
+
+    def _each(self, batches: int) -> list[input.Chunk]:
+        with self._streamed(batches) as feed:
+            return [feed.take(1) for _ in range(batches)]
+
+    def _streamed(self, batches: int) -> contextlib.closing[input.Feed]:
+        """The first batches of the training."""
+        order = itertools.islice(self._trainer.order(), batches)
+        return contextlib.closing(self._trainer.train_records.streamed(order))
 
     def _step(self, chunk: input.Chunk, step: int) -> tuple[dict[str, float], float]:
         began = time.perf_counter()

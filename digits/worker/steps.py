@@ -48,7 +48,7 @@ class Evaluation:
         self._execution = execution or Execution()
         self._batches = make_state("batches", [], 0, tf.int64)
         self.names: list[str] = []
-        self._function = tf.function(self._loop, autograph=False, input_signature=self._signature())
+        self._function = tf.function(self._loop, autograph=False, input_signature=self.signature)
 
     def trace(self) -> None:
         """Build the network now. What is wrong with it, is raised here."""
@@ -63,7 +63,8 @@ class Evaluation:
         """The metrics of each batch of ``chunk``, float32 [batches, names]."""
         return self._function(*chunk).numpy()
 
-    def _signature(self) -> list[tf.TensorSpec]:
+    @property
+    def signature(self) -> list[tf.TensorSpec]:
         return [
             tf.TensorSpec((None, *self._prepare.image_shape), tf.uint8, name="images"),
             tf.TensorSpec([None], tf.int64, name="labels"),
@@ -125,7 +126,7 @@ class Training(Evaluation):
         self._one_step: Any = self._row_of_step
         self._is_proven = True  # unless it is compiled and has never run
         self._with_pictures = tf.function(
-            self._step_with_pictures, autograph=False, input_signature=self._signature()
+            self._step_with_pictures, autograph=False, input_signature=self.signature
         )
 
     def trace(self) -> None:
@@ -136,7 +137,7 @@ class Training(Evaluation):
     def _compile(self) -> None:
         """Let XLA make one program of a step; where it cannot, `remark` tells the reason."""
         compiled = tf.function(self._row_of_step, autograph=False, jit_compile=True)
-        images, labels, _, rates, step = self._signature()
+        images, labels, _, rates, step = self.signature
         size = self._execution.batch_size * self._execution.batches
         example = [
             tf.TensorSpec((size, *images.shape[1:]), images.dtype),
@@ -170,7 +171,7 @@ class Training(Evaluation):
                 raise
             # Some programs are refused as late as by the device. A mistake of the network shows without XLA too.
             self._one_step = self._row_of_step
-            self._function = tf.function(self._loop, autograph=False, input_signature=self._signature())
+            self._function = tf.function(self._loop, autograph=False, input_signature=self.signature)
             rows = self._function(*arguments).numpy()
             self.remark = _without_xla(error)
         self._is_proven = True
@@ -181,9 +182,10 @@ class Training(Evaluation):
         row, values = self._with_pictures(*chunk, *_settings([rate], step))
         return row.numpy()[None], [value.numpy() for value in values]
 
-    def _signature(self) -> list[tf.TensorSpec]:
+    @property
+    def signature(self) -> list[tf.TensorSpec]:
         return [
-            *super()._signature(),
+            *super().signature,
             tf.TensorSpec([None], tf.float32, name="rates"),
             tf.TensorSpec([], tf.int64, name="first_step"),
         ]
@@ -210,8 +212,21 @@ class Training(Evaluation):
         rates: tf.Tensor,
         first_step: tf.Tensor,
     ) -> tuple[tf.Tensor, list[tf.Tensor]]:
-        part = self._step(*_batch(images, labels, positions[0]), rates[0], first_step, with_pictures=True)
+        part = self.part(images, labels, positions, rates, first_step)
         return part.row, [tf.convert_to_tensor(item.tensor) for item in part.built.pictures]
+
+    def part(
+        self,
+        images: tf.Tensor,
+        labels: tf.Tensor,
+        positions: tf.Tensor,
+        rates: tf.Tensor,
+        first_step: tf.Tensor,
+        changes_weights: bool = True,
+    ) -> Part:
+        """A step on a chunk of one batch, built in the current graph; its tensors can be used. As in `signature`."""
+        batch = _batch(images, labels, positions[0])
+        return self._step(*batch, rates[0], first_step, with_pictures=True, changes_weights=changes_weights)
 
     def _row_of_step(
         self, images: tf.Tensor, labels: tf.Tensor, rate: tf.Tensor, step: tf.Tensor
@@ -225,12 +240,14 @@ class Training(Evaluation):
         rate: tf.Tensor,
         step: tf.Tensor,
         with_pictures: bool = False,
+        changes_weights: bool = True,
     ) -> Part:
         x, y = self._prepared(images, labels, step)
         part = self._part(x, y, step, with_pictures)
         self.names, self.pictures = list(part.built.metrics), part.built.pictures
-        with tf.name_scope("train"):
-            self._change_weights(part, rate, step)
+        if changes_weights:
+            with tf.name_scope("train"):
+                self._change_weights(part, rate, step)
         return part
 
     def _prepared(self, images: tf.Tensor, labels: tf.Tensor, step: tf.Tensor) -> tuple[tf.Tensor, Targets]:

@@ -218,25 +218,20 @@ class Trainer:
     def build(self) -> None:
         """Build the network for all stages. What is wrong with it, is raised here."""
         self._progress("Building the network", now=True)
-        net = network.load(
-            self.job_folder / self.recipe.network, self.prepare.shape, len(self.manifest.labels)
-        )
+        net = self._network()
         shown, fault = inference.trace_shown(net, self.store)
         self.execution = self.execution.wanted_by(shown.built.tower)
         if self.recipe.numerics_checks and self.execution.compiled:
             self.execution = dataclasses.replace(self.execution, compiled=False)
             executions.tell_without_xla(self.recipe, self.events, "it leaves out the checks of numbers")
-        self.training = Training(
-            net, self.store, self.prepare, self.optimizer, self.seed, self.randomness, self.execution
-        )
+        self.training = self._training(net)
         with self._numerics():
             self.training.trace()
         self._tell_remark()
         if fault:
             self.events.append(Warned(f"The network cannot predict from images: {describe(fault).message}"))
         self.store.lock("in validation but not in training")
-        for pattern in self.frozen.unmatched:
-            self.events.append(Warned(f"No variable is called {pattern!r}, so it freezes none."))
+        self.tell_unmatched()
         if self.val_records:
             self.evaluation = Evaluation(net, self.store, self.prepare, Randomness(self.seed), self.execution)
             with self._numerics():
@@ -246,6 +241,27 @@ class Trainer:
         self.keeper.check(self.evaluation.names if self.val_records else [])
         self.events.append(Built(layers=shown.layers, parameters=self.store.parameters))
         self.board.graph(readable_graph(shown.function))
+
+    def build_nothing(self) -> None:
+        """Be ready for steps that are built when they are taken: see `digits.worker.eager`."""
+        self.execution = dataclasses.replace(
+            self.execution, devices=self.execution.devices[:1], compiled=False
+        )
+        self.training = self._training(self._network())
+
+    def _network(self) -> network.Network:
+        file = self.job_folder / self.recipe.network
+        return network.load(file, self.prepare.shape, len(self.manifest.labels))
+
+    def _training(self, net: network.Network) -> Training:
+        return Training(
+            net, self.store, self.prepare, self.optimizer, self.seed, self.randomness, self.execution
+        )
+
+    def tell_unmatched(self) -> None:
+        """Warn of patterns that were to freeze variables, and none is called so."""
+        for pattern in self.frozen.unmatched:
+            self.events.append(Warned(f"No variable is called {pattern!r}, so it freezes none."))
 
     def _tell_remark(self) -> None:
         if self.training.remark != self.remark:

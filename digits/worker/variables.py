@@ -288,7 +288,7 @@ def _is_trainable(kwargs: dict[str, Any]) -> bool:
 
 
 def _is_symbolic(initial: Any) -> bool:
-    return isinstance(initial, tf.Tensor) and not hasattr(initial, "numpy")
+    return bool(tf.is_symbolic_tensor(initial))
 
 
 def _lifted(name: str, initial: tf.Tensor) -> tf.Tensor:

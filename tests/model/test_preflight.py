@@ -29,3 +29,29 @@ def test_nothing_shown_is_nothing_kept(tmp_path: Path) -> None:
 def test_a_damaged_file_is_nothing_kept(tmp_path: Path, text: str) -> None:
     (tmp_path / preflight.RESULT_FILE).write_text(text)
     assert preflight.kept(tmp_path) is None
+
+
+def test_the_lines_for_a_terminal() -> None:
+    layer = {"name": "fc", "shape": [8, 4], "least": -1, "mean": 0, "most": 2, "spread": 0.5, "zeros": 0.25}
+    result = {
+        "verdict": "The loss is finite.",
+        "memory_bytes": 5e8,
+        "gpu_memory_bytes": None,
+        "parameters": 1234,
+        "layers": [layer],
+    }
+    said = preflight.lines(result)
+    assert said[:3] == ["The loss is finite.", "memory             500 MB", "parameters         1,234"]
+    assert said[-1].split() == ["fc", "8×4", "-1", "0", "2", "0.5", "25%"]
+    timed = {
+        "seconds_per_step": 0.01,
+        "seconds_per_epoch": 10.0,
+        "seconds_total": 50.0,
+        "gpu_memory_bytes": 2e9,
+    }
+    assert preflight.lines({**result, **timed})[1:5] == [
+        "a step takes       0.01 s",
+        "an epoch takes     10 s",
+        "all of it takes    50 s",
+        "memory of the GPU  2000 MB",
+    ]

@@ -527,6 +527,18 @@ def test_what_was_checked_before_stays_with_the_training(site: Site, dataset: st
     assert site.wait_for_end(job_id) == "Done"
 
 
+def test_a_check_step_by_step_shows_what_the_network_prints(site: Site, dataset: str) -> None:
+    network = LINEAR.replace(
+        "def inference(self):", "def inference(self):\n        print('most', self.x.numpy().max())"
+    )
+    fields = {"method": "custom", "custom_network": network, "path": PREFLIGHT}
+    result = create(site, dataset, eager="1", **fields).get_json()["result"]
+    assert result["printed"].startswith("Step 1\nmost ")
+    assert result["layers"]
+    told = create(site, dataset, **fields).get_json()["error"]
+    assert "numpy" in told["message"], "which a training cannot do"
+
+
 def test_a_check_that_is_not_known_any_more_is_no_obstacle(site: Site, dataset: str) -> None:
     for name in ("preview-000000000000", "../../etc", ""):
         job_id = create(site, dataset, preflight=name, train_epochs=1).get_json()["id"]

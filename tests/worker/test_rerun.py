@@ -49,6 +49,40 @@ def test_a_copied_job_trains_again_to_the_same_bytes(
 
 
 @pytest.mark.tensorflow
+def test_a_check_tells_the_cost_and_leaves_the_folder_alone(
+    model: Any, run_clean: Callable[..., Any]
+) -> None:
+    job = model(networks.LINEAR).parent
+    before = sorted(job.rglob("*"))
+    answer = run_clean("-m", "digits", "check", str(job))
+    assert answer.returncode == 0, answer.stderr + answer.stdout
+    assert "The loss starts at" in answer.stdout and "all of it takes" in answer.stdout
+    assert sorted(job.rglob("*")) == before
+
+
+@pytest.mark.tensorflow
+def test_a_check_step_by_step_prints_values(model: Any, run_clean: Callable[..., Any]) -> None:
+    job = model(
+        networks.LINEAR.replace("model = ", "print('least', self.x.numpy().min())\n        model = ", 1)
+    ).parent
+    answer = run_clean("-m", "digits", "check", str(job), "--eager")
+    assert answer.returncode == 0, answer.stderr + answer.stdout
+    assert answer.stdout.count("least -") == 3
+    (row,) = [line.split() for line in answer.stdout.splitlines() if line.startswith("fc ")]
+    assert row[1] == "8×4" and float(row[2]) < float(row[3]) < float(row[4])
+
+
+@pytest.mark.tensorflow
+def test_a_check_tells_a_mistake_with_its_line(model: Any, run_clean: Callable[..., Any]) -> None:
+    job = model(networks.LINEAR.replace("scope='fc'", "scop='fc'")).parent
+    answer = run_clean("-m", "digits", "check", str(job))
+    assert answer.returncode == 1
+    assert "digits: TypeError" in answer.stderr and "line 6 of the network" in answer.stderr
+    missing = run_clean("-m", "digits", "check", str(job / "nowhere"))
+    assert missing.returncode == 1 and "has no recipe of a training" in missing.stderr
+
+
+@pytest.mark.tensorflow
 def test_a_mistake_is_told(model: Any, run_clean: Callable[..., Any]) -> None:
     task_folder = model("class UserModel(Tower):\n    pass\n")
     answer = run_clean("-m", "digits", "train", str(task_folder.parent))
