@@ -108,7 +108,10 @@ class _Values:
                         "Take self.x, self.y or self.is_training, or give it a value by tf.placeholder_with_default.",
                     )
             else:
-                self._compute(tensor.op)  # some operations come into a graph without a word
+                # It came into the graph without a word, or is a loop or a function that was given further
+                # outputs for its gradient: that is computed once more.
+                self._done.discard(tensor.op.name)
+                self._compute(tensor.op)
         return self._values[tensor.name]
 
     def has(self, tensor: Tensor) -> bool:

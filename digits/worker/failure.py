@@ -121,6 +121,7 @@ def _kind(error: BaseException) -> str:
 def _essence(text: str) -> str:
     """``text`` without the lists of frames that TensorFlow and Keras put into their messages."""
     text = re.sub(r"\x1b\[[0-9;]*m", "", text.partition("\n\nArguments received by")[0])  # no colours
+    text = _OF_A_SINGLE_OPERATION.sub("", text)
     if "Detected at node" not in text and "Graph execution error" not in text:
         return text.strip()
     kept: list[str] = []
@@ -130,6 +131,8 @@ def _essence(text: str) -> str:
     return "\n".join(kept)
 
 
+# Where an operation was executed by itself.
+_OF_A_SINGLE_OPERATION = re.compile(r"\{\{function_node __wrapped__[^}]*\}\} | \[Op:\w+\]( name: *)?$")
 _OF_A_TRACE = re.compile(r"Graph execution error|Detected at node|Traceback|\s|Stack trace for op")
 
 
