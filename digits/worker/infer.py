@@ -100,7 +100,7 @@ class Classifier:
         black = np.zeros((1, *self._manifest.shape), np.uint8)
         try:
             self._run(black)
-        except tf.errors.InvalidArgumentError as error:
+        except (tf.errors.InvalidArgumentError, Refused) as error:
             self._least = 2
             try:
                 self._run(black)

@@ -77,9 +77,24 @@ def training_order(
 
 
 def evaluation_order(count: int, batch: int) -> Order:
-    """Indexes of each record once, in their order; the last batch may be smaller."""
-    for start in range(0, count, batch):
-        yield np.arange(start, min(start + batch, count))
+    """Indexes of each record once, in their order, in batches of `evaluation_sizes`."""
+    start = 0
+    for size in evaluation_sizes(count, batch):
+        yield np.arange(start, start + size)
+        start += size
+
+
+def evaluation_sizes(count: int, batch: int) -> list[int]:
+    """The numbers of records in the batches of an evaluation of ``count`` records.
+
+    The last batch may be smaller. A single record that is left goes with the batch before it: networks that
+    say ``tf.squeeze(x)`` take more than one.
+    """
+    full, rest = divmod(count, batch)
+    sizes = [batch] * full + [rest] * (rest > 0)
+    if rest == 1 and full:
+        sizes[-2:] = [batch + 1]
+    return sizes
 
 
 def _epoch_order(count: int, seed: int, epoch: int, shuffle: bool) -> NDArray[np.int64]:

@@ -484,7 +484,8 @@ class Trainer:
         self.evaluation.begin()
         feed = self.val_records.feed(input.evaluation_order(count, self.batch))
         try:
-            full, rest = divmod(count, self.batch)
+            sizes = input.evaluation_sizes(count, self.batch)
+            full = sizes.count(self.batch)
             while full:
                 batches = min(full, self.val_pace.steps)
                 began = time.monotonic()
@@ -498,15 +499,14 @@ class Trainer:
                     self._reset(counters)
                     randomness.restore_python_state(drawn)
                     self._leave()
-            if rest:
+            if sizes[-1] != self.batch:
                 with self.faults(self.rate.at(max(0, self.step - 1))):
                     found.append(self.evaluation(feed.take(1)))
         finally:
             feed.close()
         # Added up at the end, so that the sum does not depend on how many batches a call took.
         rows = np.concatenate(found).astype(np.float64)
-        sizes = np.minimum(count - np.arange(len(rows)) * self.batch, self.batch)
-        values = dict(zip(self.evaluation.names, (sizes @ rows / count).tolist(), strict=True))
+        values = dict(zip(self.evaluation.names, (np.array(sizes) @ rows / count).tolist(), strict=True))
         self.validated = self.step
         self._report("val", [Measured("val", self.step, round(epoch, 6), values)])
         if self.step and not math.isfinite(values["loss"]):

@@ -177,6 +177,17 @@ def test_a_network_that_takes_no_single_image(train: Any, picture: Path, in_chil
     assert predictions[0][0] == "left" and len(predictions) == 4
 
 
+def test_a_network_that_squeezes_its_output(train: Any, picture: Path, in_child: Any) -> None:
+    """Neither the record of 22 that is left over by batches of seven nor a single image is squeezed away."""
+    network = networks.LINEAR.replace(
+        "return slim.fully_connected(", "return tf.squeeze(slim.fully_connected("
+    )
+    outcome = train(network.replace("scope='fc')", "scope='fc'))"), epochs=4, batch_size=7)
+    assert outcome.code == 0, outcome.output
+    predictions = in_child(_classified, outcome.job_folder, picture)
+    assert predictions[0][0] == "left" and len(predictions) == 4
+
+
 def _classified(job_folder: Path, picture: Path) -> list[tuple[str, float]]:
     from digits.worker import infer
 

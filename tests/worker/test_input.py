@@ -49,7 +49,17 @@ def test_a_batch_of_several_epochs(input: Any) -> None:
 
 
 def test_evaluation_ends_with_a_smaller_batch(input: Any) -> None:
-    assert [list(batch) for batch in input.evaluation_order(5, 2)] == [[0, 1], [2, 3], [4]]
+    assert [list(batch) for batch in input.evaluation_order(8, 3)] == [[0, 1, 2], [3, 4, 5], [6, 7]]
+
+
+def test_no_record_is_evaluated_alone_beside_others(input: Any) -> None:
+    assert [list(batch) for batch in input.evaluation_order(5, 2)] == [[0, 1], [2, 3, 4]]
+    assert input.evaluation_sizes(1, 2) == [1] and input.evaluation_sizes(3, 1) == [1, 1, 1]
+    for count in range(1, 30):
+        for batch in range(1, 12):
+            sizes = input.evaluation_sizes(count, batch)
+            assert sum(sizes) == count and set(sizes[:-1]) <= {batch}
+            assert sizes[-1] != 1 or count == 1 or batch == 1
 
 
 @pytest.mark.parametrize("encoding", ["png", "jpg", "none"])
