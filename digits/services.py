@@ -50,7 +50,7 @@ class Services:
         )
         self.tensorboards = TensorBoards(settings.url_prefix)
         self.previews = Previews(self.folder / "previews", self.executor)
-        self.inference = InferenceWorkers(self.executor, self.folder)
+        self.inference = InferenceWorkers(self.executor)
 
     def start(self) -> None:
         """Read the jobs, go on with what was running, and warm up."""

@@ -27,10 +27,13 @@ TASK = "infer"
 
 @dataclass
 class _Worker:
-    """A started worker, its connection, and the lock of whoever is asking it."""
+    """A started worker, its connection, and the lock of whoever is asking it.
+
+    The socket is alone in a folder, which is removed once the connection is there.
+    """
 
     folder: Path
-    socket_path: str
+    socket_path: Path
     handle: Handle
     lock: threading.Lock = field(default_factory=threading.Lock)
     connection: socket.socket | None = None
@@ -40,11 +43,8 @@ class _Worker:
 class InferenceWorkers:
     """The inference workers of this server. The least recently asked one makes room for a new one."""
 
-    def __init__(self, executor: Executor, folder: Path) -> None:
+    def __init__(self, executor: Executor) -> None:
         self._executor = executor
-        self._folder = folder
-        # The path of a Unix socket is limited to some hundred bytes; the jobs folder's may be longer.
-        self._sockets = tempfile.mkdtemp(prefix="digits-")
         self._workers: dict[str, _Worker] = {}
         self._starting = threading.Lock()
 
@@ -72,12 +72,12 @@ class InferenceWorkers:
             return
         if worker.connection:
             worker.connection.close()
+        _remove_socket(worker)
         self._executor.stop(worker.handle)
 
     def stop_all(self) -> None:
         for model_id in list(self._workers):
             self.stop(model_id)
-        shutil.rmtree(self._sockets, ignore_errors=True)
 
     def _ask(self, model_folder: Path, request: dict[str, Any]) -> dict[str, Any]:
         worker = self._worker(model_folder)
@@ -94,6 +94,7 @@ class InferenceWorkers:
         with self._starting:
             worker = self._workers.get(model_folder.name)
             if worker is None or not is_alive(worker.handle):
+                self.stop(model_folder.name)
                 self._make_room()
                 worker = self._start(model_folder)
                 self._workers[model_folder.name] = worker
@@ -102,9 +103,9 @@ class InferenceWorkers:
     def _start(self, model_folder: Path) -> _Worker:
         folder = model_folder / TASK
         folder.mkdir(mode=0o700, exist_ok=True)
-        socket_path = f"{self._sockets}/{model_folder.name}"
-        Path(socket_path).unlink(missing_ok=True)
-        Serve(model=str(model_folder), socket=socket_path, idle_seconds=IDLE_SECONDS).save(folder)
+        # The path of a Unix socket is limited to some hundred bytes; the jobs folder's may be longer.
+        socket_path = Path(tempfile.mkdtemp(prefix="digits-")) / "socket"
+        Serve(model=str(model_folder), socket=str(socket_path), idle_seconds=IDLE_SECONDS).save(folder)
         # Single images are answered in milliseconds on the CPU; the GPUs are for training.
         handle = self._executor.start(folder, {"CUDA_VISIBLE_DEVICES": ""})
         return _Worker(folder, socket_path, handle)
@@ -119,18 +120,25 @@ class InferenceWorkers:
             connection = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
             connection.settimeout(ANSWER_SECONDS)
             try:
-                connection.connect(worker.socket_path)
+                connection.connect(str(worker.socket_path))
             except OSError:
                 connection.close()
             else:
                 worker.connection = connection
+                _remove_socket(worker)  # so that a server that is killed leaves none behind
                 return connection
-            if self._executor.poll(worker.folder, worker.handle) is not None:
+            # Not how it ended: that may still be written of the worker before, in the same folder.
+            if not is_alive(worker.handle):
+                _remove_socket(worker)
                 said = "\n".join(output.last_lines(worker.folder, 10))
                 raise Unavailable("The inference worker could not be started.", said)
             if time.monotonic() > deadline:
                 raise Unavailable(f"The inference worker did not start within {START_SECONDS:.0f} seconds.")
             time.sleep(0.01)
+
+
+def _remove_socket(worker: _Worker) -> None:
+    shutil.rmtree(worker.socket_path.parent, ignore_errors=True)
 
 
 def _read_line(connection: socket.socket) -> bytes:

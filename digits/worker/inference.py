@@ -71,6 +71,8 @@ def trace(network: Network, store: VariableStore, shape: tuple[int | None, ...] 
     try:
         return _traced(network, store, shape, tower.INFERENCE, lambda x: None)
     except Exception:
+        if not network.may_depend_on("y"):
+            raise
         # If labels are not what it lacked, this tells of the same fault.
         return _traced(network, store, shape, tower.INFERENCE, _first_labels)
 
@@ -83,6 +85,8 @@ def trace_shown(network: Network, store: VariableStore) -> tuple[Inference, Exce
     try:
         return trace(network, store), None
     except Exception as fault:
+        if not network.may_depend_on("is_inference"):
+            raise
         return _traced(network, store, network.shape, tower.VALIDATION, _first_labels), fault
 
 

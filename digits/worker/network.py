@@ -46,12 +46,16 @@ class Built:
 
 @dataclass(frozen=True)
 class Network:
-    """The class ``UserModel`` of a text, for images of ``shape`` (height, width, channels)."""
+    """The class ``UserModel`` of a text, for images of ``shape`` (height, width, channels).
+
+    ``asked`` holds which of ``y`` and ``is_inference`` its towers were asked for.
+    """
 
     kind: type
     shape: tuple[int, int, int]
     nclasses: int
     step: tower.Step = field(default_factory=tower.Step)
+    asked: set[str] = field(default_factory=set)
 
     def build(
         self,
@@ -77,12 +81,21 @@ class Network:
                 training,
                 stage == tower.INFERENCE,
             )
-            with tower.building(built, self.step, step):
+            with tower.building(built, self.step, step, self.asked):
                 with tf.compat.v1.variable_scope(MODEL_SCOPE, reuse=tf.compat.v1.AUTO_REUSE):
                     output = _in_full(built, x, _output(built))
                 if stage == tower.INFERENCE:
                     return Built(built, output, calls, [], None, {}, [])
                 return _with_losses(built, output, calls, store)
+
+    def may_depend_on(self, name: str) -> bool:
+        """Whether what was built so far may depend on ``y`` or ``is_inference``.
+
+        A constructor of the network's own gets both, and what it does with them cannot be seen.
+        """
+        unseen = ("__new__", "__init__", name)
+        overridden = any(getattr(self.kind, item) is not getattr(tower.Tower, item) for item in unseen)
+        return overridden or name in self.asked
 
 
 def load(path: Path, shape: tuple[int, int, int], nclasses: int) -> Network:

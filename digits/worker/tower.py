@@ -32,6 +32,29 @@ def model_property(function: Callable[[Any], Any]) -> property:
     return property(cached)
 
 
+class _Watched:
+    """An attribute of a tower; while the tower is being built, it is noted that it was read."""
+
+    def __set_name__(self, owner: type, name: str) -> None:
+        self._name = name
+
+    def __get__(self, tower: Any, kind: type) -> Any:
+        if tower is None:
+            return self
+        if _being_built:
+            _being_built[-1].asked.add(self._name)
+        try:
+            return vars(tower)[self._name]
+        except KeyError:
+            raise AttributeError(f"{kind.__name__!r} object has no attribute {self._name!r}") from None
+
+    def __set__(self, tower: Any, value: Any) -> None:
+        vars(tower)[self._name] = value
+
+    def __delete__(self, tower: Any) -> None:
+        del vars(tower)[self._name]
+
+
 class Tower:
     """One copy of a network, in one graph. A network is a ``class UserModel(Tower)``.
 
@@ -47,6 +70,10 @@ class Tower:
 
     It may define ``gradientUpdate`` and ``fineTuneHook``, and set ``disableAutoDataParallelism``.
     """
+
+    # What the network for inference has of its own: who never reads it would be built the same for validation.
+    y = _Watched()
+    is_inference = _Watched()
 
     def __init__(
         self,
@@ -145,6 +172,7 @@ class _Building:
     tower: Any
     step: Step
     number: tf.Tensor | None
+    asked: set[str]
     has_set_step: bool = False
 
 
@@ -167,9 +195,14 @@ def global_step() -> tf.Variable:
 
 
 @contextlib.contextmanager
-def building(tower: Any, step: Step, number: tf.Tensor | None = None) -> Iterator[None]:
-    """Makes ``tower`` the one that `being_built` answers; ``number`` is that of the training step."""
-    _being_built.append(_Building(tower, step, number))
+def building(
+    tower: Any, step: Step, number: tf.Tensor | None = None, asked: set[str] | None = None
+) -> Iterator[None]:
+    """Makes ``tower`` the one that `being_built` answers; ``number`` is that of the training step.
+
+    To ``asked`` goes which of ``y`` and ``is_inference`` are read.
+    """
+    _being_built.append(_Building(tower, step, number, set() if asked is None else asked))
     try:
         yield
     finally:

@@ -2,15 +2,16 @@
 
 import { errorBox } from './trace.js';
 
+// What each region is being asked, or was asked last.
+const turns = new WeakMap();
+
 /**
  * On a click: says `doing`, waits for `ask()`, and hands its answer to `show(region, answer)`.
  * A mistake is shown and then told to `failed(fault)`; `refused(region, error)` may take it over by answering true.
- * Answers a function that does the same without a click and answers {answer} or {error}; nothing while another one is asked.
+ * Answers a function that does the same without a click, as soon as the region is free, and answers {answer} or {error}.
  */
 export function startAsking(button, region, { doing, ask, show, failed, refused = () => false }) {
   async function run() {
-    // Two buttons share the region, so one waits for the other.
-    if (region.getAttribute('aria-busy') === 'true') return {};
     for (const element of [button, region]) element.setAttribute('aria-busy', 'true');
     region.hidden = false;
     region.replaceChildren(note(doing));
@@ -32,8 +33,16 @@ export function startAsking(button, region, { doing, ask, show, failed, refused 
       shown?.scrollIntoView({ block: 'nearest' });
     }
   }
-  button.addEventListener('click', run);
-  return run;
+
+  function inTurn() {
+    const turn = Promise.resolve(turns.get(region)).then(run, run);
+    turns.set(region, turn);
+    return turn;
+  }
+
+  // Clicks are not collected while one is being answered.
+  button.addEventListener('click', () => region.getAttribute('aria-busy') === 'true' || inTurn());
+  return inTurn;
 }
 
 function note(text) {

@@ -100,7 +100,8 @@ function start() {
   const failed = async ({ line, message }) => line && method() === 'custom' && (await openEditor()).mark(line, message);
   const network = () => (method() === 'custom' ? text.value : textOf(chosen(`${method()}_networks`)?.value ?? ''));
   startVisualizing(form, document.getElementById('visualize'), result, { network, failed });
-  startCreating(form, startPreflight(form, document.getElementById('preflight'), result, { failed, focus: { custom_network: focusEditor } }));
+  const check = startPreflight(form, document.getElementById('preflight'), result, { failed, focus: { custom_network: focusEditor } });
+  startCreating(form, result, check);
   showMethod();
   preselect();
   showDataset(form.elements.dataset.value);

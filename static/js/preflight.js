@@ -5,20 +5,32 @@ import { clearFieldErrors, showFieldErrors, wordsOf } from './field_errors.js';
 import { postForm, urlPrefix } from './http.js';
 import { element, notice, showPreflight } from './preflight_result.js';
 
+// What a step does not depend on.
+const ONLY_NAMES = ['model_name', 'group_name', 'preflight', 'csrf_token'];
+
 /**
  * `failed(fault)` is told about a mistake in the network; `focus` has ways to focus odd fields, by name.
- * Answers a function that checks without a click, and answers {answer} or {error}.
+ * Answers a function that answers {answer} or {error} for the form as it is then: without a click, after what is under way,
+ * and without another step if the latest one was just that.
  */
 export function startPreflight(form, button, region, { failed, focus }) {
-  return startAsking(button, region, {
+  // The step under way, or the latest one if nothing speaks against the training: {settings, answer}.
+  let latest = null;
+
+  const run = startAsking(button, region, {
     doing: 'Taking one step…',
     ask() {
       clearFieldErrors(form);
-      return postForm(`${urlPrefix}/models/preflight`, new FormData(form));
+      latest = { settings: settingsOf(form), answer: postForm(`${urlPrefix}/models/preflight`, new FormData(form)) };
+      return latest.answer;
     },
-    show: showPreflight,
+    show(place, answer) {
+      if (answer.result.verdict_kind === 'bad') latest = null;
+      showPreflight(place, answer);
+    },
     failed,
     refused(place, error) {
+      latest = null;
       const errors = error.body?.errors;
       if (!errors) return false;
       place.replaceChildren(mistakes(wordsOf(form, errors)));
@@ -26,6 +38,27 @@ export function startPreflight(form, button, region, { failed, focus }) {
       return true;
     },
   });
+
+  const isCurrent = () => latest?.settings === settingsOf(form);
+
+  async function check() {
+    const outcome = await (isCurrent() ? outcomeOf(latest.answer) : run());
+    // What was changed meanwhile is not what was checked.
+    return latest && !isCurrent() ? check() : outcome;
+  }
+  return check;
+}
+
+const outcomeOf = (promise) =>
+  promise.then(
+    (answer) => ({ answer }),
+    (error) => ({ error }),
+  );
+
+function settingsOf(form) {
+  const fields = new FormData(form);
+  for (const name of ONLY_NAMES) fields.delete(name);
+  return new URLSearchParams(fields).toString();
 }
 
 function mistakes(items) {

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
+from typing import Any
 
 import pytest
-from playwright.sync_api import Page, expect
+from playwright.sync_api import Page, Route, expect
 
 BOTH_THEMES = pytest.mark.parametrize("color_scheme", ["light", "dark"], indirect=True)
 NEW_MODEL = "/models/images/classification/new"
@@ -151,7 +152,7 @@ def test_a_check_tells_what_the_training_will_be_like(
 ):
     page.goto(f"{NEW_MODEL}?dataset={dataset['id']}")
     page.get_by_label("Epochs", exact=True).fill("2")
-    page.get_by_label("Batch size").fill("8")
+    page.get_by_label("Batch size").fill("24")  # so many that no class is left out
     page.get_by_role("button", name="Check").click()
     found = page.locator("#visualize-result .preflight")
     expect(found).to_be_visible(timeout=STEP_MILLISECONDS)
@@ -228,3 +229,124 @@ def test_what_the_first_step_has_shown_stays_with_the_model(
     picture = panel.get_by_alt_text("The images of the first batch")
     assert picture.evaluate("image => image.decode().then(() => image.naturalWidth)") > 16
     check_accessibility(page)
+
+
+class ByHand:
+    """Stands in for the server where the form asks it: a request waits until the test answers it."""
+
+    def __init__(self, page: Page) -> None:
+        self._page = page
+        self.visualizing = self._held("**/models/visualize-network")
+        self.checking = self._held("**/models/preflight")
+        self.created: list[Route] = []
+        page.route("**/models/images/classification", self._create)
+
+    def _held(self, address: str) -> list[Route]:
+        held: list[Route] = []
+        self._page.route(address, lambda route: held.append(route))
+        return held
+
+    def _create(self, route: Route) -> None:
+        self.created.append(route)
+        route.fulfill(status=204)  # the browser stays on its page
+
+    def wait_for(self, held: list[Route], count: int) -> Route:
+        """The latest of ``count`` requests, no more and no less."""
+        for _ in range(1000):
+            if len(held) >= count:
+                break
+            self._page.wait_for_timeout(10)
+        assert len(held) == count
+        return held[-1]
+
+    def was_created_after(self, check: str) -> None:
+        """The form was sent once, with the ``id`` of this check."""
+        request = self.wait_for(self.created, 1).request
+        fields = re.findall(r'name="preflight"\s+(\S*)|(?:^|&)preflight=([^&]*)', request.post_data or "")
+        assert ["".join(found) for found in fields] == [check]
+
+
+def passed(number: int, kind: str = "good") -> dict[str, Any]:
+    """What the server answers to the check of this number."""
+    return {"id": f"preview-{number}", "result": {"verdict": f"Loss {number}", "verdict_kind": kind}}
+
+
+@pytest.fixture
+def by_hand(page: Page, dataset: dict[str, Any]) -> ByHand:
+    answering = ByHand(page)
+    page.goto(f"{NEW_MODEL}?dataset={dataset['id']}")
+    return answering
+
+
+def test_create_takes_the_answer_of_a_check_that_is_under_way(page: Page, by_hand: ByHand):
+    page.get_by_role("button", name="Check").click()
+    check = by_hand.wait_for(by_hand.checking, 1)
+    page.get_by_label("Name", exact=True).fill("A check does not ask for it")
+    page.get_by_role("button", name="Create model").click()
+    expect(page.locator("#create-status")).to_have_text("Waiting for what is under way…")
+    expect(page.get_by_role("button", name="Create model")).to_be_disabled()
+    check.fulfill(json=passed(1))
+    by_hand.was_created_after("preview-1")
+    assert len(by_hand.checking) == 1
+
+
+def test_create_takes_the_answer_of_the_check_before(page: Page, by_hand: ByHand):
+    page.get_by_role("button", name="Check").click()
+    by_hand.wait_for(by_hand.checking, 1).fulfill(json=passed(1))
+    expect(page.locator("#visualize-result")).to_contain_text("Loss 1")
+    page.get_by_role("button", name="Create model").click()
+    by_hand.was_created_after("preview-1")
+    assert len(by_hand.checking) == 1
+
+
+def test_create_shows_the_mistake_of_a_check_that_is_under_way(page: Page, page_faults, by_hand: ByHand):
+    page_faults.allow(r"/models/preflight$")
+    page.get_by_role("button", name="Check").click()
+    check = by_hand.wait_for(by_hand.checking, 1)
+    page.get_by_role("button", name="Create model").click()
+    check.fulfill(status=400, json={"error": {"message": "Too large"}})
+    expect(page.get_by_role("button", name="Create model")).to_be_enabled()
+    expect(page.locator("#visualize-result [role=alert]")).to_contain_text("Too large")
+    expect(page.locator("#create-status")).to_have_text("")
+    assert len(by_hand.checking) == 1
+    page.get_by_role("button", name="Create model").click()  # there may be more memory now
+    by_hand.wait_for(by_hand.checking, 2).fulfill(json=passed(2, "bad"))
+    expect(page.locator("#visualize-result")).to_contain_text("Loss 2")
+    page.get_by_role("button", name="Create unchecked").click()
+    by_hand.was_created_after("")
+
+
+def test_create_waits_for_visualize_and_then_takes_its_step(page: Page, by_hand: ByHand):
+    page.get_by_role("button", name="Visualize").click()
+    building = by_hand.wait_for(by_hand.visualizing, 1)
+    page.get_by_role("button", name="Create model").click()
+    expect(page.locator("#create-status")).to_have_text("Waiting for what is under way…")
+    expect(page.locator("#visualize-result")).to_have_text("Building the network…")
+    assert not by_hand.checking
+    # A network that cannot be shown may still be trained.
+    building.fulfill(json={})
+    by_hand.wait_for(by_hand.checking, 1).fulfill(json=passed(1))
+    by_hand.was_created_after("preview-1")
+
+
+def test_what_was_changed_during_a_check_is_checked_as_well(page: Page, by_hand: ByHand):
+    page.get_by_role("button", name="Create model").click()
+    first = by_hand.wait_for(by_hand.checking, 1)
+    page.get_by_label("Epochs", exact=True).fill("7")
+    first.fulfill(json=passed(1))
+    second = by_hand.wait_for(by_hand.checking, 2)
+    assert re.search(r'name="train_epochs"\s+7\s', second.request.post_data or "")
+    assert not by_hand.created
+    second.fulfill(json=passed(2))
+    by_hand.was_created_after("preview-2")
+
+
+def test_what_was_created_unchecked_is_not_created_again(page: Page, by_hand: ByHand):
+    page.get_by_role("button", name="Create model").click()
+    check = by_hand.wait_for(by_hand.checking, 1)
+    page.get_by_role("button", name="Create unchecked").click()
+    by_hand.was_created_after("")
+    check.fulfill(json=passed(1))
+    expect(page.locator("#create-status")).to_have_text("")
+    page.wait_for_timeout(100)
+    by_hand.was_created_after("")
