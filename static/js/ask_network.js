@@ -6,18 +6,18 @@ import { errorBox } from './trace.js';
 const turns = new WeakMap();
 
 /**
- * On a click: says `doing`, waits for `ask()`, and hands its answer to `show(region, answer)`.
+ * On a click: says `doing`, waits for `ask(isClick)`, and hands its answer to `show(region, answer)`.
  * A mistake is shown and then told to `failed(fault)`; `refused(region, error)` may take it over by answering true.
  * Answers a function that does the same without a click, as soon as the region is free, and answers {answer} or {error}.
  */
 export function startAsking(button, region, { doing, ask, show, failed, refused = () => false }) {
-  async function run() {
+  async function run(isClick) {
     for (const element of [button, region]) element.setAttribute('aria-busy', 'true');
     region.hidden = false;
     region.replaceChildren(note(doing));
     let shown = region;
     try {
-      const answer = await ask();
+      const answer = await ask(isClick);
       show(region, answer);
       return { answer };
     } catch (error) {
@@ -34,15 +34,15 @@ export function startAsking(button, region, { doing, ask, show, failed, refused 
     }
   }
 
-  function inTurn() {
-    const turn = Promise.resolve(turns.get(region)).then(run, run);
+  function inTurn(isClick) {
+    const turn = Promise.resolve(turns.get(region)).then(() => run(isClick));
     turns.set(region, turn);
     return turn;
   }
 
   // Clicks are not collected while one is being answered.
-  button.addEventListener('click', () => region.getAttribute('aria-busy') === 'true' || inTurn());
-  return inTurn;
+  button.addEventListener('click', () => region.getAttribute('aria-busy') === 'true' || inTurn(true));
+  return () => inTurn(false);
 }
 
 function note(text) {

@@ -5,8 +5,11 @@ import { clearFieldErrors, showFieldErrors, wordsOf } from './field_errors.js';
 import { postForm, urlPrefix } from './http.js';
 import { element, notice, showPreflight } from './preflight_result.js';
 
+// Only a click asks for this: a network can do then what it cannot in a training.
+const STEP_BY_STEP = 'eager';
+
 // What a step does not depend on.
-const ONLY_NAMES = ['model_name', 'group_name', 'preflight', 'csrf_token'];
+const ONLY_NAMES = ['model_name', 'group_name', 'preflight', 'csrf_token', STEP_BY_STEP];
 
 /**
  * `failed(fault)` is told about a mistake in the network; `focus` has ways to focus odd fields, by name.
@@ -19,10 +22,13 @@ export function startPreflight(form, button, region, { failed, focus }) {
 
   const run = startAsking(button, region, {
     doing: 'Taking one step…',
-    ask() {
+    ask(isClick) {
       clearFieldErrors(form);
-      latest = { settings: settingsOf(form), answer: postForm(`${urlPrefix}/models/preflight`, new FormData(form)) };
-      return latest.answer;
+      const fields = new FormData(form);
+      if (!isClick) fields.delete(STEP_BY_STEP);
+      const answer = postForm(`${urlPrefix}/models/preflight`, fields);
+      latest = fields.has(STEP_BY_STEP) ? null : { settings: settingsOf(form), answer };
+      return answer;
     },
     show(place, answer) {
       if (answer.result.verdict_kind === 'bad') latest = null;

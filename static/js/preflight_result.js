@@ -17,8 +17,78 @@ export function showPreflight(region, { result, warnings = [], batch_url: pictur
   tiles.append(...tilesOf(result).map(tile));
   box.append(tiles);
   if (picture) box.append(pictureOf(picture, result.batch ?? []));
+  if (result.printed) box.append(printed(result.printed));
+  if (result.layers) box.append(layersOf(result.layers));
   if (Number.isFinite(seconds)) box.append(element('p', 'small muted', `Checked in ${seconds.toFixed(1)} s.`));
   region.replaceChildren(box);
+}
+
+function printed(text) {
+  const box = element('section', '');
+  const lines = element('pre', 'printed', text);
+  lines.tabIndex = 0; // to scroll by keyboard
+  box.append(element('h3', 'small', 'What the network printed'), lines);
+  return box;
+}
+
+// Of a layer that gives hardly anything but zeros, little reaches the next.
+const DEAD = 0.95;
+const NUMBERS = ['Least', 'Mean', 'Most', 'Zeros'];
+
+/** A table of what each layer gives in the last step, with the range of its numbers as a bar. */
+function layersOf(layers) {
+  const box = element('section', 'table-wrap');
+  const table = element('table', 'table table-tight');
+  table.append(element('caption', 'visually-hidden', 'What each layer gives in the last step'));
+  const head = table.createTHead().insertRow();
+  for (const name of ['Layer', 'Gives', 'Range', ...NUMBERS]) {
+    const cell = element('th', NUMBERS.includes(name) ? 'end' : '', name);
+    cell.scope = 'col';
+    head.append(cell);
+  }
+  const place = placesOf(layers);
+  table.createTBody().append(...layers.map((layer) => layerRow(layer, place)));
+  box.append(table);
+  return box;
+}
+
+function layerRow({ name, shape, least, mean, most, spread, zeros }, place) {
+  const row = element('tr', '');
+  const title = element('th', '', name);
+  title.scope = 'row';
+  const range = element('td', '');
+  range.append(bar(place, least, most, mean - spread, mean + spread, mean));
+  row.append(title, element('td', 'nowrap', shape.join(' × ')), range);
+  for (const value of [least, mean, most]) row.append(element('td', 'end', number(value)));
+  const share = `${Math.round(100 * zeros)} %`;
+  const cell = element('td', 'end', zeros < DEAD ? share : '');
+  if (zeros >= DEAD) cell.append(element('span', 'badge tone-warning', share));
+  row.append(cell);
+  return row;
+}
+
+/** Answers a function from a number to its place, 0 to 100, on a scale for all layers that is linear near zero only. */
+function placesOf(layers) {
+  const spreads = layers.map(({ spread }) => spread).sort((one, other) => one - other);
+  const unit = spreads[spreads.length >> 1] || 1;
+  const scaled = (value) => Math.asinh(value / unit);
+  const low = Math.min(0, ...layers.map(({ least }) => scaled(least)));
+  const high = Math.max(0, ...layers.map(({ most }) => scaled(most)));
+  return (value) => (100 * (scaled(value) - low)) / (high - low || 1);
+}
+
+function bar(place, least, most, from, to, mean) {
+  const box = element('div', 'range');
+  box.setAttribute('aria-hidden', 'true'); // the numbers are beside it
+  const part = (name, start, end) => {
+    const piece = element('span', name);
+    piece.style.left = `${place(start)}%`;
+    piece.style.width = `${place(end) - place(start)}%`;
+    return piece;
+  };
+  const inside = (value) => Math.min(most, Math.max(least, value));
+  box.append(part('range-zero', 0, 0), part('range-all', least, most), part('range-most', inside(from), inside(to)), part('range-mean', mean, mean));
+  return box;
 }
 
 /** What is known, as {label, value, note}. */

@@ -9,6 +9,8 @@ from typing import Any
 import pytest
 from playwright.sync_api import Page, Route, expect
 
+from tests.worker.networks import LINEAR
+
 BOTH_THEMES = pytest.mark.parametrize("color_scheme", ["light", "dark"], indirect=True)
 NEW_MODEL = "/models/images/classification/new"
 STEP_MILLISECONDS = 120_000
@@ -167,6 +169,36 @@ def test_a_check_tells_what_the_training_will_be_like(
     expect(found.locator("figcaption")).to_contain_text("middle (")
     expect(page.get_by_label("Epochs", exact=True)).to_have_value("2")
     check_accessibility(page)
+
+
+@BOTH_THEMES
+@pytest.mark.tensorflow
+def test_a_check_step_by_step_shows_values(
+    page: Page, page_faults, dataset, check_accessibility: Callable[[Page], None]
+):
+    page_faults.allow(r"/models/preflight$")
+    page.goto(f"{NEW_MODEL}?dataset={dataset['id']}")
+    page.get_by_role("radio", name="Custom", exact=True).check()
+    network = LINEAR.replace(
+        "def inference(self):", "def inference(self):\n        print(self.x.numpy().shape)"
+    )
+    page.locator(".cm-content").click()
+    page.keyboard.insert_text(network)
+    page.get_by_label("Batch size").fill("6")
+    page.get_by_label("step by step").check()
+    page.get_by_role("button", name="Check", exact=True).click()
+    found = page.locator("#visualize-result .preflight")
+    expect(found.locator(".printed")).to_contain_text("Step 1\n(6, 16, 16, 3)", timeout=STEP_MILLISECONDS)
+    last = found.get_by_role("row").last
+    expect(last.get_by_role("rowheader")).to_have_text("fc")
+    expect(last.get_by_role("cell").first).to_have_text("6 × 3")
+    assert last.locator(".range-all").evaluate("bar => bar.offsetWidth") > 10
+    check_accessibility(page)
+
+    # A training cannot do this, so the step before it tells.
+    page.get_by_label("Name", exact=True).fill("Looks at values")
+    page.get_by_role("button", name="Create model").click()
+    expect(page.locator("#visualize-result [role=alert]")).to_contain_text("numpy", timeout=STEP_MILLISECONDS)
 
 
 @pytest.mark.tensorflow
