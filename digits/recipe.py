@@ -174,7 +174,7 @@ class Train(Recipe):
 class Preflight(Train):
     """Try the training that this describes: one step and one validation batch, nothing saved.
 
-    The first batch goes to ``batch.png`` and ``batch.json`` in the task's parent folder,
+    The first batch goes to ``batch.png`` in the task's parent folder,
     the graph to ``tb/``. With ``eager`` a few steps are taken operation by operation, so that
     the network can print values.
     """

@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import Any
 
 from digits import events, output
-from digits.errors import Unavailable
 from digits.executor import Executor, devices_environment
 from digits.model.job import NETWORK_FILE
 from digits.recipe import Preflight, Recipe, Visualize
@@ -57,7 +56,7 @@ class Previews:
         return self._run(network, recipe, devices, SECONDS_FOR_A_STEP)
 
     def _run(self, network: str, recipe: Recipe, devices: list[str], seconds_allowed: float) -> Preview:
-        """Do a short task with ``network`` and wait for it; raises Unavailable when it takes too long."""
+        """Do a short task with ``network`` and wait for it; taking too long is a failure, too."""
         began = time.monotonic()
         preview_id = f"preview-{secrets.token_hex(6)}"
         folder = self._folder / preview_id
@@ -95,10 +94,9 @@ class Previews:
                 return news
             if time.monotonic() - began > seconds_allowed:
                 self._executor.stop(handle)
-                raise Unavailable(
-                    f"The network was not ready within {seconds_allowed:.0f} seconds.",
-                    "Is there an endless loop in it?",
-                )
+                message = f"The network was not ready within {seconds_allowed:.0f} seconds."
+                news.failure = Failure(message, "Is there an endless loop in it?")
+                return news
             time.sleep(_POLL_SECONDS)
 
     def _forget_oldest(self) -> None:

@@ -2,34 +2,35 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import tensorflow as tf
 from numpy.typing import NDArray
 
-from digits.worker import layer_table, tower
+from digits.worker import layer_table
 from digits.worker.input import Preparation
-from digits.worker.network import Network
+from digits.worker.network import Built
 from digits.worker.randomness import Randomness
 from digits.worker.tensorboard_log import spread
 from digits.worker.variables import VariableStore
 
 
 class Activations:
-    """The layers of the network as predictions use it, on the images of one batch, uint8 [N, H, W, C].
+    """The layers of the network that ``build`` builds, on the images of one batch, uint8 [N, H, W, C].
 
     The values are counted where they are computed: those of a large network would fill the memory.
     """
 
     def __init__(
         self,
-        network: Network,
+        build: Callable[[tf.Tensor], Built],
         store: VariableStore,
         prepare: Preparation,
         randomness: Randomness,
         images: tf.Tensor,
     ) -> None:
-        self._network, self._store, self._prepare = network, store, prepare
+        self._build, self._store, self._prepare = build, store, prepare
         self._randomness, self._images = randomness, images
         self._names: list[str] = []
         self._function = tf.function(self._spreads, autograph=False)
@@ -42,7 +43,7 @@ class Activations:
 
     def _spreads(self, images: tf.Tensor) -> list[tf.Tensor]:
         with self._randomness.drawn("activations", tf.constant(0, tf.int64)):
-            built = self._network.build(self._store, tower.INFERENCE, self._prepare(images), None)
+            built = self._build(self._prepare(images))
         graph = tf.compat.v1.get_default_graph()
         outputs = layer_table.activations(graph, built, self._store.variables.values())
         self._names = list(outputs)

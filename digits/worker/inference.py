@@ -15,10 +15,14 @@ from digits.worker.variables import VariableStore
 
 @dataclass(frozen=True)
 class Inference:
-    """A traced inference network. ``function`` maps float32 [N, H, W, C] to its output."""
+    """A traced inference network. ``function`` maps float32 [N, H, W, C] to its output.
+
+    ``build`` builds it once more, in the current graph, for images [N, H, W, C] there.
+    """
 
     function: Any
     built: Built
+    build: Callable[[tf.Tensor], Built]
 
     @property
     def layers(self) -> list[dict[str, Any]]:
@@ -101,12 +105,15 @@ def _traced(
     stage: str,
     labels: Callable[[tf.Tensor], tf.Tensor | None],
 ) -> Inference:
+    def build(x: tf.Tensor) -> Built:
+        return network.build(store, stage, x, labels(x))
+
     built: list[Built] = []
 
     def infer(x: tf.Tensor) -> Any:
-        built.append(network.build(store, stage, x, labels(x)))
+        built.append(build(x))
         return built[-1].output
 
     signature = [tf.TensorSpec((None, *shape), tf.float32, name="x")]
     function = tf.function(infer, autograph=False, input_signature=signature).get_concrete_function()
-    return Inference(function, built[-1])
+    return Inference(function, built[-1], build)

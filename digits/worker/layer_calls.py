@@ -20,6 +20,8 @@ from keras.src.backend.common import global_state
 from keras.src.backend.tensorflow.core import Variable as KerasVariable
 from tensorflow.python.keras.legacy_tf_layers.base import Layer as LegacyLayer
 
+from digits.worker.variables import set_once
+
 
 @dataclass
 class Call:
@@ -117,10 +119,9 @@ def _loaded_once() -> Iterator[None]:
     def assign(self: Any, value: Any) -> Any:
         if not isinstance(value, (np.ndarray, h5py.Dataset)) or tf.executing_eagerly():
             return original(self, value)
-        if not getattr(self._value, "digits_loaded", False):
-            with tf.init_scope():
+        with set_once(self._value) as is_first:
+            if is_first:
                 original(self, np.asarray(value))
-            self._value.digits_loaded = True
         return self._value
 
     KerasVariable.assign = assign

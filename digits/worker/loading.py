@@ -8,6 +8,8 @@ from typing import Any
 
 import tensorflow as tf
 
+from digits.worker.variables import set_once
+
 
 def saved_model(export_dir: Any, tags: Any = None, options: Any = None) -> Any:
     """``tf.saved_model.load`` for a network; its variables stay as they are.
@@ -46,11 +48,9 @@ def take_values(path: Any, variables: Any) -> None:
     reader = tf.train.load_checkpoint(str(path))
     for name, variable in named.items():
         variable = getattr(variable, "master", variable)
-        if getattr(variable, "digits_loaded", False):
-            continue
-        with tf.init_scope():
-            variable.assign(reader.get_tensor(name.removesuffix(":0")))
-        variable.digits_loaded = True
+        with set_once(variable) as is_first:
+            if is_first:
+                variable.assign(reader.get_tensor(name.removesuffix(":0")))
 
 
 def init_from_checkpoint(ckpt_dir_or_file: Any, assignment_map: Any) -> None:

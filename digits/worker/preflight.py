@@ -25,15 +25,12 @@ from numpy.typing import NDArray
 from digits import recipe as recipes
 from digits.dataset import images
 from digits.events import EventLog, Fed, Progressed, for_browser
-from digits.files import write_json
 from digits.model.preflight import PICTURE_FILE
 from digits.worker import eager, input
 from digits.worker import execution as executions
 from digits.worker.steps import Rows
 from digits.worker.tensorboard_log import TensorBoardLog
 from digits.worker.train import Trainer
-
-PICTURE_NOTES_FILE = "batch.json"
 
 # The picture of the batch: so many images at most, and so large, in pixels.
 MAX_IMAGES = 64
@@ -225,7 +222,6 @@ class _Trial:
             "xla": trainer.execution.compiled and not trainer.training.remark,
             "seed": trainer.seed,
             "picture": PICTURE_FILE,
-            "picture_notes": PICTURE_NOTES_FILE,
         }
 
     # Steps
@@ -315,19 +311,12 @@ class _Trial:
         trainer = self._trainer
         x, targets = trainer.training.seen(chunk, 0)
         pixels = displayed(x[:MAX_IMAGES], trainer.prepare)
-        sheet, tile = contact_sheet(pixels)
-        (trainer.job_folder / PICTURE_FILE).write_bytes(images.encode(sheet, "png"))
+        (trainer.job_folder / PICTURE_FILE).write_bytes(images.encode(contact_sheet(pixels), "png"))
         labels = trainer.manifest.labels
-        notes = [
+        return [
             _note({name: values[place] for name, values in targets.items()}, labels)
             for place in range(len(pixels))
         ]
-        columns = min(COLUMNS, len(pixels))
-        write_json(
-            trainer.job_folder / PICTURE_NOTES_FILE,
-            {"columns": columns, "tile": list(tile), "gap": GAP, "batch": len(x), "images": notes},
-        )
-        return notes
 
 
 def _input(fed: Fed) -> dict[str, Any]:
@@ -377,8 +366,8 @@ def _mean_of_windows(prepare: input.Preparation) -> NDArray[np.float32]:
     return prepare.mean
 
 
-def contact_sheet(pixels: NDArray[np.uint8]) -> tuple[NDArray[np.uint8], tuple[int, int]]:
-    """Images [N, H, W, C] side by side in rows on white, and the width and height of each."""
+def contact_sheet(pixels: NDArray[np.uint8]) -> NDArray[np.uint8]:
+    """Images [N, H, W, C] side by side in rows on white."""
     height, width, channels = pixels.shape[1:]
     if channels not in (1, 3):
         pixels = pixels[..., :1]
@@ -397,4 +386,4 @@ def contact_sheet(pixels: NDArray[np.uint8]) -> tuple[NDArray[np.uint8], tuple[i
     for place, image in enumerate(pixels):
         top, left = place // columns * (height + GAP), place % columns * (width + GAP)
         sheet[top : top + height, left : left + width] = image
-    return sheet, (width, height)
+    return sheet

@@ -8,7 +8,7 @@ import logging
 import math
 import secrets
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -237,7 +237,7 @@ class Trainer:
             with self._numerics():
                 self.evaluation.trace()
         self.randomness.begin()
-        self.activations = self._activations(net) if self.recipe.histograms else None
+        self.activations = self._activations(shown.build) if self.recipe.histograms else None
         self.keeper.check(self.evaluation.names if self.val_records else [])
         self.events.append(Built(layers=shown.layers, parameters=self.store.parameters))
         self.board.graph(readable_graph(shown.function))
@@ -268,7 +268,7 @@ class Trainer:
             self.remark = self.training.remark
             self.events.append(Warned(self.remark))
 
-    def _activations(self, net: network.Network) -> Activations:
+    def _activations(self, build: Callable[[tf.Tensor], network.Built]) -> Activations:
         """Those of the first records to validate with, or to train with where there are none."""
         records = self.val_records or self.train_records
         feed = records.streamed(iter([np.arange(min(self.batch, len(records)))]))
@@ -276,7 +276,7 @@ class Trainer:
             images, _, _ = feed.take(1)
         finally:
             feed.close()
-        return Activations(net, self.store, self.prepare, Randomness(self.seed), images)
+        return Activations(build, self.store, self.prepare, Randomness(self.seed), images)
 
     def _numerics(self) -> contextlib.AbstractContextManager[None]:
         return numerics.checked() if self.recipe.numerics_checks else contextlib.nullcontext()

@@ -115,6 +115,14 @@ def plain(variable: Any) -> tf.Variable:
     return variable if isinstance(variable, tf.Variable) else variable.value
 
 
+@contextmanager
+def set_once(variable: tf.Variable) -> Iterator[bool]:
+    """For a value that the network itself loads: whether it is to be assigned inside, which it is once and for all."""
+    with tf.init_scope():
+        yield not getattr(variable, "digits_loaded", False)
+    variable.digits_loaded = True
+
+
 def count(variable: tf.Variable) -> int:
     """How many parameters ``variable`` holds."""
     return int(variable.shape.num_elements()) if variable.dtype.is_floating else 0

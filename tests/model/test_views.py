@@ -571,7 +571,7 @@ def test_an_endless_network_is_stopped_while_it_is_built(
     monkeypatch.setattr("digits.model.preview.SECONDS_TO_BUILD", 2.0)
     endless = changed("flat = tf", "while True: pass\n        flat = tf")
     answer = visualized(site, dataset=dataset, custom_network=endless)
-    assert answer.status_code == 503
+    assert answer.status_code == 400
     assert "endless loop" in answer.get_json()["error"]["hint"]
 
 

@@ -112,3 +112,12 @@ def _spread(values: np.ndarray) -> list[float]:
     from digits.worker.tensorboard_log import spread
 
     return spread(values).numpy().tolist()
+
+
+def test_a_network_that_needs_labels_to_predict_is_shown_too(train: Any, in_child: Any) -> None:
+    network = networks.LINEAR.replace(
+        "self.x / 100.0", "self.x / 100.0 + 0.0 * tf.cast(self.y, tf.float32)[0]"
+    )
+    outcome = train(network, epochs=1, histograms=True)
+    assert outcome.code == 0, outcome.output
+    assert "activations/fc" in in_child(histograms, outcome.job_folder / "tb" / "val")
