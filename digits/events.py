@@ -110,6 +110,25 @@ class Fed(Event):
 
 
 @dataclass(frozen=True)
+class Restored(Event):
+    """Variables of the network took values from the weights ``source``, or are not to be trained.
+
+    ``taken`` maps the names of variables to the names there. Others keep their initial values: those that are
+    ``missing`` there, and those ``of_other_shape``, by name with both shapes. ``unused`` is what no variable
+    took. ``frozen`` weights are not trained, and averages and counters are no ``weights``.
+    """
+
+    kind = "restored"
+    source: str
+    taken: dict[str, str]
+    missing: list[str]
+    of_other_shape: dict[str, str]
+    unused: list[str]
+    frozen: list[str]
+    no_weights: list[str]
+
+
+@dataclass(frozen=True)
 class Measured(Event):
     """Metrics of the ``train`` or ``val`` stage after ``step`` steps, ``epoch`` epochs.
 
@@ -204,6 +223,7 @@ KINDS: dict[str, type[Event]] = {
         Warned,
         Built,
         Fed,
+        Restored,
         Measured,
         Saved,
         Excelled,

@@ -151,6 +151,10 @@ def _fed(news: News, _: list[Any]) -> dict[str, Any]:
     return {"update": "fed", "splits": news.fed}
 
 
+def _restored(news: News, _: list[Any]) -> dict[str, Any]:
+    return {"update": "restored", "data": news.restored}
+
+
 _NEWS: tuple[tuple[type[events.Event], Callable[[News, list[Any]], dict[str, Any]]], ...] = (
     # First: it voids rows, and others of this batch may come after it.
     (events.Resumed, _resumed),
@@ -160,6 +164,7 @@ _NEWS: tuple[tuple[type[events.Event], Callable[[News, list[Any]], dict[str, Any
     (events.Warned, _warned),
     (events.Built, _built),
     (events.Fed, _fed),
+    (events.Restored, _restored),
     (events.Measured, _metrics),
     (events.Saved, _snapshots),
     (events.Removed, _snapshots),

@@ -195,6 +195,7 @@ def model(job: ModelJob) -> dict[str, Any]:
         "network": job.network_path.read_text(errors="replace") if job.network_path.is_file() else "",
         "parameters": news.parameters,
         "layers": news.layers,
+        "restored": news.restored,
         "snapshots": [[_epoch(epoch), f"Epoch #{epoch_label(epoch)}"] for epoch, _ in job.snapshots()],
         "best": _whole(job.best_epoch()),
         "preflight": _preflight(job),

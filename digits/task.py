@@ -139,6 +139,7 @@ class News:
     layers: list[dict[str, Any]] = field(default_factory=list)
     parameters: int | None = None
     fed: dict[str, dict[str, Any]] = field(default_factory=dict)
+    restored: dict[str, Any] | None = None
     snapshots: list[tuple[float, str]] = field(default_factory=list)
     usage: dict[str, Any] | None = None
     failure: Failure | None = None
@@ -193,6 +194,18 @@ def _fed(news: News, event: events.Fed) -> None:
     }
 
 
+def _restored(news: News, event: events.Restored) -> None:
+    news.restored = {
+        "source": event.source,
+        "taken": event.taken,
+        "missing": event.missing,
+        "of_other_shape": event.of_other_shape,
+        "unused": event.unused,
+        "frozen": event.frozen,
+        "no_weights": event.no_weights,
+    }
+
+
 def _saved(news: News, event: events.Saved) -> None:
     _forget(news, event.path)
     news.snapshots.append((event.epoch, event.path))
@@ -237,6 +250,7 @@ _FOLDS: dict[type[events.Event], Callable[[News, Any], None]] = {
     events.Warned: _warned,
     events.Built: _built,
     events.Fed: _fed,
+    events.Restored: _restored,
     events.Saved: _saved,
     events.Removed: _removed,
     events.Resumed: _resumed,

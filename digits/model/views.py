@@ -258,6 +258,7 @@ def preflight() -> tuple[Response, int]:
         ok=True,
         id=preview.id,
         result=result,
+        restored=preview.news.restored,
         warnings=preview.news.warnings,
         batch_url=url_for("models.preflight_picture", preview_id=preview.id),
         seconds=preview.seconds,

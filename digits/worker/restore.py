@@ -49,12 +49,13 @@ class Source:
 class Report:
     """What became of a network's variables: names by outcome.
 
-    ``other_shape`` gives both shapes; ``unused`` are names of the file that no variable took.
+    ``taken`` has the names in the file, ``other_shape`` both shapes in words;
+    ``unused`` are names of the file that no variable took.
     """
 
-    taken: list[str] = field(default_factory=list)
+    taken: dict[str, str] = field(default_factory=dict)
     missing: list[str] = field(default_factory=list)
-    other_shape: list[str] = field(default_factory=list)
+    other_shape: dict[str, str] = field(default_factory=dict)
     unused: list[str] = field(default_factory=list)
     by_order: bool = False
 
@@ -65,7 +66,8 @@ class Report:
         if self.missing:
             parts.append(f"not in it: {listed(self.missing)}")
         if self.other_shape:
-            parts.append(f"of another shape: {listed(self.other_shape)}")
+            shapes = [f"{name} ({shapes})" for name, shapes in self.other_shape.items()]
+            parts.append(f"of another shape: {listed(shapes)}")
         if not parts:
             return ""
         how = " in their order" if self.by_order else ""
@@ -173,10 +175,9 @@ def _assigned(
         other, fits = found.get(name, ("", False))
         if fits:
             variable.assign(tf.cast(source.read(other), variable.dtype))
-            report.taken.append(name)
+            report.taken[name] = other
         elif other:
-            shapes = f"{source.shapes[other]}, not {variable.shape.as_list()}"
-            report.other_shape.append(f"{name} ({shapes})")
+            report.other_shape[name] = f"{source.shapes[other]}, not {variable.shape.as_list()}"
         elif variable.dtype.is_floating:  # states of random generators do not matter
             report.missing.append(name)
     used = {other for other, _ in found.values()}

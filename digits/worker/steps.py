@@ -25,7 +25,7 @@ from digits.worker.precision import LossScale
 from digits.worker.randomness import Randomness
 from digits.worker.summaries import Recorded
 from digits.worker.targets import Targets
-from digits.worker.variables import VariableStore, make_state
+from digits.worker.variables import VariableStore, make_state, plain_name
 
 Rows = NDArray[np.float32]
 
@@ -100,6 +100,7 @@ class Evaluation:
 class Training(Evaluation):
     """Training steps: metrics before the step, then the change of the weights.
 
+    ``trained`` are the names of the variables that the losses train, and
     ``remark`` says what was asked for and cannot be done: after `trace`, or after the first steps.
     """
 
@@ -122,6 +123,7 @@ class Training(Evaluation):
         if self._loss_scale:
             optimizer.state.update(self._loss_scale.state)
         self.pictures: list[Recorded] = []
+        self.trained: set[str] = set()
         self.remark = ""
         self._one_step: Any = self._row_of_step
         self._is_proven = True  # unless it is compiled and has never run
@@ -245,6 +247,7 @@ class Training(Evaluation):
         x, y = self._prepared(images, labels, step)
         part = self._part(x, y, step, with_pictures)
         self.names, self.pictures = list(part.built.metrics), part.built.pictures
+        self.trained = {plain_name(variable) for item in part.built.objectives for variable in item.variables}
         if changes_weights:
             with tf.name_scope("train"):
                 self._change_weights(part, rate, step)

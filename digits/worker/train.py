@@ -18,7 +18,7 @@ import numpy as np
 import tensorflow as tf
 
 from digits import recipe as recipes
-from digits.events import Built, EventLog, Measured, Progressed, Resumed, Warned
+from digits.events import Built, EventLog, Measured, Progressed, Restored, Resumed, Warned
 from digits.model.lr_policy import LearningRate
 from digits.model.resume import FILE_NAME, ResumePoint, resume_point
 from digits.worker import execution as executions
@@ -293,13 +293,31 @@ class Trainer:
             raise fault from None
 
     def load_weights(self) -> None:
-        """Take the weights of the snapshot that the recipe names, if it does."""
-        if not self.recipe.weights:
-            return
-        restored = restore.restore(Path(self.recipe.weights), self.store.variables)
-        log.info("Weights taken from %s: %d variables", self.recipe.weights, len(restored.taken))
-        if restored.remark:
-            self.events.append(Warned(restored.remark))
+        """Take the weights of the snapshot that the recipe names, if it does; tell of them and of what is frozen."""
+        source, variables = self.recipe.weights, self.store.variables
+        report = restore.restore(Path(source), variables) if source else restore.Report()
+        trainable = {name for name, item in variables.items() if item.trainable}
+        frozen = [
+            name
+            for name in variables
+            if name in self.frozen or (name in trainable and name not in self.training.trained)
+        ]
+        if source or frozen:
+            self.events.append(
+                Restored(
+                    Path(source).name if source else "",
+                    report.taken,
+                    report.missing,
+                    report.other_shape,
+                    report.unused,
+                    frozen,
+                    [name for name in variables if name not in trainable and name not in self.frozen],
+                )
+            )
+        for name, other in report.taken.items():
+            log.info("%s is taken from %s", name, other)
+        if report.remark:
+            self.events.append(Warned(report.remark))
 
     def _go_on(self, point: ResumePoint) -> None:
         """Be as the training was at ``point``."""

@@ -66,7 +66,7 @@ class VariableStore:
 
     def is_frozen(self, variable: tf.Variable) -> bool:
         """Whether ``variable`` is one of the store's that are never trained."""
-        return variable.name.removesuffix(":0") in self._frozen
+        return plain_name(variable) in self._frozen
 
     def lock(self, reason: str) -> None:
         """Make no more variables. ``reason`` ends the sentence about one that is asked for."""
@@ -121,6 +121,11 @@ def set_once(variable: tf.Variable) -> Iterator[bool]:
     with tf.init_scope():
         yield not getattr(variable, "digits_loaded", False)
     variable.digits_loaded = True
+
+
+def plain_name(variable: tf.Variable) -> str:
+    """The full name of ``variable``, as the store knows it."""
+    return str(variable.name).removesuffix(":0")
 
 
 def count(variable: tf.Variable) -> int:

@@ -11,6 +11,7 @@ import { MetricStore } from './metrics.js';
 import { showPreflight } from './preflight_result.js';
 import { setProgress } from './progress.js';
 import { refreshParts } from './refresh.js';
+import { restoredNote, showRestored } from './restored.js';
 import { showUsage } from './usage.js';
 
 // Beyond this many rows the history is asked for again, thinned by the server.
@@ -120,6 +121,7 @@ const receive = {
     markBest(list);
   },
   fed: () => refreshParts(),
+  restored: () => refreshParts(),
   usage: (message) => showUsage(document.getElementById('usage'), message.data),
   built(message) {
     document.getElementById('network-size').textContent = `${message.parameters.toLocaleString('en')} parameters`;
@@ -150,6 +152,22 @@ document.addEventListener('job-update', ({ detail: message }) => {
 });
 document.addEventListener('parts-refreshed', followDataset);
 followDataset();
+
+let weightsTold = 'null';
+
+function tellWeights() {
+  const text = document.getElementById('weights-data').textContent;
+  if (text === weightsTold) return;
+  weightsTold = text;
+  const restored = JSON.parse(text);
+  const panel = document.getElementById('weights-panel');
+  panel.hidden = false;
+  panel.querySelector('summary .muted').textContent = restoredNote(restored);
+  showRestored(panel.querySelector('.panel-body'), restored);
+}
+
+document.addEventListener('parts-refreshed', tellWeights);
+tellWeights();
 if (about.preflight) showPreflight(document.querySelector('#preflight-panel .panel-body'), about.preflight);
 highlightPython(document.querySelector('#network-text code'));
 load();

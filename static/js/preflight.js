@@ -1,9 +1,10 @@
 // Has the server take one real step with the form's settings, and shows what it says of the whole training.
 
 import { startAsking } from './ask_network.js';
+import { element, notice } from './element.js';
 import { clearFieldErrors, showFieldErrors, wordsOf } from './field_errors.js';
 import { postForm, urlPrefix } from './http.js';
-import { element, notice, showPreflight } from './preflight_result.js';
+import { showPreflight } from './preflight_result.js';
 
 // Only a click asks for this: a network can do then what it cannot in a training.
 const STEP_BY_STEP = 'eager';

@@ -1,11 +1,13 @@
 // What one real step says of a whole training: in the form, and later on the page of the model.
 
+import { element, notice } from './element.js';
 import { bytes, number, shortDuration } from './format.js';
+import { restoredNote, showRestored } from './restored.js';
 
 const TONES = { good: 'success', low: 'warning', high: 'warning', bad: 'danger' };
 
-/** Shows what the step has shown: {result, warnings, batch_url, seconds}. */
-export function showPreflight(region, { result, warnings = [], batch_url: picture, seconds }) {
+/** Shows what the step has shown: {result, warnings, restored, batch_url, seconds}. */
+export function showPreflight(region, { result, warnings = [], batch_url: picture, restored, seconds }) {
   const box = element('div', 'preflight');
   if (result.verdict) {
     const judged = notice(`tone-${TONES[result.verdict_kind] ?? 'info'}`, result.verdict);
@@ -17,10 +19,19 @@ export function showPreflight(region, { result, warnings = [], batch_url: pictur
   tiles.append(...tilesOf(result).map(tile));
   box.append(tiles);
   if (picture) box.append(pictureOf(picture, result.batch ?? []));
+  if (restored) box.append(weights(restored));
   if (result.printed) box.append(printed(result.printed));
   if (result.layers) box.append(layersOf(result.layers));
   if (Number.isFinite(seconds)) box.append(element('p', 'small muted', `Checked in ${seconds.toFixed(1)} s.`));
   region.replaceChildren(box);
+}
+
+function weights(restored) {
+  const box = element('details', 'disclosure');
+  const inside = element('div', '');
+  showRestored(inside, restored);
+  box.append(element('summary', '', `Weights at the start: ${restoredNote(restored)}`), inside);
+  return box;
 }
 
 function printed(text) {
@@ -141,17 +152,4 @@ function pictureOf(address, notes) {
   image.alt = 'The images of the first batch';
   figure.append(image, element('figcaption', 'help', `The first batch as the network gets it${labels && `: ${labels}`}.`));
   return figure;
-}
-
-export function notice(tone, text) {
-  const box = element('div', `notice ${tone}`);
-  box.append(element('div', 'notice-body', text));
-  return box;
-}
-
-export function element(tag, name, text = '') {
-  const made = document.createElement(tag);
-  if (name) made.className = name;
-  if (text) made.textContent = text;
-  return made;
 }

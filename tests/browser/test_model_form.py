@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Callable
 from typing import Any
+from urllib.request import urlopen
 
 import pytest
 from playwright.sync_api import Page, Route, expect
@@ -168,6 +170,54 @@ def test_a_check_tells_what_the_training_will_be_like(
     assert picture.evaluate("image => image.decode().then(() => image.naturalWidth)") > 16
     expect(found.locator("figcaption")).to_contain_text("middle (")
     expect(page.get_by_label("Epochs", exact=True)).to_have_value("2")
+    check_accessibility(page)
+
+
+@pytest.fixture(scope="session")
+def trained(create: Callable[..., dict[str, Any]], dataset: dict[str, Any], server: Any) -> dict[str, Any]:
+    """A trained model of one layer."""
+    job = create(
+        "models",
+        model_name="Trained",
+        dataset=dataset["id"],
+        method="custom",
+        custom_network=LINEAR,
+        train_epochs=1,
+        select_gpu="cpu",
+    )
+    while True:
+        with urlopen(server / f"jobs/{job['id']}/status") as answer:
+            status = json.load(answer)["status"]
+        if status not in ("Initialized", "Waiting", "Running"):
+            assert status == "Done"
+            return job
+
+
+@BOTH_THEMES
+@pytest.mark.tensorflow
+def test_where_weights_come_from_is_told_before_and_after(
+    page: Page, dataset, trained, check_accessibility: Callable[[Page], None]
+):
+    page.goto(f"{NEW_MODEL}?dataset={dataset['id']}")
+    page.get_by_role("radio", name="Previous", exact=True).check()
+    page.locator("label.choice-title", has_text="Trained").click()
+    page.locator(f'[name="{trained["id"]}-snapshot"]').select_option(label="Epoch #1")
+    page.locator("#tuning-section summary").click()
+    page.get_by_label("Do not train").fill("fc/biases")
+    page.get_by_role("button", name="Check", exact=True).click()
+    told = page.locator("#visualize-result details")
+    note = "2 of 2 variables from snapshot_1.ckpt · 1 not trained"
+    expect(told.locator("summary")).to_have_text(f"Weights at the start: {note}", timeout=STEP_MILLISECONDS)
+    told.locator("summary").click()
+    check_accessibility(page)
+    page.get_by_label("Name", exact=True).fill("Tuned")
+    page.get_by_role("button", name="Create model").click()
+    panel = page.locator("#weights-panel")
+    expect(panel.locator("summary")).to_contain_text(note, timeout=STEP_MILLISECONDS)
+    panel.locator("summary").click()
+    row = panel.get_by_role("row", name="model/fc/biases")
+    expect(row).to_contain_text("its value in snapshot_1.ckpt")
+    expect(row).to_contain_text("no")
     check_accessibility(page)
 
 

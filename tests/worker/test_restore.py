@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from digits.events import Warned
+from digits.events import Restored, Warned
 from tests.worker import networks
 from tests.worker.conftest import snapshot as read_snapshot
 
@@ -56,7 +56,7 @@ def _from_old(folder: Path, version: int, ending: str) -> Any:
 @pytest.mark.parametrize(("version", "ending"), [(2, ""), (2, ".index"), (2, ".meta"), (1, "")])
 def test_checkpoints_of_tensorflow_1(in_child: Any, tmp_path: Path, version: int, ending: str) -> None:
     report, same = in_child(_from_old, tmp_path, version, ending)
-    assert same == report.taken == list(WANTED)
+    assert same == list(report.taken) == list(WANTED)
     assert report.remark == "" and report.unused == []
 
 
@@ -76,9 +76,14 @@ def _what_differs(folder: Path) -> Any:
 
 def test_what_is_not_taken_is_told(in_child: Any, tmp_path: Path) -> None:
     report, _ = in_child(_what_differs, tmp_path)
-    assert report.taken == ["model/conv1/weights", "model/conv1/biases", "model/conv1/biases_not_in_use"]
+    assert report.taken == {
+        "model/conv1/weights": "model/conv1/weights",
+        "model/conv1/biases": "model/conv1/biases",
+        "model/conv1/biases_not_in_use": "model/conv1/biases",
+    }
     assert report.missing == ["model/new/weights"]
-    assert report.other_shape == ["model/fc/weights ([2, 4], not [2, 5])"]
+    assert report.other_shape == {"model/fc/weights": "[2, 4], not [2, 5]"}
+    assert "model/fc/weights ([2, 4], not [2, 5])" in report.remark
     assert "3 variables" in report.remark and "model/new/weights" in report.remark
 
 
@@ -229,6 +234,15 @@ def test_a_training_takes_over_and_freezes(train: Any, in_child: Any) -> None:
     warnings = [event.message for event in second.of(Warned)]
     assert any("model/fc3/weights" in message and "model/fc2/weights" in message for message in warnings)
     assert any("'nonsense'" in message for message in warnings)
+    (told,) = second.of(Restored)
+    assert (
+        told.source == "snapshot_1.ckpt.index" and told.taken["model/conv1/weights"] == "model/conv1/weights"
+    )
+    assert told.missing == ["model/fc3/weights", "model/fc3/biases"] and not told.of_other_shape
+    assert sorted(told.unused) == ["model/fc2/biases", "model/fc2/weights"]
+    assert told.frozen == [name for name in told.taken if "conv" in name] + ["model/fc1/weights"]
+    assert "model/conv1/weights is taken from model/conv1/weights" in second.output
+    assert not first.of(Restored)
     before = in_child(read_snapshot, first.job_folder, "snapshot_1.ckpt")
     after = in_child(read_snapshot, second.job_folder, "snapshot_1.ckpt")
     same = {name for name in before if name in after and np.array_equal(before[name], after[name])}

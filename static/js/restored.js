@@ -1,0 +1,57 @@
+// Where the weights of a network come from at the start: in the form after a check, and on the page of the model.
+
+import { element } from './element.js';
+
+const NAMES_SHOWN = 40;
+
+/** In a line: how many were taken over, and how many are not trained. */
+export function restoredNote({ source, taken, missing, of_other_shape: others, frozen }) {
+  const count = Object.keys(taken).length;
+  const all = count + missing.length + Object.keys(others).length;
+  const parts = [];
+  if (source) parts.push(`${count} of ${all} variables from ${source}`);
+  if (frozen.length) parts.push(`${frozen.length} not trained`);
+  return parts.join(' · ');
+}
+
+/** A table of all variables that are not simply new and trained. */
+export function showRestored(region, restored) {
+  const { source, unused } = restored;
+  const box = element('div', 'table-wrap');
+  box.tabIndex = 0;
+  box.setAttribute('role', 'region');
+  box.setAttribute('aria-label', 'Where the weights come from');
+  const table = element('table', 'table table-tight');
+  const head = table.createTHead().insertRow();
+  for (const title of ['Variable', 'Begins with', 'Trained']) {
+    const cell = element('th', '', title);
+    cell.scope = 'col';
+    head.append(cell);
+  }
+  table.createTBody().append(...rowsOf(restored));
+  box.append(table);
+  region.replaceChildren(box);
+  if (unused.length) {
+    const rest = unused.length > NAMES_SHOWN ? ` and ${unused.length - NAMES_SHOWN} more` : '';
+    const names = unused.slice(0, NAMES_SHOWN).join(', ');
+    region.append(element('p', 'small muted panel-note', `In ${source}, and not in the network: ${names}${rest}.`));
+  }
+}
+
+function rowsOf({ source, taken, missing, of_other_shape: others, frozen, no_weights: noWeights }) {
+  const values = new Map(frozen.map((name) => [name, { words: 'its initial value' }]));
+  for (const [name, other] of Object.entries(taken)) values.set(name, { words: other === name ? `its value in ${source}` : `${other} in ${source}` });
+  for (const name of missing) values.set(name, { words: `its initial value: it is not in ${source}`, isNew: true });
+  for (const [name, shapes] of Object.entries(others)) values.set(name, { words: `its initial value: its shape in ${source} is ${shapes}`, isNew: true });
+  const trained = new Map([...frozen.map((name) => [name, 'no']), ...noWeights.map((name) => [name, 'is no weight'])]);
+  return [...values].map(([name, { words, isNew }]) => {
+    const row = element('tr', '');
+    const title = element('th', '');
+    title.scope = 'row';
+    title.append(element('code', '', name));
+    const value = element('td', '', isNew ? '' : words);
+    if (isNew) value.append(element('span', 'badge tone-warning', 'new'), ` ${words}`);
+    row.append(title, value, element('td', '', trained.get(name) ?? 'yes'));
+    return row;
+  });
+}
