@@ -136,7 +136,10 @@ class Training(Evaluation):
 
     def _compile(self) -> None:
         """Let XLA make one program of a step; where it cannot, `remark` tells the reason."""
-        compiled = tf.function(self._row_of_step, autograph=False, jit_compile=True)
+        # XLA refuses operations that it has no use for too, such as the text of a summary;
+        # of a function that is called in the one to compile they are left out.
+        row_of_step = tf.function(self._row_of_step, autograph=False)
+        compiled = tf.function(lambda *batch: row_of_step(*batch), autograph=False, jit_compile=True)
         images, labels, _, rates, step = self.signature
         size = self._execution.batch_size * self._execution.batches
         example = [

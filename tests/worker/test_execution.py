@@ -373,6 +373,13 @@ def test_compiled_networks_learn(train: Any, network: str) -> None:
     assert outcome.values("val", "accuracy")[-1] > 0.9
 
 
+def test_what_a_step_does_not_need_is_not_compiled(train: Any) -> None:
+    """XLA knows no text; the one of this network is for the steps that write it."""
+    outcome = train(networks.GAN, epochs=1, xla=True)
+    assert outcome.code == 0, outcome.output
+    assert not [event.message for event in outcome.of(Warned) if "XLA" in event.message]
+
+
 def test_what_cannot_be_compiled_is_named(train: Any) -> None:
     network = networks.classifier(
         """
