@@ -348,6 +348,8 @@ class Trainer:
         validations, savings = self._due(self.recipe.val_interval), self._due(self.recipe.snapshot_interval)
         validations = [moment for moment in validations if moment.step > self.validated]
         savings = [moment for moment in savings if moment.step > self.saved]
+        if self.execution.compiled and not self.training.remark:
+            self._progress("Compiling a step", now=True)  # a minute or more for a large network
         self.started = time.monotonic()
         ended = self._had_ended()
         while (validations or savings) and not ended:

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from digits.events import Measured, Warned
+from digits.events import Measured, Progressed, Warned
 from tests.worker import networks
 from tests.worker.conftest import Outcome, snapshot
 
@@ -360,6 +360,8 @@ def test_a_compiled_training_is_the_same(train: Any, in_child: Any) -> None:
     plain = train(PICTURES, name="plain", **settings)
     compiled = train(PICTURES, name="compiled", xla=True, **settings)
     assert not compiled.of(Warned)
+    doing = [[event.doing for event in outcome.of(Progressed)] for outcome in (plain, compiled)]
+    assert "Compiling a step" in doing[1] and "Compiling a step" not in doing[0]
     _assert_alike(
         _weights(in_child, plain, "snapshot_2.ckpt"), _weights(in_child, compiled, "snapshot_2.ckpt"), 1e-4
     )
