@@ -60,9 +60,12 @@ def test_a_gpu_has_all_operations_of_steps_and_validation(
     assert in_child(_lacking, model(text, dataset=str(dataset), **settings)) == []
 
 
-def test_a_gpu_has_all_operations_of_batch_normalisation(model: Any, in_child: Any, tmp_path: Path) -> None:
-    write_dataset(tmp_path, {"train": 16, "val": 8}, size=16, channels=3)
-    task = model((FOLDER / "resnet32.py").read_text(), dataset=str(tmp_path), precision="mixed_float16")
+@pytest.mark.parametrize(("name", "side"), [("resnet32", 16), ("alexnet", 68)])
+def test_a_gpu_has_all_operations_of_normalisation(
+    model: Any, in_child: Any, tmp_path: Path, name: str, side: int
+) -> None:
+    write_dataset(tmp_path, {"train": 16, "val": 8}, size=side, channels=3)
+    task = model((FOLDER / f"{name}.py").read_text(), dataset=str(tmp_path), precision="mixed_float16")
     assert in_child(_lacking, task) == []
 
 
