@@ -153,7 +153,14 @@ class Training(Evaluation):
         except Exception as error:  # a mistake of the network is raised by the trace that follows
             self.remark = _without_xla(error)
             return
-        self._one_step, self._is_proven = compiled, False
+        traced = compiled.get_concrete_function(*example)
+
+        def one_step(images: tf.Tensor, labels: tf.Tensor, rate: tf.Tensor, step: tf.Tensor) -> tf.Tensor:
+            for batch, known in zip((images, labels), example, strict=False):
+                batch.set_shape(known.shape)  # so that the network is not traced once more
+            return traced(images, labels, rate, step)
+
+        self._one_step, self._is_proven = one_step, False
 
     def seen(self, chunk: Chunk, step: int) -> tuple[NDArray[np.float32], dict[str, NDArray[Any]]]:
         """What the network sees in ``step`` of a chunk of one batch: float32 [N, H, W, C] and its targets."""

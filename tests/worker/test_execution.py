@@ -375,6 +375,13 @@ def test_compiled_networks_learn(train: Any, network: str) -> None:
     assert outcome.values("val", "accuracy")[-1] > 0.9
 
 
+def test_a_network_that_is_compiled_is_built_once(train: Any) -> None:
+    network = networks.LINEAR.replace("model = ", "print('built', self.is_training, end='; '); model = ", 1)
+    outcome = train(network, epochs=1, xla=True)
+    assert outcome.code == 0, outcome.output
+    assert outcome.output.count("built True") == 1
+
+
 def test_what_a_step_does_not_need_is_not_compiled(train: Any) -> None:
     """XLA knows no text; the one of this network is for the steps that write it."""
     outcome = train(networks.GAN, epochs=1, xla=True)
@@ -401,7 +408,7 @@ def test_what_only_fails_as_it_runs_is_trained_without_xla(train: Any, in_child:
     network = networks.classifier(
         """
 x = slim.flatten(self.x / 100.0)
-if self.is_training and len(asked) < 2:
+if self.is_training and len(asked) < 1:
     asked.append(1)
     x = gen_xla_ops.xla_custom_call([x], 'no_such_kernel', '', tf.float32, tf.TensorShape([8, 144]))
     x = tf.reshape(x, [-1, 144])
@@ -414,7 +421,7 @@ return slim.fully_connected(x, self.nclasses, activation_fn=None, scope='fc')
     (message,) = [event.message for event in outcome.of(Warned)]
     assert message.startswith("XLA cannot compile this network: No registered")
     assert "no_such_kernel" in message and message.endswith("It is trained without XLA.")
-    usual = train(network.replace("asked = []", "asked = [1, 1]"), name="usual", epochs=1)
+    usual = train(network.replace("asked = []", "asked = [1]"), name="usual", epochs=1)
     _assert_alike(
         _weights(in_child, usual, "snapshot_1.ckpt"), _weights(in_child, outcome, "snapshot_1.ckpt"), 1e-6
     )
