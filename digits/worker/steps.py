@@ -304,9 +304,18 @@ class Training(Evaluation):
 _PLACE = re.compile(r"Graph execution error|Detected at node|File |<stack traces|\[\[|$")
 
 
+# A variable in another memory than that of the device which computes.
+_ELSEWHERE = re.compile(r"Trying to access resource (\S+?)(?:/\d+)? .*located in device")
+
+
 def _without_xla(error: Exception) -> str:
     """What to tell of a step that could not be compiled: with the operations that XLA names, or its first line."""
     found = ", ".join(dict.fromkeys(re.findall(r"XLA_\w+_JIT: (\w+)", str(error))))
+    if variable := _ELSEWHERE.search(str(error)):
+        found = (
+            f"the variable {variable[1]} does not lie on the device that computes. TensorFlow keeps "
+            "variables of the type int32 off GPUs; of the type int64 it can be compiled"
+        )
     lines = [line.strip() for line in str(error).splitlines()]
     reason = found or next((line for line in lines if not _PLACE.match(line)), "")[:300]
     return f"XLA cannot compile this network: {reason}. It is trained without XLA."

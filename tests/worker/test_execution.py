@@ -403,6 +403,38 @@ return slim.fully_connected(x, self.nclasses, activation_fn=None)
     assert "PyFunc" in outcome.of(Warned)[0].message
 
 
+def test_a_variable_in_another_memory_is_named(in_child: Any, tmp_path: Path) -> None:
+    """On a GPU such are those of the type int32; here all are made to be so."""
+    (tmp_path / "network.py").write_text(networks.LINEAR)
+    message = in_child(_remark_on_variables_elsewhere, tmp_path / "network.py")
+    assert message.startswith("XLA cannot compile this network: the variable model/fc/")
+    assert "int64" in message
+
+
+def _remark_on_variables_elsewhere(path: Path) -> str:
+    import tensorflow as tf
+
+    from digits.worker import network
+    from digits.worker.execution import Execution
+    from digits.worker.input import Preparation
+    from digits.worker.optimizers import Optimizer
+    from digits.worker.randomness import Randomness
+    from digits.worker.steps import Training
+    from digits.worker.variables import VariableStore
+
+    (processor,) = tf.config.list_physical_devices("CPU")
+    tf.config.set_logical_device_configuration(processor, [tf.config.LogicalDeviceConfiguration()] * 2)
+    shape, store = (12, 12, 1), VariableStore(device="/device:CPU:1")
+    prepare = Preparation(np.zeros(1, np.float32), None, shape)
+    execution = Execution(devices=("/device:CPU:0",), batch_size=4, compiled=True)
+    net = network.load(path, shape, 4)
+    # Variables that a trace makes are not yet there for XLA: another trace makes them.
+    Training(net, store, prepare, Optimizer("SGD"), 1, Randomness(1)).trace()
+    training = Training(net, store, prepare, Optimizer("SGD"), 1, Randomness(1), execution)
+    training.trace()
+    return training.remark
+
+
 def test_what_only_fails_as_it_runs_is_trained_without_xla(train: Any, in_child: Any) -> None:
     """A program that is well formed and calls for something that the device does not have."""
     network = networks.classifier(
