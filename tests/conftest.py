@@ -14,6 +14,9 @@ import pytest
 from digits.settings import Settings
 from tests.site import Site, open_site
 
+# So tests do the same on every machine; those of a GPU ask for it.
+os.environ["CUDA_VISIBLE_DEVICES"] = ""
+
 ROOT = Path(__file__).resolve().parent.parent
 LEAVE_SECONDS = 5.0
 

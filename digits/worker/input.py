@@ -289,13 +289,19 @@ class Records:
     """The images and labels of one split: in memory if they fit, else read when they are asked for."""
 
     def __init__(
-        self, dataset: Path, manifest: Manifest, split: str, budget_bytes: float | None = None
+        self,
+        dataset: Path,
+        manifest: Manifest,
+        split: str,
+        budget_bytes: float | None = None,
+        taken: int = 0,
     ) -> None:
+        """``taken`` is what other images will take of the room, bytes, unless ``budget_bytes`` says how many may."""
         self._split = split
         self._reader = SplitReader(dataset, manifest.splits[split])
         self._decoder = _Decoder(manifest)
         self.labels = self._reader.labels
-        self._room = room() if budget_bytes is None else Room(budget_bytes, free_bytes())
+        self._room = room(taken) if budget_bytes is None else Room(budget_bytes, free_bytes())
         self.bytes = len(self) * self._decoder.image_bytes
         self.is_resident = self.bytes <= self._room.budget
         self._images: tf.Tensor | None = None
@@ -338,16 +344,31 @@ def free_bytes() -> int:
     return int(psutil.virtual_memory().available)
 
 
-def room() -> Room:
-    """The room for decoded images. On a GPU they have to fit into its memory and, before, into the computer's."""
-    free = free_bytes()
-    free_on_gpu = _free_gpu_bytes() if tf.config.list_logical_devices("GPU") else None
+def room(taken: int = 0) -> Room:
+    """The room for decoded images beside ``taken`` bytes of others.
+
+    On a GPU they have to fit into its memory and, before, into the computer's.
+    """
+    free, place = free_bytes(), "memory"
+    free_on_gpu = _free_gpu_bytes()
     if free_on_gpu is not None and free_on_gpu < free:
-        return Room(free_on_gpu * RESIDENT_SHARE, free_on_gpu, "GPU memory")
-    return Room(free * RESIDENT_SHARE, free)
+        free, place = free_on_gpu, "GPU memory"
+    free = max(0, free - taken)
+    return Room(free * RESIDENT_SHARE, free, place)
 
 
 def _free_gpu_bytes() -> int | None:
+    """What this process may still take of its first GPU's memory; None without a GPU, or if nobody says."""
+    gpus = tf.config.get_visible_devices("GPU")
+    if not gpus:
+        return None
+    limits = tf.config.get_logical_device_configuration(gpus[0]) or []
+    known = [limit.memory_limit * 2**20 for limit in limits[:1] if limit.memory_limit]
+    free = _free_bytes_by_driver()
+    return min([*known, *([] if free is None else [free])], default=None)
+
+
+def _free_bytes_by_driver() -> int | None:
     """Free memory of the first GPU that this process may use; None when the driver does not say."""
     import pynvml
 
@@ -378,6 +399,13 @@ class _Decoder:
             self._decode, autograph=False, input_signature=[tf.TensorSpec([None], tf.string)]
         )
 
+    @property
+    def place(self) -> str:
+        """The device for decoded images: the first GPU where it can gather such images, else the processor."""
+        gpus = tf.config.list_logical_devices("GPU")
+        is_for_any_device = any(self.image_bytes % width == 0 for width in _GATHERED)
+        return gpus[0].name if gpus and is_for_any_device else "/device:CPU:0"
+
     def decode_all(self, reader: SplitReader) -> tf.Tensor:
         """All images of a split."""
         images = _aligned((len(reader), *self._shape))
@@ -390,10 +418,7 @@ class _Decoder:
         for batch in decoded:
             images[start : start + len(batch)] = batch
             start += len(batch)
-        # What a GPU cannot gather stays here, and a GPU gets batches of it.
-        is_for_any_device = any(self.image_bytes % width == 0 for width in _GATHERED)
-        gpus = tf.config.list_logical_devices("GPU") if is_for_any_device else []
-        with tf.device(gpus[0].name if gpus else "/device:CPU:0"):
+        with tf.device(self.place):
             return tf.identity(tf.experimental.dlpack.from_dlpack(images.__dlpack__()))
 
     @_as_written
@@ -459,7 +484,8 @@ class _StreamedFeed:
 
     def take(self, batches: int) -> Chunk:
         parts = [self._next() for _ in range(batches)]
-        images = tf.concat([part[0] for part in parts], 0) if batches > 1 else parts[0][0]
+        with tf.device(self._decoder.place):
+            images = tf.concat([part[0] for part in parts], 0) if batches > 1 else parts[0][0]
         labels = np.concatenate([part[1] for part in parts])
         positions = np.arange(len(labels)).reshape(batches, -1)
         return images, tf.constant(labels, tf.int64), tf.constant(positions, tf.int64)
@@ -483,8 +509,10 @@ class _StreamedFeed:
                 if self._closed.is_set():
                     return
                 payloads = [self._reader.payload(int(index)) for index in indexes]
-                with tf.device("/device:CPU:0"):  # a GPU is left to the steps, and its memory too
+                with tf.device("/device:CPU:0"):  # a GPU is left to the steps
                     decoded = self._decoder.decode(tf.constant(payloads))
+                with tf.device(self._decoder.place):  # copied to a GPU while it computes the step before
+                    decoded = tf.identity(decoded)
                 self._queue.put((decoded, self._labels[indexes]))
             self._queue.put(IndexError("the order has no more batches"))
         except Exception as error:  # told to the thread that waits for a batch

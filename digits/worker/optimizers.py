@@ -99,16 +99,13 @@ def _adagrad(var: Any, slots: Any, grad: Any, lr: Any, settings: Settings, step:
 
 
 def _adagrad_da(var: Any, slots: Any, grad: Any, lr: Any, settings: Settings, step: Any) -> Any:
-    return raw.ResourceApplyAdagradDA(
-        var=var,
-        gradient_accumulator=slots["gradient_accumulator"],
-        gradient_squared_accumulator=slots["gradient_squared_accumulator"],
-        grad=grad,
-        lr=lr,
-        l1=tf.constant(0.0, grad.dtype),
-        l2=tf.constant(0.0, grad.dtype),
-        global_step=tf.cast(step, tf.int64) + 1,
-    )
+    # Put together by hand, as the one operation for it does not run on GPUs.
+    total = raw.ReadVariableOp(resource=slots["gradient_accumulator"], dtype=grad.dtype) + grad
+    squares = raw.ReadVariableOp(resource=slots["gradient_squared_accumulator"], dtype=grad.dtype)
+    squares += tf.square(grad)
+    raw.AssignVariableOp(resource=slots["gradient_accumulator"], value=total)
+    raw.AssignVariableOp(resource=slots["gradient_squared_accumulator"], value=squares)
+    return raw.AssignVariableOp(resource=var, value=-lr * total / tf.sqrt(squares))
 
 
 def _adadelta(var: Any, slots: Any, grad: Any, lr: Any, settings: Settings, step: Any) -> Any:

@@ -54,6 +54,19 @@ def in_full(function: Callable[..., Any]) -> Callable[..., Any]:
     return computed
 
 
+def through_full(function: Callable[..., Any]) -> Callable[..., Any]:
+    """``function`` of a tensor, computing in float32 while a network is built; its result has the tensor's type."""
+
+    @functools.wraps(function)
+    def computed(input: Any, *args: Any, **kwargs: Any) -> Any:
+        if not flexible.is_low():
+            return function(input, *args, **kwargs)
+        input = tf.convert_to_tensor(input)
+        return tf.cast(function(restored(input), *args, **kwargs), input.dtype)
+
+    return computed
+
+
 def losses(*sources: Any) -> dict[str, Callable[..., Any]]:
     """The functions of modules of losses, computing `in_full`."""
     found: dict[str, Callable[..., Any]] = {}

@@ -138,7 +138,10 @@ class Training(Evaluation):
 
     def _compile(self) -> None:
         """Let XLA make one program of a step; where it cannot, `remark` tells the reason."""
-        compiled = tf.function(self._row_of_step, autograph=False, jit_compile=True)
+        # XLA refuses operations that it has no use for too, such as the text of a summary;
+        # of a function that is called in the one to compile they are left out.
+        row_of_step = tf.function(self._row_of_step, autograph=False)
+        compiled = tf.function(lambda *batch: row_of_step(*batch), autograph=False, jit_compile=True)
         images, labels, _, rates, step = self.signature
         size = self._execution.batch_size * self._execution.batches
         example = [
@@ -152,7 +155,14 @@ class Training(Evaluation):
         except Exception as error:  # a mistake of the network is raised by the trace that follows
             self.remark = _without_xla(error)
             return
-        self._one_step, self._is_proven = compiled, False
+        traced = compiled.get_concrete_function(*example)
+
+        def one_step(images: tf.Tensor, labels: tf.Tensor, rate: tf.Tensor, step: tf.Tensor) -> tf.Tensor:
+            for batch, known in zip((images, labels), example, strict=False):
+                batch.set_shape(known.shape)  # so that the network is not traced once more
+            return traced(images, labels, rate, step)
+
+        self._one_step, self._is_proven = one_step, False
 
     def seen(self, chunk: Chunk, step: int) -> tuple[NDArray[np.float32], dict[str, NDArray[Any]]]:
         """What the network sees in ``step`` of a chunk of one batch: float32 [N, H, W, C] and its targets."""
@@ -297,9 +307,18 @@ class Training(Evaluation):
 _PLACE = re.compile(r"Graph execution error|Detected at node|File |<stack traces|\[\[|$")
 
 
+# A variable in another memory than that of the device which computes.
+_ELSEWHERE = re.compile(r"Trying to access resource (\S+?)(?:/\d+)? .*located in device")
+
+
 def _without_xla(error: Exception) -> str:
     """What to tell of a step that could not be compiled: with the operations that XLA names, or its first line."""
     found = ", ".join(dict.fromkeys(re.findall(r"XLA_\w+_JIT: (\w+)", str(error))))
+    if variable := _ELSEWHERE.search(str(error)):
+        found = (
+            f"the variable {variable[1]} does not lie on the device that computes. TensorFlow keeps "
+            "variables of the type int32 off GPUs; of the type int64 it can be compiled"
+        )
     lines = [line.strip() for line in str(error).splitlines()]
     reason = found or next((line for line in lines if not _PLACE.match(line)), "")[:300]
     return f"XLA cannot compile this network: {reason}. It is trained without XLA."

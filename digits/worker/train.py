@@ -37,7 +37,7 @@ from digits.worker.variables import VariableStore
 # A call of the training function takes about this long, so that a stop and the
 # rows of metrics do not have to wait for longer.
 CALL_SECONDS = 0.15
-MAX_STEPS_PER_CALL = 100
+MAX_STEPS_PER_CALL = 1000
 
 PROGRESS_SECONDS = 0.5
 
@@ -126,7 +126,8 @@ class Trainer:
         self.batch = execution.batch_size
         self.step_records = self.batch * execution.batches
         self.train_records = self._records("train")
-        self.val_records = self._records("val")
+        taken = self.train_records.bytes if self.train_records and self.train_records.is_resident else 0
+        self.val_records = self._records("val", taken)
         count = len(self.train_records) if self.train_records else 0
         if not count:
             raise UserFault("The dataset has no records to train with.")
@@ -186,13 +187,13 @@ class Trainer:
 
     # Preparing
 
-    def _records(self, split: str) -> input.Records | None:
+    def _records(self, split: str, taken: int = 0) -> input.Records | None:
         wanted = split in self.manifest.splits and self.manifest.splits[split].count > 0
         if split == "val":
             wanted = wanted and self.recipe.val_interval > 0
         if not wanted:
             return None
-        records = input.Records(Path(self.recipe.dataset), self.manifest, split)
+        records = input.Records(Path(self.recipe.dataset), self.manifest, split, taken=taken)
         self.events.append(records.fed)
         return records
 
@@ -365,6 +366,8 @@ class Trainer:
         validations, savings = self._due(self.recipe.val_interval), self._due(self.recipe.snapshot_interval)
         validations = [moment for moment in validations if moment.step > self.validated]
         savings = [moment for moment in savings if moment.step > self.saved]
+        if self.execution.compiled and not self.training.remark:
+            self._progress("Compiling a step", now=True)  # a minute or more for a large network
         self.started = time.monotonic()
         ended = self._had_ended()
         while (validations or savings) and not ended:

@@ -58,8 +58,15 @@ def _driver(gpus: list[int]) -> Iterator[Any]:
     except pynvml.NVMLError:
         yield list
         return
+
+    def read() -> list[dict[str, Any]]:
+        # Some GPUs share the computer's memory and tell nothing of it, and some fall off the bus.
+        with contextlib.suppress(pynvml.NVMLError):
+            return [_gpu(pynvml, index) for index in gpus]
+        return []
+
     try:
-        yield lambda: [_gpu(pynvml, index) for index in gpus]
+        yield read
     finally:
         pynvml.nvmlShutdown()
 

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from digits.events import Measured, Warned
+from digits.events import Measured, Progressed, Warned
 from tests.worker import networks
 from tests.worker.conftest import Outcome, snapshot
 
@@ -360,6 +360,8 @@ def test_a_compiled_training_is_the_same(train: Any, in_child: Any) -> None:
     plain = train(PICTURES, name="plain", **settings)
     compiled = train(PICTURES, name="compiled", xla=True, **settings)
     assert not compiled.of(Warned)
+    doing = [[event.doing for event in outcome.of(Progressed)] for outcome in (plain, compiled)]
+    assert "Compiling a step" in doing[1] and "Compiling a step" not in doing[0]
     _assert_alike(
         _weights(in_child, plain, "snapshot_2.ckpt"), _weights(in_child, compiled, "snapshot_2.ckpt"), 1e-4
     )
@@ -371,6 +373,20 @@ def test_compiled_networks_learn(train: Any, network: str) -> None:
     assert outcome.code == 0, outcome.output
     assert not outcome.of(Warned)
     assert outcome.values("val", "accuracy")[-1] > 0.9
+
+
+def test_a_network_that_is_compiled_is_built_once(train: Any) -> None:
+    network = networks.LINEAR.replace("model = ", "print('built', self.is_training, end='; '); model = ", 1)
+    outcome = train(network, epochs=1, xla=True)
+    assert outcome.code == 0, outcome.output
+    assert outcome.output.count("built True") == 1
+
+
+def test_what_a_step_does_not_need_is_not_compiled(train: Any) -> None:
+    """XLA knows no text; the one of this network is for the steps that write it."""
+    outcome = train(networks.GAN, epochs=1, xla=True)
+    assert outcome.code == 0, outcome.output
+    assert not [event.message for event in outcome.of(Warned) if "XLA" in event.message]
 
 
 def test_what_cannot_be_compiled_is_named(train: Any) -> None:
@@ -387,12 +403,44 @@ return slim.fully_connected(x, self.nclasses, activation_fn=None)
     assert "PyFunc" in outcome.of(Warned)[0].message
 
 
+def test_a_variable_in_another_memory_is_named(in_child: Any, tmp_path: Path) -> None:
+    """On a GPU such are those of the type int32; here all are made to be so."""
+    (tmp_path / "network.py").write_text(networks.LINEAR)
+    message = in_child(_remark_on_variables_elsewhere, tmp_path / "network.py")
+    assert message.startswith("XLA cannot compile this network: the variable model/fc/")
+    assert "int64" in message
+
+
+def _remark_on_variables_elsewhere(path: Path) -> str:
+    import tensorflow as tf
+
+    from digits.worker import network
+    from digits.worker.execution import Execution
+    from digits.worker.input import Preparation
+    from digits.worker.optimizers import Optimizer
+    from digits.worker.randomness import Randomness
+    from digits.worker.steps import Training
+    from digits.worker.variables import VariableStore
+
+    (processor,) = tf.config.list_physical_devices("CPU")
+    tf.config.set_logical_device_configuration(processor, [tf.config.LogicalDeviceConfiguration()] * 2)
+    shape, store = (12, 12, 1), VariableStore(device="/device:CPU:1")
+    prepare = Preparation(np.zeros(1, np.float32), None, shape)
+    execution = Execution(devices=("/device:CPU:0",), batch_size=4, compiled=True)
+    net = network.load(path, shape, 4)
+    # Variables that a trace makes are not yet there for XLA: another trace makes them.
+    Training(net, store, prepare, Optimizer("SGD"), 1, Randomness(1)).trace()
+    training = Training(net, store, prepare, Optimizer("SGD"), 1, Randomness(1), execution)
+    training.trace()
+    return training.remark
+
+
 def test_what_only_fails_as_it_runs_is_trained_without_xla(train: Any, in_child: Any) -> None:
     """A program that is well formed and calls for something that the device does not have."""
     network = networks.classifier(
         """
 x = slim.flatten(self.x / 100.0)
-if self.is_training and len(asked) < 2:
+if self.is_training and len(asked) < 1:
     asked.append(1)
     x = gen_xla_ops.xla_custom_call([x], 'no_such_kernel', '', tf.float32, tf.TensorShape([8, 144]))
     x = tf.reshape(x, [-1, 144])
@@ -405,7 +453,7 @@ return slim.fully_connected(x, self.nclasses, activation_fn=None, scope='fc')
     (message,) = [event.message for event in outcome.of(Warned)]
     assert message.startswith("XLA cannot compile this network: No registered")
     assert "no_such_kernel" in message and message.endswith("It is trained without XLA.")
-    usual = train(network.replace("asked = []", "asked = [1, 1]"), name="usual", epochs=1)
+    usual = train(network.replace("asked = []", "asked = [1]"), name="usual", epochs=1)
     _assert_alike(
         _weights(in_child, usual, "snapshot_1.ckpt"), _weights(in_child, outcome, "snapshot_1.ckpt"), 1e-6
     )

@@ -4,13 +4,17 @@ from __future__ import annotations
 
 from itertools import islice
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
+from unittest import mock
 
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from digits.events import Fed
+from tests.worker import networks
 from tests.worker.conftest import write_dataset
 
 pytestmark = pytest.mark.tensorflow
@@ -270,6 +274,60 @@ def _fed(folder: Path, budget: int) -> Any:
     split = input.Records(folder, manifest.load(folder), "train", budget)
     split.close()
     return split.fed
+
+
+def test_one_split_leaves_room_for_the_other(input: Any, train: Any, monkeypatch: Any) -> None:
+    monkeypatch.setattr(input, "free_bytes", lambda: 30_000)
+    fed = {event.split: event for event in train(networks.LINEAR, epochs=1).of(Fed)}
+    assert (fed["train"].budget_bytes, fed["train"].how) == (12_000, "resident")
+    left = 30_000 - fed["train"].bytes
+    assert (fed["val"].free_bytes, fed["val"].budget_bytes) == (left, int(0.4 * left))
+
+
+@pytest.mark.parametrize(
+    ("limits", "free", "expected"),
+    [
+        ([SimpleNamespace(memory_limit=100)], 2**30, (100 * 2**20, "GPU memory")),
+        ([SimpleNamespace(memory_limit=100)], 2**20, (2**20, "GPU memory")),
+        ([SimpleNamespace(memory_limit=100)], None, (100 * 2**20, "GPU memory")),
+        (None, 2**20, (2**20, "GPU memory")),
+        (None, None, (2**33, "memory")),
+        (None, 2**34, (2**33, "memory")),
+    ],
+)
+def test_a_gpu_has_the_room_that_it_may_be_used_of(
+    input: Any, monkeypatch: Any, limits: Any, free: int | None, expected: tuple[int, str]
+) -> None:
+    monkeypatch.setattr(input, "free_bytes", lambda: 2**33)
+    monkeypatch.setattr(input, "_free_bytes_by_driver", lambda: free)
+    monkeypatch.setattr(input.tf.config, "get_visible_devices", lambda kind: ["gpu"])
+    monkeypatch.setattr(input.tf.config, "get_logical_device_configuration", lambda gpu: limits)
+    assert (input.room().free, input.room().place) == expected
+    assert input.room(taken=1000).budget == input.RESIDENT_SHARE * (expected[0] - 1000)
+
+
+@pytest.mark.parametrize("budget", [0, 1e9], ids=["streamed", "resident"])
+def test_images_lie_where_they_are_wanted(in_child: Any, tmp_path: Path, budget: float) -> None:
+    write_dataset(tmp_path, {"train": 9}, size=6, channels=1)
+    (elsewhere, device), (here, _) = (in_child(_placed, tmp_path, budget, number) for number in (1, 0))
+    assert device.endswith("CPU:1")
+    assert np.array_equal(elsewhere, here)
+
+
+def _placed(folder: Path, budget: float, number: int) -> tuple[np.ndarray, str]:
+    import tensorflow as tf
+
+    from digits.dataset import manifest
+    from digits.worker import input
+
+    (processor,) = tf.config.list_physical_devices("CPU")
+    tf.config.set_logical_device_configuration(processor, [tf.config.LogicalDeviceConfiguration()] * 2)
+    with mock.patch.object(input._Decoder, "place", f"/device:CPU:{number}"):
+        records = input.Records(folder, manifest.load(folder), "train", budget)
+        feed = records.feed(iter([np.array([3, 1]), np.array([0, 8])]))
+        images, _, positions = feed.take(2)
+        feed.close()
+        return input.gathered(images, tf.reshape(positions, [-1])).numpy(), images.device
 
 
 @pytest.mark.parametrize("shape", [(4, 2, 3), (2, 3, 3), (3, 3, 1)], ids=["by 8", "by 2", "odd"])

@@ -123,10 +123,14 @@ _LOSSES = (
     "sampled_softmax_loss",
 )
 
+# What GPUs know in float32 only.
+_FULL_ONLY = ("lrn", "local_response_normalization")
+
 
 def _nn() -> Face:
-    own = {**{name: getattr(v1.nn, name) for name in _LOSSES}, **old_names.nn()}
+    own = {**{name: getattr(v1.nn, name) for name in (*_LOSSES, *_FULL_ONLY)}, **old_names.nn()}
     own.update({name: precision.in_full(own[name]) for name in _LOSSES})
+    own.update({name: precision.through_full(own[name]) for name in _FULL_ONLY})
     return Face("tensorflow.nn", v1.nn, tf.nn, rnn_cell=_rnn_cell(), seq2seq=_legacy_seq2seq(), **own)
 
 

@@ -1,0 +1,172 @@
+"""Whether the operations of a step can run on a GPU, as TensorFlow's own lists of kernels tell without one.
+
+An operation without a kernel for GPUs is computed on the processor, and what it needs is copied there and back in
+every step. One that changes a variable on the GPU cannot be computed at all.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+from unittest import mock
+
+import pytest
+
+from digits import events, recipe
+from digits.model import networks
+from tests.worker.conftest import write_dataset
+
+pytestmark = pytest.mark.tensorflow
+
+FOLDER = Path(networks.__file__).resolve().parents[1] / "networks"
+
+ALL_AUGMENTATIONS = {
+    "flip": "fliplrud",
+    "quad_rotation": "rotall",
+    "rotation": 10.0,
+    "scale": 0.1,
+    "noise": 0.1,
+    "contrast": 0.2,
+    "whitening": True,
+    "hsv_hue": 0.1,
+    "hsv_saturation": 0.1,
+    "hsv_value": 0.1,
+    "pad_crop": 2,
+    "cutout": 4,
+    "mixup": 0.2,
+    "cutmix": 0.2,
+    "randaugment": 0.5,
+}
+
+# Each augmentation that moves pixels does so in its own way, unless another one is on.
+WAYS = {
+    "plain": {},
+    "turned": {"augment": {"quad_rotation": "rotall"}, "crop_size": 24},
+    "shifted": {"augment": {"flip": "fliplr", "pad_crop": 2}, "precision": "mixed_bfloat16"},
+    "all": {"augment": ALL_AUGMENTATIONS, "precision": "mixed_float16", "batch_accumulation": 2},
+}
+
+
+@pytest.mark.parametrize("settings", WAYS.values(), ids=WAYS.keys())
+def test_a_gpu_has_all_operations_of_steps_and_validation(
+    model: Any, in_child: Any, tmp_path: Path, settings: dict[str, Any]
+) -> None:
+    dataset = tmp_path / "dataset"
+    dataset.mkdir()
+    write_dataset(dataset, {"train": 16, "val": 8}, size=32, channels=3)
+    text = (FOLDER / "lenet.py").read_text()
+    assert in_child(_lacking, model(text, dataset=str(dataset), **settings)) == []
+
+
+@pytest.mark.parametrize(("name", "side"), [("resnet32", 16), ("alexnet", 68)])
+def test_a_gpu_has_all_operations_of_normalisation(
+    model: Any, in_child: Any, tmp_path: Path, name: str, side: int
+) -> None:
+    write_dataset(tmp_path, {"train": 16, "val": 8}, size=side, channels=3)
+    task = model((FOLDER / f"{name}.py").read_text(), dataset=str(tmp_path), precision="mixed_float16")
+    assert in_child(_lacking, task) == []
+
+
+def test_a_gpu_has_all_operations_of_the_optimizers(in_child: Any) -> None:
+    assert in_child(_lacking_in_optimizers) == {}
+
+
+def test_what_lacks_a_kernel_is_noticed(in_child: Any) -> None:
+    assert in_child(_lacking_to_gather_bytes) == ["GatherV2"]
+
+
+def test_xla_knows_the_same_operations_on_gpus_as_on_processors(in_child: Any) -> None:
+    """So what it compiles for a processor, such as in the tests, it takes for a GPU too."""
+    cpu, gpu = in_child(_compiled_operations)
+    assert len(cpu) > 300
+    assert cpu == gpu
+
+
+def _lacking(task: Path) -> list[str]:
+    """The operations of the steps and validations of a task that GPUs lack."""
+    import tensorflow as tf
+
+    from digits.worker import execution, train
+    from digits.worker.tensorboard_log import TensorBoardLog
+
+    asked = recipe.load(task, recipe.Train)
+    with contextlib.closing(events.EventLog(task / "events.jsonl")) as log:
+        trainer = train.Trainer(asked, task.parent, log, 1, execution.prepare(asked, log)[0], None)
+        gpu = SimpleNamespace(name="/device:GPU:0")
+        with (
+            TensorBoardLog(task.parent / "tb") as trainer.board,
+            mock.patch.object(tf.config, "list_logical_devices", lambda kind=None: [gpu]),
+        ):
+            trainer.build()
+    functions = trainer.training._function, trainer.evaluation._function
+    return [name for item in functions for name in without_kernel(item.get_concrete_function().graph)]
+
+
+def _lacking_in_optimizers() -> dict[str, list[str]]:
+    import tensorflow as tf
+
+    from digits.worker.optimizers import KINDS, Optimizer
+
+    found = {}
+    variable = tf.Variable([1.0, 2.0], name="model/w")
+    for kind in KINDS:
+        optimizer = Optimizer(kind)
+
+        def step(rate: Any, step: Any, optimizer: Any = optimizer) -> None:
+            optimizer.apply(tf.constant([0.1, 0.2]), variable, rate, step)
+
+        traced = tf.function(step, autograph=False).get_concrete_function(
+            tf.TensorSpec([]), tf.TensorSpec([], tf.int64)
+        )
+        if lacking := without_kernel(traced.graph):
+            found[kind] = lacking
+    return found
+
+
+def _lacking_to_gather_bytes() -> list[str]:
+    import tensorflow as tf
+
+    gather = tf.function(lambda x: tf.gather(x, [0])).get_concrete_function(tf.TensorSpec([2, 2], tf.uint8))
+    return without_kernel(gather.graph)
+
+
+def without_kernel(graph: Any) -> list[str]:
+    """The names of operations in ``graph`` and its functions that have no kernel for GPUs and their types."""
+    definition = graph.as_graph_def()
+    functions = {function.signature.name for function in definition.library.function}
+    nodes = [
+        *definition.node,
+        *(node for item in definition.library.function for node in item.node_def),
+    ]
+    return sorted({node.op for node in nodes if node.op not in functions and not _has_kernel(node)})
+
+
+def _has_kernel(node: Any) -> bool:
+    from tensorflow.python.framework import kernels
+
+    # Those called DEFAULT serve every device that has none of its own.
+    return any(
+        kernel.device_type in ("GPU", "DEFAULT") and all(_fits(limit, node) for limit in kernel.constraint)
+        for kernel in kernels.get_registered_kernels_for_op(node.op).kernel
+    )
+
+
+def _fits(limit: Any, node: Any) -> bool:
+    attribute = node.attr[limit.name]
+    types = attribute.list.type if attribute.HasField("list") else [attribute.type]
+    return set(types) <= set(limit.allowed_values.list.type)
+
+
+def _compiled_operations() -> tuple[set[str], set[str]]:
+    import tensorflow as tf
+    from tensorflow.python.framework import kernels
+
+    tf.function(lambda x: x + 1, jit_compile=True)(tf.constant(1.0))  # they are listed once it was used
+    known = kernels.get_all_registered_kernels().kernel
+    cpu, gpu = (
+        {kernel.op for kernel in known if kernel.device_type == device}
+        for device in ("XLA_CPU_JIT", "XLA_GPU_JIT")
+    )
+    return cpu, gpu

@@ -1,0 +1,107 @@
+"""Trainings on a real GPU; on machines without one these tests are skipped, and say so."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from digits.devices import Driver, DriverError
+from digits.events import Fed, Progressed, Warned
+from digits.executor import devices_environment
+from tests.worker import networks
+from tests.worker.conftest import Outcome, snapshot, write_dataset
+
+
+def _is_there() -> bool:
+    try:
+        return bool(Driver().ask())
+    except DriverError:
+        return False
+
+
+pytestmark = [
+    pytest.mark.tensorflow,
+    pytest.mark.skipif(not _is_there(), reason="this machine has no NVIDIA GPU"),
+]
+
+MOMENTUM = {"type": "MOMENTUM", "learning_rate": 0.02, "momentum": 0.9}
+EVERYTHING = {
+    "flip": "fliplrud",
+    "rotation": 10.0,
+    "noise": 0.05,
+    "hsv_value": 0.1,
+    "cutmix": 0.2,
+    "mixup": 0.2,
+}
+PICTURES = networks.KERAS_LENET.replace(
+    "accuracy = ",
+    "self.summaries.append(tf.summary.histogram('logits', self.inference))\n        accuracy = ",
+)
+
+
+@pytest.fixture
+def train_on_gpu(train: Any, monkeypatch: pytest.MonkeyPatch) -> Any:
+    def train_on_gpu(network: str, **settings: Any) -> Outcome:
+        for name, value in devices_environment(["0"]).items():
+            monkeypatch.setenv(name, value)
+        outcome = train(network, devices=["0"], **settings)
+        assert outcome.code == 0, outcome.output
+        assert [event.message for event in outcome.of(Warned)] == []
+        return outcome
+
+    return train_on_gpu
+
+
+@pytest.mark.parametrize("xla", [True, False])
+@pytest.mark.parametrize("precision", ["float32", "mixed_float16", "mixed_bfloat16"])
+def test_networks_learn_on_a_gpu(train_on_gpu: Any, precision: str, xla: bool) -> None:
+    outcome = train_on_gpu(PICTURES, epochs=15, solver=MOMENTUM, precision=precision, xla=xla)
+    assert outcome.values("val", "accuracy")[-1] > 0.9
+    assert ("Compiling a step" in [event.doing for event in outcome.of(Progressed)]) is xla
+
+
+def test_xla_is_on_by_itself(train_on_gpu: Any) -> None:
+    outcome = train_on_gpu(networks.LENET.replace("[5, 5]", "[3, 3]"), batch_accumulation=2)
+    assert "Compiling a step" in [event.doing for event in outcome.of(Progressed)]
+
+
+@pytest.mark.parametrize("xla", [True, False])
+def test_images_are_changed_on_a_gpu(train_on_gpu: Any, xla: bool) -> None:
+    outcome = train_on_gpu(networks.LINEAR, augment=EVERYTHING, crop_size=10, xla=xla, histograms=True)
+    assert np.isfinite(outcome.values("train", "loss")).all()
+
+
+@pytest.mark.parametrize("size", [12, 13], ids=["even", "odd"])
+def test_images_that_are_read_for_every_batch_are_the_same(
+    train_on_gpu: Any, in_child: Any, tmp_path: Path, monkeypatch: Any, size: int
+) -> None:
+    from digits.worker import input
+
+    dataset = tmp_path / "pictures"
+    dataset.mkdir()
+    write_dataset(dataset, {"train": 64, "val": 22}, size=size, channels=1)
+    kept = train_on_gpu(networks.LINEAR, name="kept", dataset=str(dataset), solver=MOMENTUM)
+    monkeypatch.setattr(input, "RESIDENT_SHARE", 0.0)
+    read = train_on_gpu(networks.LINEAR, name="read", dataset=str(dataset), solver=MOMENTUM)
+    assert {event.how for event in read.of(Fed)} == {"streamed"}
+    first, second = (in_child(snapshot, outcome.job_folder, "snapshot_2.ckpt") for outcome in (kept, read))
+    for name, value in first.items():
+        assert second[name] == pytest.approx(value, rel=1e-3, abs=1e-4), name
+
+
+def test_a_gpu_computes_what_a_processor_does(train: Any, train_on_gpu: Any, in_child: Any) -> None:
+    here = train(networks.LINEAR, name="here", solver=MOMENTUM)
+    there = train_on_gpu(networks.LINEAR, name="there", solver=MOMENTUM, xla=False)
+    first, second = (in_child(snapshot, outcome.job_folder, "snapshot_2.ckpt") for outcome in (here, there))
+    for name, value in first.items():
+        # GPUs multiply with fewer digits where they may.
+        assert second[name] == pytest.approx(value, rel=2e-2, abs=2e-3), name
+
+
+def test_a_training_takes_no_more_memory_than_it_may(train_on_gpu: Any) -> None:
+    outcome = train_on_gpu(networks.LINEAR, gpu_memory_mb=512)
+    assert {event.place for event in outcome.of(Fed)} == {"GPU memory"}
+    assert all(event.budget_bytes <= 0.4 * 512 * 2**20 for event in outcome.of(Fed))
