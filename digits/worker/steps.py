@@ -216,15 +216,8 @@ class Training(Evaluation):
 
         return parts.rows_of(tf.shape(positions)[0], step)
 
-    def _step_with_pictures(
-        self,
-        images: tf.Tensor,
-        labels: tf.Tensor,
-        positions: tf.Tensor,
-        rates: tf.Tensor,
-        first_step: tf.Tensor,
-    ) -> tuple[tf.Tensor, list[tf.Tensor]]:
-        part = self.part(images, labels, positions, rates, first_step)
+    def _step_with_pictures(self, *given: tf.Tensor) -> tuple[tf.Tensor, list[tf.Tensor]]:
+        part = self.part(*given)
         return part.row, [tf.convert_to_tensor(item.tensor) for item in part.built.pictures]
 
     def part(

@@ -169,8 +169,13 @@ def dataset(
     (image_folder / "left" / "broken.png").write_text("no image")
     side = {"resize_width": 16, "resize_height": 16}
     job = create("datasets", dataset_name="Bars", method="folder", folder_train=image_folder, **side)
+    return finished(server, job)
+
+
+def finished(server: ServerProcess, job: dict[str, Any]) -> dict[str, Any]:
+    """``job``, once it is done."""
     while True:
-        with urlopen(server / f"datasets/{job['id']}/status") as answer:
+        with urlopen(server / f"jobs/{job['id']}/status") as answer:
             status = json.load(answer)["status"]
         if status not in ("Initialized", "Waiting", "Running"):
             assert status == "Done"

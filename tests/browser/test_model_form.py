@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Callable
 from typing import Any
-from urllib.request import urlopen
 
 import pytest
 from playwright.sync_api import Page, Route, expect
 
+from tests.browser.conftest import finished
 from tests.worker.networks import LINEAR
 
 BOTH_THEMES = pytest.mark.parametrize("color_scheme", ["light", "dark"], indirect=True)
@@ -185,12 +184,7 @@ def trained(create: Callable[..., dict[str, Any]], dataset: dict[str, Any], serv
         train_epochs=1,
         select_gpu="cpu",
     )
-    while True:
-        with urlopen(server / f"jobs/{job['id']}/status") as answer:
-            status = json.load(answer)["status"]
-        if status not in ("Initialized", "Waiting", "Running"):
-            assert status == "Done"
-            return job
+    return finished(server, job)
 
 
 @BOTH_THEMES

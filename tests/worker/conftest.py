@@ -214,6 +214,22 @@ def visualize(tmp_path: Path, gradients: Path, start: Any) -> Callable[..., Outc
     return visualize
 
 
+@pytest.fixture
+def preflight(tmp_path: Path, gradients: Path, start: Any) -> Callable[..., Outcome]:
+    """Tries the training of a network's text."""
+
+    def preflight(network: str, **settings: Any) -> Outcome:
+        job = tmp_path / f"scratch-{len(list(tmp_path.iterdir()))}"
+        task = job / "preflight"
+        task.mkdir(parents=True)
+        (job / "network.py").write_text(network)
+        defaults = {"dataset": str(gradients), "epochs": 3, "batch_size": 8, "seed": 1}
+        recipe.Preflight(**{**defaults, **settings}).save(task)
+        return start(task).wait()
+
+    return preflight
+
+
 @pytest.fixture(scope="session")
 def gradients(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A dataset of 12×12 gray gradients in 4 directions: 64 to train with and 22 to validate with."""

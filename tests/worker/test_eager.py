@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import pytest
 
-from digits import recipe
 from digits.events import Finished
 from tests.worker import networks
 from tests.worker.conftest import Outcome
@@ -17,19 +16,9 @@ pytestmark = pytest.mark.tensorflow
 
 
 @pytest.fixture
-def look(tmp_path: Path, gradients: Path, start: Any) -> Callable[..., Outcome]:
+def look(preflight: Any) -> Callable[..., Outcome]:
     """Takes the first steps of a network's text one operation after the other."""
-
-    def look(network: str, **settings: Any) -> Outcome:
-        job = tmp_path / f"scratch-{len(list(tmp_path.iterdir()))}"
-        task = job / "preflight"
-        task.mkdir(parents=True)
-        (job / "network.py").write_text(network)
-        defaults = {"dataset": str(gradients), "epochs": 1, "batch_size": 8, "seed": 1, "val_interval": 0}
-        recipe.Preflight(**{**defaults, "eager": True, **settings}).save(task)
-        return start(task).wait()
-
-    return look
+    return functools.partial(preflight, eager=True, epochs=1, val_interval=0)
 
 
 def result(outcome: Outcome) -> dict[str, Any]:

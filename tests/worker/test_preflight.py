@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import io
 import math
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -12,27 +11,11 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from digits import events, recipe
+from digits import events
 from tests.worker import networks
 from tests.worker.conftest import Outcome, write_dataset
 
 pytestmark = pytest.mark.tensorflow
-
-
-@pytest.fixture
-def preflight(tmp_path: Path, gradients: Path, start: Any) -> Callable[..., Outcome]:
-    """Tries the training of a network's text."""
-
-    def preflight(network: str, **settings: Any) -> Outcome:
-        job = tmp_path / f"scratch-{len(list(tmp_path.iterdir()))}"
-        task = job / "preflight"
-        task.mkdir(parents=True)
-        (job / "network.py").write_text(network)
-        defaults = {"dataset": str(gradients), "epochs": 3, "batch_size": 8, "seed": 1}
-        recipe.Preflight(**{**defaults, **settings}).save(task)
-        return start(task).wait()
-
-    return preflight
 
 
 def result(outcome: Outcome) -> dict[str, Any]:
