@@ -6,7 +6,7 @@ import io
 import tarfile
 import time
 import zipfile
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 CHUNK_BYTES = 256 * 1024
@@ -43,24 +43,24 @@ class _Sink:
         return data
 
 
-def stream(ending: str, texts: Mapping[str, bytes], files: Sequence[Path]) -> Iterator[bytes]:
+def stream(ending: str, texts: Mapping[str, bytes], files: Mapping[str, Path]) -> Iterator[bytes]:
     """An archive of the kind of ``ending``, one of `MEDIA_TYPES`, piece by piece.
 
-    It holds ``texts`` by name and ``files`` under their own names.
+    It holds ``texts`` and ``files``, each by its name in the archive.
     """
     if ending == "zip":
         return _zip_stream(texts, files)
     return _tar_stream(_TAR_MODES[ending], texts, files)
 
 
-def _zip_stream(texts: Mapping[str, bytes], files: Sequence[Path]) -> Iterator[bytes]:
+def _zip_stream(texts: Mapping[str, bytes], files: Mapping[str, Path]) -> Iterator[bytes]:
     sink = _Sink()
     with zipfile.ZipFile(sink, "w") as archive:
         for name, data in texts.items():
             archive.writestr(name, data)
-        for path in files:
+        for name, path in files.items():
             with (
-                archive.open(zipfile.ZipInfo(path.name), "w", force_zip64=True) as entry,
+                archive.open(zipfile.ZipInfo(name), "w", force_zip64=True) as entry,
                 open(path, "rb") as file,
             ):
                 while chunk := file.read(CHUNK_BYTES):
@@ -69,14 +69,14 @@ def _zip_stream(texts: Mapping[str, bytes], files: Sequence[Path]) -> Iterator[b
     yield sink.take()
 
 
-def _tar_stream(mode: str, texts: Mapping[str, bytes], files: Sequence[Path]) -> Iterator[bytes]:
+def _tar_stream(mode: str, texts: Mapping[str, bytes], files: Mapping[str, Path]) -> Iterator[bytes]:
     sink = _Sink()
     with tarfile.open(fileobj=sink, mode=mode) as archive:  # type: ignore[call-overload]
         for name, data in texts.items():
             archive.addfile(_entry(name, len(data)), io.BytesIO(data))
-        for path in files:
+        for name, path in files.items():
             size = path.stat().st_size
-            archive.addfile(_entry(path.name, size))
+            archive.addfile(_entry(name, size))
             # The content is written here and not by `addfile`, which would do it in one piece.
             with open(path, "rb") as file:
                 while chunk := file.read(CHUNK_BYTES):

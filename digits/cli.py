@@ -9,7 +9,7 @@ from __future__ import annotations
 import argparse
 import functools
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from digits import __version__
@@ -18,10 +18,11 @@ if TYPE_CHECKING:
     from socket import socket
 
     from digits.settings import Described, Settings
+    from digits.task import News
     from digits.tensorflow_support import TensorFlowSupport
 
 BAD_USAGE = 2
-COMMANDS = ("serve", "train", "check", "download-data")
+COMMANDS = ("serve", "train", "check", "export", "download-data")
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
@@ -52,6 +53,7 @@ def _parser() -> argparse.ArgumentParser:
     _add_serve(commands.add_parser("serve", help="start the server; 'digits serve --help' lists its options"))
     _add_train(commands.add_parser("train", help="do the training of a model job without the server"))
     _add_check(commands.add_parser("check", help="try the first step of a model job's training"))
+    _add_export(commands.add_parser("export", help="write a trained model as a SavedModel"))
     _add_download(commands.add_parser("download-data", help="fetch a sample dataset as folders of images"))
     return parser
 
@@ -118,6 +120,19 @@ def _add_check(parser: argparse.ArgumentParser) -> None:
         help="take a few steps operation by operation: print(tensor) shows numbers, breakpoint() debugs",
     )
     parser.set_defaults(run=_check)
+
+
+def _add_export(parser: argparse.ArgumentParser) -> None:
+    from pathlib import Path
+
+    parser.description = (
+        "Write the network of a model job with the weights of a snapshot as a SavedModel, load it again, "
+        "and compare what both compute."
+    )
+    _add_job(parser)
+    parser.add_argument("target", metavar="DIR", type=Path, help="the folder to make")
+    parser.add_argument("--epoch", type=float, help="the snapshot of this epoch; else the newest one")
+    parser.set_defaults(run=_export)
 
 
 def _add_job(parser: argparse.ArgumentParser) -> None:
@@ -243,32 +258,57 @@ def _download(options: argparse.Namespace) -> None:
 
 def _train(options: argparse.Namespace) -> None:
     from digits.errors import DigitsError
-    from digits.model import rerun
+    from digits.model import offline
 
     try:
-        training = rerun.prepare(options.job, options.dataset, options.output)
+        training = offline.prepare(options.job, options.dataset, options.output)
     except (DigitsError, OSError) as error:
         _fail(str(error), getattr(error, "hint", ""))
     begin = f", from step {training.step} on" if training.step else ""
     print(f"Training in {training.job_folder}{begin}", flush=True)
-    if not rerun.train(training, say=functools.partial(print, flush=True)):
-        _fail(rerun.failure(training) or "the training was stopped; the same command goes on with it")
+    if not offline.train(training, say=functools.partial(print, flush=True)):
+        _fail(offline.failure(training) or "the training was stopped; the same command goes on with it")
 
 
 def _check(options: argparse.Namespace) -> None:
+    from digits.model import offline, preflight
+
+    result = _done(lambda: offline.check(options.job, options.dataset, options.eager))
+    print(*preflight.lines(result), sep="\n")
+
+
+def _export(options: argparse.Namespace) -> None:
+    from digits.model import offline
+
+    result = _done(lambda: offline.export(options.job, options.target, options.epoch, options.dataset))
+    print(f"{options.target} holds {result['snapshot']}, {result['bytes'] / 1e6:.1f} MB")
+    print(f"takes images {_shape(result['input']['shape'])}, {result['input']['type']}, 0 to 255")
+    for name, output in result["outputs"].items():
+        print(f"gives {name} {_shape(output['shape'])}, {output['type']}")
+
+
+def _shape(sizes: list[int | None] | None) -> str:
+    if sizes is None:
+        return "of any shape"
+    return f"[{', '.join('any' if size is None else str(size) for size in sizes)}]"
+
+
+def _done(work: Callable[[], News]) -> dict[str, Any]:
+    """The result of a short task; its warnings are told, and what keeps it from being done ends this program."""
     from digits.errors import DigitsError
-    from digits.model import preflight, rerun
 
     try:
-        news = rerun.check(options.job, options.dataset, options.eager)
+        news = work()
     except (DigitsError, OSError) as error:
         _fail(str(error), getattr(error, "hint", ""))
     if news.failure:
         line, hint = news.failure.line, news.failure.hint
         _fail(news.failure.message, f"Line {line}. {hint}" if line and f"line {line}" not in hint else hint)
     if news.result is None:
-        _fail("the program ended before the step was taken")
-    print(*news.warnings, *preflight.lines(news.result), sep="\n")
+        _fail("the program ended before it was done")
+    for warning in news.warnings:
+        print(warning)
+    return news.result
 
 
 def _fail(message: str, hint: str = "") -> NoReturn:

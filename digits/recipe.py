@@ -198,6 +198,21 @@ class Visualize(Recipe):
 
 
 @dataclass(kw_only=True)
+class Export(Recipe):
+    """Write the trained model in folder ``model`` as a SavedModel into the folder ``target``.
+
+    ``snapshot`` is the prefix of one of its snapshots, such as ``snapshot_1.ckpt``; ``dataset``
+    is the folder of its dataset.
+    """
+
+    task = "export"
+    model: str
+    snapshot: str
+    dataset: str
+    target: str
+
+
+@dataclass(kw_only=True)
 class Serve(Recipe):
     """Answer inference requests for the trained model in folder ``model``.
 

@@ -73,12 +73,7 @@ class ModelJob(Job):
 
     def snapshots(self) -> list[tuple[float, str]]:
         """Epoch and file prefix of every snapshot that is complete, the newest first."""
-        try:
-            names = [path.name for path in self.folder.iterdir()]
-        except OSError:
-            return []
-        found = [(float(match[1]), name) for name in names if (match := _SNAPSHOT.fullmatch(name))]
-        return [(epoch, name.removesuffix(".index")) for epoch, name in sorted(found, reverse=True)]
+        return snapshots_in(self.folder)
 
     def best_epoch(self) -> float | None:
         """The epoch of the best snapshot, if the training watches for one."""
@@ -97,6 +92,16 @@ class ModelJob(Job):
             "plan": Train.from_json(body["plan"]),
             "device": str(body.get("device", "cpu")),
         }
+
+
+def snapshots_in(folder: Path) -> list[tuple[float, str]]:
+    """Epoch and file prefix of every snapshot in the folder of a model job that is complete, the newest first."""
+    try:
+        names = [path.name for path in folder.iterdir()]
+    except OSError:
+        return []
+    found = [(float(match[1]), name) for name in names if (match := _SNAPSHOT.fullmatch(name))]
+    return [(epoch, name.removesuffix(".index")) for epoch, name in sorted(found, reverse=True)]
 
 
 def epoch_label(epoch: float) -> str:

@@ -13,12 +13,14 @@ from typing import Any
 from digits import events, output
 from digits.executor import Executor, devices_environment
 from digits.model.job import NETWORK_FILE
-from digits.recipe import Preflight, Recipe, Visualize
+from digits.recipe import Export, Preflight, Recipe, Visualize
 from digits.task import EVENTS_FILE, Failure, News
 
 SECONDS_TO_BUILD = 60.0
 # A step of a large network takes its time on a processor.
 SECONDS_FOR_A_STEP = 180.0
+SECONDS_TO_EXPORT = 180.0
+EXPORTED_FOLDER = "exported"
 KEPT = 20
 _POLL_SECONDS = 0.01
 _ID = re.compile(r"preview-[0-9a-f]{12}")
@@ -32,6 +34,10 @@ class Preview:
     folder: Path
     news: News
     seconds: float
+
+    def forget(self) -> None:
+        """Remove what was made."""
+        shutil.rmtree(self.folder, ignore_errors=True)
 
 
 class Previews:
@@ -55,19 +61,37 @@ class Previews:
         """Take one step of a training of ``network`` in a process of its own and wait for it."""
         return self._run(network, recipe, devices, SECONDS_FOR_A_STEP)
 
+    def export(self, job_folder: Path, snapshot: str, dataset_folder: Path) -> Preview:
+        """Write a ``snapshot`` of a model job as a SavedModel into `EXPORTED_FOLDER` of the preview's folder."""
+        folder = self._new_folder()
+        recipe = Export(
+            model=str(job_folder),
+            snapshot=snapshot,
+            dataset=str(dataset_folder),
+            target=str(folder / EXPORTED_FOLDER),
+        )
+        return self._do(folder, recipe, ["cpu"], SECONDS_TO_EXPORT)
+
     def _run(self, network: str, recipe: Recipe, devices: list[str], seconds_allowed: float) -> Preview:
-        """Do a short task with ``network`` and wait for it; taking too long is a failure, too."""
-        began = time.monotonic()
-        preview_id = f"preview-{secrets.token_hex(6)}"
-        folder = self._folder / preview_id
-        task_folder = folder / recipe.task
-        task_folder.mkdir(parents=True, mode=0o700)
-        self._forget_oldest()
+        folder = self._new_folder()
         (folder / NETWORK_FILE).write_text(network)
+        return self._do(folder, recipe, devices, seconds_allowed)
+
+    def _new_folder(self) -> Path:
+        folder = self._folder / f"preview-{secrets.token_hex(6)}"
+        folder.mkdir(parents=True, mode=0o700)
+        self._forget_oldest()
+        return folder
+
+    def _do(self, folder: Path, recipe: Recipe, devices: list[str], seconds_allowed: float) -> Preview:
+        """Do a short task and wait for it; taking too long is a failure, too."""
+        began = time.monotonic()
+        task_folder = folder / recipe.task
+        task_folder.mkdir(mode=0o700)
         recipe.save(task_folder)
         handle = self._executor.start(task_folder, devices_environment(devices))
         news = self._wait(task_folder, handle, began, seconds_allowed)
-        return Preview(preview_id, folder, news, round(time.monotonic() - began, 3))
+        return Preview(folder.name, folder, news, round(time.monotonic() - began, 3))
 
     def folder(self, preview_id: str) -> Path | None:
         """The folder of a preview that is still kept."""

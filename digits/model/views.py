@@ -34,7 +34,7 @@ from digits.model.forms import POLICY_TITLES, USUAL, ModelForm
 from digits.model.job import ModelJob, epoch_label
 from digits.model.lint import lint
 from digits.model.networks import network, networks
-from digits.model.preview import Preview
+from digits.model.preview import EXPORTED_FOLDER, Preview
 from digits.recipe import Preflight
 from digits.services import services
 from digits.status import Status
@@ -163,10 +163,7 @@ def metrics_csv(job_id: str) -> Response:
 def download(job_id: str, ending: str) -> Response:
     """A snapshot with all that is needed to use it: network, labels, mean, description."""
     job = _model(job_id)
-    if ending not in MEDIA_TYPES:
-        raise BadRequest(
-            f"There are no archives of the kind “{ending}”.", f"There are {', '.join(MEDIA_TYPES)}."
-        )
+    _check_ending(ending)
     epoch, prefix = snapshot_of(job, request.values.get("epoch") or request.values.get("snapshot_epoch"))
     dataset = services().store.find(job.dataset_id)
     about = json.dumps(for_browser(present.model_json(job, verbose=False)), indent=2, sort_keys=True)
@@ -175,10 +172,45 @@ def download(job_id: str, ending: str) -> Response:
         files += [dataset.folder / name for name in ("labels.txt", "mean.npy", "dataset.json")]
     name = f"{job.id}_epoch_{epoch_label(epoch)}.{ending}"
     return Response(
-        stream(ending, {"info.json": about.encode()}, [path for path in files if path.is_file()]),
+        stream(ending, {"info.json": about.encode()}, {path.name: path for path in files if path.is_file()}),
         mimetype=MEDIA_TYPES[ending],
         headers={"Content-Disposition": f'attachment; filename="{name}"'},
     )
+
+
+@blueprint.get("/models/<job_id>/savedmodel.<ending>")
+def saved_model(job_id: str, ending: str) -> Response:
+    """A snapshot as a SavedModel, made now: the network, its weights and what is done to images before."""
+    _check_tensorflow()
+    _check_ending(ending)
+    job = _model(job_id)
+    dataset = services().store.get(job.dataset_id, DatasetJob)
+    epoch, prefix = snapshot_of(job, request.values.get("epoch"))
+    made = services().previews.export(job.folder, prefix, dataset.folder)
+    if made.news.failure:
+        raise BadRequest(made.news.failure.message, made.news.failure.hint)
+    target = made.folder / EXPORTED_FOLDER
+    files = {path.relative_to(target).as_posix(): path for path in target.rglob("*") if path.is_file()}
+    name = f"{job.id}_epoch_{epoch_label(epoch)}_savedmodel.{ending}"
+    response = Response(
+        stream(ending, {}, dict(sorted(files.items()))),
+        mimetype=MEDIA_TYPES[ending],
+        headers={"Content-Disposition": f'attachment; filename="{name}"'},
+    )
+    response.call_on_close(made.forget)
+    return response
+
+
+def _check_ending(ending: str) -> None:
+    if ending not in MEDIA_TYPES:
+        raise BadRequest(
+            f"There are no archives of the kind “{ending}”.", f"There are {', '.join(MEDIA_TYPES)}."
+        )
+
+
+def _check_tensorflow() -> None:
+    if not services().tensorflow.available:
+        raise Unavailable("TensorFlow support is disabled.", services().tensorflow.reason)
 
 
 @blueprint.post("/models/customize")
@@ -201,8 +233,7 @@ def check() -> Response:
 @blueprint.post("/models/visualize-network")
 def visualize_network() -> tuple[Response, int]:
     """Build a network in a process of its own: its layers, or the mistake in it."""
-    if not services().tensorflow.available:
-        raise Unavailable("TensorFlow support is disabled.", services().tensorflow.reason)
+    _check_tensorflow()
     job_id = request.form.get("dataset") or request.form.get("dataset_id") or ""
     if not job_id:
         raise BadRequest("Choose a dataset first: the network is built for its images.")
@@ -233,8 +264,7 @@ def preflight() -> tuple[Response, int]:
 
     With ``eager`` a few steps are taken operation by operation, and what the network prints is told too.
     """
-    if not services().tensorflow.available:
-        raise Unavailable("TensorFlow support is disabled.", services().tensorflow.reason)
+    _check_tensorflow()
     form = _form(request.form)
     form.model_name.data = form.model_name.data or "not named yet"
     form.validate()

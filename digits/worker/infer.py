@@ -29,11 +29,9 @@ from digits import recipe as recipes
 from digits.dataset import images
 from digits.events import EventLog
 from digits.files import UnreadableFile
-from digits.worker import inference, input, network, snapshots
+from digits.worker import inference, trained
 from digits.worker.failure import UserFault, describe
-from digits.worker.variables import VariableStore
 
-TRAIN_FOLDER = "train"
 MAX_LOADED_SNAPSHOTS = 4
 MAX_REQUEST_BYTES = 1024 * 1024
 
@@ -58,21 +56,12 @@ class Classifier:
     def __init__(self, model_folder: Path, snapshot: str) -> None:
         if Path(snapshot).name != snapshot or not (model_folder / f"{snapshot}.index").is_file():
             raise Refused(f"There is no snapshot {snapshot!r}.", "Choose another snapshot.", 404)
-        recipe = recipes.load(model_folder / TRAIN_FOLDER, recipes.Train)
-        dataset = Path(recipe.dataset)
-        self._manifest = input.load_manifest(dataset)
-        whitening = {"whitening": bool(recipe.augment.get("whitening"))}
-        self._prepare = input.preparation(self._manifest, dataset, recipe.mean, recipe.crop_size, whitening)
-        net = network.load(model_folder / recipe.network, self._prepare.shape, len(self._manifest.labels))
-        store = VariableStore()
-        traced = inference.trace(net, store)
-        restored = snapshots.restore(model_folder / snapshot, store.variables)
-        if restored.missing or restored.other_shape:
-            raise Refused(
-                f"The snapshot does not fit the network. {restored.remark}",
-                "The network's file was changed after the training.",
-            )
-        self._function = self._whole(traced)
+        try:
+            self._trained = trained.load(model_folder, snapshot)
+        except UserFault as fault:
+            raise Refused(fault.message, fault.hint) from fault
+        self._manifest = self._trained.manifest
+        self._function = self._whole()
         self._least = 1
         self._warm_up()
 
@@ -82,11 +71,11 @@ class Classifier:
         best = np.argsort(-percents, kind="stable")[: max(1, top)]
         return [(self._manifest.labels[index], float(percents[index])) for index in best]
 
-    def _whole(self, traced: inference.Inference) -> Any:
+    def _whole(self) -> Any:
         """uint8 images to probabilities, in one function."""
 
         def probabilities(pixels: tf.Tensor) -> tf.Tensor:
-            logits = inference.classes(traced.function(self._prepare(pixels)), len(self._manifest.labels))
+            logits = inference.classes(self._trained.outputs(pixels), len(self._manifest.labels))
             return tf.nn.softmax(tf.cast(logits, tf.float32))
 
         signature = [tf.TensorSpec((None, *self._manifest.shape), tf.uint8)]

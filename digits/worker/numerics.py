@@ -99,14 +99,14 @@ def line_of(name: str, graph: Any) -> int:
             return frame.f_lineno
         frame = frame.f_back  # type: ignore[assignment]
     forward = _GRADIENT_OF.search(name)
-    return _asked_at(graph, forward[1]) if forward else 0
+    return asked_at(graph, forward[1]) if forward else 0
 
 
 # Such as gradients/model/fc/MatMul_grad/MatMul_1.
 _GRADIENT_OF = re.compile(r"gradients(?:_\d+)?/(.+)_grad/")
 
 
-def _asked_at(graph: Any, name: str) -> int:
+def asked_at(graph: Any, name: str) -> int:
     """The line of the network in which an operation of ``graph`` was asked for; 0 for none."""
     try:
         frames = graph.get_operation_by_name(name).traceback

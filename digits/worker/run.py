@@ -26,6 +26,7 @@ PROGRAMS: dict[str, tuple[type[recipes.Recipe], str]] = {
     "train": (recipes.Train, "digits.worker.train"),
     "preflight": (recipes.Preflight, "digits.worker.preflight"),
     "visualize": (recipes.Visualize, "digits.worker.visualize"),
+    "export": (recipes.Export, "digits.worker.export"),
     "serve": (recipes.Serve, "digits.worker.infer"),
 }
 
@@ -56,7 +57,7 @@ def run_task(task_folder: Path) -> int:
 
 def import_programs() -> None:
     """Import what tasks with tensors need, for a process that forks one for every task."""
-    for module in ("train", "preflight", "visualize", "infer"):
+    for module in ("train", "preflight", "visualize", "export", "infer"):
         importlib.import_module(f"digits.worker.{module}")
     importlib.import_module("digits.worker.tf1.face").tensorflow()
 

@@ -19,7 +19,6 @@ import re
 import secrets
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -124,49 +123,6 @@ def _sync(path: Path) -> None:
 
 # What TensorFlow raises for files that are missing, cut short or altered.
 _UNREADABLE = (tf.errors.OpError, ValueError, RuntimeError, LookupError, OSError, MemoryError)
-
-
-@dataclass(frozen=True)
-class Restored:
-    """What became of a network's variables: names by outcome. ``other_shape`` gives both shapes."""
-
-    taken: list[str] = field(default_factory=list)
-    missing: list[str] = field(default_factory=list)
-    other_shape: list[str] = field(default_factory=list)
-
-    @property
-    def remark(self) -> str:
-        """A sentence about what kept its initial value; empty when nothing did."""
-        parts = []
-        if self.missing:
-            parts.append(f"not in it: {listed(self.missing)}")
-        if self.other_shape:
-            parts.append(f"of another shape: {listed(self.other_shape)}")
-        if not parts:
-            return ""
-        return f"Of the snapshot, {len(self.taken)} variables were taken over; {'; '.join(parts)}."
-
-
-def restore(source: Path, variables: Mapping[str, tf.Variable]) -> Restored:
-    """Give the variables the values that the snapshot has under the same name and shape.
-
-    Raises UserFault when there is no snapshot with the prefix ``source``, or it is damaged.
-    """
-    restored = Restored()
-    with _readable(source) as reader:
-        shapes = reader.get_variable_to_shape_map()
-        for name, variable in variables.items():
-            found = name if name in shapes else name.removesuffix(FROZEN_SUFFIX)
-            shape = variable.shape.as_list()
-            if found not in shapes:
-                if variable.dtype.is_floating:  # states of random generators do not matter
-                    restored.missing.append(name)
-            elif list(shapes[found]) != shape:
-                restored.other_shape.append(f"{name} ({list(shapes[found])}, not {shape})")
-            else:
-                variable.assign(reader.get_tensor(found))
-                restored.taken.append(name)
-    return restored
 
 
 def restore_exactly(source: Path, variables: Mapping[str, tf.Variable]) -> None:

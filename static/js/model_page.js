@@ -79,9 +79,12 @@ function showSnapshots(snapshots) {
       const row = template.content.firstElementChild.cloneNode(true);
       row.dataset.epoch = epoch;
       row.querySelector('span').textContent = words;
-      const link = row.querySelector('a');
-      link.href = `${list.dataset.download}?epoch=${epoch}`;
-      link.setAttribute('aria-label', `Download ${words}`);
+      const links = { 'save-as': ['savedmodel', `${words} as a SavedModel`], download: ['download', `Download ${words}`] };
+      for (const [name, [path, label]] of Object.entries(links)) {
+        const link = row.querySelector(`[data-${name}]`);
+        link.href = `${list.dataset.address}/${path}.zip?epoch=${epoch}`;
+        link.setAttribute('aria-label', label);
+      }
       return row;
     }),
   );

@@ -527,6 +527,25 @@ def test_what_was_checked_before_stays_with_the_training(site: Site, dataset: st
     assert site.wait_for_end(job_id) == "Done"
 
 
+@pytest.mark.tensorflow
+def test_a_snapshot_is_downloaded_as_a_saved_model(site: Site, trained: str) -> None:
+    answer = site.get(f"/models/{trained}/savedmodel.zip?epoch=1")
+    assert answer.status_code == 200, answer.text
+    assert answer.headers["Content-Disposition"].endswith('_epoch_1_savedmodel.zip"')
+    with zipfile.ZipFile(io.BytesIO(answer.data)) as archive:
+        assert {"saved_model.pb", "variables/variables.index", "assets.extra/labels.txt"} <= set(
+            archive.namelist()
+        )
+        about = json.loads(archive.read("assets.extra/model.json"))
+    assert about["snapshot"] == "snapshot_1.ckpt" and about["outputs"]["output"]["shape"] == [None, 3]
+    answer.close()
+    assert not list(site.services.folder.glob("previews/*/exported")), "what was made is removed"
+    assert site.get(f"/models/{trained}/savedmodel.zip?epoch=77").status_code == 404
+    assert site.get(f"/models/{trained}/savedmodel.rar").status_code == 400
+    assert "SavedModel" in site.get(f"/models/{trained}").text
+
+
+@pytest.mark.tensorflow
 def test_a_check_step_by_step_shows_what_the_network_prints(site: Site, dataset: str) -> None:
     network = LINEAR.replace(
         "def inference(self):", "def inference(self):\n        print('most', self.x.numpy().max())"

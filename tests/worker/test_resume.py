@@ -19,7 +19,7 @@ from digits import events, recipe
 from digits.errors import BadRequest
 from digits.events import Failed, Finished, Measured, Progressed, Resumed, Saved
 from digits.metrics import Metrics
-from digits.model import rerun
+from digits.model import offline
 from digits.model.resume import resume_point
 from digits.task import EXIT_BUSY
 from tests.worker import networks
@@ -521,6 +521,6 @@ def test_two_processes_never_train_in_the_same_folder(
     assert second.code == EXIT_BUSY and "Another process works on this task" in second.output
     recipe_before = (task_folder / "recipe.json").read_bytes()
     with pytest.raises(BadRequest, match="a training is at work"):
-        rerun.prepare(task_folder.parent)
+        offline.prepare(task_folder.parent)
     assert (task_folder / "recipe.json").read_bytes() == recipe_before
     assert first.poll() is None

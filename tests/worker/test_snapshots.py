@@ -67,10 +67,11 @@ def test_restored_by_name_and_shape(in_child: Any, tmp_path: Path) -> None:
         _restore, tmp_path / "a.ckpt", {"same": [0.0, 0.0], "other": [9.0, 9.0], "new": [5.0]}
     )
     assert values == {"same": [1, 2], "other": [9, 9], "new": [5]}
-    assert restored.taken == ["same"]
+    assert restored.taken == {"same": "same"}
     assert restored.missing == ["new"]
     assert restored.remark == (
-        "Of the snapshot, 1 variables were taken over; not in it: new; of another shape: other ([1], not [2])."
+        "Of the chosen weights, 1 variables were taken over; not in it: new; of another shape: other ([1], not [2]). "
+        "It also holds unused, which the network has not."
     )
 
 
@@ -94,21 +95,21 @@ def _save(target: Path, values: dict[str, list[float]]) -> None:
 def _restore(source: Path, values: dict[str, list[float]]) -> Any:
     import tensorflow as tf
 
-    from digits.worker import snapshots
+    from digits.worker import restore
 
     variables = {name: tf.Variable(value) for name, value in values.items()}
-    restored = snapshots.restore(source, variables)
+    restored = restore.restore(source, variables)
     return {name: np.asarray(variable).tolist() for name, variable in variables.items()}, restored
 
 
 def _fault(source: Path) -> str:
     import tensorflow as tf
 
-    from digits.worker import snapshots
+    from digits.worker import restore
     from digits.worker.failure import UserFault
 
     try:
-        snapshots.restore(source, {"w": tf.Variable([0.0])})
+        restore.restore(source, {"w": tf.Variable([0.0])})
     except UserFault as fault:
         return fault.message
     return ""

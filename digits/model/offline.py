@@ -1,4 +1,7 @@
-"""A training without the server: the recipe in a model job's folder is enough to make it again."""
+"""What can be done with the folder of a model job without the server: train it, try a step of it, export it.
+
+The recipe in the folder is enough to make the training again.
+"""
 
 from __future__ import annotations
 
@@ -20,8 +23,9 @@ from digits.dataset import manifest
 from digits.errors import BadRequest
 from digits.executor import devices_environment
 from digits.files import UnreadableFile
+from digits.model.job import epoch_label, snapshots_in
 from digits.model.resume import resume_point
-from digits.recipe import Preflight, Train
+from digits.recipe import Export, Preflight, Recipe, Train
 from digits.task import EVENTS_FILE, EXIT_BUSY, News
 
 TASK = "train"
@@ -101,12 +105,41 @@ def check(job_folder: Path, dataset: Path | None = None, eager: bool = False) ->
     """
     training = _on(dataset, _recipe(job_folder))
     plan = Preflight.from_json({**training.as_json(), "resume": False, "eager": eager})
-    with tempfile.TemporaryDirectory(prefix="digits-check-") as folder:
+    return _done(plan, training, job_folder / training.network)
+
+
+def export(job_folder: Path, target: Path, epoch: float | None = None, dataset: Path | None = None) -> News:
+    """Write a snapshot of a model job, the newest one unless ``epoch`` says which, as a SavedModel into ``target``.
+
+    Raises BadRequest for what is missing.
+    """
+    training = _on(dataset, _recipe(job_folder))
+    found = snapshots_in(job_folder)
+    prefix = next((prefix for at, prefix in found if epoch is None or at == epoch), None)
+    if prefix is None:
+        epochs = ", ".join(epoch_label(at) for at, _ in found)
+        raise BadRequest(
+            f"{job_folder} has no such snapshot" if found else f"{job_folder} has no snapshot yet",
+            f"There are those of the epochs {epochs}." if found else "",
+        )
+    plan = Export(
+        model=str(job_folder.absolute()),
+        snapshot=prefix,
+        dataset=training.dataset,
+        target=str(target.absolute()),
+    )
+    return _done(plan, training)
+
+
+def _done(plan: Recipe, training: Train, network: Path | None = None) -> News:
+    """Do a short task in this terminal, on the devices of ``training``; what it told."""
+    with tempfile.TemporaryDirectory(prefix="digits-") as folder:
         task_folder = Path(folder) / plan.task
         task_folder.mkdir()
-        shutil.copyfile(job_folder / plan.network, task_folder.parent / plan.network)
+        if network:
+            shutil.copyfile(network, task_folder.parent / network.name)
         plan.save(task_folder)
-        subprocess.run(_command(task_folder), env=_environment(plan), cwd=task_folder, check=False)
+        subprocess.run(_command(task_folder), env=_environment(training), cwd=task_folder, check=False)
         news = News()
         for event in events.read(task_folder / EVENTS_FILE)[0]:
             news.add(event)

@@ -16,7 +16,7 @@ import pytest
 
 from digits import events, recipe
 from digits.errors import BadRequest
-from digits.model import rerun
+from digits.model import offline
 from digits.model.resume import resume_point
 from tests.worker import networks
 from tests.worker.conftest import snapshot
@@ -83,6 +83,27 @@ def test_a_check_tells_a_mistake_with_its_line(model: Any, run_clean: Callable[.
 
 
 @pytest.mark.tensorflow
+def test_a_snapshot_is_exported(train: Any, run_clean: Callable[..., Any], tmp_path: Path) -> None:
+    job = train(networks.LINEAR, epochs=1).job_folder
+    target = tmp_path / "exported"
+    answer = run_clean("-m", "digits", "export", str(job), str(target), "--epoch", "1")
+    assert answer.returncode == 0, answer.stderr + answer.stdout
+    assert f"{target} holds snapshot_1.ckpt, " in answer.stdout
+    assert "takes images [any, 12, 12, 1], float32" in answer.stdout
+    assert "gives output [any, 4], float32" in answer.stdout
+    assert (target / "saved_model.pb").is_file()
+    again = run_clean("-m", "digits", "export", str(job), str(target))
+    assert again.returncode == 1 and "something in" in again.stderr
+    other = run_clean("-m", "digits", "export", str(job), str(tmp_path / "other"), "--epoch", "7")
+    assert other.returncode == 1 and "those of the epochs 1." in other.stderr
+
+
+def test_nothing_to_export(model: Any, run_clean: Callable[..., Any], tmp_path: Path) -> None:
+    answer = run_clean("-m", "digits", "export", str(model(networks.LINEAR).parent), str(tmp_path / "out"))
+    assert answer.returncode == 1 and "has no snapshot yet" in answer.stderr
+
+
+@pytest.mark.tensorflow
 def test_a_mistake_is_told(model: Any, run_clean: Callable[..., Any]) -> None:
     task_folder = model("class UserModel(Tower):\n    pass\n")
     answer = run_clean("-m", "digits", "train", str(task_folder.parent))
@@ -128,16 +149,16 @@ def rows_of_run(task_folder: Path, run: int) -> int:
 @pytest.mark.parametrize("folder", ["nowhere", "."])
 def test_a_folder_without_a_recipe(tmp_path: Path, folder: str) -> None:
     with pytest.raises(BadRequest, match="no recipe of a training"):
-        rerun.prepare(tmp_path / folder)
+        offline.prepare(tmp_path / folder)
 
 
 def test_another_training_is_not_overwritten(model: Any, tmp_path: Path) -> None:
     job, other = model("", name="job").parent, model("", name="other")
     (other / "events.jsonl").write_bytes(events.encode(events.Progressed(0.5)))
     with pytest.raises(BadRequest, match="holds a training already"):
-        rerun.prepare(job, output=other.parent)
-    assert rerun.prepare(job, output=tmp_path / "new").job_folder == tmp_path / "new"
-    assert rerun.prepare(job).job_folder == job
+        offline.prepare(job, output=other.parent)
+    assert offline.prepare(job, output=tmp_path / "new").job_folder == tmp_path / "new"
+    assert offline.prepare(job).job_folder == job
 
 
 @pytest.mark.tensorflow
@@ -153,5 +174,5 @@ def test_a_training_does_not_outlive_its_command(model: Any, clean_environment: 
     psutil.wait_procs([worker], timeout=10)
     assert not worker.is_running()
     # Nothing was saved yet: it begins anew, in the same folder.
-    again = rerun.prepare(task_folder.parent)
+    again = offline.prepare(task_folder.parent)
     assert again.job_folder == task_folder.parent and again.plan.resume and again.step == 0
