@@ -350,12 +350,54 @@ def _class_name(name: str) -> str:
     return "".join(part.capitalize() for part in name.split("_"))
 
 
+# The generators that the network has made for itself, in order.
+_made: list[Any] = []
+
+
+@contextmanager
+def noted() -> Iterator[None]:
+    """The generators of NumPy and Python that are made inside belong to the `python_state`.
+
+    Only their order tells them from each other, so a network has to make the same ones each time.
+    """
+    _made.clear()
+    places = ((np.random, "RandomState"), (np.random, "default_rng"), (random, "Random"))
+    before = [getattr(module, name) for module, name in places]
+    for (module, name), original in zip(places, before, strict=True):
+        setattr(module, name, _noting(original))
+    try:
+        yield
+    finally:
+        for (module, name), original in zip(places, before, strict=True):
+            setattr(module, name, original)
+
+
+def _noting(maker: Any) -> Any:
+    """``maker``, a class or a function, which notes what it makes."""
+    if not isinstance(maker, type):
+
+        @functools.wraps(maker)
+        def make(*args: Any, **kwargs: Any) -> Any:
+            _made.append(maker(*args, **kwargs))
+            return _made[-1]
+
+        return make
+
+    class Noted(maker):
+        def __init__(self, *args: Any, **kwargs: Any) -> None:
+            super().__init__(*args, **kwargs)
+            _made.append(self)
+
+    return Noted
+
+
 def python_state() -> dict[str, Any]:
     """The state of Python's and NumPy's generators, which code of the network may draw from."""
     kind, keys, place, has_gauss, gauss = np.random.get_state()
     return {
         "python": random.getstate(),
         "numpy": [kind, keys.tolist(), place, has_gauss, gauss],
+        "made": [_state_of(generator) for generator in _made],
     }
 
 
@@ -367,3 +409,30 @@ def restore_python_state(state: dict[str, Any]) -> None:
     random.setstate((version, tuple(numbers), gauss))
     kind, keys, *rest = state["numpy"]
     np.random.set_state((kind, np.array(keys, np.uint32), *rest))
+    for generator, made in zip(_made, state.get("made", []), strict=False):
+        _restore(generator, made)
+
+
+def _state_of(generator: Any) -> Any:
+    if isinstance(generator, random.Random):
+        return generator.getstate()
+    if isinstance(generator, np.random.Generator):
+        return _plain(generator.bit_generator.state)
+    return _plain(generator.get_state(legacy=False))
+
+
+def _restore(generator: Any, state: Any) -> None:
+    if isinstance(generator, random.Random):
+        version, numbers, gauss = state
+        generator.setstate((version, tuple(numbers), gauss))
+    elif isinstance(generator, np.random.Generator):
+        generator.bit_generator.state = state
+    else:
+        generator.set_state(state)
+
+
+def _plain(state: Any) -> Any:
+    """``state`` with lists for arrays, as JSON has them."""
+    if isinstance(state, dict):
+        return {name: _plain(value) for name, value in state.items()}
+    return state.tolist() if isinstance(state, np.ndarray) else state

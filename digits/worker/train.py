@@ -218,6 +218,10 @@ class Trainer:
 
     def build(self) -> None:
         """Build the network for all stages. What is wrong with it, is raised here."""
+        with randomness.noted():
+            self._build()
+
+    def _build(self) -> None:
         self._progress("Building the network", now=True)
         net = self._network()
         shown, fault = inference.trace_shown(net, self.store)

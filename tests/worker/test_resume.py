@@ -28,7 +28,7 @@ from tests.worker.conftest import Outcome, Running, snapshot
 pytestmark = pytest.mark.tensorflow
 
 # Random numbers of all kinds: dropout of slim and of Keras, noise, a loop that draws in every turn,
-# NumPy's own, in training and in validation.
+# NumPy's own and generators of the network's own, in training and in validation.
 RANDOM = networks.classifier(
     """
 x = slim.flatten(self.x) / 100.0
@@ -36,6 +36,9 @@ x = slim.dropout(x, 0.8, is_training=self.is_training)
 x = tf.keras.layers.Dropout(0.2)(x)
 x += tf.random_normal(tf.shape(x), stddev=0.1) + tf.truncated_normal([144], stddev=0.1, seed=3)
 x *= tf.reshape(tf.py_func(lambda: np.float32(np.random.uniform(0.9, 1.1)), [], tf.float32), [])
+made = [np.random.RandomState(7), np.random.default_rng(8), random.Random(9)]
+draw = lambda: np.float32([made[0].uniform(0.9, 1.1), made[1].uniform(0.9, 1.1), made[2].uniform(0.9, 1.1)])
+x *= tf.reduce_prod(tf.reshape(tf.py_func(draw, [], tf.float32), [3]))
 turns = tf.map_fn(lambda row: tf.random_uniform([]) + row, tf.range(40.0))
 x += tf.reduce_sum(turns * tf.range(40.0)) / 20000.0
 x += 0.1 * keras.random.normal([144]) + 0.1 * tf.random.get_global_generator().normal([144])
@@ -45,7 +48,8 @@ x = slim.flatten(keras.layers.BatchNormalization()(x, training=self.is_training)
 self.summaries.append(tf.summary.scalar('counted', tf.metrics.mean(x)[1]))
 x = slim.fully_connected(x, 16, weights_regularizer=slim.l2_regularizer(0.001))
 return slim.fully_connected(x, self.nclasses, activation_fn=None)
-"""
+""",
+    head="import random",
 )
 
 SETTINGS: dict[str, Any] = {
