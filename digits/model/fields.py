@@ -27,7 +27,7 @@ PRECISIONS = choices(
     ("float32", "32 bit"), ("mixed_float16", "Mixed, float16"), ("mixed_bfloat16", "Mixed, bfloat16")
 )
 XLA = choices(("auto", "As the device likes it"), ("on", "On"), ("off", "Off"))
-STRATEGIES = choices(("mirrored", "On every device"), ("central", "On the CPU"))
+STRATEGIES = choices(("mirrored", "On the first device"), ("central", "On the CPU"))
 _XLA_VALUES = {"auto": None, "on": True, "off": False}
 _DEVICE = re.compile(r"cpu|next(:\d+)?|\d+(,\d+)*")
 MAX_LIST_CHARACTERS = 2000
