@@ -181,14 +181,36 @@ def _executed(operation: Any, inputs: list[Any]) -> Sequence[Any]:
         text = inputs[0].numpy() + operation.get_attr("end")
         sys.stdout.write(text.decode(errors="replace"))
         return []
-    # Not `execute.execute`, which tells the callbacks of it.
-    return execute.quick_execute(
-        operation.type.encode(),
-        len(operation.outputs),
-        inputs,
-        tuple(part for name in operation.op_def.attr for part in _attribute(operation, name.name)),
-        context.context(),
-    )
+    try:
+        # Not `execute.execute`, which tells the callbacks of it.
+        return execute.quick_execute(
+            operation.type.encode(),
+            len(operation.outputs),
+            inputs,
+            tuple(part for name in operation.op_def.attr for part in _attribute(operation, name.name)),
+            context.context(),
+        )
+    except tf.errors.FailedPreconditionError:
+        return _executed_in_a_graph(operation, inputs)
+    except tf.errors.NotFoundError as error:  # the gradient of a Defun that has one of its own, for example
+        raise UserFault(
+            f"{operation.name} ({operation.type}) cannot be executed by itself.",
+            "Training can do it: check the network without going step by step.",
+            numerics.line_of(operation.name, operation.graph) or None,
+        ) from error
+
+
+def _executed_in_a_graph(operation: Any, inputs: list[Any]) -> Sequence[Any]:
+    """The same for what there is in graphs only, such as the switches of TensorFlow 1 in a loop."""
+
+    def built(*values: tf.Tensor) -> list[tf.Tensor]:
+        graph = tf.compat.v1.get_default_graph()
+        types = [output.dtype for output in operation.outputs]
+        attributes = dict(operation.node_def.attr)
+        return list(graph._create_op_internal(operation.type, values, types, attrs=attributes).outputs)
+
+    found: Sequence[Any] = tf.function(built, autograph=False)(*inputs)
+    return found
 
 
 def _attribute(operation: Any, name: str) -> tuple[str, Any]:

@@ -52,6 +52,20 @@ return slim.fully_connected(doubled(net), self.nclasses, activation_fn=None, sco
 DROPPED = networks.LINEAR.replace("return slim", "model = slim.dropout(model, 0.5)\n        return slim")
 
 
+# Branches as TensorFlow 1 had them inside, which only a graph can compute.
+SWITCHES = networks.classifier(
+    """
+from tensorflow.python.ops import control_flow_ops
+def one_of(x):
+    taken = tf.reduce_mean(x) > 0
+    sides = control_flow_ops.switch(x, taken)
+    return control_flow_ops.merge([sides[0] * 0.5, sides[1] * 2.0])[0]
+x = tf.reshape(tf.map_fn(one_of, self.x / 100.0), [-1, 144])
+return slim.fully_connected(x, self.nclasses, activation_fn=None, scope='fc')
+"""
+)
+
+
 @pytest.mark.parametrize(
     ("network", "settings"),
     [
@@ -60,8 +74,9 @@ DROPPED = networks.LINEAR.replace("return slim", "model = slim.dropout(model, 0.
         (networks.BATCH_NORM.replace("{arguments}", ""), {"batch_accumulation": 2, "batch_size": 4}),
         (networks.GAN, {"solver": {"type": "RMSPROP", "learning_rate": 0.001}}),
         (LOOPS, {}),
+        (SWITCHES, {}),
     ],
-    ids=["slim", "keras", "accumulated", "gan", "loops"],
+    ids=["slim", "keras", "accumulated", "gan", "loops", "switches"],
 )
 def test_the_steps_are_those_of_the_training(
     look: Any, train: Any, network: str, settings: dict[str, Any]
@@ -152,6 +167,26 @@ def test_the_first_without_a_number_ends_it_in_its_line(look: Any, network: str,
     assert words in failure.message and "at step 1" in failure.message
     assert network.splitlines()[failure.line - 1].strip().startswith("x = tf.")
     assert "It was given numbers from" in failure.hint
+
+
+DEFUN = networks.classifier(
+    """
+x = slim.fully_connected(slim.flatten(self.x) / 100.0, self.nclasses, activation_fn=None, scope='fc')
+return tf.reshape(softer(x), [-1, 4])
+""",
+    head="""from tensorflow.python.framework import function
+@function.Defun(tf.float32, tf.float32)
+def back(x, dy): return dy * tf.sigmoid(x)
+@function.Defun(tf.float32, grad_func=back)
+def softer(x): return tf.log(1.0 + tf.exp(x))
+""",
+)
+
+
+def test_what_cannot_be_executed_by_itself_is_told(look: Any, train: Any) -> None:
+    failure = look(DEFUN).failure
+    assert "cannot be executed by itself" in failure.message and "without going step by step" in failure.hint
+    assert train(DEFUN, epochs=1).code == 0
 
 
 def test_a_value_that_the_device_refuses_is_told_in_its_line(look: Any) -> None:
