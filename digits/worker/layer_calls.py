@@ -20,6 +20,8 @@ from keras.src.backend.common import global_state
 from keras.src.backend.tensorflow.core import Variable as KerasVariable
 from tensorflow.python.keras.legacy_tf_layers.base import Layer as LegacyLayer
 
+from digits.worker.variables import plain, remember
+
 
 @dataclass
 class Call:
@@ -75,7 +77,25 @@ class Calls:
         finally:
             self._open.pop()
             call.last = self.graph.version
+        if not elsewhere and not self._open:
+            self._remember(layer)
         return call.outputs
+
+    def _remember(self, layer: Any) -> None:
+        """A layer that another trace has built asks for no variable in this one."""
+        key = tf.compat.v1.GraphKeys.GLOBAL_VARIABLES
+        known = {id(variable) for variable in self.graph.get_collection_ref(key)}
+        for variable in map(plain, variables_of(layer)):
+            if id(variable) not in known:
+                remember(self.graph, variable)
+
+
+def variables_of(layer: Any) -> list[Any]:
+    """The variables of a layer; what a getter of the network's own made of them is none.
+
+    A cell of the network's own that never called the constructor of its base cannot tell.
+    """
+    return [item for item in getattr(layer, "variables", ()) if not isinstance(item, tf.Tensor)]
 
 
 @contextlib.contextmanager
