@@ -122,11 +122,16 @@ def _layers_between(
             before.row["parameters"] += _count_new(read, seen)
             before.output = operation.outputs[0]
             giving[operation.name] = before
-        elif (read and operation.outputs) or operation.type in _POOLING:
-            output = operation.outputs[0] if operation.outputs else None
-            giving[operation.name] = _Layer(place, _raw_row(operation, read, seen), output)
+        elif (read and _gives_values(operation)) or operation.type in _POOLING:
+            row = _raw_row(operation, read, seen)
+            giving[operation.name] = _Layer(place, row, operation.outputs[0])
             layers.append(giving[operation.name])
     return layers
+
+
+def _gives_values(operation: Any) -> bool:
+    # An assignment gives nothing, a loop that belongs to the layer inside of it the number of its turns first.
+    return bool(operation.outputs) and operation.outputs[0].shape.rank != 0
 
 
 def _finishes(operation: Any, read: list[tf.Variable], before: _Layer) -> bool:
@@ -179,7 +184,7 @@ def _raw_row(operation: Any, read: list[tf.Variable], seen: set[int]) -> dict[st
     return {
         "name": _without_model(name),
         "kind": _SHOWN_KINDS.get(operation.type, operation.type),
-        "shape": _shape(operation.outputs[0]) if operation.outputs else [],
+        "shape": _shape(operation.outputs[0]),
         "parameters": _count_new(read, seen),
     }
 

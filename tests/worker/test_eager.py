@@ -189,6 +189,29 @@ def test_what_cannot_be_executed_by_itself_is_told(look: Any, train: Any) -> Non
     assert train(DEFUN, epochs=1).code == 0
 
 
+HARMLESS = TWO_LAYERS.replace(
+    "return slim",
+    "net = tf.where(net > 0, tf.log(net), tf.stop_gradient(net))\n        "
+    "self.summaries.append(tf.summary.scalar('share', 0.0 / tf.reduce_sum(0.0 * self.x)))\n        return slim",
+)
+
+
+def test_no_number_that_does_no_harm(look: Any) -> None:
+    # A logarithm that is not taken has no gradient either where zero times infinity is kept from it.
+    network = HARMLESS.replace("tf.log(net)", "tf.stop_gradient(tf.log(net))")
+    assert len(result(look(network))["losses"]) == 3
+    assert "Log (Log)" in look(HARMLESS).failure.message
+
+
+def test_layers_of_the_constructor(look: Any) -> None:
+    early = TWO_LAYERS.replace("def inference(self):", "def early(self):").replace(
+        "class UserModel(Tower):",
+        "class UserModel(Tower):\n    def __init__(self, *args):\n        super().__init__(*args)\n"
+        "        self.early\n    inference = property(lambda self: self.early)",
+    )
+    assert [layer["name"] for layer in result(look(early))["layers"]][-2:] == ["hidden", "fc"]
+
+
 def test_a_value_that_the_device_refuses_is_told_in_its_line(look: Any) -> None:
     network = networks.LINEAR.replace(
         "model = slim", "tf.Assert(tf.reduce_max(self.x) < 0, ['too bright'])\n        model = slim"
