@@ -41,10 +41,14 @@ class Call:
 
 @dataclass
 class Calls:
-    """The calls of one trace, in the order in which they began: those in the current ``graph``."""
+    """The calls of one trace, in the order in which they began: those in the current ``graph``.
+
+    Operations of the graph from number ``last`` on are not the network's.
+    """
 
     graph: tf.Graph = field(default_factory=tf.compat.v1.get_default_graph)
     calls: list[Call] = field(default_factory=list)
+    last: int = 0
     _open: list[Call] = field(default_factory=list)
 
     def keras_losses(self) -> list[tf.Tensor]:
@@ -108,6 +112,7 @@ def watched(is_training: bool) -> Iterator[Calls]:
         stack.enter_context(_keras_stage(is_training))
         stack.enter_context(_loaded_once())
         yield calls
+        calls.last = calls.graph.version
 
 
 @contextlib.contextmanager

@@ -82,7 +82,7 @@ def _layers(graph: Any, built: Built, variables: Iterable[tf.Variable]) -> list[
         if first_calls[id(call.layer)] is call
     ]
     taken = [(call.first, call.last) for call in calls]
-    found += _layers_between(graph, variables, taken, seen)
+    found += _layers_between(graph, built.calls.last, variables, taken, seen)
     return sorted(found, key=lambda layer: layer.place)
 
 
@@ -105,15 +105,15 @@ def _row_of(call: Call, seen: set[int]) -> dict[str, Any]:
 
 
 def _layers_between(
-    graph: Any, variables: Iterable[tf.Variable], layers_at: list[tuple[int, int]], seen: set[int]
+    graph: Any, last: int, variables: Iterable[tf.Variable], layers_at: list[tuple[int, int]], seen: set[int]
 ) -> list[_Layer]:
-    """The operations with weights that belong to no known layer."""
+    """The operations with weights, up to number ``last``, that belong to no known layer."""
     handles = {id(variable.handle): variable for variable in variables}
     weights = _Weights({inner.op.name: handles.get(id(outer)) for outer, inner in graph.captures})
     inside = {place for first, last in layers_at for place in range(first, last)}
     layers: list[_Layer] = []
     giving: dict[str, _Layer] = {}
-    for place, operation in enumerate(graph.get_operations()):
+    for place, operation in enumerate(graph.get_operations()[:last]):
         read = weights.read(operation)
         if weights.are_computed(operation) or place in inside or _GRADIENT.search(operation.name):
             continue
