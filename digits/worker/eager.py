@@ -2,8 +2,8 @@
 
 The network is built as ever, in a graph, so one written for TensorFlow 1 can be looked into like one of today. But
 every operation that its text asks for is also executed at once, on the values of its inputs. So ``print(net)`` shows
-numbers, ``net.numpy()`` gives them, a breakpoint finds them, and the first operation that gives no number ends
-the step in the line that asked for it.
+numbers, ``net.numpy()`` gives them, a breakpoint finds them, and where the loss or a weight comes out as no
+number, the first operation that gave none is told with the line that asked for it.
 
 What is inside a loop, a branch or a function of the network's own stands for many values and has none;
 the whole of it is executed as one operation.
@@ -29,7 +29,7 @@ from digits.worker.failure import UserFault
 from digits.worker.input import Chunk
 from digits.worker.parts import Part
 from digits.worker.steps import Training
-from digits.worker.variables import MODEL_SCOPE, VariableStore
+from digits.worker.variables import VariableStore
 
 MAX_CHARACTERS = 20_000
 # Of larger tensors the first and last numbers are shown.
@@ -52,17 +52,16 @@ class Step:
 def take(training: Training, store: VariableStore, chunk: Chunk, rate: float, step: int) -> Step:
     """One training step on a ``chunk`` of one batch; the weights change as in any.
 
-    Raises UserFault for an operation that gives no number, or what the network raises.
+    Raises UserFault where the loss or a weight is no number afterwards, or what the network raises.
     """
     with _heard() as heard:
         part, values = _executed_step(training, chunk, rate, step)
     row = values.of(part.row).numpy().tolist()
+    # What gives no number does no harm behind a `tf.where`, or in a chart.
+    if values.fault and not _are_numbers([row[0], *store.variables.values()]):
+        raise values.fault
     outputs = layer_table.activations(values.graph, part.built, store.variables.values())
-    layers = [
-        _numbers(name, values.of(output).numpy())
-        for name, output in outputs.items()
-        if output.op.name.startswith(MODEL_SCOPE)  # and not what computes gradients
-    ]
+    layers = [_numbers(name, values.of(output).numpy()) for name, output in outputs.items()]
     return Step(dict(zip(training.names, row, strict=True)), layers, heard.text)
 
 
@@ -90,6 +89,7 @@ class _Values:
         self.graph, self._step, self._rate = graph, step, rate
         self._values: dict[str, Any] = {}  # by the names of tensors
         self._done: set[str] = set()  # names of operations
+        self.fault: UserFault | None = None  # the first operation that gave no number
 
     def given(self, spec: tf.TensorSpec, value: Any) -> Tensor:
         """An input of the graph with ``value``."""
@@ -155,7 +155,7 @@ class _Values:
             self._values.update(
                 (tensor.name, value) for tensor, value in zip(operation.outputs, found, strict=True)
             )
-            if not numerics.hands_on(operation.type):
+            if self.fault is None and not numerics.hands_on(operation.type):
                 self._check(operation, inputs, found)
 
     def _check(self, operation: Any, inputs: list[Any], outputs: list[Any]) -> None:
@@ -164,13 +164,19 @@ class _Values:
                 continue
             kind = "NaN" if tf.reduce_any(tf.math.is_nan(output)) else "Inf"
             given = ", ".join(_range(value.numpy()) for value in inputs if value.dtype.is_floating)
-            raise numerics.told(
+            self.fault = numerics.told(
                 numerics.Place(operation.type, operation.name, numerics.line_of(operation.name, self.graph)),
                 kind,
                 self._step,
                 self._rate,
                 f"It was given {given}." if given else "",
             )
+            return
+
+
+def _are_numbers(values: list[Any]) -> bool:
+    tensors = (tf.convert_to_tensor(value) for value in values)
+    return all(bool(tf.reduce_all(tf.math.is_finite(item))) for item in tensors if item.dtype.is_floating)
 
 
 def _executed(operation: Any, inputs: list[Any]) -> Sequence[Any]:
@@ -181,14 +187,39 @@ def _executed(operation: Any, inputs: list[Any]) -> Sequence[Any]:
         text = inputs[0].numpy() + operation.get_attr("end")
         sys.stdout.write(text.decode(errors="replace"))
         return []
-    # Not `execute.execute`, which tells the callbacks of it.
-    return execute.quick_execute(
-        operation.type.encode(),
-        len(operation.outputs),
-        inputs,
-        tuple(part for name in operation.op_def.attr for part in _attribute(operation, name.name)),
-        context.context(),
-    )
+    try:
+        # Not `execute.execute`, which tells the callbacks of it.
+        return execute.quick_execute(
+            operation.type.encode(),
+            len(operation.outputs),
+            inputs,
+            tuple(part for name in operation.op_def.attr for part in _attribute(operation, name.name)),
+            context.context(),
+        )
+    except tf.errors.FailedPreconditionError:
+        return _executed_in_a_graph(operation, inputs)
+    except (tf.errors.NotFoundError, tf.errors.InvalidArgumentError) as error:
+        # The gradient of a Defun that has one of its own; layouts that TensorFlow replaces in a graph.
+        if not isinstance(error, tf.errors.NotFoundError) and "only supports NHWC" not in error.message:
+            raise
+        raise UserFault(
+            f"{operation.name} ({operation.type}) cannot be executed by itself.",
+            "Training can do it: check the network without going step by step.",
+            numerics.line_of(operation.name, operation.graph) or None,
+        ) from error
+
+
+def _executed_in_a_graph(operation: Any, inputs: list[Any]) -> Sequence[Any]:
+    """The same for what there is in graphs only, such as the switches of TensorFlow 1 in a loop."""
+
+    def built(*values: tf.Tensor) -> list[tf.Tensor]:
+        graph = tf.compat.v1.get_default_graph()
+        types = [output.dtype for output in operation.outputs]
+        attributes = dict(operation.node_def.attr)
+        return list(graph._create_op_internal(operation.type, values, types, attrs=attributes).outputs)
+
+    found: Sequence[Any] = tf.function(built, autograph=False)(*inputs)
+    return found
 
 
 def _attribute(operation: Any, name: str) -> tuple[str, Any]:

@@ -20,7 +20,7 @@ from keras.src.backend.common import global_state
 from keras.src.backend.tensorflow.core import Variable as KerasVariable
 from tensorflow.python.keras.legacy_tf_layers.base import Layer as LegacyLayer
 
-from digits.worker.variables import set_once
+from digits.worker.variables import plain, remember, set_once
 
 
 @dataclass
@@ -41,10 +41,14 @@ class Call:
 
 @dataclass
 class Calls:
-    """The calls of one trace, in the order in which they began: those in the current ``graph``."""
+    """The calls of one trace, in the order in which they began: those in the current ``graph``.
+
+    Operations of the graph from number ``last`` on are not the network's.
+    """
 
     graph: tf.Graph = field(default_factory=tf.compat.v1.get_default_graph)
     calls: list[Call] = field(default_factory=list)
+    last: int = 0
     _open: list[Call] = field(default_factory=list)
 
     def keras_losses(self) -> list[tf.Tensor]:
@@ -77,7 +81,25 @@ class Calls:
         finally:
             self._open.pop()
             call.last = self.graph.version
+        if not elsewhere and not self._open:
+            self._remember(layer)
         return call.outputs
+
+    def _remember(self, layer: Any) -> None:
+        """A layer that another trace has built asks for no variable in this one."""
+        key = tf.compat.v1.GraphKeys.GLOBAL_VARIABLES
+        known = {id(variable) for variable in self.graph.get_collection_ref(key)}
+        for variable in map(plain, variables_of(layer)):
+            if id(variable) not in known:
+                remember(self.graph, variable)
+
+
+def variables_of(layer: Any) -> list[Any]:
+    """The variables of a layer; what a getter of the network's own made of them is none.
+
+    A cell of the network's own that never called the constructor of its base cannot tell.
+    """
+    return [item for item in getattr(layer, "variables", ()) if not isinstance(item, tf.Tensor)]
 
 
 @contextlib.contextmanager
@@ -90,6 +112,7 @@ def watched(is_training: bool) -> Iterator[Calls]:
         stack.enter_context(_keras_stage(is_training))
         stack.enter_context(_loaded_once())
         yield calls
+        calls.last = calls.graph.version
 
 
 @contextlib.contextmanager

@@ -7,20 +7,20 @@ operation that reads weights is a layer, one that pools is too.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
 import tensorflow as tf
 
-from digits.worker.layer_calls import Call
+from digits.worker.layer_calls import Call, variables_of
 from digits.worker.network import Built
 from digits.worker.variables import MODEL_SCOPE, count, plain
 
 _POOLING = {"MaxPool", "MaxPoolV2", "AvgPool", "LRN"}
 # An operation that adds its weights to the layer before it.
 _FINISHING = {"BiasAdd", "Add", "AddV2", "Mul", "Sub"}
-_PASSED_THROUGH = {"ReadVariableOp", "Identity", "Cast", "Pack", "Reshape", "Transpose", "ExpandDims"}
 _SHOWN_KINDS = {
     "MatMul": "Dense",
     "BatchMatMulV2": "Dense",
@@ -82,7 +82,7 @@ def _layers(graph: Any, built: Built, variables: Iterable[tf.Variable]) -> list[
         if first_calls[id(call.layer)] is call
     ]
     taken = [(call.first, call.last) for call in calls]
-    found += _layers_between(graph, variables, taken, seen)
+    found += _layers_between(graph, built.calls.last, variables, taken, seen)
     return sorted(found, key=lambda layer: layer.place)
 
 
@@ -100,33 +100,81 @@ def _row_of(call: Call, seen: set[int]) -> dict[str, Any]:
         "name": _without_model(name),
         "kind": type(call.layer).__name__,
         "shape": _shape(output),
-        "parameters": _count_new([plain(variable) for variable in call.layer.variables], seen),
+        "parameters": _count_new([plain(variable) for variable in variables_of(call.layer)], seen),
     }
 
 
 def _layers_between(
-    graph: Any, variables: Iterable[tf.Variable], layers_at: list[tuple[int, int]], seen: set[int]
+    graph: Any, last: int, variables: Iterable[tf.Variable], layers_at: list[tuple[int, int]], seen: set[int]
 ) -> list[_Layer]:
-    """The operations with weights that belong to no known layer."""
+    """The operations with weights, up to number ``last``, that belong to no known layer."""
     handles = {id(variable.handle): variable for variable in variables}
-    weights = {inner.op.name: handles[id(outer)] for outer, inner in graph.captures if id(outer) in handles}
+    weights = _Weights({inner.op.name: handles.get(id(outer)) for outer, inner in graph.captures})
     inside = {place for first, last in layers_at for place in range(first, last)}
     layers: list[_Layer] = []
     giving: dict[str, _Layer] = {}
-    for place, operation in enumerate(graph.get_operations()):
-        if place in inside or operation.type in _PASSED_THROUGH:
+    for place, operation in enumerate(graph.get_operations()[:last]):
+        read = weights.read(operation)
+        if weights.are_computed(operation) or place in inside or _GRADIENT.search(operation.name):
             continue
-        read = [found for item in operation.inputs if (found := _variable(item, weights)) is not None]
         before = next((giving[item.op.name] for item in operation.inputs if item.op.name in giving), None)
-        if read and operation.type in _FINISHING and before is not None:
+        if read and before is not None and _finishes(operation, read, before):
             before.row["parameters"] += _count_new(read, seen)
             before.output = operation.outputs[0]
             giving[operation.name] = before
         elif (read and _gives_values(operation)) or operation.type in _POOLING:
-            output = operation.outputs[0] if operation.outputs else None
-            giving[operation.name] = _Layer(place, _raw_row(operation, read, seen), output)
+            row = _raw_row(operation, read, seen)
+            giving[operation.name] = _Layer(place, row, operation.outputs[0])
             layers.append(giving[operation.name])
     return layers
+
+
+def _gives_values(operation: Any) -> bool:
+    # An assignment gives nothing, a loop that belongs to the layer inside of it the number of its turns first.
+    return bool(operation.outputs) and operation.outputs[0].shape.rank != 0
+
+
+def _finishes(operation: Any, read: list[tf.Variable], before: _Layer) -> bool:
+    # What scales by weights of another scope, such as a batch normalisation, is a layer of its own.
+    is_apart = operation.type == "Mul" and _without_model(_scope(read[0].name)) != before.row["name"]
+    return operation.type in _FINISHING and not is_apart
+
+
+class _Weights:
+    """Follows the weights of a graph: decayed, clipped, averaged or made to a factor they are no layer yet.
+
+    ``handles`` tells which variable is behind an input of the graph, or None.
+    """
+
+    def __init__(self, handles: dict[str, tf.Variable | None]) -> None:
+        self._known = {name: [] if found is None else [found] for name, found in handles.items()}
+        self._of_input: set[str] = set()
+
+    def read(self, operation: Any) -> list[tf.Variable]:
+        """The variables that ``operation`` reads. To be asked for all operations, in order."""
+        if operation.name in self._known:
+            return self._known[operation.name]
+        names = [item.op.name for item in operation.inputs]
+        found = {id(item): item for name in names for item in self._known.get(name, ())}
+        if operation.type == "Placeholder" or any(name in self._of_input for name in names):
+            self._of_input.add(operation.name)
+        if operation.name not in self._of_input or _is_small(operation):
+            self._known[operation.name] = list(found.values())
+        return list(found.values())
+
+    def are_computed(self, operation: Any) -> bool:
+        """Whether ``operation`` computes with weights and the statistics of a batch, and not with the images."""
+        return operation.name in self._known
+
+
+def _is_small(operation: Any) -> bool:
+    """Whether it gives a number or a row of as many for every batch, such as a factor or a moving average."""
+    shapes = [output.shape for output in operation.outputs]
+    return all(shape.rank is not None and shape.rank < 2 and shape.is_fully_defined() for shape in shapes)
+
+
+# Such as model/gradients/model/fc/MatMul_grad/MatMul_1.
+_GRADIENT = re.compile(r"(^|/)gradients(_\d+)?/")
 
 
 def _raw_row(operation: Any, read: list[tf.Variable], seen: set[int]) -> dict[str, Any]:
@@ -136,24 +184,9 @@ def _raw_row(operation: Any, read: list[tf.Variable], seen: set[int]) -> dict[st
     return {
         "name": _without_model(name),
         "kind": _SHOWN_KINDS.get(operation.type, operation.type),
-        "shape": _shape(operation.outputs[0]) if operation.outputs else [],
+        "shape": _shape(operation.outputs[0]),
         "parameters": _count_new(read, seen),
     }
-
-
-def _gives_values(operation: Any) -> bool:
-    # A regulariser reads weights too, and gives one number; an assignment gives nothing.
-    return bool(operation.outputs) and operation.outputs[0].shape.rank != 0
-
-
-def _variable(tensor: tf.Tensor, weights: dict[str, tf.Variable]) -> tf.Variable | None:
-    """The variable whose value ``tensor`` is, or None."""
-    operation = tensor.op
-    while operation.name not in weights:
-        if operation.type not in _PASSED_THROUGH or not operation.inputs:
-            return None
-        operation = operation.inputs[0].op
-    return weights[operation.name]
 
 
 def _count_new(variables: list[Any], seen: set[int]) -> int:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import contextlib
 import linecache
+import sys
+import types
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -13,7 +15,10 @@ import tensorflow as tf
 from digits.worker import flexible, layer_calls, precision, summaries, tower
 from digits.worker.failure import NETWORK_FILE, UserFault
 from digits.worker.tf1 import absent, advice, face, old_keras, old_python, tensor_names
-from digits.worker.variables import LOSS_SCOPE, MODEL_SCOPE, VariableStore, plain
+from digits.worker.variables import LOSS_SCOPE, MODEL_SCOPE, Own, VariableStore, made_outside, plain
+
+# What the text calls itself.
+_MODULE = "network"
 
 _TEMPLATE_HINT = "A network is a class UserModel(Tower) with the properties inference and loss."
 
@@ -48,7 +53,8 @@ class Built:
 class Network:
     """The class ``UserModel`` of a text, for images of ``shape`` (height, width, channels).
 
-    ``asked`` holds which of ``y`` and ``is_inference`` its towers were asked for.
+    ``asked`` holds which of ``y`` and ``is_inference`` its towers were asked for; ``own`` is what
+    the text made outside of the class.
     """
 
     kind: type
@@ -56,6 +62,7 @@ class Network:
     nclasses: int
     step: tower.Step = field(default_factory=tower.Step)
     asked: set[str] = field(default_factory=set)
+    own: Own = field(default_factory=Own)
 
     def build(
         self,
@@ -72,7 +79,11 @@ class Network:
         """
         training = stage == tower.TRAIN
         tensor_names.teach(tf.compat.v1.get_default_graph(), lambda: store.variables)
-        with store.trace(), layer_calls.watched(training) as calls, tower.building(None, self.step, step):
+        with (
+            store.trace(self.own),
+            layer_calls.watched(training) as calls,
+            tower.building(None, self.step, step),
+        ):
             built = self.kind(
                 precision.lowered(x, store.compute_type),
                 y,
@@ -101,7 +112,9 @@ class Network:
 def load(path: Path, shape: tuple[int, int, int], nclasses: int) -> Network:
     """The network in the file ``path``. Raises SyntaxError, UserFault, or what its text raises."""
     text = path.read_text(encoding="utf-8-sig", errors="replace")
-    return Network(_user_model(text), shape, nclasses)
+    with made_outside() as own:
+        kind = _user_model(text)
+    return Network(kind, shape, nclasses, own=own)
 
 
 def _user_model(text: str) -> type:
@@ -109,7 +122,10 @@ def _user_model(text: str) -> type:
     # The text as the interpreter's tracebacks and ours show it: under one fixed name.
     linecache.cache[NETWORK_FILE] = (len(text), None, text.splitlines(keepends=True), NETWORK_FILE)
     code = old_python.compiled(text, NETWORK_FILE)
-    names = face.namespace()
+    # A module that is known by its name: data classes look for theirs.
+    module = sys.modules[_MODULE] = types.ModuleType(_MODULE)
+    names = vars(module)
+    names.update(face.namespace())
     absent.lines.clear()
     exec(code, names)  # noqa: S102 - running the user's network is what this process is for
     try:

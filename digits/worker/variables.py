@@ -13,6 +13,7 @@ import re
 from collections import defaultdict
 from collections.abc import Callable, Container, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass, field
 from typing import Any
 
 import tensorflow as tf
@@ -27,6 +28,36 @@ from digits.worker.failure import UserFault
 
 MODEL_SCOPE = "model"
 LOSS_SCOPE = "loss"
+
+
+@dataclass
+class Own:
+    """What a network's text made before any graph: ``variables`` by name, and how many layers of each name."""
+
+    variables: dict[str, tf.Variable] = field(default_factory=dict)
+    layer_names: dict[str, int] = field(default_factory=dict)
+
+
+@contextmanager
+def made_outside() -> Iterator[Own]:
+    """Collects what is made inside, outside of any trace; all traces share it."""
+    own = Own()
+    asked_for: dict[str, int] = {}
+
+    def make(next_creator: Callable[..., tf.Variable], **kwargs: Any) -> tf.Variable:
+        name = _unique(asked_for, _full_name(kwargs.get("name") or "Variable", ""))
+        own.variables[name] = _make(name, kwargs)
+        return own.variables[name]
+
+    _name_layers_from({})
+    with _keras_paths(), tf.variable_creator_scope(make):
+        yield own
+    own.layer_names.update(global_state.get_global_attribute("object_name_uids") or {})
+
+
+def _name_layers_from(counts: dict[str, int]) -> None:
+    """Keras' automatic names of layers go on from here, so that every trace gives the same ones."""
+    global_state.set_global_attribute("object_name_uids", defaultdict(int, counts))
 
 
 class VariableStore:
@@ -73,13 +104,19 @@ class VariableStore:
         self._locked_for = reason
 
     @contextmanager
-    def trace(self) -> Iterator[None]:
-        """Everything built inside, in the current graph, finds its variables in this store."""
+    def trace(self, own: Own | None = None) -> Iterator[None]:
+        """Everything built inside, in the current graph, finds its variables in this store.
+
+        What the network's text made before, its ``own``, is part of the network.
+        """
         graph = tf.compat.v1.get_default_graph()
         _forget_collections(graph)
-        # Keras' automatic names of layers begin anew, so that every trace gives the same ones.
-        global_state.set_global_attribute("object_name_uids", defaultdict(int))
-        with _keras_paths(), tf.variable_creator_scope(_Creator(self, graph)):
+        own = own or Own()
+        _name_layers_from(own.layer_names)
+        creator = _Creator(self, graph)
+        for name, variable in own.variables.items():
+            creator.take(name, self._variables.setdefault(name, variable))
+        with _keras_paths(), tf.variable_creator_scope(creator):
             if self.compute_type == tf.float32:
                 yield
                 return
@@ -142,32 +179,40 @@ class _Creator:
         self._around = graph.get_name_scope()
         self._asked_for: dict[str, int] = {}
 
+    def take(self, name: str, variable: tf.Variable) -> None:
+        """A variable that was made before."""
+        self._asked_for[name] = 1
+        if not self._store.is_frozen(variable):
+            remember(self._graph, variable)
+
     def __call__(self, next_creator: Callable[..., tf.Variable], **kwargs: Any) -> tf.Variable:
-        name = self._unique(_full_name(kwargs.get("name") or "Variable", self._around))
+        name = _unique(self._asked_for, _full_name(kwargs.get("name") or "Variable", self._around))
         if tf.compat.v1.GraphKeys.LOCAL_VARIABLES in (kwargs.get("collections") or ()):
             variable = self._store.make_local(name, kwargs)
         else:
             variable = self._store.find_or_make(name, kwargs)
         _check_shape(name, variable, kwargs)
-        self._remember(variable, kwargs)
+        remember(self._graph, variable, kwargs.get("collections"))
         # The layers of Keras cast their variables themselves.
         return variable if _keras_path else flexible.view(variable)
 
-    def _unique(self, name: str) -> str:
-        """``name``, or ``name_1`` for the second variable of this trace that wants it."""
-        times = self._asked_for.get(name, 0)
-        self._asked_for[name] = times + 1
-        return self._unique(f"{name}_{times}") if times else name
 
-    def _remember(self, variable: tf.Variable, kwargs: dict[str, Any]) -> None:
-        """Put the variable into the collections of this trace, as creating it would have done."""
-        keys = list(kwargs.get("collections") or [tf.compat.v1.GraphKeys.GLOBAL_VARIABLES])
-        if variable.trainable:
-            keys.append(tf.compat.v1.GraphKeys.TRAINABLE_VARIABLES)
-        for key in set(keys):
-            known = self._graph.get_collection_ref(key)
-            if not any(item is variable for item in known):
-                known.append(variable)
+def _unique(asked_for: dict[str, int], name: str) -> str:
+    """``name``, or ``name_1`` for the second variable of this trace that wants it."""
+    times = asked_for.get(name, 0)
+    asked_for[name] = times + 1
+    return _unique(asked_for, f"{name}_{times}") if times else name
+
+
+def remember(graph: tf.Graph, variable: tf.Variable, collections: Any = None) -> None:
+    """Put the variable into the collections of this trace, as creating it would have done."""
+    keys = list(collections or [tf.compat.v1.GraphKeys.GLOBAL_VARIABLES])
+    if variable.trainable:
+        keys.append(tf.compat.v1.GraphKeys.TRAINABLE_VARIABLES)
+    for key in set(keys):
+        known = graph.get_collection_ref(key)
+        if not any(item is variable for item in known):
+            known.append(variable)
 
 
 def _forget_collections(graph: tf.Graph) -> None:
@@ -186,14 +231,15 @@ def _full_name(name: str, around: str) -> str:
     `get_variable` has cleared the name scope and gives the full name; `tf.Variable`
     counts on the name scope; the layers of Keras name theirs by a path of their own.
     Neither the scope ``around`` the network, such as a loop over steps, nor the number
-    of a copy of the network is part of the name: all traces share the variable.
+    of a copy of the network is part of the name, not even of one made from a tensor's name:
+    all traces share the variable.
     """
     if _keras_path:
         scope = tf.compat.v1.get_variable_scope().name
         return f"{scope}/{_keras_path[-1]}" if scope else _keras_path[-1]
     scope = tf.compat.v1.get_default_graph().get_name_scope()
-    scope = _COPY.sub(r"\1", scope.removeprefix(f"{around}/" if around else ""))
-    return f"{scope}/{name}" if scope else name
+    full = f"{scope}/{name}" if scope else name
+    return _COPY.sub(r"\1", full.removeprefix(f"{around}/" if around else ""))
 
 
 # The path of the Keras variable that is being made, such as conv2d_1/kernel.

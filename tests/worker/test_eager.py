@@ -41,6 +41,20 @@ return slim.fully_connected(doubled(net), self.nclasses, activation_fn=None, sco
 DROPPED = networks.LINEAR.replace("return slim", "model = slim.dropout(model, 0.5)\n        return slim")
 
 
+# Branches as TensorFlow 1 had them inside, which only a graph can compute.
+SWITCHES = networks.classifier(
+    """
+from tensorflow.python.ops import control_flow_ops
+def one_of(x):
+    taken = tf.reduce_mean(x) > 0
+    sides = control_flow_ops.switch(x, taken)
+    return control_flow_ops.merge([sides[0] * 0.5, sides[1] * 2.0])[0]
+x = tf.reshape(tf.map_fn(one_of, self.x / 100.0), [-1, 144])
+return slim.fully_connected(x, self.nclasses, activation_fn=None, scope='fc')
+"""
+)
+
+
 @pytest.mark.parametrize(
     ("network", "settings"),
     [
@@ -49,8 +63,9 @@ DROPPED = networks.LINEAR.replace("return slim", "model = slim.dropout(model, 0.
         (networks.BATCH_NORM.replace("{arguments}", ""), {"batch_accumulation": 2, "batch_size": 4}),
         (networks.GAN, {"solver": {"type": "RMSPROP", "learning_rate": 0.001}}),
         (LOOPS, {}),
+        (SWITCHES, {}),
     ],
-    ids=["slim", "keras", "accumulated", "gan", "loops"],
+    ids=["slim", "keras", "accumulated", "gan", "loops", "switches"],
 )
 def test_the_steps_are_those_of_the_training(
     look: Any, train: Any, network: str, settings: dict[str, Any]
@@ -141,6 +156,49 @@ def test_the_first_without_a_number_ends_it_in_its_line(look: Any, network: str,
     assert words in failure.message and "at step 1" in failure.message
     assert network.splitlines()[failure.line - 1].strip().startswith("x = tf.")
     assert "It was given numbers from" in failure.hint
+
+
+DEFUN = networks.classifier(
+    """
+x = slim.fully_connected(slim.flatten(self.x) / 100.0, self.nclasses, activation_fn=None, scope='fc')
+return tf.reshape(softer(x), [-1, 4])
+""",
+    head="""from tensorflow.python.framework import function
+@function.Defun(tf.float32, tf.float32)
+def back(x, dy): return dy * tf.sigmoid(x)
+@function.Defun(tf.float32, grad_func=back)
+def softer(x): return tf.log(1.0 + tf.exp(x))
+""",
+)
+
+
+def test_what_cannot_be_executed_by_itself_is_told(look: Any, train: Any) -> None:
+    failure = look(DEFUN).failure
+    assert "cannot be executed by itself" in failure.message and "without going step by step" in failure.hint
+    assert train(DEFUN, epochs=1).code == 0
+
+
+HARMLESS = TWO_LAYERS.replace(
+    "return slim",
+    "net = tf.where(net > 0, tf.log(net), tf.stop_gradient(net))\n        "
+    "self.summaries.append(tf.summary.scalar('share', 0.0 / tf.reduce_sum(0.0 * self.x)))\n        return slim",
+)
+
+
+def test_no_number_that_does_no_harm(look: Any) -> None:
+    # A logarithm that is not taken has no gradient either where zero times infinity is kept from it.
+    network = HARMLESS.replace("tf.log(net)", "tf.stop_gradient(tf.log(net))")
+    assert len(result(look(network))["losses"]) == 3
+    assert "Log (Log)" in look(HARMLESS).failure.message
+
+
+def test_layers_of_the_constructor(look: Any) -> None:
+    early = TWO_LAYERS.replace("def inference(self):", "def early(self):").replace(
+        "class UserModel(Tower):",
+        "class UserModel(Tower):\n    def __init__(self, *args):\n        super().__init__(*args)\n"
+        "        self.early\n    inference = property(lambda self: self.early)",
+    )
+    assert [layer["name"] for layer in result(look(early))["layers"]][-2:] == ["hidden", "fc"]
 
 
 def test_a_value_that_the_device_refuses_is_told_in_its_line(look: Any) -> None:

@@ -211,6 +211,47 @@ def test_keras_models_of_the_users_own(train: Any, in_child: Any) -> None:
     assert not np.allclose(tensors["model/net/block_1/scale"], 1)
 
 
+# Today's networks have their models there; those of TensorFlow 1 tensors and variables. Both have layers of
+# the same names inside, data classes, and statistics that are named by their tensors.
+AT_THE_TOP = networks.classifier(
+    """
+x = tf.reshape(self.x * SCALE, [-1, 144])
+mean = tf.nn.moments(x, [0], name='moments')[0]
+ema = tf.train.ExponentialMovingAverage(SETTINGS.decay)
+if self.is_training:
+    with tf.control_dependencies([ema.apply([mean])]):
+        x = tf.identity(x)
+x = keras.layers.Dense(8, activation='relu')(x) + tf.matmul(x, W) + built(x) + later(x)
+self.summaries.append(tf.summary.histogram('x', x))
+trained = [variable.name for variable in tf.trainable_variables()]
+assert len(trained) == 5 and W in tf.trainable_variables(), trained
+return slim.fully_connected(x, self.nclasses, activation_fn=None, scope='fc')
+""",
+    head="""from __future__ import annotations
+from dataclasses import dataclass, field
+@dataclass
+class Settings:
+    decay: float = field(default=0.9)
+SETTINGS = Settings()
+SCALE = tf.constant(0.01)
+W = tf.Variable(tf.truncated_normal([144, 8], stddev=0.1), name='w_global')
+built = keras.Sequential([keras.Input((144,)), keras.layers.Dense(8, use_bias=False)])
+later = keras.layers.Dense(8, use_bias=False)
+""",
+)
+
+
+def test_variables_and_layers_outside_of_the_class(train: Any, in_child: Any) -> None:
+    outcome = train(AT_THE_TOP, epochs=4, snapshot_interval=2, histograms=True)
+    assert outcome.code == 0, outcome.output
+    before, after = (in_child(snapshot, outcome.job_folder, f"snapshot_{number}.ckpt") for number in (2, 4))
+    names = {"w_global", "sequential/dense/kernel", "model/dense_1/kernel", "model/dense_2/kernel"}
+    assert names < set(after), sorted(after)
+    assert "model/moments/Squeeze/ExponentialMovingAverage" in after
+    assert not any((before[name] == after[name]).all() for name in names)
+    assert in_child(_right_answers, outcome.job_folder, "snapshot_4.ckpt") > 0.9
+
+
 def test_tf_layers(train: Any, in_child: Any) -> None:
     outcome = train(networks.TF_LAYERS, epochs=8, solver={"type": "ADAM", "learning_rate": 0.01})
     assert outcome.code == 0, outcome.output

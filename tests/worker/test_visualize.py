@@ -50,6 +50,55 @@ def test_layers_of_keras(visualize: Any) -> None:
     ]
 
 
+def test_layers_whose_weights_a_getter_computes(visualize: Any) -> None:
+    """The length of the weights is a variable of its own."""
+    network = networks.classifier(
+        """
+def normed(getter, name, shape=None, *args, **kwargs):
+    found = getter(name, shape, *args, **kwargs)
+    if not name.endswith('kernel'):
+        return found
+    return tf.nn.l2_normalize(found, 0) * getter(name + '_g', shape[-1:])
+with tf.variable_scope('normed', custom_getter=normed):
+    return tf.layers.dense(slim.flatten(self.x), self.nclasses, name='fc')
+"""
+    )
+    outcome = visualize(network)
+    assert ("normed/fc", "Dense", [None, 4]) in [row[:3] for row in rows(outcome)]
+    assert outcome.of(Built)[0].parameters == 144 * 4 + 4 + 4
+
+
+def test_layers_normalised_by_hand(visualize: Any, train: Any) -> None:
+    """Neither weight decay nor moving averages nor gradients that the network takes itself are layers."""
+    network = networks.classifier(
+        """
+x = tf.reshape(self.x, [-1, 12, 12, 1]) / 100.0
+with tf.variable_scope('conv'):
+    w = tf.get_variable('w', [3, 3, 1, 4])
+    x = tf.nn.bias_add(tf.nn.conv2d(x, w, [1, 1, 1, 1], 'SAME'), tf.get_variable('b', [4]))
+with tf.variable_scope('norm'):
+    beta, gamma = tf.get_variable('beta', [4]), tf.get_variable('gamma', [4])
+    mean, var = (tf.get_variable(n, [4], trainable=False, initializer=tf.ones_initializer()) for n in 'mv')
+    if self.is_training:
+        now, spread = tf.nn.moments(x, [0, 1, 2])
+        mean, var = mean.assign(0.9 * mean + 0.1 * now), var.assign(0.9 * var + 0.1 * spread)
+    x = tf.nn.relu(tf.nn.batch_normalization(x, mean, var, beta, gamma, 0.001))
+decay = tf.add_n([tf.nn.l2_loss(v) for v in tf.trainable_variables()]) + tf.reduce_sum(w * 0.1)
+self.slope = tf.gradients(tf.reduce_sum(x), self.x)[0]
+with tf.variable_scope('out'):
+    w = tf.get_variable('w', [576, self.nclasses]) + 0.0 * decay
+    return tf.matmul(tf.reshape(x, [-1, 576]), w)
+"""
+    )
+    expected = [
+        ("conv", "Conv2D", [None, 12, 12, 4], 40),
+        ("norm", "Mul", [None, 12, 12, 4], 16),
+        ("out", "Dense", [None, 4], 2304),
+    ]
+    assert rows(visualize(network)) == expected
+    assert rows(train(network, epochs=1)) == expected
+
+
 def test_layers_of_a_keras_model_inside(visualize: Any) -> None:
     network = networks.classifier(
         """

@@ -11,6 +11,9 @@ from tensorflow.python.framework import ops
 
 v1 = tf.compat.v1
 
+# What `tf.nn.selu` gives for very negative numbers.
+_LEAST_SELU = -1.7580993408473766
+
 
 def instance_norm(
     inputs: Any,
@@ -124,6 +127,19 @@ def bow_encoder(
         if sparse:
             return v1.nn.embedding_lookup_sparse(embeddings, ids, None, combiner="mean")
         return tf.reduce_mean(v1.nn.embedding_lookup(embeddings, ids), 1)
+
+
+def alpha_dropout(
+    x: Any, keep_prob: Any, noise_shape: Any = None, seed: Any = None, name: Any = None
+) -> tf.Tensor:
+    """Dropout for ``tf.nn.selu``: what is left out gets the value that keeps mean and variance as they are."""
+    with tf.name_scope(name or "alpha_dropout"):
+        x = tf.convert_to_tensor(x)
+        keep_prob = tf.cast(keep_prob, x.dtype)
+        shape = tf.shape(x) if noise_shape is None else noise_shape
+        kept = tf.floor(keep_prob + tf.random.uniform(shape, seed=seed, dtype=x.dtype))
+        scale = tf.math.rsqrt(keep_prob + _LEAST_SELU**2 * keep_prob * (1 - keep_prob))
+        return scale * (x * kept + _LEAST_SELU * (1 - kept) - _LEAST_SELU * (1 - keep_prob))
 
 
 def smart_cond(pred: Any, true_fn: Any = None, false_fn: Any = None, name: Any = None, **old: Any) -> Any:

@@ -9,6 +9,7 @@ module, without a trace in ``sys.modules``.
 from __future__ import annotations
 
 import builtins
+import contextlib
 import functools
 import importlib
 import importlib.util
@@ -52,7 +53,7 @@ class Face(types.ModuleType):
     def __getattr__(self, name: str) -> Any:
         if name == "__all__":  # what `from module import *` takes
             return [item for item in dir(self) if not item.startswith("_") and hasattr(self, item)]
-        if name.startswith("__"):
+        if name.startswith("__") and name != "__version__":
             raise AttributeError(name)
         for source in self._sources:
             try:
@@ -100,6 +101,7 @@ def tensorflow() -> Face:
         math=Face("tensorflow.math", v1.math, tf.math),
         random=Face("tensorflow.random", v1.random, tf.random),
         saved_model=Face("tensorflow.saved_model", v1.saved_model, tf.saved_model, load=loading.saved_model),
+        estimator=Face("tensorflow.estimator", ModeKeys=old_names.ModeKeys),
     )
     face.__dict__["keras"] = _Keras("tensorflow.keras", face, tf.keras, keras)
     face.__dict__["compat"] = Face("tensorflow.compat", tf.compat, v1=face, v2=tf.compat.v2)
@@ -173,6 +175,7 @@ def _contrib(slim: types.ModuleType) -> Face:
         "legacy_seq2seq": _legacy_seq2seq(),
         "crf": _Contrib("tensorflow.contrib.crf", **contrib_sequences.crf()),
         "lookup": _Contrib("tensorflow.contrib.lookup", tf.lookup, **contrib_lookup.names()),
+        "learn": _Contrib("tensorflow.contrib.learn", ModeKeys=old_names.ModeKeys),
         "training": _Contrib("tensorflow.contrib.training", HParams=old_names.HParams),
         "opt": _Contrib("tensorflow.contrib.opt", old_names.OtherOptimizers()),
         "cudnn_rnn": _Contrib("tensorflow.contrib.cudnn_rnn", **contrib_cells.cudnn()),
@@ -182,7 +185,7 @@ def _contrib(slim: types.ModuleType) -> Face:
         "signal": _Contrib("tensorflow.contrib.signal", tf.signal),
         "linalg": _Contrib("tensorflow.contrib.linalg", tf.linalg),
         "distributions": _distributions(),
-        "nn": _Contrib("tensorflow.contrib.nn", v1.nn),
+        "nn": _Contrib("tensorflow.contrib.nn", v1.nn, alpha_dropout=contrib_layers.alpha_dropout),
         "deprecated": _Contrib("tensorflow.contrib.deprecated", **old_names.old_summaries()),
         "summary": summaries.SummaryFunctions(),
         "util": _Contrib("tensorflow.contrib.util", v1, tf, constant_value=tf.get_static_value),
@@ -193,7 +196,10 @@ def _contrib(slim: types.ModuleType) -> Face:
 @functools.cache
 def _losses(slim: types.ModuleType) -> Face:
     in_full = types.SimpleNamespace(**precision.losses(slim.losses))
-    return _Contrib("tensorflow.contrib.losses", slim.losses, **contrib_layers.losses(in_full))
+    name = "tensorflow.contrib.losses"
+    metric_learning = _Contrib(f"{name}.metric_learning", slim.losses.metric_learning)
+    own = contrib_layers.losses(in_full)
+    return _Contrib(name, slim.losses, metric_learning=metric_learning, **own)
 
 
 def _slim(slim: types.ModuleType, nets: types.ModuleType) -> Face:
@@ -238,7 +244,8 @@ class _Internal(Face):
             self.__dict__[name] = part
             return part
         for source in (self._sources[0], *self._moved()):
-            if hasattr(source, name):
+            # What TensorFlow loads when it is asked for may be of Keras 2, which is not installed.
+            with contextlib.suppress(AttributeError, ImportError):
                 return getattr(source, name)
         raise advice.MissingName(self.__name__, name)
 
@@ -283,8 +290,9 @@ class _Keras(Face):
 
 
 _INSIDE_KERAS = set(
-    "_impl advanced_activations api convolutional core embeddings engine keras merge noise normalization "
-    "np_utils pooling python recurrent topology training wrappers".split()
+    "_impl advanced_activations api base_layer conv_utils convolutional core embeddings engine experimental "
+    "input_layer keras merge network noise normalization np_utils pooling preprocessing python recurrent "
+    "tensorflow_backend topology training wrappers".split()
 )
 
 

@@ -1,19 +1,22 @@
 """Keras as networks of its first two versions ask for it, on top of Keras 3.
 
 `install` lets the layers of Keras 3 take what they took: initializers and regularizers of TensorFlow 1, weights
-whose name comes first, tensors as inputs of a functional model. `names` are those that have left its modules.
+whose name comes first, tensors as inputs of a functional model, operations of TensorFlow between its layers. `names`
+are those that have left its modules.
 """
 
 from __future__ import annotations
 
 import functools
 import inspect
+import types
 from typing import Any
 
 import keras
 import tensorflow as tf
 from keras.src.backend.common.keras_tensor import KerasTensor
 from tensorflow.python.ops import init_ops
+from tensorflow.python.util import dispatch
 
 from digits.worker import tower
 
@@ -30,6 +33,30 @@ def install() -> None:
     for kind in {item for item in vars(keras.layers).values() if isinstance(item, type)}:
         if issubclass(kind, layers.Layer) and "__init__" in vars(kind):
             kind.__init__ = _with_old_arguments(kind.__init__)
+    _BetweenLayers().register()
+
+
+class _BetweenLayers(dispatch.GlobalOpDispatcher):
+    """What TensorFlow refuses because it is promised by a layer becomes a part of the functional model."""
+
+    def handle(self, op: Any, args: Any, kwargs: Any) -> Any:
+        if any(isinstance(item, KerasTensor) for item in tf.nest.flatten((args, kwargs))):
+            return _TensorFlowOperation(op)(*args, **kwargs)
+        return self.NOT_SUPPORTED
+
+
+class _TensorFlowOperation(keras.Operation):
+    """A function of TensorFlow in a functional model."""
+
+    def __init__(self, function: Any) -> None:
+        super().__init__()
+        self._function = function
+
+    def call(self, *args: Any, **kwargs: Any) -> Any:
+        return self._function(*args, **kwargs)
+
+    def compute_output_spec(self, *args: Any, **kwargs: Any) -> Any:
+        return keras.src.backend.compute_output_spec(self.call, *args, **kwargs)
 
 
 def _typed(get: Any) -> Any:
@@ -129,6 +156,8 @@ def _with_old_arguments(init: Any) -> Any:
         for name in _DROPPED:
             if name not in known:
                 kwargs.pop(name, None)
+        if "pool_size" in known and not args:
+            kwargs.setdefault("pool_size", 2)  # that of averages has no default any more
         init(self, *args, **kwargs)
 
     # Keras looks at the arguments of layers to save them.
@@ -145,6 +174,8 @@ def computed(output: Any, x: Any) -> Any:
     sources = {id(source): source for leaf in promised for source in keras.utils.get_source_inputs(leaf)}
     model = keras.Model(list(sources.values()), promised)
     values = iter(tf.nest.flatten(model([getattr(item, "digits_tensor", x) for item in sources.values()])))
+    if len(leaves) == 1 and all(hasattr(item, "digits_tensor") for item in sources.values()):
+        return next(values)  # as a model of that time gave its only output
     kept = [next(values) if isinstance(leaf, KerasTensor) else leaf for leaf in leaves]
     return tf.nest.pack_sequence_as(output, kept)
 
@@ -184,6 +215,10 @@ def names(module: str, face: Any) -> dict[str, Any]:
             "image_dim_ordering": lambda: "tf",
             "tf": face,
         }
+    if module == "losses":
+        names = {"NONE": "none", "SUM": "sum", "AUTO": "sum_over_batch_size"}
+        names["SUM_OVER_BATCH_SIZE"] = names["AUTO"]
+        return {"Reduction": types.SimpleNamespace(**names)}
     if module == "utils":
         return {"multi_gpu_model": lambda model, *args, **kwargs: model}
     return {}

@@ -340,6 +340,12 @@ class OtherOptimizers:
         return type(name, (kind,), {"__init__": initialise})
 
 
+class ModeKeys:
+    """``tf.estimator.ModeKeys``: what the parts of a network that was made for an estimator are told."""
+
+    TRAIN, EVAL, PREDICT, INFER = "train", "eval", "infer", "infer"
+
+
 class HParams:
     """``tf.contrib.training.HParams``: named values."""
 

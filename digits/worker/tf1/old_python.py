@@ -131,11 +131,18 @@ _RENAMED_MODULES = {
     "past.builtins": "builtins",
     "past": "builtins",
     "future.utils": "six",
+    "commands": "subprocess",
+    "thread": "_thread",
+    "copy_reg": "copyreg",
+    "HTMLParser": "html.parser",
 }
 
 
 def module(name: str) -> Any:
     """The module that a module of Python 2 called ``name`` has become, or None."""
+    if name in ("future", "future.standard_library"):  # which gave Python 2 the modules that are here
+        own = types.SimpleNamespace(install_aliases=lambda: None, install_hooks=lambda: None)
+        return types.SimpleNamespace(standard_library=own, **vars(own))
     renamed = _RENAMED_MODULES.get(name)
     if renamed is None:
         return None

@@ -1,7 +1,8 @@
 """Statements of Python 2 as today's Python has them, line by line.
 
 ``print``, ``exec`` and ``raise`` were statements, ``except`` named the error behind a comma, and a tab
-counted up to the next eighth column.
+counted up to the next eighth column. Numbers could be ``10L`` and ``0777``, ``<>`` was another ``!=``,
+and what stood between backticks was shown as text.
 """
 
 from __future__ import annotations
@@ -16,9 +17,32 @@ Tokens = list[tokenize.TokenInfo]
 _NOT_CODE = {tokenize.COMMENT, tokenize.NL, tokenize.NEWLINE, tokenize.INDENT, tokenize.DEDENT}
 
 
+# Strings and comments, which stay as they are, and what is written otherwise today.
+_WORDS = re.compile(
+    r"""
+    \b[uU](?P<raw>[rR])(?=["'])
+    | (?P<kept> (?P<quotes>\"{3}|'{3}) (?:\\.|.)*? (?P=quotes)
+        | "(?:\\.|[^"\\\n])*" | '(?:\\.|[^'\\\n])*' | \#[^\n]* )
+    | (?<![\w.]) (?: (?P<long>0[xX][0-9a-fA-F]+|\d+)[lL] | 0(?P<octal>[0-7]+) ) (?![\w.])
+    | (?P<unequal><>)
+    | `(?P<shown>[^`\n]+)`
+    """,
+    re.VERBOSE | re.DOTALL,
+)
+
+
+def _word(found: re.Match[str]) -> str:
+    if found["octal"]:
+        return f"0o{found['octal']}"
+    if found["shown"]:
+        return f"repr({found['shown']})"
+    return "!=" if found["unequal"] else found["raw"] or found["long"] or found[0]
+
+
 def translated(text: str) -> str:
     """``text`` in today's Python, with as many lines; unchanged where nothing is of Python 2."""
     text = re.sub(r"^[ \t]+", lambda spaces: spaces[0].expandtabs(8), text, flags=re.MULTILINE)
+    text = _WORDS.sub(_word, text)
     lines = text.splitlines(keepends=True)
     try:
         tokens = list(tokenize.generate_tokens(io.StringIO(text).readline))

@@ -6,7 +6,8 @@ TensorFlow itself keeps its modules as they are. What else is repaired:
 
 - batch normalisation, whose layer class left TensorFlow with Keras 2;
 - membership tests of variables by ``in``, which TensorFlow 2 makes element-wise;
-- regularisation of shared layers, which was counted once a call, not once a variable.
+- regularisation of shared layers, which was counted once a call, not once a variable;
+- sizes that NumPy computed, ``np.prod(shape)``, which were integers in Python 2.
 """
 
 from __future__ import annotations
@@ -19,9 +20,12 @@ import types
 import warnings
 from typing import Any
 
+import numpy as np
+import six
 import tensorflow as tf
 from tensorflow.python.framework import ops
 from tensorflow.python.keras.legacy_tf_layers import base as legacy_base
+from tensorflow.python.keras.utils import conv_utils
 from tensorflow.python.layers import layers as core_layers
 from tensorflow.python.ops import array_ops, control_flow_ops, variable_scope
 
@@ -278,6 +282,8 @@ def install() -> types.ModuleType:
         _complete(module)
     slim_layers = importlib.import_module("tf_slim.layers.layers")
     slim_layers._add_variable_to_collections = _add_to_collections
+    slim_layers.utils.two_element_tuple = _of_plain_numbers(slim_layers.utils.two_element_tuple)
+    conv_utils.normalize_tuple = _of_plain_numbers(conv_utils.normalize_tuple)
     importlib.import_module("tf_slim.ops.variables").add_model_variable = _add_model_variable
     legacy_base.Layer._handle_weight_regularization = _once_for_each_variable(
         legacy_base.Layer._handle_weight_regularization
@@ -343,6 +349,7 @@ _MISSING: dict[str, tuple[types.ModuleType, dict[str, Any]]] = {
     ),
     "array_ops": (array_ops, {"stack": tf.stack, "unstack": tf.unstack}),
     "variable_scope": (variable_scope, {"variable": tf.compat.v1.Variable}),
+    "six": (six, {"integer_types": (int, np.integer)}),
 }
 
 
@@ -354,6 +361,14 @@ def _complete(module: types.ModuleType) -> None:
     if normalization is not None and not isinstance(normalization, _Completed):
         stand_in = _Completed(normalization, {"BatchNormalization": BatchNormalization})
         module.normalization_layers = stand_in
+
+
+def _of_plain_numbers(normalised: Any) -> Any:
+    @functools.wraps(normalised)
+    def of_numbers(size: Any, *args: Any, **kwargs: Any) -> Any:
+        return normalised(int(size) if isinstance(size, np.integer) else size, *args, **kwargs)
+
+    return of_numbers
 
 
 def _add_to_collections(variable: Any, collections: Any, name: str) -> None:

@@ -29,6 +29,13 @@ def _evaluated(text: str) -> Any:
     return tf.nest.map_structure(lambda item: item.numpy(), tf.function(value, autograph=False)())
 
 
+def test_alpha_dropout_keeps_mean_and_spread(in_child: Any) -> None:
+    normal = "x = tf.random.stateless_normal([1000, 100], [1, 2])\n"
+    values = in_child(_evaluated, normal + "tf.contrib.nn.alpha_dropout(x, 0.8)")
+    assert abs(values.mean()) < 0.02 and abs(values.std() - 1) < 0.02
+    assert np.isclose(np.unique(values, return_counts=True)[1].max() / values.size, 0.2, atol=0.01)
+
+
 EMBEDDED = """
 table = tf.constant_initializer(np.arange(8).reshape(4, 2))
 ids = tf.constant([[3, 0], [1, 1]])

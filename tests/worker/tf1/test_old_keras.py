@@ -19,6 +19,13 @@ BODIES = [
     "x = tf.keras.layers.BatchNormalization(axis=-1, fused=True)(x, training=self.is_training)",
     "x = keras.layers.Convolution2D(4, 3, 3, border_mode='same', subsample=(2, 2), init='he_normal',\n"
     "    W_regularizer=keras.regularizers.l2(0.1), bias=False, dim_ordering='tf')(x)\nassert x.shape[1:] == [6, 6, 4]",
+    "from tensorflow.keras.layers.experimental import preprocessing\nfrom keras.backend import tensorflow_backend as K\n"
+    "from tensorflow.python.keras.engine.base_layer import InputSpec\n"
+    "i = keras.layers.Input(shape=(12, 12, 3)); t = tf.nn.relu(tf.image.resize(preprocessing.Rescaling(0.1)(i), (8, 8)))\n"
+    "t = tf.concat([t, tf.reduce_max(t, axis=3, keepdims=True)], axis=-1) + 1.0\n"
+    "m = keras.Model(i, keras.layers.AveragePooling2D()(t)); x = m(x); assert x.shape[1:] == [4, 4, 4]\n"
+    "none = tf.keras.losses.MeanSquaredError(reduction=tf.keras.losses.Reduction.NONE)(x, x)\n"
+    "assert none.shape.rank == 3 and K.int_shape(x)[1] == 4",
     "x = keras.layers.Dropout(p=0.5)(keras.layers.Dense(output_dim=3, activation='relu')(x))",
     "x = tf.keras.layers.CuDNNLSTM(4)(tf.keras.layers.Reshape((12, 36))(x))",
     "from keras import backend as K\nfrom tensorflow.python.keras import backend as other\n"
@@ -70,3 +77,10 @@ def test_a_functional_model_on_the_input_is_trained(train: Any) -> None:
     assert outcome.code == 0, outcome.output
     assert outcome.of(Built)[0].parameters == 144 * 8 + 8 + 8 * 4 + 4
     assert outcome.values("val", "accuracy")[-1] > 0.9
+
+
+def test_a_list_with_the_only_output_of_a_functional_model(visualize: Any) -> None:
+    network = FUNCTIONAL.replace("outputs=tf", "outputs=[tf").replace("(y))", "(y)])")
+    network = network.replace("{'hidden': y, 'logits': model.output, 'x': self.x}", "model.output")
+    outcome = visualize(networks.classifier(network))
+    assert outcome.code == 0, outcome.output

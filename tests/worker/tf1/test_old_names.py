@@ -122,10 +122,19 @@ BODIES = {
         "import tensorflow.compat.v2 as tf2\nassert not hasattr(tf2, 'get_variable')\nx = tf2.nn.dropout(x, rate=0.1)",
         "import tensorflow.compat.v1 as tf\ntf.disable_v2_behavior(); tf.disable_eager_execution()\n"
         "x = tf.layers.conv2d(x, 3, 3)",
-        "import tensorflow.contrib.learn\nfrom tensorflow.examples.tutorials.mnist import input_data\n"
+        "import tensorflow.contrib.gan\nfrom tensorflow.examples.tutorials.mnist import input_data\n"
         "from tensorflow.contrib.tensorboard.plugins import projector\n"
-        "try:\n    from tensorflow.contrib import learn\nexcept ImportError:\n    learn = 3\n"
-        "assert learn == 3 and tf.contrib.layers is not None",
+        "try:\n    from tensorflow.contrib import gan\nexcept ImportError:\n    gan = 3\n"
+        "assert gan == 3 and tf.contrib.layers is not None",
+        "from tensorflow.python.layers.normalization import BatchNormalization, batch_normalization\n"
+        "from tensorflow.contrib.losses.python.metric_learning.metric_loss_ops import triplet_semihard_loss\n"
+        "from tensorflow.contrib.losses.python.metric_learning import metric_loss_ops\n"
+        "from tensorflow.contrib.learn import ModeKeys\nfrom tensorflow.contrib import learn\n"
+        "x = batch_normalization(x, training=ModeKeys.TRAIN == tf.estimator.ModeKeys.TRAIN)\n"
+        "assert BatchNormalization is tf.layers.BatchNormalization and int(tf.__version__.split('.')[0]) >= 1\n"
+        "assert metric_loss_ops.triplet_semihard_loss is triplet_semihard_loss",
+        "from future import standard_library; standard_library.install_aliases()\n"
+        "import commands, thread, copy_reg, HTMLParser; assert HTMLParser.HTMLParser and thread.get_ident()",
         "import cPickle, urllib2, Queue, StringIO, ConfigParser\nfrom six.moves import xrange, cPickle as other\n"
         "from past.builtins import xrange as another",
     ],
@@ -133,6 +142,7 @@ BODIES = {
         "for i in xrange(3): x = x * reduce(lambda a, b: a + b, [1, 2])\n"
         "assert isinstance(unicode('a'), basestring) and long(3) == 3",
         "for name, value in {'a': 2.0}.iteritems(): x = x * value\nassert {'a': 1}.has_key('a')",
+        "n = 10L + 0xFFL + 017\nassert n <> 3 and `n` == '280' and ur'\\d' == '\\\\d'  # not 10L",
         "print 'building', x\ntry:\n    raise ValueError, 'no'\nexcept ValueError, error:\n    print error",
         "x = tf.reshape(x, [-1, np.prod(map(int, x.get_shape()[1:]))]); pairs = zip([1, 2], [3, 4])\n"
         "assert pairs[0] == (1, 3) and len(filter(None, [0, 1])) == 1 and next(pairs) == (1, 3) and next(pairs) == (2, 4)",
@@ -169,6 +179,9 @@ BODIES = {
         "x = y * tf.reduce_sum(g.get_tensor_by_name('model/c/weights:0'))",
     ],
     "gradients": [
+        "x = slim.fully_connected(x, np.prod([2, 2]), scope='a')\n"
+        "x = slim.conv2d(x, np.int64(3), np.int64(3), stride=np.int64(2), scope='b')\n"
+        "x = tf.layers.max_pooling2d(tf.layers.conv2d(x, np.int64(3), np.int64(1)), np.int64(2), np.int64(2))",
         "g = tf.gradients(tf.reduce_sum(x * x), [x], name='g', colocate_gradients_with_ops=True)[0]\nx = tf.stop_gradient(g)",
         "@tf.custom_gradient\ndef clip(a):\n    return tf.identity(a), lambda dy: tf.clip_by_norm(dy, 1.0)\nx = clip(x)",
         "from tensorflow.python.framework import function\n@function.Defun(tf.float32, tf.float32)\n"
@@ -275,7 +288,7 @@ UNSUPPORTED = {
         "self.x",
         2,
     ),
-    "from tensorflow.contrib.learn import *\n": ("learn", "DIGITS runs", 1),
+    "from tensorflow.contrib.estimator import *\n": ("estimator", "DIGITS runs", 1),
     "from layers_of_mine import conv\nconv(3)\n": ("layers_of_mine", "put its code into the network", 2),
     "tf.train.shuffle_batch([1], 2, 3, 4)\n": ("tf.train.shuffle_batch", "self.x", 1),
     "with tf.train.MonitoredTrainingSession(): pass\n": ("MonitoredTrainingSession", "DIGITS runs", 1),

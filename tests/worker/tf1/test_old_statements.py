@@ -16,6 +16,9 @@ STATEMENTS = {
     "try: pass\nexcept (A, B), e: print e": "try: pass\nexcept (A, B) as e: print(e)",
     "raise ValueError, 'no %d' % x": "raise ValueError('no %d' % x)",
     "exec 'y = 1'": "exec('y = 1')",
+    "x = 10L + 0xffL + 0777": "x = 10 + 0xff + 0o777",
+    "x = 0 <> 0.5 + 1e07, `y` # 10L <> `x`": "x = 0 != 0.5 + 1e07, repr(y) # 10L <> `x`",
+    'x = ur\'10L\' + ur"""<>\n0777"""': 'x = r\'10L\' + r"""<>\n0777"""',
     "if x:\n\tif y:\n            print y": "if x:\n        if y:\n            print(y)",
 }
 
