@@ -35,6 +35,7 @@ REQUIREMENTS = [
     "psutil>=6",
     "python-socketio>=5.16.2",  # earlier ones let one client exhaust the memory of the server
     "simple-websocket>=1.1",
+    "six>=1.16",  # tf_slim and networks for both Pythons import it
     "tensorboard>=2.21",  # TensorFlow 2.21 does not bring it any more, and tf.summary needs it
     "tensorflow>=2.21,<2.22",  # the worker mends names of TensorFlow 1 inside it, and is tested with this one
     "tf-slim==1.1.0",  # the last one; the worker mends it for Keras 3

@@ -100,7 +100,7 @@ def _seen_by_classifier(job: Path) -> float:
 
     classifier = Classifier(job, "snapshot_2.ckpt")
     pixels = np.random.default_rng(1).integers(0, 256, (1, 12, 12, 1), np.uint8)
-    return float(tf.math.reduce_std(classifier._prepare(tf.constant(pixels))))
+    return float(tf.math.reduce_std(classifier._trained.prepare(tf.constant(pixels))))
 
 
 def test_a_mistake_in_the_augmentations(train: Any) -> None:
