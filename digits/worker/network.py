@@ -117,6 +117,16 @@ def load(path: Path, shape: tuple[int, int, int], nclasses: int) -> Network:
     return Network(kind, shape, nclasses, own=own)
 
 
+class _Source:
+    """Tells the text of the network's module: AutoGraph forgets what `linecache` knew, and asks anew."""
+
+    def __init__(self, text: str) -> None:
+        self._text = text
+
+    def get_source(self, name: str) -> str:
+        return self._text
+
+
 def _user_model(text: str) -> type:
     text = text.replace("\r\n", "\n").replace("\r", "\n")
     # The text as the interpreter's tracebacks and ours show it: under one fixed name.
@@ -126,6 +136,7 @@ def _user_model(text: str) -> type:
     module = sys.modules[_MODULE] = types.ModuleType(_MODULE)
     names = vars(module)
     names.update(face.namespace())
+    names["__loader__"] = _Source(text)
     absent.lines.clear()
     exec(code, names)  # noqa: S102 - running the user's network is what this process is for
     try:
