@@ -252,7 +252,7 @@ def _with_losses(built: Any, output: Any, calls: layer_calls.Calls, store: Varia
     objectives = _objectives(returned, store, calls.held_fast())
     recorded = summaries.flatten(built.summaries)
     with tf.name_scope(LOSS_SCOPE):
-        regularisation = _regularisation(calls)
+        regularisation = _regularisation(calls, objectives)
         data_loss = tf.add_n([tf.cast(item.loss, tf.float32) for item in objectives])
         total = data_loss if regularisation is None else data_loss + regularisation
     with tf.name_scope("metrics"):
@@ -298,6 +298,22 @@ def _listed(wanted: Any, store: VariableStore) -> list[tf.Variable]:
     return [variable for variable in found if not store.is_frozen(variable)]
 
 
-def _regularisation(calls: layer_calls.Calls) -> tf.Tensor | None:
+def _regularisation(calls: layer_calls.Calls, objectives: list[Objective]) -> tf.Tensor | None:
+    """What is added to the losses of the network, which may have added some of it themselves."""
     terms = list(tf.compat.v1.losses.get_regularization_losses()) + calls.keras_losses()
+    if terms:
+        used = _used([item.loss for item in objectives])
+        terms = [term for term in map(tf.convert_to_tensor, terms) if term.name not in used]
     return tf.add_n([tf.cast(term, tf.float32) for term in terms]) if terms else None
+
+
+def _used(tensors: list[tf.Tensor]) -> set[str]:
+    """The names of all tensors that ``tensors`` are computed from."""
+    names: set[str] = set()
+    waiting = list(tensors)
+    while waiting:
+        tensor = waiting.pop()
+        if tensor.name not in names:
+            names.add(tensor.name)
+            waiting += tensor.op.inputs
+    return names

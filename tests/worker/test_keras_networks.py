@@ -1,0 +1,103 @@
+"""Networks of Keras 3 as they are written today: what they do beside calling layers."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from digits.events import Built
+from tests.worker.conftest import snapshot
+
+pytestmark = pytest.mark.tensorflow
+
+SGD = {"type": "SGD", "learning_rate": 0.05}
+
+# A model that is made once for all stages, with losses of its own of all three kinds.
+HELD_BACK = """
+class Held(keras.layers.Layer):
+    def call(self, x):
+        self.add_loss(0.1 * keras.ops.mean(keras.ops.abs(x)))
+        return x
+
+net = keras.Sequential([
+    keras.layers.Flatten(),
+    keras.layers.Dense(6, activation='relu', kernel_regularizer='l2', activity_regularizer='l2', name='hidden'),
+    Held(),
+    keras.layers.Dense(4, kernel_regularizer='l1'),
+])
+
+class UserModel(Tower):
+    @model_property
+    def inference(self):
+        return net(self.x / 100.0)
+
+    @model_property
+    def loss(self):
+        data = tf.reduce_mean(keras.losses.sparse_categorical_crossentropy(self.y, self.inference, from_logits=True))
+        own = tf.add_n(net.losses)
+        self.summaries += [tf.summary.scalar('data', data), tf.summary.scalar('own', own)]
+        return data
+"""
+
+
+def test_a_model_of_all_stages_keeps_no_losses_of_another(train: Any) -> None:
+    outcome = train(HELD_BACK, epochs=1, solver=SGD)
+    assert outcome.code == 0, outcome.output
+    for stage in ("train", "val"):
+        data, own, loss = (np.array(outcome.values(stage, name)) for name in ("data", "own", "loss"))
+        assert (own > 0.01).all()
+        assert loss == pytest.approx(data + own, rel=1e-5)
+
+
+@pytest.mark.parametrize("loss", ["data + own", "data + sum(net.losses[:1]) + sum(net.losses[1:])"])
+def test_losses_that_the_network_adds_itself_count_once(train: Any, in_child: Any, loss: str) -> None:
+    left, added = (
+        train(HELD_BACK.replace("return data", f"return {text}"), name=name, epochs=1, solver=SGD)
+        for name, text in (("left", "data"), ("added", loss))
+    )
+    assert left.code == added.code == 0, added.output
+    assert added.values("train", "loss") == pytest.approx(left.values("train", "loss"), rel=1e-5)
+    first, second = (in_child(snapshot, item.job_folder, "snapshot_1.ckpt") for item in (left, added))
+    for name, value in first.items():
+        assert second[name] == pytest.approx(value, rel=1e-4, abs=1e-6), name
+
+
+COUNTED = """
+outside = keras.metrics.Mean()
+kept = {}
+
+class UserModel(Tower):
+    @model_property
+    def inference(self):
+        return keras.layers.Dense(4)(keras.layers.Flatten()(self.x / 100.0))
+
+    @model_property
+    def loss(self):
+        inside = keras.metrics.SparseCategoricalAccuracy()
+        if not kept:
+            kept['average'] = keras.metrics.Mean()
+        average = kept['average']
+        loss = digits.classification_loss(self.inference, self.y)
+        inside.update_state(self.y, self.inference)
+        for metric in (outside, average):
+            metric.update_state(loss)
+        self.summaries += [
+            tf.summary.scalar('right', digits.classification_accuracy(self.inference, self.y)),
+            tf.summary.scalar('inside', inside.result()),
+            tf.summary.scalar('outside', outside.result()),
+            tf.summary.scalar('average', average.result()),
+        ]
+        return loss
+"""
+
+
+def test_metrics_of_keras_tell_of_a_batch_and_are_no_weights(train: Any, visualize: Any) -> None:
+    outcome = train(COUNTED, epochs=2, solver=SGD)
+    assert outcome.code == 0, outcome.output
+    for stage in ("train", "val"):
+        assert outcome.values(stage, "inside") == pytest.approx(outcome.values(stage, "right"), rel=1e-5)
+        for name in ("outside", "average"):
+            assert outcome.values(stage, name) == pytest.approx(outcome.values(stage, "loss"), rel=1e-5)
+    assert visualize(COUNTED).of(Built)[0].parameters == 144 * 4 + 4
