@@ -69,9 +69,16 @@ class Calls:
 
     def held_fast(self) -> set[int]:
         """The ids of the TensorFlow variables in Keras layers that are set not to be trained."""
+        return {id(item._value) for item in self._keras_variables() if not item.trainable}
+
+    def hand_on_constraints(self) -> None:
+        """Tell the variables of TensorFlow, which the optimizer asks, what Keras keeps to itself."""
+        for item in self._keras_variables():
+            item._value._constraint = item.constraint
+
+    def _keras_variables(self) -> list[KerasVariable]:
         layers = {id(call.layer): call.layer for call in self.calls if call.is_keras}
-        variables = [item for layer in layers.values() for item in layer.variables if not item.trainable]
-        return {id(item._value) for item in variables}
+        return [item for layer in layers.values() for item in layer.variables]
 
     def around(self, layer: Any, function: Any, *args: Any, **kwargs: Any) -> Any:
         elsewhere = tf.compat.v1.get_default_graph() is not self.graph

@@ -250,6 +250,8 @@ def _with_losses(built: Any, output: Any, calls: layer_calls.Calls, store: Varia
     with model_scope, tf.name_scope(LOSS_SCOPE), variables:
         returned = _property(built, "loss")
     objectives = _objectives(returned, store, calls.held_fast())
+    _check_saved(objectives, store)
+    calls.hand_on_constraints()
     recorded = summaries.flatten(built.summaries)
     with tf.name_scope(LOSS_SCOPE):
         regularisation = _regularisation(calls, objectives)
@@ -283,6 +285,16 @@ def _objective(item: Any, store: VariableStore, held_fast: set[int]) -> Objectiv
     variables = tf.compat.v1.trainable_variables() if wanted is None else _listed(wanted, store)
     trained = {id(item): item for item in variables if item.dtype.is_floating and id(item) not in held_fast}
     return Objective(tf.reshape(loss, []), list(trained.values()))
+
+
+def _check_saved(objectives: list[Objective], store: VariableStore) -> None:
+    known = {id(variable) for variable in store.variables.values()}
+    for variable in (item for objective in objectives for item in objective.variables):
+        if id(variable) not in known:
+            raise UserFault(
+                f"The variable {variable.name!r} would be trained, and never saved: it was made in another graph.",
+                "Make layers and variables in the class UserModel or before it, and in no graph of their own.",
+            )
 
 
 def _listed(wanted: Any, store: VariableStore) -> list[tf.Variable]:

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from digits.events import Built
+from tests.worker import networks
 from tests.worker.conftest import snapshot
 
 pytestmark = pytest.mark.tensorflow
@@ -101,3 +102,43 @@ def test_metrics_of_keras_tell_of_a_batch_and_are_no_weights(train: Any, visuali
         for name in ("outside", "average"):
             assert outcome.values(stage, name) == pytest.approx(outcome.values(stage, "loss"), rel=1e-5)
     assert visualize(COUNTED).of(Built)[0].parameters == 144 * 4 + 4
+
+
+CONSTRAINED = networks.classifier(
+    """
+x = slim.flatten(self.x / 10.0)
+x = keras.layers.Dense(6, activation='relu', kernel_constraint=keras.constraints.MaxNorm(0.5))(x)
+w = tf.get_variable('w', [6, 6], constraint=lambda w: tf.clip_by_value(w, -0.2, 0.2))
+return tf.layers.dense(tf.matmul(x, w), self.nclasses, kernel_constraint=keras.constraints.NonNeg(), name='out')
+"""
+)
+
+
+@pytest.mark.parametrize("precision", ["float32", "mixed_bfloat16"])
+def test_constraints_hold(train: Any, in_child: Any, precision: str) -> None:
+    outcome = train(CONSTRAINED, epochs=1, solver=SGD, precision=precision)
+    assert outcome.code == 0, outcome.output
+    weights = in_child(snapshot, outcome.job_folder, "snapshot_1.ckpt")
+    assert np.linalg.norm(weights["model/dense/kernel"], axis=0).max() == pytest.approx(0.5, rel=1e-3)
+    assert np.abs(weights["model/w"]).max() == pytest.approx(0.2)
+    assert weights["model/out/kernel"].min() == 0
+
+
+CLEARED = """
+keras.utils.clear_session()
+tf.keras.backend.clear_session()
+dense = keras.Sequential([keras.Input((144,)), keras.layers.Dense(4)])
+""" + networks.classifier("return dense(slim.flatten(self.x / 100.0))")
+
+
+def test_clearing_the_session_loses_no_variables(train: Any, in_child: Any) -> None:
+    outcome = train(CLEARED, epochs=1)
+    assert outcome.code == 0, outcome.output
+    assert "sequential/dense/kernel" in in_child(snapshot, outcome.job_folder, "snapshot_1.ckpt")
+
+
+def test_a_variable_that_would_not_be_saved_is_told(train: Any) -> None:
+    lost = "with tf.Graph().as_default():\n    dense = keras"
+    failure = train(CLEARED.replace("dense = keras", lost), epochs=1).failure
+    assert "kernel" in failure.message
+    assert "never saved" in failure.message
