@@ -250,9 +250,14 @@ def _readable(values: _Values) -> Iterator[None]:
         numbers = np.array2string(values.of(tensor).numpy(), threshold=SHOWN_NUMBERS, precision=5)
         return f"<tf.Tensor {tensor.name!r} shape={tensor.shape} dtype={tensor.dtype.name}\n{numbers}>"
 
+    def numpy(tensor: Any) -> Any:
+        if not values.has(tensor):  # one of a function has none, and Keras asks whether it has
+            raise AttributeError(f"{tensor.name} is inside of a function, and has no value.")
+        return values.of(tensor).numpy
+
     before = kind.__repr__
     kind.__repr__ = kind.__str__ = text
-    kind.numpy = lambda tensor: values.of(tensor).numpy()
+    kind.numpy = property(numpy)
     try:
         yield
     finally:

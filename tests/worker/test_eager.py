@@ -105,6 +105,23 @@ def test_what_a_network_prints_are_numbers(look: Any) -> None:
     assert "then <tf.Tensor 'model/Reshape:0' shape=(None, 144)" in said
 
 
+# Keras tries its layers out in a function, where tensors have no values.
+TRIED_OUT = networks.classifier(
+    """
+class Doubled(keras.layers.Layer):
+    def call(self, x):
+        ones = keras.ops.tile(keras.ops.ones([1, 144]), (keras.ops.shape(x)[0], 1))
+        return x + ones * keras.ops.convert_to_tensor(x)
+net = keras.Sequential([keras.Input((144,)), Doubled(), keras.layers.Dense(4)])
+return net(slim.flatten(self.x) / 100.0)
+"""
+)
+
+
+def test_layers_that_keras_tries_out_have_no_values(look: Any) -> None:
+    assert result(look(TRIED_OUT))["losses"][0] > 0
+
+
 TWO_LAYERS = networks.classifier(
     """
 net = slim.fully_connected(slim.flatten(self.x) / 100.0, 8, scope='hidden')
