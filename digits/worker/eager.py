@@ -120,12 +120,22 @@ class _Values:
     @contextlib.contextmanager
     def computed(self) -> Iterator[None]:
         """Whatever is built inside is computed."""
+        create = self.graph._create_op_internal
+
+        def created(op_type: str, *args: Any, **kwargs: Any) -> Any:
+            operation = create(op_type, *args, **kwargs)
+            if op_type in ("PartitionedCall", "StatefulPartitionedCall"):
+                self._compute(operation)  # no callback is told of a call, which may change a variable
+            return operation
+
         op_callbacks.add_op_callback(self._built)
+        self.graph._create_op_internal = created
         try:
             with _readable(self):
                 yield
         finally:
             op_callbacks.remove_op_callback(self._built)
+            del self.graph._create_op_internal
 
     def compute_the_rest(self) -> None:
         """Compute what came into the graph without a word."""

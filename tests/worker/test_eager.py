@@ -38,6 +38,21 @@ net = tf.cond(tf.reduce_mean(net) > 1e6, lambda: net * 0.0, lambda: tf.square(ne
 return slim.fully_connected(doubled(net), self.nclasses, activation_fn=None, scope='fc')
 """
 )
+# What a function changes is seen by what comes after it.
+CHANGES = networks.classifier(
+    """
+seen = tf.Variable(0.0, trainable=False, name='seen')
+@tf.function
+def note(v):
+    if v > 1e6:
+        seen.assign(0.0)
+    else:
+        seen.assign_add(v)
+note(1.0)
+net = slim.flatten(self.x) / 100.0 * tf.convert_to_tensor(seen)
+return slim.fully_connected(net, self.nclasses, activation_fn=None, scope='fc')
+"""
+)
 DROPPED = networks.LINEAR.replace("return slim", "model = slim.dropout(model, 0.5)\n        return slim")
 
 
@@ -63,9 +78,10 @@ return slim.fully_connected(x, self.nclasses, activation_fn=None, scope='fc')
         (networks.BATCH_NORM.replace("{arguments}", ""), {"batch_accumulation": 2, "batch_size": 4}),
         (networks.GAN, {"solver": {"type": "RMSPROP", "learning_rate": 0.001}}),
         (LOOPS, {}),
+        (CHANGES, {}),
         (SWITCHES, {}),
     ],
-    ids=["slim", "keras", "accumulated", "gan", "loops", "switches"],
+    ids=["slim", "keras", "accumulated", "gan", "loops", "changes", "switches"],
 )
 def test_the_steps_are_those_of_the_training(
     look: Any, train: Any, network: str, settings: dict[str, Any]
