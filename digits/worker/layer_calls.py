@@ -20,6 +20,7 @@ from keras.src.backend.common import global_state
 from keras.src.backend.tensorflow.core import Variable as KerasVariable
 from tensorflow.python.keras.legacy_tf_layers.base import Layer as LegacyLayer
 
+from digits.worker.failure import UserFault
 from digits.worker.variables import plain, remember, set_once
 
 
@@ -135,6 +136,7 @@ def watched(is_training: bool) -> Iterator[Calls]:
         stack.enter_context(_keras_stage(is_training))
         stack.enter_context(_loaded_once())
         stack.enter_context(_regularised_once(calls))
+        stack.enter_context(_not_run())
         yield calls
         calls.last = calls.graph.version
 
@@ -192,6 +194,37 @@ def _regularised_once(calls: Calls) -> Iterator[None]:
         yield
     finally:
         kind._get_regularization_losses = original
+
+
+_TRAINED = "Leave it out: DIGITS trains and validates what inference and loss return."
+_CALLED = "Call the model itself: model(x)."
+_RUNS = {
+    **dict.fromkeys(("fit", "train_on_batch", "evaluate", "test_on_batch"), _TRAINED),
+    **dict.fromkeys(("predict", "predict_on_batch"), _CALLED),
+}
+
+
+@contextlib.contextmanager
+def _not_run() -> Iterator[None]:
+    """Models cannot run what they are a part of: there is no batch yet."""
+    before = {name: getattr(keras.Model, name) for name in _RUNS}
+    for name, original in before.items():
+        setattr(keras.Model, name, _refused(name, original))
+    try:
+        yield
+    finally:
+        for name in before:
+            delattr(keras.Model, name)  # they are those of its base
+
+
+def _refused(name: str, original: Any) -> Any:
+    @functools.wraps(original)
+    def method(self: Any, *args: Any, **kwargs: Any) -> Any:
+        if tf.executing_eagerly():
+            return original(self, *args, **kwargs)
+        raise UserFault(f"{name}() of a model cannot run while the network is being built.", _RUNS[name])
+
+    return method
 
 
 class _Stage:

@@ -142,3 +142,20 @@ def test_a_variable_that_would_not_be_saved_is_told(train: Any) -> None:
     failure = train(CLEARED.replace("dense = keras", lost), epochs=1).failure
     assert "kernel" in failure.message
     assert "never saved" in failure.message
+
+
+@pytest.mark.parametrize(
+    ("line", "words", "hint"),
+    [
+        ("m.compile('sgd', 'mse'); m.fit(np.zeros([4, 144]), np.zeros([4, 4]))", "fit()", "DIGITS trains"),
+        ("x = m.predict(x)", "predict()", "model(x)"),
+        ("m.add_metric(tf.reduce_mean(m(x)), name='mean')", "add_metric()", "tf.summary.scalar"),
+        ("x = keras.layers.LSTM(4, stateful=True)(x[:, None])", "stateful=True", "stateful=True"),
+    ],
+)
+def test_what_models_cannot_do_is_told_in_its_line(visualize: Any, line: str, words: str, hint: str) -> None:
+    body = f"x = slim.flatten(self.x)\nm = keras.Sequential([keras.layers.Dense(4)])\n{line}\nreturn m(x)"
+    failure = visualize(networks.classifier(body)).failure
+    assert words in failure.message
+    assert hint in failure.hint
+    assert failure.line == 7
