@@ -120,12 +120,22 @@ class _Values:
     @contextlib.contextmanager
     def computed(self) -> Iterator[None]:
         """Whatever is built inside is computed."""
+        create = self.graph._create_op_internal
+
+        def created(op_type: str, *args: Any, **kwargs: Any) -> Any:
+            operation = create(op_type, *args, **kwargs)
+            if op_type in ("PartitionedCall", "StatefulPartitionedCall"):
+                self._compute(operation)  # no callback is told of a call, which may change a variable
+            return operation
+
         op_callbacks.add_op_callback(self._built)
+        self.graph._create_op_internal = created
         try:
             with _readable(self):
                 yield
         finally:
             op_callbacks.remove_op_callback(self._built)
+            del self.graph._create_op_internal
 
     def compute_the_rest(self) -> None:
         """Compute what came into the graph without a word."""
@@ -250,9 +260,14 @@ def _readable(values: _Values) -> Iterator[None]:
         numbers = np.array2string(values.of(tensor).numpy(), threshold=SHOWN_NUMBERS, precision=5)
         return f"<tf.Tensor {tensor.name!r} shape={tensor.shape} dtype={tensor.dtype.name}\n{numbers}>"
 
+    def numpy(tensor: Any) -> Any:
+        if not values.has(tensor):  # one of a function has none, and Keras asks whether it has
+            raise AttributeError(f"{tensor.name} is inside of a function, and has no value.")
+        return values.of(tensor).numpy
+
     before = kind.__repr__
     kind.__repr__ = kind.__str__ = text
-    kind.numpy = lambda tensor: values.of(tensor).numpy()
+    kind.numpy = property(numpy)
     try:
         yield
     finally:

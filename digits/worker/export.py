@@ -71,7 +71,11 @@ class _Exported(tf.Module):
 
     def __init__(self, found: Trained) -> None:
         super().__init__()
-        self._variables = [*found.store.variables.values(), *found.store.local.values()]
+        known = [*found.store.variables.values(), *found.store.local.values()]
+        # The network may also ask for what is not its own, such as the number of the step.
+        self._variables = list(
+            {id(item): item for item in [*known, *found.traced.function.variables]}.values()
+        )
         spec = tf.TensorSpec((None, *found.manifest.shape), tf.float32, name="images")
         self.predict = tf.function(
             lambda images: named(found.outputs(images)), autograph=False, input_signature=[spec]

@@ -167,5 +167,8 @@ _HINTS_BY_WORDS = {
     "Iterating over a symbolic": "Take a tensor apart by tf.unstack, or use tf.map_fn.",
     "symbolic tf.Tensor": "Use the function of tf in place of that of numpy, or tf.py_func.",
     "not 'SymbolicTensor'": "A tensor has no value while the network is built: compute with tensors.",
+    "URL fetch failure": "No weights can be fetched: write weights=None, or the path of a file that holds them.",
+    "`add_metric()`": "Write self.summaries.append(tf.summary.scalar(name, value)).",
+    "`stateful=True`": "Leave out stateful=True: batches have no order, and the last one is smaller.",
     "No default session": "There are no sessions: compute the output in inference and the loss in loss.",
 }

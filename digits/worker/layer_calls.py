@@ -20,6 +20,7 @@ from keras.src.backend.common import global_state
 from keras.src.backend.tensorflow.core import Variable as KerasVariable
 from tensorflow.python.keras.legacy_tf_layers.base import Layer as LegacyLayer
 
+from digits.worker.failure import UserFault
 from digits.worker.variables import plain, remember, set_once
 
 
@@ -50,22 +51,35 @@ class Calls:
     calls: list[Call] = field(default_factory=list)
     last: int = 0
     _open: list[Call] = field(default_factory=list)
+    _begun: set[int] = field(default_factory=set)
+    _regularisation: dict[int, tf.Tensor] = field(default_factory=dict)
 
     def keras_losses(self) -> list[tf.Tensor]:
-        """Regularisation and other losses that Keras layers collected in this trace."""
-        seen: set[int] = set()
-        losses: list[tf.Tensor] = []
-        for call in self.calls:
-            if call.is_keras and call.depth == 0 and id(call.layer) not in seen:
-                seen.add(id(call.layer))
-                losses += call.layer.losses
-        return losses
+        """Regularisation and other losses that Keras layers collected in this trace, each once."""
+        layers = {id(call.layer): call.layer for call in self.calls if call.is_keras and call.depth == 0}
+        losses = [loss for layer in layers.values() for loss in layer.losses]
+        return list({id(loss): loss for loss in losses}.values())
+
+    def regularisation_of(self, variable: KerasVariable) -> tf.Tensor:
+        """The loss of a variable with a regularizer: the same tensor whoever asks for it."""
+        if tf.compat.v1.get_default_graph() is not self.graph:
+            return variable.regularizer(variable)
+        if id(variable) not in self._regularisation:
+            self._regularisation[id(variable)] = variable.regularizer(variable)
+        return self._regularisation[id(variable)]
 
     def held_fast(self) -> set[int]:
         """The ids of the TensorFlow variables in Keras layers that are set not to be trained."""
+        return {id(item._value) for item in self._keras_variables() if not item.trainable}
+
+    def hand_on_constraints(self) -> None:
+        """Tell the variables of TensorFlow, which the optimizer asks, what Keras keeps to itself."""
+        for item in self._keras_variables():
+            item._value._constraint = item.constraint
+
+    def _keras_variables(self) -> list[KerasVariable]:
         layers = {id(call.layer): call.layer for call in self.calls if call.is_keras}
-        variables = [item for layer in layers.values() for item in layer.variables if not item.trainable]
-        return {id(item._value) for item in variables}
+        return [item for layer in layers.values() for item in layer.variables]
 
     def around(self, layer: Any, function: Any, *args: Any, **kwargs: Any) -> Any:
         elsewhere = tf.compat.v1.get_default_graph() is not self.graph
@@ -74,6 +88,8 @@ class Calls:
         call = Call(layer, len(self._open), self.graph.version)
         if self._open:
             self._open[-1].has_inner = True
+        elif call.is_keras:
+            self._begin(layer)
         self.calls.append(call)
         self._open.append(call)
         try:
@@ -84,6 +100,14 @@ class Calls:
         if not elsewhere and not self._open:
             self._remember(layer)
         return call.outputs
+
+    def _begin(self, layer: keras.layers.Layer) -> None:
+        """What a layer, or one inside of it, added to the losses of another trace is none of this one's."""
+        for item in layer._flatten_layers():
+            if id(item) not in self._begun:
+                self._begun.add(id(item))
+                item._losses.clear()
+                item._loss_ids.clear()
 
     def _remember(self, layer: Any) -> None:
         """A layer that another trace has built asks for no variable in this one."""
@@ -111,6 +135,8 @@ def watched(is_training: bool) -> Iterator[Calls]:
             stack.enter_context(_wrapped(kind, calls))
         stack.enter_context(_keras_stage(is_training))
         stack.enter_context(_loaded_once())
+        stack.enter_context(_regularised_once(calls))
+        stack.enter_context(_not_run())
         yield calls
         calls.last = calls.graph.version
 
@@ -152,6 +178,53 @@ def _loaded_once() -> Iterator[None]:
         yield
     finally:
         KerasVariable.assign = original
+
+
+@contextlib.contextmanager
+def _regularised_once(calls: Calls) -> Iterator[None]:
+    """Who adds ``model.losses`` to a loss adds what is known to be a part of it then, instead of a copy."""
+    kind = keras.layers.Layer
+    original = kind._get_regularization_losses
+
+    def losses(layer: Any) -> list[tf.Tensor]:
+        return [calls.regularisation_of(item) for item in layer.trainable_weights if item.regularizer]
+
+    kind._get_regularization_losses = losses
+    try:
+        yield
+    finally:
+        kind._get_regularization_losses = original
+
+
+_TRAINED = "Leave it out: DIGITS trains and validates what inference and loss return."
+_CALLED = "Call the model itself: model(x)."
+_RUNS = {
+    **dict.fromkeys(("fit", "train_on_batch", "evaluate", "test_on_batch"), _TRAINED),
+    **dict.fromkeys(("predict", "predict_on_batch"), _CALLED),
+}
+
+
+@contextlib.contextmanager
+def _not_run() -> Iterator[None]:
+    """Models cannot run what they are a part of: there is no batch yet."""
+    before = {name: getattr(keras.Model, name) for name in _RUNS}
+    for name, original in before.items():
+        setattr(keras.Model, name, _refused(name, original))
+    try:
+        yield
+    finally:
+        for name in before:
+            delattr(keras.Model, name)  # they are those of its base
+
+
+def _refused(name: str, original: Any) -> Any:
+    @functools.wraps(original)
+    def method(self: Any, *args: Any, **kwargs: Any) -> Any:
+        if tf.executing_eagerly():
+            return original(self, *args, **kwargs)
+        raise UserFault(f"{name}() of a model cannot run while the network is being built.", _RUNS[name])
+
+    return method
 
 
 class _Stage:

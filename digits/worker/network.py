@@ -117,6 +117,16 @@ def load(path: Path, shape: tuple[int, int, int], nclasses: int) -> Network:
     return Network(kind, shape, nclasses, own=own)
 
 
+class _Source:
+    """Tells the text of the network's module: AutoGraph forgets what `linecache` knew, and asks anew."""
+
+    def __init__(self, text: str) -> None:
+        self._text = text
+
+    def get_source(self, name: str) -> str:
+        return self._text
+
+
 def _user_model(text: str) -> type:
     text = text.replace("\r\n", "\n").replace("\r", "\n")
     # The text as the interpreter's tracebacks and ours show it: under one fixed name.
@@ -126,6 +136,7 @@ def _user_model(text: str) -> type:
     module = sys.modules[_MODULE] = types.ModuleType(_MODULE)
     names = vars(module)
     names.update(face.namespace())
+    names["__loader__"] = _Source(text)
     absent.lines.clear()
     exec(code, names)  # noqa: S102 - running the user's network is what this process is for
     try:
@@ -239,9 +250,11 @@ def _with_losses(built: Any, output: Any, calls: layer_calls.Calls, store: Varia
     with model_scope, tf.name_scope(LOSS_SCOPE), variables:
         returned = _property(built, "loss")
     objectives = _objectives(returned, store, calls.held_fast())
+    _check_saved(objectives, store)
+    calls.hand_on_constraints()
     recorded = summaries.flatten(built.summaries)
     with tf.name_scope(LOSS_SCOPE):
-        regularisation = _regularisation(calls)
+        regularisation = _regularisation(calls, objectives)
         data_loss = tf.add_n([tf.cast(item.loss, tf.float32) for item in objectives])
         total = data_loss if regularisation is None else data_loss + regularisation
     with tf.name_scope("metrics"):
@@ -274,6 +287,16 @@ def _objective(item: Any, store: VariableStore, held_fast: set[int]) -> Objectiv
     return Objective(tf.reshape(loss, []), list(trained.values()))
 
 
+def _check_saved(objectives: list[Objective], store: VariableStore) -> None:
+    known = {id(variable) for variable in store.variables.values()}
+    for variable in (item for objective in objectives for item in objective.variables):
+        if id(variable) not in known:
+            raise UserFault(
+                f"The variable {variable.name!r} would be trained, and never saved: it was made in another graph.",
+                "Make layers and variables in the class UserModel or before it, and in no graph of their own.",
+            )
+
+
 def _listed(wanted: Any, store: VariableStore) -> list[tf.Variable]:
     """The variables that a loss names, without those that are frozen."""
     listed = list(wanted) if isinstance(wanted, (list, tuple, set)) else [wanted]
@@ -287,6 +310,22 @@ def _listed(wanted: Any, store: VariableStore) -> list[tf.Variable]:
     return [variable for variable in found if not store.is_frozen(variable)]
 
 
-def _regularisation(calls: layer_calls.Calls) -> tf.Tensor | None:
+def _regularisation(calls: layer_calls.Calls, objectives: list[Objective]) -> tf.Tensor | None:
+    """What is added to the losses of the network, which may have added some of it themselves."""
     terms = list(tf.compat.v1.losses.get_regularization_losses()) + calls.keras_losses()
+    if terms:
+        used = _used([item.loss for item in objectives])
+        terms = [term for term in map(tf.convert_to_tensor, terms) if term.name not in used]
     return tf.add_n([tf.cast(term, tf.float32) for term in terms]) if terms else None
+
+
+def _used(tensors: list[tf.Tensor]) -> set[str]:
+    """The names of all tensors that ``tensors`` are computed from."""
+    names: set[str] = set()
+    waiting = list(tensors)
+    while waiting:
+        tensor = waiting.pop()
+        if tensor.name not in names:
+            names.add(tensor.name)
+            waiting += tensor.op.inputs
+    return names

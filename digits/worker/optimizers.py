@@ -61,11 +61,15 @@ class Optimizer:
     def apply(
         self, gradient: tf.Tensor, variable: tf.Variable, rate: tf.Tensor, step: tf.Tensor
     ) -> tf.Operation:
-        """Change ``variable`` by ``gradient``. ``step`` counts from 0."""
+        """Change ``variable`` by ``gradient``, within its constraint. ``step`` counts from 0."""
         gradient = tf.convert_to_tensor(gradient)  # the slices of an embedding, as a whole
         slots = {slot: self._slot(slot, variable).handle for slot in self._kind.slots}
         rate = tf.cast(rate, gradient.dtype)
-        return self._kind.apply(variable.handle, slots, gradient, rate, self._settings, step)
+        changed = self._kind.apply(variable.handle, slots, gradient, rate, self._settings, step)
+        if variable.constraint is None:
+            return changed
+        with tf.control_dependencies([changed]):
+            return variable.assign(variable.constraint(variable.read_value()), read_value=False)
 
     def _slot(self, slot: str, variable: tf.Variable) -> tf.Variable:
         name = f"{STATE_SCOPE}/{slot}/{variable.name.removesuffix(':0')}"

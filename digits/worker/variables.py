@@ -16,6 +16,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
+import keras
 import tensorflow as tf
 from keras.src.backend.common import global_state
 from keras.src.backend.tensorflow.core import Variable as KerasVariable
@@ -30,11 +31,26 @@ MODEL_SCOPE = "model"
 LOSS_SCOPE = "loss"
 
 
+@dataclass(frozen=True)
+class _Counter:
+    """A variable of a metric, which begins with every batch anew from its ``initial`` value."""
+
+    variable: tf.Variable
+    initial: Any
+
+    def begin(self) -> None:
+        self.variable.assign(self.initial() if callable(self.initial) else self.initial)
+
+
 @dataclass
 class Own:
-    """What a network's text made before any graph: ``variables`` by name, and how many layers of each name."""
+    """What a network's text made before any graph: ``variables`` by name, and how many layers of each name.
+
+    ``counters`` are what the metrics of Keras count in.
+    """
 
     variables: dict[str, tf.Variable] = field(default_factory=dict)
+    counters: dict[str, _Counter] = field(default_factory=dict)
     layer_names: dict[str, int] = field(default_factory=dict)
 
 
@@ -46,8 +62,12 @@ def made_outside() -> Iterator[Own]:
 
     def make(next_creator: Callable[..., tf.Variable], **kwargs: Any) -> tf.Variable:
         name = _unique(asked_for, _full_name(kwargs.get("name") or "Variable", ""))
-        own.variables[name] = _make(name, kwargs)
-        return own.variables[name]
+        made = _make(name, kwargs)
+        if _is_counter():
+            own.counters[name] = _Counter(made, kwargs["initial_value"])
+        else:
+            own.variables[name] = made
+        return made
 
     _name_layers_from({})
     with _keras_paths(), tf.variable_creator_scope(make):
@@ -79,6 +99,7 @@ class VariableStore:
     ) -> None:
         self._variables: dict[str, tf.Variable] = {}
         self.local: dict[str, tf.Variable] = {}
+        self._counters: dict[str, _Counter] = {}
         self._frozen = frozen
         self._locked_for = ""
         self._make = _make_empty if empty else _make
@@ -116,6 +137,10 @@ class VariableStore:
         creator = _Creator(self, graph)
         for name, variable in own.variables.items():
             creator.take(name, self._variables.setdefault(name, variable))
+        self._counters.update(own.counters)
+        for name, counter in self._counters.items():
+            self.local.setdefault(name, counter.variable)
+            counter.begin()
         with _keras_paths(), tf.variable_creator_scope(creator):
             if self.compute_type == tf.float32:
                 yield
@@ -143,6 +168,13 @@ class VariableStore:
         with tf.device(self._device or None):
             self.local[name] = self._make(name, {**request, "trainable": False})
         return self.local[name]
+
+    def make_counter(self, name: str, request: dict[str, Any]) -> tf.Variable:
+        """The same for a metric of Keras, which tells of a batch: what comes after it counts from the beginning."""
+        variable = self.make_local(name, request)
+        counter = self._counters[plain_name(variable)] = _Counter(variable, request["initial_value"])
+        counter.begin()
+        return variable
 
 
 def plain(variable: Any) -> tf.Variable:
@@ -187,7 +219,10 @@ class _Creator:
 
     def __call__(self, next_creator: Callable[..., tf.Variable], **kwargs: Any) -> tf.Variable:
         name = _unique(self._asked_for, _full_name(kwargs.get("name") or "Variable", self._around))
-        if tf.compat.v1.GraphKeys.LOCAL_VARIABLES in (kwargs.get("collections") or ()):
+        if _is_counter():
+            kwargs["collections"] = [tf.compat.v1.GraphKeys.LOCAL_VARIABLES]
+            variable = self._store.make_counter(name, kwargs)
+        elif tf.compat.v1.GraphKeys.LOCAL_VARIABLES in (kwargs.get("collections") or ()):
             variable = self._store.make_local(name, kwargs)
         else:
             variable = self._store.find_or_make(name, kwargs)
@@ -240,6 +275,12 @@ def _full_name(name: str, around: str) -> str:
     scope = tf.compat.v1.get_default_graph().get_name_scope()
     full = f"{scope}/{name}" if scope else name
     return _COPY.sub(r"\1", full.removeprefix(f"{around}/" if around else ""))
+
+
+def _is_counter() -> bool:
+    """Whether the variable that is being made belongs to a metric of Keras."""
+    scopes = global_state.get_global_attribute("name_scope_stack") if _keras_path else None
+    return bool(scopes) and isinstance(scopes[-1].caller, keras.metrics.Metric)
 
 
 # The path of the Keras variable that is being made, such as conv2d_1/kernel.

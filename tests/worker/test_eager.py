@@ -38,6 +38,21 @@ net = tf.cond(tf.reduce_mean(net) > 1e6, lambda: net * 0.0, lambda: tf.square(ne
 return slim.fully_connected(doubled(net), self.nclasses, activation_fn=None, scope='fc')
 """
 )
+# What a function changes is seen by what comes after it.
+CHANGES = networks.classifier(
+    """
+seen = tf.Variable(0.0, trainable=False, name='seen')
+@tf.function
+def note(v):
+    if v > 1e6:
+        seen.assign(0.0)
+    else:
+        seen.assign_add(v)
+note(1.0)
+net = slim.flatten(self.x) / 100.0 * tf.convert_to_tensor(seen)
+return slim.fully_connected(net, self.nclasses, activation_fn=None, scope='fc')
+"""
+)
 DROPPED = networks.LINEAR.replace("return slim", "model = slim.dropout(model, 0.5)\n        return slim")
 
 
@@ -63,9 +78,10 @@ return slim.fully_connected(x, self.nclasses, activation_fn=None, scope='fc')
         (networks.BATCH_NORM.replace("{arguments}", ""), {"batch_accumulation": 2, "batch_size": 4}),
         (networks.GAN, {"solver": {"type": "RMSPROP", "learning_rate": 0.001}}),
         (LOOPS, {}),
+        (CHANGES, {}),
         (SWITCHES, {}),
     ],
-    ids=["slim", "keras", "accumulated", "gan", "loops", "switches"],
+    ids=["slim", "keras", "accumulated", "gan", "loops", "changes", "switches"],
 )
 def test_the_steps_are_those_of_the_training(
     look: Any, train: Any, network: str, settings: dict[str, Any]
@@ -103,6 +119,23 @@ def test_what_a_network_prints_are_numbers(look: Any) -> None:
     assert "\nmean 0.00" in said or "\nmean -0.00" in said  # the mean image is taken off
     assert float(said.partition("\nleast ")[2].split()[0]) < 0
     assert "then <tf.Tensor 'model/Reshape:0' shape=(None, 144)" in said
+
+
+# Keras tries its layers out in a function, where tensors have no values.
+TRIED_OUT = networks.classifier(
+    """
+class Doubled(keras.layers.Layer):
+    def call(self, x):
+        ones = keras.ops.tile(keras.ops.ones([1, 144]), (keras.ops.shape(x)[0], 1))
+        return x + ones * keras.ops.convert_to_tensor(x)
+net = keras.Sequential([keras.Input((144,)), Doubled(), keras.layers.Dense(4)])
+return net(slim.flatten(self.x) / 100.0)
+"""
+)
+
+
+def test_layers_that_keras_tries_out_have_no_values(look: Any) -> None:
+    assert result(look(TRIED_OUT))["losses"][0] > 0
 
 
 TWO_LAYERS = networks.classifier(

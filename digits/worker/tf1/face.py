@@ -98,7 +98,7 @@ def tensorflow() -> Face:
         data=Face("tensorflow.data", v1.data, tf.data),
         train=Face("tensorflow.train", v1.train, tf.train, **old_names.train(), **loading.train()),
         image=Face("tensorflow.image", v1.image, tf.image, **old_names.image()),
-        math=Face("tensorflow.math", v1.math, tf.math),
+        math=Face("tensorflow.math", v1.math, tf.math, **old_names.math()),
         random=Face("tensorflow.random", v1.random, tf.random),
         saved_model=Face("tensorflow.saved_model", v1.saved_model, tf.saved_model, load=loading.saved_model),
         estimator=Face("tensorflow.estimator", ModeKeys=old_names.ModeKeys),

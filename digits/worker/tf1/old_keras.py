@@ -220,5 +220,6 @@ def names(module: str, face: Any) -> dict[str, Any]:
         names["SUM_OVER_BATCH_SIZE"] = names["AUTO"]
         return {"Reduction": types.SimpleNamespace(**names)}
     if module == "utils":
-        return {"multi_gpu_model": lambda model, *args, **kwargs: model}
+        # A session that is cleared would forget who makes the variables of the network.
+        return {"multi_gpu_model": lambda model, *args, **kwargs: model, "clear_session": _nothing}
     return {}

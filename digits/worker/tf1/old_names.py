@@ -8,6 +8,9 @@ TensorFlow's behaviour for a whole program does nothing here: the program is DIG
 from __future__ import annotations
 
 import contextlib
+import functools
+import inspect
+import operator
 import re
 import types
 from collections.abc import Callable
@@ -95,6 +98,31 @@ def resize_images(images: Any, size: Any, *args: Any, **kwargs: Any) -> Any:
     if _is_number(size):
         size, args = [size, args[0]], args[1:]
     return v1.image.resize_images(images, size, *args, **kwargs)
+
+
+# What TensorFlow 1 called by these numbers.
+_RESIZE_METHODS = ("bilinear", "nearest", "bicubic", "area")
+
+
+def resize(images: Any, size: Any, method: Any = "bilinear", *args: Any, **kwargs: Any) -> Any:
+    """``tf.image.resize``, which few asked for in TensorFlow 1: that of today, unless it is told about corners."""
+    if "align_corners" in kwargs:
+        return v1.image.resize(images, size, method, *args, **kwargs)
+    if isinstance(method, int):
+        method = _RESIZE_METHODS[method]
+    return tf.image.resize(images, size, method, *args, **kwargs)
+
+
+def _of_either(module: str, name: str) -> Callable[..., Any]:
+    """A function of TensorFlow 1, or where it does not know the names of the arguments, of today."""
+    old, new = (operator.attrgetter(f"{module}{name}")(tensorflow) for tensorflow in (v1, tf))
+    known = inspect.signature(old).parameters.keys()
+
+    @functools.wraps(old)
+    def function(*args: Any, **kwargs: Any) -> Any:
+        return (old if kwargs.keys() <= known else new)(*args, **kwargs)
+
+    return function
 
 
 def device(name: Any = None) -> Any:
@@ -465,6 +493,8 @@ def top() -> dict[str, Any]:
         "reverse": reverse,
         "histogram_fixed_width": histogram_fixed_width,
         "device": device,
+        "zeros_like": _of_either("", "zeros_like"),
+        "ones_like": _of_either("", "ones_like"),
         "Session": Session,
         "Variable": Variable,
         "InteractiveSession": InteractiveSession,
@@ -479,6 +509,8 @@ def top() -> dict[str, Any]:
 def nn() -> dict[str, Any]:
     """What stands under ``tf.nn``."""
     return {
+        "dilation2d": _of_either("nn.", "dilation2d"),
+        "erosion2d": _of_either("nn.", "erosion2d"),
         "rnn": v1.nn.static_rnn,
         "bidirectional_rnn": v1.nn.static_bidirectional_rnn,
         "state_saving_rnn": v1.nn.static_state_saving_rnn,
@@ -488,6 +520,11 @@ def nn() -> dict[str, Any]:
             v1.nn.sparse_softmax_cross_entropy_with_logits, "sparse"
         ),
     }
+
+
+def math() -> dict[str, Any]:
+    """What stands under ``tf.math``."""
+    return {"bincount": _of_either("math.", "bincount")}
 
 
 def train() -> dict[str, Any]:
@@ -511,4 +548,7 @@ def image() -> dict[str, Any]:
         "per_image_whitening": tf.image.per_image_standardization,
         "resize_image_with_crop_or_pad": tf.image.resize_with_crop_or_pad,
         "resize_images": resize_images,
+        "resize": resize,
+        "ResizeMethod": tf.image.ResizeMethod,  # has all that the old one had
+        "extract_glimpse": _of_either("image.", "extract_glimpse"),
     }

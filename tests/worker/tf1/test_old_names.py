@@ -35,6 +35,11 @@ BODIES = {
         "x = tf.batch_matmul(tf.reshape(x, [-1, 12, 36]), tf.reshape(x, [-1, 36, 12]))",
         "x = tf.image.resize_images(x, 6, 8, 1); x = tf.image.resize_images(x, [4, 2], align_corners=True)\n"
         "assert x.shape[1:3] == [4, 2]",
+        "a = tf.image.resize(x, [6, 6], 'bicubic', antialias=True); b = tf.image.resize(x, [6, 6], align_corners=True)\n"
+        "c = tf.image.resize(x, [6, 6], tf.image.ResizeMethod.LANCZOS3); x = a + b + c + tf.image.resize(x, [6, 6], 1)",
+        "x = x + tf.zeros_like(input=x) + tf.ones_like(tensor=x, optimize=True)\n"
+        "x = tf.nn.dilation2d(x, tf.ones([2, 2, 3]), [1, 1, 1, 1], 'SAME', data_format='NHWC', dilations=[1, 1, 1, 1])\n"
+        "x = tf.nn.dilation2d(x, tf.ones([2, 2, 3]), [1, 1, 1, 1], rates=[1, 1, 1, 1], padding='SAME')",
         "z = slim.flatten(x)\nx = tf.nn.softmax_cross_entropy_with_logits(z, z)[:, None]",
         "x = tf.nn.sparse_softmax_cross_entropy_with_logits(slim.flatten(x), self.y)[:, None]",
         "x = tf.nn.sigmoid_cross_entropy_with_logits(logits=x, labels=x)",
