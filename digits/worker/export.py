@@ -71,7 +71,12 @@ class _Exported(tf.Module):
 
     def __init__(self, found: Trained) -> None:
         super().__init__()
-        self._variables = [*found.store.variables.values(), *found.store.local.values()]
+        # Those of the function hold the number of the step as well, where the network asks for it.
+        self._variables = [
+            *found.store.variables.values(),
+            *found.store.local.values(),
+            *found.traced.function.variables,
+        ]
         spec = tf.TensorSpec((None, *found.manifest.shape), tf.float32, name="images")
         self.predict = tf.function(
             lambda images: named(found.outputs(images)), autograph=False, input_signature=[spec]

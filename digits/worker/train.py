@@ -506,7 +506,7 @@ class Trainer:
         counters, drawn = self._counters(), randomness.python_state()
         found: list[Rows] = []
         count = len(self.val_records)
-        self.evaluation.begin()
+        self.evaluation.begin(self.step)
         feed = self.val_records.feed(input.evaluation_order(count, self.batch))
         try:
             sizes = input.evaluation_sizes(count, self.batch)

@@ -188,9 +188,23 @@ def _contrib(slim: types.ModuleType) -> Face:
         "nn": _Contrib("tensorflow.contrib.nn", v1.nn, alpha_dropout=contrib_layers.alpha_dropout),
         "deprecated": _Contrib("tensorflow.contrib.deprecated", **old_names.old_summaries()),
         "summary": summaries.SummaryFunctions(),
+        "tensorboard": _tensorboard(),
         "util": _Contrib("tensorflow.contrib.util", v1, tf, constant_value=tf.get_static_value),
     }
     return Face("tensorflow.contrib", **names)
+
+
+def _tensorboard() -> Face:
+    name = "tensorflow.contrib.tensorboard.plugins"
+    projector = Face(f"{name}.projector", _Projector(), visualize_embeddings=lambda *args: None)
+    return _Contrib("tensorflow.contrib.tensorboard", plugins=_Contrib(name, projector=projector))
+
+
+class _Projector:
+    """The records of TensorBoard's projector, for networks that describe their embeddings to it."""
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(importlib.import_module("tensorboard.plugins.projector"), name)
 
 
 @functools.cache

@@ -46,6 +46,16 @@ def test_imports_give_the_face(in_child: Any) -> None:
     )
 
 
+def test_embeddings_are_described_to_a_projector_of_tensorboard(in_child: Any) -> None:
+    text = """
+from tensorflow.contrib.tensorboard.plugins import projector
+config = projector.ProjectorConfig()
+config.embeddings.add().tensor_name = 'features'
+projector.visualize_embeddings(tf.summary.FileWriter('nowhere'), config)
+"""
+    assert in_child(_names, text, "config.embeddings[0].tensor_name") == "features"
+
+
 def test_the_real_modules_stay_as_they_are(in_child: Any) -> None:
     text = IMPORTS + "import sys, tensorflow.version as version\nreal = sys.modules['tensorflow']"
     assert in_child(_names, text, "real is not tf and hasattr(tf, 'contrib') and 'contrib' not in dir(real)")
