@@ -111,6 +111,7 @@ OLD_CALLS = [
     "digits.nchw_to_nhwc(digits.nhwc_to_nchw(x))",
     "digits.classification_accuracy_top_n(slim.flatten(x), self.y if self.y is not None else [0], 2)",
     "tf.get_collection(tf.GraphKeys.UPDATE_OPS) and x",
+    "tf.contrib.linalg.LinearOperatorTriL(tf.ones([3, 3])).to_dense()",
 ]
 
 
