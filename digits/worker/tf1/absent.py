@@ -1,9 +1,9 @@
 """Packages that a network imports and that are not installed, and parts that TensorFlow has no more.
 
-An import alone does no harm: many a network imports what it never uses. Nor does a setting of such a package,
-a call in a line of its own outside of all functions, as ``matplotlib.use('Agg')`` is. The first other use of
-something of them fails and says what is missing. The import itself fails where the
-network is prepared for that, in ``try``, and where its names would be needed at once, ``import *``.
+An import alone does no harm: many a network imports what it never uses. Nor does a setting of such a package: a call
+of its functions in a line of its own, outside of those of the network, as ``matplotlib.use('Agg')`` is. The first
+other use of something of them fails and says what is missing. The import itself fails where the network is prepared
+for that, in ``try``, and where its names would be needed at once, ``import *``.
 """
 
 from __future__ import annotations
@@ -72,18 +72,24 @@ class Absent(types.ModuleType):
     def __getattr__(self, name: str) -> Any:
         if name.startswith("__"):
             raise AttributeError(name)
-        if not _is_setting():
-            self._used()
-        return Absent(f"{self.__name__}.{name}", self._error)
-
-    def __call__(self, *args: Any, **kwargs: Any) -> None:
-        if not _is_setting():
-            self._used()
+        if isinstance(self._error, MissingPackage) and _is_setting():
+            return _Setting()
+        return self._used()
 
     def _used(self, *args: Any, **kwargs: Any) -> NoReturn:
         raise self._error.with_traceback(None)
 
-    __getitem__ = __iter__ = __mro_entries__ = _used
+    __call__ = __getitem__ = __iter__ = __mro_entries__ = _used
+
+
+class _Setting:
+    """A function of a missing package that is called for what it changes there, and does nothing."""
+
+    def __getattr__(self, name: str) -> _Setting:
+        return self
+
+    def __call__(self, *args: Any, **kwargs: Any) -> None:
+        pass
 
 
 def _frame() -> types.FrameType | None:

@@ -176,7 +176,11 @@ def _contrib(slim: types.ModuleType) -> Face:
         "crf": _Contrib("tensorflow.contrib.crf", **contrib_sequences.crf()),
         "lookup": _Contrib("tensorflow.contrib.lookup", tf.lookup, **contrib_lookup.names()),
         "learn": _Contrib("tensorflow.contrib.learn", ModeKeys=old_names.ModeKeys),
-        "training": _Contrib("tensorflow.contrib.training", HParams=old_names.HParams),
+        "training": _Contrib(
+            "tensorflow.contrib.training",
+            HParams=old_names.HParams,
+            **{name: getattr(slim.learning, name) for name in _OF_LEARNING},
+        ),
         "opt": _Contrib("tensorflow.contrib.opt", old_names.OtherOptimizers()),
         "cudnn_rnn": _Contrib("tensorflow.contrib.cudnn_rnn", **contrib_cells.cudnn()),
         "ctc": _Contrib("tensorflow.contrib.ctc", v1.nn),
@@ -198,6 +202,10 @@ def _contrib(slim: types.ModuleType) -> Face:
         "util": _Contrib("tensorflow.contrib.util", v1, tf, constant_value=tf.get_static_value),
     }
     return Face("tensorflow.contrib", **names)
+
+
+# What slim.learning shares with tf.contrib.training.
+_OF_LEARNING = ("add_gradients_summaries", "clip_gradient_norms", "create_train_op", "multiply_gradients")
 
 
 def _tensorboard() -> Face:

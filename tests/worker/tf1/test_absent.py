@@ -35,7 +35,7 @@ def test_what_is_not_used_is_not_missed(in_child: Any) -> None:
     [
         ("used = plt.plot([1])", "matplotlip"),
         ("used = skimages.io.imread('a')", "skimages"),
-        ("used = resize(3)", "scipi"),
+        ("resize(3)", "scipi"),
         ("used = misc.imresize(3)", "scipi"),
         ("def draw():\n    plt.plot([1])\ndraw()", "matplotlip"),
         ("class Mine(misc): pass", "scipi"),

@@ -68,6 +68,7 @@ def test_the_real_modules_stay_as_they_are(in_child: Any) -> None:
         ("import tensorflow.nonesuch", "cannot import 'nonesuch' from 'tensorflow.nonesuch'"),
         ("from tensorflow.contrib import nonesuch", "cannot import 'nonesuch'"),
         ("tf.nonesuch", "TensorFlow has no tf.nonesuch"),
+        ("tf.contrib.quantize.create_training_graph()", "TensorFlow has no tf.contrib.quantize"),
         ("tf.contrib.nonesuch", "TensorFlow has no tf.contrib.nonesuch"),
     ],
 )
@@ -111,6 +112,8 @@ OLD_CALLS = [
     "digits.nchw_to_nhwc(digits.nhwc_to_nchw(x))",
     "digits.classification_accuracy_top_n(slim.flatten(x), self.y if self.y is not None else [0], 2)",
     "tf.get_collection(tf.GraphKeys.UPDATE_OPS) and x",
+    "tf.batch_matmul(x, x, adj_y=True)",
+    "tf.contrib.training.create_train_op(tf.reduce_mean(x * tf.get_variable('v', [])), tf.train.AdamOptimizer(0.1))",
     "tf.contrib.linalg.LinearOperatorTriL(tf.ones([3, 3])).to_dense()",
 ]
 
