@@ -6,6 +6,7 @@ import contextlib
 import linecache
 import sys
 import types
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -80,7 +81,7 @@ class Network:
         training = stage == tower.TRAIN
         tensor_names.teach(tf.compat.v1.get_default_graph(), lambda: store.variables)
         with (
-            store.trace(self.own),
+            store.trace(self.own, stage),
             layer_calls.watched(training) as calls,
             tower.building(None, self.step, step),
         ):
@@ -98,6 +99,12 @@ class Network:
                 if stage == tower.INFERENCE:
                     return Built(built, output, calls, [], None, {}, [])
                 return _with_losses(built, output, calls, store)
+
+    @contextlib.contextmanager
+    def continued(self, built: Built, store: VariableStore, step: tf.Tensor) -> Iterator[None]:
+        """What ``built`` does inside, in its graph, finds the number of the ``step`` and variables as before."""
+        with store.continued(), tower.building(built.tower, self.step, step):
+            yield
 
     def may_depend_on(self, name: str) -> bool:
         """Whether what was built so far may depend on ``y`` or ``is_inference``.

@@ -139,6 +139,12 @@ def restore_exactly(source: Path, variables: Mapping[str, tf.Variable]) -> None:
             variable.assign(reader.get_tensor(name))
 
 
+def step_of(source: Path) -> int:
+    """After how many steps the snapshot was made; 0 where it does not tell. Raises UserFault."""
+    with _readable(source) as reader:
+        return int(reader.get_tensor(STEP_NAME)) if reader.has_tensor(STEP_NAME) else 0
+
+
 @contextmanager
 def _readable(source: Path) -> Iterator[Any]:
     """The reader of a checkpoint; what goes wrong with it inside becomes a UserFault."""

@@ -54,8 +54,9 @@ class Evaluation:
         """Build the network now. What is wrong with it, is raised here."""
         self._function.get_concrete_function()
 
-    def begin(self) -> None:
-        """Begin a pass over the records: each pass draws the same random numbers."""
+    def begin(self, step: int) -> None:
+        """Begin a pass over the records, after ``step`` steps: each pass draws the same random numbers."""
+        self._network.step.tell(step)
         self._batches.assign(0)
         self._randomness.reset()
 
@@ -282,7 +283,11 @@ class Training(Evaluation):
 
     def _change_weights(self, part: Part, rate: tf.Tensor, step: tf.Tensor) -> None:
         # All gradients are taken before the first weight changes; the changes keep their order.
-        updates = parts.updates(part)
+        with (
+            self._randomness.drawn(f"{self.stage}/update", step),
+            self._network.continued(part.built, self._store, step),
+        ):
+            updates = parts.updates(part)
 
         def apply() -> None:
             for pairs in updates:

@@ -156,6 +156,11 @@ class Step:
 
     variable: tf.Variable | None = None
 
+    def tell(self, number: int) -> None:
+        """The network finds ``number`` from here on, if it asks."""
+        if self.variable is not None:
+            self.variable.assign(number)
+
     def asked_for(self, number: tf.Tensor | None) -> tf.Variable:
         """The variable, which holds ``number`` from here on if that is given."""
         if self.variable is None:

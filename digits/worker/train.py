@@ -32,7 +32,7 @@ from digits.worker.optimizers import Optimizer, Settings
 from digits.worker.randomness import Randomness
 from digits.worker.steps import Evaluation, Rows, Training
 from digits.worker.tensorboard_log import TensorBoardLog, readable_graph
-from digits.worker.variables import VariableStore
+from digits.worker.variables import VariableStore, plain_name
 
 # A call of the training function takes about this long, so that a stop and the
 # rows of metrics do not have to wait for longer.
@@ -506,7 +506,7 @@ class Trainer:
         counters, drawn = self._counters(), randomness.python_state()
         found: list[Rows] = []
         count = len(self.val_records)
-        self.evaluation.begin()
+        self.evaluation.begin(self.step)
         feed = self.val_records.feed(input.evaluation_order(count, self.batch))
         try:
             sizes = input.evaluation_sizes(count, self.batch)
@@ -529,6 +529,8 @@ class Trainer:
                     found.append(self.evaluation(feed.take(1)))
         finally:
             feed.close()
+        # Moving averages and the like are of the training; what `tf.metrics` counts goes on.
+        self._reset([pair for pair in counters if plain_name(pair[0]) in self.store.variables])
         # Added up at the end, so that the sum does not depend on how many batches a call took.
         rows = np.concatenate(found).astype(np.float64)
         values = dict(zip(self.evaluation.names, (np.array(sizes) @ rows / count).tolist(), strict=True))

@@ -9,7 +9,7 @@ import tensorflow as tf
 
 from digits import recipe as recipes
 from digits.dataset.manifest import Manifest
-from digits.worker import inference, input, network, restore
+from digits.worker import inference, input, network, restore, snapshots
 from digits.worker.failure import UserFault
 from digits.worker.variables import VariableStore
 
@@ -50,4 +50,5 @@ def load(model_folder: Path, snapshot: str, dataset: Path | None = None) -> Trai
             f"The snapshot does not fit the network. {restored.remark}",
             "The network's file was changed after the training.",
         )
+    net.step.tell(snapshots.step_of(model_folder / snapshot))
     return Trained(manifest, prepare, store, traced)

@@ -87,7 +87,7 @@ class VariableStore:
     is told so, because that variable would never have been trained. With ``empty``
     the variables have shapes and no values: good for looking, and quick. Variables
     named in ``frozen`` are never trained. Variables lie on ``device``; networks compute
-    with them in ``compute_type``. Those in ``local`` belong to single traces.
+    with them in ``compute_type``. Those in ``local`` belong to single stages.
     """
 
     def __init__(
@@ -125,16 +125,17 @@ class VariableStore:
         self._locked_for = reason
 
     @contextmanager
-    def trace(self, own: Own | None = None) -> Iterator[None]:
+    def trace(self, own: Own | None = None, stage: str = "") -> Iterator[None]:
         """Everything built inside, in the current graph, finds its variables in this store.
 
-        What the network's text made before, its ``own``, is part of the network.
+        What the network's text made before, its ``own``, is part of the network. Local variables
+        are shared with the other traces of the ``stage``.
         """
         graph = tf.compat.v1.get_default_graph()
         _forget_collections(graph)
         own = own or Own()
         _name_layers_from(own.layer_names)
-        creator = _Creator(self, graph)
+        creator = _Creator(self, graph, stage)
         for name, variable in own.variables.items():
             creator.take(name, self._variables.setdefault(name, variable))
         self._counters.update(own.counters)
@@ -147,6 +148,14 @@ class VariableStore:
                 return
             with flexible.variables_for(self.compute_type):
                 yield
+
+    @contextmanager
+    def continued(self) -> Iterator[None]:
+        """What is built inside belongs to what was traced last in the current graph."""
+        graph = tf.compat.v1.get_default_graph()
+        creators = _creators_of(graph)
+        with _keras_paths(), tf.variable_creator_scope(creators[-1] if creators else _Creator(self, graph)):
+            yield
 
     def find_or_make(self, name: str, request: dict[str, Any]) -> tf.Variable:
         """The variable called ``name``; made as ``request``, the arguments of a creator, says if there is none."""
@@ -162,16 +171,16 @@ class VariableStore:
                 self._variables[name] = self._make(name, request)
         return self._variables[name]
 
-    def make_local(self, name: str, request: dict[str, Any]) -> tf.Variable:
-        """A variable that counts something in one trace, such as those of ``tf.metrics``: no weight."""
-        name = f"local/{len(self.local)}/{name}"
-        with tf.device(self._device or None):
-            self.local[name] = self._make(name, {**request, "trainable": False})
+    def find_or_make_local(self, name: str, request: dict[str, Any]) -> tf.Variable:
+        """A variable that counts something in one stage, such as those of ``tf.metrics``: no weight."""
+        if name not in self.local:
+            with tf.device(self._device or None):
+                self.local[name] = self._make(name, {**request, "trainable": False})
         return self.local[name]
 
     def make_counter(self, name: str, request: dict[str, Any]) -> tf.Variable:
         """The same for a metric of Keras, which tells of a batch: what comes after it counts from the beginning."""
-        variable = self.make_local(name, request)
+        variable = self.find_or_make_local(name, request)
         counter = self._counters[plain_name(variable)] = _Counter(variable, request["initial_value"])
         counter.begin()
         return variable
@@ -205,7 +214,11 @@ def count(variable: tf.Variable) -> int:
 class _Creator:
     """Answers the requests for variables of one trace."""
 
-    def __init__(self, store: VariableStore, graph: tf.Graph) -> None:
+    def __init__(self, store: VariableStore, graph: tf.Graph, stage: str = "") -> None:
+        creators = _creators_of(graph)
+        # The copies of a network for several devices are in one graph.
+        self._local = f"local/{stage}/{len(creators)}"
+        creators.append(self)
         self._store = store
         self._graph = graph
         self._around = graph.get_name_scope()
@@ -221,15 +234,22 @@ class _Creator:
         name = _unique(self._asked_for, _full_name(kwargs.get("name") or "Variable", self._around))
         if _is_counter():
             kwargs["collections"] = [tf.compat.v1.GraphKeys.LOCAL_VARIABLES]
-            variable = self._store.make_counter(name, kwargs)
+            variable = self._store.make_counter(f"{self._local}/{name}", kwargs)
         elif tf.compat.v1.GraphKeys.LOCAL_VARIABLES in (kwargs.get("collections") or ()):
-            variable = self._store.make_local(name, kwargs)
+            variable = self._store.find_or_make_local(f"{self._local}/{name}", kwargs)
         else:
             variable = self._store.find_or_make(name, kwargs)
         _check_shape(name, variable, kwargs)
         remember(self._graph, variable, kwargs.get("collections"))
         # The layers of Keras cast their variables themselves.
         return variable if _keras_path else flexible.view(variable)
+
+
+def _creators_of(graph: tf.Graph) -> list[_Creator]:
+    """Those of the traces in ``graph``, in order."""
+    if not hasattr(graph, "digits_creators"):
+        graph.digits_creators = []
+    return graph.digits_creators
 
 
 def _unique(asked_for: dict[str, int], name: str) -> str:

@@ -91,6 +91,27 @@ def test_a_network_is_used_elsewhere(
     assert (folder / "assets.extra" / "network.py").read_text() == network
 
 
+def test_the_number_of_the_step_is_that_of_the_snapshot(
+    train: Any, export: Any, in_child: Any, run_clean: Any
+) -> None:
+    training = train(
+        networks.classifier(
+            """
+x = slim.fully_connected(slim.flatten(self.x), self.nclasses, scope='fc')
+step = tf.cast(tf.train.get_or_create_global_step(), tf.float32)
+return x * 0.0 + step
+"""
+        ),
+        epochs=1,
+    )
+    outcome = export(training)
+    assert outcome.code == 0, outcome.output
+    given = used(run_clean, outcome.job_folder.parent / "exported")["output"]
+    steps = training.of(Finished)[0].result["steps"]
+    assert np.array_equal(given, np.full((2, 4), steps))
+    assert np.array_equal(in_child(expected, training.job_folder), given)
+
+
 SEVERAL = networks.classifier(
     """
 x = slim.flatten(self.x) / tf.cast(tf.maximum(tf.train.get_or_create_global_step(), 100), tf.float32)

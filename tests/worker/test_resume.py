@@ -210,6 +210,49 @@ def test_goes_on_exactly_with_images_that_are_read_for_every_batch(
     same(in_child, whole, outcome)
 
 
+# Changes its gradients as an optimizer of its own would, with noise that depends on the number of the step; the steps
+# that draw a histogram, and the validation, count the same things as the others.
+CHANGES_GRADIENTS = (
+    networks.LINEAR
+    + """
+        step = tf.cast(tf.train.get_global_step(), tf.float32)
+        self.summaries.append(tf.summary.scalar('step', step))
+        self.summaries.append(tf.summary.scalar('sums', tf.metrics.mean(step)[1]))
+        self.summaries.append(tf.summary.histogram('outputs', self.inference))
+        return digits.classification_loss(self.inference, self.y)
+
+    def gradientUpdate(self, pairs):
+        changed = []
+        for number, (gradient, variable) in enumerate(pairs):
+            square = tf.get_variable('square_%d' % number, variable.shape, initializer=tf.ones_initializer(), trainable=False)
+            mean = tf.Variable(tf.zeros(variable.shape), trainable=False, name='mean')
+            square = square.assign(0.9 * square + 0.1 * tf.square(gradient))
+            mean = mean.assign(0.5 * mean + gradient / tf.sqrt(square + 1e-6))
+            step = tf.cast(tf.train.get_global_step(), tf.float32)
+            changed.append((mean + tf.random_normal(tf.shape(mean), stddev=0.1 / (1 + step)), variable))
+        return changed
+"""
+).replace("        return digits.classification_loss(self.inference, self.y)\n\n        step", "        step")
+
+
+def test_goes_on_exactly_with_gradients_that_the_network_changes(
+    often: None, model: Any, train: Any, killed_at_random_moments: Any, in_child: Any
+) -> None:
+    whole = train(CHANGES_GRADIENTS, name="whole", **SETTINGS)
+    assert whole.code == 0, whole.output
+    assert whole.values("val", "step")[:3] == [0, 6, 12]
+    assert np.allclose(whole.values("train", "sums"), np.array(whole.values("train", "step")) / 2)
+    assert {"square_0", "square_1", "train/mean"} <= set(
+        in_child(snapshot, whole.job_folder, "snapshot_12.ckpt")
+    )
+    outcome, kills = killed_at_random_moments(
+        model(CHANGES_GRADIENTS, name="killed", **SETTINGS), signal.SIGKILL, 3, most=2
+    )
+    assert outcome.code == 0, outcome.output
+    assert kills
+    same(in_child, whole, outcome)
+
+
 SAMPLERS = networks.LINEAR.replace(
     "return digits.classification_loss(self.inference, self.y)",
     """

@@ -472,3 +472,20 @@ def test_weights_are_shown_and_steps_traced_for_tensorboard(train: Any, in_child
     assert {"model/fc/weights", "model/fc/biases"} <= in_child(_tensorboard, folder)
     assert "activations/fc" in in_child(_tensorboard, outcome.job_folder / "tb" / "val")
     assert len(list(folder.rglob("*.xplane.pb"))) == 1  # of eight steps, the fifth
+
+
+def test_a_validation_changes_nothing_of_the_network(train: Any, in_child: Any) -> None:
+    network = networks.classifier(
+        """
+seen = tf.get_variable('seen', [], initializer=tf.zeros_initializer(), trainable=False)
+seen = tf.assign_add(seen, tf.cast(tf.shape(self.x)[0], tf.float32))
+self.summaries.append(tf.summary.scalar('seen', seen))
+return slim.fully_connected(slim.flatten(self.x / 100.0), self.nclasses, activation_fn=None)
+"""
+    )
+    outcome = train(network, epochs=2)
+    assert outcome.code == 0, outcome.output
+    steps = outcome.of(Finished)[0].result["steps"]
+    seen = outcome.values("train", "seen")
+    assert len(seen) == steps and np.allclose(np.diff(seen), seen[0])
+    assert in_child(snapshot, outcome.job_folder, "snapshot_2.ckpt")["model/seen"] == seen[-1]

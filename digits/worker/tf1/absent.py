@@ -1,8 +1,9 @@
 """Packages that a network imports and that are not installed, and parts that TensorFlow has no more.
 
-An import alone does no harm: many a network imports what it never uses. The first use of
-something of them fails and says what is missing. The import itself fails where the
-network is prepared for that, in ``try``, and where its names would be needed at once, ``import *``.
+An import alone does no harm: many a network imports what it never uses. Nor does a setting of such a package: a call
+of its functions in a line of its own, outside of those of the network, as ``matplotlib.use('Agg')`` is. The first
+other use of something of them fails and says what is missing. The import itself fails where the network is prepared
+for that, in ``try``, and where its names would be needed at once, ``import *``.
 """
 
 from __future__ import annotations
@@ -71,7 +72,9 @@ class Absent(types.ModuleType):
     def __getattr__(self, name: str) -> Any:
         if name.startswith("__"):
             raise AttributeError(name)
-        self._used()
+        if isinstance(self._error, MissingPackage) and _is_setting():
+            return _Setting()
+        return self._used()
 
     def _used(self, *args: Any, **kwargs: Any) -> NoReturn:
         raise self._error.with_traceback(None)
@@ -79,18 +82,37 @@ class Absent(types.ModuleType):
     __call__ = __getitem__ = __iter__ = __mro_entries__ = _used
 
 
-def _line() -> int | None:
-    """The line of the network that is being run."""
-    frame: Any = sys._getframe(1)
+class _Setting:
+    """A function of a missing package that is called for what it changes there, and does nothing."""
+
+    def __getattr__(self, name: str) -> _Setting:
+        return self
+
+    def __call__(self, *args: Any, **kwargs: Any) -> None:
+        pass
+
+
+def _frame() -> types.FrameType | None:
+    """The part of the network that is being run."""
+    frame: types.FrameType | None = sys._getframe(1)
     while frame is not None and frame.f_code.co_filename != NETWORK_FILE:
         frame = frame.f_back
+    return frame
+
+
+def _line() -> int | None:
+    frame = _frame()
     return frame.f_lineno if frame else None
+
+
+def _tree() -> ast.Module:
+    return ast.parse(old_statements.translated("".join(linecache.getlines(NETWORK_FILE))))
 
 
 def _is_tried(line: int) -> bool:
     """Whether a line of the network is in a ``try`` that handles errors."""
     try:
-        tree = ast.parse(old_statements.translated("".join(linecache.getlines(NETWORK_FILE))))
+        tree = _tree()
     except SyntaxError:
         return True
     return any(
@@ -99,3 +121,12 @@ def _is_tried(line: int) -> bool:
         if isinstance(node, ast.Try) and node.handlers
         for part in node.body
     )
+
+
+def _is_setting() -> bool:
+    """Whether the network is at a call outside of its functions, the result of which nobody takes."""
+    frame = _frame()
+    if frame is None or frame.f_code.co_name != "<module>":
+        return False
+    found = [node for node in _tree().body if node.lineno <= frame.f_lineno <= (node.end_lineno or 0)]
+    return any(isinstance(node, ast.Expr) and isinstance(node.value, ast.Call) for node in found)

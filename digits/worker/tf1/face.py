@@ -176,21 +176,49 @@ def _contrib(slim: types.ModuleType) -> Face:
         "crf": _Contrib("tensorflow.contrib.crf", **contrib_sequences.crf()),
         "lookup": _Contrib("tensorflow.contrib.lookup", tf.lookup, **contrib_lookup.names()),
         "learn": _Contrib("tensorflow.contrib.learn", ModeKeys=old_names.ModeKeys),
-        "training": _Contrib("tensorflow.contrib.training", HParams=old_names.HParams),
+        "training": _Contrib(
+            "tensorflow.contrib.training",
+            HParams=old_names.HParams,
+            **{name: getattr(slim.learning, name) for name in _OF_LEARNING},
+        ),
         "opt": _Contrib("tensorflow.contrib.opt", old_names.OtherOptimizers()),
         "cudnn_rnn": _Contrib("tensorflow.contrib.cudnn_rnn", **contrib_cells.cudnn()),
         "ctc": _Contrib("tensorflow.contrib.ctc", v1.nn),
         "image": _Contrib("tensorflow.contrib.image", **contrib_image.names()),
         "resampler": _Contrib("tensorflow.contrib.resampler", resampler=contrib_image.resampler),
         "signal": _Contrib("tensorflow.contrib.signal", tf.signal),
-        "linalg": _Contrib("tensorflow.contrib.linalg", tf.linalg),
+        "linalg": _Contrib(
+            "tensorflow.contrib.linalg",
+            tf.linalg,
+            LinearOperatorTriL=tf.linalg.LinearOperatorLowerTriangular,
+            LinearOperatorMatrix=tf.linalg.LinearOperatorFullMatrix,
+            LinearOperatorUDVHUpdate=tf.linalg.LinearOperatorLowRankUpdate,
+        ),
         "distributions": _distributions(),
         "nn": _Contrib("tensorflow.contrib.nn", v1.nn, alpha_dropout=contrib_layers.alpha_dropout),
         "deprecated": _Contrib("tensorflow.contrib.deprecated", **old_names.old_summaries()),
         "summary": summaries.SummaryFunctions(),
+        "tensorboard": _tensorboard(),
         "util": _Contrib("tensorflow.contrib.util", v1, tf, constant_value=tf.get_static_value),
     }
     return Face("tensorflow.contrib", **names)
+
+
+# What slim.learning shares with tf.contrib.training.
+_OF_LEARNING = ("add_gradients_summaries", "clip_gradient_norms", "create_train_op", "multiply_gradients")
+
+
+def _tensorboard() -> Face:
+    name = "tensorflow.contrib.tensorboard.plugins"
+    projector = Face(f"{name}.projector", _Projector(), visualize_embeddings=lambda *args: None)
+    return _Contrib("tensorflow.contrib.tensorboard", plugins=_Contrib(name, projector=projector))
+
+
+class _Projector:
+    """The records of TensorBoard's projector, for networks that describe their embeddings to it."""
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(importlib.import_module("tensorboard.plugins.projector"), name)
 
 
 @functools.cache

@@ -86,6 +86,11 @@ def reverse(tensor: Any, axis: Any = None, name: Any = None, dims: Any = None) -
     return tf.reverse(tensor, axis, name)
 
 
+def batch_matmul(x: Any, y: Any, adj_x: bool = False, adj_y: bool = False, name: Any = None) -> Any:
+    """``tf.matmul`` of before 1.0."""
+    return tf.matmul(x, y, adjoint_a=adj_x, adjoint_b=adj_y, name=name)
+
+
 def histogram_fixed_width(
     values: Any, value_range: Any, nbins: int = 100, dtype: Any = tf.int32, name: Any = None
 ) -> Any:
@@ -466,7 +471,7 @@ def top() -> dict[str, Any]:
         "neg": tf.negative,
         "select": v1.where,
         "inv": v1.reciprocal,
-        "batch_matmul": v1.matmul,
+        "batch_matmul": batch_matmul,
         "complex_abs": tf.abs,
         "listdiff": v1.setdiff1d,
         "batch_matrix_transpose": v1.matrix_transpose,

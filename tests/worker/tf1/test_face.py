@@ -46,6 +46,16 @@ def test_imports_give_the_face(in_child: Any) -> None:
     )
 
 
+def test_embeddings_are_described_to_a_projector_of_tensorboard(in_child: Any) -> None:
+    text = """
+from tensorflow.contrib.tensorboard.plugins import projector
+config = projector.ProjectorConfig()
+config.embeddings.add().tensor_name = 'features'
+projector.visualize_embeddings(tf.summary.FileWriter('nowhere'), config)
+"""
+    assert in_child(_names, text, "config.embeddings[0].tensor_name") == "features"
+
+
 def test_the_real_modules_stay_as_they_are(in_child: Any) -> None:
     text = IMPORTS + "import sys, tensorflow.version as version\nreal = sys.modules['tensorflow']"
     assert in_child(_names, text, "real is not tf and hasattr(tf, 'contrib') and 'contrib' not in dir(real)")
@@ -58,6 +68,7 @@ def test_the_real_modules_stay_as_they_are(in_child: Any) -> None:
         ("import tensorflow.nonesuch", "cannot import 'nonesuch' from 'tensorflow.nonesuch'"),
         ("from tensorflow.contrib import nonesuch", "cannot import 'nonesuch'"),
         ("tf.nonesuch", "TensorFlow has no tf.nonesuch"),
+        ("tf.contrib.quantize.create_training_graph()", "TensorFlow has no tf.contrib.quantize"),
         ("tf.contrib.nonesuch", "TensorFlow has no tf.contrib.nonesuch"),
     ],
 )
@@ -101,6 +112,9 @@ OLD_CALLS = [
     "digits.nchw_to_nhwc(digits.nhwc_to_nchw(x))",
     "digits.classification_accuracy_top_n(slim.flatten(x), self.y if self.y is not None else [0], 2)",
     "tf.get_collection(tf.GraphKeys.UPDATE_OPS) and x",
+    "tf.batch_matmul(x, x, adj_y=True)",
+    "tf.contrib.training.create_train_op(tf.reduce_mean(x * tf.get_variable('v', [])), tf.train.AdamOptimizer(0.1))",
+    "tf.contrib.linalg.LinearOperatorTriL(tf.ones([3, 3])).to_dense()",
 ]
 
 
