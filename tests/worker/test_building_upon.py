@@ -366,8 +366,8 @@ def test_the_number_of_the_step(train: Any) -> None:
     outcome = train(STEPPED, epochs=2)
     assert outcome.code == 0, outcome.output
     assert outcome.values("train", "step")[0] == 0
-    # Of 16 steps, numbered from 0, the last; validation sees the last one that was trained.
-    assert outcome.values("val", "step") == [0, 7, 15]
+    # Validation sees how many steps were taken, as in TensorFlow 1, where the optimizer had counted them by then.
+    assert outcome.values("val", "step") == [0, 8, 16]
 
 
 # Each takes the weights of "old" from a checkpoint, in which they are called so without a scope.

@@ -242,7 +242,7 @@ MISTAKES = {
         5,
     ),
     "missing package": (
-        "import tensorpack\n" + networks.LINEAR + "\ntensorpack.Conv2D('c', 3)",
+        "import tensorpack\n" + networks.LINEAR + "\nconvolved = tensorpack.Conv2D('c', 3)",
         "tensorpack",
         15,
     ),
