@@ -7,6 +7,7 @@ The task's folder in its job's holds four files: ``recipe.json`` (what to do),
 
 from __future__ import annotations
 
+import dataclasses
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -157,6 +158,12 @@ class News:
         return self.result is not None
 
 
+def _facts(event: events.Event, *without: str) -> dict[str, Any]:
+    """What an event tells, by name, but for when it happened and for ``without``."""
+    names = (item.name for item in dataclasses.fields(event))
+    return {name: getattr(event, name) for name in names if name not in ("at", *without)}
+
+
 def _progressed(news: News, event: events.Progressed) -> None:
     news.fraction = min(1.0, max(0.0, event.fraction))
     news.seconds_left = event.seconds_left
@@ -184,26 +191,11 @@ def _built(news: News, event: events.Built) -> None:
 
 
 def _fed(news: News, event: events.Fed) -> None:
-    news.fed[event.split] = {
-        "how": event.how,
-        "records": event.records,
-        "bytes": event.bytes,
-        "budget_bytes": event.budget_bytes,
-        "free_bytes": event.free_bytes,
-        "place": event.place,
-    }
+    news.fed[event.split] = _facts(event, "split")
 
 
 def _restored(news: News, event: events.Restored) -> None:
-    news.restored = {
-        "source": event.source,
-        "taken": event.taken,
-        "missing": event.missing,
-        "of_other_shape": event.of_other_shape,
-        "unused": event.unused,
-        "frozen": event.frozen,
-        "no_weights": event.no_weights,
-    }
+    news.restored = _facts(event)
 
 
 def _saved(news: News, event: events.Saved) -> None:
@@ -226,12 +218,7 @@ def _resumed(news: News, event: events.Resumed) -> None:
 
 
 def _used(news: News, event: events.Used) -> None:
-    news.usage = {
-        "cpu_percent": event.cpu_percent,
-        "memory_bytes": event.memory_bytes,
-        "device": event.device,
-        "gpus": event.gpus,
-    }
+    news.usage = _facts(event)
 
 
 def _failed(news: News, event: events.Failed) -> None:

@@ -10,7 +10,6 @@ compared before it counts.
 from __future__ import annotations
 
 import shutil
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -63,7 +62,8 @@ def run(recipe: recipes.Export, task_folder: Path, events: EventLog) -> dict[str
     except BaseException:
         shutil.rmtree(target, ignore_errors=True)
         raise
-    return {**about, "difference": difference, "bytes": sum(path.stat().st_size for path in _files(target))}
+    size = sum(path.stat().st_size for path in target.rglob("*") if path.is_file())
+    return {**about, "difference": difference, "bytes": size}
 
 
 class _Exported(tf.Module):
@@ -87,15 +87,11 @@ def named(outputs: Any, name: str = "output") -> dict[str, tf.Tensor]:
     """All tensors of a network's outputs by name: ``output``, ``output_0`` of a list, ``name`` of a dict."""
     if isinstance(outputs, dict):
         parts = {_plain(str(key)): item for key, item in outputs.items()}
-        return {whole: tensor for key, item in parts.items() for whole, tensor in named(item, key).items()}
-    if isinstance(outputs, (list, tuple)):
-        items = enumerate(outputs)
-        return {
-            whole: tensor
-            for number, item in items
-            for whole, tensor in named(item, f"{name}_{number}").items()
-        }
-    return {} if outputs is None else {name: tf.convert_to_tensor(outputs)}
+    elif isinstance(outputs, (list, tuple)):
+        parts = {f"{name}_{number}": item for number, item in enumerate(outputs)}
+    else:
+        return {} if outputs is None else {name: tf.convert_to_tensor(outputs)}
+    return {whole: tensor for part, item in parts.items() for whole, tensor in named(item, part).items()}
 
 
 def _plain(name: str) -> str:
@@ -183,7 +179,3 @@ def _describe(network: Path, extra: Path, about: dict[str, Any]) -> None:
     shutil.copyfile(network, extra / NETWORK_FILE)
     (extra / LABELS_FILE).write_text("".join(f"{label}\n" for label in about["labels"]))
     write_json(extra / ABOUT_FILE, about)
-
-
-def _files(folder: Path) -> Iterator[Path]:
-    return (path for path in folder.rglob("*") if path.is_file())
