@@ -21,6 +21,7 @@ from keras.src.backend.tensorflow.core import Variable as KerasVariable
 from tensorflow.python.keras.legacy_tf_layers.base import Layer as LegacyLayer
 
 from digits.worker.failure import UserFault
+from digits.worker.replacing import replaced
 from digits.worker.variables import plain, remember, set_once
 
 
@@ -141,23 +142,17 @@ def watched(is_training: bool) -> Iterator[Calls]:
         calls.last = calls.graph.version
 
 
-@contextlib.contextmanager
-def _wrapped(kind: Any, calls: Calls) -> Iterator[None]:
+def _wrapped(kind: Any, calls: Calls) -> contextlib.AbstractContextManager[None]:
     original = kind.__call__
 
     @functools.wraps(original)
     def wrapper(self: Any, *args: Any, **kwargs: Any) -> Any:
         return calls.around(self, original, *args, **kwargs)
 
-    kind.__call__ = wrapper
-    try:
-        yield
-    finally:
-        kind.__call__ = original
+    return replaced(kind, "__call__", wrapper)
 
 
-@contextlib.contextmanager
-def _loaded_once() -> Iterator[None]:
+def _loaded_once() -> contextlib.AbstractContextManager[None]:
     """Weights that the network itself loads into Keras layers are set now and once.
 
     In a graph they would be set again with every step, and with every stage that is built.
@@ -173,27 +168,16 @@ def _loaded_once() -> Iterator[None]:
                 original(self, np.asarray(value))
         return self._value
 
-    KerasVariable.assign = assign
-    try:
-        yield
-    finally:
-        KerasVariable.assign = original
+    return replaced(KerasVariable, "assign", assign)
 
 
-@contextlib.contextmanager
-def _regularised_once(calls: Calls) -> Iterator[None]:
+def _regularised_once(calls: Calls) -> contextlib.AbstractContextManager[None]:
     """Who adds ``model.losses`` to a loss adds what is known to be a part of it then, instead of a copy."""
-    kind = keras.layers.Layer
-    original = kind._get_regularization_losses
 
     def losses(layer: Any) -> list[tf.Tensor]:
         return [calls.regularisation_of(item) for item in layer.trainable_weights if item.regularizer]
 
-    kind._get_regularization_losses = losses
-    try:
-        yield
-    finally:
-        kind._get_regularization_losses = original
+    return replaced(keras.layers.Layer, "_get_regularization_losses", losses)
 
 
 _TRAINED = "Leave it out: DIGITS trains and validates what inference and loss return."
@@ -207,17 +191,15 @@ _RUNS = {
 @contextlib.contextmanager
 def _not_run() -> Iterator[None]:
     """Models cannot run what they are a part of: there is no batch yet."""
-    before = {name: getattr(keras.Model, name) for name in _RUNS}
-    for name, original in before.items():
-        setattr(keras.Model, name, _refused(name, original))
-    try:
+    with contextlib.ExitStack() as stack:
+        for name in _RUNS:
+            stack.enter_context(replaced(keras.Model, name, _refused(name)))
         yield
-    finally:
-        for name in before:
-            delattr(keras.Model, name)  # they are those of its base
 
 
-def _refused(name: str, original: Any) -> Any:
+def _refused(name: str) -> Any:
+    original = getattr(keras.Model, name)
+
     @functools.wraps(original)
     def method(self: Any, *args: Any, **kwargs: Any) -> Any:
         if tf.executing_eagerly():

@@ -15,7 +15,7 @@ import functools
 import random
 import threading
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from typing import Any
 
 import numpy as np
@@ -32,6 +32,7 @@ from tensorflow.python.ops import (
 from tensorflow.python.ops.resource_variable_ops import ResourceVariable
 
 from digits.worker import candidates
+from digits.worker.replacing import replaced
 
 raw = tf.raw_ops
 
@@ -362,14 +363,10 @@ def noted() -> Iterator[None]:
     """
     _made.clear()
     places = ((np.random, "RandomState"), (np.random, "default_rng"), (random, "Random"))
-    before = [getattr(module, name) for module, name in places]
-    for (module, name), original in zip(places, before, strict=True):
-        setattr(module, name, _noting(original))
-    try:
+    with ExitStack() as stack:
+        for module, name in places:
+            stack.enter_context(replaced(module, name, _noting(getattr(module, name))))
         yield
-    finally:
-        for (module, name), original in zip(places, before, strict=True):
-            setattr(module, name, original)
 
 
 def _noting(maker: Any) -> Any:

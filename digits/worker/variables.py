@@ -12,7 +12,7 @@ import functools
 import re
 from collections import defaultdict
 from collections.abc import Callable, Container, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -26,6 +26,7 @@ from tensorflow.python.util.object_identity import ObjectIdentityDictionary
 
 from digits.worker import flexible, randomness
 from digits.worker.failure import UserFault
+from digits.worker.replacing import replaced
 
 MODEL_SCOPE = "model"
 LOSS_SCOPE = "loss"
@@ -307,8 +308,7 @@ def _is_counter() -> bool:
 _keras_path: list[str] = []
 
 
-@contextmanager
-def _keras_paths() -> Iterator[None]:
+def _keras_paths() -> AbstractContextManager[None]:
     """Keras makes some variables long after the layer asked for them: the path is told by the variable itself."""
     original = KerasVariable._initialize
 
@@ -320,11 +320,7 @@ def _keras_paths() -> Iterator[None]:
         finally:
             _keras_path.pop()
 
-    KerasVariable._initialize = initialize
-    try:
-        yield
-    finally:
-        KerasVariable._initialize = original
+    return replaced(KerasVariable, "_initialize", initialize)
 
 
 class _Operation:
