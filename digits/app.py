@@ -15,7 +15,8 @@ from werkzeug.exceptions import HTTPException
 from digits import __version__, auth, home, jobs, tensorboard_views
 from digits import times as time_words
 from digits.dataset import views as dataset_views
-from digits.errors import DigitsError
+from digits.errors import DigitsError, NotFound, explain
+from digits.files import UnreadableFile
 from digits.gate import Gate
 from digits.inference import views as inference_views
 from digits.model import views as model_views
@@ -111,6 +112,7 @@ def _add_page_tools(app: Flask, settings: Settings, parts: Services, guard: auth
             "username": auth.shown_username(request),
             "needs_login": guard.is_required,
             "tensorflow": parts.tensorflow,
+            "storage_problem": parts.store.problem,
         }
 
     app.jinja_env.trim_blocks = True
@@ -137,6 +139,18 @@ def _add_error_pages(app: Flask) -> None:
         if error.code is None or error.code < 400:
             return error
         return _answer(error.code, str(error.description or error.name), "", error.name.replace(" ", ""))
+
+    @app.errorhandler(UnreadableFile)
+    def unreadable(error: UnreadableFile) -> tuple[Response | str, int]:
+        return known(NotFound("A file of this job cannot be read.", str(error)))
+
+    @app.errorhandler(OSError)
+    def failing_disk(error: OSError) -> tuple[Response | str, int]:
+        explained = explain(error)
+        if explained is None:
+            return fault(error)
+        log.error("%s %s failed: %s", request.method, request.path, error)
+        return known(explained)
 
     @app.errorhandler(Exception)
     def fault(error: Exception) -> tuple[Response | str, int]:

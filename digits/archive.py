@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import io
+import os
 import tarfile
 import time
 import zipfile
 from collections.abc import Iterator, Mapping
 from pathlib import Path
+
+from digits.files import is_there, open_plain
 
 CHUNK_BYTES = 256 * 1024
 # The endings that archives may have, and what kind of content each tells.
@@ -43,25 +46,31 @@ class _Sink:
         return data
 
 
-def stream(ending: str, texts: Mapping[str, bytes], files: Mapping[str, Path]) -> Iterator[bytes]:
+# A file, and the folder below which no link to it is followed.
+Source = tuple[Path, Path]
+
+
+def stream(ending: str, texts: Mapping[str, bytes], files: Mapping[str, Source]) -> Iterator[bytes]:
     """An archive of the kind of ``ending``, one of `MEDIA_TYPES`, piece by piece.
 
-    It holds ``texts`` and ``files``, each by its name in the archive.
+    It holds ``texts`` and ``files``, each by its name in the archive; files that are not
+    there are left out. Raises UnreadableFile if one is not a regular file.
     """
+    files = {name: (path, below) for name, (path, below) in files.items() if is_there(path, below=below)}
     if ending == "zip":
         return _zip_stream(texts, files)
     return _tar_stream(_TAR_MODES[ending], texts, files)
 
 
-def _zip_stream(texts: Mapping[str, bytes], files: Mapping[str, Path]) -> Iterator[bytes]:
+def _zip_stream(texts: Mapping[str, bytes], files: Mapping[str, Source]) -> Iterator[bytes]:
     sink = _Sink()
     with zipfile.ZipFile(sink, "w") as archive:
         for name, data in texts.items():
             archive.writestr(name, data)
-        for name, path in files.items():
+        for name, (path, below) in files.items():
             with (
                 archive.open(zipfile.ZipInfo(name), "w", force_zip64=True) as entry,
-                open(path, "rb") as file,
+                open_plain(path, below=below) as file,
             ):
                 while chunk := file.read(CHUNK_BYTES):
                     entry.write(chunk)
@@ -69,16 +78,16 @@ def _zip_stream(texts: Mapping[str, bytes], files: Mapping[str, Path]) -> Iterat
     yield sink.take()
 
 
-def _tar_stream(mode: str, texts: Mapping[str, bytes], files: Mapping[str, Path]) -> Iterator[bytes]:
+def _tar_stream(mode: str, texts: Mapping[str, bytes], files: Mapping[str, Source]) -> Iterator[bytes]:
     sink = _Sink()
     with tarfile.open(fileobj=sink, mode=mode) as archive:  # type: ignore[call-overload]
         for name, data in texts.items():
             archive.addfile(_entry(name, len(data)), io.BytesIO(data))
-        for name, path in files.items():
-            size = path.stat().st_size
-            archive.addfile(_entry(name, size))
+        for name, (path, below) in files.items():
             # The content is written here and not by `addfile`, which would do it in one piece.
-            with open(path, "rb") as file:
+            with open_plain(path, below=below) as file:
+                size = os.fstat(file.fileno()).st_size
+                archive.addfile(_entry(name, size))
                 while chunk := file.read(CHUNK_BYTES):
                     archive.fileobj.write(chunk)
                     yield sink.take()

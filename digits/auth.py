@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import hmac
 import ipaddress
+import logging
 import os
 import re
 import secrets
@@ -42,6 +43,8 @@ from wtforms import PasswordField, StringField
 
 from digits.errors import BadRequest
 from digits.files import UnreadableFile, read_json, write_json
+
+log = logging.getLogger(__name__)
 
 VISITOR = "digits.visitor"
 USERNAME_COOKIE = "username"
@@ -91,9 +94,13 @@ def read_or_make_secret(path: Path) -> str:
         descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
     except FileExistsError:
         return _read_secret(path)
-    with open(descriptor, "w", encoding="ascii") as file:
-        secret = secrets.token_urlsafe(32)
-        file.write(secret + "\n")
+    secret = secrets.token_urlsafe(32)
+    try:
+        with open(descriptor, "w", encoding="ascii") as file:
+            file.write(secret + "\n")
+    except OSError:
+        path.unlink(missing_ok=True)  # An empty file would keep the server from starting.
+        raise
     return secret
 
 
@@ -167,7 +174,13 @@ class Sessions:
             self._ended[session.id] = session.started + LONGEST_SECONDS
             self._ended = {name: until for name, until in self._ended.items() if until > now}
             if self._ended_file is not None:
-                write_json(self._ended_file, self._ended)
+                try:
+                    write_json(self._ended_file, self._ended)
+                except OSError as error:
+                    # The session has ended all the same; the next one that ends is written with it.
+                    log.error(
+                        "an ended session could not be saved, and may be used after a restart: %s", error
+                    )
 
     def _is_over(self, session: Session) -> bool:
         now = self._clock()

@@ -6,13 +6,19 @@
     ├── NotFound            404  there is no such thing
     ├── InUse               403  something else depends on it (403 as DIGITS answered)
     ├── NotReady            409  what is needed is still being made
-    └── Unavailable         503  a part of the server is not there
+    ├── Unavailable         503  a part of the server is not there
+    ├── StorageError        503  the disk is read-only, broken, or may not be written
+    └── DiskFull            507  there is no space left
 
-One handler turns them into a page or into JSON. Any other exception is a fault
-of the program: it goes to the log and the user sees a plain server error.
+One handler turns them into a page or into JSON, and another one an OSError that
+`explain` knows. Any other exception is a fault of the program: it goes to the log
+and the user sees a plain server error.
 """
 
 from __future__ import annotations
+
+import errno
+import os
 
 
 class DigitsError(Exception):
@@ -48,3 +54,44 @@ class NotReady(DigitsError):
 
 class Unavailable(DigitsError):
     http_status = 503
+
+
+class StorageError(DigitsError):
+    http_status = 503
+
+
+class DiskFull(DigitsError):
+    http_status = 507
+
+
+_MAKE_ROOM = "Make room, for example by deleting jobs that nobody needs, then try again."
+_EXPLAINED: dict[int, tuple[type[DigitsError], str, str]] = {
+    errno.ENOSPC: (DiskFull, "The disk is full.", _MAKE_ROOM),
+    errno.EDQUOT: (DiskFull, "The disk quota of the server's user is used up.", _MAKE_ROOM),
+    errno.EFBIG: (DiskFull, "The file is larger than the server may write.", "Raise its limit: ulimit -f."),
+    errno.EROFS: (StorageError, "The disk is read-only.", "Mount it for writing, then try again."),
+    errno.EACCES: (StorageError, "The server has no permission to write there.", "Change the owner or mode."),
+    errno.EPERM: (StorageError, "The server has no permission to write there.", "Change the owner or mode."),
+    errno.EIO: (StorageError, "The disk does not work: input/output error.", "Look into the system's log."),
+    errno.EMFILE: (Unavailable, "The server has too many open files.", "Try again in a moment."),
+    errno.ENFILE: (Unavailable, "This machine has too many open files.", "Try again in a moment."),
+}
+
+
+def explain(error: OSError) -> DigitsError | None:
+    """An error of the disk in words for the user; None if it is none of the disk's."""
+    if error.errno not in _EXPLAINED:
+        return None
+    kind, message, hint = _EXPLAINED[error.errno]
+    if error.errno == errno.ENOSPC and _has_no_inodes(error.filename):
+        message = "The disk is full: it cannot hold any more files (no free inodes)."
+    return kind(message, hint)
+
+
+def _has_no_inodes(path: object) -> bool:
+    """Whether what is missing for a new file at ``path`` is not space."""
+    try:
+        state = os.statvfs(os.path.dirname(os.fsdecode(path)) or ".")  # type: ignore[arg-type]
+    except (OSError, TypeError):
+        return False
+    return state.f_files > 0 and state.f_favail == 0

@@ -330,7 +330,7 @@ class EventLog:
 def is_written(path: Path) -> bool:
     """Whether a process writes the log, and does not leave it in a few seconds."""
     try:
-        opened = open_plain(path)
+        opened = open_plain(path, below=path.parent.parent)
     except UnreadableFile:
         return False
     with opened as file:
@@ -357,7 +357,7 @@ def _soon(happens: Callable[[], bool]) -> bool:
 
 def _lines(path: Path, cursor: int) -> Iterator[tuple[bytes, int]]:
     try:
-        opened = open_plain(path)
+        opened = open_plain(path, below=path.parent.parent)  # the job's folder
     except UnreadableFile:
         return
     with opened as file:

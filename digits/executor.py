@@ -154,7 +154,7 @@ class LocalExecutor:
     @staticmethod
     def _read_exit(folder: Path) -> Exit | None:
         try:
-            body = files.read_json(folder / shim.EXIT_FILE)
+            body = files.read_json(folder / shim.EXIT_FILE, below=folder.parent)
             return Exit(
                 code=body["code"],
                 signal=body["signal"],

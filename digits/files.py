@@ -2,24 +2,34 @@
 
 A reader never sees half a file, because a file is written under a temporary
 name and renamed. Links are never followed inside a job's folder: the code of a
-job may replace any file there.
+job may replace any file there. `open_plain` is the only function that opens one.
 """
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import json
 import os
 import secrets
 import stat
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, BinaryIO
 
 MAX_JSON_BYTES = 16 * 1024 * 1024
 
 
+# The server's trouble and not the file's: it may well be readable a moment later.
+_TRANSIENT = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOMEM})
+
+
 class UnreadableFile(Exception):
-    """A file of a job is missing, damaged, too large, or not a plain file."""
+    """A file of a job is missing, damaged, too large, or not a regular file."""
+
+
+class MissingFile(UnreadableFile):
+    """There is no such file."""
 
 
 def write_json(path: Path, value: Any) -> None:
@@ -40,9 +50,17 @@ def write_bytes(path: Path, data: bytes) -> None:
             os.fsync(file.fileno())
         os.replace(temporary, path)
     except BaseException:
-        temporary.unlink(missing_ok=True)
+        with contextlib.suppress(OSError):  # the first error counts
+            temporary.unlink(missing_ok=True)
         raise
     _sync_folder(path.parent)
+
+
+def make_folder(path: Path) -> None:
+    """Make the folder ``path`` for its owner only, unless it is there; raises NotADirectoryError for a link."""
+    path.mkdir(mode=0o700, exist_ok=True)
+    if path.is_symlink():
+        raise NotADirectoryError(errno.ENOTDIR, "It is a link, which is not followed", str(path))
 
 
 def remove_halves(path: Path) -> None:
@@ -56,37 +74,66 @@ def is_disk_full(error: BaseException) -> bool:
     return isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT)
 
 
-def open_plain(path: Path) -> BinaryIO:
-    """Open a plain file for reading; raises UnreadableFile for a link, a pipe, or no file."""
+def open_plain(path: Path, *, below: Path | None = None) -> BinaryIO:
+    """Open a regular file for reading; raises UnreadableFile for a link, a pipe, or no file.
+
+    With ``below``, a folder that ``path`` lies in, links are refused in the place of that
+    folder and of every folder between, too. Raises OSError when it is not the file's fault,
+    for example when this process has too many open files.
+    """
     try:
-        # O_NONBLOCK: a FIFO put in the file's place must not hang the reader.
-        descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+        # O_NONBLOCK: a FIFO in the file's place must not hang the reader.
+        with _folder_of(path, below) as (name, folder):
+            flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+            descriptor = os.open(name, flags, dir_fd=folder)
     except OSError as error:
-        raise UnreadableFile(f"{path.name}: {error.strerror}") from error
+        if error.errno in _TRANSIENT:
+            raise
+        if error.errno == errno.ENOENT:
+            raise MissingFile(f"{path.name}: {error.strerror}") from error
+        reason = "is a link" if error.errno == errno.ELOOP else f"cannot be opened: {error.strerror}"
+        raise UnreadableFile(f"{path.name} {reason}") from error
     if not stat.S_ISREG(os.fstat(descriptor).st_mode):
         os.close(descriptor)
-        raise UnreadableFile(f"{path.name} is not a plain file")
+        raise UnreadableFile(f"{path.name} is not a regular file")
     return open(descriptor, "rb")
 
 
-def read_bytes(path: Path, limit: int = MAX_JSON_BYTES) -> bytes:
-    """The content of a plain file of at most ``limit`` bytes; raises UnreadableFile."""
-    with open_plain(path) as file:
+def is_there(path: Path, *, below: Path | None = None) -> bool:
+    """Whether there is a file at ``path``; raises UnreadableFile if `open_plain` would refuse it."""
+    try:
+        open_plain(path, below=below).close()
+    except MissingFile:
+        return False
+    return True
+
+
+def read_bytes(path: Path, limit: int = MAX_JSON_BYTES, *, below: Path | None = None) -> bytes:
+    """The content of a regular file of at most ``limit`` bytes; raises UnreadableFile."""
+    with open_plain(path, below=below) as file:
+        # A sparse file may seem endless: nothing is read of one that is too large.
+        if os.fstat(file.fileno()).st_size > limit:
+            raise UnreadableFile(f"{path.name} is larger than {limit:,} bytes")
         try:
             data = file.read(limit + 1)
         except OSError as error:
             raise UnreadableFile(f"{path.name}: {error.strerror}") from error
     if len(data) > limit:
-        raise UnreadableFile(f"{path.name} is larger than {limit} bytes")
+        raise UnreadableFile(f"{path.name} is larger than {limit:,} bytes")
     return data
 
 
-def read_json(path: Path) -> Any:
+def read_json(path: Path, *, below: Path | None = None) -> Any:
     """The JSON value in ``path``; raises UnreadableFile if there is none."""
     try:
-        return json.loads(read_bytes(path))
+        return json.loads(read_bytes(path, below=below))
     except (ValueError, RecursionError) as error:
         raise UnreadableFile(f"{path.name} is not valid JSON: {error}") from error
+
+
+def files_below(folder: Path) -> list[Path]:
+    """All that is no folder below ``folder``, in order; links to folders are not followed."""
+    return sorted(Path(parent, name) for parent, _, names in os.walk(folder) for name in names)
 
 
 def tree_bytes(folder: Path) -> int:
@@ -99,6 +146,29 @@ def tree_bytes(folder: Path) -> int:
             except OSError:
                 continue
     return total
+
+
+@contextlib.contextmanager
+def _folder_of(path: Path, below: Path | None) -> Iterator[tuple[str, int | None]]:
+    """The name to open, and the descriptor of the folder that it is relative to."""
+    if below is None:
+        yield str(path), None
+        return
+    try:
+        parts = path.relative_to(below).parts
+    except ValueError:
+        parts = ("..",)
+    if not parts or ".." in parts:
+        raise UnreadableFile(f"{path.name} does not lie in {below.name}")
+    flags = os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+    folder = os.open(below, flags)
+    try:
+        for part in parts[:-1]:
+            folder, above = os.open(part, flags, dir_fd=folder), folder
+            os.close(above)
+        yield parts[-1], folder
+    finally:
+        os.close(folder)
 
 
 def _sync_folder(folder: Path) -> None:

@@ -9,12 +9,12 @@ from flask import Blueprint, Response, jsonify, make_response, redirect, render_
 from werkzeug.wrappers import Response as AnyResponse
 
 from digits import __version__, present
-from digits.dataset.create import create_sample
+from digits.dataset.create import new_sample
 from digits.dataset.job import DatasetJob
 from digits.download import SAMPLES
 from digits.errors import NotFound
 from digits.job import Job
-from digits.model.create import create_model
+from digits.model.create import new_model
 from digits.model.job import ModelJob
 from digits.services import services
 
@@ -58,8 +58,11 @@ def index() -> Response:
 
 @blueprint.get("/health")
 def health() -> Response:
-    """For whoever watches over the server: it answers, and with what. Needs no login."""
-    return jsonify(version=__version__)
+    """For whoever watches over the server: its version, and what keeps it from saving jobs. Needs no login."""
+    problem = services().store.problem
+    if problem is None:
+        return jsonify(version=__version__)
+    return make_response(jsonify(version=__version__, problem=problem.message), problem.http_status)
 
 
 @blueprint.get("/index.json")
@@ -92,8 +95,10 @@ def try_sample(sample: str) -> AnyResponse:
     """Download a sample, make a dataset of it and train LeNet on that, with one click."""
     if sample not in SAMPLES:
         raise NotFound(f"There is no sample called “{sample}”.")
-    dataset = create_sample(SAMPLES[sample])
-    model = create_model(dataset)
+    with services().store.creation() as new_folder:
+        dataset = new_sample(new_folder(), SAMPLES[sample])
+        model = new_model(new_folder(), dataset)
+        services().scheduler.submit(dataset, model)
     if request.path.endswith(".json") or request.accept_mimetypes.best == "application/json":
         return jsonify(dataset=present.brief(dataset), model=present.brief(model))
     return redirect(url_for("models.show", job_id=model.id))

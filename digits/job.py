@@ -141,9 +141,9 @@ class Job:
         self.history.append((status.value, now))
         return True
 
-    def save(self) -> None:
-        """Write ``job.json``."""
-        write_json(self.folder / FILE_NAME, self.as_json())
+    def save(self, **changes: str) -> None:
+        """Write ``job.json``, with ``changes`` in the place of what the job has."""
+        write_json(self.folder / FILE_NAME, {**self.as_json(), **changes})
 
     def as_json(self) -> dict[str, Any]:
         return {

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from typing import Any
 
-from flask import Blueprint, Response, jsonify, redirect, request, send_from_directory, url_for
+from flask import Blueprint, Response, jsonify, redirect, request, url_for
 from werkzeug.wrappers import Response as AnyResponse
 
 from digits import messages, output, present
 from digits.auth import current_username
 from digits.dataset.job import DatasetJob
-from digits.errors import BadRequest, DigitsError, NotAllowed, NotFound
+from digits.errors import BadRequest, DigitsError, NotAllowed, NotFound, explain
+from digits.file_response import send_job_file
 from digits.forms import NAME_LENGTH
 from digits.job import Job, is_id
 from digits.model.job import ModelJob
@@ -70,7 +71,7 @@ def edit(place: str, job_id: str) -> Response:
     """Change the name, the notes or the group."""
     job = _job(place, job_id)
     _check_owner(job)
-    changed = []
+    changes: dict[str, str] = {}
     for field, attribute, longest in (
         ("job_name", "name", NAME_LENGTH),
         ("job_notes", "notes", MAX_NOTES_CHARACTERS),
@@ -83,12 +84,11 @@ def edit(place: str, job_id: str) -> Response:
             raise BadRequest("The name must not be empty.")
         if len(text) > longest:
             raise BadRequest(f"That is longer than {longest:,} characters.")
-        setattr(job, attribute, text)
-        changed.append(attribute)
-    if not changed:
+        changes[attribute] = text
+    if not changes:
         raise BadRequest("Give job_name, job_notes or group_name.")
-    job.save()
-    for attribute in changed:
+    services().store.edit(job, **changes)
+    for attribute in changes:
         for message in messages.job_attribute(job, attribute):
             services().live.publish(*message)
     return jsonify(name=job.name, notes=job.notes, group=job.group)
@@ -132,13 +132,7 @@ def file(path: str) -> Response:
     if not is_id(job_id) or services().store.find(job_id) is None or "/." in f"/{name}":
         raise NotFound("There is no such file.")
     suffix = name[name.rfind(".") :].lower() if "." in name else ""
-    shown = _SHOWN_TYPES.get(suffix)
-    folder = services().store.get(job_id, Job).folder
-    if not (folder / name).resolve().is_relative_to(folder.resolve()):
-        raise NotFound("There is no such file.")
-    response = send_from_directory(
-        folder, name, mimetype=shown or "application/octet-stream", as_attachment=shown is None, max_age=0
-    )
+    response = send_job_file(services().store.get(job_id, Job).folder, name, _SHOWN_TYPES.get(suffix))
     response.headers["Content-Security-Policy"] = "sandbox; default-src 'none'"
     return response
 
@@ -175,12 +169,22 @@ def _each(act: Any, done: str) -> Response:
     ids = request.form.getlist("job_ids[]")
     if not ids:
         raise BadRequest("Give the jobs as job_ids[].")
-    refused = {}
+    refused: dict[str, DigitsError] = {}
     for job_id in ids:
         try:
             act(_job("jobs", job_id))
         except DigitsError as error:
-            refused[job_id] = error.message
+            refused[job_id] = error
+        except OSError as error:
+            known = explain(error)
+            if known is None:
+                raise
+            refused[job_id] = known
     if refused:
-        raise BadRequest(f"{len(refused)} of {len(ids)} jobs were not {done}: " + " ".join(refused.values()))
+        # One status for all of them: that of the disk where it was the disk's fault.
+        kind = max((type(error) for error in refused.values()), key=lambda kind: kind.http_status)
+        said = " ".join(dict.fromkeys(error.message for error in refused.values()))
+        raise (kind if kind.http_status >= 500 else BadRequest)(
+            f"{len(refused)} of {len(ids)} jobs were not {done}: {said}"
+        )
     return jsonify({done: ids})

@@ -56,6 +56,8 @@ def clean(text: str) -> str:
 def _segments(folder: Path) -> list[tuple[int, int, Path]]:
     found = []
     try:
+        if folder.is_symlink():
+            return []
         entries = list(os.scandir(folder))
     except OSError:
         return []
@@ -69,7 +71,7 @@ def _segments(folder: Path) -> list[tuple[int, int, Path]]:
 
 def _read_piece(path: Path, offset: int, count: int) -> bytes:
     try:
-        with open_plain(path) as file:
+        with open_plain(path, below=path.parent.parent) as file:
             file.seek(offset)
             return file.read(count)
     except UnreadableFile:

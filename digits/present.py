@@ -8,7 +8,7 @@ from flask import url_for
 
 from digits import messages
 from digits.dataset.job import DatasetJob
-from digits.files import tree_bytes
+from digits.files import UnreadableFile, tree_bytes
 from digits.job import Job
 from digits.model import preflight
 from digits.model.job import ModelJob, epoch_label
@@ -192,7 +192,7 @@ def model(job: ModelJob) -> dict[str, Any]:
             "channels": manifest.channels if manifest else None,
             "labels": manifest.labels if manifest else [],
         },
-        "network": job.network_path.read_text(errors="replace") if job.network_path.is_file() else "",
+        **_network(job),
         "parameters": news.parameters,
         "layers": news.layers,
         "restored": news.restored,
@@ -271,6 +271,14 @@ def _epoch(epoch: float) -> float:
 
 def _whole(epoch: float | None) -> float | None:
     return None if epoch is None else _epoch(epoch)
+
+
+def _network(job: ModelJob) -> dict[str, str]:
+    """The text of the network, or why it cannot be shown."""
+    try:
+        return {"network": job.network_text(), "network_problem": ""}
+    except UnreadableFile as error:
+        return {"network": "", "network_problem": f"The network cannot be shown: {error}."}
 
 
 def _preflight(job: ModelJob) -> dict[str, Any] | None:

@@ -228,7 +228,7 @@ class Serve(Recipe):
 
 def load(folder: Path, kind: type[Recipe]) -> Any:
     """The recipe of ``kind`` in a task's folder; raises UnreadableFile."""
-    body = read_json(folder / FILE_NAME)
+    body = read_json(folder / FILE_NAME, below=folder.parent)
     if not isinstance(body, dict) or body.get("task") != kind.task:
         raise UnreadableFile(f"{FILE_NAME} is not a recipe for {kind.task!r}")
     try:
@@ -239,5 +239,5 @@ def load(folder: Path, kind: type[Recipe]) -> Any:
 
 def task_of(folder: Path) -> str:
     """The name of the work that the recipe in ``folder`` asks for."""
-    body = read_json(folder / FILE_NAME)
+    body = read_json(folder / FILE_NAME, below=folder.parent)
     return str(body.get("task", "")) if isinstance(body, dict) else ""

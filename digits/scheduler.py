@@ -17,8 +17,9 @@ import gevent
 from gevent.event import Event as Bell
 
 from digits import events, messages, output, recipe
+from digits.errors import explain
 from digits.executor import Executor, Exit, devices_environment
-from digits.files import UnreadableFile, remove_halves
+from digits.files import make_folder, remove_halves
 from digits.job import Job, Wish
 from digits.metrics import Metrics
 from digits.status import Status
@@ -213,10 +214,11 @@ class Scheduler:
         if self._loop:
             self._loop.join(timeout=5)
 
-    def submit(self, job: Job) -> None:
-        """Take a new job. It starts as soon as what it needs is there."""
-        self._store.add(job)
-        self._tell(messages.job_added(job))
+    def submit(self, *new: Job) -> None:
+        """Take new jobs, all or none. Each starts as soon as what it needs is there."""
+        self._store.add(*new)
+        for job in new:
+            self._tell(messages.job_added(job))
         self._bell.set()
 
     def abort(self, job: Job) -> bool:
@@ -231,7 +233,8 @@ class Scheduler:
         return True
 
     def resume(self, job: Job) -> None:
-        """Let a job that was stopped or failed go on where it was."""
+        """Let a job that was stopped or failed go on where it was; raises OSError with nothing changed."""
+        self._store.edit(job)  # while it can still be refused: nothing else here can
         job.resume()
         self._catch_up(job)  # until it runs, it is as far as it was
         self._metrics.pop(job.id, None)
@@ -306,6 +309,8 @@ class Scheduler:
 
     def tick(self) -> None:
         """One round: follow what runs, end what has ended, start what can start."""
+        if not self._store.look_after():
+            return
         running = list(self._store.running())
         for job in running:
             for task in job.tasks:
@@ -348,14 +353,17 @@ class Scheduler:
         folder = job.task_folder(task)
         task.devices = start.devices
         try:
-            folder.mkdir(mode=0o700, exist_ok=True)
+            make_folder(folder)
             task.handle = self._executor.find(folder, task.made_ready)
             if task.handle is None:
                 remove_halves(folder / recipe.FILE_NAME)
                 job.recipe(task).save(folder)
                 task.handle = self._executor.start(folder, devices_environment(start.devices))
         except OSError as error:
-            self._end(job, task, Status.ERROR, Failure(f"The task could not be started: {error}"))
+            known = explain(error)
+            why = known.message if known else str(error)
+            hint = known.hint if known else ""
+            self._end(job, task, Status.ERROR, Failure(f"The task could not be started. {why}", hint))
             return
         task.move(Status.RUN)
         job.waiting_for = ""
@@ -437,7 +445,10 @@ class Scheduler:
         self._followed.pop(job.id, None)
         job.waiting_for = ""
         if status is not Status.DONE:
-            job.clear_away()
+            try:
+                job.clear_away()
+            except OSError as error:
+                log.warning("what job %s left could not be removed: %s", job.id, error)
         if job.kind == "model":
             metrics = self.metrics(job)
             job.summary["sparkline"] = metrics.sparkline()
@@ -450,10 +461,7 @@ class Scheduler:
     def _status_changed(self, job: Job, *, even_if_same: bool = False, at: float | None = None) -> None:
         if not (job.note_status(at) or even_if_same):
             return
-        try:
-            job.save()
-        except (OSError, UnreadableFile):
-            log.exception("job %s could not be saved", job.id)
+        self._store.save(job)
         log.info("job %s: %s", job.id, job.status.title)
         self._tell(messages.job_status(job))
         self._tell(messages.job_progress(job))

@@ -2,24 +2,30 @@
 
 from __future__ import annotations
 
+import contextlib
 import fcntl
 import logging
 import os
 import shutil
+import time
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TypeVar
 
 from digits import files
 from digits import job as jobs
-from digits.errors import DigitsError, InUse, NotFound
+from digits.errors import DigitsError, InUse, NotFound, StorageError, explain
 from digits.files import UnreadableFile
 from digits.job import Job
 
 log = logging.getLogger(__name__)
 
+RETRY_SECONDS = 1.0
 _DELETED = ".deleted-"
+_LOCK_FILE = ".lock"
+# What is written into a new job's folder before its job.json.
+_BEFORE_THE_JOB = {"network.py", "preflight.json", "batch.png"}
 
 AnyJob = TypeVar("AnyJob", bound=Job)
 
@@ -28,8 +34,15 @@ class StoreInUse(DigitsError):
     """Another server works on the same jobs folder."""
 
 
+class StoreLost(StorageError):
+    """The jobs folder is no longer this server's."""
+
+
 class Store:
-    """The jobs of one jobs folder. One server owns it at a time."""
+    """The jobs of one jobs folder. One server owns it at a time.
+
+    ``problem`` is what keeps the store from writing now, in words for the user.
+    """
 
     def __init__(self, folder: Path, kinds: dict[str, type[Job]]) -> None:
         self.folder = folder
@@ -39,6 +52,11 @@ class Store:
         self.unreadable: dict[str, str] = {}
         folder.mkdir(parents=True, exist_ok=True, mode=0o700)
         self._lock = self._take_lock()
+        self._place = os.open(folder, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
+        self.problem: DigitsError | None = None
+        self._unsaved: dict[str, Job] = {}
+        self._doomed: list[Path] = []
+        self._retry_at = 0.0
 
     def load(self) -> None:
         """Read every job's folder. What cannot be read is logged, listed and left alone."""
@@ -55,8 +73,25 @@ class Store:
                 log.warning("job %s cannot be read: %s", entry.name, error)
                 self.unreadable[entry.name] = str(error)
 
+    @contextlib.contextmanager
+    def creation(self) -> Iterator[Callable[[], Path]]:
+        """Create jobs, all or none: gives `new_folder`, and removes what it made if the block raises."""
+        made: list[Path] = []
+
+        def new_folder() -> Path:
+            made.append(self.new_folder())
+            return made[-1]
+
+        try:
+            yield new_folder
+        except BaseException:
+            for folder in made:
+                self._delete(folder)
+            raise
+
     def new_folder(self) -> Path:
         """Make the folder of a new job; its name is the job's id."""
+        self.check()
         while True:
             folder = self.folder / jobs.new_id()
             try:
@@ -65,10 +100,36 @@ class Store:
             except FileExistsError:
                 continue
 
-    def add(self, job: Job) -> None:
-        """Keep a new job, on disk first."""
-        job.save()
-        self._keep(job)
+    def add(self, *new: Job) -> None:
+        """Keep new jobs, on disk first; where one cannot be written, none is kept."""
+        for job in new:
+            job.save()
+        for job in new:
+            self._keep(job)
+
+    def save(self, job: Job) -> None:
+        """Write ``job.json`` now or, if it cannot be written, as soon as it can."""
+        try:
+            self.check()
+            job.save()
+            self._unsaved.pop(job.id, None)
+        except (OSError, StorageError) as error:
+            if job.id not in self._unsaved:
+                log.error("job %s cannot be saved now and will be later: %s", job.id, error)
+            self._unsaved[job.id] = job
+            self.problem = _not_saved(error, len(self._unsaved))
+
+    def edit(self, job: Job, **changes: str) -> None:
+        """Change attributes of ``job``, on disk first; raises OSError or StoreLost with nothing changed."""
+        self.check()
+        try:
+            job.save(**changes)
+        except OSError:
+            with contextlib.suppress(OSError):
+                job.save()  # The new content may be in place although the disk failed afterwards.
+            raise
+        for name, value in changes.items():
+            setattr(job, name, value)
 
     def get(self, job_id: str, kind: type[AnyJob]) -> AnyJob:
         """The job of this kind (`Job` for any); raises NotFound."""
@@ -104,22 +165,78 @@ class Store:
             )
 
     def remove(self, job: Job) -> None:
-        """Forget ``job`` and delete its folder."""
+        """Delete the folder of ``job`` and forget it; raises InUse, or OSError or StoreLost with nothing changed.
+
+        What cannot be deleted of the folder now is deleted later.
+        """
         self.check_deletable(job)
+        self.check()
+        # Renamed first: a folder half deleted must not look like a job.
+        doomed = self.folder / f"{_DELETED}{job.id}"
+        with contextlib.suppress(FileNotFoundError):
+            job.folder.rename(doomed)
         self._jobs.pop(job.id, None)
+        self._unsaved.pop(job.id, None)
         for needed in job.needs():
             if job in self._children[needed]:
                 self._children[needed].remove(job)
-        # Renamed first: a folder half deleted must not look like a job.
-        doomed = self.folder / f"{_DELETED}{job.id}"
-        try:
-            job.folder.rename(doomed)
-        except FileNotFoundError:
+        self._delete(doomed)
+
+    def check(self) -> None:
+        """Raise StoreLost if the folder was removed or replaced, or another server works on it."""
+        if _is_at(self._lock, self.folder / _LOCK_FILE):
             return
-        shutil.rmtree(doomed, ignore_errors=True)
+        if not _is_at(self._place, self.folder):
+            raise StoreLost(
+                "The jobs folder was removed or replaced while the server was running.",
+                "Put it back, or restart the server. Until then nothing is started or saved.",
+            )
+        try:
+            lock = self._take_lock()
+        except (StoreInUse, OSError) as error:
+            raise StoreLost(
+                "The lock file of the jobs folder was removed, and another server may work on the same jobs.",
+                "Stop the other server, then restart this one. Until then nothing is started or saved.",
+            ) from error
+        log.warning("the lock file of %s was removed; it is there again", self.folder)
+        os.close(self._lock)
+        self._lock = lock
+
+    def look_after(self) -> bool:
+        """Do again what failed before, now and then; whether the folder is still this server's."""
+        try:
+            self.check()
+        except StoreLost as error:
+            if not isinstance(self.problem, StoreLost):
+                log.error("%s: %s %s", self.folder, error.message, error.hint)
+            self.problem = error
+            return False
+        if isinstance(self.problem, StoreLost):
+            log.warning("%s: the jobs folder is back", self.folder)
+            self.problem = None
+        if time.monotonic() >= self._retry_at:
+            self._retry_at = time.monotonic() + RETRY_SECONDS
+            self._do_again()
+        return True
 
     def close(self) -> None:
         os.close(self._lock)
+        os.close(self._place)
+
+    def _do_again(self) -> None:
+        for job in list(self._unsaved.values()):
+            self.save(job)
+        if not self._unsaved and self.problem is not None:
+            log.info("all jobs are saved again")
+            self.problem = None
+        doomed, self._doomed = self._doomed, []
+        for folder in doomed:
+            self._delete(folder)
+
+    def _delete(self, folder: Path) -> None:
+        shutil.rmtree(folder, ignore_errors=True)
+        if os.path.lexists(folder):
+            self._doomed.append(folder)
 
     def _keep(self, job: Job) -> None:
         self._jobs[job.id] = job
@@ -127,16 +244,37 @@ class Store:
             self._children[needed].append(job)
 
     def _take_lock(self) -> int:
-        descriptor = os.open(self.folder / ".lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        flags = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
+        descriptor = os.open(self.folder / _LOCK_FILE, flags, 0o600)
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError:
+        except BlockingIOError:
             os.close(descriptor)
             raise StoreInUse(
                 f"Another DIGITS server uses the jobs folder {self.folder}.",
                 "Stop it, or give this one another folder with --jobs-dir.",
             ) from None
+        except BaseException:
+            os.close(descriptor)
+            raise
         return descriptor
+
+
+def _is_at(descriptor: int, path: Path) -> bool:
+    """Whether the open file or folder is still the one at ``path``."""
+    try:
+        return os.path.samestat(os.fstat(descriptor), os.stat(path))
+    except OSError:
+        return False
+
+
+def _not_saved(error: OSError | StorageError, count: int) -> DigitsError:
+    known = explain(error) if isinstance(error, OSError) else error
+    why = known or StorageError("The jobs folder cannot be written.", "Look into the server's log.")
+    if isinstance(why, StoreLost):
+        return why
+    jobs_ = "one job is" if count == 1 else f"{count} jobs are"
+    return type(why)(f"{why.message} The state of {jobs_} not saved yet.", why.hint)
 
 
 def _was_left_by_a_killed_server(entry: os.DirEntry[str]) -> bool:
@@ -144,5 +282,5 @@ def _was_left_by_a_killed_server(entry: os.DirEntry[str]) -> bool:
     if not jobs.is_id(entry.name):
         return entry.name.startswith(_DELETED) and jobs.is_id(entry.name.removeprefix(_DELETED))
     files.remove_halves(Path(entry.path) / jobs.FILE_NAME)
-    rest = {name for name in os.listdir(entry.path) if not name.startswith(".network.py.")}
-    return rest <= {"network.py"}
+    rest = {name for name in os.listdir(entry.path) if not name.endswith(".tmp")}
+    return rest <= _BEFORE_THE_JOB

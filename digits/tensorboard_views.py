@@ -8,6 +8,7 @@ from flask import Blueprint, request
 from werkzeug.wrappers import Response
 
 from digits.errors import NotFound
+from digits.files import make_folder
 from digits.services import services
 from digits.tensorboard import font
 
@@ -21,7 +22,7 @@ def proxy(job_id: str, path: str) -> Response:
     if folder is None:
         raise NotFound("There is no such job.")
     with contextlib.suppress(OSError):  # a damaged job's folder; the proxy tells
-        folder.mkdir(exist_ok=True)
+        make_folder(folder)
     return services().tensorboards.proxy(job_id, folder, path, request)
 
 

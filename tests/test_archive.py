@@ -22,7 +22,7 @@ def test_an_archive_arrives_in_pieces_and_whole(tmp_path: Path, ending: str) -> 
     }
     for name in list(contents)[1:]:
         (tmp_path / name).write_bytes(contents[name])
-    files = {name: tmp_path / name for name in list(contents)[1:]}
+    files = {name: (tmp_path / name, tmp_path) for name in list(contents)[1:]}
     pieces = list(archive.stream(ending, {"about.json": contents["about.json"]}, files))
     assert max(map(len, pieces)) <= archive.CHUNK_BYTES + 20_000
     assert unpacked(ending, b"".join(pieces)) == contents

@@ -1,8 +1,9 @@
-"""Creates dataset jobs."""
+"""Makes dataset jobs; the scheduler takes them."""
 
 from __future__ import annotations
 
 import secrets
+from pathlib import Path
 from typing import Any
 
 from digits.dataset.job import DatasetJob
@@ -11,7 +12,8 @@ from digits.recipe import CreateDataset
 from digits.services import services
 
 
-def create_dataset(
+def new_dataset(
+    folder: Path,
     plan: CreateDataset,
     name: str,
     *,
@@ -19,9 +21,8 @@ def create_dataset(
     group: str = "",
     form: dict[str, Any] | None = None,
 ) -> DatasetJob:
-    """Submit a job that makes a dataset as ``plan`` says."""
-    folder = services().store.new_folder()
-    job = DatasetJob(
+    """A job in ``folder`` that makes a dataset as ``plan`` says."""
+    return DatasetJob(
         id=folder.name,
         folder=folder,
         name=name,
@@ -31,16 +32,14 @@ def create_dataset(
         tasks=DatasetJob.first_tasks(),
         plan=plan,
     )
-    services().scheduler.submit(job)
-    return job
 
 
-def create_sample(sample: Sample, owner: str | None = None) -> DatasetJob:
-    """Submit a job that downloads a sample and makes a dataset of it."""
-    folder = services().settings.samples_dir / sample.id
+def new_sample(folder: Path, sample: Sample, owner: str | None = None) -> DatasetJob:
+    """A job in ``folder`` that downloads a sample and makes a dataset of it."""
+    source = services().settings.samples_dir / sample.id
     plan = CreateDataset(
-        train={"folder": str(folder / "train"), "min_per_class": 1},
-        val={"folder": str(folder / "test"), "min_per_class": 1},
+        train={"folder": str(source / "train"), "min_per_class": 1},
+        val={"folder": str(source / "test"), "min_per_class": 1},
         pct_val=0,
         width=sample.width,
         height=sample.height,
@@ -50,12 +49,12 @@ def create_sample(sample: Sample, owner: str | None = None) -> DatasetJob:
     )
     form = {
         "dataset_name": sample.title,
-        "folder_train": str(folder / "train"),
+        "folder_train": str(source / "train"),
         "has_val_folder": True,
-        "folder_val": str(folder / "test"),
+        "folder_val": str(source / "test"),
         "folder_pct_val": 0,
         "resize_width": sample.width,
         "resize_height": sample.height,
         "resize_channels": str(sample.channels),
     }
-    return create_dataset(plan, sample.title, owner=owner, form=form)
+    return new_dataset(folder, plan, sample.title, owner=owner, form=form)

@@ -31,10 +31,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from digits.dataset.manifest import Split
-from digits.files import UnreadableFile
+from digits.files import UnreadableFile, open_plain, read_bytes
 
 INDEX_DTYPE = np.dtype([("offset", "<u8"), ("length", "<u4"), ("label", "<i4")])
-MAX_PAYLOAD_BYTES = 1 << 30
+MAX_PAYLOAD_BYTES = 256 << 20
+MAX_INDEX_BYTES = 256 << 20
 
 _HEADER = struct.Struct("<QI")
 _CHECKSUM = struct.Struct("<I")
@@ -212,9 +213,10 @@ class SplitReader:
     """
 
     def __init__(self, job_folder: Path, split: Split) -> None:
+        self._job_folder = job_folder
         self._paths = [job_folder / name for name in split.shards]
         self._files: dict[int, BinaryIO] = {}
-        self._indexes = [_read_index(path) for path in self._paths]
+        self._indexes = [_read_index(path, job_folder) for path in self._paths]
         self._starts = np.cumsum([0, *map(len, self._indexes)])
         if len(self) != split.count:
             raise DamagedRecords(f"the shards hold {len(self)} records, the manifest says {split.count}")
@@ -270,34 +272,37 @@ class SplitReader:
 
     def _file(self, shard: int) -> BinaryIO:
         if shard not in self._files:
-            self._files[shard] = _open_plain(self._paths[shard])
+            self._files[shard] = _open_shard(self._paths[shard], self._job_folder)
         return self._files[shard]
 
 
-def _open_plain(path: Path) -> BinaryIO:
-    # The code of a job may replace any file of its folder: links are not followed
-    # and a FIFO does not hang the reader.
+def _open_shard(path: Path, job_folder: Path) -> BinaryIO:
     try:
-        descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
-    except OSError as error:
-        raise DamagedRecords(f"{path.name}: {error.strerror}") from error
-    return open(descriptor, "rb")
+        return open_plain(path, below=job_folder)
+    except UnreadableFile as error:
+        raise DamagedRecords(str(error)) from error
 
 
-def _read_index(shard: Path) -> NDArray[Any]:
+def _read_index(shard: Path, job_folder: Path) -> NDArray[Any]:
     """The index of ``shard``, known to lie inside the shard without overlaps."""
-    with _open_plain(index_path(shard)) as file:
-        data = file.read() or b""
+    try:
+        data = read_bytes(index_path(shard), MAX_INDEX_BYTES, below=job_folder)
+    except UnreadableFile as error:
+        raise DamagedRecords(str(error)) from error
     if len(data) % INDEX_DTYPE.itemsize:
         raise DamagedRecords(f"{index_path(shard).name} is cut short")
     index = np.frombuffer(data, INDEX_DTYPE)
-    with _open_plain(shard) as file:
+    with _open_shard(shard, job_folder) as file:
         shard_bytes = os.fstat(file.fileno()).st_size
     # Frames lie one after the other, so the lengths alone say where each must be.
     frames = index["length"].astype(np.uint64) + np.uint64(_HEADER.size + _CHECKSUM.size)
     ends = np.cumsum(frames)
     starts = ends - frames + np.uint64(_HEADER.size)
     expected_bytes = int(ends[-1]) if len(ends) else 0
+    if len(index) and int(index["length"].max()) > MAX_PAYLOAD_BYTES:
+        raise DamagedRecords(
+            f"{index_path(shard).name} names a record of more than {MAX_PAYLOAD_BYTES:,} bytes"
+        )
     if expected_bytes != shard_bytes or not np.array_equal(starts, index["offset"]):
         raise DamagedRecords(f"{shard.name} and its index do not fit together: one is cut short or damaged")
     return index

@@ -12,7 +12,7 @@ from werkzeug.wrappers import Response as AnyResponse
 from digits import present
 from digits.auth import current_username
 from digits.dataset import images, records
-from digits.dataset.create import create_dataset
+from digits.dataset.create import new_dataset
 from digits.dataset.forms import DatasetForm
 from digits.dataset.job import DatasetJob
 from digits.dataset.manifest import Manifest, Split
@@ -47,13 +47,16 @@ def create() -> AnyResponse | tuple[str | Response, int]:
     as_json = request.path.endswith(".json")
     if not form.validate():
         return (jsonify(errors=errors_of(form)), 400) if as_json else (_form_page(form), 400)
-    job = create_dataset(
-        form.recipe(),
-        form.dataset_name.data.strip(),
-        owner=current_username(request),
-        group=(form.group_name.data or "").strip(),
-        form=form.values(),
-    )
+    with services().store.creation() as new_folder:
+        job = new_dataset(
+            new_folder(),
+            form.recipe(),
+            form.dataset_name.data.strip(),
+            owner=current_username(request),
+            group=(form.group_name.data or "").strip(),
+            form=form.values(),
+        )
+        services().scheduler.submit(job)
     return jsonify(present.brief(job)) if as_json else redirect(url_for("datasets.show", job_id=job.id))
 
 

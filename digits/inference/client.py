@@ -13,8 +13,9 @@ from pathlib import Path
 from typing import Any
 
 from digits import output
-from digits.errors import BadRequest, DigitsError, Unavailable
+from digits.errors import BadRequest, DigitsError, Unavailable, explain
 from digits.executor import Executor, Handle, is_alive
+from digits.files import make_folder
 from digits.recipe import Serve
 
 START_SECONDS = 60.0
@@ -59,6 +60,9 @@ class InferenceWorkers:
                 answer = self._ask(model_folder, request)
             except (OSError, ValueError) as error:
                 self.stop(model_folder.name)
+                known = explain(error) if isinstance(error, OSError) else None
+                if known is not None:
+                    raise known from error
                 raise Unavailable(f"The inference worker gave no answer: {error}") from error
         if answer.get("ok"):
             return answer
@@ -102,12 +106,16 @@ class InferenceWorkers:
 
     def _start(self, model_folder: Path) -> _Worker:
         folder = model_folder / TASK
-        folder.mkdir(mode=0o700, exist_ok=True)
+        make_folder(folder)
         # The path of a Unix socket is limited to some hundred bytes; the jobs folder's may be longer.
         socket_path = Path(tempfile.mkdtemp(prefix="digits-")) / "socket"
-        Serve(model=str(model_folder), socket=str(socket_path), idle_seconds=IDLE_SECONDS).save(folder)
-        # Single images are answered in milliseconds on the CPU; the GPUs are for training.
-        handle = self._executor.start(folder, {"CUDA_VISIBLE_DEVICES": ""})
+        try:
+            Serve(model=str(model_folder), socket=str(socket_path), idle_seconds=IDLE_SECONDS).save(folder)
+            # Single images are answered in milliseconds on the CPU; the GPUs are for training.
+            handle = self._executor.start(folder, {"CUDA_VISIBLE_DEVICES": ""})
+        except BaseException:
+            shutil.rmtree(socket_path.parent, ignore_errors=True)
+            raise
         return _Worker(folder, socket_path, handle)
 
     def _make_room(self) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import secrets
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -20,6 +21,8 @@ from digits.services import services
 blueprint = Blueprint("inference", __name__)
 
 TOP = 5
+
+log = logging.getLogger(__name__)
 
 
 @blueprint.post("/models/images/classification/classify_one.json")
@@ -58,7 +61,7 @@ def _image(job: ModelJob) -> Iterator[Path]:
         try:
             yield path
         finally:
-            path.unlink(missing_ok=True)
+            _remove(path)
         return
     text = request.values.get("image_path", "").strip()
     if not text:
@@ -71,5 +74,16 @@ def _image(job: ModelJob) -> Iterator[Path]:
 def _keep(upload: FileStorage, folder: Path) -> Path:
     folder.mkdir(mode=0o700, exist_ok=True)
     path = folder / secrets.token_hex(8)
-    upload.save(path)
+    try:
+        upload.save(path)
+    except BaseException:
+        _remove(path)
+        raise
     return path
+
+
+def _remove(path: Path) -> None:
+    try:
+        path.unlink(missing_ok=True)
+    except OSError as error:
+        log.warning("%s could not be removed: %s", path, error)

@@ -1,7 +1,8 @@
-"""Creates model jobs."""
+"""Makes model jobs; the scheduler takes them."""
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 from digits.dataset.job import DatasetJob
@@ -9,13 +10,13 @@ from digits.files import write_bytes
 from digits.model.job import ModelJob
 from digits.model.networks import network
 from digits.recipe import Train
-from digits.services import services
 
 SAMPLE_EPOCHS = 5
 SAMPLE_BATCH = 64
 
 
-def create_model(
+def new_model(
+    folder: Path,
     dataset: DatasetJob,
     plan: Train | None = None,
     name: str | None = None,
@@ -26,13 +27,12 @@ def create_model(
     group: str = "",
     form: dict[str, Any] | None = None,
 ) -> ModelJob:
-    """Submit a job that trains the network ``text``; by default LeNet, as newcomers meet it."""
+    """A job in ``folder`` that trains the network ``text``, which is written there; by default LeNet."""
     if plan is None:
         plan = _first_plan(dataset)
         form = {**_first_form(dataset), **(form or {})}
-    folder = services().store.new_folder()
     write_bytes(folder / plan.network, (text or network("lenet").text).encode())
-    job = ModelJob(
+    return ModelJob(
         id=folder.name,
         folder=folder,
         name=name or f"LeNet on {dataset.name}",
@@ -44,8 +44,6 @@ def create_model(
         plan=plan,
         device=device,
     )
-    services().scheduler.submit(job)
-    return job
 
 
 def _first_plan(dataset: DatasetJob) -> Train:

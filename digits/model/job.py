@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar
 
-from digits.files import UnreadableFile, read_json
+from digits.files import UnreadableFile, read_bytes, read_json
 from digits.job import Job, Wish
 from digits.recipe import Train
 from digits.status import Status
@@ -17,6 +17,7 @@ from digits.task import Task
 NETWORK_FILE = "network.py"
 TENSORBOARD_FOLDER = "tb"
 BEST_FILE = "best.json"
+MAX_NETWORK_BYTES = 4 * 1024 * 1024
 _SNAPSHOT = re.compile(r"snapshot_(\d+(?:\.\d+)?)\.ckpt\.index")
 
 
@@ -66,6 +67,10 @@ class ModelJob(Job):
     @property
     def network_path(self) -> Path:
         return self.folder / NETWORK_FILE
+
+    def network_text(self) -> str:
+        """The text of the network; raises UnreadableFile."""
+        return read_bytes(self.network_path, MAX_NETWORK_BYTES, below=self.folder).decode(errors="replace")
 
     @property
     def tensorboard_folder(self) -> Path:

@@ -51,6 +51,7 @@ def prepare(job_folder: Path, dataset: Path | None = None, output: Path | None =
     What is finished is made again, with the same seed, in the folder ``output``, or else in
     one beside it. Raises BadRequest for what is missing.
     """
+    job_folder = job_folder.resolve()
     plan = _recipe(job_folder)
     log_file = job_folder / TASK / EVENTS_FILE
     if output is None and events.is_written(log_file):
@@ -103,6 +104,7 @@ def check(job_folder: Path, dataset: Path | None = None, eager: bool = False) ->
     With ``eager`` it is a few steps, operation by operation, and the network may print values or
     begin the debugger by ``breakpoint()``. Raises BadRequest for what is missing.
     """
+    job_folder = job_folder.resolve()
     training = _on(dataset, _recipe(job_folder))
     plan = Preflight.from_json({**training.as_json(), "resume": False, "eager": eager})
     return _done(plan, training, job_folder / training.network)
@@ -113,6 +115,7 @@ def export(job_folder: Path, target: Path, epoch: float | None = None, dataset: 
 
     Raises BadRequest for what is missing.
     """
+    job_folder = job_folder.resolve()
     training = _on(dataset, _recipe(job_folder))
     found = snapshots_in(job_folder)
     prefix = next((prefix for at, prefix in found if epoch is None or at == epoch), None)
@@ -123,7 +126,7 @@ def export(job_folder: Path, target: Path, epoch: float | None = None, dataset: 
             f"There are those of the epochs {epochs}." if found else "",
         )
     plan = Export(
-        model=str(job_folder.absolute()),
+        model=str(job_folder),
         snapshot=prefix,
         dataset=training.dataset,
         target=str(target.absolute()),
@@ -149,7 +152,7 @@ def _done(plan: Recipe, training: Train, network: Path | None = None) -> News:
 def _on(dataset: Path | None, plan: Train) -> Train:
     """``plan`` with the ``dataset`` that is to be used in place of its own, if one is."""
     if dataset is not None:
-        plan = dataclasses.replace(plan, dataset=str(dataset.absolute()))
+        plan = dataclasses.replace(plan, dataset=str(dataset.resolve()))
     if not (Path(plan.dataset) / manifest.FILE_NAME).is_file():
         raise BadRequest(
             f"there is no dataset in {plan.dataset}",

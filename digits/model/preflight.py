@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import contextlib
-import shutil
 from pathlib import Path
 from typing import Any
 
-from digits.files import UnreadableFile, read_json, write_json
+from digits.files import UnreadableFile, read_bytes, read_json, write_bytes, write_json
 
 RESULT_FILE = "preflight.json"
 PICTURE_FILE = "batch.png"
@@ -21,8 +20,8 @@ def save(folder: Path, result: dict[str, Any], warnings: list[str]) -> None:
 def keep(folder: Path, job_folder: Path) -> None:
     """Copy what the step in ``folder`` has shown to the training that it was taken for."""
     for name in (RESULT_FILE, PICTURE_FILE):
-        with contextlib.suppress(FileNotFoundError):
-            shutil.copyfile(folder / name, job_folder / name)
+        with contextlib.suppress(UnreadableFile):
+            write_bytes(job_folder / name, read_bytes(folder / name, below=folder))
 
 
 def kept(job_folder: Path) -> dict[str, Any] | None:

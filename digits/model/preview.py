@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import re
 import secrets
 import shutil
 import time
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -63,25 +65,31 @@ class Previews:
 
     def export(self, job_folder: Path, snapshot: str, dataset_folder: Path) -> Preview:
         """Write a ``snapshot`` of a model job as a SavedModel into `EXPORTED_FOLDER` of the preview's folder."""
-        folder = self._new_folder()
-        recipe = Export(
-            model=str(job_folder),
-            snapshot=snapshot,
-            dataset=str(dataset_folder),
-            target=str(folder / EXPORTED_FOLDER),
-        )
-        return self._do(folder, recipe, ["cpu"], SECONDS_TO_EXPORT)
+        with self._new_folder() as folder:
+            recipe = Export(
+                model=str(job_folder),
+                snapshot=snapshot,
+                dataset=str(dataset_folder),
+                target=str(folder / EXPORTED_FOLDER),
+            )
+            return self._do(folder, recipe, ["cpu"], SECONDS_TO_EXPORT)
 
     def _run(self, network: str, recipe: Recipe, devices: list[str], seconds_allowed: float) -> Preview:
-        folder = self._new_folder()
-        (folder / NETWORK_FILE).write_text(network)
-        return self._do(folder, recipe, devices, seconds_allowed)
+        with self._new_folder() as folder:
+            (folder / NETWORK_FILE).write_text(network)
+            return self._do(folder, recipe, devices, seconds_allowed)
 
-    def _new_folder(self) -> Path:
+    @contextlib.contextmanager
+    def _new_folder(self) -> Iterator[Path]:
+        """A folder of a preview; it is removed if the block raises."""
         folder = self._folder / f"preview-{secrets.token_hex(6)}"
         folder.mkdir(parents=True, mode=0o700)
-        self._forget_oldest()
-        return folder
+        try:
+            self._forget_oldest()
+            yield folder
+        except BaseException:
+            shutil.rmtree(folder, ignore_errors=True)
+            raise
 
     def _do(self, folder: Path, recipe: Recipe, devices: list[str], seconds_allowed: float) -> Preview:
         """Do a short task and wait for it; taking too long is a failure, too."""

@@ -12,7 +12,6 @@ from flask import (
     redirect,
     render_template,
     request,
-    send_from_directory,
     url_for,
 )
 from werkzeug.wrappers import Response as AnyResponse
@@ -24,12 +23,14 @@ from digits.auth import current_username
 from digits.dataset.job import DatasetJob
 from digits.errors import BadRequest, DigitsError, NotAllowed, NotFound, NotReady, Unavailable
 from digits.events import for_browser, read
+from digits.file_response import send_job_file
+from digits.files import UnreadableFile, files_below
 from digits.forms import choices, errors_of
 from digits.job import Job
 from digits.metrics import MAX_CHART_POINTS, Metrics, row_json
 from digits.model import lr_policy
 from digits.model import preflight as preflights
-from digits.model.create import create_model
+from digits.model.create import new_model
 from digits.model.forms import POLICY_TITLES, USUAL, ModelForm
 from digits.model.job import ModelJob, epoch_label
 from digits.model.lint import lint
@@ -67,27 +68,30 @@ def create() -> AnyResponse | tuple[str | Response, int]:
     if errors:
         return (jsonify(errors=errors), 400) if as_json else (_form_page(form), 400)
     dataset = services().store.get(form.dataset.data, DatasetJob)
-    jobs = [
-        create_model(
-            dataset,
-            form.recipe(str(dataset.folder), weights, size, rate),
-            name,
-            text=text,
-            device=form.device(),
-            owner=current_username(request),
-            group=(form.group_name.data or "").strip(),
-            form={
-                **form.values(),
-                "custom_network": text,
-                "batch_size": [size] if size else [],
-                "learning_rate": [rate],
-            },
-        )
-        for name, size, rate in form.sweep()
-    ]
-    checked = services().previews.folder(request.form.get("preflight", ""))
-    if checked and len(jobs) == 1:
-        preflights.keep(checked, jobs[0].folder)
+    with services().store.creation() as new_folder:
+        jobs = [
+            new_model(
+                new_folder(),
+                dataset,
+                form.recipe(str(dataset.folder), weights, size, rate),
+                name,
+                text=text,
+                device=form.device(),
+                owner=current_username(request),
+                group=(form.group_name.data or "").strip(),
+                form={
+                    **form.values(),
+                    "custom_network": text,
+                    "batch_size": [size] if size else [],
+                    "learning_rate": [rate],
+                },
+            )
+            for name, size, rate in form.sweep()
+        ]
+        checked = services().previews.folder(request.form.get("preflight", ""))
+        if checked and len(jobs) == 1:
+            preflights.keep(checked, jobs[0].folder)
+        services().scheduler.submit(*jobs)
     if len(jobs) > 1:
         bodies = [present.model_json(job) for job in jobs]
         return jsonify(jobs=bodies) if as_json else redirect(url_for("home.index"))
@@ -167,12 +171,15 @@ def download(job_id: str, ending: str) -> Response:
     epoch, prefix = snapshot_of(job, request.values.get("epoch") or request.values.get("snapshot_epoch"))
     dataset = services().store.find(job.dataset_id)
     about = json.dumps(for_browser(present.model_json(job, verbose=False)), indent=2, sort_keys=True)
-    files = [job.network_path, *sorted(job.folder.glob(f"{prefix}.*"))]
+    files = {
+        path.name: (path, job.folder) for path in [job.network_path, *sorted(job.folder.glob(f"{prefix}.*"))]
+    }
     if dataset:
-        files += [dataset.folder / name for name in ("labels.txt", "mean.npy", "dataset.json")]
+        for shared in ("labels.txt", "mean.npy", "dataset.json"):
+            files[shared] = dataset.folder / shared, dataset.folder
     name = f"{job.id}_epoch_{epoch_label(epoch)}.{ending}"
     return Response(
-        stream(ending, {"info.json": about.encode()}, {path.name: path for path in files if path.is_file()}),
+        stream(ending, {"info.json": about.encode()}, files),
         mimetype=MEDIA_TYPES[ending],
         headers={"Content-Disposition": f'attachment; filename="{name}"'},
     )
@@ -190,7 +197,7 @@ def saved_model(job_id: str, ending: str) -> Response:
     if made.news.failure:
         raise BadRequest(made.news.failure.message, made.news.failure.hint)
     target = made.folder / EXPORTED_FOLDER
-    files = {path.relative_to(target).as_posix(): path for path in target.rglob("*") if path.is_file()}
+    files = {path.relative_to(target).as_posix(): (path, target) for path in files_below(target)}
     name = f"{job.id}_epoch_{epoch_label(epoch)}_savedmodel.{ending}"
     response = Response(
         stream(ending, {}, dict(sorted(files.items()))),
@@ -219,7 +226,7 @@ def customize() -> Response:
     name = request.values.get("network", "")
     job = services().store.find(name)
     if isinstance(job, ModelJob):
-        return jsonify(network=job.network_path.read_text(errors="replace"))
+        return jsonify(network=job.network_text())
     if not name:
         raise BadRequest("Give the network.")
     return jsonify(network=network(name).text)
@@ -301,13 +308,13 @@ def preflight_picture(preview_id: str) -> Response:
     folder = services().previews.folder(preview_id)
     if folder is None:
         raise NotFound("There is no such picture any more.")
-    return send_from_directory(folder, preflights.PICTURE_FILE, mimetype="image/png", max_age=0)
+    return send_job_file(folder, preflights.PICTURE_FILE, "image/png")
 
 
 @blueprint.get("/models/<job_id>/batch.png")
 def first_batch(job_id: str) -> Response:
     """The first batch as the network sees it, if a step was taken before the training."""
-    return send_from_directory(_model(job_id).folder, preflights.PICTURE_FILE, mimetype="image/png")
+    return send_job_file(_model(job_id).folder, preflights.PICTURE_FILE, "image/png")
 
 
 def _preview_failed(preview: Preview) -> tuple[Response, int]:
@@ -377,7 +384,11 @@ def _previous_network(form: ModelForm) -> tuple[str, str | None]:
     if not isinstance(job, ModelJob):
         _blame(form.previous_networks, "Choose one of the models.")
         return "", None
-    text = job.network_path.read_text(errors="replace")
+    try:
+        text = job.network_text()
+    except UnreadableFile as error:
+        _blame(form.previous_networks, f"The network of “{job.name}” cannot be read: {error}.")
+        return "", None
     chosen = request.form.get(f"{job.id}-snapshot", "0")
     if chosen in ("", "0"):
         return text, None
@@ -412,7 +423,9 @@ def snapshot_of(job: ModelJob, asked: str | None) -> tuple[float, str]:
 def _form_page(form: ModelForm) -> str:
     store = services().store
     datasets = [job for job in store.all(DatasetJob) if _is_usable(job)]
-    previous = [job for job in store.all(ModelJob) if job.network_path.is_file()]
+    previous = [
+        job for job in store.all(ModelJob) if job.network_path.is_file() and not job.network_path.is_symlink()
+    ]
     return render_template(
         "model_new.html",
         form=form,
