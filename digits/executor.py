@@ -8,6 +8,7 @@ the two sides share is the task's folder; nothing else is assumed.
 from __future__ import annotations
 
 import contextlib
+import functools
 import json
 import logging
 import os
@@ -35,6 +36,7 @@ class Exit:
     signal: int | None = None
     stopped: bool = False
     out_of_memory: bool = False
+    disk_full: bool = False
     lost: bool = False
     at: float | None = field(default=None, compare=False)
 
@@ -83,6 +85,8 @@ class LocalExecutor:
     def start(self, folder: Path, environment: Mapping[str, str]) -> Handle:
         for path in folder.glob(f"{shim.EXIT_FILE}*"):
             path.unlink(missing_ok=True)
+        # Before the process starts, so that a full disk is reported now and not at its end.
+        os.close(shim.reserve_exit(str(folder)))
         environment = {**child_environment(os.environ), **environment, _TASK_VARIABLE: str(folder)}
         pid = self._fork_server.fork(folder, environment) if self._fork_server else None
         if pid is None:
@@ -99,11 +103,15 @@ class LocalExecutor:
 
     def poll(self, folder: Path, handle: Handle) -> Exit | None:
         self._reap()
-        ended = self._read_exit(folder)
-        if ended is None and not is_alive(handle):
+        try:
+            ended = self._read_exit(folder)
+            if ended is not None or is_alive(handle):
+                return ended
             # The supervisor may have written its last word since the first look.
-            ended = self._read_exit(folder) or _lost(folder)
-        return ended
+            return self._read_exit(folder) or _lost(folder)
+        except OSError as error:
+            log.warning("it is not known now whether the task in %s runs: %s", folder, error)
+            return None
 
     def stop(self, handle: Handle) -> None:
         if is_alive(handle):
@@ -160,6 +168,7 @@ class LocalExecutor:
                 signal=body["signal"],
                 stopped=bool(body.get("stopped")),
                 out_of_memory=bool(body.get("out_of_memory")),
+                disk_full=bool(body.get("disk_full")),
                 at=float(body["at"]) if "at" in body else None,
             )
         except (files.UnreadableFile, KeyError, TypeError, ValueError):
@@ -183,17 +192,20 @@ class ForkServer:
         if self._process is not None or self._starts >= self.MAX_STARTS:
             return
         self._starts += 1
-        output = open(self._log_file, "ab") if self._log_file else subprocess.DEVNULL  # noqa: SIM115
-        self._process = subprocess.Popen(
-            [sys.executable, "-m", "digits.worker.forkserver"],
-            env={**child_environment(os.environ), "OPENBLAS_NUM_THREADS": "1"},
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=output,
-            start_new_session=True,
-        )
-        if self._log_file:
-            output.close()  # type: ignore[union-attr]
+        try:
+            with open(self._log_file or os.devnull, "ab") as output:
+                self._process = subprocess.Popen(
+                    [sys.executable, "-m", "digits.worker.forkserver"],
+                    env={**child_environment(os.environ), "OPENBLAS_NUM_THREADS": "1"},
+                    stdin=subprocess.PIPE,
+                    stdout=subprocess.PIPE,
+                    stderr=output,
+                    start_new_session=True,
+                )
+        except OSError as error:
+            self._starts -= 1
+            log.warning("no fork server now: %s", error)  # Tasks start without it, only later.
+            return
         threading.Thread(target=self._wait_until_ready, args=(self._process,), daemon=True).start()
 
     def fork(self, folder: Path, environment: Mapping[str, str]) -> int | None:
@@ -320,7 +332,10 @@ def _last_change(folder: Path) -> float | None:
 
 
 def is_alive(handle: Handle) -> bool:
-    """Whether the very process of the handle runs: not another one that got its number."""
+    """Whether the very process of the handle runs: not another one that got its number.
+
+    Raises OSError if that cannot be known now, as with too many open files.
+    """
     return handle.get("boot") == _boot_id() and (
         handle.get("began") is not None and handle["began"] == _start_ticks(handle.get("pid", 0))
     )
@@ -331,11 +346,12 @@ def _start_ticks(pid: int) -> int | None:
     try:
         with open(f"/proc/{pid}/stat", "rb") as file:
             fields = file.read().rpartition(b")")[2].split()
-    except OSError:
+    except (FileNotFoundError, ProcessLookupError):
         return None
     return None if fields[0] == b"Z" else int(fields[19])
 
 
+@functools.cache
 def _boot_id() -> str:
     with open("/proc/sys/kernel/random/boot_id") as file:
         return file.read().strip()

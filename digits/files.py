@@ -108,6 +108,15 @@ def is_there(path: Path, *, below: Path | None = None) -> bool:
     return True
 
 
+def is_folder(path: Path, *, below: Path) -> bool:
+    """Whether ``path`` is the folder ``below`` or one in it, with no link in its place or between."""
+    try:
+        with _folder_of(path / "any", below):
+            return True
+    except (OSError, UnreadableFile):
+        return False
+
+
 def read_bytes(path: Path, limit: int = MAX_JSON_BYTES, *, below: Path | None = None) -> bytes:
     """The content of a regular file of at most ``limit`` bytes; raises UnreadableFile."""
     with open_plain(path, below=below) as file:

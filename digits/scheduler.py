@@ -24,7 +24,7 @@ from digits.job import Job, Wish
 from digits.metrics import Metrics
 from digits.status import Status
 from digits.store import Store
-from digits.task import EVENTS_FILE, EXIT_BUSY, Failure, News, Task
+from digits.task import EVENTS_FILE, EXIT_BUSY, EXIT_DISK_FULL, Failure, News, Task
 
 log = logging.getLogger(__name__)
 
@@ -155,6 +155,8 @@ def _why(ended: Exit, last_lines: list[str]) -> tuple[str, str]:
         return "The machine ran out of memory and the kernel stopped the task.", (
             "Choose a smaller batch size, smaller images or a smaller network."
         )
+    if ended.disk_full or ended.code == EXIT_DISK_FULL:
+        return "The disk is full.", f"Make room on the disk of the jobs, then start the job again. {said}"
     if ended.signal is not None:
         try:
             name = signal.Signals(ended.signal).name

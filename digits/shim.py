@@ -9,11 +9,15 @@ is a program of its own that needs nothing but the standard library:
 
 SIGTERM asks it to stop the task: the task gets SIGTERM, and SIGKILL after
 `GRACE_SECONDS`.
+
+A full disk stops it from nothing: room for ``exit.json`` is reserved before the task starts.
 """
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
+import errno
 import json
 import os
 import re
@@ -29,6 +33,9 @@ KEPT_SEGMENTS = 2
 GRACE_SECONDS = 5.0
 OUTPUT_FILE = "output.log"
 EXIT_FILE = "exit.json"
+# Has the size of a block of the disk; renamed to EXIT_FILE once it holds what that is to hold.
+RESERVED_FILE = "exit.json.reserved"
+RESERVED_BYTES = 4096
 
 _SEGMENT = re.compile(r"output\.\d+\.log")
 
@@ -45,40 +52,72 @@ class Output:
     """
 
     def __init__(self, folder: str) -> None:
+        self.is_disk_full = False
         self._folder = folder
         self._offset = 0
         self._segments: list[str] = []
         self._room = HEAD_BYTES
+        self._name = OUTPUT_FILE
+        self._descriptor: int | None = None
         for name in os.listdir(folder):
             if _SEGMENT.fullmatch(name):  # of an earlier run
-                os.unlink(os.path.join(folder, name))
-        self._descriptor = self._open(OUTPUT_FILE)
+                self._remove(name)
+        self.write(b"", create=True)
 
-    def write(self, data: bytes) -> None:
-        while data:
+    def write(self, data: bytes, *, create: bool = False) -> None:
+        while data or create:
             if not self._room:
                 self._next_segment()
             piece = data[: self._room]
             try:
-                os.write(self._descriptor, piece)
-            except OSError:
-                pass  # A full disk must not stop the task: its output is for people only.
+                self._write_piece(piece)
+            except OSError as error:
+                # A full disk must not stop the task: its output is for people only.
+                self.is_disk_full = error.errno in (errno.ENOSPC, errno.EDQUOT)
+            else:
+                self.is_disk_full = False
             self._room -= len(piece)
             self._offset += len(piece)
             data = data[len(piece) :]
+            create = False
+
+    def _write_piece(self, piece: bytes) -> None:
+        if self._descriptor is None:
+            flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_CLOEXEC
+            self._descriptor = os.open(os.path.join(self._folder, self._name), flags, 0o600)
+        while piece:
+            piece = piece[os.write(self._descriptor, piece) :]
 
     def _next_segment(self) -> None:
-        os.close(self._descriptor)
-        name = f"output.{self._offset}.log"
-        self._descriptor = self._open(name)
+        if self._descriptor is not None:
+            os.close(self._descriptor)
+        self._name, self._descriptor = f"output.{self._offset}.log", None
         self._room = SEGMENT_BYTES
-        self._segments.append(name)
+        self._segments.append(self._name)
         if len(self._segments) > KEPT_SEGMENTS:
-            os.unlink(os.path.join(self._folder, self._segments.pop(0)))
+            self._remove(self._segments.pop(0))
 
-    def _open(self, name: str) -> int:
-        flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_CLOEXEC
-        return os.open(os.path.join(self._folder, name), flags, 0o600)
+    def _remove(self, name: str) -> None:
+        with contextlib.suppress(OSError):  # the task may have removed it
+            os.unlink(os.path.join(self._folder, name))
+
+
+def reserve_exit(folder: str) -> int:
+    """Reserve the room that ``exit.json`` takes in ``folder``; returns the open file. Raises OSError."""
+    path = os.path.join(folder, RESERVED_FILE)
+    descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+    try:
+        missing = RESERVED_BYTES - os.fstat(descriptor).st_size
+        if missing > 0:
+            if os.write(descriptor, b" " * missing) < missing:
+                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), path)
+            os.fsync(descriptor)
+    except BaseException:
+        os.close(descriptor)
+        with contextlib.suppress(OSError):
+            os.unlink(path)
+        raise
+    return descriptor
 
 
 class Supervisor:
@@ -88,6 +127,10 @@ class Supervisor:
         self._folder = folder
         self._child = child
         self._pipe = pipe
+        try:
+            self._reserved: int | None = reserve_exit(folder)
+        except OSError:
+            self._reserved = None
         self._output = Output(folder)
         self._stop_at: float | None = None
         self._stopped = False
@@ -177,21 +220,39 @@ class Supervisor:
             "signal": signalled,
             "stopped": self._stopped,
             "out_of_memory": killed_by_kernel,
+            "disk_full": self._output.is_disk_full,
             "max_memory_bytes": usage.ru_maxrss * 1024,
             "seconds": round(time.time() - self._began, 3),
             "orphans_killed": orphans,
             "at": time.time(),
         }
+        data = json.dumps(body).encode() + b"\n"
+        try:
+            self._write_reserved(data)
+        except OSError:
+            self._write_file(data)  # what was reserved is gone
+
+    def _write_reserved(self, data: bytes) -> None:
+        path = os.path.join(self._folder, RESERVED_FILE)
+        if self._reserved is None or not os.path.samestat(os.fstat(self._reserved), os.lstat(path)):
+            raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), path)
+        # White space after a JSON value means nothing.
+        os.pwrite(self._reserved, data.rjust(RESERVED_BYTES), 0)
+        os.fsync(self._reserved)
+        os.replace(path, os.path.join(self._folder, EXIT_FILE))
+
+    def _write_file(self, data: bytes) -> None:
         path = os.path.join(self._folder, EXIT_FILE)
         temporary = f"{path}.{os.getpid()}.tmp"
         try:
-            with open(temporary, "w") as file:
-                json.dump(body, file)
+            with open(temporary, "xb") as file:
+                file.write(data)
                 file.flush()
                 os.fsync(file.fileno())
             os.replace(temporary, path)
         except OSError:
-            os.unlink(temporary)
+            with contextlib.suppress(OSError):
+                os.unlink(temporary)
             raise
 
 

@@ -20,6 +20,8 @@ EVENTS_FILE = "events.jsonl"
 
 # The exit code of a process that found another one at work on its task.
 EXIT_BUSY = 75
+# That of one that could not log how its work ended, because the disk is full.
+EXIT_DISK_FULL = 74
 MAX_NAMED_SKIPS = 20
 
 History = list[tuple[str, float]]

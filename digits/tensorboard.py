@@ -107,7 +107,9 @@ class TensorBoards:
             raise NotFound("This job has written nothing for TensorBoard yet.")
         process = self._process(job_id, logdir)
         is_page = request.method == "GET" and "text/html" in request.headers.get("Accept", "")
-        if not process.wait(self._page_seconds if is_page else self._start_seconds):
+        with process.in_use(self._clock):  # however long it takes to start
+            has_settled = process.wait(self._page_seconds if is_page else self._start_seconds)
+        if not has_settled:
             if is_page:
                 return _starting_page()
             raise Unavailable("TensorBoard takes long to start. Try again in a moment.")

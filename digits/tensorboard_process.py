@@ -3,14 +3,19 @@
 It reads one line of JSON from standard input (``logdir`` and ``path_prefix``, so
 that no other user of the machine sees the prefix), prints the port it answers on,
 and ends as soon as standard input does: when the server is gone, so is this.
+
+TensorBoard itself follows links, and reads whatever file a log names. Here it sees the
+regular files below the log folder and nothing else.
 """
 
 from __future__ import annotations
 
+import io
 import json
 import os
 import sys
 import types
+from pathlib import Path
 from typing import Any
 
 PORT_LINE = "answers on port "
@@ -19,13 +24,83 @@ PORT_LINE = "answers on port "
 def main() -> None:
     # TensorBoard's own switch: it then works without TensorFlow, and starts in a tenth of the time.
     sys.modules["tensorboard.compat.notf"] = types.ModuleType("tensorboard.compat.notf")
+    # Paths of other machines, such as s3://, are nothing that a job's log may ask for.
+    sys.modules["boto3"] = sys.modules["fsspec"] = None  # type: ignore[assignment]
     settings = json.loads(sys.stdin.readline())
-    port = _start(settings["logdir"], settings["path_prefix"])
+    logdir = Path(settings["logdir"])
+    # Links above the folder are the user's own.
+    logdir = Path(os.path.realpath(logdir.parent)) / logdir.name
+    _see_only(logdir)
+    port = _start(str(logdir), settings["path_prefix"])
     sys.stdout.write(f"{PORT_LINE}{port}\n")
     sys.stdout.flush()
     sys.stdin.read()
     # At once: TensorBoard's threads would be waited for.
     os._exit(0)
+
+
+def _see_only(folder: Path) -> None:
+    """Let TensorBoard see the regular files below ``folder`` only, by the file system that it uses."""
+    # At the end of the path: the program's own folder has modules named like libraries.
+    sys.path.append(str(Path(__file__).resolve().parents[1]))
+    from tensorboard.compat.tensorflow_stub import compat, errors
+    from tensorboard.compat.tensorflow_stub.io import gfile
+
+    from digits.files import UnreadableFile, is_folder, is_there, open_plain
+
+    def path_of(name: Any) -> Path:
+        return Path(os.path.abspath(compat.as_str_any(name)))
+
+    def open_file(name: Any) -> Any:
+        try:
+            return open_plain(path_of(name), below=folder)
+        except UnreadableFile as error:
+            raise errors.NotFoundError(None, None, f"Not Found: {error}") from error
+
+    class PlainFiles(gfile.LocalFileSystem):  # type: ignore[misc]
+        def exists(self, filename: Any) -> bool:
+            try:
+                return self.isdir(filename) or is_there(path_of(filename), below=folder)
+            except UnreadableFile:
+                return False
+
+        def read(
+            self, filename: Any, binary_mode: bool = False, size: int | None = None, continue_from: Any = None
+        ) -> tuple[Any, Any]:
+            opened = open_file(filename)
+            with opened if binary_mode else io.TextIOWrapper(opened, encoding="utf-8") as file:
+                if continue_from is not None:
+                    file.seek(continue_from["opaque_offset"])
+                data = file.read(size)
+                return data, {"opaque_offset": file.tell()}
+
+        def _write(self, filename: Any, file_content: Any, mode: str) -> None:
+            raise errors.PermissionDeniedError(None, None, "TensorBoard writes nothing here")
+
+        def glob(self, filename: Any) -> list[str]:
+            return [found for found in super().glob(filename) if self.exists(found)]
+
+        def isdir(self, dirname: Any) -> bool:
+            return is_folder(path_of(dirname), below=folder)
+
+        def listdir(self, dirname: Any) -> list[str]:
+            if not self.isdir(dirname):
+                raise errors.NotFoundError(None, None, "Could not find directory")
+            with os.scandir(path_of(dirname)) as entries:
+                return [
+                    entry.name
+                    for entry in entries
+                    if entry.is_file(follow_symlinks=False) or entry.is_dir(follow_symlinks=False)
+                ]
+
+        def makedirs(self, path: Any) -> None:
+            raise errors.PermissionDeniedError(None, None, "TensorBoard writes nothing here")
+
+        def stat(self, filename: Any) -> Any:
+            with open_file(filename) as file:
+                return gfile.StatData(os.fstat(file.fileno()).st_size)
+
+    gfile.register_filesystem("", PlainFiles())
 
 
 def _start(logdir: str, path_prefix: str) -> int:
@@ -37,7 +112,15 @@ def _start(logdir: str, path_prefix: str) -> int:
     # The static plugins only: others that happen to be installed may reach out to the network.
     plugins: Any = default.get_static_plugins()
     board = program.TensorBoard(plugins=plugins)
-    board.configure(argv=["tensorboard"], logdir=logdir, host="127.0.0.1", port=0, path_prefix=path_prefix)
+    board.configure(
+        argv=["tensorboard"],
+        logdir=logdir,
+        host="127.0.0.1",
+        port=0,
+        path_prefix=path_prefix,
+        # The data server would read the files by itself, following links.
+        load_fast="false",
+    )
     return urlsplit(board.launch()).port or 0
 
 

@@ -14,7 +14,8 @@ from pathlib import Path
 
 from digits import recipe as recipes
 from digits.events import EventLog, Finished, LogInUse
-from digits.task import EVENTS_FILE, EXIT_BUSY
+from digits.files import is_disk_full
+from digits.task import EVENTS_FILE, EXIT_BUSY, EXIT_DISK_FULL
 from digits.worker import stopping
 from digits.worker.failure import Stopped, UserFault, describe
 
@@ -37,7 +38,8 @@ def run_task(task_folder: Path) -> int:
     """Do what the recipe in ``task_folder`` asks for; returns the exit code.
 
     0 after a Finished event, 1 after a Failed event, 143 without either when the process
-    was asked to stop (SIGTERM); `EXIT_BUSY` when another process works on the task.
+    was asked to stop (SIGTERM); `EXIT_BUSY` when another process works on the task;
+    `EXIT_DISK_FULL` when there is no room for the last events.
     """
     _flush_every_line()
     logging.basicConfig(stream=sys.stdout, level=logging.INFO, format=LOG_FORMAT, force=True)
@@ -46,13 +48,24 @@ def run_task(task_folder: Path) -> int:
     except LogInUse as error:
         logging.error(error)
         return EXIT_BUSY
+    except OSError as error:
+        if not is_disk_full(error):
+            raise
+        logging.error("The disk is full: the log of the task cannot be made.")
+        return EXIT_DISK_FULL
     try:
         with stopping.heeded():
-            return _run(task_folder, events)
+            code = _run(task_folder, events)
     except Stopped:
-        return stopping.EXIT_STOPPED
-    finally:
+        code = stopping.EXIT_STOPPED
+    try:
         events.close()
+    except OSError as error:
+        if not is_disk_full(error):
+            raise
+        logging.error("The disk is full: the end of the task could not be logged.")
+        return code if code == stopping.EXIT_STOPPED else EXIT_DISK_FULL
+    return code
 
 
 def import_programs() -> None:
