@@ -6,6 +6,7 @@ greenlet acts on it, and it is the only one that moves a task's status.
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import signal
 import time
@@ -238,7 +239,8 @@ class Scheduler:
         """Let a job that was stopped or failed go on where it was; raises OSError with nothing changed."""
         self._store.edit(job)  # while it can still be refused: nothing else here can
         job.resume()
-        self._catch_up(job)  # until it runs, it is as far as it was
+        with contextlib.suppress(OSError):
+            self._catch_up(job)  # until it runs, it is as far as it was
         self._metrics.pop(job.id, None)
         self._status_changed(job)
         self._bell.set()

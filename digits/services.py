@@ -49,7 +49,7 @@ class Services:
             slots={"create": 1, "cpu": max(1, (os.cpu_count() or 1) // 4)},
         )
         self.tensorboards = TensorBoards(settings.url_prefix)
-        self.previews = Previews(self.folder / "previews", self.executor)
+        self.previews = Previews(self.folder / "previews", self.executor, self.store.discard)
         self.inference = InferenceWorkers(self.executor)
 
     def start(self) -> None:

@@ -64,7 +64,7 @@ class Store:
             if not entry.is_dir(follow_symlinks=False):
                 continue
             if _was_left_by_a_killed_server(entry):
-                shutil.rmtree(entry.path, ignore_errors=True)
+                self.discard(Path(entry.path))
             if not jobs.is_id(entry.name) or not os.path.exists(entry.path):
                 continue
             try:
@@ -86,7 +86,7 @@ class Store:
             yield new_folder
         except BaseException:
             for folder in made:
-                self._delete(folder)
+                self.discard(folder)
             raise
 
     def new_folder(self) -> Path:
@@ -125,8 +125,7 @@ class Store:
         try:
             job.save(**changes)
         except OSError:
-            with contextlib.suppress(OSError):
-                job.save()  # The new content may be in place although the disk failed afterwards.
+            self.save(job)  # The new content may be in place although the disk failed afterwards.
             raise
         for name, value in changes.items():
             setattr(job, name, value)
@@ -180,7 +179,19 @@ class Store:
         for needed in job.needs():
             if job in self._children[needed]:
                 self._children[needed].remove(job)
-        self._delete(doomed)
+        self.discard(doomed)
+
+    def discard(self, path: Path) -> None:
+        """Delete a file, or a folder with all that is in it: now or, if that fails, later."""
+        with contextlib.suppress(OSError):
+            if path.is_dir() and not path.is_symlink():
+                shutil.rmtree(path)
+            else:
+                path.unlink(missing_ok=True)
+            return
+        if path not in self._doomed:
+            log.warning("%s cannot be deleted now and will be later", path)
+        self._doomed.append(path)
 
     def check(self) -> None:
         """Raise StoreLost if the folder was removed or replaced, or another server works on it."""
@@ -225,18 +236,15 @@ class Store:
 
     def _do_again(self) -> None:
         for job in list(self._unsaved.values()):
+            with contextlib.suppress(OSError):
+                files.remove_halves(job.folder / jobs.FILE_NAME)
             self.save(job)
         if not self._unsaved and self.problem is not None:
             log.info("all jobs are saved again")
             self.problem = None
         doomed, self._doomed = self._doomed, []
-        for folder in doomed:
-            self._delete(folder)
-
-    def _delete(self, folder: Path) -> None:
-        shutil.rmtree(folder, ignore_errors=True)
-        if os.path.lexists(folder):
-            self._doomed.append(folder)
+        for path in doomed:
+            self.discard(path)
 
     def _keep(self, job: Job) -> None:
         self._jobs[job.id] = job

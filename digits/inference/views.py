@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import secrets
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -21,8 +20,6 @@ from digits.services import services
 blueprint = Blueprint("inference", __name__)
 
 TOP = 5
-
-log = logging.getLogger(__name__)
 
 
 @blueprint.post("/models/images/classification/classify_one.json")
@@ -61,7 +58,7 @@ def _image(job: ModelJob) -> Iterator[Path]:
         try:
             yield path
         finally:
-            _remove(path)
+            services().store.discard(path)
         return
     text = request.values.get("image_path", "").strip()
     if not text:
@@ -77,13 +74,6 @@ def _keep(upload: FileStorage, folder: Path) -> Path:
     try:
         upload.save(path)
     except BaseException:
-        _remove(path)
+        services().store.discard(path)
         raise
     return path
-
-
-def _remove(path: Path) -> None:
-    try:
-        path.unlink(missing_ok=True)
-    except OSError as error:
-        log.warning("%s could not be removed: %s", path, error)

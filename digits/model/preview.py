@@ -7,7 +7,7 @@ import re
 import secrets
 import shutil
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -45,9 +45,11 @@ class Preview:
 class Previews:
     """Runs short tasks on a network and keeps what the latest few made."""
 
-    def __init__(self, folder: Path, executor: Executor) -> None:
+    def __init__(self, folder: Path, executor: Executor, discard: Callable[[Path], None]) -> None:
+        """``discard`` deletes a folder now or later."""
         self._folder = folder
         self._executor = executor
+        self._discard = discard
 
     def clear(self) -> None:
         """Throw away what an earlier server left."""
@@ -88,7 +90,7 @@ class Previews:
             self._forget_oldest()
             yield folder
         except BaseException:
-            shutil.rmtree(folder, ignore_errors=True)
+            self._discard(folder)
             raise
 
     def _do(self, folder: Path, recipe: Recipe, devices: list[str], seconds_allowed: float) -> Preview:
@@ -134,4 +136,4 @@ class Previews:
     def _forget_oldest(self) -> None:
         kept = sorted(self._folder.iterdir(), key=lambda folder: folder.stat().st_mtime)
         for folder in kept[:-KEPT]:
-            shutil.rmtree(folder, ignore_errors=True)
+            self._discard(folder)
