@@ -42,16 +42,35 @@ NETWORK = """class UserModel(Tower):
 Operation = Callable[[], Any]
 
 
-@pytest.fixture
-def idle(settings: Settings) -> Iterator[Site]:
-    """A site whose jobs are never started."""
-    bars(settings.data_roots[0] / "bars", each=2)
-    app = create_app(settings, start=False)
+@pytest.fixture(scope="module")
+def site_of_all(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
+    folder = tmp_path_factory.mktemp("site")
+    bars(folder / "data" / "bars", each=2)
+    app = create_app(
+        Settings(
+            port=0,
+            jobs_dir=folder / "jobs",
+            data_roots=(folder / "data",),
+            samples_dir=folder / "samples",
+            state_dir=folder / "state",
+            standby=False,
+        ),
+        start=False,
+    )
     app.testing = True
     app.config["PROPAGATE_EXCEPTIONS"] = False
-    site = Site(app, app.test_client(), settings.data_roots[0])
+    site = Site(app, app.test_client(), folder / "data")
     yield site
     site.services.stop()
+
+
+@pytest.fixture
+def idle(site_of_all: Site) -> Iterator[Site]:
+    """A site whose jobs are never started."""
+    yield site_of_all
+    store = site_of_all.services.store
+    for job in store.all(Job):
+        store.remove(job)
 
 
 def post(site: Site, path: str, **fields: Any) -> Operation:

@@ -16,6 +16,7 @@ import psutil
 import pytest
 
 from digits import output, shim
+from tests.failing_disk import small_disk
 
 # Named misbehaviours: each is a program that a task might turn out to be.
 FINISHES = "print('hello')"
@@ -25,6 +26,36 @@ HANGS = "import time; print('hanging', flush=True); time.sleep(300)"
 IGNORES_STOP = "import signal, time; signal.signal(signal.SIGTERM, signal.SIG_IGN); print('deaf', flush=True); time.sleep(300)"
 FLOODS = "import sys\nfor n in range(3000): sys.stdout.write('x' * 7999 + '\\n')\nprint('the end')"
 CLOSES_OUTPUT = "import os, time; os.close(1); os.close(2); time.sleep(0.3)"
+FILLS_THE_DISK = """
+import os, sys
+open('full', 'wb').close()
+with open('filler', 'wb', buffering=0) as file:
+    for size in 4096, 1:
+        try:
+            while os.path.ismount('.') and file.write(b'x' * size): pass
+        except OSError:
+            pass
+print('too late', flush=True)
+sys.exit(1)
+"""
+# Stands in for a full disk where none may be mounted: from the file `full` on, nothing can be written or made.
+FULL_DISK = """
+import errno, os, runpy, sys
+sys.argv = sys.argv[1:]
+folder, real_open, real_write = sys.argv[1], os.open, os.write
+def refuse():
+    if os.path.exists(folder + '/full'):
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+def fake_write(descriptor, data):
+    refuse()
+    return real_write(descriptor, data)
+def audit(event, arguments):
+    if event == 'open' and arguments[2] & os.O_CREAT and str(arguments[0]).startswith(folder):
+        refuse()
+os.write = fake_write
+sys.addaudithook(audit)
+runpy.run_path(sys.argv[0], run_name='__main__')
+"""
 LEAVES_CHILDREN = """
 import os, signal, sys, time
 for number in range(6):
@@ -138,3 +169,34 @@ def test_an_earlier_run_leaves_no_output(tmp_path: Path) -> None:
     assert list(tmp_path.glob("output.*.log"))
     ended(tmp_path, start(tmp_path, FINISHES))
     assert output.read(tmp_path) == ("hello\n", 6)
+
+
+def test_a_full_disk_keeps_nothing_of_the_end_from_being_told(tmp_path: Path) -> None:
+    with small_disk(tmp_path / "task", "size=64k") as is_small:
+        folder = tmp_path / "task"
+        if is_small:
+            supervisor = start(folder, FILLS_THE_DISK)
+        else:
+            words = [shim.__file__, str(folder), "--", sys.executable, "-c", FILLS_THE_DISK]
+            command = [sys.executable, "-I", "-S", "-c", FULL_DISK, *words]
+            supervisor = subprocess.Popen(command, start_new_session=True)
+        told = ended(folder, supervisor)
+        assert (told["code"], told["disk_full"]) == (1, True)
+        assert not list(folder.glob(f"{shim.EXIT_FILE}.*"))
+
+
+def test_a_program_may_remove_whatever_lies_in_its_folder(tmp_path: Path) -> None:
+    removes = f"import os\nfor name in os.listdir('.'): os.unlink(name)\n{FLOODS}".replace(
+        "print(", "[os.unlink(name) for name in os.listdir('.')]; print("
+    )
+    told = ended(tmp_path, start(tmp_path, removes))
+    assert (told["code"], told["disk_full"]) == (0, False)
+
+
+def test_no_room_for_the_end_is_noticed_before_the_start(tmp_path: Path) -> None:
+    with small_disk(tmp_path / "task", "size=4k,nr_inodes=2") as is_small:
+        folder = tmp_path / "task" if is_small else tmp_path / "missing"
+        if is_small:
+            (folder / "another").touch()
+        with pytest.raises(OSError, match="No s"):
+            shim.reserve_exit(str(folder))

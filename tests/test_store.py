@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import logging
+import shutil
 from pathlib import Path
 
 import pytest
@@ -15,7 +17,7 @@ from digits.kinds import KINDS
 from digits.model.job import ModelJob
 from digits.recipe import CreateDataset, Train
 from digits.status import Status
-from digits.store import Store
+from digits.store import Store, StoreInUse, StoreLost
 
 
 def dataset(store: Store, name: str = "pictures") -> DatasetJob:
@@ -185,3 +187,58 @@ def test_of_a_dataset_that_failed_the_list_of_skipped_images_stays(store: Store)
         (job.folder / name).touch()
     job.clear_away()
     assert {path.name for path in job.folder.iterdir()} == {"job.json", "skipped.csv"}
+
+
+def test_a_removed_folder_is_noticed_and_nothing_is_written_any_more(
+    store: Store, caplog: pytest.LogCaptureFixture
+) -> None:
+    job = dataset(store)
+    assert store.look_after()
+    shutil.rmtree(store.folder)
+    second = Store(store.folder, KINDS)  # nothing keeps another server from starting there
+    for _ in range(2):
+        assert not store.look_after()
+    assert store.problem is not None and "removed or replaced" in store.problem.message
+    assert [record.levelno for record in caplog.records] == [logging.ERROR]
+    for write in (
+        store.new_folder,
+        lambda: store.edit(job, name="other"),
+        lambda: store.remove(job),
+        store.check,
+    ):
+        with pytest.raises(StoreLost, match="removed or replaced"):
+            write()
+    assert job.name == "pictures" and store.all(Job) == [job]
+    assert [path.name for path in store.folder.iterdir()] == [".lock"]
+    second.close()
+    store.close()
+
+
+def test_a_folder_that_comes_back_is_used_again(store: Store, tmp_path: Path) -> None:
+    job = dataset(store)
+    away = store.folder.rename(tmp_path / "away")
+    assert not store.look_after()
+    store.save(job)
+    away.rename(store.folder)
+    assert store.look_after()
+    assert store.problem is None
+    store.edit(job, name="other")
+    store.close()
+
+
+def test_a_lock_file_that_was_removed_is_made_again(store: Store) -> None:
+    (store.folder / ".lock").unlink()
+    assert store.look_after()
+    with pytest.raises(StoreInUse):
+        Store(store.folder, KINDS)
+    store.close()
+
+
+def test_a_server_that_took_the_lock_meanwhile_is_noticed(store: Store) -> None:
+    (store.folder / ".lock").unlink()
+    second = Store(store.folder, KINDS)
+    assert not store.look_after()
+    assert store.problem is not None and "another server" in store.problem.message
+    second.close()
+    assert store.look_after()  # The folder is this server's again.
+    store.close()
