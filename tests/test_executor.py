@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import resource
 import sys
 import time
 from collections.abc import Callable
@@ -12,11 +14,23 @@ import pytest
 
 from digits import executor, output
 from digits.executor import Exit, LocalExecutor
+from tests.failing_disk import small_disk
 
 HANGS = "import time; print('hanging', flush=True); time.sleep(300)"
 FINISHES = (
     "import sys, os; print(sys.argv[1]); print(os.environ.get('DEVICE'), os.environ.get('DIGITS_PASSWORD'))"
 )
+FILLS_THE_DISK = """
+import os, sys
+with open('filler', 'wb', buffering=0) as file:
+    for size in 4096, 1:
+        try:
+            while os.path.ismount('.') and file.write(b'x' * size): pass
+        except OSError:
+            pass
+print('no room for this', flush=True)
+sys.exit(1)
+"""
 
 
 def running(program: str) -> LocalExecutor:
@@ -160,3 +174,31 @@ def test_what_a_task_started_does_not_outlive_it_without_a_supervisor(tmp_path: 
     assert wait_for_end(run, tmp_path, handle) == Exit(lost=True)
     psutil.wait_procs([child], timeout=10)
     assert not child.is_running() or child.status() == psutil.STATUS_ZOMBIE
+
+
+def test_a_task_is_not_taken_for_dead_for_want_of_file_descriptors(tmp_path: Path) -> None:
+    run = running(HANGS)
+    handle = run.start(tmp_path, {})
+    wait(lambda: output.read(tmp_path)[0])
+    limits = resource.getrlimit(resource.RLIMIT_NOFILE)
+    lowest_free = os.open(os.devnull, os.O_RDONLY)
+    os.close(lowest_free)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (lowest_free, limits[1]))
+    try:
+        polled = run.poll(tmp_path, handle)
+        with pytest.raises(OSError, match="Too many open files"):
+            run.stop(handle)
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, limits)
+    assert polled is None
+    assert run.poll(tmp_path, handle) is None
+    run.stop(handle)
+    assert wait_for_end(run, tmp_path, handle).stopped
+
+
+def test_a_task_that_fills_the_disk_ends_with_that_reason(tmp_path: Path) -> None:
+    with small_disk(tmp_path / "task", "size=64k") as is_small:
+        run = running(FILLS_THE_DISK)
+        handle = run.start(tmp_path / "task", {})
+        ended = wait_for_end(run, tmp_path / "task", handle)
+        assert (ended.code, ended.disk_full) == (1, is_small)

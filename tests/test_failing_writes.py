@@ -9,11 +9,12 @@ import os
 import subprocess
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
 from digits.app import create_app
+from digits.auth import Session, Sessions, read_or_make_secret
 from digits.errors import explain
 from digits.executor import LocalExecutor
 from digits.job import Job
@@ -248,6 +249,52 @@ def test_a_page_says_what_the_disk_does(idle: Site, number: int) -> None:
     status, words = SAID[number]
     assert (answer.status_code, answer.mimetype) == (status, "text/html")
     assert words in answer.text
+
+
+def test_a_folder_of_jobs_that_is_gone_is_told_on_pages_and_to_monitors(idle: Site, tmp_path: Path) -> None:
+    store = idle.services.store
+    a_dataset(idle)
+    healthy = idle.get("/health")
+    assert (healthy.status_code, list(healthy.get_json())) == (200, ["version"])
+    away = store.folder.rename(tmp_path / "away")
+    try:
+        assert not store.look_after()
+        sick, page, refused = idle.get("/health"), idle.get("/"), creates_a_dataset(idle)()
+    finally:
+        away.rename(store.folder)
+    assert [sick.status_code, page.status_code, refused.status_code] == [503, 200, 503]
+    for text in (sick.get_json()["problem"], page.text, refused.get_json()["error"]["message"]):
+        assert "The jobs folder was removed or replaced" in text
+    check_memory_is_what_is_on_disk(idle)
+    assert idle.get("/health").status_code == 200
+
+
+def test_a_logout_that_cannot_be_saved_is_one_all_the_same(tmp_path: Path) -> None:
+    ended_file = tmp_path / "ended.json"
+    sessions = Sessions("k" * 32, ended_file)
+    cookies = [sessions.start("ada"), sessions.start("grace")]
+    read = [sessions.read(cookie) for cookie in cookies]
+    with failing_disk(tmp_path, errno.ENOSPC):
+        sessions.end(cast(Session, read[0]))
+    assert sessions.read(cookies[0]) is None
+    sessions.end(cast(Session, read[1]))
+    again = Sessions("k" * 32, ended_file)
+    assert [again.read(cookie) for cookie in cookies] == [None, None]
+
+
+def test_a_secret_that_could_not_be_written_is_made_at_the_next_start(tmp_path: Path) -> None:
+    with small_disk(tmp_path / "state", "size=4k") as is_small:
+        key = tmp_path / "state" / "key"
+        if is_small:
+            fill(tmp_path / "state" / "filler")
+            with pytest.raises(OSError, match="No space"):
+                read_or_make_secret(key)
+            (tmp_path / "state" / "filler").unlink()
+        else:
+            with failing_disk(tmp_path, errno.ENOSPC), pytest.raises(OSError, match="No space"):
+                read_or_make_secret(key)
+        secret = read_or_make_secret(key)
+        assert secret == read_or_make_secret(key) != ""
 
 
 def test_what_is_no_fault_of_the_disk_stays_a_fault_of_the_server() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import sys
 import time
@@ -25,7 +26,8 @@ from digits.recipe import Recipe
 from digits.scheduler import Resources, Scheduler, choose, verdict
 from digits.status import LEGAL_STEPS, Status, worst
 from digits.store import Store, StoreInUse
-from digits.task import Failure, News, Task
+from digits.task import EXIT_DISK_FULL, Failure, News, Task
+from tests.failing_disk import failing_disk
 
 # What a task's program does; the folder is its argument.
 PROGRAMS = """
@@ -328,6 +330,9 @@ def test_without_any_gpu_the_next_free_one_is_the_cpu(tmp_path: Path) -> None:
         (Exit(code=1), News(result={}), Status.ERROR, "exit code 1"),
         (Exit(signal=9), News(result={}), Status.DONE, None),
         (Exit(lost=True), News(result={}), Status.DONE, None),
+        (Exit(code=1, disk_full=True), News(), Status.ERROR, "The disk is full"),
+        (Exit(code=EXIT_DISK_FULL), News(), Status.ERROR, "The disk is full"),
+        (Exit(code=1, disk_full=True), News(failure=Failure("told")), Status.ERROR, "told"),
         (Exit(code=75), News(failure=Failure("of an earlier run")), Status.ERROR, "Another process"),
     ],
 )
@@ -458,3 +463,36 @@ def test_a_task_that_was_started_without_a_note_is_not_started_again(tmp_path: P
     log = (again.task_folder(again.tasks[0]) / "events.jsonl").read_text()
     assert log.count('"finished"') == 1
     second.stop()
+
+
+def test_a_state_that_cannot_be_saved_is_saved_later(server: Server) -> None:
+    job = server.submit("finishes")  # it starts as soon as this greenlet waits
+    with failing_disk(server.store.folder, errno.EIO, chosen=lambda path: "job.json" in path):
+        assert server.wait_for_end(job) is Status.DONE
+        assert server.store.problem is not None
+        assert "not saved yet" in server.store.problem.message
+    server.wait(lambda: server.store.problem is None)
+    assert json.loads((job.folder / "job.json").read_text())["history"][-1][0] == Status.DONE.value
+
+
+@pytest.mark.parametrize("number", [errno.ENOSPC, errno.EROFS, errno.EMFILE])
+def test_a_task_that_cannot_be_started_says_why(server: Server, number: int) -> None:
+    with failing_disk(
+        server.store.folder, number, chosen=lambda path: path.endswith("/toy") or "/toy/" in path
+    ):
+        job = server.submit("finishes")
+        assert server.wait_for_end(job) is Status.ERROR
+    assert job.failure is not None
+    words = {errno.ENOSPC: "The disk is full", errno.EROFS: "read-only", errno.EMFILE: "too many open files"}
+    assert job.failure.message.startswith("The task could not be started.")
+    assert words[number] in job.failure.message
+    assert server.wait_for_end(server.submit("finishes")) is Status.DONE
+
+
+def test_nothing_starts_in_a_folder_of_jobs_that_is_gone(server: Server) -> None:
+    job = server.submit("finishes")
+    away = server.store.folder.rename(server.store.folder.with_name("away"))
+    gevent.sleep(0.2)
+    assert job.status is Status.INIT
+    away.rename(server.store.folder)
+    assert server.wait_for_end(job) is Status.DONE

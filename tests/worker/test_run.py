@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from digits import events
+from digits.task import EXIT_DISK_FULL
 from tests.worker import networks
 
 
@@ -31,6 +32,36 @@ def test_no_folder_given(run_clean: Callable[..., Any]) -> None:
     finished = run_clean("-m", "digits.worker")
     assert finished.returncode == 2
     assert "usage" in finished.stderr
+
+
+# The disk is full when the log of a task's events is made, or when it is written.
+WITHOUT_ROOM = """
+import errno, os, sys
+from pathlib import Path
+room, folder = int(sys.argv[1]), Path(sys.argv[2])
+real = {name: getattr(os, name) for name in ('open', 'write')}
+def open_(path, flags, *arguments, **named):
+    if room < 0 and str(path).endswith('events.jsonl'):
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+    return real['open'](path, flags, *arguments, **named)
+def write(descriptor, data):
+    if os.readlink(f'/proc/self/fd/{descriptor}').endswith('events.jsonl'):
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+    return real['write'](descriptor, data)
+os.open, os.write = open_, write
+from digits.worker.run import run_task
+sys.exit(run_task(folder))
+"""
+
+
+@pytest.mark.parametrize("room", [-1, 0], ids=["no room for the log", "no room in the log"])
+def test_a_disk_too_full_for_events_is_told_by_the_exit_code(
+    tmp_path: Path, run_clean: Callable[..., Any], room: int
+) -> None:
+    (tmp_path / "recipe.json").write_text('{"task": "sing"}')
+    finished = run_clean("-c", WITHOUT_ROOM, str(room), str(tmp_path))
+    assert finished.returncode == EXIT_DISK_FULL, finished.stderr
+    assert "The disk is full" in finished.stdout
 
 
 @pytest.mark.tensorflow
