@@ -154,17 +154,20 @@ class TensorBoards:
             return [job_id for job_id, process in self._processes.items() if process.is_alive()]
 
     def _process(self, job_id: str, logdir: Path) -> _Process:
-        with self._lock:
-            process = self._processes.get(job_id)
-            if process is not None and process.is_alive():
-                process.last_use = self._clock()
+        surplus: list[_Process] = []
+        try:
+            with self._lock:
+                process = self._processes.get(job_id)
+                if process is not None and process.is_alive():
+                    process.last_use = self._clock()
+                    return process
+                surplus = self._take_surplus(job_id)
+                process = self._processes[job_id] = _Process(self._program, logdir, self._clock())
+                self._start_watch()
                 return process
-            surplus = self._take_surplus(job_id)
-            process = self._processes[job_id] = _Process(self._program, logdir, self._clock())
-            self._start_watch()
-        for other in surplus:
-            other.stop()
-        return process
+        finally:
+            for other in surplus:
+                other.stop()
 
     def _give_up(self, job_id: str, process: _Process) -> None:
         with self._lock:
