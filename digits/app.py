@@ -166,5 +166,10 @@ def _answer(status: int, message: str, hint: str, kind: str) -> tuple[Response |
             body["hint"] = hint
         return jsonify({"error": body}), status
     title = {403: "Not allowed", 404: "Not found", 500: "Server error"}.get(status, "That did not work")
-    page = render_template("error.html", status=status, title=title, message=message, hint=hint, trace=None)
+    try:
+        page = render_template(
+            "error.html", status=status, title=title, message=message, hint=hint, trace=None
+        )
+    except OSError:  # With too many open files, the page may not be readable either.
+        return Response(f"{message} {hint}".strip(), mimetype="text/plain"), status
     return page, status

@@ -444,6 +444,8 @@ class Scheduler:
         self, job: Job, task: Task, status: Status, failure: Failure | None, at: float | None = None
     ) -> None:
         """``at`` is when it ended, if that was not now: the server may have been away."""
+        # First: when its log cannot be read now, all of this is done in the next round.
+        metrics = self.metrics(job) if job.kind == "model" else None
         task.failure = failure
         task.move(status, task.within_last_step(at))
         self._followed.pop(job.id, None)
@@ -453,8 +455,7 @@ class Scheduler:
                 job.clear_away()
             except OSError as error:
                 log.warning("what job %s left could not be removed: %s", job.id, error)
-        if job.kind == "model":
-            metrics = self.metrics(job)
+        if metrics is not None:
             job.summary["sparkline"] = metrics.sparkline()
             job.summary["last_accuracy"] = metrics.last_accuracy()
         self._status_changed(job, at=task.history[-1][1])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import fcntl
 import logging
 import os
@@ -24,6 +25,8 @@ log = logging.getLogger(__name__)
 RETRY_SECONDS = 1.0
 _DELETED = ".deleted-"
 _LOCK_FILE = ".lock"
+# With these, no other job could be saved either.
+_EVERY_WRITE = {errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EIO, errno.EMFILE, errno.ENFILE}
 # What is written into a new job's folder before its job.json.
 _BEFORE_THE_JOB = {"network.py", "preflight.json", "batch.png"}
 
@@ -113,11 +116,15 @@ class Store:
             self.check()
             job.save()
             self._unsaved.pop(job.id, None)
-        except (OSError, StorageError) as error:
+        except (OSError, StoreLost) as error:
             if job.id not in self._unsaved:
                 log.error("job %s cannot be saved now and will be later: %s", job.id, error)
             self._unsaved[job.id] = job
-            self.problem = _not_saved(error, len(self._unsaved))
+            # What only this job's folder suffers from, such as its removal, is no problem of the others.
+            if isinstance(error, StoreLost):
+                self.problem = error
+            elif isinstance(error, OSError) and error.errno in _EVERY_WRITE:
+                self.problem = _not_saved(error, len(self._unsaved))
 
     def edit(self, job: Job, **changes: str) -> None:
         """Change attributes of ``job``, on disk first; raises OSError or StoreLost with nothing changed."""
@@ -183,15 +190,9 @@ class Store:
 
     def discard(self, path: Path) -> None:
         """Delete a file, or a folder with all that is in it: now or, if that fails, later."""
-        with contextlib.suppress(OSError):
-            if path.is_dir() and not path.is_symlink():
-                shutil.rmtree(path)
-            else:
-                path.unlink(missing_ok=True)
-            return
-        if path not in self._doomed:
+        if not _deleted(path):
             log.warning("%s cannot be deleted now and will be later", path)
-        self._doomed.append(path)
+            self._doomed.append(path)
 
     def check(self) -> None:
         """Raise StoreLost if the folder was removed or replaced, or another server works on it."""
@@ -235,16 +236,14 @@ class Store:
         os.close(self._place)
 
     def _do_again(self) -> None:
+        had_problem, self.problem = self.problem, None
         for job in list(self._unsaved.values()):
             with contextlib.suppress(OSError):
                 files.remove_halves(job.folder / jobs.FILE_NAME)
             self.save(job)
-        if not self._unsaved and self.problem is not None:
-            log.info("all jobs are saved again")
-            self.problem = None
-        doomed, self._doomed = self._doomed, []
-        for path in doomed:
-            self.discard(path)
+        if had_problem and not self.problem:
+            log.info("%s can be written again", self.folder)
+        self._doomed = [path for path in self._doomed if not _deleted(path)]
 
     def _keep(self, job: Job) -> None:
         self._jobs[job.id] = job
@@ -276,13 +275,20 @@ def _is_at(descriptor: int, path: Path) -> bool:
         return False
 
 
-def _not_saved(error: OSError | StorageError, count: int) -> DigitsError:
-    known = explain(error) if isinstance(error, OSError) else error
-    why = known or StorageError("The jobs folder cannot be written.", "Look into the server's log.")
-    if isinstance(why, StoreLost):
-        return why
-    jobs_ = "one job is" if count == 1 else f"{count} jobs are"
-    return type(why)(f"{why.message} The state of {jobs_} not saved yet.", why.hint)
+def _deleted(path: Path) -> bool:
+    """Delete a file, or a folder with all that is in it; whether nothing of it is left."""
+    if path.is_dir() and not path.is_symlink():
+        shutil.rmtree(path, ignore_errors=True)
+    else:
+        with contextlib.suppress(OSError):
+            path.unlink(missing_ok=True)
+    return not os.path.lexists(path)
+
+
+def _not_saved(error: OSError, count: int) -> DigitsError:
+    why = explain(error) or StorageError("The jobs folder cannot be written.")
+    kept = "one job is" if count == 1 else f"{count} jobs are"
+    return type(why)(f"{why.message} The state of {kept} not saved yet.", why.hint)
 
 
 def _was_left_by_a_killed_server(entry: os.DirEntry[str]) -> bool:

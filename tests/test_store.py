@@ -242,3 +242,18 @@ def test_a_server_that_took_the_lock_meanwhile_is_noticed(store: Store) -> None:
     second.close()
     assert store.look_after()  # The folder is this server's again.
     store.close()
+
+
+def test_a_job_that_removed_its_own_folder_is_no_problem_of_the_others(
+    store: Store, caplog: pytest.LogCaptureFixture
+) -> None:
+    lost, other = dataset(store), dataset(store)
+    shutil.rmtree(lost.folder)
+    for _ in range(3):
+        store.save(lost)
+    assert store.look_after() and store.problem is None
+    assert [record.levelno for record in caplog.records] == [logging.ERROR]
+    store.edit(other, name="other")
+    store.remove(lost)
+    assert store.all(Job) == [other]
+    store.close()

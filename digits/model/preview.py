@@ -117,9 +117,11 @@ class Previews:
         news = News()
         while True:
             ended = self._executor.poll(task_folder, handle)
-            happened, news.cursor = events.read(task_folder / EVENTS_FILE, news.cursor)
-            for event in happened:
-                news.add(event)
+            # With too many open files nothing can be read now; the task must not be left alone for that.
+            with contextlib.suppress(OSError):
+                happened, news.cursor = events.read(task_folder / EVENTS_FILE, news.cursor)
+                for event in happened:
+                    news.add(event)
             if news.is_finished or news.failure:
                 return news
             if ended is not None:
