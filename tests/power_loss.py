@@ -55,6 +55,7 @@ class Recording:
         self._contents: dict[int, str] = {}
         self._changes: list[Change] = []
         self._last: Names = {}
+        self._latest: Moment | None = None
 
     def start(self, patched: pytest.MonkeyPatch) -> None:
         """What is there now is on the disk; note what comes."""
@@ -109,6 +110,9 @@ class Recording:
             self._changes.append({name: names.get(name) for name in changed})
         self._last = names
         moment = Moment(dict(self._names), dict(self._contents), list(self._changes), current)
+        if moment == self._latest:
+            return
+        self._latest = moment
         with open(self._store / "moments", "ab") as file:
             pickle.dump(moment, file)
 
