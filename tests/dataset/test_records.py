@@ -56,8 +56,16 @@ def test_a_manifest_is_never_on_the_disk_without_its_records(
     with monkeypatch.context() as patched:
         recording.start(patched)
         split = write(job, numbered(5), numbered(3, start=5))
-        sizes = dict(width=1, height=1, channels=1, encoding="none", resize_mode="squash", mean_pixel=[0.0])
-        Manifest(labels=["a"], splits={"train": split}, **sizes).save(job)
+        Manifest(
+            width=1,
+            height=1,
+            channels=1,
+            encoding="none",
+            resize_mode="squash",
+            labels=["a"],
+            splits={"train": split},
+            mean_pixel=[0.0],
+        ).save(job)
     states = [state for moment in recording.moments() for state in recording.states(moment, chance, count=5)]
     complete = [state for state in states if "dataset.json" in state]
     assert complete and len(complete) < len(states)

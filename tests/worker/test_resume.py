@@ -390,14 +390,6 @@ def test_another_batch_size_does_not_go_on(train: Any, go_on: Any) -> None:
     assert "batch size" in again.failure.message
 
 
-@pytest.mark.parametrize("damage", ["{", "[]", "{}", '{"step": "x", "snapshot": "snapshot_2.ckpt"}'])
-def test_a_damaged_place_to_go_on_from_is_none(train: Any, damage: str) -> None:
-    first = train(networks.LINEAR)
-    assert resume_point(first.job_folder)
-    (first.job_folder / "resume.json").write_text(damage)
-    assert resume_point(first.job_folder) is None
-
-
 def test_the_same_seed_gives_the_same_run(train: Any, in_child: Any) -> None:
     first, again, other = (
         train(RANDOM, name=name, **{**SETTINGS, "seed": seed})
