@@ -61,9 +61,10 @@ class Store:
             folder = self.folder / jobs.new_id()
             try:
                 folder.mkdir(mode=0o700)
-                return folder
             except FileExistsError:
                 continue
+            files.sync_folder(self.folder)
+            return folder
 
     def add(self, job: Job) -> None:
         """Keep a new job, on disk first."""
@@ -114,6 +115,7 @@ class Store:
         doomed = self.folder / f"{_DELETED}{job.id}"
         try:
             job.folder.rename(doomed)
+            files.sync_folder(self.folder)
         except FileNotFoundError:
             return
         shutil.rmtree(doomed, ignore_errors=True)

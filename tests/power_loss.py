@@ -69,7 +69,14 @@ class Recording:
             self._synchronized(os.fstat(descriptor).st_ino)
             self._note()
 
+        def recorded_sync() -> None:
+            self._note()
+            self._last, self._contents = self._look()
+            self._names, self._changes = dict(self._last), []
+            self._note()
+
         patched.setattr(os, "fsync", recorded_fsync)
+        patched.setattr(os, "sync", recorded_sync)
         for name in ("replace", "rename", "unlink", "mkdir"):
             patched.setattr(os, name, self._around(getattr(os, name)))
 
@@ -81,6 +88,11 @@ class Recording:
                     yield pickle.load(file)
                 except EOFError:
                     return
+
+    def surviving(self) -> dict[str, bytes | None]:
+        """What is in the folder for certain after the last moment."""
+        *_, last = self.moments()
+        return self._state(last, [], lambda old, new: old)
 
     def states(
         self, moment: Moment, chance: random.Random, count: int = 1
