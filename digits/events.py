@@ -294,8 +294,9 @@ class EventLog:
         if not _soon(lambda: _may(os.F_TLOCK, self._descriptor)):
             os.close(self._descriptor)
             raise LogInUse(f"Another process works on this task: it writes {path}.")
-        for folder in (path.parent, path.parent.parent):  # the log may be new, and so may be the task's folder
-            sync_folder(folder)
+        # The log may be new, and so may be the task's folder.
+        sync_folder(path.parent)
+        sync_folder(path.parent.parent)
         self._is_torn = True
 
     def append(self, *events: Event) -> None:
