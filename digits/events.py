@@ -18,7 +18,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, ClassVar
 
-from digits.files import UnreadableFile, is_disk_full, open_plain
+from digits.files import UnreadableFile, is_disk_full, open_plain, sync_folder
 
 MAX_LINE_BYTES = 1024 * 1024
 _READ_BYTES = 4 * 1024 * 1024
@@ -294,6 +294,9 @@ class EventLog:
         if not _soon(lambda: _may(os.F_TLOCK, self._descriptor)):
             os.close(self._descriptor)
             raise LogInUse(f"Another process works on this task: it writes {path}.")
+        # The log may be new, and so may be the task's folder.
+        sync_folder(path.parent)
+        sync_folder(path.parent.parent)
         self._is_torn = True
 
     def append(self, *events: Event) -> None:
@@ -311,14 +314,19 @@ class EventLog:
                     raise
                 self._waiting = lines
 
-    def close(self) -> None:
-        """Let go of the log; raises OSError if there is still no room for all that happened."""
-        try:
-            self.append()
-        finally:
-            os.close(self._descriptor)
+    def sync(self) -> None:
+        """Make all events so far survive a power cut; raises OSError if there is still no room for them."""
+        self.append()
         if self._waiting:
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        os.fsync(self._descriptor)
+
+    def close(self) -> None:
+        """Synchronize the log and release it; raises OSError if there is still no room for all that happened."""
+        try:
+            self.sync()
+        finally:
+            os.close(self._descriptor)
 
     def _mend_torn_line(self) -> None:
         # A writer that was killed may have left half a line; a new line keeps it apart.

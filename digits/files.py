@@ -53,7 +53,7 @@ def write_bytes(path: Path, data: bytes) -> None:
         with contextlib.suppress(OSError):  # the first error counts
             temporary.unlink(missing_ok=True)
         raise
-    _sync_folder(path.parent)
+    sync_folder(path.parent)
 
 
 def make_folder(path: Path) -> None:
@@ -180,8 +180,27 @@ def _folder_of(path: Path, below: Path | None) -> Iterator[tuple[str, int | None
         os.close(folder)
 
 
-def _sync_folder(folder: Path) -> None:
-    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+def sync_folder(folder: Path) -> None:
+    """Make the names in ``folder`` durable: those that are new, those that were replaced, and that others are gone."""
+    _sync(folder, os.O_RDONLY | os.O_DIRECTORY)
+
+
+def sync_file(path: Path) -> None:
+    """Make the content of the file ``path`` durable, whatever wrote it."""
+    _sync(path, os.O_RDONLY)
+
+
+def sync_tree(folder: Path) -> None:
+    """Make all files and folders below ``folder``, and ``folder`` itself, durable."""
+    for parent, _, names in os.walk(folder):
+        for name in names:
+            sync_file(Path(parent, name))
+        sync_folder(Path(parent))
+    sync_folder(folder.parent)
+
+
+def _sync(path: Path, flags: int) -> None:
+    descriptor = os.open(path, flags | os.O_CLOEXEC)
     try:
         os.fsync(descriptor)
     finally:

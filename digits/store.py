@@ -99,9 +99,14 @@ class Store:
             folder = self.folder / jobs.new_id()
             try:
                 folder.mkdir(mode=0o700)
-                return folder
             except FileExistsError:
                 continue
+            try:
+                files.sync_folder(self.folder)
+            except OSError:
+                self.discard(folder)
+                raise
+            return folder
 
     def add(self, *new: Job) -> None:
         """Keep new jobs, on disk first; where one cannot be written, none is kept."""
@@ -181,6 +186,7 @@ class Store:
         doomed = self.folder / f"{_DELETED}{job.id}"
         with contextlib.suppress(FileNotFoundError):
             job.folder.rename(doomed)
+            files.sync_folder(self.folder)
         self._jobs.pop(job.id, None)
         self._unsaved.pop(job.id, None)
         for needed in job.needs():

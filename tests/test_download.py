@@ -8,6 +8,7 @@ import hashlib
 import io
 import json
 import os
+import random
 import shutil
 import subprocess
 import tarfile
@@ -33,6 +34,7 @@ from digits.download import (
     Tools,
 )
 from digits.errors import NotFound
+from tests.power_loss import Recording
 
 TRAIN = np.arange(6 * 5 * 4, dtype=np.uint8).reshape(6, 5, 4)
 TEST = TRAIN[:3] + 100
@@ -134,6 +136,22 @@ def tree(folder: Path) -> dict[str, bytes]:
 
 def pixels(folder: Path, path: str) -> list[list[int]]:
     return images.load(folder / path, 1)[:, :, 0].tolist()
+
+
+def test_a_set_is_not_complete_before_its_images_are_on_the_disk(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    place, chance = tmp_path / "set", random.Random(1)
+    place.mkdir()
+    recording = Recording(place, tmp_path / "recording", ignored=())
+    with monkeypatch.context() as patched:
+        recording.start(patched)
+        download.lay_out(sample(WEB), place, ignore, Outside(web()).tools)
+    whole = tree(place)
+    states = [state for moment in recording.moments() for state in recording.states(moment, chance)]
+    complete = [state for state in states if download.COMPLETE_FILE in state]
+    assert complete and len(complete) < len(states)
+    assert all(state.get(name) == data for state in complete for name, data in whole.items())
 
 
 def test_a_set_becomes_folders_of_images(tmp_path: Path) -> None:

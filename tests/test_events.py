@@ -15,6 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from digits import events
+from tests.power_loss import Recording
 
 NUMBERS = st.floats(allow_nan=True, allow_infinity=True)
 NAMES = st.text(min_size=1, max_size=20)
@@ -58,6 +59,28 @@ def test_a_log_that_cannot_tell_all_says_so_at_the_end() -> None:
     log.append(events.Warned("first"))
     with pytest.raises(OSError, match="No space left"):
         log.close()
+
+
+def test_what_is_synchronized_survives_a_power_cut(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    job = tmp_path / "job"
+    job.mkdir()
+    recording = Recording(job, tmp_path / "recording")
+    recording.start(monkeypatch)
+    (job / "train").mkdir()
+    log = events.EventLog(job / "train" / "events.jsonl")
+    for synchronize in (log.sync, log.close):
+        log.append(events.Warned("first"), events.Warned("second"))
+        written = (job / "train" / "events.jsonl").read_bytes()
+        assert recording.surviving().get("train/events.jsonl") != written
+        synchronize()
+        assert recording.surviving()["train/events.jsonl"] == written
+
+
+def test_a_log_is_not_synchronized_while_events_wait_for_room() -> None:
+    log = events.EventLog(Path("/dev/full"))
+    log.append(events.Warned("first"))
+    with pytest.raises(OSError, match="No space left"):
+        log.sync()
 
 
 @given(st.lists(SAMPLES, max_size=8))

@@ -18,6 +18,7 @@ from digits.model.job import ModelJob
 from digits.recipe import CreateDataset, Train
 from digits.status import Status
 from digits.store import Store, StoreInUse, StoreLost
+from tests.power_loss import Recording
 
 
 def dataset(store: Store, name: str = "pictures") -> DatasetJob:
@@ -53,6 +54,17 @@ def reopened(store: Store) -> Store:
 @pytest.fixture
 def store(tmp_path: Path) -> Store:
     return Store(tmp_path / "jobs", KINDS)
+
+
+def test_a_job_survives_a_power_cut_from_its_submission_to_its_deletion(
+    store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    recording = Recording(store.folder, tmp_path / "recording")
+    recording.start(monkeypatch)
+    job = dataset(store)
+    assert f"{job.id}/job.json" in recording.surviving()
+    store.remove(job)
+    assert job.id not in recording.surviving()
 
 
 def test_jobs_are_the_same_after_a_restart(store: Store) -> None:

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from digits.files import UnreadableFile, read_json, remove_halves, write_json
+from digits.files import UnreadableFile, read_json, remove_halves, sync_folder, write_json
 
 FILE_NAME = "dataset.json"
 LABELS_FILE = "labels.txt"
@@ -59,6 +59,8 @@ class Manifest:
         return self.height, self.width, self.channels
 
     def save(self, job_folder: Path) -> None:
+        """Write the manifest, after the names of all that it describes have become durable."""
+        sync_folder(job_folder)
         write_json(job_folder / FILE_NAME, {"schema": 1, **dataclasses.asdict(self)})
 
 

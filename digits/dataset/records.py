@@ -31,7 +31,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from digits.dataset.manifest import Split
-from digits.files import UnreadableFile, open_plain, read_bytes
+from digits.files import UnreadableFile, open_plain, read_bytes, sync_file
 
 INDEX_DTYPE = np.dtype([("offset", "<u8"), ("length", "<u4"), ("label", "<i4")])
 MAX_PAYLOAD_BYTES = 256 << 20
@@ -172,13 +172,14 @@ class ShardWriter:
         return self._offset
 
     def close(self) -> None:
-        """Finish both files and give them their names."""
+        """Finish both files, make their content durable, and give them their names."""
         index = index_path(self.path)
         try:
             self._file.close()
             temporary_path(index).write_bytes(np.array(self._entries, INDEX_DTYPE).tobytes())
-            temporary_path(index).replace(index)
-            temporary_path(self.path).replace(self.path)
+            for path in (index, self.path):
+                sync_file(temporary_path(path))
+                temporary_path(path).replace(path)
         except BaseException:
             self.discard()
             raise

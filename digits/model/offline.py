@@ -22,7 +22,7 @@ from digits import events, recipe, shim
 from digits.dataset import manifest
 from digits.errors import BadRequest
 from digits.executor import devices_environment
-from digits.files import UnreadableFile
+from digits.files import UnreadableFile, sync_folder, write_bytes
 from digits.model.job import epoch_label, snapshots_in
 from digits.model.resume import resume_point
 from digits.recipe import Export, Preflight, Recipe, Train
@@ -242,4 +242,5 @@ def _copy_network(job_folder: Path, rerun: Rerun) -> None:
             f"{rerun.job_folder} holds a training already", "Choose another folder for --output."
         )
     rerun.task_folder.mkdir(parents=True, exist_ok=True)
-    shutil.copyfile(job_folder / rerun.plan.network, rerun.job_folder / rerun.plan.network)
+    sync_folder(rerun.job_folder.parent)
+    write_bytes(rerun.job_folder / rerun.plan.network, (job_folder / rerun.plan.network).read_bytes())

@@ -1,19 +1,23 @@
-"""Where a training was left, so that it can go on from there: ``resume.json`` in the job's folder.
+"""Resume points: from where a training can continue that was stopped, killed or failed.
 
-The file is written whole after the snapshot that it names, so whatever a killed
-training leaves behind, the two belong together.
+A resume point is a file beside a checkpoint, ``snapshot_3.ckpt.resume.json`` or ``resume_1234.ckpt.resume.json``,
+with a checksum of its own. It is written when the checkpoint and the event log up to its step are on the disk.
+So a point that is there and intact is good, whatever a killed training or a power cut left beside it.
 """
 
 from __future__ import annotations
 
 import dataclasses
+import hashlib
+import json
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from digits.files import UnreadableFile, read_json, write_json
+from digits.files import UnreadableFile, read_json, sync_folder, write_json
 
-FILE_NAME = "resume.json"
+SUFFIX = ".resume.json"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -41,19 +45,52 @@ class ResumePoint:
     curve: dict[str, Any] | None = None
 
     def save(self, job_folder: Path) -> None:
-        """Put this point in the place of the one before."""
-        write_json(job_folder / FILE_NAME, dataclasses.asdict(self))
+        """Write this point beside its checkpoint, which must be on the disk already."""
+        body = dataclasses.asdict(self)
+        write_json(job_folder / f"{self.snapshot}{SUFFIX}", {"sha256": _checksum(body), "point": body})
+
+
+def resume_points(job_folder: Path) -> tuple[list[ResumePoint], dict[str, str]]:
+    """The points in ``job_folder``, the newest first; and by checkpoint why other points cannot be read.
+
+    The checkpoints are not looked at.
+    """
+    points, faults = [], {}
+    for path in sorted(job_folder.glob(f"*.ckpt{SUFFIX}")):
+        name = path.name.removesuffix(SUFFIX)
+        try:
+            points.append(_load(path, name))
+        except UnreadableFile as error:
+            faults[name] = str(error)
+    return sorted(points, key=lambda point: point.step, reverse=True), faults
 
 
 def resume_point(job_folder: Path) -> ResumePoint | None:
-    """Where the training in ``job_folder`` can go on; None when it has to begin anew."""
+    """The newest point in ``job_folder`` whose checkpoint is there; None if there is none."""
+    points, _ = resume_points(job_folder)
+    return next((point for point in points if (job_folder / f"{point.snapshot}.index").is_file()), None)
+
+
+def discard(job_folder: Path, snapshots: Iterable[str]) -> None:
+    """Remove the resume points beside ``snapshots``, but not the checkpoints."""
+    for name in snapshots:
+        (job_folder / f"{name}{SUFFIX}").unlink(missing_ok=True)
+    sync_folder(job_folder)
+
+
+def _load(path: Path, snapshot: str) -> ResumePoint:
+    body = read_json(path)
     try:
-        body = read_json(job_folder / FILE_NAME)
+        if body["sha256"] != _checksum(body["point"]):
+            raise UnreadableFile(f"{path.name} does not match its checksum")
         known = {item.name for item in dataclasses.fields(ResumePoint)}
-        point = ResumePoint(**{name: value for name, value in body.items() if name in known})
-        name = Path(point.snapshot).name
-        if int(point.step) < 0 or not (job_folder / f"{name}.index").is_file():
-            return None
-    except (UnreadableFile, TypeError, ValueError, AttributeError):
-        return None
-    return dataclasses.replace(point, snapshot=name, step=int(point.step), epoch=float(point.epoch))
+        point = ResumePoint(**{key: value for key, value in body["point"].items() if key in known})
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
+        raise UnreadableFile(f"{path.name} is not a resume point") from error
+    if point.snapshot != snapshot:
+        raise UnreadableFile(f"{path.name} belongs to {point.snapshot}")
+    return point
+
+
+def _checksum(body: Any) -> str:
+    return hashlib.sha256(json.dumps(body, sort_keys=True).encode()).hexdigest()

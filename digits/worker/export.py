@@ -18,7 +18,7 @@ import tensorflow as tf
 
 from digits import recipe as recipes
 from digits.events import EventLog, Progressed, Warned
-from digits.files import write_json
+from digits.files import sync_tree, write_json
 from digits.worker import numerics, trained
 from digits.worker.failure import NETWORK_FILE, UserFault
 from digits.worker.trained import Trained
@@ -59,6 +59,7 @@ def run(recipe: recipes.Export, task_folder: Path, events: EventLog) -> dict[str
             )
         about = {"snapshot": recipe.snapshot, **_about(found, exported)}
         _describe(model / NETWORK_FILE, target / EXTRA_FOLDER, about)
+        sync_tree(target)
     except BaseException:
         shutil.rmtree(target, ignore_errors=True)
         raise

@@ -45,6 +45,7 @@ class Keeper:
         self._best_before: dict[str, object] = {}
         self._is_disk_full = False
         self._due = time.monotonic() + RESUME_SECONDS
+        self._newest = ""
 
     def check(self, metrics: Collection[str]) -> None:
         """Raises UserFault when a metric that is to be watched is none of the validation's ``metrics``."""
@@ -103,7 +104,7 @@ class Keeper:
             log.info("The best by %s so far: %.6g", self._best.metric, self._best.value)
 
     def save_to_resume(self, step: int, variables: Variables) -> None:
-        """Save a snapshot to go on from."""
+        """Save a snapshot to resume from."""
         snapshots.save(snapshots.resume_prefix(self._folder, step), variables, step)
 
     def do_without(self, name: str, error: Exception, is_needed: bool = False) -> None:
@@ -127,15 +128,26 @@ class Keeper:
             self._events.append(Warned(f"{message} The training goes on, and tries again every minute."))
         self._due = time.monotonic() + RESUME_SECONDS
 
-    def remember(self, point: ResumePoint) -> None:
-        """Make ``point``, whose snapshot is saved, the place to go on from; remove what is not needed now."""
-        point.save(self._folder)
-        self.clear_away(point.snapshot)
+    def remember(self, point: ResumePoint, is_last: bool = False) -> None:
+        """Resume from ``point``, whose snapshot is saved, from now on; remove the snapshots that are not needed then.
 
-    def clear_away(self, needed: str) -> None:
-        """Remove the snapshots that are not to be kept; the one called ``needed`` is to go on from."""
-        snapshots.remove_resume_snapshots(self._folder, kept=needed)
-        self._remove_old({needed})
+        All that happened before is on the disk first, and what is removed is there until then: so whenever the
+        power fails, there is a point, and the log has everything up to it.
+        """
+        superseded = self._superseded(point.snapshot)
+        self._events.sync()
+        point.save(self._folder)
+        # The point before stays, in case that this one is damaged later.
+        kept = {point.snapshot} if is_last else {point.snapshot, self._newest}
+        self._remove(superseded, kept)
+        self._newest = point.snapshot
+
+    def clear_away(self, newest: str) -> None:
+        """Remove what a training that was killed had no time to remove; it resumes from the snapshot ``newest``."""
+        superseded = self._superseded(newest)
+        self._events.sync()
+        self._remove(superseded, {newest})
+        self._newest = newest
 
     def is_due(self) -> bool:
         """Whether it is time for a snapshot to go on from."""
@@ -146,14 +158,23 @@ class Keeper:
         self._is_disk_full = False
         self._due = time.monotonic() + max(RESUME_SECONDS, seconds / _SHARE_OF_TIME)
 
-    def _remove_old(self, needed: set[str]) -> None:
+    def _superseded(self, newest: str) -> list[Path]:
+        """The snapshots of epochs that are not to be kept beside ``newest``.
+
+        Their removal is logged before it happens. A training that is killed in between logs it once more.
+        """
         if self._kept is None:
-            return
+            return []
+        needed = {newest}
         if self._best and self._best.value is not None:
             needed.add(snapshots.prefix(self._folder, self._best.epoch).name)
-        for epoch, path in snapshots.of_epochs(self._folder)[max(1, self._kept) :]:
-            if path.name not in needed:
-                # Told first: a training killed in between tells it once more, and removes what is left.
-                self._events.append(Removed(epoch, path.name))
-                snapshots.remove(path)
-                log.info("Snapshot removed: %s", path.name)
+        old = snapshots.of_epochs(self._folder)[max(1, self._kept) :]
+        superseded = [(epoch, path) for epoch, path in old if path.name not in needed]
+        self._events.append(*(Removed(epoch, path.name) for epoch, path in superseded))
+        return [path for _, path in superseded]
+
+    def _remove(self, superseded: list[Path], kept: Collection[str]) -> None:
+        snapshots.remove_resume_snapshots(self._folder, kept)
+        for path in superseded:
+            snapshots.remove(path)
+            log.info("Snapshot removed: %s", path.name)

@@ -28,7 +28,7 @@ import tensorflow as tf
 from numpy.typing import NDArray
 
 from digits.worker.failure import UserFault
-from digits.worker.snapshots import FROZEN_SUFFIX, listed
+from digits.worker.snapshots import FROZEN_SUFFIX, choose_another, listed
 from digits.worker.variables import MODEL_SCOPE
 
 _OBJECT_GRAPH = "_CHECKPOINTABLE_OBJECT_GRAPH"
@@ -292,5 +292,6 @@ def _readable(path: Path) -> Iterator[None]:
         reason = str(error).partition("\n")[0][:300]
         raise UserFault(
             f"The weights {path.name} cannot be read: {reason}",
-            "Choose a snapshot, a checkpoint, a frozen graph, a SavedModel or a .keras file.",
+            choose_another(path)
+            or "Choose a snapshot, a checkpoint, a frozen graph, a SavedModel or a .keras file.",
         ) from error

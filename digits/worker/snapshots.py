@@ -5,8 +5,11 @@ files ``.index`` and ``.data-00000-of-00001``. It holds the network's variables 
 their own names (``model/conv1/weights``), the optimizer's under ``optimizer/…`` and
 ``global_step``. The index is put in place last: a snapshot without one is not there.
 
-Besides those of epochs there is one to go on from, ``resume_<step>.ckpt``. It is replaced
-by the next one, and `digits.model.resume` says which of all is the latest.
+Besides those of epochs there are some to resume from, ``resume_<step>.ckpt``: the newest one and the one
+before it. A file beside a snapshot (see `digits.model.resume`) says that the training can resume from it.
+
+TensorFlow stores a checksum of every tensor and of every block of the index, and compares it with
+what it reads. So damage never goes unnoticed, and there are no checksums beside these.
 
 A layer is frozen by renaming it: a variable whose name is that of a variable of the
 snapshot and `FROZEN_SUFFIX` takes that variable's value, and is not trained.
@@ -17,7 +20,7 @@ from __future__ import annotations
 import os
 import re
 import secrets
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -25,6 +28,7 @@ from typing import Any
 import tensorflow as tf
 
 from digits import files
+from digits.model import resume
 from digits.worker.failure import UserFault
 
 STEP_NAME = "global_step"
@@ -41,7 +45,7 @@ def prefix(folder: Path, epoch: float) -> Path:
 
 
 def resume_prefix(folder: Path, step: int) -> Path:
-    """The prefix of a snapshot to go on from after ``step`` steps."""
+    """The prefix of a snapshot to resume from after ``step`` steps."""
     return folder / f"resume_{step}.ckpt"
 
 
@@ -52,21 +56,22 @@ def of_epochs(folder: Path) -> list[tuple[float, Path]]:
 
 
 def remove(target: Path) -> None:
-    """Remove a snapshot, its index first: what is left of it at any moment is not taken for one."""
-    for suffix in (_INDEX, _DATA):
+    """Remove a snapshot, its index before its data: what is left of it at any moment is not taken for one."""
+    for suffix in (resume.SUFFIX, _INDEX, _DATA):
         Path(f"{target}{suffix}").unlink(missing_ok=True)
 
 
-def remove_resume_snapshots(folder: Path, kept: str = "") -> None:
-    """Remove the snapshots to go on from, but for the one called ``kept``."""
-    for path in _complete(folder):
-        if _TO_RESUME.fullmatch(path.name) and path.name != kept:
-            remove(path)
+def remove_resume_snapshots(folder: Path, kept: Collection[str]) -> None:
+    """Remove the snapshots to resume from, except those called as in ``kept``."""
+    names = {path.name.partition(".ckpt")[0] + ".ckpt" for path in folder.glob("resume_*.ckpt*")}
+    for name in names - set(kept):
+        if _TO_RESUME.fullmatch(name):
+            remove(folder / name)
 
 
 def remove_halves(folder: Path) -> None:
     """Remove what a killed training was writing; nothing else may be at work in ``folder``."""
-    for name in ("snapshot_", "resume", "best"):
+    for name in ("snapshot_", "resume_", "best"):
         for path in folder.glob(f".{name}*.tmp*"):
             path.unlink(missing_ok=True)
         for path in folder.glob(f"{name}*.ckpt{_DATA}"):
@@ -79,7 +84,7 @@ def _complete(folder: Path) -> list[Path]:
 
 
 def save(target: Path, variables: Mapping[str, tf.Variable], step: int) -> None:
-    """Write the variables and the number of ``step`` as the snapshot with prefix ``target``."""
+    """Write the variables and the number of ``step`` as the snapshot with prefix ``target``, durably."""
     temporary = target.with_name(f".{target.name}.{secrets.token_hex(4)}.tmp")
     names = [*variables, STEP_NAME]
     tensors = [variable.read_value() for variable in variables.values()]
@@ -92,11 +97,14 @@ def save(target: Path, variables: Mapping[str, tf.Variable], step: int) -> None:
             tensors=tensors,
         )
         for suffix in (_DATA, _INDEX):
-            _sync(Path(f"{temporary}{suffix}"))
-        # An old index must not describe new data.
-        Path(f"{target}{_INDEX}").unlink(missing_ok=True)
+            files.sync_file(Path(f"{temporary}{suffix}"))
+        if Path(f"{target}{_INDEX}").exists():
+            # Neither an old index nor an old resume point must describe new data.
+            remove(target)
+            files.sync_folder(target.parent)
         for suffix in (_DATA, _INDEX):
             os.replace(f"{temporary}{suffix}", f"{target}{suffix}")
+            files.sync_folder(target.parent)
     except BaseException:
         # TensorFlow writes under names of its own, which begin with the one it was given.
         for path in target.parent.glob(f"{temporary.name}*"):
@@ -111,14 +119,6 @@ def is_disk_full(error: BaseException) -> bool:
     if isinstance(error, tf.errors.ResourceExhaustedError):  # which a lack of memory is as well
         return "No space left" in str(error) or "quota exceeded" in str(error)
     return files.is_disk_full(error)
-
-
-def _sync(path: Path) -> None:
-    descriptor = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
 
 
 # What TensorFlow raises for files that are missing, cut short or altered.
@@ -139,6 +139,28 @@ def restore_exactly(source: Path, variables: Mapping[str, tf.Variable]) -> None:
             variable.assign(reader.get_tensor(name))
 
 
+def fault(source: Path) -> str:
+    """Why the snapshot with prefix ``source`` cannot be restored; empty if all of it is intact."""
+    try:
+        reader = tf.train.load_checkpoint(str(source))
+        for name in reader.get_variable_to_shape_map():
+            reader.get_tensor(name)
+    except _UNREADABLE as error:
+        return _damage(source, error)
+    return ""
+
+
+def newest_intact(folder: Path) -> Path | None:
+    """The prefix of the newest snapshot of an epoch in ``folder`` that is intact."""
+    return next((path for _, path in of_epochs(folder) if not fault(path)), None)
+
+
+def choose_another(damaged: Path) -> str:
+    """A hint that names an intact snapshot beside the ``damaged`` one; empty if there is none."""
+    intact = newest_intact(damaged.parent)
+    return f"Choose {intact.name}, which is intact." if intact else ""
+
+
 def step_of(source: Path) -> int:
     """After how many steps the snapshot was made; 0 where it does not tell. Raises UserFault."""
     with _readable(source) as reader:
@@ -151,10 +173,11 @@ def _readable(source: Path) -> Iterator[Any]:
     try:
         yield tf.train.load_checkpoint(str(source))
     except _UNREADABLE as error:
-        raise UserFault(
-            f"The snapshot {source.name} cannot be read: {str(error).partition(chr(10))[0][:300]}",
-            "Choose another snapshot.",
-        ) from error
+        raise UserFault(_damage(source, error), choose_another(source)) from error
+
+
+def _damage(source: Path, error: BaseException) -> str:
+    return f"The snapshot {source.name} is damaged: {str(error).partition(chr(10))[0][:300]}"
 
 
 def listed(names: list[str], most: int = 8) -> str:

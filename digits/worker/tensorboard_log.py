@@ -16,6 +16,7 @@ import numpy as np
 import tensorflow as tf
 from numpy.typing import NDArray
 
+from digits.files import sync_file, sync_folder
 from digits.worker.summaries import HISTOGRAM, TEXT, Recorded
 
 v1 = tf.compat.v1
@@ -48,6 +49,14 @@ class TensorBoardLog:
 
     def __exit__(self, *error: object) -> None:
         self._close()
+
+    def sync(self) -> None:
+        """Make all that was written so far survive a power cut."""
+        if self._writer is not None:
+            try:
+                sync_file(self._path)
+            except OSError as error:
+                log.warning("TensorBoard's log could not be synchronized: %s", error)
 
     def scalars(self, rows: Iterable[tuple[int, Mapping[str, float]]]) -> None:
         """Points of charts: steps, and values by tag."""
@@ -108,9 +117,11 @@ class TensorBoardLog:
     def _open(self) -> None:
         name = f"events.out.tfevents.{int(time.time())}.{socket.gethostname()}.{os.getpid()}.{self._files}"
         self._files += 1
-        self._writer = tf.io.TFRecordWriter(str(self._folder / name))
+        self._path = self._folder / name
+        self._writer = tf.io.TFRecordWriter(str(self._path))
         version = v1.Event(wall_time=time.time(), file_version=_FILE_VERSION)
         self._writer.write(version.SerializeToString())
+        sync_folder(self._folder)
 
     def _close(self) -> None:
         writer, self._writer = self._writer, None

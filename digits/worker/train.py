@@ -19,8 +19,9 @@ import tensorflow as tf
 
 from digits import recipe as recipes
 from digits.events import Built, EventLog, Measured, Progressed, Restored, Resumed, Warned
+from digits.model import resume
 from digits.model.lr_policy import LearningRate
-from digits.model.resume import FILE_NAME, ResumePoint, resume_point
+from digits.model.resume import ResumePoint
 from digits.worker import execution as executions
 from digits.worker import inference, input, network, numerics, randomness, restore, snapshots, stopping, usage
 from digits.worker.activations import Activations
@@ -63,15 +64,52 @@ def run(recipe: recipes.Train, task_folder: Path, events: EventLog) -> dict[str,
 
 
 def _resumed(recipe: recipes.Train, job_folder: Path, events: EventLog) -> ResumePoint | None:
-    """Where an earlier run was left, if the recipe wants to go on from there."""
+    """The point that an earlier run left, if the recipe wants to resume from there.
+
+    That is the newest intact one. Raises UserFault if there are points and all are damaged.
+    """
     if not recipe.resume:
         return None
     snapshots.remove_halves(job_folder)
-    point = resume_point(job_folder)
+    point, faults = _newest_intact(job_folder)
+    damage = " ".join(f"{fault.rstrip('.')}." for fault in faults.values())
+    if faults and point is None:
+        intact = snapshots.newest_intact(job_folder)
+        raise UserFault(
+            f"The training cannot resume, because all of its resume points are damaged. {damage}",
+            f"Start a new training with the weights of {intact.name}, which is intact."
+            if intact
+            else "Start a new training.",
+        )
+    # Should they become readable again, their rows are no longer in the log.
+    resume.discard(job_folder, faults)
     step, epoch = (point.step, point.epoch) if point else (0, 0.0)
     events.append(Resumed(step, round(epoch, 6)))
-    log.info("The training goes on after step %d (epoch %.6g)", step, epoch)
+    log.info("The training resumes after step %d (epoch %.6g)", step, epoch)
+    if point and faults:
+        _warn(
+            f"{damage} The training resumes from {point.snapshot} instead, after step {step:,} (epoch {epoch:.6g}).",
+            events,
+        )
+    elif point is None and snapshots.of_epochs(job_folder):
+        _warn("There is no resume point: the training starts again from its first step.", events)
     return point
+
+
+def _newest_intact(job_folder: Path) -> tuple[ResumePoint | None, dict[str, str]]:
+    """The newest point that is intact, and by snapshot why others were not taken."""
+    points, faults = resume.resume_points(job_folder)
+    for point in points:
+        fault = snapshots.fault(job_folder / point.snapshot)
+        if not fault:
+            return point, faults
+        faults[point.snapshot] = fault
+    return None, faults
+
+
+def _warn(message: str, events: EventLog) -> None:
+    log.warning(message)
+    events.append(Warned(message))
 
 
 @dataclass(frozen=True)
@@ -561,7 +599,7 @@ class Trainer:
             self.keeper.do_without(name, error, is_needed=is_last)
             return
         self.saved = self.step
-        self._remember(name, began)
+        self._remember(name, began, is_last)
 
     def _save_to_resume(self) -> None:
         began = time.monotonic()
@@ -578,7 +616,7 @@ class Trainer:
         self._save_to_resume()
         raise Stopped
 
-    def _remember(self, snapshot: str, began: float) -> None:
+    def _remember(self, snapshot: str, began: float, is_last: bool = False) -> None:
         point = ResumePoint(
             snapshot=snapshot,
             step=self.step,
@@ -594,9 +632,11 @@ class Trainer:
             curve=self.curve.state(self.training.names),
         )
         try:
-            self.keeper.remember(point)
+            for board in {self.board, self.val_board}:
+                board.sync()
+            self.keeper.remember(point, is_last)
         except OSError as error:
-            self.keeper.do_without(FILE_NAME, error)
+            self.keeper.do_without(f"{snapshot}{resume.SUFFIX}", error)
             return
         self.keeper.took(time.monotonic() - began)
 

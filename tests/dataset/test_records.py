@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import random
 import subprocess
 import sys
 from pathlib import Path
@@ -12,9 +13,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from digits.dataset import records
-from digits.dataset.manifest import Split
+from digits.dataset import manifest, records
+from digits.dataset.manifest import Manifest, Split
 from digits.dataset.records import DamagedRecords, Record, ShardWriter, SplitReader
+from tests import power_loss
+from tests.power_loss import Recording
 
 EXAMPLE = Record(
     data=b"\x89PNG", format="png", height=2, width=3, channels=1, label=4, text="four", source=b"4/a.png"
@@ -42,6 +45,35 @@ def write(folder: Path, *shards: list[Record]) -> Split:
                 writer.add(records.encode_example(record), record.label)
     count = sum(map(len, shards))
     return Split(count=count, counts=[count], bytes=0, shards=names)
+
+
+def test_a_manifest_is_never_on_the_disk_without_its_records(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    job, chance = tmp_path / "job", random.Random(1)
+    job.mkdir()
+    recording = Recording(job, tmp_path / "recording")
+    with monkeypatch.context() as patched:
+        recording.start(patched)
+        split = write(job, numbered(5), numbered(3, start=5))
+        Manifest(
+            width=1,
+            height=1,
+            channels=1,
+            encoding="none",
+            resize_mode="squash",
+            labels=["a"],
+            splits={"train": split},
+            mean_pixel=[0.0],
+        ).save(job)
+    states = [state for moment in recording.moments() for state in recording.states(moment, chance, count=5)]
+    complete = [state for state in states if "dataset.json" in state]
+    assert complete and len(complete) < len(states)
+    for number, state in enumerate(complete):
+        power_loss.write(state, tmp_path / str(number))
+        found = manifest.load(tmp_path / str(number))
+        with SplitReader(tmp_path / str(number), found.splits["train"]) as reader:
+            assert [reader.read(n) for n in range(8)] == numbered(8)
 
 
 def numbered(count: int, start: int = 0) -> list[Record]:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from digits.model.resume import ResumePoint, resume_point
+from digits.model.resume import ResumePoint, resume_point, resume_points
 from digits.model.watch import Watch, lower_is_better
 
 
@@ -54,6 +54,33 @@ def test_a_point_needs_its_snapshot(tmp_path: Path) -> None:
     (tmp_path / "resume_5.ckpt.index").touch()
     assert resume_point(tmp_path) == point
     assert resume_point(tmp_path / "nowhere") is None
+
+
+@pytest.mark.parametrize(
+    "damage",
+    ["{", "[]", "{}", '{"sha256": "", "point": {"step": 9, "snapshot": "resume_9.ckpt"}}', '{"point": []}'],
+)
+def test_a_damaged_point_is_none(tmp_path: Path, damage: str) -> None:
+    for step in (5, 9):
+        name = f"resume_{step}.ckpt"
+        ResumePoint(snapshot=name, step=step, epoch=0.5, seed=1, records=10, step_records=1).save(tmp_path)
+        (tmp_path / f"{name}.index").touch()
+    (tmp_path / "resume_9.ckpt.resume.json").write_text(damage)
+    point = resume_point(tmp_path)
+    assert point and point.step == 5
+    points, faults = resume_points(tmp_path)
+    assert points == [point] and list(faults) == ["resume_9.ckpt"]
+
+
+def test_every_altered_byte_of_a_point_is_noticed(tmp_path: Path) -> None:
+    point = ResumePoint(snapshot="resume_5.ckpt", step=5, epoch=0.5, seed=1, records=10, step_records=1)
+    point.save(tmp_path)
+    path = tmp_path / "resume_5.ckpt.resume.json"
+    whole = path.read_bytes()
+    for place, byte in enumerate(whole):
+        path.write_bytes(whole[:place] + bytes([byte ^ 1]) + whole[place + 1 :])
+        points, faults = resume_points(tmp_path)
+        assert points == [point] or faults  # white space may change
 
 
 @pytest.mark.parametrize("value", [float("nan"), float("inf"), float("-inf")])

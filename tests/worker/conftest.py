@@ -200,6 +200,32 @@ def train(model: Any, start: Any) -> Callable[..., Outcome]:
 
 
 @pytest.fixture
+def often(monkeypatch: pytest.MonkeyPatch, tensorflow: None) -> None:
+    """Trainings in small calls, that save a place to go on from whenever they can."""
+    from digits.worker import curve as curve_module
+    from digits.worker import keeping, train
+
+    monkeypatch.setattr(keeping, "RESUME_SECONDS", 0.0)
+    monkeypatch.setattr(keeping, "_SHARE_OF_TIME", 1.0)
+    monkeypatch.setattr(train, "MAX_STEPS_PER_CALL", 2)
+    monkeypatch.setattr(train.Pace, "limit", 2)
+    monkeypatch.setattr(curve_module, "SINGLE_STEPS", 12)  # most rows then cover several steps
+
+
+@pytest.fixture
+def go_on(start: Any) -> Callable[[Path], Running]:
+    """Starts the task in a folder again, to go on."""
+
+    def go_on(task_folder: Path) -> Running:
+        plan = recipe.load(task_folder, recipe.Train)
+        plan.resume = True
+        plan.save(task_folder)
+        return start(task_folder)
+
+    return go_on
+
+
+@pytest.fixture
 def visualize(tmp_path: Path, gradients: Path, start: Any) -> Callable[..., Outcome]:
     """Builds a network's text without training it."""
 

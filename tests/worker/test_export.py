@@ -12,6 +12,7 @@ import pytest
 
 from digits import recipe
 from digits.events import Finished, Warned
+from tests.power_loss import Recording
 from tests.worker import networks
 from tests.worker.conftest import Outcome
 
@@ -89,6 +90,24 @@ def test_a_network_is_used_elsewhere(
     assert about["input"]["shape"] == [None, 12, 12, 1] and about["labels"] == ["right", "left", "down", "up"]
     assert (folder / "assets.extra" / "labels.txt").read_text().split() == about["labels"]
     assert (folder / "assets.extra" / "network.py").read_text() == network
+
+
+def test_an_export_that_is_finished_survives_a_power_cut(
+    train: Any, export: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    training = train(networks.RAW, epochs=1)
+    ignored = ("recording", training.job_folder.name, "output.log")
+    recording = Recording(tmp_path, tmp_path / "recording", ignored)
+    with monkeypatch.context() as patched:
+        recording.start(patched)
+        outcome = export(training)
+    assert outcome.of(Finished), outcome.output
+    left = recording.surviving()
+    (log,) = (data for name, data in left.items() if name.endswith("events.jsonl"))
+    assert log and b'"finished"' in log
+    exported = [path for path in (tmp_path / "exported").rglob("*") if path.is_file()]
+    assert len(exported) > 4
+    assert all(left.get(str(path.relative_to(tmp_path))) == path.read_bytes() for path in exported)
 
 
 def test_the_number_of_the_step_is_that_of_the_snapshot(

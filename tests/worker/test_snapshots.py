@@ -84,6 +84,36 @@ def test_a_damaged_snapshot_is_a_fault_of_the_user(in_child: Any, tmp_path: Path
     assert "a.ckpt cannot be read" in in_child(_fault, tmp_path / "a.ckpt")
 
 
+def test_no_damage_goes_unnoticed(in_child: Any, tmp_path: Path) -> None:
+    """Every byte of both files altered in turn, and the files cut short anywhere: noticed, or without effect."""
+    assert in_child(_unnoticed_damage, tmp_path / "snapshot_1.ckpt") == []
+
+
+def _unnoticed_damage(target: Path) -> list[tuple[str, int, str]]:
+    from digits.worker import snapshots
+
+    _save(target, {"model/w": [1.0, 2.0], "model/v": [3.0]})
+    whole = {name: value.tobytes() for name, value in snapshot(target.parent, target.name).items()}
+    unnoticed = []
+    for suffix in (".index", ".data-00000-of-00001"):
+        file = Path(f"{target}{suffix}")
+        content = file.read_bytes()
+        altered = [
+            (place, "altered", content[:place] + bytes([content[place] ^ bit]) + content[place + 1 :])
+            for place in range(len(content))
+            for bit in (0x01, 0x80)
+        ]
+        altered += [(size, "cut", content[:size]) for size in range(len(content))]
+        for place, how, data in altered:
+            file.write_bytes(data)
+            if not snapshots.fault(target) and whole != {
+                name: value.tobytes() for name, value in snapshot(target.parent, target.name).items()
+            }:
+                unnoticed.append((suffix, place, how))
+        file.write_bytes(content)
+    return unnoticed
+
+
 def _save(target: Path, values: dict[str, list[float]]) -> None:
     import tensorflow as tf
 

@@ -1,0 +1,224 @@
+"""What a power cut may leave of a folder: a recording of everything that a process orders there, cut at any point.
+
+A file system promises little before `fsync`. What was written to a file may be lost, cut short or zero; a name that
+was made, replaced or removed may be so or not, and the later of two changes may be kept without the earlier. After
+the `fsync` of a file its content stays, after that of a folder its names do.
+
+A `Recording` notes the folder whenever the process synchronizes, renames or removes something. Contents are read
+from the disk, so it does not matter who wrote them, and with which library. From each `Moment` follow the states
+that a cut there may leave.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import pickle
+import random
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+FOLDER = "folder"
+
+# Paths relative to the recorded folder, with the inode there; None for a name that is gone.
+Names = dict[str, int]
+Change = dict[str, int | None]
+
+
+@dataclass(frozen=True)
+class Moment:
+    """A moment at which the power may fail.
+
+    ``names`` and ``contents`` (by inode) are on the disk for certain. ``changes`` of names since then may be or not,
+    each as a whole, and so may be the content in ``current``. Contents are named by their digests.
+    """
+
+    names: Names
+    contents: dict[int, str]
+    changes: list[Change]
+    current: dict[int, str]
+
+
+class Recording:
+    """Records what happens in ``folder`` from `start` on, in this process and those forked from it."""
+
+    def __init__(self, folder: Path, store: Path, ignored: tuple[str, ...] = ("output.log", "tb")) -> None:
+        store.mkdir()
+        self._folder, self._store, self._ignored = folder, store, ignored
+        self._held: dict[int, int] = {}  # no number of an inode is used a second time while it is open
+        self._known: dict[tuple[int, int, int], str] = {}
+        self._names: Names = {}
+        self._contents: dict[int, str] = {}
+        self._changes: list[Change] = []
+        self._last: Names = {}
+        self._latest: Moment | None = None
+
+    def start(self, patched: pytest.MonkeyPatch) -> None:
+        """What is there now is on the disk; note what comes."""
+        self._last, self._contents = self._look()
+        self._names = dict(self._last)
+        fsync = os.fsync
+
+        def recorded_fsync(descriptor: int) -> None:
+            self._note()
+            fsync(descriptor)
+            self._synchronized(os.fstat(descriptor).st_ino)
+            self._note()
+
+        def recorded_sync() -> None:
+            self._note()
+            self._last, self._contents = self._look()
+            self._names, self._changes = dict(self._last), []
+            self._note()
+
+        patched.setattr(os, "fsync", recorded_fsync)
+        patched.setattr(os, "sync", recorded_sync)
+        for name in ("replace", "rename", "unlink", "mkdir"):
+            patched.setattr(os, name, self._around(getattr(os, name)))
+
+    def moments(self) -> Iterator[Moment]:
+        """All moments, in their order."""
+        with open(self._store / "moments", "rb") as file:
+            while True:
+                try:
+                    yield pickle.load(file)
+                except EOFError:
+                    return
+
+    def surviving(self) -> dict[str, bytes | None]:
+        """What is in the folder for certain after the last moment."""
+        *_, last = self.moments()
+        return self._state(last, [], lambda old, new: old)
+
+    def states(
+        self, moment: Moment, chance: random.Random, count: int = 1
+    ) -> Iterator[dict[str, bytes | None]]:
+        """What may be in the folder after a cut: all that may be lost is, nothing is, and ``count`` by chance."""
+        yield self._state(moment, [], lambda old, new: old)
+        yield self._state(moment, moment.changes, lambda old, new: new)
+        for _ in range(count):
+            kept = [change for change in moment.changes if chance.random() < 0.5]
+            yield self._state(moment, kept, lambda old, new: _part(old, new, chance))
+
+    def _around(self, function: Callable[..., Any]) -> Callable[..., Any]:
+        def recorded(*args: Any, **kwargs: Any) -> Any:
+            self._note()
+            result = function(*args, **kwargs)
+            self._note()
+            return result
+
+        return recorded
+
+    def _note(self) -> None:
+        names, current = self._look()
+        changed = names.keys() ^ self._last.keys() | {
+            name for name in names.keys() & self._last.keys() if names[name] != self._last[name]
+        }
+        if changed:
+            self._changes.append({name: names.get(name) for name in changed})
+        self._last = names
+        moment = Moment(dict(self._names), dict(self._contents), list(self._changes), current)
+        if moment == self._latest:
+            return
+        self._latest = moment
+        with open(self._store / "moments", "ab") as file:
+            pickle.dump(moment, file)
+
+    def _synchronized(self, inode: int) -> None:
+        names, current = self._look()
+        if inode in current and current[inode] != FOLDER:
+            self._contents[inode] = current[inode]
+            return
+        place = next((name for name in names if names[name] == inode), None)
+        if place is None:
+            if os.stat(self._folder).st_ino != inode:
+                return
+            place = ""
+        inside = {name for name in {*names, *self._names} if os.path.dirname(name) == place}
+        for name in inside:
+            if name in names:
+                self._names[name] = names[name]
+                if current[names[name]] == FOLDER:
+                    self._contents[names[name]] = FOLDER
+            else:
+                self._names.pop(name, None)
+        left = [{name: to for name, to in change.items() if name not in inside} for change in self._changes]
+        self._changes = [change for change in left if change]
+
+    def _look(self) -> tuple[Names, dict[int, str]]:
+        names, contents = {}, {}
+        for path in sorted(self._folder.rglob("*")):
+            relative = path.relative_to(self._folder)
+            if any(part in self._ignored for part in relative.parts):
+                continue
+            try:
+                inode = self._inode(path)
+            except FileNotFoundError:
+                continue
+            names[str(relative)] = inode
+            contents[inode] = FOLDER if path.is_dir() else self._digest(inode)
+        return names, contents
+
+    def _inode(self, path: Path) -> int:
+        descriptor = os.open(path, os.O_RDONLY)
+        inode = os.fstat(descriptor).st_ino
+        if inode in self._held:
+            os.close(descriptor)
+        else:
+            self._held[inode] = descriptor
+        return inode
+
+    def _digest(self, inode: int) -> str:
+        found = os.fstat(self._held[inode])
+        key = inode, found.st_mtime_ns, found.st_size
+        if key not in self._known:
+            data = os.pread(self._held[inode], found.st_size, 0)
+            digest = hashlib.sha256(data).hexdigest()
+            if not (self._store / digest).exists():
+                (self._store / digest).write_bytes(data)
+            self._known[key] = digest
+        return self._known[key]
+
+    def _state(
+        self, moment: Moment, kept: list[Change], choose: Callable[[bytes, bytes], bytes]
+    ) -> dict[str, bytes | None]:
+        names: Change = dict(moment.names)
+        for change in kept:
+            names.update(change)
+        state: dict[str, bytes | None] = {}
+        for name, inode in sorted(names.items()):
+            parent = os.path.dirname(name)
+            if inode is None or (parent and parent not in state):
+                continue
+            now = moment.current.get(inode, moment.contents.get(inode, ""))
+            if FOLDER in (now, moment.contents.get(inode)):
+                state[name] = None
+            else:
+                old = self._data(moment.contents.get(inode, ""))
+                state[name] = choose(old, self._data(now) if now else old)
+        return state
+
+    def _data(self, digest: str) -> bytes:
+        return (self._store / digest).read_bytes() if digest else b""
+
+
+def write(state: dict[str, bytes | None], folder: Path) -> None:
+    """Make the new ``folder`` hold ``state``."""
+    folder.mkdir()
+    for name, data in state.items():
+        if data is None:
+            (folder / name).mkdir()
+        else:
+            (folder / name).write_bytes(data)
+
+
+def _part(old: bytes, new: bytes, chance: random.Random) -> bytes:
+    """What is left of a file that was ``old`` on the disk and was to become ``new``."""
+    if not new.startswith(old):
+        return chance.choice((old, new))
+    kept = new[: chance.randint(len(old), len(new))]
+    return chance.choice((new, kept, kept + bytes(len(new) - len(kept))))

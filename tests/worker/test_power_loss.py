@@ -1,0 +1,96 @@
+"""A power cut at any moment of a training: it goes on, with every row that was measured before."""
+
+from __future__ import annotations
+
+import json
+import random
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from digits import events
+from digits.events import Resumed
+from digits.metrics import Metrics
+from digits.model.resume import resume_point
+from tests.power_loss import Recording, write
+from tests.worker import networks
+from tests.worker.conftest import snapshot
+from tests.worker.test_resume import same
+
+pytestmark = pytest.mark.tensorflow
+
+SETTINGS: dict[str, Any] = {
+    "epochs": 2,
+    "val_interval": 0.75,
+    "snapshot_interval": 0.5,
+    "best_metric": "loss",
+    "snapshots_kept": 2,
+}
+
+
+def test_every_state_has_all_rows_up_to_where_the_training_goes_on(
+    often: None,
+    model: Any,
+    start: Any,
+    go_on: Any,
+    in_child: Any,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    task_folder = model(networks.LINEAR, **SETTINGS)
+    recording = Recording(task_folder.parent, tmp_path / "recording")
+    with monkeypatch.context() as patched:
+        recording.start(patched)
+        outcome = start(task_folder).wait()
+    assert outcome.code == 0, outcome.output
+    steps = in_child(_resumed_steps, recording, task_folder.parent, tmp_path / "states")
+    certain = [step for step, *_ in steps]
+    assert certain == sorted(certain) and certain[-1] == 16  # what was saved once is never lost
+    assert len(set(certain)) > 5
+    assert all(step >= others[0] for others in steps for step in others)
+    states = len(list((tmp_path / "states").iterdir()))
+    again = go_on(tmp_path / "states" / str(states // 2) / "train").wait()
+    assert again.code == 0, again.output
+    assert 0 < again.of(Resumed)[0].step < 16
+    same(in_child, outcome, again, "snapshot_2.ckpt")
+
+
+def _resumed_steps(recording: Recording, finished: Path, place: Path) -> list[list[int]]:
+    """For each moment, where the training goes on in each of the states that a cut there may leave."""
+    chance, rows, known = random.Random(1), _events(finished), {}
+    place.mkdir()
+    steps = []
+    for moment in recording.moments():
+        steps.append([])
+        for state in recording.states(moment, chance):
+            key = hash(frozenset(state.items()))
+            if key not in known:
+                known[key] = _resumed_step(state, rows, place / str(len(known)))
+            steps[-1].append(known[key])
+    return steps
+
+
+def _resumed_step(state: dict[str, bytes | None], rows: list[events.Event], job: Path) -> int:
+    """Where the training goes on in ``state``, whose log must have all ``rows`` up to there."""
+    write(state, job)
+    point = resume_point(job)
+    best = job / "best.json"
+    if best.exists():
+        assert snapshot(job, json.loads(best.read_text())["snapshot"])
+    if point is None:
+        return 0
+    assert snapshot(job, point.snapshot)["global_step"] == point.step
+    assert _curves(_events(job), point.step) == _curves(rows, point.step), (job, point.step)
+    return point.step
+
+
+def _events(job: Path) -> list[events.Event]:
+    return events.read(job / "train" / "events.jsonl")[0]
+
+
+def _curves(happened: list[events.Event], step: int) -> dict[str, Any]:
+    metrics = Metrics()
+    for event in (*happened, Resumed(step, 0.0)):
+        metrics.add(event)
+    return metrics.as_json()
