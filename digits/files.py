@@ -8,6 +8,7 @@ job may replace any file there.
 from __future__ import annotations
 
 import errno
+import fcntl
 import json
 import os
 import secrets
@@ -16,6 +17,7 @@ from pathlib import Path
 from typing import Any, BinaryIO
 
 MAX_JSON_BYTES = 16 * 1024 * 1024
+_HIGH_DESCRIPTOR = 512
 
 
 class UnreadableFile(Exception):
@@ -84,9 +86,19 @@ def read_bytes(path: Path, limit: int = MAX_JSON_BYTES) -> bytes:
 def read_json(path: Path) -> Any:
     """The JSON value in ``path``; raises UnreadableFile if there is none."""
     try:
-        return json.loads(read_bytes(path))
+        return json.loads(read_bytes(path), parse_constant=refuse_constant)
     except (ValueError, RecursionError) as error:
         raise UnreadableFile(f"{path.name} is not valid JSON: {error}") from error
+
+
+def out_of_the_way(descriptor: int) -> int:
+    """Move an open file to a descriptor of a high number, where code that closes 0, 1, 2 … does not find it."""
+    try:
+        moved = fcntl.fcntl(descriptor, fcntl.F_DUPFD_CLOEXEC, _HIGH_DESCRIPTOR)
+    except OSError:
+        return descriptor  # this process may not have so many
+    os.close(descriptor)
+    return moved
 
 
 def tree_bytes(folder: Path) -> int:
@@ -99,6 +111,11 @@ def tree_bytes(folder: Path) -> int:
             except OSError:
                 continue
     return total
+
+
+def refuse_constant(constant: str) -> float:
+    """For `json.loads` as ``parse_constant``: NaN and infinities are not JSON."""
+    raise ValueError(f"{constant} is not JSON")
 
 
 def _sync_folder(folder: Path) -> None:

@@ -6,20 +6,22 @@ greenlet acts on it, and it is the only one that moves a task's status.
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import signal
 import time
 from collections import OrderedDict
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
 import gevent
 from gevent.event import Event as Bell
 
 from digits import events, messages, output, recipe
+from digits.errors import NotReady
 from digits.executor import Executor, Exit, devices_environment
 from digits.files import UnreadableFile, remove_halves
-from digits.job import Job, Wish
+from digits.job import DamagedJob, Job, Wish
 from digits.metrics import Metrics
 from digits.status import Status
 from digits.store import Store
@@ -31,6 +33,8 @@ TICK_SECONDS = 0.05
 OUTPUT_SECONDS = 1.0
 PROGRESS_SECONDS = 0.25
 SPARKLINE_SECONDS = 2.0
+# A task that is to be stopped gets a signal first; after this it is killed.
+STOP_SECONDS = 10.0
 METRICS_KEPT = 32
 
 
@@ -130,6 +134,8 @@ def _hopeless(needed: Job | None) -> Failure:
     if needed is None:
         return Failure("The dataset was deleted.", "Clone the model and choose another dataset.")
     how = "failed" if needed.status is Status.ERROR else "was aborted"
+    if isinstance(needed, DamagedJob):
+        how = "is damaged"
     return Failure(f"The dataset “{needed.name}” {how}.", "Create the dataset anew, then clone this model.")
 
 
@@ -148,6 +154,8 @@ def verdict(ended: Exit, news: News, last_lines: list[str]) -> tuple[Status, Fai
 def _why(ended: Exit, last_lines: list[str]) -> tuple[str, str]:
     tail = "\n".join(last_lines)
     said = f"The last thing it printed:\n{tail}" if tail else "It printed nothing."
+    if ended.damage:
+        return f"How the task ended is not known, as what was written of it is damaged: {ended.damage}.", said
     if ended.lost:
         return "The task's process is gone: it was killed, or the machine went down.", said
     if ended.out_of_memory:
@@ -202,8 +210,11 @@ class Scheduler:
     def start(self) -> None:
         """Go on with the jobs of the store, and with new ones as they come."""
         for job in self._store.all(Job):
-            if job.status.is_running:
-                self._catch_up(job)
+            with self._on_its_own(job):
+                if job.tasks:
+                    self._status_changed(job)
+                if job.status.is_running:
+                    self._catch_up(job)
         self._loop = gevent.spawn(self._run)
 
     def stop(self) -> None:
@@ -239,12 +250,13 @@ class Scheduler:
         self._bell.set()
 
     def remove(self, job: Job) -> None:
-        """Delete ``job``, stopping it first; raises InUse."""
+        """Delete ``job``, ending all that works for it first; raises InUse, and NotReady if that does not end."""
         self._store.check_deletable(job)
         if self.abort(job):
-            deadline = time.monotonic() + 10
-            while job.status.is_running and time.monotonic() < deadline:
-                gevent.sleep(TICK_SECONDS)
+            _wait(lambda: not job.status.is_running)
+        handles = [task.handle for task in job.tasks if task.handle]
+        if not _wait(lambda: self._executor.clear(job.folder, handles)):
+            raise NotReady(f"“{job.name}” has a process that does not end.", "Try again in a moment.")
         self._store.remove(job)
         self._metrics.pop(job.id, None)
         self._tell(messages.job_deleted(job))
@@ -306,14 +318,9 @@ class Scheduler:
 
     def tick(self) -> None:
         """One round: follow what runs, end what has ended, start what can start."""
-        running = list(self._store.running())
-        for job in running:
-            for task in job.tasks:
-                if task.status is Status.RUN:
-                    self._follow(job, task)
-        for job in running:
-            if job.id in self._aborting:
-                self._abort_waiting(job)
+        for job in self._store.running():
+            with self._on_its_own(job):
+                self._advance(job)
         waiting = [
             job
             for job in self._store.running()
@@ -322,14 +329,48 @@ class Scheduler:
         if waiting:
             self._act(choose(waiting, self._store.find, self._free()), waiting)
 
+    @contextlib.contextmanager
+    def _on_its_own(self, job: Job) -> Iterator[None]:
+        """What goes wrong with ``job`` in this block ends this job and touches no other."""
+        try:
+            yield
+        except Exception as error:
+            log.exception("job %s failed in the scheduler", job.id)
+            self._break(job, Failure(f"The server cannot work on this job: {type(error).__name__}: {error}"))
+
+    def _break(self, job: Job, failure: Failure) -> None:
+        """End ``job`` as it is; what still runs of it is stopped."""
+        for task in job.tasks:
+            if task.status is Status.RUN and task.handle:
+                self._executor.stop(task.handle)
+            if task.status.is_running:
+                task.failure = failure
+                task.move(Status.ERROR)
+        self._followed.pop(job.id, None)
+        self._aborting.discard(job.id)
+        job.waiting_for = ""
+        self._status_changed(job)
+
+    def _advance(self, job: Job) -> None:
+        for task in job.tasks:
+            # Whatever is wrong with what a job asks for is found here, where it is the job's own matter.
+            job.wants(task)
+            if task.status is Status.RUN:
+                self._follow(job, task)
+        job.needs()
+        if job.id in self._aborting:
+            self._abort_waiting(job)
+
     def _act(self, choice: Choice, waiting: list[Job]) -> None:
         for job in waiting:
-            if job.id in choice.hopeless:
-                self._give_up(job, choice.hopeless[job.id])
-            elif job.id in choice.waiting:
-                self._wait(job, choice.waiting[job.id])
+            with self._on_its_own(job):
+                if job.id in choice.hopeless:
+                    self._give_up(job, choice.hopeless[job.id])
+                elif job.id in choice.waiting:
+                    self._wait(job, choice.waiting[job.id])
         for start in choice.start:
-            self._start_task(start)
+            with self._on_its_own(start.job):
+                self._start_task(start)
 
     def _free(self) -> Resources:
         slots = dict(self._slots)
@@ -349,11 +390,11 @@ class Scheduler:
         task.devices = start.devices
         try:
             folder.mkdir(mode=0o700, exist_ok=True)
-            task.handle = self._executor.find(folder, task.made_ready)
+            task.handle = self._executor.find(folder, task.run)
             if task.handle is None:
                 remove_halves(folder / recipe.FILE_NAME)
                 job.recipe(task).save(folder)
-                task.handle = self._executor.start(folder, devices_environment(start.devices))
+                task.handle = self._executor.start(folder, devices_environment(start.devices), task.run)
         except OSError as error:
             self._end(job, task, Status.ERROR, Failure(f"The task could not be started: {error}"))
             return
@@ -386,21 +427,20 @@ class Scheduler:
         follower = self._followed.setdefault(job.id, _Follower())
         folder = job.task_folder(task)
         # Asked before the log is read, so that nothing written before the end is missed.
-        ended = self._executor.poll(folder, task.handle or {})
+        ended = self._executor.poll(folder, task.handle)
         self._read_news(job, task, follower)
         self._read_output(job, task, follower, at_once=ended is not None)
         if ended is not None:
             status, failure = verdict(ended, task.news, output.last_lines(folder, 40))
-            self._end(job, task, status, failure, ended.at)
+            self._end(job, task, status, failure, ended)
 
     def _read_news(self, job: Job, task: Task, follower: _Follower) -> None:
         metrics = self.metrics(job)
-        happened, cursor = events.read(job.task_folder(task) / EVENTS_FILE, task.news.cursor)
-        task.news.cursor = metrics.cursor = cursor
+        happened = task.read_news(job.task_folder(task) / EVENTS_FILE)
+        metrics.cursor = task.news.cursor
         if not happened:
             return
         for event in happened:
-            task.hear(event)
             metrics.add(event)
         self._tell(messages.task_news(job, task, happened))
         now = time.monotonic()
@@ -424,16 +464,14 @@ class Scheduler:
     def _catch_up(self, job: Job) -> None:
         """Fold what happened while nobody listened."""
         for task in job.tasks:
-            happened, task.news.cursor = events.read(job.task_folder(task) / EVENTS_FILE, task.news.cursor)
-            for event in happened:
-                task.hear(event)
+            task.read_news(job.task_folder(task) / EVENTS_FILE)
 
     def _end(
-        self, job: Job, task: Task, status: Status, failure: Failure | None, at: float | None = None
+        self, job: Job, task: Task, status: Status, failure: Failure | None, ended: Exit | None = None
     ) -> None:
-        """``at`` is when it ended, if that was not now: the server may have been away."""
+        """``ended`` says when it ended, if that was not now: the server may have been away."""
         task.failure = failure
-        task.move(status, task.within_last_step(at))
+        task.move(status, ended.at if ended else None, ended.seconds if ended else None)
         self._followed.pop(job.id, None)
         job.waiting_for = ""
         if status is not Status.DONE:
@@ -452,7 +490,7 @@ class Scheduler:
             return
         try:
             job.save()
-        except (OSError, UnreadableFile):
+        except (OSError, ValueError, UnreadableFile):
             log.exception("job %s could not be saved", job.id)
         log.info("job %s: %s", job.id, job.status.title)
         self._tell(messages.job_status(job))
@@ -470,6 +508,16 @@ class Scheduler:
     def _tell(self, told: list[messages.Message]) -> None:
         for room, event, body in told:
             self._publish(room, event, body)
+
+
+def _wait(happens: Callable[[], bool]) -> bool:
+    """Wait a few seconds until something ``happens``; whether it did."""
+    deadline = time.monotonic() + STOP_SECONDS
+    while not happens():
+        if time.monotonic() > deadline:
+            return False
+        gevent.sleep(TICK_SECONDS)
+    return True
 
 
 @dataclass

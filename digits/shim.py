@@ -13,6 +13,7 @@ SIGTERM asks it to stop the task: the task gets SIGTERM, and SIGKILL after
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import json
 import os
@@ -29,7 +30,10 @@ KEPT_SEGMENTS = 2
 GRACE_SECONDS = 5.0
 OUTPUT_FILE = "output.log"
 EXIT_FILE = "exit.json"
+# The number of the run, which stands in the note of its end.
+RUN_VARIABLE = "DIGITS_RUN"
 
+_NEW_FILE = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 _SEGMENT = re.compile(r"output\.\d+\.log")
 
 _PR_SET_PDEATHSIG = 1
@@ -42,6 +46,9 @@ class Output:
     ``output.log`` holds the first 4 MiB; what follows goes to segments of 2 MiB
     named by the offset they start at, ``output.<offset>.log``, of which the last
     ones are kept. A flood of prints can neither fill the disk nor hide its end.
+
+    The task may do what it likes to these files, and the disk may be full: the output is for people
+    only, so nothing of that ends the task. A file that was removed is followed by a new segment.
     """
 
     def __init__(self, folder: str) -> None:
@@ -49,36 +56,50 @@ class Output:
         self._offset = 0
         self._segments: list[str] = []
         self._room = HEAD_BYTES
-        for name in os.listdir(folder):
-            if _SEGMENT.fullmatch(name):  # of an earlier run
-                os.unlink(os.path.join(folder, name))
+        with contextlib.suppress(OSError):
+            for name in os.listdir(folder):
+                if _SEGMENT.fullmatch(name):  # of an earlier run
+                    self._remove(name)
         self._descriptor = self._open(OUTPUT_FILE)
 
     def write(self, data: bytes) -> None:
         while data:
-            if not self._room:
+            if not self._room or not self._is_there():
                 self._next_segment()
             piece = data[: self._room]
-            try:
-                os.write(self._descriptor, piece)
-            except OSError:
-                pass  # A full disk must not stop the task: its output is for people only.
+            if self._descriptor is not None:
+                with contextlib.suppress(OSError):
+                    os.write(self._descriptor, piece)
             self._room -= len(piece)
             self._offset += len(piece)
             data = data[len(piece) :]
 
+    def _is_there(self) -> bool:
+        return self._descriptor is not None and os.fstat(self._descriptor).st_nlink > 0
+
     def _next_segment(self) -> None:
-        os.close(self._descriptor)
-        name = f"output.{self._offset}.log"
+        if self._descriptor is not None:
+            os.close(self._descriptor)
+        name = f"output.{self._offset}.log" if self._offset else OUTPUT_FILE
         self._descriptor = self._open(name)
         self._room = SEGMENT_BYTES
-        self._segments.append(name)
+        if self._offset:
+            self._segments.append(name)
         if len(self._segments) > KEPT_SEGMENTS:
-            os.unlink(os.path.join(self._folder, self._segments.pop(0)))
+            self._remove(self._segments.pop(0))
 
-    def _open(self, name: str) -> int:
-        flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_CLOEXEC
-        return os.open(os.path.join(self._folder, name), flags, 0o600)
+    def _remove(self, name: str) -> None:
+        with contextlib.suppress(OSError):
+            os.unlink(os.path.join(self._folder, name))
+
+    def _open(self, name: str) -> int | None:
+        path = os.path.join(self._folder, name)
+        if os.path.islink(path) or (os.path.exists(path) and not os.path.isfile(path)):
+            self._remove(name)
+        try:
+            return os.open(path, _NEW_FILE, 0o600)
+        except OSError:
+            return None
 
 
 class Supervisor:
@@ -92,7 +113,7 @@ class Supervisor:
         self._stop_at: float | None = None
         self._stopped = False
         self._oom_before = _oom_kills()
-        self._began = time.time()
+        self._began = time.monotonic()
 
     def run(self) -> None:
         wake_up, ring = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
@@ -178,9 +199,10 @@ class Supervisor:
             "stopped": self._stopped,
             "out_of_memory": killed_by_kernel,
             "max_memory_bytes": usage.ru_maxrss * 1024,
-            "seconds": round(time.time() - self._began, 3),
+            "seconds": round(time.monotonic() - self._began, 3),
             "orphans_killed": orphans,
             "at": time.time(),
+            "run": int(os.environ.get(RUN_VARIABLE, "1")),
         }
         path = os.path.join(self._folder, EXIT_FILE)
         temporary = f"{path}.{os.getpid()}.tmp"
@@ -200,7 +222,7 @@ def prepare_child(pipe: int) -> None:
 
     ``pipe`` is the writing end that becomes standard output and error.
     """
-    os.setsid()
+    os.setpgid(0, 0)  # It stays in the session of its supervisor, by which what it starts is found.
     end_with_parent()
     null = os.open(os.devnull, os.O_RDONLY)
     os.dup2(null, 0)

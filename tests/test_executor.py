@@ -122,18 +122,17 @@ def test_the_fork_server_starts_tasks_and_comes_back_when_it_dies(tmp_path: Path
 def test_a_task_that_was_started_already_is_found(tmp_path: Path) -> None:
     """The server that started it was killed before it could write down where."""
     first, second = running(HANGS), running(HANGS)
-    before = time.time()
-    assert second.find(tmp_path, before) is None
-    handle = first.start(tmp_path, {})
+    assert second.find(tmp_path, 2) is None
+    handle = first.start(tmp_path, {}, 2)
     wait(lambda: output.read(tmp_path)[0])
-    assert second.find(tmp_path, before) == handle
+    assert second.find(tmp_path, 2) == handle
     second.stop(handle)
     assert wait_for_end(second, tmp_path, handle).stopped
-    ended = second.find(tmp_path, before)
+    ended = second.find(tmp_path, 2)
     assert ended and wait_for_end(second, tmp_path, ended).stopped
     second.stop(ended)
-    # Of a run that was noted nothing is to be found.
-    assert second.find(tmp_path, time.time()) is None
+    # Of another run nothing is to be found.
+    assert second.find(tmp_path, 3) is None
     wait(lambda: not executor.is_alive(handle))
 
 

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 
 from digits import messages
 from digits.errors import InUse
-from digits.events import Failed, Measured, Removed, Resumed, Saved
+from digits.events import Failed, Measured, Removed, Resumed, Saved, Warned, encode
 from digits.executor import Exit, LocalExecutor
 from digits.job import Job, Wish
 from digits.metrics import Metrics
@@ -413,18 +413,23 @@ def test_a_resumed_training_has_not_failed() -> None:
     assert news.snapshots == [(2, "b")]
 
 
-def test_the_failure_of_an_earlier_run_is_not_that_of_this_one() -> None:
-    task = Task(name="t", title="T")
+@pytest.mark.parametrize("clock", [-86400.0, 0.0, 86400.0], ids=["set back", "right", "set forward"])
+def test_the_failure_of_an_earlier_run_is_not_that_of_this_one(tmp_path: Path, clock: float) -> None:
+    task, log = Task(name="t", title="T"), tmp_path / "events.jsonl"
     for status in (Status.RUN, Status.ERROR):
         task.move(status)
-    failed = Failed("disk full")
-    task.hear(failed)
+    log.write_bytes(encode(Failed("disk full")) + encode(Warned("kept")))
+    task.read_news(log)
     assert task.news.failure
-    task.restart()
-    task.hear(failed)
-    assert task.news.failure is None
-    task.hear(Failed("again"))
-    assert task.news.failure == Failure("again")
+    task.restart(log.stat().st_size)
+    task.read_news(log)
+    assert task.news.failure is None and task.news.warnings == ["kept"]
+    with open(log, "ab") as file:
+        file.write(encode(Failed("again", at=time.time() + clock)))
+    again = Task.from_json(json.loads(json.dumps(task.as_json())))
+    for known in (task, again):
+        known.read_news(log)
+        assert known.news.failure == Failure("again")
 
 
 def test_a_job_that_ended_while_no_server_was_there_has_the_time_of_its_end(tmp_path: Path) -> None:

@@ -31,7 +31,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from digits.dataset.manifest import Split
-from digits.files import UnreadableFile
+from digits.files import UnreadableFile, open_plain
 
 INDEX_DTYPE = np.dtype([("offset", "<u8"), ("length", "<u4"), ("label", "<i4")])
 MAX_PAYLOAD_BYTES = 1 << 30
@@ -69,13 +69,16 @@ class Record:
         return self.source.decode("utf-8", "backslashreplace")
 
     def as_browser_image(self) -> tuple[bytes, str]:
-        """Bytes that a browser can show, and their media type."""
+        """Bytes that a browser can show, and their media type; raises DamagedRecords."""
         if self.format in _MEDIA_TYPES:
             return self.data, _MEDIA_TYPES[self.format]
         from PIL import Image  # here, because most readers of records never need it
 
         pixels = self.as_array()
-        picture = Image.fromarray(pixels[:, :, 0] if self.channels == 1 else pixels)
+        try:
+            picture = Image.fromarray(pixels[:, :, 0] if self.channels == 1 else pixels)
+        except (ValueError, TypeError) as error:
+            raise DamagedRecords(f"record of {self.filename!r}: {error}") from error
         file = io.BytesIO()
         picture.save(file, "PNG", compress_level=1)
         return file.getvalue(), "image/png"
@@ -275,13 +278,10 @@ class SplitReader:
 
 
 def _open_plain(path: Path) -> BinaryIO:
-    # The code of a job may replace any file of its folder: links are not followed
-    # and a FIFO does not hang the reader.
     try:
-        descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
-    except OSError as error:
-        raise DamagedRecords(f"{path.name}: {error.strerror}") from error
-    return open(descriptor, "rb")
+        return open_plain(path)
+    except UnreadableFile as error:
+        raise DamagedRecords(str(error)) from error
 
 
 def _read_index(shard: Path) -> NDArray[Any]:

@@ -11,7 +11,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from digits import schema
 from digits.files import UnreadableFile, read_json, write_json
+from digits.schema import Count
 
 FILE_NAME = "resume.json"
 
@@ -28,7 +30,7 @@ class ResumePoint:
     """
 
     snapshot: str
-    step: int
+    step: Count
     epoch: float
     seed: int
     records: int
@@ -48,12 +50,10 @@ class ResumePoint:
 def resume_point(job_folder: Path) -> ResumePoint | None:
     """Where the training in ``job_folder`` can go on; None when it has to begin anew."""
     try:
-        body = read_json(job_folder / FILE_NAME)
-        known = {item.name for item in dataclasses.fields(ResumePoint)}
-        point = ResumePoint(**{name: value for name, value in body.items() if name in known})
-        name = Path(point.snapshot).name
-        if int(point.step) < 0 or not (job_folder / f"{name}.index").is_file():
-            return None
-    except (UnreadableFile, TypeError, ValueError, AttributeError):
+        point = schema.build(ResumePoint, read_json(job_folder / FILE_NAME))
+    except (UnreadableFile, schema.Malformed):
         return None
-    return dataclasses.replace(point, snapshot=name, step=int(point.step), epoch=float(point.epoch))
+    name = Path(point.snapshot).name
+    if not (job_folder / f"{name}.index").is_file():
+        return None
+    return dataclasses.replace(point, snapshot=name)
