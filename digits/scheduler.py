@@ -204,6 +204,7 @@ class Scheduler:
         self._followed: dict[str, _Follower] = {}
         self._metrics: OrderedDict[str, Metrics] = OrderedDict()
         self._aborting: set[str] = set()
+        self._troubles: dict[str, str] = {}
 
     # What the rest of the server asks for
 
@@ -331,9 +332,16 @@ class Scheduler:
 
     @contextlib.contextmanager
     def _on_its_own(self, job: Job) -> Iterator[None]:
-        """What goes wrong with ``job`` in this block ends this job and touches no other."""
+        """What goes wrong with ``job`` in this block ends this job and touches no other.
+
+        What the system refuses for now, such as to open one more file, is tried again in the next round.
+        """
         try:
             yield
+        except OSError as error:
+            if self._troubles.get(job.id) != str(error):
+                self._troubles[job.id] = str(error)
+                log.warning("job %s has to wait: %s", job.id, error)
         except Exception as error:
             log.exception("job %s failed in the scheduler", job.id)
             self._break(job, Failure(f"The server cannot work on this job: {type(error).__name__}: {error}"))
