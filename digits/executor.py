@@ -318,7 +318,8 @@ def _read_exit(folder: Path, run: int) -> Exit | None:
     except (files.UnreadableFile, schema.Malformed) as error:
         if _is_blank(path):
             return None
-        return Exit(lost=True, damage=str(error), at=_last_change(folder))
+        reason = f"{path.name}: {error}" if isinstance(error, schema.Malformed) else str(error)
+        return Exit(lost=True, damage=reason, at=_last_change(folder))
     if note.run != run:
         return None
     return Exit(
