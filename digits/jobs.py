@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+from pathlib import Path
 from typing import Any
 
 from flask import (
@@ -152,7 +154,8 @@ def file(path: str) -> Response:
     suffix = name[name.rfind(".") :].lower() if "." in name else ""
     shown = _SHOWN_TYPES.get(suffix)
     folder = services().store.get(job_id, Job).folder
-    if not (folder / name).resolve().is_relative_to(folder.resolve()):
+    # Not Path.resolve, which raises RuntimeError for a link to itself.
+    if not Path(os.path.realpath(folder / name)).is_relative_to(os.path.realpath(folder)):
         raise NotFound("There is no such file.")
     response = send_from_directory(
         folder, name, mimetype=shown or "application/octet-stream", as_attachment=shown is None, max_age=0
