@@ -8,14 +8,15 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from flask import Flask, Response, jsonify, render_template, request
+from flask import Flask, Response, jsonify, redirect, render_template, request, url_for
 from markupsafe import Markup
 from werkzeug.exceptions import HTTPException
+from werkzeug.wrappers import Response as AnyResponse
 
 from digits import __version__, auth, home, jobs, tensorboard_views
 from digits import times as time_words
 from digits.dataset import views as dataset_views
-from digits.errors import DigitsError, NotFound, explain
+from digits.errors import Damaged, DigitsError, NotFound, explain
 from digits.files import UnreadableFile
 from digits.gate import Gate
 from digits.inference import views as inference_views
@@ -29,12 +30,23 @@ log = logging.getLogger(__name__)
 A_YEAR_SECONDS = 365 * 24 * 3600
 
 
+class _Answer(Response):
+    """A response whose text may hold parts of file names that are no Unicode: they are replaced."""
+
+    def set_data(self, value: bytes | str) -> None:
+        super().set_data(value.encode(errors="replace") if isinstance(value, str) else value)
+
+
+class _App(Flask):
+    response_class = _Answer
+
+
 def create_app(settings: Settings, *, start: bool = True) -> Flask:
     """The application. ``app.extensions["digits"]`` holds its `Services`; stop them at the end.
 
     With ``start`` False the jobs are not read and nothing runs.
     """
-    app = Flask(
+    app = _App(
         "digits",
         template_folder=str(resource_folder("templates")),
         static_folder=str(resource_folder("static")),
@@ -130,6 +142,12 @@ def _ago(at: float) -> Markup:
 
 
 def _add_error_pages(app: Flask) -> None:
+    @app.errorhandler(Damaged)
+    def damaged(error: Damaged) -> AnyResponse | tuple[Response | str, int]:
+        if request.method == "GET" and not _is_for_program():
+            return redirect(url_for("jobs.show", job_id=error.job_id))
+        return known(error)
+
     @app.errorhandler(DigitsError)
     def known(error: DigitsError) -> tuple[Response | str, int]:
         return _answer(error.http_status, error.message, error.hint, type(error).__name__)
@@ -159,8 +177,12 @@ def _add_error_pages(app: Flask) -> None:
         return _answer(500, message, "", "InternalServerError")
 
 
+def _is_for_program() -> bool:
+    return wants_json() or request.headers.get("X-Requested-With") == "fetch"
+
+
 def _answer(status: int, message: str, hint: str, kind: str) -> tuple[Response | str, int]:
-    if wants_json() or request.headers.get("X-Requested-With") == "fetch":
+    if _is_for_program():
         body = {"message": message, "type": kind}
         if hint:
             body["hint"] = hint

@@ -6,6 +6,7 @@
     ├── NotFound            404  there is no such thing
     ├── InUse               403  something else depends on it (403 as DIGITS answered)
     ├── NotReady            409  what is needed is still being made
+    ├── Damaged             409  the files of a job cannot be understood
     ├── Unavailable         503  a part of the server is not there
     ├── StorageError        503  the disk is read-only, broken, or may not be written
     └── DiskFull            507  there is no space left
@@ -50,6 +51,14 @@ class InUse(DigitsError):
 
 class NotReady(DigitsError):
     http_status = 409
+
+
+class Damaged(DigitsError):
+    http_status = 409
+
+    def __init__(self, message: str, hint: str, job_id: str) -> None:
+        super().__init__(message, hint)
+        self.job_id = job_id
 
 
 class Unavailable(DigitsError):

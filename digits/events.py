@@ -16,11 +16,14 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Annotated, Any, ClassVar, TypedDict
 
-from digits.files import UnreadableFile, is_disk_full, open_plain, sync_folder
+from digits import files, schema
+from digits.files import UnreadableFile, is_disk_full, open_plain
+from digits.schema import Between, Count, Matching, UnixTime
 
 MAX_LINE_BYTES = 1024 * 1024
+MAX_METRIC_NAME = 64
 _READ_BYTES = 4 * 1024 * 1024
 
 # A writer that was killed holds its log until its memory is given back.
@@ -31,12 +34,36 @@ class LogInUse(Exception):
     """Another process writes this log."""
 
 
+Split = Annotated[str, Matching("train|val|test")]
+# Of one day less than a thousand years: what is longer is no estimate.
+Seconds = Annotated[float, Between(0, 3e10)]
+
+
+class Layer(TypedDict):
+    """A row in the table of a network's layers. ``shape`` lists the output's dimensions, None for the batch."""
+
+    name: str
+    kind: str
+    shape: list[int | None]
+    parameters: Count
+
+
+class Frame(TypedDict):
+    """A frame of a trace; ``own`` marks the user's file."""
+
+    file: str
+    line: Count
+    function: str
+    code: str
+    own: bool
+
+
 @dataclass(frozen=True)
 class Event:
     """A fact about a task. ``at`` is the Unix time in seconds when it happened."""
 
     kind: ClassVar[str] = ""
-    at: float = field(default_factory=time.time, kw_only=True)
+    at: UnixTime = field(default_factory=time.time, kw_only=True)
 
 
 @dataclass(frozen=True)
@@ -45,7 +72,7 @@ class Progressed(Event):
 
     kind = "progressed"
     fraction: float
-    seconds_left: float | None = None
+    seconds_left: Seconds | None = None
     doing: str = ""
 
 
@@ -54,9 +81,9 @@ class Counted(Event):
     """The dataset's ``split`` was found to have ``counts[i]`` records of class ``labels[i]``."""
 
     kind = "counted"
-    split: str
+    split: Split
     labels: list[str]
-    counts: list[int]
+    counts: list[Count]
 
 
 @dataclass(frozen=True)
@@ -80,14 +107,11 @@ class Warned(Event):
 
 @dataclass(frozen=True)
 class Built(Event):
-    """The network was built. A layer is ``{name, kind, shape, parameters}``.
-
-    ``shape`` lists the output's dimensions, None for the batch.
-    """
+    """The network was built."""
 
     kind = "built"
-    layers: list[dict[str, Any]]
-    parameters: int
+    layers: list[Layer]
+    parameters: Count
 
 
 @dataclass(frozen=True)
@@ -100,10 +124,10 @@ class Fed(Event):
     """
 
     kind = "fed"
-    split: str
+    split: Split
     how: str
-    records: int
-    bytes: int
+    records: Count
+    bytes: Count
     budget_bytes: int
     free_bytes: int
     place: str = "memory"
@@ -137,7 +161,7 @@ class Measured(Event):
 
     kind = "measured"
     stage: str
-    step: int
+    step: Count
     epoch: float
     values: dict[str, float]
 
@@ -148,7 +172,7 @@ class Saved(Event):
 
     kind = "saved"
     epoch: float
-    step: int
+    step: Count
     path: str
 
 
@@ -176,7 +200,7 @@ class Resumed(Event):
     """A training that had ended early goes on after ``step`` steps: what it measured later is void."""
 
     kind = "resumed"
-    step: int
+    step: Count
     epoch: float
 
 
@@ -186,7 +210,7 @@ class Used(Event):
 
     kind = "used"
     cpu_percent: float
-    memory_bytes: int
+    memory_bytes: Count
     device: str = "CPU"
     gpus: list[dict[str, Any]] = field(default_factory=list)
 
@@ -195,15 +219,14 @@ class Used(Event):
 class Failed(Event):
     """The task gave up. ``message`` is for the user; ``trace`` has the user's own line first.
 
-    A frame of the trace is ``{file, line, function, code, own}``; ``own`` marks the user's
-    file. ``line`` is the line of the user's network to mark, if the fault has one.
+    ``line`` is the line of the user's network to mark, if the fault has one.
     """
 
     kind = "failed"
     message: str
     hint: str = ""
-    line: int | None = None
-    trace: list[dict[str, Any]] = field(default_factory=list)
+    line: Count | None = None
+    trace: list[Frame] = field(default_factory=list)
 
 
 @dataclass(frozen=True)
@@ -245,17 +268,16 @@ def encode(event: Event) -> bytes:
 
 
 def decode(line: bytes) -> Event | None:
-    """The event on a line; None for what is not one (an unknown kind, wrong types, noise)."""
+    """The event on a line; None for any other line: an unknown event, wrong types, noise. Raises nothing."""
     try:
-        body = json.loads(line)
-        kind = KINDS[body.pop("event")]
-        known = {item.name for item in dataclasses.fields(kind)}
-        event = kind(**{name: value for name, value in body.items() if name in known})
+        body = json.loads(line, parse_constant=files.refuse_constant)
+        kind = KINDS[body["event"]]
+        if kind is not Measured:
+            return schema.build(kind, body)
+        numbers = _numbers(body["values"])
+        return dataclasses.replace(schema.build(Measured, {**body, "values": {}}), values=numbers)
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
         return None
-    if isinstance(event, Measured):
-        return _measured(event)
-    return event if _well_typed(event) else None
 
 
 def read(path: Path, cursor: int = 0, until: int | None = None) -> tuple[list[Event], int]:
@@ -279,6 +301,15 @@ def for_browser(value: Any) -> Any:
     return _replace(value, lambda number: None)
 
 
+def end(path: Path) -> int:
+    """The cursor behind all that the log holds now."""
+    try:
+        with open_plain(path) as file:
+            return os.fstat(file.fileno()).st_size
+    except UnreadableFile:
+        return 0
+
+
 class EventLog:
     """The writing end of a task's log. One process owns it, and locks it against others.
 
@@ -287,32 +318,25 @@ class EventLog:
 
     def __init__(self, path: Path) -> None:
         """Raises LogInUse when another process does not leave the log in a few seconds."""
-        self._waiting, self._turn = b"", threading.Lock()
-        self._descriptor = os.open(
-            path, os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600
-        )
-        if not _soon(lambda: _may(os.F_TLOCK, self._descriptor)):
-            os.close(self._descriptor)
-            raise LogInUse(f"Another process works on this task: it writes {path}.")
+        self._path, self._waiting, self._turn = path, b"", threading.Lock()
+        self._open()
         # The log may be new, and so may be the task's folder.
-        sync_folder(path.parent)
-        sync_folder(path.parent.parent)
-        self._is_torn = True
+        files.sync_folder(path.parent)
+        files.sync_folder(path.parent.parent)
 
     def append(self, *events: Event) -> None:
         """Write ``events`` to the log, at once."""
         with self._turn:
-            lines, self._waiting = self._waiting + b"".join(map(encode, events)), b""
+            self._waiting += b"".join(map(encode, events))
             try:
-                if self._is_torn:
-                    self._mend_torn_line()
-                self._is_torn = False
-                while lines:
-                    lines = lines[os.write(self._descriptor, lines) :]
+                self._write()
             except OSError as error:
-                if not is_disk_full(error):
+                if is_disk_full(error):
+                    return
+                if error.errno != errno.EBADF:
                     raise
-                self._waiting = lines
+                self._open()  # the network has closed descriptors that are not its own
+                self._write()
 
     def sync(self) -> None:
         """Make all events so far survive a power cut; raises OSError if there is still no room for them."""
@@ -327,6 +351,21 @@ class EventLog:
             self.sync()
         finally:
             os.close(self._descriptor)
+
+    def _open(self) -> None:
+        flags = os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW | os.O_CLOEXEC
+        self._descriptor = files.out_of_the_way(os.open(self._path, flags, 0o600))
+        if not _soon(lambda: _may(os.F_TLOCK, self._descriptor)):
+            os.close(self._descriptor)
+            raise LogInUse(f"Another process works on this task: it writes {self._path}.")
+        self._is_torn = True
+
+    def _write(self) -> None:
+        if self._is_torn:
+            self._mend_torn_line()
+        self._is_torn = False
+        while self._waiting:
+            self._waiting = self._waiting[os.write(self._descriptor, self._waiting) :]
 
     def _mend_torn_line(self) -> None:
         # A writer that was killed may have left half a line; a new line keeps it apart.
@@ -369,9 +408,12 @@ def _lines(path: Path, cursor: int) -> Iterator[tuple[bytes, int]]:
     except UnreadableFile:
         return
     with opened as file:
-        file.seek(cursor)
-        while True:
-            block = file.read(_READ_BYTES)
+        while cursor < os.fstat(file.fileno()).st_size:
+            file.seek(cursor)
+            try:
+                block = file.read(_READ_BYTES)
+            except OSError:
+                return  # a disk that fails; what cannot be read now may be later
             end = block.rfind(b"\n") + 1
             if end == 0:
                 if len(block) < _READ_BYTES:
@@ -381,7 +423,6 @@ def _lines(path: Path, cursor: int) -> Iterator[tuple[bytes, int]]:
                 cursor += len(line)
                 if len(line) <= MAX_LINE_BYTES:
                     yield line, cursor
-            file.seek(cursor)
 
 
 def _finite(value: Any) -> Any:
@@ -401,31 +442,14 @@ def _replace(value: Any, not_finite: Any) -> Any:
     return value
 
 
-def _measured(event: Measured) -> Measured | None:
-    if not isinstance(event.values, dict) or not _well_typed(event):
-        return None
-    values = {}
-    for name, value in event.values.items():
-        if isinstance(value, str) and value in _NOT_FINITE:
-            value = _NOT_FINITE[value]
-        if isinstance(value, (int, float)) and not isinstance(value, bool) and len(name) <= 64:
-            values[name] = float(value)
-    return dataclasses.replace(event, values=values)
-
-
-_TYPES: dict[str, tuple[type, ...]] = {
-    "str": (str,),
-    "int": (int,),
-    "float": (int, float),
-    "float | None": (int, float, type(None)),
-    "int | None": (int, type(None)),
-}
-
-
-def _well_typed(event: Event) -> bool:
-    for item in dataclasses.fields(event):
-        value = getattr(event, item.name)
-        allowed = _TYPES.get(str(item.type), (dict, list))
-        if not isinstance(value, allowed):
-            return False
-    return True
+def _numbers(values: dict[str, Any]) -> dict[str, float]:
+    """Those of ``values`` that are numbers; NaN and infinities, spelled as `encode` does, become floats."""
+    numbers = {}
+    for name, value in values.items():
+        known = _NOT_FINITE.get(value) if isinstance(value, str) else value
+        if isinstance(known, (int, float)) and not isinstance(known, bool) and len(name) <= MAX_METRIC_NAME:
+            try:
+                numbers[name] = float(known)
+            except OverflowError:  # a whole number beyond all floats
+                continue
+    return numbers

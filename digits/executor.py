@@ -16,21 +16,24 @@ import signal
 import subprocess
 import sys
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Annotated, Protocol
 
-from digits import files, shim
+from digits import files, schema, shim
+from digits.schema import Between, Count, UnixTime
+from digits.task import Handle
 
 log = logging.getLogger(__name__)
 
-Handle = dict[str, Any]
 
-
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Exit:
-    """How a task's process ended, and when (Unix time). ``lost``: nobody was there to see it."""
+    """How a task's process ended, when (Unix time), and for how many seconds it ran.
+
+    ``lost``: nobody was there to see it, or what the supervisor wrote of it is damaged, as ``damage`` says.
+    """
 
     code: int | None = None
     signal: int | None = None
@@ -38,29 +41,48 @@ class Exit:
     out_of_memory: bool = False
     disk_full: bool = False
     lost: bool = False
-    at: float | None = field(default=None, compare=False)
+    damage: str = ""
+    at: UnixTime | None = field(default=None, compare=False)
+    seconds: Annotated[float, Between(0, 1e10)] | None = field(default=None, compare=False)
 
     @property
     def went_well(self) -> bool:
         return self.code == 0
 
 
-class Executor(Protocol):
-    """Runs tasks. A handle is a JSON value that finds a task again after a restart."""
+@dataclass(frozen=True, kw_only=True)
+class _Note:
+    """What the supervisor writes at the end of a run: the fields of `Exit`, and the number of the run."""
 
-    def start(self, folder: Path, environment: Mapping[str, str]) -> Handle:
+    code: int | None
+    signal: int | None
+    stopped: bool = False
+    out_of_memory: bool = False
+    disk_full: bool = False
+    at: UnixTime | None = None
+    seconds: Annotated[float, Between(0, 1e10)] | None = None
+    run: Count = 1
+
+
+class Executor(Protocol):
+    """Runs tasks. A handle finds a task again after a restart; tasks are run again under another number."""
+
+    def start(self, folder: Path, environment: Mapping[str, str], run: int = 1) -> Handle:
         """Start the task whose recipe is in ``folder``."""
 
-    def find(self, folder: Path, since: float) -> Handle | None:
-        """The task in ``folder`` if it was started after ``since``, a Unix time, by a server that
-        was killed before it could note that; it may have ended meanwhile.
+    def find(self, folder: Path, run: int) -> Handle | None:
+        """The ``run`` of the task in ``folder`` that a server started that was killed before it could note that;
+        it may have ended meanwhile.
         """
 
-    def poll(self, folder: Path, handle: Handle) -> Exit | None:
-        """How the task ended; None while it runs."""
+    def poll(self, folder: Path, handle: Handle | None) -> Exit | None:
+        """How the task ended; None while anything of it runs."""
 
     def stop(self, handle: Handle) -> None:
         """Ask the task to stop; it is killed if it does not. Returns at once."""
+
+    def clear(self, folder: Path, handles: Sequence[Handle] = ()) -> bool:
+        """Kill everything that works in ``folder`` or below; whether nothing is left of it."""
 
 
 class LocalExecutor:
@@ -82,43 +104,56 @@ class LocalExecutor:
         self._fork_server = ForkServer(log_file) if standby else None
         self._children: set[int] = set()
 
-    def start(self, folder: Path, environment: Mapping[str, str]) -> Handle:
+    def start(self, folder: Path, environment: Mapping[str, str], run: int = 1) -> Handle:
         for path in folder.glob(f"{shim.EXIT_FILE}*"):
             path.unlink(missing_ok=True)
         # Before the process starts, so that a full disk is reported now and not at its end.
         os.close(shim.reserve_exit(str(folder)))
-        environment = {**child_environment(os.environ), **environment, _TASK_VARIABLE: str(folder)}
+        environment = {
+            **child_environment(os.environ),
+            **environment,
+            _TASK_VARIABLE: str(folder),
+            shim.RUN_VARIABLE: str(run),
+        }
         pid = self._fork_server.fork(folder, environment) if self._fork_server else None
         if pid is None:
             pid = self._start_fresh(folder, environment)
-        return _handle(pid)
+        return _handle(pid, run)
 
-    def find(self, folder: Path, since: float) -> Handle | None:
-        ended = self._read_exit(folder)
-        if ended:
-            # All that is left of it is what it wrote.
-            return _handle(0) if ended.at is not None and ended.at >= since else None
-        supervisor = _supervisor_of(folder) if (folder / shim.OUTPUT_FILE).exists() else None
-        return None if supervisor is None else _handle(supervisor)
+    def find(self, folder: Path, run: int) -> Handle | None:
+        supervisor = _supervisor_of(folder)
+        if supervisor is not None:
+            return _handle(supervisor, run)
+        # All that is left of a run that has ended is what its supervisor wrote.
+        return _handle(0, run) if _read_exit(folder, run) else None
 
-    def poll(self, folder: Path, handle: Handle) -> Exit | None:
+    def poll(self, folder: Path, handle: Handle | None) -> Exit | None:
         self._reap()
         try:
-            ended = self._read_exit(folder)
-            if ended is not None or is_alive(handle):
-                return ended
-            # The supervisor may have written its last word since the first look.
-            return self._read_exit(folder) or _lost(folder)
+            # The task can write what it likes into its folder, so that nothing there counts while anything of it runs.
+            if handle and is_alive(handle):
+                return None
+            if not self.clear(folder, [handle] if handle else ()):
+                return None
+            ended = _read_exit(folder, handle.get("run", 1) if handle else 1)
+            return ended or Exit(lost=True, at=_last_change(folder))
         except OSError as error:
             log.warning("it is not known now whether the task in %s runs: %s", folder, error)
             return None
 
     def stop(self, handle: Handle) -> None:
         if is_alive(handle):
-            try:
-                os.kill(handle["pid"], signal.SIGTERM)
-            except ProcessLookupError:
-                pass
+            for number in (signal.SIGTERM, signal.SIGCONT):  # the task may have halted its supervisor
+                with contextlib.suppress(ProcessLookupError):
+                    os.kill(handle["pid"], number)
+
+    def clear(self, folder: Path, handles: Sequence[Handle] = ()) -> bool:
+        left = list(_processes_in(folder, handles))
+        for pid in left:
+            with contextlib.suppress(OSError):
+                os.kill(pid, signal.SIGKILL)
+        self._reap()
+        return not left
 
     def warm_up(self) -> None:
         """Start the fork server now, in the background."""
@@ -158,21 +193,6 @@ class LocalExecutor:
                 gone = True  # gevent was quicker
             if gone:
                 self._children.discard(child)
-
-    @staticmethod
-    def _read_exit(folder: Path) -> Exit | None:
-        try:
-            body = files.read_json(folder / shim.EXIT_FILE, below=folder.parent)
-            return Exit(
-                code=body["code"],
-                signal=body["signal"],
-                stopped=bool(body.get("stopped")),
-                out_of_memory=bool(body.get("out_of_memory")),
-                disk_full=bool(body.get("disk_full")),
-                at=float(body["at"]) if "at" in body else None,
-            )
-        except (files.UnreadableFile, KeyError, TypeError, ValueError):
-            return None
 
 
 class ForkServer:
@@ -298,8 +318,31 @@ def devices_environment(devices: Sequence[str]) -> dict[str, str]:
     return {"CUDA_VISIBLE_DEVICES": gpus, "CUDA_DEVICE_ORDER": "PCI_BUS_ID"}
 
 
-def _handle(pid: int) -> Handle:
-    return {"boot": _boot_id(), "pid": pid, "began": _start_ticks(pid)}
+def _handle(pid: int, run: int) -> Handle:
+    return {"boot": _boot_id(), "pid": pid, "began": _start_ticks(pid), "run": run}
+
+
+def _read_exit(folder: Path, run: int) -> Exit | None:
+    """What the supervisor of this ``run`` wrote when it ended; None if there is nothing of it."""
+    path = folder / shim.EXIT_FILE
+    try:
+        note = schema.build(_Note, files.read_json(path, below=folder.parent))
+    except (files.UnreadableFile, schema.Malformed) as error:
+        if _is_blank(path):
+            return None
+        reason = f"{path.name}: {error}" if isinstance(error, schema.Malformed) else str(error)
+        return Exit(lost=True, damage=reason, at=_last_change(folder))
+    if note.run != run:
+        return None
+    return Exit(
+        code=note.code,
+        signal=note.signal,
+        stopped=note.stopped,
+        out_of_memory=note.out_of_memory,
+        disk_full=note.disk_full,
+        at=note.at,
+        seconds=note.seconds,
+    )
 
 
 def _supervisor_of(folder: Path) -> int | None:
@@ -312,15 +355,39 @@ def _supervisor_of(folder: Path) -> int | None:
     return None
 
 
-def _lost(folder: Path) -> Exit:
-    """The end of a task whose supervisor was killed; what the task has started is killed now."""
-    at = _last_change(folder)
+def _is_blank(path: Path) -> bool:
+    """Whether there is no such file, or nothing in it yet."""
+    try:
+        return not files.read_bytes(path).strip(b"\0 \n")
+    except files.UnreadableFile:
+        return not os.path.lexists(path)
+
+
+def _processes_in(folder: Path, handles: Sequence[Handle]) -> Iterator[int]:
+    """The living processes of the tasks in ``folder`` and below.
+
+    They have the task's name in their environment from the start of their program, or, forked by the fork
+    server, belong to the session of their supervisor, which is that of a handle.
+    """
+    sessions = {handle["pid"] for handle in handles if _may_have_session(handle)}
     mark = os.fsencode(f"{_TASK_VARIABLE}={folder}")
     for pid, words in shim.words_of_all("environ"):
-        if mark in words:
-            with contextlib.suppress(OSError):
-                os.kill(pid, signal.SIGKILL)
-    return Exit(lost=True, at=at)
+        stat = _stat(pid)
+        if stat is None or stat[0] in _DEAD or pid == os.getpid():
+            continue
+        if int(stat[3]) in sessions or any(
+            word == mark or word.startswith(mark + os.sep.encode()) for word in words
+        ):
+            yield pid
+
+
+def _may_have_session(handle: Handle) -> bool:
+    """Whether a session whose number is that of the handle's process can only be the one that it led."""
+    if handle["pid"] <= 1 or handle["boot"] != _boot_id() or handle["began"] is None:
+        return False
+    stat = _stat(handle["pid"])
+    # The number is given to no other process while the session has a member.
+    return stat is None or int(stat[19]) == handle["began"]
 
 
 def _last_change(folder: Path) -> float | None:
@@ -336,19 +403,30 @@ def is_alive(handle: Handle) -> bool:
 
     Raises OSError if that cannot be known now, as with too many open files.
     """
-    return handle.get("boot") == _boot_id() and (
-        handle.get("began") is not None and handle["began"] == _start_ticks(handle.get("pid", 0))
+    return (
+        handle["pid"] > 1
+        and handle["began"] is not None
+        and handle["boot"] == _boot_id()
+        and handle["began"] == _start_ticks(handle["pid"])
     )
 
 
 def _start_ticks(pid: int) -> int | None:
     """When the process began, in clock ticks since boot; None if it is dead or a zombie."""
+    stat = _stat(pid)
+    return None if stat is None or stat[0] in _DEAD else int(stat[19])
+
+
+_DEAD = (b"Z", b"X")
+
+
+def _stat(pid: int) -> list[bytes] | None:
+    """State, parent, group, session and so on of a process, from field 3 of ``/proc/PID/stat`` on."""
     try:
         with open(f"/proc/{pid}/stat", "rb") as file:
-            fields = file.read().rpartition(b")")[2].split()
+            return file.read().rpartition(b")")[2].split() or None
     except (FileNotFoundError, ProcessLookupError):
         return None
-    return None if fields[0] == b"Z" else int(fields[19])
 
 
 @functools.cache

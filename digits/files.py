@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import fcntl
 import json
 import os
 import secrets
@@ -18,6 +19,7 @@ from pathlib import Path
 from typing import Any, BinaryIO
 
 MAX_JSON_BYTES = 16 * 1024 * 1024
+_HIGH_DESCRIPTOR = 512
 
 
 # The server's trouble and not the file's: it may well be readable a moment later.
@@ -135,7 +137,7 @@ def read_bytes(path: Path, limit: int = MAX_JSON_BYTES, *, below: Path | None = 
 def read_json(path: Path, *, below: Path | None = None) -> Any:
     """The JSON value in ``path``; raises UnreadableFile if there is none."""
     try:
-        return json.loads(read_bytes(path, below=below))
+        return json.loads(read_bytes(path, below=below), parse_constant=refuse_constant)
     except (ValueError, RecursionError) as error:
         raise UnreadableFile(f"{path.name} is not valid JSON: {error}") from error
 
@@ -143,6 +145,16 @@ def read_json(path: Path, *, below: Path | None = None) -> Any:
 def files_below(folder: Path) -> list[Path]:
     """All that is no folder below ``folder``, in order; links to folders are not followed."""
     return sorted(Path(parent, name) for parent, _, names in os.walk(folder) for name in names)
+
+
+def out_of_the_way(descriptor: int) -> int:
+    """Move an open file to a descriptor of a high number, where code that closes 0, 1, 2 … does not find it."""
+    try:
+        moved = fcntl.fcntl(descriptor, fcntl.F_DUPFD_CLOEXEC, _HIGH_DESCRIPTOR)
+    except OSError:
+        return descriptor  # this process may not have so many
+    os.close(descriptor)
+    return moved
 
 
 def tree_bytes(folder: Path) -> int:
@@ -178,6 +190,11 @@ def _folder_of(path: Path, below: Path | None) -> Iterator[tuple[str, int | None
         yield parts[-1], folder
     finally:
         os.close(folder)
+
+
+def refuse_constant(constant: str) -> float:
+    """For `json.loads` as ``parse_constant``: NaN and infinities are not JSON."""
+    raise ValueError(f"{constant} is not JSON")
 
 
 def sync_folder(folder: Path) -> None:

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 from flask_wtf import FlaskForm
-from wtforms import Field, Form, IntegerField, StringField
+from wtforms import BooleanField, Field, FloatField, Form, IntegerField, StringField
 from wtforms.fields.choices import SelectChoice
 from wtforms.validators import Length, Optional, StopValidation, ValidationError
 
@@ -37,9 +37,9 @@ class JobForm(FlaskForm):
         return {field.name: field.data for field in self if _is_plain(field.data)}
 
     def fill(self, values: dict[str, Any]) -> None:
-        """Put in what `values` kept of another job."""
+        """Put in what `values` kept of another job; what a field cannot hold is left out."""
         for field in self:
-            if field.name in values:
+            if field.name in values and _holds(field, values[field.name]):
                 field.data = values[field.name]
 
 
@@ -174,6 +174,16 @@ def _flat(messages: Iterable[Any]) -> Iterable[Any]:
             yield from _flat(message)
         else:
             yield message
+
+
+def _holds(field: Field, value: Any) -> bool:
+    if isinstance(field, NumberList):
+        return isinstance(value, list) and all(isinstance(item, (int, float)) for item in value)
+    if isinstance(field, BooleanField):
+        return isinstance(value, bool)
+    if isinstance(field, (IntegerField, FloatField)):
+        return value is None or isinstance(value, (int, float))
+    return value is None or isinstance(value, str)
 
 
 def _is_plain(value: Any) -> bool:

@@ -13,7 +13,7 @@ from digits.dataset.create import new_sample
 from digits.dataset.job import DatasetJob
 from digits.download import SAMPLES
 from digits.errors import NotFound
-from digits.job import Job
+from digits.job import DamagedJob, Job
 from digits.model.create import new_model
 from digits.model.job import ModelJob
 from digits.services import services
@@ -49,7 +49,7 @@ def index() -> Response:
         query=query,
         samples=[{"id": item.id, "title": item.title, "detail": item.detail} for item in SAMPLES.values()],
         devices=present.device_rows(),
-        unreadable=services().store.unreadable,
+        damaged=present.rows(services().store.all(DamagedJob)),
     )
     response = make_response(page)
     response.vary.add("X-Fragment")
@@ -74,17 +74,19 @@ def index_json() -> Response:
         server_name=services().settings.server_name,
         datasets=[present.brief(job) for job in store.all(DatasetJob)],
         models=[present.model_json(job, verbose=False) for job in store.all(ModelJob)],
+        damaged=[present.brief(job) for job in store.all(DamagedJob)],
     )
 
 
 @blueprint.get("/completed_jobs.json")
 def completed_jobs() -> Response:
-    rows = [present.row(job) for job in services().store.all(Job)]
+    rows = present.rows(services().store.all(Job))
     ended = [row for row in rows if not row["running"]]
     return jsonify(
         running=[row for row in rows if row["running"]],
         datasets=[row for row in ended if row["kind"] == "dataset"],
         models=[row for row in ended if row["kind"] == "model"],
+        damaged=[row for row in ended if row["kind"] == "damaged"],
         pretrained_models=[],
         model_output_fields=[],
     )
@@ -112,7 +114,7 @@ def _rows(kind: type[Any], query: dict[str, str]) -> list[dict[str, Any]]:
     key = _SORT_KEYS.get(query["sort"])
     if key:
         jobs.sort(key=key, reverse=query["dir"] == "desc")
-    return [present.row(job) for job in jobs[:PAGE_ROWS]]
+    return present.rows(jobs[:PAGE_ROWS])
 
 
 def _searched(job: Job) -> str:

@@ -12,16 +12,19 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, ClassVar, Self
+from typing import Annotated, Any, ClassVar, NoReturn, Self
 
+from digits import events, schema
+from digits.errors import Damaged
 from digits.files import UnreadableFile, read_json, write_json
 from digits.recipe import Recipe
+from digits.schema import Between
 from digits.status import Status, worst
-from digits.task import Failure, History, Task
+from digits.task import EVENTS_FILE, Failure, History, Task, not_before
 
 FILE_NAME = "job.json"
 SCHEMA = 1
-_ID = re.compile(r"\d{8}-\d{6}-[0-9a-f]{4,16}")
+ID = r"\d{8}-\d{6}-[0-9a-f]{4,16}"
 
 
 def new_id() -> str:
@@ -31,7 +34,7 @@ def new_id() -> str:
 
 def is_id(text: str) -> bool:
     """Whether ``text`` has the form of a job id, and so may name a folder."""
-    return _ID.fullmatch(text) is not None
+    return re.fullmatch(ID, text, re.ASCII) is not None
 
 
 @dataclass(kw_only=True, eq=False)
@@ -116,14 +119,20 @@ class Job:
         """Make ready to go on; the scheduler does the rest."""
         for task in self.tasks:
             if task.status in (Status.ABORT, Status.ERROR):
-                task.restart()
+                task.restart(events.end(self.task_folder(task) / EVENTS_FILE))
 
     def clear_away(self) -> None:
         """Remove what a task that ended badly left, unless the job can go on with it."""
 
     @property
     def failure(self) -> Failure | None:
-        return next((task.failure for task in self.tasks if task.failure), None)
+        """Why the job failed, or which of its products is damaged."""
+        return next((task.failure for task in self.tasks if task.failure), None) or self.damage
+
+    @property
+    def damage(self) -> Failure | None:
+        """What of the job's products should be there and cannot be read."""
+        return None
 
     def task_folder(self, task: Task) -> Path:
         return self.folder / task.name
@@ -133,8 +142,8 @@ class Job:
         status = worst(task.status for task in self.tasks)
         if status is self.status:
             return False
-        now = time.time() if at is None else at
         last_code, last_at = self.history[-1]
+        now = not_before(last_at, at)
         # A wait that nobody could notice is not worth a line in the history.
         if last_code == Status.WAIT.value and status is Status.RUN and now - last_at < 1:
             self.history.pop()
@@ -163,20 +172,9 @@ class Job:
 
     @classmethod
     def from_json(cls, folder: Path, body: dict[str, Any]) -> Self:
-        """The job that ``body``, the content of a ``job.json``, describes."""
-        return cls(
-            id=folder.name,
-            folder=folder,
-            name=str(body["name"]),
-            owner=body.get("owner"),
-            group=str(body.get("group", "")),
-            notes=str(body.get("notes", "")),
-            form=dict(body.get("form", {})),
-            tasks=[Task.from_json(task) for task in body.get("tasks", [])],
-            history=[(Status(code).value, float(at)) for code, at in body.get("history", [])],
-            summary=dict(body.get("summary", {})),
-            **cls.own_details(body),
-        )
+        """The job that ``body``, the content of a ``job.json``, describes; raises `schema.Malformed`."""
+        known = vars(schema.build(_Body, body))
+        return cls(id=folder.name, folder=folder, **known, **cls.own_details(body))
 
     @classmethod
     def own_details(cls, body: dict[str, Any]) -> dict[str, Any]:
@@ -197,12 +195,81 @@ class Wish:
     count: int = 1
 
 
+@dataclass(kw_only=True)
+class _Summary:
+    sparkline: list[float] = field(default_factory=list)
+    last_accuracy: float | None = None
+
+
+@dataclass(kw_only=True)
+class _Body:
+    """The part of ``job.json`` that every kind of job has."""
+
+    name: str
+    owner: str | None = None
+    group: str = ""
+    notes: str = ""
+    form: dict[str, Any] = field(default_factory=dict)
+    tasks: Annotated[list[Task], Between(1, 100)]
+    history: Annotated[History, Between(1, 1_000_000)]
+    summary: Annotated[dict[str, Any], schema.Of(_Summary)] = field(default_factory=dict)
+
+
+@dataclass(kw_only=True)
+class _Header:
+    schema: int
+    kind: str
+
+
+@dataclass(kw_only=True, eq=False)
+class DamagedJob(Job):
+    """A job whose folder cannot be understood. It can be looked at and deleted, and is never written."""
+
+    kind: ClassVar[str] = "damaged"
+    type_title: ClassVar[str] = "Damaged job"
+
+    reason: str
+
+    def __post_init__(self) -> None:
+        self.history = [(Status.ERROR.value, _made_at(self.id))]
+
+    @property
+    def failure(self) -> Failure:
+        return Failure(
+            f"This job is damaged: {self.reason}.",
+            "Repair the file and restart the server, or delete the job. The folder is left as it is.",
+        )
+
+    def save(self, **changes: str) -> NoReturn:
+        raise self.error()
+
+    def error(self) -> Damaged:
+        """The answer to requests that need the job as it was."""
+        return Damaged(self.failure.message, self.failure.hint, self.id)
+
+
+def _made_at(job_id: str) -> float:
+    """The Unix time in a job id."""
+    try:
+        return max(0.0, time.mktime(time.strptime(job_id[:15], "%Y%m%d-%H%M%S")))
+    except (ValueError, OverflowError):
+        return 0.0
+
+
 def load(folder: Path, kinds: dict[str, type[Job]]) -> Job:
     """The job in ``folder``; raises UnreadableFile."""
     body = read_json(folder / FILE_NAME)
     try:
-        if body["schema"] > SCHEMA:
+        header = schema.build(_Header, body)
+        if header.schema > SCHEMA:
             raise UnreadableFile(f"{FILE_NAME} was written by a newer version of DIGITS")
-        return kinds[body["kind"]].from_json(folder, body)
-    except (KeyError, TypeError, ValueError, AttributeError) as error:
-        raise UnreadableFile(f"{FILE_NAME}: {type(error).__name__}: {error}") from error
+        if header.kind not in kinds:
+            raise UnreadableFile(f"{FILE_NAME}: there is no kind of job called {header.kind!r}")
+        return kinds[header.kind].from_json(folder, body)
+    except schema.Malformed as error:
+        raise UnreadableFile(f"{FILE_NAME}: {error}") from error
+
+
+def check_readable(job: Job) -> None:
+    """Raises `schema.Malformed` if `load` would not take what ``job`` saves."""
+    type(job).from_json(job.folder, job.as_json())

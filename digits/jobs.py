@@ -4,7 +4,15 @@ from __future__ import annotations
 
 from typing import Any
 
-from flask import Blueprint, Response, jsonify, redirect, request, url_for
+from flask import (
+    Blueprint,
+    Response,
+    jsonify,
+    redirect,
+    render_template,
+    request,
+    url_for,
+)
 from werkzeug.wrappers import Response as AnyResponse
 
 from digits import messages, output, present
@@ -13,7 +21,7 @@ from digits.dataset.job import DatasetJob
 from digits.errors import BadRequest, DigitsError, NotAllowed, NotFound, explain
 from digits.file_response import send_job_file
 from digits.forms import NAME_LENGTH
-from digits.job import Job, is_id
+from digits.job import DamagedJob, Job, is_id
 from digits.model.job import ModelJob
 from digits.services import services
 
@@ -36,8 +44,11 @@ _KINDS: dict[str, type[Job]] = {"jobs": Job, "datasets": DatasetJob, "models": M
 
 
 @blueprint.get("/jobs/<job_id>")
-def show(job_id: str) -> AnyResponse:
-    return redirect(present.row(_job("jobs", job_id))["url"])
+def show(job_id: str) -> AnyResponse | str:
+    job = _job("jobs", job_id)
+    if isinstance(job, DamagedJob):
+        return render_template("damaged.html", job=present.page(job))
+    return redirect(present.row(job)["url"])
 
 
 @blueprint.get("/jobs/<job_id>/table_data.json")
@@ -62,6 +73,8 @@ def output_text(job_id: str) -> Response:
     """What the job's task printed after a byte offset, and the offset to go on from."""
     job = _job("jobs", job_id)
     after = request.args.get("after", default=0, type=int)
+    if isinstance(job, DamagedJob):
+        raise job.error()
     text, offset = output.read(job.task_folder(job.tasks[0]), max(0, after), OUTPUT_BYTES)
     return jsonify(text=text, next=offset)
 
@@ -70,6 +83,8 @@ def output_text(job_id: str) -> Response:
 def edit(place: str, job_id: str) -> Response:
     """Change the name, the notes or the group."""
     job = _job(place, job_id)
+    if isinstance(job, DamagedJob):
+        raise job.error()
     _check_owner(job)
     changes: dict[str, str] = {}
     for field, attribute, longest in (
@@ -121,6 +136,8 @@ def abort_many() -> Response:
 @blueprint.route("/clone/<job_id>", methods=["GET", "POST"])
 def clone(job_id: str) -> AnyResponse:
     job = _job("jobs", job_id)
+    if isinstance(job, DamagedJob):
+        raise job.error()
     page = "models.new" if job.kind == "model" else "datasets.new"
     return redirect(url_for(page, clone=job.id))
 

@@ -13,6 +13,8 @@ from digits import events
 
 MAX_CHART_POINTS = 4000
 MAX_SPARKLINE_POINTS = 60
+# Names of metrics in a stage; a network that makes up names cannot fill the server's memory with empty columns.
+MAX_METRICS = 1000
 STAGES = ("train", "val")
 
 
@@ -31,7 +33,10 @@ class Series:
         self.steps.append(event.step)
         self.epochs.append(event.epoch)
         for name, value in event.values.items():
-            self.values.setdefault(name, [None] * count).append(value)
+            if name in self.values:
+                self.values[name].append(value)
+            elif len(self.values) < MAX_METRICS:
+                self.values[name] = [*[None] * count, value]
         for column in self.values.values():
             if len(column) == count:
                 column.append(None)
@@ -115,7 +120,8 @@ class Metrics:
         """The latest accuracy in percent: of the validation, or of the training without one."""
         for series in (self.val, self.train):
             for name in series.values:
-                if "accuracy" in name.lower() and (value := series.last(name)) is not None:
+                value = series.last(name) if "accuracy" in name.lower() else None
+                if value is not None and math.isfinite(100 * value):
                     return round(100 * value, 2)
         return None
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import logging
+from collections.abc import Iterable
 from typing import Any
 
 from flask import url_for
@@ -9,12 +11,14 @@ from flask import url_for
 from digits import messages
 from digits.dataset.job import DatasetJob
 from digits.files import UnreadableFile, tree_bytes
-from digits.job import Job
+from digits.job import DamagedJob, Job
 from digits.model import preflight
 from digits.model.job import ModelJob, epoch_label
 from digits.services import services
 from digits.status import Status
 from digits.times import byte_size
+
+log = logging.getLogger(__name__)
 
 
 def brief(job: Job) -> dict[str, Any]:
@@ -52,6 +56,19 @@ def row(job: Job) -> dict[str, Any]:
     }
 
 
+def rows(jobs: Iterable[Job]) -> list[dict[str, Any]]:
+    """Jobs as lists show them. One that cannot be shown is shown as damaged, and hides no other."""
+    shown = []
+    for job in jobs:
+        try:
+            shown.append(row(job))
+        except Exception as error:
+            log.exception("job %s cannot be shown", job.id)
+            reason = f"{type(error).__name__}: {error}"
+            shown.append(row(DamagedJob(id=job.id, folder=job.folder, name=job.name, reason=reason)))
+    return shown
+
+
 def page(job: Job) -> dict[str, Any]:
     """A job as its own page shows it."""
     return {
@@ -77,7 +94,7 @@ def page(job: Job) -> dict[str, Any]:
         "warnings": [
             warning for task in job.tasks for warning in services().scheduler.news(job, task).warnings
         ],
-        "children": [row(child) for child in services().store.children(job)],
+        "children": rows(services().store.children(job)),
         "urls": {
             "self": _url(job),
             "json": f"{_url(job)}.json",
@@ -300,4 +317,6 @@ def _fed(told: dict[str, Any] | None) -> str | None:
 
 
 def _url(job: Job) -> str:
+    if isinstance(job, DamagedJob):
+        return url_for("jobs.show", job_id=job.id)
     return url_for("models.show" if job.kind == "model" else "datasets.show", job_id=job.id)

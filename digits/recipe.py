@@ -9,12 +9,17 @@ from __future__ import annotations
 import dataclasses
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, ClassVar, Self
+from typing import Annotated, Any, ClassVar, Self, TypedDict
 
+from digits import schema
 from digits.files import UnreadableFile, read_json, write_json
+from digits.schema import Matching, Of
 
 FILE_NAME = "recipe.json"
 SCHEMA = 1
+
+# No path: a recipe cannot name a file outside of its job's folder.
+FileName = Annotated[str, Matching(r"[\w-][\w.-]{0,200}")]
 
 
 @dataclass(kw_only=True)
@@ -32,9 +37,8 @@ class Recipe:
 
     @classmethod
     def from_json(cls, body: dict[str, Any]) -> Self:
-        """The recipe in ``body``; raises TypeError when a required key is missing."""
-        known = {item.name for item in dataclasses.fields(cls)}
-        return cls(**{name: value for name, value in body.items() if name in known})
+        """The recipe in ``body``; raises `schema.Malformed` when a key is missing or of another type."""
+        return schema.build(cls, body)
 
 
 @dataclass(kw_only=True)
@@ -57,9 +61,9 @@ class CreateDataset(Recipe):
     """
 
     task = "create-dataset"
-    train: dict[str, Any]
-    val: dict[str, Any] | None = None
-    test: dict[str, Any] | None = None
+    train: Annotated[dict[str, Any], Of(FolderSplit)]
+    val: Annotated[dict[str, Any], Of(FolderSplit)] | None = None
+    test: Annotated[dict[str, Any], Of(FolderSplit)] | None = None
     pct_val: float = 25
     pct_test: float = 0
     width: int = 256
@@ -117,6 +121,18 @@ class Augment:
     randaugment: float = 0
 
 
+class EarlyStopping(TypedDict):
+    """Stop when ``metric`` of the validation has not improved for ``patience`` epochs."""
+
+    metric: str
+    patience: float
+
+
+@dataclass(kw_only=True)
+class _Policy:
+    policy: str
+
+
 @dataclass(kw_only=True)
 class Train(Recipe):
     """Train ``network`` (a file of the job's folder) on the dataset in folder ``dataset``.
@@ -140,21 +156,25 @@ class Train(Recipe):
 
     task = "train"
     dataset: str
-    network: str = "network.py"
+    network: FileName = "network.py"
     epochs: int = 30
     batch_size: int | None = None
     snapshot_interval: float = 1
     val_interval: float = 1
     seed: int | None = None
-    solver: dict[str, Any] = field(default_factory=lambda: dataclasses.asdict(Solver()))
-    lr_policy: dict[str, Any] = field(default_factory=lambda: {"policy": "fixed"})
+    solver: Annotated[dict[str, Any], Of(Solver)] = field(
+        default_factory=lambda: dataclasses.asdict(Solver())
+    )
+    lr_policy: Annotated[dict[str, Any], Of(_Policy)] = field(default_factory=lambda: {"policy": "fixed"})
     weights: str | None = None
     mean: str = "image"
     crop_size: int | None = None
     shuffle: bool = True
     devices: list[str] = field(default_factory=lambda: ["cpu"])
     batch_accumulation: int = 1
-    augment: dict[str, Any] = field(default_factory=lambda: dataclasses.asdict(Augment()))
+    augment: Annotated[dict[str, Any], Of(Augment)] = field(
+        default_factory=lambda: dataclasses.asdict(Augment())
+    )
     balance: str = "none"
     precision: str = "float32"
     xla: bool | None = None
@@ -162,7 +182,7 @@ class Train(Recipe):
     gpu_memory_mb: int | None = None
     snapshots_kept: int | None = None
     best_metric: str | None = None
-    early_stopping: dict[str, Any] | None = None
+    early_stopping: EarlyStopping | None = None
     freeze: list[str] = field(default_factory=list)
     histograms: bool = False
     traces_interval: int = 0
@@ -193,7 +213,7 @@ class Visualize(Recipe):
 
     task = "visualize"
     dataset: str
-    network: str = "network.py"
+    network: FileName = "network.py"
     crop_size: int | None = None
 
 
@@ -233,7 +253,7 @@ def load(folder: Path, kind: type[Recipe]) -> Any:
         raise UnreadableFile(f"{FILE_NAME} is not a recipe for {kind.task!r}")
     try:
         return kind.from_json(body)
-    except TypeError as error:
+    except schema.Malformed as error:
         raise UnreadableFile(f"{FILE_NAME}: {error}") from error
 
 

@@ -11,17 +11,17 @@ import logging
 import signal
 import time
 from collections import OrderedDict
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
 import gevent
 from gevent.event import Event as Bell
 
 from digits import events, messages, output, recipe
-from digits.errors import explain
+from digits.errors import NotReady, explain
 from digits.executor import Executor, Exit, devices_environment
-from digits.files import make_folder, remove_halves
-from digits.job import Job, Wish
+from digits.files import UnreadableFile, make_folder, remove_halves
+from digits.job import DamagedJob, Job, Wish
 from digits.metrics import Metrics
 from digits.status import Status
 from digits.store import Store
@@ -33,6 +33,8 @@ TICK_SECONDS = 0.05
 OUTPUT_SECONDS = 1.0
 PROGRESS_SECONDS = 0.25
 SPARKLINE_SECONDS = 2.0
+# A task that is to be stopped gets a signal first; after this it is killed.
+STOP_SECONDS = 10.0
 METRICS_KEPT = 32
 
 
@@ -132,6 +134,8 @@ def _hopeless(needed: Job | None) -> Failure:
     if needed is None:
         return Failure("The dataset was deleted.", "Clone the model and choose another dataset.")
     how = "failed" if needed.status is Status.ERROR else "was aborted"
+    if isinstance(needed, DamagedJob):
+        how = "is damaged"
     return Failure(f"The dataset “{needed.name}” {how}.", "Create the dataset anew, then clone this model.")
 
 
@@ -150,6 +154,8 @@ def verdict(ended: Exit, news: News, last_lines: list[str]) -> tuple[Status, Fai
 def _why(ended: Exit, last_lines: list[str]) -> tuple[str, str]:
     tail = "\n".join(last_lines)
     said = f"The last thing it printed:\n{tail}" if tail else "It printed nothing."
+    if ended.damage:
+        return f"How the task ended is not known, as what was written of it is damaged: {ended.damage}.", said
     if ended.lost:
         return "The task's process is gone: it was killed, or the machine went down.", said
     if ended.out_of_memory:
@@ -200,14 +206,18 @@ class Scheduler:
         self._followed: dict[str, _Follower] = {}
         self._metrics: OrderedDict[str, Metrics] = OrderedDict()
         self._aborting: set[str] = set()
+        self._troubles: dict[str, str] = {}
 
     # What the rest of the server asks for
 
     def start(self) -> None:
         """Go on with the jobs of the store, and with new ones as they come."""
         for job in self._store.all(Job):
-            if job.status.is_running:
-                self._catch_up(job)
+            with self._on_its_own(job):
+                if job.tasks:
+                    self._status_changed(job)
+                if job.status.is_running:
+                    self._catch_up(job)
         self._loop = gevent.spawn(self._run)
 
     def stop(self) -> None:
@@ -246,12 +256,13 @@ class Scheduler:
         self._bell.set()
 
     def remove(self, job: Job) -> None:
-        """Delete ``job``, stopping it first; raises InUse."""
+        """Delete ``job``, ending all that works for it first; raises InUse, and NotReady if that does not end."""
         self._store.check_deletable(job)
         if self.abort(job):
-            deadline = time.monotonic() + 10
-            while job.status.is_running and time.monotonic() < deadline:
-                gevent.sleep(TICK_SECONDS)
+            _wait(lambda: not job.status.is_running)
+        handles = [task.handle for task in job.tasks if task.handle]
+        if not _wait(lambda: self._executor.clear(job.folder, handles)):
+            raise NotReady(f"“{job.name}” has a process that does not end.", "Try again in a moment.")
         self._store.remove(job)
         self._metrics.pop(job.id, None)
         self._tell(messages.job_deleted(job))
@@ -315,14 +326,9 @@ class Scheduler:
         """One round: follow what runs, end what has ended, start what can start."""
         if not self._store.look_after():
             return
-        running = list(self._store.running())
-        for job in running:
-            for task in job.tasks:
-                if task.status is Status.RUN:
-                    self._follow(job, task)
-        for job in running:
-            if job.id in self._aborting:
-                self._abort_waiting(job)
+        for job in self._store.running():
+            with self._on_its_own(job):
+                self._advance(job)
         waiting = [
             job
             for job in self._store.running()
@@ -331,14 +337,55 @@ class Scheduler:
         if waiting:
             self._act(choose(waiting, self._store.find, self._free()), waiting)
 
+    @contextlib.contextmanager
+    def _on_its_own(self, job: Job) -> Iterator[None]:
+        """What goes wrong with ``job`` in this block ends this job and touches no other.
+
+        What the system refuses for now, such as to open one more file, is tried again in the next round.
+        """
+        try:
+            yield
+        except OSError as error:
+            if self._troubles.get(job.id) != str(error):
+                self._troubles[job.id] = str(error)
+                log.warning("job %s has to wait: %s", job.id, error)
+        except Exception as error:
+            log.exception("job %s failed in the scheduler", job.id)
+            self._break(job, Failure(f"The server cannot work on this job: {type(error).__name__}: {error}"))
+
+    def _break(self, job: Job, failure: Failure) -> None:
+        """End ``job`` as it is; what still runs of it is stopped."""
+        for task in job.tasks:
+            if task.status is Status.RUN and task.handle:
+                self._executor.stop(task.handle)
+            if task.status.is_running:
+                task.failure = failure
+                task.move(Status.ERROR)
+        self._followed.pop(job.id, None)
+        self._aborting.discard(job.id)
+        job.waiting_for = ""
+        self._status_changed(job)
+
+    def _advance(self, job: Job) -> None:
+        for task in job.tasks:
+            # Whatever is wrong with what a job asks for is found here, where it is the job's own matter.
+            job.wants(task)
+            if task.status is Status.RUN:
+                self._follow(job, task)
+        job.needs()
+        if job.id in self._aborting:
+            self._abort_waiting(job)
+
     def _act(self, choice: Choice, waiting: list[Job]) -> None:
         for job in waiting:
-            if job.id in choice.hopeless:
-                self._give_up(job, choice.hopeless[job.id])
-            elif job.id in choice.waiting:
-                self._wait(job, choice.waiting[job.id])
+            with self._on_its_own(job):
+                if job.id in choice.hopeless:
+                    self._give_up(job, choice.hopeless[job.id])
+                elif job.id in choice.waiting:
+                    self._wait(job, choice.waiting[job.id])
         for start in choice.start:
-            self._start_task(start)
+            with self._on_its_own(start.job):
+                self._start_task(start)
 
     def _free(self) -> Resources:
         slots = dict(self._slots)
@@ -358,11 +405,11 @@ class Scheduler:
         task.devices = start.devices
         try:
             make_folder(folder)
-            task.handle = self._executor.find(folder, task.made_ready)
+            task.handle = self._executor.find(folder, task.run)
             if task.handle is None:
                 remove_halves(folder / recipe.FILE_NAME)
                 job.recipe(task).save(folder)
-                task.handle = self._executor.start(folder, devices_environment(start.devices))
+                task.handle = self._executor.start(folder, devices_environment(start.devices), task.run)
         except OSError as error:
             known = explain(error)
             why = known.message if known else str(error)
@@ -398,21 +445,20 @@ class Scheduler:
         follower = self._followed.setdefault(job.id, _Follower())
         folder = job.task_folder(task)
         # Asked before the log is read, so that nothing written before the end is missed.
-        ended = self._executor.poll(folder, task.handle or {})
+        ended = self._executor.poll(folder, task.handle)
         self._read_news(job, task, follower)
         self._read_output(job, task, follower, at_once=ended is not None)
         if ended is not None:
             status, failure = verdict(ended, task.news, output.last_lines(folder, 40))
-            self._end(job, task, status, failure, ended.at)
+            self._end(job, task, status, failure, ended)
 
     def _read_news(self, job: Job, task: Task, follower: _Follower) -> None:
         metrics = self.metrics(job)
-        happened, cursor = events.read(job.task_folder(task) / EVENTS_FILE, task.news.cursor)
-        task.news.cursor = metrics.cursor = cursor
+        happened = task.read_news(job.task_folder(task) / EVENTS_FILE)
+        metrics.cursor = task.news.cursor
         if not happened:
             return
         for event in happened:
-            task.hear(event)
             metrics.add(event)
         self._tell(messages.task_news(job, task, happened))
         now = time.monotonic()
@@ -436,18 +482,16 @@ class Scheduler:
     def _catch_up(self, job: Job) -> None:
         """Fold what happened while nobody listened."""
         for task in job.tasks:
-            happened, task.news.cursor = events.read(job.task_folder(task) / EVENTS_FILE, task.news.cursor)
-            for event in happened:
-                task.hear(event)
+            task.read_news(job.task_folder(task) / EVENTS_FILE)
 
     def _end(
-        self, job: Job, task: Task, status: Status, failure: Failure | None, at: float | None = None
+        self, job: Job, task: Task, status: Status, failure: Failure | None, ended: Exit | None = None
     ) -> None:
-        """``at`` is when it ended, if that was not now: the server may have been away."""
+        """``ended`` says when it ended, if that was not now: the server may have been away."""
         # First: when its log cannot be read now, all of this is done in the next round.
         metrics = self.metrics(job) if job.kind == "model" else None
         task.failure = failure
-        task.move(status, task.within_last_step(at))
+        task.move(status, ended.at if ended else None, ended.seconds if ended else None)
         self._followed.pop(job.id, None)
         job.waiting_for = ""
         if status is not Status.DONE:
@@ -466,7 +510,10 @@ class Scheduler:
     def _status_changed(self, job: Job, *, even_if_same: bool = False, at: float | None = None) -> None:
         if not (job.note_status(at) or even_if_same):
             return
-        self._store.save(job)
+        try:
+            self._store.save(job)
+        except (ValueError, UnreadableFile):
+            log.exception("job %s could not be saved", job.id)
         log.info("job %s: %s", job.id, job.status.title)
         self._tell(messages.job_status(job))
         self._tell(messages.job_progress(job))
@@ -483,6 +530,16 @@ class Scheduler:
     def _tell(self, told: list[messages.Message]) -> None:
         for room, event, body in told:
             self._publish(room, event, body)
+
+
+def _wait(happens: Callable[[], bool]) -> bool:
+    """Wait a few seconds until something ``happens``; whether it did."""
+    deadline = time.monotonic() + STOP_SECONDS
+    while not happens():
+        if time.monotonic() > deadline:
+            return False
+        gevent.sleep(TICK_SECONDS)
+    return True
 
 
 @dataclass

@@ -36,7 +36,10 @@ EXIT_FILE = "exit.json"
 # Has the size of a block of the disk; renamed to EXIT_FILE once it holds what that is to hold.
 RESERVED_FILE = "exit.json.reserved"
 RESERVED_BYTES = 4096
+# The number of the run, which stands in the note of its end.
+RUN_VARIABLE = "DIGITS_RUN"
 
+_NEW_FILE = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 _SEGMENT = re.compile(r"output\.\d+\.log")
 
 _PR_SET_PDEATHSIG = 1
@@ -49,6 +52,9 @@ class Output:
     ``output.log`` holds the first 4 MiB; what follows goes to segments of 2 MiB
     named by the offset they start at, ``output.<offset>.log``, of which the last
     ones are kept. A flood of prints can neither fill the disk nor hide its end.
+
+    The task may do what it likes to these files, and the disk may be full: the output is for people
+    only, so nothing of that ends the task. A file that was removed is followed by a new segment.
     """
 
     def __init__(self, folder: str) -> None:
@@ -57,22 +63,22 @@ class Output:
         self._offset = 0
         self._segments: list[str] = []
         self._room = HEAD_BYTES
+        with contextlib.suppress(OSError):
+            for name in os.listdir(folder):
+                if _SEGMENT.fullmatch(name):  # of an earlier run
+                    self._remove(name)
         self._name = OUTPUT_FILE
         self._descriptor: int | None = None
-        for name in os.listdir(folder):
-            if _SEGMENT.fullmatch(name):  # of an earlier run
-                self._remove(name)
         self.write(b"", create=True)
 
     def write(self, data: bytes, *, create: bool = False) -> None:
         while data or create:
-            if not self._room:
+            if not self._room or self._is_removed():
                 self._next_segment()
             piece = data[: self._room]
             try:
                 self._write_piece(piece)
             except OSError as error:
-                # A full disk must not stop the task: its output is for people only.
                 self.is_disk_full = error.errno in (errno.ENOSPC, errno.EDQUOT)
             else:
                 self.is_disk_full = False
@@ -83,23 +89,33 @@ class Output:
 
     def _write_piece(self, piece: bytes) -> None:
         if self._descriptor is None:
-            flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_CLOEXEC
-            self._descriptor = os.open(os.path.join(self._folder, self._name), flags, 0o600)
+            self._descriptor = self._open()
         while piece:
             piece = piece[os.write(self._descriptor, piece) :]
+
+    def _is_removed(self) -> bool:
+        return self._descriptor is not None and os.fstat(self._descriptor).st_nlink == 0
 
     def _next_segment(self) -> None:
         if self._descriptor is not None:
             os.close(self._descriptor)
-        self._name, self._descriptor = f"output.{self._offset}.log", None
+        self._descriptor = None
+        self._name = f"output.{self._offset}.log" if self._offset else OUTPUT_FILE
         self._room = SEGMENT_BYTES
-        self._segments.append(self._name)
+        if self._offset:
+            self._segments.append(self._name)
         if len(self._segments) > KEPT_SEGMENTS:
             self._remove(self._segments.pop(0))
 
     def _remove(self, name: str) -> None:
-        with contextlib.suppress(OSError):  # the task may have removed it
+        with contextlib.suppress(OSError):
             os.unlink(os.path.join(self._folder, name))
+
+    def _open(self) -> int:
+        path = os.path.join(self._folder, self._name)
+        if os.path.islink(path) or (os.path.exists(path) and not os.path.isfile(path)):
+            self._remove(self._name)
+        return os.open(path, _NEW_FILE, 0o600)
 
 
 def reserve_exit(folder: str) -> int:
@@ -135,7 +151,7 @@ class Supervisor:
         self._stop_at: float | None = None
         self._stopped = False
         self._oom_before = _oom_kills()
-        self._began = time.time()
+        self._began = time.monotonic()
 
     def run(self) -> None:
         wake_up, ring = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
@@ -222,9 +238,10 @@ class Supervisor:
             "out_of_memory": killed_by_kernel,
             "disk_full": self._output.is_disk_full,
             "max_memory_bytes": usage.ru_maxrss * 1024,
-            "seconds": round(time.time() - self._began, 3),
+            "seconds": round(time.monotonic() - self._began, 3),
             "orphans_killed": orphans,
             "at": time.time(),
+            "run": int(os.environ.get(RUN_VARIABLE, "1")),
         }
         data = json.dumps(body).encode() + b"\n"
         try:
@@ -261,7 +278,7 @@ def prepare_child(pipe: int) -> None:
 
     ``pipe`` is the writing end that becomes standard output and error.
     """
-    os.setsid()
+    os.setpgid(0, 0)  # It stays in the session of its supervisor, by which what it starts is found.
     end_with_parent()
     null = os.open(os.devnull, os.O_RDONLY)
     os.dup2(null, 0)
@@ -310,7 +327,7 @@ def words_of_all(file: str) -> list[tuple[int, list[bytes]]]:
         try:
             with open(f"/proc/{pid}/{file}", "rb") as opened:
                 found.append((pid, opened.read().split(b"\0")))
-        except OSError:
+        except (FileNotFoundError, ProcessLookupError, PermissionError):
             pass
     return found
 

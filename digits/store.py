@@ -16,9 +16,10 @@ from typing import TypeVar
 
 from digits import files
 from digits import job as jobs
-from digits.errors import DigitsError, InUse, NotFound, StorageError, explain
+from digits.errors import BadRequest, DigitsError, InUse, NotFound, StorageError, explain
 from digits.files import UnreadableFile
-from digits.job import Job
+from digits.job import DamagedJob, Job
+from digits.schema import Malformed
 
 log = logging.getLogger(__name__)
 
@@ -52,7 +53,6 @@ class Store:
         self._kinds = kinds
         self._jobs: dict[str, Job] = {}
         self._children: defaultdict[str, list[Job]] = defaultdict(list)
-        self.unreadable: dict[str, str] = {}
         folder.mkdir(parents=True, exist_ok=True, mode=0o700)
         self._lock = self._take_lock()
         self._place = os.open(folder, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
@@ -62,19 +62,29 @@ class Store:
         self._retry_at = 0.0
 
     def load(self) -> None:
-        """Read every job's folder. What cannot be read is logged, listed and left alone."""
-        for entry in sorted(os.scandir(self.folder), key=lambda entry: entry.name):
-            if not entry.is_dir(follow_symlinks=False):
-                continue
-            if _was_left_by_a_killed_server(entry):
-                self.discard(Path(entry.path))
-            if not jobs.is_id(entry.name) or not os.path.exists(entry.path):
-                continue
-            try:
-                self._keep(jobs.load(Path(entry.path), self._kinds))
-            except UnreadableFile as error:
-                log.warning("job %s cannot be read: %s", entry.name, error)
-                self.unreadable[entry.name] = str(error)
+        """Read every job's folder. One that cannot be understood is left alone and kept as a `DamagedJob`."""
+        with os.scandir(self.folder) as entries:
+            names = sorted(entry.name for entry in entries if entry.is_dir(follow_symlinks=False))
+        for name in names:
+            folder = self.folder / name
+            if _was_left_by_a_killed_server(folder):
+                self.discard(folder)
+            elif jobs.is_id(name):
+                self._keep(self._load(folder))
+
+    def _load(self, folder: Path) -> Job:
+        try:
+            job = jobs.load(folder, self._kinds)
+            if job.id in job.needs():
+                raise UnreadableFile(f"{jobs.FILE_NAME}: the job needs itself")
+            return job
+        except UnreadableFile as error:
+            log.warning("job %s is damaged: %s", folder.name, error)
+            reason = str(error)
+        except Exception as error:  # one folder must not keep the others from being read
+            log.exception("job %s cannot be read", folder.name)
+            reason = f"{type(error).__name__}: {error}"
+        return DamagedJob(id=folder.name, folder=folder, name=folder.name, reason=reason)
 
     @contextlib.contextmanager
     def creation(self) -> Iterator[Callable[[], Path]]:
@@ -109,7 +119,15 @@ class Store:
             return folder
 
     def add(self, *new: Job) -> None:
-        """Keep new jobs, on disk first; where one cannot be written, none is kept."""
+        """Keep new jobs, on disk first; where one cannot be written, none is kept.
+
+        Raises BadRequest for one that could not be read again.
+        """
+        for job in new:
+            try:
+                jobs.check_readable(job)
+            except Malformed as error:
+                raise BadRequest(f"This job cannot be kept: {error}.") from error
         for job in new:
             job.save()
         for job in new:
@@ -143,8 +161,10 @@ class Store:
             setattr(job, name, value)
 
     def get(self, job_id: str, kind: type[AnyJob]) -> AnyJob:
-        """The job of this kind (`Job` for any); raises NotFound."""
+        """The job of this kind (`Job` for any); raises NotFound, and Damaged for a damaged one of any kind."""
         job = self._jobs.get(job_id)
+        if isinstance(job, DamagedJob) and kind is not Job:
+            raise job.error()
         if not isinstance(job, kind):
             raise NotFound("There is no such job.", "It may have been deleted.")
         return job
@@ -166,7 +186,8 @@ class Store:
 
     def check_deletable(self, job: Job) -> None:
         """Raises InUse, naming the jobs, when something depends on ``job``."""
-        children = self.children(job)
+        # Jobs that need each other can only be damaged; they must not keep each other from being deleted.
+        children = [child for child in self.children(job) if child.id not in job.needs()]
         if children:
             names = ", ".join(f"“{child.name}”" for child in children[:5])
             more = f" and {len(children) - 5} more" if len(children) > 5 else ""
@@ -297,10 +318,13 @@ def _not_saved(error: OSError, count: int) -> DigitsError:
     return type(why)(f"{why.message} The state of {kept} not saved yet.", why.hint)
 
 
-def _was_left_by_a_killed_server(entry: os.DirEntry[str]) -> bool:
+def _was_left_by_a_killed_server(folder: Path) -> bool:
     """Whether a job's folder was about to be deleted, or was being made and holds no job yet."""
-    if not jobs.is_id(entry.name):
-        return entry.name.startswith(_DELETED) and jobs.is_id(entry.name.removeprefix(_DELETED))
-    files.remove_halves(Path(entry.path) / jobs.FILE_NAME)
-    rest = {name for name in os.listdir(entry.path) if not name.endswith(".tmp")}
+    if not jobs.is_id(folder.name):
+        return folder.name.startswith(_DELETED) and jobs.is_id(folder.name.removeprefix(_DELETED))
+    try:
+        files.remove_halves(folder / jobs.FILE_NAME)
+        rest = {name for name in os.listdir(folder) if not name.endswith(".tmp")}
+    except OSError:
+        return False
     return rest <= _BEFORE_THE_JOB

@@ -11,9 +11,11 @@ import dataclasses
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any
+from pathlib import Path
+from typing import Annotated, Any, NotRequired, TypedDict
 
-from digits import events
+from digits import events, schema
+from digits.schema import Between, Count, Matching, UnixTime
 from digits.status import Status
 
 EVENTS_FILE = "events.jsonl"
@@ -24,7 +26,22 @@ EXIT_BUSY = 75
 EXIT_DISK_FULL = 74
 MAX_NAMED_SKIPS = 20
 
-History = list[tuple[str, float]]
+# A name is that of the task's folder, too.
+TaskName = Annotated[str, Matching("[a-z][a-z_]{0,31}")]
+Step = tuple[Annotated[str, Matching("[IWRDAE]")], UnixTime]
+History = list[Step]
+
+
+class Handle(TypedDict):
+    """Finds the supervisor of a task's run again after a restart of the server: see `digits.executor`.
+
+    ``began`` is in clock ticks since the ``boot`` of this id; ``run`` numbers the runs of the task.
+    """
+
+    boot: str
+    pid: Annotated[int, Between(0, 2**31)]
+    began: Count | None
+    run: NotRequired[Count]
 
 
 @dataclass
@@ -33,8 +50,8 @@ class Failure:
 
     message: str
     hint: str = ""
-    line: int | None = None
-    trace: list[dict[str, Any]] = field(default_factory=list)
+    line: Count | None = None
+    trace: list[events.Frame] = field(default_factory=list)
 
     def as_json(self) -> dict[str, Any]:
         return {"message": self.message, "hint": self.hint, "line": self.line, "trace": self.trace}
@@ -42,59 +59,90 @@ class Failure:
 
 @dataclass
 class Task:
-    """One task of a job. ``handle`` finds its process again after a restart."""
+    """One task of a job. ``handle`` finds its process again after a restart.
 
-    name: str
+    ``seconds`` is for how long the runs that have ended ran, measured by a clock that nobody can set.
+    ``log_start`` is the place in the log of events where the current run begins.
+    """
+
+    name: TaskName
     title: str
     history: History = field(default_factory=list)
-    handle: dict[str, Any] | None = None
+    handle: Handle | None = None
     devices: list[str] = field(default_factory=list)
     failure: Failure | None = None
-    news: News = field(default_factory=lambda: News())
+    seconds: Annotated[float, Between(0, 1e11)] | None = None
+    log_start: Count = 0
+    news: News = field(default_factory=lambda: News(), init=False)
 
     def __post_init__(self) -> None:
         if not self.history:
             self.history = [(Status.INIT.value, time.time())]
+        if self.seconds is None:
+            steps = zip(self.history, self.history[1:], strict=False)
+            self.seconds = sum(
+                max(0.0, end - at) for (code, at), (_, end) in steps if code == Status.RUN.value
+            )
+        # Of a run that began under another server, the wall clock is all that is known.
+        self._ran_before = max(0.0, time.time() - self.history[-1][1])
+        self._seen_since = time.monotonic()
 
     @property
     def status(self) -> Status:
         return Status(self.history[-1][0])
 
-    def move(self, status: Status, at: float | None = None) -> bool:
-        """Step to ``status``; False if the task has it already. Raises ValueError for an illegal step."""
+    def move(self, status: Status, at: float | None = None, seconds: float | None = None) -> bool:
+        """Step to ``status``; False if the task has it already. Raises ValueError for an illegal step.
+
+        ``at`` is when, if that was not now, and ``seconds`` is for how long the run that ends with this step ran.
+        """
         if status is self.status:
             return False
         if not self.status.may_become(status):
             raise ValueError(f"a task cannot step from {self.status.title} to {status.title}")
-        self.history.append((status.value, time.time() if at is None else at))
+        last = self.history[-1][1]
+        if self.status is Status.RUN:
+            if seconds is None:
+                seconds = self._seconds_of_this_run if at is None else max(0.0, at - last)
+            self.seconds = (self.seconds or 0.0) + seconds
+        self.history.append((status.value, not_before(last, at)))
+        self._ran_before, self._seen_since = 0.0, time.monotonic()
         return True
 
-    def within_last_step(self, at: float | None) -> float | None:
-        """``at`` if it is a moment since the last step; None, which stands for now, if it cannot be."""
-        return at if at is not None and self.history[-1][1] <= at <= time.time() else None
-
-    def hear(self, event: events.Event) -> None:
-        """Fold in what the task told. The end of an earlier run is not the end of this one."""
-        if isinstance(event, (events.Failed, events.Finished)) and event.at < self.made_ready:
-            return
-        self.news.add(event)
-
     @property
-    def made_ready(self) -> float:
-        """Unix time since which the task was to run, or to run again."""
-        return next((at for code, at in reversed(self.history) if code == Status.INIT.value), 0.0)
+    def run(self) -> int:
+        """The number of the current run, counted from 1."""
+        return sum(code == Status.INIT.value for code, _ in self.history)
 
     @property
     def seconds_run(self) -> float:
         """Seconds for which it has run, all runs together."""
-        ends = [*(at for _, at in self.history[1:]), time.time()]
-        steps = zip(self.history, ends, strict=True)
-        return sum(end - at for (code, at), end in steps if code == Status.RUN.value)
+        ended = self.seconds or 0.0
+        return ended + self._seconds_of_this_run if self.status is Status.RUN else ended
 
-    def restart(self) -> None:
-        """Make ready to run again, after it was stopped or failed."""
+    @property
+    def _seconds_of_this_run(self) -> float:
+        return self._ran_before + time.monotonic() - self._seen_since
+
+    def read_news(self, log: Path) -> list[events.Event]:
+        """Fold in the events of ``log`` that are not known yet, and return them."""
+        earlier: list[events.Event] = []
+        if self.news.cursor < self.log_start:
+            earlier, self.news.cursor = events.read(log, self.news.cursor, until=self.log_start)
+            self.log_start = self.news.cursor
+            for event in earlier:
+                # How an earlier run ended is not how this one ends.
+                if not isinstance(event, (events.Failed, events.Finished)):
+                    self.news.add(event)
+        happened, self.news.cursor = events.read(log, self.news.cursor)
+        for event in happened:
+            self.news.add(event)
+        return [*earlier, *happened]
+
+    def restart(self, log_start: int) -> None:
+        """Make ready to run again, after it was stopped or failed; its log has ``log_start`` bytes."""
         self.move(Status.INIT)
-        self.handle, self.failure = None, None
+        self.handle, self.failure, self.log_start = None, None, log_start
         self.devices = []
         # The log goes on in the same file; it is folded anew, as it may take back what it told.
         self.news = News()
@@ -112,19 +160,19 @@ class Task:
             "handle": self.handle,
             "devices": self.devices,
             "failure": self.failure.as_json() if self.failure else None,
+            "seconds": self.seconds,
+            "log_start": self.log_start,
         }
 
     @classmethod
-    def from_json(cls, body: dict[str, Any]) -> Task:
-        failure = body.get("failure")
-        return cls(
-            name=str(body["name"]),
-            title=str(body.get("title", body["name"])),
-            history=[(Status(code).value, float(at)) for code, at in body.get("history", [])],
-            handle=body.get("handle"),
-            devices=[str(device) for device in body.get("devices", [])],
-            failure=Failure(**failure) if failure else None,
-        )
+    def from_json(cls, body: Any) -> Task:
+        """The task that `as_json` gave; raises `schema.Malformed`."""
+        return schema.build(cls, body)
+
+
+def not_before(last: float, at: float | None) -> float:
+    """``at``, or else now, as a Unix time; ``last`` if the clock was set back since."""
+    return max(last, time.time() if at is None else at)
 
 
 @dataclass
@@ -139,11 +187,11 @@ class News:
     skipped: int = 0
     first_skips: list[dict[str, str]] = field(default_factory=list)
     warnings: list[str] = field(default_factory=list)
-    layers: list[dict[str, Any]] = field(default_factory=list)
+    layers: list[events.Layer] = field(default_factory=list)
     parameters: int | None = None
     fed: dict[str, dict[str, Any]] = field(default_factory=dict)
     restored: dict[str, Any] | None = None
-    snapshots: list[tuple[float, str]] = field(default_factory=list)
+    epochs: dict[str, float] = field(default_factory=dict)
     usage: dict[str, Any] | None = None
     failure: Failure | None = None
     result: dict[str, Any] | None = None
@@ -153,6 +201,11 @@ class News:
         fold = _FOLDS.get(type(event))
         if fold:
             fold(self, event)
+
+    @property
+    def snapshots(self) -> list[tuple[float, str]]:
+        """Epoch and path of each snapshot that there is, in the order in which they were saved."""
+        return [(epoch, path) for path, epoch in self.epochs.items()]
 
     @property
     def is_finished(self) -> bool:
@@ -201,16 +254,12 @@ def _restored(news: News, event: events.Restored) -> None:
 
 
 def _saved(news: News, event: events.Saved) -> None:
-    _forget(news, event.path)
-    news.snapshots.append((event.epoch, event.path))
+    news.epochs.pop(event.path, None)
+    news.epochs[event.path] = event.epoch
 
 
 def _removed(news: News, event: events.Removed) -> None:
-    _forget(news, event.path)
-
-
-def _forget(news: News, path: str) -> None:
-    news.snapshots = [snapshot for snapshot in news.snapshots if snapshot[1] != path]
+    news.epochs.pop(event.path, None)
 
 
 def _resumed(news: News, event: events.Resumed) -> None:

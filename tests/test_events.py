@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import errno
 import json
 import math
@@ -9,12 +10,15 @@ import os
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from digits import events
+from digits import events, times
+from digits.metrics import Metrics
+from digits.task import News
 from tests.power_loss import Recording
 
 NUMBERS = st.floats(allow_nan=True, allow_infinity=True)
@@ -141,6 +145,68 @@ def test_numbers_that_are_not_finite_never_reach_the_file_or_the_browser(tmp_pat
 )
 def test_what_is_not_an_event_is_left_out(line: bytes) -> None:
     assert events.decode(line) is None
+
+
+JSON = st.recursive(
+    st.none()
+    | st.booleans()
+    | st.floats()
+    | st.integers()
+    | st.sampled_from([10**400, -(10**30), 2**63, 1e308])
+    | st.text(st.characters()),
+    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(max_size=4), inner, max_size=4),
+    max_leaves=6,
+)
+
+
+@settings(max_examples=100)
+@given(data=st.data(), kind=st.sampled_from(sorted(events.KINDS)))
+def test_no_line_of_json_stops_the_reader(data: st.DataObject, kind: str) -> None:
+    fields = [item.name for item in dataclasses.fields(events.KINDS[kind])]
+    right: dict[str, Any] = {"fraction": 0.5, "stage": "train", "split": "train", "step": 1, "epoch": 1.0}
+    body = {name: data.draw(JSON) for name in fields if name not in right or data.draw(st.booleans())}
+    body = {"event": kind, **{name: right[name] for name in fields if name in right}, **body}
+    event = events.decode(json.dumps(body).encode())
+    if event is None:
+        return
+    news, metrics = News(), Metrics()
+    news.add(event)
+    metrics.add(event)
+    json.dumps(events.for_browser(vars(event)), allow_nan=False)
+    json.dumps(metrics.as_json(), allow_nan=False)
+    times.duration(news.seconds_left)
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        b'{"event":"measured","at":1,"stage":"train","step":1,"epoch":1,"values":{"loss":1'
+        + b"0" * 400
+        + b"}}",
+        b'{"event":"measured","at":1,"stage":"train","step":1' + b"0" * 400 + b',"epoch":1,"values":{}}',
+        b'{"event":"measured","at":1,"stage":"train","step":1' + b"0" * 5000 + b',"epoch":1,"values":{}}',
+        b'{"event":"finished","at":1,"result":' + b'{"a":' * 5000 + b"1" + b"}" * 5001,
+        b'{"event":"finished","at":1,"result":' + b'{"a":' * 500 + b"1" + b"}" * 501,
+        b'{"event":"progressed","at":1e999,"fraction":1}',
+        b'{"event":"progressed","at":1,"fraction":NaN}',
+        b'{"event":"progressed","at":1,"fraction":0.5,"seconds_left":1e300}',
+        b'{"event":"warned","at":1e300,"message":"m"}',
+    ],
+    ids=range(9),
+)
+def test_a_line_that_no_program_should_write_stops_no_reader(tmp_path: Path, line: bytes) -> None:
+    path = tmp_path / "events.jsonl"
+    path.write_bytes(line + b"\n" + events.encode(events.Warned("after it")))
+    *others, last = events.read(path)[0]
+    assert isinstance(last, events.Warned)
+    assert [event.values for event in others if isinstance(event, events.Measured)] in ([], [{}])
+
+
+def test_a_log_that_became_shorter_is_not_read_twice(tmp_path: Path) -> None:
+    path = tmp_path / "events.jsonl"
+    path.write_bytes(events.encode(events.Warned("one")))
+    for cursor in (10**6, 2**63, 2**200):
+        assert events.read(path, cursor) == ([], cursor)
 
 
 def test_unknown_keys_are_ignored() -> None:

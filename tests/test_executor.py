@@ -107,6 +107,71 @@ def test_an_old_exit_is_not_taken_for_the_new_one(tmp_path: Path) -> None:
     wait(lambda: not executor.is_alive(handle))
 
 
+@pytest.mark.parametrize(
+    "content", ['{"code": 0, "signal": null, "run": 1}', "{", '{"code": 0}', '{"at": 1e308}']
+)
+def test_a_forged_exit_counts_only_once_nothing_of_the_task_runs(tmp_path: Path, content: str) -> None:
+    run = running(HANGS)
+    handle = run.start(tmp_path, {})
+    wait(lambda: output.read(tmp_path)[0])
+    (tmp_path / "exit.json").write_text(content)
+    assert run.poll(tmp_path, handle) is None
+    assert run.find(tmp_path, 1) == handle
+    run.stop(handle)
+    assert wait_for_end(run, tmp_path, handle).stopped
+    assert not executor.is_alive(handle)
+
+
+@pytest.mark.parametrize(
+    "escape", ["os.fork() or time.sleep(300)", "subprocess.Popen(['sleep', '300'], start_new_session=True)"]
+)
+def test_a_task_that_kills_its_supervisor_leaves_nothing_behind(tmp_path: Path, escape: str) -> None:
+    forges = f"""
+import ctypes, json, os, signal, subprocess, sys, time
+ctypes.CDLL(None).prctl(1, 0, 0, 0, 0)  # do not die with the supervisor
+open(sys.argv[1] + '/exit.json', 'w').write('{{"code": 0, "signal": null, "run": 1}}')
+{escape}
+print(os.getpid(), flush=True)
+os.kill(os.getppid(), signal.SIGKILL)
+time.sleep(300)
+"""
+    run = running(forges)
+    handle = run.start(tmp_path, {})
+    wait_for_end(run, tmp_path, handle)
+    mark = f"DIGITS_TASK={tmp_path}"
+    left = [process.pid for process in psutil.process_iter() if mark in _environment(process)]
+    assert not left
+    assert run.clear(tmp_path, [handle])
+
+
+def _environment(process: psutil.Process) -> list[str]:
+    try:
+        if process.status() == psutil.STATUS_ZOMBIE:
+            return []
+        return [f"{name}={value}" for name, value in process.environ().items()]
+    except psutil.Error:
+        return []
+
+
+def test_a_task_that_halts_its_supervisor_can_be_stopped(tmp_path: Path) -> None:
+    halts = "import os, signal, time; print('hi', flush=True); time.sleep(0.1); "
+    run = running(halts + "os.kill(os.getppid(), signal.SIGSTOP); time.sleep(300)")
+    handle = run.start(tmp_path, {})
+    wait(lambda: psutil.Process(handle["pid"]).status() == psutil.STATUS_STOPPED)
+    run.stop(handle)
+    assert wait_for_end(run, tmp_path, handle).stopped
+
+
+@pytest.mark.parametrize(
+    "content", ["{", "[]", '{"code": "x", "signal": null}', '{"code": 0, "signal": null, "at": 1e300}']
+)
+def test_a_damaged_exit_is_named(tmp_path: Path, content: str) -> None:
+    run = running("")
+    (tmp_path / "exit.json").write_text(content)
+    ended = run.poll(tmp_path, None)
+    assert ended and ended.lost and "exit.json" in ended.damage
+
+
 @pytest.mark.tensorflow
 def test_the_fork_server_starts_tasks_and_comes_back_when_it_dies(tmp_path: Path) -> None:
     run = LocalExecutor(log_file=tmp_path / "fork.log")
@@ -136,18 +201,17 @@ def test_the_fork_server_starts_tasks_and_comes_back_when_it_dies(tmp_path: Path
 def test_a_task_that_was_started_already_is_found(tmp_path: Path) -> None:
     """The server that started it was killed before it could write down where."""
     first, second = running(HANGS), running(HANGS)
-    before = time.time()
-    assert second.find(tmp_path, before) is None
-    handle = first.start(tmp_path, {})
+    assert second.find(tmp_path, 2) is None
+    handle = first.start(tmp_path, {}, 2)
     wait(lambda: output.read(tmp_path)[0])
-    assert second.find(tmp_path, before) == handle
+    assert second.find(tmp_path, 2) == handle
     second.stop(handle)
     assert wait_for_end(second, tmp_path, handle).stopped
-    ended = second.find(tmp_path, before)
+    ended = second.find(tmp_path, 2)
     assert ended and wait_for_end(second, tmp_path, ended).stopped
     second.stop(ended)
-    # Of a run that was noted nothing is to be found.
-    assert second.find(tmp_path, time.time()) is None
+    # Of another run nothing is to be found.
+    assert second.find(tmp_path, 3) is None
     wait(lambda: not executor.is_alive(handle))
 
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import errno
 import json
+import os
+import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
@@ -18,8 +20,8 @@ from hypothesis import strategies as st
 
 from digits import messages
 from digits.errors import InUse
-from digits.events import Failed, Measured, Removed, Resumed, Saved
-from digits.executor import Exit, LocalExecutor
+from digits.events import Failed, Measured, Removed, Resumed, Saved, Warned, encode
+from digits.executor import Exit, LocalExecutor, is_alive
 from digits.job import Job, Wish
 from digits.metrics import Metrics
 from digits.recipe import Recipe
@@ -279,6 +281,143 @@ def test_what_ended_while_the_server_was_down_is_known_afterwards(tmp_path: Path
     second.stop()
 
 
+@dataclass(kw_only=True, eq=False)
+class Trouble(ToyJob):
+    """A job whose own code fails, as it may on files that nobody thought of."""
+
+    fails_in: str = ""
+
+    def recipe(self, task: Task) -> Recipe:
+        self._fail_in("recipe")
+        return super().recipe(task)
+
+    def needs(self) -> tuple[str, ...]:
+        self._fail_in("needs")
+        return super().needs()
+
+    def wants(self, task: Task) -> Wish:
+        self._fail_in("wants")
+        return super().wants(task)
+
+    def clear_away(self) -> None:
+        self._fail_in("clear_away")
+
+    def _fail_in(self, name: str) -> None:
+        if self.fails_in == name:
+            raise ZeroDivisionError(name)
+
+
+@pytest.mark.parametrize("fails_in", ["recipe", "needs", "wants"])
+def test_a_job_that_makes_trouble_ends_alone(server: Server, fails_in: str) -> None:
+    folder = server.store.new_folder()
+    job = Trouble(id=folder.name, folder=folder, name="trouble", tasks=[Task(name="toy", title="Toy")])
+    server.scheduler.submit(job)
+    job.fails_in = fails_in
+    other = server.submit("finishes")
+    assert server.wait_for_end(other) is Status.DONE
+    assert server.wait_for_end(job) is Status.ERROR
+    assert job.failure and "ZeroDivisionError" in job.failure.message
+    job.fails_in = ""
+
+
+def test_a_job_that_makes_trouble_while_it_runs_is_stopped(server: Server) -> None:
+    folder = server.store.new_folder()
+    job = Trouble(
+        id=folder.name, folder=folder, name="trouble", tasks=[Task(name="toy", title="Toy")], program="slow"
+    )
+    server.scheduler.submit(job)
+    server.wait(lambda: job.status is Status.RUN)
+    handle = job.tasks[0].handle
+    job.fails_in = "wants"
+    assert server.wait_for_end(job) is Status.ERROR
+    job.fails_in = ""
+    assert handle
+    server.wait(lambda: not is_alive(handle))
+    assert server.wait_for_end(server.submit("finishes")) is Status.DONE
+
+
+def test_a_job_whose_status_does_not_match_its_tasks_follows_them(tmp_path: Path) -> None:
+    server = Server(tmp_path / "jobs")
+    job = server.submit("finishes")
+    server.wait_for_end(job)
+    server.stop()
+    body = json.loads((job.folder / "job.json").read_text())
+    body["history"][-1][0] = "R"
+    (job.folder / "job.json").write_text(json.dumps(body))
+    again = Server(server.store.folder)
+    try:
+        (found,) = again.store.all(ToyJob)
+        assert again.wait_for_end(found) is Status.DONE
+    finally:
+        again.stop()
+
+
+@pytest.mark.parametrize("program", ["finishes", "fails", "slow"])
+@pytest.mark.parametrize(
+    "shift", [-86400.0, -3600.0, 86400.0], ids=["a day back", "an hour back", "a day on"]
+)
+def test_a_clock_that_is_set_changes_no_end(
+    server: Server, monkeypatch: pytest.MonkeyPatch, program: str, shift: float
+) -> None:
+    """The task's own clock stays, the server's is another one from the start of the task on."""
+    clock, offset = time.time, [0.0]
+    monkeypatch.setattr(time, "time", lambda: clock() + offset[0])
+    job = server.submit(program)
+    server.wait(lambda: job.status is not Status.INIT)
+    offset[0] = shift
+    if program == "slow":
+        server.scheduler.abort(job)
+    ends = {"finishes": Status.DONE, "fails": Status.ERROR, "slow": Status.ABORT}
+    assert server.wait_for_end(job) is ends[program]
+    assert (job.failure is None) == (program != "fails")
+    assert 0 <= job.elapsed < 30
+    assert [at for _, at in job.history] == sorted(at for _, at in job.history)
+
+
+def test_a_job_that_is_resumed_after_the_clock_was_set_back_is_judged_by_its_own_run(
+    server: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    clock, offset = time.time, [86400.0]
+    monkeypatch.setattr(time, "time", lambda: clock() + offset[0])
+    job = server.submit("fails at first")
+    assert server.wait_for_end(job) is Status.ERROR
+    server.scheduler.resume(job)
+    offset[0] = 0.0
+    assert server.wait_for_end(job) is Status.DONE
+    assert 0 <= job.elapsed < 30
+
+
+def test_elapsed_time_of_a_task_is_never_negative() -> None:
+    task = Task(name="t", title="T", history=[("I", 9e9), ("R", 9e9)])
+    assert 0 <= task.seconds_run < 5
+    task.move(Status.DONE)
+    assert 0 <= task.seconds_run < 5
+    backwards = Task(name="t", title="T", history=[("I", 100.0), ("R", 90.0), ("D", 10.0)])
+    assert backwards.seconds_run == 0
+
+
+def test_a_forged_exit_neither_ends_a_job_nor_keeps_it_from_being_stopped(server: Server) -> None:
+    job = server.submit("slow")
+    server.wait(lambda: len(server.scheduler.metrics(job).train.steps) > 2)
+    handle = job.tasks[0].handle
+    (job.folder / "toy" / "exit.json").write_text('{"code": 1, "signal": null, "run": 1}')
+    seen = len(server.scheduler.metrics(job).train.steps)
+    server.wait(lambda: len(server.scheduler.metrics(job).train.steps) > seen + 3)
+    assert job.status is Status.RUN
+    server.scheduler.remove(job)
+    assert handle and not is_alive(handle)
+    assert not job.folder.exists()
+
+
+def test_deleting_a_job_that_has_ended_ends_what_is_left_of_it(server: Server) -> None:
+    job = server.submit("finishes")
+    server.wait_for_end(job)
+    environment = {**os.environ, "DIGITS_TASK": str(job.folder / "toy")}
+    with subprocess.Popen(["sleep", "300"], env=environment) as left:
+        server.scheduler.remove(job)
+        assert left.wait(timeout=10) == -9
+
+
 def test_two_servers_do_not_share_a_jobs_folder(server: Server) -> None:
     with pytest.raises(StoreInUse, match="Another DIGITS server"):
         Store(server.store.folder, {"model": ToyJob})
@@ -418,18 +557,23 @@ def test_a_resumed_training_has_not_failed() -> None:
     assert news.snapshots == [(2, "b")]
 
 
-def test_the_failure_of_an_earlier_run_is_not_that_of_this_one() -> None:
-    task = Task(name="t", title="T")
+@pytest.mark.parametrize("clock", [-86400.0, 0.0, 86400.0], ids=["set back", "right", "set forward"])
+def test_the_failure_of_an_earlier_run_is_not_that_of_this_one(tmp_path: Path, clock: float) -> None:
+    task, log = Task(name="t", title="T"), tmp_path / "events.jsonl"
     for status in (Status.RUN, Status.ERROR):
         task.move(status)
-    failed = Failed("disk full")
-    task.hear(failed)
+    log.write_bytes(encode(Failed("disk full")) + encode(Warned("kept")))
+    task.read_news(log)
     assert task.news.failure
-    task.restart()
-    task.hear(failed)
-    assert task.news.failure is None
-    task.hear(Failed("again"))
-    assert task.news.failure == Failure("again")
+    task.restart(log.stat().st_size)
+    task.read_news(log)
+    assert task.news.failure is None and task.news.warnings == ["kept"]
+    with open(log, "ab") as file:
+        file.write(encode(Failed("again", at=time.time() + clock)))
+    again = Task.from_json(json.loads(json.dumps(task.as_json())))
+    for known in (task, again):
+        known.read_news(log)
+        assert known.news.failure == Failure("again")
 
 
 def test_a_job_that_ended_while_no_server_was_there_has_the_time_of_its_end(tmp_path: Path) -> None:

@@ -139,6 +139,39 @@ def test_keeps_the_beginning_and_the_end_of_a_flood(tmp_path: Path) -> None:
     assert text.startswith("xxx")
 
 
+REMOVES_OUTPUT = """
+import os, sys, time
+print('before', flush=True); time.sleep(0.3)
+for name in os.listdir('.'):
+    if name.startswith('output'): os.unlink(name)
+{then}
+print('after', flush=True); time.sleep(0.3)
+for _ in range(400): sys.stdout.write('x' * 7999 + chr(10))
+print('the end', flush=True)
+"""
+THEN = {
+    "nothing": "",
+    "a folder": "os.mkdir('output.7.log'); os.mkdir('output.log')",
+    "a link": "os.symlink('/etc/passwd', 'output.7.log')",
+    "a pipe": "os.mkfifo('output.7.log')",
+}
+
+
+@pytest.mark.parametrize("then", THEN)
+def test_a_task_that_removes_its_output_is_not_lost(tmp_path: Path, then: str) -> None:
+    supervisor = start(
+        tmp_path, f"import os; os.chdir({str(tmp_path)!r})" + REMOVES_OUTPUT.format(then=THEN[then])
+    )
+    told = ended(tmp_path, supervisor)
+    assert (told["code"], told["signal"]) == (0, None)
+    assert output.last_lines(tmp_path, 1) == ["the end"]
+    if then == "nothing":
+        assert output.read(tmp_path, 0, 10**8)[0].startswith("[… 7 bytes left out …]\nafter\n")
+    # A later run starts whatever is there now.
+    (tmp_path / "output.log").unlink(missing_ok=True) if then != "a folder" else None
+    assert ended(tmp_path, start(tmp_path, FINISHES))["code"] == 0
+
+
 def test_child_dies_with_its_supervisor(tmp_path: Path) -> None:
     supervisor = start(tmp_path, HANGS)
     wait_for_output(tmp_path, "hanging")

@@ -11,8 +11,8 @@ import pytest
 
 from digits import job as jobs
 from digits.dataset.job import DatasetJob
-from digits.errors import NotFound
-from digits.job import Job
+from digits.errors import Damaged
+from digits.job import DamagedJob, Job
 from digits.kinds import KINDS
 from digits.model.job import ModelJob
 from digits.recipe import CreateDataset, Train
@@ -97,10 +97,15 @@ def test_a_damaged_job_is_listed_and_left_alone(store: Store, content: bytes) ->
     job = dataset(store)
     (job.folder / "job.json").write_bytes(content)
     again = reopened(store)
-    assert list(again.unreadable) == [job.id]
+    (damaged,) = again.all(DamagedJob)
+    assert damaged.id == job.id and "job.json" in damaged.failure.message
     assert (job.folder / "job.json").read_bytes() == content
-    with pytest.raises(NotFound):
-        again.get(job.id, Job)
+    with pytest.raises(Damaged, match=r"job\.json"):
+        again.get(job.id, DatasetJob)
+    with pytest.raises(Damaged):
+        damaged.save()
+    again.remove(damaged)
+    assert not job.folder.exists()
     again.close()
 
 
@@ -111,7 +116,7 @@ def test_a_link_in_the_place_of_a_job_is_not_followed(store: Store, tmp_path: Pa
     (tmp_path / "elsewhere.json").write_text(content)
     (job.folder / "job.json").symlink_to(tmp_path / "elsewhere.json")
     again = reopened(store)
-    assert job.id in again.unreadable
+    assert [damaged.id for damaged in again.all(DamagedJob)] == [job.id]
     again.close()
 
 
@@ -162,8 +167,8 @@ def test_what_a_killed_server_left_is_cleared_away(store: Store) -> None:
     (unborn / "network.py").touch()
     (damaged / "train").mkdir()
     again = reopened(store)
-    assert [found.id for found in again.all(Job)] == [job.id]
-    assert list(again.unreadable) == [damaged.name]
+    assert [found.id for found in again.all(DatasetJob)] == [job.id]
+    assert [found.id for found in again.all(DamagedJob)] == [damaged.name]
     names = {path.name for path in store.folder.iterdir()}
     assert names == {job.id, damaged.name, ".lock"}
     assert [path.name for path in job.folder.iterdir()] == ["job.json"]

@@ -5,11 +5,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
+from digits import schema
 from digits.dataset import manifest as manifests
 from digits.files import UnreadableFile
 from digits.job import Job, Wish
 from digits.recipe import CreateDataset
-from digits.task import Task
+from digits.status import Status
+from digits.task import Failure, Task
 
 
 @dataclass(kw_only=True, eq=False)
@@ -36,11 +38,23 @@ class DatasetJob(Job):
 
     def manifest(self) -> manifests.Manifest | None:
         """What the finished dataset is; None as long as it is not finished, or damaged."""
-        if self._manifest is None:
+        try:
+            return self._read_manifest()
+        except UnreadableFile:
+            return None
+
+    @property
+    def damage(self) -> Failure | None:
+        if self.status is Status.DONE:
             try:
-                self._manifest = manifests.load(self.folder)
-            except UnreadableFile:
-                return None
+                self._read_manifest()
+            except UnreadableFile as error:
+                return Failure(f"This dataset is damaged: {error}.", "Clone it to create it again.")
+        return None
+
+    def _read_manifest(self) -> manifests.Manifest:
+        if self._manifest is None:
+            self._manifest = manifests.load(self.folder)
         return self._manifest
 
     _manifest: manifests.Manifest | None = None
@@ -50,4 +64,4 @@ class DatasetJob(Job):
 
     @classmethod
     def own_details(cls, body: dict[str, Any]) -> dict[str, Any]:
-        return {"plan": CreateDataset.from_json(body["plan"])}
+        return {"plan": schema.check(CreateDataset, body.get("plan"), "plan")}

@@ -10,9 +10,11 @@ from __future__ import annotations
 import dataclasses
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
+from digits import schema
 from digits.files import UnreadableFile, read_json, remove_halves, sync_folder, write_json
+from digits.schema import Between, Count, Malformed, Matching
 
 FILE_NAME = "dataset.json"
 LABELS_FILE = "labels.txt"
@@ -22,14 +24,18 @@ SKIPPED_FILE = "skipped.csv"
 SPLITS = ("train", "val", "test")
 
 
+Pixels = Annotated[int, Between(1, 1_000_000)]
+ShardName = Annotated[str, Matching(r"(train|val|test)-\d+-of-\d+\.tfrecord")]
+
+
 @dataclass(kw_only=True)
 class Split:
     """The records of one split. ``counts[i]`` belong to class i; ``shards`` are file names."""
 
-    count: int
-    counts: list[int]
-    bytes: int
-    shards: list[str]
+    count: Count
+    counts: list[Count]
+    bytes: Count
+    shards: list[ShardName]
 
 
 @dataclass(kw_only=True)
@@ -41,15 +47,15 @@ class Manifest:
     """
 
     kind: str = "image-classification"
-    width: int
-    height: int
-    channels: int
+    width: Pixels
+    height: Pixels
+    channels: Annotated[int, Between(1, 4)]
     encoding: str
     resize_mode: str
     labels: list[str]
     splits: dict[str, Split]
     mean_pixel: list[float]
-    skipped: int = 0
+    skipped: Count = 0
     seed: int = 0
     source: dict[str, Any] = field(default_factory=dict)
 
@@ -66,14 +72,23 @@ class Manifest:
 
 def load(job_folder: Path) -> Manifest:
     """The manifest in a dataset job's folder; raises UnreadableFile."""
-    body = read_json(job_folder / FILE_NAME)
     try:
-        known = {item.name for item in dataclasses.fields(Manifest)}
-        values = {name: value for name, value in body.items() if name in known}
-        values["splits"] = {name: Split(**split) for name, split in values["splits"].items()}
-        return Manifest(**values)
-    except (TypeError, KeyError, AttributeError) as error:
+        found = schema.build(Manifest, read_json(job_folder / FILE_NAME))
+        _check(found)
+    except Malformed as error:
         raise UnreadableFile(f"{FILE_NAME}: {error}") from error
+    return found
+
+
+def _check(manifest: Manifest) -> None:
+    """Raises Malformed when the parts of ``manifest`` contradict each other."""
+    for name, split in manifest.splits.items():
+        if name not in SPLITS:
+            raise Malformed(f"there is no split called {name!r}")
+        if len(split.counts) != len(manifest.labels) or sum(split.counts) != split.count:
+            raise Malformed(f"the counts of the split {name} do not match its labels and records")
+    if len(manifest.mean_pixel) != manifest.channels:
+        raise Malformed("mean_pixel does not have a value for each channel")
 
 
 def remove_products(job_folder: Path) -> None:

@@ -70,13 +70,16 @@ class Record:
         return self.source.decode("utf-8", "backslashreplace")
 
     def as_browser_image(self) -> tuple[bytes, str]:
-        """Bytes that a browser can show, and their media type."""
+        """Bytes that a browser can show, and their media type; raises DamagedRecords."""
         if self.format in _MEDIA_TYPES:
             return self.data, _MEDIA_TYPES[self.format]
         from PIL import Image  # here, because most readers of records never need it
 
         pixels = self.as_array()
-        picture = Image.fromarray(pixels[:, :, 0] if self.channels == 1 else pixels)
+        try:
+            picture = Image.fromarray(pixels[:, :, 0] if self.channels == 1 else pixels)
+        except (ValueError, TypeError) as error:
+            raise DamagedRecords(f"record of {self.filename!r}: {error}") from error
         file = io.BytesIO()
         picture.save(file, "PNG", compress_level=1)
         return file.getvalue(), "image/png"

@@ -22,6 +22,7 @@ from digits.forms import errors_of
 from digits.resources import resource_folder
 from digits.services import services
 from digits.status import Status
+from digits.task import Failure
 
 blueprint = Blueprint("datasets", __name__)
 
@@ -64,14 +65,18 @@ def create() -> AnyResponse | tuple[str | Response, int]:
 def show(job_id: str) -> str:
     job = _dataset(job_id)
     news = services().scheduler.news(job, job.tasks[0])
-    body = present.dataset(job)
+    page, body = present.page(job), present.dataset(job)
     manifest = job.manifest()
     if body is not None and manifest is not None:
-        body["samples"] = _samples(job, manifest)
+        try:
+            body["samples"] = _samples(job, manifest)
+        except UnreadableFile as error:
+            damage = Failure(
+                f"The records of this dataset are damaged: {error}.", "Clone it to create it again."
+            )
+            page["error"] = page["error"] or damage.as_json()
     skipped = {"count": news.skipped, "first": news.first_skips}
-    return render_template(
-        "dataset.html", job=present.page(job), dataset=body, counts=news.counts, skipped=skipped
-    )
+    return render_template("dataset.html", job=page, dataset=body, counts=news.counts, skipped=skipped)
 
 
 @blueprint.get("/datasets/<job_id>.json")
@@ -148,7 +153,7 @@ def explore() -> str:
 def record(job_id: str, split: str, number: int) -> Response:
     """The image of a record."""
     job = _dataset(job_id)
-    data, mimetype = _record(job, split, number).as_browser_image()
+    data, mimetype = _record(job, split, number)
     response = Response(data, mimetype=mimetype)
     # A record never changes: a dataset is written once.
     response.headers["Cache-Control"] = "private, max-age=86400, immutable"
@@ -168,7 +173,7 @@ def _finished(job: DatasetJob) -> Manifest:
     return manifest
 
 
-def _record(job: DatasetJob, split: str, number: int) -> records.Record:
+def _record(job: DatasetJob, split: str, number: int) -> tuple[bytes, str]:
     manifest = _finished(job)
     if split not in manifest.splits:
         raise NotFound(f"This dataset has no split called “{split}”.")
@@ -176,7 +181,7 @@ def _record(job: DatasetJob, split: str, number: int) -> records.Record:
         with records.SplitReader(job.folder, manifest.splits[split]) as reader:
             if number >= len(reader):
                 raise NotFound("There is no such record.")
-            return reader.read(number)
+            return reader.read(number).as_browser_image()
     except UnreadableFile as error:
         raise NotFound("The record cannot be read.", str(error)) from error
 
@@ -192,31 +197,29 @@ def _numbers(job: DatasetJob, split: Split, label: int | None) -> Any:
 
 
 def _items(job: DatasetJob, split: str, manifest: Manifest, numbers: Any) -> list[dict[str, Any]]:
-    with records.SplitReader(job.folder, manifest.splits[split]) as reader:
-        shown = []
-        for number in numbers:
-            item = reader.read(number)
-            shown.append(
-                {
-                    "number": number,
-                    "url": url_for("datasets.record", job_id=job.id, split=split, number=number),
-                    "label": manifest.labels[item.label],
-                    "filename": item.filename,
-                }
-            )
-    return shown
+    try:
+        with records.SplitReader(job.folder, manifest.splits[split]) as reader:
+            found = {number: reader.read(number) for number in numbers}
+    except UnreadableFile as error:
+        raise NotFound("The records cannot be read.", str(error)) from error
+    return [
+        {
+            "number": number,
+            "url": url_for("datasets.record", job_id=job.id, split=split, number=number),
+            "label": dict(enumerate(manifest.labels)).get(item.label, "unknown class"),
+            "filename": item.filename,
+        }
+        for number, item in found.items()
+    ]
 
 
 def _samples(job: DatasetJob, manifest: Manifest) -> list[dict[str, Any]]:
-    """A few training images of each class."""
+    """A few training images of each class; raises UnreadableFile."""
     split = manifest.splits.get("train")
     if split is None or not split.count:
         return []
-    try:
-        with records.SplitReader(job.folder, split) as reader:
-            labels = reader.labels
-    except UnreadableFile:
-        return []
+    with records.SplitReader(job.folder, split) as reader:
+        labels = reader.labels
     return [
         {
             "label": label,

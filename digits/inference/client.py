@@ -14,9 +14,10 @@ from typing import Any
 
 from digits import output
 from digits.errors import BadRequest, DigitsError, Unavailable, explain
-from digits.executor import Executor, Handle, is_alive
+from digits.executor import Executor, is_alive
 from digits.files import make_folder
 from digits.recipe import Serve
+from digits.task import Handle
 
 START_SECONDS = 60.0
 ANSWER_SECONDS = 60.0

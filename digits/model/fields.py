@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import fnmatch
 import re
-from typing import Any
 
 from wtforms import BooleanField, Field, FloatField, SelectField, StringField
 from wtforms.validators import InputRequired, Length, NumberRange, Optional, ValidationError
 
 from digits.forms import JobForm, JoinedField, OptionalInteger, choices
-from digits.recipe import Augment
+from digits.model.job import DEVICE
+from digits.recipe import Augment, EarlyStopping
 
 FLIPS = choices(
     ("none", "Not"), ("fliplr", "Left to right"), ("flipud", "Upside down"), ("fliplrud", "Both ways")
@@ -29,7 +29,6 @@ PRECISIONS = choices(
 XLA = choices(("auto", "As the device likes it"), ("on", "On"), ("off", "Off"))
 STRATEGIES = choices(("mirrored", "On the first device"), ("central", "On the CPU"))
 _XLA_VALUES = {"auto": None, "on": True, "off": False}
-_DEVICE = re.compile(r"cpu|next(:\d+)?|\d+(,\d+)*")
 MAX_LIST_CHARACTERS = 2000
 
 
@@ -110,9 +109,9 @@ class RunFields(JobForm):
     def frozen(self) -> list[str]:
         return [part for part in re.split(r"[,\s]+", self.freeze.data or "") if part]
 
-    def early_stopping(self) -> dict[str, Any] | None:
+    def early_stopping(self) -> EarlyStopping | None:
         metric = (self.early_stopping_metric.data or "").strip()
-        return {"metric": metric, "patience": self.early_stopping_patience.data} if metric else None
+        return EarlyStopping(metric=metric, patience=self.early_stopping_patience.data) if metric else None
 
 
 class DeviceFields(JobForm):
@@ -128,7 +127,7 @@ class DeviceFields(JobForm):
     xla = SelectField("XLA", choices=XLA, default="auto")
 
     def validate_select_gpu(self, field: StringField) -> None:
-        if not _DEVICE.fullmatch(self.device()):
+        if not re.fullmatch(DEVICE, self.device(), re.ASCII):
             raise ValidationError("Choose the CPU, the next free GPU, or GPUs by their numbers.")
 
     def device(self) -> str:

@@ -6,11 +6,14 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Annotated, Any, ClassVar
 
+from digits import schema
 from digits.files import UnreadableFile, read_bytes, read_json
-from digits.job import Job, Wish
+from digits.job import ID, Job, Wish
+from digits.model.watch import Best
 from digits.recipe import Train
+from digits.schema import Malformed, Matching
 from digits.status import Status
 from digits.task import Task
 
@@ -18,6 +21,7 @@ NETWORK_FILE = "network.py"
 TENSORBOARD_FOLDER = "tb"
 BEST_FILE = "best.json"
 MAX_NETWORK_BYTES = 4 * 1024 * 1024
+DEVICE = r"cpu|next(:\d{1,3})?|\d{1,4}(,\d{1,4})*"
 _SNAPSHOT = re.compile(r"snapshot_(\d+(?:\.\d+)?)\.ckpt\.index")
 
 
@@ -83,20 +87,24 @@ class ModelJob(Job):
     def best_epoch(self) -> float | None:
         """The epoch of the best snapshot, if the training watches for one."""
         try:
-            return float(read_json(self.folder / BEST_FILE)["epoch"])
-        except (UnreadableFile, KeyError, TypeError, ValueError):
+            best: Best = schema.check(Best, read_json(self.folder / BEST_FILE))
+        except (UnreadableFile, Malformed):
             return None
+        return best["epoch"]
 
     def details(self) -> dict[str, Any]:
         return {"dataset_id": self.dataset_id, "plan": self.plan.as_json(), "device": self.device}
 
     @classmethod
     def own_details(cls, body: dict[str, Any]) -> dict[str, Any]:
-        return {
-            "dataset_id": str(body["dataset_id"]),
-            "plan": Train.from_json(body["plan"]),
-            "device": str(body.get("device", "cpu")),
-        }
+        return vars(schema.build(_Details, body))
+
+
+@dataclass(kw_only=True)
+class _Details:
+    dataset_id: Annotated[str, Matching(ID)]
+    plan: Train
+    device: Annotated[str, Matching(DEVICE)] = "cpu"
 
 
 def snapshots_in(folder: Path) -> list[tuple[float, str]]:

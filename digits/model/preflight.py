@@ -4,12 +4,20 @@ from __future__ import annotations
 
 import contextlib
 from pathlib import Path
-from typing import Any
+from typing import Any, TypedDict
 
+from digits import schema
 from digits.files import UnreadableFile, read_bytes, read_json, write_bytes, write_json
 
 RESULT_FILE = "preflight.json"
 PICTURE_FILE = "batch.png"
+
+
+class Kept(TypedDict):
+    """What the step has shown: its ``result`` as JSON, and warnings."""
+
+    result: dict[str, Any]
+    warnings: list[str]
 
 
 def save(folder: Path, result: dict[str, Any], warnings: list[str]) -> None:
@@ -24,13 +32,13 @@ def keep(folder: Path, job_folder: Path) -> None:
             write_bytes(job_folder / name, read_bytes(folder / name, below=folder))
 
 
-def kept(job_folder: Path) -> dict[str, Any] | None:
+def kept(job_folder: Path) -> Kept | None:
     """The ``result`` and ``warnings`` of the step before this training; None if there was none."""
     try:
-        found = read_json(job_folder / RESULT_FILE)
-        return found if isinstance(found["result"], dict) else None
-    except (UnreadableFile, KeyError, TypeError):
+        found: Kept = schema.check(Kept, read_json(job_folder / RESULT_FILE))
+    except (UnreadableFile, schema.Malformed):
         return None
+    return found
 
 
 def lines(result: dict[str, Any]) -> list[str]:

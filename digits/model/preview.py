@@ -7,16 +7,16 @@ import re
 import secrets
 import shutil
 import time
+from collections import deque
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from digits import events, output
 from digits.executor import Executor, devices_environment
 from digits.model.job import NETWORK_FILE
 from digits.recipe import Export, Preflight, Recipe, Visualize
-from digits.task import EVENTS_FILE, Failure, News
+from digits.task import EVENTS_FILE, Failure, Handle, News
 
 SECONDS_TO_BUILD = 60.0
 # A step of a large network takes its time on a processor.
@@ -50,6 +50,8 @@ class Previews:
         self._folder = folder
         self._executor = executor
         self._discard = discard
+        # In the order in which they were made, which times of files do not tell once the clock was set back.
+        self._kept: deque[Path] = deque()
 
     def clear(self) -> None:
         """Throw away what an earlier server left."""
@@ -87,7 +89,9 @@ class Previews:
         folder = self._folder / f"preview-{secrets.token_hex(6)}"
         folder.mkdir(parents=True, mode=0o700)
         try:
-            self._forget_oldest()
+            self._kept.append(folder)
+            while len(self._kept) > KEPT:
+                self._discard(self._kept.popleft())
             yield folder
         except BaseException:
             self._discard(folder)
@@ -113,7 +117,7 @@ class Previews:
         folder = self.folder(preview_id)
         return folder / "tb" if folder else None
 
-    def _wait(self, task_folder: Path, handle: dict[str, Any], began: float, seconds_allowed: float) -> News:
+    def _wait(self, task_folder: Path, handle: Handle, began: float, seconds_allowed: float) -> News:
         news = News()
         while True:
             ended = self._executor.poll(task_folder, handle)
@@ -134,8 +138,3 @@ class Previews:
                 news.failure = Failure(message, "Is there an endless loop in it?")
                 return news
             time.sleep(_POLL_SECONDS)
-
-    def _forget_oldest(self) -> None:
-        kept = sorted(self._folder.iterdir(), key=lambda folder: folder.stat().st_mtime)
-        for folder in kept[:-KEPT]:
-            self._discard(folder)

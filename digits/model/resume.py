@@ -15,7 +15,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from digits import schema
 from digits.files import UnreadableFile, read_json, sync_folder, write_json
+from digits.schema import Count
 
 SUFFIX = ".resume.json"
 
@@ -32,7 +34,7 @@ class ResumePoint:
     """
 
     snapshot: str
-    step: int
+    step: Count
     epoch: float
     seed: int
     records: int
@@ -83,10 +85,9 @@ def _load(path: Path, snapshot: str) -> ResumePoint:
     try:
         if body["sha256"] != _checksum(body["point"]):
             raise UnreadableFile(f"{path.name} does not match its checksum")
-        known = {item.name for item in dataclasses.fields(ResumePoint)}
-        point = ResumePoint(**{key: value for key, value in body["point"].items() if key in known})
-    except (KeyError, TypeError, ValueError, AttributeError) as error:
-        raise UnreadableFile(f"{path.name} is not a resume point") from error
+        point = schema.build(ResumePoint, body["point"])
+    except (KeyError, TypeError, schema.Malformed) as error:
+        raise UnreadableFile(f"{path.name} is not a resume point: {error}") from error
     if point.snapshot != snapshot:
         raise UnreadableFile(f"{path.name} belongs to {point.snapshot}")
     return point

@@ -430,7 +430,7 @@ def _form_page(form: ModelForm) -> str:
         "model_new.html",
         form=form,
         usual=USUAL,
-        datasets=[present.row(job) for job in datasets],
+        datasets=present.rows(datasets),
         networks=[
             {
                 "id": item.id,

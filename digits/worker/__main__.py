@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
-from digits.worker.run import run_task
+from digits.worker.run import keep_output_open, run_task
 
 
 def main() -> int:
@@ -13,6 +13,7 @@ def main() -> int:
     if len(sys.argv) != 2:
         sys.stderr.write("usage: python -m digits.worker TASK_FOLDER\n")
         return 2
+    keep_output_open()
     return run_task(Path(sys.argv[1]).absolute())
 
 

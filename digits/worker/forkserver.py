@@ -93,9 +93,7 @@ def _run_task(folder: Path, output: int) -> None:
         from digits.worker import run
 
         shim.prepare_child(output)
-        # The streams of the fork server knew another kind of file behind these descriptors.
-        sys.stdout = open(1, "w", buffering=1, errors="backslashreplace", closefd=False)  # noqa: SIM115
-        sys.stderr = open(2, "w", buffering=1, errors="backslashreplace", closefd=False)  # noqa: SIM115
+        run.keep_output_open()
         os.close(output)
         os.chdir(folder)
         with temporary_files(folder):
@@ -103,8 +101,9 @@ def _run_task(folder: Path, output: int) -> None:
     except BaseException:
         traceback.print_exc()
     finally:
-        sys.stdout.flush()
-        sys.stderr.flush()
+        for stream in (sys.stdout, sys.stderr):
+            with contextlib.suppress(OSError, ValueError):  # the task may have closed it
+                stream.flush()
         os._exit(code)
 
 

@@ -6,12 +6,15 @@ only when a recipe asks for it, so that a task without tensors never pays for Te
 
 from __future__ import annotations
 
+import contextlib
 import importlib
 import logging
+import os
 import sys
 import traceback
 from pathlib import Path
 
+from digits import files
 from digits import recipe as recipes
 from digits.events import EventLog, Finished, LogInUse
 from digits.files import is_disk_full
@@ -86,11 +89,20 @@ def _run(task_folder: Path, events: EventLog) -> int:
     except (Stopped, KeyboardInterrupt):
         raise Stopped from None
     except BaseException as error:
-        traceback.print_exc()
         events.append(describe(error))
+        with contextlib.suppress(OSError, ValueError):  # the network may have closed its output
+            traceback.print_exc()
         return EXIT_FAILED
     events.append(Finished(result=result or {}))
     return 0
+
+
+def keep_output_open() -> None:
+    """Print by descriptors of our own: a network that closes 1 and 2 does not end the output of this process."""
+    for name, number in (("stdout", 1), ("stderr", 2)):
+        descriptor = files.out_of_the_way(os.dup(number))
+        stream = open(descriptor, "w", buffering=1, errors="backslashreplace", closefd=False)  # noqa: SIM115
+        setattr(sys, name, stream)
 
 
 def _flush_every_line() -> None:

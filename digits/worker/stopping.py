@@ -8,8 +8,9 @@ import signal
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 
+from digits import files
 from digits.worker.failure import Stopped
 
 EXIT_STOPPED = 128 + signal.SIGTERM
@@ -47,7 +48,7 @@ def heeded() -> Iterator[None]:
         yield  # only the main thread may handle signals
         return
 
-    reading, writing = os.pipe()
+    reading, writing = map(files.out_of_the_way, os.pipe())
     os.set_blocking(writing, False)
     watcher = threading.Thread(target=_end_when_asked, args=(reading,), name="stop-watcher", daemon=True)
     watcher.start()
@@ -58,7 +59,8 @@ def heeded() -> Iterator[None]:
     finally:
         signal.set_wakeup_fd(wakeup_before)
         signal.signal(signal.SIGTERM, before)
-        os.close(writing)
+        with suppress(OSError):  # the network has closed it
+            os.close(writing)
         watcher.join(timeout=SAVING_GRACE_SECONDS + 1)
 
 
@@ -83,12 +85,11 @@ def _note_or_raise(signum: int, frame: object) -> None:
 
 def _end_when_asked(reading: int) -> None:
     """Read signal numbers until the pipe closes; after SIGTERM wait a little, then end the process."""
-    try:
+    with suppress(OSError):  # the network may close what is not its own
         while number := os.read(reading, 1):
             if number[0] == signal.SIGTERM:
                 _wait_for_end_of(reading)
                 return
-    finally:
         os.close(reading)
 
 

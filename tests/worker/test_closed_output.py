@@ -1,0 +1,63 @@
+"""A network that closes what it did not open: how its task ended is known all the same."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from digits import events, shim
+from digits.executor import Exit, LocalExecutor
+from tests.worker import networks
+
+CLOSES_OUTPUT = "import os\nos.close(1)\nos.close(2)\n"
+CLOSES_ALL = "import os\nos.closerange(0, 256)\n"
+RAISES = "raise ValueError('the real reason')\n"
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[[Path], Exit]]:
+    """Runs a task to its end, forked from a process that holds TensorFlow imported."""
+    executor = LocalExecutor(log_file=tmp_path_factory.mktemp("server") / "fork.log")
+    executor.warm_up()
+    deadline = time.monotonic() + 120
+    while not executor.is_warm():
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+
+    def wait(task: Path) -> Exit:
+        handle = executor.start(task, {"CUDA_VISIBLE_DEVICES": ""})
+        deadline = time.monotonic() + 60
+        while (ended := executor.poll(task, handle)) is None:
+            assert time.monotonic() < deadline
+            time.sleep(0.02)
+        return ended
+
+    yield wait
+    executor.close()
+
+
+@pytest.mark.tensorflow
+@pytest.mark.parametrize(
+    ("does", "code", "words"),
+    [
+        (CLOSES_OUTPUT + RAISES, 1, "the real reason"),
+        (CLOSES_ALL, 1, "Bad file descriptor"),  # TensorBoard's log is among them
+        (CLOSES_OUTPUT, 0, None),
+    ],
+    ids=["output, and fails", "all files", "output, and finishes"],
+)
+def test_the_end_is_known_without_an_output(
+    model: Any, run: Any, does: str, code: int, words: str | None
+) -> None:
+    task = model(networks.LINEAR.replace("class UserModel", f"{does}\nclass UserModel"), epochs=1)
+    assert run(task) == Exit(code=code), (task / shim.OUTPUT_FILE).read_text()
+    last = events.read(task / "events.jsonl")[0][-1]
+    if words is None:
+        assert isinstance(last, events.Finished)
+    else:
+        assert isinstance(last, events.Failed) and words in last.message
+        assert words in (task / shim.OUTPUT_FILE).read_text()
