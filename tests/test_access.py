@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import itertools
 import os
@@ -20,7 +21,7 @@ from werkzeug.routing import Rule
 
 from digits.app import create_app
 from digits.settings import Settings
-from tests.raw_http import Answer, SmallServer, join, websocket
+from tests.raw_http import OTHER_UID, Answer, SmallServer, join, websocket
 
 TOKEN = "t" * 43
 CANARY = "canary-4f1c6e"
@@ -42,7 +43,7 @@ def app(settings: Settings) -> Iterator[Flask]:
 @pytest.fixture
 def locked(settings: Settings) -> Iterator[Flask]:
     jobs = settings.jobs_dir.with_name("locked-jobs")
-    opened = open_app(dataclasses.replace(settings, token=TOKEN, port=5000, jobs_dir=jobs))
+    opened = open_app(dataclasses.replace(settings, login=True, token=TOKEN, port=5000, jobs_dir=jobs))
     yield opened
     opened.extensions["digits"].stop()
 
@@ -147,7 +148,7 @@ def test_login_page_of_the_real_templates(app: Flask, locked: Flask) -> None:
 
 
 def test_login_works_below_a_prefix(settings: Settings) -> None:
-    app = open_app(dataclasses.replace(settings, token=TOKEN, url_prefix="/digits"))
+    app = open_app(dataclasses.replace(settings, login=True, token=TOKEN, url_prefix="/digits"))
     client = app.test_client()
     led = client.get("/digits/", headers={"Accept": "text/html"})
     assert led.status_code == 302 and led.location == "/digits/login?next=/digits/"
@@ -248,33 +249,65 @@ def test_folder_outside_the_roots_is_refused_in_the_form(client: FlaskClient, tm
 # The command
 
 
-@pytest.fixture
-def command(tmp_path: Path, clean_environment: dict[str, str]) -> Iterator[SmallServer]:
-    """The real server as a program, with a token."""
-    environment = {
-        **clean_environment,
+@contextlib.contextmanager
+def running(folder: Path, environment: dict[str, str], *options: str) -> Iterator[SmallServer]:
+    """The real server as a program, with what it announced in ``said``."""
+    variables = {
+        **environment,
         "PYTHONPATH": str(Path(__file__).parent.parent),
-        "DIGITS_TOKEN": TOKEN,
         "DIGITS_PORT": "0",
         "DIGITS_STANDBY": "0",
-        "DIGITS_JOBS_DIR": str(tmp_path / "jobs"),
-        "DIGITS_STATE_DIR": str(tmp_path / "state"),
-        "DIGITS_SAMPLES_DIR": str(tmp_path / "samples"),
-        "DIGITS_LOGFILE_FILENAME": str(tmp_path / "digits.log"),
+        "DIGITS_JOBS_DIR": str(folder / "jobs"),
+        "DIGITS_STATE_DIR": str(folder / "state"),
+        "DIGITS_SAMPLES_DIR": str(folder / "samples"),
+        "DIGITS_LOGFILE_FILENAME": str(folder / "digits.log"),
     }
     process = subprocess.Popen(
-        [sys.executable, "-m", "digits", "serve"], env=environment, stdout=subprocess.PIPE, text=True
+        [sys.executable, "-m", "digits", "serve", *options], env=variables, stdout=subprocess.PIPE, text=True
     )
     assert process.stdout is not None
     with process:
         try:
-            lines = iter(process.stdout.readline, "")
-            port = next(
-                found[1] for line in lines if (found := re.search(r"http://127\.0\.0\.1:(\d+)/", line))
-            )
-            yield SmallServer(process, int(port), tmp_path / "digits.log")
+            said = "".join(itertools.takewhile(lambda line: "Ctrl-C" not in line, process.stdout))
+            found = re.search(r"http://127\.0\.0\.1:(\d+)/", said)
+            assert found, said
+            yield SmallServer(process, int(found[1]), folder / "digits.log", said)
         finally:
             process.kill()
+
+
+@pytest.fixture
+def command(tmp_path: Path, clean_environment: dict[str, str]) -> Iterator[SmallServer]:
+    """The real server as a program, with a token."""
+    with running(tmp_path, {**clean_environment, "DIGITS_TOKEN": TOKEN}) as server:
+        yield server
+
+
+def test_command_admits_its_own_user_only(tmp_path: Path, clean_environment: dict[str, str]) -> None:
+    with running(tmp_path, clean_environment) as server:
+        assert server.get("/index.json").status == 200
+        assert (server.get("/index.json", uid=OTHER_UID).status == 401) == (os.geteuid() != OTHER_UID)
+        assert server.get("/index.json", "X-Forwarded-For: 127.0.0.1").status == 401
+        link = re.search(r"login link +http://127\.0\.0\.1:\d+(/\?token=\S+)", server.said)
+        assert link and ("runs as root" in server.said) == (os.geteuid() == 0)
+        proxied = server.get(link[1], "Via: 1.1 proxy", "Accept: text/html")
+        cookie = proxied.headers["set-cookie"].partition(";")[0]
+        assert server.get("/index.json", "Via: 1.1 proxy", f"Cookie: {cookie}").status == 200
+        # What the server writes is for its user only.
+        for path in tmp_path.rglob("*"):
+            assert path.stat().st_mode & 0o077 == 0, path
+
+
+@pytest.mark.parametrize(("options", "status"), [([], 401), (["--no-login"], 200)])
+def test_command_behind_a_proxy_needs_a_login(
+    tmp_path: Path, clean_environment: dict[str, str], options: list[str], status: int
+) -> None:
+    with running(tmp_path, clean_environment, "--behind-proxy", *options) as server:
+        assert server.get("/index.json").status == status
+        for host in ("127.0.0.1", "localhost"):
+            lines = f"GET /index.json HTTP/1.1\nHost: {host}\nX-Forwarded-For: 8.8.8.8\nConnection: close\n\n"
+            assert server.send(lines).status == status
+        assert "everybody who can reach the proxy" in server.said
 
 
 def test_command_guards_everything(command: SmallServer) -> None:

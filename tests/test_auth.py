@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import stat
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +23,6 @@ from digits.auth import (
     Auth,
     ExposureError,
     Sessions,
-    check_exposure,
     current_username,
     login_blueprint,
     made_token,
@@ -34,6 +34,7 @@ from digits.auth import (
 )
 from digits.errors import BadRequest
 from digits.gate import Gate
+from digits.settings import Settings
 
 PASSWORD = "correct horse"
 TOKEN = "t" * 43
@@ -78,23 +79,21 @@ def locked_client() -> FlaskClient:
 # Starting
 
 
-@pytest.mark.parametrize("host", ["127.0.0.1", "127.1.2.3", "::1", "[::1]", "localhost", "LOCALHOST"])
-def test_loopback_needs_no_secret(host: str) -> None:
-    check_exposure(host, "")
+def test_server_makes_its_own_token(settings: Settings) -> None:
+    for host in ("0.0.0.0", "127.0.0.1"):
+        auth = open_auth(replace(settings, login=True, host=host))
+        assert auth.is_required({}) and auth.is_token(made_token(settings.state_dir))
 
 
-@pytest.mark.parametrize("host", ["0.0.0.0", "::", "", "192.168.1.2", "digits.example", "localhost.example"])
-def test_other_addresses_need_a_secret(host: str) -> None:
-    with pytest.raises(ExposureError, match="DIGITS_PASSWORD"):
-        check_exposure(host, "")
-    check_exposure(host, "secret")
+def test_given_secret_replaces_the_token(settings: Settings) -> None:
+    auth = open_auth(replace(settings, login=True, password=PASSWORD_HASH))
+    assert auth.is_required({}) and auth.is_secret(PASSWORD) and not auth.token
+    assert not (settings.state_dir / "token").exists()
 
 
-def test_exposed_server_makes_its_own_token(tmp_path: Path) -> None:
-    auth = open_auth(tmp_path / "state", "0.0.0.0", 5000)
-    assert auth.is_required and auth.is_token(made_token(tmp_path / "state"))
-    assert not open_auth(tmp_path / "local", "127.0.0.1", 5000).is_required
-    assert open_auth(tmp_path / "local", "127.0.0.1", 5000, password=PASSWORD_HASH).is_required
+def test_without_login_nobody_is_asked(settings: Settings) -> None:
+    assert not open_auth(settings).is_required({})
+    assert not (settings.state_dir / "token").exists()
 
 
 def test_short_password_is_refused() -> None:

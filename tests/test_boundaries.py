@@ -30,7 +30,7 @@ WEB = {
 DOMAIN = {
     f"digits.{name}"
     for name in (
-        "errors events files job kinds messages metrics output recipe resources settings shim status task "
+        "environment errors events files job kinds messages metrics output recipe resources settings shim status task "
         "tensorflow_support dataset.manifest dataset.job model.job model.lr_policy model.preflight model.resume "
         "model.watch"
     ).split()
