@@ -5,9 +5,11 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import itertools
+import json
 import os
 import re
 import signal
+import socket
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
@@ -20,7 +22,12 @@ from flask.testing import FlaskClient
 from werkzeug.routing import Rule
 
 from digits.app import create_app
+from digits.dataset.job import DatasetJob
+from digits.kinds import KINDS
+from digits.recipe import CreateDataset
 from digits.settings import Settings
+from digits.status import Status
+from digits.store import Store
 from tests.raw_http import OTHER_UID, Answer, SmallServer, join, websocket
 
 TOKEN = "t" * 43
@@ -337,3 +344,65 @@ def test_command_guards_everything(command: SmallServer) -> None:
         os.kill(command.process.pid, signal.SIGTERM)
         assert command.process.wait(30) == 0
     assert TOKEN not in command.log and cookie.partition("=")[2] not in command.log
+
+
+class Polling:
+    """A Socket.IO client that has no websocket, in the room of a job."""
+
+    def __init__(self, server: SmallServer, room: str, *headers: str) -> None:
+        self._server = server
+        self._headers = headers
+        self._path = "/socket.io/?EIO=4&transport=polling"
+        opened = server.get(self._path, *headers).body.decode()
+        self._path += f"&sid={json.loads(opened[1:])['sid']}"
+        self._post("40/jobs,")
+        assert self.get().body.startswith(b"40/jobs,")
+        self._post(f'42/jobs,["join",{{"room":"{room}"}}]')
+
+    def get(self) -> Answer:
+        return self._server.get(self._path, *self._headers)
+
+    @contextlib.contextmanager
+    def waiting(self) -> Iterator[socket.socket]:
+        """The connection of a request that waits for messages."""
+        with self._server.connect() as connection:
+            lines = [f"GET {self._path} HTTP/1.1", "Host: localhost", *self._headers, "Connection: close"]
+            connection.sendall(("\r\n".join(lines) + "\r\n\r\n").encode())
+            yield connection
+
+    def _post(self, text: str) -> None:
+        lines = [f"POST {self._path} HTTP/1.1", "Host: localhost", *self._headers, "Connection: close"]
+        lines += ["Content-Type: text/plain", f"Content-Length: {len(text)}"]
+        assert self._server.send("\n".join(lines) + f"\n\n{text}").status == 200
+
+
+def write(server: SmallServer, method: str, path: str, header: str, fields: str = "") -> int:
+    lines = [f"{method} {path} HTTP/1.1", "Host: localhost", header, "Connection: close"]
+    lines += ["Content-Type: application/x-www-form-urlencoded", f"Content-Length: {len(fields)}"]
+    return server.send("\n".join(lines) + f"\n\n{fields}").status
+
+
+def test_logout_ends_polling(tmp_path: Path, clean_environment: dict[str, str]) -> None:
+    """A request that waits for messages was admitted before the logout; what happens later is not for it."""
+    store = Store(tmp_path / "jobs", KINDS)
+    folder = store.new_folder()
+    job = DatasetJob(
+        id=folder.name,
+        folder=folder,
+        name="old",
+        plan=CreateDataset(train={}),
+        tasks=DatasetJob.first_tasks(),
+    )
+    job.tasks[0].move(Status.ABORT)
+    store.add(job)
+    store.close()
+    with running(tmp_path, {**clean_environment, "DIGITS_TOKEN": TOKEN}) as server:
+        answers = [server.get(f"/?token={TOKEN}") for _ in range(2)]
+        cookies = [f"Cookie: {answer.headers['set-cookie'].partition(';')[0]}" for answer in answers]
+        leaves, stays = (Polling(server, job.id, cookie) for cookie in cookies)
+        with leaves.waiting() as leaving, stays.waiting() as staying:
+            assert write(server, "POST", "/logout", cookies[0]) == 302
+            assert write(server, "PUT", f"/jobs/{job.id}", cookies[1], "job_name=new") == 200
+            assert b'"new"' in Answer.read(staying).body
+            assert b'"new"' not in Answer.read(leaving).body
+        assert leaves.get().status == 401

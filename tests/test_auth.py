@@ -46,7 +46,7 @@ def make_auth(clock: Any = lambda: 1_000_000.0, ended: Path | None = None, **sec
     return Auth(Sessions("k" * 32, ended, clock), port=5000, **secrets)
 
 
-def make_app(auth: Auth) -> flask.Flask:
+def make_app(auth: Auth, **gate: Any) -> flask.Flask:
     app = flask.Flask(__name__, template_folder=None)
     app.secret_key = "s" * 32
     login = "{% for field in form %}{{ field }}{{ field.errors }}{% endfor %}[{{ next }}]{{ csrf_token() }}"
@@ -62,7 +62,7 @@ def make_app(auth: Auth) -> flask.Flask:
     def bad(error: BadRequest) -> tuple[str, int]:
         return error.message, 400
 
-    app.wsgi_app = Gate(app.wsgi_app, auth=auth)  # type: ignore[method-assign]
+    app.wsgi_app = Gate(app.wsgi_app, auth=auth, **gate)  # type: ignore[method-assign]
     return app
 
 
@@ -99,6 +99,27 @@ def test_without_login_nobody_is_asked(settings: Settings) -> None:
 def test_short_password_is_refused() -> None:
     with pytest.raises(ExposureError, match="8 characters"):
         make_auth(password="short")
+
+
+@pytest.mark.parametrize("secret", ["token", "password"])
+def test_new_secret_ends_all_sessions(settings: Settings, secret: str) -> None:
+    def opened(**secrets: str) -> Sessions:
+        return open_auth(replace(settings, login=True, **secrets)).sessions
+
+    cookie = opened(**{secret: "first secret"}).start("fred")
+    assert opened(**{secret: "first secret"}).read(cookie) is not None
+    assert opened(**{secret: "second secret"}).read(cookie) is None
+    other = "password" if secret == "token" else "token"
+    assert opened(**{secret: "first secret", other: "another secret"}).read(cookie) is None
+    assert opened(**{other: "first secret"}).read(cookie) is None
+
+
+def test_new_token_of_the_server_ends_all_sessions(settings: Settings) -> None:
+    public = replace(settings, login=True, host="0.0.0.0")
+    cookie = open_auth(public).sessions.start("fred")
+    assert open_auth(public).sessions.read(cookie) is not None
+    (settings.state_dir / "token").unlink()
+    assert open_auth(public).sessions.read(cookie) is None
 
 
 # Secrets in files
@@ -286,11 +307,53 @@ def test_login_with_a_secret(locked_client: FlaskClient, secret: str) -> None:
     assert locked_client.get("/name").text == "fred"
 
 
+def test_name_of_a_login_counts_more_than_an_argument(locked_client: FlaskClient) -> None:
+    locked_client.post("/login", data={"username": "fred", "password": PASSWORD})
+    locked_client.set_cookie("username", "anna")
+    assert locked_client.get("/name?username=anna").text == "fred"
+    assert locked_client.post("/name", data={"username": "anna"}).text == "fred"
+
+
 def test_login_over_https_keeps_a_host_cookie(locked_client: FlaskClient) -> None:
     answer = locked_client.post("/login", data={"password": PASSWORD}, base_url="https://localhost")
     cookie = answer.headers["Set-Cookie"]
     assert cookie.startswith("__Host-digits=") and "Secure" in cookie and "Path=/" in cookie
     assert "Domain" not in cookie
+
+
+def test_login_below_a_prefix_keeps_its_cookie_there() -> None:
+    client = make_app(make_auth(password=PASSWORD_HASH), url_prefix="/digits").test_client()
+    for scheme, name in (("http", "digits-5000"), ("https", "__Secure-digits-5000")):
+        answer = client.post(
+            "/digits/login", data={"password": PASSWORD, "username": "fred"}, base_url=f"{scheme}://localhost"
+        )
+        cookie = answer.headers["Set-Cookie"]
+        assert cookie.startswith(f"{name}=") and "Path=/digits" in cookie.split("; ")
+        assert client.get("/digits/name", base_url=f"{scheme}://localhost").text == "fred"
+        client.post("/digits/logout", base_url=f"{scheme}://localhost")
+        assert client.get("/digits/name", base_url=f"{scheme}://localhost").status_code == 401
+
+
+@pytest.mark.parametrize("scheme", ["http", "https"])
+@pytest.mark.parametrize("prefix", ["", "/digits"])
+def test_all_cookies_have_the_same_attributes(scheme: str, prefix: str) -> None:
+    base_url = f"{scheme}://localhost"
+    cookies = []
+    for secrets in ({}, {"password": PASSWORD_HASH}):
+        client = make_app(make_auth(**secrets), url_prefix=prefix).test_client()
+        fields = {"username": "fred", "password": PASSWORD}
+        for answer in (
+            client.get(f"{prefix}/login", base_url=base_url),
+            client.post(f"{prefix}/login", data=fields, base_url=base_url),
+            client.post(f"{prefix}/logout", base_url=base_url),
+        ):
+            cookies += answer.headers.getlist("Set-Cookie")
+    assert len(cookies) == 8
+    for cookie in cookies:
+        attributes = cookie.split("; ")
+        assert ("Secure" in attributes) == (scheme == "https")
+        assert f"Path={prefix or '/'}" in attributes
+        assert "HttpOnly" in attributes and "SameSite=Lax" in attributes
 
 
 @pytest.mark.parametrize("fields", [{}, {"password": ""}, {"password": "wrong"}, {"username": "fred"}])
