@@ -31,6 +31,7 @@ from urllib.parse import quote
 from werkzeug.exceptions import MethodNotAllowed
 from werkzeug.wrappers import Request, Response
 
+from digits.environment import SYSTEM_VARIABLES, inherited
 from digits.errors import NotFound, Unavailable
 from digits.gate import FOREIGN
 from digits.tensorboard_process import PORT_LINE
@@ -57,7 +58,6 @@ _NOT_FORWARDED = frozenset(
 _NOT_RETURNED = frozenset(
     "connection keep-alive proxy-authenticate te trailer transfer-encoding upgrade set-cookie server date".split()
 ) | {FOREIGN.lower()}
-_PASSED_ON = ("PATH", "HOME", "LANG", "LC_ALL", "LC_CTYPE", "TZ", "TMPDIR", "PYTHONPATH", "LD_LIBRARY_PATH")
 _FONT = re.compile(r"[\w-]{1,100}\.woff2", re.ASCII)
 
 _log = logging.getLogger(__name__)
@@ -205,7 +205,7 @@ class _Process:
             errors="replace",
             cwd="/",
             start_new_session=True,
-            env={name: os.environ[name] for name in _PASSED_ON if name in os.environ},
+            env=inherited(os.environ, SYSTEM_VARIABLES),
         )
         self._tell({"logdir": str(logdir), "path_prefix": self._prefix})
         threading.Thread(target=self._listen, daemon=True).start()

@@ -37,7 +37,15 @@ def _start(logdir: str, path_prefix: str) -> int:
     # The static plugins only: others that happen to be installed may reach out to the network.
     plugins: Any = default.get_static_plugins()
     board = program.TensorBoard(plugins=plugins)
-    board.configure(argv=["tensorboard"], logdir=logdir, host="127.0.0.1", port=0, path_prefix=path_prefix)
+    board.configure(
+        argv=["tensorboard"],
+        logdir=logdir,
+        host="127.0.0.1",
+        port=0,
+        path_prefix=path_prefix,
+        # The faster loader is a server of its own: on an open port, with the folder among its arguments.
+        load_fast="false",
+    )
     return urlsplit(board.launch()).port or 0
 
 
