@@ -150,8 +150,9 @@ def _serve(options: argparse.Namespace) -> None:
 
     from digits.logs import start_logging
     from digits.settings import SettingsError
+    from digits.shim import PRIVATE_UMASK
 
-    os.umask(0o077)  # jobs, logs and secrets are for the user of the server only
+    os.umask(PRIVATE_UMASK)
     try:
         settings = _read_settings(options)
         start_logging(settings)

@@ -29,6 +29,8 @@ KEPT_SEGMENTS = 2
 GRACE_SECONDS = 5.0
 OUTPUT_FILE = "output.log"
 EXIT_FILE = "exit.json"
+# What the server and its tasks write is for their user only.
+PRIVATE_UMASK = 0o077
 
 _SEGMENT = re.compile(r"output\.\d+\.log")
 
@@ -201,6 +203,7 @@ def prepare_child(pipe: int) -> None:
     ``pipe`` is the writing end that becomes standard output and error.
     """
     os.setsid()
+    os.umask(PRIVATE_UMASK)
     end_with_parent()
     null = os.open(os.devnull, os.O_RDONLY)
     os.dup2(null, 0)
@@ -291,6 +294,7 @@ def _prctl(option: int, value: int) -> None:
 
 def main(arguments: list[str]) -> None:
     folder, mode, *rest = arguments
+    os.umask(PRIVATE_UMASK)
     _prctl(_PR_SET_CHILD_SUBREAPER, 1)
     if mode == "--adopt":
         child, pipe = int(rest[0]), int(rest[2])
