@@ -42,9 +42,9 @@ MAX_BODY_BYTES = 16 * MEBIBYTE
 UPLOAD_LIMITS: Mapping[str, int] = {"/models/images/classification/classify_one": 64 * MEBIBYTE}
 
 PUBLIC_PATHS = frozenset({"/login", "/health", "/favicon.ico"})
-PUBLIC_FOLDERS = ("/static/",)
-# TensorBoard asks for its font at the root of the site, whatever its prefix is.
+# TensorBoard asks for its font at the root of the site, where the cookies of a prefix are not sent.
 ROOT_FOLDERS = ("/font-roboto/",)
+PUBLIC_FOLDERS = ("/static/", *ROOT_FOLDERS)
 
 LOGINS_PER_MINUTE = 10
 MAX_REMEMBERED_ADDRESSES = 10_000

@@ -22,7 +22,8 @@ Address = tuple[str, int]
 PROC_NET = Path("/proc/net")
 _OVERFLOW_UID = Path("/proc/sys/kernel/overflowuid")
 _DEFAULT_OVERFLOW_UID = 65534
-_ESTABLISHED = b"01"
+# Connected, with the peer's side still open or closed for sending only.
+_CONNECTED = (b"01", b"04", b"05")
 _LISTEN = b"0A"
 # Fields of a row; the remote address is between the local one and the state.
 _LOCAL, _STATE, _UID, _INODE = 1, 3, 7, 9
@@ -65,7 +66,7 @@ def find_uid(peer: Address, local: Address, tables: Path = PROC_NET) -> int | No
     """
     for table, addresses in _spellings(peer, local):
         for row in _rows(tables / table):
-            if row[_LOCAL:_STATE] == addresses and row[_STATE] == _ESTABLISHED and row[_INODE] != b"0":
+            if row[_LOCAL:_STATE] == addresses and row[_STATE] in _CONNECTED and row[_INODE] != b"0":
                 return int(row[_UID])
     return None
 

@@ -33,7 +33,7 @@ from tests.raw_http import OTHER_UID, Answer, SmallServer, join, websocket
 
 TOKEN = "t" * 43
 CANARY = "canary-4f1c6e"
-PUBLIC = {"static", "auth.login", "auth.login_post", "home.health"}
+PUBLIC = {"static", "auth.login", "auth.login_post", "home.health", "tensorboard.board_font"}
 UNSAFE = {"POST", "PUT", "PATCH", "DELETE"}
 
 
@@ -180,6 +180,7 @@ def test_login_works_below_a_prefix(settings: Settings) -> None:
     page = client.get("/digits/")
     assert page.status_code == 200
     assert not re.findall(r'(?:href|src|action)="/(?!digits/)', page.text)
+    assert client.get("/font-roboto/missing.woff2").status_code == 404
     app.extensions["digits"].stop()
 
 

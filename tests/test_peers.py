@@ -65,6 +65,19 @@ def test_socket_for_ipv4_that_talks_to_ipv6_is_found() -> None:
             assert find_uid(address[:2], accepted.getsockname()[:2]) == OTHER_UID
 
 
+def test_client_that_has_sent_everything_is_found() -> None:
+    with (
+        socket.create_server(("127.0.0.1", 0)) as listener,
+        client_socket(socket.AF_INET, OTHER_UID) as client,
+    ):
+        client.connect(listener.getsockname())
+        client.shutdown(socket.SHUT_WR)
+        accepted, address = listener.accept()
+        with accepted:
+            assert accepted.recv(1) == b""
+            assert find_uid(address, accepted.getsockname()) == OTHER_UID
+
+
 def test_user_of_a_closed_socket_is_unknown() -> None:
     """The kernel lists it as root's, whoever opened it."""
     with socket.create_server(("127.0.0.1", 0)) as listener:
@@ -90,7 +103,7 @@ def test_peer_is_the_row_with_exchanged_addresses(tmp_path: Path) -> None:
     assert find_uid(PEER, LOCAL, table(tmp_path, *rows)) == 1000
 
 
-@pytest.mark.parametrize(("state", "inode"), [("05", 0), ("06", 0), ("01", 0), ("05", 9), ("03", 9)])
+@pytest.mark.parametrize(("state", "inode"), [("05", 0), ("06", 0), ("01", 0), ("02", 9), ("03", 9)])
 def test_only_open_sockets_count(tmp_path: Path, state: str, inode: int) -> None:
     row = ("0100007F:9A8C", "0100007F:A791", state, 0, inode)
     assert find_uid(PEER, LOCAL, table(tmp_path, row)) is None
