@@ -106,6 +106,11 @@ class TensorBoards:
         if logdir.is_symlink() or not logdir.is_dir():
             raise NotFound("This job has written nothing for TensorBoard yet.")
         process = self._process(job_id, logdir)
+        # Also while it starts: a process that somebody waits for is not idle.
+        with process.in_use(self._clock):
+            return self._answer(job_id, process, path, request)
+
+    def _answer(self, job_id: str, process: _Process, path: str, request: Request) -> Response:
         is_page = request.method == "GET" and "text/html" in request.headers.get("Accept", "")
         if not process.wait(self._page_seconds if is_page else self._start_seconds):
             if is_page:
@@ -115,8 +120,7 @@ class TensorBoards:
             self._give_up(job_id, process)
             raise Unavailable("TensorBoard did not start.", process.last_words())
         try:
-            with process.in_use(self._clock):
-                return process.forward(path, request, self.url_for(job_id), self._clock)
+            return process.forward(path, request, self.url_for(job_id), self._clock)
         except (OSError, http.client.HTTPException) as error:
             if isinstance(error, ConnectionError):
                 self._give_up(job_id, process)  # it is dying or dead; the next request starts another
