@@ -57,9 +57,7 @@ def create_app(settings: Settings, *, start: bool = True) -> Flask:
     app.json.sort_keys = False  # type: ignore[attr-defined]
     parts = Services(settings)
     app.extensions["digits"] = parts
-    guard = auth.open_auth(
-        settings.state_dir, settings.host, settings.port, settings.token, settings.password
-    )
+    guard = auth.open_auth(settings)
     app.secret_key = auth.read_or_make_secret(settings.state_dir / "form-key")
     auth.protect_forms(app, settings.port)
     for blueprint in (
@@ -75,6 +73,7 @@ def create_app(settings: Settings, *, start: bool = True) -> Flask:
     _add_page_tools(app, settings, parts, guard)
     _add_error_pages(app)
     parts.live.connect(app)
+    guard.on_logout.append(parts.live.disconnect)
     # The gate is the outermost part: nothing, not even the socket, is reached around it.
     app.wsgi_app = Gate(  # type: ignore[method-assign]
         app.wsgi_app,
@@ -122,7 +121,7 @@ def _add_page_tools(app: Flask, settings: Settings, parts: Services, guard: auth
             "server_name": settings.server_name,
             "url_prefix": settings.url_prefix,
             "username": auth.shown_username(request),
-            "needs_login": guard.is_required,
+            "needs_login": guard.is_required(request.environ),
             "tensorflow": parts.tensorflow,
             "storage_problem": parts.store.problem,
         }

@@ -1,8 +1,8 @@
 """Who may come in, and by which name.
 
-On a loopback address nobody has to log in: a name is asked for only to say whose
-job is whose. Everywhere else a token or a password is needed, and one that has
-it can run programs on this machine. Names are never checked against anything.
+Whoever comes in can run programs as the user of the server. So a connection that
+belongs to that user needs no login on a loopback address; everybody else needs the
+token or the password. Names say whose job is whose and are never verified.
 """
 
 from __future__ import annotations
@@ -35,6 +35,7 @@ from flask import (
     render_template,
     request,
 )
+from flask.sessions import SecureCookieSessionInterface
 from flask_wtf import FlaskForm
 from flask_wtf.csrf import CSRFProtect
 from itsdangerous import BadData, URLSafeSerializer
@@ -43,10 +44,14 @@ from wtforms import PasswordField, StringField
 
 from digits.errors import BadRequest
 from digits.files import UnreadableFile, read_json, write_json
+from digits.peers import CONNECTION, Connection
+from digits.settings import LoginPolicy, Settings
 
 log = logging.getLogger(__name__)
 
 VISITOR = "digits.visitor"
+# Whether a request had headers of a proxy, which the gate removes.
+FORWARDED = "digits.forwarded"
 USERNAME_COOKIE = "username"
 USERNAME = re.compile(r"\w[\w.@+-]{0,63}")
 
@@ -61,17 +66,7 @@ LONGEST_PASSWORD = 1000
 
 
 class ExposureError(Exception):
-    """The server would start in a way that lets strangers in. The text says what to change."""
-
-
-def check_exposure(host: str, token_or_password: str) -> None:
-    """Raise ExposureError if other computers could use a server on ``host`` without any secret."""
-    if token_or_password or is_loopback(host):
-        return
-    raise ExposureError(
-        f"Other computers can reach {host or 'every address of this machine'}, and whoever reaches the server "
-        "can run programs as you. Set DIGITS_PASSWORD or DIGITS_TOKEN, or listen on 127.0.0.1."
-    )
+    """A secret of the server is too weak or open to others. The text says what to change."""
 
 
 def is_loopback(host: str) -> bool:
@@ -212,40 +207,65 @@ class Visitor:
 class Auth:
     """Knows the secrets of this server and checks requests against them.
 
+    With ``admit_own_user``, a connection from the user of this process needs none.
     ``port`` becomes part of the cookie's name, because browsers send the cookies
     of one port to all others of the same host. ``on_logout`` lists functions that
     are called with the id of a session that has ended.
     """
 
     def __init__(
-        self, sessions: Sessions, *, token: str = "", password: str = "", port: int | str = ""
+        self,
+        sessions: Sessions,
+        *,
+        token: str = "",
+        password: str = "",
+        port: int | str = "",
+        admit_own_user: bool = False,
     ) -> None:
         self.sessions = sessions
+        self.token = token
         self.on_logout: list[Callable[[str], None]] = []
-        self._token = token.encode()
         self._hasher = argon2.PasswordHasher()
         self._password_hash = self._hashed(password)
         self._port = port
+        self._admit_own_user = admit_own_user
 
-    @property
-    def is_required(self) -> bool:
-        """Whether a visitor has to know a secret."""
-        return bool(self._token or self._password_hash)
+    def is_required(self, environ: Mapping[str, Any]) -> bool:
+        """Whether the sender of this request has to know a secret."""
+        if not (self.token or self._password_hash):
+            return False
+        return not self._admit_own_user or self._why_foreign(environ) != ""
+
+    def why_required(self, environ: Mapping[str, Any]) -> str:
+        """Why the sender of this request has to know a secret where others need none, as a sentence; or empty."""
+        return self._why_foreign(environ) if self._admit_own_user else ""
 
     def visitor(self, environ: Mapping[str, Any]) -> Visitor | None:
         """Who sent this request; None for somebody who has to log in first."""
-        if self.is_required and self.has_bearer(environ):
+        is_required = self.is_required(environ)
+        if is_required and self.has_bearer(environ):
             return Visitor() if self.is_token(_bearer(environ)) else None
         session = self.sessions.read(parse_cookie(dict(environ)).get(self.cookie_name(environ), ""))
-        if self.is_required and session is None:
+        if is_required and session is None:
             return None
         return Visitor(session)
+
+    def _why_foreign(self, environ: Mapping[str, Any]) -> str:
+        """Why this request may not come from the user of this process; empty if it does."""
+        connection: Connection | None = environ.get(CONNECTION)
+        if environ.get(FORWARDED):
+            return "This request came through a proxy, so the server cannot tell who sent it."
+        if connection is None or connection.uid is None:
+            return "The server cannot determine which user of this computer opened the connection."
+        return "" if connection.is_own else "The connection belongs to another user than the server."
 
     def has_bearer(self, environ: Mapping[str, Any]) -> bool:
         return str(environ.get("HTTP_AUTHORIZATION", ""))[:7].lower() == "bearer "
 
     def is_token(self, text: str) -> bool:
-        return bool(self._token) and hmac.compare_digest(text.encode("utf-8", "replace"), self._token)
+        return bool(self.token) and hmac.compare_digest(
+            text.encode("utf-8", "replace"), self.token.encode("utf-8", "replace")
+        )
 
     def is_secret(self, text: str) -> bool:
         """Whether ``text`` is the password, or the token typed in its place."""
@@ -259,18 +279,14 @@ class Auth:
             return False
 
     def cookie_name(self, environ: Mapping[str, Any]) -> str:
-        return "__Host-digits" if _is_https(environ) else f"digits-{self._port}"
+        if not is_https(environ):
+            return f"digits-{self._port}"
+        # Browsers accept the first one for the root of a site only.
+        return "__Host-digits" if cookie_path(environ) == "/" else f"__Secure-digits-{self._port}"
 
     def cookie_header(self, environ: Mapping[str, Any], value: str) -> str:
         """The ``Set-Cookie`` that keeps ``value``, or drops the cookie when it is empty."""
-        return dump_cookie(
-            self.cookie_name(environ),
-            value,
-            max_age=LONGEST_SECONDS if value else 0,
-            secure=_is_https(environ),
-            httponly=True,
-            samesite="Lax",
-        )
+        return cookie_header(environ, self.cookie_name(environ), value)
 
     def end(self, session: Session) -> None:
         """Log a session out everywhere."""
@@ -286,17 +302,26 @@ class Auth:
         return self._hasher.hash(password) if password else ""
 
 
-def open_auth(folder: Path, host: str, port: int | str, token: str = "", password: str = "") -> Auth:
-    """The Auth of a server on ``host``, with its key and list of ended sessions in ``folder``.
+def open_auth(settings: Settings) -> Auth:
+    """The Auth of a server, with its keys and its list of ended sessions in ``settings.state_dir``.
 
-    Off loopback, and without any secret given, a token is made and kept there: see
-    `made_token`. ``folder`` must not be one that the server shows to visitors.
+    Where a login is needed and no secret was given, a token is made and kept there: see
+    `made_token`. The folder must not be one that the server shows to visitors. A new
+    token or password ends all sessions.
     """
+    folder, policy = settings.state_dir, settings.login_policy
+    token, password = settings.token, settings.password
     key = read_or_make_secret(folder / "cookie-key")
-    if not (token or password or is_loopback(host)):
+    if policy is not LoginPolicy.NOBODY and not (token or password):
         token = made_token(folder)
-    check_exposure(host, token or password)
-    return Auth(Sessions(key, folder / "ended-sessions.json"), token=token, password=password, port=port)
+    cookie_key = hmac.digest(key.encode(), f"{token}\0{password}".encode("utf-8", "replace"), "sha256")
+    return Auth(
+        Sessions(cookie_key.hex(), folder / "ended-sessions.json"),
+        token=token,
+        password=password,
+        port=settings.port,
+        admit_own_user=policy is LoginPolicy.OTHER_USERS,
+    )
 
 
 def made_token(folder: Path) -> str:
@@ -327,17 +352,27 @@ def site_path(environ: Mapping[str, Any], query: str) -> str:
     return f"{encoded}?{query}" if query else encoded
 
 
+def login_name(request: Request) -> str | None:
+    """The name that the sender of this request has logged in with: of the session, else of the cookie."""
+    return _session_name(request) or _cookie_name(request)
+
+
 def current_username(request: Request) -> str | None:
-    """The name that this request goes by: its argument, its login, or its ``username`` cookie.
+    """The name that this request goes by: of its session, its ``username`` argument, or its cookie.
 
     Raises BadRequest for an argument that cannot be a name.
     """
     given = request.args.get("username") or request.form.get("username")
-    if given:
-        return checked_username(given)
+    argument = checked_username(given) if given else None
+    return _session_name(request) or argument or _cookie_name(request)
+
+
+def _session_name(request: Request) -> str | None:
     visitor = request.environ.get(VISITOR)
-    if visitor is not None and visitor.session is not None and visitor.session.username:
-        return str(visitor.session.username)
+    return (visitor.session.username or None) if visitor is not None and visitor.session is not None else None
+
+
+def _cookie_name(request: Request) -> str | None:
     kept = request.cookies.get(USERNAME_COOKIE, "")
     return kept if USERNAME.fullmatch(kept) else None
 
@@ -387,6 +422,16 @@ def login_blueprint(auth: Auth) -> Blueprint:
     return blueprint
 
 
+class _FormSessions(SecureCookieSessionInterface):
+    """Flask's sessions, which hold the form token, with cookies as all others of this server."""
+
+    def get_cookie_path(self, app: Flask) -> str:
+        return cookie_path(request.environ)
+
+    def get_cookie_secure(self, app: Flask) -> bool:
+        return is_https(request.environ)
+
+
 def protect_forms(app: Flask, port: int | str = "") -> CSRFProtect:
     """Ask browsers for the form token on writes. Needs ``app.secret_key``.
 
@@ -402,6 +447,7 @@ def protect_forms(app: Flask, port: int | str = "") -> CSRFProtect:
         SESSION_COOKIE_HTTPONLY=True,
         SESSION_COOKIE_SAMESITE="Lax",
     )
+    app.session_interface = _FormSessions()
     protection = CSRFProtect(app)
     for view in _WITHOUT_TOKEN:
         protection.exempt(view)
@@ -434,11 +480,12 @@ def _log_in(auth: Auth) -> Any:
         response = make_response(jsonify(username=name or None))
     else:
         response = make_response(redirect(_next()))
-    if auth.is_required:
+    if auth.is_required(request.environ):
         _end_session(auth)
-        response.headers.add("Set-Cookie", auth.cookie_header(request.environ, auth.sessions.start(name)))
+        cookie = auth.cookie_header(request.environ, auth.sessions.start(name))
     else:
-        response.set_cookie(USERNAME_COOKIE, name, max_age=LONGEST_SECONDS, httponly=True, samesite="Lax")
+        cookie = cookie_header(request.environ, USERNAME_COOKIE, name)
+    response.headers.add("Set-Cookie", cookie)
     return response
 
 
@@ -447,7 +494,7 @@ def _log_out(auth: Auth) -> Any:
     answer = jsonify(username=None) if _wants_json() else redirect(_next())
     response: Response = make_response(answer)
     response.headers.add("Set-Cookie", auth.cookie_header(request.environ, ""))
-    response.delete_cookie(USERNAME_COOKIE, httponly=True, samesite="Lax")
+    response.headers.add("Set-Cookie", cookie_header(request.environ, USERNAME_COOKIE, ""))
     return response
 
 
@@ -459,10 +506,11 @@ def _end_session(auth: Auth) -> None:
 
 def _login_problem(auth: Auth, username: str, secret: str) -> tuple[str, str] | None:
     """The field that makes this login fail and why. A name is a must only where nothing else is asked."""
-    if auth.is_required and not auth.is_secret(secret):
+    is_required = auth.is_required(request.environ)
+    if is_required and not auth.is_secret(secret):
         return "password", "Wrong password or token." if secret else "A password or token is needed."
     if not username.strip():
-        return None if auth.is_required else ("username", "A user name is needed.")
+        return None if is_required else ("username", "A user name is needed.")
     try:
         checked_username(username)
     except BadRequest as error:
@@ -472,13 +520,14 @@ def _login_problem(auth: Auth, username: str, secret: str) -> tuple[str, str] | 
 
 def _login_page(auth: Auth, problem: tuple[str, str] | None = None, status: int = 200) -> Any:
     form = LoginForm(formdata=None, username=request.form.get("username", "")[:64])
-    if not auth.is_required:
+    if not auth.is_required(request.environ):
         del form.password
     if problem is not None:
         field, message = problem
         form[field].errors = [message]
     target = safe_next(request.values.get("next"))
-    return render_template("login.html", form=form, next=target), status
+    why = auth.why_required(request.environ)
+    return render_template("login.html", form=form, next=target, why=why), status
 
 
 def _next() -> str:
@@ -495,5 +544,23 @@ def _bearer(environ: Mapping[str, Any]) -> str:
     return str(environ.get("HTTP_AUTHORIZATION", ""))[7:].strip()
 
 
-def _is_https(environ: Mapping[str, Any]) -> bool:
+def cookie_header(environ: Mapping[str, Any], name: str, value: str) -> str:
+    """The ``Set-Cookie`` that keeps ``value`` under ``name``, or drops that cookie when ``value`` is empty."""
+    return dump_cookie(
+        name,
+        value,
+        max_age=LONGEST_SECONDS if value else 0,
+        path=cookie_path(environ),
+        secure=is_https(environ),
+        httponly=True,
+        samesite="Lax",
+    )
+
+
+def cookie_path(environ: Mapping[str, Any]) -> str:
+    """The path below which the pages are, so that other programs of the same host do not get our cookies."""
+    return str(environ.get("SCRIPT_NAME") or "/")
+
+
+def is_https(environ: Mapping[str, Any]) -> bool:
     return environ.get("wsgi.url_scheme") == "https"

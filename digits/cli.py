@@ -145,11 +145,14 @@ def _add_job(parser: argparse.ArgumentParser) -> None:
 
 
 def _serve(options: argparse.Namespace) -> None:
+    import os
     from dataclasses import replace
 
     from digits.logs import start_logging
     from digits.settings import SettingsError
+    from digits.shim import PRIVATE_UMASK
 
+    os.umask(PRIVATE_UMASK)
     try:
         settings = _read_settings(options)
         start_logging(settings)
@@ -161,7 +164,9 @@ def _serve(options: argparse.Namespace) -> None:
     from digits.app import create_app
     from digits.auth import ExposureError
     from digits.errors import DigitsError
+    from digits.peers import lookup_problem
     from digits.server import serve
+    from digits.settings import LoginPolicy
 
     try:
         app = create_app(settings)
@@ -172,7 +177,13 @@ def _serve(options: argparse.Namespace) -> None:
     except OSError as error:
         _stop(f"cannot start: {error}")
     services = app.extensions["digits"]
-    text = announcement(settings, services.tensorflow, _made_token(settings))
+    text = announcement(
+        settings,
+        services.tensorflow,
+        _made_token(settings),
+        is_root=os.geteuid() == 0,
+        problem=lookup_problem(settings.port) if settings.login_policy is LoginPolicy.OTHER_USERS else "",
+    )
     try:
         serve(app, listener, socketio=services.live.socketio, on_start=lambda port: print(text, flush=True))
     finally:
@@ -213,30 +224,45 @@ def _listen(host: str, port: int) -> socket:
 
 
 def _made_token(settings: Settings) -> str:
-    """The token that the server made for itself, because others reach it and no secret was given."""
-    if settings.is_local or settings.token or settings.password:
+    """The token that the server made for itself, because some have to log in and no secret was given."""
+    from digits.settings import LoginPolicy
+
+    if settings.login_policy is LoginPolicy.NOBODY or settings.token or settings.password:
         return ""
     from digits.auth import made_token
 
     return made_token(settings.state_dir)
 
 
-def announcement(settings: Settings, tensorflow: TensorFlowSupport, token: str = "") -> str:
-    """What the terminal says once the server answers: where, to whom, and what is missing.
+def announcement(
+    settings: Settings,
+    tensorflow: TensorFlowSupport,
+    token: str = "",
+    *,
+    is_root: bool = False,
+    problem: str = "",
+) -> str:
+    """The text for the terminal once the server answers: its address, who can reach it, and what is missing.
 
-    ``token`` is the one that the server made for itself, if it did.
+    ``token`` is the one that the server made for itself, if it did. ``problem`` says
+    why the users of connections cannot be determined, if so.
     """
     name = "localhost" if settings.host in ("0.0.0.0", "::") else settings.host  # noqa: S104
     shown_name = f"[{name}]" if ":" in name else name
-    reach = "this computer only" if settings.is_local else f"every computer that can reach {settings.host}"
+    address = f"http://{shown_name}:{settings.port}{settings.url_prefix}/"
     lines = [
         f"DIGITS {__version__}",
-        f"  address     http://{shown_name}:{settings.port}{settings.url_prefix}/",
-        f"  open to     {reach}",
+        f"  address     {address}",
+        f"  open to     {_reach(settings)}",
+        f"  login       {_login(settings, problem)}",
         f"  jobs        {settings.jobs_dir}",
     ]
     if token:
-        lines[1] += f"?token={token}"
+        lines.insert(4, f"  login link  {address}?token={token}")
+    if is_root:
+        lines += [
+            "Warning: DIGITS runs as root, and so does every network that it trains. Start it as an ordinary user."
+        ]
     if not tensorflow.available:
         lines += [
             "TensorFlow support is disabled",
@@ -244,6 +270,28 @@ def announcement(settings: Settings, tensorflow: TensorFlowSupport, token: str =
             f"  remedy      {tensorflow.remedy}",
         ]
     return "\n".join([*lines, "Stop it with Ctrl-C."])
+
+
+def _reach(settings: Settings) -> str:
+    """Who can connect to the server."""
+    if not settings.is_local:
+        return f"every computer that can reach {settings.host}"
+    if settings.behind_proxy:
+        return "everybody who can reach the proxy in front of it, and this computer"
+    return "this computer only"
+
+
+def _login(settings: Settings, problem: str) -> str:
+    """Who has to log in."""
+    from digits.settings import LoginPolicy
+
+    if settings.login_policy is LoginPolicy.NOBODY:
+        return "not required (--no-login): everybody who can connect can run programs as you"
+    if settings.login_policy is LoginPolicy.EVERYBODY:
+        return "required"
+    if problem:
+        return f"required, for you too: {problem}"
+    return "required for other users of this computer, not for you"
 
 
 def _download(options: argparse.Namespace) -> None:

@@ -117,6 +117,9 @@ class Driver:
         if self._stuck is not None and self._stuck.poll() is None:
             raise DriverError("The GPU driver does not answer; an earlier question still hangs.")
         self._stuck = None
+        # Not above: the helper runs this file alone, and needs nothing of the package.
+        from digits.environment import SYSTEM_VARIABLES, inherited
+
         helper = subprocess.Popen(
             self._command,
             stdin=subprocess.DEVNULL,
@@ -124,6 +127,7 @@ class Driver:
             stderr=subprocess.DEVNULL,
             text=True,
             start_new_session=True,
+            env=inherited(os.environ, SYSTEM_VARIABLES),
         )
         try:
             output, _ = helper.communicate(timeout=self._seconds)

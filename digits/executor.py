@@ -22,6 +22,7 @@ from pathlib import Path
 from typing import Annotated, Protocol
 
 from digits import files, schema, shim
+from digits.environment import TASK_VARIABLES, inherited
 from digits.schema import Between, Count, UnixTime
 from digits.task import Handle
 
@@ -91,6 +92,7 @@ class LocalExecutor:
     With ``standby``, a fork server holds TensorFlow imported, so that a task starts
     at once; whenever it is not there, tasks start with a fresh interpreter.
     ``program`` is the command of a worker; the task's folder is added to it.
+    ``pass_env`` names more variables of the environment that tasks inherit.
     """
 
     def __init__(
@@ -98,10 +100,13 @@ class LocalExecutor:
         *,
         standby: bool = True,
         log_file: Path | None = None,
-        program: Sequence[str] = (sys.executable, "-m", "digits.worker"),
+        # -P: modules come from where they are installed, not from the folder that a program starts in.
+        program: Sequence[str] = (sys.executable, "-P", "-m", "digits.worker"),
+        pass_env: Sequence[str] = (),
     ) -> None:
         self._program = tuple(program)
-        self._fork_server = ForkServer(log_file) if standby else None
+        self._pass_env = tuple(pass_env)
+        self._fork_server = ForkServer(log_file, pass_env) if standby else None
         self._children: set[int] = set()
 
     def start(self, folder: Path, environment: Mapping[str, str], run: int = 1) -> Handle:
@@ -110,7 +115,7 @@ class LocalExecutor:
         # Before the process starts, so that a full disk is reported now and not at its end.
         os.close(shim.reserve_exit(str(folder)))
         environment = {
-            **child_environment(os.environ),
+            **child_environment(os.environ, self._pass_env),
             **environment,
             _TASK_VARIABLE: str(folder),
             shim.RUN_VARIABLE: str(run),
@@ -200,8 +205,9 @@ class ForkServer:
 
     MAX_STARTS = 5
 
-    def __init__(self, log_file: Path | None) -> None:
+    def __init__(self, log_file: Path | None, pass_env: Sequence[str] = ()) -> None:
         self._log_file = log_file
+        self._pass_env = tuple(pass_env)
         self._process: subprocess.Popen[bytes] | None = None
         self._lock = threading.Lock()
         self._starts = 0
@@ -212,11 +218,12 @@ class ForkServer:
         if self._process is not None or self._starts >= self.MAX_STARTS:
             return
         self._starts += 1
+        environment = {**child_environment(os.environ, self._pass_env), "OPENBLAS_NUM_THREADS": "1"}
         try:
             with open(self._log_file or os.devnull, "ab") as output:
                 self._process = subprocess.Popen(
-                    [sys.executable, "-m", "digits.worker.forkserver"],
-                    env={**child_environment(os.environ), "OPENBLAS_NUM_THREADS": "1"},
+                    [sys.executable, "-P", "-m", "digits.worker.forkserver"],
+                    env=environment,
                     stdin=subprocess.PIPE,
                     stdout=subprocess.PIPE,
                     stderr=output,
@@ -287,17 +294,13 @@ class ForkServer:
 # Tells the processes of a task from all others: they inherit it.
 _TASK_VARIABLE = "DIGITS_TASK"
 
-_PASSED_ON = ("PATH", "HOME", "LANG", "LANGUAGE", "TZ", "TMPDIR", "VIRTUAL_ENV", "PYTHONPATH")
-_PASSED_ON_PREFIXES = ("LC_", "CUDA", "NVIDIA", "TF_", "XLA_", "KERAS_", "XDG_", "LD_LIBRARY", "OMP_")
 
+def child_environment(environment: Mapping[str, str], pass_env: Sequence[str] = ()) -> dict[str, str]:
+    """What a task may know of the server's environment: no token, no password, no key.
 
-def child_environment(environment: Mapping[str, str]) -> dict[str, str]:
-    """What a task may know of the server's environment: no token, no password, no key."""
-    kept = {
-        name: value
-        for name, value in environment.items()
-        if name in _PASSED_ON or name.startswith(_PASSED_ON_PREFIXES)
-    }
+    ``pass_env`` names variables to keep besides `digits.environment.TASK_VARIABLES`.
+    """
+    kept = inherited(environment, (*TASK_VARIABLES, *pass_env))
     package_home = str(Path(__file__).resolve().parents[1])
     path = [package_home, *filter(None, kept.get("PYTHONPATH", "").split(os.pathsep))]
     return {

@@ -25,7 +25,7 @@ import psutil
 from werkzeug.exceptions import RequestEntityTooLarge
 from werkzeug.middleware.proxy_fix import ProxyFix
 
-from digits.auth import VISITOR, Auth, Visitor, is_loopback, site_path
+from digits.auth import FORWARDED, VISITOR, Auth, Visitor, is_loopback, site_path
 
 Environ = dict[str, Any]
 StartResponse = Callable[..., Any]
@@ -42,9 +42,9 @@ MAX_BODY_BYTES = 16 * MEBIBYTE
 UPLOAD_LIMITS: Mapping[str, int] = {"/models/images/classification/classify_one": 64 * MEBIBYTE}
 
 PUBLIC_PATHS = frozenset({"/login", "/health", "/favicon.ico"})
-PUBLIC_FOLDERS = ("/static/",)
-# TensorBoard asks for its font at the root of the site, whatever its prefix is.
+# TensorBoard asks for its font at the root of the site, where the cookies of a prefix are not sent.
 ROOT_FOLDERS = ("/font-roboto/",)
+PUBLIC_FOLDERS = ("/static/", *ROOT_FOLDERS)
 
 LOGINS_PER_MINUTE = 10
 MAX_REMEMBERED_ADDRESSES = 10_000
@@ -52,7 +52,21 @@ MAX_REMEMBERED_ADDRESSES = 10_000
 SAFE_METHODS = frozenset({"GET", "HEAD", "OPTIONS"})
 _METHOD = re.compile(r"[A-Z]{1,20}")
 _HOST = re.compile(r"(?P<name>\[[0-9a-f:.]{2,45}\]|[a-z0-9_.-]{1,253})(?::\d{1,5})?")
-_FORWARDED = ("HTTP_FORWARDED", "HTTP_X_FORWARDED_", "HTTP_X_REAL_IP", "HTTP_X_ORIGINAL_", "HTTP_X_REWRITE_")
+# Headers that proxies add.
+_FORWARDED = (
+    "HTTP_FORWARDED",
+    "HTTP_X_FORWARDED",
+    "HTTP_X_REAL_IP",
+    "HTTP_X_ORIGINAL_",
+    "HTTP_X_REWRITE_",
+    "HTTP_X_CLIENT_IP",
+    "HTTP_X_CLUSTER_CLIENT_IP",
+    "HTTP_X_ENVOY_",
+    "HTTP_VIA",
+    "HTTP_CDN_LOOP",
+    "HTTP_CF_CONNECTING_IP",
+    "HTTP_TRUE_CLIENT_IP",
+)
 
 _log = logging.getLogger(__name__)
 
@@ -162,7 +176,9 @@ class Gate:
 
     def _without_forwarded(self, environ: Environ, start_response: StartResponse) -> Iterable[bytes]:
         # Socket.IO would take these headers for the truth about its own address.
-        for name in [name for name in environ if name.startswith(_FORWARDED)]:
+        forwarded = [name for name in environ if name.startswith(_FORWARDED)]
+        environ[FORWARDED] = bool(forwarded)
+        for name in forwarded:
             del environ[name]
         environ[NONCE] = secrets.token_urlsafe(16)
         cookies: list[str] = []
@@ -233,7 +249,7 @@ class Gate:
 
     def _check_rate(self, environ: Environ) -> None:
         is_login = environ["REQUEST_METHOD"] == "POST" and environ["PATH_INFO"] == "/login"
-        if is_login and self._auth is not None and self._auth.is_required:
+        if is_login and self._auth is not None and self._auth.is_required(environ):
             self._count_try(environ)
 
     def _count_try(self, environ: Environ) -> None:
@@ -244,8 +260,6 @@ class Gate:
         if self._auth is None:
             return Visitor()
         visitor = self._auth.visitor(environ)
-        if not self._auth.is_required:
-            return visitor or Visitor()
         self._exchange_token(self._auth, environ, visitor)
         if visitor is not None:
             return visitor
@@ -253,7 +267,7 @@ class Gate:
             self._count_try(environ)
         if _is_public(environ["PATH_INFO"]):
             return Visitor()
-        raise _login_needed(environ)
+        raise _login_needed(environ, self._auth.why_required(environ))
 
     def _exchange_token(self, auth: Auth, environ: Environ, visitor: Visitor | None) -> None:
         """Swap the token of the printed address for a cookie, and take it off the address."""
@@ -267,7 +281,7 @@ class Gate:
         if visitor is None:
             if not auth.is_token(tokens[0]):
                 self._count_try(environ)
-                raise _login_needed(environ)
+                raise _login_needed(environ, auth.why_required(environ))
             headers.append(("Set-Cookie", auth.cookie_header(environ, auth.sessions.start(""))))
         raise RefusalError(302, "The token is kept; the page is at this address without it.", headers)
 
@@ -377,15 +391,15 @@ def _check_origin(environ: Environ, visitor: Visitor) -> None:
         raise RefusalError(403, "A browser's websocket has to name its origin; programs use the token.")
 
 
-def _login_needed(environ: Environ) -> RefusalError:
-    """The way to the login page, or for programs a plain 401."""
+def _login_needed(environ: Environ, why: str) -> RefusalError:
+    """The way to the login page, or for programs a plain 401; ``why`` is its first sentence."""
     if environ["REQUEST_METHOD"] in ("GET", "HEAD") and _wants_page(environ):
         query = urlencode([item for item in _query(environ) if item[0] != "token"])
         target = quote(site_path(environ, query), safe="/")
         login = quote(environ.get("SCRIPT_NAME", "").encode("latin-1", "replace")) + "/login"
         return RefusalError(302, "Log in first.", [("Location", f"{login}?next={target}")])
-    reason = "Log in at /login, or send the token as Authorization: Bearer TOKEN."
-    return RefusalError(401, reason, [("WWW-Authenticate", 'Bearer realm="DIGITS"')])
+    reason = f"{why} Log in at /login, or send the token as Authorization: Bearer TOKEN."
+    return RefusalError(401, reason.lstrip(), [("WWW-Authenticate", 'Bearer realm="DIGITS"')])
 
 
 def _decorated(environ: Environ, start_response: StartResponse, cookies: list[str]) -> StartResponse:

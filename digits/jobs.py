@@ -16,7 +16,7 @@ from flask import (
 from werkzeug.wrappers import Response as AnyResponse
 
 from digits import messages, output, present
-from digits.auth import current_username
+from digits.auth import login_name
 from digits.dataset.job import DatasetJob
 from digits.errors import BadRequest, DigitsError, NotAllowed, NotFound, explain
 from digits.file_response import send_job_file
@@ -85,7 +85,7 @@ def edit(place: str, job_id: str) -> Response:
     job = _job(place, job_id)
     if isinstance(job, DamagedJob):
         raise job.error()
-    _check_owner(job)
+    check_owner(job)
     changes: dict[str, str] = {}
     for field, attribute, longest in (
         ("job_name", "name", NAME_LENGTH),
@@ -163,21 +163,22 @@ def _job(place: str, job_id: str) -> Job:
     return services().store.get(job_id, _KINDS[place])
 
 
-def _check_owner(job: Job) -> None:
-    user = current_username(request)
+def check_owner(job: Job) -> None:
+    """Raise NotAllowed if the job belongs to somebody else than the name that this request is logged in with."""
+    user = login_name(request)
     if job.owner and user and job.owner != user:
         raise NotAllowed(f"“{job.name}” belongs to {job.owner}.", "Ask them, or log in as them.")
 
 
 def _delete(job: Job) -> None:
-    _check_owner(job)
+    check_owner(job)
     services().inference.stop(job.id)
     services().tensorboards.stop(job.id)
     services().scheduler.remove(job)
 
 
 def _abort(job: Job) -> None:
-    _check_owner(job)
+    check_owner(job)
     if not services().scheduler.abort(job):
         raise NotAllowed(f"“{job.name}” is not running: it is {job.status.title.lower()}.")
 

@@ -13,6 +13,7 @@ from flask import Flask
 from flask_socketio import SocketIO, join_room, leave_room
 
 from digits import job as jobs
+from digits.auth import VISITOR
 from digits.messages import EVERYONE
 
 NAMESPACE = "/jobs"
@@ -43,6 +44,17 @@ class Live:
         """Send ``body`` to everybody in ``room``; nothing happens when nobody is."""
         if self.socketio.server is not None:
             self.socketio.emit(event, body, to=room, namespace=NAMESPACE)
+
+    def disconnect(self, session_id: str) -> None:
+        """End the connections of a login's session, those that wait for a message by polling as well."""
+        server = self.socketio.server
+        for client_id, environ in [*server.environ.items()] if server is not None else []:
+            visitor = environ.get(VISITOR)
+            if visitor is None or visitor.session is None or visitor.session.id != session_id:
+                continue
+            client = server.eio.sockets.get(client_id)
+            if client is not None:
+                client.close(wait=False, abort=True)
 
 
 def _every_origin(origin: str) -> bool:

@@ -25,6 +25,7 @@ from gevent.pool import Pool
 from gevent.pywsgi import LoggingLogAdapter, WSGIHandler, WSGIServer
 
 from digits.gate import WEBSOCKET
+from digits.peers import CONNECTION, Connection
 
 IDLE_SECONDS = 15.0
 HEADER_SECONDS = 10.0
@@ -212,6 +213,8 @@ class _Handler(WSGIHandler):  # type: ignore[misc]
 
     def __init__(self, connection: Any, address: Any, server: _WSGIServer) -> None:
         self._reader = _Reader(connection, server.owner.body_seconds)
+        # The kernel's tables are read in a thread: they are long on a busy machine.
+        self._connection = Connection(address[:2], connection.getsockname()[:2], _in_thread)
         super().__init__(connection, address, server, io.BufferedReader(self._reader))
 
     def read_requestline(self) -> str:
@@ -236,6 +239,7 @@ class _Handler(WSGIHandler):  # type: ignore[misc]
 
     def get_environ(self) -> dict[str, Any]:
         environ: dict[str, Any] = super().get_environ()
+        environ[CONNECTION] = self._connection
         if self._connection_upgrade_requested():
             # What is left on the line afterwards is no request.
             self.close_connection = True
@@ -267,6 +271,11 @@ class _Handler(WSGIHandler):  # type: ignore[misc]
         # Not gevent's way, which prints the request's headers with their secrets.
         if not issubclass(kind, gevent.GreenletExit):
             _log.error("a request failed outside of the application", exc_info=(kind, value, trace))
+
+
+def _in_thread(find: Callable[[], int | None]) -> int | None:
+    uid: int | None = gevent.get_hub().threadpool.apply(find)
+    return uid
 
 
 class _Reader(io.RawIOBase):

@@ -39,6 +39,7 @@ class Services:
         self.executor = LocalExecutor(
             standby=settings.standby and self.tensorflow.available,
             log_file=self.folder / "forkserver.log",
+            pass_env=settings.pass_env,
         )
         self.scheduler = Scheduler(
             self.store,

@@ -12,11 +12,14 @@ import ipaddress
 import os
 import re
 import socket
+import textwrap
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from enum import Enum
 from pathlib import Path
 from typing import Any
 
+from digits.environment import TASK_VARIABLES
 from digits.resources import checkout_folder
 
 LOG_LEVELS = ("debug", "info", "warning", "error", "critical")
@@ -24,6 +27,14 @@ LOG_LEVELS = ("debug", "info", "warning", "error", "critical")
 
 class SettingsError(Exception):
     """A setting has a value that makes no sense. The text names the setting and says what it takes."""
+
+
+class LoginPolicy(Enum):
+    """Whom the server asks to log in."""
+
+    NOBODY = "nobody"
+    OTHER_USERS = "everybody but the user that runs the server"
+    EVERYBODY = "everybody"
 
 
 def _text(value: str) -> str:
@@ -59,8 +70,16 @@ def _names(value: str) -> tuple[str, ...]:
     return tuple(item.strip().lower() for item in value.split(",") if item.strip())
 
 
+def _variables(value: str) -> tuple[str, ...]:
+    names = tuple(item.strip() for item in value.split(",") if item.strip())
+    for name in names:
+        if not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", name) or name.startswith("DIGITS_"):
+            raise ValueError("takes exact names of environment variables, except those of DIGITS")
+    return names
+
+
 # Lists: their options may be given several times, their variables hold all items.
-_SEPARATORS: dict[Any, str] = {_paths: os.pathsep, _names: ","}
+_SEPARATORS: dict[Any, str] = {_paths: os.pathsep, _names: ",", _variables: ","}
 
 
 def _prefix(value: str) -> str:
@@ -153,14 +172,23 @@ class Settings:
     behind_proxy: bool = _setting(
         _flag,
         lambda: False,
-        "Trust the X-Forwarded headers of one reverse proxy in front. Wrong without one: anybody could forge them.",
+        "Trust the X-Forwarded headers of one reverse proxy in front. Wrong without one: anybody could forge them. "
+        "Everybody has to log in, on a loopback address too.",
         shown="off",
+    )
+    login: bool = _setting(
+        _flag,
+        lambda: True,
+        "Require a login. On a loopback address the user that runs the server needs none, unless a token or a "
+        "password is set or a proxy is in front. `--no-login` lets in everybody who can connect, through a proxy as "
+        "well; it needs a loopback address.",
+        shown="on",
     )
     token: str = _setting(
         _text,
         lambda: "",
-        "Secret that opens the server. Without one, and without a password, a server that other computers "
-        "reach makes its own at first start and prints it.",
+        "Secret that opens the server. Without one, and without a password, the server makes its own at first "
+        "start and prints a link with it.",
         shown="none",
         option=None,
     )
@@ -176,6 +204,13 @@ class Settings:
         lambda: True,
         "Keep one process with TensorFlow loaded, so that tasks start at once (about 550 MB of memory).",
         shown="on",
+    )
+    pass_env: tuple[str, ...] = _setting(
+        _variables,
+        lambda: (),
+        "More environment variables that tasks inherit, by their exact names, separated by commas. "
+        "Those that they always inherit are listed below.",
+        shown="none",
     )
     logfile_filename: Path = _setting(
         _path,
@@ -199,9 +234,19 @@ class Settings:
     )
 
     def __post_init__(self) -> None:
-        if self.debug and not self.is_local:
+        if self.debug and (not self.is_local or self.behind_proxy):
             raise SettingsError(
-                "debug: shows the program's insides, so it only goes with a loopback address as host"
+                "debug: shows the program's insides, so it needs a loopback address as host and no proxy in front"
+            )
+        if not self.login and not self.is_local:
+            raise SettingsError(
+                f"login: cannot be off when other computers can reach {self.host or 'every address of this machine'}: "
+                "whoever uses the server can run programs as you; listen on 127.0.0.1, or remove --no-login"
+            )
+        if not self.login and (self.token or self.password):
+            raise SettingsError(
+                "login: cannot be off together with a token or a password; remove --no-login, "
+                "or DIGITS_TOKEN and DIGITS_PASSWORD"
             )
 
     @property
@@ -213,6 +258,15 @@ class Settings:
             return ipaddress.ip_address(self.host).is_loopback
         except ValueError:
             return False
+
+    @property
+    def login_policy(self) -> LoginPolicy:
+        """Whom the server asks to log in."""
+        if not self.login:
+            return LoginPolicy.NOBODY
+        if self.is_local and not self.behind_proxy and not (self.token or self.password):
+            return LoginPolicy.OTHER_USERS
+        return LoginPolicy.EVERYBODY
 
     @property
     def readable_roots(self) -> tuple[Path, ...]:
@@ -303,6 +357,15 @@ def settings_page() -> str:
         if row.is_flag and row.option:
             option += f", `--no-{row.option[2:]}`"
         lines.append(f"| {option} | `{row.variable}` | {row.shown} | {row.help} |")
+    lines += [
+        "",
+        "## Environment of tasks",
+        "",
+        "A task inherits these variables of the server's environment and no others, so that access tokens and keys",
+        "stay with the server. `--pass-env NAME` adds one.",
+        "",
+        *textwrap.wrap(", ".join(f"`{name}`" for name in sorted(TASK_VARIABLES)) + ".", 118),
+    ]
     return "\n".join(lines) + "\n"
 
 

@@ -38,6 +38,8 @@ RESERVED_FILE = "exit.json.reserved"
 RESERVED_BYTES = 4096
 # The number of the run, which stands in the note of its end.
 RUN_VARIABLE = "DIGITS_RUN"
+# What the server and its tasks write is for their user only.
+PRIVATE_UMASK = 0o077
 
 _NEW_FILE = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 _SEGMENT = re.compile(r"output\.\d+\.log")
@@ -279,6 +281,7 @@ def prepare_child(pipe: int) -> None:
     ``pipe`` is the writing end that becomes standard output and error.
     """
     os.setpgid(0, 0)  # It stays in the session of its supervisor, by which what it starts is found.
+    os.umask(PRIVATE_UMASK)
     end_with_parent()
     null = os.open(os.devnull, os.O_RDONLY)
     os.dup2(null, 0)
@@ -369,6 +372,7 @@ def _prctl(option: int, value: int) -> None:
 
 def main(arguments: list[str]) -> None:
     folder, mode, *rest = arguments
+    os.umask(PRIVATE_UMASK)
     _prctl(_PR_SET_CHILD_SUBREAPER, 1)
     if mode == "--adopt":
         child, pipe = int(rest[0]), int(rest[2])

@@ -31,6 +31,7 @@ from urllib.parse import quote
 from werkzeug.exceptions import MethodNotAllowed
 from werkzeug.wrappers import Request, Response
 
+from digits.environment import SYSTEM_VARIABLES, inherited
 from digits.errors import NotFound, Unavailable
 from digits.gate import FOREIGN
 from digits.tensorboard_process import PORT_LINE
@@ -57,7 +58,6 @@ _NOT_FORWARDED = frozenset(
 _NOT_RETURNED = frozenset(
     "connection keep-alive proxy-authenticate te trailer transfer-encoding upgrade set-cookie server date".split()
 ) | {FOREIGN.lower()}
-_PASSED_ON = ("PATH", "HOME", "LANG", "LC_ALL", "LC_CTYPE", "TZ", "TMPDIR", "PYTHONPATH", "LD_LIBRARY_PATH")
 _FONT = re.compile(r"[\w-]{1,100}\.woff2", re.ASCII)
 
 _log = logging.getLogger(__name__)
@@ -106,6 +106,11 @@ class TensorBoards:
         if logdir.is_symlink() or not logdir.is_dir():
             raise NotFound("This job has written nothing for TensorBoard yet.")
         process = self._process(job_id, logdir)
+        # Also while it starts: a process that somebody waits for is not idle.
+        with process.in_use(self._clock):
+            return self._answer(job_id, process, path, request)
+
+    def _answer(self, job_id: str, process: _Process, path: str, request: Request) -> Response:
         is_page = request.method == "GET" and "text/html" in request.headers.get("Accept", "")
         with process.in_use(self._clock):  # however long it takes to start
             has_settled = process.wait(self._page_seconds if is_page else self._start_seconds)
@@ -117,8 +122,7 @@ class TensorBoards:
             self._give_up(job_id, process)
             raise Unavailable("TensorBoard did not start.", process.last_words())
         try:
-            with process.in_use(self._clock):
-                return process.forward(path, request, self.url_for(job_id), self._clock)
+            return process.forward(path, request, self.url_for(job_id), self._clock)
         except (OSError, http.client.HTTPException) as error:
             if isinstance(error, ConnectionError):
                 self._give_up(job_id, process)  # it is dying or dead; the next request starts another
@@ -210,7 +214,7 @@ class _Process:
             errors="replace",
             cwd="/",
             start_new_session=True,
-            env={name: os.environ[name] for name in _PASSED_ON if name in os.environ},
+            env=inherited(os.environ, SYSTEM_VARIABLES),
         )
         self._tell({"logdir": str(logdir), "path_prefix": self._prefix})
         threading.Thread(target=self._listen, daemon=True).start()

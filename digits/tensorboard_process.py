@@ -118,7 +118,7 @@ def _start(logdir: str, path_prefix: str) -> int:
         host="127.0.0.1",
         port=0,
         path_prefix=path_prefix,
-        # The data server would read the files by itself, following links.
+        # The faster loader is a server of its own: it opens another port and follows links.
         load_fast="false",
     )
     return urlsplit(board.launch()).port or 0

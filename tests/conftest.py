@@ -29,9 +29,13 @@ def root() -> Path:
 
 @pytest.fixture
 def settings(tmp_path: Path) -> Settings:
-    """Settings of a server that keeps everything in the test's own folder and starts no standby process."""
+    """Settings of a server that keeps everything in the test's own folder and starts no standby process.
+
+    Nobody has to log in: Flask's test client has no connection whose user could be determined.
+    """
     return Settings(
         port=0,
+        login=False,
         jobs_dir=tmp_path / "jobs",
         data_roots=(tmp_path / "data",),
         samples_dir=tmp_path / "samples",

@@ -18,35 +18,50 @@ PATIENCE_SECONDS = 30.0
 PROGRAM = Path(__file__).with_name("small_server.py")
 
 
-class SmallServer:
-    """A server while it runs; ``log`` is what it has written about itself."""
+# Another user than that of the tests; only root can open a socket for one.
+OTHER_UID = 12345 if os.geteuid() == 0 else os.geteuid()
 
-    def __init__(self, process: subprocess.Popen[str], port: int, log: Path) -> None:
+
+def client_socket(family: int = socket.AF_INET, uid: int | None = None) -> socket.socket:
+    """A socket that belongs to the user ``uid``, as one that was opened by a program of that user."""
+    own = os.geteuid()
+    os.seteuid(own if uid is None else uid)
+    try:
+        return socket.socket(family)
+    finally:
+        os.seteuid(own)
+
+
+class SmallServer:
+    """A server while it runs; ``log`` is what it has written about itself, ``said`` what it has printed."""
+
+    def __init__(self, process: subprocess.Popen[str], port: int, log: Path, said: str = "") -> None:
         self.process = process
         self.port = port
+        self.said = said
         self._log = log
 
     @property
     def log(self) -> str:
         return self._log.read_text()
 
-    def connect(self, receive_buffer: int | None = None) -> socket.socket:
-        connection = socket.socket()
+    def connect(self, receive_buffer: int | None = None, uid: int | None = None) -> socket.socket:
+        connection = client_socket(socket.AF_INET, uid)
         if receive_buffer is not None:
             connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, receive_buffer)
         connection.settimeout(PATIENCE_SECONDS)
         connection.connect(("127.0.0.1", self.port))
         return connection
 
-    def send(self, text: str) -> Answer:
+    def send(self, text: str, uid: int | None = None) -> Answer:
         """The answer to a request given as it goes over the line, with ``\\n`` for line ends."""
-        with self.connect() as connection:
+        with self.connect(uid=uid) as connection:
             connection.sendall(text.replace("\n", "\r\n").encode())
             return Answer.read(connection)
 
-    def get(self, path: str, *headers: str) -> Answer:
+    def get(self, path: str, *headers: str, uid: int | None = None) -> Answer:
         lines = [f"GET {path} HTTP/1.1", f"Host: localhost:{self.port}", *headers, "Connection: close"]
-        return self.send("\n".join(lines) + "\n\n")
+        return self.send("\n".join(lines) + "\n\n", uid)
 
 
 @contextlib.contextmanager
@@ -172,9 +187,10 @@ def websocket(
     *headers: str,
     path: str = "/socket.io/?EIO=4&transport=websocket",
     receive_buffer: int | None = None,
+    uid: int | None = None,
 ) -> Iterator[RawWebSocket]:
     """A websocket to ``server``, which need not have been accepted."""
-    with server.connect(receive_buffer) as connection:
+    with server.connect(receive_buffer, uid) as connection:
         yield RawWebSocket(connection, server.port, path, list(headers))
 
 

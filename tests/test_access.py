@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import itertools
+import json
 import os
 import re
 import signal
+import socket
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
@@ -19,12 +22,18 @@ from flask.testing import FlaskClient
 from werkzeug.routing import Rule
 
 from digits.app import create_app
+from digits.dataset.job import DatasetJob
+from digits.kinds import KINDS
+from digits.peers import CONNECTION, Connection
+from digits.recipe import CreateDataset
 from digits.settings import Settings
-from tests.raw_http import Answer, SmallServer, join, websocket
+from digits.status import Status
+from digits.store import Store
+from tests.raw_http import OTHER_UID, Answer, SmallServer, join, websocket
 
 TOKEN = "t" * 43
 CANARY = "canary-4f1c6e"
-PUBLIC = {"static", "auth.login", "auth.login_post", "home.health"}
+PUBLIC = {"static", "auth.login", "auth.login_post", "home.health", "tensorboard.board_font"}
 UNSAFE = {"POST", "PUT", "PATCH", "DELETE"}
 
 
@@ -42,7 +51,7 @@ def app(settings: Settings) -> Iterator[Flask]:
 @pytest.fixture
 def locked(settings: Settings) -> Iterator[Flask]:
     jobs = settings.jobs_dir.with_name("locked-jobs")
-    opened = open_app(dataclasses.replace(settings, token=TOKEN, port=5000, jobs_dir=jobs))
+    opened = open_app(dataclasses.replace(settings, login=True, token=TOKEN, port=5000, jobs_dir=jobs))
     yield opened
     opened.extensions["digits"].stop()
 
@@ -121,6 +130,21 @@ def test_every_route_needs_the_login(locked: Flask) -> None:
     assert client.get("/nothing/here").status_code == 401
 
 
+@pytest.mark.parametrize(("login", "status"), [(True, 401), (False, 200)])
+def test_server_behind_a_proxy_needs_a_login(settings: Settings, login: bool, status: int) -> None:
+    """Also on loopback, and also for a proxy that runs as the server's user and adds no headers."""
+    app = open_app(dataclasses.replace(settings, login=login, behind_proxy=True))
+    own = Connection(("127.0.0.1", 1), ("127.0.0.1", 2), run=lambda find: os.geteuid())
+    for host, header in itertools.product(("127.0.0.1:5000", "localhost"), ("X-Forwarded-For", "X-Other")):
+        answer = app.test_client().get(
+            "/index.json",
+            headers={header: "8.8.8.8"},
+            environ_overrides={"HTTP_HOST": host, CONNECTION: own},
+        )
+        assert answer.status_code == status
+    app.extensions["digits"].stop()
+
+
 def test_new_route_needs_the_login_by_itself(locked: Flask) -> None:
     locked.add_url_rule("/fresh", "fresh", lambda: "secret")
     client = locked.test_client()
@@ -147,7 +171,7 @@ def test_login_page_of_the_real_templates(app: Flask, locked: Flask) -> None:
 
 
 def test_login_works_below_a_prefix(settings: Settings) -> None:
-    app = open_app(dataclasses.replace(settings, token=TOKEN, url_prefix="/digits"))
+    app = open_app(dataclasses.replace(settings, login=True, token=TOKEN, url_prefix="/digits"))
     client = app.test_client()
     led = client.get("/digits/", headers={"Accept": "text/html"})
     assert led.status_code == 302 and led.location == "/digits/login?next=/digits/"
@@ -156,6 +180,7 @@ def test_login_works_below_a_prefix(settings: Settings) -> None:
     page = client.get("/digits/")
     assert page.status_code == 200
     assert not re.findall(r'(?:href|src|action)="/(?!digits/)', page.text)
+    assert client.get("/font-roboto/missing.woff2").status_code == 404
     app.extensions["digits"].stop()
 
 
@@ -248,33 +273,53 @@ def test_folder_outside_the_roots_is_refused_in_the_form(client: FlaskClient, tm
 # The command
 
 
-@pytest.fixture
-def command(tmp_path: Path, clean_environment: dict[str, str]) -> Iterator[SmallServer]:
-    """The real server as a program, with a token."""
-    environment = {
-        **clean_environment,
+@contextlib.contextmanager
+def running(folder: Path, environment: dict[str, str], *options: str) -> Iterator[SmallServer]:
+    """The real server as a program, with what it announced in ``said``."""
+    variables = {
+        **environment,
         "PYTHONPATH": str(Path(__file__).parent.parent),
-        "DIGITS_TOKEN": TOKEN,
         "DIGITS_PORT": "0",
         "DIGITS_STANDBY": "0",
-        "DIGITS_JOBS_DIR": str(tmp_path / "jobs"),
-        "DIGITS_STATE_DIR": str(tmp_path / "state"),
-        "DIGITS_SAMPLES_DIR": str(tmp_path / "samples"),
-        "DIGITS_LOGFILE_FILENAME": str(tmp_path / "digits.log"),
+        "DIGITS_JOBS_DIR": str(folder / "jobs"),
+        "DIGITS_STATE_DIR": str(folder / "state"),
+        "DIGITS_SAMPLES_DIR": str(folder / "samples"),
+        "DIGITS_LOGFILE_FILENAME": str(folder / "digits.log"),
     }
     process = subprocess.Popen(
-        [sys.executable, "-m", "digits", "serve"], env=environment, stdout=subprocess.PIPE, text=True
+        [sys.executable, "-m", "digits", "serve", *options], env=variables, stdout=subprocess.PIPE, text=True
     )
     assert process.stdout is not None
     with process:
         try:
-            lines = iter(process.stdout.readline, "")
-            port = next(
-                found[1] for line in lines if (found := re.search(r"http://127\.0\.0\.1:(\d+)/", line))
-            )
-            yield SmallServer(process, int(port), tmp_path / "digits.log")
+            said = "".join(itertools.takewhile(lambda line: "Ctrl-C" not in line, process.stdout))
+            found = re.search(r"http://127\.0\.0\.1:(\d+)/", said)
+            assert found, said
+            yield SmallServer(process, int(found[1]), folder / "digits.log", said)
         finally:
             process.kill()
+
+
+@pytest.fixture
+def command(tmp_path: Path, clean_environment: dict[str, str]) -> Iterator[SmallServer]:
+    """The real server as a program, with a token."""
+    with running(tmp_path, {**clean_environment, "DIGITS_TOKEN": TOKEN}) as server:
+        yield server
+
+
+def test_command_admits_its_own_user_only(tmp_path: Path, clean_environment: dict[str, str]) -> None:
+    with running(tmp_path, clean_environment) as server:
+        assert server.get("/index.json").status == 200
+        assert (server.get("/index.json", uid=OTHER_UID).status == 401) == (os.geteuid() != OTHER_UID)
+        assert server.get("/index.json", "X-Forwarded-For: 127.0.0.1").status == 401
+        link = re.search(r"login link +http://127\.0\.0\.1:\d+(/\?token=\S+)", server.said)
+        assert link and ("runs as root" in server.said) == (os.geteuid() == 0)
+        proxied = server.get(link[1], "Via: 1.1 proxy", "Accept: text/html")
+        cookie = proxied.headers["set-cookie"].partition(";")[0]
+        assert server.get("/index.json", "Via: 1.1 proxy", f"Cookie: {cookie}").status == 200
+        # What the server writes is for its user only.
+        for path in tmp_path.rglob("*"):
+            assert path.stat().st_mode & 0o077 == 0, path
 
 
 def test_command_guards_everything(command: SmallServer) -> None:
@@ -304,3 +349,65 @@ def test_command_guards_everything(command: SmallServer) -> None:
         os.kill(command.process.pid, signal.SIGTERM)
         assert command.process.wait(30) == 0
     assert TOKEN not in command.log and cookie.partition("=")[2] not in command.log
+
+
+class Polling:
+    """A Socket.IO client that has no websocket, in the room of a job."""
+
+    def __init__(self, server: SmallServer, room: str, *headers: str) -> None:
+        self._server = server
+        self._headers = headers
+        self._path = "/socket.io/?EIO=4&transport=polling"
+        opened = server.get(self._path, *headers).body.decode()
+        self._path += f"&sid={json.loads(opened[1:])['sid']}"
+        self._post("40/jobs,")
+        assert self.get().body.startswith(b"40/jobs,")
+        self._post(f'42/jobs,["join",{{"room":"{room}"}}]')
+
+    def get(self) -> Answer:
+        return self._server.get(self._path, *self._headers)
+
+    @contextlib.contextmanager
+    def waiting(self) -> Iterator[socket.socket]:
+        """The connection of a request that waits for messages."""
+        with self._server.connect() as connection:
+            lines = [f"GET {self._path} HTTP/1.1", "Host: localhost", *self._headers, "Connection: close"]
+            connection.sendall(("\r\n".join(lines) + "\r\n\r\n").encode())
+            yield connection
+
+    def _post(self, text: str) -> None:
+        lines = [f"POST {self._path} HTTP/1.1", "Host: localhost", *self._headers, "Connection: close"]
+        lines += ["Content-Type: text/plain", f"Content-Length: {len(text)}"]
+        assert self._server.send("\n".join(lines) + f"\n\n{text}").status == 200
+
+
+def write(server: SmallServer, method: str, path: str, header: str, fields: str = "") -> int:
+    lines = [f"{method} {path} HTTP/1.1", "Host: localhost", header, "Connection: close"]
+    lines += ["Content-Type: application/x-www-form-urlencoded", f"Content-Length: {len(fields)}"]
+    return server.send("\n".join(lines) + f"\n\n{fields}").status
+
+
+def test_logout_ends_polling(tmp_path: Path, clean_environment: dict[str, str]) -> None:
+    """A request that waits for messages was admitted before the logout; what happens later is not for it."""
+    store = Store(tmp_path / "jobs", KINDS)
+    folder = store.new_folder()
+    job = DatasetJob(
+        id=folder.name,
+        folder=folder,
+        name="old",
+        plan=CreateDataset(train={}),
+        tasks=DatasetJob.first_tasks(),
+    )
+    job.tasks[0].move(Status.ABORT)
+    store.add(job)
+    store.close()
+    with running(tmp_path, {**clean_environment, "DIGITS_TOKEN": TOKEN}) as server:
+        answers = [server.get(f"/?token={TOKEN}") for _ in range(2)]
+        cookies = [f"Cookie: {answer.headers['set-cookie'].partition(';')[0]}" for answer in answers]
+        leaves, stays = (Polling(server, job.id, cookie) for cookie in cookies)
+        with leaves.waiting() as leaving, stays.waiting() as staying:
+            assert write(server, "POST", "/logout", cookies[0]) == 302
+            assert write(server, "PUT", f"/jobs/{job.id}", cookies[1], "job_name=new") == 200
+            assert b'"new"' in Answer.read(staying).body
+            assert b'"new"' not in Answer.read(leaving).body
+        assert leaves.get().status == 401

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import stat
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +23,6 @@ from digits.auth import (
     Auth,
     ExposureError,
     Sessions,
-    check_exposure,
     current_username,
     login_blueprint,
     made_token,
@@ -34,6 +34,7 @@ from digits.auth import (
 )
 from digits.errors import BadRequest
 from digits.gate import Gate
+from digits.settings import Settings
 
 PASSWORD = "correct horse"
 TOKEN = "t" * 43
@@ -45,7 +46,7 @@ def make_auth(clock: Any = lambda: 1_000_000.0, ended: Path | None = None, **sec
     return Auth(Sessions("k" * 32, ended, clock), port=5000, **secrets)
 
 
-def make_app(auth: Auth) -> flask.Flask:
+def make_app(auth: Auth, **gate: Any) -> flask.Flask:
     app = flask.Flask(__name__, template_folder=None)
     app.secret_key = "s" * 32
     login = "{% for field in form %}{{ field }}{{ field.errors }}{% endfor %}[{{ next }}]{{ csrf_token() }}"
@@ -61,7 +62,7 @@ def make_app(auth: Auth) -> flask.Flask:
     def bad(error: BadRequest) -> tuple[str, int]:
         return error.message, 400
 
-    app.wsgi_app = Gate(app.wsgi_app, auth=auth)  # type: ignore[method-assign]
+    app.wsgi_app = Gate(app.wsgi_app, auth=auth, **gate)  # type: ignore[method-assign]
     return app
 
 
@@ -78,28 +79,47 @@ def locked_client() -> FlaskClient:
 # Starting
 
 
-@pytest.mark.parametrize("host", ["127.0.0.1", "127.1.2.3", "::1", "[::1]", "localhost", "LOCALHOST"])
-def test_loopback_needs_no_secret(host: str) -> None:
-    check_exposure(host, "")
+def test_server_makes_its_own_token(settings: Settings) -> None:
+    for host in ("0.0.0.0", "127.0.0.1"):
+        auth = open_auth(replace(settings, login=True, host=host))
+        assert auth.is_required({}) and auth.is_token(made_token(settings.state_dir))
 
 
-@pytest.mark.parametrize("host", ["0.0.0.0", "::", "", "192.168.1.2", "digits.example", "localhost.example"])
-def test_other_addresses_need_a_secret(host: str) -> None:
-    with pytest.raises(ExposureError, match="DIGITS_PASSWORD"):
-        check_exposure(host, "")
-    check_exposure(host, "secret")
+def test_given_secret_replaces_the_token(settings: Settings) -> None:
+    auth = open_auth(replace(settings, login=True, password=PASSWORD_HASH))
+    assert auth.is_required({}) and auth.is_secret(PASSWORD) and not auth.token
+    assert not (settings.state_dir / "token").exists()
 
 
-def test_exposed_server_makes_its_own_token(tmp_path: Path) -> None:
-    auth = open_auth(tmp_path / "state", "0.0.0.0", 5000)
-    assert auth.is_required and auth.is_token(made_token(tmp_path / "state"))
-    assert not open_auth(tmp_path / "local", "127.0.0.1", 5000).is_required
-    assert open_auth(tmp_path / "local", "127.0.0.1", 5000, password=PASSWORD_HASH).is_required
+def test_without_login_nobody_is_asked(settings: Settings) -> None:
+    assert not open_auth(settings).is_required({})
+    assert not (settings.state_dir / "token").exists()
 
 
 def test_short_password_is_refused() -> None:
     with pytest.raises(ExposureError, match="8 characters"):
         make_auth(password="short")
+
+
+@pytest.mark.parametrize("secret", ["token", "password"])
+def test_new_secret_ends_all_sessions(settings: Settings, secret: str) -> None:
+    def opened(**secrets: str) -> Sessions:
+        return open_auth(replace(settings, login=True, **secrets)).sessions
+
+    cookie = opened(**{secret: "first secret"}).start("fred")
+    assert opened(**{secret: "first secret"}).read(cookie) is not None
+    assert opened(**{secret: "second secret"}).read(cookie) is None
+    other = "password" if secret == "token" else "token"
+    assert opened(**{secret: "first secret", other: "another secret"}).read(cookie) is None
+    assert opened(**{other: "first secret"}).read(cookie) is None
+
+
+def test_new_token_of_the_server_ends_all_sessions(settings: Settings) -> None:
+    public = replace(settings, login=True, host="0.0.0.0")
+    cookie = open_auth(public).sessions.start("fred")
+    assert open_auth(public).sessions.read(cookie) is not None
+    (settings.state_dir / "token").unlink()
+    assert open_auth(public).sessions.read(cookie) is None
 
 
 # Secrets in files
@@ -287,11 +307,53 @@ def test_login_with_a_secret(locked_client: FlaskClient, secret: str) -> None:
     assert locked_client.get("/name").text == "fred"
 
 
+def test_name_of_a_login_counts_more_than_an_argument(locked_client: FlaskClient) -> None:
+    locked_client.post("/login", data={"username": "fred", "password": PASSWORD})
+    locked_client.set_cookie("username", "anna")
+    assert locked_client.get("/name?username=anna").text == "fred"
+    assert locked_client.post("/name", data={"username": "anna"}).text == "fred"
+
+
 def test_login_over_https_keeps_a_host_cookie(locked_client: FlaskClient) -> None:
     answer = locked_client.post("/login", data={"password": PASSWORD}, base_url="https://localhost")
     cookie = answer.headers["Set-Cookie"]
     assert cookie.startswith("__Host-digits=") and "Secure" in cookie and "Path=/" in cookie
     assert "Domain" not in cookie
+
+
+def test_login_below_a_prefix_keeps_its_cookie_there() -> None:
+    client = make_app(make_auth(password=PASSWORD_HASH), url_prefix="/digits").test_client()
+    for scheme, name in (("http", "digits-5000"), ("https", "__Secure-digits-5000")):
+        answer = client.post(
+            "/digits/login", data={"password": PASSWORD, "username": "fred"}, base_url=f"{scheme}://localhost"
+        )
+        cookie = answer.headers["Set-Cookie"]
+        assert cookie.startswith(f"{name}=") and "Path=/digits" in cookie.split("; ")
+        assert client.get("/digits/name", base_url=f"{scheme}://localhost").text == "fred"
+        client.post("/digits/logout", base_url=f"{scheme}://localhost")
+        assert client.get("/digits/name", base_url=f"{scheme}://localhost").status_code == 401
+
+
+@pytest.mark.parametrize("scheme", ["http", "https"])
+@pytest.mark.parametrize("prefix", ["", "/digits"])
+def test_all_cookies_have_the_same_attributes(scheme: str, prefix: str) -> None:
+    base_url = f"{scheme}://localhost"
+    cookies = []
+    for secrets in ({}, {"password": PASSWORD_HASH}):
+        client = make_app(make_auth(**secrets), url_prefix=prefix).test_client()
+        fields = {"username": "fred", "password": PASSWORD}
+        for answer in (
+            client.get(f"{prefix}/login", base_url=base_url),
+            client.post(f"{prefix}/login", data=fields, base_url=base_url),
+            client.post(f"{prefix}/logout", base_url=base_url),
+        ):
+            cookies += answer.headers.getlist("Set-Cookie")
+    assert len(cookies) == 8
+    for cookie in cookies:
+        attributes = cookie.split("; ")
+        assert ("Secure" in attributes) == (scheme == "https")
+        assert f"Path={prefix or '/'}" in attributes
+        assert "HttpOnly" in attributes and "SameSite=Lax" in attributes
 
 
 @pytest.mark.parametrize("fields", [{}, {"password": ""}, {"password": "wrong"}, {"username": "fred"}])

@@ -30,8 +30,8 @@ WEB = {
 DOMAIN = {
     f"digits.{name}"
     for name in (
-        "errors events files job kinds messages metrics output recipe resources schema settings shim status task "
-        "tensorflow_support dataset.manifest dataset.job model.job model.lr_policy model.preflight model.resume "
+        "environment errors events files job kinds messages metrics output recipe resources schema settings shim status "
+        "task tensorflow_support dataset.manifest dataset.job model.job model.lr_policy model.preflight model.resume "
         "model.watch"
     ).split()
 }

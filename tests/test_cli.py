@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import re
 import socket
 from importlib.machinery import ModuleSpec
+from pathlib import Path
 
 import pytest
 
@@ -80,6 +82,35 @@ def test_the_announcement_says_where_and_to_whom(host, address, reach):
     assert address in text.split()
     assert reach in text
     assert "TensorFlow" not in text
+
+
+@pytest.mark.parametrize(
+    ("settings", "reach", "login"),
+    [
+        (Settings(), "this computer only", "required for other users of this computer, not for you"),
+        (Settings(token="secret"), "this computer only", "required"),
+        (Settings(behind_proxy=True), "everybody who can reach the proxy", "required"),
+        (Settings(behind_proxy=True, login=False), "everybody who can reach the proxy", "not required"),
+        (Settings(login=False), "this computer only", "not required"),
+        (Settings(host="0.0.0.0"), "every computer", "required"),
+    ],
+)
+def test_the_announcement_says_who_has_to_log_in(settings, reach, login):
+    rows = dict(re.findall(r"^  (\w[\w ]*\w)  +(.*)$", announcement(settings, HERE), re.M))
+    assert rows["open to"].startswith(reach)
+    assert rows["login"].startswith(login)
+    assert ("not" in rows["login"].split()) == ("not" in login.split())
+
+
+def test_the_announcement_says_why_everybody_has_to_log_in():
+    text = announcement(Settings(), HERE, "secret-word", problem="/proc/net/tcp cannot be read")
+    assert "required, for you too: /proc/net/tcp cannot be read" in text
+    assert "login link  http://127.0.0.1:5000/?token=secret-word" in text
+
+
+def test_root_is_warned():
+    assert "runs as root" in announcement(Settings(), HERE, is_root=True)
+    assert "root" not in announcement(Settings(jobs_dir=Path("/srv/jobs")), HERE)
 
 
 def test_a_token_that_was_made_is_part_of_the_address():

@@ -116,6 +116,14 @@ def test_helper_that_prints_gpus_is_understood() -> None:
     assert Driver(program(f"print({answer!r})")).ask() == [gpu(0)]
 
 
+def test_helper_sees_no_secret(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("DIGITS_TOKEN", "NVIDIA_API_KEY", "TF_TOKEN_example"):
+        monkeypatch.setenv(name, "hidden-word")
+    prints = "import json, os; print(json.dumps({'gpus': [dict(os.environ)], 'problem': ''}))"
+    (environment,) = Driver(program(prints)).ask()
+    assert "hidden-word" not in environment.values() and environment["PATH"]
+
+
 @pytest.mark.parametrize(
     ("text", "message"),
     [

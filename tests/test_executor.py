@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import json
 import os
 import resource
 import sys
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import psutil
@@ -14,6 +16,8 @@ import pytest
 
 from digits import executor, output
 from digits.executor import Exit, LocalExecutor
+from digits.services import Services
+from digits.settings import Settings
 from tests.failing_disk import small_disk
 
 HANGS = "import time; print('hanging', flush=True); time.sleep(300)"
@@ -59,6 +63,64 @@ def test_a_task_knows_its_folder_and_devices_but_no_secret(
     handle = run.start(tmp_path, {"DEVICE": "7"})
     assert wait_for_end(run, tmp_path, handle) == Exit(code=0)
     assert output.last_lines(tmp_path, 2) == [str(tmp_path), "7 None"]
+
+
+SECRETS = "TF_TOKEN_app_example NVIDIA_API_KEY KERAS_TOKEN LC_SECRET XDG_SECRET CUDA_SECRET XLA_SECRET OMP_SECRET".split()
+PRINTS_ENVIRONMENT = "import json, os; print(json.dumps(dict(os.environ)))"
+
+
+@pytest.mark.parametrize("pass_env", [(), ("NVIDIA_API_KEY",)])
+def test_a_task_inherits_variables_by_exact_names(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, pass_env: tuple[str, ...]
+) -> None:
+    for name in SECRETS:
+        monkeypatch.setenv(name, "hidden-word")
+    monkeypatch.setenv("TF_NUM_INTRAOP_THREADS", "2")
+    monkeypatch.setenv("LC_ALL", "C.UTF-8")
+    program = [sys.executable, "-c", PRINTS_ENVIRONMENT]
+    run = LocalExecutor(standby=False, program=program, pass_env=pass_env)
+    wait_for_end(run, tmp_path, run.start(tmp_path, {}))
+    environment = json.loads(output.read(tmp_path)[0])
+    assert {name for name, value in environment.items() if value == "hidden-word"} == set(pass_env)
+    assert (environment["TF_NUM_INTRAOP_THREADS"], environment["LC_ALL"]) == ("2", "C.UTF-8")
+
+
+def test_the_setting_adds_a_variable(settings: Settings, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("NVIDIA_API_KEY", "hidden-word")
+    services = Services(replace(settings, pass_env=("NVIDIA_API_KEY",)))
+    folder = services.folder / "task"
+    folder.mkdir()
+    handle = services.executor.start(folder, {})
+    assert psutil.Process(handle["pid"]).environ()["NVIDIA_API_KEY"] == "hidden-word"
+    wait(lambda: not executor.is_alive(handle))
+    services.stop()
+
+
+def test_relative_folders_of_modules_become_absolute(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.chdir(tmp_path)
+    found = executor.child_environment({"PYTHONPATH": f"one::/two{os.pathsep}."})["PYTHONPATH"].split(
+        os.pathsep
+    )
+    assert found[1:] == [f"{tmp_path}/one", "/two", str(tmp_path)]
+
+
+def test_modules_beside_a_task_are_not_imported(tmp_path: Path) -> None:
+    (tmp_path / "json.py").write_text("raise SystemExit('the wrong module')")
+    (tmp_path / "recipe.json").write_text('{"task": "nothing"}')
+    run = LocalExecutor(standby=False)
+    wait_for_end(run, tmp_path, run.start(tmp_path, {}))
+    assert "nothing" in (tmp_path / "events.jsonl").read_text()
+
+
+def test_what_a_task_writes_is_for_its_user_only(tmp_path: Path) -> None:
+    before = os.umask(0o022)
+    try:
+        run = running("import os; open('made', 'w'); os.mkdir('folder'); print('done')")
+        wait_for_end(run, tmp_path, run.start(tmp_path, {}))
+    finally:
+        os.umask(before)
+    modes = {path.name: path.stat().st_mode & 0o777 for path in tmp_path.iterdir()}
+    assert modes == {"made": 0o600, "folder": 0o700, "output.log": 0o600, "exit.json": 0o600}
 
 
 def test_another_server_finds_the_task_again_and_stops_it(tmp_path: Path) -> None:
@@ -173,7 +235,12 @@ def test_a_damaged_exit_is_named(tmp_path: Path, content: str) -> None:
 
 
 @pytest.mark.tensorflow
-def test_the_fork_server_starts_tasks_and_comes_back_when_it_dies(tmp_path: Path) -> None:
+def test_the_fork_server_starts_tasks_and_comes_back_when_it_dies(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # Nothing is imported from the folder that the server was started in.
+    (tmp_path / "tensorflow.py").write_text("raise ImportError('the wrong module')")
+    monkeypatch.chdir(tmp_path)
     run = LocalExecutor(log_file=tmp_path / "fork.log")
     try:
         run.warm_up()

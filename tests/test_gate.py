@@ -6,6 +6,7 @@ import http.client
 import io
 import itertools
 import json
+import os
 import re
 from collections.abc import Iterable, Iterator
 from pathlib import Path
@@ -18,7 +19,8 @@ from werkzeug.wrappers import Request
 from digits import gate as gate_module
 from digits.auth import VISITOR, Auth, Sessions
 from digits.gate import FOREIGN, NONCE, Allowance, Gate, Hosts, origin_matches
-from tests.raw_http import SmallServer, join, small_server, websocket
+from digits.peers import CONNECTION, Connection
+from tests.raw_http import OTHER_UID, Answer, SmallServer, join, small_server, websocket
 
 TOKEN = "t" * 43
 SITE = "http://localhost"
@@ -62,8 +64,13 @@ class App:
         return [length.encode()]
 
 
-def make_auth(**secrets: str) -> Auth:
-    return Auth(Sessions("k" * 32), port=5000, **secrets)
+def make_auth(**options: Any) -> Auth:
+    return Auth(Sessions("k" * 32), port=5000, **options)
+
+
+def connection_of(uid: int | None) -> dict[str, Any]:
+    """The WSGI variable of a connection that belongs to the user ``uid``."""
+    return {CONNECTION: Connection(("127.0.0.1", 1), ("127.0.0.1", 2), run=lambda find: uid)}
 
 
 def send(
@@ -469,6 +476,67 @@ def test_websocket_with_a_cookie_needs_an_origin() -> None:
     assert through(gate, "/socket.io/", headers={**upgrade, "Origin": SITE}).status_code == 401
 
 
+# The user of the connection
+
+OWN, OTHER = connection_of(os.geteuid()), connection_of(os.geteuid() + 1)
+FORWARDING = ["X-Forwarded-For", "X-Forwarded-Host", "X-Forwarded-Proto", "Forwarded", "Via", "X-Real-IP",
+              "X-Original-URL", "CF-Connecting-IP", "True-Client-IP", "X-Envoy-External-Address"]  # fmt: skip
+
+
+@pytest.fixture
+def own() -> Gate:
+    """The gate of a server on loopback that admits its own user."""
+    return Gate(App(), auth=make_auth(token=TOKEN, admit_own_user=True))
+
+
+def test_own_user_needs_no_login(own: Gate) -> None:
+    for route, method in itertools.product(ROUTES, ("GET", "POST", "DELETE")):
+        assert through(own, route, method, environ=OWN).status_code == 200
+
+
+@pytest.mark.parametrize(
+    "environ", [OTHER, connection_of(None), {}], ids=["other user", "unknown user", "no connection"]
+)
+def test_everybody_else_needs_the_token(own: Gate, environ: dict[str, Any]) -> None:
+    for route, method in itertools.product(ROUTES, ("GET", "POST", "DELETE")):
+        expected = 200 if route in ("/login", "/health", "/static/x.js") else 401
+        assert through(own, route, method, environ=environ).status_code == expected
+    assert through(own, headers={"Authorization": f"Bearer {TOKEN}"}, environ=environ).status_code == 200
+    swapped = through(own, f"/?token={TOKEN}", environ=environ)
+    cookie = swapped.headers["Set-Cookie"].partition(";")[0]
+    assert through(own, headers={"Cookie": cookie}, environ=environ).status_code == 200
+
+
+def test_refusal_says_why_a_login_is_needed(own: Gate) -> None:
+    assert "another user" in through(own, environ=OTHER).text
+    assert "cannot determine" in through(own, environ=connection_of(None)).text
+    assert "proxy" in through(own, headers={"Via": "1.1 x"}, environ=OWN).text
+    locked = Gate(App(), auth=make_auth(token=TOKEN))
+    assert "user" not in through(locked, environ=OTHER).text
+
+
+@pytest.mark.parametrize("header", FORWARDING)
+@pytest.mark.parametrize("host", ["127.0.0.1", "127.0.0.1:5000", "localhost"])
+def test_what_a_proxy_forwards_needs_the_token(own: Gate, header: str, host: str) -> None:
+    headers: dict[str, str | None] = {header: "127.0.0.1", "Host": host}
+    assert through(own, headers=headers, environ=OWN).status_code == 401
+    assert (
+        through(own, headers={**headers, "Authorization": f"Bearer {TOKEN}"}, environ=OWN).status_code == 200
+    )
+
+
+def test_own_user_is_led_to_the_address_without_the_token(own: Gate) -> None:
+    answer = through(own, f"/models?token={TOKEN}", environ=OWN)
+    assert answer.status_code == 302 and answer.location == "/models"
+    assert "Set-Cookie" not in answer.headers
+
+
+def test_guesses_of_other_users_are_slowed_down(own: Gate) -> None:
+    answers = [through(own, "/login", "POST", environ=OTHER).status_code for _ in range(20)]
+    assert answers.count(429) == 10
+    assert through(own, "/login", "POST", environ=OWN).status_code == 200
+
+
 # Guessing
 
 
@@ -660,6 +728,42 @@ def test_smuggled_requests_are_refused(server: SmallServer) -> None:
     ):
         answer = server.send(f"POST /length HTTP/1.1\nHost: localhost\n{headers}\n\n{smuggled}")
         assert answer.status == 400 and b"HTTP_HOST" not in answer.body
+
+
+@pytest.fixture(scope="module")
+def own_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SmallServer]:
+    auth = {"token": TOKEN, "admit_own_user": True}
+    folder = tmp_path_factory.mktemp("own")
+    with small_server(folder, auth=auth, logdir=str(folder / "none")) as running:
+        yield running
+
+
+@pytest.mark.parametrize("path", ["/", POLLING, "/pre/tensorboard/1/"])
+def test_own_user_is_known_by_the_connection(own_server: SmallServer, path: str) -> None:
+    """As another user too, which takes root to try; without it these requests are those of the own user."""
+    others = 401 if os.geteuid() != OTHER_UID else own_server.get(path).status
+    assert own_server.get(path).status in (200, 404, 500)
+    assert own_server.get(path, uid=OTHER_UID).status == others
+    assert own_server.get(path, f"Authorization: Bearer {TOKEN}", uid=OTHER_UID).status in (200, 404, 500)
+    assert own_server.get(path, "X-Forwarded-For: 127.0.0.1").status == 401
+
+
+def test_own_user_is_known_by_the_websocket(own_server: SmallServer) -> None:
+    with websocket(own_server) as live:
+        join(live)
+    with websocket(own_server, uid=OTHER_UID) as live:
+        assert live.status == (401 if os.geteuid() != OTHER_UID else 101)
+    with websocket(own_server, f"Authorization: Bearer {TOKEN}", uid=OTHER_UID) as live:
+        join(live)
+    with websocket(own_server, "Via: 1.1 proxy") as live:
+        assert live.status == 401
+
+
+def test_every_request_of_a_connection_is_admitted(own_server: SmallServer) -> None:
+    with own_server.connect() as connection:
+        for header, status in (("Accept: */*", 200), ("Via: 1.1 proxy", 401), ("Accept: */*", 200)):
+            connection.sendall(f"GET / HTTP/1.1\r\nHost: localhost\r\n{header}\r\n\r\n".encode())
+            assert Answer.read(connection).status == status
 
 
 @pytest.mark.parametrize("path", ["/", "/headers", POLLING, "/pre/tensorboard/1/", "/nothing"])

@@ -182,3 +182,37 @@ def test_a_job_belongs_to_who_made_it(site: Site) -> None:
     refused = site.client.delete(f"/datasets/{job_id}", headers={"Accept": "application/json"})
     assert refused.status_code == 403
     assert "ada" in refused.get_json()["error"]["message"]
+
+
+def test_an_argument_is_no_login(site: Site) -> None:
+    """Everybody can write a name into an address; what counts is the login."""
+    site.post("/login", username="ada")
+    job_id = site.dataset()
+    site.post("/login", username="grace")
+    claimed = {"username": "ada"}
+    answers = [
+        site.client.delete(f"/datasets/{job_id}", query_string=claimed),
+        site.client.delete(f"/datasets/{job_id}", data=claimed),
+        site.client.put(f"/jobs/{job_id}", data={"job_name": "taken", **claimed}),
+        site.client.post(f"/jobs/{job_id}/abort", data=claimed),
+        site.client.delete("/jobs", data={"job_ids[]": job_id, **claimed}),
+        site.client.post("/abort_jobs", data={"job_ids[]": job_id, **claimed}),
+    ]
+    assert [answer.status_code for answer in answers] == [403, 403, 403, 403, 400, 400]
+    assert site.json(f"/jobs/{job_id}/table_data.json")["job"]["name"] == "bars"
+
+
+def test_a_training_is_resumed_by_who_made_it(site: Site) -> None:
+    site.post("/login", username="ada")
+    dataset = site.dataset()
+    answer = site.post(
+        "/models/images/classification.json", model_name="waits", dataset=dataset, train_epochs=1
+    )
+    model = answer.get_json()["id"]
+    assert site.post(f"/models/{model}/abort").status_code == 200
+    assert site.wait_for_end(model) == "Aborted"
+    site.post("/login", username="grace")
+    for path in (f"/models/{model}/resume", f"/models/{model}/resume?username=ada"):
+        assert site.post(path).status_code == 403
+    assert site.status(model) == "Aborted"
+    assert site.wait_for_end(dataset) == "Done"

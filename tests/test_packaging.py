@@ -26,7 +26,6 @@ PACKAGES = {
     # TensorFlow brings these in the versions that it works with.
     "google": "tensorflow",
     "h5py": "tensorflow",
-    "keras": "tensorflow",
     "markupsafe": "jinja2",
     "pynvml": "nvidia-ml-py",
     "socketio": "python-socketio",
@@ -159,9 +158,26 @@ def test_every_requirement_has_an_exact_version(wheel):
     assert requirements(wheel) <= pinned
 
 
+def test_every_exact_version_is_locked_with_hashes():
+    """For all purposes together: tools/lock.py makes the locks from constraints.txt."""
+    locked: dict[str, str] = {}
+    for path in (ROOT / "requirements").glob("*.txt"):
+        for block in re.findall(r"^\w.*\n(?: .*\n)*", path.read_text(), re.M):
+            name, version = re.match(r"([\w.-]+)==(\S+)", block).groups()
+            assert re.search(r"--hash=sha256:[0-9a-f]{64}", block), name
+            assert name not in locked, "one purpose repeats another"
+            locked[name] = version
+    lines = (ROOT / "constraints.txt").read_text().splitlines()
+    pinned = dict(line.split("==") for line in lines if "==" in line)
+    assert locked == {re.sub(r"[._-]+", "-", name): version for name, version in pinned.items()}
+
+
 def test_no_download_host_is_written_down():
-    for name in ("constraints.txt", "setup.py", "pyproject.toml", ".npmrc", "tools/prepare.sh"):
-        assert not re.search(r"https?://|index-url|registry *=", (ROOT / name).read_text()), name
+    names = ["constraints.txt", "setup.py", "pyproject.toml", ".npmrc"]
+    for path in [*map(ROOT.joinpath, names), *(ROOT / "tools").iterdir(), *(ROOT / "requirements").iterdir()]:
+        assert not re.search(r"https?://|--(extra-)?index-url|index-url *=|registry *=", path.read_text()), (
+            path.name
+        )
     assert '"resolved"' not in (ROOT / "package-lock.json").read_text()
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from digits.settings import Settings, SettingsError, described_settings, read_settings
+from digits.settings import LoginPolicy, Settings, SettingsError, described_settings, read_settings
 
 
 def test_defaults_reach_only_this_computer():
@@ -79,6 +79,8 @@ def test_secrets_have_no_option(name):
 def test_debugging_stays_on_this_computer():
     with pytest.raises(SettingsError, match="loopback"):
         Settings(debug=True, host="0.0.0.0")
+    with pytest.raises(SettingsError, match="proxy"):
+        Settings(debug=True, behind_proxy=True)
     assert Settings(debug=True, host="localhost").debug
 
 
@@ -89,6 +91,48 @@ def test_debugging_stays_on_this_computer():
 )
 def test_local_means_loopback(host, is_local):
     assert Settings(host=host).is_local is is_local
+
+
+@pytest.mark.parametrize(
+    ("options", "policy"),
+    [
+        ({}, LoginPolicy.OTHER_USERS),
+        ({"host": "::1"}, LoginPolicy.OTHER_USERS),
+        ({"token": "secret"}, LoginPolicy.EVERYBODY),
+        ({"password": "secret"}, LoginPolicy.EVERYBODY),
+        ({"behind_proxy": True}, LoginPolicy.EVERYBODY),
+        ({"host": "0.0.0.0"}, LoginPolicy.EVERYBODY),
+        ({"host": "192.168.0.2", "behind_proxy": True}, LoginPolicy.EVERYBODY),
+        ({"login": False}, LoginPolicy.NOBODY),
+        ({"login": False, "behind_proxy": True}, LoginPolicy.NOBODY),
+    ],
+)
+def test_who_has_to_log_in(options, policy):
+    assert Settings(**options).login_policy is policy
+
+
+def test_no_login_is_said_explicitly():
+    assert read_settings({"DIGITS_LOGIN": "0"}).login_policy is LoginPolicy.NOBODY
+    assert read_settings({}, {"login": False}).login_policy is LoginPolicy.NOBODY
+
+
+@pytest.mark.parametrize("host", ["0.0.0.0", "::", "", "192.168.1.2", "digits.example", "localhost.example"])
+def test_other_computers_always_need_a_login(host):
+    with pytest.raises(SettingsError, match="run programs as you"):
+        Settings(login=False, host=host)
+
+
+@pytest.mark.parametrize("secret", ["token", "password"])
+def test_a_secret_without_a_login_is_refused(secret):
+    with pytest.raises(SettingsError, match="--no-login"):
+        Settings(login=False, **{secret: "open sesame"})
+
+
+@pytest.mark.parametrize("names", ["TF_*", "A B", "1A", "DIGITS_TOKEN", "A=b"])
+def test_tasks_inherit_exact_names_only(names):
+    with pytest.raises(SettingsError, match="exact names"):
+        read_settings({"DIGITS_PASS_ENV": names})
+    assert read_settings({"DIGITS_PASS_ENV": "HF_HOME, MY_1"}).pass_env == ("HF_HOME", "MY_1")
 
 
 def test_jobs_and_samples_may_always_be_read(tmp_path):

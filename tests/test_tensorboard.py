@@ -22,6 +22,7 @@ from werkzeug.test import EnvironBuilder
 from werkzeug.wrappers import Request, Response
 
 from digits.errors import NotFound, Unavailable
+from digits.tensorboard import PROGRAM as REAL
 from digits.tensorboard import TensorBoards, font
 from tests.raw_http import PROGRAM, SmallServer, small_server
 
@@ -153,14 +154,22 @@ def test_only_regular_files_below_the_log_folder_are_shown(tmp_path: Path, logdi
 
 
 def test_real_process_is_hidden_from_other_users(real: tuple[TensorBoards, Path]) -> None:
+    """They see the arguments of all processes and reach every open port of the machine."""
     boards, folder = real
     ask(boards, folder)
-    (process,) = boards._processes.values()
-    assert process._prefix not in " ".join(psutil.Process(process._process.pid).cmdline())
+    family = [child for child in psutil.Process().children(recursive=True) if is_tensorboard(child)]
+    (process,) = family
+    assert process.cmdline()[1:] == ["-P", str(REAL)]
+    ends = [end for end in process.net_connections() if end.status == psutil.CONN_LISTEN]
+    (address,) = [end.laddr for end in ends]
+    assert address.ip == "127.0.0.1"
     with pytest.raises(urllib.error.HTTPError, match="404"):
-        urllib.request.urlopen(f"http://127.0.0.1:{process.port}/data/environment")
-    connections = psutil.Process(process._process.pid).net_connections()
-    assert {end.laddr.ip for end in connections if end.status == psutil.CONN_LISTEN} == {"127.0.0.1"}
+        urllib.request.urlopen(f"http://127.0.0.1:{address.port}/data/environment")
+
+
+def is_tensorboard(process: psutil.Process) -> bool:
+    """Whether this is the program of a TensorBoard, or something that it has started."""
+    return any(str(REAL) in other.cmdline() for other in [process, *process.parents()])
 
 
 def test_font_of_the_real_pages_is_found() -> None:

@@ -35,7 +35,8 @@ ingredients_digest() {
     command -v sha256sum >/dev/null || sum="shasum -a 256"
     {
         printf '%s\n' "$ROOT" "$(has_nvidia_driver && echo gpu)"
-        cat "$ROOT"/{setup.py,pyproject.toml,constraints.txt,package.json,package-lock.json,tools/prepare.sh} "$ROOT"/static/src/*
+        cat "$ROOT"/{setup.py,pyproject.toml,package.json,package-lock.json,tools/prepare.sh} "$ROOT"/requirements/* \
+            "$ROOT"/static/src/*
     } | $sum
 }
 
@@ -80,24 +81,36 @@ is_fitting() {
     "$1" -c 'import sys; sys.exit(not (3, 11) <= sys.version_info[:2] <= (3, 13))' 2>/dev/null
 }
 
+# The packages come first, every file checked against requirements/*.txt; then the checkout, which needs no more.
 install_packages() {
-    local extras=()
+    local locks=(--requirement "$ROOT/requirements/serve.txt")
     if has_nvidia_driver; then
         say "There is an NVIDIA driver: TensorFlow comes with its CUDA libraries (about 3 GB)."
-        extras+=(gpu)
+        locks+=(--requirement "$ROOT/requirements/gpu.txt")
     fi
-    [ "$1" = test ] && extras+=(test)
-    local target=$ROOT
-    [ ${#extras[@]} -eq 0 ] || target="$ROOT[$(IFS=,; printf '%s' "${extras[*]}")]"
+    [ "$1" = test ] && locks+=(--requirement "$ROOT/requirements/test.txt")
+    has_node || locks+=(--requirement "$ROOT/requirements/node.txt")
     say "Installing packages; everything pip says goes to $INSTALL_LOG."
-    "$PYTHON" -m pip install --disable-pip-version-check --constraint "$ROOT/constraints.txt" --editable "$target" 2>&1 |
-        tee "$INSTALL_LOG" | show_downloads
+    : >"$INSTALL_LOG"
+    # Nothing is built from source: what that needs would come without a check.
+    pip_install --require-hashes --only-binary :all: "${locks[@]}"
+    pip_install --no-deps --no-build-isolation --editable "$ROOT"
+}
+
+pip_install() {
+    "$PYTHON" -m pip install --disable-pip-version-check "$@" 2>&1 | tee -a "$INSTALL_LOG" | show_downloads
     if [ "${PIPESTATUS[0]}" -ne 0 ]; then
         grep -v '^WARNING' "$INSTALL_LOG" | tail -n 25 >&2
         fail "Installing the packages failed; the end of $INSTALL_LOG stands above." \
             "If it speaks of connections, look after the network or the proxy (HTTPS_PROXY) and start this again:" \
-            "what was fetched is kept. If it speaks of node or npm, they may be missing: install node 18 or newer."
+            "what was fetched is kept. If it speaks of hashes, the package index does not have the files that this" \
+            "release was tested with. If it speaks of node or npm, they may be missing: install node 18 or newer."
     fi
+}
+
+# The scripts of the pages are bundled with node; without one, a Python package brings it.
+has_node() {
+    command -v npm >/dev/null && node -e 'process.exit(parseInt(process.versions.node) < 18 ? 1 : 0)' 2>/dev/null
 }
 
 # Signs of life for those who wait: the large files as they come.

@@ -162,7 +162,7 @@ def _on(dataset: Path | None, plan: Train) -> Train:
 
 
 def _command(task_folder: Path) -> list[str]:
-    return [sys.executable, "-u", "-m", "digits.worker", str(task_folder.absolute())]
+    return [sys.executable, "-P", "-u", "-m", "digits.worker", str(task_folder.absolute())]
 
 
 def _environment(plan: Train) -> dict[str, str]:

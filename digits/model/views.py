@@ -27,6 +27,7 @@ from digits.file_response import send_job_file
 from digits.files import UnreadableFile, files_below
 from digits.forms import choices, errors_of
 from digits.job import Job
+from digits.jobs import check_owner
 from digits.metrics import MAX_CHART_POINTS, Metrics, row_json
 from digits.model import lr_policy
 from digits.model import preflight as preflights
@@ -120,6 +121,7 @@ def show_json(job_id: str) -> Response:
 def resume(job_id: str) -> AnyResponse:
     """Let a training that was stopped or failed go on from where it was, or begin anew if it had saved nothing."""
     job = _model(job_id)
+    check_owner(job)
     if not job.can_resume:
         raise NotAllowed(
             f"“{job.name}” cannot go on: it is {job.status.title.lower()}.",

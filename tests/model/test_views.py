@@ -76,6 +76,7 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
     opened = open_site(
         Settings(
             port=0,
+            login=False,
             jobs_dir=folder / "jobs",
             data_roots=(folder / "data",),
             samples_dir=folder / "samples",
