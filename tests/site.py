@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -15,8 +16,13 @@ from flask.testing import FlaskClient
 from PIL import Image
 
 from digits.app import create_app
+from digits.job import Job
+from digits.model.job import ModelJob
+from digits.model.networks import network
+from digits.recipe import Train
 from digits.services import Services
 from digits.settings import Settings
+from digits.status import Status
 
 PATIENCE_SECONDS = 60
 
@@ -74,9 +80,30 @@ class Site:
         assert answer.status_code == 200, answer.get_json()
         return str(answer.get_json()["id"])
 
-    def close(self) -> None:
-        from digits.job import Job
+    def finished_model(self, dataset_id: str, rows: int = 20, weights: bytes = b"weights") -> str:
+        """A model that looks as if a training of ``rows`` rows of metrics had finished; returns its id."""
+        folder = self.services.store.new_folder()
+        (folder / "train").mkdir()
+        (folder / "network.py").write_text(network("lenet").text)
+        (folder / "snapshot_1.ckpt.index").write_bytes(b"index")
+        (folder / "snapshot_1.ckpt.data-00000-of-00001").write_bytes(weights)
+        with open(folder / "train" / "events.jsonl", "w") as log:
+            for step in range(1, rows + 1):
+                row = {"at": 1e9 + step, "event": "measured", "stage": "train", "step": step, "epoch": step / rows}
+                log.write(json.dumps({**row, "values": {"loss": 1 / step, "accuracy": 0.5}}) + "\n")
+            log.write(json.dumps({"at": 2e9, "event": "finished"}) + "\n")
+        task = ModelJob.first_tasks()[0]
+        for status in (Status.WAIT, Status.RUN, Status.DONE):
+            task.move(status)
+        plan = Train(dataset=str(self.services.store.folder / dataset_id), epochs=1)
+        job = ModelJob(
+            id=folder.name, folder=folder, name="finished", tasks=[task], dataset_id=dataset_id, plan=plan
+        )
+        job.note_status()
+        self.services.store.add(job)
+        return job.id
 
+    def close(self) -> None:
         for job in self.services.store.all(Job):
             self.services.scheduler.abort(job)
         self.wait(lambda: not list(self.services.store.running()))
