@@ -174,7 +174,14 @@ def _serve(options: argparse.Namespace) -> None:
     services = app.extensions["digits"]
     text = announcement(settings, services.tensorflow, _made_token(settings))
     try:
-        serve(app, listener, socketio=services.live.socketio, on_start=lambda port: print(text, flush=True))
+        serve(
+            app,
+            listener,
+            socketio=services.live.socketio,
+            on_start=lambda port: print(text, flush=True),
+            # All visitors come from the proxy's address.
+            **({"max_connections_per_address": None} if settings.behind_proxy else {}),
+        )
     finally:
         services.stop()
 

@@ -34,14 +34,16 @@ class LoopWatch:
         self._clock = clock
         self._labels: weakref.WeakKeyDictionary[Any, str] = weakref.WeakKeyDictionary()
         self._since = clock()
+        self._before: Any = None
 
     def start(self) -> None:
         """Start to measure; one watch per thread."""
         self._since = self._clock()
-        greenlet.settrace(self._switched)
+        self._before = greenlet.settrace(self._switched)
 
     def stop(self) -> None:
-        greenlet.settrace(None)  # type: ignore[arg-type]
+        """Put back the watch that was there before."""
+        greenlet.settrace(self._before)
 
     def wrap(self, app: Callable[..., Iterable[bytes]]) -> Callable[..., Iterable[bytes]]:
         """``app``, whose requests are measured under their request lines, answers included."""
@@ -51,10 +53,15 @@ class LoopWatch:
             self._end_run(current)
             self._labels[current] = request_line(environ)
             try:
-                return ClosingIterator(app(environ, start_response), self._end_request)
+                answer = app(environ, start_response)
+                if not isinstance(answer, list):
+                    return ClosingIterator(answer, self._end_request)
             except BaseException:
                 self._end_request()
                 raise
+            # A list stays one: servers take the length of the answer from it.
+            self._end_request()
+            return answer
 
         return watched
 

@@ -244,7 +244,7 @@ def test_length_that_is_no_number_is_refused(length: str) -> None:
 
 
 def test_uploads_may_be_larger() -> None:
-    gate = Gate(App(), max_body_bytes=100, upload_limits={"/upload": 1000, "/upload/huge": 2000})
+    gate = Gate(App(), max_body_bytes=100, body_limits={"/upload": 1000, "/upload/huge": 2000})
     for path, length, status in [
         ("/upload", 1000, 200),
         ("/upload", 1001, 413),

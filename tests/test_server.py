@@ -85,7 +85,7 @@ def test_headers_that_trickle_are_dropped(hasty: SmallServer) -> None:
 def test_body_that_stops_is_dropped(hasty: SmallServer) -> None:
     with hasty.connect() as connection:
         connection.sendall(b"POST /length HTTP/1.1\r\nHost: localhost\r\nContent-Length: 100\r\n\r\nabc")
-        assert Answer.read(connection).status in (0, 400, 500)
+        assert Answer.read(connection).status == 408
         assert connection.recv(1) == b""
 
 
