@@ -105,7 +105,9 @@ def serve(folder: Path, rows: int) -> None:
     loop_watch.request_line = lambda environ: environ.get(f"HTTP_{NAME.upper().replace('-', '_')}", "unnamed")
 
     def begin(port: int) -> None:
-        rules = sorted({(str(rule), method) for rule in site.app.url_map.iter_rules() for method in rule.methods or ()})
+        rules = sorted(
+            {(str(rule), method) for rule in site.app.url_map.iter_rules() for method in rule.methods or ()}
+        )
         print(json.dumps({"port": port, "dataset": dataset, "model": model, "rules": rules}), flush=True)
         worst.clear()
         watch.start()
@@ -150,13 +152,19 @@ def large_requests(dataset: str, model: str) -> Iterator[tuple[str, Request]]:
     network = {"model_name": "x", "dataset": dataset, "method": "custom", "custom_network": "x=1\n" * 200_000}
     yield "create with a network of 800 KB", post(create, urlencode(network).encode(), page)
     yield "create with a network of 800 KB, multipart", multipart(create, network)
-    yield "lint of nested names", post("/models/lint", f"custom_network=class+UserModel(a{'.b' * 900}):+pass".encode())
+    yield (
+        "lint of nested names",
+        post("/models/lint", f"custom_network=class+UserModel(a{'.b' * 900}):+pass".encode()),
+    )
     for megabytes in (1, 3, 8, 15):
         fields = b"a=&" * (megabytes * 349_525)
         for path in ("/login", "/static/x.js", "/nothing", create, "/models/customize"):
             yield f"{megabytes} MB of fields to {path}", post(path, fields, page)
         yield f"{megabytes} MB of escapes", post(create, b"a=" + b"%0A" * (megabytes * 349_525), page)
-        yield f"{megabytes} MB of nested JSON", post("/login", b"[" * (megabytes << 20), {"Content-Type": "application/json"})
+        yield (
+            f"{megabytes} MB of nested JSON",
+            post("/login", b"[" * (megabytes << 20), {"Content-Type": "application/json"}),
+        )
         flat = b"[" + b"[]," * (megabytes * 349_525) + b"0]"
         yield f"{megabytes} MB of flat JSON", post("/login", flat, {"Content-Type": "application/json"})
         parts = {f"field{number}": "" for number in range(megabytes * 900)}
@@ -198,7 +206,12 @@ def multipart(path: str, fields: dict[str, str], upload: bytes | None = None) ->
         head = f'--{boundary}\r\nContent-Disposition: form-data; name="image_file"; filename="a"\r\n\r\n'
         body += head.encode() + upload
     body += f"\r\n--{boundary}--\r\n".encode()
-    return "POST", path, body, {"Content-Type": f"multipart/form-data; boundary={boundary}", "Accept": "text/html"}
+    return (
+        "POST",
+        path,
+        body,
+        {"Content-Type": f"multipart/form-data; boundary={boundary}", "Accept": "text/html"},
+    )
 
 
 def send(port: int, name: str, method: str, path: str, body: bytes | None, headers: dict[str, str]) -> int:

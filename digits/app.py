@@ -14,8 +14,9 @@ from werkzeug.exceptions import HTTPException
 
 from digits import __version__, auth, home, jobs, tensorboard_views
 from digits import times as time_words
+from digits.bounded_request import BoundedRequest
 from digits.dataset import views as dataset_views
-from digits.errors import DigitsError
+from digits.errors import DigitsError, OtherSite
 from digits.gate import Gate
 from digits.inference import views as inference_views
 from digits.model import views as model_views
@@ -39,6 +40,7 @@ def create_app(settings: Settings, *, start: bool = True) -> Flask:
         static_folder=str(resource_folder("static")),
         static_url_path="/static",
     )
+    app.request_class = BoundedRequest
     app.config["MAX_FORM_PARTS"] = 1000
     app.config["MAX_FORM_MEMORY_SIZE"] = 4 * 1024 * 1024
     app.json.sort_keys = False  # type: ignore[attr-defined]
@@ -130,7 +132,8 @@ def _ago(at: float) -> Markup:
 def _add_error_pages(app: Flask) -> None:
     @app.errorhandler(DigitsError)
     def known(error: DigitsError) -> tuple[Response | str, int]:
-        return _answer(error.http_status, error.message, error.hint, type(error).__name__)
+        again = auth.own_address(request) if isinstance(error, OtherSite) else ""
+        return _answer(error.http_status, error.message, error.hint, type(error).__name__, again)
 
     @app.errorhandler(HTTPException)
     def standard(error: HTTPException) -> tuple[Response | str, int] | HTTPException:
@@ -145,12 +148,15 @@ def _add_error_pages(app: Flask) -> None:
         return _answer(500, message, "", "InternalServerError")
 
 
-def _answer(status: int, message: str, hint: str, kind: str) -> tuple[Response | str, int]:
+def _answer(status: int, message: str, hint: str, kind: str, again: str = "") -> tuple[Response | str, int]:
+    """An error as a page or as JSON. ``again`` is an address that the page offers to open."""
     if wants_json() or request.headers.get("X-Requested-With") == "fetch":
         body = {"message": message, "type": kind}
         if hint:
             body["hint"] = hint
         return jsonify({"error": body}), status
     title = {403: "Not allowed", 404: "Not found", 500: "Server error"}.get(status, "That did not work")
-    page = render_template("error.html", status=status, title=title, message=message, hint=hint, trace=None)
+    page = render_template(
+        "error.html", status=status, title=title, message=message, hint=hint, trace=None, again=again
+    )
     return page, status

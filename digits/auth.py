@@ -42,6 +42,7 @@ from wtforms import PasswordField, StringField
 
 from digits.errors import BadRequest
 from digits.files import UnreadableFile, read_json, write_json
+from digits.offload import in_thread
 
 VISITOR = "digits.visitor"
 USERNAME_COOKIE = "username"
@@ -149,7 +150,7 @@ class Sessions:
         try:
             session = Session(**self._serializer.loads(cookie))
             over = self._is_over(session)
-        except (BadData, TypeError):
+        except (BadData, TypeError, ValueError):  # text that is no ASCII, too
             return None
         return None if over else session
 
@@ -241,7 +242,8 @@ class Auth:
         if not self._password_hash or not 0 < len(text) <= LONGEST_PASSWORD:
             return False
         try:
-            return bool(self._hasher.verify(self._password_hash, text.encode("utf-8", "replace")))
+            # Some 50 ms of work, on purpose.
+            return bool(in_thread(self._hasher.verify, self._password_hash, text.encode("utf-8", "replace")))
         except (argon2.exceptions.VerificationError, argon2.exceptions.InvalidHashError):
             return False
 
@@ -314,12 +316,20 @@ def site_path(environ: Mapping[str, Any], query: str) -> str:
     return f"{encoded}?{query}" if query else encoded
 
 
+def own_address(request: Request) -> str:
+    """The path and query of this request, as a link back to it."""
+    return site_path(request.environ, request.query_string.decode("latin-1"))
+
+
 def current_username(request: Request) -> str | None:
     """The name that this request goes by: its argument, its login, or its ``username`` cookie.
 
     Raises BadRequest for an argument that cannot be a name.
     """
-    given = request.args.get("username") or request.form.get("username")
+    return _username_given(request.args.get("username") or request.form.get("username"), request)
+
+
+def _username_given(given: str | None, request: Request) -> str | None:
     if given:
         return checked_username(given)
     visitor = request.environ.get(VISITOR)
@@ -330,9 +340,9 @@ def current_username(request: Request) -> str | None:
 
 
 def shown_username(request: Request) -> str | None:
-    """The name that a page shows: as `current_username`, without an error for a bad one."""
+    """The name that a page shows: as `current_username`, without a look at the form and without an error."""
     try:
-        return current_username(request)
+        return _username_given(request.args.get("username"), request)
     except BadRequest:
         return None
 

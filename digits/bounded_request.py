@@ -50,7 +50,7 @@ class BoundedRequest(flask.Request):
         if len(self.get_data(cache=True)) > MAX_JSON_BYTES:
             raise RequestEntityTooLarge(f"JSON may have {MAX_JSON_BYTES // 1024} KB.")
         try:
-            return super().get_json(force, silent, cache)  # type: ignore[call-overload]
+            return super().get_json(force, silent, cache)
         except RecursionError:
             if silent:
                 return None

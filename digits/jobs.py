@@ -11,7 +11,7 @@ from digits import messages, output, present
 from digits.auth import current_username
 from digits.dataset.job import DatasetJob
 from digits.errors import BadRequest, DigitsError, NotAllowed, NotFound
-from digits.forms import NAME_LENGTH
+from digits.forms import NAME_LENGTH, cursor_of
 from digits.job import Job, is_id
 from digits.model.job import ModelJob
 from digits.services import services
@@ -60,8 +60,8 @@ def status(place: str, job_id: str) -> Response:
 def output_text(job_id: str) -> Response:
     """What the job's task printed after a byte offset, and the offset to go on from."""
     job = _job("jobs", job_id)
-    after = request.args.get("after", default=0, type=int)
-    text, offset = output.read(job.task_folder(job.tasks[0]), max(0, after), OUTPUT_BYTES)
+    after = cursor_of(request.args, "after") or 0
+    text, offset = output.read(job.task_folder(job.tasks[0]), after, OUTPUT_BYTES)
     return jsonify(text=text, next=offset)
 
 

@@ -360,7 +360,8 @@ class _Handler(WSGIHandler):  # type: ignore[misc]
 
 def _read_headers(lines: Any) -> bytes:
     """The header lines of a request with the empty line at their end; raises ValueError for malformed ones."""
-    size, found = 0, []
+    size = 0
+    found: list[bytes] = []
     while True:
         line = lines.readline(MAX_HEADER_BYTES - size + 1)
         size += len(line)
@@ -435,7 +436,9 @@ class _Reader(io.RawIOBase):
 
     def _seconds(self) -> float:
         silence = self._limits.body_seconds
-        return silence if self._body_end is None else max(0.0, min(silence, self._body_end - time.monotonic()))
+        return (
+            silence if self._body_end is None else max(0.0, min(silence, self._body_end - time.monotonic()))
+        )
 
 
 def _shut_down(connection: Any) -> None:

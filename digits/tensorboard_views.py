@@ -8,7 +8,7 @@ from flask import Blueprint, request
 from werkzeug.wrappers import Response
 
 from digits.errors import NotFound
-from digits.services import services
+from digits.services import refuse_other_sites, services
 from digits.tensorboard import font
 
 blueprint = Blueprint("tensorboard", __name__)
@@ -17,6 +17,7 @@ blueprint = Blueprint("tensorboard", __name__)
 @blueprint.route("/tensorboard/<job_id>/", defaults={"path": ""}, methods=["GET", "POST"])
 @blueprint.route("/tensorboard/<job_id>/<path:path>", methods=["GET", "POST"])
 def proxy(job_id: str, path: str) -> Response:
+    refuse_other_sites()
     folder = services().tensorboard_folder(job_id)
     if folder is None:
         raise NotFound("There is no such job.")

@@ -89,7 +89,13 @@ class Site:
         (folder / "snapshot_1.ckpt.data-00000-of-00001").write_bytes(weights)
         with open(folder / "train" / "events.jsonl", "w") as log:
             for step in range(1, rows + 1):
-                row = {"at": 1e9 + step, "event": "measured", "stage": "train", "step": step, "epoch": step / rows}
+                row = {
+                    "at": 1e9 + step,
+                    "event": "measured",
+                    "stage": "train",
+                    "step": step,
+                    "epoch": step / rows,
+                }
                 log.write(json.dumps({**row, "values": {"loss": 1 / step, "accuracy": 0.5}}) + "\n")
             log.write(json.dumps({"at": 2e9, "event": "finished"}) + "\n")
         task = ModelJob.first_tasks()[0]

@@ -10,6 +10,7 @@ from wtforms import BooleanField, IntegerField, SelectField, StringField
 from wtforms.validators import DataRequired, InputRequired, Length, NumberRange, Optional, ValidationError
 
 from digits.forms import (
+    LARGEST_WHOLE,
     NAME_LENGTH,
     AllowedPath,
     JobForm,
@@ -33,8 +34,10 @@ RESIZE_MODES = choices(
 
 
 def _count(label: str, default: int | None, *checks: Any) -> OptionalInteger:
-    least = NumberRange(min=1, message="Must be at least 1.")
-    return OptionalInteger(label, default=default, validators=[Optional(), least, *checks])
+    between = NumberRange(
+        min=1, max=LARGEST_WHOLE, message=f"Must be at least 1, and at most {LARGEST_WHOLE:,}."
+    )
+    return OptionalInteger(label, default=default, validators=[Optional(), between, *checks])
 
 
 def _percent(label: str, default: int) -> IntegerField:
