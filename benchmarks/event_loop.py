@@ -78,6 +78,7 @@ def serve(folder: Path, rows: int) -> None:
 
     from digits import loop_watch
     from digits import server as servers
+    from digits.app import load_templates
     from digits.settings import Settings
     from tests.site import open_site
 
@@ -105,6 +106,7 @@ def serve(folder: Path, rows: int) -> None:
     loop_watch.request_line = lambda environ: environ.get(f"HTTP_{NAME.upper().replace('-', '_')}", "unnamed")
 
     def begin(port: int) -> None:
+        load_templates(site.app)
         rules = sorted(
             {(str(rule), method) for rule in site.app.url_map.iter_rules() for method in rule.methods or ()}
         )

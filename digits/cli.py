@@ -158,7 +158,9 @@ def _serve(options: argparse.Namespace) -> None:
     listener = _listen(settings.host, settings.port)
     settings = replace(settings, port=listener.getsockname()[1])
 
-    from digits.app import create_app
+    import gevent
+
+    from digits.app import create_app, load_templates
     from digits.auth import ExposureError
     from digits.errors import DigitsError
     from digits.server import serve
@@ -173,12 +175,17 @@ def _serve(options: argparse.Namespace) -> None:
         _stop(f"cannot start: {error}")
     services = app.extensions["digits"]
     text = announcement(settings, services.tensorflow, _made_token(settings))
+
+    def announce(port: int) -> None:
+        print(text, flush=True)
+        gevent.spawn(load_templates, app)
+
     try:
         serve(
             app,
             listener,
             socketio=services.live.socketio,
-            on_start=lambda port: print(text, flush=True),
+            on_start=announce,
             # All visitors come from the proxy's address.
             **({"max_connections_per_address": None} if settings.behind_proxy else {}),
         )

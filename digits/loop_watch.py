@@ -21,7 +21,7 @@ class LoopWatch:
 
     ``report(label, seconds)`` is called in that greenlet's thread, right after the switch; it must
     not switch itself. The label is the request line for a request of a wrapped application, and the
-    function for any other `gevent.Greenlet`. Plain greenlets and the hub are not measured.
+    function for any other `gevent.Greenlet` that has not ended. Plain greenlets and the hub are not measured.
     ``clock`` returns seconds: ``time.monotonic`` counts waiting in blocking calls, ``time.thread_time``
     does not.
     """
@@ -37,7 +37,7 @@ class LoopWatch:
         self._before: Any = None
 
     def start(self) -> None:
-        """Start to measure; one watch per thread."""
+        """Start to measure this thread, beside a watch that does so already."""
         self._since = self._clock()
         self._before = greenlet.settrace(self._switched)
 
@@ -72,6 +72,8 @@ class LoopWatch:
 
     def _switched(self, event: str, greenlets: tuple[Any, Any]) -> None:
         self._end_run(greenlets[0])
+        if self._before is not None:
+            self._before(event, greenlets)
 
     def _end_run(self, runner: Any) -> None:
         now = self._clock()
@@ -80,7 +82,7 @@ class LoopWatch:
             return
         label = self._labels.get(runner)
         if label is None and isinstance(runner, gevent.Greenlet):
-            label = str(getattr(runner, "_run", None) or runner)
+            label = str(runner)
         if label is not None:
             self._report(label, seconds)
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import ParamSpec, TypeVar
 
 import gevent
@@ -30,3 +30,9 @@ def in_thread(function: Callable[P, R], *arguments: P.args, **keywords: P.kwargs
     if error is not None:
         raise error
     return result  # type: ignore[no-any-return]
+
+
+def each_in_thread(pieces: Iterator[bytes]) -> Iterator[bytes]:
+    """``pieces``, each of which is made in a native thread."""
+    while (piece := in_thread(next, pieces, None)) is not None:
+        yield piece

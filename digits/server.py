@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import gc
 import importlib.util
 import io
 import logging
@@ -193,6 +194,9 @@ def serve(
     descriptors, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
     limits["max_connections"] = min(limits.get("max_connections", MAX_CONNECTIONS), max(1, descriptors // 2))
     server = Server(app, listener, socketio=socketio, **limits)
+    # What has been loaded by now stays; looking through it again and again would hold the event loop.
+    gc.collect()
+    gc.freeze()
     stopping = Event()
     handlers = [gevent.signal_handler(number, stopping.set) for number in (signal.SIGINT, signal.SIGTERM)]
     try:
@@ -447,7 +451,7 @@ def _shut_down(connection: Any) -> None:
 
 
 def _log_stall(label: str, seconds: float) -> None:
-    _log.warning("%s held the event loop for %.2f s", label, seconds)
+    _log.warning("event loop held for %.2f s by %s", seconds, label)
 
 
 def _refuse_gevent_websocket() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import time
 from collections.abc import Callable
@@ -14,6 +15,7 @@ import numpy as np
 from flask import Flask
 from flask.testing import FlaskClient
 from PIL import Image
+from werkzeug.wsgi import ClosingIterator
 
 from digits.app import create_app
 from digits.job import Job
@@ -23,6 +25,7 @@ from digits.recipe import Train
 from digits.services import Services
 from digits.settings import Settings
 from digits.status import Status
+from tests.stalls import STALLS
 
 PATIENCE_SECONDS = 60
 
@@ -121,7 +124,18 @@ def open_site(settings: Settings) -> Site:
     app = create_app(settings)
     app.testing = True
     app.config["PROPAGATE_EXCEPTIONS"] = False
+    app.wsgi_app = STALLS.watch.wrap(_whole(app.wsgi_app))
     return Site(app, app.test_client(), settings.data_roots[0])
+
+
+def _whole(app: Any) -> Any:
+    """``app`` with whole answers, so that making them ends before the test goes on."""
+
+    def run(environ: dict[str, Any], start_response: Any) -> list[bytes]:
+        with contextlib.closing(ClosingIterator(app(environ, start_response))) as answer:
+            return list(answer)
+
+    return run
 
 
 def bars(folder: Path, each: int = 8) -> Path:

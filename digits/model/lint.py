@@ -19,7 +19,7 @@ Diagnostic = dict[str, Any]
 
 # Parsing holds the interpreter: up to here for some 20 ms.
 QUICK_CHARACTERS = 6_000
-CHECK_SECONDS = 10.0
+CHECK_SECONDS = 20.0
 MEMORY_BYTES = 2 << 30
 _checking = threading.BoundedSemaphore(2)
 

@@ -34,6 +34,7 @@ from digits.model.forms import MAX_NETWORK_CHARACTERS, POLICY_TITLES, USUAL, Mod
 from digits.model.job import ModelJob, epoch_label
 from digits.model.networks import network, networks
 from digits.model.preview import EXPORTED_FOLDER, Preview
+from digits.offload import each_in_thread
 from digits.recipe import Preflight
 from digits.services import refuse_other_sites, services
 from digits.status import Status
@@ -171,7 +172,11 @@ def download(job_id: str, ending: str) -> Response:
         files += [dataset.folder / name for name in ("labels.txt", "mean.npy", "dataset.json")]
     name = f"{job.id}_epoch_{epoch_label(epoch)}.{ending}"
     return Response(
-        stream(ending, {"info.json": about.encode()}, {path.name: path for path in files if path.is_file()}),
+        each_in_thread(
+            stream(
+                ending, {"info.json": about.encode()}, {path.name: path for path in files if path.is_file()}
+            )
+        ),
         mimetype=MEDIA_TYPES[ending],
         headers={"Content-Disposition": f'attachment; filename="{name}"'},
     )
@@ -193,7 +198,7 @@ def saved_model(job_id: str, ending: str) -> Response:
     files = {path.relative_to(target).as_posix(): path for path in target.rglob("*") if path.is_file()}
     name = f"{job.id}_epoch_{epoch_label(epoch)}_savedmodel.{ending}"
     response = Response(
-        stream(ending, {}, dict(sorted(files.items()))),
+        each_in_thread(stream(ending, {}, dict(sorted(files.items())))),
         mimetype=MEDIA_TYPES[ending],
         headers={"Content-Disposition": f'attachment; filename="{name}"'},
     )
