@@ -424,12 +424,12 @@ class _Reader(io.RawIOBase):
     def readinto(self, buffer: Any) -> int:
         if self._is_over:
             return 0
-        self._turn.end_if_long()
         try:
             with (
                 self._counted.waiting(),
                 gevent.Timeout(self._seconds(), TimeoutError("the client sends too slowly")),
             ):
+                self._turn.end_if_long()
                 count: int = self._connection.recv_into(buffer)
         except TimeoutError:
             self._is_over = True

@@ -64,6 +64,11 @@ def crash() -> flask.Response:
     return flask.Response(body())
 
 
+@app.get("/long")
+def long() -> flask.Response:
+    return flask.Response(b"x" * 100_000 for _ in range(2000))
+
+
 @app.get("/hold")
 def hold() -> str:
     monkey.get_original("time", "sleep")(float(flask.request.args["seconds"]))
