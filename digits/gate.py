@@ -14,7 +14,6 @@ import logging
 import re
 import secrets
 import socket
-import sys
 import threading
 import time
 from collections import OrderedDict, defaultdict
@@ -37,6 +36,8 @@ Application = Callable[[Environ, StartResponse], Iterable[bytes]]
 NONCE = "digits.csp_nonce"
 # The cookies that the gate adds to the answer.
 COOKIES = "digits.cookies"
+# Set once an answer has begun.
+IS_ANSWERED = "digits.is_answered"
 # The body of the request, as `_Body`.
 BODY = "digits.body"
 # Where the server puts the object whose ``cut`` closes this request's websocket.
@@ -166,6 +167,7 @@ class Gate:
     def __call__(self, environ: Environ, start_response: StartResponse) -> Iterable[bytes]:
         environ[NONCE] = secrets.token_urlsafe(16)
         environ[COOKIES] = []
+        _drop_undecodable_cookies(environ)
         decorated = _decorated(environ, start_response)
         try:
             answer: Iterable[bytes] = self._entry(environ, decorated)
@@ -177,9 +179,11 @@ class Gate:
         except HTTPException as error:
             return _refuse(RefusalError(error.code or 500, str(error.description)), environ, decorated)
         except Exception:
+            if IS_ANSWERED in environ:
+                raise  # to the server, which closes the connection
             _log.exception("%s failed outside of the application", request_line(environ))
             failure = RefusalError(500, "The server made a mistake. The details are in its log.")
-            return _refuse(failure, environ, decorated, sys.exc_info())
+            return _refuse(failure, environ, decorated)
 
     def cut(self, session_id: str) -> None:
         """Close the open websockets of a session."""
@@ -410,6 +414,23 @@ def content_security_policy(nonce: str, host: str) -> str:
     )
 
 
+def _drop_undecodable_cookies(environ: Environ) -> None:
+    """Remove cookies that are not UTF-8, which the libraries take for a fault. Other programs' cookies come, too."""
+    cookies = environ.get("HTTP_COOKIE", "").split(";")
+    kept = [cookie for cookie in cookies if _is_utf8(cookie)]
+    if len(kept) < len(cookies):
+        environ["HTTP_COOKIE"] = ";".join(kept)
+
+
+def _is_utf8(text: str) -> bool:
+    """Whether ``text``, as WSGI has it, stands for bytes that are UTF-8."""
+    try:
+        text.encode("latin-1").decode("utf-8")
+    except UnicodeError:
+        return False
+    return True
+
+
 def _check_shape(environ: Environ) -> None:
     """Refuse what no honest client sends and what servers and frameworks read differently."""
     path = environ.get("PATH_INFO", "")
@@ -453,6 +474,7 @@ def _decorated(environ: Environ, start_response: StartResponse) -> StartResponse
     """``start_response`` with the security headers, and the gate's cookies as they are at that time."""
 
     def start(status: str, headers: list[tuple[str, str]], exc_info: Any = None) -> Any:
+        environ[IS_ANSWERED] = True
         names = {name.lower() for name, _ in headers}
         kept = [item for item in headers if not item[0].lower().startswith(_REMOVED)]
         added = dict(_HEADERS)
@@ -483,9 +505,7 @@ _HEADERS = {
 _REMOVED = ("access-control-", FOREIGN.lower())
 
 
-def _refuse(
-    refusal: RefusalError, environ: Environ, start_response: StartResponse, error: Any = None
-) -> Iterable[bytes]:
+def _refuse(refusal: RefusalError, environ: Environ, start_response: StartResponse) -> Iterable[bytes]:
     status = refusal.status
     if status >= 400:
         _log.info("%s: %d %s", environ.get("REMOTE_ADDR", "?"), status, refusal.reason[:120])
@@ -500,7 +520,7 @@ def _refuse(
     if environ.get("CONTENT_LENGTH") or environ.get("HTTP_TRANSFER_ENCODING") or _is_upgrade(environ):
         # What the client still sends is not waited for.
         headers.append(("Connection", "close"))
-    start_response(f"{status.value} {status.phrase}", headers, error)
+    start_response(f"{status.value} {status.phrase}", headers)
     return [] if environ["REQUEST_METHOD"] == "HEAD" else [data]
 
 
