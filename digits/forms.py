@@ -9,7 +9,7 @@ from typing import Any
 from flask_wtf import FlaskForm
 from wtforms import Field, Form, IntegerField, StringField
 from wtforms.fields.choices import SelectChoice
-from wtforms.validators import Length, Optional, StopValidation, ValidationError
+from wtforms.validators import Length, NumberRange, Optional, StopValidation, ValidationError
 
 from digits.errors import BadRequest, DigitsError
 from digits.roots import Kind
@@ -138,6 +138,14 @@ class Each:
     def __call__(self, form: Form, field: Field) -> None:
         if any(number < self._least for number in field.data or []):
             raise ValidationError(f"Must be at least {self._least:g}.")
+
+
+class Between(NumberRange):
+    """A finite number within limits. Unlike its base, takes integers of any length."""
+
+    def __call__(self, form: Form, field: Field) -> None:
+        if field.data is None or not self.min <= field.data <= self.max:
+            raise ValidationError(self.message)
 
 
 class RequiredIf:

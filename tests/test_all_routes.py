@@ -19,7 +19,7 @@ from urllib.parse import quote, unquote_to_bytes, urlencode
 import pytest
 from hypothesis import HealthCheck, event, given, settings
 from hypothesis import strategies as st
-from werkzeug.test import EnvironBuilder
+from werkzeug.test import EnvironBuilder, run_wsgi_app
 from werkzeug.wrappers import Response
 
 from digits.dataset.forms import DatasetForm
@@ -264,8 +264,8 @@ def send(site: Site, request: dict[str, Any]) -> int:
     for name, value in request["headers"].items():
         key = name.upper().replace("-", "_")
         environ[key if key == "CONTENT_TYPE" else f"HTTP_{key}"] = value
-    answer = site.client.open(environ, buffered=True)
-    return int(answer.status_code)
+    _, status, _ = run_wsgi_app(site.app, environ, buffered=True)
+    return int(status.split()[0])
 
 
 def fuzz(examples: int) -> Callable[[Any], Any]:
@@ -294,6 +294,18 @@ def test_a_get_from_another_site_starts_no_process(
     before = processes.started
     assert send(site, request) < 500
     assert processes.started == before
+
+
+def test_a_page_that_another_site_opened_offers_to_open_itself(site: Site, processes: NoProcesses) -> None:
+    _, model = current_jobs(site)
+    path = f"/models/{model}/savedmodel.zip?epoch=1"
+    elsewhere = {"Sec-Fetch-Site": "cross-site", "Accept": "text/html"}
+    page = site.get(path, headers=elsewhere)
+    assert page.status_code == 403 and f'href="{path}"' in page.text
+    before = processes.started
+    for own in ("same-origin", "none"):
+        site.get(path, headers={"Sec-Fetch-Site": own})
+    assert processes.started == before + 2
 
 
 # The bytes on the line

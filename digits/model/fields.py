@@ -7,12 +7,13 @@ import re
 from typing import Any
 
 from wtforms import BooleanField, Field, FloatField, SelectField, StringField
-from wtforms.validators import InputRequired, Length, NumberRange, Optional, ValidationError
+from wtforms.validators import InputRequired, Length, Optional, ValidationError
 
 from digits.forms import (
     LARGEST_NUMBER,
     LARGEST_WHOLE,
     MAX_LIST_CHARACTERS,
+    Between,
     JobForm,
     JoinedField,
     OptionalInteger,
@@ -52,13 +53,13 @@ def whole(label: str, least: int = 0, most: int | None = None, default: int | No
     return OptionalInteger(label, default=default, validators=[Optional(), check])
 
 
-def _between(least: float, most: float | None, largest: float) -> NumberRange:
+def _between(least: float, most: float | None, largest: float) -> Between:
     """No NaN, and no more than ``largest`` where there is no ``most``: programs compute with these numbers."""
     if most is None:
-        return NumberRange(
+        return Between(
             min=least, max=largest, message=f"Must be at least {least:g}, and at most {largest:g}."
         )
-    return NumberRange(min=least, max=most, message=f"Must be between {least:g} and {most:g}.")
+    return Between(min=least, max=most, message=f"Must be between {least:g} and {most:g}.")
 
 
 class AugmentationFields(JobForm):

@@ -16,13 +16,14 @@ from wtforms import (
     StringField,
     TextAreaField,
 )
-from wtforms.validators import DataRequired, InputRequired, Length, NumberRange, Optional, ValidationError
+from wtforms.validators import DataRequired, InputRequired, Length, Optional, ValidationError
 
 from digits.dataset.forms import MAX_SIDE_PIXELS
 from digits.forms import (
     LARGEST_NUMBER,
     NAME_LENGTH,
     AllowedPath,
+    Between,
     Each,
     NotYet,
     NumberList,
@@ -121,7 +122,7 @@ class ModelForm(AugmentationFields, RunFields, DeviceFields):
         default=30,
         validators=[
             InputRequired("Give a number."),
-            NumberRange(min=1, max=MAX_EPOCHS, message=f"Must be at least 1, and at most {MAX_EPOCHS:,}."),
+            Between(min=1, max=MAX_EPOCHS, message=f"Must be at least 1, and at most {MAX_EPOCHS:,}."),
         ],
     )
     snapshot_interval = number("Snapshot interval (epochs)", 1)

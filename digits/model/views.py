@@ -332,8 +332,9 @@ def visualize_lr() -> Response:
     """The learning rate after 0 to 100 percent of the training, a column for each swept rate."""
     form = _form(request.form)
     policy_fields = [field.name for field in form if field.name.startswith(f"lr_{form.lr_policy.data}_")]
+    form.validate()
     for name in ("learning_rate", "lr_policy", *policy_fields, "lr_warmup"):
-        if not form[name].validate(form):
+        if form[name].errors:
             raise BadRequest(f"{form[name].label.text}: {form[name].errors[0]}")
     try:
         curves = lr_policy.previews(form.policy(), form.learning_rate.data)
