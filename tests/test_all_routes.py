@@ -12,11 +12,13 @@ import re
 import signal
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import cache
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote, unquote_to_bytes, urlencode
 
 import pytest
+from flask import Flask
 from hypothesis import HealthCheck, event, given, settings
 from hypothesis import strategies as st
 from werkzeug.test import EnvironBuilder, run_wsgi_app
@@ -111,12 +113,13 @@ def site(tmp_path_factory: pytest.TempPathFactory, processes: NoProcesses) -> It
     opened.services.store.close()
 
 
-def names_for(site: Site, rule: str) -> list[str]:
+@cache
+def names_for(app: Flask, rule: str) -> list[str]:
     """The names of the fields and arguments that the views of a rule, or their modules, read."""
     names = set()
-    for item in site.app.url_map.iter_rules():
+    for item in app.url_map.iter_rules():
         if str(item) == rule:
-            view = inspect.unwrap(site.app.view_functions[item.endpoint])
+            view = inspect.unwrap(app.view_functions[item.endpoint])
             module = inspect.getsource(inspect.getmodule(view) or view)
             names.update(FIELD.findall(inspect.getsource(view)) or FIELD.findall(module))
             text = inspect.getsource(view)
@@ -127,10 +130,10 @@ def names_for(site: Site, rule: str) -> list[str]:
 
 
 def test_names_of_fields_are_found(site: Site) -> None:
-    assert names_for(site, "/models/<job_id>/metrics.json") == ["after"]
-    assert {"learning_rate", "crop_size"} <= {*names_for(site, "/models/images/classification")}
-    assert {"resize_width", "encoding"} <= {*names_for(site, "/datasets/images/resize-example")}
-    assert "job_ids[]" in names_for(site, "/abort_jobs")
+    assert names_for(site.app, "/models/<job_id>/metrics.json") == ["after"]
+    assert {"learning_rate", "crop_size"} <= {*names_for(site.app, "/models/images/classification")}
+    assert {"resize_width", "encoding"} <= {*names_for(site.app, "/datasets/images/resize-example")}
+    assert "job_ids[]" in names_for(site.app, "/abort_jobs")
 
 
 NUMBERS = [
@@ -194,7 +197,7 @@ def current_jobs(site: Site) -> list[str]:
     return [dataset.id, models[0] if models else site.finished_model(dataset.id)]
 
 
-def draw_request(data: st.DataObject, site: Site, names: list[str]) -> dict[str, Any]:
+def draw_request(data: st.DataObject, site: Site) -> dict[str, Any]:
     """A request to one of the routes: its rule filled in, some fields, and headers now and then."""
     ids = current_jobs(site)
     draw = data.draw
@@ -221,7 +224,7 @@ def draw_request(data: st.DataObject, site: Site, names: list[str]) -> dict[str,
     if method == "DELETE" and ids[0] in path:
         path = path.replace(ids[0], ids[1])
     value = st.sampled_from(ids) | ODD
-    names = names_for(site, rule)
+    names = names_for(site.app, rule)
     fields = draw(st.lists(st.tuples(st.sampled_from(names), value), max_size=8), label="fields")
     if "dataset" in rule or "model" in rule:
         fields += [("dataset", ids[0]), ("job_id", ids[1])][: draw(st.integers(0, 2))]
