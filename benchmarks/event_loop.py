@@ -17,7 +17,6 @@ import signal
 import subprocess
 import sys
 import tempfile
-import time
 import uuid
 from collections.abc import Iterator
 from pathlib import Path
@@ -98,10 +97,10 @@ def serve(folder: Path, rows: int) -> None:
     model = site.finished_model(dataset, rows, uuid.uuid4().bytes * (WEIGHTS_BYTES // 16))
     worst: dict[str, float] = {}
 
-    def note(label: str, seconds: float) -> None:
-        worst[label] = max(seconds, worst.get(label, 0.0))
+    def note(label: str, seconds: float, cpu_seconds: float) -> None:
+        worst[label] = max(cpu_seconds, worst.get(label, 0.0))
 
-    watch = loop_watch.LoopWatch(note, clock=time.thread_time)
+    watch = loop_watch.LoopWatch(note)
     labeled = watch.wrap(site.app)
     loop_watch.request_line = lambda environ: environ.get(f"HTTP_{NAME.upper().replace('-', '_')}", "unnamed")
 

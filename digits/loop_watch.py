@@ -11,7 +11,7 @@ import gevent
 import greenlet
 from werkzeug.wsgi import ClosingIterator
 
-Report = Callable[[str, float], None]
+Report = Callable[[str, float, float], None]
 
 MAX_LABEL_CHARACTERS = 200
 
@@ -19,26 +19,22 @@ MAX_LABEL_CHARACTERS = 200
 class LoopWatch:
     """Reports every greenlet of this thread that runs for ``seconds`` without switching to another.
 
-    ``report(label, seconds)`` is called in that greenlet's thread, right after the switch; it must
+    ``report(label, seconds, cpu_seconds)`` is called in that greenlet's thread, right after the switch; it must
     not switch itself. The label is the request line for a request of a wrapped application, and the
     function for any other `gevent.Greenlet` that has not ended. Plain greenlets and the hub are not measured.
-    ``clock`` returns seconds: ``time.monotonic`` counts waiting in blocking calls, ``time.thread_time``
-    does not.
+    Much less CPU time than time means a blocking call, or a machine with too much to do.
     """
 
-    def __init__(
-        self, report: Report, seconds: float = 0.0, clock: Callable[[], float] = time.monotonic
-    ) -> None:
+    def __init__(self, report: Report, seconds: float = 0.0) -> None:
         self._report = report
         self._seconds = seconds
-        self._clock = clock
         self._labels: weakref.WeakKeyDictionary[Any, str] = weakref.WeakKeyDictionary()
-        self._since = clock()
+        self._since, self._cpu_since = time.monotonic(), time.thread_time()
         self._before: Any = None
 
     def start(self) -> None:
         """Start to measure this thread, beside a watch that does so already."""
-        self._since = self._clock()
+        self._since, self._cpu_since = time.monotonic(), time.thread_time()
         self._before = greenlet.settrace(self._switched)
 
     def stop(self) -> None:
@@ -76,15 +72,16 @@ class LoopWatch:
             self._before(event, greenlets)
 
     def _end_run(self, runner: Any) -> None:
-        now = self._clock()
+        now, cpu_now = time.monotonic(), time.thread_time()
         seconds, self._since = now - self._since, now
+        cpu_seconds, self._cpu_since = cpu_now - self._cpu_since, cpu_now
         if seconds < self._seconds:
             return
         label = self._labels.get(runner)
         if label is None and isinstance(runner, gevent.Greenlet):
             label = str(runner)
         if label is not None:
-            self._report(label, seconds)
+            self._report(label, seconds, cpu_seconds)
 
 
 def request_line(environ: dict[str, Any]) -> str:

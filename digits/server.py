@@ -450,8 +450,8 @@ def _shut_down(connection: Any) -> None:
         connection.shutdown(socket.SHUT_RDWR)
 
 
-def _log_stall(label: str, seconds: float) -> None:
-    _log.warning("event loop held for %.2f s by %s", seconds, label)
+def _log_stall(label: str, seconds: float, cpu_seconds: float) -> None:
+    _log.warning("event loop held for %.2f s (%.2f s of CPU time) by %s", seconds, cpu_seconds, label)
 
 
 def _refuse_gevent_websocket() -> None:

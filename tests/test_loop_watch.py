@@ -20,7 +20,7 @@ HELD_SECONDS = 0.05
 @pytest.fixture
 def watched() -> Iterator[tuple[LoopWatch, dict[str, float]]]:
     found: dict[str, float] = {}
-    watch = LoopWatch(found.__setitem__, HELD_SECONDS)
+    watch = LoopWatch(lambda label, seconds, cpu_seconds: found.update({label: seconds}), HELD_SECONDS)
     watch.start()
     yield watch, found
     watch.stop()
