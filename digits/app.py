@@ -15,12 +15,14 @@ from werkzeug.wrappers import Response as AnyResponse
 
 from digits import __version__, auth, home, jobs, tensorboard_views
 from digits import times as time_words
+from digits.bounded_request import BoundedRequest
 from digits.dataset import views as dataset_views
-from digits.errors import Damaged, DigitsError, NotFound, explain
+from digits.errors import Damaged, DigitsError, NotFound, OtherSite, explain
 from digits.files import UnreadableFile
 from digits.gate import Gate
 from digits.inference import views as inference_views
 from digits.model import views as model_views
+from digits.offload import in_thread
 from digits.resources import resource_folder
 from digits.services import Services
 from digits.settings import Settings
@@ -52,6 +54,7 @@ def create_app(settings: Settings, *, start: bool = True) -> Flask:
         static_folder=str(resource_folder("static")),
         static_url_path="/static",
     )
+    app.request_class = BoundedRequest
     app.config["MAX_FORM_PARTS"] = 1000
     app.config["MAX_FORM_MEMORY_SIZE"] = 4 * 1024 * 1024
     app.json.sort_keys = False  # type: ignore[attr-defined]
@@ -86,6 +89,12 @@ def create_app(settings: Settings, *, start: bool = True) -> Flask:
     if start:
         parts.start()
     return app
+
+
+def load_templates(app: Flask) -> None:
+    """Compile the templates in a thread, so that no request has to: some take 100 ms."""
+    for name in app.jinja_env.list_templates(extensions=["html"]):
+        in_thread(app.jinja_env.get_template, name)
 
 
 def wants_json() -> bool:
@@ -149,7 +158,8 @@ def _add_error_pages(app: Flask) -> None:
 
     @app.errorhandler(DigitsError)
     def known(error: DigitsError) -> tuple[Response | str, int]:
-        return _answer(error.http_status, error.message, error.hint, type(error).__name__)
+        again = auth.own_address(request) if isinstance(error, OtherSite) else ""
+        return _answer(error.http_status, error.message, error.hint, type(error).__name__, again)
 
     @app.errorhandler(HTTPException)
     def standard(error: HTTPException) -> tuple[Response | str, int] | HTTPException:
@@ -180,7 +190,8 @@ def _is_for_program() -> bool:
     return wants_json() or request.headers.get("X-Requested-With") == "fetch"
 
 
-def _answer(status: int, message: str, hint: str, kind: str) -> tuple[Response | str, int]:
+def _answer(status: int, message: str, hint: str, kind: str, again: str = "") -> tuple[Response | str, int]:
+    """An error as a page or as JSON. ``again`` is an address that the page offers to open."""
     if _is_for_program():
         body = {"message": message, "type": kind}
         if hint:
@@ -189,7 +200,7 @@ def _answer(status: int, message: str, hint: str, kind: str) -> tuple[Response |
     title = {403: "Not allowed", 404: "Not found", 500: "Server error"}.get(status, "That did not work")
     try:
         page = render_template(
-            "error.html", status=status, title=title, message=message, hint=hint, trace=None
+            "error.html", status=status, title=title, message=message, hint=hint, trace=None, again=again
         )
     except OSError:  # With too many open files, the page may not be readable either.
         return Response(f"{message} {hint}".strip(), mimetype="text/plain"), status

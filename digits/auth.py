@@ -44,7 +44,8 @@ from wtforms import PasswordField, StringField
 
 from digits.errors import BadRequest
 from digits.files import UnreadableFile, read_json, write_json
-from digits.peers import CONNECTION, Connection
+from digits.offload import in_thread
+from digits.peers import CONNECTION, Peer
 from digits.settings import LoginPolicy, Settings
 
 log = logging.getLogger(__name__)
@@ -151,7 +152,7 @@ class Sessions:
         try:
             session = Session(**self._serializer.loads(cookie))
             over = self._is_over(session)
-        except (BadData, TypeError):
+        except (BadData, TypeError, ValueError):  # text that is no ASCII, too
             return None
         return None if over else session
 
@@ -252,7 +253,7 @@ class Auth:
 
     def _why_foreign(self, environ: Mapping[str, Any]) -> str:
         """Why this request may not come from the user of this process; empty if it does."""
-        connection: Connection | None = environ.get(CONNECTION)
+        connection: Peer | None = environ.get(CONNECTION)
         if environ.get(FORWARDED):
             return "This request came through a proxy, so the server cannot tell who sent it."
         if connection is None or connection.uid is None:
@@ -274,7 +275,8 @@ class Auth:
         if not self._password_hash or not 0 < len(text) <= LONGEST_PASSWORD:
             return False
         try:
-            return bool(self._hasher.verify(self._password_hash, text.encode("utf-8", "replace")))
+            # Some 50 ms of work, on purpose.
+            return bool(in_thread(self._hasher.verify, self._password_hash, text.encode("utf-8", "replace")))
         except (argon2.exceptions.VerificationError, argon2.exceptions.InvalidHashError):
             return False
 
@@ -357,12 +359,20 @@ def login_name(request: Request) -> str | None:
     return _session_name(request) or _cookie_name(request)
 
 
+def own_address(request: Request) -> str:
+    """The path and query of this request, as a link back to it."""
+    return site_path(request.environ, request.query_string.decode("latin-1"))
+
+
 def current_username(request: Request) -> str | None:
     """The name that this request goes by: of its session, its ``username`` argument, or its cookie.
 
     Raises BadRequest for an argument that cannot be a name.
     """
-    given = request.args.get("username") or request.form.get("username")
+    return _username_given(request.args.get("username") or request.form.get("username"), request)
+
+
+def _username_given(given: str | None, request: Request) -> str | None:
     argument = checked_username(given) if given else None
     return _session_name(request) or argument or _cookie_name(request)
 
@@ -378,9 +388,9 @@ def _cookie_name(request: Request) -> str | None:
 
 
 def shown_username(request: Request) -> str | None:
-    """The name that a page shows: as `current_username`, without an error for a bad one."""
+    """The name that a page shows: as `current_username`, without a look at the form and without an error."""
     try:
-        return current_username(request)
+        return _username_given(request.args.get("username"), request)
     except BadRequest:
         return None
 

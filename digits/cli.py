@@ -161,7 +161,9 @@ def _serve(options: argparse.Namespace) -> None:
     listener = _listen(settings.host, settings.port)
     settings = replace(settings, port=listener.getsockname()[1])
 
-    from digits.app import create_app
+    import gevent
+
+    from digits.app import create_app, load_templates
     from digits.auth import ExposureError
     from digits.errors import DigitsError
     from digits.peers import lookup_problem
@@ -184,8 +186,20 @@ def _serve(options: argparse.Namespace) -> None:
         is_root=os.geteuid() == 0,
         problem=lookup_problem(settings.port) if settings.login_policy is LoginPolicy.OTHER_USERS else "",
     )
+
+    def announce(port: int) -> None:
+        print(text, flush=True)
+        gevent.spawn(load_templates, app)
+
     try:
-        serve(app, listener, socketio=services.live.socketio, on_start=lambda port: print(text, flush=True))
+        serve(
+            app,
+            listener,
+            socketio=services.live.socketio,
+            on_start=announce,
+            # All visitors come from the proxy's address.
+            **({"max_connections_per_address": None} if settings.behind_proxy else {}),
+        )
     finally:
         services.stop()
 

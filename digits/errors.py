@@ -3,6 +3,7 @@
     DigitsError             500  base; its text may be shown
     ├── BadRequest          400  the request cannot be understood
     ├── NotAllowed          403  the request is understood and refused
+    │   └── OtherSite       403  a page of another site asks for what only our own pages may
     ├── NotFound            404  there is no such thing
     ├── InUse               403  something else depends on it (403 as DIGITS answered)
     ├── NotReady            409  what is needed is still being made
@@ -39,6 +40,10 @@ class BadRequest(DigitsError):
 
 class NotAllowed(DigitsError):
     http_status = 403
+
+
+class OtherSite(NotAllowed):
+    pass
 
 
 class NotFound(DigitsError):

@@ -2,23 +2,35 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+import re
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from flask_wtf import FlaskForm
 from wtforms import BooleanField, Field, FloatField, Form, IntegerField, StringField
 from wtforms.fields.choices import SelectChoice
-from wtforms.validators import Length, Optional, StopValidation, ValidationError
+from wtforms.validators import Length, NumberRange, Optional, StopValidation, ValidationError
 
-from digits.errors import DigitsError
+from digits.errors import BadRequest, DigitsError
 from digits.roots import Kind
 from digits.services import services
 
 NAME_LENGTH = 200
+# Of every field but those that a form names in ``LONG_FIELDS``.
+MAX_FIELD_CHARACTERS = 4096
+MAX_LIST_CHARACTERS = 2000
+MAX_LIST_LENGTH = 50
+# What a number may be that has no narrower limit.
+LARGEST_WHOLE = 2**31 - 1
+LARGEST_NUMBER = 1e9
+# Up to what files can hold.
+_CURSOR = re.compile(r"[0-9]{1,18}", re.ASCII)
 
 
 class JobForm(FlaskForm):
     """Base of the forms that create a job. The forgery token is checked for the whole app."""
+
+    LONG_FIELDS: frozenset[str] = frozenset()
 
     class Meta:
         csrf = False
@@ -31,6 +43,8 @@ class JobForm(FlaskForm):
         for field in self:
             if field.raw_data == [] and field.data is not None:
                 field.raw_data = [str(field.data)]
+            if field.name not in self.LONG_FIELDS:
+                _shorten(field)
 
     def values(self) -> dict[str, Any]:
         """What the user filled in, as it is kept for cloning."""
@@ -43,13 +57,25 @@ class JobForm(FlaskForm):
                 field.data = values[field.name]
 
 
+def _shorten(field: Field) -> None:
+    """Cut a text that is too long before anything else looks at it, and note the mistake."""
+    if isinstance(field.data, str) and len(field.data) > MAX_FIELD_CHARACTERS:
+        field.data = field.data[:MAX_FIELD_CHARACTERS]
+        field.raw_data = [field.data]
+        field.process_errors = [*field.process_errors, _too_long(MAX_FIELD_CHARACTERS)]
+
+
+def _too_long(limit: int) -> str:
+    return f"This is longer than {limit:,} characters."
+
+
 def choices(*pairs: tuple[str, str]) -> list[SelectChoice]:
     """The choices of a select field, from values and their words."""
     return [SelectChoice(value, words) for value, words in pairs]
 
 
 class NumberList(Field):
-    """One number or several: ``0.01``, ``0.1, 0.01`` or ``[0.1, 0.01]``. ``data`` is a list."""
+    """One number or several: ``0.01``, ``0.1, 0.01`` or ``[0.1, 0.01]``. ``data`` is a list of finite numbers."""
 
     widget = StringField.widget
 
@@ -60,13 +86,21 @@ class NumberList(Field):
     def process_formdata(self, valuelist: list[Any]) -> None:
         if not valuelist:
             return
+        self.data = []
         text = ",".join(str(value) for value in valuelist).strip().strip("[]")
+        if len(text) > MAX_LIST_CHARACTERS:
+            raise ValueError(_too_long(MAX_LIST_CHARACTERS))
+        parts = [part for part in text.split(",") if part.strip()]
+        if len(parts) > MAX_LIST_LENGTH:
+            raise ValueError(f"Give at most {MAX_LIST_LENGTH} numbers.")
         try:
-            self.data = [self._number(part) for part in text.split(",") if part.strip()]
+            numbers = [self._number(part) for part in parts]
         except ValueError:
-            self.data = []
             kind = "whole numbers" if self._number is int else "numbers"
             raise ValueError(f"Give {kind}, separated by commas.") from None
+        if not all(abs(number) <= LARGEST_NUMBER for number in numbers):
+            raise ValueError(f"Every number must be at most {LARGEST_NUMBER:,.0f}.")
+        self.data = numbers
 
     def process_data(self, value: Any) -> None:
         self.data = list(value) if isinstance(value, (list, tuple)) else [] if value is None else [value]
@@ -104,6 +138,14 @@ class Each:
     def __call__(self, form: Form, field: Field) -> None:
         if any(number < self._least for number in field.data or []):
             raise ValidationError(f"Must be at least {self._least:g}.")
+
+
+class Between(NumberRange):
+    """A finite number within limits. Unlike its base, takes integers of any length."""
+
+    def __call__(self, form: Form, field: Field) -> None:
+        if field.data is None or not self.min <= field.data <= self.max:
+            raise ValidationError(self.message)
 
 
 class RequiredIf:
@@ -161,6 +203,16 @@ class AllowedPath:
             field.data = str(services().roots.resolve(field.data.strip(), kind=self._kind))
         except DigitsError as error:
             raise ValidationError(" ".join(filter(None, (error.message, error.hint)))) from None
+
+
+def cursor_of(arguments: Mapping[str, str], name: str) -> int | None:
+    """The place in a log that a request names, in bytes; None without one. Raises BadRequest."""
+    text = arguments.get(name)
+    if text is None:
+        return None
+    if not _CURSOR.fullmatch(text):
+        raise BadRequest(f"“{name}” is a place in a file: a whole number from 0.")
+    return int(text)
 
 
 def errors_of(form: Form) -> dict[str, list[str]]:

@@ -7,6 +7,7 @@ Every refusal says in a sentence what the user can do about it.
 
 from __future__ import annotations
 
+import io
 import ipaddress
 import json
 import logging
@@ -19,27 +20,39 @@ from collections import OrderedDict, defaultdict
 from collections.abc import Callable, Iterable, Mapping
 from http import HTTPStatus
 from typing import Any
-from urllib.parse import parse_qsl, quote, urlencode
+from urllib.parse import parse_qsl, quote, urlencode, urlsplit
 
 import psutil
-from werkzeug.exceptions import RequestEntityTooLarge
+from werkzeug.exceptions import BadRequest, HTTPException, RequestEntityTooLarge, RequestTimeout
 from werkzeug.middleware.proxy_fix import ProxyFix
 
 from digits.auth import FORWARDED, VISITOR, Auth, Visitor, is_loopback, site_path
+from digits.loop_watch import request_line
 
 Environ = dict[str, Any]
 StartResponse = Callable[..., Any]
 Application = Callable[[Environ, StartResponse], Iterable[bytes]]
 
 NONCE = "digits.csp_nonce"
+# The cookies that the gate adds to the answer.
+COOKIES = "digits.cookies"
+# Set once an answer has begun.
+IS_ANSWERED = "digits.is_answered"
+# The body of the request, as `_Body`.
+BODY = "digits.body"
 # Where the server puts the object whose ``cut`` closes this request's websocket.
 WEBSOCKET = "digits.websocket"
 # A response header: this answer comes from another program and keeps its own policy.
 FOREIGN = "X-Digits-Foreign"
 
 MEBIBYTE = 1024 * 1024
-MAX_BODY_BYTES = 16 * MEBIBYTE
-UPLOAD_LIMITS: Mapping[str, int] = {"/models/images/classification/classify_one": 64 * MEBIBYTE}
+MAX_BODY_BYTES = 4 * MEBIBYTE
+# For the paths that start so.
+BODY_LIMITS: Mapping[str, int] = {
+    "/login": MEBIBYTE // 16,
+    "/socket.io": MEBIBYTE // 8,
+    "/models/images/classification/classify_one": 64 * MEBIBYTE,
+}
 
 PUBLIC_PATHS = frozenset({"/login", "/health", "/favicon.ico"})
 # TensorBoard asks for its font at the root of the site, where the cookies of a prefix are not sent.
@@ -92,7 +105,7 @@ class Allowance:
 
     def take(self, address: str) -> bool:
         """Use up one try; False if there is none left."""
-        key = _network(address)
+        key = network_of(address)
         with self._lock:
             now = self._clock()
             left, since = self._left.pop(key, (self._per_minute, now))
@@ -131,7 +144,7 @@ class Hosts:
 class Gate:
     """The middleware. ``auth`` None lets everybody in who passes the other checks.
 
-    ``upload_limits`` maps the starts of paths to the bytes their bodies may have.
+    ``body_limits`` maps the starts of paths to the bytes their bodies may have.
     With ``url_prefix``, what lies outside of it is not there, and the application
     finds it in SCRIPT_NAME. ``behind_proxy`` is the number of proxies in front whose
     X-Forwarded headers are true; with 0 these headers are removed.
@@ -147,7 +160,7 @@ class Gate:
         url_prefix: str = "",
         behind_proxy: int = 0,
         max_body_bytes: int = MAX_BODY_BYTES,
-        upload_limits: Mapping[str, int] = UPLOAD_LIMITS,
+        body_limits: Mapping[str, int] = BODY_LIMITS,
         logins_per_minute: float = LOGINS_PER_MINUTE,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
@@ -156,7 +169,7 @@ class Gate:
         self._auth = auth
         self._prefix = url_prefix.rstrip("/")
         self._max_body_bytes = max_body_bytes
-        self._upload_limits = dict(upload_limits)
+        self._body_limits = dict(body_limits)
         self._logins = Allowance(logins_per_minute, clock)
         self._websockets: defaultdict[str, set[Any]] = defaultdict(set)
         hops = int(behind_proxy)
@@ -166,8 +179,25 @@ class Gate:
             auth.on_logout.append(self.cut)
 
     def __call__(self, environ: Environ, start_response: StartResponse) -> Iterable[bytes]:
-        answer: Iterable[bytes] = self._entry(environ, start_response)
-        return answer
+        environ[NONCE] = secrets.token_urlsafe(16)
+        environ[COOKIES] = []
+        _drop_undecodable_cookies(environ)
+        decorated = _decorated(environ, start_response)
+        try:
+            answer: Iterable[bytes] = self._entry(environ, decorated)
+            return answer
+        except RefusalError as refusal:
+            return _refuse(refusal, environ, decorated)
+        except RequestEntityTooLarge:
+            return _refuse(_too_large(self._limit(environ)), environ, decorated)
+        except HTTPException as error:
+            return _refuse(RefusalError(error.code or 500, str(error.description)), environ, decorated)
+        except Exception:
+            if IS_ANSWERED in environ:
+                raise  # to the server, which closes the connection
+            _log.exception("%s failed outside of the application", request_line(environ))
+            failure = RefusalError(500, "The server made a mistake. The details are in its log.")
+            return _refuse(failure, environ, decorated)
 
     def cut(self, session_id: str) -> None:
         """Close the open websockets of a session."""
@@ -180,17 +210,9 @@ class Gate:
         environ[FORWARDED] = bool(forwarded)
         for name in forwarded:
             del environ[name]
-        environ[NONCE] = secrets.token_urlsafe(16)
-        cookies: list[str] = []
-        decorated = _decorated(environ, start_response, cookies)
-        try:
-            visitor = self._admit(environ)
-            cookies += self._renewal(environ, visitor)
-            return self._pass(environ, decorated, visitor)
-        except RefusalError as refusal:
-            return _refuse(refusal, environ, decorated)
-        except RequestEntityTooLarge:
-            return _refuse(_too_large(self._limit(environ)), environ, decorated)
+        visitor = self._admit(environ)
+        environ[COOKIES] += self._renewal(environ, visitor)
+        return self._pass(environ, start_response, visitor)
 
     def _admit(self, environ: Environ) -> Visitor:
         """The steps of the gate; raises RefusalError."""
@@ -233,19 +255,18 @@ class Gate:
             raise RefusalError(400, "The body of this request comes in a coding that is not understood.")
         if coding and _is_upgrade(environ):
             raise RefusalError(400, "A request for a websocket has no body.")
-        if coding:
-            environ["wsgi.input"] = _Counted(environ["wsgi.input"], limit)
-            return
         length = environ.get("CONTENT_LENGTH") or "0"
         if not (length.isascii() and length.isdigit()):
             raise RefusalError(400, "The length of this request is not a number.")
-        if len(length) > 18 or int(length) > limit:
+        if not coding and (len(length) > 18 or int(length) > limit):
             raise _too_large(limit)
+        if not _is_upgrade(environ):
+            environ["wsgi.input"] = environ[BODY] = _Body(environ["wsgi.input"], limit, request_line(environ))
 
     def _limit(self, environ: Environ) -> int:
         path = environ.get("PATH_INFO", "")
-        starts = [start for start in self._upload_limits if path.startswith(start)]
-        return self._upload_limits[max(starts, key=len)] if starts else self._max_body_bytes
+        starts = [start for start in self._body_limits if path.startswith(start)]
+        return self._body_limits[max(starts, key=len)] if starts else self._max_body_bytes
 
     def _check_rate(self, environ: Environ) -> None:
         is_login = environ["REQUEST_METHOD"] == "POST" and environ["PATH_INFO"] == "/login"
@@ -293,6 +314,9 @@ class Gate:
 
     def _pass(self, environ: Environ, start_response: StartResponse, visitor: Visitor) -> Iterable[bytes]:
         environ[VISITOR] = visitor
+        if BODY in environ and environ["PATH_INFO"].startswith("/socket.io"):
+            # Its library would answer 200 to a body that breaks off, and log a traceback.
+            environ["wsgi.input"] = io.BytesIO(environ[BODY].read())
         websocket = environ.get(WEBSOCKET)
         if websocket is None or visitor.session is None:
             return self._app(environ, start_response)
@@ -310,26 +334,30 @@ class Gate:
             self._websockets.pop(session_id, None)
 
 
-class _Counted:
-    """A body of unknown length that may not have more than ``limit`` bytes."""
+class _Body:
+    """The body of a request, of at most ``limit`` bytes.
 
-    def __init__(self, stream: Any, limit: int) -> None:
+    What goes wrong while it is read is the client's mistake: it is raised as werkzeug's HTTPException,
+    logged in one line, and ends the connection (``is_broken``), because where the next request starts
+    is unknown. ``title`` names the request in the log.
+    """
+
+    def __init__(self, stream: Any, limit: int, title: str) -> None:
+        self.is_broken = False
         self._stream = stream
         self._left = limit
+        self._title = title
 
     def read(self, size: int | None = -1) -> bytes:
-        # One byte more than allowed is asked for, so that too much shows.
-        wanted = self._left + 1 if size is None or size < 0 else min(size, self._left + 1)
-        return self._count(self._stream.read(wanted))
+        return self._take(self._stream.read, size)
 
     def readline(self, size: int | None = -1) -> bytes:
-        wanted = self._left + 1 if size is None or size < 0 else min(size, self._left + 1)
-        return self._count(self._stream.readline(wanted))
+        return self._take(self._stream.readline, size)
 
     def readlines(self, hint: int | None = None) -> list[bytes]:
         return list(self)
 
-    def __iter__(self) -> _Counted:
+    def __iter__(self) -> _Body:
         return self
 
     def __next__(self) -> bytes:
@@ -338,11 +366,24 @@ class _Counted:
             raise StopIteration
         return line
 
-    def _count(self, data: bytes) -> bytes:
+    def _take(self, read: Callable[[int], bytes], size: int | None) -> bytes:
+        # One byte more than allowed is asked for, so that too much shows.
+        most = self._left + 1
+        try:
+            data = read(most if size is None or size < 0 else min(size, most))
+        except TimeoutError as error:
+            raise self._broken(RequestTimeout("The body of this request came too slowly."), error) from error
+        except (OSError, ValueError) as error:
+            raise self._broken(BadRequest("The body of this request is damaged."), error) from error
         self._left -= len(data)
         if self._left < 0:
-            raise RequestEntityTooLarge
+            raise self._broken(RequestEntityTooLarge(), "it is too large")
         return data
+
+    def _broken(self, answer: HTTPException, reason: object) -> HTTPException:
+        self.is_broken = True
+        _log.info("%s: %s (%s)", self._title, answer.description, str(reason)[:120])
+        return answer
 
 
 def origin_matches(origin: str, host: str) -> bool:
@@ -353,14 +394,55 @@ def origin_matches(origin: str, host: str) -> bool:
     return origin.lower() in (f"http://{host.lower()}", f"https://{host.lower()}")
 
 
-def content_security_policy(nonce: str) -> str:
-    """The policy of our own pages: no script but our files, nothing from elsewhere."""
+def comes_from_another_site(environ: Environ) -> bool:
+    """Whether a page of another site caused this request, or a browser that does not say which page did.
+
+    Unlike for writes, ``Origin`` does not help with a GET. Browsers send ``Sec-Fetch-Site`` over HTTPS and
+    to this machine, and ``Referer`` unless the other site forbids it. Programs send none of these.
+    """
+    site = environ.get("HTTP_SEC_FETCH_SITE")
+    if site is not None:
+        return site not in ("same-origin", "none")
+    referer = environ.get("HTTP_REFERER")
+    if referer is None:
+        return bool(environ.get("HTTP_USER_AGENT", "").startswith("Mozilla/"))
+    try:
+        parts = urlsplit(referer)
+    except ValueError:
+        return True
+    return not origin_matches(f"{parts.scheme}://{parts.netloc}", environ.get("HTTP_HOST", ""))
+
+
+def content_security_policy(nonce: str, host: str) -> str:
+    """The policy of our own pages: no script but our files, nothing from elsewhere.
+
+    ``host`` is this server's own, as the Host header names it. Not every browser counts its websocket
+    as ``'self'``.
+    """
+    live = f" ws://{host} wss://{host}" if _HOST.fullmatch(host.lower()) else ""
     return (
         "default-src 'self'; img-src 'self' data: blob:; "
         f"style-src 'self' 'nonce-{nonce}'; style-src-attr 'unsafe-inline'; "
-        "connect-src 'self' ws: wss:; frame-src 'self'; object-src 'none'; base-uri 'none'; "
+        f"connect-src 'self'{live}; frame-src 'self'; object-src 'none'; base-uri 'none'; "
         "form-action 'self'; frame-ancestors 'self'"
     )
+
+
+def _drop_undecodable_cookies(environ: Environ) -> None:
+    """Remove cookies that are not UTF-8, which the libraries take for a fault. Other programs' cookies come, too."""
+    cookies = environ.get("HTTP_COOKIE", "").split(";")
+    kept = [cookie for cookie in cookies if _is_utf8(cookie)]
+    if len(kept) < len(cookies):
+        environ["HTTP_COOKIE"] = ";".join(kept)
+
+
+def _is_utf8(text: str) -> bool:
+    """Whether ``text``, as WSGI has it, stands for bytes that are UTF-8."""
+    try:
+        text.encode("latin-1").decode("utf-8")
+    except UnicodeError:
+        return False
+    return True
 
 
 def _check_shape(environ: Environ) -> None:
@@ -402,19 +484,25 @@ def _login_needed(environ: Environ, why: str) -> RefusalError:
     return RefusalError(401, reason.lstrip(), [("WWW-Authenticate", 'Bearer realm="DIGITS"')])
 
 
-def _decorated(environ: Environ, start_response: StartResponse, cookies: list[str]) -> StartResponse:
-    """``start_response`` with the security headers; ``cookies`` are added as they are at that time."""
+def _decorated(environ: Environ, start_response: StartResponse) -> StartResponse:
+    """``start_response`` with the security headers, and the gate's cookies as they are at that time."""
 
     def start(status: str, headers: list[tuple[str, str]], exc_info: Any = None) -> Any:
+        environ[IS_ANSWERED] = True
         names = {name.lower() for name, _ in headers}
         kept = [item for item in headers if not item[0].lower().startswith(_REMOVED)]
         added = dict(_HEADERS)
         if FOREIGN.lower() not in names:
-            added["Content-Security-Policy"] = content_security_policy(environ[NONCE])
+            added["Content-Security-Policy"] = content_security_policy(
+                environ[NONCE], environ.get("HTTP_HOST", "")
+            )
         if _is_json(headers):
             added["Cache-Control"] = "no-store"
+        body = environ.get(BODY)
+        if body is not None and body.is_broken:
+            added["Connection"] = "close"
         kept += [(name, value) for name, value in added.items() if name.lower() not in names]
-        kept += [("Set-Cookie", cookie) for cookie in cookies]
+        kept += [("Set-Cookie", cookie) for cookie in environ[COOKIES]]
         return start_response(status, kept, *([exc_info] if exc_info else []))
 
     return start
@@ -506,7 +594,7 @@ def _own_addresses() -> set[str]:
     return {_plain(item.address.split("%")[0].lower()) for items in families for item in items}
 
 
-def _network(address: str) -> str:
+def network_of(address: str) -> str:
     """What counts as one visitor: an IPv4 address, or the 64 bits an IPv6 user has for himself."""
     try:
         number = ipaddress.ip_address(address)

@@ -20,7 +20,7 @@ from digits.auth import login_name
 from digits.dataset.job import DatasetJob
 from digits.errors import BadRequest, DigitsError, NotAllowed, NotFound, explain
 from digits.file_response import send_job_file
-from digits.forms import NAME_LENGTH
+from digits.forms import NAME_LENGTH, cursor_of
 from digits.job import DamagedJob, Job, is_id
 from digits.model.job import ModelJob
 from digits.services import services
@@ -72,10 +72,10 @@ def status(place: str, job_id: str) -> Response:
 def output_text(job_id: str) -> Response:
     """What the job's task printed after a byte offset, and the offset to go on from."""
     job = _job("jobs", job_id)
-    after = request.args.get("after", default=0, type=int)
     if isinstance(job, DamagedJob):
         raise job.error()
-    text, offset = output.read(job.task_folder(job.tasks[0]), max(0, after), OUTPUT_BYTES)
+    after = cursor_of(request.args, "after") or 0
+    text, offset = output.read(job.task_folder(job.tasks[0]), after, OUTPUT_BYTES)
     return jsonify(text=text, next=offset)
 
 

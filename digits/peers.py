@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator
 from functools import cached_property
 from pathlib import Path
 
-# The WSGI variable under which the server passes on the `Connection` of a request.
+# The WSGI variable under which the server passes on the `Peer` of a request.
 CONNECTION = "digits.connection"
 
 Address = tuple[str, int]
@@ -29,7 +29,7 @@ _LISTEN = b"0A"
 _LOCAL, _STATE, _UID, _INODE = 1, 3, 7, 9
 
 
-class Connection:
+class Peer:
     """A TCP connection between ``peer`` and ``local``, both of them (host, port).
 
     ``run`` calls a function and returns its result; the server passes one that

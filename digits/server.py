@@ -7,12 +7,16 @@ client that does not read makes the queue of its messages grow without limit.
 from __future__ import annotations
 
 import contextlib
+import functools
+import gc
 import importlib.util
 import io
 import logging
 import re
+import resource
 import signal
 import socket
+import time
 import weakref
 from collections.abc import Callable
 from typing import Any
@@ -24,18 +28,41 @@ from gevent.lock import BoundedSemaphore
 from gevent.pool import Pool
 from gevent.pywsgi import LoggingLogAdapter, WSGIHandler, WSGIServer
 
-from digits.gate import WEBSOCKET
-from digits.peers import CONNECTION, Connection
+from digits.connections import Connection, Connections, State
+from digits.gate import WEBSOCKET, network_of
+from digits.loop_watch import LoopWatch
+from digits.offload import in_thread
+from digits.peers import CONNECTION, Peer
 
 IDLE_SECONDS = 15.0
 HEADER_SECONDS = 10.0
 BODY_SECONDS = 30.0
 SEND_SECONDS = 20.0
+# Slower than this, after the seconds above, a client is given up. What was transferred earns its time, so that
+# this suits an upload of any size, and one that comes in pieces, each the body of a request.
+SLOWEST_BYTES_PER_SECOND = 16 * 1024
 UNACKNOWLEDGED_SECONDS = 20.0
 STOP_SECONDS = 5.0
 WATCH_SECONDS = 0.2
+# How long a websocket may be open that Socket.IO has no client for: not yet, or not any more.
+ABANDONED_SECONDS = 5.0
+# A request that transfers much lets others run after this time.
+TURN_SECONDS = 0.01
+# A greenlet that holds the event loop for longer is worth a line in the log.
+STALL_SECONDS = 0.25
 MAX_CONNECTIONS = 1000
+MAX_CONNECTIONS_PER_ADDRESS = 250
+# Beyond the limit, for those that are about to end because they were cut.
+SPARE_CONNECTIONS = 50
+MAX_HEADERS = 100
+MAX_HEADER_BYTES = 64 * 1024
 MAX_QUEUED_MESSAGES = 256
+
+_TOKEN = rb"[!#$%&'*+.^_`|~0-9A-Za-z-]+"
+# A version is left out in HTTP/0.9.
+_REQUEST_LINE = re.compile(_TOKEN.decode() + r" [\x21-\x7e\x80-\xff]+( HTTP/[0-9]\.[0-9])?\r\n")
+_HEADER_LINE = re.compile(_TOKEN + rb":[\t\x20-\x7e\x80-\xff]*\r\n")
+_LENGTH = re.compile(r"[0-9]{1,18}")
 
 _log = logging.getLogger(__name__)
 
@@ -44,7 +71,9 @@ class Server:
     """Answers requests until it is stopped.
 
     ``listener`` is a listening socket, or (host, port). ``socketio`` is the
-    Flask-SocketIO object whose slow clients are to be dropped.
+    Flask-SocketIO object whose slow clients are to be dropped. There are at most
+    ``max_connections``, and ``max_connections_per_address`` of one address (None for any
+    number, for a server behind a proxy).
     """
 
     def __init__(
@@ -54,15 +83,20 @@ class Server:
         *,
         socketio: Any = None,
         max_connections: int = MAX_CONNECTIONS,
+        max_connections_per_address: int | None = MAX_CONNECTIONS_PER_ADDRESS,
         idle_seconds: float = IDLE_SECONDS,
         header_seconds: float = HEADER_SECONDS,
         body_seconds: float = BODY_SECONDS,
         max_queued_messages: int = MAX_QUEUED_MESSAGES,
+        slowest_bytes_per_second: float = SLOWEST_BYTES_PER_SECOND,
+        abandoned_seconds: float = ABANDONED_SECONDS,
     ) -> None:
         _refuse_gevent_websocket()
         self.idle_seconds = idle_seconds
         self.header_seconds = header_seconds
         self.body_seconds = body_seconds
+        self.slowest_bytes_per_second = slowest_bytes_per_second
+        self.connections = Connections(max_connections, max_connections_per_address)
         # The connections between two requests.
         self.waiting: set[_Reader] = set()
         # The websockets that are open, and those of them that go on from a polling session.
@@ -70,11 +104,13 @@ class Server:
         self.websocket_of: weakref.WeakValueDictionary[str, WebSocket] = weakref.WeakValueDictionary()
         self._socketio = socketio
         self._max_queued_messages = max_queued_messages
+        self._abandoned_seconds = abandoned_seconds
         self._watch: Any = None
+        self._loop_watch = LoopWatch(_log_stall, STALL_SECONDS)
         self._wsgi = _WSGIServer(
             listener,
-            app,
-            spawn=Pool(max_connections),
+            self._loop_watch.wrap(app),
+            spawn=Pool(max_connections + SPARE_CONNECTIONS),
             handler_class=_Handler,
             log=LoggingLogAdapter(_log, logging.DEBUG),
             error_log=LoggingLogAdapter(_log, logging.INFO),
@@ -88,6 +124,7 @@ class Server:
     def start(self) -> None:
         """Begin to answer; returns at once."""
         self._wsgi.start()
+        self._loop_watch.start()
         if self._socketio is not None:
             self._watch = gevent.spawn(self._watch_queues)
 
@@ -100,6 +137,7 @@ class Server:
         for connection in open_connections:
             connection.cut()
         self._wsgi.stop(seconds)
+        self._loop_watch.stop()
 
     def drop_slow_clients(self) -> None:
         """Cut off the Socket.IO clients that have let too many messages pile up."""
@@ -109,10 +147,24 @@ class Server:
                 _log.info("a client that does not read its messages is cut off")
                 self._drop(client_id, client)
 
+    def cut_abandoned_websockets(self) -> None:
+        """Close the connections of websockets whose client Socket.IO has given up, such as for a missed ping."""
+        clients = self._socketio.server.eio.sockets.items()
+        used = {self._websocket(client_id) for client_id, client in [*clients] if not client.closed}
+        now = time.monotonic()
+        for websocket in [*self.websockets]:
+            if websocket in used:
+                websocket.abandoned_since = None
+            elif websocket.abandoned_since is None:
+                websocket.abandoned_since = now
+            elif now - websocket.abandoned_since > self._abandoned_seconds:
+                websocket.cut()
+
     def _watch_queues(self) -> None:
         while True:
             gevent.sleep(WATCH_SECONDS)
             self.drop_slow_clients()
+            self.cut_abandoned_websockets()
 
     def _drop(self, client_id: str, client: Any) -> None:
         websocket = self._websocket(client_id)
@@ -139,9 +191,14 @@ def serve(
 ) -> None:
     """Serve ``app`` until SIGINT or SIGTERM; ``on_start`` is called with the port once it answers.
 
-    ``limits`` are those of `Server`.
+    ``limits`` are those of `Server`. Half of the file descriptors that the system grants are left for other uses.
     """
+    descriptors, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    limits["max_connections"] = min(limits.get("max_connections", MAX_CONNECTIONS), max(1, descriptors // 2))
     server = Server(app, listener, socketio=socketio, **limits)
+    # What has been loaded by now stays; looking through it again and again would hold the event loop.
+    gc.collect()
+    gc.freeze()
     stopping = Event()
     handlers = [gevent.signal_handler(number, stopping.set) for number in (signal.SIGINT, signal.SIGTERM)]
     try:
@@ -163,6 +220,7 @@ class WebSocket:
     """
 
     def __init__(self, connection: Any) -> None:
+        self.abandoned_since: float | None = None
         self._connection = connection
         self._sending = BoundedSemaphore(1)
 
@@ -189,8 +247,7 @@ class WebSocket:
 
     def cut(self) -> None:
         """End the connection; whoever reads or writes it is woken. The server closes it."""
-        with contextlib.suppress(OSError):
-            self._connection.shutdown(socket.SHUT_RDWR)
+        _shut_down(self._connection)
 
 
 class _WSGIServer(WSGIServer):  # type: ignore[misc]
@@ -204,20 +261,33 @@ class _WSGIServer(WSGIServer):  # type: ignore[misc]
         milliseconds = int(UNACKNOWLEDGED_SECONDS * 1000)
         self.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, milliseconds)
 
+    def handle(self, connection: Any, address: Any) -> None:
+        counted = Connection(network_of(str(address[0])), functools.partial(_shut_down, connection))
+        if not self.owner.connections.admit(counted):
+            return
+        try:
+            _Handler(connection, address, self, counted).handle()
+        finally:
+            self.owner.connections.forget(counted)
+
 
 class _Handler(WSGIHandler):  # type: ignore[misc]
-    """One connection, with time limits on waiting for a request, its headers, and its body."""
+    """One connection, with time limits on waiting for a request, its headers, its body, and on sending the answer."""
 
     server: _WSGIServer
     requestline: str | None
 
-    def __init__(self, connection: Any, address: Any, server: _WSGIServer) -> None:
-        self._reader = _Reader(connection, server.owner.body_seconds)
+    def __init__(self, connection: Any, address: Any, server: _WSGIServer, counted: Connection) -> None:
+        self._counted = counted
+        self._turn = _Turn()
+        self._reader = _Reader(connection, counted, self._turn, server.owner)
         # The kernel's tables are read in a thread: they are long on a busy machine.
-        self._connection = Connection(address[:2], connection.getsockname()[:2], _in_thread)
+        self._peer = Peer(address[:2], connection.getsockname()[:2], in_thread)
         super().__init__(connection, address, server, io.BufferedReader(self._reader))
 
     def read_requestline(self) -> str:
+        self._reader.end_body()
+        self._counted.state = State.WAITING
         waiting = self.server.owner.waiting
         waiting.add(self._reader)
         try:
@@ -227,28 +297,44 @@ class _Handler(WSGIHandler):  # type: ignore[misc]
             waiting.discard(self._reader)
 
     def read_request(self, raw_requestline: str) -> Any:
-        with gevent.Timeout(self.server.owner.header_seconds, ValueError("headers came too slowly")):
-            is_read = super().read_request(raw_requestline)
+        if not _REQUEST_LINE.fullmatch(raw_requestline):
+            raise ValueError("a malformed request line")
+        try:
+            with gevent.Timeout(self.server.owner.header_seconds, ValueError("headers came too slowly")):
+                return super().read_request(raw_requestline)
+        except OSError as error:
+            raise ValueError(f"the connection ended within the headers: {error}") from error
+
+    def MessageClass(self, lines: Any, *rest: Any) -> Any:  # noqa: N802 - gevent's name
+        """Read the headers, with all that could make two programs see different requests refused."""
+        headers = super().MessageClass(io.BytesIO(_read_headers(lines)), *rest)
         # Where the length of a body is in doubt, its end could be taken for another request.
-        encodings = self.headers.get_all("transfer-encoding") or ["chunked"]
-        if [encoding.strip().lower() for encoding in encodings] != ["chunked"]:
-            raise ValueError("an unknown transfer encoding")
-        if len(self.headers.get_all("content-length") or []) > 1:
+        lengths = headers.get_all("content-length") or []
+        codings = headers.get_all("transfer-encoding") or []
+        if len(lengths) + len(codings) > 1:
             raise ValueError("several lengths of one body")
-        return is_read
+        if lengths and not _LENGTH.fullmatch(lengths[0].strip(" \t")):
+            raise ValueError("a length that is no number")
+        if codings and (codings[0].strip(" \t").lower() != "chunked" or self.request_version != "HTTP/1.1"):
+            raise ValueError("an unknown transfer encoding")
+        return headers
 
     def get_environ(self) -> dict[str, Any]:
         environ: dict[str, Any] = super().get_environ()
-        environ[CONNECTION] = self._connection
+        environ[CONNECTION] = self._peer
+        self._counted.state = State.WORKING
         if self._connection_upgrade_requested():
             # What is left on the line afterwards is no request.
             self.close_connection = True
+            self._counted.state = State.LIVE
             websocket = WebSocket(self.socket)
             # The key under which simple-websocket finds a server's own socket object.
             environ[WEBSOCKET] = environ["eventlet.input"] = websocket
             self.server.owner.websockets.add(websocket)
             for client_id in parse_qs(environ["QUERY_STRING"]).get("sid", ()):
                 self.server.owner.websocket_of[client_id] = websocket
+        else:
+            self._reader.begin_body()
         return environ
 
     def start_response(self, status: str, headers: list[tuple[str, str]], exc_info: Any = None) -> Any:
@@ -257,6 +343,12 @@ class _Handler(WSGIHandler):  # type: ignore[misc]
             # Without this, gevent would read the rest of a body that nobody wants.
             self._reader.stop()
         return write
+
+    def _sendall(self, data: bytes) -> None:
+        seconds = SEND_SECONDS + len(data) / self.server.owner.slowest_bytes_per_second
+        with self._counted.waiting(), gevent.Timeout(seconds, TimeoutError("the client does not read")):
+            super()._sendall(data)
+        self._turn.end_if_long()
 
     def format_request(self) -> str:
         # Without the query, which may hold the token.
@@ -268,22 +360,53 @@ class _Handler(WSGIHandler):  # type: ignore[misc]
         super().log_error("%s", re.sub(r"\?\S*", "?…", text[:300]))
 
     def _log_error(self, kind: Any, value: Any, trace: Any) -> None:
+        if issubclass(kind, TimeoutError | ConnectionError):
+            _log.info("a request of %s ended early: %s", self._counted.address, value)
         # Not gevent's way, which prints the request's headers with their secrets.
-        if not issubclass(kind, gevent.GreenletExit):
+        elif not issubclass(kind, gevent.GreenletExit):
             _log.error("a request failed outside of the application", exc_info=(kind, value, trace))
 
 
-def _in_thread(find: Callable[[], int | None]) -> int | None:
-    uid: int | None = gevent.get_hub().threadpool.apply(find)
-    return uid
+def _read_headers(lines: Any) -> bytes:
+    """The header lines of a request with the empty line at their end; raises ValueError for malformed ones."""
+    size = 0
+    found: list[bytes] = []
+    while True:
+        line = lines.readline(MAX_HEADER_BYTES - size + 1)
+        size += len(line)
+        if size > MAX_HEADER_BYTES or len(found) > MAX_HEADERS:
+            raise ValueError("headers are too long")
+        found.append(line)
+        if line == b"\r\n":
+            return b"".join(found)
+        if not _HEADER_LINE.fullmatch(line):
+            raise ValueError("a malformed header")
+
+
+class _Turn:
+    """Keeps a transfer that never has to wait from running for longer than `TURN_SECONDS`."""
+
+    def __init__(self) -> None:
+        self._began = time.monotonic()
+
+    def end_if_long(self) -> None:
+        if time.monotonic() - self._began > TURN_SECONDS:
+            gevent.sleep(0)
+            self._began = time.monotonic()
 
 
 class _Reader(io.RawIOBase):
-    """Reads a connection; silence that is too long, or being stopped, looks like its end."""
+    """Reads a connection; silence that is too long, or being stopped, looks like its end.
 
-    def __init__(self, connection: Any, seconds: float) -> None:
+    A body is read between `begin_body` and `end_body`. It has to keep the server's slowest pace.
+    """
+
+    def __init__(self, connection: Any, counted: Connection, turn: _Turn, limits: Server) -> None:
         self._connection = connection
-        self._seconds = seconds
+        self._counted = counted
+        self._turn = turn
+        self._limits = limits
+        self._body_end: float | None = None
         self._is_over = False
 
     def readable(self) -> bool:
@@ -291,6 +414,12 @@ class _Reader(io.RawIOBase):
 
     def stop(self) -> None:
         self._is_over = True
+
+    def begin_body(self) -> None:
+        self._body_end = time.monotonic() + self._limits.body_seconds
+
+    def end_body(self) -> None:
+        self._body_end = None
 
     def cut(self) -> None:
         """Wake whoever reads, with the end of the connection."""
@@ -301,12 +430,33 @@ class _Reader(io.RawIOBase):
         if self._is_over:
             return 0
         try:
-            with gevent.Timeout(self._seconds, TimeoutError("the client stopped sending")):
+            with (
+                self._counted.waiting(),
+                gevent.Timeout(self._seconds(), TimeoutError("the client sends too slowly")),
+            ):
+                self._turn.end_if_long()
                 count: int = self._connection.recv_into(buffer)
         except TimeoutError:
             self._is_over = True
             raise
+        if self._body_end is not None:
+            self._body_end += count / self._limits.slowest_bytes_per_second
         return count
+
+    def _seconds(self) -> float:
+        silence = self._limits.body_seconds
+        return (
+            silence if self._body_end is None else max(0.0, min(silence, self._body_end - time.monotonic()))
+        )
+
+
+def _shut_down(connection: Any) -> None:
+    with contextlib.suppress(OSError):
+        connection.shutdown(socket.SHUT_RDWR)
+
+
+def _log_stall(label: str, seconds: float, cpu_seconds: float) -> None:
+    _log.warning("event loop held for %.2f s (%.2f s of CPU time) by %s", seconds, cpu_seconds, label)
 
 
 def _refuse_gevent_websocket() -> None:

@@ -6,10 +6,12 @@ import os
 from pathlib import Path
 from typing import cast
 
-from flask import current_app
+from flask import current_app, request
 
 from digits.devices import Devices
+from digits.errors import OtherSite
 from digits.executor import LocalExecutor
+from digits.gate import comes_from_another_site
 from digits.inference.client import InferenceWorkers
 from digits.kinds import KINDS
 from digits.live import Live
@@ -79,6 +81,15 @@ class Services:
             return preview
         job = self.store.find(job_id)
         return getattr(job, "tensorboard_folder", None)
+
+
+def refuse_other_sites() -> None:
+    """Raise OtherSite for a GET that a page of another site caused.
+
+    For views that start a process on GET. Writes from other sites never come as far as this.
+    """
+    if request.method == "GET" and comes_from_another_site(request.environ):
+        raise OtherSite("Another site led here.", "Opening this page starts a program on this machine.")
 
 
 def services() -> Services:

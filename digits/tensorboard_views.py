@@ -9,7 +9,7 @@ from werkzeug.wrappers import Response
 
 from digits.errors import NotFound
 from digits.files import make_folder
-from digits.services import services
+from digits.services import refuse_other_sites, services
 from digits.tensorboard import font
 
 blueprint = Blueprint("tensorboard", __name__)
@@ -18,6 +18,7 @@ blueprint = Blueprint("tensorboard", __name__)
 @blueprint.route("/tensorboard/<job_id>/", defaults={"path": ""}, methods=["GET", "POST"])
 @blueprint.route("/tensorboard/<job_id>/<path:path>", methods=["GET", "POST"])
 def proxy(job_id: str, path: str) -> Response:
+    refuse_other_sites()
     folder = services().tensorboard_folder(job_id)
     if folder is None:
         raise NotFound("There is no such job.")

@@ -13,12 +13,37 @@ import pytest
 
 from digits.settings import Settings
 from tests.site import Site, open_site
+from tests.stalls import HANG_SECONDS, STALLS
 
 # So tests do the same on every machine; those of a GPU ask for it.
 os.environ["CUDA_VISIBLE_DEVICES"] = ""
 
 ROOT = Path(__file__).resolve().parent.parent
 LEAVE_SECONDS = 5.0
+
+
+@pytest.fixture(autouse=True, scope="session")
+def record_stalls(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """Measures how long requests hold the event loop, in this process and in the servers that tests start."""
+    STALLS.watch.start()
+    yield
+    STALLS.watch.stop()
+    STALLS.read_logs(tmp_path_factory.getbasetemp())
+
+
+def pytest_sessionfinish(session: pytest.Session) -> None:
+    """Fails the run when something held an event loop for so long that it counts as a hang."""
+    if STALLS.hangs():
+        session.exitstatus = pytest.ExitCode.TESTS_FAILED
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    terminalreporter.write_line(STALLS.summary())
+    for label, seconds in STALLS.hangs().items():
+        terminalreporter.write_line(
+            f"HANG: {label} held an event loop for {seconds:.1f} s; the limit is {HANG_SECONDS:.0f} s",
+            red=True,
+        )
 
 
 @pytest.fixture

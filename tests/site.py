@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import json
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -13,10 +15,17 @@ import numpy as np
 from flask import Flask
 from flask.testing import FlaskClient
 from PIL import Image
+from werkzeug.wsgi import ClosingIterator
 
 from digits.app import create_app
+from digits.job import Job
+from digits.model.job import ModelJob
+from digits.model.networks import network
+from digits.recipe import Train
 from digits.services import Services
 from digits.settings import Settings
+from digits.status import Status
+from tests.stalls import STALLS
 
 PATIENCE_SECONDS = 60
 
@@ -74,9 +83,36 @@ class Site:
         assert answer.status_code == 200, answer.get_json()
         return str(answer.get_json()["id"])
 
-    def close(self) -> None:
-        from digits.job import Job
+    def finished_model(self, dataset_id: str, rows: int = 20, weights: bytes = b"weights") -> str:
+        """A model that looks as if a training of ``rows`` rows of metrics had finished; returns its id."""
+        folder = self.services.store.new_folder()
+        (folder / "train").mkdir()
+        (folder / "network.py").write_text(network("lenet").text)
+        (folder / "snapshot_1.ckpt.index").write_bytes(b"index")
+        (folder / "snapshot_1.ckpt.data-00000-of-00001").write_bytes(weights)
+        with open(folder / "train" / "events.jsonl", "w") as log:
+            for step in range(1, rows + 1):
+                row = {
+                    "at": 1e9 + step,
+                    "event": "measured",
+                    "stage": "train",
+                    "step": step,
+                    "epoch": step / rows,
+                }
+                log.write(json.dumps({**row, "values": {"loss": 1 / step, "accuracy": 0.5}}) + "\n")
+            log.write(json.dumps({"at": 2e9, "event": "finished"}) + "\n")
+        task = ModelJob.first_tasks()[0]
+        for status in (Status.WAIT, Status.RUN, Status.DONE):
+            task.move(status)
+        plan = Train(dataset=str(self.services.store.folder / dataset_id), epochs=1)
+        job = ModelJob(
+            id=folder.name, folder=folder, name="finished", tasks=[task], dataset_id=dataset_id, plan=plan
+        )
+        job.note_status()
+        self.services.store.add(job)
+        return job.id
 
+    def close(self) -> None:
         for job in self.services.store.all(Job):
             self.services.scheduler.abort(job)
         self.wait(lambda: not list(self.services.store.running()))
@@ -88,7 +124,18 @@ def open_site(settings: Settings) -> Site:
     app = create_app(settings)
     app.testing = True
     app.config["PROPAGATE_EXCEPTIONS"] = False
+    app.wsgi_app = STALLS.watch.wrap(_whole(app.wsgi_app))
     return Site(app, app.test_client(), settings.data_roots[0])
+
+
+def _whole(app: Any) -> Any:
+    """``app`` with whole answers, so that making them ends before the test goes on."""
+
+    def run(environ: dict[str, Any], start_response: Any) -> list[bytes]:
+        with contextlib.closing(ClosingIterator(app(environ, start_response))) as answer:
+            return list(answer)
+
+    return run
 
 
 def bars(folder: Path, each: int = 8) -> Path:

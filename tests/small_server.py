@@ -1,6 +1,6 @@
 """A small application behind the gate and the server, run as a program of its own by the tests.
 
-Takes JSON with the arguments ``gate``, ``auth``, ``limits`` and prints its port.
+Takes JSON with the arguments ``gate``, ``auth``, ``limits``, ``socketio`` and prints its port.
 Standard input is its leash: it ends when that closes.
 """
 
@@ -12,6 +12,7 @@ import json  # noqa: E402
 import logging  # noqa: E402
 import os  # noqa: E402
 import sys  # noqa: E402
+import time  # noqa: E402
 from pathlib import Path  # noqa: E402
 
 import flask  # noqa: E402
@@ -32,7 +33,7 @@ app.secret_key = "s" * 32
 app.jinja_env.loader = jinja2.DictLoader({"login.html": "login"})
 auth = Auth(Sessions("k" * 32), port=1, **arguments.get("auth", {}))
 app.register_blueprint(login_blueprint(auth))
-socketio = SocketIO(app, async_mode="gevent", cors_allowed_origins=[])
+socketio = SocketIO(app, async_mode="gevent", cors_allowed_origins=[], **arguments.get("socketio", {}))
 
 
 @app.get("/")
@@ -64,9 +65,29 @@ def crash() -> flask.Response:
     return flask.Response(body())
 
 
+@app.get("/long")
+def long() -> flask.Response:
+    return flask.Response(b"x" * 100_000 for _ in range(2000))
+
+
+@app.get("/hold")
+def hold() -> str:
+    end = time.thread_time() + float(flask.request.args["seconds"])
+    while time.thread_time() < end:
+        """Keep everybody else waiting."""
+    return "held"
+
+
 @app.get("/memory")
 def memory() -> str:
     return str(psutil.Process().memory_info().rss)
+
+
+@app.get("/connections")
+def connections() -> str:
+    return str(
+        len([item for item in psutil.Process().net_connections("tcp") if item.status == "ESTABLISHED"])
+    )
 
 
 @app.get("/clients")

@@ -24,7 +24,7 @@ from werkzeug.routing import Rule
 from digits.app import create_app
 from digits.dataset.job import DatasetJob
 from digits.kinds import KINDS
-from digits.peers import CONNECTION, Connection
+from digits.peers import CONNECTION, Peer
 from digits.recipe import CreateDataset
 from digits.settings import Settings
 from digits.status import Status
@@ -134,7 +134,7 @@ def test_every_route_needs_the_login(locked: Flask) -> None:
 def test_server_behind_a_proxy_needs_a_login(settings: Settings, login: bool, status: int) -> None:
     """Also on loopback, and also for a proxy that runs as the server's user and adds no headers."""
     app = open_app(dataclasses.replace(settings, login=login, behind_proxy=True))
-    own = Connection(("127.0.0.1", 1), ("127.0.0.1", 2), run=lambda find: os.geteuid())
+    own = Peer(("127.0.0.1", 1), ("127.0.0.1", 2), run=lambda find: os.geteuid())
     for host, header in itertools.product(("127.0.0.1:5000", "localhost"), ("X-Forwarded-For", "X-Other")):
         answer = app.test_client().get(
             "/index.json",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import http.client
 import io
 import itertools
@@ -18,8 +19,8 @@ from werkzeug.wrappers import Request
 
 from digits import gate as gate_module
 from digits.auth import VISITOR, Auth, Sessions
-from digits.gate import FOREIGN, NONCE, Allowance, Gate, Hosts, origin_matches
-from digits.peers import CONNECTION, Connection
+from digits.gate import FOREIGN, NONCE, Allowance, Gate, Hosts, comes_from_another_site, origin_matches
+from digits.peers import CONNECTION, Peer
 from tests.raw_http import OTHER_UID, Answer, SmallServer, join, small_server, websocket
 
 TOKEN = "t" * 43
@@ -70,7 +71,7 @@ def make_auth(**options: Any) -> Auth:
 
 def connection_of(uid: int | None) -> dict[str, Any]:
     """The WSGI variable of a connection that belongs to the user ``uid``."""
-    return {CONNECTION: Connection(("127.0.0.1", 1), ("127.0.0.1", 2), run=lambda find: uid)}
+    return {CONNECTION: Peer(("127.0.0.1", 1), ("127.0.0.1", 2), run=lambda find: uid)}
 
 
 def send(
@@ -251,7 +252,7 @@ def test_length_that_is_no_number_is_refused(length: str) -> None:
 
 
 def test_uploads_may_be_larger() -> None:
-    gate = Gate(App(), max_body_bytes=100, upload_limits={"/upload": 1000, "/upload/huge": 2000})
+    gate = Gate(App(), max_body_bytes=100, body_limits={"/upload": 1000, "/upload/huge": 2000})
     for path, length, status in [
         ("/upload", 1000, 200),
         ("/upload", 1001, 413),
@@ -719,15 +720,108 @@ def test_chunked_body_is_counted_on_the_line(tmp_path: Path) -> None:
             connection.close()
 
 
-def test_smuggled_requests_are_refused(server: SmallServer) -> None:
-    smuggled = "GET /headers HTTP/1.1\nHost: localhost\n\n"
-    for headers in (
-        "Transfer-Encoding: gzip",
-        "Transfer-Encoding: xchunked",
-        "Content-Length: 0\nContent-Length: 5",
-    ):
-        answer = server.send(f"POST /length HTTP/1.1\nHost: localhost\n{headers}\n\n{smuggled}")
+SMUGGLING = [
+    b"Transfer-Encoding: gzip", b"Transfer-Encoding: xchunked", b"Content-Length: 0\r\nContent-Length: 5",
+    b"Content-Length: 5\r\nTransfer-Encoding: chunked", b"Transfer-Encoding: chunked\r\nContent-Length: 5",
+    b"Transfer-Encoding: chunked\r\nTransfer-Encoding: chunked", b"Transfer-Encoding: chunked, chunked",
+    b"Transfer-Encoding: identity, chunked", b"Transfer-Encoding: \x0bchunked", b"Transfer-Encoding: chunked\xa0",
+    b"Transfer-Encoding:\r\n chunked", b"Transfer-Encoding : chunked", b" Transfer-Encoding: chunked",
+    b"Transfer Encoding: chunked", b"Transfer-Encoding\0: chunked", b"Transfer-Encoding: chunked\0",
+    b"X: a\rTransfer-Encoding: chunked", b"X: a\nTransfer-Encoding: chunked", b": chunked", b"Transfer-Encoding",
+    b"Content-Length: +5", b"Content-Length: -5", b"Content-Length: 0x5", b"Content-Length: 5, 5",
+    b"Content-Length: 5 5", b"Content-Length: 1_0", b"Content-Length: \xb2", b"Content-Length: " + b"9" * 30,
+    b"Content-Length:", b"C\xf6ntent-Length: 5", b"(comment): 5",
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("headers", SMUGGLING)
+def test_smuggled_requests_are_refused(server: SmallServer, headers: bytes) -> None:
+    smuggled = b"GET /headers HTTP/1.1\r\nHost: localhost\r\n\r\n"
+    with server.connect() as connection:
+        connection.sendall(b"POST /length HTTP/1.1\r\nHost: localhost\r\n" + headers + b"\r\n\r\n" + smuggled)
+        answer = Answer.read(connection)
         assert answer.status == 400 and b"HTTP_HOST" not in answer.body
+        with contextlib.suppress(ConnectionError):
+            assert connection.recv(1) == b""
+
+
+@pytest.mark.parametrize(
+    "chunks",
+    [b"-5\r\nhello\r\n0\r\n\r\n", b"0x5\r\nhello\r\n0\r\n\r\n", b"\r\n\r\n", b"5\nhello\r\n0\r\n\r\n",
+     b"+5\r\nhello\r\n0\r\n\r\n", b"5_0\r\nhello\r\n", b"5\r\nhello0\r\n\r\n", b"f" * 17 + b"\r\n",
+     b"5\r\nhello\r\n0\r\nBad Name: x\r\n\r\n", b" 5\r\nhello\r\n0\r\n\r\n"],
+)  # fmt: skip
+def test_malformed_chunks_are_refused(server: SmallServer, chunks: bytes) -> None:
+    with server.connect() as connection:
+        head = b"POST /length HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\n\r\n"
+        connection.sendall(head + chunks + b"GET /headers HTTP/1.1\r\nHost: localhost\r\n\r\n")
+        answer = Answer.read(connection)
+        assert answer.status == 400 and answer.headers["connection"] == "close"
+        with contextlib.suppress(ConnectionError):
+            assert connection.recv(1) == b""
+
+
+@pytest.mark.parametrize(
+    "line",
+    [b"GET  / HTTP/1.1", b"GET\t/ HTTP/1.1", b"GET\xa0/ HTTP/1.1", b"GET / HTTP/1.1 ", b" GET / HTTP/1.1",
+     b"G(T / HTTP/1.1", b"GET / HTTP/1.10", b"GET / HTTP/2.0", b"GET / http/1.1", b"GET /\x01 HTTP/1.1"],
+)  # fmt: skip
+def test_malformed_request_lines_are_refused(server: SmallServer, line: bytes) -> None:
+    with server.connect() as connection:
+        connection.sendall(line + b"\r\nHost: localhost\r\n\r\n")
+        assert Answer.read(connection).status == 400
+
+
+def test_headers_are_limited_together(server: SmallServer) -> None:
+    for lines in (
+        [f"X-{number}: a" for number in range(150)],
+        ["X: " + "a" * 70_000],
+        ["X: " + "a" * 30_000] * 3,
+    ):
+        assert server.get("/", *lines).status == 400
+
+
+def test_errors_outside_of_the_application_have_the_security_headers() -> None:
+    def broken(environ: dict[str, Any], start_response: Any) -> Iterable[bytes]:
+        raise RuntimeError("a fault")
+
+    answer = through(Gate(broken))
+    assert answer.status_code == 500 and "a fault" not in answer.text
+    assert (
+        answer.headers["X-Content-Type-Options"] == "nosniff" and "Content-Security-Policy" in answer.headers
+    )
+
+
+@pytest.mark.parametrize(
+    "cookie", ["digits-5000=\xff", "digits-5000=\xff\xfe.a.b", "digits-5000=\ud800", "\xff=\xff"]
+)
+def test_cookies_of_any_bytes_are_no_session(cookie: str) -> None:
+    assert through(Gate(App(), auth=make_auth(token=TOKEN)), headers={"Cookie": cookie}).status_code == 401
+
+
+@pytest.mark.parametrize("host", ["localhost:5000", "[::1]:80"])
+def test_pages_connect_to_their_own_server_only(host: str) -> None:
+    policy = send(App(), headers={"Host": host}).headers["Content-Security-Policy"]
+    assert f"connect-src 'self' ws://{host} wss://{host};" in policy
+    evil = send(App(), headers={"Host": "x; script-src *"}).headers["Content-Security-Policy"]
+    assert "connect-src 'self';" in evil and "script-src" not in evil
+
+
+OTHER_SITE = [
+    {"Sec-Fetch-Site": "cross-site"}, {"Sec-Fetch-Site": "same-site"}, {"Referer": "http://evil.example/"},
+    {"Referer": "http://["}, {"Referer": "http://localhost:1/"}, {"User-Agent": "Mozilla/5.0"},
+]  # fmt: skip
+OWN_SITE = [
+    {}, {"Sec-Fetch-Site": "same-origin", "User-Agent": "Mozilla/5.0"}, {"Sec-Fetch-Site": "none"},
+    {"Referer": "http://localhost/models/1", "User-Agent": "Mozilla/5.0"}, {"User-Agent": "curl/8"},
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("headers", OTHER_SITE + OWN_SITE)
+def test_requests_that_other_sites_cause_are_recognized(headers: dict[str, str]) -> None:
+    app = App()
+    send(app, headers={**headers})
+    assert comes_from_another_site(app.reached[0]) == (headers in OTHER_SITE)
 
 
 @pytest.fixture(scope="module")

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from digits.peers import Connection, find_uid, lookup_problem, overflow_uid
+from digits.peers import Peer, find_uid, lookup_problem, overflow_uid
 from tests.raw_http import OTHER_UID, client_socket
 
 HEADING = "  sl  local_address rem_address   st tx_queue rx_queue tr tm->when retrnsmt   uid  timeout inode\n"
@@ -40,7 +40,7 @@ def test_user_of_a_real_connection_is_found(listener: socket.socket, uid: int) -
         client.connect(listener.getsockname())
         accepted, address = listener.accept()
         with accepted:
-            connection = Connection(address[:2], accepted.getsockname()[:2])
+            connection = Peer(address[:2], accepted.getsockname()[:2])
             assert connection.uid == uid
             assert connection.is_own == (uid == os.geteuid())
 
@@ -85,13 +85,13 @@ def test_user_of_a_closed_socket_is_unknown() -> None:
             client.connect(listener.getsockname())
             accepted, address = listener.accept()
         with accepted:
-            assert Connection(address, accepted.getsockname()).uid is None
-            assert not Connection(address, accepted.getsockname()).is_own
+            assert Peer(address, accepted.getsockname()).uid is None
+            assert not Peer(address, accepted.getsockname()).is_own
 
 
 def test_user_is_looked_up_once() -> None:
     asked = []
-    connection = Connection(PEER, LOCAL, run=lambda find: asked.append(find) or os.geteuid())
+    connection = Peer(PEER, LOCAL, run=lambda find: asked.append(find) or os.geteuid())
     assert connection.is_own and connection.is_own and connection.uid == os.geteuid()
     assert len(asked) == 1
 
@@ -137,5 +137,5 @@ def test_unknown_users_are_never_the_own_one(monkeypatch: pytest.MonkeyPatch) ->
     """All users that a container does not know have the same number."""
     unknown = overflow_uid()
     monkeypatch.setattr(os, "geteuid", lambda: unknown)
-    assert not Connection(PEER, LOCAL, run=lambda find: unknown).is_own
+    assert not Peer(PEER, LOCAL, run=lambda find: unknown).is_own
     assert "nobody" in lookup_problem(5000)

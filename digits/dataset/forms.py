@@ -7,11 +7,13 @@ import secrets
 from typing import Any
 
 from wtforms import BooleanField, IntegerField, SelectField, StringField
-from wtforms.validators import DataRequired, InputRequired, Length, NumberRange, Optional, ValidationError
+from wtforms.validators import DataRequired, InputRequired, Length, Optional, ValidationError
 
 from digits.forms import (
+    LARGEST_WHOLE,
     NAME_LENGTH,
     AllowedPath,
+    Between,
     JobForm,
     NotLessThan,
     NotYet,
@@ -33,17 +35,17 @@ RESIZE_MODES = choices(
 
 
 def _count(label: str, default: int | None, *checks: Any) -> OptionalInteger:
-    least = NumberRange(min=1, message="Must be at least 1.")
-    return OptionalInteger(label, default=default, validators=[Optional(), least, *checks])
+    between = Between(min=1, max=LARGEST_WHOLE, message=f"Must be at least 1, and at most {LARGEST_WHOLE:,}.")
+    return OptionalInteger(label, default=default, validators=[Optional(), between, *checks])
 
 
 def _percent(label: str, default: int) -> IntegerField:
-    between = NumberRange(min=0, max=100, message="Must be between 0 and 100.")
+    between = Between(min=0, max=100, message="Must be between 0 and 100.")
     return IntegerField(label, default=default, validators=[InputRequired(), between])
 
 
 def _side(label: str) -> IntegerField:
-    between = NumberRange(min=1, max=MAX_SIDE_PIXELS, message=f"Must be between 1 and {MAX_SIDE_PIXELS}.")
+    between = Between(min=1, max=MAX_SIDE_PIXELS, message=f"Must be between 1 and {MAX_SIDE_PIXELS}.")
     return IntegerField(label, default=256, validators=[InputRequired("This field is required."), between])
 
 

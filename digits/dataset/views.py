@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import base64
+import json
+import threading
 from typing import Any
 
 import numpy as np
@@ -19,6 +21,7 @@ from digits.dataset.manifest import Manifest, Split
 from digits.errors import BadRequest, NotFound
 from digits.files import UnreadableFile
 from digits.forms import errors_of
+from digits.offload import in_thread
 from digits.resources import resource_folder
 from digits.services import services
 from digits.status import Status
@@ -30,6 +33,8 @@ SAMPLES_PER_CLASS = 8
 SHOWN_CLASSES = 100
 PAGE_SIZES = (10, 25, 50, 100)
 EXAMPLE_IMAGE = "img/example.png"
+# A large one takes some seconds and 200 MB.
+_resizing = threading.BoundedSemaphore(2)
 
 
 @blueprint.get("/datasets/images/classification/new")
@@ -109,14 +114,23 @@ def resize_example() -> Response:
         return make_response(
             jsonify(errors={name: list(map(str, messages)) for name, messages in wrong.items()}), 400
         )
-    channels = int(form.resize_channels.data)
-    pixels = images.load(resource_folder("static") / EXAMPLE_IMAGE, channels)
-    resized = images.resize(pixels, form.resize_width.data, form.resize_height.data, form.resize_mode.data)
-    encoding = form.encoding.data
-    data = images.encode(resized, encoding)
-    shown = images.encode(resized, "png" if encoding == "none" else encoding)
+    size = form.resize_width.data, form.resize_height.data
+    with _resizing:
+        body = in_thread(
+            _resized_example, int(form.resize_channels.data), size, form.resize_mode.data, form.encoding.data
+        )
+    return Response(body, mimetype="application/json")
+
+
+def _resized_example(channels: int, size: tuple[int, int], mode: str, encoding: str) -> bytes:
+    """The answer of `resize_example`, as JSON; made in a thread, as it can be many megabytes."""
+    picture = images.open_picture(resource_folder("static") / EXAMPLE_IMAGE, channels).image
+    resized = images.resize_image(picture, *size, mode)
+    shown = images.encode_image(resized, "png" if encoding == "none" else encoding)
+    length = size[0] * size[1] * channels if encoding == "none" else len(shown)
     kind = "jpeg" if encoding == "jpg" else "png"
-    return jsonify(image=f"data:image/{kind};base64,{base64.b64encode(shown).decode()}", bytes=len(data))
+    image = base64.b64encode(shown).decode()
+    return json.dumps({"image": f"data:image/{kind};base64,{image}", "bytes": length}).encode()
 
 
 @blueprint.get("/datasets/images/classification/explore")

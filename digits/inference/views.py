@@ -15,7 +15,7 @@ from digits import present
 from digits.errors import BadRequest, Unavailable
 from digits.model.job import ModelJob, epoch_label
 from digits.model.views import snapshot_of
-from digits.services import services
+from digits.services import refuse_other_sites, services
 
 blueprint = Blueprint("inference", __name__)
 
@@ -34,6 +34,7 @@ def classify_one() -> str:
 
 
 def _classify() -> dict[str, Any]:
+    refuse_other_sites()
     if not services().tensorflow.available:
         raise Unavailable("TensorFlow support is disabled.", services().tensorflow.reason)
     job = services().store.get(request.values.get("job_id", ""), ModelJob)

@@ -6,9 +6,18 @@ import fnmatch
 import re
 
 from wtforms import BooleanField, Field, FloatField, SelectField, StringField
-from wtforms.validators import InputRequired, Length, NumberRange, Optional, ValidationError
+from wtforms.validators import InputRequired, Length, Optional, ValidationError
 
-from digits.forms import JobForm, JoinedField, OptionalInteger, choices
+from digits.forms import (
+    LARGEST_NUMBER,
+    LARGEST_WHOLE,
+    MAX_LIST_CHARACTERS,
+    Between,
+    JobForm,
+    JoinedField,
+    OptionalInteger,
+    choices,
+)
 from digits.model.job import DEVICE
 from digits.recipe import Augment, EarlyStopping
 
@@ -29,21 +38,27 @@ PRECISIONS = choices(
 XLA = choices(("auto", "As the device likes it"), ("on", "On"), ("off", "Off"))
 STRATEGIES = choices(("mirrored", "On the first device"), ("central", "On the CPU"))
 _XLA_VALUES = {"auto": None, "on": True, "off": False}
-MAX_LIST_CHARACTERS = 2000
 
 
 def number(label: str, default: float | None, least: float = 0.0, most: float | None = None) -> FloatField:
     """A number that must be given, from ``least`` to ``most``."""
-    message = f"Must be at least {least:g}." if most is None else f"Must be between {least:g} and {most:g}."
-    check = NumberRange(min=least, max=most, message=message)
+    check = _between(least, most, LARGEST_NUMBER)
     return FloatField(label, default=default, validators=[InputRequired("Give a number."), check])
 
 
 def whole(label: str, least: int = 0, most: int | None = None, default: int | None = None) -> OptionalInteger:
     """A whole number that may be left out."""
-    message = f"Must be at least {least}." if most is None else f"Must be between {least} and {most}."
-    check = NumberRange(min=least, max=most, message=message)
+    check = _between(least, most, LARGEST_WHOLE)
     return OptionalInteger(label, default=default, validators=[Optional(), check])
+
+
+def _between(least: float, most: float | None, largest: float) -> Between:
+    """No NaN, and no more than ``largest`` where there is no ``most``: programs compute with these numbers."""
+    if most is None:
+        return Between(
+            min=least, max=largest, message=f"Must be at least {least:g}, and at most {largest:g}."
+        )
+    return Between(min=least, max=most, message=f"Must be between {least:g} and {most:g}.")
 
 
 class AugmentationFields(JobForm):

@@ -16,15 +16,17 @@ from wtforms import (
     StringField,
     TextAreaField,
 )
-from wtforms.validators import DataRequired, InputRequired, Length, NumberRange, Optional, ValidationError
+from wtforms.validators import DataRequired, InputRequired, Length, Optional, ValidationError
 
+from digits.dataset.forms import MAX_SIDE_PIXELS
 from digits.forms import (
+    LARGEST_NUMBER,
     NAME_LENGTH,
     AllowedPath,
+    Between,
     Each,
     NotYet,
     NumberList,
-    OptionalInteger,
     RequiredIf,
     choices,
 )
@@ -82,6 +84,9 @@ METHODS = choices(
     ("custom", "Custom"),
 )
 MAX_NETWORK_CHARACTERS = 1_000_000
+MAX_EPOCHS = 1_000_000
+MAX_SWEEP_JOBS = 50
+MAX_STEPS = 100
 
 
 class AllowedWeights(AllowedPath):
@@ -105,6 +110,8 @@ class AllowedWeights(AllowedPath):
 class ModelForm(AugmentationFields, RunFields, DeviceFields):
     """A model for image classification."""
 
+    LONG_FIELDS = frozenset({"custom_network"})
+
     model_name = StringField(
         "Model name", validators=[DataRequired("Give the model a name."), Length(max=NAME_LENGTH)]
     )
@@ -113,13 +120,14 @@ class ModelForm(AugmentationFields, RunFields, DeviceFields):
     train_epochs = IntegerField(
         "Training epochs",
         default=30,
-        validators=[InputRequired("Give a number."), NumberRange(min=1, message="Must be at least 1.")],
+        validators=[
+            InputRequired("Give a number."),
+            Between(min=1, max=MAX_EPOCHS, message=f"Must be at least 1, and at most {MAX_EPOCHS:,}."),
+        ],
     )
     snapshot_interval = number("Snapshot interval (epochs)", 1)
     val_interval = number("Validation interval (epochs)", 1)
-    random_seed = OptionalInteger(
-        "Random seed", validators=[Optional(), NumberRange(min=0, message="Must be at least 0.")]
-    )
+    random_seed = whole("Random seed")
     batch_size = NumberList("Batch size", int, validators=[Each(1)], default=[])
     solver_type = SelectField("Solver", choices=SOLVERS, default="SGD")
     rms_decay = number("RMS decay", 0.99, 0, 1)
@@ -147,9 +155,7 @@ class ModelForm(AugmentationFields, RunFields, DeviceFields):
     lr_warmup = number("Warm-up (%)", 0, 0, 100)
 
     use_mean = SelectField("Subtract mean", choices=MEANS, default="image")
-    crop_size = OptionalInteger(
-        "Crop size", validators=[Optional(), NumberRange(min=1, message="Must be at least 1.")]
-    )
+    crop_size = whole("Crop size", 1, MAX_SIDE_PIXELS)
     shuffle = BooleanField("Shuffle the training images", default=True)
     balance = SelectField("Balance the classes", choices=BALANCES, default="none")
 
@@ -171,12 +177,22 @@ class ModelForm(AugmentationFields, RunFields, DeviceFields):
     def validate_learning_rate(self, field: NumberList) -> None:
         if not field.data and not field.errors:
             raise ValidationError("Give a learning rate.")
+        jobs = len(field.data) * max(1, len(self.batch_size.data))
+        if jobs > MAX_SWEEP_JOBS:
+            raise ValidationError(
+                f"These learning rates and batch sizes make {jobs} models; at most {MAX_SWEEP_JOBS} can be "
+                "created at once. Give fewer of them."
+            )
 
     def validate_lr_multistep_values(self, field: StringField) -> None:
         try:
             values = _percents(field.data)
         except ValueError:
             raise ValidationError("Give percentages, separated by commas.") from None
+        if len(values) > MAX_STEPS:
+            raise ValidationError(f"Give at most {MAX_STEPS} percentages.")
+        if not all(abs(value) <= LARGEST_NUMBER for value in values):
+            raise ValidationError(f"Every percentage must be at most {LARGEST_NUMBER:,.0f}.")
         if self.lr_policy.data == "multistep" and not values:
             raise ValidationError("Give at least one percentage.")
 

@@ -26,7 +26,7 @@ percents of the whole training. Missing settings take the form's defaults.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -76,7 +76,12 @@ class LearningRate:
 
     def at(self, step: int) -> float:
         """The rate for the step number ``step``, counted from 0."""
-        return self.base * _FACTORS[self.policy](self, step) * self._warm_up(step)
+        factor, warm_up = self.factors(step)
+        return self.base * factor * warm_up
+
+    def factors(self, step: int) -> tuple[float, float]:
+        """What the policy and the warm-up multiply the base rate by."""
+        return _FACTORS[self.policy](self, step), self._warm_up(step)
 
     def percent(self, step: float) -> float:
         """How much of the training is done before ``step``, 0 to 100."""
@@ -93,8 +98,14 @@ class LearningRate:
 
 def preview(policy: Mapping[str, Any], base: float) -> list[float]:
     """The rate after 0, 1, … 100 percent of a training, for the form's chart."""
-    rate = LearningRate.of(policy, base, PREVIEW_POINTS - 1)
-    return [rate.at(percent) for percent in range(PREVIEW_POINTS)]
+    return previews(policy, [base])[0]
+
+
+def previews(policy: Mapping[str, Any], bases: Sequence[float]) -> list[list[float]]:
+    """What `preview` returns for each of ``bases``; the policy is evaluated once."""
+    rate = LearningRate.of(policy, 1.0, PREVIEW_POINTS - 1)
+    factors = [rate.factors(percent) for percent in range(PREVIEW_POINTS)]
+    return [[base * factor * warm_up for factor, warm_up in factors] for base in bases]
 
 
 def _number(name: str, value: Any) -> Any:

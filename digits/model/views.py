@@ -25,20 +25,20 @@ from digits.errors import BadRequest, DigitsError, NotAllowed, NotFound, NotRead
 from digits.events import for_browser, read
 from digits.file_response import send_job_file
 from digits.files import UnreadableFile, files_below
-from digits.forms import choices, errors_of
+from digits.forms import choices, cursor_of, errors_of
 from digits.job import Job
 from digits.jobs import check_owner
 from digits.metrics import MAX_CHART_POINTS, Metrics, row_json
-from digits.model import lr_policy
+from digits.model import lint, lr_policy
 from digits.model import preflight as preflights
 from digits.model.create import new_model
-from digits.model.forms import POLICY_TITLES, USUAL, ModelForm
+from digits.model.forms import MAX_NETWORK_CHARACTERS, POLICY_TITLES, USUAL, ModelForm
 from digits.model.job import ModelJob, epoch_label
-from digits.model.lint import lint
 from digits.model.networks import network, networks
 from digits.model.preview import EXPORTED_FOLDER, Preview
+from digits.offload import each_in_thread
 from digits.recipe import Preflight
-from digits.services import services
+from digits.services import refuse_other_sites, services
 from digits.status import Status
 from digits.task import EVENTS_FILE
 
@@ -140,10 +140,10 @@ def metrics(job_id: str) -> Response:
     ``resumed`` says that among them are rows in place of others: the whole has to be asked for.
     """
     job = _model(job_id)
-    after = request.args.get("after", type=int)
+    after = cursor_of(request.args, "after")
     if after is None:
         return jsonify(services().scheduler.metrics(job).as_json(MAX_CHART_POINTS))
-    happened, cursor = read(job.task_folder(job.tasks[0]) / EVENTS_FILE, max(0, after))
+    happened, cursor = read(job.task_folder(job.tasks[0]) / EVENTS_FILE, after)
     missed = Metrics()
     rows = []
     for event in happened:
@@ -181,7 +181,7 @@ def download(job_id: str, ending: str) -> Response:
             files[shared] = dataset.folder / shared, dataset.folder
     name = f"{job.id}_epoch_{epoch_label(epoch)}.{ending}"
     return Response(
-        stream(ending, {"info.json": about.encode()}, files),
+        each_in_thread(stream(ending, {"info.json": about.encode()}, files)),
         mimetype=MEDIA_TYPES[ending],
         headers={"Content-Disposition": f'attachment; filename="{name}"'},
     )
@@ -190,6 +190,7 @@ def download(job_id: str, ending: str) -> Response:
 @blueprint.get("/models/<job_id>/savedmodel.<ending>")
 def saved_model(job_id: str, ending: str) -> Response:
     """A snapshot as a SavedModel, made now: the network, its weights and what is done to images before."""
+    refuse_other_sites()
     _check_tensorflow()
     _check_ending(ending)
     job = _model(job_id)
@@ -202,7 +203,7 @@ def saved_model(job_id: str, ending: str) -> Response:
     files = {path.relative_to(target).as_posix(): (path, target) for path in files_below(target)}
     name = f"{job.id}_epoch_{epoch_label(epoch)}_savedmodel.{ending}"
     response = Response(
-        stream(ending, {}, dict(sorted(files.items()))),
+        each_in_thread(stream(ending, {}, dict(sorted(files.items())))),
         mimetype=MEDIA_TYPES[ending],
         headers={"Content-Disposition": f'attachment; filename="{name}"'},
     )
@@ -236,7 +237,10 @@ def customize() -> Response:
 
 @blueprint.post("/models/lint")
 def check() -> Response:
-    return jsonify(diagnostics=lint(request.form.get("custom_network", "")))
+    text = request.form.get("custom_network", "")
+    if len(text) > MAX_NETWORK_CHARACTERS:
+        raise BadRequest(f"The network is longer than {MAX_NETWORK_CHARACTERS:,} characters.")
+    return jsonify(diagnostics=lint.check(text))
 
 
 @blueprint.post("/models/visualize-network")
@@ -254,8 +258,12 @@ def visualize_network() -> tuple[Response, int]:
     text = request.form.get("custom_network", "")
     if not text.strip():
         raise BadRequest("There is no network to build.", "Paste or write one first.")
-    crop_size = request.form.get("crop_size", type=int)
-    preview = services().previews.build(text, dataset.folder, crop_size)
+    if len(text) > MAX_NETWORK_CHARACTERS:
+        raise BadRequest(f"The network is longer than {MAX_NETWORK_CHARACTERS:,} characters.")
+    crop_size = _form(request.form).crop_size
+    if not crop_size.validate(None):
+        raise BadRequest(f"{crop_size.label.text}: {crop_size.errors[0]}")
+    preview = services().previews.build(text, dataset.folder, crop_size.data)
     if preview.news.failure:
         return _preview_failed(preview)
     return jsonify(
@@ -328,15 +336,14 @@ def _preview_failed(preview: Preview) -> tuple[Response, int]:
 def visualize_lr() -> Response:
     """The learning rate after 0 to 100 percent of the training, a column for each swept rate."""
     form = _form(request.form)
-    for name in ("learning_rate", "lr_policy", "lr_multistep_values"):
-        if not form[name].validate(form):
+    policy_fields = [field.name for field in form if field.name.startswith(f"lr_{form.lr_policy.data}_")]
+    form.validate()
+    for name in ("learning_rate", "lr_policy", *policy_fields, "lr_warmup"):
+        if form[name].errors:
             raise BadRequest(f"{form[name].label.text}: {form[name].errors[0]}")
     try:
-        policy = form.policy()
-        columns = [
-            [f"Learning Rate {number}", *lr_policy.preview(policy, rate)]
-            for number, rate in enumerate(form.learning_rate.data)
-        ]
+        curves = lr_policy.previews(form.policy(), form.learning_rate.data)
+        columns = [[f"Learning Rate {number}", *curve] for number, curve in enumerate(curves)]
     except (ValueError, TypeError, OverflowError) as error:
         raise BadRequest(f"The policy cannot be drawn: {error}") from error
     return jsonify(data={"columns": for_browser(columns)})
@@ -369,7 +376,8 @@ def _network_of(form: ModelForm) -> tuple[str, str | None]:
     """The network's text, and the snapshot to start from. Mistakes are added to the form's fields."""
     if form.method.data == "custom":
         text = (form.custom_network.data or "").replace("\r\n", "\n")
-        for fault in lint(text)[:1] if text.strip() else []:
+        # One that is too long has its mistake already.
+        for fault in lint.check(text)[:1] if len(text) <= MAX_NETWORK_CHARACTERS and text.strip() else []:
             _blame(form.custom_network, f"Line {fault['line']}: {fault['message']}")
         return text, form.custom_network_snapshot.data or None
     if form.method.data == "previous":

@@ -1,0 +1,243 @@
+"""How long requests hold the event loop: the longest CPU time of a single callback, for each route.
+
+    .venv/bin/python benchmarks/event_loop.py [--rows 2000] [--slowest 20]
+
+Starts a server of its own with a small dataset and a finished model, sends every route ordinary requests and
+large inputs, and prints one line of JSON: the worst callback of all in milliseconds, the target, and the slowest
+requests. ``--rows`` is the length of the model's curves. While a request runs, nobody else is answered, so this
+is what everybody else waits at worst. CPU time is measured: a loaded machine changes it little.
+"""
+
+from __future__ import annotations
+
+import argparse
+import http.client
+import json
+import signal
+import subprocess
+import sys
+import tempfile
+import uuid
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlencode
+
+ROOT = Path(__file__).resolve().parent.parent
+sys.path.insert(0, str(ROOT))
+
+TARGET_MILLISECONDS = 50
+PASSWORD = "password of the benchmark"
+WEIGHTS_BYTES = 32 << 20
+NAME = "X-Benchmark"
+GIVE_UP_SECONDS = 120.0
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser.add_argument("--rows", type=int, default=2000)
+    parser.add_argument("--slowest", type=int, default=20)
+    parser.add_argument("--serve", help=argparse.SUPPRESS)
+    options = parser.parse_args()
+    if options.serve:
+        serve(Path(options.serve), options.rows)
+        return
+    with tempfile.TemporaryDirectory() as folder:
+        print(json.dumps(measure(folder, options)))
+
+
+def measure(folder: str, options: argparse.Namespace) -> dict[str, Any]:
+    command = [sys.executable, __file__, "--serve", folder, "--rows", str(options.rows)]
+    process = subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, text=True)
+    assert process.stdout
+    statuses = {}
+    try:
+        started = json.loads(process.stdout.readline())
+        for name, request in requests(started):
+            statuses[name] = send(started["port"], name, *request)
+    finally:
+        process.send_signal(signal.SIGTERM)
+    measured = json.loads(process.stdout.readlines()[-1])
+    process.wait()
+    order = sorted(measured, key=measured.__getitem__, reverse=True)[: options.slowest]
+    return {
+        "worst_callback_ms": round(1000 * max(measured.values()), 1),
+        "target_ms": TARGET_MILLISECONDS,
+        "requests": len(statuses),
+        "server_errors": [name for name, status in statuses.items() if status >= 500],
+        "slowest_ms": {name: [round(1000 * measured[name], 1), statuses.get(name)] for name in order},
+    }
+
+
+def serve(folder: Path, rows: int) -> None:
+    """The measured server; prints the port and the ids of its jobs, and in the end what it measured."""
+    from gevent import monkey
+
+    monkey.patch_all()
+
+    from digits import loop_watch
+    from digits import server as servers
+    from digits.app import load_templates
+    from digits.settings import Settings
+    from tests.site import open_site
+
+    site = open_site(
+        Settings(
+            port=0,
+            jobs_dir=folder / "jobs",
+            data_roots=(folder / "data",),
+            samples_dir=folder / "samples",
+            state_dir=folder / "state",
+            logfile_filename=folder / "digits.log",
+            standby=False,
+        )
+    )
+    dataset = site.dataset()
+    site.wait_for_end(dataset)
+    model = site.finished_model(dataset, rows, uuid.uuid4().bytes * (WEIGHTS_BYTES // 16))
+    worst: dict[str, float] = {}
+
+    def note(label: str, seconds: float, cpu_seconds: float) -> None:
+        worst[label] = max(cpu_seconds, worst.get(label, 0.0))
+
+    watch = loop_watch.LoopWatch(note)
+    labeled = watch.wrap(site.app)
+    loop_watch.request_line = lambda environ: environ.get(f"HTTP_{NAME.upper().replace('-', '_')}", "unnamed")
+
+    def begin(port: int) -> None:
+        load_templates(site.app)
+        rules = sorted(
+            {(str(rule), method) for rule in site.app.url_map.iter_rules() for method in rule.methods or ()}
+        )
+        print(json.dumps({"port": port, "dataset": dataset, "model": model, "rules": rules}), flush=True)
+        worst.clear()
+        watch.start()
+
+    servers.serve(labeled, ("127.0.0.1", 0), socketio=site.services.live.socketio, on_start=begin)
+    watch.stop()
+    site.close()
+    print(json.dumps(worst))
+
+
+Request = tuple[str, str, bytes | None, dict[str, str]]
+
+
+def requests(started: dict[str, Any]) -> Iterator[tuple[str, Request]]:
+    """A name for each request, and its method, path, body and headers."""
+    dataset, model = started["dataset"], started["model"]
+    for rule, method in started["rules"]:
+        if "<path:" in rule or method in ("DELETE", "OPTIONS", "HEAD") or "try/" in rule:
+            continue
+        for job_id in (dataset, model):
+            path = rule.replace("<job_id>", job_id).replace("<any(jobs, datasets, models):place>", "jobs")
+            path = path.replace("<split>", "train").replace("<int:number>", "3").replace("<ending>", "zip")
+            if "tensorboard" in path or "savedmodel" in path or "classify" in path:
+                continue  # processes of their own
+            yield f"{method} {rule}", (method, path, None, {"Accept": "text/html"})
+    yield from large_requests(dataset, model)
+
+
+def large_requests(dataset: str, model: str) -> Iterator[tuple[str, Request]]:
+    form = {"Content-Type": "application/x-www-form-urlencoded"}
+    page = {**form, "Accept": "text/html"}
+
+    def post(path: str, body: bytes, headers: dict[str, str] = form) -> Request:
+        return "POST", path, body, headers
+
+    create = "/models/images/classification"
+    for kilobytes in (8, 64, 512, 960):
+        for kind, unit in {"x=1": "x=1\n", "x": "x\n", "escapes": '"\n"\n'}.items():
+            text = unit * (kilobytes * 1024 // len(unit))
+            body = urlencode({"custom_network": text}).encode()
+            yield f"lint {kilobytes} KB of {kind}", post("/models/lint", body)
+    network = {"model_name": "x", "dataset": dataset, "method": "custom", "custom_network": "x=1\n" * 200_000}
+    yield "create with a network of 800 KB", post(create, urlencode(network).encode(), page)
+    yield "create with a network of 800 KB, multipart", multipart(create, network)
+    yield (
+        "lint of nested names",
+        post("/models/lint", f"custom_network=class+UserModel(a{'.b' * 900}):+pass".encode()),
+    )
+    for megabytes in (1, 3, 8, 15):
+        fields = b"a=&" * (megabytes * 349_525)
+        for path in ("/login", "/static/x.js", "/nothing", create, "/models/customize"):
+            yield f"{megabytes} MB of fields to {path}", post(path, fields, page)
+        yield f"{megabytes} MB of escapes", post(create, b"a=" + b"%0A" * (megabytes * 349_525), page)
+        yield (
+            f"{megabytes} MB of nested JSON",
+            post("/login", b"[" * (megabytes << 20), {"Content-Type": "application/json"}),
+        )
+        flat = b"[" + b"[]," * (megabytes * 349_525) + b"0]"
+        yield f"{megabytes} MB of flat JSON", post("/login", flat, {"Content-Type": "application/json"})
+        parts = {f"field{number}": "" for number in range(megabytes * 900)}
+        yield f"{megabytes * 900} parts", multipart("/login", parts)
+    rates = ",".join(["0.1"] * 20_000)
+    yield "20,000 rates drawn", post("/models/visualize-lr", urlencode({"learning_rate": rates}).encode())
+    steps = {"learning_rate": ",".join(["0.1"] * 50), "lr_policy": "multistep"}
+    steps["lr_multistep_values"] = ",".join(["50"] * 100)
+    yield "50 rates of 100 steps drawn", post("/models/visualize-lr", urlencode(steps).encode())
+    wide = {"learning_rate": rates, "lr_multistep_values": rates, "select_gpus_list": "1 ," * 300_000}
+    yield "a form of long lists", post(create, urlencode(wide).encode(), page)
+    for size in (256, 1024, 4096):
+        for encoding in ("png", "jpg", "none"):
+            for mode in ("squash", "fill"):
+                asked = {"width": size, "height": size, "channels": 3, "mode": mode, "encoding": encoding}
+                body = urlencode(asked).encode()
+                yield f"{mode} to {size}² as {encoding}", post("/datasets/images/resize-example", body)
+    yield "notes of 2 MB", ("PUT", f"/jobs/{model}", urlencode({"job_notes": "<&" * 700_000}).encode(), form)
+    many = urlencode([("job_ids[]", f"x{number}") for number in range(100_000)]).encode()
+    yield "100,000 jobs aborted", post("/abort_jobs", many)
+    upload = b"\r\n" * (15 << 20)
+    yield "upload of 30 MB of line ends", multipart("/models/images/classification/classify_one", {}, upload)
+    yield "a snapshot of 32 MB as zip", ("GET", f"/models/{model}/download.zip", None, {})
+    yield "a snapshot of 32 MB as tar.gz", ("GET", f"/models/{model}/download.tar.gz", None, {})
+    yield "a file of 32 MB", ("GET", f"/files/{model}/snapshot_1.ckpt.data-00000-of-00001", None, {})
+    yield "long path", ("GET", "/" + "a/" * 3500, None, {"Accept": "text/html"})
+    yield "long query", ("GET", "/?" + "q=a&" * 1800, None, {"Accept": "text/html"})
+    yield "long headers", ("GET", "/", None, {f"X-{number}": "a" * 60_000 for number in range(80)})
+    yield "long cookies", ("GET", "/", None, {"Cookie": "a=b; " * 12_000})
+
+
+def multipart(path: str, fields: dict[str, str], upload: bytes | None = None) -> Request:
+    boundary = uuid.uuid4().hex
+    lines = []
+    for name, value in fields.items():
+        lines += [f"--{boundary}", f'Content-Disposition: form-data; name="{name}"', "", value]
+    body = "\r\n".join(lines).encode()
+    if upload is not None:
+        head = f'--{boundary}\r\nContent-Disposition: form-data; name="image_file"; filename="a"\r\n\r\n'
+        body += head.encode() + upload
+    body += f"\r\n--{boundary}--\r\n".encode()
+    return (
+        "POST",
+        path,
+        body,
+        {"Content-Type": f"multipart/form-data; boundary={boundary}", "Accept": "text/html"},
+    )
+
+
+def send(port: int, name: str, method: str, path: str, body: bytes | None, headers: dict[str, str]) -> int:
+    """The status of the answer; 0 when the connection was closed without one."""
+    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=GIVE_UP_SECONDS)
+    try:
+        connection.putrequest(method, path)
+        connection.putheader(NAME, name)
+        for header, value in headers.items():
+            connection.putheader(header, value)
+        if body is not None:
+            connection.putheader("Content-Length", str(len(body)))
+        connection.endheaders()
+        try:
+            connection.send(body or b"")
+        except OSError:
+            pass  # the answer may have come before the end of the body
+        answer = connection.getresponse()
+        answer.read()
+        return answer.status
+    except (OSError, http.client.HTTPException):
+        return 0
+    finally:
+        connection.close()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,91 @@
+"""Measures how long greenlets run without a pause: as long as one runs, nobody else is answered."""
+
+from __future__ import annotations
+
+import time
+import weakref
+from collections.abc import Callable, Iterable
+from typing import Any
+
+import gevent
+import greenlet
+from werkzeug.wsgi import ClosingIterator
+
+Report = Callable[[str, float, float], None]
+
+MAX_LABEL_CHARACTERS = 200
+
+
+class LoopWatch:
+    """Reports every greenlet of this thread that runs for ``seconds`` without switching to another.
+
+    ``report(label, seconds, cpu_seconds)`` is called in that greenlet's thread, right after the switch; it must
+    not switch itself. The label is the request line for a request of a wrapped application, and the
+    function for any other `gevent.Greenlet` that has not ended. Plain greenlets and the hub are not measured.
+    Much less CPU time than time means a blocking call, or a machine with too much to do.
+    """
+
+    def __init__(self, report: Report, seconds: float = 0.0) -> None:
+        self._report = report
+        self._seconds = seconds
+        self._labels: weakref.WeakKeyDictionary[Any, str] = weakref.WeakKeyDictionary()
+        self._since, self._cpu_since = time.monotonic(), time.thread_time()
+        self._before: Any = None
+
+    def start(self) -> None:
+        """Start to measure this thread, beside a watch that does so already."""
+        self._since, self._cpu_since = time.monotonic(), time.thread_time()
+        self._before = greenlet.settrace(self._switched)
+
+    def stop(self) -> None:
+        """Put back the watch that was there before."""
+        greenlet.settrace(self._before)
+
+    def wrap(self, app: Callable[..., Iterable[bytes]]) -> Callable[..., Iterable[bytes]]:
+        """``app``, whose requests are measured under their request lines, answers included."""
+
+        def watched(environ: dict[str, Any], start_response: Any) -> Iterable[bytes]:
+            current = greenlet.getcurrent()
+            self._end_run(current)
+            self._labels[current] = request_line(environ)
+            try:
+                answer = app(environ, start_response)
+                if not isinstance(answer, list):
+                    return ClosingIterator(answer, self._end_request)
+            except BaseException:
+                self._end_request()
+                raise
+            # A list stays one: servers take the length of the answer from it.
+            self._end_request()
+            return answer
+
+        return watched
+
+    def _end_request(self) -> None:
+        current = greenlet.getcurrent()
+        self._end_run(current)
+        self._labels.pop(current, None)
+
+    def _switched(self, event: str, greenlets: tuple[Any, Any]) -> None:
+        self._end_run(greenlets[0])
+        if self._before is not None:
+            self._before(event, greenlets)
+
+    def _end_run(self, runner: Any) -> None:
+        now, cpu_now = time.monotonic(), time.thread_time()
+        seconds, self._since = now - self._since, now
+        cpu_seconds, self._cpu_since = cpu_now - self._cpu_since, cpu_now
+        if seconds < self._seconds:
+            return
+        label = self._labels.get(runner)
+        if label is None and isinstance(runner, gevent.Greenlet):
+            label = str(runner)
+        if label is not None:
+            self._report(label, seconds, cpu_seconds)
+
+
+def request_line(environ: dict[str, Any]) -> str:
+    """Method and path of a request, fit for a log."""
+    path = environ.get("SCRIPT_NAME", "") + environ.get("PATH_INFO", "")
+    text = f"{environ.get('REQUEST_METHOD', '?')} {path}"
+    return text[:MAX_LABEL_CHARACTERS].encode("unicode_escape").decode("ascii")

@@ -1,0 +1,38 @@
+"""Runs long computations beside the event loop."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import ParamSpec, TypeVar
+
+import gevent
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+
+def in_thread(function: Callable[P, R], *arguments: P.args, **keywords: P.kwargs) -> R:
+    """Call ``function`` in a native thread and wait for it while other greenlets run.
+
+    ``function`` must not use gevent. Python code in the thread shares the interpreter with the
+    event loop in slices of a few milliseconds; calls into C that keep the interpreter to
+    themselves still block it, so bound them.
+    """
+
+    def attempt() -> tuple[R | None, BaseException | None]:
+        # A result of its own: the thread pool would print the traceback of an exception.
+        try:
+            return function(*arguments, **keywords), None
+        except BaseException as error:
+            return None, error
+
+    result, error = gevent.get_hub().threadpool.apply(attempt)
+    if error is not None:
+        raise error
+    return result  # type: ignore[no-any-return]
+
+
+def each_in_thread(pieces: Iterator[bytes]) -> Iterator[bytes]:
+    """``pieces``, each of which is made in a native thread."""
+    while (piece := in_thread(next, pieces, None)) is not None:
+        yield piece

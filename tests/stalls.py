@@ -1,0 +1,40 @@
+"""How long the servers of the tests held their event loops: measured in this process, and read from logs."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+from digits.loop_watch import LoopWatch
+
+# Of CPU time: other work on the machine must not make a test fail.
+HANG_SECONDS = 5.0
+_LOGGED = re.compile(r"event loop held for [0-9.]+ s \((?P<seconds>[0-9.]+) s of CPU time\) by (?P<label>.*)")
+
+
+class Stalls:
+    """The longest CPU time for each label. ``watch`` measures this process."""
+
+    def __init__(self) -> None:
+        self.seconds: dict[str, float] = {}
+        self.watch = LoopWatch(self.note)
+
+    def note(self, label: str, seconds: float, cpu_seconds: float) -> None:
+        self.seconds[label] = max(cpu_seconds, self.seconds.get(label, 0.0))
+
+    def read_logs(self, folder: Path) -> None:
+        """Add what the servers that ran as programs logged below ``folder``."""
+        for log in folder.rglob("*.log*"):
+            if log.is_file():
+                for found in _LOGGED.finditer(log.read_text(errors="replace")):
+                    self.note(found["label"], 0.0, float(found["seconds"]))
+
+    def summary(self) -> str:
+        label, seconds = max(self.seconds.items(), key=lambda item: item[1], default=("nothing", 0.0))
+        return f"longest hold of an event loop: {seconds:.2f} s of CPU time by {label}"
+
+    def hangs(self) -> dict[str, float]:
+        return {label: seconds for label, seconds in self.seconds.items() if seconds > HANG_SECONDS}
+
+
+STALLS = Stalls()
