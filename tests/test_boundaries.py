@@ -30,9 +30,9 @@ WEB = {
 DOMAIN = {
     f"digits.{name}"
     for name in (
-        "errors events files job kinds messages metrics output recipe resources settings shim status task "
+        "errors events files job kinds messages metrics output recipe resources settings shim status task times "
         "tensorflow_support dataset.manifest dataset.job model.job model.lr_policy model.preflight model.resume "
-        "model.watch"
+        "model.watch times"
     ).split()
 }
 # Domain as well, and allowed to hold pixels and checksums.
