@@ -121,8 +121,7 @@ class _Flow:
             return False
         scores, targets = operation.inputs
         return (
-            scores.shape.rank is not None
-            and scores.shape[-1] == self._classes > 1
+            _columns(scores) == self._classes > 1
             and self.origin(scores).is_prediction
             and self.origin(targets).is_target
         )
@@ -177,6 +176,14 @@ class _Flow:
         line = numerics.asked_at(operation.graph, operation.name)
         where = f"Line {line}: " if line else "In the network "
         self.warnings.setdefault(kind, where + text)
+
+
+def _columns(scores: Any) -> int | None:
+    """The size of the last axis; TensorFlow forgets it where it flattens the axes before."""
+    while scores.shape.rank is not None and scores.shape[-1] is None and scores.op.type == "Reshape":
+        scores = scores.op.inputs[0]
+    size: int | None = scores.shape[-1] if scores.shape.rank else None
+    return size
 
 
 def _words(shape: Any) -> str:
