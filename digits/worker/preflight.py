@@ -49,6 +49,8 @@ EAGER_STEPS = 3
 
 # A cross-entropy at the start within these multiples of the chance level is as it should be.
 USUAL = (0.5, 2.0)
+# Normalized activations are large whatever the input is, and weights adapt to that within some steps.
+USUAL_WITH_NORMALIZATION = (0.5, 10.0)
 
 # A network with more parameters for each training image memorizes the images.
 MANY_PARAMETERS_PER_IMAGE = 10_000
@@ -147,25 +149,28 @@ def _of_loss(start: Start) -> Verdict:
     if start.has_weights:
         return Verdict("unknown", "The loss is finite. The weights are those of an earlier training.")
     begins = f"The cross-entropy starts at {entropy:.3g}"
-    low, high = (chance * limit for limit in USUAL)
-    if entropy > high and start.has_normalization:
-        return Verdict(
-            "high",
-            f"{begins}, far above the chance level of {chance:.3g}: the first outputs are large. The network normalizes "
-            "its activations, so this usually passes within some steps; otherwise initialize the last layer with "
-            "smaller weights.",
-        )
+    usual = USUAL_WITH_NORMALIZATION if start.has_normalization else USUAL
+    low, high = (chance * limit for limit in usual)
     if entropy > high:
+        remedy = (
+            "Initialize the last layer with smaller weights."
+            if start.has_normalization
+            else "Scale the input down (pixels go up to 255) or initialize the layers with smaller weights."
+        )
         return Verdict(
             "high",
-            f"{begins}, far above the chance level of {chance:.3g}: the first outputs are too large. "
-            "Scale the input down (pixels go up to 255) or initialize the layers with smaller weights.",
+            f"{begins}, far above the chance level of {chance:.3g}: the first outputs are too large. {remedy}",
         )
     if entropy < low:
         return Verdict(
             "low",
             f"{begins}, far below the chance level of {chance:.3g}: "
             "check whether the network computes its output from the labels.",
+        )
+    if entropy > chance * USUAL[1]:
+        return Verdict(
+            "good",
+            f"{begins}, above the chance level of {chance:.3g}, as is usual with normalized activations.",
         )
     return Verdict("good", f"{begins}, near the chance level of {chance:.3g}.")
 
