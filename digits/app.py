@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import logging
+from collections.abc import Sequence
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -130,7 +131,7 @@ def _ago(at: float) -> Markup:
 def _add_error_pages(app: Flask) -> None:
     @app.errorhandler(DigitsError)
     def known(error: DigitsError) -> tuple[Response | str, int]:
-        return _answer(error.http_status, error.message, error.hint, type(error).__name__)
+        return _answer(error.http_status, error.message, error.hint, type(error).__name__, error.trace)
 
     @app.errorhandler(HTTPException)
     def standard(error: HTTPException) -> tuple[Response | str, int] | HTTPException:
@@ -145,12 +146,16 @@ def _add_error_pages(app: Flask) -> None:
         return _answer(500, message, "", "InternalServerError")
 
 
-def _answer(status: int, message: str, hint: str, kind: str) -> tuple[Response | str, int]:
+def _answer(
+    status: int, message: str, hint: str, kind: str, trace: Sequence[dict[str, Any]] = ()
+) -> tuple[Response | str, int]:
     if wants_json() or request.headers.get("X-Requested-With") == "fetch":
-        body = {"message": message, "type": kind}
+        body: dict[str, Any] = {"message": message, "type": kind}
         if hint:
             body["hint"] = hint
+        if trace:
+            body["trace"] = trace
         return jsonify({"error": body}), status
     title = {403: "Not allowed", 404: "Not found", 500: "Server error"}.get(status, "That did not work")
-    page = render_template("error.html", status=status, title=title, message=message, hint=hint, trace=None)
+    page = render_template("error.html", status=status, title=title, message=message, hint=hint, trace=trace)
     return page, status

@@ -64,13 +64,8 @@ class LabelFlow:
     warnings: list[str] = field(default_factory=list)
 
 
-def follow(
-    x: Any, y: Any, losses: list[Any], metrics: Iterable[Any], classes: int, inside: Any = None
-) -> LabelFlow:
-    """Follow the labels ``y`` [N] of the batch ``x`` to the ``losses`` and the ``metrics``, all in one graph.
-
-    With ``inside``, a tensor, cross-entropies count only if they are computed from it.
-    """
+def follow(x: Any, y: Any, losses: list[Any], metrics: Iterable[Any], classes: int) -> LabelFlow:
+    """Follow the labels ``y`` [N] of the batch ``x`` to the ``losses`` and the ``metrics``, all in one graph."""
     flow = _Flow(x, y, classes)
     operations = _in_order(losses)
     for operation in operations:
@@ -81,8 +76,6 @@ def follow(
             flow.add(operation, is_of_loss=False)
     is_single = len(losses) == 1
     found = [operation for operation in operations if is_single and flow.is_classification(operation)]
-    if inside is not None:
-        found = [item for item in found if inside.op in _in_order([item.inputs[0]])]
     return LabelFlow(
         [operation.outputs[0] for operation in found],
         any(flow.origin(loss).labels for loss in losses),

@@ -332,7 +332,10 @@ def test_a_session_that_needs_the_input(visualize: Any) -> None:
         ("x = np.mean(x)", "tf.py_func"),
         ("x = x * tf.get_variable('w', [1]).eval()", "sessions"),
         ("x = x.eval()", "sessions"),
-        ("y_dim = 3; self.y_dim = y_dim; x = tf.reshape(x, [7, self.y_dim]) + tf.zeros([6, 3])", "Look at line 5"),
+        (
+            "y_dim = 3; self.y_dim = y_dim; x = tf.reshape(x, [7, self.y_dim]) + tf.zeros([6, 3])",
+            "Look at line 5",
+        ),
     ],
 )
 def test_mistaking_a_graph_for_numbers(visualize: Any, line: str, words: str) -> None:
