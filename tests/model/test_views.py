@@ -520,7 +520,7 @@ def test_what_was_checked_before_stays_with_the_training(site: Site, dataset: st
     assert checked["result"]["batch_size"] == 6, "the largest batches need the most memory"
     assert checked["result"]["chance_loss"] == pytest.approx(math.log(3))
     job_id = create(site, dataset, preflight=checked["id"]).get_json()["id"]
-    assert "guessing gives" in site.get(f"/models/{job_id}").text
+    assert "chance level" in site.get(f"/models/{job_id}").text
     picture = site.get(f"/models/{job_id}/batch.png")
     assert picture.data == site.get(checked["batch_url"]).data
     assert picture.data.startswith(b"\x89PNG")
