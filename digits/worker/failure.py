@@ -66,6 +66,11 @@ def describe(error: BaseException) -> Failed:
     return Failed(message=message, hint=hint, line=line, trace=(own + others)[:MAX_FRAMES])
 
 
+def in_a_sentence(failure: Failed) -> str:
+    """The message of ``failure`` with its line, where there is no place for its frames."""
+    return f"Line {failure.line}: {failure.message}" if failure.line else failure.message
+
+
 _OF_SHAPES = re.compile(r"\b(shapes?|ranks?|dim(?:ension)?s?|broadcast\w*|sizes?|squeeze)\b", re.IGNORECASE)
 
 

@@ -31,7 +31,7 @@ from digits.dataset import images
 from digits.events import EventLog
 from digits.files import UnreadableFile
 from digits.worker import inference, trained
-from digits.worker.failure import UserFault, describe
+from digits.worker.failure import UserFault, describe, in_a_sentence
 
 MAX_LOADED_SNAPSHOTS = 4
 MAX_REQUEST_BYTES = 1024 * 1024
@@ -58,8 +58,7 @@ class Refused(Exception):
             return error
         event = describe(error)
         is_users = event.line is not None or isinstance(error, (UserFault, UnreadableFile))
-        line = f"Line {event.line}: " if event.line else ""
-        return cls(f"{before}{line}{event.message}", event.hint, 400 if is_users else 500, event.trace)
+        return cls(f"{before}{in_a_sentence(event)}", event.hint, 400 if is_users else 500, event.trace)
 
 
 class Classifier:

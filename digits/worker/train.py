@@ -26,7 +26,7 @@ from digits.worker import inference, input, network, numerics, randomness, resto
 from digits.worker.activations import Activations
 from digits.worker.curve import Curve, Row
 from digits.worker.execution import Execution
-from digits.worker.failure import Stopped, UserFault, describe
+from digits.worker.failure import Stopped, UserFault, describe, in_a_sentence
 from digits.worker.keeping import Keeper
 from digits.worker.optimizers import Optimizer, Settings
 from digits.worker.randomness import Randomness
@@ -239,7 +239,8 @@ class Trainer:
         self._tell_remark()
         self.warn_of_labels()
         if fault:
-            self.events.append(Warned(f"The network cannot predict from images: {describe(fault).message}"))
+            reason = in_a_sentence(describe(fault))
+            self.events.append(Warned(f"The network cannot predict from images. {reason}"))
         self.store.lock("in validation but not in training")
         self.tell_unmatched()
         if self.val_records:
