@@ -5,7 +5,6 @@ Standard library only; what Keras has is only looked up where it is loaded.
 
 from __future__ import annotations
 
-import importlib.util
 import sys
 
 from digits.worker.tf1 import advice
@@ -44,13 +43,13 @@ def statement_for(name: str, has_attributes: bool) -> str:
             return _write(f"from {module} import {name}")
     if not has_attributes:
         return ""
-    if name in sys.stdlib_module_names or importlib.util.find_spec(name):
+    if name in sys.stdlib_module_names or advice.is_installed(name):
         return _write(f"import {name}")
     return advice.package(name) if advice.is_known_package(name) else ""
 
 
 def _write(statement: str) -> str:
     package = statement.split()[1].partition(".")[0]
-    if not importlib.util.find_spec(package):
+    if not advice.is_installed(package):
         return advice.package(package)
     return f"Write {statement} at the top of the network."

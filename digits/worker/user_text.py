@@ -29,14 +29,16 @@ def lines(text: str) -> list[str]:
 def tree() -> ast.Module | None:
     """The syntax tree of the network; None where it is not Python."""
     text = "".join(linecache.getlines(NETWORK_FILE))
-    for version in (text, old_statements.translated(text)):
-        try:
-            with warnings.catch_warnings():
-                warnings.simplefilter("ignore")
-                return ast.parse(version)
-        except (SyntaxError, ValueError, RecursionError):
-            continue
-    return None
+    return _parsed(text) or _parsed(old_statements.translated(text))
+
+
+def _parsed(text: str) -> ast.Module | None:
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            return ast.parse(text)
+    except (SyntaxError, ValueError, RecursionError):
+        return None
 
 
 def is_raised_at(line: int) -> bool:
@@ -57,9 +59,10 @@ def names_with_attributes(line: int) -> set[str]:
 def uses_labels(line: int) -> bool:
     """Whether the statement in ``line`` computes with ``self.y``, or with what was computed from it."""
     parsed = tree()
-    if parsed is None:
+    try:
+        return parsed is not None and _Labels(parsed).are_in(line)
+    except RecursionError:  # a very long expression
         return False
-    return _Labels(parsed).are_in(line)
 
 
 def method_without_self(name: str = "") -> tuple[str, int] | None:

@@ -230,6 +230,15 @@ def test_a_library_that_is_not_imported(line: str, hint: str) -> None:
     assert ("not imported" in told.message) == hint.startswith(("Write", "Use"))
 
 
+def test_a_text_that_is_hard_to_read_is_no_obstacle() -> None:
+    deep = f"x = {'+'.join(['1'] * 800)}\n"
+    error = raised_in_library(
+        NETWORK.replace("import random as drawn\n", deep).format("fail(self.y)", ABOUT_SHAPES)
+    )
+    assert describe(error).message == "ValueError: Dimensions must be equal"
+    assert describe(raised("__main__x.y\n")).line == 1
+
+
 @pytest.mark.parametrize(
     ("character", "words", "hint"),
     [
