@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import logging
+from collections.abc import Sequence
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -159,7 +160,9 @@ def _add_error_pages(app: Flask) -> None:
     @app.errorhandler(DigitsError)
     def known(error: DigitsError) -> tuple[Response | str, int]:
         again = auth.own_address(request) if isinstance(error, OtherSite) else ""
-        return _answer(error.http_status, error.message, error.hint, type(error).__name__, again)
+        return _answer(
+            error.http_status, error.message, error.hint, type(error).__name__, trace=error.trace, again=again
+        )
 
     @app.errorhandler(HTTPException)
     def standard(error: HTTPException) -> tuple[Response | str, int] | HTTPException:
@@ -190,17 +193,27 @@ def _is_for_program() -> bool:
     return wants_json() or request.headers.get("X-Requested-With") == "fetch"
 
 
-def _answer(status: int, message: str, hint: str, kind: str, again: str = "") -> tuple[Response | str, int]:
+def _answer(
+    status: int,
+    message: str,
+    hint: str,
+    kind: str,
+    *,
+    trace: Sequence[dict[str, Any]] = (),
+    again: str = "",
+) -> tuple[Response | str, int]:
     """An error as a page or as JSON. ``again`` is an address that the page offers to open."""
     if _is_for_program():
-        body = {"message": message, "type": kind}
+        body: dict[str, Any] = {"message": message, "type": kind}
         if hint:
             body["hint"] = hint
+        if trace:
+            body["trace"] = trace
         return jsonify({"error": body}), status
     title = {403: "Not allowed", 404: "Not found", 500: "Server error"}.get(status, "That did not work")
     try:
         page = render_template(
-            "error.html", status=status, title=title, message=message, hint=hint, trace=None, again=again
+            "error.html", status=status, title=title, message=message, hint=hint, trace=trace, again=again
         )
     except OSError:  # With too many open files, the page may not be readable either.
         return Response(f"{message} {hint}".strip(), mimetype="text/plain"), status

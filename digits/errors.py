@@ -21,17 +21,23 @@ from __future__ import annotations
 
 import errno
 import os
+from collections.abc import Sequence
+from typing import Any
 
 
 class DigitsError(Exception):
-    """Base of all errors whose text is meant for the user."""
+    """Base of all errors whose text is meant for the user.
+
+    ``trace`` has the frames of a mistake in the user's network, as in `digits.events.Failed`.
+    """
 
     http_status = 500
 
-    def __init__(self, message: str, hint: str = "") -> None:
+    def __init__(self, message: str, hint: str = "", trace: Sequence[dict[str, Any]] = ()) -> None:
         super().__init__(message)
         self.message = message
         self.hint = hint
+        self.trace = list(trace)
 
 
 class BadRequest(DigitsError):

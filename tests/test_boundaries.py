@@ -31,8 +31,8 @@ DOMAIN = {
     f"digits.{name}"
     for name in (
         "environment errors events files job kinds messages metrics output recipe resources schema settings shim status "
-        "task tensorflow_support dataset.manifest dataset.job model.job model.lr_policy model.preflight model.resume "
-        "model.watch"
+        "task times tensorflow_support dataset.manifest dataset.job model.job model.lr_policy model.preflight "
+        "model.resume model.watch"
     ).split()
 }
 # Domain as well, and allowed to hold pixels and checksums.

@@ -68,7 +68,12 @@ class InferenceWorkers:
         if answer.get("ok"):
             return answer
         kind = BadRequest if answer.get("status", 500) < 500 else DigitsError
-        raise kind(str(answer.get("message", "The inference failed.")), str(answer.get("hint", "")))
+        trace = answer.get("trace")
+        raise kind(
+            str(answer.get("message", "The inference failed.")),
+            str(answer.get("hint", "")),
+            [frame for frame in trace if isinstance(frame, dict)] if isinstance(trace, list) else (),
+        )
 
     def stop(self, model_id: str) -> None:
         """End the model's worker, if it has one."""

@@ -5,15 +5,18 @@ Standard library only, so that a task without TensorFlow can use it too.
 
 from __future__ import annotations
 
+import difflib
 import linecache
 import re
 import traceback
+import unicodedata
 from collections.abc import Iterator
 from typing import Any
 
 from digits.events import Failed
+from digits.worker import imports, user_text
+from digits.worker.user_text import NETWORK_FILE as NETWORK_FILE
 
-NETWORK_FILE = "network.py"
 MAX_FRAMES = 30
 MAX_MESSAGE_CHARACTERS = 4000
 
@@ -40,22 +43,118 @@ def describe(error: BaseException) -> Failed:
     frames = _frames(source)
     if not any(frame["own"] for frame in frames):
         frames = _frames(error)  # the user's frames may have called what told the fault
+    text = str(source)
+    if any(frame["own"] for frame in frames):
+        # What runs now is the user's line, and not the one that asked for an operation of a graph.
+        text = text.partition("Detected at node")[0]
+    frames = [*_remembered_frames(text), *frames]
     own = [frame for frame in frames if frame["own"]]
-    message, hint = _words(error, source)
     line = error.line if isinstance(error, UserFault) and error.line else None
     if line is None and own:
         line = own[0]["line"]
-        if _is_about_labels(source, own[0]["code"]):
-            hint = hint or "self.y holds one number for each image, that of its class: its shape is [N]."
-        hint = hint or f"Look at line {line} of the network: {own[0]['code']}"
+    mistake = None if isinstance(error, UserFault) else _mistake(source, line)
+    if mistake is not None:
+        message, hint, line = mistake.message, mistake.hint, mistake.line or line
+    else:
+        message, hint = _words(error, source, bool(own) and user_text.is_raised_at(own[0]["line"]))
+    if not hint and line and _is_about_labels(source, line):
+        hint = "self.y holds one number for each image, that of its class: its shape is [N]."
+    if not hint and own:
+        hint = f"Look at line {line} of the network: {own[0]['code']}"
     # A fault that the worker found by itself needs no trace of the worker.
     others = [] if isinstance(source, UserFault) else [frame for frame in frames if not frame["own"]]
     return Failed(message=message, hint=hint, line=line, trace=(own + others)[:MAX_FRAMES])
 
 
-def _is_about_labels(error: BaseException, code: str) -> bool:
-    """Whether a line of the network wants other labels than those of a classification."""
-    return "self.y" in code and any(_is_a(error, name) for name in ("ValueError", "InvalidArgumentError"))
+def in_a_sentence(failure: Failed) -> str:
+    """The message of ``failure`` with its line, where there is no place for its frames."""
+    return f"Line {failure.line}: {failure.message}" if failure.line else failure.message
+
+
+_OF_SHAPES = re.compile(r"\b(shapes?|ranks?|dim(?:ension)?s?|broadcast\w*|sizes?|squeeze)\b", re.IGNORECASE)
+
+
+def _is_about_labels(error: BaseException, line: int) -> bool:
+    """Whether a line of the network wants labels of another shape than those of a classification."""
+    is_of_shapes = any(_is_a(error, name) for name in ("ValueError", "InvalidArgumentError"))
+    return is_of_shapes and bool(_OF_SHAPES.search(str(error))) and user_text.uses_labels(line)
+
+
+# Mistakes with a message of their own
+
+
+def _mistake(error: BaseException, line: int | None) -> UserFault | None:
+    """What the user did, where Python's words for it say little."""
+    if isinstance(error, SyntaxError):
+        return _bad_character(error)
+    if isinstance(error, NameError) and not isinstance(error, UnboundLocalError):
+        return _unknown_name(error, line)
+    if isinstance(error, TypeError):
+        return _without_self(error)
+    return None
+
+
+_CHARACTER = re.compile(r"invalid (?:non-printable )?character .*?U\+([0-9A-F]{4,6})")
+_QUOTES, _DASHES = "\u201c\u201d\u201e\u2018\u2019\u201a\u00b4", "\u2010\u2011\u2012\u2013\u2014\u2212"
+
+
+def _bad_character(error: SyntaxError) -> UserFault | None:
+    found = _CHARACTER.search(error.msg or "")
+    if found is None:
+        return None
+    character = chr(int(found[1], 16))
+    name = unicodedata.name(character, "a control character").lower()
+    if character in _QUOTES:
+        hint = "Write straight quotes, \" or '."
+    elif character in _DASHES:
+        hint = "Write the minus sign of the keyboard, -."
+    elif character == "\N{REPLACEMENT CHARACTER}":
+        hint = "The file is not UTF-8 text. Save it as UTF-8."
+    elif unicodedata.category(character).startswith(("C", "Z")):
+        hint = (
+            "Delete it. It is invisible, and often comes with text copied from a page: type the line again."
+        )
+    else:
+        hint = "Python allows it in strings and comments only."
+    return UserFault(f"The network contains the character U+{found[1]} ({name}).", hint, error.lineno)
+
+
+def _unknown_name(error: NameError, line: int | None) -> UserFault | None:
+    name = getattr(error, "name", None)
+    if not name or line is None:
+        return None
+    if name == "self":
+        return UserFault(
+            "The function uses self and has no such parameter.", "Write self as its first parameter."
+        )
+    if statement := imports.statement_for(name, name in user_text.names_with_attributes(line)):
+        return UserFault(f"{name} is used and not imported.", statement)
+    near = difflib.get_close_matches(name, _names_near(error), 1, 0.8)
+    return UserFault(f"NameError: {error}", f"Did you mean {near[0]}?") if near else None
+
+
+def _names_near(error: BaseException) -> set[str]:
+    """The names that the innermost frame of the network could use."""
+    names: set[str] = set()
+    for frame, _ in traceback.walk_tb(error.__traceback__):
+        if frame.f_code.co_filename == NETWORK_FILE:
+            names = {*frame.f_locals, *frame.f_globals}
+    return names
+
+
+_ARGUMENTS = re.compile(r"([\w.<>]+)\(\) takes \d+ positional arguments? but \d+ (?:was|were) given")
+
+
+def _without_self(error: TypeError) -> UserFault | None:
+    """A method that is written like a function gets the object as an argument that it has no place for."""
+    called = _ARGUMENTS.match(str(error))
+    if called is None and "too many positional arguments" not in str(error):
+        return None
+    found = user_text.method_without_self(called[1] if called else "")
+    if found is None:
+        return None
+    name, line = found
+    return UserFault(f"{name} has no parameter self.", "Write self as its first parameter.", line)
 
 
 def _root(error: BaseException) -> BaseException:
@@ -70,10 +169,8 @@ def _frames(error: BaseException) -> list[Frame]:
     frames = []
     if isinstance(error, SyntaxError) and error.filename:
         frames.append(_frame(error.filename, error.lineno or 1, "", (error.text or "").strip()))
-    frames += _remembered_frames(str(error))
-    for item in reversed(traceback.extract_tb(error.__traceback__)):
-        frames.append(_frame(item.filename, item.lineno or 0, item.name, item.line or ""))
-    return frames
+    entries = reversed(traceback.extract_tb(error.__traceback__))
+    return frames + [_frame(item.filename, item.lineno or 0, item.name, item.line or "") for item in entries]
 
 
 def _frame(file: str, line: int, function: str, code: str) -> Frame:
@@ -91,7 +188,7 @@ def _remembered_frames(message: str) -> Iterator[Frame]:
             yield _frame(file, int(line), function, "")
 
 
-def _words(error: BaseException, source: BaseException) -> tuple[str, str]:
+def _words(error: BaseException, source: BaseException, is_raised_by_user: bool) -> tuple[str, str]:
     if isinstance(error, UserFault):
         return error.message[:MAX_MESSAGE_CHARACTERS], error.hint
     kind = _kind(source)
@@ -106,9 +203,10 @@ def _words(error: BaseException, source: BaseException) -> tuple[str, str]:
             "The disk is full.",
             "Make room on the disk of the jobs. A training can then go on where it was.",
         )
-    own = getattr(source, "hint", "")
-    hint = own or next((hint for name, hint in _HINTS.items() if _is_a(source, name)), "")
-    hint = hint or next((hint for words, hint in _HINTS_BY_WORDS.items() if words in text), "")
+    hint = getattr(source, "hint", "")
+    if not is_raised_by_user:  # whose words say something else
+        hint = hint or next((hint for name, hint in _HINTS.items() if _is_a(source, name)), "")
+        hint = hint or next((hint for words, hint in _HINTS_BY_WORDS.items() if words in text), "")
     return f"{kind}: {text}"[:MAX_MESSAGE_CHARACTERS] if text else kind, hint
 
 
@@ -148,6 +246,7 @@ _HINTS = {
     "ResourceExhaustedError": "Out of memory: choose a smaller batch size or a smaller network.",
     "MemoryError": "Out of memory: choose a smaller batch size or a smaller network.",
     "ModuleNotFoundError": "Only installed packages can be imported by a network.",
+    "UnboundLocalError": "The function assigns this name further down: assign it before it is used.",
     "NameError": "Check the spelling, and that the name is defined before it is used.",
     "AttributeError": "Check the spelling of the attribute, and that the object has it.",
     "BdbQuit": "A breakpoint ends the program where nobody can debug: take it out, or run digits check JOB --eager.",

@@ -4,7 +4,7 @@ The process listens on a Unix socket. A request is a line of JSON, so is its ans
 
     {"call": "classify", "image": path, "snapshot": "snapshot_1.ckpt", "top": 5}
     {"ok": true, "predictions": [[label, percent], …], "milliseconds": 3.2}
-    {"ok": false, "message": …, "hint": …, "status": 400}
+    {"ok": false, "message": …, "hint": …, "status": 400, "trace": [frame, …]}
 
 It ends when nobody asked for a while.
 """
@@ -18,6 +18,7 @@ import selectors
 import socket
 import time
 from collections import OrderedDict
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -30,7 +31,7 @@ from digits.dataset import images
 from digits.events import EventLog
 from digits.files import UnreadableFile
 from digits.worker import inference, trained
-from digits.worker.failure import UserFault, describe
+from digits.worker.failure import UserFault, describe, in_a_sentence
 
 MAX_LOADED_SNAPSHOTS = 4
 MAX_REQUEST_BYTES = 1024 * 1024
@@ -39,11 +40,25 @@ log = logging.getLogger(__name__)
 
 
 class Refused(Exception):
-    """A request that cannot be answered; ``status`` is the HTTP status that fits."""
+    """A request that cannot be answered; ``status`` is the HTTP status that fits.
 
-    def __init__(self, message: str, hint: str = "", status: int = 400) -> None:
+    ``trace`` has the frames of a mistake in the network, the user's own first.
+    """
+
+    def __init__(
+        self, message: str, hint: str = "", status: int = 400, trace: Sequence[dict[str, Any]] = ()
+    ) -> None:
         super().__init__(message)
-        self.message, self.hint, self.status = message, hint, status
+        self.message, self.hint, self.status, self.trace = message, hint, status, list(trace)
+
+    @classmethod
+    def because(cls, error: Exception, before: str = "") -> Refused:
+        """The refusal for an ``error``: a fault of the user's network, unless it is one of the program."""
+        if isinstance(error, Refused):
+            return error
+        event = describe(error)
+        is_users = event.line is not None or isinstance(error, (UserFault, UnreadableFile))
+        return cls(f"{before}{in_a_sentence(event)}", event.hint, 400 if is_users else 500, event.trace)
 
 
 class Classifier:
@@ -58,12 +73,13 @@ class Classifier:
             raise Refused(f"There is no snapshot {snapshot!r}.", "Choose another snapshot.", 404)
         try:
             self._trained = trained.load(model_folder, snapshot)
-        except UserFault as fault:
-            raise Refused(fault.message, fault.hint) from fault
-        self._manifest = self._trained.manifest
-        self._function = self._whole()
+            self._manifest = self._trained.manifest
+            self._function = self._whole()
+        except Exception as error:
+            raise Refused.because(error) from error
         self._least = 1
         self._warm_up()
+        self._check_classes()
 
     def classify(self, image: str | Path, top: int = 5) -> list[tuple[str, float]]:
         """The ``top`` most likely labels with their percent, the likeliest first; raises Refused."""
@@ -82,32 +98,51 @@ class Classifier:
         return tf.function(probabilities, autograph=False, input_signature=signature)
 
     def _warm_up(self) -> None:
-        """Run once: the first run is the slow one, and tells whether the network takes a single image.
+        """Run once: the first run is the slow one, and shows how many images the network needs at a time.
 
-        One that says `tf.squeeze(x)`, or that parts the batch in two, does not; then every image goes in twice.
+        One that says `tf.squeeze(x)`, or that parts the batch in two, takes no single image; then every image is
+        repeated. At the latest it takes as many as in the training.
         """
         black = np.zeros((1, *self._manifest.shape), np.uint8)
-        try:
-            self._run(black)
-        except (tf.errors.InvalidArgumentError, Refused) as error:
-            self._least = 2
+        sizes = (1, 2, self._trained.batch_size)
+        for size in sizes:
+            self._least = size
             try:
                 self._run(black)
-            except tf.errors.InvalidArgumentError:
-                raise Refused(
-                    f"The network cannot compute its output from an image: {describe(error).message}",
-                    "Its inference wants something else than images of the dataset, such as numbers to draw from.",
-                ) from error
+                return
+            except (tf.errors.OpError, Refused) as error:
+                if size == sizes[-1]:
+                    raise Refused.because(
+                        error, "The network cannot compute its output from an image. "
+                    ) from error
+
+    def _check_classes(self) -> None:
+        """Refuse an output that is none of classes: a code or an embedding can have any number of columns."""
+        classes, columns = len(self._manifest.labels), self._columns
+        try:
+            flow = self._trained.label_flow(columns)
+        except Exception as error:
+            log.info("The loss could not be built: %s", error)
+            is_of_classes = columns == classes
+        else:
+            is_of_classes = flow.is_used if columns == classes else bool(flow.cross_entropies)
+        if not is_of_classes:
+            raise self._other_output([None, columns])
+
+    def _other_output(self, shape: list[int | None]) -> Refused:
+        words = ", ".join("N" if size is None else str(size) for size in shape)
+        return Refused(
+            f"The network's output has shape [{words}], and is not one number for each of "
+            f"the {len(self._manifest.labels)} classes.",
+            "Only networks that are trained to classify can be asked for classes.",
+        )
 
     def _run(self, pixels: NDArray[np.uint8]) -> NDArray[np.float32]:
         values = self._function(tf.constant(np.repeat(pixels, self._least, axis=0))).numpy()
         classes = len(self._manifest.labels)
         if values.ndim != 2 or values.shape[1] < classes:
-            raise Refused(
-                f"The network's output has shape {list(values.shape)}, not one number for each of "
-                f"the {classes} classes.",
-                "Only networks that classify can be asked for classes.",
-            )
+            raise self._other_output([None, *values.shape[1:]])
+        self._columns = int(values.shape[1])
         return values[:, :classes]
 
     def _pixels(self, image: str | Path) -> NDArray[np.uint8]:
@@ -133,15 +168,11 @@ class Service:
         began = time.perf_counter()
         try:
             predictions = self._predictions(request)
-        except Refused as refusal:
-            return _refusal(refusal.message, refusal.hint, refusal.status)
-        except (UserFault, UnreadableFile) as fault:
-            event = describe(fault)
-            return _refusal(event.message, event.hint, 400)
         except Exception as error:
-            log.exception("The request %.200r failed", request)
-            event = describe(error)
-            return _refusal(event.message, event.hint, 500)
+            refusal = Refused.because(error)
+            if refusal.status >= 500:
+                log.exception("The request %.200r failed", request)
+            return _refusal(refusal)
         milliseconds = round((time.perf_counter() - began) * 1000, 2)
         return {"ok": True, "predictions": predictions, "milliseconds": milliseconds}
 
@@ -163,8 +194,14 @@ class Service:
         return self._loaded[snapshot]
 
 
-def _refusal(message: str, hint: str, status: int) -> dict[str, Any]:
-    return {"ok": False, "message": message, "hint": hint, "status": status}
+def _refusal(refusal: Refused) -> dict[str, Any]:
+    return {
+        "ok": False,
+        "message": refusal.message,
+        "hint": refusal.hint,
+        "status": refusal.status,
+        "trace": refusal.trace,
+    }
 
 
 def classify(model_folder: Path, image: Path, snapshot: str, top: int = 5) -> list[tuple[str, float]]:
@@ -237,7 +274,7 @@ class _Listener:
         try:
             request = json.loads(line)
         except ValueError:
-            return _refusal("The request is not JSON.", "", 400)
+            return _refusal(Refused("The request is not JSON."))
         return self._service.answer(request)
 
     def _drop(self, connection: socket.socket) -> None:

@@ -37,12 +37,14 @@ _CLASSES = ("logits", "predictions", "probabilities", "output", "outputs")
 def classes(outputs: Any, count: int) -> tf.Tensor:
     """The output [N, classes] by which the network classifies, of all that it gives.
 
-    Of a dict, the one called ``logits`` or the like comes first; otherwise it is the first with
-    at least ``count`` numbers for each image, or just the first where there is none.
+    Of a dict, the one called ``logits`` or the like comes first; otherwise it is the first with ``count`` numbers
+    for each image, or the first with more, or just the first where there is none.
     """
-    tensors = _in_order(outputs)
-    fitting = [flat for tensor in tensors if _classifies(flat := _flat(tensor), count)]
-    return (fitting or tensors)[0]
+    tensors = [_flat(tensor) for tensor in _in_order(outputs)]
+    sizes = [tensor.shape[1] if tensor.shape.rank == 2 else None for tensor in tensors]
+    exact = [tensor for tensor, size in zip(tensors, sizes, strict=True) if size == count]
+    wider = [tensor for tensor, size in zip(tensors, sizes, strict=True) if size is not None and size > count]
+    return (exact or wider or tensors)[0]
 
 
 def _in_order(outputs: Any) -> list[tf.Tensor]:
@@ -59,10 +61,6 @@ def _flat(tensor: tf.Tensor) -> tf.Tensor:
     if tensor.shape.rank == 4 and tensor.shape[1:3].as_list() == [1, 1]:
         return tf.squeeze(tensor, [1, 2])
     return tensor
-
-
-def _classifies(tensor: tf.Tensor, count: int) -> bool:
-    return tensor.shape.rank == 2 and tensor.shape[1] is not None and tensor.shape[1] >= count
 
 
 def trace(network: Network, store: VariableStore, shape: tuple[int | None, ...] | None = None) -> Inference:

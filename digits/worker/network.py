@@ -13,7 +13,7 @@ from typing import Any
 
 import tensorflow as tf
 
-from digits.worker import flexible, layer_calls, precision, summaries, tower
+from digits.worker import flexible, layer_calls, precision, summaries, tower, user_text
 from digits.worker.failure import NETWORK_FILE, UserFault
 from digits.worker.tf1 import absent, advice, face, old_keras, old_python, tensor_names
 from digits.worker.variables import LOSS_SCOPE, MODEL_SCOPE, Own, VariableStore, made_outside, plain
@@ -137,7 +137,8 @@ class _Source:
 def _user_model(text: str) -> type:
     text = text.replace("\r\n", "\n").replace("\r", "\n")
     # The text as the interpreter's tracebacks and ours show it: under one fixed name.
-    linecache.cache[NETWORK_FILE] = (len(text), None, text.splitlines(keepends=True), NETWORK_FILE)
+    linecache.cache[NETWORK_FILE] = (len(text), None, user_text.lines(text), NETWORK_FILE)
+    _check_characters(text)
     code = old_python.compiled(text, NETWORK_FILE)
     # A module that is known by its name: data classes look for theirs.
     module = sys.modules[_MODULE] = types.ModuleType(_MODULE)
@@ -154,6 +155,15 @@ def _user_model(text: str) -> type:
             words = f"{fault.message} It imports {package}, which is not installed."
             raise UserFault(words, advice.package(package), line) from None
         raise
+
+
+def _check_characters(text: str) -> None:
+    """Raise SyntaxError for a null character, in Python's words for others; for this one it knows no line."""
+    before, null, _ = text.partition("\0")
+    if null:
+        line = before.count("\n")
+        message = "invalid non-printable character U+0000"
+        raise SyntaxError(message, (NETWORK_FILE, line + 1, len(before) + 1, text.split("\n")[line]))
 
 
 def _kind_in(names: dict[str, Any]) -> type:

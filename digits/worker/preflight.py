@@ -23,12 +23,13 @@ import tensorflow as tf
 from numpy.typing import NDArray
 
 from digits import recipe as recipes
+from digits import times
 from digits.dataset import images
 from digits.events import EventLog, Fed, Progressed, for_browser
 from digits.model.preflight import PICTURE_FILE
 from digits.worker import eager, input
 from digits.worker import execution as executions
-from digits.worker.steps import Rows
+from digits.worker.steps import CROSS_ENTROPY, Rows
 from digits.worker.tensorboard_log import TensorBoardLog
 from digits.worker.train import Trainer
 
@@ -46,10 +47,16 @@ BATCHES_READ = 3
 # A debug run takes so many, each on a batch of its own.
 EAGER_STEPS = 3
 
-# A loss at the start within these multiples of what chance gives is as it should be.
+# A cross-entropy at the start within these multiples of the chance level is as it should be.
 USUAL = (0.5, 2.0)
+# Normalized activations are large whatever the input is, and weights adapt to that within some steps.
+USUAL_WITH_NORMALIZATION = (0.5, 10.0)
 
-_CROSS_ENTROPY = ("classification_loss", "cross_entropy", "CrossEntropy", "crossentropy")
+# A network with more parameters for each training image memorizes the images.
+MANY_PARAMETERS_PER_IMAGE = 10_000
+# A variable with more than this part of the parameters is named.
+LARGE_PART = 0.5
+LONG_SECONDS = 30 * 60
 
 
 def run(recipe: recipes.Preflight, task_folder: Path, events: EventLog) -> dict[str, Any]:
@@ -62,6 +69,7 @@ def run(recipe: recipes.Preflight, task_folder: Path, events: EventLog) -> dict[
     seed = secrets.randbelow(2**31) if recipe.seed is None else recipe.seed
     keras.utils.set_random_seed(seed % 2**32)
     trainer = Trainer(recipe, task_folder.parent, events, seed, execution, None)
+    trainer.measures_labels = True
     trial = _Trial(trainer, bool(gpus))
     if recipe.eager:
         return trial.by_operation()
@@ -74,39 +82,108 @@ def run(recipe: recipes.Preflight, task_folder: Path, events: EventLog) -> dict[
 
 
 @dataclass(frozen=True)
-class Verdict:
-    """Whether the loss at the start is as it should be.
+class Start:
+    """The first training step, before it changes a weight.
 
-    ``kind`` is ``good``, ``high``, ``low``, ``bad`` (not finite) or ``unknown``.
+    ``cross_entropy`` is that of the classes, and None for a loss that does not classify. With
+    ``has_normalization``, the scale of the input does not matter.
+    """
+
+    loss: float
+    cross_entropy: float | None = None
+    classes: int = 0
+    has_weights: bool = False
+    has_normalization: bool = False
+
+    @property
+    def chance(self) -> float | None:
+        """The cross-entropy of a network that gives all classes the same probability."""
+        return None if self.cross_entropy is None else math.log(self.classes)
+
+
+@dataclass(frozen=True)
+class Cost:
+    """What a training takes: ``parameters`` are the trained ones, the ``largest`` variable has a name and a size."""
+
+    seconds: float | None
+    images: int
+    parameters: int
+    largest: tuple[str, int] = ("", 0)
+
+    @property
+    def parameters_per_image(self) -> float:
+        return self.parameters / self.images
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """Whether the training is worth starting.
+
+    ``kind`` is that of the gravest finding: ``bad`` (the loss is not finite), ``high`` or ``low`` (the cross-entropy
+    is far from the chance level), ``large`` (too many parameters for the images), ``long``, ``unknown`` or ``good``.
     """
 
     kind: str
     message: str
 
 
-def verdict(loss: float, chance: float | None, has_weights: bool) -> Verdict:
-    """What the ``loss`` at the start says, if guessing would give ``chance``."""
-    if not math.isfinite(loss):
-        return Verdict("bad", "The loss is no finite number: training would end at once.")
-    if chance is None:
-        return Verdict(
-            "unknown", "The loss is finite. What chance would give is not known for this kind of loss."
-        )
-    if has_weights:
+def verdict(start: Start, cost: Cost) -> Verdict:
+    """Judge a training by its first step and by what all of it takes."""
+    found = [_of_loss(start)]
+    if not start.has_weights and cost.parameters_per_image > MANY_PARAMETERS_PER_IMAGE:
+        found.append(_too_large(cost))
+    if cost.seconds is not None and cost.seconds > LONG_SECONDS:
+        found.append(Verdict("long", f"The training takes about {times.duration(cost.seconds)}."))
+    order = ("bad", "high", "low", "large", "long", "unknown", "good")
+    return Verdict(
+        min((item.kind for item in found), key=order.index), " ".join(item.message for item in found)
+    )
+
+
+def _of_loss(start: Start) -> Verdict:
+    entropy, chance = start.cross_entropy, start.chance
+    if not math.isfinite(start.loss):
+        return Verdict("bad", "The loss is NaN or infinite: the training would end at once.")
+    if entropy is None or chance is None:
+        return Verdict("unknown", "The loss is finite. It is not a classification loss with a chance level.")
+    if start.has_weights:
         return Verdict("unknown", "The loss is finite. The weights are those of an earlier training.")
-    low, high = (chance * limit for limit in USUAL)
-    if loss > high:
+    begins = f"The cross-entropy starts at {entropy:.3g}"
+    usual = USUAL_WITH_NORMALIZATION if start.has_normalization else USUAL
+    low, high = (chance * limit for limit in usual)
+    if entropy > high:
+        remedy = (
+            "Initialize the last layer with smaller weights."
+            if start.has_normalization
+            else "Scale the input down (pixels go up to 255) or initialize the layers with smaller weights."
+        )
         return Verdict(
             "high",
-            f"The loss starts at {loss:.3g}, guessing gives {chance:.3g}: the first outputs are too large. "
-            "Scale the input down (pixels go up to 255) or begin with smaller weights.",
+            f"{begins}, far above the chance level of {chance:.3g}: the first outputs are too large. {remedy}",
         )
-    if loss < low:
+    if entropy < low:
         return Verdict(
             "low",
-            f"The loss starts at {loss:.3g}, guessing gives {chance:.3g}: does the network see the labels?",
+            f"{begins}, far below the chance level of {chance:.3g}: "
+            "check whether the network computes its output from the labels.",
         )
-    return Verdict("good", f"The loss starts at {loss:.3g}, near the {chance:.3g} that guessing gives.")
+    if entropy > chance * USUAL[1]:
+        return Verdict(
+            "good",
+            f"{begins}, above the chance level of {chance:.3g}, as is usual with normalized activations.",
+        )
+    return Verdict("good", f"{begins}, near the chance level of {chance:.3g}.")
+
+
+def _too_large(cost: Cost) -> Verdict:
+    name, size = cost.largest
+    where = f", {size:,} of them in {name}" if size > LARGE_PART * cost.parameters else ""
+    return Verdict(
+        "large",
+        f"The network has {cost.parameters:,} parameters{where}, and {cost.images:,} images to learn them from "
+        f"({cost.parameters_per_image:,.0f} for each): it will memorize the images. Use a smaller network or smaller "
+        "images, or start from trained weights.",
+    )
 
 
 class _Trial:
@@ -121,10 +198,11 @@ class _Trial:
         notes = self._picture(chunk)
         first, first_seconds = self._step(chunk, 0)
         seconds = self._measure(chunk)
+        durations = self._durations(seconds, seconds_reading, first_seconds, seconds_validating)
         result = {
-            **self._loss(first, validation),
-            "metrics": {"train": first, "val": validation},
-            **self._durations(seconds, seconds_reading, first_seconds, seconds_validating),
+            **self._judged(first, durations["seconds_total"]),
+            "metrics": {"train": _curves(first), "val": validation},
+            **durations,
             **self._memory(),
             **self._facts(),
             "batch": notes,
@@ -145,9 +223,10 @@ class _Trial:
             for number, chunk in enumerate(chunks)
         ]
         trainer.tell_unmatched()
+        trainer.warn_of_labels()
         result = {
-            **self._loss(steps[0].metrics, None),
-            "metrics": {"train": steps[0].metrics, "val": None},
+            **self._judged(steps[0].metrics, None),
+            "metrics": {"train": _curves(steps[0].metrics), "val": None},
             **self._memory(),
             **self._facts(),
             "batch": notes,
@@ -159,17 +238,39 @@ class _Trial:
         }
         return for_browser(result)
 
-    def _loss(self, first: dict[str, float], validation: dict[str, float] | None) -> dict[str, Any]:
-        # In validation there is neither dropout nor augmentation.
-        loss = (validation or first)["loss"] if math.isfinite(first["loss"]) else first["loss"]
-        chance = self._chance()
-        judged = verdict(loss, chance, bool(self._trainer.recipe.weights))
+    def _judged(self, first: dict[str, float], seconds_total: float | None) -> dict[str, Any]:
+        """The loss of the ``first`` training step, and what it says.
+
+        Validation would not do: before a training, its moving averages of batch normalization are of nothing.
+        """
+        trainer = self._trainer
+        start = Start(
+            first["loss"],
+            first.get(CROSS_ENTROPY),
+            len(trainer.manifest.labels),
+            bool(trainer.recipe.weights),
+            trainer.training.label_flow.has_normalization,
+        )
+        cost = self._cost(seconds_total)
+        judged = verdict(start, cost)
         return {
-            "loss": loss,
-            "chance_loss": chance,
+            "loss": start.loss,
+            "cross_entropy": start.cross_entropy,
+            "chance_loss": start.chance,
+            "parameters_per_image": cost.parameters_per_image,
             "verdict": judged.message,
             "verdict_kind": judged.kind,
         }
+
+    def _cost(self, seconds_total: float | None) -> Cost:
+        trainer = self._trainer
+        sizes = {
+            name: item.shape.num_elements()
+            for name, item in trainer.store.variables.items()
+            if name in trainer.training.trained
+        }
+        largest = max(sizes.items(), key=lambda item: item[1], default=("", 0))
+        return Cost(seconds_total, len(trainer.train_records), sum(sizes.values()), largest)
 
     def _durations(
         self, computing: float, reading: float, first: float, validating: float | None
@@ -283,11 +384,14 @@ class _Trial:
                 began = time.perf_counter()
                 trainer.evaluation(chunk)
                 seconds = time.perf_counter() - began
+            if last := len(records) % count:  # not every network takes a smaller batch
+                pixels, labels, positions = chunk
+                trainer.evaluation((pixels, labels, positions[:, :last]))
         if not records.is_resident:
             seconds = max(seconds, reading)
         return _named(trainer.evaluation.names, row), seconds * len(records) / count
 
-    # Memory and chance
+    # Memory
 
     def _gpu_memory(self) -> int | None:
         """The most that TensorFlow used of a GPU's memory so far, bytes."""
@@ -295,14 +399,6 @@ class _Trial:
             return None
         devices = tf.config.list_logical_devices("GPU")
         return max(tf.config.experimental.get_memory_info(device.name)["peak"] for device in devices)
-
-    def _chance(self) -> float | None:
-        """The loss of a network that guesses, if its loss is a cross-entropy."""
-        trainer = self._trainer
-        text = (trainer.job_folder / trainer.recipe.network).read_text(encoding="utf-8-sig", errors="replace")
-        classes = len(trainer.manifest.labels)
-        is_known = classes > 1 and any(word in text for word in _CROSS_ENTROPY)
-        return math.log(classes) if is_known else None
 
     # The picture
 
@@ -334,6 +430,10 @@ def _size(count: float) -> str:
             return f"{count:.3g} {unit}"
         count /= 1000
     return f"{count:.3g} GB"
+
+
+def _curves(metrics: dict[str, float]) -> dict[str, float]:
+    return {name: value for name, value in metrics.items() if name != CROSS_ENTROPY}
 
 
 def _named(names: list[str], rows: Rows) -> dict[str, float]:

@@ -7,6 +7,7 @@ metrics of every single step come back.
 
 from __future__ import annotations
 
+import dataclasses
 import re
 from collections.abc import Sequence
 from typing import Any
@@ -15,10 +16,11 @@ import numpy as np
 import tensorflow as tf
 from numpy.typing import NDArray
 
-from digits.worker import parts, targets, tower
+from digits.worker import label_flow, parts, targets, tower
 from digits.worker.execution import Execution
 from digits.worker.input import Chunk, Preparation, gathered
-from digits.worker.network import Network
+from digits.worker.label_flow import LabelFlow
+from digits.worker.network import Built, Network
 from digits.worker.optimizers import Optimizer
 from digits.worker.parts import Part
 from digits.worker.precision import LossScale
@@ -28,6 +30,9 @@ from digits.worker.targets import Targets
 from digits.worker.variables import VariableStore, make_state, plain_name
 
 Rows = NDArray[np.float32]
+
+# In the metrics of a training that `measures_labels`: the mean cross-entropy of the classes.
+CROSS_ENTROPY = "cross-entropy of the classes"
 
 
 class Evaluation:
@@ -101,8 +106,9 @@ class Evaluation:
 class Training(Evaluation):
     """Training steps: metrics before the step, then the change of the weights.
 
-    ``trained`` are the names of the variables that the losses train, and
+    ``trained`` are the names of the variables that the losses train, ``label_flow`` is how they use the labels, and
     ``remark`` says what was asked for and cannot be done: after `trace`, or after the first steps.
+    With ``measures_labels``, a loss that classifies also has the metric `CROSS_ENTROPY`.
     """
 
     stage = tower.TRAIN
@@ -116,15 +122,18 @@ class Training(Evaluation):
         seed: int,
         randomness: Randomness,
         execution: Execution | None = None,
+        measures_labels: bool = False,
     ) -> None:
         super().__init__(network, store, prepare, randomness, execution)
         self._optimizer = optimizer
+        self._measures_labels = measures_labels
         self._seed = seed & 0x7FFFFFFF
         self._loss_scale = LossScale() if self._execution.scales_loss else None
         if self._loss_scale:
             optimizer.state.update(self._loss_scale.state)
         self.pictures: list[Recorded] = []
         self.trained: set[str] = set()
+        self.label_flow = LabelFlow()
         self.remark = ""
         self._one_step: Any = self._row_of_step
         self._is_proven = True  # unless it is compiled and has never run
@@ -273,13 +282,23 @@ class Training(Evaluation):
                 stage = f"{self.stage}/{number}" if number else self.stage
                 with self._randomness.drawn(stage, draw), targets.given(y) as labels:
                     built = self._network.build(self._store, self.stage, x, labels, step)
-                return parts.part_of(built, scale)
+                return parts.part_of(self._with_label_flow(built, x, labels), scale)
 
             return parts.on_devices(replica, devices, x, y)
 
         if batches == 1:
             return batch(0, x, y)
         return parts.in_turn(batch, batches, x, y, keep_first=with_pictures)
+
+    def _with_label_flow(self, built: Built, x: tf.Tensor, labels: tf.Tensor) -> Built:
+        losses = [item.loss for item in built.objectives]
+        classes = self._network.nclasses
+        self.label_flow = label_flow.follow(x, labels, losses, built.metrics.values(), classes)
+        if not (self._measures_labels and self.label_flow.cross_entropies):
+            return built
+        means = [tf.cast(tf.reduce_mean(item), tf.float32) for item in self.label_flow.cross_entropies]
+        metrics = {**built.metrics, CROSS_ENTROPY: tf.add_n(means) / len(means)}
+        return dataclasses.replace(built, metrics=metrics)
 
     def _change_weights(self, part: Part, rate: tf.Tensor, step: tf.Tensor) -> None:
         # All gradients are taken before the first weight changes; the changes keep their order.

@@ -27,7 +27,7 @@ from digits.worker import inference, input, network, numerics, randomness, resto
 from digits.worker.activations import Activations
 from digits.worker.curve import Curve, Row
 from digits.worker.execution import Execution
-from digits.worker.failure import Stopped, UserFault, describe
+from digits.worker.failure import Stopped, UserFault, describe, in_a_sentence
 from digits.worker.keeping import Keeper
 from digits.worker.optimizers import Optimizer, Settings
 from digits.worker.randomness import Randomness
@@ -145,9 +145,13 @@ class Pace:
 
 
 class Trainer:
-    """One training. ``board`` takes what `build` and the loop tell TensorBoard."""
+    """One training. ``board`` takes what `build` and the loop tell TensorBoard.
+
+    With ``measures_labels`` the steps also report the cross-entropy of the classes, for the preflight.
+    """
 
     board: TensorBoardLog
+    measures_labels = False
 
     def __init__(
         self,
@@ -271,8 +275,10 @@ class Trainer:
         with self._numerics():
             self.training.trace()
         self._tell_remark()
+        self.warn_of_labels()
         if fault:
-            self.events.append(Warned(f"The network cannot predict from images: {describe(fault).message}"))
+            reason = in_a_sentence(describe(fault))
+            self.events.append(Warned(f"The network cannot predict from images. {reason}"))
         self.store.lock("in validation but not in training")
         self.tell_unmatched()
         if self.val_records:
@@ -298,8 +304,19 @@ class Trainer:
 
     def _training(self, net: network.Network) -> Training:
         return Training(
-            net, self.store, self.prepare, self.optimizer, self.seed, self.randomness, self.execution
+            net,
+            self.store,
+            self.prepare,
+            self.optimizer,
+            self.seed,
+            self.randomness,
+            self.execution,
+            self.measures_labels,
         )
+
+    def warn_of_labels(self) -> None:
+        """Warn of labels that the loss can only misunderstand."""
+        self.events.append(*map(Warned, self.training.label_flow.warnings))
 
     def tell_unmatched(self) -> None:
         """Warn of patterns that were to freeze variables, and none is called so."""

@@ -9,8 +9,9 @@ import tensorflow as tf
 
 from digits import recipe as recipes
 from digits.dataset.manifest import Manifest
-from digits.worker import inference, input, network, restore, snapshots
+from digits.worker import inference, input, label_flow, network, restore, snapshots, tower
 from digits.worker.failure import UserFault
+from digits.worker.label_flow import LabelFlow
 from digits.worker.variables import VariableStore
 
 TRAIN_FOLDER = "train"
@@ -18,8 +19,13 @@ TRAIN_FOLDER = "train"
 
 @dataclass(frozen=True)
 class Trained:
-    """``prepare`` makes of pixels [N, H, W, C] what ``traced`` takes; its variables are those of ``store``."""
+    """``prepare`` makes of pixels [N, H, W, C] what ``traced`` takes; its variables are those of ``store``.
 
+    ``batch_size`` is that of the training: a network may take no other.
+    """
+
+    network: network.Network
+    batch_size: int
     manifest: Manifest
     prepare: input.Preparation
     store: VariableStore
@@ -28,6 +34,20 @@ class Trained:
     def outputs(self, pixels: tf.Tensor) -> object:
         """What the network gives for uint8 or float32 pixels of 0 to 255, [N, H, W, C]."""
         return self.traced.function(self.prepare(pixels))
+
+    def label_flow(self, classes: int) -> LabelFlow:
+        """How the loss uses labels, if the network gives scores for ``classes``. Raises what the network raises."""
+        found = []
+
+        def validate(x: tf.Tensor, y: tf.Tensor) -> tf.Tensor:
+            built = self.network.build(self.store, tower.VALIDATION, x, y)
+            losses = [item.loss for item in built.objectives]
+            found.append(label_flow.follow(x, y, losses, (), classes))
+            return losses[0]
+
+        signature = [tf.TensorSpec((None, *self.network.shape), tf.float32), tf.TensorSpec([None], tf.int64)]
+        tf.function(validate, autograph=False, input_signature=signature).get_concrete_function()
+        return found[-1]
 
 
 def load(model_folder: Path, snapshot: str, dataset: Path | None = None) -> Trained:
@@ -51,4 +71,4 @@ def load(model_folder: Path, snapshot: str, dataset: Path | None = None) -> Trai
             "The network's file was changed after the training.",
         )
     net.step.tell(snapshots.step_of(model_folder / snapshot))
-    return Trained(manifest, prepare, store, traced)
+    return Trained(net, recipe.batch_size, manifest, prepare, store, traced)

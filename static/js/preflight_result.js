@@ -4,7 +4,7 @@ import { element, notice } from './element.js';
 import { bytes, number, shortDuration } from './format.js';
 import { restoredNote, showRestored } from './restored.js';
 
-const TONES = { good: 'success', low: 'warning', high: 'warning', bad: 'danger' };
+const TONES = { good: 'success', low: 'warning', high: 'warning', large: 'warning', bad: 'danger' };
 
 /** Shows what the step has shown: {result, warnings, restored, batch_url, seconds}. */
 export function showPreflight(region, { result, warnings = [], batch_url: picture, restored, seconds }) {
@@ -104,10 +104,10 @@ function bar(place, least, most, from, to, mean) {
 
 /** What is known, as {label, value, note}. */
 function tilesOf(result) {
-  const { loss, chance_loss: chance, seconds_per_step: step, seconds_per_epoch: epoch, seconds_total: total, images_per_second: speed } = result;
-  const { memory_bytes: memory, gpu_memory_bytes: gpuMemory, memory_free_bytes: free, parameters, shape, input } = result;
+  const { loss, cross_entropy: entropy, chance_loss: chance, seconds_per_step: step, seconds_per_epoch: epoch, seconds_total: total, images_per_second: speed } = result;
+  const { memory_bytes: memory, gpu_memory_bytes: gpuMemory, memory_free_bytes: free, parameters, parameters_per_image: perImage, shape, input } = result;
   const notes = {
-    loss: isKnown(chance) && `guessing gives ${number(chance)}`,
+    loss: isKnown(chance) && [isDifferent(entropy, loss) && `cross-entropy ${number(entropy)}`, `chance level ${number(chance)}`].filter(Boolean).join(', '),
     epoch: isKnown(step) && `${shortDuration(step)} a step`,
     total: isKnown(speed) && `${number(speed)} images a second`,
     memory: isKnown(gpuMemory) ? isKnown(memory) && `and ${bytes(memory)} of the machine` : isKnown(free) && `${bytes(free)} are free`,
@@ -117,12 +117,15 @@ function tilesOf(result) {
     { known: epoch, label: 'An epoch takes', value: () => shortDuration(epoch), note: notes.epoch },
     { known: total, label: 'All of it takes', value: () => shortDuration(total), note: notes.total },
     { known: gpuMemory ?? memory, label: isKnown(gpuMemory) ? 'Memory of the GPU' : 'Memory', value: () => bytes(gpuMemory ?? memory), note: notes.memory },
-    { known: parameters, label: 'Parameters', value: () => parameters.toLocaleString('en') },
+    { known: parameters, label: 'Parameters', value: () => parameters.toLocaleString('en'), note: isKnown(perImage) && `${number(perImage)} for each training image` },
     { known: shape, label: 'Input', value: () => shape.join(' × '), note: feeding(input) },
   ].filter(({ known }) => isKnown(known));
 }
 
 const isKnown = (value) => value !== null && value !== undefined;
+
+// With regularization and further losses, the loss is more than the cross-entropy.
+const isDifferent = (entropy, loss) => isKnown(entropy) && Math.abs(entropy - loss) > 0.01 * Math.abs(loss);
 
 function tile({ label, value, note }) {
   const box = element('div', 'tile');

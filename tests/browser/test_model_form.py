@@ -162,7 +162,7 @@ def test_a_check_tells_what_the_training_will_be_like(
     expect(found.locator(".tile-label")).to_have_text(
         ["Loss at the start", "An epoch takes", "All of it takes", "Memory", "Parameters", "Input"]
     )
-    expect(found.locator(".tile").first).to_contain_text("guessing gives 1.10")
+    expect(found.locator(".tile").first).to_contain_text("chance level 1.10")
     expect(found.locator(".tile").last).to_contain_text("16 × 16 × 3")
     picture = found.get_by_alt_text("The images of the first batch")
     expect(picture).to_be_visible()
@@ -301,7 +301,7 @@ def test_what_the_first_step_has_shown_stays_with_the_model(
     panel = page.locator("#preflight-panel")
     expect(panel).to_be_visible(timeout=STEP_MILLISECONDS)
     panel.locator("summary").click()
-    expect(panel.locator(".tile").first).to_contain_text("guessing gives 1.10")
+    expect(panel.locator(".tile").first).to_contain_text("chance level 1.10")
     picture = panel.get_by_alt_text("The images of the first batch")
     assert picture.evaluate("image => image.decode().then(() => image.naturalWidth)") > 16
     check_accessibility(page)

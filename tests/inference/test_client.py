@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from digits.errors import Unavailable
+from digits.errors import BadRequest, Unavailable
 from digits.executor import LocalExecutor
 from digits.inference.client import InferenceWorkers
 
@@ -24,6 +24,10 @@ for line in connection:
     request = json.loads(line)
     if request == {"call": "end"}:
         sys.exit()
+    if request == {"call": "fail"}:
+        answer = {"ok": False, "message": "It failed.", "status": 400, "trace": [{"line": 3, "own": True}, "odd"]}
+        print(json.dumps(answer), file=connection, flush=True)
+        continue
     print(json.dumps({"ok": True, "pid": os.getpid()}), file=connection, flush=True)
 """
 ENDS_AT_ONCE = "print('no memory')"
@@ -64,6 +68,12 @@ def test_a_worker_that_ended_is_followed_by_another(site: Site) -> None:
     with pytest.raises(Unavailable, match="no answer"):
         site.workers.ask(site.model, {"call": "end"})
     assert site.workers.ask(site.model, {"call": "classify"})["pid"] != first["pid"]
+
+
+def test_a_refusal_carries_the_frames_of_the_network(site: Site) -> None:
+    with pytest.raises(BadRequest, match="It failed") as told:
+        site.workers.ask(site.model, {"call": "fail"})
+    assert told.value.trace == [{"line": 3, "own": True}]
 
 
 @pytest.mark.parametrize("site", [ENDS_AT_ONCE], indirect=True)

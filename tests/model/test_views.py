@@ -196,6 +196,21 @@ def test_an_image_is_classified_by_upload_and_by_path(site: Site, trained: str) 
 
 
 @pytest.mark.tensorflow
+def test_a_network_that_cannot_predict_is_shown_with_its_line(site: Site, dataset: str) -> None:
+    network = changed("/ 255.0", "/ [255.0][1 if self.is_inference else 0]")
+    job_id = create(site, dataset, custom_network=network, train_epochs=1).get_json()["id"]
+    assert site.wait_for_end(job_id) == "Done"
+    image = str(site.data / "bars" / "middle" / "03.png")
+    answer = site.post(CLASSIFY, job_id=job_id, image_path=image)
+    error = answer.get_json()["error"]
+    assert answer.status_code == 400
+    assert error["message"] == "Line 4: IndexError: list index out of range"
+    assert error["trace"][0]["own"] and error["trace"][0]["line"] == 4
+    page = site.post("/models/images/classification/classify_one", job_id=job_id, image_path=image)
+    assert page.status_code == 400 and "255.0" in page.text
+
+
+@pytest.mark.tensorflow
 @pytest.mark.parametrize(
     ("fields", "status", "words"),
     [
@@ -521,7 +536,7 @@ def test_what_was_checked_before_stays_with_the_training(site: Site, dataset: st
     assert checked["result"]["batch_size"] == 6, "the largest batches need the most memory"
     assert checked["result"]["chance_loss"] == pytest.approx(math.log(3))
     job_id = create(site, dataset, preflight=checked["id"]).get_json()["id"]
-    assert "guessing gives" in site.get(f"/models/{job_id}").text
+    assert "chance level" in site.get(f"/models/{job_id}").text
     picture = site.get(f"/models/{job_id}/batch.png")
     assert picture.data == site.get(checked["batch_url"]).data
     assert picture.data.startswith(b"\x89PNG")

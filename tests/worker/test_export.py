@@ -160,6 +160,17 @@ def test_several_outputs_are_all_written(
     assert {len(value) for value in given.values()} == {3}
 
 
+@pytest.mark.parametrize(
+    "batch",
+    ["tf.concat(tf.split(self.x, 2), 0)", "tf.reshape(self.x, [8, 12, 12, 1])"],
+    ids=["halves", "fixed"],
+)
+def test_a_network_that_takes_only_some_batches(train: Any, export: Any, run_clean: Any, batch: str) -> None:
+    outcome = export(train(networks.LINEAR.replace("self.x", batch), epochs=1, val_interval=0))
+    assert outcome.code == 0, outcome.output
+    assert len(used(run_clean, outcome.job_folder.parent / "exported", count=8)["output"]) == 8
+
+
 def test_what_calls_python_is_refused_with_its_line(train: Any, export: Any, tmp_path: Path) -> None:
     network = networks.LINEAR.replace("self.x / 100.0", "tf.py_func(lambda x: x / 100, [self.x], tf.float32)")
     network = network.replace("model = slim.flatten(tf.py_func", "model = tf.py_func").replace(

@@ -5,6 +5,8 @@ from __future__ import annotations
 import errno
 import linecache
 
+import pytest
+
 from digits.worker.failure import UserFault, describe
 
 
@@ -100,3 +102,153 @@ def test_without_a_better_hint_the_line_is_one() -> None:
 def test_colours_are_left_out_of_messages() -> None:
     text = "raise ValueError('Exception in call. \\x1b[1mToo small.\\x1b[0m\\n\\nArguments received by it')"
     assert describe(raised(text)).message == "ValueError: Exception in call. Too small."
+
+
+NETWORK = """
+class UserModel:
+    y = y_dim = 3
+
+    def shaped(self, labels):
+        return fail(labels)
+
+    def labels(self):
+        return one_hot(self.y)
+
+    def loss(self):
+        {}
+
+
+def fail(*anything):
+    raise {}
+
+
+def one_hot(labels):
+    return labels
+
+
+import random as drawn
+UserModel().loss()
+"""
+ABOUT_SHAPES = "ValueError('Dimensions must be equal')"
+
+
+@pytest.mark.parametrize(
+    ("statement", "is_about_labels"),
+    [
+        ("fail(self.y)", True),
+        ("labels = one_hot(self.y); fail(labels)", True),
+        ("self.wanted = [self.y]\n        for one in self.wanted:\n            fail(one)", True),
+        ("fail(self.labels())", True),
+        ("self.shaped(self.y)", True),
+        ("fail(\n            1,\n            self.y,\n        )", True),
+        # Other names, and what only has the labels nearby.
+        ("fail(self.y_dim)", False),
+        ("labels = self.y\n        fail('self.y')  # self.y", False),
+        (
+            "count = self.y.shape if hasattr(self.y, 'shape') else 0; rest = 1\n        fail(rest, self)",
+            False,
+        ),
+    ],
+)
+def test_labels_are_found_by_what_is_computed(statement: str, is_about_labels: bool) -> None:
+    # The frame that raises is in a library, as for an operation of TensorFlow.
+    error = raised_in_library(NETWORK.format(statement, ABOUT_SHAPES))
+    assert describe(error).hint.startswith("self.y holds one number") == is_about_labels
+
+
+def test_labels_are_no_hint_for_other_errors() -> None:
+    for other in ("ValueError('Unknown activation')", "KeyError('shape')"):
+        assert "self.y holds" not in describe(raised_in_library(NETWORK.format("fail(self.y)", other))).hint
+
+
+def raised_in_library(text: str) -> BaseException:
+    """What ``text`` raises, whose function ``fail`` stands in a library."""
+    before, after = text.split("def fail", 1)
+    function, after = after.split("\n\n", 1)
+    names: dict[str, object] = {}
+    exec(compile(f"def fail{function}", "library.py", "exec"), names)
+    text = f"{before}{after}"
+    linecache.cache["network.py"] = (len(text), None, text.splitlines(keepends=True), "network.py")
+    try:
+        exec(compile(text, "network.py", "exec"), names)
+    except Exception as error:
+        return error
+    raise AssertionError("nothing was raised")
+
+
+def test_the_users_own_words_get_no_hint_for_others() -> None:
+    told = describe(raised("def build():\n    raise ValueError('no float16 in this shape')\nbuild()"))
+    assert told.hint == "Look at line 2 of the network: raise ValueError('no float16 in this shape')"
+
+
+def test_a_graphs_operation_does_not_hide_the_line_that_runs_it() -> None:
+    words = 'Detected at node add defined at (most recent call last):\\n  File "network.py", line 1, in f'
+    told = describe(
+        raised_in_library(NETWORK.format("fail(2)", f"RuntimeError({words!r})".replace("\\\\", "\\")))
+    )
+    assert told.line == 12
+
+
+@pytest.mark.parametrize(
+    ("text", "name", "line"),
+    [
+        ("class Model:\n    def loss():\n        pass\nModel().loss()", "Model.loss", 2),
+        ("class Model:\n    def block(x):\n        return x + 1\nModel().block(3)", "Model.block", 2),
+        ("class Model:\n    def __init__(x, y):\n        pass\nModel(1, 2)", "Model.__init__", 2),
+    ],
+)
+def test_a_method_without_self(text: str, name: str, line: int) -> None:
+    told = describe(raised(text))
+    assert (told.message, told.line) == (f"{name} has no parameter self.", line)
+    assert "first parameter" in told.hint
+
+
+def test_too_many_arguments_are_no_missing_self() -> None:
+    for text in (
+        "class Model:\n    def loss(self):\n        pass\nModel().loss(1)",
+        "class Model:\n    def loss(this):\n        return this.x\nModel().loss(1)",
+        "class Model:\n    @staticmethod\n    def loss(x):\n        return 1\nModel().loss(1, 2)",
+        "def loss(x):\n    return 1\nloss(1, 2)",
+    ):
+        assert describe(raised(text)).message.startswith("TypeError: ")
+    assert "self" in describe(raised("def helper():\n    return self.x\nhelper()")).message
+
+
+@pytest.mark.parametrize(
+    ("line", "hint"),
+    [
+        ("random.random()", "Write import random at the top of the network."),
+        ("partial(print)", "Write from functools import partial at the top of the network."),
+        ("torch.zeros(3)", "Use a network for TensorFlow."),
+        ("token + 1", "Check the spelling"),  # a module of Python has that name
+        ("learning_rat", "Did you mean learning_rate?"),
+    ],
+)
+def test_a_library_that_is_not_imported(line: str, hint: str) -> None:
+    told = describe(raised(f"learning_rate = 1\n{line}\n"))
+    assert told.line == 2 and told.hint.startswith(hint)
+    assert ("not imported" in told.message) == hint.startswith(("Write", "Use"))
+
+
+def test_a_text_that_is_hard_to_read_is_no_obstacle() -> None:
+    deep = f"x = {'+'.join(['1'] * 800)}\n"
+    error = raised_in_library(
+        NETWORK.replace("import random as drawn\n", deep).format("fail(self.y)", ABOUT_SHAPES)
+    )
+    assert describe(error).message == "ValueError: Dimensions must be equal"
+    assert describe(raised("__main__x.y\n")).line == 1
+
+
+@pytest.mark.parametrize(
+    ("character", "words", "hint"),
+    [
+        ("\x07", "U+0007 (a control character)", "invisible"),
+        ("\u200b", "U+200B (zero width space)", "invisible"),
+        ("\u201c", "U+201C (left double quotation mark)", "straight quotes"),
+        ("\u2212", "U+2212 (minus sign)", "keyboard"),
+        ("\ufffd", "U+FFFD (replacement character)", "UTF-8"),
+    ],
+)
+def test_a_character_that_python_does_not_read(character: str, words: str, hint: str) -> None:
+    told = describe(raised(f"x = 1\ny = {character}2\n"))
+    assert words in told.message and hint in told.hint and told.line == 2

@@ -201,3 +201,62 @@ def test_a_network_that_takes_no_image_at_all(train: Any, picture: Path, in_chil
     )
     refusal = in_child(_refusal, outcome.job_folder, picture, "snapshot_2.ckpt")
     assert refusal.startswith("The network cannot compute its output")
+
+
+ENCODER = """class UserModel(Tower):
+    @model_property
+    def inference(self):
+        return slim.fully_connected(slim.flatten(self.x / 100.0), {columns})
+
+    @model_property
+    def loss(self):
+        return digits.mse_loss(slim.fully_connected(self.inference, 144, scope='decode'), slim.flatten(self.x / 100.0))
+"""
+
+
+@pytest.mark.parametrize("columns", [4, 50])
+def test_a_code_is_no_class(train: Any, picture: Path, in_child: Any, columns: int) -> None:
+    """With any number of columns: no label has a part in it."""
+    still = {"type": "SGD", "learning_rate": 0.0}
+    outcome = train(ENCODER.format(columns=columns), epochs=1, solver=still)
+    assert outcome.code == 0, outcome.output
+    refusal = in_child(_refusal, outcome.job_folder, picture, "snapshot_1.ckpt")
+    assert refusal.startswith(
+        f"The network's output has shape [N, {columns}], and is not one number for each"
+    )
+
+
+def test_a_network_with_more_outputs_than_classes(train: Any, picture: Path, in_child: Any) -> None:
+    outcome = train(networks.LINEAR.replace("self.nclasses", "self.nclasses + 6"), epochs=4)
+    assert in_child(_classified, outcome.job_folder, picture)[0][0] == "left"
+
+
+def test_a_network_that_only_takes_the_batches_of_its_training(
+    train: Any, picture: Path, in_child: Any
+) -> None:
+    fixed = networks.LINEAR.replace("self.x /", "tf.reshape(self.x, [8, 12, 12, 1]) /")
+    outcome = train(fixed, epochs=4, val_interval=0)
+    assert in_child(_classified, outcome.job_folder, picture)[0][0] == "left"
+
+
+def test_a_mistake_in_the_network_is_shown_with_its_line(train: Any, picture: Path, in_child: Any) -> None:
+    for mistake, words in (
+        ("model = self.nothing if self.is_inference else slim.flatten", "Line 5: AttributeError"),
+        (
+            "self.x = tf.concat(tf.split(self.x, 3 if self.is_inference else 1), 0); model = slim.flatten",
+            "cannot compute its output from an image. Line 5: ",
+        ),
+    ):
+        text = networks.LINEAR.replace("model = slim.flatten", mistake)
+        outcome = train(text, name=words[:6], epochs=1)
+        assert outcome.code == 0, outcome.output
+        answer = in_child(_answer, outcome.job_folder, request(picture, "snapshot_1.ckpt"))
+        assert (answer["ok"], answer["status"]) == (False, 400)
+        assert words in answer["message"]
+        assert answer["trace"][0]["own"] and answer["trace"][0]["line"] == 5
+
+
+def _answer(model: Path, asked: dict[str, Any]) -> dict[str, Any]:
+    from digits.worker import infer
+
+    return infer.Service(model).answer(asked)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import math
+import re
 from pathlib import Path
 from typing import Any
 
@@ -53,29 +54,173 @@ def test_what_a_training_would_cost(preflight: Any) -> None:
 def test_the_loss_is_compared_with_chance(preflight: Any) -> None:
     found = result(preflight(networks.LINEAR))
     assert found["chance_loss"] == pytest.approx(math.log(4))
-    assert found["loss"] == found["metrics"]["val"]["loss"]
+    assert found["loss"] == found["cross_entropy"] == found["metrics"]["train"]["loss"]
+    assert found["parameters_per_image"] == (12 * 12 * 4 + 4) / 64
     assert found["verdict_kind"] == "good", found["verdict"]
-    assert set(found["metrics"]["train"]) == {"loss", "accuracy"}
+    assert set(found["metrics"]["train"]) == set(found["metrics"]["val"]) == {"loss", "accuracy"}
     loud = networks.LINEAR.replace("self.x / 100.0", "self.x * 10.0")
     assert result(preflight(loud))["verdict_kind"] == "high"
 
 
+def test_the_verdict_is_that_of_the_training_not_of_moving_averages(preflight: Any) -> None:
+    """In validation, the moving averages that no step has changed normalize nothing. Weight decay is no mistake."""
+    network = networks.classifier(
+        """
+with slim.arg_scope([slim.fully_connected], weights_regularizer=slim.l2_regularizer(10.0)):
+    x = slim.batch_norm(slim.flatten(self.x) * 100.0, is_training=self.is_training)
+    return slim.fully_connected(x, self.nclasses, activation_fn=None, scope='fc') * 0.1
+"""
+    )
+    found = result(preflight(network, mean="none"))
+    assert found["metrics"]["val"]["loss"] > 100
+    assert found["loss"] > 10 > found["cross_entropy"]
+    assert (found["verdict_kind"], found["chance_loss"]) == ("good", pytest.approx(math.log(4)))
+
+
+ENTROPY_BY_HAND = "tf.reduce_mean(tf.nn.softmax_cross_entropy_with_logits(labels={}, logits=self.inference))"
+LOSS = "digits.classification_loss(self.inference, self.y)"
+
+
 @pytest.mark.parametrize(
-    ("loss", "chance", "has_weights", "kind"),
+    ("loss", "has_chance"),
     [
-        (2.3, 2.303, False, "good"),
-        (2.3, None, False, "unknown"),
-        (0.1, 2.303, False, "low"),
-        (0.1, 2.303, True, "unknown"),
-        (40.0, 2.303, False, "high"),
-        (math.nan, 2.303, True, "bad"),
-        (math.inf, None, False, "bad"),
+        (ENTROPY_BY_HAND.format("tf.one_hot(self.y, self.nclasses)"), True),
+        (f"{LOSS} + 3 * {LOSS} + tf.nn.l2_loss(self.inference)", True),
+        # A comment and a name of a function say nothing.
+        ("digits.mse_loss(self.inference, 0.0)  # not digits.classification_loss", False),
+        (ENTROPY_BY_HAND.format("tf.nn.softmax(self.inference)"), False),
+        (LOSS.replace("self.inference", "tf.pad(self.inference, [[0, 0], [0, 3]])"), False),
+        (f"[{{'loss': {LOSS}}}, {{'loss': tf.reduce_sum(self.inference)}}]", False),
     ],
 )
-def test_verdicts(tensorflow: None, loss: float, chance: float | None, has_weights: bool, kind: str) -> None:
+def test_only_classification_has_a_chance_level(
+    in_child: Any, tmp_path: Path, loss: str, has_chance: bool
+) -> None:
+    path = tmp_path / "network.py"
+    path.write_text(networks.LINEAR.replace(LOSS, loss))
+    assert bool(in_child(_label_flow, path)[0]) == has_chance
+
+
+def _label_flow(path: Path, batch: int | None = None) -> tuple[int, list[str]]:
+    """How many cross-entropies of the classes the loss of a network has, and the warnings."""
+    import tensorflow as tf
+
+    from digits.worker import label_flow, network, tower
+    from digits.worker.variables import VariableStore
+
+    with tf.Graph().as_default():
+        x = tf.compat.v1.placeholder(tf.float32, [batch, 12, 12, 1])
+        y = tf.compat.v1.placeholder(tf.int64, [batch])
+        built = network.load(path, (12, 12, 1), 4).build(VariableStore(), tower.TRAIN, x, y)
+        losses = [item.loss for item in built.objectives]
+        flow = label_flow.follow(x, y, losses, built.metrics.values(), built.tower.nclasses)
+    return len(flow.cross_entropies), flow.warnings
+
+
+PAIRS = "tf.reduce_sum(self.inference, 1, keepdims={})"
+
+
+@pytest.mark.parametrize(
+    ("loss", "words"),
+    [
+        (
+            f"digits.mse_loss({PAIRS.format(True)}, self.y)",
+            "shape [N] are combined with values of shape [N, 1]",
+        ),
+        (
+            f"digits.mse_loss(tf.expand_dims(self.y, 1), {PAIRS.format(False)})",
+            "shape [N, 1] are combined with values of shape [N]",
+        ),
+        ("digits.mse_loss(self.inference, self.y)", "values of shape [N, 4]"),
+        ("digits.contrastive_loss(self.inference, self.inference * 2.0, self.y)", "0 to 3"),
+        (
+            "tf.reduce_mean(tf.nn.sigmoid_cross_entropy_with_logits(labels=tf.to_float(tf.expand_dims(self.y, 1)), "
+            f"logits={PAIRS.format(True)}))",
+            "0 to 3",
+        ),
+        (f"digits.mse_loss({PAIRS.format(False)}, self.y)", ""),
+        ("digits.contrastive_loss(self.inference, self.inference * 2.0, tf.equal(self.y, 1))", ""),
+        # Each label meets all others on purpose.
+        (
+            "tf.reduce_mean(tf.to_float(tf.equal(self.y, tf.expand_dims(self.y, 1))) * "
+            "tf.matmul(self.inference, self.inference, transpose_b=True))",
+            "",
+        ),
+        ("digits.mse_loss(self.inference, tf.one_hot(self.y, self.nclasses))", ""),
+        (LOSS, ""),
+    ],
+)
+def test_labels_that_fit_only_by_broadcasting(in_child: Any, tmp_path: Path, loss: str, words: str) -> None:
+    path = tmp_path / "network.py"
+    path.write_text(networks.LINEAR.replace(LOSS, loss))
+    warnings = in_child(_label_flow, path)[1]
+    if "N, 1" in words:  # XLA knows the size of a batch
+        assert in_child(_label_flow, path, 8)[1] == [re.sub(r"\bN\b", "8", text) for text in warnings]
+    assert [words in warning for warning in warnings] == [True] * bool(words), warnings
+    line = networks.LINEAR.splitlines().index(f"        return {LOSS}") + 1
+    assert all(warning.startswith(f"Line {line}: ") for warning in warnings)
+
+
+def test_labels_that_do_not_fit_are_shown_with_the_result(preflight: Any) -> None:
+    summed = networks.LINEAR.replace(LOSS, f"digits.mse_loss({PAIRS.format(True)}, self.y)")
+    for settings in ({"batch_accumulation": 2}, {"eager": True}):
+        outcome = preflight(summed, **settings)
+        assert result(outcome)["chance_loss"] is None
+        (warning,) = outcome.of(events.Warned)
+        assert "labels meet values of other images" in warning.message
+
+
+def test_a_validation_batch_that_is_left_over_is_tried(preflight: Any) -> None:
+    halves = networks.LINEAR.replace("self.x / 100.0", "tf.concat(tf.split(self.x, 2), 0)")
+    assert preflight(halves, batch_size=10).code == 0  # 22 leave 2
+    outcome = preflight(halves, batch_size=9)
+    assert outcome.code == 1 and "tf.split" in halves.splitlines()[outcome.failure.line - 1]
+    assert preflight(halves, batch_size=7).code == 1  # 7 images
+
+
+@pytest.mark.parametrize(
+    ("start", "cost", "kind", "words"),
+    [
+        ({"cross_entropy": 2.3}, {}, "good", "near the chance level of 2.3"),
+        ({}, {}, "unknown", "finite"),
+        ({"cross_entropy": 0.1}, {}, "low", "far below"),
+        ({"cross_entropy": 0.1, "has_weights": True}, {}, "unknown", "earlier training"),
+        ({"cross_entropy": 40.0}, {}, "high", "Scale the input down"),
+        ({"cross_entropy": 40.0, "has_normalization": True}, {}, "high", "last layer"),
+        ({"cross_entropy": 5.8, "has_normalization": True}, {}, "good", "as is usual with normalized"),
+        ({"loss": math.nan, "cross_entropy": math.nan, "has_weights": True}, {}, "bad", "NaN"),
+        ({"loss": math.inf}, {}, "bad", "infinite"),
+        ({"cross_entropy": 2.3}, {"seconds": 3300.0}, "long", "about 55 minutes."),
+        (
+            {"cross_entropy": 2.3},
+            {
+                "seconds": 3300.0,
+                "images": 675,
+                "parameters": 70_250_000,
+                "largest": ("model/fc1/weights", 70_000_000),
+            },
+            "large",
+            "70,000,000 of them in model/fc1/weights, and 675 images to learn them from (104,074 for each)",
+        ),
+        (
+            {"cross_entropy": 2.3, "has_weights": True},
+            {"images": 675, "parameters": 70_250_000},
+            "unknown",
+            "earlier",
+        ),
+        ({"cross_entropy": 40.0}, {"images": 675, "parameters": 70_250_000}, "high", "it will memorize"),
+    ],
+)
+def test_verdicts(
+    tensorflow: None, start: dict[str, Any], cost: dict[str, Any], kind: str, words: str
+) -> None:
     from digits.worker import preflight
 
-    assert preflight.verdict(loss, chance, has_weights).kind == kind
+    judged = preflight.verdict(
+        preflight.Start(**{"loss": 2.3, "classes": 10, **start}),
+        preflight.Cost(**{"seconds": 1700.0, "images": 1000, "parameters": 431_080, **cost}),
+    )
+    assert judged.kind == kind and words in judged.message, judged
 
 
 def test_a_loss_that_is_no_number_is_no_mistake_of_the_task(preflight: Any) -> None:

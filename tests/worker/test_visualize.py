@@ -279,6 +279,14 @@ def test_labels_of_another_shape(visualize: Any) -> None:
     assert "self.y holds one number for each image" in failure.hint
 
 
+def test_characters_that_only_some_count_as_ends_of_lines(visualize: Any) -> None:
+    head = "# a\x0cb\u2028c\n"
+    failure = visualize(head + networks.LINEAR.replace("self.nclasses", "self.classes")).failure
+    assert failure.line == 7 and "self.classes" in failure.trace[0]["code"]
+    failure = visualize(head + "print 'Python 2'\nx = '\0'\n" + networks.LINEAR).failure
+    assert failure.line == 3 and "U+0000" in failure.message
+
+
 def test_carriage_returns_of_a_web_form(visualize: Any) -> None:
     assert visualize(networks.LINEAR.replace("\n", "\r\n")).code == 0
 

@@ -9,20 +9,21 @@ for that, in ``try``, and where its names would be needed at once, ``import *``.
 from __future__ import annotations
 
 import ast
-import linecache
 import sys
 import types
 from typing import Any, NoReturn
 
-from digits.worker.failure import NETWORK_FILE
-from digits.worker.tf1 import advice, old_statements
+from digits.worker import user_text
+from digits.worker.tf1 import advice
+from digits.worker.user_text import NETWORK_FILE
 
 
 class MissingPackage(ModuleNotFoundError):
-    """A package that a network uses and that is not installed."""
+    """A package that a network uses and that is not installed; ``line`` is that of the import."""
 
-    def __init__(self, name: str) -> None:
-        super().__init__(f"No module named {name!r}", name=name)
+    def __init__(self, name: str, line: int | None = None) -> None:
+        where = f", which line {line} imports" if line else ""
+        super().__init__(f"No module named {name!r}{where}", name=name)
         self.hint = advice.package(name)
 
 
@@ -37,7 +38,7 @@ def imported(name: str, names: Any, missing: str) -> Any:
     if missing != top or "*" in (names or ()) or line is None or _is_tried(line):
         raise MissingPackage(missing)
     lines.setdefault(top, line)
-    package = inner = Absent(top, MissingPackage(missing))
+    package = inner = Absent(top, MissingPackage(missing, line))
     for part in rest:
         inner = inner.part(part)
     for part in names or ():
@@ -105,17 +106,10 @@ def _line() -> int | None:
     return frame.f_lineno if frame else None
 
 
-def _tree() -> ast.Module:
-    return ast.parse(old_statements.translated("".join(linecache.getlines(NETWORK_FILE))))
-
-
 def _is_tried(line: int) -> bool:
     """Whether a line of the network is in a ``try`` that handles errors."""
-    try:
-        tree = _tree()
-    except SyntaxError:
-        return True
-    return any(
+    tree = user_text.tree()
+    return tree is None or any(
         part.lineno <= line <= part.end_lineno
         for node in ast.walk(tree)
         if isinstance(node, ast.Try) and node.handlers
@@ -128,5 +122,6 @@ def _is_setting() -> bool:
     frame = _frame()
     if frame is None or frame.f_code.co_name != "<module>":
         return False
-    found = [node for node in _tree().body if node.lineno <= frame.f_lineno <= (node.end_lineno or 0)]
+    body = tree.body if (tree := user_text.tree()) else []
+    found = [node for node in body if node.lineno <= frame.f_lineno <= (node.end_lineno or 0)]
     return any(isinstance(node, ast.Expr) and isinstance(node.value, ast.Call) for node in found)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import importlib.util
 from collections.abc import Iterable
 
 LOOP = "DIGITS runs the training: compute the output in inference and the loss in loss."
@@ -75,9 +76,24 @@ def instead(name: str) -> str:
     return ""
 
 
+def is_installed(package: str) -> bool:
+    """Whether Python finds the top-level module ``package``."""
+    try:
+        return importlib.util.find_spec(package) is not None
+    except (ImportError, ValueError):  # such as __main__
+        return False
+
+
+def is_known_package(name: str) -> bool:
+    """Whether networks use the package ``name``, which does not come with DIGITS."""
+    return name in _PACKAGES
+
+
 def package(name: str) -> str:
     """What to do about a package that is not installed."""
     top = name.partition(".")[0]
+    if top != name and is_installed(top):
+        return f"{top} is installed and has no {name}: check the spelling, and the version that the network needs."
     return _PACKAGES.get(
         top,
         f"Only installed packages can be imported by a network: install {top} beside DIGITS, "

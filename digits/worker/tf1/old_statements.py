@@ -43,7 +43,7 @@ def translated(text: str) -> str:
     """``text`` in today's Python, with as many lines; unchanged where nothing is of Python 2."""
     text = re.sub(r"^[ \t]+", lambda spaces: spaces[0].expandtabs(8), text, flags=re.MULTILINE)
     text = _WORDS.sub(_word, text)
-    lines = text.splitlines(keepends=True)
+    lines = io.StringIO(text).readlines()  # as Python counts lines
     try:
         tokens = list(tokenize.generate_tokens(io.StringIO(text).readline))
     except (tokenize.TokenError, SyntaxError):

@@ -312,9 +312,16 @@ def test_what_is_not_supported_is_told_with_its_replacement(visualize: Any, text
 
 
 def test_a_session_that_needs_the_input(visualize: Any) -> None:
-    failure = visualize(TEMPLATE.format(body="        tf.Session().run(tf.reduce_mean(x))")).failure
-    assert "tf.Session" in failure.message
-    assert failure.line == 5
+    # What fails may be an operation of another line, or one of no line: the session is what is to be taken out.
+    fed = "        p = tf.placeholder(tf.float32, [None])\n        q = tf.reshape(p, [3, 2])\n"
+    for body, line in (
+        ("        tf.Session().run(tf.reduce_mean(x))", 5),
+        (fed + "        tf.Session().run(q, {p: [1.0]})", 7),
+        (fed + "        with tf.Session() as session:\n            session.run(q)", 8),
+    ):
+        failure = visualize(TEMPLATE.format(body=body)).failure
+        assert "tf.Session" in failure.message
+        assert failure.line == line
 
 
 @pytest.mark.parametrize(
@@ -325,6 +332,10 @@ def test_a_session_that_needs_the_input(visualize: Any) -> None:
         ("x = np.mean(x)", "tf.py_func"),
         ("x = x * tf.get_variable('w', [1]).eval()", "sessions"),
         ("x = x.eval()", "sessions"),
+        (
+            "y_dim = 3; self.y_dim = y_dim; x = tf.reshape(x, [7, self.y_dim]) + tf.zeros([6, 3])",
+            "Look at line 5",
+        ),
     ],
 )
 def test_mistaking_a_graph_for_numbers(visualize: Any, line: str, words: str) -> None:

@@ -1,0 +1,237 @@
+"""What the text of the user's network says about a mistake: read from its syntax tree, never by looking for words.
+
+Standard library only. The text is the one that `linecache` holds under the network's fixed name.
+"""
+
+from __future__ import annotations
+
+import ast
+import linecache
+import warnings
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+from digits.worker.tf1 import old_statements
+
+NETWORK_FILE = "network.py"
+
+Function = ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda
+
+# What these give of the labels is not a label any more.
+_NOT_VALUES = {"shape", "get_shape", "dtype", "ndim", "name", "device", "graph", "op", "size"}
+
+
+def lines(text: str) -> list[str]:
+    """The lines of ``text`` as Python counts them; `str.splitlines` also splits at form feeds and the like."""
+    return [line + "\n" for line in text.split("\n")]
+
+
+def tree() -> ast.Module | None:
+    """The syntax tree of the network; None where it is not Python."""
+    text = "".join(linecache.getlines(NETWORK_FILE))
+    return _parsed(text) or _parsed(old_statements.translated(text))
+
+
+def _parsed(text: str) -> ast.Module | None:
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            return ast.parse(text)
+    except (SyntaxError, ValueError, RecursionError):
+        return None
+
+
+def is_raised_at(line: int) -> bool:
+    """Whether the statement in ``line`` raises an error in the user's own words."""
+    return any(isinstance(node, (ast.Raise, ast.Assert)) for node in _statements_at(line))
+
+
+def names_with_attributes(line: int) -> set[str]:
+    """The names of which ``line`` takes an attribute: ``random`` in ``random.random()``."""
+    return {
+        node.value.id
+        for statement in _statements_at(line)
+        for node in _own_nodes(statement)
+        if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name)
+    }
+
+
+def uses_labels(line: int) -> bool:
+    """Whether the statement in ``line`` computes with ``self.y``, or with what was computed from it."""
+    parsed = tree()
+    try:
+        return parsed is not None and _Labels(parsed).are_in(line)
+    except RecursionError:  # a very long expression
+        return False
+
+
+def method_without_self(name: str = "") -> tuple[str, int] | None:
+    """A method that lacks ``self``, as ``Class.method`` and its line: the one called ``name``, or the only one."""
+    parsed = tree()
+    found = {
+        f"{kind.name}.{item.name}": item.lineno
+        for kind in ast.walk(parsed or ast.Module([], []))
+        if isinstance(kind, ast.ClassDef)
+        for item in kind.body
+        if isinstance(item, ast.FunctionDef) and _lacks_self(item)
+    }
+    if name:
+        return next(((key, line) for key, line in found.items() if name.endswith(key)), None)
+    return next(iter(found.items())) if len(found) == 1 else None
+
+
+def _lacks_self(method: ast.FunctionDef) -> bool:
+    decorators = {node.id for node in method.decorator_list if isinstance(node, ast.Name)}
+    if decorators & {"staticmethod", "classmethod"} or (method.args.vararg and not method.args.args):
+        return False
+    first = next((item.arg for item in (*method.args.posonlyargs, *method.args.args)), None)
+    if first in ("self", "cls"):
+        return False
+    # Any name is possible, and one that stands for the object has attributes of its own.
+    uses = (node for node in ast.walk(method) if isinstance(node, ast.Attribute))
+    return not any(isinstance(use.value, ast.Name) and use.value.id == first for use in uses)
+
+
+def _statements_at(line: int) -> list[ast.stmt]:
+    """The innermost statements that cover ``line``."""
+    parsed = tree()
+    covering = [
+        node
+        for node in ast.walk(parsed or ast.Module([], []))
+        if isinstance(node, ast.stmt) and node.lineno <= line <= (node.end_lineno or node.lineno)
+    ]
+    last = max((node.lineno for node in covering), default=0)
+    return [node for node in covering if node.lineno == last]
+
+
+def _own_nodes(statement: ast.stmt) -> Iterator[ast.AST]:
+    """The nodes of a statement without those of the statements inside."""
+    waiting: list[ast.AST] = [statement]
+    while waiting:
+        node = waiting.pop()
+        yield node
+        waiting += [child for child in ast.iter_child_nodes(node) if not isinstance(child, ast.stmt)]
+
+
+@dataclass
+class _Scope:
+    """A function or the module: the ``names`` that hold labels in it."""
+
+    node: ast.AST
+    outer: _Scope | None
+    names: set[str] = field(default_factory=set)
+
+    def holds(self, name: str) -> bool:
+        return name in self.names or (self.outer is not None and self.outer.holds(name))
+
+
+class _Labels:
+    """Where labels are: in ``self.y``, and in all that is assigned from it, passed to functions or returned."""
+
+    def __init__(self, parsed: ast.Module) -> None:
+        self._attributes = {"y"}
+        self._scopes: dict[ast.stmt, _Scope] = {}
+        self._functions: dict[str, tuple[ast.FunctionDef, _Scope]] = {}
+        self._add(parsed.body, _Scope(parsed, None))
+        before = -1
+        while (found := self._count()) != before:
+            before = found
+            for statement, scope in self._scopes.items():
+                self._spread(statement, scope)
+
+    def are_in(self, line: int) -> bool:
+        return any(
+            self._has_labels(node, self._scopes[statement])
+            for statement in _covering(self._scopes, line)
+            for node in ast.iter_child_nodes(statement)
+            if isinstance(node, ast.expr)
+        )
+
+    def _add(self, body: list[ast.stmt], scope: _Scope) -> None:
+        for statement in body:
+            self._scopes[statement] = scope
+            inner = scope
+            if isinstance(statement, ast.FunctionDef):
+                inner = _Scope(statement, scope)
+                self._functions[statement.name] = statement, inner
+            for part in ("body", "orelse", "finalbody"):
+                self._add(getattr(statement, part, []), inner)
+            for handler in getattr(statement, "handlers", []):
+                self._add(handler.body, inner)
+
+    def _count(self) -> int:
+        return len(self._attributes) + sum(
+            len(scope.names) for scope in {id(s): s for s in self._all()}.values()
+        )
+
+    def _all(self) -> Iterator[_Scope]:
+        yield from self._scopes.values()
+        yield from (scope for _, scope in self._functions.values())
+
+    def _spread(self, statement: ast.stmt, scope: _Scope) -> None:
+        if isinstance(statement, (ast.Assign, ast.AugAssign, ast.AnnAssign)):
+            targets = statement.targets if isinstance(statement, ast.Assign) else [statement.target]
+            if statement.value is not None and self._has_labels(statement.value, scope):
+                for target in targets:
+                    self._mark(target, scope)
+        elif isinstance(statement, ast.For) and self._has_labels(statement.iter, scope):
+            self._mark(statement.target, scope)
+        elif isinstance(statement, ast.Return) and statement.value is not None:
+            name = getattr(scope.node, "name", "loss")
+            # The loss is computed from labels, and is none.
+            if name != "loss" and scope.outer is not None and self._has_labels(statement.value, scope):
+                self._attributes.add(name)
+                scope.outer.names.add(name)
+        for node in _own_nodes(statement):
+            if isinstance(node, ast.Call):
+                self._pass_on(node, scope)
+
+    def _mark(self, target: ast.AST, scope: _Scope) -> None:
+        for node in ast.walk(target):
+            if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
+                scope.names.add(node.id)
+            elif isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Store):
+                self._attributes.add(node.attr)
+
+    def _pass_on(self, call: ast.Call, scope: _Scope) -> None:
+        """Labels that are arguments of a function of the text are in its parameters."""
+        is_method = isinstance(call.func, ast.Attribute)
+        name = call.func.attr if isinstance(call.func, ast.Attribute) else getattr(call.func, "id", "")
+        if name not in self._functions or (is_method and not _is_self(call.func.value)):  # type: ignore[attr-defined]
+            return
+        function, inner = self._functions[name]
+        parameters = [item.arg for item in function.args.args][is_method:]
+        inner.names.update(
+            parameter
+            for parameter, value in zip(parameters, call.args, strict=False)
+            if self._has_labels(value, scope)
+        )
+        inner.names.update(
+            item.arg for item in call.keywords if item.arg and self._has_labels(item.value, scope)
+        )
+
+    def _has_labels(self, node: ast.AST, scope: _Scope) -> bool:
+        if isinstance(node, ast.Attribute):
+            if node.attr in _NOT_VALUES:
+                return False
+            if _is_self(node.value):
+                return node.attr in self._attributes
+        if isinstance(node, ast.Call) and getattr(node.func, "attr", "") in _NOT_VALUES:
+            return False
+        if isinstance(node, ast.Name):
+            return scope.holds(node.id)
+        return any(
+            self._has_labels(child, scope)
+            for child in ast.iter_child_nodes(node)
+            if not isinstance(child, ast.stmt)
+        )
+
+
+def _covering(statements: dict[ast.stmt, _Scope], line: int) -> list[ast.stmt]:
+    covering = [item for item in statements if item.lineno <= line <= (item.end_lineno or item.lineno)]
+    last = max((item.lineno for item in covering), default=0)
+    return [item for item in covering if item.lineno == last]
+
+
+def _is_self(node: ast.AST) -> bool:
+    return isinstance(node, ast.Name) and node.id == "self"
