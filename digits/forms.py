@@ -15,6 +15,8 @@ from digits.roots import Kind
 from digits.services import services
 
 NAME_LENGTH = 200
+# Names are written from left to right or from right to left, whatever the page is.
+OWN_DIRECTION = {"dir": "auto"}
 
 
 class JobForm(FlaskForm):
@@ -23,7 +25,9 @@ class JobForm(FlaskForm):
     class Meta:
         csrf = False
 
-    group_name = StringField("Group", default="", validators=[Optional(), Length(max=NAME_LENGTH)])
+    group_name = StringField(
+        "Group", default="", validators=[Optional(), Length(max=NAME_LENGTH)], render_kw=OWN_DIRECTION
+    )
 
     def process(self, *arguments: Any, **keywords: Any) -> None:
         super().process(*arguments, **keywords)

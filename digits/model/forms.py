@@ -20,6 +20,7 @@ from wtforms.validators import DataRequired, InputRequired, Length, NumberRange,
 
 from digits.forms import (
     NAME_LENGTH,
+    OWN_DIRECTION,
     AllowedPath,
     Each,
     NotYet,
@@ -106,7 +107,9 @@ class ModelForm(AugmentationFields, RunFields, DeviceFields):
     """A model for image classification."""
 
     model_name = StringField(
-        "Model name", validators=[DataRequired("Give the model a name."), Length(max=NAME_LENGTH)]
+        "Model name",
+        validators=[DataRequired("Give the model a name."), Length(max=NAME_LENGTH)],
+        render_kw=OWN_DIRECTION,
     )
     dataset = SelectField("Dataset", choices=[], validators=[InputRequired("Choose a dataset.")])
 

@@ -7,6 +7,7 @@ import { startReveals, startSuggestedName, startVariants } from './form_parts.js
 import { startSections } from './form_sections.js';
 import { getJson, postForm, urlPrefix } from './http.js';
 import { startLrPreview } from './lr_preview.js';
+import { clipped } from './names.js';
 import { startNetworkList } from './network_list.js';
 import { startPreflight } from './preflight.js';
 import { startSolver } from './solver.js';
@@ -128,9 +129,9 @@ async function showDataset(id) {
     const { dataset } = await getJson(`${urlPrefix}/datasets/summary?job_id=${encodeURIComponent(id)}`);
     if (form.elements.dataset.value !== id || !dataset) return;
     const splits = Object.entries(dataset.splits).map(([name, split]) => `${split.count.toLocaleString('en')} ${TITLES[name] ?? name}`);
-    const labels = dataset.labels.slice(0, 8).join(', ') + (dataset.labels.length > 8 ? ', …' : '');
+    const labels = dataset.labels.slice(0, 8).flatMap((label) => [', ', clipped(label)]).slice(1);
     const words = document.createElement('span');
-    words.append(`${row.detail.split(' · ')[0]} · ${splits.join(', ')}`, document.createElement('br'), `${dataset.labels.length} classes: ${labels}`);
+    words.append(`${row.detail.split(' · ')[0]} · ${splits.join(', ')}`, document.createElement('br'), `${dataset.labels.length} classes: `, ...labels, dataset.labels.length > 8 ? ', …' : '');
     summary.replaceChildren(...(dataset.mean_url ? [meanImage(dataset)] : []), words);
   } catch {
     // The line above says enough.
