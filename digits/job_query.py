@@ -74,18 +74,14 @@ class JobQuery:
             return found
         value = columns[self.sort].value
         known = [(value(job), job) for job in found]
-        ranked = [pair for pair in known if _is_value(pair[0])]
+        ranked = [pair for pair in known if pair[0] is not None]
         ranked.sort(key=lambda pair: pair[0], reverse=self.direction == "desc")
-        return [job for _, job in ranked] + [job for value, job in known if not _is_value(value)]
+        return [job for _, job in ranked] + [job for value, job in known if value is None]
 
 
 def plain(text: str) -> str:
     """``text`` for comparisons: without upper case and without different encodings of one character."""
     return unicodedata.normalize("NFKC", text).casefold()
-
-
-def _is_value(value: Any) -> bool:
-    return value is not None and value == value  # NaN has no place in an order.
 
 
 def _contains(texts: Iterable[str | None], words: list[str]) -> bool:

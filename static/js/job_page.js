@@ -79,18 +79,19 @@ function startCatchingUp(job) {
 }
 
 function startEditing(job) {
-  const title = document.getElementById('job-names');
+  const title = document.getElementById('job-title');
+  const button = document.querySelector('[data-edit]');
   const form = document.getElementById('names-form');
   const { job_name: name, group_name: group } = form.elements;
 
   const show = (editing) => {
     form.hidden = !editing;
-    title.hidden = editing;
+    button.hidden = editing;
+    title.classList.toggle('visually-hidden', editing); // The page keeps its heading.
     if (editing) name.select();
-    else title.querySelector('[data-edit]').focus();
+    else button.focus();
   };
-  title.addEventListener('click', (event) => {
-    if (!event.target.closest('[data-edit]')) return;
+  button.addEventListener('click', () => {
     name.value = document.getElementById('job-name').textContent;
     group.value = document.getElementById('job-group').textContent;
     show(true);

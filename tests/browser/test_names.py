@@ -19,7 +19,6 @@ RIGHT_TO_LEFT = "תמונות של חתולים وكلاب"
 # Turns the direction of everything that comes after it in the same paragraph or isolate.
 OVERRIDE = "\N{RIGHT-TO-LEFT OVERRIDE}overridden"
 CLASSES = 200
-SHOWN = 100
 
 # What a page at its present width keeps out of sight: itself, and links and controls that are outside of the window
 # or of a part of the page that would have to be scrolled sideways.
@@ -108,12 +107,13 @@ def test_no_name_widens_a_page_or_hides_its_actions(
     page.route("**/classify_one.json", lambda route: route.fulfill(json=prediction))
     page_faults.allow("abcdef$")
 
-    def check(path: str, prepare: Callable[[], Any] = lambda: None) -> None:
+    def check(path: str, prepare: Callable[[], Any] = lambda: None, *, with_axe: bool = False) -> None:
         page.set_viewport_size({"width": 1280, "height": 900})
         page.goto(path)
         prepare()
         hidden = {"1280": page.evaluate(OUT_OF_SIGHT)}
-        check_accessibility(page)
+        if with_axe:
+            check_accessibility(page)
         page.set_viewport_size({"width": 390, "height": 844})
         hidden["390"] = page.evaluate(OUT_OF_SIGHT)
         assert hidden == {"1280": [], "390": []}, path
@@ -122,6 +122,10 @@ def test_no_name_widens_a_page_or_hides_its_actions(
         page.locator(f'tr[data-job="{dataset}"] [data-action="delete"]').click()
         page.locator("#confirm-yes").click()
         expect(page.locator("#confirm-refusal")).to_contain_text(LONG)
+
+    def open_all() -> None:
+        page.locator("#skipped-panel summary").click()
+        page.get_by_role("button", name="Edit name and group").click()
 
     def enlarge() -> None:
         page.locator("[data-enlarge]").first.click()
@@ -144,13 +148,12 @@ def test_no_name_widens_a_page_or_hides_its_actions(
         "name => name.clientHeight"
     )
     page_faults.allow(rf"/datasets/{dataset}$")
-    check("/", ask_to_delete)
+    check("/", ask_to_delete, with_axe=True)
     check(f"/?q={LONG}x")
-    check(f"/datasets/{dataset}", page.locator("#skipped-panel summary").click)
-    check(f"/datasets/{dataset}", page.get_by_role("button", name="Edit name and group").click)
-    check(f"/datasets/{failed_dataset['id']}")
+    check(f"/datasets/{dataset}", open_all, with_axe=True)
+    check(f"/datasets/{failed_dataset['id']}", with_axe=True)
     check(explore)
-    check(f"{explore}&label=1", enlarge)
+    check(f"{explore}&label=0", enlarge, with_axe=True)
     check(f"/models/{model['id']}")
     check(f"/models/{long_model['id']}", classify)
     check(f"/models/images/classification/new?dataset={dataset}")
@@ -158,3 +161,66 @@ def test_no_name_widens_a_page_or_hides_its_actions(
     check(f"/datasets/images/classification/new?clone={dataset}")
     check(f"/login?next={LONG}")
     check("/models/20200101-000000-abcdef")
+
+
+def test_a_dataset_of_many_classes_says_which_samples_it_shows(page: Page, wide_dataset: dict[str, Any]):
+    page.goto(f"/datasets/{wide_dataset['id']}")
+    expect(page.locator(".counts-table tr")).to_have_count(CLASSES)
+    expect(page.locator(".sample-class")).to_have_count(100)
+    expect(page.locator("#samples")).to_contain_text("first 100 of 200 classes")
+
+
+def test_a_failed_dataset_leaves_nothing_open(page: Page, server: ServerProcess, create, failed_dataset):
+    """Its page says that nothing is counted any more, lists what was skipped, and keeps its frames folded."""
+    page.goto(f"/datasets/{failed_dataset['id']}")
+    expect(page.get_by_role("link", name="skipped.csv")).to_be_visible()
+    expect(page.locator("#skipped-panel tbody tr").first).to_be_visible()
+    badge = page.locator("#job-status [data-status]")
+    dot = "element => getComputedStyle(element, '::before').backgroundColor"
+    assert page.locator("#job-history li").last.evaluate(dot) == badge.evaluate(dot)
+
+    (server.data / "empty").mkdir()
+    empty = create("datasets", dataset_name="Empty", method="folder", folder_train=server.data / "empty")
+    page.goto(f"/datasets/{empty['id']}")
+    expect(page.locator("#job-status")).to_contain_text("Error")
+    expect(page.locator("#counts-empty")).to_have_text("No images were counted.")
+    expect(page.locator("#job-error details summary")).to_contain_text("library frame")
+    assert page.locator("#job-error details[open]").count() == 0
+
+
+def test_the_focus_stays_while_images_are_explored(page: Page, wide_dataset: dict[str, Any]):
+    page.goto(f"/datasets/images/classification/explore?job_id={wide_dataset['id']}")
+    total, images = page.locator("#explore-total"), page.locator(".gallery img")
+    page.get_by_role("link", name="Next").focus()
+    page.keyboard.press("Enter")
+    expect(total).to_contain_text("page 2 of 8")
+    expect(page.get_by_role("link", name="Next")).to_be_focused()
+    select = page.get_by_label("Class")
+    expect(select.locator("option", has_text="class 007")).to_contain_text("(2)")
+    select.focus()
+    select.select_option(str(CLASSES - 1))
+    expect(total).to_contain_text(f"2 training images of class “{RIGHT_TO_LEFT}”")
+    expect(select).to_be_focused()
+    expect(images).to_have_count(2)
+    page.go_back()
+    expect(total).to_contain_text("page 2 of 8")
+    expect(select).to_have_value("")
+    expect(images).to_have_count(50)
+
+
+def test_an_image_is_enlarged_and_so_are_its_neighbors(page: Page, wide_dataset: dict[str, Any]):
+    page.goto(f"/datasets/images/classification/explore?job_id={wide_dataset['id']}&label=7")
+    links, viewer = page.locator("[data-enlarge]"), page.locator("#viewer")
+    links.first.focus()
+    page.keyboard.press("Enter")
+    image = viewer.locator("img")
+    expect(viewer).to_contain_text("16 × 16 pixels")
+    assert image.evaluate("image => image.clientWidth % image.naturalWidth") == 0
+    assert image.evaluate("image => image.clientWidth > 2 * image.naturalWidth")
+    expect(viewer.get_by_role("button", name="Previous")).to_be_disabled()
+    page.keyboard.press("ArrowRight")
+    expect(image).to_have_attribute("src", links.nth(1).get_attribute("href") or "")
+    expect(viewer.get_by_role("button", name="Next")).to_be_disabled()
+    page.keyboard.press("Escape")
+    expect(viewer).to_be_hidden()
+    expect(links.nth(1)).to_be_focused()
