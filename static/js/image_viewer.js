@@ -18,8 +18,9 @@ export function startViewer(dialog, gallery) {
     dialog.querySelector('[data-file]').textContent = file.title;
     dialog.querySelector('[data-original]').href = link.href;
     const all = links();
+    // Not disabled: that would take the focus away.
     for (const button of dialog.querySelectorAll('[data-step]')) {
-      button.disabled = !all[all.indexOf(link) + Number(button.dataset.step)];
+      button.setAttribute('aria-disabled', String(!all[all.indexOf(link) + Number(button.dataset.step)]));
     }
   };
 
@@ -41,8 +42,8 @@ export function startViewer(dialog, gallery) {
     const link = event.target.closest('[data-enlarge]');
     if (!link || event.ctrlKey || event.metaKey || event.shiftKey) return;
     event.preventDefault();
-    dialog.showModal();
     show(link);
+    dialog.showModal();
   });
   dialog.addEventListener('click', (event) => {
     const button = event.target.closest('[data-step]');
