@@ -79,7 +79,7 @@ function startCatchingUp(job) {
 }
 
 function startEditing(job) {
-  const title = document.getElementById('job-title');
+  const title = document.querySelector('.job-names'); // No part that is refreshed: it stays as it is meanwhile.
   const button = document.querySelector('[data-edit]');
   const form = document.getElementById('names-form');
   const { job_name: name, group_name: group } = form.elements;
