@@ -110,7 +110,7 @@ def test_no_name_widens_a_page_or_hides_its_actions(
 
     def check(path: str, prepare: Callable[[], Any] = lambda: None, *, with_axe: bool = False) -> None:
         page.set_viewport_size({"width": 1280, "height": 900})
-        page.goto(path, wait_until="domcontentloaded")
+        page.goto(path)
         prepare()
         hidden = {"1280": page.evaluate(OUT_OF_SIGHT)}
         if with_axe:
