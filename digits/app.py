@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import logging
+import re
 from collections.abc import Sequence
 from functools import cache
 from pathlib import Path
@@ -142,12 +143,27 @@ def _add_page_tools(app: Flask, settings: Settings, parts: Services, guard: auth
     app.add_template_filter(_ago, "ago")
     app.add_template_filter(time_words.byte_size, "bytes")
     app.add_template_filter(lambda number: f"{number:,}", "count")
+    app.add_template_filter(_isolate, "isolate")
+    app.add_template_filter(_isolate_quoted, "isolate_quoted")
 
 
 def _ago(at: float) -> Markup:
     """A moment as a ``time`` element: in words, with the exact time on hovering."""
     exact, iso = time_words.exact(at), time_words.iso(at)
     return Markup('<time datetime="{}" title="{}">{}</time>').format(iso, exact, time_words.ago(at))
+
+
+def _isolate(name: str) -> str:
+    """A name isolated as ``bdi`` does it, for places that hold no elements: options and titles."""
+    return f"\N{FIRST STRONG ISOLATE}{name}\N{POP DIRECTIONAL ISOLATE}"
+
+
+def _isolate_quoted(message: str) -> Markup:
+    """A message in which “quoted” names are isolated, so that their direction does not spread to the other words."""
+    return Markup("").join(
+        Markup("<bdi>{}</bdi>").format(part) if position % 2 else part
+        for position, part in enumerate(re.split("(?<=“)([^”]*)(?=”)", message))
+    )
 
 
 def _add_error_pages(app: Flask) -> None:

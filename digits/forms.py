@@ -25,6 +25,8 @@ LARGEST_WHOLE = 2**31 - 1
 LARGEST_NUMBER = 1e9
 # Up to what files can hold.
 _CURSOR = re.compile(r"[0-9]{1,18}", re.ASCII)
+# Names are written from left to right or from right to left, whatever the page is.
+OWN_DIRECTION = {"dir": "auto"}
 
 
 class JobForm(FlaskForm):
@@ -35,7 +37,9 @@ class JobForm(FlaskForm):
     class Meta:
         csrf = False
 
-    group_name = StringField("Group", default="", validators=[Optional(), Length(max=NAME_LENGTH)])
+    group_name = StringField(
+        "Group", default="", validators=[Optional(), Length(max=NAME_LENGTH)], render_kw=OWN_DIRECTION
+    )
 
     def process(self, *arguments: Any, **keywords: Any) -> None:
         super().process(*arguments, **keywords)

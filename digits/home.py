@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 from flask import Blueprint, Response, jsonify, make_response, redirect, render_template, request, url_for
@@ -14,6 +13,7 @@ from digits.dataset.job import DatasetJob
 from digits.download import SAMPLES
 from digits.errors import NotFound
 from digits.job import DamagedJob, Job
+from digits.job_query import Column, JobQuery, plain
 from digits.model.create import new_model
 from digits.model.job import ModelJob
 from digits.services import services
@@ -21,15 +21,14 @@ from digits.services import services
 blueprint = Blueprint("home", __name__)
 
 PAGE_ROWS = 500
-_SORT_KEYS: dict[str, Callable[[Job], Any]] = {
-    "name": lambda job: job.name.lower(),
-    "status": lambda job: job.status.title,
-    "submitted": lambda job: job.submitted,
-    "elapsed": lambda job: job.elapsed,
-    "progress": lambda job: job.progress,
-    "last_accuracy": lambda job: job.summary.get("last_accuracy") or -1.0,
-    "refs": lambda job: len(services().store.children(job)),
-    "bytes": lambda job: present.record_bytes(job) or 0,
+COLUMNS = {
+    "name": Column(lambda job: plain(job.name)),
+    "status": Column(lambda job: job.status.title),
+    "submitted": Column(lambda job: job.submitted, first="desc"),
+    "elapsed": Column(lambda job: job.elapsed or None, first="desc"),
+    "last_accuracy": Column(lambda job: present.last_accuracy(job), first="desc"),
+    "refs": Column(lambda job: len(services().store.children(job)), first="desc"),
+    "bytes": Column(lambda job: present.record_bytes(job), first="desc"),
 }
 
 
@@ -37,16 +36,17 @@ _SORT_KEYS: dict[str, Callable[[Job], Any]] = {
 def index() -> Response:
     """The home page, or its table alone for a page that refreshes itself."""
     fragment = request.headers.get("X-Fragment") == "jobs"
-    query = {
-        "q": request.args.get("q", "").strip(),
-        "sort": request.args.get("sort", ""),
-        "dir": "asc" if request.args.get("dir") == "asc" else "desc",
-    }
+    query = JobQuery.parse(request.args, COLUMNS)
+    datasets, dataset_count = _rows(DatasetJob, query)
+    models, model_count = _rows(ModelJob, query)
     page = render_template(
         "_jobs.html" if fragment else "home.html",
-        datasets=_rows(DatasetJob, query),
-        models=_rows(ModelJob, query),
-        query=query,
+        datasets=datasets,
+        dataset_count=dataset_count,
+        models=models,
+        model_count=model_count,
+        query=query.arguments(),
+        heads=_heads(query),
         samples=[{"id": item.id, "title": item.title, "detail": item.detail} for item in SAMPLES.values()],
         devices=present.device_rows(),
         damaged=present.rows(services().store.all(DamagedJob)),
@@ -106,16 +106,23 @@ def try_sample(sample: str) -> AnyResponse:
     return redirect(url_for("models.show", job_id=model.id))
 
 
-def _rows(kind: type[Any], query: dict[str, str]) -> list[dict[str, Any]]:
-    jobs = services().store.all(kind)
-    words = query["q"].lower().split()
-    if words:
-        jobs = [job for job in jobs if all(word in _searched(job) for word in words)]
-    key = _SORT_KEYS.get(query["sort"])
-    if key:
-        jobs.sort(key=key, reverse=query["dir"] == "desc")
-    return present.rows(jobs[:PAGE_ROWS])
+def _rows(kind: type[Any], query: JobQuery) -> tuple[list[dict[str, Any]], int]:
+    """The first rows of the jobs that ``query`` finds, and how many it finds."""
+    jobs = query.select(services().store.all(kind), COLUMNS, _searched_texts)
+    return present.rows(jobs[:PAGE_ROWS]), len(jobs)
 
 
-def _searched(job: Job) -> str:
-    return " ".join([job.name, job.id, job.group, job.owner or "", job.status.title]).lower()
+def _searched_texts(job: Job) -> tuple[str | None, ...]:
+    return job.name, job.group, job.owner, job.status.title, present.dataset_name(job)
+
+
+def _heads(query: JobQuery) -> dict[str, dict[str, str]]:
+    """How each column is sorted, as ``aria-sort`` has it, and the address that sorts by it."""
+    orders = {"asc": "ascending", "desc": "descending"}
+    return {
+        key: {
+            "order": orders[query.direction] if key == query.sort else "none",
+            "url": url_for("home.index", **query.toggled(key, column).arguments()),
+        }
+        for key, column in COLUMNS.items()
+    }

@@ -8,8 +8,8 @@ from typing import Any
 
 from flask import url_for
 
-from digits import messages
 from digits.dataset.job import DatasetJob
+from digits.dataset.manifest import SKIPPED_FILE
 from digits.files import UnreadableFile, tree_bytes
 from digits.job import DamagedJob, Job
 from digits.model import preflight
@@ -52,7 +52,8 @@ def row(job: Job) -> dict[str, Any]:
         "error": job.failure.message if job.failure else None,
         "detail": _detail(job),
         "bytes": record_bytes(job),
-        **_curve(job),
+        "sparkline": _sparkline(job),
+        "last_accuracy": last_accuracy(job),
     }
 
 
@@ -75,7 +76,10 @@ def page(job: Job) -> dict[str, Any]:
         **row(job),
         "notes": job.notes,
         "can_resume": job.can_resume,
-        "history": messages.history(job),
+        "groups": sorted({other.group for other in services().store.all(Job)} - {""}),
+        "history": [
+            {"status": Status(code).title, "css": Status(code).css, "at": at} for code, at in job.history
+        ],
         "directory": str(job.folder),
         "bytes": tree_bytes(job.folder),
         "error": job.failure.as_json() if job.failure else None,
@@ -111,7 +115,6 @@ def dataset(job: DatasetJob) -> dict[str, Any] | None:
     manifest = job.manifest() if job.status is Status.DONE else None
     if manifest is None:
         return None
-    news = services().scheduler.news(job, job.tasks[0])
     return {
         "width": manifest.width,
         "height": manifest.height,
@@ -125,13 +128,22 @@ def dataset(job: DatasetJob) -> dict[str, Any] | None:
         },
         "mean_url": url_for("jobs.file", path=f"{job.id}/mean.png"),
         "mean_pixel": manifest.mean_pixel,
-        "skipped": {
-            "count": manifest.skipped,
-            "first": news.first_skips,
-            "url": url_for("jobs.file", path=f"{job.id}/skipped.csv") if manifest.skipped else None,
-        },
+        "skipped": skipped(job),
         "source": manifest.source,
         "explore_url": url_for("datasets.explore", job_id=job.id),
+    }
+
+
+def skipped(job: DatasetJob) -> dict[str, Any]:
+    """The images that a dataset leaves out: how many, the first of them, and the address of the whole list."""
+    news = services().scheduler.news(job, job.tasks[0])
+    manifest = job.manifest() if job.status is Status.DONE else None
+    count = manifest.skipped if manifest else news.skipped
+    listed = count > 0 and (job.folder / SKIPPED_FILE).is_file()
+    return {
+        "count": count,
+        "first": news.first_skips,
+        "url": url_for("jobs.file", path=f"{job.id}/{SKIPPED_FILE}") if listed else None,
     }
 
 
@@ -266,16 +278,23 @@ def record_bytes(job: Job) -> int | None:
     return sum(split.bytes for split in manifest.splits.values()) if manifest else None
 
 
-def _curve(job: Job) -> dict[str, Any]:
-    if job.kind != "model":
-        return {"sparkline": [], "last_accuracy": None}
-    if job.status is Status.RUN:
-        metrics = services().scheduler.metrics(job)
-        return {"sparkline": metrics.sparkline(), "last_accuracy": metrics.last_accuracy()}
-    return {
-        "sparkline": job.summary.get("sparkline", []),
-        "last_accuracy": job.summary.get("last_accuracy"),
-    }
+def dataset_name(job: Job) -> str | None:
+    """The name of the dataset that a model learns from; None for any other job."""
+    parent = _dataset_of(job)
+    return parent.name if parent else None
+
+
+def last_accuracy(job: Job) -> float | None:
+    """The latest validation accuracy of a model in percent, also while it trains."""
+    if job.kind == "model" and job.status is Status.RUN:
+        return services().scheduler.metrics(job).last_accuracy()
+    return job.summary.get("last_accuracy")
+
+
+def _sparkline(job: Job) -> list[float]:
+    if job.kind == "model" and job.status is Status.RUN:
+        return services().scheduler.metrics(job).sparkline()
+    return list(job.summary.get("sparkline", []))
 
 
 def _failure(job: Job) -> str | None:

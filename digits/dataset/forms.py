@@ -12,6 +12,7 @@ from wtforms.validators import DataRequired, InputRequired, Length, Optional, Va
 from digits.forms import (
     LARGEST_WHOLE,
     NAME_LENGTH,
+    OWN_DIRECTION,
     AllowedPath,
     Between,
     JobForm,
@@ -53,7 +54,9 @@ class DatasetForm(JobForm):
     """A dataset for image classification, from a folder with a sub-folder for each class."""
 
     dataset_name = StringField(
-        "Dataset name", validators=[DataRequired("Give the dataset a name."), Length(max=NAME_LENGTH)]
+        "Dataset name",
+        validators=[DataRequired("Give the dataset a name."), Length(max=NAME_LENGTH)],
+        render_kw=OWN_DIRECTION,
     )
     resize_channels = SelectField("Image type", choices=CHANNELS, default="3")
     resize_width = _side("Width")

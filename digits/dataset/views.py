@@ -80,8 +80,9 @@ def show(job_id: str) -> str:
                 f"The records of this dataset are damaged: {error}.", "Clone it to create it again."
             )
             page["error"] = page["error"] or damage.as_json()
-    skipped = {"count": news.skipped, "first": news.first_skips}
-    return render_template("dataset.html", job=page, dataset=body, counts=news.counts, skipped=skipped)
+    return render_template(
+        "dataset.html", job=page, dataset=body, counts=news.counts, skipped=present.skipped(job)
+    )
 
 
 @blueprint.get("/datasets/<job_id>.json")
@@ -143,6 +144,8 @@ def explore() -> str:
     if name is None:
         raise NotFound(f"This dataset has no split called “{asked}”.")
     label = request.args.get("label", type=int)
+    if label is not None and not 0 <= label < len(manifest.labels):
+        raise NotFound(f"This dataset has no class {label}: its classes are 0 to {len(manifest.labels) - 1}.")
     size = min(max(request.args.get("size", default=50, type=int), 1), max(PAGE_SIZES))
     numbers = _numbers(job, manifest.splits[name], label)
     pages = max(1, -(-len(numbers) // size))
@@ -154,6 +157,7 @@ def explore() -> str:
         splits={split: content.count for split, content in manifest.splits.items()},
         label=label,
         labels=manifest.labels,
+        counts=manifest.splits[name].counts,
         page=page,
         pages=pages,
         size=size,

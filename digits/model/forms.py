@@ -22,6 +22,7 @@ from digits.dataset.forms import MAX_SIDE_PIXELS
 from digits.forms import (
     LARGEST_NUMBER,
     NAME_LENGTH,
+    OWN_DIRECTION,
     AllowedPath,
     Between,
     Each,
@@ -113,7 +114,9 @@ class ModelForm(AugmentationFields, RunFields, DeviceFields):
     LONG_FIELDS = frozenset({"custom_network"})
 
     model_name = StringField(
-        "Model name", validators=[DataRequired("Give the model a name."), Length(max=NAME_LENGTH)]
+        "Model name",
+        validators=[DataRequired("Give the model a name."), Length(max=NAME_LENGTH)],
+        render_kw=OWN_DIRECTION,
     )
     dataset = SelectField("Dataset", choices=[], validators=[InputRequired("Choose a dataset.")])
 

@@ -1,6 +1,8 @@
 // The classify panel: choose, drop or paste an image, or name one by its path, and read the best guesses.
 
+import { element } from './element.js';
 import { postForm } from './http.js';
+import { clipped } from './names.js';
 import { errorBox } from './trace.js';
 
 const SMALL_PIXELS = 96;
@@ -109,18 +111,12 @@ function guesses(predictions) {
   for (const [label, percent] of predictions) {
     const row = document.createElement('li');
     row.className = 'prediction';
-    row.append(span('prediction-label', label), span('prediction-percent number', `${percent.toFixed(2)} %`));
-    const bar = span('prediction-bar', '');
+    const name = element('span', 'prediction-label');
+    name.append(clipped(label));
+    const bar = element('span', 'prediction-bar');
+    row.append(name, element('span', 'prediction-percent number', `${percent.toFixed(2)} %`), bar);
     bar.style.setProperty('--value', percent);
-    row.append(bar);
     list.append(row);
   }
   return list;
-}
-
-function span(name, text) {
-  const made = document.createElement('span');
-  made.className = name;
-  made.textContent = text;
-  return made;
 }

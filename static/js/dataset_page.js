@@ -1,13 +1,16 @@
 // The page of a dataset: counts and skipped images as they are found.
 
+import { element } from './element.js';
 import { startJobPage } from './job_page.js';
+import { clipped } from './names.js';
 import { refreshParts } from './refresh.js';
 
 const SPLITS = [['train', 'Training'], ['val', 'Validation'], ['test', 'Test']];
 const job = startJobPage();
 
 const counts = document.getElementById('counts');
-drawCounts(JSON.parse(counts.dataset.counts || '{}'));
+const drawKnownCounts = () => drawCounts(JSON.parse(document.getElementById('counts-data').textContent));
+drawKnownCounts();
 
 document.addEventListener('task-update', ({ detail: message }) => {
   if (message.job_id !== job.id) return;
@@ -15,6 +18,7 @@ document.addEventListener('task-update', ({ detail: message }) => {
   if (message.update === 'skipped') showSkipped(message);
 });
 document.addEventListener('parts-refreshed', () => {
+  drawKnownCounts();
   if (document.getElementById('skipped').childElementCount) document.getElementById('skipped-live').hidden = true;
 });
 document.addEventListener('job-update', ({ detail }) => {
@@ -45,7 +49,7 @@ function drawCounts(splits) {
   if (rows.length > 20) {
     scroll.tabIndex = 0;
     scroll.setAttribute('role', 'region');
-    scroll.setAttribute('aria-label', 'Images of each class');
+    scroll.setAttribute('aria-label', 'Table of the images of each class');
   }
   scroll.append(table);
   counts.replaceChildren(scroll);
@@ -60,7 +64,7 @@ function countRow(row, most) {
   const line = document.createElement('tr');
   const head = document.createElement('th');
   head.scope = 'row';
-  head.textContent = head.title = row.label;
+  head.append(clipped(row.label));
   const bar = document.createElement('div');
   bar.className = 'count-bar';
   bar.setAttribute('aria-hidden', 'true');
@@ -103,8 +107,10 @@ function showSkipped({ count, last = [] }) {
   panel.querySelector('ul').replaceChildren(
     ...last.map((item) => {
       const line = document.createElement('li');
-      const path = document.createElement('code');
-      path.textContent = item.path;
+      const path = element('code');
+      const text = element('bdi', '', item.path);
+      text.dir = 'ltr';
+      path.append(text);
       line.append(path, ` ${item.reason}`);
       line.className = 'break';
       return line;

@@ -1,4 +1,6 @@
-// The confirm dialog and the short messages in the corner.
+// The confirm dialog and the short messages in the corner. Names in “quotes” are isolated in all their texts.
+
+import { isolateQuoted } from './names.js';
 
 /**
  * Asks before something final. `action` runs while the dialog is open; what it throws is shown there.
@@ -8,8 +10,8 @@ export function confirmed({ title, text, yes, keep = 'Cancel', action }) {
   const dialog = document.getElementById('confirm-dialog');
   const button = dialog.querySelector('#confirm-yes');
   const refusal = dialog.querySelector('#confirm-refusal');
-  dialog.querySelector('#confirm-title').textContent = title;
-  dialog.querySelector('#confirm-text').textContent = text;
+  dialog.querySelector('#confirm-title').replaceChildren(isolateQuoted(title));
+  dialog.querySelector('#confirm-text').replaceChildren(isolateQuoted(text));
   dialog.querySelector('[value="cancel"]').textContent = keep;
   button.textContent = yes;
   button.disabled = false;
@@ -26,7 +28,7 @@ export function confirmed({ title, text, yes, keep = 'Cancel', action }) {
         dialog.close();
       } catch (error) {
         refusal.hidden = false;
-        refusal.querySelector('p').textContent = [error.message, error.hint].filter(Boolean).join(' ');
+        refusal.querySelector('p').replaceChildren(isolateQuoted([error.message, error.hint].filter(Boolean).join(' ')));
         button.disabled = false;
       } finally {
         button.removeAttribute('aria-busy');
@@ -41,7 +43,7 @@ export function confirmed({ title, text, yes, keep = 'Cancel', action }) {
 export function toast(message, tone = 'success', seconds = 6) {
   const box = document.createElement('div');
   box.className = `toast tone-${tone}`;
-  box.textContent = message;
+  box.append(isolateQuoted(message));
   document.getElementById('toasts').append(box);
   setTimeout(() => box.remove(), seconds * 1000);
 }

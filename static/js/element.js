@@ -6,7 +6,7 @@ export function notice(tone, text) {
   return box;
 }
 
-export function element(tag, name, text = '') {
+export function element(tag, name = '', text = '') {
   const made = document.createElement(tag);
   if (name) made.className = name;
   if (text) made.textContent = text;

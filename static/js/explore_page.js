@@ -1,12 +1,68 @@
-// The gallery: a change of split, class or page size shows at once.
+// The gallery: split, class and page change in place, so that the focus stays; a click on an image enlarges it.
 
-const form = document.getElementById('explore-form');
-form.querySelector('[data-without-script]').hidden = true;
-form.addEventListener('change', () => form.requestSubmit());
+import { toast } from './dialog.js';
+import { startViewer } from './image_viewer.js';
+import { request } from './http.js';
+import { morph } from './morph.js';
+
+const box = document.getElementById('explore');
+let asked = 0;
+
+async function show(url) {
+  const number = (asked += 1);
+  box.setAttribute('aria-busy', 'true');
+  try {
+    const response = await request(url, { headers: { Accept: 'text/html' } });
+    const fresh = new DOMParser().parseFromString(await response.text(), 'text/html').getElementById('explore');
+    if (number !== asked) return;
+    const { activeElement: focused } = document;
+    const values = new FormData(fresh.querySelector('form'));
+    morph(box, fresh);
+    fill(values);
+    hideSubmit();
+    // The last page has no link to a next one.
+    if (!focused.isConnected) box.querySelector('.pager [aria-current]')?.focus({ preventScroll: true });
+  } catch (error) {
+    if (number === asked) toast(error.message, 'danger');
+  } finally {
+    if (number === asked) box.removeAttribute('aria-busy');
+  }
+}
+
+/** What was chosen by hand does not follow the page's text by itself. */
+function fill(values) {
+  const { elements } = document.getElementById('explore-form');
+  for (const [name, value] of values) elements[name].value = value;
+}
+
+function go(url) {
+  history.pushState(null, '', url);
+  return show(url);
+}
+
+function hideSubmit() {
+  box.querySelector('[data-without-script]').hidden = true;
+}
+
+box.addEventListener('change', ({ target }) => {
+  const { form } = target;
+  const query = new URLSearchParams(new FormData(form));
+  if (!query.get('label')) query.delete('label');
+  go(`${form.action}?${query}`);
+});
+box.addEventListener('click', async (event) => {
+  const link = event.target.closest('.pager a');
+  if (!link || event.ctrlKey || event.metaKey || event.shiftKey) return;
+  event.preventDefault();
+  await go(link.href);
+  box.scrollIntoView();
+});
+window.addEventListener('popstate', () => show(location.href));
 
 // Small images are enlarged with sharp pixels, large ones are made smaller smoothly.
-for (const image of document.querySelectorAll('.gallery img')) {
-  const choose = () => image.classList.toggle('pixelated', image.naturalWidth < image.clientWidth);
-  if (image.complete) choose();
-  else image.addEventListener('load', choose);
-}
+const smooth = (image) => image.classList.toggle('pixelated', image.naturalWidth < image.clientWidth);
+box.addEventListener('load', ({ target }) => target.matches('img') && smooth(target), true);
+for (const image of box.querySelectorAll('img')) if (image.complete) smooth(image);
+
+hideSubmit();
+startViewer(document.getElementById('viewer'), box);

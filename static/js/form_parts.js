@@ -26,7 +26,7 @@ export function startSuggestedName(input, suggest) {
   let own = input.value !== '';
   input.addEventListener('input', () => (own = input.value !== ''));
   const update = () => {
-    if (!own) input.value = suggest();
+    if (!own) input.value = suggest().slice(0, input.maxLength < 0 ? undefined : input.maxLength);
   };
   update();
   return update;

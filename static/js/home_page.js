@@ -57,10 +57,11 @@ box.addEventListener('submit', (event) => {
   go({ q: box.querySelector('#jobs-search').value.trim() });
 });
 box.addEventListener('click', (event) => {
-  const button = event.target.closest('[data-sort]');
-  if (!button) return;
+  const head = event.target.closest('[data-sort]');
+  if (!head || event.ctrlKey || event.metaKey || event.shiftKey) return;
   event.preventDefault();
-  go({ sort: button.dataset.sort, dir: button.dataset.dir });
+  const { searchParams } = new URL(head.href);
+  go({ sort: searchParams.get('sort'), dir: searchParams.get('dir') });
 });
 window.addEventListener('popstate', () => {
   state = new URLSearchParams(location.search);
@@ -72,10 +73,6 @@ const places = (id) => box.querySelectorAll(`[data-job="${CSS.escape(id)}"]`);
 const patches = {
   progress(place, message) {
     setProgress(place.querySelector('[data-meter]'), message.percentage, message.eta_seconds);
-  },
-  attribute(place, message) {
-    if (message.attribute !== 'name') return;
-    for (const element of place.querySelectorAll('[data-attribute="name"]')) element.textContent = message.value;
   },
   sparkline(place, message) {
     const line = place.querySelector('[data-sparkline]');
@@ -93,7 +90,7 @@ function receive({ detail: message }) {
   const patch = patches[message.update];
   if (patch) {
     for (const place of places(message.job_id)) patch(place, message);
-  } else if (['status', 'added', 'deleted'].includes(message.update)) {
+  } else if (['status', 'attribute', 'added', 'deleted'].includes(message.update)) {
     refetchSoon();
   }
 }

@@ -1,8 +1,9 @@
-// What the pages of all jobs share: status and progress as they change, renaming, notes, warnings, output.
+// What the pages of all jobs share: status and progress as they change, name and group, notes, warnings, output.
 
 import { formData, request } from './http.js';
 import { join } from './live.js';
 import { startLogTail } from './log_tail.js';
+import { isolateQuoted } from './names.js';
 import { setProgress } from './progress.js';
 import { refreshParts } from './refresh.js';
 import { toast } from './dialog.js';
@@ -16,7 +17,7 @@ export function startJobPage() {
   document.addEventListener('job-update', ({ detail }) => detail.job_id === job.id && JOB_UPDATES[detail.update]?.(detail));
   document.addEventListener('task-update', ({ detail }) => detail.job_id === job.id && TASK_UPDATES[detail.update]?.(detail));
   startCatchingUp(job);
-  startRenaming(job);
+  startEditing(job);
   startNotes(job);
   startLogTail(document.getElementById('log-panel'));
   join(job.id);
@@ -29,13 +30,14 @@ const JOB_UPDATES = {
     setProgress(document.querySelector('#job-status [data-meter]'), message.percentage, message.eta_seconds);
   },
   attribute(message) {
-    if (message.attribute === 'name') document.getElementById('job-name').textContent = message.value;
+    // Buttons and facts show it too.
+    if (message.attribute !== 'notes') refreshParts();
     const notes = document.getElementById('job-notes');
     if (message.attribute === 'notes' && document.activeElement !== notes) notes.value = message.value ?? '';
   },
   deleted() {
     toast('This job was deleted.', 'warning', 60);
-    for (const button of document.querySelectorAll('#job-actions .button, [data-rename]')) button.hidden = true;
+    for (const button of document.querySelectorAll('#job-actions .button, [data-edit]')) button.hidden = true;
   },
 };
 
@@ -59,7 +61,7 @@ function showWarnings(messages) {
       notice.className = 'notice tone-warning';
       const body = document.createElement('div');
       body.className = 'notice-body';
-      body.textContent = text;
+      body.append(isolateQuoted(text));
       notice.append(body);
       return notice;
     }),
@@ -76,31 +78,32 @@ function startCatchingUp(job) {
   });
 }
 
-function startRenaming(job) {
-  const title = document.getElementById('job-name');
-  const form = document.getElementById('rename-form');
-  const button = document.querySelector('[data-rename]');
-  const input = form.elements.job_name;
+function startEditing(job) {
+  const title = document.querySelector('.job-names'); // No part that is refreshed: it stays as it is meanwhile.
+  const button = document.querySelector('[data-edit]');
+  const form = document.getElementById('names-form');
+  const { job_name: name, group_name: group } = form.elements;
 
   const show = (editing) => {
     form.hidden = !editing;
-    title.hidden = button.hidden = editing;
-    if (editing) input.select();
+    button.hidden = editing;
+    title.classList.toggle('visually-hidden', editing); // The page keeps its heading.
+    if (editing) name.select();
     else button.focus();
   };
   button.addEventListener('click', () => {
-    input.value = title.textContent;
+    name.value = document.getElementById('job-name').textContent;
+    group.value = document.getElementById('job-group').textContent;
     show(true);
   });
   form.querySelector('[data-cancel]').addEventListener('click', () => show(false));
   form.addEventListener('keydown', (event) => event.key === 'Escape' && show(false));
   form.addEventListener('submit', async (event) => {
     event.preventDefault();
-    if (await save(job, { job_name: input.value.trim() })) {
-      title.textContent = input.value.trim();
-      document.title = `${title.textContent} · DIGITS`;
-      show(false);
-    }
+    if (!(await save(job, { job_name: name.value, group_name: group.value }))) return;
+    await refreshParts();
+    document.title = `${name.value.trim()} · DIGITS`;
+    show(false);
   });
 }
 

@@ -3,10 +3,12 @@
 import { confirmed, toast } from './dialog.js';
 import { startCreating } from './create_model.js';
 import { startDevices } from './device_choice.js';
+import { element } from './element.js';
 import { startReveals, startSuggestedName, startVariants } from './form_parts.js';
 import { startSections } from './form_sections.js';
 import { getJson, postForm, urlPrefix } from './http.js';
 import { startLrPreview } from './lr_preview.js';
+import { clipped } from './names.js';
 import { startNetworkList } from './network_list.js';
 import { startPreflight } from './preflight.js';
 import { startSolver } from './solver.js';
@@ -128,15 +130,23 @@ async function showDataset(id) {
     const { dataset } = await getJson(`${urlPrefix}/datasets/summary?job_id=${encodeURIComponent(id)}`);
     if (form.elements.dataset.value !== id || !dataset) return;
     const splits = Object.entries(dataset.splits).map(([name, split]) => `${split.count.toLocaleString('en')} ${TITLES[name] ?? name}`);
-    const labels = dataset.labels.slice(0, 8).join(', ') + (dataset.labels.length > 8 ? ', …' : '');
+    const labels = dataset.labels.slice(0, SHOWN_LABELS).flatMap((label, index) => [inLine(label, index < dataset.labels.length - 1 ? ',' : ''), ' ']);
     const words = document.createElement('span');
-    words.append(`${row.detail.split(' · ')[0]} · ${splits.join(', ')}`, document.createElement('br'), `${dataset.labels.length} classes: ${labels}`);
+    words.append(`${row.detail.split(' · ')[0]} · ${splits.join(', ')}`, document.createElement('br'), `${dataset.labels.length} classes: `, ...labels, dataset.labels.length > SHOWN_LABELS ? '…' : '');
     summary.replaceChildren(...(dataset.mean_url ? [meanImage(dataset)] : []), words);
   } catch {
     // The line above says enough.
   }
 }
 
+/** A name with the punctuation that must not be parted from it. */
+function inLine(name, punctuation) {
+  const box = element('span', 'nowrap');
+  box.append(clipped(name), punctuation);
+  return box;
+}
+
+const SHOWN_LABELS = 8;
 const TITLES = { train: 'to train', val: 'to validate', test: 'to test' };
 
 function meanImage(dataset) {

@@ -2,6 +2,7 @@
 
 import { element, notice } from './element.js';
 import { bytes, number, shortDuration } from './format.js';
+import { isolate } from './names.js';
 import { restoredNote, showRestored } from './restored.js';
 
 const TONES = { good: 'success', low: 'warning', high: 'warning', large: 'warning', bad: 'danger' };
@@ -145,7 +146,7 @@ function feeding(input) {
 function pictureOf(address, notes) {
   const counts = new Map();
   for (const { label, other } of notes) {
-    const words = other && other !== label ? `${label} with ${other}` : label;
+    const words = other && other !== label ? `${isolate(label)} with ${isolate(other)}` : isolate(label);
     counts.set(words, (counts.get(words) ?? 0) + 1);
   }
   const labels = [...counts].sort().map(([words, count]) => `${words} (${count})`).join(', ');

@@ -1,24 +1,28 @@
 // An error with its hint and stack trace, the user's own frames first: the same shape as error_box in _job.html.
 
+import { element } from './element.js';
+import { isolateQuoted } from './names.js';
+
 /** A node for `{message, hint, trace}`. */
 export function errorBox({ message, hint, trace = [] }) {
   const box = element('div', 'notice tone-danger', '');
   box.setAttribute('role', 'alert');
   const body = element('div', 'notice-body', '');
-  body.append(element('strong', '', message));
+  const headline = element('strong', '', '');
+  headline.append(isolateQuoted(message));
+  body.append(headline);
   if (hint) body.append(element('p', 'hint', hint));
   const own = trace.filter((frame) => frame.own);
   const others = trace.filter((frame) => !frame.own);
   if (own.length) body.append(list(own));
-  if (others.length) body.append(disclosure(others, own.length === 0));
+  if (others.length) body.append(disclosure(others));
   box.append(body);
   return box;
 }
 
-function disclosure(frames, open) {
+function disclosure(frames) {
   const details = element('details', 'disclosure', '');
-  details.open = open;
-  details.append(element('summary', '', `${frames.length} more ${frames.length === 1 ? 'frame' : 'frames'} outside of your network`), list(frames));
+  details.append(element('summary', '', `Show ${frames.length} library ${frames.length === 1 ? 'frame' : 'frames'}`), list(frames));
   return details;
 }
 
@@ -37,11 +41,4 @@ function list(frames) {
     ordered.append(item);
   }
   return ordered;
-}
-
-function element(tag, name, text) {
-  const made = document.createElement(tag);
-  if (name) made.className = name;
-  if (text) made.textContent = text;
-  return made;
 }

@@ -172,13 +172,13 @@ def dataset(
     return finished(server, job)
 
 
-def finished(server: ServerProcess, job: dict[str, Any]) -> dict[str, Any]:
-    """``job``, once it is done."""
+def finished(server: ServerProcess, job: dict[str, Any], ending: str = "Done") -> dict[str, Any]:
+    """``job``, once it has ended, which must be with the status ``ending``."""
     while True:
         with urlopen(server / f"jobs/{job['id']}/status") as answer:
             status = json.load(answer)["status"]
         if status not in ("Initialized", "Waiting", "Running"):
-            assert status == "Done"
+            assert status == ending
             return job
 
 

@@ -37,7 +37,7 @@ def test_a_dataset_shows_what_is_in_it(page: Page, dataset, check_accessibility:
 @BOTH_THEMES
 def test_the_images_of_a_class_are_explored(page: Page, dataset, check_accessibility: Callable[[Page], None]):
     page.goto(f"/datasets/images/classification/explore?job_id={dataset['id']}")
-    page.get_by_label("Class").select_option("middle")
+    page.get_by_label("Class").select_option("1")
     expect(page).to_have_url(re.compile("label=1"))
     labels = page.locator(".gallery-label")
     expect(labels).to_have_count(9)
@@ -207,15 +207,21 @@ def test_home_follows_jobs_by_itself_and_keeps_the_search(page: Page, create, im
     expect(page.locator("#datasets-table th").first).to_have_attribute("aria-sort", "ascending")
 
 
-def test_a_job_is_renamed_on_its_page(page: Page, create, image_folder: Path):
+def test_name_and_group_are_edited_on_the_page_of_a_job(page: Page, create, image_folder: Path):
     job = create("datasets", dataset_name="Old name", method="folder", folder_train=image_folder)
     page.goto(f"/datasets/{job['id']}")
-    page.get_by_role("button", name="Rename").click()
-    page.locator("#rename-input").fill("<b>New</b> name")
+    page.get_by_role("button", name="Edit name and group").click()
+    expect(page.get_by_label("Name", exact=True)).to_be_focused()
+    page.get_by_label("Name", exact=True).fill("<b>New</b> name")
+    page.get_by_label("Group optional").fill("New group")
     page.get_by_role("button", name="Save", exact=True).click()
     expect(page.locator("#job-name")).to_have_text("<b>New</b> name")
+    expect(page.get_by_role("button", name="Edit name and group")).to_be_focused()
     page.reload()
     expect(page.locator("#job-name")).to_have_text("<b>New</b> name")
+    expect(page.locator("#job-group")).to_have_text("New group")
+    page.goto("/?q=new+group")
+    expect(page.locator("#datasets-table tbody tr")).to_contain_text("<b>New</b> name")
 
 
 STALE = """async () => {

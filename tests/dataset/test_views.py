@@ -64,11 +64,14 @@ def test_records_are_explored_by_page_and_class(site: Site) -> None:
     job_id = site.dataset(folder_pct_val=0)
     site.wait_for_end(job_id)
     path = f"/datasets/images/classification/explore?job_id={job_id}&db=train_db"
-    assert site.get(f"{path}&size=10").text.count("/records/train/") == 10
-    assert site.get(f"{path}&size=10&page=2").text.count("/records/train/") == 4
-    assert site.get(f"{path}&label=1").text.count("/records/train/") == 8
+    assert site.get(f"{path}&size=10").text.count('<img src="') == 10
+    assert site.get(f"{path}&size=10&page=2").text.count('<img src="') == 4
+    assert site.get(f"{path}&label=1").text.count('<img src="') == 8
     assert site.get(f"{path}&page=99&size=10").status_code == 200
     assert site.get(path.replace("train_db", "nothing")).status_code == 404
+    assert "middle⁩ (8)" in site.get(path).text
+    for label in (-1, 3):
+        assert site.get(f"{path}&label={label}").status_code == 404
 
 
 def test_an_unfinished_dataset_is_not_explored(site: Site) -> None:
@@ -95,6 +98,7 @@ def test_corrupt_images_are_skipped_counted_and_named(site: Site) -> None:
     assert body["CreateDbTasks"][0]["entries"] == 24
     page = site.get(f"/datasets/{job_id}").text
     assert "text.jpg" in page
+    assert f'href="/files/{job_id}/skipped.csv"' in page
     assert "cut.png" in site.get(f"/files/{job_id}/skipped.csv").text
 
 

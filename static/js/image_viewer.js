@@ -1,0 +1,61 @@
+// Shows an image of a gallery enlarged in a dialog, and its neighbors by buttons or arrow keys.
+
+/** Brings `dialog` to life for the links with data-enlarge inside of `gallery`, also those that come later. */
+export function startViewer(dialog, gallery) {
+  const image = dialog.querySelector('img');
+  const frame = image.parentElement;
+  let current = null;
+
+  const links = () => [...gallery.querySelectorAll('[data-enlarge]')];
+
+  const show = (link) => {
+    current = link;
+    const small = link.querySelector('img');
+    const [label, file] = link.closest('figure').querySelectorAll('figcaption bdi');
+    image.src = link.href;
+    image.alt = small.alt;
+    dialog.querySelector('#viewer-label bdi').textContent = label.title;
+    dialog.querySelector('[data-file]').textContent = file.title;
+    dialog.querySelector('[data-original]').href = link.href;
+    const all = links();
+    // Not disabled: that would take the focus away.
+    for (const button of dialog.querySelectorAll('[data-step]')) {
+      button.setAttribute('aria-disabled', String(!all[all.indexOf(link) + Number(button.dataset.step)]));
+    }
+  };
+
+  const step = (by) => {
+    const all = links();
+    const next = all[all.indexOf(current) + by];
+    if (next) show(next);
+  };
+
+  // Whole multiples of the size keep all pixels of a small image alike.
+  image.addEventListener('load', () => {
+    const { naturalWidth: width, naturalHeight: height } = image;
+    const scale = Math.min(frame.clientWidth / width, frame.clientHeight / height);
+    image.style.width = `${Math.max(1, width * (scale > 1 ? Math.floor(scale) : scale))}px`;
+    image.classList.toggle('pixelated', scale > 1);
+    dialog.querySelector('[data-size]').textContent = `${width} × ${height} pixels.`;
+  });
+  gallery.addEventListener('click', (event) => {
+    const link = event.target.closest('[data-enlarge]');
+    if (!link || event.ctrlKey || event.metaKey || event.shiftKey) return;
+    event.preventDefault();
+    show(link);
+    dialog.showModal();
+  });
+  dialog.addEventListener('click', (event) => {
+    const button = event.target.closest('[data-step]');
+    if (button) step(Number(button.dataset.step));
+    else if (event.target === dialog) dialog.close(); // the backdrop
+  });
+  dialog.addEventListener('keydown', (event) => {
+    const by = { ArrowLeft: -1, ArrowRight: 1 }[event.key];
+    if (!by) return;
+    event.preventDefault();
+    step(by);
+  });
+  // Back to the image that was seen last, which need not be the one that was clicked.
+  dialog.addEventListener('close', () => current?.querySelector('img').isConnected && current.focus());
+}
