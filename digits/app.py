@@ -10,7 +10,7 @@ from typing import Any
 
 from flask import Flask, Response, jsonify, render_template, request
 from markupsafe import Markup
-from werkzeug.exceptions import HTTPException
+from werkzeug.exceptions import HTTPException, MethodNotAllowed
 
 from digits import __version__, auth, home, jobs, tensorboard_views
 from digits import times as time_words
@@ -137,6 +137,14 @@ def _add_error_pages(app: Flask) -> None:
         if error.code is None or error.code < 400:
             return error
         return _answer(error.code, str(error.description or error.name), "", error.name.replace(" ", ""))
+
+    @app.errorhandler(MethodNotAllowed)
+    def only_sent(error: MethodNotAllowed) -> tuple[Response | str, int, dict[str, str]]:
+        # A reload of an address that a form was sent to, after the answer was lost.
+        words = "Nothing was changed: this address takes what a form sends, and it was only opened."
+        hint = "If the form was sent before and no answer came, Home shows whether it arrived."
+        allowed = {"Allow": ", ".join(sorted(error.valid_methods or ()))}
+        return *_answer(405, words, hint, "MethodNotAllowed"), allowed
 
     @app.errorhandler(Exception)
     def fault(error: Exception) -> tuple[Response | str, int]:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+import re
+from collections.abc import Iterable
 from typing import Any
 
 from flask_wtf import FlaskForm
-from wtforms import Field, Form, IntegerField, StringField
+from wtforms import Field, FloatField, Form, IntegerField, StringField
 from wtforms.fields.choices import SelectChoice
 from wtforms.validators import Length, Optional, StopValidation, ValidationError
 
@@ -53,20 +54,16 @@ class NumberList(Field):
 
     widget = StringField.widget
 
-    def __init__(self, label: str, number: Callable[[str], Any], **arguments: Any) -> None:
+    def __init__(self, label: str, number: type[int] | type[float], **arguments: Any) -> None:
         self._number = number
         super().__init__(label, **arguments)
 
     def process_formdata(self, valuelist: list[Any]) -> None:
         if not valuelist:
             return
-        text = ",".join(str(value) for value in valuelist).strip().strip("[]")
-        try:
-            self.data = [self._number(part) for part in text.split(",") if part.strip()]
-        except ValueError:
-            self.data = []
-            kind = "whole numbers" if self._number is int else "numbers"
-            raise ValueError(f"Give {kind}, separated by commas.") from None
+        self.data = []
+        # Several values of one name are a list, whatever each of them looks like.
+        self.data = [number for value in valuelist for number in numbers_in(str(value), self._number)]
 
     def process_data(self, value: Any) -> None:
         self.data = list(value) if isinstance(value, (list, tuple)) else [] if value is None else [value]
@@ -75,6 +72,48 @@ class NumberList(Field):
         if self.raw_data and self.errors:
             return ",".join(str(value) for value in self.raw_data)
         return ", ".join(f"{number:g}" for number in self.data or [])
+
+
+# One number with a decimal comma, or a thousands separator, rather than a list: no list has a value such as 01.
+_ONE_NUMBER = {
+    float: re.compile(r"(?<![\d.,])(0,\d+|\d+,0\d+)(e[+-]?\d+)?(?![\d.])", re.IGNORECASE),
+    int: re.compile(r"(?<![\d,])\d{1,3},0\d\d(?!\d)"),
+}
+
+
+def numbers_in(text: str, number: type[int] | type[float] = float) -> list[Any]:
+    """The numbers of a list such as ``0.1, 0.01`` or ``[8, 10]``.
+
+    Raises ValueError, for the user, for what is no such list and for what may be one number:
+    ``0,01`` is a list of two only in brackets or with a space.
+    """
+    text = text.strip()
+    unclear = None if text.startswith("[") else _ONE_NUMBER[number].search(text)
+    if unclear:
+        first, _, second = unclear[0].partition(",")
+        one = f"{first}{'.' if number is float else ''}{second}"
+        raise ValueError(
+            f"Is “{unclear[0]}” {one}, or the two values {first} and {second}? "
+            f"Write {one} or [{first}, {second}]."
+        )
+    try:
+        return [number(part) for part in text.strip("[]").split(",") if part.strip()]
+    except ValueError:
+        kind = "whole numbers" if number is int else "numbers"
+        raise ValueError(f"Give {kind}, separated by commas.") from None
+
+
+class DecimalField(FloatField):
+    """A number; with a decimal comma, the message says how to write it."""
+
+    def process_formdata(self, valuelist: list[Any]) -> None:
+        try:
+            super().process_formdata(valuelist)
+        except ValueError:
+            text = str(valuelist[0]).strip()
+            if re.fullmatch(r"[+-]?\d*,\d+", text):
+                raise ValueError(f"Write {text.replace(',', '.')}, with a decimal point.") from None
+            raise ValueError("Give a number.") from None
 
 
 class OptionalInteger(IntegerField):

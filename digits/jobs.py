@@ -85,6 +85,8 @@ def edit(place: str, job_id: str) -> Response:
             raise BadRequest(f"That is longer than {longest:,} characters.")
         setattr(job, attribute, text)
         changed.append(attribute)
+        if attribute != "notes":
+            job.form[f"{job.kind}_name" if attribute == "name" else field] = text  # what a clone starts from
     if not changed:
         raise BadRequest("Give job_name, job_notes or group_name.")
     job.save()
@@ -145,7 +147,10 @@ def file(path: str) -> Response:
 
 @blueprint.get("/autocomplete/path")
 def complete_path() -> Response:
-    return jsonify(suggestions=services().roots.complete(request.args.get("query", "")))
+    """Paths below the roots that start with ``query``; with ``kind=folder``, folders only."""
+    only_folders = request.args.get("kind") == "folder"
+    found = services().roots.complete(request.args.get("query", ""), only_folders=only_folders)
+    return jsonify(suggestions=found)
 
 
 def _job(place: str, job_id: str) -> Job:

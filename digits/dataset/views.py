@@ -57,6 +57,12 @@ def create() -> AnyResponse | tuple[str | Response, int]:
     return jsonify(present.brief(job)) if as_json else redirect(url_for("datasets.show", job_id=job.id))
 
 
+@blueprint.get("/datasets/images/classification")
+def back_to_form() -> AnyResponse:
+    """A reload of the address that the form is sent to."""
+    return redirect(url_for("datasets.new"))
+
+
 @blueprint.get("/datasets/<job_id>")
 def show(job_id: str) -> str:
     job = _dataset(job_id)

@@ -6,10 +6,10 @@ import fnmatch
 import re
 from typing import Any
 
-from wtforms import BooleanField, Field, FloatField, SelectField, StringField
+from wtforms import BooleanField, Field, SelectField, StringField
 from wtforms.validators import InputRequired, Length, NumberRange, Optional, ValidationError
 
-from digits.forms import JobForm, JoinedField, OptionalInteger, choices
+from digits.forms import DecimalField, JobForm, JoinedField, OptionalInteger, choices
 from digits.recipe import Augment
 
 FLIPS = choices(
@@ -33,11 +33,11 @@ _DEVICE = re.compile(r"cpu|next(:\d+)?|\d+(,\d+)*")
 MAX_LIST_CHARACTERS = 2000
 
 
-def number(label: str, default: float | None, least: float = 0.0, most: float | None = None) -> FloatField:
+def number(label: str, default: float | None, least: float = 0.0, most: float | None = None) -> DecimalField:
     """A number that must be given, from ``least`` to ``most``."""
     message = f"Must be at least {least:g}." if most is None else f"Must be between {least:g} and {most:g}."
     check = NumberRange(min=least, max=most, message=message)
-    return FloatField(label, default=default, validators=[InputRequired("Give a number."), check])
+    return DecimalField(label, default=default, validators=[InputRequired("Give a number."), check])
 
 
 def whole(label: str, least: int = 0, most: int | None = None, default: int | None = None) -> OptionalInteger:

@@ -27,6 +27,7 @@ from digits.forms import (
     OptionalInteger,
     RequiredIf,
     choices,
+    numbers_in,
 )
 from digits.model.fields import (
     BALANCES,
@@ -174,9 +175,9 @@ class ModelForm(AugmentationFields, RunFields, DeviceFields):
 
     def validate_lr_multistep_values(self, field: StringField) -> None:
         try:
-            values = _percents(field.data)
-        except ValueError:
-            raise ValidationError("Give percentages, separated by commas.") from None
+            values = numbers_in(field.data or "")
+        except ValueError as error:
+            raise ValidationError(str(error)) from None
         if self.lr_policy.data == "multistep" and not values:
             raise ValidationError("Give at least one percentage.")
 
@@ -188,7 +189,7 @@ class ModelForm(AugmentationFields, RunFields, DeviceFields):
             field.name.removeprefix(prefix): field.data for field in self if field.name.startswith(prefix)
         }
         if name == "multistep":
-            settings["values"] = _percents(settings["values"])
+            settings["values"] = numbers_in(settings["values"] or "")
         if self.lr_warmup.data:
             settings[WARM_UP] = self.lr_warmup.data
         return {"policy": name, **settings}
@@ -245,7 +246,3 @@ class ModelForm(AugmentationFields, RunFields, DeviceFields):
             traces_interval=self.traces_interval.data or 0,
             numerics_checks=self.numerics_checks.data,
         )
-
-
-def _percents(text: str | None) -> list[float]:
-    return [float(part) for part in (text or "").split(",") if part.strip()]

@@ -98,6 +98,22 @@ def create() -> AnyResponse | tuple[str | Response, int]:
     )
 
 
+@blueprint.get("/models/images/classification")
+def back_to_form() -> AnyResponse:
+    """A reload of the address that the form is sent to."""
+    return redirect(url_for("models.new"))
+
+
+@blueprint.post("/models/sweep")
+def sweep() -> Response:
+    """The names of the models that the form would create, before it does."""
+    form = _form(request.form)
+    form.model_name.data = form.model_name.data or ""
+    fields = (form.learning_rate, form.batch_size)
+    errors = {field.name: list(map(str, field.errors)) for field in fields if not field.validate(form)}
+    return jsonify(names=[] if errors else [name for name, _, _ in form.sweep()], errors=errors)
+
+
 @blueprint.get("/models/<job_id>")
 def show(job_id: str) -> str:
     job = _model(job_id)
@@ -348,8 +364,7 @@ def _form(data: Any) -> ModelForm:
 
 
 def _fill_from(form: ModelForm, job_id: str) -> None:
-    job = services().store.get(job_id, ModelJob)
-    form.fill(job.form)
+    form.fill(services().store.get(job_id, ModelJob).form)
 
 
 def _is_usable(job: Job) -> bool:
