@@ -197,6 +197,7 @@ class Failed(Event):
 
     A frame of the trace is ``{file, line, function, code, own}``; ``own`` marks the user's
     file. ``line`` is the line of the user's network to mark, if the fault has one.
+    ``detail`` is the library's own message where ``message`` is a shorter one.
     """
 
     kind = "failed"
@@ -204,6 +205,7 @@ class Failed(Event):
     hint: str = ""
     line: int | None = None
     trace: list[dict[str, Any]] = field(default_factory=list)
+    detail: str = ""
 
 
 @dataclass(frozen=True)

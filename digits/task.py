@@ -33,9 +33,10 @@ class Failure:
     hint: str = ""
     line: int | None = None
     trace: list[dict[str, Any]] = field(default_factory=list)
+    detail: str = ""
 
     def as_json(self) -> dict[str, Any]:
-        return {"message": self.message, "hint": self.hint, "line": self.line, "trace": self.trace}
+        return dataclasses.asdict(self)
 
 
 @dataclass
@@ -222,7 +223,7 @@ def _used(news: News, event: events.Used) -> None:
 
 
 def _failed(news: News, event: events.Failed) -> None:
-    news.failure = Failure(event.message, event.hint, event.line, event.trace)
+    news.failure = Failure(event.message, event.hint, event.line, event.trace, event.detail)
 
 
 def _finished(news: News, event: events.Finished) -> None:

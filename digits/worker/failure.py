@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from digits.events import Failed
+from digits.worker.plain_words import headline
 
 NETWORK_FILE = "network.py"
 MAX_FRAMES = 30
@@ -50,7 +51,14 @@ def describe(error: BaseException) -> Failed:
         hint = hint or f"Look at line {line} of the network: {own[0]['code']}"
     # A fault that the worker found by itself needs no trace of the worker.
     others = [] if isinstance(source, UserFault) else [frame for frame in frames if not frame["own"]]
-    return Failed(message=message, hint=hint, line=line, trace=(own + others)[:MAX_FRAMES])
+    title = message if isinstance(error, UserFault) else headline(message)
+    return Failed(
+        message=title,
+        hint=hint,
+        line=line,
+        trace=(own + others)[:MAX_FRAMES],
+        detail="" if title == message else message,
+    )
 
 
 def _is_about_labels(error: BaseException, code: str) -> bool:

@@ -1,7 +1,9 @@
 // An error with its hint and stack trace, the user's own frames first: the same shape as error_box in _job.html.
 
-/** A node for `{message, hint, trace}`. */
-export function errorBox({ message, hint, trace = [] }) {
+import { element } from './element.js';
+
+/** A node for `{message, hint, trace, detail}`. */
+export function errorBox({ message, hint, trace = [], detail = '' }) {
   const box = element('div', 'notice tone-danger', '');
   box.setAttribute('role', 'alert');
   const body = element('div', 'notice-body', '');
@@ -11,8 +13,17 @@ export function errorBox({ message, hint, trace = [] }) {
   const others = trace.filter((frame) => !frame.own);
   if (own.length) body.append(list(own));
   if (others.length) body.append(disclosure(others, own.length === 0));
+  if (detail) body.append(original(detail));
   box.append(body);
   return box;
+}
+
+function original(text) {
+  const details = element('details', 'disclosure', '');
+  const words = element('pre', 'trace trace-text', text);
+  words.tabIndex = 0; // to scroll by keyboard
+  details.append(element('summary', '', 'Original message'), words);
+  return details;
 }
 
 function disclosure(frames, open) {
@@ -37,11 +48,4 @@ function list(frames) {
     ordered.append(item);
   }
   return ordered;
-}
-
-function element(tag, name, text) {
-  const made = document.createElement(tag);
-  if (name) made.className = name;
-  if (text) made.textContent = text;
-  return made;
 }
