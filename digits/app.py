@@ -12,7 +12,7 @@ from flask import Flask, Response, jsonify, render_template, request
 from markupsafe import Markup
 from werkzeug.exceptions import HTTPException, MethodNotAllowed
 
-from digits import __version__, auth, home, jobs, tensorboard_views
+from digits import __version__, auth, documentation, home, jobs, tensorboard_views
 from digits import times as time_words
 from digits.dataset import views as dataset_views
 from digits.errors import DigitsError
@@ -52,6 +52,7 @@ def create_app(settings: Settings, *, start: bool = True) -> Flask:
     for blueprint in (
         auth.login_blueprint(guard),
         home.blueprint,
+        documentation.blueprint,
         jobs.blueprint,
         dataset_views.blueprint,
         model_views.blueprint,
