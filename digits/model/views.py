@@ -33,7 +33,7 @@ from digits.model.create import create_model
 from digits.model.forms import POLICY_TITLES, USUAL, ModelForm
 from digits.model.job import ModelJob, epoch_label
 from digits.model.lint import lint
-from digits.model.networks import network, networks
+from digits.model.networks import network, networks, template
 from digits.model.preview import EXPORTED_FOLDER, Preview
 from digits.recipe import Preflight
 from digits.services import services
@@ -295,7 +295,7 @@ def preflight() -> tuple[Response, int]:
     plan = form.recipe(str(dataset.folder), weights, size, rate)
     plan.devices = services().scheduler.free_devices(form.device())
     recipe = Preflight.from_json({**plan.as_json(), "eager": "eager" in request.form})
-    preview = services().previews.try_step(text, recipe, plan.devices)
+    preview = services().previews.try_step(text, recipe, plan.devices, request.form.get("watch", ""))
     if preview.news.failure:
         return _preview_failed(preview)
     result = for_browser(preview.news.result)
@@ -309,6 +309,13 @@ def preflight() -> tuple[Response, int]:
         batch_url=url_for("models.preflight_picture", preview_id=preview.id),
         seconds=preview.seconds,
     ), 200
+
+
+@blueprint.get("/models/preflight/progress")
+def preflight_progress() -> Response:
+    """What a check does now: the one whose request named itself in ``watch``."""
+    news = services().previews.watched(request.args.get("watch", ""))
+    return jsonify(doing=news.doing if news else None)
 
 
 @blueprint.get("/models/previews/<preview_id>/batch.png")
@@ -426,6 +433,7 @@ def snapshot_of(job: ModelJob, asked: str | None) -> tuple[float, str]:
 
 def _form_page(form: ModelForm) -> str:
     store = services().store
+    form.custom_network.data = form.custom_network.data or template()
     datasets = [job for job in store.all(DatasetJob) if _is_usable(job)]
     previous = [job for job in store.all(ModelJob) if job.network_path.is_file()]
     return render_template(

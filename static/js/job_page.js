@@ -3,11 +3,10 @@
 import { formData, request } from './http.js';
 import { join } from './live.js';
 import { startLogTail } from './log_tail.js';
+import { startNotes } from './notes.js';
 import { setProgress } from './progress.js';
 import { refreshParts } from './refresh.js';
 import { toast } from './dialog.js';
-
-const NOTES_MILLISECONDS = 700;
 
 /** Brings the page to life. Answers what it is about: {id, kind, url}. */
 export function startJobPage() {
@@ -30,8 +29,7 @@ const JOB_UPDATES = {
   },
   attribute(message) {
     if (message.attribute === 'name') document.getElementById('job-name').textContent = message.value;
-    const notes = document.getElementById('job-notes');
-    if (message.attribute === 'notes' && document.activeElement !== notes) notes.value = message.value ?? '';
+    if (message.attribute === 'notes') document.dispatchEvent(new CustomEvent('notes-changed', { detail: message.value ?? '' }));
   },
   deleted() {
     toast('This job was deleted.', 'warning', 60);
@@ -101,19 +99,6 @@ function startRenaming(job) {
       document.title = `${title.textContent} · DIGITS`;
       show(false);
     }
-  });
-}
-
-function startNotes(job) {
-  const notes = document.getElementById('job-notes');
-  const state = document.getElementById('notes-state');
-  let timer = 0;
-  notes.addEventListener('input', () => {
-    state.textContent = '';
-    clearTimeout(timer);
-    timer = setTimeout(async () => {
-      if (await save(job, { job_notes: notes.value })) state.textContent = 'Saved';
-    }, NOTES_MILLISECONDS);
   });
 }
 

@@ -286,6 +286,13 @@ def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[None]) ->
         item.failed = True  # type: ignore[attr-defined]
 
 
+def write_network(page: Page, text: str) -> None:
+    """Replace what is in the editor of the model form."""
+    page.locator(".cm-content").click()
+    page.keyboard.press("Control+a")
+    page.keyboard.insert_text(text)
+
+
 @pytest.fixture
 def check_accessibility() -> Callable[[Page], None]:
     """Fails unless axe finds nothing to complain about in the page."""

@@ -52,7 +52,7 @@ def test_a_file_without_a_comment_goes_by_its_name():
 
 def test_every_file_is_in_the_list():
     folder = Path(networks.__file__).resolve().parents[1] / "networks"
-    files = {path.stem for path in folder.glob("*.py")} - {"__init__"}
+    files = {path.stem for path in folder.glob("*.py")} - {"__init__", "template"}
     assert set(networks.every_network()) == files
 
 
