@@ -45,7 +45,7 @@ def _rendered(name: str) -> tuple[str, Markup]:
     return title, Markup(_scrollable(body))  # noqa: S704 (our own files)
 
 
-_TABLE = '<div class="table-wrap" tabindex="0" role="region" aria-label="Table"><table class="table">'
+_TABLE = '<div class="table-wrap" tabindex="0"><table class="table">'
 
 
 def _scrollable(html: str) -> str:

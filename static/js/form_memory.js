@@ -42,7 +42,7 @@ export function startFormMemory(form, unsaved = () => false) {
     window[unsaved() ? 'addEventListener' : 'removeEventListener']('beforeunload', ask);
   }
 
-  for (const type of ['input', 'change']) form.addEventListener(type, changed);
+  for (const type of ['input', 'change', 'toggle']) form.addEventListener(type, changed, true);
   window.addEventListener('pagehide', save);
   if (unsaved()) changed();
 
@@ -75,7 +75,7 @@ function keyOfThisView() {
   return key;
 }
 
-/* The state: {values: {name: [values]}, texts: {name: what the text was before it was changed}} */
+/* The state: {values: {name: [values]}, texts: {name: what the text was before it was changed}, open: [details]} */
 
 function controlsOf(form) {
   return [...form.elements].filter(({ name, type, dataset }) => name && !NOT_KEPT.includes(type) && dataset.suggested === undefined);
@@ -89,10 +89,13 @@ function stateOf(form) {
     if (!CHOICES.includes(control.type) || control.checked) list.push(control.value);
     if (control.type === 'textarea') texts[control.name] = control.defaultValue;
   }
-  return { values, texts };
+  return { values, texts, open: sectionsOf(form).map((section) => section.open) };
 }
 
-function restore(form, { values = {}, texts = {} }) {
+const sectionsOf = (form) => [...form.querySelectorAll('details')];
+
+function restore(form, { values = {}, texts = {}, open = [] }) {
+  sectionsOf(form).forEach((section, place) => (section.open ||= Boolean(open[place])));
   const controls = controlsOf(form);
   const offers = (name, value) => controls.some((control) => control.name === name && control.value === value);
   for (const control of controls) {

@@ -269,7 +269,7 @@ def page(
     page_faults.watch(context)
     page = context.new_page()
     yield page
-    if getattr(request.node, "failed", False):
+    if getattr(request.node, "failed", False) and not page.is_closed():
         folder = ROOT / "test-results"
         folder.mkdir(exist_ok=True)
         page.screenshot(path=folder / f"{request.node.name}.png", full_page=True)
