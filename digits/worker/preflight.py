@@ -63,7 +63,6 @@ def run(recipe: recipes.Preflight, task_folder: Path, events: EventLog) -> dict[
     keras.utils.set_random_seed(seed % 2**32)
     trainer = Trainer(recipe, task_folder.parent, events, seed, execution, None)
     trial = _Trial(trainer, bool(gpus))
-    events.append(Progressed(0.2, doing="Building the network"))
     if recipe.eager:
         return trial.by_operation()
     with TensorBoardLog(task_folder.parent / "tb") as board:
