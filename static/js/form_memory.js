@@ -2,13 +2,15 @@
 // work (code that was never sent) as a draft that outlives the tab.
 
 import { ago } from './format.js';
+import { forget, store, stored } from './storage.js';
 
 const SAVE_MILLISECONDS = 300;
 const CHOICES = ['checkbox', 'radio'];
 const NOT_KEPT = ['hidden', 'submit', 'button', 'file', 'password'];
 
-const KEPT_VIEWS = 20;
+const KEPT_MILLISECONDS = 12 * 3600 * 1000;
 
+const dropDraft = () => forget('localStorage', (key) => key === draftKey());
 const draftKey = () => `draft ${document.querySelector('.user-name')?.textContent ?? ''} ${location.pathname}`;
 
 /**
@@ -20,7 +22,7 @@ export function startFormMemory(form, unsaved = () => false) {
   // The browser's own memory restores some fields, later, and without an event.
   form.autocomplete = 'off';
   const viewKey = keyOfThisView();
-  const kept = read(sessionStorage, viewKey);
+  const kept = stored('sessionStorage', viewKey);
   if (kept) restore(form, kept);
   const id = kept?.id ?? viewKey;
   let timer = 0;
@@ -30,9 +32,9 @@ export function startFormMemory(form, unsaved = () => false) {
     clearTimeout(timer);
     if (stopped) return;
     const state = { id, at: Date.now(), ...stateOf(form) };
-    write(sessionStorage, viewKey, state);
-    if (unsaved()) write(localStorage, draftKey(), state);
-    else if (read(localStorage, draftKey())?.id === id) localStorage.removeItem(draftKey());
+    store('sessionStorage', viewKey, state);
+    if (unsaved()) store('localStorage', draftKey(), state);
+    else if (stored('localStorage', draftKey())?.id === id) dropDraft();
   }
 
   function changed() {
@@ -46,11 +48,11 @@ export function startFormMemory(form, unsaved = () => false) {
   window.addEventListener('pagehide', save);
   if (unsaved()) changed();
 
-  const draft = read(localStorage, draftKey());
+  const draft = stored('localStorage', draftKey());
   if (draft && draft.id !== id) {
     offer(form, draft, () => {
       stopped = true;
-      write(sessionStorage, viewKey, draft);
+      store('sessionStorage', viewKey, draft);
       location.reload();
     });
   }
@@ -68,10 +70,11 @@ const ask = (event) => event.preventDefault();
 
 /** A key that stays with this entry of the tab's history: a new visit of the same address has another. */
 function keyOfThisView() {
-  const key = history.state?.form ?? `form ${crypto.getRandomValues(new Uint32Array(2)).join('')}`;
+  const key = history.state?.form ?? `form ${Date.now()} ${Math.random()}`;
   history.replaceState({ ...history.state, form: key }, '');
-  const old = Object.keys(sessionStorage).filter((name) => name.startsWith('form ') && name !== key);
-  if (old.length >= KEPT_VIEWS) for (const name of old) sessionStorage.removeItem(name);
+  // The oldest ones are forgotten: their keys are times.
+  const oldest = Date.now() - KEPT_MILLISECONDS;
+  forget('sessionStorage', (name) => name.startsWith('form ') && name !== key && Number(name.split(' ')[1]) < oldest);
   return key;
 }
 
@@ -122,26 +125,8 @@ function offer(form, draft, take) {
   box.hidden = false;
   box.querySelector('[data-draft-take]').addEventListener('click', take);
   box.querySelector('[data-draft-drop]').addEventListener('click', () => {
-    localStorage.removeItem(draftKey());
+    dropDraft();
     box.hidden = true;
     form.querySelector('select, input:not([type="hidden"])').focus();
   });
-}
-
-/* Storage may be full or forbidden: then nothing is remembered. */
-
-function read(storage, key) {
-  try {
-    return JSON.parse(storage.getItem(key));
-  } catch {
-    return null;
-  }
-}
-
-function write(storage, key, value) {
-  try {
-    storage.setItem(key, JSON.stringify(value));
-  } catch {
-    // See above.
-  }
 }

@@ -1,6 +1,7 @@
 // The notes of a job: saved while they are typed. What could not be saved is kept in the browser and tried again.
 
 import { formData, request } from './http.js';
+import { forget, store, stored } from './storage.js';
 
 const SAVE_MILLISECONDS = 700;
 const RETRY_MILLISECONDS = 5000;
@@ -15,6 +16,7 @@ export function startNotes(job) {
   let saving = null;
 
   const isSaved = () => notes.value === saved;
+  const drop = () => forget('localStorage', (name) => name === key);
 
   async function save() {
     clearTimeout(timer);
@@ -26,7 +28,7 @@ export function startNotes(job) {
       .then(
         () => {
           saved = text;
-          if (isSaved()) forget(key);
+          if (isSaved()) drop();
           state.textContent = isSaved() ? 'Saved' : '';
         },
         ({ status, message }) => {
@@ -44,7 +46,7 @@ export function startNotes(job) {
   }
 
   notes.addEventListener('input', () => {
-    keep(key, { text: notes.value, saved });
+    store('localStorage', key, { text: notes.value, saved });
     state.textContent = '';
     later(SAVE_MILLISECONDS);
   });
@@ -57,37 +59,11 @@ export function startNotes(job) {
   });
 
   // Left over from a visit whose note did not reach the server.
-  const left = kept(key);
+  const left = stored('localStorage', key);
   if (left && left.text !== saved) {
     // Somebody may have written another one since then: both stay.
     notes.value = left.saved === saved || !saved ? left.text : `${saved}\n\n${left.text}`;
     state.textContent = 'Not saved yet';
     later(0);
-  } else forget(key);
-}
-
-/* Storage may be full or forbidden: then a note lives as long as its page. */
-
-function keep(key, value) {
-  try {
-    localStorage.setItem(key, JSON.stringify(value));
-  } catch {
-    // See above.
-  }
-}
-
-function kept(key) {
-  try {
-    return JSON.parse(localStorage.getItem(key));
-  } catch {
-    return null;
-  }
-}
-
-function forget(key) {
-  try {
-    localStorage.removeItem(key);
-  } catch {
-    // See above.
-  }
+  } else drop();
 }
