@@ -15,6 +15,7 @@ from tests.browser.conftest import PageFaults, write_network
 NEW_DATASET = "/datasets/images/classification/new"
 NEW_MODEL = "/models/images/classification/new"
 CODE = "class UserModel(Tower):\n    inference = loss = property(lambda self: 1 / 0)\n"
+LOADED_MILLISECONDS = 60_000
 PLACE = "([element, other]) => [element, other].map(found => found.getBoundingClientRect().toJSON())"
 
 
@@ -95,7 +96,7 @@ def test_the_model_form_survives_reload_back_and_another_tab(
     expect_all()
     mend()
     page.get_by_role("button", name="Create model").click()
-    expect(page.locator("#job-name")).to_have_text("My network on Bars")
+    expect(page.locator("#job-name")).to_have_text("My network on Bars", timeout=LOADED_MILLISECONDS)
     assert len(asked) == 2, "what was sent is not asked about"
     page.go_back()
     expect_all()
@@ -184,7 +185,7 @@ def test_a_job_page_with_a_slow_and_a_broken_connection(
     expect(chart.get_by_text("Loading values…")).to_be_visible()
     expect(chart.get_by_text("No values")).to_be_hidden()
     page_faults.allow("/metrics.json")
-    expect(page.locator("#job-status")).to_contain_text("Error", timeout=60_000)
+    expect(page.locator("#job-status")).to_contain_text("Error", timeout=LOADED_MILLISECONDS)
     held[0].abort()
     expect(chart.get_by_text("could not be loaded")).to_be_visible()
     check_accessibility(page)
