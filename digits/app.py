@@ -12,10 +12,10 @@ from typing import Any
 
 from flask import Flask, Response, jsonify, redirect, render_template, request, url_for
 from markupsafe import Markup
-from werkzeug.exceptions import HTTPException
+from werkzeug.exceptions import HTTPException, MethodNotAllowed
 from werkzeug.wrappers import Response as AnyResponse
 
-from digits import __version__, auth, home, jobs, tensorboard_views
+from digits import __version__, auth, documentation, home, jobs, tensorboard_views
 from digits import times as time_words
 from digits.bounded_request import BoundedRequest
 from digits.dataset import views as dataset_views
@@ -68,6 +68,7 @@ def create_app(settings: Settings, *, start: bool = True) -> Flask:
     for blueprint in (
         auth.login_blueprint(guard),
         home.blueprint,
+        documentation.blueprint,
         jobs.blueprint,
         dataset_views.blueprint,
         model_views.blueprint,
@@ -197,6 +198,14 @@ def _add_error_pages(app: Flask) -> None:
             return fault(error)
         log.error("%s %s failed: %s", request.method, request.path, error)
         return known(explained)
+
+    @app.errorhandler(MethodNotAllowed)
+    def only_sent(error: MethodNotAllowed) -> tuple[Response | str, int, dict[str, str]]:
+        # A reload of an address that a form was sent to, after the answer was lost.
+        words = "Nothing was changed: this address takes what a form sends, and it was only opened."
+        hint = "If the form was sent before and no answer came, Home shows whether it arrived."
+        allowed = {"Allow": ", ".join(sorted(error.valid_methods or ()))}
+        return *_answer(405, words, hint, "MethodNotAllowed"), allowed
 
     @app.errorhandler(Exception)
     def fault(error: Exception) -> tuple[Response | str, int]:

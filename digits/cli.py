@@ -365,7 +365,8 @@ def _done(work: Callable[[], News]) -> dict[str, Any]:
         _fail(str(error), getattr(error, "hint", ""))
     if news.failure:
         line, hint = news.failure.line, news.failure.hint
-        _fail(news.failure.message, f"Line {line}. {hint}" if line and f"line {line}" not in hint else hint)
+        advice = f"Line {line}. {hint}" if line and f"line {line}" not in hint else hint
+        _fail(news.failure.message, news.failure.detail, advice)
     if news.result is None:
         _fail("the program ended before it was done")
     for warning in news.warnings:
@@ -373,8 +374,8 @@ def _done(work: Callable[[], News]) -> dict[str, Any]:
     return news.result
 
 
-def _fail(message: str, hint: str = "") -> NoReturn:
-    print(f"digits: {message}", *filter(None, [hint]), sep="\n", file=sys.stderr)
+def _fail(message: str, *more: str) -> NoReturn:
+    print(f"digits: {message}", *filter(None, more), sep="\n", file=sys.stderr)
     raise SystemExit(1)
 
 

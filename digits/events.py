@@ -220,6 +220,7 @@ class Failed(Event):
     """The task gave up. ``message`` is for the user; ``trace`` has the user's own line first.
 
     ``line`` is the line of the user's network to mark, if the fault has one.
+    ``detail`` is the library's own message where ``message`` is a shorter one.
     """
 
     kind = "failed"
@@ -227,6 +228,7 @@ class Failed(Event):
     hint: str = ""
     line: Count | None = None
     trace: list[Frame] = field(default_factory=list)
+    detail: str = ""
 
 
 @dataclass(frozen=True)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from flask_wtf import FlaskForm
@@ -12,6 +12,7 @@ from wtforms.fields.choices import SelectChoice
 from wtforms.validators import Length, NumberRange, Optional, StopValidation, ValidationError
 
 from digits.errors import BadRequest, DigitsError
+from digits.job import Job
 from digits.roots import Kind
 from digits.services import services
 
@@ -54,8 +55,9 @@ class JobForm(FlaskForm):
         """What the user filled in, as it is kept for cloning."""
         return {field.name: field.data for field in self if _is_plain(field.data)}
 
-    def fill(self, values: dict[str, Any]) -> None:
-        """Put in what `values` kept of another job; what a field cannot hold is left out."""
+    def fill(self, job: Job) -> None:
+        """Fill in the values of another job, with its present name; values that a field cannot hold are left out."""
+        values = {**job.form, f"{job.kind}_name": job.name, "group_name": job.group}
         for field in self:
             if field.name in values and _holds(field, values[field.name]):
                 field.data = values[field.name]
@@ -83,7 +85,7 @@ class NumberList(Field):
 
     widget = StringField.widget
 
-    def __init__(self, label: str, number: Callable[[str], Any], **arguments: Any) -> None:
+    def __init__(self, label: str, number: type[int] | type[float], **arguments: Any) -> None:
         self._number = number
         super().__init__(label, **arguments)
 
@@ -91,19 +93,13 @@ class NumberList(Field):
         if not valuelist:
             return
         self.data = []
-        text = ",".join(str(value) for value in valuelist).strip().strip("[]")
-        if len(text) > MAX_LIST_CHARACTERS:
-            raise ValueError(_too_long(MAX_LIST_CHARACTERS))
-        parts = [part for part in text.split(",") if part.strip()]
-        if len(parts) > MAX_LIST_LENGTH:
-            raise ValueError(f"Give at most {MAX_LIST_LENGTH} numbers.")
-        try:
-            numbers = [self._number(part) for part in parts]
-        except ValueError:
-            kind = "whole numbers" if self._number is int else "numbers"
-            raise ValueError(f"Give {kind}, separated by commas.") from None
-        if not all(abs(number) <= LARGEST_NUMBER for number in numbers):
-            raise ValueError(f"Every number must be at most {LARGEST_NUMBER:,.0f}.")
+        # Several values of one name are a list, whatever each of them looks like.
+        numbers = [
+            number
+            for value in valuelist[: MAX_LIST_LENGTH + 1]
+            for number in numbers_in(str(value), self._number)
+        ]
+        _check_length(numbers, MAX_LIST_LENGTH)
         self.data = numbers
 
     def process_data(self, value: Any) -> None:
@@ -113,6 +109,59 @@ class NumberList(Field):
         if self.raw_data and self.errors:
             return ",".join(str(value) for value in self.raw_data)
         return ", ".join(f"{number:g}" for number in self.data or [])
+
+
+# One number with a decimal comma, or a thousands separator, rather than a list: no list has a value such as 01.
+_ONE_NUMBER = {
+    float: re.compile(r"(?<![\d.,])(0,\d+|\d+,0\d+)(e[+-]?\d+)?(?![\d.])", re.IGNORECASE),
+    int: re.compile(r"(?<![\d,])\d{1,3},0\d\d(?!\d)"),
+}
+
+
+def numbers_in(text: str, number: type[int] | type[float] = float, most: int = MAX_LIST_LENGTH) -> list[Any]:
+    """The numbers of a list such as ``0.1, 0.01`` or ``[8, 10]``, at most ``most`` of them.
+
+    Raises ValueError, for the user, for what is no such list and for what may be one number:
+    ``0,01`` is a list of two only in brackets or with a space.
+    """
+    text = text.strip()
+    if len(text) > MAX_LIST_CHARACTERS:
+        raise ValueError(_too_long(MAX_LIST_CHARACTERS))
+    unclear = None if text.startswith("[") else _ONE_NUMBER[number].search(text)
+    if unclear:
+        first, _, second = unclear[0].partition(",")
+        one = f"{first}{'.' if number is float else ''}{second}"
+        raise ValueError(
+            f"Is “{unclear[0]}” {one}, or the two values {first} and {second}? "
+            f"Write {one} or [{first}, {second}]."
+        )
+    try:
+        numbers = [number(part) for part in text.strip("[]").split(",") if part.strip()]
+    except ValueError:
+        kind = "whole numbers" if number is int else "numbers"
+        raise ValueError(f"Give {kind}, separated by commas.") from None
+    _check_length(numbers, most)
+    if not all(abs(item) <= LARGEST_NUMBER for item in numbers):
+        raise ValueError(f"Every number must be at most {LARGEST_NUMBER:,.0f}.")
+    return numbers
+
+
+def _check_length(numbers: list[Any], most: int) -> None:
+    if len(numbers) > most:
+        raise ValueError(f"Give at most {most} numbers.")
+
+
+class DecimalField(FloatField):
+    """A number; with a decimal comma, the message says how to write it."""
+
+    def process_formdata(self, valuelist: list[Any]) -> None:
+        try:
+            super().process_formdata(valuelist)
+        except ValueError:
+            text = str(valuelist[0]).strip()
+            if re.fullmatch(r"[+-]?\d*,\d+", text):
+                raise ValueError(f"Write {text.replace(',', '.')}, with a decimal point.") from None
+            raise ValueError("Give a number.") from None
 
 
 class OptionalInteger(IntegerField):

@@ -156,7 +156,10 @@ def file(path: str) -> Response:
 
 @blueprint.get("/autocomplete/path")
 def complete_path() -> Response:
-    return jsonify(suggestions=services().roots.complete(request.args.get("query", "")))
+    """Paths below the roots that start with ``query``; with ``kind=folder``, folders only."""
+    only_folders = request.args.get("kind") == "folder"
+    found = services().roots.complete(request.args.get("query", ""), only_folders=only_folders)
+    return jsonify(suggestions=found)
 
 
 def _job(place: str, job_id: str) -> Job:

@@ -238,8 +238,8 @@ def model(job: ModelJob) -> dict[str, Any]:
 
 
 def device_rows() -> list[dict[str, Any]]:
-    """The devices of the machine, and the job that each GPU works for."""
-    busy = services().scheduler.busy_gpus()
+    """The devices of the machine, and the job that each of them works for."""
+    busy = services().scheduler.busy_devices()
     return [
         {
             "id": device.id,

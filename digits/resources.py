@@ -14,7 +14,7 @@ def checkout_folder() -> Path | None:
 
 
 def resource_folder(name: str) -> Path:
-    """The folder ``templates`` or ``static``: beside the package in a checkout, inside it when installed.
+    """The folder ``docs``, ``templates`` or ``static``: beside the package in a checkout, inside it when installed.
 
     Raises FileNotFoundError when the installation is incomplete.
     """

@@ -57,7 +57,7 @@ class Roots:
         allowed = ", ".join(_shown(str(root)) for root in self.paths)
         return f"Allowed are: {allowed}. Start the server with {OPTION} FOLDER to allow another one."
 
-    def complete(self, query: str) -> list[str]:
+    def complete(self, query: str, *, only_folders: bool = False) -> list[str]:
         """Paths that start with ``query``: sorted, at most 100, folders end with ``/``.
 
         Only what lies below the roots is offered; for shorter queries, the roots
@@ -72,11 +72,11 @@ class Roots:
         folder, _, start = written.rpartition("/")
         real = Path(os.path.realpath(folder or "/"))
         if self.contain(real):
-            found.update(self._below(real, folder, start))
+            found.update(self._below(real, folder, start, only_folders))
         return heapq.nsmallest(MAX_SUGGESTIONS, found)
 
-    def _below(self, real: Path, folder: str, start: str) -> list[str]:
-        names = heapq.nsmallest(MAX_SUGGESTIONS, _names(real, start))
+    def _below(self, real: Path, folder: str, start: str, only_folders: bool) -> list[str]:
+        names = heapq.nsmallest(MAX_SUGGESTIONS, _names(real, start, only_folders))
         suggestions = []
         for name in names:
             entry = Path(os.path.realpath(real / name))
@@ -129,14 +129,14 @@ def _check_kind(path: Path, written: str, kind: Kind) -> None:
         raise NotAllowed(f"The server has no permission to read {_shown(written)}.")
 
 
-def _names(folder: Path, start: str) -> Iterator[str]:
+def _names(folder: Path, start: str, only_folders: bool) -> Iterator[str]:
     """Names in ``folder`` that start with ``start`` and can be written as text."""
     try:
         with os.scandir(folder) as entries:
             for _, entry in zip(range(MAX_LISTED_ENTRIES), entries, strict=False):
                 name = entry.name
                 is_wanted = name.startswith(start) and (start or not name.startswith("."))
-                if is_wanted and name.isprintable():
+                if is_wanted and name.isprintable() and (not only_folders or entry.is_dir()):
                     yield name
     except OSError:
         return

@@ -299,16 +299,19 @@ class Scheduler:
         chosen = wanted.split(",")
         return chosen if all(gpu in free for gpu in chosen) else ["cpu"]
 
-    def busy_gpus(self) -> dict[str, Job]:
-        """The GPUs that tasks run on, and whose."""
+    def busy_devices(self) -> dict[str, Job]:
+        """The devices that tasks run on, ``cpu`` among them, each with one of the jobs that use it."""
         return {
-            gpu: job
+            device: job
             for job in self._store.running()
             for task in job.tasks
             if task.status is Status.RUN
-            for gpu in task.devices
-            if gpu != "cpu"
+            for device in task.devices
         }
+
+    def busy_gpus(self) -> dict[str, Job]:
+        """The GPUs that tasks run on, and whose."""
+        return {device: job for device, job in self.busy_devices().items() if device != "cpu"}
 
     # The loop
 

@@ -52,9 +52,10 @@ class Failure:
     hint: str = ""
     line: Count | None = None
     trace: list[events.Frame] = field(default_factory=list)
+    detail: str = ""
 
     def as_json(self) -> dict[str, Any]:
-        return {"message": self.message, "hint": self.hint, "line": self.line, "trace": self.trace}
+        return dataclasses.asdict(self)
 
 
 @dataclass
@@ -273,7 +274,7 @@ def _used(news: News, event: events.Used) -> None:
 
 
 def _failed(news: News, event: events.Failed) -> None:
-    news.failure = Failure(event.message, event.hint, event.line, event.trace)
+    news.failure = Failure(event.message, event.hint, event.line, event.trace, event.detail)
 
 
 def _finished(news: News, event: events.Finished) -> None:

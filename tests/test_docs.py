@@ -114,6 +114,9 @@ PAGES_ONLY = {
     "/models/images/classification/new",
     "/datasets/<>",
     "/models/<>",
+    "/docs/",
+    "/docs/<>",
+    "/docs/images/<>",
     "/font-roboto/<>",  # asked for by TensorBoard's pages
 }
 

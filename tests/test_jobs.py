@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
+from digits import present
 from tests.site import Site
 
 UNKNOWN = "20200101-000000-abcdef"
@@ -142,6 +145,52 @@ def test_a_path_is_completed_below_the_roots_only(site: Site) -> None:
     (site.data / "pictures").mkdir()
     assert site.json(f"/autocomplete/path?query={site.data}/pic")["suggestions"] == [f"{site.data}/pictures/"]
     assert site.json("/autocomplete/path?query=/et")["suggestions"] == []
+
+
+def test_a_folder_is_completed_by_folders_only(site: Site) -> None:
+    (site.data / "pictures").mkdir()
+    for number in range(150):
+        (site.data / f"a{number:03}.png").touch()
+    offered = site.json(f"/autocomplete/path?query={site.data}/&kind=folder")["suggestions"]
+    assert offered == [f"{site.data}/pictures/"]
+    assert len(site.json(f"/autocomplete/path?query={site.data}/")["suggestions"]) == 100
+
+
+@pytest.mark.parametrize("kind", ["datasets", "models"])
+def test_a_form_address_that_is_opened_leads_to_the_form(site: Site, kind: str) -> None:
+    answer = site.get(f"/{kind}/images/classification")
+    assert answer.headers["Location"] == f"/{kind}/images/classification/new"
+
+
+def test_what_only_takes_a_form_says_so_in_a_page(site: Site) -> None:
+    answer = site.get("/try/mnist", headers={"Accept": "text/html"})
+    assert answer.status_code == 405
+    assert "Nothing was changed" in answer.text
+    assert answer.headers["Allow"] == "OPTIONS, POST"
+    assert site.get("/abort_jobs", headers={"Accept": "application/json"}).get_json()["error"]
+
+
+def test_a_clone_has_the_current_name_and_group(site: Site) -> None:
+    job_id = site.dataset(group_name="a")
+    site.client.put(f"/jobs/{job_id}", data={"job_notes": "only a note"})
+    assert 'value="bars"' in site.get(f"/datasets/images/classification/new?clone={job_id}").text
+    site.client.put(f"/jobs/{job_id}", data={"job_name": "stripes", "group_name": "b"})
+    page = site.get(f"/datasets/images/classification/new?clone={job_id}").text
+    assert 'value="stripes"' in page and 'value="bars"' not in page
+    assert 'value="b"' in page
+
+
+def test_the_cpu_is_busy_while_a_task_runs_on_it(site: Site) -> None:
+    def cpu() -> dict[str, Any]:
+        with site.app.test_request_context():
+            return next(device for device in present.device_rows() if not device["is_gpu"])
+
+    assert cpu()["busy_with"] is None
+    job_id = site.dataset(dataset_name="keeps the CPU busy")
+    assert site.wait(lambda: cpu()["busy_with"]) == "keeps the CPU busy"
+    assert "data-busy" in site.get("/").text
+    site.wait_for_end(job_id)
+    assert cpu()["busy_with"] is None
 
 
 @pytest.mark.parametrize(

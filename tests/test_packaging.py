@@ -86,6 +86,7 @@ def own_files(folder: str, *suffixes: str) -> set[str]:
 def test_pages_and_scripts_are_inside(wheel):
     files = set(wheel.namelist())
     assert own_files("templates", ".html") <= files
+    assert own_files("docs", ".md", ".png") <= files
     assert own_files("static/js", ".js") | own_files("static/css", ".css") <= files
     assert own_files("static/img", ".svg", ".png", ".ico") <= files
 

@@ -66,6 +66,12 @@ def create() -> AnyResponse | tuple[str | Response, int]:
     return jsonify(present.brief(job)) if as_json else redirect(url_for("datasets.show", job_id=job.id))
 
 
+@blueprint.get("/datasets/images/classification")
+def back_to_form() -> AnyResponse:
+    """A reload of the address that the form is sent to."""
+    return redirect(url_for("datasets.new"))
+
+
 @blueprint.get("/datasets/<job_id>")
 def show(job_id: str) -> str:
     job = _dataset(job_id)
@@ -253,7 +259,7 @@ def _samples(job: DatasetJob, manifest: Manifest) -> list[dict[str, Any]]:
 
 def _clone_into(form: DatasetForm, job_id: str | None) -> None:
     if job_id:
-        form.fill(_dataset(job_id).form)
+        form.fill(_dataset(job_id))
 
 
 def _form_page(form: DatasetForm) -> str:

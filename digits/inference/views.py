@@ -8,10 +8,12 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from flask import Blueprint, Response, jsonify, render_template, request
+import gevent
+from flask import Blueprint, Response, jsonify, render_template, request, url_for
 from werkzeug.datastructures import FileStorage
 
 from digits import present
+from digits.dataset import images
 from digits.errors import BadRequest, Unavailable
 from digits.model.job import ModelJob, epoch_label
 from digits.model.views import snapshot_of
@@ -20,6 +22,7 @@ from digits.services import refuse_other_sites, services
 blueprint = Blueprint("inference", __name__)
 
 TOP = 5
+SHOWN_SIZE = (512, 512)
 
 
 @blueprint.post("/models/images/classification/classify_one.json")
@@ -30,7 +33,28 @@ def classify_one_json() -> Response:
 @blueprint.route("/models/images/classification/classify_one", methods=["GET", "POST"])
 def classify_one() -> str:
     job = services().store.get(request.values.get("job_id", ""), ModelJob)
-    return render_template("classify_one.html", job=present.row(job), **_classify())
+    path = request.values.get("image_path", "").strip()
+    uploaded = bool(request.files.get("image_file"))
+    image_url = url_for("inference.image", path=path) if path and not uploaded else None
+    return render_template("classify_one.html", job=present.row(job), image_url=image_url, **_classify())
+
+
+@blueprint.get("/models/images/classification/image")
+def image() -> Response:
+    """An image file of a root as a small PNG; what it holds besides pixels is left out."""
+    path = services().roots.resolve(request.args.get("path", ""), kind="file")
+    try:
+        # A large photograph takes a second, in which other requests are answered.
+        data = gevent.get_hub().threadpool.apply(_as_small_png, (path,))
+    except images.UnusableImage as error:
+        raise BadRequest("The file cannot be shown as an image.", error.reason) from error
+    return Response(data, mimetype="image/png", headers={"Cache-Control": "no-store"})
+
+
+def _as_small_png(path: Path) -> bytes:
+    picture = images.open_picture(path, 3, enough=SHOWN_SIZE).image
+    picture.thumbnail(SHOWN_SIZE)
+    return images.encode(images.as_pixels(picture), "png")
 
 
 def _classify() -> dict[str, Any]:

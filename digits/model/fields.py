@@ -5,7 +5,7 @@ from __future__ import annotations
 import fnmatch
 import re
 
-from wtforms import BooleanField, Field, FloatField, SelectField, StringField
+from wtforms import BooleanField, Field, SelectField, StringField
 from wtforms.validators import InputRequired, Length, Optional, ValidationError
 
 from digits.forms import (
@@ -13,6 +13,7 @@ from digits.forms import (
     LARGEST_WHOLE,
     MAX_LIST_CHARACTERS,
     Between,
+    DecimalField,
     JobForm,
     JoinedField,
     OptionalInteger,
@@ -40,10 +41,10 @@ STRATEGIES = choices(("mirrored", "On the first device"), ("central", "On the CP
 _XLA_VALUES = {"auto": None, "on": True, "off": False}
 
 
-def number(label: str, default: float | None, least: float = 0.0, most: float | None = None) -> FloatField:
+def number(label: str, default: float | None, least: float = 0.0, most: float | None = None) -> DecimalField:
     """A number that must be given, from ``least`` to ``most``."""
     check = _between(least, most, LARGEST_NUMBER)
-    return FloatField(label, default=default, validators=[InputRequired("Give a number."), check])
+    return DecimalField(label, default=default, validators=[InputRequired("Give a number."), check])
 
 
 def whole(label: str, least: int = 0, most: int | None = None, default: int | None = None) -> OptionalInteger:

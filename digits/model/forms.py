@@ -20,7 +20,6 @@ from wtforms.validators import DataRequired, InputRequired, Length, Optional, Va
 
 from digits.dataset.forms import MAX_SIDE_PIXELS
 from digits.forms import (
-    LARGEST_NUMBER,
     NAME_LENGTH,
     OWN_DIRECTION,
     AllowedPath,
@@ -30,6 +29,7 @@ from digits.forms import (
     NumberList,
     RequiredIf,
     choices,
+    numbers_in,
 )
 from digits.model.fields import (
     BALANCES,
@@ -189,13 +189,9 @@ class ModelForm(AugmentationFields, RunFields, DeviceFields):
 
     def validate_lr_multistep_values(self, field: StringField) -> None:
         try:
-            values = _percents(field.data)
-        except ValueError:
-            raise ValidationError("Give percentages, separated by commas.") from None
-        if len(values) > MAX_STEPS:
-            raise ValidationError(f"Give at most {MAX_STEPS} percentages.")
-        if not all(abs(value) <= LARGEST_NUMBER for value in values):
-            raise ValidationError(f"Every percentage must be at most {LARGEST_NUMBER:,.0f}.")
+            values = numbers_in(field.data or "", most=MAX_STEPS)
+        except ValueError as error:
+            raise ValidationError(str(error)) from None
         if self.lr_policy.data == "multistep" and not values:
             raise ValidationError("Give at least one percentage.")
 
@@ -207,7 +203,7 @@ class ModelForm(AugmentationFields, RunFields, DeviceFields):
             field.name.removeprefix(prefix): field.data for field in self if field.name.startswith(prefix)
         }
         if name == "multistep":
-            settings["values"] = _percents(settings["values"])
+            settings["values"] = numbers_in(settings["values"] or "")
         if self.lr_warmup.data:
             settings[WARM_UP] = self.lr_warmup.data
         return {"policy": name, **settings}
@@ -264,7 +260,3 @@ class ModelForm(AugmentationFields, RunFields, DeviceFields):
             traces_interval=self.traces_interval.data or 0,
             numerics_checks=self.numerics_checks.data,
         )
-
-
-def _percents(text: str | None) -> list[float]:
-    return [float(part) for part in (text or "").split(",") if part.strip()]

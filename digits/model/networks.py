@@ -71,6 +71,12 @@ def every_network() -> dict[str, Network]:
     return {name: read(name, (_FOLDER / f"{name}.py").read_text(encoding="utf-8")) for name in _ORDER}
 
 
+@cache
+def template() -> str:
+    """The network that the editor of the form starts with."""
+    return (_FOLDER / "template.py").read_text(encoding="utf-8")
+
+
 def network(name: str) -> Network:
     """The standard network of this id; raises NotFound."""
     try:

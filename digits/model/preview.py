@@ -52,6 +52,7 @@ class Previews:
         self._discard = discard
         # In the order in which they were made, which times of files do not tell once the clock was set back.
         self._kept: deque[Path] = deque()
+        self._watched: dict[str, News] = {}
 
     def clear(self) -> None:
         """Throw away what an earlier server left."""
@@ -63,9 +64,16 @@ class Previews:
         recipe = Visualize(dataset=str(dataset_folder), crop_size=crop_size)
         return self._run(network, recipe, ["cpu"], SECONDS_TO_BUILD)
 
-    def try_step(self, network: str, recipe: Preflight, devices: list[str]) -> Preview:
-        """Take one step of a training of ``network`` in a process of its own and wait for it."""
-        return self._run(network, recipe, devices, SECONDS_FOR_A_STEP)
+    def try_step(self, network: str, recipe: Preflight, devices: list[str], watch: str = "") -> Preview:
+        """Take one step of a training of ``network`` in a process of its own and wait for it.
+
+        Meanwhile `watched` says how far it is, under the name ``watch`` that the caller chose.
+        """
+        return self._run(network, recipe, devices, SECONDS_FOR_A_STEP, watch)
+
+    def watched(self, watch: str) -> News | None:
+        """What a step that is being taken has told so far; None if there is none of this name."""
+        return self._watched.get(watch)
 
     def export(self, job_folder: Path, snapshot: str, dataset_folder: Path) -> Preview:
         """Write a ``snapshot`` of a model job as a SavedModel into `EXPORTED_FOLDER` of the preview's folder."""
@@ -78,10 +86,12 @@ class Previews:
             )
             return self._do(folder, recipe, ["cpu"], SECONDS_TO_EXPORT)
 
-    def _run(self, network: str, recipe: Recipe, devices: list[str], seconds_allowed: float) -> Preview:
+    def _run(
+        self, network: str, recipe: Recipe, devices: list[str], seconds_allowed: float, watch: str = ""
+    ) -> Preview:
         with self._new_folder() as folder:
             (folder / NETWORK_FILE).write_text(network)
-            return self._do(folder, recipe, devices, seconds_allowed)
+            return self._do(folder, recipe, devices, seconds_allowed, watch)
 
     @contextlib.contextmanager
     def _new_folder(self) -> Iterator[Path]:
@@ -97,14 +107,22 @@ class Previews:
             self._discard(folder)
             raise
 
-    def _do(self, folder: Path, recipe: Recipe, devices: list[str], seconds_allowed: float) -> Preview:
+    def _do(
+        self, folder: Path, recipe: Recipe, devices: list[str], seconds_allowed: float, watch: str = ""
+    ) -> Preview:
         """Do a short task and wait for it; taking too long is a failure, too."""
         began = time.monotonic()
         task_folder = folder / recipe.task
         task_folder.mkdir(mode=0o700)
         recipe.save(task_folder)
         handle = self._executor.start(task_folder, devices_environment(devices))
-        news = self._wait(task_folder, handle, began, seconds_allowed)
+        news = News()
+        if watch:
+            self._watched[watch] = news
+        try:
+            self._wait(news, task_folder, handle, began, seconds_allowed)
+        finally:
+            self._watched.pop(watch, None)
         return Preview(folder.name, folder, news, round(time.monotonic() - began, 3))
 
     def folder(self, preview_id: str) -> Path | None:
@@ -117,8 +135,9 @@ class Previews:
         folder = self.folder(preview_id)
         return folder / "tb" if folder else None
 
-    def _wait(self, task_folder: Path, handle: Handle, began: float, seconds_allowed: float) -> News:
-        news = News()
+    def _wait(
+        self, news: News, task_folder: Path, handle: Handle, began: float, seconds_allowed: float
+    ) -> None:
         while True:
             ended = self._executor.poll(task_folder, handle)
             # With too many open files nothing can be read now; the task must not be left alone for that.
@@ -127,14 +146,14 @@ class Previews:
                 for event in happened:
                     news.add(event)
             if news.is_finished or news.failure:
-                return news
+                return
             if ended is not None:
                 said = "\n".join(output.last_lines(task_folder, 20))
                 news.failure = Failure("The network ended the program while it was being tried.", said)
-                return news
+                return
             if time.monotonic() - began > seconds_allowed:
                 self._executor.stop(handle)
                 message = f"The network was not ready within {seconds_allowed:.0f} seconds."
                 news.failure = Failure(message, "Is there an endless loop in it?")
-                return news
+                return
             time.sleep(_POLL_SECONDS)

@@ -34,7 +34,7 @@ from digits.model import preflight as preflights
 from digits.model.create import new_model
 from digits.model.forms import MAX_NETWORK_CHARACTERS, POLICY_TITLES, USUAL, ModelForm
 from digits.model.job import ModelJob, epoch_label
-from digits.model.networks import network, networks
+from digits.model.networks import network, networks, template
 from digits.model.preview import EXPORTED_FOLDER, Preview
 from digits.offload import each_in_thread
 from digits.recipe import Preflight
@@ -101,6 +101,22 @@ def create() -> AnyResponse | tuple[str | Response, int]:
         if as_json
         else redirect(url_for("models.show", job_id=jobs[0].id))
     )
+
+
+@blueprint.get("/models/images/classification")
+def back_to_form() -> AnyResponse:
+    """A reload of the address that the form is sent to."""
+    return redirect(url_for("models.new"))
+
+
+@blueprint.post("/models/sweep")
+def sweep() -> Response:
+    """The names of the models that the form would create, before it does."""
+    form = _form(request.form)
+    form.model_name.data = form.model_name.data or ""
+    fields = (form.learning_rate, form.batch_size)
+    errors = {field.name: list(map(str, field.errors)) for field in fields if not field.validate(form)}
+    return jsonify(names=[] if errors else [name for name, _, _ in form.sweep()], errors=errors)
 
 
 @blueprint.get("/models/<job_id>")
@@ -296,7 +312,7 @@ def preflight() -> tuple[Response, int]:
     plan = form.recipe(str(dataset.folder), weights, size, rate)
     plan.devices = services().scheduler.free_devices(form.device())
     recipe = Preflight.from_json({**plan.as_json(), "eager": "eager" in request.form})
-    preview = services().previews.try_step(text, recipe, plan.devices)
+    preview = services().previews.try_step(text, recipe, plan.devices, request.form.get("watch", ""))
     if preview.news.failure:
         return _preview_failed(preview)
     result = for_browser(preview.news.result)
@@ -310,6 +326,13 @@ def preflight() -> tuple[Response, int]:
         batch_url=url_for("models.preflight_picture", preview_id=preview.id),
         seconds=preview.seconds,
     ), 200
+
+
+@blueprint.get("/models/preflight/progress")
+def preflight_progress() -> Response:
+    """What a check does now: the one whose request named itself in ``watch``."""
+    news = services().previews.watched(request.args.get("watch", ""))
+    return jsonify(doing=news.doing if news else None)
 
 
 @blueprint.get("/models/previews/<preview_id>/batch.png")
@@ -364,8 +387,7 @@ def _form(data: Any) -> ModelForm:
 
 
 def _fill_from(form: ModelForm, job_id: str) -> None:
-    job = services().store.get(job_id, ModelJob)
-    form.fill(job.form)
+    form.fill(services().store.get(job_id, ModelJob))
 
 
 def _is_usable(job: Job) -> bool:
@@ -432,6 +454,7 @@ def snapshot_of(job: ModelJob, asked: str | None) -> tuple[float, str]:
 
 def _form_page(form: ModelForm) -> str:
     store = services().store
+    form.custom_network.data = form.custom_network.data or template()
     datasets = [job for job in store.all(DatasetJob) if _is_usable(job)]
     previous = [
         job for job in store.all(ModelJob) if job.network_path.is_file() and not job.network_path.is_symlink()

@@ -15,6 +15,7 @@ from typing import Any
 
 from digits.events import Failed
 from digits.worker import imports, user_text
+from digits.worker.plain_words import headline
 from digits.worker.user_text import NETWORK_FILE as NETWORK_FILE
 
 MAX_FRAMES = 30
@@ -63,7 +64,14 @@ def describe(error: BaseException) -> Failed:
         hint = f"Look at line {line} of the network: {own[0]['code']}"
     # A fault that the worker found by itself needs no trace of the worker.
     others = [] if isinstance(source, UserFault) else [frame for frame in frames if not frame["own"]]
-    return Failed(message=message, hint=hint, line=line, trace=(own + others)[:MAX_FRAMES])
+    title = message if isinstance(error, UserFault) else headline(message)
+    return Failed(
+        message=title,
+        hint=hint,
+        line=line,
+        trace=(own + others)[:MAX_FRAMES],
+        detail="" if title == message else message,
+    )
 
 
 def in_a_sentence(failure: Failed) -> str:

@@ -1,23 +1,27 @@
 // Buttons that have the server build the network, and the region that they share for what came of it.
 
+import { element } from './element.js';
 import { errorBox } from './trace.js';
+
+const SECOND = 1000;
 
 // What each region is being asked, or was asked last.
 const turns = new WeakMap();
 
 /**
- * On a click: says `doing`, waits for `ask(isClick)`, and hands its answer to `show(region, answer)`.
+ * On a click: says `doing`, waits for `ask(isClick, watch)`, and hands its answer to `show(region, answer)`.
+ * `watch.stage = () => words` may say what is done meanwhile.
  * A mistake is shown and then told to `failed(fault)`; `refused(region, error)` may take it over by answering true.
  * Answers a function that does the same without a click, as soon as the region is free, and answers {answer} or {error}.
  */
 export function startAsking(button, region, { doing, ask, show, failed, refused = () => false }) {
   async function run(isClick) {
-    for (const element of [button, region]) element.setAttribute('aria-busy', 'true');
+    for (const busy of [button, region]) busy.setAttribute('aria-busy', 'true');
     region.hidden = false;
-    region.replaceChildren(note(doing));
+    const progress = startProgress(region, doing);
     let shown = region;
     try {
-      const answer = await ask(isClick);
+      const answer = await ask(isClick, progress);
       show(region, answer);
       return { answer };
     } catch (error) {
@@ -29,7 +33,8 @@ export function startAsking(button, region, { doing, ask, show, failed, refused 
       }
       return { error };
     } finally {
-      for (const element of [button, region]) element.removeAttribute('aria-busy');
+      progress.stop();
+      for (const busy of [button, region]) busy.removeAttribute('aria-busy');
       shown?.scrollIntoView({ block: 'nearest' });
     }
   }
@@ -45,10 +50,28 @@ export function startAsking(button, region, { doing, ask, show, failed, refused 
   return () => inTurn(false);
 }
 
-function note(text) {
-  const line = document.createElement('p');
-  line.className = 'muted small';
-  line.setAttribute('role', 'status');
-  line.textContent = text;
-  return line;
+/** Shows `doing`, for how long already, and the stage that `stage()`, if it is set, answers from time to time. */
+function startProgress(region, doing) {
+  const box = element('div', 'step-progress');
+  const line = element('p', 'muted small');
+  const words = element('span', '', doing);
+  words.setAttribute('role', 'status');
+  const seconds = element('span', 'number');
+  seconds.setAttribute('aria-hidden', 'true'); // every second would be too much to hear
+  const bar = element('span', 'progress');
+  bar.setAttribute('aria-hidden', 'true');
+  bar.append(element('span', 'progress-fill'));
+  line.append(words, ' ', seconds);
+  box.append(line);
+  region.replaceChildren(box);
+
+  const began = performance.now();
+  const progress = { stage: null, stop: () => clearInterval(timer) };
+  const timer = setInterval(async () => {
+    seconds.textContent = `${Math.round((performance.now() - began) / 1000)} s`;
+    if (!bar.isConnected) box.append(bar); // not for what takes a moment
+    const stage = await progress.stage?.().catch(() => null);
+    if (stage && stage !== words.textContent) words.textContent = stage;
+  }, SECOND);
+  return progress;
 }

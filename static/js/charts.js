@@ -46,9 +46,16 @@ export class Chart {
     this.listen();
   }
 
+  /** What the chart has: loading, failed or ready. Empty is said of a ready one only. */
+  set state(state) {
+    this.figure.dataset.state = state;
+    this.figure.setAttribute('aria-busy', String(state === 'loading'));
+  }
+
   /** Draws what `store` holds now, at most once a frame; a hidden tab draws nothing. */
   update(store) {
     this.store = store;
+    this.state = 'ready';
     this.frame ||= requestAnimationFrame(() => {
       this.frame = 0;
       this.draw();

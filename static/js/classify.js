@@ -48,20 +48,21 @@ export function startClassifying(panel) {
   let last = null;
   function take(given) {
     last = given;
-    if (given instanceof File) {
-      showImage(given);
-      path.value = '';
-    } else image.hidden = true;
+    if (given instanceof File) path.value = '';
+    showImage(given);
     classify(given);
   }
 
   function showImage(given) {
-    if (image.src) URL.revokeObjectURL(image.src);
-    image.src = URL.createObjectURL(given);
-    image.hidden = false;
+    if (image.src.startsWith('blob:')) URL.revokeObjectURL(image.src);
+    image.hidden = true; // until it is there: a file that is no image is not shown
+    image.src = given instanceof File ? URL.createObjectURL(given) : `${panel.dataset.imageUrl}?${new URLSearchParams({ path: given })}`;
   }
 
-  image.addEventListener('load', () => image.classList.toggle('pixelated', image.naturalWidth < SMALL_PIXELS));
+  image.addEventListener('load', () => {
+    image.classList.toggle('pixelated', image.naturalWidth < SMALL_PIXELS);
+    image.hidden = false;
+  });
   image.addEventListener('error', () => (image.hidden = true));
   file.addEventListener('change', () => file.files[0] && take(file.files[0]));
   form.addEventListener('submit', (event) => {

@@ -1,7 +1,9 @@
 // The form of a new dataset: the split drawn as a bar, and an example picture resized as asked.
 
+import { startCreatingJob } from './create_job.js';
 import { bytes } from './format.js';
-import { settled, startReveals, startSingleSubmit, startSuggestedName } from './form_parts.js';
+import { startFormMemory } from './form_memory.js';
+import { settled, startReveals, startSuggestedName } from './form_parts.js';
 import { postForm, urlPrefix } from './http.js';
 
 const form = document.getElementById('dataset-form');
@@ -9,8 +11,13 @@ const field = (name) => form.elements[name];
 const ROOM_FOR_TITLE_PIXELS = 116;
 const PREVIEW_FIELDS = ['resize_width', 'resize_height', 'resize_channels', 'resize_mode', 'encoding'];
 
+const memory = startFormMemory(form);
 startReveals(form);
-startSingleSubmit(form);
+const job = startCreatingJob(form, { memory });
+form.addEventListener('submit', (event) => {
+  event.preventDefault();
+  job.send();
+});
 
 /* The split ------------------------------------------------------------ */
 
@@ -32,6 +39,9 @@ function drawSplit() {
   bar.setAttribute('aria-label', `Of the training folder: ${Object.entries(parts).map(([name, share]) => `${titles[name]} ${share} %`).join(', ')}`);
   field('folder_pct_val').disabled = Boolean(own.val);
   field('folder_pct_test').disabled = Boolean(own.test);
+  const taken = val + test;
+  bar.classList.toggle('split-full', taken >= 100);
+  document.getElementById('split-problem').textContent = taken >= 100 ? `Validation and test take ${taken} %: nothing is left to train on.` : '';
 }
 
 /* The example picture -------------------------------------------------- */

@@ -1,6 +1,36 @@
 // Mistakes that the server found in fields, shown as a page that comes back with them would show them.
 
+import { element, notice } from './element.js';
 import { labelOf, reveal } from './form_sections.js';
+
+/** A list of what is wrong above the form, as the server draws it, and each message at its field. */
+export function showFormErrors(form, errors, focus = {}) {
+  document.getElementById('form-errors')?.remove();
+  const box = mistakes(form, errors, 'Nothing was started yet.');
+  box.id = 'form-errors';
+  box.tabIndex = -1;
+  form.prepend(box);
+  showFieldErrors(form, errors, focus);
+  box.focus();
+}
+
+/** A notice that lists {field: [messages]}, with links to the fields. */
+export function mistakes(form, errors, title) {
+  const box = notice('tone-danger', '');
+  box.setAttribute('role', 'alert');
+  const list = element('ul', 'plain');
+  for (const { label, text, id } of wordsOf(form, errors)) {
+    const item = element('li', '');
+    if (id) {
+      const link = element('a', '', label);
+      link.href = `#${id}`;
+      item.append(link, `: ${text}`);
+    } else item.textContent = `${label}: ${text}`;
+    list.append(item);
+  }
+  box.firstElementChild.append(element('strong', '', title), list);
+  return box;
+}
 
 /** Puts each message of {field: [messages]} at its field and focuses the first one. `focus` has {field: function} for fields that need more. */
 export function showFieldErrors(form, errors, focus = {}) {
@@ -16,13 +46,13 @@ export function showFieldErrors(form, errors, focus = {}) {
   (focus[first.name] ?? (() => controlOf(first).focus()))();
 }
 
-/** Takes all messages away again. */
+/** Removes all messages. */
 export function clearFieldErrors(form) {
   for (const field of form.querySelectorAll('[data-field]:has(.error-text)')) clear(field);
 }
 
 /** {field: [messages]} as [{label, text, id}], for a list with links; `id` is undefined for what this form does not show. */
-export function wordsOf(form, errors) {
+function wordsOf(form, errors) {
   return Object.entries(errors).map(([name, messages]) => {
     const field = form.querySelector(`[data-field="${CSS.escape(name)}"]`);
     return { label: field ? labelOf(field) : name, text: [messages].flat().join(' '), id: field ? controlOf({ name, field }).id : undefined };

@@ -24,29 +24,17 @@ export function startVariants(form, select, name) {
 /** Keeps the name in step with `suggest()` until somebody types one. Answers the function to call on changes. */
 export function startSuggestedName(input, suggest) {
   let own = input.value !== '';
-  input.addEventListener('input', () => (own = input.value !== ''));
+  const mark = () => input.toggleAttribute('data-suggested', !own); // which is not worth remembering
+  input.addEventListener('input', () => {
+    own = input.value !== '';
+    mark();
+  });
   const update = () => {
     if (!own) input.value = suggest().slice(0, input.maxLength < 0 ? undefined : input.maxLength);
+    mark();
   };
   update();
   return update;
-}
-
-/** A second click on the button does not send the form twice. Answers {busy, free}, which say so by hand. */
-export function startSingleSubmit(form) {
-  const button = form.querySelector('[type="submit"]');
-  const busy = () => {
-    button.disabled = true;
-    button.setAttribute('aria-busy', 'true');
-  };
-  const free = () => {
-    button.disabled = false;
-    button.removeAttribute('aria-busy');
-  };
-  form.addEventListener('submit', busy);
-  // The browser's back button may bring the page back as it was left.
-  window.addEventListener('pageshow', free);
-  return { busy, free };
 }
 
 /** `act`, called once when calls have stopped for `milliseconds`. */

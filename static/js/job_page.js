@@ -4,11 +4,10 @@ import { formData, request } from './http.js';
 import { join } from './live.js';
 import { startLogTail } from './log_tail.js';
 import { isolateQuoted } from './names.js';
+import { startNotes } from './notes.js';
 import { setProgress } from './progress.js';
 import { refreshParts } from './refresh.js';
 import { toast } from './dialog.js';
-
-const NOTES_MILLISECONDS = 700;
 
 /** Brings the page to life. Answers what it is about: {id, kind, url}. */
 export function startJobPage() {
@@ -32,8 +31,7 @@ const JOB_UPDATES = {
   attribute(message) {
     // Buttons and facts show it too.
     if (message.attribute !== 'notes') refreshParts();
-    const notes = document.getElementById('job-notes');
-    if (message.attribute === 'notes' && document.activeElement !== notes) notes.value = message.value ?? '';
+    else document.dispatchEvent(new CustomEvent('notes-changed', { detail: message.value ?? '' }));
   },
   deleted() {
     toast('This job was deleted.', 'warning', 60);
@@ -104,19 +102,6 @@ function startEditing(job) {
     await refreshParts();
     document.title = `${name.value.trim()} · DIGITS`;
     show(false);
-  });
-}
-
-function startNotes(job) {
-  const notes = document.getElementById('job-notes');
-  const state = document.getElementById('notes-state');
-  let timer = 0;
-  notes.addEventListener('input', () => {
-    state.textContent = '';
-    clearTimeout(timer);
-    timer = setTimeout(async () => {
-      if (await save(job, { job_notes: notes.value })) state.textContent = 'Saved';
-    }, NOTES_MILLISECONDS);
   });
 }
 

@@ -1,9 +1,11 @@
 // The form of a new model: dataset, network, training, device.
 
 import { confirmed, toast } from './dialog.js';
+import { startCreatingJob } from './create_job.js';
 import { startCreating } from './create_model.js';
 import { startDevices } from './device_choice.js';
 import { element } from './element.js';
+import { startFormMemory } from './form_memory.js';
 import { startReveals, startSuggestedName, startVariants } from './form_parts.js';
 import { startSections } from './form_sections.js';
 import { getJson, postForm, urlPrefix } from './http.js';
@@ -12,6 +14,7 @@ import { clipped } from './names.js';
 import { startNetworkList } from './network_list.js';
 import { startPreflight } from './preflight.js';
 import { startSolver } from './solver.js';
+import { startSweep } from './sweep.js';
 import { startVisualizing } from './visualize.js';
 
 const form = document.getElementById('model-form');
@@ -19,8 +22,10 @@ if (form) start();
 
 function start() {
   const text = form.elements.custom_network;
+  // The default is what the editor was last filled with: only what differs would be lost.
+  const isChanged = () => text.value.trim() !== '' && text.value !== text.defaultValue;
+  const memory = startFormMemory(form, isChanged);
   let editor = null;
-  let loaded = text.value; // What the editor was last filled with: only what differs would be lost.
 
   const method = () => form.elements.method.value;
   const chosen = (name) => form.querySelector(`input[name="${name}"]:checked`);
@@ -48,14 +53,14 @@ function start() {
 
   async function customize(network) {
     const fill = async () => {
-      const fresh = await textOf(network);
+      const fresh = (await textOf(network)).replaceAll('\r\n', '\n');
       form.elements.method.value = 'custom';
       showMethod();
+      text.defaultValue = fresh;
       (await openEditor()).setText(fresh);
-      loaded = fresh;
       editor.focus();
     };
-    if (text.value.trim() && text.value !== loaded) {
+    if (isChanged()) {
       await confirmed({
         title: 'Replace your network?',
         text: 'The editor holds a network that was changed here. It would be lost.',
@@ -103,21 +108,16 @@ function start() {
   const network = () => (method() === 'custom' ? text.value : textOf(chosen(`${method()}_networks`)?.value ?? ''));
   startVisualizing(form, document.getElementById('visualize'), result, { network, failed });
   const check = startPreflight(form, document.getElementById('preflight'), result, { failed, focus: { custom_network: focusEditor } });
-  startCreating(form, result, check);
+  const job = startCreatingJob(form, { memory, focus: { custom_network: focusEditor } });
+  startCreating(form, result, check, job);
+  startSweep(form, document.getElementById('sweep'), form.querySelector('[type="submit"]'));
   showMethod();
-  preselect();
   showDataset(form.elements.dataset.value);
   suggest();
 }
 
 function showFields(fieldset, shown) {
   fieldset.hidden = fieldset.disabled = !shown;
-}
-
-function preselect() {
-  const wanted = new URLSearchParams(location.search).get('dataset');
-  const select = form.elements.dataset;
-  if ([...select.options].some(({ value }) => value === wanted)) select.value = wanted;
 }
 
 /** What the chosen dataset is, in a line, with its mean image. */

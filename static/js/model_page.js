@@ -16,6 +16,7 @@ import { showUsage } from './usage.js';
 
 // Beyond this many rows the history is asked for again, thinned by the server.
 const MOST_ROWS = 20_000;
+const RETRY_MILLISECONDS = 3000;
 
 const about = JSON.parse(document.getElementById('model-data').textContent);
 const store = new MetricStore();
@@ -23,6 +24,7 @@ const charts = [...document.querySelectorAll('[data-chart]')].map((figure) => ne
 const classify = startClassifying(document.getElementById('classify-panel'));
 let cursor = null;
 let loading = null;
+let retrying = 0;
 
 /** Everything from the start; then what is new comes through the socket. */
 async function loadHistory() {
@@ -43,7 +45,12 @@ async function loadMissed() {
 
 function load() {
   loading ??= (cursor === null ? loadHistory() : loadMissed())
-    .catch(() => {}) // The connection note says it; the next join tries again.
+    .catch(() => {
+      // What was drawn before stays; only charts without anything say that they are not empty but unknown.
+      if (cursor === null) for (const chart of charts) chart.state = 'failed';
+      clearTimeout(retrying);
+      retrying = setTimeout(load, RETRY_MILLISECONDS);
+    })
     .finally(() => (loading = null));
   return loading;
 }

@@ -1,4 +1,4 @@
-// Completes paths on the server while they are typed: a combobox over inputs with data-path.
+// Completes paths on the server while they are typed: a combobox over inputs with data-path, "folder" or "any".
 
 import { getJson, urlPrefix } from './http.js';
 
@@ -60,7 +60,7 @@ function complete(input) {
   const ask = async () => {
     const number = (asked += 1);
     try {
-      const answer = await getJson(`${urlPrefix}/autocomplete/path?query=${encodeURIComponent(input.value)}`);
+      const answer = await getJson(`${urlPrefix}/autocomplete/path?${new URLSearchParams({ query: input.value, kind: input.dataset.path })}`);
       if (number === asked) show((answer.suggestions ?? []).map((item) => item.value ?? item));
     } catch {
       close(); // Completion is a comfort: the form itself says what is wrong with a path.

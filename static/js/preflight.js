@@ -1,9 +1,8 @@
 // Has the server take one real step with the form's settings, and shows what it says of the whole training.
 
 import { startAsking } from './ask_network.js';
-import { element, notice } from './element.js';
-import { clearFieldErrors, showFieldErrors, wordsOf } from './field_errors.js';
-import { postForm, urlPrefix } from './http.js';
+import { clearFieldErrors, mistakes, showFieldErrors } from './field_errors.js';
+import { getJson, postForm, urlPrefix } from './http.js';
 import { showPreflight } from './preflight_result.js';
 
 // Only a click asks for this: a network can do then what it cannot in a training.
@@ -23,9 +22,15 @@ export function startPreflight(form, button, region, { failed, focus }) {
 
   const run = startAsking(button, region, {
     doing: 'Taking one step…',
-    ask(isClick) {
+    ask(isClick, progress) {
       clearFieldErrors(form);
       const fields = new FormData(form);
+      const watch = [...crypto.getRandomValues(new Uint32Array(4))].join('');
+      fields.set('watch', watch);
+      progress.stage = async () => {
+        const { doing } = await getJson(`${urlPrefix}/models/preflight/progress?watch=${watch}`);
+        return doing && `${doing}…`;
+      };
       if (!isClick) fields.delete(STEP_BY_STEP);
       const answer = postForm(`${urlPrefix}/models/preflight`, fields);
       latest = fields.has(STEP_BY_STEP) ? null : { settings: settingsOf(form), answer };
@@ -40,7 +45,7 @@ export function startPreflight(form, button, region, { failed, focus }) {
       latest = null;
       const errors = error.body?.errors;
       if (!errors) return false;
-      place.replaceChildren(mistakes(wordsOf(form, errors)));
+      place.replaceChildren(mistakes(form, errors, 'These fields need another look.'));
       showFieldErrors(form, errors, focus);
       return true;
     },
@@ -66,21 +71,4 @@ function settingsOf(form) {
   const fields = new FormData(form);
   for (const name of ONLY_NAMES) fields.delete(name);
   return new URLSearchParams(fields).toString();
-}
-
-function mistakes(items) {
-  const box = notice('tone-danger', '');
-  box.setAttribute('role', 'alert');
-  const list = element('ul', 'plain');
-  for (const { label, text, id } of items) {
-    const item = element('li', '');
-    if (id) {
-      const link = element('a', '', label);
-      link.href = `#${id}`;
-      item.append(link, `: ${text}`);
-    } else item.textContent = `${label}: ${text}`;
-    list.append(item);
-  }
-  box.firstElementChild.append(element('strong', '', 'These fields need another look.'), list);
-  return box;
 }

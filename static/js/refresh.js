@@ -12,12 +12,14 @@ export function refreshParts() {
     again = true;
     return running;
   }
-  running = update().finally(() => {
-    running = null;
-    if (!again) return;
-    again = false;
-    refreshParts();
-  });
+  running = update()
+    .catch(() => {}) // The connection note says it; what is joined again is refreshed again.
+    .finally(() => {
+      running = null;
+      if (!again) return;
+      again = false;
+      refreshParts();
+    });
   return running;
 }
 

@@ -3,8 +3,8 @@
 import { element } from './element.js';
 import { isolateQuoted } from './names.js';
 
-/** A node for `{message, hint, trace}`. */
-export function errorBox({ message, hint, trace = [] }) {
+/** A node for `{message, hint, trace, detail}`. */
+export function errorBox({ message, hint, trace = [], detail = '' }) {
   const box = element('div', 'notice tone-danger', '');
   box.setAttribute('role', 'alert');
   const body = element('div', 'notice-body', '');
@@ -16,8 +16,17 @@ export function errorBox({ message, hint, trace = [] }) {
   const others = trace.filter((frame) => !frame.own);
   if (own.length) body.append(list(own));
   if (others.length) body.append(disclosure(others));
+  if (detail) body.append(original(detail));
   box.append(body);
   return box;
+}
+
+function original(text) {
+  const details = element('details', 'disclosure', '');
+  const words = element('pre', 'trace trace-text', text);
+  words.tabIndex = 0; // to scroll by keyboard
+  details.append(element('summary', '', 'Original message'), words);
+  return details;
 }
 
 function disclosure(frames) {

@@ -269,7 +269,7 @@ def page(
     page_faults.watch(context)
     page = context.new_page()
     yield page
-    if getattr(request.node, "failed", False):
+    if getattr(request.node, "failed", False) and not page.is_closed():
         folder = ROOT / "test-results"
         folder.mkdir(exist_ok=True)
         page.screenshot(path=folder / f"{request.node.name}.png", full_page=True)
@@ -284,6 +284,13 @@ def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[None]) ->
     report = outcome.get_result()
     if report.when == "call" and report.failed:
         item.failed = True  # type: ignore[attr-defined]
+
+
+def write_network(page: Page, text: str) -> None:
+    """Replace what is in the editor of the model form."""
+    page.locator(".cm-content").click()
+    page.keyboard.press("Control+a")
+    page.keyboard.insert_text(text)
 
 
 @pytest.fixture

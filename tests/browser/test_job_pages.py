@@ -10,6 +10,8 @@ from typing import Any
 import pytest
 from playwright.sync_api import Page, expect
 
+from tests.browser.conftest import write_network
+
 BOTH_THEMES = pytest.mark.parametrize("color_scheme", ["light", "dark"], indirect=True)
 DONE_MILLISECONDS = 60_000
 
@@ -61,7 +63,7 @@ def test_a_dataset_is_followed_while_it_is_made(page: Page, image_folder: Path):
 def test_a_mistake_in_a_form_is_said_at_its_field(
     page: Page, page_faults, check_accessibility: Callable[[Page], None]
 ):
-    page_faults.allow(r"/datasets/images/classification$")
+    page_faults.allow(r"/datasets/images/classification.json$")
     page.goto("/datasets/images/classification/new")
     page.locator('[name="folder_train"]').fill("/nowhere/at/all")
     page.locator('[name="folder_pct_val"]').fill("11")
@@ -104,8 +106,7 @@ def test_a_syntax_error_is_marked_while_typing(
 ):
     page.goto(f"/models/images/classification/new?dataset={dataset['id']}")
     page.get_by_role("radio", name="Custom", exact=True).check()
-    page.locator(".cm-content").click()
-    page.keyboard.insert_text("class UserModel(Tower):\n    def loss(self:\n        pass\n")
+    write_network(page, "class UserModel(Tower):\n    def loss(self:\n        pass\n")
     expect(page.locator("#editor-problems")).to_contain_text("Line 2: Syntax error")
     marker = page.locator(".cm-lint-marker-error")
     expect(marker).to_have_count(1)

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import Page, expect
 
+from tests.browser.conftest import write_network
 from tests.worker.networks import LENET as NETWORK
 
 TRAINING_MILLISECONDS = 120_000
@@ -20,13 +21,6 @@ FAULTY = NETWORK.replace("            model = slim.flatten(model)", FAULTY_LINE)
 def points(page: Page, chart: str) -> int:
     """How many values the chart has drawn."""
     return int(page.locator(f'[data-chart="{chart}"]').get_attribute("data-points") or 0)
-
-
-def write_network(page: Page, text: str) -> None:
-    editor = page.locator(".cm-content")
-    editor.click()
-    page.keyboard.press("Control+a")
-    page.keyboard.insert_text(text)
 
 
 @pytest.mark.tensorflow
@@ -78,7 +72,8 @@ def test_from_images_to_a_trained_model(
     page.locator('[name="batch_size"]').fill("9")
     page.locator('[name="model_name"]').fill("LeNet on bars")
     page.get_by_role("button", name=re.compile("Create")).click()
-    expect(page).to_have_url(re.compile(r"/models/\d{8}-\d{6}-[0-9a-f]+$"))
+    # A real step is taken first.
+    expect(page).to_have_url(re.compile(r"/models/\d{8}-\d{6}-[0-9a-f]+$"), timeout=TRAINING_MILLISECONDS)
     assert points(page, "loss") < 30
     grown = []
     done = page.locator(".page-head, header").get_by_text("Done", exact=True).first

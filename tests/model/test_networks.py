@@ -11,6 +11,7 @@ from werkzeug.datastructures import MultiDict
 from digits.errors import NotFound
 from digits.model import networks
 from digits.model.forms import ModelForm
+from digits.model.lint import lint
 
 DOCUMENTED = (Path(__file__).parents[2] / "docs" / "standard-networks.md").read_text(encoding="utf-8")
 
@@ -52,7 +53,7 @@ def test_a_file_without_a_comment_goes_by_its_name():
 
 def test_every_file_is_in_the_list():
     folder = Path(networks.__file__).resolve().parents[1] / "networks"
-    files = {path.stem for path in folder.glob("*.py")} - {"__init__"}
+    files = {path.stem for path in folder.glob("*.py")} - {"__init__", "template"}
     assert set(networks.every_network()) == files
 
 
@@ -63,6 +64,11 @@ def test_only_networks_for_the_kind_of_dataset_are_offered():
     assert not {"unet", "regression", "siamese"} & set(offered)
     assert list(networks.networks("segmentation")) == ["unet"]
     assert networks.network("unet").title == "U-Net"
+
+
+def test_the_editor_starts_with_a_network_without_mistakes():
+    assert "class UserModel(Tower):" in networks.template()
+    assert lint(networks.template()) == []
 
 
 def test_an_unknown_network_is_not_found():

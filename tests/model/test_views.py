@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
+from PIL import Image
 
 from digits.job import Job
 from digits.model.job import ModelJob
@@ -192,6 +193,9 @@ def test_an_image_is_classified_by_upload_and_by_path(site: Site, trained: str) 
     assert by_path["predictions"][0][0] in ("left", "middle", "right")
     page = site.post("/models/images/classification/classify_one", job_id=trained, image_path=str(picture))
     assert "middle" in page.text
+    shown = site.get("/models/images/classification/image", query_string={"path": str(picture)})
+    assert Image.open(io.BytesIO(shown.data)).size == (16, 16)
+    assert f"/models/images/classification/image?path={picture}" in page.text
     assert list((site.services.folder / "uploads").iterdir()) == []
 
 
@@ -231,6 +235,15 @@ def test_what_cannot_be_classified_is_said(
     assert answer.status_code == status
     error = answer.get_json()["error"]
     assert words in error["message"] + error.get("hint", "")
+
+
+@pytest.mark.parametrize(
+    ("path", "status"), [("/etc/passwd", 403), ("DATA/text.png", 400), ("DATA/none.png", 400), ("DATA", 400)]
+)
+def test_only_images_of_the_roots_are_shown(site: Site, path: str, status: int) -> None:
+    (site.data / "text.png").write_text("no picture")
+    asked = {"path": path.replace("DATA", str(site.data))}
+    assert site.get("/models/images/classification/image", query_string=asked).status_code == status
 
 
 @pytest.mark.tensorflow
@@ -366,6 +379,21 @@ def test_a_sweep_makes_a_job_of_each_pair(site: Site, dataset: str) -> None:
     for body in answer["jobs"]:
         site.post(f"/models/{body['id']}/abort")
         assert site.wait_for_end(body["id"]) in ("Aborted", "Done")
+
+
+@pytest.mark.parametrize(
+    ("fields", "names"),
+    [
+        ({"learning_rate": "0.1"}, ["net"]),
+        ({"learning_rate": "0.1, 0.01"}, ["net learning_rate:0.1", "net learning_rate:0.01"]),
+        ({"batch_size": "8,10"}, ["net batch_size:8", "net batch_size:10"]),
+        ({"learning_rate": "0,01"}, []),
+    ],
+)
+def test_the_form_is_told_what_a_sweep_creates(site: Site, fields: dict[str, str], names: list[str]) -> None:
+    answer = site.post("/models/sweep", model_name="net", **fields).get_json()
+    assert answer["names"] == names
+    assert bool(answer["errors"]) is not bool(names)
 
 
 def test_several_ticked_gpus_are_one_choice_and_kept_for_cloning(site: Site, dataset: str) -> None:

@@ -92,7 +92,50 @@ def test_syntax_errors_point_at_the_line() -> None:
 
 
 def test_long_messages_are_cut() -> None:
-    assert len(describe(ValueError("x" * 100_000)).message) <= 4000
+    told = describe(ValueError("x" * 100_000))
+    assert len(told.message) <= 240 and told.message.endswith("…")
+    assert 240 < len(told.detail) <= 4000
+
+
+def test_a_short_message_has_no_detail() -> None:
+    assert describe(raised("int('y')")).detail == ""
+
+
+@pytest.mark.parametrize(
+    ("text", "headline"),
+    [
+        (
+            "Dimensions must be equal, but are 10 and 3 for '{{node add}} = AddV2[T=DT_FLOAT](zeros, zeros_1)' "
+            "with input shapes: [6,10], [6,3].",
+            "Tensors of shapes [6,10] and [6,3] do not fit together in AddV2: 10 is not 3.",
+        ),
+        (
+            "{{function_node __wrapped__MatMul_device_/job:localhost/replica:0/task:0/device:CPU:0}} "
+            "Matrix size-incompatible: In[0]: [6,10], In[1]: [3,4] [Op:MatMul] name: ",
+            "Matrices of shapes [6,10] and [3,4] cannot be multiplied: the inner sizes differ.",
+        ),
+        (
+            "Negative dimension size caused by subtracting 5 from 2 for '{{node MaxPool2d}} = "
+            'MaxPool[T=DT_FLOAT, data_format="NHWC"](zeros)\' with input shapes: [1,2,2,1].',
+            "The input of MaxPool is too small: it has a side of 2, and the window needs 5.",
+        ),
+        (
+            "Received a label value of 9 which is outside the valid range of [0, 3).  Label values: 9 9 9",
+            "There is a label 9, and the network has 3 outputs, for labels from 0.",
+        ),
+        (
+            "Input 0 with name 'None' of layer 'conv2d_1' is incompatible with the layer: "
+            "expected min_ndim=4, found ndim=2. Full shape received: (6, 10)",
+            "The layer conv2d_1 needs an input of at least 4 dimensions and gets 2: (6, 10).",
+        ),
+        ("first line\nand a\nlong rest", "ValueError: first line"),
+    ],
+)
+def test_messages_of_libraries_have_a_headline_in_plain_words(text: str, headline: str) -> None:
+    told = describe(ValueError(text))
+    assert told.message == headline
+    assert told.detail.startswith("ValueError: ")
+    assert "__wrapped__" not in told.detail
 
 
 def test_without_a_better_hint_the_line_is_one() -> None:

@@ -13,6 +13,7 @@ import pytest
 from PIL import Image
 
 from digits import events
+from digits.model.networks import template
 from tests.worker import networks
 from tests.worker.conftest import Outcome, write_dataset
 
@@ -304,7 +305,15 @@ def test_a_mistake_that_only_a_real_step_shows(preflight: Any) -> None:
     )
     outcome = preflight(network)
     assert outcome.code == 1
-    assert "reshape" in outcome.failure.message and outcome.failure.line is not None
+    assert "cannot be reshaped" in outcome.failure.message and outcome.failure.line is not None
+    assert "Input to reshape" in outcome.failure.detail
+
+
+def test_the_network_that_the_editor_starts_with_trains(preflight: Any) -> None:
+    outcome = preflight(template())
+    assert outcome.code == 0, outcome.output
+    stages = [event.doing for event in outcome.of(events.Progressed)]
+    assert stages == ["Reading the dataset", "Building the network", "Trying a step"]
 
 
 def test_a_step_of_several_batches(preflight: Any) -> None:

@@ -1,0 +1,55 @@
+// Sends a form that creates a job, without leaving its page: what the server refuses, or never gets, is still there.
+
+import { showFormErrors } from './field_errors.js';
+import { request, urlPrefix } from './http.js';
+
+/**
+ * Answers {send, busy, free}. `send()` posts the form once and opens the page of the new job; what goes wrong is shown
+ * at its fields and beside the button. `busy(words)` and `free(words)` say that something is under way, or not any more.
+ */
+export function startCreatingJob(form, { memory, focus = {} }) {
+  const button = form.querySelector('[type="submit"]');
+  const status = document.getElementById('create-status');
+  let isSent = false;
+
+  function busy(words = '') {
+    button.disabled = true;
+    button.setAttribute('aria-busy', 'true');
+    say(words);
+  }
+
+  function free(words = '', tone = '') {
+    button.disabled = false;
+    button.removeAttribute('aria-busy');
+    say(words, tone);
+  }
+
+  function say(words, tone = '') {
+    status.textContent = words;
+    status.classList.toggle('error-text', tone === 'danger');
+  }
+
+  async function send() {
+    if (isSent) return;
+    isSent = true;
+    busy('Creating…');
+    try {
+      const body = new URLSearchParams(new FormData(form));
+      const created = await (await request(`${form.action}.json`, { method: 'POST', body })).json();
+      memory.sent();
+      location.assign(created.jobs ? `${urlPrefix}/` : `${urlPrefix}/jobs/${created.id}`);
+    } catch (error) {
+      isSent = false;
+      const errors = error.body?.errors;
+      free(errors ? '' : `${error.message} ${error.hint || 'Nothing of the form is lost.'}`, 'danger');
+      if (errors) showFormErrors(form, errors, focus);
+    }
+  }
+
+  // The browser's back button may bring the page back as it was left.
+  window.addEventListener('pageshow', () => {
+    isSent = false;
+    free();
+  });
+  return { send, busy, free };
+}

@@ -1,0 +1,27 @@
+// The browser's storage, 'localStorage' or 'sessionStorage', for values of JSON.
+// It may be full or forbidden: then nothing is kept, and nobody is bothered with it.
+
+export function stored(place, key) {
+  try {
+    return JSON.parse(window[place].getItem(key));
+  } catch {
+    return null;
+  }
+}
+
+export function store(place, key, value) {
+  try {
+    window[place].setItem(key, JSON.stringify(value));
+  } catch {
+    // See above.
+  }
+}
+
+/** Removes all keys that `matches(key)` accepts. */
+export function forget(place, matches) {
+  try {
+    for (const key of Object.keys(window[place]).filter(matches)) window[place].removeItem(key);
+  } catch {
+    // See above.
+  }
+}

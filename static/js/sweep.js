@@ -1,0 +1,44 @@
+// Several learning rates or batch sizes make several models: which ones is said before they are created.
+
+import { settled } from './form_parts.js';
+import { postForm, urlPrefix } from './http.js';
+
+const WAIT_MILLISECONDS = 250;
+const NAMES_SHOWN = 4;
+const FIELDS = ['model_name', 'learning_rate', 'batch_size'];
+
+/** Keeps `words` and the label of `button` in step with what the form asks for. */
+export function startSweep(form, words, button) {
+  const single = button.textContent;
+  let latest = null;
+
+  async function ask() {
+    const fields = Object.fromEntries(FIELDS.map((name) => [name, form.elements[name].value]));
+    const asked = JSON.stringify(fields);
+    if (asked === latest) return;
+    latest = asked;
+    const isList = [fields.learning_rate, fields.batch_size].some((value) => value.includes(','));
+    const names = isList ? await namesOf(fields) : [];
+    if (asked === latest) show(names);
+  }
+
+  function show(names) {
+    const rest = names.length - NAMES_SHOWN;
+    const shown = names.slice(0, NAMES_SHOWN).join(', ');
+    words.textContent = names.length > 1 ? `${names.length} models: ${shown}${rest > 0 ? ` and ${rest} more` : ''}` : '';
+    words.title = names.length > 1 ? names.join('\n') : '';
+    button.textContent = names.length > 1 ? `Create ${names.length} models` : single;
+  }
+
+  const askSoon = settled(ask, WAIT_MILLISECONDS);
+  for (const type of ['input', 'change']) form.addEventListener(type, askSoon);
+  askSoon();
+}
+
+async function namesOf(fields) {
+  try {
+    return (await postForm(`${urlPrefix}/models/sweep`, fields)).names;
+  } catch {
+    return []; // Create says what is wrong.
+  }
+}

@@ -1,0 +1,224 @@
+"""What was filled in or typed survives Back, reload, another tab, and a slow or broken connection."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from playwright.sync_api import Page, Route, expect
+
+from tests.browser.conftest import PageFaults, write_network
+
+NEW_DATASET = "/datasets/images/classification/new"
+NEW_MODEL = "/models/images/classification/new"
+CODE = "class UserModel(Tower):\n    inference = loss = property(lambda self: 1 / 0)\n"
+LOADED_MILLISECONDS = 60_000
+PLACE = "([element, other]) => [element, other].map(found => found.getBoundingClientRect().toJSON())"
+
+
+@pytest.fixture(scope="session")
+def model(create: Callable[..., dict[str, Any]], dataset: dict[str, Any]) -> dict[str, Any]:
+    """A model that fails at once, with or without TensorFlow."""
+    return create("models", model_name="Fails", dataset=dataset["id"], method="custom", custom_network=CODE)
+
+
+def cut(page: Page, faults: PageFaults, address: str) -> Callable[[], None]:
+    """Let what is sent to ``address`` fail as without a connection; call what is returned to mend it."""
+    faults.allow(address)
+    pattern = re.compile(address)
+    context = page.context
+    context.route(pattern, lambda route: route.fallback() if route.request.method == "GET" else route.abort())
+    return lambda: context.unroute(pattern)
+
+
+def test_the_model_form_survives_reload_back_and_another_tab(
+    page: Page, page_faults: PageFaults, dataset, check_accessibility: Callable[[Page], None]
+) -> None:
+    asked: list[str] = []
+    page.on("dialog", lambda dialog: (asked.append(dialog.type), dialog.accept()))
+    text, notice = page.locator('[name="custom_network"]'), page.locator("[data-draft]")
+
+    def expect_all() -> None:
+        expect(page.locator("#network-custom")).to_be_visible()
+        expect(page.locator("#network-standard")).to_be_hidden()
+        expect(page.locator(".cm-content")).to_contain_text("1 / 0")
+        expect(text).to_have_value(CODE)
+        expect(page.get_by_label("Epochs", exact=True)).to_have_value("7")
+        expect(page.get_by_label("Mirror")).to_have_value("fliplr")
+        expect(page.get_by_label("Mirror")).to_be_visible()
+        expect(page.locator('[data-policy="exp"] input')).to_be_visible()
+        expect(page.locator("#dataset-summary")).to_contain_text("3 classes")
+        expect(page.get_by_label("Name", exact=True)).to_have_value("My network on Bars")
+
+    page.goto(f"{NEW_MODEL}?dataset={dataset['id']}")
+    page.get_by_role("radio", name="Custom", exact=True).check()
+    expect(page.locator(".cm-content")).to_contain_text("class UserModel(Tower):")  # the template
+    expect(notice).to_be_hidden()
+    page.goto("/")
+    page.go_back()
+    expect(page.get_by_role("radio", name="Custom", exact=True)).to_be_checked()
+    assert asked == [], "nothing was written yet"
+    write_network(page, CODE)
+    page.get_by_label("Epochs", exact=True).fill("7")
+    page.get_by_label("Learning rate over time").select_option("exp")
+    page.locator("#augmentation summary").click()
+    page.get_by_label("Mirror").select_option("fliplr")
+    expect_all()
+    page.reload()
+    expect_all()
+    page.goto("/")
+    assert asked == ["beforeunload", "beforeunload"]
+    page.go_back()
+    expect_all()
+
+    # Another tab begins with an empty form, and has the draft at hand.
+    other = page.context.new_page()
+    other.goto(NEW_MODEL)
+    expect(other.locator("[data-draft]")).to_contain_text("Last changed just now")
+    expect(other.get_by_label("Epochs", exact=True)).to_have_value("30")
+    check_accessibility(other)
+    other.get_by_role("button", name="Restore draft").click()
+    expect(other.locator('[name="custom_network"]')).to_have_value(CODE)
+    expect(other.get_by_label("Epochs", exact=True)).to_have_value("7")
+    expect(other.locator("[data-draft]")).to_be_hidden()
+    other.close()
+
+    # The answer to Create is lost on its way: everything is still there, and the second time it works.
+    mend = cut(page, page_faults, "/models/images/classification.json$")
+    page.route("**/models/preflight", lambda route: route.fulfill(status=503, json={}))
+    page_faults.allow("/models/preflight$")
+    page.get_by_role("button", name="Create model").click()
+    expect(page.locator("#create-status")).to_contain_text("The server does not answer")
+    check_accessibility(page)
+    expect_all()
+    mend()
+    page.get_by_role("button", name="Create model").click()
+    expect(page.locator("#job-name")).to_have_text("My network on Bars", timeout=LOADED_MILLISECONDS)
+    assert len(asked) == 2, "what was sent is not asked about"
+    page.go_back()
+    expect_all()
+    page.goto("/models/images/classification")  # the address that forms are sent to
+    expect(page).to_have_url(re.compile(f"{NEW_MODEL}$"))
+    expect(notice).to_be_hidden()
+
+
+def test_the_dataset_form_survives_back_and_says_what_is_wrong_with_a_split(
+    page: Page, image_folder: Path
+) -> None:
+    page.goto(NEW_DATASET)
+    folder = page.get_by_label("Training images")
+    folder.click()
+    page.keyboard.insert_text(f"{image_folder}/left/")
+    page.keyboard.press("Control+a")
+    page.keyboard.insert_text(f"{image_folder}/")
+    expect(page.locator(".suggestions li")).to_have_text(
+        [f"{image_folder}/{name}/" for name in ("left", "middle", "right")]
+    )
+    page.keyboard.press("Escape")
+    page.get_by_label("Test images lie in a folder of their own").check()
+    page.get_by_role("button", name="28", exact=True).click()
+    page.get_by_label("For validation").fill("80")
+    page.goto("/")
+    page.go_back()
+    expect(folder).to_have_value(f"{image_folder}/")
+    expect(page.locator("#test-folder")).to_be_visible()
+    expect(page.get_by_role("button", name="28", exact=True)).to_have_attribute("aria-pressed", "true")
+    expect(page.locator("#resize-preview figcaption")).to_contain_text("28 × 28")
+    page.get_by_label("Test images lie in a folder of their own").uncheck()
+    page.get_by_label("For testing").fill("40")
+    expect(page.locator("#split-problem")).to_contain_text("120 %")
+    page.get_by_label("For testing").fill("10")
+    expect(page.locator("#split-problem")).to_have_text("")
+
+
+def test_what_a_sweep_creates_is_said_before_it_does(page: Page, page_faults: PageFaults, dataset) -> None:
+    page_faults.allow("/models/(preflight|visualize-lr)$")
+    page.goto(NEW_MODEL)
+    rate = page.get_by_label("Base learning rate")
+    rate.fill("0.1, 0.01")
+    expect(page.locator("#sweep")).to_contain_text("2 models: LeNet on Bars learning_rate:0.1, LeNet")
+    expect(page.get_by_role("button", name="Create 2 models")).to_be_visible()
+    rate.fill("0,01")
+    expect(page.locator("#sweep")).to_have_text("")
+    expect(page.locator("#lr-preview figcaption")).to_contain_text("0.01, or the two values 0 and 01?")
+    page.get_by_role("button", name="Create model").click()
+    expect(page.locator("#learning_rate-error")).to_contain_text("0.01, or the two values")
+    expect(rate).to_be_focused()
+
+
+def test_a_long_check_shows_that_it_is_under_way(page: Page, dataset) -> None:
+    held: list[Route] = []
+    page.route("**/models/preflight", lambda route: held.append(route))
+    page.route(
+        "**/models/preflight/progress?*", lambda route: route.fulfill(json={"doing": "Building the network"})
+    )
+    page.goto(NEW_MODEL)
+    page.get_by_role("button", name="Use its settings").first.click()
+    covering, button = page.locator(".toast"), page.get_by_role("button", name="Create model")
+    toast, create = page.evaluate(PLACE, [covering.element_handle(), button.element_handle()])
+    assert toast["bottom"] < create["top"] or toast["top"] > create["bottom"], "the toast covers Create"
+    page.get_by_role("button", name="Check", exact=True).click()
+    region = page.locator("#visualize-result")
+    expect(region.get_by_role("status")).to_have_text("Building the network…")
+    expect(region).to_contain_text(re.compile(r"[1-9] s"))
+    expect(region.locator(".progress")).to_be_visible()
+    held[0].fulfill(json={"id": "", "result": {"verdict": "Good", "verdict_kind": "good"}})
+    expect(region).to_contain_text("Good")
+    expect(region.locator(".progress")).to_have_count(0)
+
+
+def test_a_job_page_with_a_slow_and_a_broken_connection(
+    page: Page,
+    page_faults: PageFaults,
+    model,
+    image_folder: Path,
+    check_accessibility: Callable[[Page], None],
+) -> None:
+    held: list[Route] = []
+    metrics = re.compile("/metrics.json")
+    page.route(metrics, lambda route: held.append(route))
+    page.goto(f"/models/{model['id']}")
+    chart = page.locator('[data-chart="loss"]')
+    expect(chart.get_by_text("Loading values…")).to_be_visible()
+    expect(chart.get_by_text("No values")).to_be_hidden()
+    page_faults.allow("/metrics.json")
+    expect(page.locator("#job-status")).to_contain_text("Error", timeout=LOADED_MILLISECONDS)
+    held[0].abort()
+    expect(chart.get_by_text("could not be loaded")).to_be_visible()
+    check_accessibility(page)
+    page.unroute(metrics)
+    expect(chart.get_by_text("No values were measured.")).to_be_visible()
+
+    # A note that is typed without a connection outlives the page, and arrives later.
+    notes, state = page.locator("#job-notes"), page.locator("#notes-state")
+    notes.fill("first")
+    expect(state).to_have_text("Saved")
+    mend = cut(page, page_faults, f"/models/{model['id']}$")
+    notes.fill("first, and more")
+    expect(state).to_contain_text("Not saved yet")
+    other = page.context.new_page()
+    other.goto(f"/models/{model['id']}")
+    expect(other.locator("#job-notes")).to_have_value("first, and more")
+    expect(other.locator("#notes-state")).to_contain_text("Not saved yet")
+    mend()
+    other.evaluate("window.dispatchEvent(new Event('online'))")
+    expect(other.locator("#notes-state")).to_have_text("Saved")
+
+    # A second tab shows what the first one saves.
+    second = other.context.new_page()
+    second.goto(f"/models/{model['id']}")
+    expect(second.locator("#job-notes")).to_have_value("first, and more")
+    expect(second.locator("#connection")).to_be_hidden()
+    other.locator("#job-notes").fill("last")
+    expect(second.locator("#job-notes")).to_have_value("last")
+
+    # An image of the server is shown while it is classified.
+    second.route("**/classify_one.json", lambda route: route.fulfill(json={"predictions": [["left", 90.0]]}))
+    second.get_by_label("or a path on the server").fill(str(image_folder / "left" / "00.png"))
+    second.get_by_role("button", name="Classify", exact=True).click()
+    shown = second.get_by_alt_text("The image to classify")
+    expect(shown).to_be_visible()
+    assert shown.evaluate("image => image.naturalWidth") == 16
