@@ -144,9 +144,7 @@ class Keeper:
 
     def clear_away(self, newest: str) -> None:
         """Remove what a training that was killed had no time to remove; it resumes from the snapshot ``newest``."""
-        superseded = self._superseded(newest)
-        self._events.sync()
-        self._remove(superseded, {newest})
+        self._remove(self._superseded(newest), {newest})
         self._newest = newest
 
     def is_due(self) -> bool:
