@@ -135,7 +135,7 @@ class LocalExecutor:
     def stop(self, handle: Handle) -> None:
         if is_alive(handle):
             for number in (signal.SIGTERM, signal.SIGCONT):  # the task may have halted its supervisor
-                with contextlib.suppress(ProcessLookupError):
+                with contextlib.suppress(OSError):
                     os.kill(handle["pid"], number)
 
     def clear(self, folder: Path, handles: Sequence[Handle] = ()) -> bool:
