@@ -20,6 +20,8 @@ from typing import Annotated, Any, TypeVar, Union, get_args, get_origin
 
 # JSON has no limit on numbers. This one keeps them in 64 bits, so that arithmetic with them cannot overflow.
 MAX_NUMBER = 2**63 - 1
+# In JSON of any form, such as the state of a generator of random numbers, which is larger: what a float can hold.
+MAX_LOOSE_NUMBER = 2**512
 MAX_DEPTH = 32
 # The last moment of the year 9998: the largest Unix time that every time zone can show.
 MAX_UNIX_TIME = 253_370_764_799.0
@@ -156,7 +158,9 @@ def _json(value: Any, where: str, depth: int = 0) -> Any:
     elif isinstance(value, list):
         for item in value:
             _json(item, where, depth + 1)
-    elif not (value is None or isinstance(value, (str, bool))):
+    elif isinstance(value, int):
+        _expect(abs(value) <= MAX_LOOSE_NUMBER, where, "a number of at most 512 bits")
+    elif not (value is None or isinstance(value, str)):
         _number(value, where)
     return value
 

@@ -75,6 +75,13 @@ def test_what_is_wrong_is_named(change: dict[str, Any], words: str) -> None:
         schema.build(Outer, {"name": "abc", **change})
 
 
+def test_the_state_of_a_generator_is_no_number_that_is_too_large() -> None:
+    state = {"random": {"state": 2**128 - 1, "cached": [0.5, None, True]}}
+    assert schema.check(dict[str, Any], state) == state
+    with pytest.raises(Malformed, match="512 bits"):
+        schema.check(dict[str, Any], {"random": 10**400})
+
+
 @pytest.mark.parametrize("body", [None, [], "x", 1, {}])
 def test_what_is_no_object_is_refused(body: Any) -> None:
     with pytest.raises(Malformed):
