@@ -380,7 +380,8 @@ def _may_have_session(handle: Handle) -> bool:
 def _last_change(folder: Path) -> float | None:
     """When a file of ``folder`` was written last."""
     try:
-        return max((entry.stat().st_mtime for entry in os.scandir(folder)), default=None)
+        with os.scandir(folder) as entries:
+            return max((entry.stat(follow_symlinks=False).st_mtime for entry in entries), default=None)
     except OSError:
         return None
 
