@@ -149,7 +149,7 @@ class LocalExecutor:
     def stop(self, handle: Handle) -> None:
         if is_alive(handle):
             for number in (signal.SIGTERM, signal.SIGCONT):  # the task may have halted its supervisor
-                with contextlib.suppress(ProcessLookupError):
+                with contextlib.suppress(OSError):
                     os.kill(handle["pid"], number)
 
     def clear(self, folder: Path, handles: Sequence[Handle] = ()) -> bool:
@@ -396,7 +396,8 @@ def _may_have_session(handle: Handle) -> bool:
 def _last_change(folder: Path) -> float | None:
     """When a file of ``folder`` was written last."""
     try:
-        return max((entry.stat().st_mtime for entry in os.scandir(folder)), default=None)
+        with os.scandir(folder) as entries:
+            return max((entry.stat(follow_symlinks=False).st_mtime for entry in entries), default=None)
     except OSError:
         return None
 

@@ -354,7 +354,12 @@ class Scheduler:
                 log.warning("job %s has to wait: %s", job.id, error)
         except Exception as error:
             log.exception("job %s failed in the scheduler", job.id)
-            self._break(job, Failure(f"The server cannot work on this job: {type(error).__name__}: {error}"))
+            try:
+                self._break(
+                    job, Failure(f"The server cannot work on this job: {type(error).__name__}: {error}")
+                )
+            except Exception:
+                log.exception("job %s could not be ended", job.id)
 
     def _break(self, job: Job, failure: Failure) -> None:
         """End ``job`` as it is; what still runs of it is stopped."""

@@ -14,12 +14,14 @@ import math
 import re
 import types
 import typing
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Annotated, Any, TypeVar, Union, get_args, get_origin
 
 # JSON has no limit on numbers. This one keeps them in 64 bits, so that arithmetic with them cannot overflow.
 MAX_NUMBER = 2**63 - 1
+# In JSON of any form, such as the state of a generator of random numbers, which is larger: what a float can hold.
+MAX_LOOSE_NUMBER = 2**512
 MAX_DEPTH = 32
 # The last moment of the year 9998: the largest Unix time that every time zone can show.
 MAX_UNIX_TIME = 253_370_764_799.0
@@ -34,15 +36,17 @@ class Malformed(ValueError):
 
 @dataclass(frozen=True)
 class Between:
-    """Narrows a number to ``low`` … ``high``, or the length of a list or text."""
+    """Narrows a number, or the length of a list, to ``low`` … ``high``."""
 
     low: float
     high: float
 
     def __call__(self, value: Any, where: str) -> None:
-        size = value if isinstance(value, (int, float)) else len(value)
-        if not self.low <= size <= self.high:
-            raise Malformed(f"{where} is not between {self.low:g} and {self.high:g}")
+        if isinstance(value, (int, float)):
+            if not self.low <= value <= self.high:
+                raise Malformed(f"{where} is not between {self.low:g} and {self.high:g}")
+        elif not self.low <= len(value) <= self.high:
+            raise Malformed(f"{where} has {len(value)} entries, not {self.low:g} to {self.high:g}")
 
 
 @dataclass(frozen=True)
@@ -154,7 +158,9 @@ def _json(value: Any, where: str, depth: int = 0) -> Any:
     elif isinstance(value, list):
         for item in value:
             _json(item, where, depth + 1)
-    elif not (value is None or isinstance(value, (str, bool))):
+    elif isinstance(value, int):
+        _expect(abs(value) <= MAX_LOOSE_NUMBER, where, "a number of at most 512 bits")
+    elif not (value is None or isinstance(value, str)):
         _number(value, where)
     return value
 
@@ -173,6 +179,12 @@ def _object(value: Any, where: str) -> dict[str, Any]:
     _expect(isinstance(value, dict), where, "an object")
     known: dict[str, Any] = value
     return known
+
+
+def _check_complete(body: dict[str, Any], required: Iterable[str], where: str) -> None:
+    for name in required:
+        if name not in body:
+            raise Malformed(f"{_name(f'{where}.{name}')} is missing")
 
 
 def _narrowed(check: _Check, narrowings: tuple[Any, ...]) -> _Check:
@@ -244,8 +256,7 @@ def _dataclass_checker(kind: Any) -> _Check:
     def build(value: Any, where: str) -> Any:
         body = _object(value, where)
         checks = _fields(kind)
-        missing = next((name for name in required if name not in body), None)
-        _expect(missing is None, f"{where}.{missing}", "there")
+        _check_complete(body, required, where)
         return kind(
             **{name: checks[name](item, f"{where}.{name}") for name, item in body.items() if name in checks}
         )
@@ -254,13 +265,14 @@ def _dataclass_checker(kind: Any) -> _Check:
 
 
 def _typed_dict_checker(kind: Any) -> _Check:
-    checks = {name: _checker(hint) for name, hint in typing.get_type_hints(kind, include_extras=True).items()}
-    required = kind.__required_keys__
+    hints = typing.get_type_hints(kind, include_extras=True)
+    checks = {name: _checker(hint) for name, hint in hints.items()}
+    # Not __required_keys__, which does not know NotRequired in annotations that are kept as text.
+    required = [name for name, hint in hints.items() if get_origin(hint) is not typing.NotRequired]
 
     def build(value: Any, where: str) -> dict[str, Any]:
         body = _object(value, where)
-        missing = next((name for name in required if name not in body), None)
-        _expect(missing is None, f"{where}.{missing}", "there")
+        _check_complete(body, required, where)
         return {name: checks[name](item, f"{where}.{name}") for name, item in body.items() if name in checks}
 
     return build

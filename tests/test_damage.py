@@ -90,8 +90,9 @@ HUGE = b"1" + b"0" * 400
         put(damage.RUNNING, "train/exit.json", b'{"code":' + HUGE + b',"signal":' + HUGE + b',"run":1}'),
         put(damage.RUNNING, "train/exit.json", b'{"code":null,"signal":999999,"run":1}'),
         put(damage.BROKEN, "dataset.json", b'{"schema":1}'),
+        Damage(damage.RUNNING, "train/exit.json", "a link to itself", lambda path: path.symlink_to(path.name)),
     ],
-    ids=range(7),
+    ids=range(8),
 )  # fmt: skip
 def test_one_line_of_one_job(world: tuple[Site, Path], done: Damage) -> None:
     assert wrongs(world, done) == []
