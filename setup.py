@@ -26,6 +26,7 @@ REQUIREMENTS = [
     "flask-socketio>=5.5",
     "flask-wtf>=1.2",
     "gevent>=25.4",
+    "greenlet>=3.2",  # its hook on switches measures how long the event loop is held; gevent needs it anyway
     "google-crc32c>=1.6",  # the checksum of TFRecord files, without TensorFlow
     "itsdangerous>=2.2",
     "jinja2>=3.1.6",  # earlier ones have holes in the sandbox and in attribute filters

@@ -117,9 +117,11 @@ class Job:
 
     def resume(self) -> None:
         """Make ready to go on; the scheduler does the rest."""
-        for task in self.tasks:
-            if task.status in (Status.ABORT, Status.ERROR):
-                task.restart(events.end(self.task_folder(task) / EVENTS_FILE))
+        ended = [task for task in self.tasks if task.status in (Status.ABORT, Status.ERROR)]
+        # All logs are read before the first task changes, because reading may fail.
+        log_ends = [events.end(self.task_folder(task) / EVENTS_FILE) for task in ended]
+        for task, log_end in zip(ended, log_ends, strict=True):
+            task.restart(log_end)
 
     def clear_away(self) -> None:
         """Remove what a task that ended badly left, unless the job can go on with it."""

@@ -95,6 +95,7 @@ def site(tmp_path_factory: pytest.TempPathFactory, processes: NoProcesses) -> It
     folder = tmp_path_factory.mktemp("all-routes")
     opened = open_site(
         Settings(
+            login=False,
             port=0,
             jobs_dir=folder / "jobs",
             data_roots=(folder / "data",),

@@ -32,6 +32,7 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Site, Path
     folder = tmp_path_factory.mktemp("world")
     opened = open_site(
         Settings(
+            login=False,
             port=0,
             jobs_dir=folder / "jobs",
             data_roots=(folder / "data",),

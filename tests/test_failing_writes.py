@@ -49,6 +49,7 @@ def site_of_all(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
     bars(folder / "data" / "bars", each=2)
     app = create_app(
         Settings(
+            login=False,
             port=0,
             jobs_dir=folder / "jobs",
             data_roots=(folder / "data",),
@@ -177,7 +178,7 @@ def with_a_manifest(site: Site) -> Job:
         "resize_mode": "squash",
         "labels": ["a"],
         "splits": {},
-        "mean_pixel": [0.0],
+        "mean_pixel": [0.0, 0.0, 0.0],
     }
     (job.folder / "dataset.json").write_text(json.dumps(manifest))
     return job
@@ -221,7 +222,7 @@ def test_a_write_that_fails_is_reported_and_changes_nothing(
     monkeypatch.setattr("digits.store.RETRY_SECONDS", 0.0)
     disk: FailingDisk
 
-    def start(self: LocalExecutor, folder: Path, environment: Any) -> Any:
+    def start(self: LocalExecutor, folder: Path, environment: Any, run: int = 1) -> Any:
         raise OSError(number, os.strerror(number))  # no process is started here
 
     monkeypatch.setattr(LocalExecutor, "start", start)

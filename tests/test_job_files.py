@@ -71,6 +71,7 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
     folder = tmp_path_factory.mktemp("site")
     bars(folder / "data" / "bars", each=2)
     settings = Settings(
+        login=False,
         port=0,
         jobs_dir=folder / "jobs",
         data_roots=(folder / "data",),
@@ -101,7 +102,7 @@ def dataset(site: Site) -> Job:
         resize_mode="squash",
         labels=["a"],
         splits={"train": split},
-        mean_pixel=[0.0],
+        mean_pixel=[0.0, 0.0, 0.0],
     )
     whole.save(job.folder)
     return at_end(site, job, Status.DONE)
@@ -238,7 +239,7 @@ def test_a_manifest_names_no_file_elsewhere(site: Site, dataset: Job, outside: P
     (dataset.folder / "dataset.json").write_text(json.dumps(body))
     answer = site.get(f"/datasets/{dataset.id}/records/train/0", headers=JSON)
     assert answer.status_code == 404
-    assert "does not lie in" in answer.get_json()["error"]["hint"]
+    assert "splits.train.shards" in answer.get_json()["error"]["hint"]
 
 
 def test_a_file_is_sent_in_parts_and_not_again(site: Site, model: Job) -> None:

@@ -14,6 +14,7 @@ from werkzeug.wrappers import Response as AnyResponse
 from digits import present
 from digits.auth import current_username
 from digits.dataset import images, records
+from digits.dataset import manifest as manifests
 from digits.dataset.create import new_dataset
 from digits.dataset.forms import DatasetForm
 from digits.dataset.job import DatasetJob
@@ -189,12 +190,11 @@ def _dataset(job_id: str) -> DatasetJob:
 
 
 def _finished(job: DatasetJob) -> Manifest:
-    manifest = job.manifest()
-    if job.status is not Status.DONE or manifest is None:
+    if job.status is not Status.DONE:
         raise BadRequest(
             f"“{job.name}” has no records to show: its status should be Done, but is {job.status.title}."
         )
-    return manifest
+    return job.manifest() or manifests.load(job.folder)  # which says why it cannot be read
 
 
 def _record(job: DatasetJob, split: str, number: int) -> tuple[bytes, str]:

@@ -65,8 +65,8 @@ class ModelJob(Job):
         return self.status in (Status.ABORT, Status.ERROR)
 
     def resume(self) -> None:
-        self.plan.resume = True
         super().resume()
+        self.plan.resume = True
 
     @property
     def network_path(self) -> Path:

@@ -19,6 +19,7 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
     folder = tmp_path_factory.mktemp("forms")
     opened = open_site(
         Settings(
+            login=False,
             port=0,
             jobs_dir=folder / "jobs",
             data_roots=(folder / "data",),
