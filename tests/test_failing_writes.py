@@ -26,7 +26,7 @@ from tests.site import Site, bars
 SAID = {
     errno.ENOSPC: (507, "The disk is full."),
     errno.EROFS: (503, "The disk is read-only."),
-    errno.EIO: (503, "The disk does not work: input/output error."),
+    errno.EIO: (503, "The disk failed: input/output error."),
     errno.EMFILE: (503, "The server has too many open files."),
 }
 JSON = {"Accept": "application/json"}
