@@ -9,7 +9,9 @@ from digits.loop_watch import LoopWatch
 
 # Of CPU time: other work on the machine must not make a test fail.
 HANG_SECONDS = 5.0
-_LOGGED = re.compile(r"event loop held for [0-9.]+ s \((?P<seconds>[0-9.]+) s of CPU time\) by (?P<label>.*)")
+_LOGGED = re.compile(
+    r"event loop blocked for [0-9.]+ s \((?P<seconds>[0-9.]+) s of CPU time\) by (?P<label>.*)"
+)
 
 
 class Stalls:
@@ -31,7 +33,7 @@ class Stalls:
 
     def summary(self) -> str:
         label, seconds = max(self.seconds.items(), key=lambda item: item[1], default=("nothing", 0.0))
-        return f"longest hold of an event loop: {seconds:.2f} s of CPU time by {label}"
+        return f"longest block of the event loop: {seconds:.2f} s of CPU time by {label}"
 
     def hangs(self) -> dict[str, float]:
         return {label: seconds for label, seconds in self.seconds.items() if seconds > HANG_SECONDS}

@@ -185,7 +185,7 @@ def with_a_manifest(site: Site) -> Job:
 
 def check_memory_is_what_is_on_disk(site: Site) -> None:
     store = site.services.store
-    assert store.look_after()
+    assert store.maintain()
     assert store.problem is None
     on_disk = {
         folder.name: json.loads((folder / "job.json").read_text())
@@ -258,7 +258,7 @@ def test_a_folder_of_jobs_that_is_gone_is_told_on_pages_and_to_monitors(idle: Si
     assert (healthy.status_code, list(healthy.get_json())) == (200, ["version"])
     away = store.folder.rename(tmp_path / "away")
     try:
-        assert not store.look_after()
+        assert not store.maintain()
         sick, page, refused = idle.get("/health"), idle.get("/"), creates_a_dataset(idle)()
     finally:
         away.rename(store.folder)

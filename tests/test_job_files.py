@@ -15,7 +15,7 @@ import pytest
 from digits.app import create_app
 from digits.dataset import manifest
 from digits.dataset.records import Record, ShardWriter, encode_example
-from digits.files import UnreadableFile, is_folder, is_there, make_folder, open_plain, read_bytes
+from digits.files import UnreadableFile, exists, is_folder, make_folder, open_plain, read_bytes
 from digits.job import Job
 from digits.settings import Settings
 from digits.status import Status
@@ -238,7 +238,7 @@ def test_a_manifest_names_no_file_elsewhere(site: Site, dataset: Job, outside: P
     (dataset.folder / "dataset.json").write_text(json.dumps(body))
     answer = site.get(f"/datasets/{dataset.id}/records/train/0", headers=JSON)
     assert answer.status_code == 404
-    assert "does not lie in" in answer.get_json()["error"]["hint"]
+    assert "is outside of" in answer.get_json()["error"]["hint"]
 
 
 def test_a_file_is_sent_in_parts_and_not_again(site: Site, model: Job) -> None:
@@ -264,7 +264,7 @@ def test_only_regular_files_below_a_folder_are_opened(tmp_path: Path, outside: P
     above = tmp_path / "jobs" / "job"
     assert read_bytes(above / "train" / "log", below=above) == b"log"  # links above are the user's own
     assert is_folder(above / "train", below=above) and not is_folder(above / "linked", below=above)
-    assert not is_there(job / "nothing", below=job)
+    assert not exists(job / "nothing", below=job)
     for path in (job / "linked" / "secret", job / ".." / "outside" / "secret", outside / "secret", job):
         with pytest.raises(UnreadableFile):
             open_plain(path, below=job)

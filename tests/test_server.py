@@ -124,7 +124,7 @@ def test_body_that_trickles_is_dropped_and_logged_in_one_line(tmp_path: Path) ->
         answer = Answer.read(connection)
         assert answer.status == 408 and answer.headers["connection"] == "close"
         assert connection.recv(1) == b""
-        until(lambda: "POST /length: The body of this request came too slowly" in server.log)
+        until(lambda: "POST /length: The body of this request arrived too slowly" in server.log)
         assert "Traceback" not in server.log
 
 

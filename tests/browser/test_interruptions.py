@@ -143,9 +143,11 @@ def test_what_a_sweep_creates_is_said_before_it_does(page: Page, page_faults: Pa
     expect(page.get_by_role("button", name="Create 2 models")).to_be_visible()
     rate.fill("0,01")
     expect(page.locator("#sweep")).to_have_text("")
-    expect(page.locator("#lr-preview figcaption")).to_contain_text("0.01, or the two values 0 and 01?")
+    expect(page.locator("#lr-preview figcaption")).to_contain_text(
+        "write 0.01 for one number, or [0, 01] for two"
+    )
     page.get_by_role("button", name="Create model").click()
-    expect(page.locator("#learning_rate-error")).to_contain_text("0.01, or the two values")
+    expect(page.locator("#learning_rate-error")).to_contain_text("write 0.01 for one number")
     expect(rate).to_be_focused()
 
 

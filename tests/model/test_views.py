@@ -218,7 +218,7 @@ def test_a_network_that_cannot_predict_is_shown_with_its_line(site: Site, datase
 @pytest.mark.parametrize(
     ("fields", "status", "words"),
     [
-        ({}, 400, "Give an image"),
+        ({}, 400, "Upload an image"),
         ({"image_path": "/etc/passwd"}, 403, "--data-root"),
         ({"image_path": "http://example.com/a.png"}, 400, "not fetched"),
         ({"image_path": "DATA/text.png"}, 400, ""),

@@ -76,7 +76,7 @@ def test_a_full_disk_is_no_lack_of_memory() -> None:
         ResourceExhaustedError(f"/jobs/x; {full} [Op:SaveV2]"),
     ):
         told = describe(error)
-        assert told.message == "The disk is full." and "Make room" in told.hint
+        assert told.message == "The disk is full." and "Free up space" in told.hint
 
 
 def test_syntax_errors_point_at_the_line() -> None:
@@ -139,7 +139,7 @@ def test_messages_of_libraries_have_a_headline_in_plain_words(text: str, headlin
 
 
 def test_without_a_better_hint_the_line_is_one() -> None:
-    assert describe(raised("x = 1\nint('y')\n")).hint == "Look at line 2 of the network: int('y')"
+    assert describe(raised("x = 1\nint('y')\n")).hint == "Check line 2 of the network: int('y')"
 
 
 def test_colours_are_left_out_of_messages() -> None:
@@ -221,7 +221,7 @@ def raised_in_library(text: str) -> BaseException:
 
 def test_the_users_own_words_get_no_hint_for_others() -> None:
     told = describe(raised("def build():\n    raise ValueError('no float16 in this shape')\nbuild()"))
-    assert told.hint == "Look at line 2 of the network: raise ValueError('no float16 in this shape')"
+    assert told.hint == "Check line 2 of the network: raise ValueError('no float16 in this shape')"
 
 
 def test_a_graphs_operation_does_not_hide_the_line_that_runs_it() -> None:
@@ -242,7 +242,7 @@ def test_a_graphs_operation_does_not_hide_the_line_that_runs_it() -> None:
 )
 def test_a_method_without_self(text: str, name: str, line: int) -> None:
     told = describe(raised(text))
-    assert (told.message, told.line) == (f"{name} has no parameter self.", line)
+    assert (told.message, told.line) == (f"{name} does not have a self parameter.", line)
     assert "first parameter" in told.hint
 
 

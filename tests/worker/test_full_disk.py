@@ -75,7 +75,7 @@ def test_only_the_end_needs_room(train: Any, start: Any, full: Any) -> None:
     assert outcome.code == 1
     (failed,) = outcome.of(Failed)
     assert failed.message.startswith("The disk is full: snapshot_4.ckpt could not be written to ")
-    assert "Make room" in failed.hint
+    assert "Free up space" in failed.hint
     point = resume_point(outcome.job_folder)
     assert point and point.step == 8
     (outcome.job_folder / "room").touch()

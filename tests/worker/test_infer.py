@@ -222,7 +222,7 @@ def test_a_code_is_no_class(train: Any, picture: Path, in_child: Any, columns: i
     assert outcome.code == 0, outcome.output
     refusal = in_child(_refusal, outcome.job_folder, picture, "snapshot_1.ckpt")
     assert refusal.startswith(
-        f"The network's output has shape [N, {columns}], and is not one number for each"
+        f"The network's output has shape [N, {columns}], which is not one number for each"
     )
 
 
