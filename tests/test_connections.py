@@ -1,4 +1,4 @@
-"""Which connection makes room for another."""
+"""Which connection is closed when the limit is reached."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from digits.connections import Connection, Connections, State
 
 
 class Crowd:
-    """Connections that note who was cut."""
+    """Connections that record which ones were cut."""
 
     def __init__(self, most: int, most_per_address: int | None = None) -> None:
         self.connections = Connections(most, most_per_address)

@@ -1,4 +1,4 @@
-"""Every write of the server fails in turn: what the user reads, and what is left in memory and on disk."""
+"""Make every write of the server fail in turn, and check the error shown and the state in memory and on disk."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ def site_of_all(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
 
 @pytest.fixture
 def idle(site_of_all: Site) -> Iterator[Site]:
-    """A site whose jobs are never started."""
+    """A site that never starts jobs."""
     yield site_of_all
     store = site_of_all.services.store
     for job in store.all(Job):
@@ -239,7 +239,7 @@ def test_a_write_that_fails_is_reported_and_changes_nothing(
         check_memory_is_what_is_on_disk(idle)
         if not disk.has_failed:
             break
-    assert failures or number == errno.EMFILE  # A delete opens nothing before it is done.
+    assert failures or number == errno.EMFILE  # A delete opens no file before it succeeds.
 
 
 @pytest.mark.parametrize("number", SAID, ids=errno.errorcode.get)

@@ -1,4 +1,4 @@
-"""Links, pipes and endless files in the place of a job's files: nothing of the server follows or waits for them."""
+"""Links, pipes and huge files in place of a job's files: the server neither follows nor waits for them."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ def outside(tmp_path: Path) -> Path:
 
 @pytest.fixture(scope="module")
 def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
-    """A site whose jobs are never started."""
+    """A site that never starts jobs."""
     folder = tmp_path_factory.mktemp("site")
     bars(folder / "data" / "bars", each=2)
     settings = Settings(
@@ -262,7 +262,9 @@ def test_only_regular_files_below_a_folder_are_opened(tmp_path: Path, outside: P
     (job / "linked").symlink_to(outside)
     (tmp_path / "jobs").symlink_to(tmp_path)
     above = tmp_path / "jobs" / "job"
-    assert read_bytes(above / "train" / "log", below=above) == b"log"  # links above are the user's own
+    assert (
+        read_bytes(above / "train" / "log", below=above) == b"log"
+    )  # links above the job's folder are trusted
     assert is_folder(above / "train", below=above) and not is_folder(above / "linked", below=above)
     assert not exists(job / "nothing", below=job)
     for path in (job / "linked" / "secret", job / ".." / "outside" / "secret", outside / "secret", job):

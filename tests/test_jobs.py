@@ -234,7 +234,7 @@ def test_a_job_belongs_to_who_made_it(site: Site) -> None:
 
 
 def test_an_argument_is_no_login(site: Site) -> None:
-    """Everybody can write a name into an address; what counts is the login."""
+    """Anyone can put a name into a URL; only the login counts."""
     site.post("/login", username="ada")
     job_id = site.dataset()
     site.post("/login", username="grace")

@@ -1,4 +1,4 @@
-"""What holds the event loop is found, and named."""
+"""Code that blocks the event loop is detected and named."""
 
 from __future__ import annotations
 

@@ -212,7 +212,7 @@ def test_a_removed_folder_is_noticed_and_nothing_is_written_any_more(
     job = dataset(store)
     assert store.maintain()
     shutil.rmtree(store.folder)
-    second = Store(store.folder, KINDS)  # nothing keeps another server from starting there
+    second = Store(store.folder, KINDS)  # another server can start there
     for _ in range(2):
         assert not store.maintain()
     assert store.problem is not None and "removed or replaced" in store.problem.message
@@ -257,7 +257,7 @@ def test_a_server_that_took_the_lock_meanwhile_is_noticed(store: Store) -> None:
     assert not store.maintain()
     assert store.problem is not None and "another server" in store.problem.message
     second.close()
-    assert store.maintain()  # The folder is this server's again.
+    assert store.maintain()  # This server owns the folder again.
     store.close()
 
 

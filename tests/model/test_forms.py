@@ -1,4 +1,4 @@
-"""What the model form takes: numbers that a training can compute with, and so many models at once."""
+"""The model form's limits on numbers and on the number of models created at once."""
 
 from __future__ import annotations
 

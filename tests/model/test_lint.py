@@ -1,4 +1,4 @@
-"""What is said of a network's text without running it, whatever its length."""
+"""Lint a network's text of any length without running it."""
 
 from __future__ import annotations
 

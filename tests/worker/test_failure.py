@@ -107,7 +107,7 @@ def test_a_short_message_has_no_detail() -> None:
         (
             "Dimensions must be equal, but are 10 and 3 for '{{node add}} = AddV2[T=DT_FLOAT](zeros, zeros_1)' "
             "with input shapes: [6,10], [6,3].",
-            "Tensors of shapes [6,10] and [6,3] do not fit together in AddV2: 10 is not 3.",
+            "Tensors of shapes [6,10] and [6,3] are incompatible in AddV2: 10 is not 3.",
         ),
         (
             "{{function_node __wrapped__MatMul_device_/job:localhost/replica:0/task:0/device:CPU:0}} "
@@ -117,7 +117,7 @@ def test_a_short_message_has_no_detail() -> None:
         (
             "Negative dimension size caused by subtracting 5 from 2 for '{{node MaxPool2d}} = "
             'MaxPool[T=DT_FLOAT, data_format="NHWC"](zeros)\' with input shapes: [1,2,2,1].',
-            "The input of MaxPool is too small: it has a side of 2, and the window needs 5.",
+            "The input of MaxPool is too small: its side is 2, but the window requires 5.",
         ),
         (
             "Received a label value of 9 which is outside the valid range of [0, 3).  Label values: 9 9 9",
@@ -126,7 +126,7 @@ def test_a_short_message_has_no_detail() -> None:
         (
             "Input 0 with name 'None' of layer 'conv2d_1' is incompatible with the layer: "
             "expected min_ndim=4, found ndim=2. Full shape received: (6, 10)",
-            "The layer conv2d_1 needs an input of at least 4 dimensions and gets 2: (6, 10).",
+            "The layer conv2d_1 requires an input of at least 4 dimensions, but got 2: (6, 10).",
         ),
         ("first line\nand a\nlong rest", "ValueError: first line"),
     ],
@@ -184,7 +184,7 @@ ABOUT_SHAPES = "ValueError('Dimensions must be equal')"
         ("fail(self.labels())", True),
         ("self.shaped(self.y)", True),
         ("fail(\n            1,\n            self.y,\n        )", True),
-        # Other names, and what only has the labels nearby.
+        # Other names, and code near labels that does not use them.
         ("fail(self.y_dim)", False),
         ("labels = self.y\n        fail('self.y')  # self.y", False),
         (
@@ -194,9 +194,9 @@ ABOUT_SHAPES = "ValueError('Dimensions must be equal')"
     ],
 )
 def test_labels_are_found_by_what_is_computed(statement: str, is_about_labels: bool) -> None:
-    # The frame that raises is in a library, as for an operation of TensorFlow.
+    # The raising frame is in a library, as for TensorFlow operations.
     error = raised_in_library(NETWORK.format(statement, ABOUT_SHAPES))
-    assert describe(error).hint.startswith("self.y holds one number") == is_about_labels
+    assert describe(error).hint.startswith("self.y has shape [N]") == is_about_labels
 
 
 def test_labels_are_no_hint_for_other_errors() -> None:
@@ -205,7 +205,7 @@ def test_labels_are_no_hint_for_other_errors() -> None:
 
 
 def raised_in_library(text: str) -> BaseException:
-    """What ``text`` raises, whose function ``fail`` stands in a library."""
+    """The exception that ``text`` raises through the library function ``fail``."""
     before, after = text.split("def fail", 1)
     function, after = after.split("\n\n", 1)
     names: dict[str, object] = {}
@@ -260,10 +260,10 @@ def test_too_many_arguments_are_no_missing_self() -> None:
 @pytest.mark.parametrize(
     ("line", "hint"),
     [
-        ("random.random()", "Write import random at the top of the network."),
-        ("partial(print)", "Write from functools import partial at the top of the network."),
+        ("random.random()", "Add import random at the top of the network."),
+        ("partial(print)", "Add from functools import partial at the top of the network."),
         ("torch.zeros(3)", "Use a network for TensorFlow."),
-        ("token + 1", "Check the spelling"),  # a module of Python has that name
+        ("token + 1", "Check the spelling"),  # also the name of a standard module
         ("learning_rat", "Did you mean learning_rate?"),
     ],
 )

@@ -34,7 +34,7 @@ def test_no_folder_given(run_clean: Callable[..., Any]) -> None:
     assert "usage" in finished.stderr
 
 
-# The disk is full when the log of a task's events is made, or when it is written.
+# The disk is full when a task's event log is created or written.
 WITHOUT_ROOM = """
 import errno, os, sys
 from pathlib import Path
