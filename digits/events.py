@@ -31,7 +31,7 @@ _WRITER_SECONDS = 5.0
 
 
 class LogInUse(Exception):
-    """Another process writes this log."""
+    """Another process holds the lock on this log."""
 
 
 Split = Annotated[str, Matching("train|val|test")]
@@ -68,7 +68,7 @@ class Event:
 
 @dataclass(frozen=True)
 class Progressed(Event):
-    """The task did ``fraction`` (0 to 1) of its work; ``doing`` says on what it works now."""
+    """The task completed ``fraction`` (0 to 1) of its work; ``doing`` describes the current stage."""
 
     kind = "progressed"
     fraction: float
@@ -188,7 +188,7 @@ class Excelled(Event):
 
 @dataclass(frozen=True)
 class Removed(Event):
-    """A snapshot was removed, because only so many are kept."""
+    """A snapshot was removed because it exceeds the number to keep."""
 
     kind = "removed"
     epoch: float
@@ -233,7 +233,7 @@ class Failed(Event):
 
 @dataclass(frozen=True)
 class Finished(Event):
-    """The task did all its work. A task that ends without this event ended early."""
+    """The task completed. A task that exits without this event ended early."""
 
     kind = "finished"
     result: dict[str, Any] = field(default_factory=dict)
@@ -299,7 +299,7 @@ def read(path: Path, cursor: int = 0, until: int | None = None) -> tuple[list[Ev
 
 
 def for_browser(value: Any) -> Any:
-    """``value`` with None for NaN and infinities, as JSON and charts want it."""
+    """``value`` with None for NaN and infinities, as JSON and charts require."""
     return _replace(value, lambda number: None)
 
 
@@ -315,7 +315,7 @@ def end(path: Path) -> int:
 class EventLog:
     """Writer for a task's log, which it locks against other processes.
 
-    While the disk is full, events wait in memory: what happened is told when there is room again.
+    While the disk is full, events are buffered in memory and written once there is space again.
     """
 
     def __init__(self, path: Path) -> None:
@@ -327,7 +327,7 @@ class EventLog:
         files.sync_folder(path.parent.parent)
 
     def append(self, *events: Event) -> None:
-        """Write ``events`` to the log, at once."""
+        """Write ``events`` to the log immediately."""
         with self._turn:
             self._waiting += b"".join(map(encode, events))
             try:
@@ -387,7 +387,7 @@ def is_written(path: Path) -> bool:
 
 
 def _may(command: int, descriptor: int) -> bool:
-    """Whether a lock was taken, or could be; where there are no locks, nobody has one."""
+    """Whether the lock operation succeeded; True on file systems without locks."""
     try:
         os.lockf(descriptor, command, 0)
     except OSError as error:

@@ -1,8 +1,8 @@
-"""Starts, polls and stops the processes of tasks, and finds them again after a restart.
+"""Start, poll and stop the processes of tasks, and find them again after a restart.
 
-`Executor` is all that the scheduler knows. `LocalExecutor` runs tasks on this
-machine, each under a supervisor (`digits.shim`) that outlives the server. What
-the two sides share is the task's folder; nothing else is assumed.
+`Executor` is the scheduler's interface. `LocalExecutor` runs tasks on this
+machine, each under a supervisor (`digits.shim`) that outlives the server. The
+two sides share only the task's folder.
 """
 
 from __future__ import annotations
@@ -167,11 +167,11 @@ class LocalExecutor:
             self._fork_server.start()
 
     def is_warm(self) -> bool:
-        """Whether the fork server is there and ready."""
+        """Whether the fork server is running and ready."""
         return bool(self._fork_server and self._fork_server.is_ready)
 
     def close(self) -> None:
-        """End the fork server. Tasks go on."""
+        """Stop the fork server. Tasks keep running."""
         if self._fork_server:
             self._fork_server.close()
 
@@ -215,7 +215,7 @@ class ForkServer:
         self.is_ready = False
 
     def start(self) -> None:
-        """Start the process if it is not there; does not wait until it is ready."""
+        """Start the process if it is not running, without waiting until it is ready."""
         if self._process is not None or self._starts >= self.MAX_STARTS:
             return
         self._starts += 1
@@ -239,7 +239,7 @@ class ForkServer:
         threading.Thread(target=self._wait_until_ready, args=(self._process,), daemon=True).start()
 
     def fork(self, folder: Path, environment: Mapping[str, str]) -> int | None:
-        """The process id of the new task's supervisor; None if the server is not there."""
+        """The process id of the new task's supervisor; None if the fork server is unavailable."""
         if not self.is_ready:
             self.start()
             return None
@@ -317,7 +317,7 @@ def child_environment(environment: Mapping[str, str], pass_env: Sequence[str] = 
 
 
 def devices_environment(devices: Sequence[str]) -> dict[str, str]:
-    """What a task must be told to see these devices only: ``cpu``, or GPUs by their number."""
+    """The environment variables that restrict a task to ``devices``: ``cpu``, or GPU indexes."""
     # An empty value hides the GPUs from a task that is to run on the CPU.
     gpus = ",".join(device for device in devices if device != "cpu")
     # The driver numbers GPUs by their bus; CUDA would otherwise put the fastest first.
@@ -397,7 +397,7 @@ def _may_have_session(handle: Handle) -> bool:
 
 
 def _last_change(folder: Path) -> float | None:
-    """When a file of ``folder`` was written last."""
+    """Time of the last change to a file in ``folder``, as Unix time."""
     try:
         return max((entry.stat().st_mtime for entry in os.scandir(folder)), default=None)
     except OSError:

@@ -1,6 +1,6 @@
-"""Files that two processes share: written whole or not at all, read with suspicion.
+"""Atomic writes, and safe reads of files shared with other processes.
 
-A reader never sees half a file, because a file is written under a temporary
+Readers never see a partial file, because files are written under a temporary
 name and renamed. Links are never followed inside a job's folder: the code of a
 job may replace any file there. Only `open_plain` opens files of a job.
 """

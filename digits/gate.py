@@ -1,8 +1,8 @@
-"""The one gate in front of everything: pages, Socket.IO (polling and websocket) and TensorBoard.
+"""WSGI middleware that checks all requests: pages, Socket.IO (polling and websocket) and TensorBoard.
 
-It is WSGI, because Flask's own checks do not cover what is mounted beside it.
-A request passes, in this order: host, size, rate of logins, login, origin.
-Every refusal says in a sentence what the user can do about it.
+It is middleware because Flask's own checks do not cover applications mounted beside it.
+The checks are, in this order: host, size, login rate, login, origin.
+Every refusal states what the user can do about it.
 """
 
 from __future__ import annotations
@@ -85,7 +85,7 @@ _log = logging.getLogger(__name__)
 
 
 class RefusalError(Exception):
-    """The gate's answer to a request that goes no further."""
+    """A refused request."""
 
     def __init__(self, status: int, reason: str, headers: Iterable[tuple[str, str]] = ()) -> None:
         super().__init__(reason)
@@ -95,7 +95,7 @@ class RefusalError(Exception):
 
 
 class Allowance:
-    """At most ``per_minute`` tries for each address; a full minute's worth may come at once."""
+    """A rate limiter: at most ``per_minute`` tries per address, in bursts of up to that number."""
 
     def __init__(self, per_minute: float, clock: Callable[[], float] = time.monotonic) -> None:
         self._per_minute = per_minute
@@ -291,7 +291,7 @@ class Gate:
         raise _login_needed(environ, self._auth.why_required(environ))
 
     def _exchange_token(self, auth: Auth, environ: Environ, visitor: Visitor | None) -> None:
-        """Swap the token of the printed address for a cookie, and take it off the address."""
+        """Exchange the token in the URL for a cookie, and redirect to the URL without it."""
         query = _query(environ)
         tokens = [value for name, value in query if name == "token"]
         if not tokens or environ["REQUEST_METHOD"] != "GET" or _is_upgrade(environ):
@@ -391,7 +391,7 @@ class _Body:
 
 
 def origin_matches(origin: str, host: str) -> bool:
-    """Whether ``origin``, of the Origin header, is a page of the site that the Host header names.
+    """Whether ``origin``, the Origin header, matches the site in the Host header.
 
     The scheme is not compared: a proxy in front may speak TLS where this server does not.
     """
@@ -458,7 +458,7 @@ def _check_shape(environ: Environ) -> None:
 
 
 def _check_origin(environ: Environ, visitor: Visitor) -> None:
-    """Refuse what a page of another site sends. Programs send none of these headers."""
+    """Refuse requests from pages of other sites. Programs send none of these headers."""
     is_live = _is_upgrade(environ) or environ["PATH_INFO"].startswith("/socket.io")
     if environ["REQUEST_METHOD"] in SAFE_METHODS and not is_live:
         return
@@ -518,7 +518,7 @@ _HEADERS = {
     "Cross-Origin-Resource-Policy": "same-origin",
     "X-Frame-Options": "SAMEORIGIN",
 }
-# Nobody is invited from other sites, whatever the application or a library thinks.
+# Remove CORS headers, even if the application or a library sets them.
 _REMOVED = ("access-control-", FOREIGN.lower())
 
 
@@ -535,7 +535,7 @@ def _refuse(refusal: RefusalError, environ: Environ, start_response: StartRespon
     headers = [("Content-Type", content_type), ("Content-Length", str(len(data))), *refusal.headers]
     headers.append(("Cache-Control", "no-store"))
     if environ.get("CONTENT_LENGTH") or environ.get("HTTP_TRANSFER_ENCODING") or _is_upgrade(environ):
-        # What the client still sends is not waited for.
+        # Do not wait for the rest of the request.
         headers.append(("Connection", "close"))
     start_response(f"{status.value} {status.phrase}", headers)
     return [] if environ["REQUEST_METHOD"] == "HEAD" else [data]
@@ -556,7 +556,7 @@ def _is_public(path: str) -> bool:
 
 
 def _is_upgrade(environ: Environ) -> bool:
-    """Whether this asks for a websocket, in the eyes of gevent or of Socket.IO."""
+    """Whether gevent or Socket.IO would treat this as a websocket request."""
     asked = (environ.get("HTTP_UPGRADE", ""), environ.get("HTTP_CONNECTION", ""))
     return any(
         word.strip().lower() == known for word, known in zip(asked, ("websocket", "upgrade"), strict=True)

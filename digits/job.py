@@ -1,7 +1,7 @@
 """A job: something the user asked for, with a name, an owner, a folder and tasks.
 
-A job's folder is its only record; ``job.json`` in it is written by the server
-alone, whole, whenever something changes.
+A job's folder is its only record; ``job.json`` in it is written
+atomically, and only by the server, whenever something changes.
 """
 
 from __future__ import annotations

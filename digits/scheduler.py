@@ -1,7 +1,7 @@
-"""Decides which tasks run, starts them, follows them and notes how they end.
+"""Schedule tasks: start them, follow their events and record how they end.
 
-What to do next is decided by pure functions (`choose`, `verdict`); a single
-greenlet acts on it, and it is the only one that moves a task's status.
+Decisions are made by pure functions (`choose`, `verdict`); a single
+greenlet acts on them, and only it changes the status of tasks.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ METRICS_KEPT = 32
 
 @dataclass
 class Resources:
-    """What is free: slots of the ``create`` and ``cpu`` pools, and GPU indexes.
+    """Free resources: slots of the ``create`` and ``cpu`` pools, and GPU indexes.
 
     ``gpus`` None means that the machine has no GPU at all.
     """
@@ -61,7 +61,7 @@ class Start:
 
 @dataclass
 class Choice:
-    """What to do now: tasks to start, why others wait, and which can never start."""
+    """A scheduling decision: tasks to start, why others wait, and which can never start."""
 
     start: list[Start] = field(default_factory=list)
     waiting: dict[str, str] = field(default_factory=dict)
@@ -69,7 +69,7 @@ class Choice:
 
 
 def choose(waiting: Iterable[Job], find: Callable[[str], Job | None], free: Resources) -> Choice:
-    """Which tasks of the ``waiting`` jobs (oldest first) start with what is ``free``."""
+    """Choose the tasks of the ``waiting`` jobs (oldest first) to start on ``free`` resources."""
     choice = Choice()
     for job in waiting:
         needed = [(job_id, find(job_id)) for job_id in job.needs()]
@@ -104,7 +104,7 @@ def _choose_tasks(job: Job, free: Resources, choice: Choice) -> None:
 
 
 def _take(wish: Wish, free: Resources) -> list[str] | None:
-    """Take the wished devices out of ``free``; None if they are not there now."""
+    """Allocate the requested devices from ``free``; None if they are unavailable."""
     if wish.pool == "gpu" and free.gpus is not None:
         chosen = list(wish.chosen) or free.gpus[: wish.count]
         if len(chosen) < wish.count or any(gpu not in free.gpus for gpu in chosen):
@@ -140,7 +140,7 @@ def _hopeless(needed: Job | None) -> Failure:
 
 
 def verdict(ended: Exit, news: News, last_lines: list[str]) -> tuple[Status, Failure | None]:
-    """How a task ended, from its exit, what it had told, and what it printed last."""
+    """The final status of a task, from its exit, its events, and the last lines of its output."""
     # A signal that comes after the end of the work does no harm.
     if news.is_finished and (ended.went_well or ended.code is None):
         return Status.DONE, None
@@ -183,7 +183,7 @@ def _why(ended: Exit, last_lines: list[str]) -> tuple[str, str]:
 
 
 class Scheduler:
-    """Runs the jobs of a store with an executor and tells browsers through ``publish``.
+    """Runs the jobs of a store with an executor and notifies browsers through ``publish``.
 
     ``gpus`` names the GPUs of the machine; ``slots`` is the size of the pools
     ``create`` and ``cpu``.
@@ -224,7 +224,7 @@ class Scheduler:
         self._loop = gevent.spawn(self._run)
 
     def stop(self) -> None:
-        """Stop looking after jobs. Their processes go on."""
+        """Stop the scheduler. Processes of jobs keep running."""
         self._stopping = True
         self._bell.set()
         if self._loop:
@@ -271,7 +271,7 @@ class Scheduler:
         self._tell(messages.job_deleted(job))
 
     def metrics(self, job: Job) -> Metrics:
-        """All that ``job`` has measured."""
+        """The metrics of ``job``."""
         metrics = self._metrics.get(job.id)
         if metrics is None:
             metrics = Metrics()
@@ -287,7 +287,7 @@ class Scheduler:
         return metrics
 
     def news(self, job: Job, task: Task) -> News:
-        """What ``task`` has told, read from its log when it is not being followed."""
+        """The state of ``task``, read from its log if it is not being followed."""
         if task.news.cursor == 0:
             self._catch_up(job)
         return task.news
@@ -552,7 +552,7 @@ def _wait(happens: Callable[[], bool]) -> bool:
 
 @dataclass
 class _Follower:
-    """When a running task's followers were last told what."""
+    """Times of the last messages about a running task."""
 
     output: int = 0
     output_at: float = 0.0

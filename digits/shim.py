@@ -1,8 +1,8 @@
 """The small process that supervises a task's process and outlives the server.
 
-It owns the task's output and everything the task starts: whatever is left of
-it when the task ends is killed, and ``exit.json`` tells how the task ended. It
-is a program of its own that needs nothing but the standard library:
+It owns the task's output and all processes the task starts: those left when the
+task ends are killed, and ``exit.json`` records how the task ended. It is a
+standalone program that requires only the standard library:
 
     python -I -S shim.py FOLDER -- PROGRAM ARGUMENT…       start a program and supervise it
     python -I -S shim.py FOLDER --adopt PID --pipe FD      supervise a child forked before exec
@@ -49,7 +49,7 @@ _PR_SET_CHILD_SUBREAPER = 36
 
 
 class Output:
-    """The task's output on disk: all of its beginning and the latest of its end.
+    """The task's output on disk: its beginning and its end.
 
     ``output.log`` holds the first 4 MiB; what follows goes to segments of 2 MiB
     named by their starting offset, ``output.<offset>.log``, of which the last
@@ -139,7 +139,7 @@ def reserve_exit(folder: str) -> int:
 
 
 class Supervisor:
-    """Waits for one child, keeps its output, and leaves nothing of it behind."""
+    """Waits for one child, saves its output, and kills its leftover processes."""
 
     def __init__(self, folder: str, child: int, pipe: int) -> None:
         self._folder = folder
@@ -301,7 +301,7 @@ def prepare_child(pipe: int) -> None:
 
 
 def end_with_parent() -> None:
-    """Let this process be killed when the one that started it ends."""
+    """Have the kernel kill this process when its parent ends."""
     _prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
 
 

@@ -1,8 +1,8 @@
-"""A task: one process's worth of work of a job, and what is known of it.
+"""A task: the part of a job that one process performs, and its state.
 
 The task's folder in its job's holds four files: ``recipe.json`` (what to do),
-``events.jsonl`` (what happened), ``output.log`` (for people) and ``exit.json``
-(how it ended). What is known of a task is folded from its events.
+``events.jsonl`` (what happened), ``output.log`` (for users) and ``exit.json``
+(how it ended). The state of a task is folded from its events.
 """
 
 from __future__ import annotations
@@ -178,7 +178,7 @@ def not_before(last: float, at: float | None) -> float:
 
 @dataclass
 class News:
-    """What a task has told so far: the fold of its events, up to ``cursor`` in the log."""
+    """The state of a task: its events folded up to ``cursor`` in the log."""
 
     cursor: int = 0
     fraction: float = 0.0
@@ -215,7 +215,7 @@ class News:
 
 
 def _facts(event: events.Event, *without: str) -> dict[str, Any]:
-    """What an event tells, by name, but for when it happened and for ``without``."""
+    """The fields of an event by name, except its time and ``without``."""
     names = (item.name for item in dataclasses.fields(event))
     return {name: getattr(event, name) for name in names if name not in ("at", *without)}
 

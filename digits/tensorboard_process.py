@@ -1,4 +1,4 @@
-"""The program of one TensorBoard: run as a file of its own, never imported by the server.
+"""The program of a TensorBoard process, run as a script and never imported by the server.
 
 It reads one line of JSON from standard input (``logdir`` and ``path_prefix``, which
 other users of the machine must not see), prints the port it listens on,

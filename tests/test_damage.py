@@ -122,7 +122,7 @@ def changed(victim: str, change: Any) -> Damage:
     ],
     ids=range(10),
 )
-def test_what_a_job_cannot_be_is_shown_as_damaged(world: tuple[Site, Path], change: Any) -> None:
+def test_an_invalid_job_is_shown_as_damaged(world: tuple[Site, Path], change: Any) -> None:
     assert wrongs(world, changed(damage.RUNNING, change), changed(damage.FAILED, change)) == []
 
 

@@ -112,7 +112,7 @@ def test_modules_beside_a_task_are_not_imported(tmp_path: Path) -> None:
     assert "nothing" in (tmp_path / "events.jsonl").read_text()
 
 
-def test_what_a_task_writes_is_for_its_user_only(tmp_path: Path) -> None:
+def test_files_of_a_task_are_readable_by_its_user_only(tmp_path: Path) -> None:
     before = os.umask(0o022)
     try:
         run = running("import os; open('made', 'w'); os.mkdir('folder'); print('done')")

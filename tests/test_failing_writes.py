@@ -243,7 +243,7 @@ def test_a_write_that_fails_is_reported_and_changes_nothing(
 
 
 @pytest.mark.parametrize("number", SAID, ids=errno.errorcode.get)
-def test_a_page_says_what_the_disk_does(idle: Site, number: int) -> None:
+def test_a_page_reports_disk_errors(idle: Site, number: int) -> None:
     with failing_disk(idle.services.store.folder, number):
         answer = idle.client.post("/try/mnist", headers={"Accept": "text/html"})
     status, words = SAID[number]
@@ -251,7 +251,7 @@ def test_a_page_says_what_the_disk_does(idle: Site, number: int) -> None:
     assert words in answer.text
 
 
-def test_a_folder_of_jobs_that_is_gone_is_told_on_pages_and_to_monitors(idle: Site, tmp_path: Path) -> None:
+def test_a_missing_jobs_folder_is_reported_on_pages_and_to_monitors(idle: Site, tmp_path: Path) -> None:
     store = idle.services.store
     a_dataset(idle)
     healthy = idle.get("/health")
@@ -297,7 +297,7 @@ def test_a_secret_that_could_not_be_written_is_made_at_the_next_start(tmp_path: 
         assert secret == read_or_make_secret(key) != ""
 
 
-def test_what_is_no_fault_of_the_disk_stays_a_fault_of_the_server() -> None:
+def test_other_os_errors_are_server_errors() -> None:
     assert explain(OSError(errno.ECONNRESET, "reset")) is None
     assert explain(OSError("no number")) is None
 

@@ -518,7 +518,7 @@ def test_refusal_says_why_a_login_is_needed(own: Gate) -> None:
 
 @pytest.mark.parametrize("header", FORWARDING)
 @pytest.mark.parametrize("host", ["127.0.0.1", "127.0.0.1:5000", "localhost"])
-def test_what_a_proxy_forwards_needs_the_token(own: Gate, header: str, host: str) -> None:
+def test_forwarded_requests_need_the_token(own: Gate, header: str, host: str) -> None:
     headers: dict[str, str | None] = {header: "127.0.0.1", "Host": host}
     assert through(own, headers=headers, environ=OWN).status_code == 401
     assert (

@@ -409,7 +409,7 @@ def test_a_forged_exit_neither_ends_a_job_nor_keeps_it_from_being_stopped(server
     assert not job.folder.exists()
 
 
-def test_deleting_a_job_that_has_ended_ends_what_is_left_of_it(server: Server) -> None:
+def test_deleting_a_job_kills_its_remaining_processes(server: Server) -> None:
     job = server.submit("finishes")
     server.wait_for_end(job)
     environment = {**os.environ, "DIGITS_TASK": str(job.folder / "toy")}
@@ -633,7 +633,7 @@ def test_a_task_that_cannot_be_started_says_why(server: Server, number: int) -> 
     assert server.wait_for_end(server.submit("finishes")) is Status.DONE
 
 
-def test_nothing_starts_in_a_folder_of_jobs_that_is_gone(server: Server) -> None:
+def test_nothing_starts_in_a_missing_jobs_folder(server: Server) -> None:
     job = server.submit("finishes")
     away = server.store.folder.rename(server.store.folder.with_name("away"))
     gevent.sleep(0.2)

@@ -204,7 +204,7 @@ def test_an_earlier_run_leaves_no_output(tmp_path: Path) -> None:
     assert output.read(tmp_path) == ("hello\n", 6)
 
 
-def test_a_full_disk_keeps_nothing_of_the_end_from_being_told(tmp_path: Path) -> None:
+def test_a_full_disk_does_not_prevent_the_exit_record(tmp_path: Path) -> None:
     with small_disk(tmp_path / "task", "size=64k") as is_small:
         folder = tmp_path / "task"
         if is_small:
@@ -218,7 +218,7 @@ def test_a_full_disk_keeps_nothing_of_the_end_from_being_told(tmp_path: Path) ->
         assert not list(folder.glob(f"{shim.EXIT_FILE}.*"))
 
 
-def test_a_program_may_remove_whatever_lies_in_its_folder(tmp_path: Path) -> None:
+def test_a_program_may_remove_any_file_in_its_folder(tmp_path: Path) -> None:
     removes = f"import os\nfor name in os.listdir('.'): os.unlink(name)\n{FLOODS}".replace(
         "print(", "[os.unlink(name) for name in os.listdir('.')]; print("
     )

@@ -115,7 +115,7 @@ def _bad_character(error: SyntaxError) -> UserFault | None:
     if character in _QUOTES:
         hint = "Use straight quotes, \" or '."
     elif character in _DASHES:
-        hint = "Use the hyphen-minus, -."
+        hint = "Use the minus sign of the keyboard, -."
     elif character == "\N{REPLACEMENT CHARACTER}":
         hint = "The file is not UTF-8 text. Save it as UTF-8."
     elif unicodedata.category(character).startswith(("C", "Z")):

@@ -134,7 +134,7 @@ def test_the_dataset_form_survives_back_and_says_what_is_wrong_with_a_split(
     expect(page.locator("#split-problem")).to_have_text("")
 
 
-def test_what_a_sweep_creates_is_said_before_it_does(page: Page, page_faults: PageFaults, dataset) -> None:
+def test_a_sweep_lists_its_models_in_advance(page: Page, page_faults: PageFaults, dataset) -> None:
     page_faults.allow("/models/(preflight|visualize-lr)$")
     page.goto(NEW_MODEL)
     rate = page.get_by_label("Base learning rate")

@@ -71,7 +71,7 @@ def test_nothing_is_lost_when_all_points_are_damaged(
     assert len(list(job.glob("snapshot_*.index"))) == 3
 
 
-def test_without_any_point_it_says_that_it_starts_again(trained: Outcome, go_on: Any) -> None:
+def test_without_a_resume_point_it_reports_a_restart(trained: Outcome, go_on: Any) -> None:
     for path in trained.job_folder.glob(f"*{POINT}"):
         path.unlink()
     again = go_on(trained.job_folder / "train").wait()

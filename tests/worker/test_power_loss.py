@@ -29,7 +29,7 @@ SETTINGS: dict[str, Any] = {
 }
 
 
-def test_every_state_has_all_rows_up_to_where_the_training_goes_on(
+def test_every_state_has_all_rows_up_to_the_resume_step(
     often: None,
     model: Any,
     start: Any,

@@ -126,11 +126,11 @@ PAIRS = "tf.reduce_sum(self.inference, 1, keepdims={})"
     [
         (
             f"digits.mse_loss({PAIRS.format(True)}, self.y)",
-            "shape [N] are combined with values of shape [N, 1]",
+            "shape [N] are broadcast with values of shape [N, 1]",
         ),
         (
             f"digits.mse_loss(tf.expand_dims(self.y, 1), {PAIRS.format(False)})",
-            "shape [N, 1] are combined with values of shape [N]",
+            "shape [N, 1] are broadcast with values of shape [N]",
         ),
         ("digits.mse_loss(self.inference, self.y)", "values of shape [N, 4]"),
         ("digits.contrastive_loss(self.inference, self.inference * 2.0, self.y)", "0 to 3"),

@@ -55,7 +55,7 @@ sys.exit(run_task(folder))
 
 
 @pytest.mark.parametrize("room", [-1, 0], ids=["no room for the log", "no room in the log"])
-def test_a_disk_too_full_for_events_is_told_by_the_exit_code(
+def test_a_disk_too_full_for_events_is_reported_by_the_exit_code(
     tmp_path: Path, run_clean: Callable[..., Any], room: int
 ) -> None:
     (tmp_path / "recipe.json").write_text('{"task": "sing"}')
