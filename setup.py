@@ -30,8 +30,8 @@ REQUIREMENTS = [
     "google-crc32c>=1.6",  # the checksum of TFRecord files, without TensorFlow
     "itsdangerous>=2.2",
     "jinja2>=3.1.6",  # earlier ones have holes in the sandbox and in attribute filters
-    "keras>=3.12",  # earlier ones run code, read files or fetch addresses when they load a crafted model
-    "markdown>=3.6",  # shows the documentation as pages of the site; TensorBoard needs it as well
+    "keras>=3.12",  # earlier versions can run code, read files or send requests when loading a crafted model
+    "markdown>=3.6",  # renders the documentation pages; also required by TensorBoard
     "numpy>=1.26",
     "nvidia-ml-py>=12.560",
     "pillow>=12.3",  # earlier ones can be crashed or exhausted by crafted images
@@ -42,7 +42,7 @@ REQUIREMENTS = [
     "tensorboard>=2.21",  # TensorFlow 2.21 does not bring it any more, and tf.summary needs it
     "tensorflow>=2.21,<2.22",  # the worker mends names of TensorFlow 1 inside it, and is tested with this one
     "tf-slim==1.1.0",  # the last one; the worker mends it for Keras 3
-    "werkzeug>=3.1.6",  # earlier ones let names of Windows devices pass as parts of paths
+    "werkzeug>=3.1.6",  # earlier versions accept Windows device names in paths
     "wtforms>=3.2",
 ]
 TEST_REQUIREMENTS = [

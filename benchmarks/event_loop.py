@@ -1,11 +1,11 @@
-"""How long requests hold the event loop: the longest CPU time of a single callback, for each route.
+"""Measure how long requests block the event loop: the longest CPU time of a single callback, for each route.
 
     .venv/bin/python benchmarks/event_loop.py [--rows 2000] [--slowest 20]
 
-Starts a server of its own with a small dataset and a finished model, sends every route ordinary requests and
-large inputs, and prints one line of JSON: the worst callback of all in milliseconds, the target, and the slowest
-requests. ``--rows`` is the length of the model's curves. While a request runs, nobody else is answered, so this
-is what everybody else waits at worst. CPU time is measured: a loaded machine changes it little.
+Starts a server with a small dataset and a finished model, sends every route ordinary requests and
+large inputs, and prints one line of JSON: the longest callback in milliseconds, the target, and the slowest
+requests. ``--rows`` is the length of the model's curves. A running request blocks all others, so this
+is their maximum delay. CPU time is measured, which depends little on the machine's load.
 """
 
 from __future__ import annotations
@@ -70,7 +70,7 @@ def measure(folder: str, options: argparse.Namespace) -> dict[str, Any]:
 
 
 def serve(folder: Path, rows: int) -> None:
-    """The measured server; prints the port and the ids of its jobs, and in the end what it measured."""
+    """Run the measured server; print the port and the ids of its jobs, and finally the measurements."""
     from gevent import monkey
 
     monkey.patch_all()
@@ -123,7 +123,7 @@ Request = tuple[str, str, bytes | None, dict[str, str]]
 
 
 def requests(started: dict[str, Any]) -> Iterator[tuple[str, Request]]:
-    """A name for each request, and its method, path, body and headers."""
+    """The name, method, path, body and headers of each request."""
     dataset, model = started["dataset"], started["model"]
     for rule, method in started["rules"]:
         if "<path:" in rule or method in ("DELETE", "OPTIONS", "HEAD") or "try/" in rule:
@@ -132,7 +132,7 @@ def requests(started: dict[str, Any]) -> Iterator[tuple[str, Request]]:
             path = rule.replace("<job_id>", job_id).replace("<any(jobs, datasets, models):place>", "jobs")
             path = path.replace("<split>", "train").replace("<int:number>", "3").replace("<ending>", "zip")
             if "tensorboard" in path or "savedmodel" in path or "classify" in path:
-                continue  # processes of their own
+                continue  # these run in separate processes
             yield f"{method} {rule}", (method, path, None, {"Accept": "text/html"})
     yield from large_requests(dataset, model)
 
@@ -216,7 +216,7 @@ def multipart(path: str, fields: dict[str, str], upload: bytes | None = None) ->
 
 
 def send(port: int, name: str, method: str, path: str, body: bytes | None, headers: dict[str, str]) -> int:
-    """The status of the answer; 0 when the connection was closed without one."""
+    """The status of the response; 0 if the connection was closed without one."""
     connection = http.client.HTTPConnection("127.0.0.1", port, timeout=GIVE_UP_SECONDS)
     try:
         connection.putrequest(method, path)
@@ -229,7 +229,7 @@ def send(port: int, name: str, method: str, path: str, body: bytes | None, heade
         try:
             connection.send(body or b"")
         except OSError:
-            pass  # the answer may have come before the end of the body
+            pass  # the response may arrive before the body is complete
         answer = connection.getresponse()
         answer.read()
         return answer.status

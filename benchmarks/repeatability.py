@@ -1,12 +1,12 @@
-"""Whether the same seed gives the same run on a loaded machine: trains a network many times and compares every bit.
+"""Test whether the same seed reproduces a run on a loaded machine: train a network many times and compare every bit.
 
     python benchmarks/repeatability.py [--network NAME] [--dataset JOB_FOLDER] [--runs N] [--epochs N]
                                        [--batch N] [--burners N] [--at-once N]
 
-Without JOB_FOLDER records are drawn: gray squares of 28×28 pixels in four shades with noise. Beside the
-trainings, --burners processes spin (niced), and --at-once trainings run at the same time. Compared are all rows of
-the log, except how fast they were, and all tensors of every snapshot. It ends with 1 if a run differs, and names
-the first row and the first tensor that do. Environment variables such as TF_DETERMINISTIC_OPS apply to all runs.
+Without JOB_FOLDER, records are generated: gray squares of 28×28 pixels in four shades with noise. In addition to the
+trainings, --burners niced processes generate load; --at-once trainings run in parallel. All log rows, except for
+their timing, and all tensors of every snapshot are compared. If a run differs, the exit code is 1 and the first
+different row and tensor are printed. Environment variables such as TF_DETERMINISTIC_OPS apply to all runs.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
-os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # a process may only be forked while it has one thread
+os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # fork requires a single-threaded process
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 os.environ["CUDA_VISIBLE_DEVICES"] = ""
 
@@ -35,7 +35,7 @@ from digits.worker import run
 
 NETWORKS = Path(__file__).resolve().parent.parent / "digits" / "networks"
 
-# Where a number of a run belongs, and the number, or a checksum of many.
+# The location of a number in a run, and the number or the checksum of several.
 Numbers = dict[str, str]
 
 
@@ -66,7 +66,7 @@ def main() -> int:
 
 
 def trained(scratch: Path, dataset: Path, asked: argparse.Namespace) -> Iterator[Path]:
-    """Train ``asked.runs`` times; the folder of each job when it is done."""
+    """Train ``asked.runs`` times; yield the folder of each job when it is done."""
     active: dict[int, Path] = {}
     started = 0
     while started < asked.runs or active:
@@ -82,7 +82,7 @@ def trained(scratch: Path, dataset: Path, asked: argparse.Namespace) -> Iterator
 
 
 def start(job: Path, dataset: Path, asked: argparse.Namespace) -> int:
-    """Train in a forked process; its id."""
+    """Train in a forked process; return its id."""
     task = job / "train"
     task.mkdir(parents=True)
     (job / "network.py").write_text((NETWORKS / f"{asked.network}.py").read_text())
@@ -102,7 +102,7 @@ def start(job: Path, dataset: Path, asked: argparse.Namespace) -> int:
 
 
 def numbers_of(job: Path) -> Numbers:
-    """All numbers of a run, in the order in which they came up."""
+    """All numbers of a run, in chronological order."""
     found: Numbers = {}
     for event in events.read(job / "train" / "events.jsonl")[0]:
         if isinstance(event, events.Measured):
@@ -131,7 +131,7 @@ def tensors_of(snapshot: Path) -> Numbers:
 
 @contextlib.contextmanager
 def load(burners: int) -> Iterator[None]:
-    """Processes that only spin."""
+    """Processes that generate CPU load."""
     busy = [
         subprocess.Popen(["nice", "-n", "5", sys.executable, "-c", "while True: pass"])
         for _ in range(burners)

@@ -35,7 +35,7 @@ A_YEAR_SECONDS = 365 * 24 * 3600
 
 
 class _Answer(Response):
-    """A response whose text may hold parts of file names that are no Unicode: they are replaced."""
+    """A response that replaces undecodable parts of file names in its text."""
 
     def set_data(self, value: bytes | str) -> None:
         super().set_data(value.encode(errors="replace") if isinstance(value, str) else value)
@@ -95,7 +95,7 @@ def create_app(settings: Settings, *, start: bool = True) -> Flask:
 
 
 def load_templates(app: Flask) -> None:
-    """Compile the templates in a thread, so that no request has to: some take 100 ms."""
+    """Compile the templates in a thread ahead of the first requests; some take 100 ms."""
     for name in app.jinja_env.list_templates(extensions=["html"]):
         in_thread(app.jinja_env.get_template, name)
 
@@ -155,12 +155,12 @@ def _ago(at: float) -> Markup:
 
 
 def _isolate(name: str) -> str:
-    """A name isolated as ``bdi`` does it, for places that hold no elements: options and titles."""
+    """Isolate the text direction of ``name`` where ``bdi`` is not possible: in options and titles."""
     return f"\N{FIRST STRONG ISOLATE}{name}\N{POP DIRECTIONAL ISOLATE}"
 
 
 def _isolate_quoted(message: str) -> Markup:
-    """A message in which “quoted” names are isolated, so that their direction does not spread to the other words."""
+    """Isolate the text direction of the “quoted” names in a message from the rest of it."""
     return Markup("").join(
         Markup("<bdi>{}</bdi>").format(part) if position % 2 else part
         for position, part in enumerate(re.split("(?<=“)([^”]*)(?=”)", message))
@@ -201,16 +201,16 @@ def _add_error_pages(app: Flask) -> None:
 
     @app.errorhandler(MethodNotAllowed)
     def only_sent(error: MethodNotAllowed) -> tuple[Response | str, int, dict[str, str]]:
-        # A reload of an address that a form was sent to, after the answer was lost.
-        words = "Nothing was changed: this address takes what a form sends, and it was only opened."
-        hint = "If the form was sent before and no answer came, Home shows whether it arrived."
+        # For example, a reload of the form's target after the response was lost.
+        words = "Nothing was changed: this address only accepts a submitted form."
+        hint = "If you submitted a form and got no response, check Home to see whether it arrived."
         allowed = {"Allow": ", ".join(sorted(error.valid_methods or ()))}
         return *_answer(405, words, hint, "MethodNotAllowed"), allowed
 
     @app.errorhandler(Exception)
     def fault(error: Exception) -> tuple[Response | str, int]:
         log.exception("%s %s failed", request.method, request.path)
-        message = "The server made a mistake. The details are in its log."
+        message = "Internal server error. The details are in the server's log."
         return _answer(500, message, "", "InternalServerError")
 
 
@@ -227,7 +227,7 @@ def _answer(
     trace: Sequence[dict[str, Any]] = (),
     again: str = "",
 ) -> tuple[Response | str, int]:
-    """An error as a page or as JSON. ``again`` is an address that the page offers to open."""
+    """Render an error as a page or as JSON. The page offers a link to ``again``."""
     if _is_for_program():
         body: dict[str, Any] = {"message": message, "type": kind}
         if hint:
@@ -235,11 +235,11 @@ def _answer(
         if trace:
             body["trace"] = trace
         return jsonify({"error": body}), status
-    title = {403: "Not allowed", 404: "Not found", 500: "Server error"}.get(status, "That did not work")
+    title = {403: "Not allowed", 404: "Not found", 500: "Server error"}.get(status, "Something went wrong")
     try:
         page = render_template(
             "error.html", status=status, title=title, message=message, hint=hint, trace=trace, again=again
         )
-    except OSError:  # With too many open files, the page may not be readable either.
+    except OSError:  # With too many open files, the template may not be readable either.
         return Response(f"{message} {hint}".strip(), mimetype="text/plain"), status
     return page, status

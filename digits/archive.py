@@ -10,7 +10,7 @@ import zipfile
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
-from digits.files import is_there, open_plain
+from digits.files import exists, open_plain
 
 CHUNK_BYTES = 256 * 1024
 # The endings that archives may have, and what kind of content each tells.
@@ -46,17 +46,17 @@ class _Sink:
         return data
 
 
-# A file, and the folder below which no link to it is followed.
+# A file, and the folder below which links are not followed.
 Source = tuple[Path, Path]
 
 
 def stream(ending: str, texts: Mapping[str, bytes], files: Mapping[str, Source]) -> Iterator[bytes]:
-    """An archive of the kind of ``ending``, one of `MEDIA_TYPES`, piece by piece.
+    """Stream an archive of ``texts`` and ``files``, both keyed by their names in the archive.
 
-    It holds ``texts`` and ``files``, each by its name in the archive; files that are not
-    there are left out. Raises UnreadableFile if one is not a regular file.
+    ``ending`` is one of `MEDIA_TYPES`. Missing files are skipped. Raises UnreadableFile if a
+    file is not a regular file.
     """
-    files = {name: (path, below) for name, (path, below) in files.items() if is_there(path, below=below)}
+    files = {name: (path, below) for name, (path, below) in files.items() if exists(path, below=below)}
     if ending == "zip":
         return _zip_stream(texts, files)
     return _tar_stream(_TAR_MODES[ending], texts, files)

@@ -1,8 +1,8 @@
-"""Who may come in, and by which name.
+"""Authentication, and the user names that label jobs.
 
-Whoever comes in can run programs as the user of the server. So a connection that
-belongs to that user needs no login on a loopback address; everybody else needs the
-token or the password. Names say whose job is whose and are never verified.
+Anyone with access can run programs as the server's user. So a connection that
+belongs to that user needs no login on a loopback address; everyone else needs the
+token or the password. User names label jobs and are never verified.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ from digits.settings import LoginPolicy, Settings
 log = logging.getLogger(__name__)
 
 VISITOR = "digits.visitor"
-# Whether a request had headers of a proxy, which the gate removes.
+# Whether the request had proxy headers, which the gate removes.
 FORWARDED = "digits.forwarded"
 USERNAME_COOKIE = "username"
 USERNAME = re.compile(r"\w[\w.@+-]{0,63}")
@@ -67,7 +67,7 @@ LONGEST_PASSWORD = 1000
 
 
 class ExposureError(Exception):
-    """A secret of the server is too weak or open to others. The text says what to change."""
+    """A secret of the server is too weak or readable by others. The message names the remedy."""
 
 
 def is_loopback(host: str) -> bool:
@@ -81,9 +81,9 @@ def is_loopback(host: str) -> bool:
 
 
 def read_or_make_secret(path: Path) -> str:
-    """The secret kept in ``path``; at first a new one of 256 bits is written there, for the owner only.
+    """Read the secret in ``path``; create one of 256 bits, with mode 0600, if there is none.
 
-    Raises ExposureError when the file, or a link in its place, is open to others.
+    Raises ExposureError if the file, or a link in its place, is accessible to others.
     """
     path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     try:
@@ -148,11 +148,11 @@ class Sessions:
         return self._sign(Session(secrets.token_urlsafe(16), username, now, now))
 
     def read(self, cookie: str) -> Session | None:
-        """The session that ``cookie`` stands for; None if it is forged, over, or was ended."""
+        """The session of ``cookie``; None if it is forged, expired, or logged out."""
         try:
             session = Session(**self._serializer.loads(cookie))
             over = self._is_over(session)
-        except (BadData, TypeError, ValueError):  # text that is no ASCII, too
+        except (BadData, TypeError, ValueError):  # includes text that is not ASCII
             return None
         return None if over else session
 
@@ -164,7 +164,7 @@ class Sessions:
         return self._sign(replace(session, renewed=now))
 
     def end(self, session: Session) -> None:
-        """Make every cookie of this session worthless, also after a restart."""
+        """Invalidate all cookies of this session, also after a restart."""
         now = self._clock()
         with self._lock:
             self._ended[session.id] = session.started + LONGEST_SECONDS
@@ -173,9 +173,10 @@ class Sessions:
                 try:
                     write_json(self._ended_file, self._ended)
                 except OSError as error:
-                    # The session has ended all the same; the next one that ends is written with it.
+                    # The session has ended in memory; the next logout saves it as well.
                     log.error(
-                        "an ended session could not be saved, and may be used after a restart: %s", error
+                        "a logout could not be saved, so its session is valid again after a restart: %s",
+                        error,
                     )
 
     def _is_over(self, session: Session) -> bool:
@@ -206,12 +207,12 @@ class Visitor:
 
 
 class Auth:
-    """Knows the secrets of this server and checks requests against them.
+    """Checks requests against the secrets of this server.
 
-    With ``admit_own_user``, a connection from the user of this process needs none.
-    ``port`` becomes part of the cookie's name, because browsers send the cookies
-    of one port to all others of the same host. ``on_logout`` lists functions that
-    are called with the id of a session that has ended.
+    With ``admit_own_user``, connections from the user of this process need no secret.
+    ``port`` becomes part of the cookie's name, because browsers share cookies
+    between the ports of a host. The functions in ``on_logout`` are called with
+    the id of a session that has ended.
     """
 
     def __init__(
@@ -232,17 +233,17 @@ class Auth:
         self._admit_own_user = admit_own_user
 
     def is_required(self, environ: Mapping[str, Any]) -> bool:
-        """Whether the sender of this request has to know a secret."""
+        """Whether this request requires a login."""
         if not (self.token or self._password_hash):
             return False
         return not self._admit_own_user or self._why_foreign(environ) != ""
 
     def why_required(self, environ: Mapping[str, Any]) -> str:
-        """Why the sender of this request has to know a secret where others need none, as a sentence; or empty."""
+        """Why this request requires a login although the server's own user needs none, as a sentence; or empty."""
         return self._why_foreign(environ) if self._admit_own_user else ""
 
     def visitor(self, environ: Mapping[str, Any]) -> Visitor | None:
-        """Who sent this request; None for somebody who has to log in first."""
+        """The sender of this request; None if a login is required first."""
         is_required = self.is_required(environ)
         if is_required and self.has_bearer(environ):
             return Visitor() if self.is_token(_bearer(environ)) else None
@@ -252,13 +253,15 @@ class Auth:
         return Visitor(session)
 
     def _why_foreign(self, environ: Mapping[str, Any]) -> str:
-        """Why this request may not come from the user of this process; empty if it does."""
+        """Why this request is not known to come from the user of this process; empty if it does."""
         connection: Peer | None = environ.get(CONNECTION)
         if environ.get(FORWARDED):
-            return "This request came through a proxy, so the server cannot tell who sent it."
+            return "This request came through a proxy, so the server cannot determine who sent it."
         if connection is None or connection.uid is None:
             return "The server cannot determine which user of this computer opened the connection."
-        return "" if connection.is_own else "The connection belongs to another user than the server."
+        return (
+            "" if connection.is_own else "The connection belongs to another user, not to the server's user."
+        )
 
     def has_bearer(self, environ: Mapping[str, Any]) -> bool:
         return str(environ.get("HTTP_AUTHORIZATION", ""))[:7].lower() == "bearer "
@@ -275,7 +278,7 @@ class Auth:
         if not self._password_hash or not 0 < len(text) <= LONGEST_PASSWORD:
             return False
         try:
-            # Some 50 ms of work, on purpose.
+            # Takes about 50 ms by design.
             return bool(in_thread(self._hasher.verify, self._password_hash, text.encode("utf-8", "replace")))
         except (argon2.exceptions.VerificationError, argon2.exceptions.InvalidHashError):
             return False
@@ -283,11 +286,11 @@ class Auth:
     def cookie_name(self, environ: Mapping[str, Any]) -> str:
         if not is_https(environ):
             return f"digits-{self._port}"
-        # Browsers accept the first one for the root of a site only.
+        # Browsers accept the prefix __Host- for the root path only.
         return "__Host-digits" if cookie_path(environ) == "/" else f"__Secure-digits-{self._port}"
 
     def cookie_header(self, environ: Mapping[str, Any], value: str) -> str:
-        """The ``Set-Cookie`` that keeps ``value``, or drops the cookie when it is empty."""
+        """The ``Set-Cookie`` header that stores ``value``, or deletes the cookie if it is empty."""
         return cookie_header(environ, self.cookie_name(environ), value)
 
     def end(self, session: Session) -> None:
@@ -305,11 +308,11 @@ class Auth:
 
 
 def open_auth(settings: Settings) -> Auth:
-    """The Auth of a server, with its keys and its list of ended sessions in ``settings.state_dir``.
+    """The Auth of a server, whose keys and ended sessions are stored in ``settings.state_dir``.
 
-    Where a login is needed and no secret was given, a token is made and kept there: see
-    `made_token`. The folder must not be one that the server shows to visitors. A new
-    token or password ends all sessions.
+    If a login is required and no secret is set, a token is generated and stored there: see
+    `made_token`. The server must not serve files of that folder. Changing the
+    token or password ends all sessions. Raises ExposureError for an unsafe secret.
     """
     folder, policy = settings.state_dir, settings.login_policy
     token, password = settings.token, settings.password
@@ -327,7 +330,7 @@ def open_auth(settings: Settings) -> Auth:
 
 
 def made_token(folder: Path) -> str:
-    """The token that a server without given secrets makes for itself in ``folder``."""
+    """Read or generate, in ``folder``, the token of a server without configured secrets."""
     return read_or_make_secret(folder / "token")
 
 
@@ -355,7 +358,7 @@ def site_path(environ: Mapping[str, Any], query: str) -> str:
 
 
 def login_name(request: Request) -> str | None:
-    """The name that the sender of this request has logged in with: of the session, else of the cookie."""
+    """The user name of this request's login: from its session, else from its cookie."""
     return _session_name(request) or _cookie_name(request)
 
 
@@ -365,9 +368,9 @@ def own_address(request: Request) -> str:
 
 
 def current_username(request: Request) -> str | None:
-    """The name that this request goes by: of its session, its ``username`` argument, or its cookie.
+    """The user name of this request: from its session, its ``username`` argument, or its cookie.
 
-    Raises BadRequest for an argument that cannot be a name.
+    Raises BadRequest if the argument is not a valid name.
     """
     return _username_given(request.args.get("username") or request.form.get("username"), request)
 
@@ -388,7 +391,7 @@ def _cookie_name(request: Request) -> str | None:
 
 
 def shown_username(request: Request) -> str | None:
-    """The name that a page shows: as `current_username`, without a look at the form and without an error."""
+    """The name to show on a page: like `current_username`, but ignoring form fields and invalid names."""
     try:
         return _username_given(request.args.get("username"), request)
     except BadRequest:
@@ -433,7 +436,7 @@ def login_blueprint(auth: Auth) -> Blueprint:
 
 
 class _FormSessions(SecureCookieSessionInterface):
-    """Flask's sessions, which hold the form token, with cookies as all others of this server."""
+    """Flask's sessions, which hold the CSRF token, with the same cookie options as all others of this server."""
 
     def get_cookie_path(self, app: Flask) -> str:
         return cookie_path(request.environ)
@@ -443,11 +446,11 @@ class _FormSessions(SecureCookieSessionInterface):
 
 
 def protect_forms(app: Flask, port: int | str = "") -> CSRFProtect:
-    """Ask browsers for the form token on writes. Needs ``app.secret_key``.
+    """Require a CSRF token from browsers on writes. Requires ``app.secret_key``.
 
-    The gate already refuses writes from other sites by their headers; this is the
-    second lock. Programs send neither ``Origin`` nor ``Sec-Fetch-Site`` and need no
-    token. Templates get ``csrf_token()``. ``port`` keeps apart the servers of one host.
+    The gate already refuses writes from other sites by their headers; this is a
+    second line of defense. Programs send neither ``Origin`` nor ``Sec-Fetch-Site`` and need no
+    token. Templates can call ``csrf_token()``. ``port`` separates the cookies of servers on one host.
     """
     app.config.update(
         WTF_CSRF_CHECK_DEFAULT=False,  # decided below
@@ -467,7 +470,7 @@ def protect_forms(app: Flask, port: int | str = "") -> CSRFProtect:
         if "Origin" in request.headers or "Sec-Fetch-Site" in request.headers:
             protection.protect(apply_exemptions=True)
         else:
-            g.csrf_valid = True  # forms ask once more, and would miss the token
+            g.csrf_valid = True  # otherwise the forms would require the token
 
     return protection
 
@@ -515,12 +518,12 @@ def _end_session(auth: Auth) -> None:
 
 
 def _login_problem(auth: Auth, username: str, secret: str) -> tuple[str, str] | None:
-    """The field that makes this login fail and why. A name is a must only where nothing else is asked."""
+    """The field that makes this login fail and why. A name is required only if no secret is."""
     is_required = auth.is_required(request.environ)
     if is_required and not auth.is_secret(secret):
-        return "password", "Wrong password or token." if secret else "A password or token is needed."
+        return "password", "Wrong password or token." if secret else "Enter a password or token."
     if not username.strip():
-        return None if is_required else ("username", "A user name is needed.")
+        return None if is_required else ("username", "Enter a user name.")
     try:
         checked_username(username)
     except BadRequest as error:
@@ -555,7 +558,7 @@ def _bearer(environ: Mapping[str, Any]) -> str:
 
 
 def cookie_header(environ: Mapping[str, Any], name: str, value: str) -> str:
-    """The ``Set-Cookie`` that keeps ``value`` under ``name``, or drops that cookie when ``value`` is empty."""
+    """The ``Set-Cookie`` header that stores ``value`` as ``name``, or deletes that cookie if ``value`` is empty."""
     return dump_cookie(
         name,
         value,
@@ -568,7 +571,7 @@ def cookie_header(environ: Mapping[str, Any], name: str, value: str) -> str:
 
 
 def cookie_path(environ: Mapping[str, Any]) -> str:
-    """The path below which the pages are, so that other programs of the same host do not get our cookies."""
+    """The path of the site, to which its cookies are limited so that other programs on the host do not receive them."""
     return str(environ.get("SCRIPT_NAME") or "/")
 
 

@@ -1,4 +1,4 @@
-"""Requests whose bodies are bounded before they are parsed, so that no body holds the event loop."""
+"""Requests whose bodies are limited before parsing, so that none blocks the event loop."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from werkzeug.formparser import FormDataParser
 from digits.offload import in_thread
 
 MAX_JSON_BYTES = 64 * 1024
-# Up to here a form is parsed at once, in a few milliseconds.
+# Forms up to this size are parsed directly, which takes a few milliseconds.
 QUICK_FORM_BYTES = 64 * 1024
 
 URLENCODED = "application/x-www-form-urlencoded"
@@ -34,7 +34,7 @@ class BoundedFormParser(FormDataParser):
         too_many = self.max_form_parts is not None and data.count(b"&") >= self.max_form_parts
         too_much = self.max_form_memory_size is not None and len(data) > self.max_form_memory_size
         if too_many or too_much:
-            raise RequestEntityTooLarge("This form has too many fields or too much text.")
+            raise RequestEntityTooLarge("The form has too many fields or too much text.")
         parse = super().parse
         if len(data) <= QUICK_FORM_BYTES:
             return parse(io.BytesIO(data), mimetype, len(data), options)
@@ -42,16 +42,16 @@ class BoundedFormParser(FormDataParser):
 
 
 class BoundedRequest(flask.Request):
-    """Flask's request with bounded forms and JSON."""
+    """Flask's request with limits on forms and JSON; both raise RequestEntityTooLarge."""
 
     form_data_parser_class = BoundedFormParser
 
     def get_json(self, force: bool = False, silent: bool = False, cache: bool = True) -> Any:
         if len(self.get_data(cache=True)) > MAX_JSON_BYTES:
-            raise RequestEntityTooLarge(f"JSON may have {MAX_JSON_BYTES // 1024} KB.")
+            raise RequestEntityTooLarge(f"A JSON body may have at most {MAX_JSON_BYTES // 1024} KB.")
         try:
             return super().get_json(force, silent, cache)
         except RecursionError:
             if silent:
                 return None
-            raise BadRequest("This JSON is nested too deeply.") from None
+            raise BadRequest("The JSON body is nested too deeply.") from None

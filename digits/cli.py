@@ -197,7 +197,7 @@ def _serve(options: argparse.Namespace) -> None:
             listener,
             socketio=services.live.socketio,
             on_start=announce,
-            # All visitors come from the proxy's address.
+            # All connections come from the proxy's address.
             **({"max_connections_per_address": None} if settings.behind_proxy else {}),
         )
     finally:
@@ -238,7 +238,7 @@ def _listen(host: str, port: int) -> socket:
 
 
 def _made_token(settings: Settings) -> str:
-    """The token that the server made for itself, because some have to log in and no secret was given."""
+    """The generated token, if a login is required and no secret is configured; else an empty string."""
     from digits.settings import LoginPolicy
 
     if settings.login_policy is LoginPolicy.NOBODY or settings.token or settings.password:
@@ -256,10 +256,10 @@ def announcement(
     is_root: bool = False,
     problem: str = "",
 ) -> str:
-    """The text for the terminal once the server answers: its address, who can reach it, and what is missing.
+    """The text to print at startup: the server's address, who can reach it, and missing features.
 
-    ``token`` is the one that the server made for itself, if it did. ``problem`` says
-    why the users of connections cannot be determined, if so.
+    ``token`` is the generated token, if there is one; ``problem`` is the reason
+    if the owners of connections cannot be determined.
     """
     name = "localhost" if settings.host in ("0.0.0.0", "::") else settings.host  # noqa: S104
     shown_name = f"[{name}]" if ":" in name else name
@@ -275,7 +275,7 @@ def announcement(
         lines.insert(4, f"  login link  {address}?token={token}")
     if is_root:
         lines += [
-            "Warning: DIGITS runs as root, and so does every network that it trains. Start it as an ordinary user."
+            "Warning: DIGITS runs as root, and so do all networks it trains. Start it as a regular user instead."
         ]
     if not tensorflow.available:
         lines += [
@@ -291,7 +291,7 @@ def _reach(settings: Settings) -> str:
     if not settings.is_local:
         return f"every computer that can reach {settings.host}"
     if settings.behind_proxy:
-        return "everybody who can reach the proxy in front of it, and this computer"
+        return "everyone who can reach the proxy, and this computer"
     return "this computer only"
 
 
@@ -300,11 +300,11 @@ def _login(settings: Settings, problem: str) -> str:
     from digits.settings import LoginPolicy
 
     if settings.login_policy is LoginPolicy.NOBODY:
-        return "not required (--no-login): everybody who can connect can run programs as you"
+        return "not required (--no-login): anyone who can connect can run programs as you"
     if settings.login_policy is LoginPolicy.EVERYBODY:
         return "required"
     if problem:
-        return f"required, for you too: {problem}"
+        return f"required, also for you: {problem}"
     return "required for other users of this computer, not for you"
 
 

@@ -1,4 +1,4 @@
-"""The open connections: how many there may be, and which one makes room for another."""
+"""Limits on the number of open connections."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 
 class State(enum.Enum):
-    """What a connection does: it waits for its client, works for it, or is a websocket."""
+    """The state of a connection: waiting for its client, processing a request, or a websocket."""
 
     WAITING = "waiting"
     WORKING = "working"
@@ -18,7 +18,7 @@ class State(enum.Enum):
 
 @dataclass(eq=False)
 class Connection:
-    """An open connection. ``cut`` ends it; whoever reads or writes it is woken."""
+    """An open connection. ``cut`` closes it and wakes blocked readers and writers."""
 
     address: str
     cut: Callable[[], None]
@@ -26,7 +26,7 @@ class Connection:
 
     @contextlib.contextmanager
     def waiting(self) -> Iterator[None]:
-        """For as long as it is the client's turn."""
+        """Mark the connection as waiting for its client during the block."""
         before = self.state
         if before is State.WORKING:
             self.state = State.WAITING
@@ -40,9 +40,9 @@ class Connection:
 class Connections:
     """At most ``most`` connections, and ``most_per_address`` of them from one address.
 
-    A new one beyond that takes the place of the oldest one that waits for its client, or else of the
-    oldest websocket: of the same address, or of the address with the most. So silent and slow clients
-    never keep others out. While all of them work, a new one is refused.
+    At the limit, a new connection replaces the oldest one that is waiting for its client, or else the
+    oldest websocket: of the same address, or of the address with the most connections. So idle and slow
+    clients cannot lock others out. If all connections are processing requests, the new one is refused.
     """
 
     def __init__(self, most: int, most_per_address: int | None = None) -> None:
@@ -59,7 +59,7 @@ class Connections:
             yield from list(connections)
 
     def admit(self, connection: Connection) -> bool:
-        """Count a new connection in, with another one cut if there is no room; False if it has to go."""
+        """Add a connection, closing another one if the limit is reached; False if it is refused."""
         own = self._by_address.get(connection.address, [])
         if len(own) >= self._most_per_address and not self._cut_one(own):
             return False
@@ -71,7 +71,7 @@ class Connections:
         return True
 
     def forget(self, connection: Connection) -> None:
-        """Count a connection out that has ended; one that was cut is out already."""
+        """Remove a connection that has ended; no-op for one that was cut."""
         own = self._by_address.get(connection.address, [])
         if connection in own:
             own.remove(connection)

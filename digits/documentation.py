@@ -1,4 +1,4 @@
-"""The pages of ``docs`` as pages of the site, so that they are there without a connection to anywhere else."""
+"""Serve the pages of ``docs`` as pages of the site, available offline."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _PAGE = re.compile(r"[\w-]+\.md")
 @blueprint.get("/docs/", defaults={"name": INDEX})
 @blueprint.get("/docs/<name>")
 def page(name: str) -> str:
-    """A page of the documentation. Links between pages stay as they are written: by file name."""
+    """A page of the documentation. Links between pages use file names and work unchanged."""
     title, body = _rendered(name)
     return render_template("documentation.html", title=title, body=body, is_index=name == INDEX)
 
@@ -35,10 +35,10 @@ def picture(name: str) -> Response:
 
 @cache
 def _rendered(name: str) -> tuple[str, Markup]:
-    """Title and HTML; raises NotFound."""
+    """The title and HTML of a page; raises NotFound."""
     path = _FOLDER / name
     if not _PAGE.fullmatch(name) or not path.is_file():
-        raise NotFound(f"There is no page “{name}” in the documentation.")
+        raise NotFound(f"The documentation has no page “{name}”.")
     text = path.read_text(encoding="utf-8")
     title = text.partition("\n")[0].removeprefix("# ").strip()
     body = markdown.markdown(text, extensions=["tables", "fenced_code", "toc"])
@@ -49,6 +49,6 @@ _TABLE = '<div class="table-wrap" tabindex="0"><table class="table">'
 
 
 def _scrollable(html: str) -> str:
-    """Tables and code that are wider than a phone scroll by themselves, with the keyboard too."""
+    """Make wide tables and code scroll independently, also with the keyboard."""
     html = html.replace("<pre>", '<pre tabindex="0">').replace("<table>", _TABLE)
     return html.replace("</table>", "</table></div>")

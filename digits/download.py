@@ -182,7 +182,7 @@ def _fill(sample: Sample, folder: Path, progress: Progress, tools: Tools) -> Non
             shutil.rmtree(folder / name)
         (laid_out / name).rename(folder / name)
     _write_lists(sample, splits, folder)
-    os.sync()  # much faster than a call for each of many thousand images
+    os.sync()  # much faster than fsync for thousands of images
     write_json(folder / COMPLETE_FILE, {"sample": sample.id, "layout": _LAYOUT_VERSION})
     shutil.rmtree(scratch)
 

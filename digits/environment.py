@@ -1,4 +1,4 @@
-"""Which variables of the server's environment other programs that it starts get to see.
+"""The environment variables that programs started by the server inherit.
 
 Exact names only: a prefix such as ``TF_`` or ``NVIDIA_`` would also cover access tokens
 (``TF_TOKEN_…``, ``NVIDIA_API_KEY``).
@@ -9,12 +9,12 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable, Mapping
 
-# What any program may need to start and to print.
+# General variables needed by programs.
 SYSTEM_VARIABLES = tuple(
     "PATH HOME LANG LANGUAGE LC_ALL LC_COLLATE LC_CTYPE LC_MESSAGES LC_MONETARY LC_NUMERIC LC_TIME TZ TMPDIR "
     "VIRTUAL_ENV PYTHONPATH LD_LIBRARY_PATH".split()
 )
-# What changes how TensorFlow computes.
+# Variables that affect TensorFlow's computation.
 COMPUTE_VARIABLES = tuple(
     "CUDA_CACHE_DISABLE CUDA_CACHE_MAXSIZE CUDA_CACHE_PATH CUDA_DEVICE_MAX_CONNECTIONS CUDA_DEVICE_ORDER CUDA_HOME "
     "CUDA_LAUNCH_BLOCKING CUDA_MODULE_LOADING CUDA_MPS_LOG_DIRECTORY CUDA_MPS_PIPE_DIRECTORY CUDA_PATH "
@@ -31,7 +31,7 @@ TASK_VARIABLES = (*SYSTEM_VARIABLES, *COMPUTE_VARIABLES)
 def inherited(environment: Mapping[str, str], names: Iterable[str]) -> dict[str, str]:
     """The variables of ``environment`` with these ``names``.
 
-    Relative folders of ``PYTHONPATH`` become absolute: the program may start in a
+    Relative folders in ``PYTHONPATH`` become absolute, because the program may start in a
     folder whose modules it must not import.
     """
     kept = {name: environment[name] for name in names if name in environment}

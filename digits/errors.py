@@ -3,18 +3,18 @@
     DigitsError             500  base; its text may be shown
     ├── BadRequest          400  the request cannot be understood
     ├── NotAllowed          403  the request is understood and refused
-    │   └── OtherSite       403  a page of another site asks for what only our own pages may
+    │   └── OtherSite       403  a page of another site may not request this
     ├── NotFound            404  there is no such thing
     ├── InUse               403  something else depends on it (403 as DIGITS answered)
-    ├── NotReady            409  what is needed is still being made
-    ├── Damaged             409  the files of a job cannot be understood
-    ├── Unavailable         503  a part of the server is not there
-    ├── StorageError        503  the disk is read-only, broken, or may not be written
-    └── DiskFull            507  there is no space left
+    ├── NotReady            409  a required job is not finished yet
+    ├── Damaged             409  the files of a job are invalid
+    ├── Unavailable         503  a component of the server is unavailable
+    ├── StorageError        503  the disk is read-only, failing, or not writable
+    └── DiskFull            507  no space is left on the disk
 
-One handler turns them into a page or into JSON, and another one an OSError that
-`explain` knows. Any other exception is a fault of the program: it goes to the log
-and the user sees a plain server error.
+One error handler renders these as a page or as JSON; another does the same for every
+OSError that `explain` recognizes. Any other exception is a bug: it is logged, and the
+user sees a generic server error.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from typing import Any
 class DigitsError(Exception):
     """Base of all errors whose text is meant for the user.
 
-    ``trace`` has the frames of a mistake in the user's network, as in `digits.events.Failed`.
+    ``trace`` lists the frames of an error in the user's network, as in `digits.events.Failed`.
     """
 
     http_status = 500
@@ -84,22 +84,22 @@ class DiskFull(DigitsError):
     http_status = 507
 
 
-_MAKE_ROOM = "Make room, for example by deleting jobs that nobody needs, then try again."
+_MAKE_ROOM = "Free up space, for example by deleting jobs you no longer need, then try again."
 _EXPLAINED: dict[int, tuple[type[DigitsError], str, str]] = {
     errno.ENOSPC: (DiskFull, "The disk is full.", _MAKE_ROOM),
-    errno.EDQUOT: (DiskFull, "The disk quota of the server's user is used up.", _MAKE_ROOM),
-    errno.EFBIG: (DiskFull, "The file is larger than the server may write.", "Raise its limit: ulimit -f."),
-    errno.EROFS: (StorageError, "The disk is read-only.", "Mount it for writing, then try again."),
-    errno.EACCES: (StorageError, "The server has no permission to write there.", "Change the owner or mode."),
-    errno.EPERM: (StorageError, "The server has no permission to write there.", "Change the owner or mode."),
-    errno.EIO: (StorageError, "The disk does not work: input/output error.", "Look into the system's log."),
+    errno.EDQUOT: (DiskFull, "The disk quota of the server's user is exhausted.", _MAKE_ROOM),
+    errno.EFBIG: (DiskFull, "The file exceeds the size limit.", "Raise it with ulimit -f."),
+    errno.EROFS: (StorageError, "The disk is read-only.", "Remount it with write access, then try again."),
+    errno.EACCES: (StorageError, "The server lacks write permission.", "Change the owner or the mode."),
+    errno.EPERM: (StorageError, "The server lacks write permission.", "Change the owner or the mode."),
+    errno.EIO: (StorageError, "The disk failed: input/output error.", "Check the system log."),
     errno.EMFILE: (Unavailable, "The server has too many open files.", "Try again in a moment."),
     errno.ENFILE: (Unavailable, "This machine has too many open files.", "Try again in a moment."),
 }
 
 
 def explain(error: OSError) -> DigitsError | None:
-    """An error of the disk in words for the user; None if it is none of the disk's."""
+    """Translate ``error`` into an error for the user; None if it is not a storage error."""
     if error.errno not in _EXPLAINED:
         return None
     kind, message, hint = _EXPLAINED[error.errno]
@@ -109,7 +109,7 @@ def explain(error: OSError) -> DigitsError | None:
 
 
 def _has_no_inodes(path: object) -> bool:
-    """Whether what is missing for a new file at ``path`` is not space."""
+    """Whether the file system of ``path`` has run out of inodes."""
     try:
         state = os.statvfs(os.path.dirname(os.fsdecode(path)) or ".")  # type: ignore[arg-type]
     except (OSError, TypeError):

@@ -26,21 +26,21 @@ MAX_LINE_BYTES = 1024 * 1024
 MAX_METRIC_NAME = 64
 _READ_BYTES = 4 * 1024 * 1024
 
-# A writer that was killed holds its log until its memory is given back.
+# A killed writer holds its lock until its memory is released.
 _WRITER_SECONDS = 5.0
 
 
 class LogInUse(Exception):
-    """Another process writes this log."""
+    """Another process holds the lock on this log."""
 
 
 Split = Annotated[str, Matching("train|val|test")]
-# Of one day less than a thousand years: what is longer is no estimate.
+# At most about 950 years; larger values are not estimates.
 Seconds = Annotated[float, Between(0, 3e10)]
 
 
 class Layer(TypedDict):
-    """A row in the table of a network's layers. ``shape`` lists the output's dimensions, None for the batch."""
+    """A row in the table of layers. ``shape`` is the output shape, with None for the batch dimension."""
 
     name: str
     kind: str
@@ -49,7 +49,7 @@ class Layer(TypedDict):
 
 
 class Frame(TypedDict):
-    """A frame of a trace; ``own`` marks the user's file."""
+    """A frame of a traceback; ``own`` marks the user's file."""
 
     file: str
     line: Count
@@ -68,7 +68,7 @@ class Event:
 
 @dataclass(frozen=True)
 class Progressed(Event):
-    """The task did ``fraction`` (0 to 1) of its work; ``doing`` says on what it works now."""
+    """The task completed ``fraction`` (0 to 1) of its work; ``doing`` describes the current stage."""
 
     kind = "progressed"
     fraction: float
@@ -188,7 +188,7 @@ class Excelled(Event):
 
 @dataclass(frozen=True)
 class Removed(Event):
-    """A snapshot was removed, because only so many are kept."""
+    """A snapshot was removed because it exceeds the number to keep."""
 
     kind = "removed"
     epoch: float
@@ -197,7 +197,7 @@ class Removed(Event):
 
 @dataclass(frozen=True)
 class Resumed(Event):
-    """A training that had ended early goes on after ``step`` steps: what it measured later is void."""
+    """An interrupted training resumed after ``step`` steps: earlier events for later steps are void."""
 
     kind = "resumed"
     step: Count
@@ -217,10 +217,10 @@ class Used(Event):
 
 @dataclass(frozen=True)
 class Failed(Event):
-    """The task gave up. ``message`` is for the user; ``trace`` has the user's own line first.
+    """The task failed. ``message`` is for the user; ``trace`` starts with the user's own frames.
 
-    ``line`` is the line of the user's network to mark, if the fault has one.
-    ``detail`` is the library's own message where ``message`` is a shorter one.
+    ``line`` is the line of the user's network to mark, if the error has one.
+    ``detail`` is the library's full message if ``message`` is a shorter one.
     """
 
     kind = "failed"
@@ -233,7 +233,7 @@ class Failed(Event):
 
 @dataclass(frozen=True)
 class Finished(Event):
-    """The task did all its work. A task that ends without this event ended early."""
+    """The task completed. A task that exits without this event ended early."""
 
     kind = "finished"
     result: dict[str, Any] = field(default_factory=dict)
@@ -270,7 +270,7 @@ def encode(event: Event) -> bytes:
 
 
 def decode(line: bytes) -> Event | None:
-    """The event on a line; None for any other line: an unknown event, wrong types, noise. Raises nothing."""
+    """Decode an event; None for an unknown event, wrong types or any other line. Never raises."""
     try:
         body = json.loads(line, parse_constant=files.refuse_constant)
         kind = KINDS[body["event"]]
@@ -299,12 +299,12 @@ def read(path: Path, cursor: int = 0, until: int | None = None) -> tuple[list[Ev
 
 
 def for_browser(value: Any) -> Any:
-    """``value`` with None for NaN and infinities, as JSON and charts want it."""
+    """``value`` with None for NaN and infinities, as JSON and charts require."""
     return _replace(value, lambda number: None)
 
 
 def end(path: Path) -> int:
-    """The cursor behind all that the log holds now."""
+    """The cursor at the end of the log; 0 if it cannot be read."""
     try:
         with open_plain(path) as file:
             return os.fstat(file.fileno()).st_size
@@ -313,21 +313,21 @@ def end(path: Path) -> int:
 
 
 class EventLog:
-    """The writing end of a task's log. One process owns it, and locks it against others.
+    """Writer for a task's log, which it locks against other processes.
 
-    While the disk is full, events wait in memory: what happened is told when there is room again.
+    While the disk is full, events are buffered in memory and written once there is space again.
     """
 
     def __init__(self, path: Path) -> None:
-        """Raises LogInUse when another process does not leave the log in a few seconds."""
+        """Raises LogInUse if another process keeps the log locked for a few seconds."""
         self._path, self._waiting, self._turn = path, b"", threading.Lock()
         self._open()
-        # The log may be new, and so may be the task's folder.
+        # Both the log and the task's folder may be new.
         files.sync_folder(path.parent)
         files.sync_folder(path.parent.parent)
 
     def append(self, *events: Event) -> None:
-        """Write ``events`` to the log, at once."""
+        """Write ``events`` to the log immediately."""
         with self._turn:
             self._waiting += b"".join(map(encode, events))
             try:
@@ -337,18 +337,18 @@ class EventLog:
                     return
                 if error.errno != errno.EBADF:
                     raise
-                self._open()  # the network has closed descriptors that are not its own
+                self._open()  # the network closed a descriptor that it does not own
                 self._write()
 
     def sync(self) -> None:
-        """Make all events so far survive a power cut; raises OSError if there is still no room for them."""
+        """Make all events durable; raises OSError if the disk is still full."""
         self.append()
         if self._waiting:
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
         os.fsync(self._descriptor)
 
     def close(self) -> None:
-        """Synchronize the log and release it; raises OSError if there is still no room for all that happened."""
+        """Sync and release the log; raises OSError if the disk is still full."""
         try:
             self.sync()
         finally:
@@ -356,10 +356,10 @@ class EventLog:
 
     def _open(self) -> None:
         flags = os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW | os.O_CLOEXEC
-        self._descriptor = files.out_of_the_way(os.open(self._path, flags, 0o600))
+        self._descriptor = files.move_to_high_descriptor(os.open(self._path, flags, 0o600))
         if not _soon(lambda: _may(os.F_TLOCK, self._descriptor)):
             os.close(self._descriptor)
-            raise LogInUse(f"Another process works on this task: it writes {self._path}.")
+            raise LogInUse(f"Another process is working on this task: it holds the lock on {self._path}.")
         self._is_torn = True
 
     def _write(self) -> None:
@@ -370,14 +370,14 @@ class EventLog:
             self._waiting = self._waiting[os.write(self._descriptor, self._waiting) :]
 
     def _mend_torn_line(self) -> None:
-        # A writer that was killed may have left half a line; a new line keeps it apart.
+        # A killed writer may have left an incomplete line; end it.
         size = os.fstat(self._descriptor).st_size
         if size and os.pread(self._descriptor, 1, size - 1) != b"\n":
             os.write(self._descriptor, b"\n")
 
 
 def is_written(path: Path) -> bool:
-    """Whether a process writes the log, and does not leave it in a few seconds."""
+    """Whether another process keeps the log locked for a few seconds."""
     try:
         opened = open_plain(path, below=path.parent.parent)
     except UnreadableFile:
@@ -387,7 +387,7 @@ def is_written(path: Path) -> bool:
 
 
 def _may(command: int, descriptor: int) -> bool:
-    """Whether a lock was taken, or could be; where there are no locks, nobody has one."""
+    """Whether the lock operation succeeded; True on file systems without locks."""
     try:
         os.lockf(descriptor, command, 0)
     except OSError as error:
@@ -415,7 +415,7 @@ def _lines(path: Path, cursor: int) -> Iterator[tuple[bytes, int]]:
             try:
                 block = file.read(_READ_BYTES)
             except OSError:
-                return  # a disk that fails; what cannot be read now may be later
+                return  # a disk error; it may be temporary
             end = block.rfind(b"\n") + 1
             if end == 0:
                 if len(block) < _READ_BYTES:
@@ -445,13 +445,13 @@ def _replace(value: Any, not_finite: Any) -> Any:
 
 
 def _numbers(values: dict[str, Any]) -> dict[str, float]:
-    """Those of ``values`` that are numbers; NaN and infinities, spelled as `encode` does, become floats."""
+    """The numeric entries of ``values``; NaN and infinities, as written by `encode`, become floats."""
     numbers = {}
     for name, value in values.items():
         known = _NOT_FINITE.get(value) if isinstance(value, str) else value
         if isinstance(known, (int, float)) and not isinstance(known, bool) and len(name) <= MAX_METRIC_NAME:
             try:
                 numbers[name] = float(known)
-            except OverflowError:  # a whole number beyond all floats
+            except OverflowError:  # an integer too large for a float
                 continue
     return numbers

@@ -1,8 +1,8 @@
-"""Starts, polls and stops the processes of tasks, and finds them again after a restart.
+"""Start, poll and stop the processes of tasks, and find them again after a restart.
 
-`Executor` is all that the scheduler knows. `LocalExecutor` runs tasks on this
-machine, each under a supervisor (`digits.shim`) that outlives the server. What
-the two sides share is the task's folder; nothing else is assumed.
+`Executor` is the scheduler's interface. `LocalExecutor` runs tasks on this
+machine, each under a supervisor (`digits.shim`) that outlives the server. The
+two sides share only the task's folder.
 """
 
 from __future__ import annotations
@@ -31,9 +31,9 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, kw_only=True)
 class Exit:
-    """How a task's process ended, when (Unix time), and for how many seconds it ran.
+    """How a task's process ended, when (Unix time), and its running time in seconds.
 
-    ``lost``: nobody was there to see it, or what the supervisor wrote of it is damaged, as ``damage`` says.
+    ``lost``: the supervisor was killed, or its record is damaged; then ``damage`` is the reason.
     """
 
     code: int | None = None
@@ -52,8 +52,8 @@ class Exit:
 
 
 @dataclass(frozen=True, kw_only=True)
-class _Note:
-    """What the supervisor writes at the end of a run: the fields of `Exit`, and the number of the run."""
+class _ExitRecord:
+    """The supervisor's record of the end of a run: the fields of `Exit`, and the number of the run."""
 
     code: int | None
     signal: int | None
@@ -66,33 +66,34 @@ class _Note:
 
 
 class Executor(Protocol):
-    """Runs tasks. A handle finds a task again after a restart; tasks are run again under another number."""
+    """Runs tasks. A handle identifies a running task across restarts of the server; every run has a new number."""
 
     def start(self, folder: Path, environment: Mapping[str, str], run: int = 1) -> Handle:
         """Start the task whose recipe is in ``folder``."""
 
     def find(self, folder: Path, run: int) -> Handle | None:
-        """The ``run`` of the task in ``folder`` that a server started that was killed before it could note that;
-        it may have ended meanwhile.
+        """Find a ``run`` of the task in ``folder`` whose handle was not saved because the server was killed.
+
+        The run may have ended in the meantime.
         """
 
     def poll(self, folder: Path, handle: Handle | None) -> Exit | None:
-        """How the task ended; None while anything of it runs."""
+        """How the task ended; None while any of its processes runs."""
 
     def stop(self, handle: Handle) -> None:
         """Ask the task to stop; it is killed if it does not. Returns at once."""
 
     def clear(self, folder: Path, handles: Sequence[Handle] = ()) -> bool:
-        """Kill everything that works in ``folder`` or below; whether nothing is left of it."""
+        """Kill all processes of the tasks in or below ``folder``; return whether none was left."""
 
 
 class LocalExecutor:
     """Runs tasks as processes of this machine.
 
-    With ``standby``, a fork server holds TensorFlow imported, so that a task starts
-    at once; whenever it is not there, tasks start with a fresh interpreter.
+    With ``standby``, a fork server keeps TensorFlow imported, so that tasks start
+    at once; while it is unavailable, tasks start with a fresh interpreter.
     ``program`` is the command of a worker; the task's folder is added to it.
-    ``pass_env`` names more variables of the environment that tasks inherit.
+    ``pass_env`` names additional environment variables that tasks inherit.
     """
 
     def __init__(
@@ -100,7 +101,7 @@ class LocalExecutor:
         *,
         standby: bool = True,
         log_file: Path | None = None,
-        # -P: modules come from where they are installed, not from the folder that a program starts in.
+        # -P: import installed modules only, not those in the current folder.
         program: Sequence[str] = (sys.executable, "-P", "-m", "digits.worker"),
         pass_env: Sequence[str] = (),
     ) -> None:
@@ -112,7 +113,7 @@ class LocalExecutor:
     def start(self, folder: Path, environment: Mapping[str, str], run: int = 1) -> Handle:
         for path in folder.glob(f"{shim.EXIT_FILE}*"):
             path.unlink(missing_ok=True)
-        # Before the process starts, so that a full disk is reported now and not at its end.
+        # Before the process starts, so that a full disk is reported now and not when it ends.
         os.close(shim.reserve_exit(str(folder)))
         environment = {
             **child_environment(os.environ, self._pass_env),
@@ -129,13 +130,13 @@ class LocalExecutor:
         supervisor = _supervisor_of(folder)
         if supervisor is not None:
             return _handle(supervisor, run)
-        # All that is left of a run that has ended is what its supervisor wrote.
+        # A run that has ended is known by its supervisor's record only.
         return _handle(0, run) if _read_exit(folder, run) else None
 
     def poll(self, folder: Path, handle: Handle | None) -> Exit | None:
         self._reap()
         try:
-            # The task can write what it likes into its folder, so that nothing there counts while anything of it runs.
+            # A task can forge its exit record, so do not read it while any of its processes runs.
             if handle and is_alive(handle):
                 return None
             if not self.clear(folder, [handle] if handle else ()):
@@ -143,12 +144,12 @@ class LocalExecutor:
             ended = _read_exit(folder, handle.get("run", 1) if handle else 1)
             return ended or Exit(lost=True, at=_last_change(folder))
         except OSError as error:
-            log.warning("it is not known now whether the task in %s runs: %s", folder, error)
+            log.warning("could not determine whether the task in %s is running: %s", folder, error)
             return None
 
     def stop(self, handle: Handle) -> None:
         if is_alive(handle):
-            for number in (signal.SIGTERM, signal.SIGCONT):  # the task may have halted its supervisor
+            for number in (signal.SIGTERM, signal.SIGCONT):  # the task may have stopped its supervisor
                 with contextlib.suppress(OSError):
                     os.kill(handle["pid"], number)
 
@@ -166,11 +167,11 @@ class LocalExecutor:
             self._fork_server.start()
 
     def is_warm(self) -> bool:
-        """Whether the fork server is there and ready."""
+        """Whether the fork server is running and ready."""
         return bool(self._fork_server and self._fork_server.is_ready)
 
     def close(self) -> None:
-        """End the fork server. Tasks go on."""
+        """Stop the fork server. Tasks keep running."""
         if self._fork_server:
             self._fork_server.close()
 
@@ -214,7 +215,7 @@ class ForkServer:
         self.is_ready = False
 
     def start(self) -> None:
-        """Start the process if it is not there; does not wait until it is ready."""
+        """Start the process if it is not running, without waiting until it is ready."""
         if self._process is not None or self._starts >= self.MAX_STARTS:
             return
         self._starts += 1
@@ -231,12 +232,14 @@ class ForkServer:
                 )
         except OSError as error:
             self._starts -= 1
-            log.warning("no fork server now: %s", error)  # Tasks start without it, only later.
+            log.warning(
+                "could not start the fork server: %s", error
+            )  # tasks start without it, but more slowly
             return
         threading.Thread(target=self._wait_until_ready, args=(self._process,), daemon=True).start()
 
     def fork(self, folder: Path, environment: Mapping[str, str]) -> int | None:
-        """The process id of the new task's supervisor; None if the server is not there."""
+        """The process id of the new task's supervisor; None if the fork server is unavailable."""
         if not self.is_ready:
             self.start()
             return None
@@ -291,14 +294,14 @@ class ForkServer:
             process.stdout.close()
 
 
-# Tells the processes of a task from all others: they inherit it.
+# Identifies the processes of a task, which inherit it.
 _TASK_VARIABLE = "DIGITS_TASK"
 
 
 def child_environment(environment: Mapping[str, str], pass_env: Sequence[str] = ()) -> dict[str, str]:
-    """What a task may know of the server's environment: no token, no password, no key.
+    """The environment variables that a task inherits: no token, password or key of the server.
 
-    ``pass_env`` names variables to keep besides `digits.environment.TASK_VARIABLES`.
+    ``pass_env`` names variables to keep in addition to `digits.environment.TASK_VARIABLES`.
     """
     kept = inherited(environment, (*TASK_VARIABLES, *pass_env))
     package_home = str(Path(__file__).resolve().parents[1])
@@ -314,7 +317,7 @@ def child_environment(environment: Mapping[str, str], pass_env: Sequence[str] = 
 
 
 def devices_environment(devices: Sequence[str]) -> dict[str, str]:
-    """What a task must be told to see these devices only: ``cpu``, or GPUs by their number."""
+    """The environment variables that restrict a task to ``devices``: ``cpu``, or GPU indexes."""
     # An empty value hides the GPUs from a task that is to run on the CPU.
     gpus = ",".join(device for device in devices if device != "cpu")
     # The driver numbers GPUs by their bus; CUDA would otherwise put the fastest first.
@@ -326,25 +329,25 @@ def _handle(pid: int, run: int) -> Handle:
 
 
 def _read_exit(folder: Path, run: int) -> Exit | None:
-    """What the supervisor of this ``run`` wrote when it ended; None if there is nothing of it."""
+    """The exit record of this ``run``; None if there is none."""
     path = folder / shim.EXIT_FILE
     try:
-        note = schema.build(_Note, files.read_json(path, below=folder.parent))
+        record = schema.build(_ExitRecord, files.read_json(path, below=folder.parent))
     except (files.UnreadableFile, schema.Malformed) as error:
         if _is_blank(path):
             return None
         reason = f"{path.name}: {error}" if isinstance(error, schema.Malformed) else str(error)
         return Exit(lost=True, damage=reason, at=_last_change(folder))
-    if note.run != run:
+    if record.run != run:
         return None
     return Exit(
-        code=note.code,
-        signal=note.signal,
-        stopped=note.stopped,
-        out_of_memory=note.out_of_memory,
-        disk_full=note.disk_full,
-        at=note.at,
-        seconds=note.seconds,
+        code=record.code,
+        signal=record.signal,
+        stopped=record.stopped,
+        out_of_memory=record.out_of_memory,
+        disk_full=record.disk_full,
+        at=record.at,
+        seconds=record.seconds,
     )
 
 
@@ -359,7 +362,7 @@ def _supervisor_of(folder: Path) -> int | None:
 
 
 def _is_blank(path: Path) -> bool:
-    """Whether there is no such file, or nothing in it yet."""
+    """Whether the file is missing or blank."""
     try:
         return not files.read_bytes(path).strip(b"\0 \n")
     except files.UnreadableFile:
@@ -367,10 +370,10 @@ def _is_blank(path: Path) -> bool:
 
 
 def _processes_in(folder: Path, handles: Sequence[Handle]) -> Iterator[int]:
-    """The living processes of the tasks in ``folder`` and below.
+    """The running processes of the tasks in or below ``folder``.
 
-    They have the task's name in their environment from the start of their program, or, forked by the fork
-    server, belong to the session of their supervisor, which is that of a handle.
+    Their initial environment names the task, or, if they were forked by the fork server, they
+    belong to their supervisor's session, which is that of a handle.
     """
     sessions = {handle["pid"] for handle in handles if _may_have_session(handle)}
     mark = os.fsencode(f"{_TASK_VARIABLE}={folder}")
@@ -385,16 +388,16 @@ def _processes_in(folder: Path, handles: Sequence[Handle]) -> Iterator[int]:
 
 
 def _may_have_session(handle: Handle) -> bool:
-    """Whether a session whose number is that of the handle's process can only be the one that it led."""
+    """Whether the session with the id of the handle's process must be the one that it led."""
     if handle["pid"] <= 1 or handle["boot"] != _boot_id() or handle["began"] is None:
         return False
     stat = _stat(handle["pid"])
-    # The number is given to no other process while the session has a member.
+    # A process id is not reused while its session has members.
     return stat is None or int(stat[19]) == handle["began"]
 
 
 def _last_change(folder: Path) -> float | None:
-    """When a file of ``folder`` was written last."""
+    """Time of the last change to a file in ``folder``, as Unix time."""
     try:
         with os.scandir(folder) as entries:
             return max((entry.stat(follow_symlinks=False).st_mtime for entry in entries), default=None)
@@ -403,9 +406,9 @@ def _last_change(folder: Path) -> float | None:
 
 
 def is_alive(handle: Handle) -> bool:
-    """Whether the very process of the handle runs: not another one that got its number.
+    """Whether the process of the handle is running, as opposed to another one that reuses its id.
 
-    Raises OSError if that cannot be known now, as with too many open files.
+    Raises OSError if that cannot be determined, for example with too many open files.
     """
     return (
         handle["pid"] > 1
@@ -416,7 +419,7 @@ def is_alive(handle: Handle) -> bool:
 
 
 def _start_ticks(pid: int) -> int | None:
-    """When the process began, in clock ticks since boot; None if it is dead or a zombie."""
+    """Start time of the process in clock ticks since boot; None if it is dead or a zombie."""
     stat = _stat(pid)
     return None if stat is None or stat[0] in _DEAD else int(stat[19])
 
@@ -425,7 +428,7 @@ _DEAD = (b"Z", b"X")
 
 
 def _stat(pid: int) -> list[bytes] | None:
-    """State, parent, group, session and so on of a process, from field 3 of ``/proc/PID/stat`` on."""
+    """The fields of ``/proc/PID/stat`` from the third one on: state, parent, group, session, and so on."""
     try:
         with open(f"/proc/{pid}/stat", "rb") as file:
             return file.read().rpartition(b")")[2].split() or None

@@ -1,4 +1,4 @@
-"""Sends a file of a job: the only way by which one leaves the server whole."""
+"""Send files of jobs. Views must use this instead of Flask's ``send_file``."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from digits.files import MissingFile, open_plain
 
 
 def send_job_file(folder: Path, name: str, shown_as: str | None) -> Response:
-    """The regular file ``name`` below ``folder``; raises NotFound if there is none, UnreadableFile for a link.
+    """Send the regular file ``name`` below ``folder``; raises NotFound if it is missing, UnreadableFile for a link.
 
-    It is shown in the browser as the media type ``shown_as``, and downloaded without one.
+    Browsers display it with the media type ``shown_as``, or download it if that is None.
     """
     try:
         file = open_plain(folder / name, below=folder)

@@ -1,8 +1,8 @@
-"""Files that two processes share: written whole or not at all, read with suspicion.
+"""Atomic writes, and safe reads of files shared with other processes.
 
-A reader never sees half a file, because a file is written under a temporary
+Readers never see a partial file, because files are written under a temporary
 name and renamed. Links are never followed inside a job's folder: the code of a
-job may replace any file there. `open_plain` is the only function that opens one.
+job may replace any file there. Only `open_plain` opens files of a job.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ MAX_JSON_BYTES = 16 * 1024 * 1024
 _HIGH_DESCRIPTOR = 512
 
 
-# The server's trouble and not the file's: it may well be readable a moment later.
+# Temporary problems of the server, not of the file.
 _TRANSIENT = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOMEM})
 
 
@@ -52,17 +52,17 @@ def write_bytes(path: Path, data: bytes) -> None:
             os.fsync(file.fileno())
         os.replace(temporary, path)
     except BaseException:
-        with contextlib.suppress(OSError):  # the first error counts
+        with contextlib.suppress(OSError):  # report the first error
             temporary.unlink(missing_ok=True)
         raise
     sync_folder(path.parent)
 
 
 def make_folder(path: Path) -> None:
-    """Make the folder ``path`` for its owner only, unless it is there; raises NotADirectoryError for a link."""
+    """Create the folder ``path`` with mode 0700 if it does not exist; raises NotADirectoryError for a link."""
     path.mkdir(mode=0o700, exist_ok=True)
     if path.is_symlink():
-        raise NotADirectoryError(errno.ENOTDIR, "It is a link, which is not followed", str(path))
+        raise NotADirectoryError(errno.ENOTDIR, "Links are not followed", str(path))
 
 
 def remove_halves(path: Path) -> None:
@@ -79,12 +79,12 @@ def is_disk_full(error: BaseException) -> bool:
 def open_plain(path: Path, *, below: Path | None = None) -> BinaryIO:
     """Open a regular file for reading; raises UnreadableFile for a link, a pipe, or no file.
 
-    With ``below``, a folder that ``path`` lies in, links are refused in the place of that
-    folder and of every folder between, too. Raises OSError when it is not the file's fault,
-    for example when this process has too many open files.
+    With ``below``, a folder that contains ``path``, that folder and every folder between
+    must not be links either. Raises OSError for temporary problems of the server,
+    such as too many open files.
     """
     try:
-        # O_NONBLOCK: a FIFO in the file's place must not hang the reader.
+        # O_NONBLOCK: opening a FIFO must not block.
         with _folder_of(path, below) as (name, folder):
             flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
             descriptor = os.open(name, flags, dir_fd=folder)
@@ -101,8 +101,8 @@ def open_plain(path: Path, *, below: Path | None = None) -> BinaryIO:
     return open(descriptor, "rb")
 
 
-def is_there(path: Path, *, below: Path | None = None) -> bool:
-    """Whether there is a file at ``path``; raises UnreadableFile if `open_plain` would refuse it."""
+def exists(path: Path, *, below: Path | None = None) -> bool:
+    """Whether the file ``path`` exists; raises UnreadableFile if `open_plain` refuses it."""
     try:
         open_plain(path, below=below).close()
     except MissingFile:
@@ -111,7 +111,7 @@ def is_there(path: Path, *, below: Path | None = None) -> bool:
 
 
 def is_folder(path: Path, *, below: Path) -> bool:
-    """Whether ``path`` is the folder ``below`` or one in it, with no link in its place or between."""
+    """Whether ``path`` is the folder ``below`` or a folder in it, with no links in between."""
     try:
         with _folder_of(path / "any", below):
             return True
@@ -120,9 +120,9 @@ def is_folder(path: Path, *, below: Path) -> bool:
 
 
 def read_bytes(path: Path, limit: int = MAX_JSON_BYTES, *, below: Path | None = None) -> bytes:
-    """The content of a regular file of at most ``limit`` bytes; raises UnreadableFile."""
+    """Read a regular file of at most ``limit`` bytes; raises UnreadableFile."""
     with open_plain(path, below=below) as file:
-        # A sparse file may seem endless: nothing is read of one that is too large.
+        # Check the size first: a sparse file can be huge.
         if os.fstat(file.fileno()).st_size > limit:
             raise UnreadableFile(f"{path.name} is larger than {limit:,} bytes")
         try:
@@ -135,7 +135,7 @@ def read_bytes(path: Path, limit: int = MAX_JSON_BYTES, *, below: Path | None = 
 
 
 def read_json(path: Path, *, below: Path | None = None) -> Any:
-    """The JSON value in ``path``; raises UnreadableFile if there is none."""
+    """Load the JSON value in ``path``; raises UnreadableFile if it is missing or invalid."""
     try:
         return json.loads(read_bytes(path, below=below), parse_constant=refuse_constant)
     except (ValueError, RecursionError) as error:
@@ -143,22 +143,22 @@ def read_json(path: Path, *, below: Path | None = None) -> Any:
 
 
 def files_below(folder: Path) -> list[Path]:
-    """All that is no folder below ``folder``, in order; links to folders are not followed."""
+    """All files below ``folder``, sorted; links to folders are not followed."""
     return sorted(Path(parent, name) for parent, _, names in os.walk(folder) for name in names)
 
 
-def out_of_the_way(descriptor: int) -> int:
-    """Move an open file to a descriptor of a high number, where code that closes 0, 1, 2 … does not find it."""
+def move_to_high_descriptor(descriptor: int) -> int:
+    """Move an open file to a high descriptor, safe from code that closes 0, 1, 2 and so on."""
     try:
         moved = fcntl.fcntl(descriptor, fcntl.F_DUPFD_CLOEXEC, _HIGH_DESCRIPTOR)
     except OSError:
-        return descriptor  # this process may not have so many
+        return descriptor  # above this process's limit
     os.close(descriptor)
     return moved
 
 
 def tree_bytes(folder: Path) -> int:
-    """Bytes held by the plain files below ``folder``; files that vanish count as nothing."""
+    """Total size in bytes of the regular files below ``folder``; files that vanish are ignored."""
     total = 0
     for parent, _, names in os.walk(folder):
         for name in names:
@@ -171,7 +171,7 @@ def tree_bytes(folder: Path) -> int:
 
 @contextlib.contextmanager
 def _folder_of(path: Path, below: Path | None) -> Iterator[tuple[str, int | None]]:
-    """The name to open, and the descriptor of the folder that it is relative to."""
+    """Yield the name to open and the descriptor of the folder to which it is relative."""
     if below is None:
         yield str(path), None
         return
@@ -180,7 +180,7 @@ def _folder_of(path: Path, below: Path | None) -> Iterator[tuple[str, int | None
     except ValueError:
         parts = ("..",)
     if not parts or ".." in parts:
-        raise UnreadableFile(f"{path.name} does not lie in {below.name}")
+        raise UnreadableFile(f"{path.name} is outside of {below.name}")
     flags = os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
     folder = os.open(below, flags)
     try:
@@ -193,17 +193,17 @@ def _folder_of(path: Path, below: Path | None) -> Iterator[tuple[str, int | None
 
 
 def refuse_constant(constant: str) -> float:
-    """For `json.loads` as ``parse_constant``: NaN and infinities are not JSON."""
+    """A ``parse_constant`` for `json.loads` that rejects NaN and infinities; raises ValueError."""
     raise ValueError(f"{constant} is not JSON")
 
 
 def sync_folder(folder: Path) -> None:
-    """Make the names in ``folder`` durable: those that are new, those that were replaced, and that others are gone."""
+    """Make the entries of ``folder`` durable: created, replaced and removed names."""
     _sync(folder, os.O_RDONLY | os.O_DIRECTORY)
 
 
 def sync_file(path: Path) -> None:
-    """Make the content of the file ``path`` durable, whatever wrote it."""
+    """Make the contents of the file ``path`` durable, whichever process wrote them."""
     _sync(path, os.O_RDONLY)
 
 

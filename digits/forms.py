@@ -17,16 +17,16 @@ from digits.roots import Kind
 from digits.services import services
 
 NAME_LENGTH = 200
-# Of every field but those that a form names in ``LONG_FIELDS``.
+# For all fields except those in ``LONG_FIELDS`` of a form.
 MAX_FIELD_CHARACTERS = 4096
 MAX_LIST_CHARACTERS = 2000
 MAX_LIST_LENGTH = 50
-# What a number may be that has no narrower limit.
+# Limits for numbers without a narrower one.
 LARGEST_WHOLE = 2**31 - 1
 LARGEST_NUMBER = 1e9
-# Up to what files can hold.
+# Limited to possible file sizes.
 _CURSOR = re.compile(r"[0-9]{1,18}", re.ASCII)
-# Names are written from left to right or from right to left, whatever the page is.
+# The text direction of names is independent of the page.
 OWN_DIRECTION = {"dir": "auto"}
 
 
@@ -52,11 +52,11 @@ class JobForm(FlaskForm):
                 _shorten(field)
 
     def values(self) -> dict[str, Any]:
-        """What the user filled in, as it is kept for cloning."""
+        """The values of the fields, as saved for cloning."""
         return {field.name: field.data for field in self if _is_plain(field.data)}
 
     def fill(self, job: Job) -> None:
-        """Fill in the values of another job, with its present name; values that a field cannot hold are left out."""
+        """Fill in the values of another job and its current name; values invalid for a field are skipped."""
         values = {**job.form, f"{job.kind}_name": job.name, "group_name": job.group}
         for field in self:
             if field.name in values and _holds(field, values[field.name]):
@@ -64,7 +64,7 @@ class JobForm(FlaskForm):
 
 
 def _shorten(field: Field) -> None:
-    """Cut a text that is too long before anything else looks at it, and note the mistake."""
+    """Truncate a text that is too long before further processing, and record the error."""
     if isinstance(field.data, str) and len(field.data) > MAX_FIELD_CHARACTERS:
         field.data = field.data[:MAX_FIELD_CHARACTERS]
         field.raw_data = [field.data]
@@ -72,7 +72,7 @@ def _shorten(field: Field) -> None:
 
 
 def _too_long(limit: int) -> str:
-    return f"This is longer than {limit:,} characters."
+    return f"Must be at most {limit:,} characters long."
 
 
 def choices(*pairs: tuple[str, str]) -> list[SelectChoice]:
@@ -93,7 +93,7 @@ class NumberList(Field):
         if not valuelist:
             return
         self.data = []
-        # Several values of one name are a list, whatever each of them looks like.
+        # Several values with the same name always form a list.
         numbers = [
             number
             for value in valuelist[: MAX_LIST_LENGTH + 1]
@@ -111,7 +111,7 @@ class NumberList(Field):
         return ", ".join(f"{number:g}" for number in self.data or [])
 
 
-# One number with a decimal comma, or a thousands separator, rather than a list: no list has a value such as 01.
+# Likely one number with a decimal comma or thousands separator: lists do not contain values such as 01.
 _ONE_NUMBER = {
     float: re.compile(r"(?<![\d.,])(0,\d+|\d+,0\d+)(e[+-]?\d+)?(?![\d.])", re.IGNORECASE),
     int: re.compile(r"(?<![\d,])\d{1,3},0\d\d(?!\d)"),
@@ -119,10 +119,10 @@ _ONE_NUMBER = {
 
 
 def numbers_in(text: str, number: type[int] | type[float] = float, most: int = MAX_LIST_LENGTH) -> list[Any]:
-    """The numbers of a list such as ``0.1, 0.01`` or ``[8, 10]``, at most ``most`` of them.
+    """Parse a list of at most ``most`` numbers, such as ``0.1, 0.01`` or ``[8, 10]``.
 
-    Raises ValueError, for the user, for what is no such list and for what may be one number:
-    ``0,01`` is a list of two only in brackets or with a space.
+    Raises ValueError, with a message for the user, for invalid or ambiguous text:
+    ``0,01`` is a list of two numbers only in brackets or with a space.
     """
     text = text.strip()
     if len(text) > MAX_LIST_CHARACTERS:
@@ -132,27 +132,26 @@ def numbers_in(text: str, number: type[int] | type[float] = float, most: int = M
         first, _, second = unclear[0].partition(",")
         one = f"{first}{'.' if number is float else ''}{second}"
         raise ValueError(
-            f"Is “{unclear[0]}” {one}, or the two values {first} and {second}? "
-            f"Write {one} or [{first}, {second}]."
+            f"“{unclear[0]}” is ambiguous: write {one} for one number, or [{first}, {second}] for two."
         )
     try:
         numbers = [number(part) for part in text.strip("[]").split(",") if part.strip()]
     except ValueError:
-        kind = "whole numbers" if number is int else "numbers"
-        raise ValueError(f"Give {kind}, separated by commas.") from None
+        kind = "integers" if number is int else "numbers"
+        raise ValueError(f"Enter {kind}, separated by commas.") from None
     _check_length(numbers, most)
     if not all(abs(item) <= LARGEST_NUMBER for item in numbers):
-        raise ValueError(f"Every number must be at most {LARGEST_NUMBER:,.0f}.")
+        raise ValueError(f"Numbers must be at most {LARGEST_NUMBER:,.0f}.")
     return numbers
 
 
 def _check_length(numbers: list[Any], most: int) -> None:
     if len(numbers) > most:
-        raise ValueError(f"Give at most {most} numbers.")
+        raise ValueError(f"Enter at most {most} numbers.")
 
 
 class DecimalField(FloatField):
-    """A number; with a decimal comma, the message says how to write it."""
+    """A number. For a decimal comma, the error message shows the correct form."""
 
     def process_formdata(self, valuelist: list[Any]) -> None:
         try:
@@ -160,8 +159,8 @@ class DecimalField(FloatField):
         except ValueError:
             text = str(valuelist[0]).strip()
             if re.fullmatch(r"[+-]?\d*,\d+", text):
-                raise ValueError(f"Write {text.replace(',', '.')}, with a decimal point.") from None
-            raise ValueError("Give a number.") from None
+                raise ValueError(f"Use a decimal point: {text.replace(',', '.')}") from None
+            raise ValueError("Enter a number.") from None
 
 
 class OptionalInteger(IntegerField):
@@ -194,7 +193,7 @@ class Each:
 
 
 class Between(NumberRange):
-    """A finite number within limits. Unlike its base, takes integers of any length."""
+    """Require a finite number within limits. Unlike its base class, accepts integers of any length."""
 
     def __call__(self, form: Form, field: Field) -> None:
         if field.data is None or not self.min <= field.data <= self.max:
@@ -259,17 +258,17 @@ class AllowedPath:
 
 
 def cursor_of(arguments: Mapping[str, str], name: str) -> int | None:
-    """The place in a log that a request names, in bytes; None without one. Raises BadRequest."""
+    """The log cursor in a request's argument ``name``, in bytes; None if it is missing. Raises BadRequest."""
     text = arguments.get(name)
     if text is None:
         return None
     if not _CURSOR.fullmatch(text):
-        raise BadRequest(f"“{name}” is a place in a file: a whole number from 0.")
+        raise BadRequest(f"“{name}” must be a file position: an integer of at least 0.")
     return int(text)
 
 
 def errors_of(form: Form) -> dict[str, list[str]]:
-    """Every field's messages, flat."""
+    """The error messages of each field, flattened."""
     return {name: [str(message) for message in _flat(messages)] for name, messages in form.errors.items()}
 
 

@@ -1,8 +1,8 @@
-"""The one gate in front of everything: pages, Socket.IO (polling and websocket) and TensorBoard.
+"""WSGI middleware that checks all requests: pages, Socket.IO (polling and websocket) and TensorBoard.
 
-It is WSGI, because Flask's own checks do not cover what is mounted beside it.
-A request passes, in this order: host, size, rate of logins, login, origin.
-Every refusal says in a sentence what the user can do about it.
+It is middleware because Flask's own checks do not cover applications mounted beside it.
+The checks are, in this order: host, size, login rate, login, origin.
+Every refusal states what the user can do about it.
 """
 
 from __future__ import annotations
@@ -34,20 +34,20 @@ StartResponse = Callable[..., Any]
 Application = Callable[[Environ, StartResponse], Iterable[bytes]]
 
 NONCE = "digits.csp_nonce"
-# The cookies that the gate adds to the answer.
+# Cookies that the gate adds to the response.
 COOKIES = "digits.cookies"
-# Set once an answer has begun.
+# Set once the response has started.
 IS_ANSWERED = "digits.is_answered"
-# The body of the request, as `_Body`.
+# The request body, as `_Body`.
 BODY = "digits.body"
-# Where the server puts the object whose ``cut`` closes this request's websocket.
+# The object whose ``cut`` closes this request's websocket; set by the server.
 WEBSOCKET = "digits.websocket"
-# A response header: this answer comes from another program and keeps its own policy.
+# A response header: this response comes from another program and keeps its own policy.
 FOREIGN = "X-Digits-Foreign"
 
 MEBIBYTE = 1024 * 1024
 MAX_BODY_BYTES = 4 * MEBIBYTE
-# For the paths that start so.
+# By path prefix.
 BODY_LIMITS: Mapping[str, int] = {
     "/login": MEBIBYTE // 16,
     "/socket.io": MEBIBYTE // 8,
@@ -55,7 +55,7 @@ BODY_LIMITS: Mapping[str, int] = {
 }
 
 PUBLIC_PATHS = frozenset({"/login", "/health", "/favicon.ico"})
-# TensorBoard asks for its font at the root of the site, where the cookies of a prefix are not sent.
+# TensorBoard requests its font at the root of the site, to which cookies limited to a prefix are not sent.
 ROOT_FOLDERS = ("/font-roboto/",)
 PUBLIC_FOLDERS = ("/static/", *ROOT_FOLDERS)
 
@@ -85,7 +85,7 @@ _log = logging.getLogger(__name__)
 
 
 class RefusalError(Exception):
-    """The gate's answer to a request that goes no further."""
+    """A refused request."""
 
     def __init__(self, status: int, reason: str, headers: Iterable[tuple[str, str]] = ()) -> None:
         super().__init__(reason)
@@ -95,7 +95,7 @@ class RefusalError(Exception):
 
 
 class Allowance:
-    """At most ``per_minute`` tries for each address; a full minute's worth may come at once."""
+    """A rate limiter: at most ``per_minute`` tries per address, in bursts of up to that number."""
 
     def __init__(self, per_minute: float, clock: Callable[[], float] = time.monotonic) -> None:
         self._per_minute = per_minute
@@ -142,10 +142,10 @@ class Hosts:
 
 
 class Gate:
-    """The middleware. ``auth`` None lets everybody in who passes the other checks.
+    """The middleware. With ``auth`` None, only the other checks apply.
 
-    ``body_limits`` maps the starts of paths to the bytes their bodies may have.
-    With ``url_prefix``, what lies outside of it is not there, and the application
+    ``body_limits`` maps path prefixes to the maximum size of their bodies, in bytes.
+    With ``url_prefix``, paths outside it are not found, and the application
     finds it in SCRIPT_NAME. ``behind_proxy`` is the number of proxies in front whose
     X-Forwarded headers are true; with 0 these headers are removed.
     """
@@ -194,9 +194,9 @@ class Gate:
             return _refuse(RefusalError(error.code or 500, str(error.description)), environ, decorated)
         except Exception:
             if IS_ANSWERED in environ:
-                raise  # to the server, which closes the connection
-            _log.exception("%s failed outside of the application", request_line(environ))
-            failure = RefusalError(500, "The server made a mistake. The details are in its log.")
+                raise  # the server closes the connection
+            _log.exception("%s failed outside the application", request_line(environ))
+            failure = RefusalError(500, "Internal server error. The details are in the server's log.")
             return _refuse(failure, environ, decorated)
 
     def cut(self, session_id: str) -> None:
@@ -205,7 +205,7 @@ class Gate:
             websocket.cut()
 
     def _without_forwarded(self, environ: Environ, start_response: StartResponse) -> Iterable[bytes]:
-        # Socket.IO would take these headers for the truth about its own address.
+        # Socket.IO would trust these headers for its own address.
         forwarded = [name for name in environ if name.startswith(_FORWARDED)]
         environ[FORWARDED] = bool(forwarded)
         for name in forwarded:
@@ -215,7 +215,7 @@ class Gate:
         return self._pass(environ, start_response, visitor)
 
     def _admit(self, environ: Environ) -> Visitor:
-        """The steps of the gate; raises RefusalError."""
+        """Run the checks of the gate; raises RefusalError."""
         self._check_host(environ)
         _check_shape(environ)
         self._mount(environ)
@@ -252,12 +252,12 @@ class Gate:
         limit = self._limit(environ)
         coding = environ.get("HTTP_TRANSFER_ENCODING", "").strip().lower()
         if coding not in ("", "chunked"):
-            raise RefusalError(400, "The body of this request comes in a coding that is not understood.")
+            raise RefusalError(400, "The transfer encoding of this request is not supported.")
         if coding and _is_upgrade(environ):
             raise RefusalError(400, "A request for a websocket has no body.")
         length = environ.get("CONTENT_LENGTH") or "0"
         if not (length.isascii() and length.isdigit()):
-            raise RefusalError(400, "The length of this request is not a number.")
+            raise RefusalError(400, "The Content-Length of this request is not a number.")
         if not coding and (len(length) > 18 or int(length) > limit):
             raise _too_large(limit)
         if not _is_upgrade(environ):
@@ -291,7 +291,7 @@ class Gate:
         raise _login_needed(environ, self._auth.why_required(environ))
 
     def _exchange_token(self, auth: Auth, environ: Environ, visitor: Visitor | None) -> None:
-        """Swap the token of the printed address for a cookie, and take it off the address."""
+        """Exchange the token in the URL for a cookie, and redirect to the URL without it."""
         query = _query(environ)
         tokens = [value for name, value in query if name == "token"]
         if not tokens or environ["REQUEST_METHOD"] != "GET" or _is_upgrade(environ):
@@ -304,7 +304,7 @@ class Gate:
                 self._count_try(environ)
                 raise _login_needed(environ, auth.why_required(environ))
             headers.append(("Set-Cookie", auth.cookie_header(environ, auth.sessions.start(""))))
-        raise RefusalError(302, "The token is kept; the page is at this address without it.", headers)
+        raise RefusalError(302, "The token is stored in a cookie; reload the page without it.", headers)
 
     def _renewal(self, environ: Environ, visitor: Visitor) -> list[str]:
         if self._auth is None or visitor.session is None:
@@ -315,7 +315,7 @@ class Gate:
     def _pass(self, environ: Environ, start_response: StartResponse, visitor: Visitor) -> Iterable[bytes]:
         environ[VISITOR] = visitor
         if BODY in environ and environ["PATH_INFO"].startswith("/socket.io"):
-            # Its library would answer 200 to a body that breaks off, and log a traceback.
+            # Engine.IO would answer 200 to an incomplete body and log a traceback.
             environ["wsgi.input"] = io.BytesIO(environ[BODY].read())
         websocket = environ.get(WEBSOCKET)
         if websocket is None or visitor.session is None:
@@ -335,11 +335,11 @@ class Gate:
 
 
 class _Body:
-    """The body of a request, of at most ``limit`` bytes.
+    """The body of a request, limited to ``limit`` bytes.
 
-    What goes wrong while it is read is the client's mistake: it is raised as werkzeug's HTTPException,
-    logged in one line, and ends the connection (``is_broken``), because where the next request starts
-    is unknown. ``title`` names the request in the log.
+    Errors while reading are client errors: they are raised as werkzeug's HTTPException and logged in
+    one line, and ``is_broken`` closes the connection, because the start of the next request is unknown.
+    ``title`` identifies the request in the log.
     """
 
     def __init__(self, stream: Any, limit: int, title: str) -> None:
@@ -367,17 +367,21 @@ class _Body:
         return line
 
     def _take(self, read: Callable[[int], bytes], size: int | None) -> bytes:
-        # One byte more than allowed is asked for, so that too much shows.
+        # Request one byte more than allowed, to detect an oversized body.
         most = self._left + 1
         try:
             data = read(most if size is None or size < 0 else min(size, most))
         except TimeoutError as error:
-            raise self._broken(RequestTimeout("The body of this request came too slowly."), error) from error
+            raise self._broken(
+                RequestTimeout("The body of this request arrived too slowly."), error
+            ) from error
         except (OSError, ValueError) as error:
-            raise self._broken(BadRequest("The body of this request is damaged."), error) from error
+            raise self._broken(
+                BadRequest("The body of this request is malformed or incomplete."), error
+            ) from error
         self._left -= len(data)
         if self._left < 0:
-            raise self._broken(RequestEntityTooLarge(), "it is too large")
+            raise self._broken(RequestEntityTooLarge(), "too large")
         return data
 
     def _broken(self, answer: HTTPException, reason: object) -> HTTPException:
@@ -387,7 +391,7 @@ class _Body:
 
 
 def origin_matches(origin: str, host: str) -> bool:
-    """Whether ``origin``, of the Origin header, is a page of the site that the Host header names.
+    """Whether ``origin``, the Origin header, matches the site in the Host header.
 
     The scheme is not compared: a proxy in front may speak TLS where this server does not.
     """
@@ -395,10 +399,10 @@ def origin_matches(origin: str, host: str) -> bool:
 
 
 def comes_from_another_site(environ: Environ) -> bool:
-    """Whether a page of another site caused this request, or a browser that does not say which page did.
+    """Whether a page of another site caused this request, or a browser that does not identify the page.
 
-    Unlike for writes, ``Origin`` does not help with a GET. Browsers send ``Sec-Fetch-Site`` over HTTPS and
-    to this machine, and ``Referer`` unless the other site forbids it. Programs send none of these.
+    Browsers do not send ``Origin`` with a GET. They send ``Sec-Fetch-Site`` over HTTPS and
+    to loopback addresses, and ``Referer`` unless the other site forbids it. Programs send neither.
     """
     site = environ.get("HTTP_SEC_FETCH_SITE")
     if site is not None:
@@ -414,10 +418,9 @@ def comes_from_another_site(environ: Environ) -> bool:
 
 
 def content_security_policy(nonce: str, host: str) -> str:
-    """The policy of our own pages: no script but our files, nothing from elsewhere.
+    """The Content Security Policy of our own pages: script files and all other resources from this server only.
 
-    ``host`` is this server's own, as the Host header names it. Not every browser counts its websocket
-    as ``'self'``.
+    ``host`` is the value of the Host header; some browsers do not match its websocket with ``'self'``.
     """
     live = f" ws://{host} wss://{host}" if _HOST.fullmatch(host.lower()) else ""
     return (
@@ -429,7 +432,7 @@ def content_security_policy(nonce: str, host: str) -> str:
 
 
 def _drop_undecodable_cookies(environ: Environ) -> None:
-    """Remove cookies that are not UTF-8, which the libraries take for a fault. Other programs' cookies come, too."""
+    """Remove cookies that are not UTF-8, such as those of other programs: the libraries would raise an error."""
     cookies = environ.get("HTTP_COOKIE", "").split(";")
     kept = [cookie for cookie in cookies if _is_utf8(cookie)]
     if len(kept) < len(cookies):
@@ -437,7 +440,7 @@ def _drop_undecodable_cookies(environ: Environ) -> None:
 
 
 def _is_utf8(text: str) -> bool:
-    """Whether ``text``, as WSGI has it, stands for bytes that are UTF-8."""
+    """Whether ``text``, a WSGI string, is UTF-8 when encoded as Latin-1."""
     try:
         text.encode("latin-1").decode("utf-8")
     except UnicodeError:
@@ -446,7 +449,7 @@ def _is_utf8(text: str) -> bool:
 
 
 def _check_shape(environ: Environ) -> None:
-    """Refuse what no honest client sends and what servers and frameworks read differently."""
+    """Refuse malformed requests that servers and frameworks might interpret differently."""
     path = environ.get("PATH_INFO", "")
     if not _METHOD.fullmatch(environ["REQUEST_METHOD"]) or environ["REQUEST_METHOD"] in ("TRACE", "CONNECT"):
         raise RefusalError(405, "This method is not allowed.")
@@ -455,7 +458,7 @@ def _check_shape(environ: Environ) -> None:
 
 
 def _check_origin(environ: Environ, visitor: Visitor) -> None:
-    """Refuse what a page of another site sends. Programs send none of these headers."""
+    """Refuse requests from pages of other sites. Programs send none of these headers."""
     is_live = _is_upgrade(environ) or environ["PATH_INFO"].startswith("/socket.io")
     if environ["REQUEST_METHOD"] in SAFE_METHODS and not is_live:
         return
@@ -474,7 +477,7 @@ def _check_origin(environ: Environ, visitor: Visitor) -> None:
 
 
 def _login_needed(environ: Environ, why: str) -> RefusalError:
-    """The way to the login page, or for programs a plain 401; ``why`` is its first sentence."""
+    """A redirect to the login page, or 401 for programs; ``why`` is its first sentence."""
     if environ["REQUEST_METHOD"] in ("GET", "HEAD") and _wants_page(environ):
         query = urlencode([item for item in _query(environ) if item[0] != "token"])
         target = quote(site_path(environ, query), safe="/")
@@ -485,7 +488,7 @@ def _login_needed(environ: Environ, why: str) -> RefusalError:
 
 
 def _decorated(environ: Environ, start_response: StartResponse) -> StartResponse:
-    """``start_response`` with the security headers, and the gate's cookies as they are at that time."""
+    """``start_response`` that adds the security headers and the gate's cookies."""
 
     def start(status: str, headers: list[tuple[str, str]], exc_info: Any = None) -> Any:
         environ[IS_ANSWERED] = True
@@ -515,7 +518,7 @@ _HEADERS = {
     "Cross-Origin-Resource-Policy": "same-origin",
     "X-Frame-Options": "SAMEORIGIN",
 }
-# Nobody is invited from other sites, whatever the application or a library thinks.
+# Remove CORS headers, even if the application or a library sets them.
 _REMOVED = ("access-control-", FOREIGN.lower())
 
 
@@ -532,7 +535,7 @@ def _refuse(refusal: RefusalError, environ: Environ, start_response: StartRespon
     headers = [("Content-Type", content_type), ("Content-Length", str(len(data))), *refusal.headers]
     headers.append(("Cache-Control", "no-store"))
     if environ.get("CONTENT_LENGTH") or environ.get("HTTP_TRANSFER_ENCODING") or _is_upgrade(environ):
-        # What the client still sends is not waited for.
+        # Do not wait for the rest of the request.
         headers.append(("Connection", "close"))
     start_response(f"{status.value} {status.phrase}", headers)
     return [] if environ["REQUEST_METHOD"] == "HEAD" else [data]
@@ -553,7 +556,7 @@ def _is_public(path: str) -> bool:
 
 
 def _is_upgrade(environ: Environ) -> bool:
-    """Whether this asks for a websocket, in the eyes of gevent or of Socket.IO."""
+    """Whether gevent or Socket.IO would treat this as a websocket request."""
     asked = (environ.get("HTTP_UPGRADE", ""), environ.get("HTTP_CONNECTION", ""))
     return any(
         word.strip().lower() == known for word, known in zip(asked, ("websocket", "upgrade"), strict=True)
@@ -595,7 +598,7 @@ def _own_addresses() -> set[str]:
 
 
 def network_of(address: str) -> str:
-    """What counts as one visitor: an IPv4 address, or the 64 bits an IPv6 user has for himself."""
+    """The network that counts as one visitor: an IPv4 address, or the /64 prefix of an IPv6 address."""
     try:
         number = ipaddress.ip_address(address)
     except ValueError:

@@ -58,7 +58,7 @@ def index() -> Response:
 
 @blueprint.get("/health")
 def health() -> Response:
-    """For whoever watches over the server: its version, and what keeps it from saving jobs. Needs no login."""
+    """Health check: the version, and the problem if jobs cannot be saved. Requires no login."""
     problem = services().store.problem
     if problem is None:
         return jsonify(version=__version__)
@@ -107,7 +107,7 @@ def try_sample(sample: str) -> AnyResponse:
 
 
 def _rows(kind: type[Any], query: JobQuery) -> tuple[list[dict[str, Any]], int]:
-    """The first rows of the jobs that ``query`` finds, and how many it finds."""
+    """The first rows of the jobs that match ``query``, and the number of matches."""
     jobs = query.select(services().store.all(kind), COLUMNS, _searched_texts)
     return present.rows(jobs[:PAGE_ROWS]), len(jobs)
 
@@ -117,7 +117,7 @@ def _searched_texts(job: Job) -> tuple[str | None, ...]:
 
 
 def _heads(query: JobQuery) -> dict[str, dict[str, str]]:
-    """How each column is sorted, as ``aria-sort`` has it, and the address that sorts by it."""
+    """The ``aria-sort`` value of each column, and the URL that sorts by it."""
     orders = {"asc": "ascending", "desc": "descending"}
     return {
         key: {

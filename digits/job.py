@@ -1,7 +1,7 @@
 """A job: something the user asked for, with a name, an owner, a folder and tasks.
 
-A job's folder is its only record; ``job.json`` in it is written by the server
-alone, whole, whenever something changes.
+A job's folder is its only record; ``job.json`` in it is written
+atomically, and only by the server, whenever something changes.
 """
 
 from __future__ import annotations
@@ -116,7 +116,7 @@ class Job:
         return False
 
     def resume(self) -> None:
-        """Make ready to go on; the scheduler does the rest."""
+        """Prepare to run again; the scheduler does the rest."""
         ended = [task for task in self.tasks if task.status in (Status.ABORT, Status.ERROR)]
         # All logs are read before the first task changes, because reading may fail.
         log_ends = [events.end(self.task_folder(task) / EVENTS_FILE) for task in ended]
@@ -124,16 +124,16 @@ class Job:
             task.restart(log_end)
 
     def clear_away(self) -> None:
-        """Remove what a task that ended badly left, unless the job can go on with it."""
+        """Remove the leftovers of a failed task, unless the job can resume from them."""
 
     @property
     def failure(self) -> Failure | None:
-        """Why the job failed, or which of its products is damaged."""
+        """Why the job failed, or which of its products is damaged; None otherwise."""
         return next((task.failure for task in self.tasks if task.failure), None) or self.damage
 
     @property
     def damage(self) -> Failure | None:
-        """What of the job's products should be there and cannot be read."""
+        """The damage to the job's products, if any."""
         return None
 
     def task_folder(self, task: Task) -> Path:
@@ -146,14 +146,14 @@ class Job:
             return False
         last_code, last_at = self.history[-1]
         now = not_before(last_at, at)
-        # A wait that nobody could notice is not worth a line in the history.
+        # Omit waits that are too short to notice.
         if last_code == Status.WAIT.value and status is Status.RUN and now - last_at < 1:
             self.history.pop()
         self.history.append((status.value, now))
         return True
 
     def save(self, **changes: str) -> None:
-        """Write ``job.json``, with ``changes`` in the place of what the job has."""
+        """Write ``job.json``, with ``changes`` replacing the job's own values; raises OSError."""
         write_json(self.folder / FILE_NAME, {**self.as_json(), **changes})
 
     def as_json(self) -> dict[str, Any]:
@@ -174,7 +174,7 @@ class Job:
 
     @classmethod
     def from_json(cls, folder: Path, body: dict[str, Any]) -> Self:
-        """The job that ``body``, the content of a ``job.json``, describes; raises `schema.Malformed`."""
+        """The job that ``body``, the contents of a ``job.json``, describes; raises `schema.Malformed`."""
         known = vars(schema.build(_Body, body))
         return cls(id=folder.name, folder=folder, **known, **cls.own_details(body))
 
@@ -205,7 +205,7 @@ class _Summary:
 
 @dataclass(kw_only=True)
 class _Body:
-    """The part of ``job.json`` that every kind of job has."""
+    """The part of ``job.json`` that all kinds of jobs share."""
 
     name: str
     owner: str | None = None
@@ -225,7 +225,7 @@ class _Header:
 
 @dataclass(kw_only=True, eq=False)
 class DamagedJob(Job):
-    """A job whose folder cannot be understood. It can be looked at and deleted, and is never written."""
+    """A job whose folder is invalid. It can be viewed and deleted, but is never written."""
 
     kind: ClassVar[str] = "damaged"
     type_title: ClassVar[str] = "Damaged job"
@@ -239,19 +239,19 @@ class DamagedJob(Job):
     def failure(self) -> Failure:
         return Failure(
             f"This job is damaged: {self.reason}.",
-            "Repair the file and restart the server, or delete the job. The folder is left as it is.",
+            "Repair the file and restart the server, or delete the job. The server does not modify the folder.",
         )
 
     def save(self, **changes: str) -> NoReturn:
         raise self.error()
 
     def error(self) -> Damaged:
-        """The answer to requests that need the job as it was."""
+        """The error for requests that need the intact job."""
         return Damaged(self.failure.message, self.failure.hint, self.id)
 
 
 def _made_at(job_id: str) -> float:
-    """The Unix time in a job id."""
+    """The creation time encoded in a job id, as Unix time; 0 if it is invalid."""
     try:
         return max(0.0, time.mktime(time.strptime(job_id[:15], "%Y%m%d-%H%M%S")))
     except (ValueError, OverflowError):
@@ -259,19 +259,19 @@ def _made_at(job_id: str) -> float:
 
 
 def load(folder: Path, kinds: dict[str, type[Job]]) -> Job:
-    """The job in ``folder``; raises UnreadableFile."""
+    """Load the job in ``folder``; raises UnreadableFile."""
     body = read_json(folder / FILE_NAME)
     try:
         header = schema.build(_Header, body)
         if header.schema > SCHEMA:
             raise UnreadableFile(f"{FILE_NAME} was written by a newer version of DIGITS")
         if header.kind not in kinds:
-            raise UnreadableFile(f"{FILE_NAME}: there is no kind of job called {header.kind!r}")
+            raise UnreadableFile(f"{FILE_NAME}: unknown kind of job {header.kind!r}")
         return kinds[header.kind].from_json(folder, body)
     except schema.Malformed as error:
         raise UnreadableFile(f"{FILE_NAME}: {error}") from error
 
 
 def check_readable(job: Job) -> None:
-    """Raises `schema.Malformed` if `load` would not take what ``job`` saves."""
+    """Raise `schema.Malformed` if `load` would reject the saved ``job``."""
     type(job).from_json(job.folder, job.as_json())

@@ -15,11 +15,11 @@ Direction = Literal["asc", "desc"]
 
 @dataclass(frozen=True)
 class Column:
-    """A column that a list of jobs can be sorted by.
+    """A column by which a list of jobs can be sorted.
 
-    ``value`` returns None for a job that has no value there; such jobs come last in either
-    direction. ``first`` is the direction that a first click asks for: the best or the latest
-    on top, or the beginning of the alphabet.
+    ``value`` returns None for jobs without a value, which come last in either
+    direction. ``first`` is the direction after the first click: the best or latest
+    first, or alphabetical.
     """
 
     value: Callable[[Job], Any]
@@ -28,7 +28,7 @@ class Column:
 
 @dataclass(frozen=True, kw_only=True)
 class JobQuery:
-    """The words to search for, and the column to sort by if there is one."""
+    """The search words, and the sort column if there is one."""
 
     words: str = ""
     sort: str = ""
@@ -36,7 +36,7 @@ class JobQuery:
 
     @classmethod
     def parse(cls, arguments: Mapping[str, str], columns: Mapping[str, Column]) -> Self:
-        """Read ``q``, ``sort`` and ``dir`` of a request; unknown columns are ignored."""
+        """Parse ``q``, ``sort`` and ``dir`` of a request; unknown columns are ignored."""
         words, sort, given = (arguments.get(name, "").strip() for name in ("q", "sort", "dir"))
         if sort not in columns:
             return cls(words=words)
@@ -48,13 +48,13 @@ class JobQuery:
         return cls(words=words, sort=sort, direction=direction)
 
     def toggled(self, key: str, column: Column) -> Self:
-        """The query after a click on the head of ``column``."""
+        """The query after a click on the header of ``column``."""
         opposite: Direction = "asc" if self.direction == "desc" else "desc"
         direction = opposite if key == self.sort else column.first
         return type(self)(words=self.words, sort=key, direction=direction)
 
     def arguments(self) -> dict[str, Any]:
-        """The arguments of an address that stand for this query."""
+        """The URL arguments of this query."""
         given = {"q": self.words, "sort": self.sort, "dir": self.direction if self.sort else ""}
         return {name: value for name, value in given.items() if value}
 
@@ -64,9 +64,9 @@ class JobQuery:
         columns: Mapping[str, Column],
         texts: Callable[[Job], Iterable[str | None]],
     ) -> list[AnyJob]:
-        """The jobs whose ``texts`` contain all words, in the order of the column.
+        """The jobs whose ``texts`` contain all words, sorted by the column.
 
-        Jobs with equal values keep the order in which they were given.
+        The sort is stable.
         """
         words = plain(self.words).split()
         found = [job for job in jobs if not words or _contains(texts(job), words)]
@@ -80,7 +80,7 @@ class JobQuery:
 
 
 def plain(text: str) -> str:
-    """``text`` for comparisons: without upper case and without different encodings of one character."""
+    """``text`` normalized for comparisons: case folded and Unicode normalized."""
     return unicodedata.normalize("NFKC", text).casefold()
 
 

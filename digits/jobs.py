@@ -98,10 +98,10 @@ def edit(place: str, job_id: str) -> Response:
         if attribute == "name" and not text:
             raise BadRequest("The name must not be empty.")
         if len(text) > longest:
-            raise BadRequest(f"That is longer than {longest:,} characters.")
+            raise BadRequest(f"The text must be at most {longest:,} characters long.")
         changes[attribute] = text
     if not changes:
-        raise BadRequest("Give job_name, job_notes or group_name.")
+        raise BadRequest("Specify job_name, job_notes or group_name.")
     services().store.edit(job, **changes)
     for attribute in changes:
         for message in messages.job_attribute(job, attribute):
@@ -156,7 +156,7 @@ def file(path: str) -> Response:
 
 @blueprint.get("/autocomplete/path")
 def complete_path() -> Response:
-    """Paths below the roots that start with ``query``; with ``kind=folder``, folders only."""
+    """Paths below the data roots that start with ``query``; with ``kind=folder``, folders only."""
     only_folders = request.args.get("kind") == "folder"
     found = services().roots.complete(request.args.get("query", ""), only_folders=only_folders)
     return jsonify(suggestions=found)
@@ -167,7 +167,7 @@ def _job(place: str, job_id: str) -> Job:
 
 
 def check_owner(job: Job) -> None:
-    """Raise NotAllowed if the job belongs to somebody else than the name that this request is logged in with."""
+    """Raise NotAllowed if the job has an owner other than this request's user name."""
     user = login_name(request)
     if job.owner and user and job.owner != user:
         raise NotAllowed(f"“{job.name}” belongs to {job.owner}.", "Ask them, or log in as them.")
@@ -189,7 +189,7 @@ def _abort(job: Job) -> None:
 def _each(act: Any, done: str) -> Response:
     ids = request.form.getlist("job_ids[]")
     if not ids:
-        raise BadRequest("Give the jobs as job_ids[].")
+        raise BadRequest("Specify the jobs as job_ids[].")
     refused: dict[str, DigitsError] = {}
     for job_id in ids:
         try:
@@ -202,7 +202,7 @@ def _each(act: Any, done: str) -> Response:
                 raise
             refused[job_id] = known
     if refused:
-        # One status for all of them: that of the disk where it was the disk's fault.
+        # One status for all: that of a disk error, if there is one.
         kind = max((type(error) for error in refused.values()), key=lambda kind: kind.http_status)
         said = " ".join(dict.fromkeys(error.message for error in refused.values()))
         raise (kind if kind.http_status >= 500 else BadRequest)(

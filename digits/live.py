@@ -46,7 +46,7 @@ class Live:
             self.socketio.emit(event, body, to=room, namespace=NAMESPACE)
 
     def disconnect(self, session_id: str) -> None:
-        """End the connections of a login's session, those that wait for a message by polling as well."""
+        """Close the connections of a login session, including long-polling ones."""
         server = self.socketio.server
         for client_id, environ in [*server.environ.items()] if server is not None else []:
             visitor = environ.get(VISITOR)

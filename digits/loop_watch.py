@@ -1,4 +1,4 @@
-"""Measures how long greenlets run without a pause: as long as one runs, nobody else is answered."""
+"""Measure how long greenlets block the event loop."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ MAX_LABEL_CHARACTERS = 200
 
 
 class LoopWatch:
-    """Reports every greenlet of this thread that runs for ``seconds`` without switching to another.
+    """Reports every greenlet of this thread that runs for ``seconds`` without yielding.
 
-    ``report(label, seconds, cpu_seconds)`` is called in that greenlet's thread, right after the switch; it must
-    not switch itself. The label is the request line for a request of a wrapped application, and the
+    ``report(label, seconds, cpu_seconds)`` is called in the same thread right after the switch and must
+    not switch greenlets itself. The label is the request line for requests of a wrapped application, and the
     function for any other `gevent.Greenlet` that has not ended. Plain greenlets and the hub are not measured.
-    Much less CPU time than time means a blocking call, or a machine with too much to do.
+    CPU time much shorter than elapsed time indicates a blocking call or an overloaded machine.
     """
 
     def __init__(self, report: Report, seconds: float = 0.0) -> None:
@@ -33,16 +33,16 @@ class LoopWatch:
         self._before: Any = None
 
     def start(self) -> None:
-        """Start to measure this thread, beside a watch that does so already."""
+        """Start to measure this thread; an existing trace function is called as well."""
         self._since, self._cpu_since = time.monotonic(), time.thread_time()
         self._before = greenlet.settrace(self._switched)
 
     def stop(self) -> None:
-        """Put back the watch that was there before."""
+        """Stop measuring and restore the previous trace function."""
         greenlet.settrace(self._before)
 
     def wrap(self, app: Callable[..., Iterable[bytes]]) -> Callable[..., Iterable[bytes]]:
-        """``app``, whose requests are measured under their request lines, answers included."""
+        """Wrap a WSGI application so that its requests and responses are labeled by request line."""
 
         def watched(environ: dict[str, Any], start_response: Any) -> Iterable[bytes]:
             current = greenlet.getcurrent()
@@ -55,7 +55,7 @@ class LoopWatch:
             except BaseException:
                 self._end_request()
                 raise
-            # A list stays one: servers take the length of the answer from it.
+            # Keep a list, from which servers compute Content-Length.
             self._end_request()
             return answer
 
@@ -85,7 +85,7 @@ class LoopWatch:
 
 
 def request_line(environ: dict[str, Any]) -> str:
-    """Method and path of a request, fit for a log."""
+    """Method and path of a request, sanitized for logs."""
     path = environ.get("SCRIPT_NAME", "") + environ.get("PATH_INFO", "")
     text = f"{environ.get('REQUEST_METHOD', '?')} {path}"
     return text[:MAX_LABEL_CHARACTERS].encode("unicode_escape").decode("ascii")

@@ -13,7 +13,7 @@ from digits import events
 
 MAX_CHART_POINTS = 4000
 MAX_SPARKLINE_POINTS = 60
-# Names of metrics in a stage; a network that makes up names cannot fill the server's memory with empty columns.
+# Limit on the metrics of a stage, so that a network cannot exhaust the server's memory with generated names.
 MAX_METRICS = 1000
 STAGES = ("train", "val")
 

@@ -1,4 +1,4 @@
-"""Runs long computations beside the event loop."""
+"""Run long computations outside the event loop."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ def in_thread(function: Callable[P, R], *arguments: P.args, **keywords: P.kwargs
     """Call ``function`` in a native thread and wait for it while other greenlets run.
 
     ``function`` must not use gevent. Python code in the thread shares the interpreter with the
-    event loop in slices of a few milliseconds; calls into C that keep the interpreter to
-    themselves still block it, so bound them.
+    event loop in slices of a few milliseconds; C calls that hold the GIL still
+    block it, so bound them.
     """
 
     def attempt() -> tuple[R | None, BaseException | None]:
-        # A result of its own: the thread pool would print the traceback of an exception.
+        # Return exceptions as a result, because the thread pool would print their traceback.
         try:
             return function(*arguments, **keywords), None
         except BaseException as error:
@@ -33,6 +33,6 @@ def in_thread(function: Callable[P, R], *arguments: P.args, **keywords: P.kwargs
 
 
 def each_in_thread(pieces: Iterator[bytes]) -> Iterator[bytes]:
-    """``pieces``, each of which is made in a native thread."""
+    """Iterate over ``pieces``, computing each one in a native thread."""
     while (piece := in_thread(next, pieces, None)) is not None:
         yield piece

@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator
 from functools import cached_property
 from pathlib import Path
 
-# The WSGI variable under which the server passes on the `Peer` of a request.
+# WSGI key of the `Peer` of a request, set by the server.
 CONNECTION = "digits.connection"
 
 Address = tuple[str, int]
@@ -22,7 +22,7 @@ Address = tuple[str, int]
 PROC_NET = Path("/proc/net")
 _OVERFLOW_UID = Path("/proc/sys/kernel/overflowuid")
 _DEFAULT_OVERFLOW_UID = 65534
-# Connected, with the peer's side still open or closed for sending only.
+# States of connected sockets: the peer's side is open, or closed for sending only.
 _CONNECTED = (b"01", b"04", b"05")
 _LISTEN = b"0A"
 # Fields of a row; the remote address is between the local one and the state.
@@ -33,7 +33,7 @@ class Peer:
     """A TCP connection between ``peer`` and ``local``, both of them (host, port).
 
     ``run`` calls a function and returns its result; the server passes one that
-    reads the kernel's tables outside of its event loop.
+    reads the kernel's tables outside the event loop.
     """
 
     def __init__(
@@ -61,8 +61,8 @@ def find_uid(peer: Address, local: Address, tables: Path = PROC_NET) -> int | No
     """The user id that owns the socket connected from ``peer`` to ``local``.
 
     None if the tables cannot be read, or have no open socket with these addresses.
-    A socket that its program has closed already is listed as root's, whoever
-    opened it; it has no inode and does not count.
+    A socket that its program has already closed is listed as root's, whoever
+    opened it; it has no inode and is ignored.
     """
     for table, addresses in _spellings(peer, local):
         for row in _rows(tables / table):
@@ -72,12 +72,12 @@ def find_uid(peer: Address, local: Address, tables: Path = PROC_NET) -> int | No
 
 
 def lookup_problem(port: int, tables: Path = PROC_NET) -> str:
-    """Why `find_uid` cannot work in this process, in a sentence; empty if it can.
+    """Why `find_uid` does not work in this process; empty if it does.
 
     ``port`` is one that this process listens on.
     """
     if os.geteuid() == overflow_uid():
-        return "this server runs as the user that stands for unknown users (nobody)"
+        return "this server runs as the user nobody, which represents unknown users"
     suffix = b":%04X" % port
     rows = [row for table in ("tcp", "tcp6") for row in _rows(tables / table)]
     listening = [row for row in rows if row[_STATE] == _LISTEN]
@@ -89,7 +89,7 @@ def lookup_problem(port: int, tables: Path = PROC_NET) -> str:
 
 
 def overflow_uid() -> int:
-    """The user id that the kernel shows for users that this process's namespace does not know."""
+    """The user id that the kernel reports for users outside this process's namespace."""
     try:
         return int(_OVERFLOW_UID.read_text())
     except (OSError, ValueError):
@@ -97,14 +97,14 @@ def overflow_uid() -> int:
 
 
 def _spellings(peer: Address, local: Address) -> Iterator[tuple[str, list[bytes]]]:
-    """The tables that may list the peer's socket, with the two addresses as they are spelled there."""
+    """The tables that may list the peer's socket, with both addresses in their format."""
     try:
         ends = [(_unmapped(host), port) for host, port in (peer, local)]
     except ValueError:
         return
     if all(host.version == 4 for host, _ in ends):
         yield "tcp", [_hexadecimal(*end) for end in ends]
-        # A socket for IPv6 may be connected to an address of IPv4.
+        # An IPv6 socket may be connected to an IPv4 address.
         ends = [(ipaddress.ip_address(f"::ffff:{host}"), port) for host, port in ends]
     yield "tcp6", [_hexadecimal(*end) for end in ends]
 
@@ -115,13 +115,13 @@ def _unmapped(host: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address:
 
 
 def _hexadecimal(host: ipaddress.IPv4Address | ipaddress.IPv6Address, port: int) -> bytes:
-    """An address as the kernel prints it: words of 32 bits in the byte order of the machine."""
+    """An address in the kernel's format: 32-bit words in native byte order."""
     words = struct.unpack(f"={len(host.packed) // 4}I", host.packed)
     return b"".join(b"%08X" % word for word in words) + b":%04X" % port
 
 
 def _rows(table: Path) -> Iterator[list[bytes]]:
-    """The rows of a table of sockets, without its heading; none if it cannot be read."""
+    """The rows of a socket table, without its header; empty if it cannot be read."""
     try:
         with open(table, "rb") as file:
             next(file, None)

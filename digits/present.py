@@ -58,7 +58,7 @@ def row(job: Job) -> dict[str, Any]:
 
 
 def rows(jobs: Iterable[Job]) -> list[dict[str, Any]]:
-    """Jobs as lists show them. One that cannot be shown is shown as damaged, and hides no other."""
+    """Rows for lists of jobs. A job that raises an error is shown as damaged and does not affect the others."""
     shown = []
     for job in jobs:
         try:
@@ -135,7 +135,7 @@ def dataset(job: DatasetJob) -> dict[str, Any] | None:
 
 
 def skipped(job: DatasetJob) -> dict[str, Any]:
-    """The images that a dataset leaves out: how many, the first of them, and the address of the whole list."""
+    """The skipped images of a dataset: their number, the first ones, and the URL of the full list."""
     news = services().scheduler.news(job, job.tasks[0])
     manifest = job.manifest() if job.status is Status.DONE else None
     count = manifest.skipped if manifest else news.skipped
@@ -238,7 +238,7 @@ def model(job: ModelJob) -> dict[str, Any]:
 
 
 def device_rows() -> list[dict[str, Any]]:
-    """The devices of the machine, and the job that each of them works for."""
+    """The devices of the machine, each with the job that uses it."""
     busy = services().scheduler.busy_devices()
     return [
         {
@@ -279,13 +279,13 @@ def record_bytes(job: Job) -> int | None:
 
 
 def dataset_name(job: Job) -> str | None:
-    """The name of the dataset that a model learns from; None for any other job."""
+    """The name of a model's dataset; None for other jobs."""
     parent = _dataset_of(job)
     return parent.name if parent else None
 
 
 def last_accuracy(job: Job) -> float | None:
-    """The latest validation accuracy of a model in percent, also while it trains."""
+    """The latest validation accuracy of a model in percent, including a running one; None if there is none."""
     if job.kind == "model" and job.status is Status.RUN:
         return services().scheduler.metrics(job).last_accuracy()
     return job.summary.get("last_accuracy")
@@ -310,7 +310,7 @@ def _whole(epoch: float | None) -> float | None:
 
 
 def _network(job: ModelJob) -> dict[str, str]:
-    """The text of the network, or why it cannot be shown."""
+    """The text of the network, or the reason why it cannot be shown."""
     try:
         return {"network": job.network_text(), "network_problem": ""}
     except UnreadableFile as error:

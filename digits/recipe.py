@@ -18,7 +18,7 @@ from digits.schema import Matching, Of
 FILE_NAME = "recipe.json"
 SCHEMA = 1
 
-# No path: a recipe cannot name a file outside of its job's folder.
+# Not a path: a recipe cannot refer to files outside its job's folder.
 FileName = Annotated[str, Matching(r"[\w-][\w.-]{0,200}")]
 
 
@@ -37,7 +37,7 @@ class Recipe:
 
     @classmethod
     def from_json(cls, body: dict[str, Any]) -> Self:
-        """The recipe in ``body``; raises `schema.Malformed` when a key is missing or of another type."""
+        """The recipe in ``body``; raises `schema.Malformed` if a key is missing or has the wrong type."""
         return schema.build(cls, body)
 
 
@@ -122,7 +122,7 @@ class Augment:
 
 
 class EarlyStopping(TypedDict):
-    """Stop when ``metric`` of the validation has not improved for ``patience`` epochs."""
+    """Stop if the validation ``metric`` has not improved for ``patience`` epochs."""
 
     metric: str
     patience: float

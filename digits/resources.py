@@ -14,9 +14,9 @@ def checkout_folder() -> Path | None:
 
 
 def resource_folder(name: str) -> Path:
-    """The folder ``docs``, ``templates`` or ``static``: beside the package in a checkout, inside it when installed.
+    """The folder ``docs``, ``templates`` or ``static``: beside the package in a checkout, inside it if installed.
 
-    Raises FileNotFoundError when the installation is incomplete.
+    Raises FileNotFoundError if the installation is incomplete.
     """
     for base in (_PACKAGE, _PACKAGE.parent):
         if (base / name).is_dir():

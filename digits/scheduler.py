@@ -1,7 +1,7 @@
-"""Decides which tasks run, starts them, follows them and notes how they end.
+"""Schedule tasks: start them, follow their events and record how they end.
 
-What to do next is decided by pure functions (`choose`, `verdict`); a single
-greenlet acts on it, and it is the only one that moves a task's status.
+Decisions are made by pure functions (`choose`, `verdict`); a single
+greenlet acts on them, and only it changes the status of tasks.
 """
 
 from __future__ import annotations
@@ -33,14 +33,14 @@ TICK_SECONDS = 0.05
 OUTPUT_SECONDS = 1.0
 PROGRESS_SECONDS = 0.25
 SPARKLINE_SECONDS = 2.0
-# A task that is to be stopped gets a signal first; after this it is killed.
+# Time limit for the processes of a job to exit before it is deleted.
 STOP_SECONDS = 10.0
 METRICS_KEPT = 32
 
 
 @dataclass
 class Resources:
-    """What is free: slots of the ``create`` and ``cpu`` pools, and GPU indexes.
+    """Free resources: slots of the ``create`` and ``cpu`` pools, and GPU indexes.
 
     ``gpus`` None means that the machine has no GPU at all.
     """
@@ -61,7 +61,7 @@ class Start:
 
 @dataclass
 class Choice:
-    """What to do now: tasks to start, why others wait, and which can never start."""
+    """A scheduling decision: tasks to start, why others wait, and which can never start."""
 
     start: list[Start] = field(default_factory=list)
     waiting: dict[str, str] = field(default_factory=dict)
@@ -69,7 +69,7 @@ class Choice:
 
 
 def choose(waiting: Iterable[Job], find: Callable[[str], Job | None], free: Resources) -> Choice:
-    """Which tasks of the ``waiting`` jobs (oldest first) start with what is ``free``."""
+    """Choose the tasks of the ``waiting`` jobs (oldest first) to start on ``free`` resources."""
     choice = Choice()
     for job in waiting:
         needed = [(job_id, find(job_id)) for job_id in job.needs()]
@@ -104,7 +104,7 @@ def _choose_tasks(job: Job, free: Resources, choice: Choice) -> None:
 
 
 def _take(wish: Wish, free: Resources) -> list[str] | None:
-    """Take the wished devices out of ``free``; None if they are not there now."""
+    """Allocate the requested devices from ``free``; None if they are unavailable."""
     if wish.pool == "gpu" and free.gpus is not None:
         chosen = list(wish.chosen) or free.gpus[: wish.count]
         if len(chosen) < wish.count or any(gpu not in free.gpus for gpu in chosen):
@@ -136,11 +136,11 @@ def _hopeless(needed: Job | None) -> Failure:
     how = "failed" if needed.status is Status.ERROR else "was aborted"
     if isinstance(needed, DamagedJob):
         how = "is damaged"
-    return Failure(f"The dataset “{needed.name}” {how}.", "Create the dataset anew, then clone this model.")
+    return Failure(f"The dataset “{needed.name}” {how}.", "Create the dataset again, then clone this model.")
 
 
 def verdict(ended: Exit, news: News, last_lines: list[str]) -> tuple[Status, Failure | None]:
-    """How a task ended, from its exit, what it had told, and what it printed last."""
+    """The final status of a task, from its exit, its events, and the last lines of its output."""
     # A signal that comes after the end of the work does no harm.
     if news.is_finished and (ended.went_well or ended.code is None):
         return Status.DONE, None
@@ -153,17 +153,20 @@ def verdict(ended: Exit, news: News, last_lines: list[str]) -> tuple[Status, Fai
 
 def _why(ended: Exit, last_lines: list[str]) -> tuple[str, str]:
     tail = "\n".join(last_lines)
-    said = f"The last thing it printed:\n{tail}" if tail else "It printed nothing."
+    said = f"Last lines of its output:\n{tail}" if tail else "It produced no output."
     if ended.damage:
-        return f"How the task ended is not known, as what was written of it is damaged: {ended.damage}.", said
+        return f"The outcome of the task is unknown because its exit record is damaged: {ended.damage}.", said
     if ended.lost:
-        return "The task's process is gone: it was killed, or the machine went down.", said
+        return "The task's process is gone: it was killed, or the machine shut down.", said
     if ended.out_of_memory:
-        return "The machine ran out of memory and the kernel stopped the task.", (
+        return "The machine ran out of memory, and the kernel killed the task.", (
             "Choose a smaller batch size, smaller images or a smaller network."
         )
     if ended.disk_full or ended.code == EXIT_DISK_FULL:
-        return "The disk is full.", f"Make room on the disk of the jobs, then start the job again. {said}"
+        return (
+            "The disk is full.",
+            f"Free up space on the disk with the jobs folder, then start the job again. {said}",
+        )
     if ended.signal is not None:
         try:
             name = signal.Signals(ended.signal).name
@@ -180,7 +183,7 @@ def _why(ended: Exit, last_lines: list[str]) -> tuple[str, str]:
 
 
 class Scheduler:
-    """Runs the jobs of a store with an executor and tells browsers through ``publish``.
+    """Runs the jobs of a store with an executor and notifies browsers through ``publish``.
 
     ``gpus`` names the GPUs of the machine; ``slots`` is the size of the pools
     ``create`` and ``cpu``.
@@ -206,14 +209,14 @@ class Scheduler:
         self._followed: dict[str, _Follower] = {}
         self._metrics: OrderedDict[str, Metrics] = OrderedDict()
         self._aborting: set[str] = set()
-        self._troubles: dict[str, str] = {}
+        self._reported_errors: dict[str, str] = {}
 
-    # What the rest of the server asks for
+    # Public interface
 
     def start(self) -> None:
-        """Go on with the jobs of the store, and with new ones as they come."""
+        """Resume scheduling the jobs of the store, and schedule new ones as they are submitted."""
         for job in self._store.all(Job):
-            with self._on_its_own(job):
+            with self._isolated(job):
                 if job.tasks:
                     self._status_changed(job)
                 if job.status.is_running:
@@ -221,14 +224,14 @@ class Scheduler:
         self._loop = gevent.spawn(self._run)
 
     def stop(self) -> None:
-        """Stop looking after jobs. Their processes go on."""
+        """Stop the scheduler. Processes of jobs keep running."""
         self._stopping = True
         self._bell.set()
         if self._loop:
             self._loop.join(timeout=5)
 
     def submit(self, *new: Job) -> None:
-        """Take new jobs, all or none. Each starts as soon as what it needs is there."""
+        """Submit new jobs, all or none. Each one starts as soon as its requirements are met; raises OSError."""
         self._store.add(*new)
         for job in new:
             self._tell(messages.job_added(job))
@@ -246,29 +249,29 @@ class Scheduler:
         return True
 
     def resume(self, job: Job) -> None:
-        """Let a job that was stopped or failed go on where it was; raises OSError with nothing changed."""
-        self._store.edit(job)  # while it can still be refused: nothing else here can
+        """Resume a job that was stopped or failed; raises OSError, leaving it unchanged."""
+        self._store.edit(job)  # first: nothing after this can fail
         job.resume()
         with contextlib.suppress(OSError):
-            self._catch_up(job)  # until it runs, it is as far as it was
+            self._catch_up(job)  # its pages show its previous progress until it runs
         self._metrics.pop(job.id, None)
         self._status_changed(job)
         self._bell.set()
 
     def remove(self, job: Job) -> None:
-        """Delete ``job``, ending all that works for it first; raises InUse, and NotReady if that does not end."""
+        """Delete ``job`` after killing its processes; raises InUse, or NotReady if they do not exit."""
         self._store.check_deletable(job)
         if self.abort(job):
             _wait(lambda: not job.status.is_running)
         handles = [task.handle for task in job.tasks if task.handle]
         if not _wait(lambda: self._executor.clear(job.folder, handles)):
-            raise NotReady(f"“{job.name}” has a process that does not end.", "Try again in a moment.")
+            raise NotReady(f"A process of “{job.name}” does not exit.", "Try again in a moment.")
         self._store.remove(job)
         self._metrics.pop(job.id, None)
         self._tell(messages.job_deleted(job))
 
     def metrics(self, job: Job) -> Metrics:
-        """All that ``job`` has measured."""
+        """The metrics of ``job``."""
         metrics = self._metrics.get(job.id)
         if metrics is None:
             metrics = Metrics()
@@ -284,7 +287,7 @@ class Scheduler:
         return metrics
 
     def news(self, job: Job, task: Task) -> News:
-        """What ``task`` has told, read from its log when it is not being followed."""
+        """The state of ``task``, read from its log if it is not being followed."""
         if task.news.cursor == 0:
             self._catch_up(job)
         return task.news
@@ -300,7 +303,7 @@ class Scheduler:
         return chosen if all(gpu in free for gpu in chosen) else ["cpu"]
 
     def busy_devices(self) -> dict[str, Job]:
-        """The devices that tasks run on, ``cpu`` among them, each with one of the jobs that use it."""
+        """The devices in use, including ``cpu``, each with one of the jobs that use it."""
         return {
             device: job
             for job in self._store.running()
@@ -310,7 +313,7 @@ class Scheduler:
         }
 
     def busy_gpus(self) -> dict[str, Job]:
-        """The GPUs that tasks run on, and whose."""
+        """The GPUs in use, each with the job that uses it."""
         return {device: job for device, job in self.busy_devices().items() if device != "cpu"}
 
     # The loop
@@ -326,11 +329,11 @@ class Scheduler:
             self._bell.clear()
 
     def tick(self) -> None:
-        """One round: follow what runs, end what has ended, start what can start."""
-        if not self._store.look_after():
+        """One round: follow running tasks, finish those that exited, start those that can start."""
+        if not self._store.maintain():
             return
         for job in self._store.running():
-            with self._on_its_own(job):
+            with self._isolated(job):
                 self._advance(job)
         waiting = [
             job
@@ -341,28 +344,28 @@ class Scheduler:
             self._act(choose(waiting, self._store.find, self._free()), waiting)
 
     @contextlib.contextmanager
-    def _on_its_own(self, job: Job) -> Iterator[None]:
-        """What goes wrong with ``job`` in this block ends this job and touches no other.
+    def _isolated(self, job: Job) -> Iterator[None]:
+        """Confine errors in this block to ``job``: they end this job and affect no other.
 
-        What the system refuses for now, such as to open one more file, is tried again in the next round.
+        Errors of the system, such as too many open files, are logged and retried in the next round.
         """
         try:
             yield
         except OSError as error:
-            if self._troubles.get(job.id) != str(error):
-                self._troubles[job.id] = str(error)
-                log.warning("job %s has to wait: %s", job.id, error)
+            if self._reported_errors.get(job.id) != str(error):
+                self._reported_errors[job.id] = str(error)
+                log.warning("job %s is waiting: %s", job.id, error)
         except Exception as error:
-            log.exception("job %s failed in the scheduler", job.id)
+            log.exception("unexpected error while scheduling job %s", job.id)
             try:
                 self._break(
-                    job, Failure(f"The server cannot work on this job: {type(error).__name__}: {error}")
+                    job, Failure(f"The server failed to process this job: {type(error).__name__}: {error}")
                 )
             except Exception:
                 log.exception("job %s could not be ended", job.id)
 
     def _break(self, job: Job, failure: Failure) -> None:
-        """End ``job`` as it is; what still runs of it is stopped."""
+        """End ``job`` with ``failure`` and stop its running tasks."""
         for task in job.tasks:
             if task.status is Status.RUN and task.handle:
                 self._executor.stop(task.handle)
@@ -376,7 +379,7 @@ class Scheduler:
 
     def _advance(self, job: Job) -> None:
         for task in job.tasks:
-            # Whatever is wrong with what a job asks for is found here, where it is the job's own matter.
+            # Raises for an invalid request here, where the error only affects this job.
             job.wants(task)
             if task.status is Status.RUN:
                 self._follow(job, task)
@@ -386,13 +389,13 @@ class Scheduler:
 
     def _act(self, choice: Choice, waiting: list[Job]) -> None:
         for job in waiting:
-            with self._on_its_own(job):
+            with self._isolated(job):
                 if job.id in choice.hopeless:
                     self._give_up(job, choice.hopeless[job.id])
                 elif job.id in choice.waiting:
                     self._wait(job, choice.waiting[job.id])
         for start in choice.start:
-            with self._on_its_own(start.job):
+            with self._isolated(start.job):
                 self._start_task(start)
 
     def _free(self) -> Resources:
@@ -452,7 +455,7 @@ class Scheduler:
     def _follow(self, job: Job, task: Task) -> None:
         follower = self._followed.setdefault(job.id, _Follower())
         folder = job.task_folder(task)
-        # Asked before the log is read, so that nothing written before the end is missed.
+        # Poll before reading the log, so that no event written before the exit is missed.
         ended = self._executor.poll(folder, task.handle)
         self._read_news(job, task, follower)
         self._read_output(job, task, follower, at_once=ended is not None)
@@ -488,15 +491,15 @@ class Scheduler:
             self._tell(messages.task_output(job, task, text))
 
     def _catch_up(self, job: Job) -> None:
-        """Fold what happened while nobody listened."""
+        """Fold the events logged while the server was down."""
         for task in job.tasks:
             task.read_news(job.task_folder(task) / EVENTS_FILE)
 
     def _end(
         self, job: Job, task: Task, status: Status, failure: Failure | None, ended: Exit | None = None
     ) -> None:
-        """``ended`` says when it ended, if that was not now: the server may have been away."""
-        # First: when its log cannot be read now, all of this is done in the next round.
+        """``ended`` holds the time of the exit, which may have been while the server was down."""
+        # First, because it reads the log: if that fails, the next round retries all of this.
         metrics = self.metrics(job) if job.kind == "model" else None
         task.failure = failure
         task.move(status, ended.at if ended else None, ended.seconds if ended else None)
@@ -506,7 +509,7 @@ class Scheduler:
             try:
                 job.clear_away()
             except OSError as error:
-                log.warning("what job %s left could not be removed: %s", job.id, error)
+                log.warning("the leftovers of job %s could not be removed: %s", job.id, error)
         if metrics is not None:
             job.summary["sparkline"] = metrics.sparkline()
             job.summary["last_accuracy"] = metrics.last_accuracy()
@@ -541,7 +544,7 @@ class Scheduler:
 
 
 def _wait(happens: Callable[[], bool]) -> bool:
-    """Wait a few seconds until something ``happens``; whether it did."""
+    """Wait up to `STOP_SECONDS` for ``happens()``; return whether it became true."""
     deadline = time.monotonic() + STOP_SECONDS
     while not happens():
         if time.monotonic() > deadline:
@@ -552,7 +555,7 @@ def _wait(happens: Callable[[], bool]) -> bool:
 
 @dataclass
 class _Follower:
-    """When a running task's followers were last told what."""
+    """Times of the last messages about a running task."""
 
     output: int = 0
     output_at: float = 0.0

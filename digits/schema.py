@@ -1,9 +1,9 @@
-"""Builds dataclasses from JSON that anybody may have written: every value is checked against its type hint.
+"""Build dataclasses from untrusted JSON: every value is validated against its type hint.
 
 The hints of a dataclass or a TypedDict are its schema: ``int``, ``float`` (finite), ``str``, ``bool``, None,
-lists, tuples, dictionaries by name, unions, other dataclasses, and ``Any`` for JSON of bounded depth.
-`Between`, `Matching` and `Of` in an ``Annotated`` hint narrow it further. Unknown keys are ignored
-and missing ones take their default, so that old and new versions read each other's files.
+lists, tuples, dictionaries with text keys, unions, other dataclasses, and ``Any`` for JSON of bounded depth.
+`Between`, `Matching` and `Of` in an ``Annotated`` hint add constraints. Unknown keys are ignored,
+and missing keys take their default, so that older and newer versions can read each other's files.
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Annotated, Any, TypeVar, Union, get_args, get_origin
 
-# JSON has no limit on numbers. This one keeps them in 64 bits, so that arithmetic with them cannot overflow.
+# JSON does not limit numbers. This limit keeps them within 64 bits, to avoid overflow.
 MAX_NUMBER = 2**63 - 1
 # In JSON of any form, such as the state of a generator of random numbers, which is larger: what a float can hold.
 MAX_LOOSE_NUMBER = 2**512
 MAX_DEPTH = 32
-# The last moment of the year 9998: the largest Unix time that every time zone can show.
+# The end of the year 9998: the largest Unix time that is valid in every time zone.
 MAX_UNIX_TIME = 253_370_764_799.0
 
 Built = TypeVar("Built")
@@ -31,12 +31,12 @@ _Check = Callable[[Any, str], Any]
 
 
 class Malformed(ValueError):
-    """A value is not of the declared form; the message names it by its path."""
+    """A value does not match its type hint; the message contains its path."""
 
 
 @dataclass(frozen=True)
 class Between:
-    """Narrows a number, or the length of a list, to ``low`` … ``high``."""
+    """Constrain a number, or the length of a list, to ``low`` … ``high``."""
 
     low: float
     high: float
@@ -51,18 +51,18 @@ class Between:
 
 @dataclass(frozen=True)
 class Matching:
-    """Narrows a text to those that match a regular expression as a whole."""
+    """Require a text to fully match a regular expression."""
 
     pattern: str
 
     def __call__(self, value: str, where: str) -> None:
         if not re.fullmatch(self.pattern, value, re.ASCII):
-            raise Malformed(f"{where} is not of the form {self.pattern}")
+            raise Malformed(f"{where} does not match {self.pattern}")
 
 
 @dataclass(frozen=True)
 class Of:
-    """Narrows a dictionary: a value whose name is a field of dataclass ``kind`` has the type of that field."""
+    """Require the values of a dictionary to have the types of the fields of dataclass ``kind`` with the same name."""
 
     kind: type
 
@@ -77,19 +77,22 @@ Count = Annotated[int, Between(0, MAX_NUMBER)]
 
 
 def build(kind: type[Built], body: Any, where: str = "") -> Built:
-    """An instance of the dataclass ``kind`` from the JSON object ``body``; raises Malformed."""
+    """Build the dataclass ``kind`` from the JSON object ``body``; raises Malformed.
+
+    ``where`` is the path of ``body`` in error messages.
+    """
     made: Built = check(kind, body, where)
     return made
 
 
 def check(hint: Any, value: Any, where: str = "") -> Any:
-    """``value``, if it is of the type ``hint``, with dataclasses built; raises Malformed."""
+    """Validate ``value`` against the type ``hint`` and build its dataclasses; raises Malformed."""
     return _checker(hint)(value, where)
 
 
 @functools.cache
 def _checker(hint: Any) -> _Check:
-    """The function that checks a value against ``hint``; it returns the value, built."""
+    """The function that validates a value against ``hint`` and returns it, with dataclasses built."""
     if dataclasses.is_dataclass(hint) and isinstance(hint, type):
         return _dataclass_checker(hint)
     if typing.is_typeddict(hint):
@@ -136,7 +139,7 @@ def _nothing(value: Any, where: str) -> None:
 
 
 def _whole(value: Any, where: str) -> int:
-    _expect(isinstance(value, int) and not isinstance(value, bool), where, "a whole number")
+    _expect(isinstance(value, int) and not isinstance(value, bool), where, "an integer")
     _expect(-MAX_NUMBER <= value <= MAX_NUMBER, where, "a number of at most 64 bits")
     return int(value)
 

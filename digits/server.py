@@ -38,28 +38,28 @@ IDLE_SECONDS = 15.0
 HEADER_SECONDS = 10.0
 BODY_SECONDS = 30.0
 SEND_SECONDS = 20.0
-# Slower than this, after the seconds above, a client is given up. What was transferred earns its time, so that
-# this suits an upload of any size, and one that comes in pieces, each the body of a request.
+# Clients slower than this, after the seconds above, are disconnected. The time limit grows with the bytes
+# transferred, so that uploads of any size work, including those split into several requests.
 SLOWEST_BYTES_PER_SECOND = 16 * 1024
 UNACKNOWLEDGED_SECONDS = 20.0
 STOP_SECONDS = 5.0
 WATCH_SECONDS = 0.2
-# How long a websocket may be open that Socket.IO has no client for: not yet, or not any more.
+# How long a websocket may stay open without a Socket.IO client.
 ABANDONED_SECONDS = 5.0
-# A request that transfers much lets others run after this time.
+# Longest time for which a transfer runs without yielding to other requests.
 TURN_SECONDS = 0.01
-# A greenlet that holds the event loop for longer is worth a line in the log.
+# Greenlets that block the event loop for longer are logged.
 STALL_SECONDS = 0.25
 MAX_CONNECTIONS = 1000
 MAX_CONNECTIONS_PER_ADDRESS = 250
-# Beyond the limit, for those that are about to end because they were cut.
+# Allowance above the limit for connections that were cut and are about to close.
 SPARE_CONNECTIONS = 50
 MAX_HEADERS = 100
 MAX_HEADER_BYTES = 64 * 1024
 MAX_QUEUED_MESSAGES = 256
 
 _TOKEN = rb"[!#$%&'*+.^_`|~0-9A-Za-z-]+"
-# A version is left out in HTTP/0.9.
+# HTTP/0.9 has no version.
 _REQUEST_LINE = re.compile(_TOKEN.decode() + r" [\x21-\x7e\x80-\xff]+( HTTP/[0-9]\.[0-9])?\r\n")
 _HEADER_LINE = re.compile(_TOKEN + rb":[\t\x20-\x7e\x80-\xff]*\r\n")
 _LENGTH = re.compile(r"[0-9]{1,18}")
@@ -68,12 +68,12 @@ _log = logging.getLogger(__name__)
 
 
 class Server:
-    """Answers requests until it is stopped.
+    """An HTTP server with time and connection limits.
 
     ``listener`` is a listening socket, or (host, port). ``socketio`` is the
-    Flask-SocketIO object whose slow clients are to be dropped. There are at most
-    ``max_connections``, and ``max_connections_per_address`` of one address (None for any
-    number, for a server behind a proxy).
+    Flask-SocketIO object whose slow clients are dropped. There are at most
+    ``max_connections``, and ``max_connections_per_address`` from one address (None for
+    no limit, for a server behind a proxy).
     """
 
     def __init__(
@@ -144,11 +144,11 @@ class Server:
         engine = self._socketio.server.eio
         for client_id, client in [*engine.sockets.items()]:
             if client.queue.qsize() > self._max_queued_messages:
-                _log.info("a client that does not read its messages is cut off")
+                _log.info("a client that does not read its messages was cut off")
                 self._drop(client_id, client)
 
     def cut_abandoned_websockets(self) -> None:
-        """Close the connections of websockets whose client Socket.IO has given up, such as for a missed ping."""
+        """Close websockets whose client Socket.IO has dropped, for example after a missed ping."""
         clients = self._socketio.server.eio.sockets.items()
         used = {self._websocket(client_id) for client_id, client in [*clients] if not client.closed}
         now = time.monotonic()
@@ -189,14 +189,14 @@ def serve(
     on_start: Callable[[int], None] | None = None,
     **limits: Any,
 ) -> None:
-    """Serve ``app`` until SIGINT or SIGTERM; ``on_start`` is called with the port once it answers.
+    """Serve ``app`` until SIGINT or SIGTERM; ``on_start`` is called with the port once it is ready.
 
-    ``limits`` are those of `Server`. Half of the file descriptors that the system grants are left for other uses.
+    ``limits`` are passed to `Server`. Half of the available file descriptors are reserved for other uses.
     """
     descriptors, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
     limits["max_connections"] = min(limits.get("max_connections", MAX_CONNECTIONS), max(1, descriptors // 2))
     server = Server(app, listener, socketio=socketio, **limits)
-    # What has been loaded by now stays; looking through it again and again would hold the event loop.
+    # Exclude the objects loaded so far from garbage collection, which would block the event loop.
     gc.collect()
     gc.freeze()
     stopping = Event()
@@ -272,7 +272,7 @@ class _WSGIServer(WSGIServer):  # type: ignore[misc]
 
 
 class _Handler(WSGIHandler):  # type: ignore[misc]
-    """One connection, with time limits on waiting for a request, its headers, its body, and on sending the answer."""
+    """One connection, with time limits on idling, headers, request bodies and responses."""
 
     server: _WSGIServer
     requestline: str | None
@@ -281,7 +281,7 @@ class _Handler(WSGIHandler):  # type: ignore[misc]
         self._counted = counted
         self._turn = _Turn()
         self._reader = _Reader(connection, counted, self._turn, server.owner)
-        # The kernel's tables are read in a thread: they are long on a busy machine.
+        # Read the kernel's tables in a thread; they are long on a busy machine.
         self._peer = Peer(address[:2], connection.getsockname()[:2], in_thread)
         super().__init__(connection, address, server, io.BufferedReader(self._reader))
 
@@ -298,25 +298,25 @@ class _Handler(WSGIHandler):  # type: ignore[misc]
 
     def read_request(self, raw_requestline: str) -> Any:
         if not _REQUEST_LINE.fullmatch(raw_requestline):
-            raise ValueError("a malformed request line")
+            raise ValueError("malformed request line")
         try:
-            with gevent.Timeout(self.server.owner.header_seconds, ValueError("headers came too slowly")):
+            with gevent.Timeout(self.server.owner.header_seconds, ValueError("headers arrived too slowly")):
                 return super().read_request(raw_requestline)
         except OSError as error:
-            raise ValueError(f"the connection ended within the headers: {error}") from error
+            raise ValueError(f"the connection was closed within the headers: {error}") from error
 
     def MessageClass(self, lines: Any, *rest: Any) -> Any:  # noqa: N802 - gevent's name
-        """Read the headers, with all that could make two programs see different requests refused."""
+        """Read the headers; raises ValueError for ambiguous ones, which allow request smuggling."""
         headers = super().MessageClass(io.BytesIO(_read_headers(lines)), *rest)
-        # Where the length of a body is in doubt, its end could be taken for another request.
+        # If the length of a body is ambiguous, its end could be mistaken for another request.
         lengths = headers.get_all("content-length") or []
         codings = headers.get_all("transfer-encoding") or []
         if len(lengths) + len(codings) > 1:
-            raise ValueError("several lengths of one body")
+            raise ValueError("multiple Content-Length or Transfer-Encoding headers")
         if lengths and not _LENGTH.fullmatch(lengths[0].strip(" \t")):
-            raise ValueError("a length that is no number")
+            raise ValueError("Content-Length is not a number")
         if codings and (codings[0].strip(" \t").lower() != "chunked" or self.request_version != "HTTP/1.1"):
-            raise ValueError("an unknown transfer encoding")
+            raise ValueError("unsupported transfer encoding")
         return headers
 
     def get_environ(self) -> dict[str, Any]:
@@ -324,7 +324,7 @@ class _Handler(WSGIHandler):  # type: ignore[misc]
         environ[CONNECTION] = self._peer
         self._counted.state = State.WORKING
         if self._connection_upgrade_requested():
-            # What is left on the line afterwards is no request.
+            # Data after the websocket ends is not a request.
             self.close_connection = True
             self._counted.state = State.LIVE
             websocket = WebSocket(self.socket)
@@ -340,7 +340,7 @@ class _Handler(WSGIHandler):  # type: ignore[misc]
     def start_response(self, status: str, headers: list[tuple[str, str]], exc_info: Any = None) -> Any:
         write = super().start_response(status, headers, exc_info)
         if any(name.lower() == "connection" and value.lower() == "close" for name, value in headers):
-            # Without this, gevent would read the rest of a body that nobody wants.
+            # Otherwise gevent would read the rest of the body.
             self._reader.stop()
         return write
 
@@ -361,30 +361,30 @@ class _Handler(WSGIHandler):  # type: ignore[misc]
 
     def _log_error(self, kind: Any, value: Any, trace: Any) -> None:
         if issubclass(kind, TimeoutError | ConnectionError):
-            _log.info("a request of %s ended early: %s", self._counted.address, value)
-        # Not gevent's way, which prints the request's headers with their secrets.
+            _log.info("a request from %s was interrupted: %s", self._counted.address, value)
+        # Unlike gevent, do not log the headers, which contain secrets.
         elif not issubclass(kind, gevent.GreenletExit):
-            _log.error("a request failed outside of the application", exc_info=(kind, value, trace))
+            _log.error("a request failed outside the application", exc_info=(kind, value, trace))
 
 
 def _read_headers(lines: Any) -> bytes:
-    """The header lines of a request with the empty line at their end; raises ValueError for malformed ones."""
+    """The header lines of a request, including the final empty line; raises ValueError if malformed or too long."""
     size = 0
     found: list[bytes] = []
     while True:
         line = lines.readline(MAX_HEADER_BYTES - size + 1)
         size += len(line)
         if size > MAX_HEADER_BYTES or len(found) > MAX_HEADERS:
-            raise ValueError("headers are too long")
+            raise ValueError("headers too long")
         found.append(line)
         if line == b"\r\n":
             return b"".join(found)
         if not _HEADER_LINE.fullmatch(line):
-            raise ValueError("a malformed header")
+            raise ValueError("malformed header")
 
 
 class _Turn:
-    """Keeps a transfer that never has to wait from running for longer than `TURN_SECONDS`."""
+    """Makes transfers yield to other greenlets every `TURN_SECONDS`."""
 
     def __init__(self) -> None:
         self._began = time.monotonic()
@@ -396,9 +396,9 @@ class _Turn:
 
 
 class _Reader(io.RawIOBase):
-    """Reads a connection; silence that is too long, or being stopped, looks like its end.
+    """Reads a connection; raises TimeoutError for slow clients, and returns end-of-file once stopped.
 
-    A body is read between `begin_body` and `end_body`. It has to keep the server's slowest pace.
+    Between `begin_body` and `end_body`, the server's minimum transfer rate applies.
     """
 
     def __init__(self, connection: Any, counted: Connection, turn: _Turn, limits: Server) -> None:
@@ -422,7 +422,7 @@ class _Reader(io.RawIOBase):
         self._body_end = None
 
     def cut(self) -> None:
-        """Wake whoever reads, with the end of the connection."""
+        """Wake blocked readers with end-of-file."""
         with contextlib.suppress(OSError):
             self._connection.shutdown(socket.SHUT_RD)
 
@@ -456,7 +456,7 @@ def _shut_down(connection: Any) -> None:
 
 
 def _log_stall(label: str, seconds: float, cpu_seconds: float) -> None:
-    _log.warning("event loop held for %.2f s (%.2f s of CPU time) by %s", seconds, cpu_seconds, label)
+    _log.warning("event loop blocked for %.2f s (%.2f s of CPU time) by %s", seconds, cpu_seconds, label)
 
 
 def _refuse_gevent_websocket() -> None:

@@ -86,10 +86,12 @@ class Services:
 def refuse_other_sites() -> None:
     """Raise OtherSite for a GET that a page of another site caused.
 
-    For views that start a process on GET. Writes from other sites never come as far as this.
+    For views that start a process on GET. The gate already refuses writes from other sites.
     """
     if request.method == "GET" and comes_from_another_site(request.environ):
-        raise OtherSite("Another site led here.", "Opening this page starts a program on this machine.")
+        raise OtherSite(
+            "This request came from another site.", "Opening this page starts a program on this machine."
+        )
 
 
 def services() -> Services:

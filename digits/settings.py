@@ -30,10 +30,10 @@ class SettingsError(Exception):
 
 
 class LoginPolicy(Enum):
-    """Whom the server asks to log in."""
+    """Who has to log in."""
 
     NOBODY = "nobody"
-    OTHER_USERS = "everybody but the user that runs the server"
+    OTHER_USERS = "everyone except the user that runs the server"
     EVERYBODY = "everybody"
 
 
@@ -74,7 +74,7 @@ def _variables(value: str) -> tuple[str, ...]:
     names = tuple(item.strip() for item in value.split(",") if item.strip())
     for name in names:
         if not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", name) or name.startswith("DIGITS_"):
-            raise ValueError("takes exact names of environment variables, except those of DIGITS")
+            raise ValueError("takes exact names of environment variables, not starting with DIGITS_")
     return names
 
 
@@ -117,7 +117,7 @@ def _setting(
 
 @dataclass(frozen=True, kw_only=True)
 class Settings:
-    """What the operator decides. Immutable; tests and the command line pass other values to the constructor."""
+    """The configuration of the server. Immutable; tests and the command line pass other values to the constructor."""
 
     host: str = _setting(
         _text,
@@ -149,7 +149,7 @@ class Settings:
     state_dir: Path = _setting(
         _path,
         lambda: _path(os.environ.get("XDG_STATE_HOME") or "~/.local/state") / "digits",
-        "Folder for the server's own secrets: the keys of its cookies, and the token it made.",
+        "Folder for the server's own secrets: its cookie keys and the generated token.",
         shown="`~/.local/state/digits`",
     )
     url_prefix: str = _setting(
@@ -172,23 +172,23 @@ class Settings:
     behind_proxy: bool = _setting(
         _flag,
         lambda: False,
-        "Trust the X-Forwarded headers of one reverse proxy in front. Wrong without one: anybody could forge them. "
-        "Everybody has to log in, on a loopback address too.",
+        "Trust the X-Forwarded headers of one reverse proxy. Do not use without a proxy: anyone could forge them. "
+        "Requires a login from everyone, also on a loopback address.",
         shown="off",
     )
     login: bool = _setting(
         _flag,
         lambda: True,
-        "Require a login. On a loopback address the user that runs the server needs none, unless a token or a "
-        "password is set or a proxy is in front. `--no-login` lets in everybody who can connect, through a proxy as "
-        "well; it needs a loopback address.",
+        "Require a login. On a loopback address, the user that runs the server needs none, unless a token or a "
+        "password is set or a proxy is used. `--no-login` gives access to everyone who can connect, including through "
+        "a proxy; it requires a loopback address.",
         shown="on",
     )
     token: str = _setting(
         _text,
         lambda: "",
-        "Secret that opens the server. Without one, and without a password, the server makes its own at first "
-        "start and prints a link with it.",
+        "Secret for access to the server. If neither a token nor a password is set, the server generates a token at "
+        "its first start and prints a login link.",
         shown="none",
         option=None,
     )
@@ -208,8 +208,8 @@ class Settings:
     pass_env: tuple[str, ...] = _setting(
         _variables,
         lambda: (),
-        "More environment variables that tasks inherit, by their exact names, separated by commas. "
-        "Those that they always inherit are listed below.",
+        "Additional environment variables that tasks inherit: exact names, separated by commas. "
+        "Variables that are always inherited are listed below.",
         shown="none",
     )
     logfile_filename: Path = _setting(
@@ -236,17 +236,17 @@ class Settings:
     def __post_init__(self) -> None:
         if self.debug and (not self.is_local or self.behind_proxy):
             raise SettingsError(
-                "debug: shows the program's insides, so it needs a loopback address as host and no proxy in front"
+                "debug: exposes internals of the server, so it requires a loopback address and no proxy"
             )
         if not self.login and not self.is_local:
             raise SettingsError(
-                f"login: cannot be off when other computers can reach {self.host or 'every address of this machine'}: "
-                "whoever uses the server can run programs as you; listen on 127.0.0.1, or remove --no-login"
+                f"login: cannot be disabled if others can reach {self.host or 'every address of this machine'}: "
+                "anyone who can use the server can run programs as you; listen on 127.0.0.1, or remove --no-login"
             )
         if not self.login and (self.token or self.password):
             raise SettingsError(
-                "login: cannot be off together with a token or a password; remove --no-login, "
-                "or DIGITS_TOKEN and DIGITS_PASSWORD"
+                "login: cannot be disabled if a token or a password is set; remove --no-login, "
+                "or unset DIGITS_TOKEN and DIGITS_PASSWORD"
             )
 
     @property
@@ -261,7 +261,7 @@ class Settings:
 
     @property
     def login_policy(self) -> LoginPolicy:
-        """Whom the server asks to log in."""
+        """Who has to log in."""
         if not self.login:
             return LoginPolicy.NOBODY
         if self.is_local and not self.behind_proxy and not (self.token or self.password):
@@ -347,7 +347,7 @@ def settings_page() -> str:
         "Each setting is an option of `digits serve` (and so of `./digits-devserver`) and an environment variable;",
         "the option wins. Secrets have no option, because all users of a machine can read the options of a program.",
         "",
-        "This page is made from the table in `digits/settings.py`: `python -m digits.settings > docs/settings.md`.",
+        "Generated from the table in `digits/settings.py`: `python -m digits.settings > docs/settings.md`.",
         "",
         "| Option | Variable | Default | Meaning |",
         "|---|---|---|---|",
@@ -361,8 +361,8 @@ def settings_page() -> str:
         "",
         "## Environment of tasks",
         "",
-        "A task inherits these variables of the server's environment and no others, so that access tokens and keys",
-        "stay with the server. `--pass-env NAME` adds one.",
+        "A task inherits only the following variables of the server's environment, so that it cannot read access",
+        "tokens and keys. `--pass-env NAME` adds a variable.",
         "",
         *textwrap.wrap(", ".join(f"`{name}`" for name in sorted(TASK_VARIABLES)) + ".", 118),
     ]

@@ -1,8 +1,8 @@
 """The small process that supervises a task's process and outlives the server.
 
-It owns the task's output and everything the task starts: whatever is left of
-it when the task ends is killed, and ``exit.json`` tells how the task ended. It
-is a program of its own that needs nothing but the standard library:
+It owns the task's output and all processes the task starts: those left when the
+task ends are killed, and ``exit.json`` records how the task ended. It is a
+standalone program that requires only the standard library:
 
     python -I -S shim.py FOLDER -- PROGRAM ARGUMENT…       start a program and supervise it
     python -I -S shim.py FOLDER --adopt PID --pipe FD      supervise a child forked before exec
@@ -10,7 +10,7 @@ is a program of its own that needs nothing but the standard library:
 SIGTERM asks it to stop the task: the task gets SIGTERM, and SIGKILL after
 `GRACE_SECONDS`.
 
-A full disk stops it from nothing: room for ``exit.json`` is reserved before the task starts.
+It works on a full disk as well: space for ``exit.json`` is reserved before the task starts.
 """
 
 from __future__ import annotations
@@ -33,12 +33,12 @@ KEPT_SEGMENTS = 2
 GRACE_SECONDS = 5.0
 OUTPUT_FILE = "output.log"
 EXIT_FILE = "exit.json"
-# Has the size of a block of the disk; renamed to EXIT_FILE once it holds what that is to hold.
+# One disk block of reserved space; renamed to EXIT_FILE once the record is written.
 RESERVED_FILE = "exit.json.reserved"
 RESERVED_BYTES = 4096
-# The number of the run, which stands in the note of its end.
+# The number of the run, which its exit record contains.
 RUN_VARIABLE = "DIGITS_RUN"
-# What the server and its tasks write is for their user only.
+# Files of the server and its tasks are readable by their user only.
 PRIVATE_UMASK = 0o077
 
 _NEW_FILE = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
@@ -49,14 +49,14 @@ _PR_SET_CHILD_SUBREAPER = 36
 
 
 class Output:
-    """The task's output on disk: all of its beginning and the latest of its end.
+    """The task's output on disk: its beginning and its end.
 
     ``output.log`` holds the first 4 MiB; what follows goes to segments of 2 MiB
-    named by the offset they start at, ``output.<offset>.log``, of which the last
-    ones are kept. A flood of prints can neither fill the disk nor hide its end.
+    named by their starting offset, ``output.<offset>.log``, of which the last
+    ones are kept. So excessive output cannot fill the disk, and its end remains available.
 
-    The task may do what it likes to these files, and the disk may be full: the output is for people
-    only, so nothing of that ends the task. A file that was removed is followed by a new segment.
+    The task may change these files, and the disk may be full. Neither ends the task, because the
+    output is informational only. If the current file is removed, a new segment is started.
     """
 
     def __init__(self, folder: str) -> None:
@@ -121,7 +121,7 @@ class Output:
 
 
 def reserve_exit(folder: str) -> int:
-    """Reserve the room that ``exit.json`` takes in ``folder``; returns the open file. Raises OSError."""
+    """Reserve disk space for ``exit.json`` in ``folder``; return the open file. Raises OSError."""
     path = os.path.join(folder, RESERVED_FILE)
     descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
     try:
@@ -139,7 +139,7 @@ def reserve_exit(folder: str) -> int:
 
 
 class Supervisor:
-    """Waits for one child, keeps its output, and leaves nothing of it behind."""
+    """Waits for one child, saves its output, and kills its leftover processes."""
 
     def __init__(self, folder: str, child: int, pipe: int) -> None:
         self._folder = folder
@@ -249,13 +249,13 @@ class Supervisor:
         try:
             self._write_reserved(data)
         except OSError:
-            self._write_file(data)  # what was reserved is gone
+            self._write_file(data)  # the reserved file was removed
 
     def _write_reserved(self, data: bytes) -> None:
         path = os.path.join(self._folder, RESERVED_FILE)
         if self._reserved is None or not os.path.samestat(os.fstat(self._reserved), os.lstat(path)):
             raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), path)
-        # White space after a JSON value means nothing.
+        # JSON allows white space around a value.
         os.pwrite(self._reserved, data.rjust(RESERVED_BYTES), 0)
         os.fsync(self._reserved)
         os.replace(path, os.path.join(self._folder, EXIT_FILE))
@@ -280,7 +280,7 @@ def prepare_child(pipe: int) -> None:
 
     ``pipe`` is the writing end that becomes standard output and error.
     """
-    os.setpgid(0, 0)  # It stays in the session of its supervisor, by which what it starts is found.
+    os.setpgid(0, 0)  # Stay in the supervisor's session, by which the task's processes are found.
     os.umask(PRIVATE_UMASK)
     end_with_parent()
     null = os.open(os.devnull, os.O_RDONLY)
@@ -301,7 +301,7 @@ def prepare_child(pipe: int) -> None:
 
 
 def end_with_parent() -> None:
-    """Let this process be killed when the one that started it ends."""
+    """Have the kernel kill this process when its parent ends."""
     _prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
 
 

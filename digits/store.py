@@ -26,9 +26,9 @@ log = logging.getLogger(__name__)
 RETRY_SECONDS = 1.0
 _DELETED = ".deleted-"
 _LOCK_FILE = ".lock"
-# With these, no other job could be saved either.
+# Errors that affect every job, not only the one being saved.
 _EVERY_WRITE = {errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EIO, errno.EMFILE, errno.ENFILE}
-# What is written into a new job's folder before its job.json.
+# Files that are written to a new job's folder before its job.json.
 _BEFORE_THE_JOB = {"network.py", "preflight.json", "batch.png"}
 
 AnyJob = TypeVar("AnyJob", bound=Job)
@@ -39,13 +39,13 @@ class StoreInUse(DigitsError):
 
 
 class StoreLost(StorageError):
-    """The jobs folder is no longer this server's."""
+    """The server no longer owns the jobs folder."""
 
 
 class Store:
-    """The jobs of one jobs folder. One server owns it at a time.
+    """The jobs of one jobs folder, which is owned by one server at a time.
 
-    ``problem`` is what keeps the store from writing now, in words for the user.
+    ``problem`` is the error that currently keeps the store from writing; its text is meant for the user.
     """
 
     def __init__(self, folder: Path, kinds: dict[str, type[Job]]) -> None:
@@ -62,12 +62,12 @@ class Store:
         self._retry_at = 0.0
 
     def load(self) -> None:
-        """Read every job's folder. One that cannot be understood is left alone and kept as a `DamagedJob`."""
+        """Load all jobs. An invalid folder is left unchanged and becomes a `DamagedJob`."""
         with os.scandir(self.folder) as entries:
             names = sorted(entry.name for entry in entries if entry.is_dir(follow_symlinks=False))
         for name in names:
             folder = self.folder / name
-            if _was_left_by_a_killed_server(folder):
+            if _is_leftover(folder):
                 self.discard(folder)
             elif jobs.is_id(name):
                 self._keep(self._load(folder))
@@ -76,19 +76,19 @@ class Store:
         try:
             job = jobs.load(folder, self._kinds)
             if job.id in job.needs():
-                raise UnreadableFile(f"{jobs.FILE_NAME}: the job needs itself")
+                raise UnreadableFile(f"{jobs.FILE_NAME}: the job depends on itself")
             return job
         except UnreadableFile as error:
             log.warning("job %s is damaged: %s", folder.name, error)
             reason = str(error)
-        except Exception as error:  # one folder must not keep the others from being read
+        except Exception as error:  # one folder must not affect the others
             log.exception("job %s cannot be read", folder.name)
             reason = f"{type(error).__name__}: {error}"
         return DamagedJob(id=folder.name, folder=folder, name=folder.name, reason=reason)
 
     @contextlib.contextmanager
     def creation(self) -> Iterator[Callable[[], Path]]:
-        """Create jobs, all or none: gives `new_folder`, and removes what it made if the block raises."""
+        """Create jobs, all or none: yield `new_folder`, and remove the folders it made if the block raises."""
         made: list[Path] = []
 
         def new_folder() -> Path:
@@ -103,7 +103,7 @@ class Store:
             raise
 
     def new_folder(self) -> Path:
-        """Make the folder of a new job; its name is the job's id."""
+        """Make the folder of a new job, named by the job's id; raises OSError or StoreLost."""
         self.check()
         while True:
             folder = self.folder / jobs.new_id()
@@ -119,43 +119,43 @@ class Store:
             return folder
 
     def add(self, *new: Job) -> None:
-        """Keep new jobs, on disk first; where one cannot be written, none is kept.
+        """Save new jobs and add them, all or none.
 
-        Raises BadRequest for one that could not be read again.
+        Raises OSError if one cannot be written, and BadRequest if one could not be loaded again.
         """
         for job in new:
             try:
                 jobs.check_readable(job)
             except Malformed as error:
-                raise BadRequest(f"This job cannot be kept: {error}.") from error
+                raise BadRequest(f"This job cannot be saved: {error}.") from error
         for job in new:
             job.save()
         for job in new:
             self._keep(job)
 
     def save(self, job: Job) -> None:
-        """Write ``job.json`` now or, if it cannot be written, as soon as it can."""
+        """Write ``job.json``; if that fails, retry until it succeeds."""
         try:
             self.check()
             job.save()
             self._unsaved.pop(job.id, None)
         except (OSError, StoreLost) as error:
             if job.id not in self._unsaved:
-                log.error("job %s cannot be saved now and will be later: %s", job.id, error)
+                log.error("job %s could not be saved, will retry: %s", job.id, error)
             self._unsaved[job.id] = job
-            # What only this job's folder suffers from, such as its removal, is no problem of the others.
+            # Errors of this job's folder alone, such as its removal, do not affect other jobs.
             if isinstance(error, StoreLost):
                 self.problem = error
             elif isinstance(error, OSError) and error.errno in _EVERY_WRITE:
                 self.problem = _not_saved(error, len(self._unsaved))
 
     def edit(self, job: Job, **changes: str) -> None:
-        """Change attributes of ``job``, on disk first; raises OSError or StoreLost with nothing changed."""
+        """Change attributes of ``job`` on disk, then in memory; raises OSError or StoreLost, leaving it unchanged."""
         self.check()
         try:
             job.save(**changes)
         except OSError:
-            self.save(job)  # The new content may be in place although the disk failed afterwards.
+            self.save(job)  # Roll back: the new content may have reached the disk before the error.
             raise
         for name, value in changes.items():
             setattr(job, name, value)
@@ -186,7 +186,7 @@ class Store:
 
     def check_deletable(self, job: Job) -> None:
         """Raises InUse, naming the jobs, when something depends on ``job``."""
-        # Jobs that need each other can only be damaged; they must not keep each other from being deleted.
+        # Ignore cycles, which only damaged files can form, so that their jobs can be deleted.
         children = [child for child in self.children(job) if child.id not in job.needs()]
         if children:
             names = ", ".join(f"“{child.name}”" for child in children[:5])
@@ -197,13 +197,13 @@ class Store:
             )
 
     def remove(self, job: Job) -> None:
-        """Delete the folder of ``job`` and forget it; raises InUse, or OSError or StoreLost with nothing changed.
+        """Delete ``job`` and its folder; raises InUse, OSError or StoreLost, leaving both unchanged.
 
-        What cannot be deleted of the folder now is deleted later.
+        Files that cannot be deleted immediately are deleted later.
         """
         self.check_deletable(job)
         self.check()
-        # Renamed first: a folder half deleted must not look like a job.
+        # Rename first, so that a partly deleted folder is not taken for a job.
         doomed = self.folder / f"{_DELETED}{job.id}"
         with contextlib.suppress(FileNotFoundError):
             job.folder.rename(doomed)
@@ -216,9 +216,9 @@ class Store:
         self.discard(doomed)
 
     def discard(self, path: Path) -> None:
-        """Delete a file, or a folder with all that is in it: now or, if that fails, later."""
-        if not _deleted(path):
-            log.warning("%s cannot be deleted now and will be later", path)
+        """Delete a file or a folder tree; if that fails, retry later."""
+        if not _delete(path):
+            log.warning("%s could not be deleted, will retry", path)
             self._doomed.append(path)
 
     def check(self) -> None:
@@ -228,21 +228,21 @@ class Store:
         if not _is_at(self._place, self.folder):
             raise StoreLost(
                 "The jobs folder was removed or replaced while the server was running.",
-                "Put it back, or restart the server. Until then nothing is started or saved.",
+                "Restore it, or restart the server. Until then, no jobs are started or saved.",
             )
         try:
             lock = self._take_lock()
         except (StoreInUse, OSError) as error:
             raise StoreLost(
                 "The lock file of the jobs folder was removed, and another server may work on the same jobs.",
-                "Stop the other server, then restart this one. Until then nothing is started or saved.",
+                "Stop the other server, then restart this one. Until then, no jobs are started or saved.",
             ) from error
-        log.warning("the lock file of %s was removed; it is there again", self.folder)
+        log.warning("the lock file of %s was removed; created it again", self.folder)
         os.close(self._lock)
         self._lock = lock
 
-    def look_after(self) -> bool:
-        """Do again what failed before, now and then; whether the folder is still this server's."""
+    def maintain(self) -> bool:
+        """Retry failed writes and deletions from time to time; return whether this server still owns the folder."""
         try:
             self.check()
         except StoreLost as error:
@@ -251,26 +251,26 @@ class Store:
             self.problem = error
             return False
         if isinstance(self.problem, StoreLost):
-            log.warning("%s: the jobs folder is back", self.folder)
+            log.warning("%s: the jobs folder is available again", self.folder)
             self.problem = None
         if time.monotonic() >= self._retry_at:
             self._retry_at = time.monotonic() + RETRY_SECONDS
-            self._do_again()
+            self._retry()
         return True
 
     def close(self) -> None:
         os.close(self._lock)
         os.close(self._place)
 
-    def _do_again(self) -> None:
+    def _retry(self) -> None:
         had_problem, self.problem = self.problem, None
         for job in list(self._unsaved.values()):
             with contextlib.suppress(OSError):
                 files.remove_halves(job.folder / jobs.FILE_NAME)
             self.save(job)
         if had_problem and not self.problem:
-            log.info("%s can be written again", self.folder)
-        self._doomed = [path for path in self._doomed if not _deleted(path)]
+            log.info("%s is writable again", self.folder)
+        self._doomed = [path for path in self._doomed if not _delete(path)]
 
     def _keep(self, job: Job) -> None:
         self._jobs[job.id] = job
@@ -286,7 +286,7 @@ class Store:
             os.close(descriptor)
             raise StoreInUse(
                 f"Another DIGITS server uses the jobs folder {self.folder}.",
-                "Stop it, or give this one another folder with --jobs-dir.",
+                "Stop it, or choose another folder with --jobs-dir.",
             ) from None
         except BaseException:
             os.close(descriptor)
@@ -302,8 +302,8 @@ def _is_at(descriptor: int, path: Path) -> bool:
         return False
 
 
-def _deleted(path: Path) -> bool:
-    """Delete a file, or a folder with all that is in it; whether nothing of it is left."""
+def _delete(path: Path) -> bool:
+    """Delete a file or a folder tree; return whether it is gone."""
     if path.is_dir() and not path.is_symlink():
         shutil.rmtree(path, ignore_errors=True)
     else:
@@ -313,13 +313,13 @@ def _deleted(path: Path) -> bool:
 
 
 def _not_saved(error: OSError, count: int) -> DigitsError:
-    why = explain(error) or StorageError("The jobs folder cannot be written.")
-    kept = "one job is" if count == 1 else f"{count} jobs are"
-    return type(why)(f"{why.message} The state of {kept} not saved yet.", why.hint)
+    why = explain(error) or StorageError("The jobs folder is not writable.")
+    unsaved = "one job is" if count == 1 else f"{count} jobs is"
+    return type(why)(f"{why.message} The state of {unsaved} not saved yet.", why.hint)
 
 
-def _was_left_by_a_killed_server(folder: Path) -> bool:
-    """Whether a job's folder was about to be deleted, or was being made and holds no job yet."""
+def _is_leftover(folder: Path) -> bool:
+    """Whether a killed server left ``folder`` partly deleted, or created without a job in it."""
     if not jobs.is_id(folder.name):
         return folder.name.startswith(_DELETED) and jobs.is_id(folder.name.removeprefix(_DELETED))
     try:

@@ -1,8 +1,8 @@
-"""A task: one process's worth of work of a job, and what is known of it.
+"""A task: the part of a job that one process performs, and its state.
 
 The task's folder in its job's holds four files: ``recipe.json`` (what to do),
-``events.jsonl`` (what happened), ``output.log`` (for people) and ``exit.json``
-(how it ended). What is known of a task is folded from its events.
+``events.jsonl`` (what happened), ``output.log`` (for users) and ``exit.json``
+(how it ended). The state of a task is folded from its events.
 """
 
 from __future__ import annotations
@@ -20,22 +20,22 @@ from digits.status import Status
 
 EVENTS_FILE = "events.jsonl"
 
-# The exit code of a process that found another one at work on its task.
+# Exit code of a process whose task another process is working on.
 EXIT_BUSY = 75
-# That of one that could not log how its work ended, because the disk is full.
+# Exit code of a process that could not log its result because the disk is full.
 EXIT_DISK_FULL = 74
 MAX_NAMED_SKIPS = 20
 
-# A name is that of the task's folder, too.
+# Also the name of the task's folder.
 TaskName = Annotated[str, Matching("[a-z][a-z_]{0,31}")]
 Step = tuple[Annotated[str, Matching("[IWRDAE]")], UnixTime]
 History = list[Step]
 
 
 class Handle(TypedDict):
-    """Finds the supervisor of a task's run again after a restart of the server: see `digits.executor`.
+    """Identifies the supervisor of a task's run across restarts of the server: see `digits.executor`.
 
-    ``began`` is in clock ticks since the ``boot`` of this id; ``run`` numbers the runs of the task.
+    ``boot`` is the boot id, ``began`` the start time in clock ticks since boot, and ``run`` the number of the run.
     """
 
     boot: str
@@ -60,10 +60,10 @@ class Failure:
 
 @dataclass
 class Task:
-    """One task of a job. ``handle`` finds its process again after a restart.
+    """One task of a job. ``handle`` identifies its process across restarts of the server.
 
-    ``seconds`` is for how long the runs that have ended ran, measured by a clock that nobody can set.
-    ``log_start`` is the place in the log of events where the current run begins.
+    ``seconds`` is the total time of the runs that have ended, by a monotonic clock.
+    ``log_start`` is the cursor in the event log at which the current run begins.
     """
 
     name: TaskName
@@ -84,7 +84,7 @@ class Task:
             self.seconds = sum(
                 max(0.0, end - at) for (code, at), (_, end) in steps if code == Status.RUN.value
             )
-        # Of a run that began under another server, the wall clock is all that is known.
+        # For a run that an earlier server process started, only the wall clock is available.
         self._ran_before = max(0.0, time.time() - self.history[-1][1])
         self._seen_since = time.monotonic()
 
@@ -93,14 +93,14 @@ class Task:
         return Status(self.history[-1][0])
 
     def move(self, status: Status, at: float | None = None, seconds: float | None = None) -> bool:
-        """Step to ``status``; False if the task has it already. Raises ValueError for an illegal step.
+        """Change to ``status``; False if the task has it already. Raises ValueError for an illegal transition.
 
-        ``at`` is when, if that was not now, and ``seconds`` is for how long the run that ends with this step ran.
+        ``at`` is the Unix time of the change, by default now; ``seconds`` is the duration of the run that it ends.
         """
         if status is self.status:
             return False
         if not self.status.may_become(status):
-            raise ValueError(f"a task cannot step from {self.status.title} to {status.title}")
+            raise ValueError(f"a task cannot change from {self.status.title} to {status.title}")
         last = self.history[-1][1]
         if self.status is Status.RUN:
             if seconds is None:
@@ -117,7 +117,7 @@ class Task:
 
     @property
     def seconds_run(self) -> float:
-        """Seconds for which it has run, all runs together."""
+        """Total running time in seconds, over all runs."""
         ended = self.seconds or 0.0
         return ended + self._seconds_of_this_run if self.status is Status.RUN else ended
 
@@ -126,13 +126,13 @@ class Task:
         return self._ran_before + time.monotonic() - self._seen_since
 
     def read_news(self, log: Path) -> list[events.Event]:
-        """Fold in the events of ``log`` that are not known yet, and return them."""
+        """Fold in the new events of ``log`` and return them."""
         earlier: list[events.Event] = []
         if self.news.cursor < self.log_start:
             earlier, self.news.cursor = events.read(log, self.news.cursor, until=self.log_start)
             self.log_start = self.news.cursor
             for event in earlier:
-                # How an earlier run ended is not how this one ends.
+                # The result of an earlier run does not apply to this one.
                 if not isinstance(event, (events.Failed, events.Finished)):
                     self.news.add(event)
         happened, self.news.cursor = events.read(log, self.news.cursor)
@@ -141,11 +141,11 @@ class Task:
         return [*earlier, *happened]
 
     def restart(self, log_start: int) -> None:
-        """Make ready to run again, after it was stopped or failed; its log has ``log_start`` bytes."""
+        """Prepare to run again after being stopped or failing; ``log_start`` is its log size in bytes."""
         self.move(Status.INIT)
         self.handle, self.failure, self.log_start = None, None, log_start
         self.devices = []
-        # The log goes on in the same file; it is folded anew, as it may take back what it told.
+        # The new run appends to the same log. Fold it from the start, because it can void earlier events.
         self.news = News()
 
     @property
@@ -167,18 +167,18 @@ class Task:
 
     @classmethod
     def from_json(cls, body: Any) -> Task:
-        """The task that `as_json` gave; raises `schema.Malformed`."""
+        """The inverse of `as_json`; raises `schema.Malformed`."""
         return schema.build(cls, body)
 
 
 def not_before(last: float, at: float | None) -> float:
-    """``at``, or else now, as a Unix time; ``last`` if the clock was set back since."""
+    """``at`` or the current Unix time, but not before ``last``: the clock may have been set back."""
     return max(last, time.time() if at is None else at)
 
 
 @dataclass
 class News:
-    """What a task has told so far: the fold of its events, up to ``cursor`` in the log."""
+    """The state of a task: its events folded up to ``cursor`` in the log."""
 
     cursor: int = 0
     fraction: float = 0.0
@@ -205,17 +205,17 @@ class News:
 
     @property
     def snapshots(self) -> list[tuple[float, str]]:
-        """Epoch and path of each snapshot that there is, in the order in which they were saved."""
+        """Epoch and path of each existing snapshot, in the order of saving."""
         return [(epoch, path) for path, epoch in self.epochs.items()]
 
     @property
     def is_finished(self) -> bool:
-        """Whether the task said that all its work is done."""
+        """Whether the task reported that it completed its work."""
         return self.result is not None
 
 
 def _facts(event: events.Event, *without: str) -> dict[str, Any]:
-    """What an event tells, by name, but for when it happened and for ``without``."""
+    """The fields of an event by name, except its time and ``without``."""
     names = (item.name for item in dataclasses.fields(event))
     return {name: getattr(event, name) for name in names if name not in ("at", *without)}
 

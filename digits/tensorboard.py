@@ -106,7 +106,7 @@ class TensorBoards:
         if logdir.is_symlink() or not logdir.is_dir():
             raise NotFound("This job has written nothing for TensorBoard yet.")
         process = self._process(job_id, logdir)
-        # Also while it starts: a process that somebody waits for is not idle.
+        # Also while it starts: a process with waiting requests is not idle.
         with process.in_use(self._clock):
             return self._answer(job_id, process, path, request)
 

@@ -1,11 +1,11 @@
-"""The program of one TensorBoard: run as a file of its own, never imported by the server.
+"""The program of a TensorBoard process, run as a script and never imported by the server.
 
-It reads one line of JSON from standard input (``logdir`` and ``path_prefix``, so
-that no other user of the machine sees the prefix), prints the port it answers on,
-and ends as soon as standard input does: when the server is gone, so is this.
+It reads one line of JSON from standard input (``logdir`` and ``path_prefix``, which
+other users of the machine must not see), prints the port it listens on,
+and exits when standard input is closed, that is, when the server exits.
 
-TensorBoard itself follows links, and reads whatever file a log names. Here it sees the
-regular files below the log folder and nothing else.
+TensorBoard follows links and reads any file named in a log. Here it can access only the
+regular files below the log folder.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ PORT_LINE = "answers on port "
 def main() -> None:
     # TensorBoard's own switch: it then works without TensorFlow, and starts in a tenth of the time.
     sys.modules["tensorboard.compat.notf"] = types.ModuleType("tensorboard.compat.notf")
-    # Paths of other machines, such as s3://, are nothing that a job's log may ask for.
+    # A job's log must not refer to remote paths such as s3://.
     sys.modules["boto3"] = sys.modules["fsspec"] = None  # type: ignore[assignment]
     settings = json.loads(sys.stdin.readline())
     logdir = Path(settings["logdir"])
-    # Links above the folder are the user's own.
+    # Links above the folder are trusted.
     logdir = Path(os.path.realpath(logdir.parent)) / logdir.name
     _see_only(logdir)
     port = _start(str(logdir), settings["path_prefix"])
@@ -40,13 +40,13 @@ def main() -> None:
 
 
 def _see_only(folder: Path) -> None:
-    """Let TensorBoard see the regular files below ``folder`` only, by the file system that it uses."""
-    # At the end of the path: the program's own folder has modules named like libraries.
+    """Restrict TensorBoard's file system to the regular files below ``folder``."""
+    # At the end of the path, because the package has modules with names of libraries.
     sys.path.append(str(Path(__file__).resolve().parents[1]))
     from tensorboard.compat.tensorflow_stub import compat, errors
     from tensorboard.compat.tensorflow_stub.io import gfile
 
-    from digits.files import UnreadableFile, is_folder, is_there, open_plain
+    from digits.files import UnreadableFile, exists, is_folder, open_plain
 
     def path_of(name: Any) -> Path:
         return Path(os.path.abspath(compat.as_str_any(name)))
@@ -60,7 +60,7 @@ def _see_only(folder: Path) -> None:
     class PlainFiles(gfile.LocalFileSystem):  # type: ignore[misc]
         def exists(self, filename: Any) -> bool:
             try:
-                return self.isdir(filename) or is_there(path_of(filename), below=folder)
+                return self.isdir(filename) or exists(path_of(filename), below=folder)
             except UnreadableFile:
                 return False
 
@@ -75,7 +75,7 @@ def _see_only(folder: Path) -> None:
                 return data, {"opaque_offset": file.tell()}
 
         def _write(self, filename: Any, file_content: Any, mode: str) -> None:
-            raise errors.PermissionDeniedError(None, None, "TensorBoard writes nothing here")
+            raise errors.PermissionDeniedError(None, None, "TensorBoard may not write here")
 
         def glob(self, filename: Any) -> list[str]:
             return [found for found in super().glob(filename) if self.exists(found)]
@@ -94,7 +94,7 @@ def _see_only(folder: Path) -> None:
                 ]
 
         def makedirs(self, path: Any) -> None:
-            raise errors.PermissionDeniedError(None, None, "TensorBoard writes nothing here")
+            raise errors.PermissionDeniedError(None, None, "TensorBoard may not write here")
 
         def stat(self, filename: Any) -> Any:
             with open_file(filename) as file:
@@ -118,7 +118,7 @@ def _start(logdir: str, path_prefix: str) -> int:
         host="127.0.0.1",
         port=0,
         path_prefix=path_prefix,
-        # The faster loader is a server of its own: it opens another port and follows links.
+        # The fast loader is a separate server that opens another port and follows links.
         load_fast="false",
     )
     return urlsplit(board.launch()).port or 0

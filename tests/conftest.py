@@ -1,4 +1,4 @@
-"""What all tests may use, and what all tests must leave behind: nothing."""
+"""Shared fixtures, and checks that tests leave nothing behind."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ LEAVE_SECONDS = 5.0
 
 @pytest.fixture(autouse=True, scope="session")
 def record_stalls(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
-    """Measures how long requests hold the event loop, in this process and in the servers that tests start."""
+    """Measure how long requests block the event loop, in this process and in servers started by tests."""
     STALLS.watch.start()
     yield
     STALLS.watch.stop()
@@ -32,7 +32,7 @@ def record_stalls(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
 
 
 def pytest_sessionfinish(session: pytest.Session) -> None:
-    """Fails the run when something held an event loop for so long that it counts as a hang."""
+    """Fail the run if an event loop was blocked for so long that it counts as a hang."""
     if STALLS.hangs():
         session.exitstatus = pytest.ExitCode.TESTS_FAILED
 
@@ -54,9 +54,9 @@ def root() -> Path:
 
 @pytest.fixture
 def settings(tmp_path: Path) -> Settings:
-    """Settings of a server that keeps everything in the test's own folder and starts no standby process.
+    """Settings of a server that stores everything in the test's own folder and starts no standby process.
 
-    Nobody has to log in: Flask's test client has no connection whose user could be determined.
+    Login is disabled, because Flask's test client has no connection whose owner could be determined.
     """
     return Settings(
         port=0,

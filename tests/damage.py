@@ -1,4 +1,4 @@
-"""A folder of jobs of every kind and state, ways to damage one of them, and what must still hold then."""
+"""A folder with jobs of every kind and state, ways to damage one of them, and the invariants that must still hold."""
 
 from __future__ import annotations
 
@@ -29,14 +29,14 @@ from tests.site import Site
 
 DATASET, BROKEN = "20260101-000000-da7a5e", "20260101-000001-bad5e7"
 TRAINED, FAILED, RUNNING, WAITING = (f"20260101-00000{number}-abcd0{number}" for number in range(2, 6))
-# These are damaged one at a time; the others must be as they were.
+# Damaged one at a time; the others must be unaffected.
 VICTIMS = (BROKEN, TRAINED, FAILED, RUNNING)
 HEALTHY = {DATASET: "Done", WAITING: "Done"}
 ROUNDS = 4
 
 
 def make_jobs(site: Site, folder: Path) -> None:
-    """Fill ``folder`` with two datasets, and models that were trained, failed, still run, and wait."""
+    """Fill ``folder`` with two datasets, and with models that are trained, failed, running and waiting."""
     made = site.dataset(folder_val="")
     assert site.wait_for_end(made) == "Done"
     for job_id in (DATASET, BROKEN):
@@ -141,7 +141,7 @@ _VERY_DEEP = "[" * 100_000 + "]" * 100_000
 
 @dataclasses.dataclass(frozen=True)
 class Damage:
-    """Something that is done to the file ``name`` of job ``victim``."""
+    """A modification of the file ``name`` of job ``victim``."""
 
     victim: str
     name: str
@@ -153,7 +153,7 @@ class Damage:
 
 
 def damages(jobs: Path) -> st.SearchStrategy[Damage]:
-    """Any damage to any file that the server reads of a victim below ``jobs``."""
+    """Any damage to any file of a victim below ``jobs`` that the server reads."""
     names = [
         (victim, path.relative_to(jobs / victim).as_posix())
         for victim in VICTIMS
@@ -161,7 +161,7 @@ def damages(jobs: Path) -> st.SearchStrategy[Damage]:
         if path.is_file()
     ]
     structured = [item for item in names if item[1].endswith((".json", ".jsonl"))]
-    # Whatever is there or not, a job's code may also make it.
+    # A job's code may also create any of these.
     forged = [(RUNNING, "train/exit.json"), (BROKEN, "best.json"), (RUNNING, "train/output.9.log")]
     one_field = st.sampled_from(structured).flatmap(lambda item: _field_damage(jobs, *item))
     whole_file = st.sampled_from(names + forged).flatmap(lambda item: _file_damage(*item))
@@ -177,7 +177,7 @@ def _field_damage(draw: st.DrawFn, jobs: Path, victim: str, name: str) -> Damage
     value = draw(st.sampled_from([*EXTREMES, _DEEP, _VERY_DEEP, "removed"]))
 
     def apply(path: Path) -> None:
-        # What stands for itself in the JSON, however deep, is put in as text.
+        # Values inserted into the JSON verbatim, however deeply nested.
         text = json.dumps(_replaced(body, place, "MARK" if value in (_DEEP, _VERY_DEEP) else value))
         text = text.replace('"MARK"', str(value)) if value in (_DEEP, _VERY_DEEP) else text
         path.write_text("\n".join([*lines[:number], text, *lines[number:]]) + "\n" if lines else text)
@@ -242,11 +242,11 @@ _FILE_DAMAGES: dict[str, Callable[[Path, int], Any]] = {
 }
 
 
-# What must hold
+# Invariants
 
 
 def starts_at_once(folder: Path, run: int) -> Handle:
-    """In the place of a task's process: it has finished already."""
+    """A substitute for task processes: every task has finished already."""
     log = EventLog(folder / "events.jsonl")
     log.append(events.Finished())
     log.close()
@@ -257,7 +257,7 @@ def starts_at_once(folder: Path, run: int) -> Handle:
 def check(
     site: Site, jobs: Path, victims: Iterable[str], look: Callable[[], object] = lambda: None
 ) -> list[str]:
-    """Start a server on ``jobs``, ask all there is to ask, ``look``, and name all that is wrong."""
+    """Start a server on ``jobs``, request all pages, call ``look``, and return all problems."""
     parts = site.services
     parts.store = Store(jobs, KINDS)
     try:
@@ -300,7 +300,7 @@ _LISTS = ("/?q=model&sort=last_accuracy", "/?sort=bytes", "/index.json", "/compl
 
 
 def _paths(job_id: str) -> list[str]:
-    """Pages of a job and their JSON: all of a victim's, the main ones of a healthy job."""
+    """Pages of a job and their JSON: all of them for a victim, the main ones for a healthy job."""
     kind = "datasets" if job_id in (DATASET, BROKEN) else "models"
     paths = [f"/{kind}/{job_id}", f"/{kind}/{job_id}.json", f"/{kind}/{job_id}/status"]
     if job_id in HEALTHY:

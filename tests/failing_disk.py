@@ -1,4 +1,4 @@
-"""A disk that fails: writes below a folder are refused with an errno, as the kernel would refuse them."""
+"""A failing disk: writes below a folder fail with an errno, as the kernel would report it."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ _MAKING = {"os.mkdir", "os.rename", "os.link", "os.symlink", "os.truncate"}
 
 
 class FailingDisk:
-    """From the write ``first`` on, every one below ``folder`` whose path is ``chosen`` fails with ``number``.
+    """Starting with the ``first`` write, every write below ``folder`` whose path is ``chosen`` fails with ``number``.
 
-    ENOSPC leaves files that can be removed, EMFILE keeps files from being opened and nothing else.
+    With ENOSPC, files can still be removed; EMFILE only affects opening files.
     """
 
     def __init__(self, folder: Path, number: int, first: int, chosen: Callable[[str], bool]) -> None:
@@ -60,7 +60,7 @@ _is_hooked = False
 def failing_disk(
     folder: Path, number: int, first: int = 1, chosen: Callable[[str], bool] = lambda path: True
 ) -> Iterator[FailingDisk]:
-    """Lets the writes of this process below ``folder`` fail, in the block."""
+    """Make this process's writes below ``folder`` fail in the block."""
     global _disk, _is_hooked
     if not _is_hooked:
         sys.addaudithook(_audit)
@@ -87,14 +87,14 @@ def _audit(event: str, arguments: tuple[Any, ...]) -> None:
 
 
 def _folder_of(arguments: tuple[Any, ...]) -> str:
-    """The folder that a relative path of `os.remove` and `os.rmdir` belongs to."""
+    """The folder to which a relative path of `os.remove` and `os.rmdir` refers."""
     descriptor = arguments[1] if len(arguments) == 2 and isinstance(arguments[1], int) else -1
     return os.readlink(f"/proc/self/fd/{descriptor}") if descriptor >= 0 else ""
 
 
 @contextmanager
 def small_disk(folder: Path, options: str) -> Iterator[bool]:
-    """Mounts a small file system of its own at ``folder``; False where this user may not mount one."""
+    """Mount a small file system at ``folder``; False if this user lacks the permission."""
     folder.mkdir(parents=True, exist_ok=True)
     command = ["mount", "-t", "tmpfs", "-o", options, "tmpfs", str(folder)]
     try:

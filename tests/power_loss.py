@@ -1,12 +1,12 @@
-"""What a power cut may leave of a folder: a recording of everything that a process orders there, cut at any point.
+"""Simulated power losses: record all changes of a process to a folder, and reproduce the states a power loss may leave.
 
-A file system promises little before `fsync`. What was written to a file may be lost, cut short or zero; a name that
-was made, replaced or removed may be so or not, and the later of two changes may be kept without the earlier. After
-the `fsync` of a file its content stays, after that of a folder its names do.
+A file system guarantees little before `fsync`. Written data may be lost, truncated or zero; the creation, replacement
+or removal of a name may or may not take effect, and a later change may survive without an earlier one. The `fsync` of
+a file makes its contents durable, that of a folder its names.
 
-A `Recording` notes the folder whenever the process synchronizes, renames or removes something. Contents are read
-from the disk, so it does not matter who wrote them, and with which library. From each `Moment` follow the states
-that a cut there may leave.
+A `Recording` captures the folder whenever the process syncs, renames or removes something. Contents are read
+from the disk, whichever library wrote them. Each `Moment` yields the states
+that a power loss may leave.
 """
 
 from __future__ import annotations
@@ -24,17 +24,17 @@ import pytest
 
 FOLDER = "folder"
 
-# Paths relative to the recorded folder, with the inode there; None for a name that is gone.
+# Paths relative to the recorded folder, with the inode there; None for a removed name.
 Names = dict[str, int]
 Change = dict[str, int | None]
 
 
 @dataclass(frozen=True)
 class Moment:
-    """A moment at which the power may fail.
+    """A moment at which power may be lost.
 
-    ``names`` and ``contents`` (by inode) are on the disk for certain. ``changes`` of names since then may be or not,
-    each as a whole, and so may be the content in ``current``. Contents are named by their digests.
+    ``names`` and ``contents`` (by inode) are durable. Later ``changes`` of names may or may not be,
+    each atomically, and neither may the contents in ``current``. Contents are identified by their digests.
     """
 
     names: Names
@@ -44,12 +44,12 @@ class Moment:
 
 
 class Recording:
-    """Records what happens in ``folder`` from `start` on, in this process and those forked from it."""
+    """Records changes in ``folder`` after `start`, by this process and those forked from it."""
 
     def __init__(self, folder: Path, store: Path, ignored: tuple[str, ...] = ("output.log", "tb")) -> None:
         store.mkdir()
         self._folder, self._store, self._ignored = folder, store, ignored
-        self._held: dict[int, int] = {}  # no number of an inode is used a second time while it is open
+        self._held: dict[int, int] = {}  # an inode number is not reused while the file is open
         self._known: dict[tuple[int, int, int], str] = {}
         self._names: Names = {}
         self._contents: dict[int, str] = {}
@@ -58,7 +58,7 @@ class Recording:
         self._latest: Moment | None = None
 
     def start(self, patched: pytest.MonkeyPatch) -> None:
-        """What is there now is on the disk; note what comes."""
+        """Treat the current state as durable, and start to record changes."""
         self._last, self._contents = self._look()
         self._names = dict(self._last)
         fsync = os.fsync
@@ -81,7 +81,7 @@ class Recording:
             patched.setattr(os, name, self._around(getattr(os, name)))
 
     def moments(self) -> Iterator[Moment]:
-        """All moments, in their order."""
+        """All moments, in chronological order."""
         with open(self._store / "moments", "rb") as file:
             while True:
                 try:
@@ -90,14 +90,14 @@ class Recording:
                     return
 
     def surviving(self) -> dict[str, bytes | None]:
-        """What is in the folder for certain after the last moment."""
+        """The contents of the folder that are durable after the last moment."""
         *_, last = self.moments()
         return self._state(last, [], lambda old, new: old)
 
     def states(
         self, moment: Moment, chance: random.Random, count: int = 1
     ) -> Iterator[dict[str, bytes | None]]:
-        """What may be in the folder after a cut: all that may be lost is, nothing is, and ``count`` by chance."""
+        """Possible states after a power loss: all that can be lost, nothing lost, and ``count`` random ones."""
         yield self._state(moment, [], lambda old, new: old)
         yield self._state(moment, moment.changes, lambda old, new: new)
         for _ in range(count):
@@ -217,7 +217,7 @@ def write(state: dict[str, bytes | None], folder: Path) -> None:
 
 
 def _part(old: bytes, new: bytes, chance: random.Random) -> bytes:
-    """What is left of a file that was ``old`` on the disk and was to become ``new``."""
+    """A possible state of a file that was durable as ``old`` and was being changed to ``new``."""
     if not new.startswith(old):
         return chance.choice((old, new))
     kept = new[: chance.randint(len(old), len(new))]

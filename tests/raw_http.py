@@ -18,12 +18,12 @@ PATIENCE_SECONDS = 30.0
 PROGRAM = Path(__file__).with_name("small_server.py")
 
 
-# Another user than that of the tests; only root can open a socket for one.
+# A user other than that of the tests; only root can open a socket for one.
 OTHER_UID = 12345 if os.geteuid() == 0 else os.geteuid()
 
 
 def client_socket(family: int = socket.AF_INET, uid: int | None = None) -> socket.socket:
-    """A socket that belongs to the user ``uid``, as one that was opened by a program of that user."""
+    """A socket owned by the user ``uid``, as if opened by a program of that user."""
     own = os.geteuid()
     os.seteuid(own if uid is None else uid)
     try:
@@ -33,7 +33,7 @@ def client_socket(family: int = socket.AF_INET, uid: int | None = None) -> socke
 
 
 class SmallServer:
-    """A server while it runs; ``log`` is what it has written about itself, ``said`` what it has printed."""
+    """A running server; ``log`` contains its log, ``said`` its output."""
 
     def __init__(self, process: subprocess.Popen[str], port: int, log: Path, said: str = "") -> None:
         self.process = process

@@ -84,7 +84,7 @@ class Site:
         return str(answer.get_json()["id"])
 
     def finished_model(self, dataset_id: str, rows: int = 20, weights: bytes = b"weights") -> str:
-        """A model that looks as if a training of ``rows`` rows of metrics had finished; returns its id."""
+        """Add a model that looks like a finished training with ``rows`` rows of metrics; return its id."""
         folder = self.services.store.new_folder()
         (folder / "train").mkdir()
         (folder / "network.py").write_text(network("lenet").text)
@@ -129,7 +129,7 @@ def open_site(settings: Settings) -> Site:
 
 
 def _whole(app: Any) -> Any:
-    """``app`` with whole answers, so that making them ends before the test goes on."""
+    """Wrap ``app`` so that responses are complete before the test continues."""
 
     def run(environ: dict[str, Any], start_response: Any) -> list[bytes]:
         with contextlib.closing(ClosingIterator(app(environ, start_response))) as answer:

@@ -1,7 +1,7 @@
-"""A small application behind the gate and the server, run as a program of its own by the tests.
+"""A small application behind the gate and the server, run by the tests as a separate program.
 
 Takes JSON with the arguments ``gate``, ``auth``, ``limits``, ``socketio`` and prints its port.
-Standard input is its leash: it ends when that closes.
+It exits when standard input is closed.
 """
 
 from gevent import monkey
@@ -74,7 +74,7 @@ def long() -> flask.Response:
 def hold() -> str:
     end = time.thread_time() + float(flask.request.args["seconds"])
     while time.thread_time() < end:
-        """Keep everybody else waiting."""
+        """Block the event loop."""
     return "held"
 
 

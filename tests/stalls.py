@@ -1,4 +1,4 @@
-"""How long the servers of the tests held their event loops: measured in this process, and read from logs."""
+"""Measure how long test servers block their event loops, in this process and from logs."""
 
 from __future__ import annotations
 
@@ -7,9 +7,11 @@ from pathlib import Path
 
 from digits.loop_watch import LoopWatch
 
-# Of CPU time: other work on the machine must not make a test fail.
+# CPU time, so that load on the machine does not fail a test.
 HANG_SECONDS = 5.0
-_LOGGED = re.compile(r"event loop held for [0-9.]+ s \((?P<seconds>[0-9.]+) s of CPU time\) by (?P<label>.*)")
+_LOGGED = re.compile(
+    r"event loop blocked for [0-9.]+ s \((?P<seconds>[0-9.]+) s of CPU time\) by (?P<label>.*)"
+)
 
 
 class Stalls:
@@ -23,7 +25,7 @@ class Stalls:
         self.seconds[label] = max(cpu_seconds, self.seconds.get(label, 0.0))
 
     def read_logs(self, folder: Path) -> None:
-        """Add what the servers that ran as programs logged below ``folder``."""
+        """Add the log entries below ``folder`` of servers that ran as separate programs."""
         for log in folder.rglob("*.log*"):
             if log.is_file():
                 for found in _LOGGED.finditer(log.read_text(errors="replace")):
@@ -31,7 +33,7 @@ class Stalls:
 
     def summary(self) -> str:
         label, seconds = max(self.seconds.items(), key=lambda item: item[1], default=("nothing", 0.0))
-        return f"longest hold of an event loop: {seconds:.2f} s of CPU time by {label}"
+        return f"longest block of the event loop: {seconds:.2f} s of CPU time by {label}"
 
     def hangs(self) -> dict[str, float]:
         return {label: seconds for label, seconds in self.seconds.items() if seconds > HANG_SECONDS}

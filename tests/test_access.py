@@ -132,7 +132,7 @@ def test_every_route_needs_the_login(locked: Flask) -> None:
 
 @pytest.mark.parametrize(("login", "status"), [(True, 401), (False, 200)])
 def test_server_behind_a_proxy_needs_a_login(settings: Settings, login: bool, status: int) -> None:
-    """Also on loopback, and also for a proxy that runs as the server's user and adds no headers."""
+    """Also on loopback, including a proxy that runs as the server's user and adds no headers."""
     app = open_app(dataclasses.replace(settings, login=login, behind_proxy=True))
     own = Peer(("127.0.0.1", 1), ("127.0.0.1", 2), run=lambda find: os.geteuid())
     for host, header in itertools.product(("127.0.0.1:5000", "localhost"), ("X-Forwarded-For", "X-Other")):
@@ -275,7 +275,7 @@ def test_folder_outside_the_roots_is_refused_in_the_form(client: FlaskClient, tm
 
 @contextlib.contextmanager
 def running(folder: Path, environment: dict[str, str], *options: str) -> Iterator[SmallServer]:
-    """The real server as a program, with what it announced in ``said``."""
+    """The real server as a separate program, with its startup output in ``said``."""
     variables = {
         **environment,
         "PYTHONPATH": str(Path(__file__).parent.parent),
@@ -302,7 +302,7 @@ def running(folder: Path, environment: dict[str, str], *options: str) -> Iterato
 
 @pytest.fixture
 def command(tmp_path: Path, clean_environment: dict[str, str]) -> Iterator[SmallServer]:
-    """The real server as a program, with a token."""
+    """The real server as a separate program, with a token."""
     with running(tmp_path, {**clean_environment, "DIGITS_TOKEN": TOKEN}) as server:
         yield server
 
@@ -317,7 +317,7 @@ def test_command_admits_its_own_user_only(tmp_path: Path, clean_environment: dic
         proxied = server.get(link[1], "Via: 1.1 proxy", "Accept: text/html")
         cookie = proxied.headers["set-cookie"].partition(";")[0]
         assert server.get("/index.json", "Via: 1.1 proxy", f"Cookie: {cookie}").status == 200
-        # What the server writes is for its user only.
+        # Files of the server are readable by its user only.
         for path in tmp_path.rglob("*"):
             assert path.stat().st_mode & 0o077 == 0, path
 
@@ -352,7 +352,7 @@ def test_command_guards_everything(command: SmallServer) -> None:
 
 
 class Polling:
-    """A Socket.IO client that has no websocket, in the room of a job."""
+    """A Socket.IO client without a websocket, in the room of a job."""
 
     def __init__(self, server: SmallServer, room: str, *headers: str) -> None:
         self._server = server
@@ -369,7 +369,7 @@ class Polling:
 
     @contextlib.contextmanager
     def waiting(self) -> Iterator[socket.socket]:
-        """The connection of a request that waits for messages."""
+        """The connection of a long-polling request."""
         with self._server.connect() as connection:
             lines = [f"GET {self._path} HTTP/1.1", "Host: localhost", *self._headers, "Connection: close"]
             connection.sendall(("\r\n".join(lines) + "\r\n\r\n").encode())
@@ -388,7 +388,7 @@ def write(server: SmallServer, method: str, path: str, header: str, fields: str 
 
 
 def test_logout_ends_polling(tmp_path: Path, clean_environment: dict[str, str]) -> None:
-    """A request that waits for messages was admitted before the logout; what happens later is not for it."""
+    """A long-polling request admitted before the logout must not receive later messages."""
     store = Store(tmp_path / "jobs", KINDS)
     folder = store.new_folder()
     job = DatasetJob(

@@ -1,7 +1,7 @@
-"""Whatever is sent to whatever route: no server error, nothing hangs, and other sites start nothing.
+"""Any request to any route causes no server error and no hang, and other sites cannot start processes.
 
-The routes come from the application, and the names of fields from its forms and its source, so a new route is
-covered as soon as it is there. ``DIGITS_FUZZ_EXAMPLES`` sets the number of examples, each of which is one request.
+Routes are taken from the application, and field names from its forms and source, so new routes are
+covered automatically. ``DIGITS_FUZZ_EXAMPLES`` sets the number of examples, each of which is one request.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ METHODS = ["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"]
 
 
 class NoProcesses:
-    """Takes the place of all that starts processes: counts, and answers as if they had ended or answered."""
+    """A substitute for everything that starts processes: counts the calls, and responds as if the process had finished."""
 
     def __init__(self) -> None:
         self.started = 0
@@ -91,7 +91,7 @@ def processes() -> NoProcesses:
 
 @pytest.fixture(scope="module")
 def site(tmp_path_factory: pytest.TempPathFactory, processes: NoProcesses) -> Iterator[Site]:
-    """A site with a dataset, which real processes have made; afterwards there are no more processes."""
+    """A site with a dataset created by real processes; afterwards, no processes are started."""
     folder = tmp_path_factory.mktemp("all-routes")
     opened = open_site(
         Settings(
@@ -106,7 +106,7 @@ def site(tmp_path_factory: pytest.TempPathFactory, processes: NoProcesses) -> It
         )
     )
     assert opened.wait_for_end(opened.dataset()) == "Done"
-    opened.services.scheduler.stop()  # nothing is started behind the requests' backs
+    opened.services.scheduler.stop()  # start no tasks in the background
     parts: Any = opened.services
     parts.executor.close()
     parts.executor = parts.inference = parts.tensorboards = parts.previews._executor = processes
@@ -116,7 +116,7 @@ def site(tmp_path_factory: pytest.TempPathFactory, processes: NoProcesses) -> It
 
 @cache
 def names_for(app: Flask, rule: str) -> list[str]:
-    """The names of the fields and arguments that the views of a rule, or their modules, read."""
+    """The names of the fields and arguments read by the views of a rule or their modules."""
     names = set()
     for item in app.url_map.iter_rules():
         if str(item) == rule:
@@ -177,7 +177,7 @@ ODD = st.sampled_from(NUMBERS) | st.sampled_from(TEXTS) | st.text(max_size=20)
 
 @contextmanager
 def no_hang(what: str) -> Iterator[None]:
-    """Interrupts what takes too long."""
+    """Interrupt a request that takes too long."""
 
     def interrupt(*arguments: Any) -> None:
         raise AssertionError(f"{what} hangs")
@@ -192,14 +192,14 @@ def no_hang(what: str) -> Iterator[None]:
 
 
 def current_jobs(site: Site) -> list[str]:
-    """A dataset and a model; a model is made again when a request has deleted it."""
+    """A dataset and a model, which is created again after a request has deleted it."""
     (dataset,) = [job for job in site.services.store.all(DatasetJob) if job.status is Status.DONE]
     models = [job.id for job in site.services.store.all(ModelJob) if job.snapshots()]
     return [dataset.id, models[0] if models else site.finished_model(dataset.id)]
 
 
 def draw_request(data: st.DataObject, site: Site) -> dict[str, Any]:
-    """A request to one of the routes: its rule filled in, some fields, and headers now and then."""
+    """A request to one of the routes: a path matching its rule, some fields, and sometimes headers."""
     ids = current_jobs(site)
     draw = data.draw
     rules = sorted({str(rule) for rule in site.app.url_map.iter_rules()} | {"/socket.io/"})
@@ -217,7 +217,7 @@ def draw_request(data: st.DataObject, site: Site) -> dict[str, Any]:
             *choices,
             *(ids if "id" in found[0] or "path:" in found[0] else ["train", "zip", "mnist", "0"]),
         ]
-        # What is found here must stay: the dataset is what most routes need.
+        # Keep the dataset, which most routes need.
         odd = draw(st.sampled_from(usual) if draw(st.booleans()) else st.sampled_from(usual) | ODD)
         return quote(odd.encode("utf-8", "surrogatepass"), safe="")
 
@@ -259,7 +259,7 @@ def draw_request(data: st.DataObject, site: Site) -> dict[str, Any]:
 def send(site: Site, request: dict[str, Any]) -> int:
     builder = EnvironBuilder(path="/", method=request["method"], data=request["body"] or None)
     environ = builder.get_environ()
-    # As the server does it: bytes of the line as Latin-1.
+    # Like the server: the bytes of the line as Latin-1.
     environ |= {
         "PATH_INFO": unquote_to_bytes(request["path"]).decode("latin-1"),
         "QUERY_STRING": request["query"],

@@ -1,4 +1,4 @@
-"""Bodies that would take long to parse are refused before, and none of them is a server error."""
+"""Bodies that would take long to parse are refused before parsing, without a server error."""
 
 from __future__ import annotations
 

@@ -89,8 +89,8 @@ def test_the_announcement_says_where_and_to_whom(host, address, reach):
     [
         (Settings(), "this computer only", "required for other users of this computer, not for you"),
         (Settings(token="secret"), "this computer only", "required"),
-        (Settings(behind_proxy=True), "everybody who can reach the proxy", "required"),
-        (Settings(behind_proxy=True, login=False), "everybody who can reach the proxy", "not required"),
+        (Settings(behind_proxy=True), "everyone who can reach the proxy", "required"),
+        (Settings(behind_proxy=True, login=False), "everyone who can reach the proxy", "not required"),
         (Settings(login=False), "this computer only", "not required"),
         (Settings(host="0.0.0.0"), "every computer", "required"),
     ],
@@ -104,7 +104,7 @@ def test_the_announcement_says_who_has_to_log_in(settings, reach, login):
 
 def test_the_announcement_says_why_everybody_has_to_log_in():
     text = announcement(Settings(), HERE, "secret-word", problem="/proc/net/tcp cannot be read")
-    assert "required, for you too: /proc/net/tcp cannot be read" in text
+    assert "required, also for you: /proc/net/tcp cannot be read" in text
     assert "login link  http://127.0.0.1:5000/?token=secret-word" in text
 
 

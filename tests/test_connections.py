@@ -1,4 +1,4 @@
-"""Which connection makes room for another."""
+"""Which connection is closed when the limit is reached."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from digits.connections import Connection, Connections, State
 
 
 class Crowd:
-    """Connections that note who was cut."""
+    """Connections that record which ones were cut."""
 
     def __init__(self, most: int, most_per_address: int | None = None) -> None:
         self.connections = Connections(most, most_per_address)
@@ -45,7 +45,7 @@ def test_websockets_make_room_when_nobody_waits():
     assert crowd.cut == ["older"]
 
 
-def test_who_works_is_never_cut():
+def test_a_working_connection_is_never_cut():
     crowd = Crowd(2)
     assert crowd.open("a", state=State.WORKING) and crowd.open("b", state=State.WORKING)
     assert not crowd.open("new") and crowd.cut == [] and len(crowd.connections) == 2
@@ -76,7 +76,7 @@ def test_while_the_client_is_waited_for_a_connection_may_be_cut():
 
 
 @given(st.lists(st.tuples(st.sampled_from("abc"), st.sampled_from(State), st.booleans()), max_size=60))
-def test_the_limits_hold_whatever_comes(arrivals):
+def test_the_limits_hold_for_any_sequence(arrivals):
     connections, opened = Connections(6, 3), []
     for address, state, leaves in arrivals:
         connection = Connection(address, lambda: None, state)

@@ -1,6 +1,6 @@
-"""Whatever is damaged in the folder of one job: the server starts, all pages answer, and no other job is affected.
+"""With any damage to the folder of one job, the server starts, all pages respond, and no other job is affected.
 
-``DIGITS_DAMAGE_CASES=1000 ./digits-test tests/test_damage.py`` tries as many cases.
+``DIGITS_DAMAGE_CASES=1000 ./digits-test tests/test_damage.py`` sets the number of cases.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ CASES = int(os.environ.get("DIGITS_DAMAGE_CASES", "30"))
 
 @pytest.fixture(scope="module")
 def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Site, Path]]:
-    """A site, and a folder of jobs to be copied for every case. Tasks that it starts are done at once."""
+    """A site, and a jobs folder to copy for every case. Tasks that it starts finish immediately."""
     folder = tmp_path_factory.mktemp("world")
     opened = open_site(
         Settings(
@@ -124,14 +124,14 @@ def changed(victim: str, change: Any) -> Damage:
     ],
     ids=range(10),
 )
-def test_what_a_job_cannot_be_is_shown_as_damaged(world: tuple[Site, Path], change: Any) -> None:
+def test_an_invalid_job_is_shown_as_damaged(world: tuple[Site, Path], change: Any) -> None:
     assert wrongs(world, changed(damage.RUNNING, change), changed(damage.FAILED, change)) == []
 
 
 def test_a_folder_that_may_not_be_read_is_shown_as_damaged(
     world: tuple[Site, Path], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The tests may run as root, who may read everything."""
+    """The tests may run as root, which can read every file."""
 
     def lock(path: Path) -> None:
         for name in ("listdir", "open"):
@@ -173,7 +173,7 @@ def test_a_damaged_job_says_what_is_damaged(world: tuple[Site, Path]) -> None:
     deadline=None,
     database=None,
     suppress_health_check=list(HealthCheck),
-    phases=[Phase.generate],  # a case is small; to make it smaller takes minutes
+    phases=[Phase.generate],  # cases are small, and shrinking them takes minutes
 )
 @given(data=st.data())
 def test_any_damage(world: tuple[Site, Path], data: st.DataObject) -> None:

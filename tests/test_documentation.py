@@ -1,4 +1,4 @@
-"""The documentation as the site shows it."""
+"""The documentation pages of the site."""
 
 from __future__ import annotations
 

@@ -65,7 +65,7 @@ def test_a_log_that_cannot_tell_all_says_so_at_the_end() -> None:
         log.close()
 
 
-def test_what_is_synchronized_survives_a_power_cut(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_synced_events_survive_a_power_loss(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     job = tmp_path / "job"
     job.mkdir()
     recording = Recording(job, tmp_path / "recording")

@@ -112,7 +112,7 @@ def test_modules_beside_a_task_are_not_imported(tmp_path: Path) -> None:
     assert "nothing" in (tmp_path / "events.jsonl").read_text()
 
 
-def test_what_a_task_writes_is_for_its_user_only(tmp_path: Path) -> None:
+def test_files_of_a_task_are_readable_by_its_user_only(tmp_path: Path) -> None:
     before = os.umask(0o022)
     try:
         run = running("import os; open('made', 'w'); os.mkdir('folder'); print('done')")
@@ -190,7 +190,7 @@ def test_a_forged_exit_counts_only_once_nothing_of_the_task_runs(tmp_path: Path,
 def test_a_task_that_kills_its_supervisor_leaves_nothing_behind(tmp_path: Path, escape: str) -> None:
     forges = f"""
 import ctypes, json, os, signal, subprocess, sys, time
-ctypes.CDLL(None).prctl(1, 0, 0, 0, 0)  # do not die with the supervisor
+ctypes.CDLL(None).prctl(1, 0, 0, 0, 0)  # survive the supervisor
 open(sys.argv[1] + '/exit.json', 'w').write('{{"code": 0, "signal": null, "run": 1}}')
 {escape}
 print(os.getpid(), flush=True)
@@ -238,7 +238,7 @@ def test_a_damaged_exit_is_named(tmp_path: Path, content: str) -> None:
 def test_the_fork_server_starts_tasks_and_comes_back_when_it_dies(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    # Nothing is imported from the folder that the server was started in.
+    # No modules are imported from the server's current folder.
     (tmp_path / "tensorflow.py").write_text("raise ImportError('the wrong module')")
     monkeypatch.chdir(tmp_path)
     run = LocalExecutor(log_file=tmp_path / "fork.log")
@@ -277,7 +277,7 @@ def test_a_task_that_was_started_already_is_found(tmp_path: Path) -> None:
     ended = second.find(tmp_path, 2)
     assert ended and wait_for_end(second, tmp_path, ended).stopped
     second.stop(ended)
-    # Of another run nothing is to be found.
+    # Another run is not found.
     assert second.find(tmp_path, 3) is None
     wait(lambda: not executor.is_alive(handle))
 

@@ -1,4 +1,4 @@
-"""Every write of the server fails in turn: what the user reads, and what is left in memory and on disk."""
+"""Make every write of the server fail in turn, and check the error shown and the state in memory and on disk."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from tests.site import Site, bars
 SAID = {
     errno.ENOSPC: (507, "The disk is full."),
     errno.EROFS: (503, "The disk is read-only."),
-    errno.EIO: (503, "The disk does not work: input/output error."),
+    errno.EIO: (503, "The disk failed: input/output error."),
     errno.EMFILE: (503, "The server has too many open files."),
 }
 JSON = {"Accept": "application/json"}
@@ -68,7 +68,7 @@ def site_of_all(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
 
 @pytest.fixture
 def idle(site_of_all: Site) -> Iterator[Site]:
-    """A site whose jobs are never started."""
+    """A site that never starts jobs."""
     yield site_of_all
     store = site_of_all.services.store
     for job in store.all(Job):
@@ -186,7 +186,7 @@ def with_a_manifest(site: Site) -> Job:
 
 def check_memory_is_what_is_on_disk(site: Site) -> None:
     store = site.services.store
-    assert store.look_after()
+    assert store.maintain()
     assert store.problem is None
     on_disk = {
         folder.name: json.loads((folder / "job.json").read_text())
@@ -240,11 +240,11 @@ def test_a_write_that_fails_is_reported_and_changes_nothing(
         check_memory_is_what_is_on_disk(idle)
         if not disk.has_failed:
             break
-    assert failures or number == errno.EMFILE  # A delete opens nothing before it is done.
+    assert failures or number == errno.EMFILE  # A delete opens no file before it succeeds.
 
 
 @pytest.mark.parametrize("number", SAID, ids=errno.errorcode.get)
-def test_a_page_says_what_the_disk_does(idle: Site, number: int) -> None:
+def test_a_page_reports_disk_errors(idle: Site, number: int) -> None:
     with failing_disk(idle.services.store.folder, number):
         answer = idle.client.post("/try/mnist", headers={"Accept": "text/html"})
     status, words = SAID[number]
@@ -252,14 +252,14 @@ def test_a_page_says_what_the_disk_does(idle: Site, number: int) -> None:
     assert words in answer.text
 
 
-def test_a_folder_of_jobs_that_is_gone_is_told_on_pages_and_to_monitors(idle: Site, tmp_path: Path) -> None:
+def test_a_missing_jobs_folder_is_reported_on_pages_and_to_monitors(idle: Site, tmp_path: Path) -> None:
     store = idle.services.store
     a_dataset(idle)
     healthy = idle.get("/health")
     assert (healthy.status_code, list(healthy.get_json())) == (200, ["version"])
     away = store.folder.rename(tmp_path / "away")
     try:
-        assert not store.look_after()
+        assert not store.maintain()
         sick, page, refused = idle.get("/health"), idle.get("/"), creates_a_dataset(idle)()
     finally:
         away.rename(store.folder)
@@ -298,7 +298,7 @@ def test_a_secret_that_could_not_be_written_is_made_at_the_next_start(tmp_path: 
         assert secret == read_or_make_secret(key) != ""
 
 
-def test_what_is_no_fault_of_the_disk_stays_a_fault_of_the_server() -> None:
+def test_other_os_errors_are_server_errors() -> None:
     assert explain(OSError(errno.ECONNRESET, "reset")) is None
     assert explain(OSError("no number")) is None
 

@@ -59,12 +59,12 @@ def test_what_is_sent_empty_is_not_the_default():
 @pytest.mark.parametrize(
     ("field", "text", "words"),
     [
-        ("rates", "0,01", "0.01, or the two values 0 and 01?"),
-        ("rates", " 0,5 ", "0.5, or the two values 0 and 5?"),
-        ("rates", "1,05", "1.05, or the two values 1 and 05?"),
-        ("rates", "0,01,0,02", "0.01, or"),
-        ("rates", "0,5e-3", "0.5e-3, or"),
-        ("sizes", "1,024", "1024, or the two values 1 and 024?"),
+        ("rates", "0,01", "write 0.01 for one number, or [0, 01] for two"),
+        ("rates", " 0,5 ", "write 0.5 for one number, or [0, 5] for two"),
+        ("rates", "1,05", "write 1.05 for one number, or [1, 05] for two"),
+        ("rates", "0,01,0,02", "write 0.01"),
+        ("rates", "0,5e-3", "write 0.5e-3"),
+        ("sizes", "1,024", "write 1024 for one number, or [1, 024] for two"),
     ],
 )
 def test_a_decimal_comma_is_asked_about(field: str, text: str, words: str) -> None:
@@ -106,4 +106,4 @@ def test_several_values_of_one_name_are_a_list() -> None:
 def test_a_single_number_with_a_comma_is_corrected() -> None:
     form = Example(MultiDict({"folder": "1", "zoom": "0,25"}))
     assert not form.validate()
-    assert form.errors == {"zoom": ["Write 0.25, with a decimal point."]}
+    assert form.errors == {"zoom": ["Use a decimal point: 0.25"]}

@@ -70,7 +70,7 @@ def make_auth(**options: Any) -> Auth:
 
 
 def connection_of(uid: int | None) -> dict[str, Any]:
-    """The WSGI variable of a connection that belongs to the user ``uid``."""
+    """The WSGI environ entry of a connection owned by the user ``uid``."""
     return {CONNECTION: Peer(("127.0.0.1", 1), ("127.0.0.1", 2), run=lambda find: uid)}
 
 
@@ -477,7 +477,7 @@ def test_websocket_with_a_cookie_needs_an_origin() -> None:
     assert through(gate, "/socket.io/", headers={**upgrade, "Origin": SITE}).status_code == 401
 
 
-# The user of the connection
+# The owner of the connection
 
 OWN, OTHER = connection_of(os.geteuid()), connection_of(os.geteuid() + 1)
 FORWARDING = ["X-Forwarded-For", "X-Forwarded-Host", "X-Forwarded-Proto", "Forwarded", "Via", "X-Real-IP",
@@ -486,7 +486,7 @@ FORWARDING = ["X-Forwarded-For", "X-Forwarded-Host", "X-Forwarded-Proto", "Forwa
 
 @pytest.fixture
 def own() -> Gate:
-    """The gate of a server on loopback that admits its own user."""
+    """The gate of a loopback server that admits its own user."""
     return Gate(App(), auth=make_auth(token=TOKEN, admit_own_user=True))
 
 
@@ -518,7 +518,7 @@ def test_refusal_says_why_a_login_is_needed(own: Gate) -> None:
 
 @pytest.mark.parametrize("header", FORWARDING)
 @pytest.mark.parametrize("host", ["127.0.0.1", "127.0.0.1:5000", "localhost"])
-def test_what_a_proxy_forwards_needs_the_token(own: Gate, header: str, host: str) -> None:
+def test_forwarded_requests_need_the_token(own: Gate, header: str, host: str) -> None:
     headers: dict[str, str | None] = {header: "127.0.0.1", "Host": host}
     assert through(own, headers=headers, environ=OWN).status_code == 401
     assert (
@@ -834,7 +834,7 @@ def own_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SmallServer
 
 @pytest.mark.parametrize("path", ["/", POLLING, "/pre/tensorboard/1/"])
 def test_own_user_is_known_by_the_connection(own_server: SmallServer, path: str) -> None:
-    """As another user too, which takes root to try; without it these requests are those of the own user."""
+    """Also as another user, which requires root; otherwise these requests come from the own user."""
     others = 401 if os.geteuid() != OTHER_UID else own_server.get(path).status
     assert own_server.get(path).status in (200, 404, 500)
     assert own_server.get(path, uid=OTHER_UID).status == others

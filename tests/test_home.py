@@ -1,4 +1,4 @@
-"""The list of jobs on the home page: what a search finds, and in which order."""
+"""The job lists on the home page: search results and their order."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ AnyJob = TypeVar("AnyJob", bound=Job)
 
 
 def names(site: Site, query: str) -> list[str]:
-    """The names of the jobs that the home page lists, from top to bottom: models, then datasets."""
+    """The names of the jobs on the home page, from top to bottom: models, then datasets."""
     page = site.get(f"/?{query}", headers={"X-Fragment": "jobs"}).text
     ids = re.findall(r'<tr id="row-([^"]+)"', page)
     return [site.services.store.get(job_id, Job).name for job_id in ids]
 
 
 def dataset(site: Site, name: str = "bars", group: str = "") -> DatasetJob:
-    """Add a dataset that was aborted."""
+    """Add an aborted dataset."""
     folder = site.services.store.new_folder()
     plan = CreateDataset(train={"folder": "/data"})
     return add(
@@ -35,7 +35,7 @@ def dataset(site: Site, name: str = "bars", group: str = "") -> DatasetJob:
 
 
 def model(site: Site, parent: DatasetJob, name: str, accuracy: float | None = None) -> ModelJob:
-    """Add a model that was aborted."""
+    """Add an aborted model."""
     folder = site.services.store.new_folder()
     return add(
         site,

@@ -1,4 +1,4 @@
-"""Links, pipes and endless files in the place of a job's files: nothing of the server follows or waits for them."""
+"""Links, pipes and huge files in place of a job's files: the server neither follows nor waits for them."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ import pytest
 from digits.app import create_app
 from digits.dataset import manifest
 from digits.dataset.records import Record, ShardWriter, encode_example
-from digits.files import UnreadableFile, is_folder, is_there, make_folder, open_plain, read_bytes
+from digits.files import UnreadableFile, exists, is_folder, make_folder, open_plain, read_bytes
 from digits.job import Job
 from digits.settings import Settings
 from digits.status import Status
@@ -67,7 +67,7 @@ def outside(tmp_path: Path) -> Path:
 
 @pytest.fixture(scope="module")
 def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
-    """A site whose jobs are never started."""
+    """A site that never starts jobs."""
     folder = tmp_path_factory.mktemp("site")
     bars(folder / "data" / "bars", each=2)
     settings = Settings(
@@ -263,9 +263,11 @@ def test_only_regular_files_below_a_folder_are_opened(tmp_path: Path, outside: P
     (job / "linked").symlink_to(outside)
     (tmp_path / "jobs").symlink_to(tmp_path)
     above = tmp_path / "jobs" / "job"
-    assert read_bytes(above / "train" / "log", below=above) == b"log"  # links above are the user's own
+    assert (
+        read_bytes(above / "train" / "log", below=above) == b"log"
+    )  # links above the job's folder are trusted
     assert is_folder(above / "train", below=above) and not is_folder(above / "linked", below=above)
-    assert not is_there(job / "nothing", below=job)
+    assert not exists(job / "nothing", below=job)
     for path in (job / "linked" / "secret", job / ".." / "outside" / "secret", outside / "secret", job):
         with pytest.raises(UnreadableFile):
             open_plain(path, below=job)

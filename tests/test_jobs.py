@@ -162,7 +162,7 @@ def test_a_form_address_that_is_opened_leads_to_the_form(site: Site, kind: str) 
     assert answer.headers["Location"] == f"/{kind}/images/classification/new"
 
 
-def test_what_only_takes_a_form_says_so_in_a_page(site: Site) -> None:
+def test_form_targets_explain_that_they_only_accept_forms(site: Site) -> None:
     answer = site.get("/try/mnist", headers={"Accept": "text/html"})
     assert answer.status_code == 405
     assert "Nothing was changed" in answer.text
@@ -234,7 +234,7 @@ def test_a_job_belongs_to_who_made_it(site: Site) -> None:
 
 
 def test_an_argument_is_no_login(site: Site) -> None:
-    """Everybody can write a name into an address; what counts is the login."""
+    """Anyone can put a name into a URL; only the login counts."""
     site.post("/login", username="ada")
     job_id = site.dataset()
     site.post("/login", username="grace")
@@ -251,7 +251,7 @@ def test_an_argument_is_no_login(site: Site) -> None:
     assert site.json(f"/jobs/{job_id}/table_data.json")["job"]["name"] == "bars"
 
 
-def test_a_training_is_resumed_by_who_made_it(site: Site) -> None:
+def test_a_training_is_resumed_by_its_owner(site: Site) -> None:
     site.post("/login", username="ada")
     dataset = site.dataset()
     answer = site.post(

@@ -64,7 +64,7 @@ class Checkout:
 
     @property
     def installed(self) -> set[str]:
-        """For which purposes packages were installed."""
+        """The purposes for which packages were installed."""
         return set(re.findall(r"/requirements/(\w+)\.txt", "\n".join(self.asked)))
 
 

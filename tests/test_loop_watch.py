@@ -1,4 +1,4 @@
-"""What holds the event loop is found, and named."""
+"""Code that blocks the event loop is detected and named."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def test_an_answer_that_is_made_piece_by_piece_counts(watched):
     assert list(found) == ["GET /pieces"] and found["GET /pieces"] >= 2 * HELD_SECONDS
 
 
-def test_who_waits_holds_nothing(watched):
+def test_waiting_does_not_block_the_loop(watched):
     watch, found = watched
 
     def app(environ, start_response):
@@ -90,7 +90,7 @@ def test_labels_are_fit_for_a_log(watched):
     assert "\n" not in label and len(label) < 300
 
 
-def test_the_server_logs_who_holds_its_loop(tmp_path: Path) -> None:
+def test_the_server_logs_code_that_blocks_its_loop(tmp_path: Path) -> None:
     with small_server(tmp_path) as server:
         assert server.get("/hold?seconds=0.3").body == b"held"
         assert server.get("/").body == b"home"

@@ -160,7 +160,7 @@ def test_every_requirement_has_an_exact_version(wheel):
 
 
 def test_every_exact_version_is_locked_with_hashes():
-    """For all purposes together: tools/lock.py makes the locks from constraints.txt."""
+    """For all purposes together: tools/lock.py generates the lock files from constraints.txt."""
     locked: dict[str, str] = {}
     for path in (ROOT / "requirements").glob("*.txt"):
         for block in re.findall(r"^\w.*\n(?: .*\n)*", path.read_text(), re.M):

@@ -1,4 +1,4 @@
-"""Whose socket is at the other end of a connection, with real sockets and with tables of other machines."""
+"""Find the owner of a connection's peer, with real sockets and with recorded socket tables."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ PEER, LOCAL = ("127.0.0.1", 0x9A8C), ("127.0.0.1", 0xA791)
 
 
 def table(folder: Path, *rows: tuple[str, str, str, int, int], name: str = "tcp") -> Path:
-    """A folder with a table of sockets: local and remote address, state, user and inode of each."""
+    """A folder with a socket table: local and remote address, state, user and inode of each socket."""
     text = "".join(
         ROW.format(n=n, local=local, remote=remote, state=state, uid=uid, inode=inode)
         for n, (local, remote, state, uid, inode) in enumerate(rows)
@@ -79,7 +79,7 @@ def test_client_that_has_sent_everything_is_found() -> None:
 
 
 def test_user_of_a_closed_socket_is_unknown() -> None:
-    """The kernel lists it as root's, whoever opened it."""
+    """The kernel lists it as owned by root, whoever opened it."""
     with socket.create_server(("127.0.0.1", 0)) as listener:
         with client_socket(socket.AF_INET, OTHER_UID) as client:
             client.connect(listener.getsockname())
@@ -134,7 +134,7 @@ def test_lookup_without_the_own_socket_is_a_problem(tmp_path: Path) -> None:
 
 
 def test_unknown_users_are_never_the_own_one(monkeypatch: pytest.MonkeyPatch) -> None:
-    """All users that a container does not know have the same number."""
+    """All users unknown to a container share the same id."""
     unknown = overflow_uid()
     monkeypatch.setattr(os, "geteuid", lambda: unknown)
     assert not Peer(PEER, LOCAL, run=lambda find: unknown).is_own

@@ -283,7 +283,7 @@ def test_what_ended_while_the_server_was_down_is_known_afterwards(tmp_path: Path
 
 @dataclass(kw_only=True, eq=False)
 class Trouble(ToyJob):
-    """A job whose own code fails, as it may on files that nobody thought of."""
+    """A job whose code raises, as it might with unexpected files."""
 
     fails_in: str = ""
 
@@ -359,7 +359,7 @@ def test_a_job_whose_status_does_not_match_its_tasks_follows_them(tmp_path: Path
 def test_a_clock_that_is_set_changes_no_end(
     server: Server, monkeypatch: pytest.MonkeyPatch, program: str, shift: float
 ) -> None:
-    """The task's own clock stays, the server's is another one from the start of the task on."""
+    """The task's clock is unchanged; the server's clock changes when the task starts."""
     clock, offset = time.time, [0.0]
     monkeypatch.setattr(time, "time", lambda: clock() + offset[0])
     job = server.submit(program)
@@ -409,7 +409,7 @@ def test_a_forged_exit_neither_ends_a_job_nor_keeps_it_from_being_stopped(server
     assert not job.folder.exists()
 
 
-def test_deleting_a_job_that_has_ended_ends_what_is_left_of_it(server: Server) -> None:
+def test_deleting_a_job_kills_its_remaining_processes(server: Server) -> None:
     job = server.submit("finishes")
     server.wait_for_end(job)
     environment = {**os.environ, "DIGITS_TASK": str(job.folder / "toy")}
@@ -610,7 +610,7 @@ def test_a_task_that_was_started_without_a_note_is_not_started_again(tmp_path: P
 
 
 def test_a_state_that_cannot_be_saved_is_saved_later(server: Server) -> None:
-    job = server.submit("finishes")  # it starts as soon as this greenlet waits
+    job = server.submit("finishes")  # it starts once this greenlet yields
     with failing_disk(server.store.folder, errno.EIO, chosen=lambda path: "job.json" in path):
         assert server.wait_for_end(job) is Status.DONE
         assert server.store.problem is not None
@@ -633,7 +633,7 @@ def test_a_task_that_cannot_be_started_says_why(server: Server, number: int) -> 
     assert server.wait_for_end(server.submit("finishes")) is Status.DONE
 
 
-def test_nothing_starts_in_a_folder_of_jobs_that_is_gone(server: Server) -> None:
+def test_nothing_starts_in_a_missing_jobs_folder(server: Server) -> None:
     job = server.submit("finishes")
     away = server.store.folder.rename(server.store.folder.with_name("away"))
     gevent.sleep(0.2)

@@ -124,7 +124,7 @@ def test_body_that_trickles_is_dropped_and_logged_in_one_line(tmp_path: Path) ->
         answer = Answer.read(connection)
         assert answer.status == 408 and answer.headers["connection"] == "close"
         assert connection.recv(1) == b""
-        until(lambda: "POST /length: The body of this request came too slowly" in server.log)
+        until(lambda: "POST /length: The body of this request arrived too slowly" in server.log)
         assert "Traceback" not in server.log
 
 
@@ -132,7 +132,7 @@ def test_long_body_at_a_fair_pace_may_take_its_time(tmp_path: Path) -> None:
     limits = {**SHORT, "slowest_bytes_per_second": 20_000}
     with small_server(tmp_path, limits=limits) as server, server.connect() as connection:
         connection.sendall(BODY)
-        for _ in range(10):  # 0.5 s, where 0.3 s are allowed without progress
+        for _ in range(10):  # 0.5 s in total, with a limit of 0.3 s without progress
             connection.sendall(b"x" * 10_000)
             time.sleep(0.05)
         assert Answer.read(connection).body == b"100000"
@@ -165,12 +165,12 @@ def test_websocket_that_misses_a_ping_is_really_closed(tmp_path: Path) -> None:
     ):
         RawWebSocket(connection, server.port, "/socket.io/?EIO=4&transport=websocket", [])
         while connection.recv(4096):
-            """What it sends before the end."""
+            """The data it sends before closing."""
         until(lambda: int(server.get("/connections").body) == 1)
 
 
 def test_long_answer_lets_others_run(plain: SmallServer) -> None:
-    """A reader as quick as the server never makes it wait, and still others are answered in between."""
+    """A reader as fast as the server never makes it wait; other requests are still answered in between."""
     with plain.connect() as long, plain.connect() as short:
         long.sendall(b"GET /long HTTP/1.1\r\nHost: localhost\r\n\r\n")
         received = long.recv(65536)

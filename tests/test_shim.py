@@ -38,7 +38,7 @@ with open('filler', 'wb', buffering=0) as file:
 print('too late', flush=True)
 sys.exit(1)
 """
-# Stands in for a full disk where none may be mounted: from the file `full` on, nothing can be written or made.
+# Simulates a full disk where none can be mounted: once the file `full` exists, writing and creating files fails.
 FULL_DISK = """
 import errno, os, runpy, sys
 sys.argv = sys.argv[1:]
@@ -167,7 +167,7 @@ def test_a_task_that_removes_its_output_is_not_lost(tmp_path: Path, then: str) -
     assert output.last_lines(tmp_path, 1) == ["the end"]
     if then == "nothing":
         assert output.read(tmp_path, 0, 10**8)[0].startswith("[… 7 bytes left out …]\nafter\n")
-    # A later run starts whatever is there now.
+    # A later run starts whatever the folder contains.
     (tmp_path / "output.log").unlink(missing_ok=True) if then != "a folder" else None
     assert ended(tmp_path, start(tmp_path, FINISHES))["code"] == 0
 
@@ -204,7 +204,7 @@ def test_an_earlier_run_leaves_no_output(tmp_path: Path) -> None:
     assert output.read(tmp_path) == ("hello\n", 6)
 
 
-def test_a_full_disk_keeps_nothing_of_the_end_from_being_told(tmp_path: Path) -> None:
+def test_a_full_disk_does_not_prevent_the_exit_record(tmp_path: Path) -> None:
     with small_disk(tmp_path / "task", "size=64k") as is_small:
         folder = tmp_path / "task"
         if is_small:
@@ -218,7 +218,7 @@ def test_a_full_disk_keeps_nothing_of_the_end_from_being_told(tmp_path: Path) ->
         assert not list(folder.glob(f"{shim.EXIT_FILE}.*"))
 
 
-def test_a_program_may_remove_whatever_lies_in_its_folder(tmp_path: Path) -> None:
+def test_a_program_may_remove_any_file_in_its_folder(tmp_path: Path) -> None:
     removes = f"import os\nfor name in os.listdir('.'): os.unlink(name)\n{FLOODS}".replace(
         "print(", "[os.unlink(name) for name in os.listdir('.')]; print("
     )

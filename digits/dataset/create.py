@@ -1,4 +1,4 @@
-"""Makes dataset jobs; the scheduler takes them."""
+"""Create dataset jobs, to be submitted to the scheduler."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def new_dataset(
     group: str = "",
     form: dict[str, Any] | None = None,
 ) -> DatasetJob:
-    """A job in ``folder`` that makes a dataset as ``plan`` says."""
+    """Create a job in ``folder`` that creates a dataset from ``plan``."""
     return DatasetJob(
         id=folder.name,
         folder=folder,
@@ -35,7 +35,7 @@ def new_dataset(
 
 
 def new_sample(folder: Path, sample: Sample, owner: str | None = None) -> DatasetJob:
-    """A job in ``folder`` that downloads a sample and makes a dataset of it."""
+    """Create a job in ``folder`` that downloads a sample and creates a dataset from it."""
     source = services().settings.samples_dir / sample.id
     plan = CreateDataset(
         train={"folder": str(source / "train"), "min_per_class": 1},

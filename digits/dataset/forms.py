@@ -55,7 +55,7 @@ class DatasetForm(JobForm):
 
     dataset_name = StringField(
         "Dataset name",
-        validators=[DataRequired("Give the dataset a name."), Length(max=NAME_LENGTH)],
+        validators=[DataRequired("Enter a name for the dataset."), Length(max=NAME_LENGTH)],
         render_kw=OWN_DIRECTION,
     )
     resize_channels = SelectField("Image type", choices=CHANNELS, default="3")

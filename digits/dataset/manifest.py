@@ -65,7 +65,7 @@ class Manifest:
         return self.height, self.width, self.channels
 
     def save(self, job_folder: Path) -> None:
-        """Write the manifest, after the names of all that it describes have become durable."""
+        """Write the manifest after making the names of the files it describes durable."""
         sync_folder(job_folder)
         write_json(job_folder / FILE_NAME, {"schema": 1, **dataclasses.asdict(self)})
 
@@ -81,10 +81,10 @@ def load(job_folder: Path) -> Manifest:
 
 
 def _check(manifest: Manifest) -> None:
-    """Raises Malformed when the parts of ``manifest`` contradict each other."""
+    """Raise Malformed if ``manifest`` is inconsistent."""
     for name, split in manifest.splits.items():
         if name not in SPLITS:
-            raise Malformed(f"there is no split called {name!r}")
+            raise Malformed(f"unknown split {name!r}")
         if len(split.counts) != len(manifest.labels) or sum(split.counts) != split.count:
             raise Malformed(f"the counts of the split {name} do not match its labels and records")
     if len(manifest.mean_pixel) != manifest.channels:

@@ -70,7 +70,7 @@ class Record:
         return self.source.decode("utf-8", "backslashreplace")
 
     def as_browser_image(self) -> tuple[bytes, str]:
-        """Bytes that a browser can show, and their media type; raises DamagedRecords."""
+        """The image in a format that browsers display, and its media type; raises DamagedRecords."""
         if self.format in _MEDIA_TYPES:
             return self.data, _MEDIA_TYPES[self.format]
         from PIL import Image  # here, because most readers of records never need it
@@ -175,7 +175,7 @@ class ShardWriter:
         return self._offset
 
     def close(self) -> None:
-        """Finish both files, make their content durable, and give them their names."""
+        """Finish both files, make their contents durable, and rename them to their final names."""
         index = index_path(self.path)
         try:
             self._file.close()

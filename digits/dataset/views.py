@@ -34,7 +34,7 @@ SAMPLES_PER_CLASS = 8
 SHOWN_CLASSES = 100
 PAGE_SIZES = (10, 25, 50, 100)
 EXAMPLE_IMAGE = "img/example.png"
-# A large one takes some seconds and 200 MB.
+# A large image takes some seconds and 200 MB.
 _resizing = threading.BoundedSemaphore(2)
 
 
@@ -69,7 +69,7 @@ def create() -> AnyResponse | tuple[str | Response, int]:
 
 @blueprint.get("/datasets/images/classification")
 def back_to_form() -> AnyResponse:
-    """A reload of the address that the form is sent to."""
+    """Redirect to the form after a reload of its target."""
     return redirect(url_for("datasets.new"))
 
 
@@ -102,7 +102,7 @@ def summary() -> Response:
     """What the form of a model shows of the dataset that is chosen in it."""
     job_id = request.args.get("job_id")
     if not job_id:
-        raise BadRequest("Give the job_id.")
+        raise BadRequest("Specify the job_id.")
     job = _dataset(job_id)
     return jsonify(job=present.row(job), dataset=present.dataset(job))
 
@@ -131,7 +131,7 @@ def resize_example() -> Response:
 
 
 def _resized_example(channels: int, size: tuple[int, int], mode: str, encoding: str) -> bytes:
-    """The answer of `resize_example`, as JSON; made in a thread, as it can be many megabytes."""
+    """The response of `resize_example` as JSON; called in a thread, because it can take many megabytes."""
     picture = images.open_picture(resource_folder("static") / EXAMPLE_IMAGE, channels).image
     resized = images.resize_image(picture, *size, mode)
     shown = images.encode_image(resized, "png" if encoding == "none" else encoding)

@@ -70,7 +70,7 @@ class InferenceWorkers:
         kind = BadRequest if answer.get("status", 500) < 500 else DigitsError
         trace = answer.get("trace")
         raise kind(
-            str(answer.get("message", "The inference failed.")),
+            str(answer.get("message", "Inference failed.")),
             str(answer.get("hint", "")),
             [frame for frame in trace if isinstance(frame, dict)] if isinstance(trace, list) else (),
         )

@@ -41,10 +41,10 @@ def classify_one() -> str:
 
 @blueprint.get("/models/images/classification/image")
 def image() -> Response:
-    """An image file of a root as a small PNG; what it holds besides pixels is left out."""
+    """An image below the data roots as a small PNG, without metadata."""
     path = services().roots.resolve(request.args.get("path", ""), kind="file")
     try:
-        # A large photograph takes a second, in which other requests are answered.
+        # Use a thread: decoding a large photograph takes a second.
         data = gevent.get_hub().threadpool.apply(_as_small_png, (path,))
     except images.UnusableImage as error:
         raise BadRequest("The file cannot be shown as an image.", error.reason) from error
@@ -87,7 +87,7 @@ def _image(job: ModelJob) -> Iterator[Path]:
         return
     text = request.values.get("image_path", "").strip()
     if not text:
-        raise BadRequest("Give an image: upload one, or name one by its path.")
+        raise BadRequest("Upload an image, or specify its path.")
     if "://" in text:
         raise BadRequest("Images are not fetched from other servers.", "Download it and upload it here.")
     yield services().roots.resolve(text, kind="file")

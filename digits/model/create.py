@@ -1,4 +1,4 @@
-"""Makes model jobs; the scheduler takes them."""
+"""Create model jobs, to be submitted to the scheduler."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def new_model(
     group: str = "",
     form: dict[str, Any] | None = None,
 ) -> ModelJob:
-    """A job in ``folder`` that trains the network ``text``, which is written there; by default LeNet."""
+    """Create a job in ``folder`` that trains the network ``text``, by default LeNet, and write the network there."""
     if plan is None:
         plan = _first_plan(dataset)
         form = {**_first_form(dataset), **(form or {})}

@@ -44,7 +44,7 @@ _XLA_VALUES = {"auto": None, "on": True, "off": False}
 def number(label: str, default: float | None, least: float = 0.0, most: float | None = None) -> DecimalField:
     """A number that must be given, from ``least`` to ``most``."""
     check = _between(least, most, LARGEST_NUMBER)
-    return DecimalField(label, default=default, validators=[InputRequired("Give a number."), check])
+    return DecimalField(label, default=default, validators=[InputRequired("Enter a number."), check])
 
 
 def whole(label: str, least: int = 0, most: int | None = None, default: int | None = None) -> OptionalInteger:
@@ -54,11 +54,9 @@ def whole(label: str, least: int = 0, most: int | None = None, default: int | No
 
 
 def _between(least: float, most: float | None, largest: float) -> Between:
-    """No NaN, and no more than ``largest`` where there is no ``most``: programs compute with these numbers."""
+    """Require a finite number from ``least`` to ``most``, or to ``largest`` if ``most`` is None."""
     if most is None:
-        return Between(
-            min=least, max=largest, message=f"Must be at least {least:g}, and at most {largest:g}."
-        )
+        return Between(min=least, max=largest, message=f"Must be between {least:g} and {largest:g}.")
     return Between(min=least, max=most, message=f"Must be between {least:g} and {most:g}.")
 
 

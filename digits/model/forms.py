@@ -115,7 +115,7 @@ class ModelForm(AugmentationFields, RunFields, DeviceFields):
 
     model_name = StringField(
         "Model name",
-        validators=[DataRequired("Give the model a name."), Length(max=NAME_LENGTH)],
+        validators=[DataRequired("Enter a name for the model."), Length(max=NAME_LENGTH)],
         render_kw=OWN_DIRECTION,
     )
     dataset = SelectField("Dataset", choices=[], validators=[InputRequired("Choose a dataset.")])
@@ -124,7 +124,7 @@ class ModelForm(AugmentationFields, RunFields, DeviceFields):
         "Training epochs",
         default=30,
         validators=[
-            InputRequired("Give a number."),
+            InputRequired("Enter a number."),
             Between(min=1, max=MAX_EPOCHS, message=f"Must be at least 1, and at most {MAX_EPOCHS:,}."),
         ],
     )
@@ -179,12 +179,12 @@ class ModelForm(AugmentationFields, RunFields, DeviceFields):
 
     def validate_learning_rate(self, field: NumberList) -> None:
         if not field.data and not field.errors:
-            raise ValidationError("Give a learning rate.")
+            raise ValidationError("Enter a learning rate.")
         jobs = len(field.data) * max(1, len(self.batch_size.data))
         if jobs > MAX_SWEEP_JOBS:
             raise ValidationError(
-                f"These learning rates and batch sizes make {jobs} models; at most {MAX_SWEEP_JOBS} can be "
-                "created at once. Give fewer of them."
+                f"These learning rates and batch sizes would create {jobs} models; the limit is {MAX_SWEEP_JOBS}. "
+                "Enter fewer of them."
             )
 
     def validate_lr_multistep_values(self, field: StringField) -> None:
@@ -193,7 +193,7 @@ class ModelForm(AugmentationFields, RunFields, DeviceFields):
         except ValueError as error:
             raise ValidationError(str(error)) from None
         if self.lr_policy.data == "multistep" and not values:
-            raise ValidationError("Give at least one percentage.")
+            raise ValidationError("Enter at least one percentage.")
 
     def policy(self) -> dict[str, Any]:
         """The learning-rate policy as `digits.model.lr_policy` takes it. Raises ValueError."""

@@ -73,7 +73,7 @@ class ModelJob(Job):
         return self.folder / NETWORK_FILE
 
     def network_text(self) -> str:
-        """The text of the network; raises UnreadableFile."""
+        """Read the text of the network; raises UnreadableFile."""
         return read_bytes(self.network_path, MAX_NETWORK_BYTES, below=self.folder).decode(errors="replace")
 
     @property

@@ -1,6 +1,6 @@
-"""Checks a network's text without running it: what can be said while the user types.
+"""Check a network's text without running it, while the user types.
 
-Run as a program, it reads a text from standard input and prints what `lint` says, as JSON.
+Run as a program, it reads a text from standard input and prints the result of `lint` as JSON.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from typing import Any
 
 Diagnostic = dict[str, Any]
 
-# Parsing holds the interpreter: up to here for some 20 ms.
+# Parsing holds the GIL: up to this size, for about 20 ms.
 QUICK_CHARACTERS = 6_000
 CHECK_SECONDS = 20.0
 MEMORY_BYTES = 2 << 30
@@ -25,7 +25,7 @@ _checking = threading.BoundedSemaphore(2)
 
 
 def check(text: str) -> list[Diagnostic]:
-    """What `lint` says, from a process of its own for a long text; nothing for one that takes too long."""
+    """Run `lint`, in a separate process for long texts; returns an empty list if it takes too long."""
     if len(text) <= QUICK_CHARACTERS:
         return lint(text)
     command = [sys.executable, "-I", "-S", __file__]
@@ -47,7 +47,7 @@ def check(text: str) -> list[Diagnostic]:
 
 
 def lint(text: str) -> list[Diagnostic]:
-    """Mistakes as ``{line, column, message, severity}``; lines from 1, columns from 0."""
+    """Errors as ``{line, column, message, severity}``; lines count from 1, columns from 0."""
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")

@@ -80,7 +80,7 @@ class LearningRate:
         return self.base * factor * warm_up
 
     def factors(self, step: int) -> tuple[float, float]:
-        """What the policy and the warm-up multiply the base rate by."""
+        """The factors by which the policy and the warm-up multiply the base rate."""
         return _FACTORS[self.policy](self, step), self._warm_up(step)
 
     def percent(self, step: float) -> float:
@@ -102,7 +102,7 @@ def preview(policy: Mapping[str, Any], base: float) -> list[float]:
 
 
 def previews(policy: Mapping[str, Any], bases: Sequence[float]) -> list[list[float]]:
-    """What `preview` returns for each of ``bases``; the policy is evaluated once."""
+    """The result of `preview` for each of ``bases``; the policy is evaluated once."""
     rate = LearningRate.of(policy, 1.0, PREVIEW_POINTS - 1)
     factors = [rate.factors(percent) for percent in range(PREVIEW_POINTS)]
     return [[base * factor * warm_up for factor, warm_up in factors] for base in bases]

@@ -73,7 +73,7 @@ def every_network() -> dict[str, Network]:
 
 @cache
 def template() -> str:
-    """The network that the editor of the form starts with."""
+    """The initial network in the form's editor."""
     return (_FOLDER / "template.py").read_text(encoding="utf-8")
 
 

@@ -14,7 +14,7 @@ PICTURE_FILE = "batch.png"
 
 
 class Kept(TypedDict):
-    """What the step has shown: its ``result`` as JSON, and warnings."""
+    """The outcome of a preflight: its ``result`` as JSON, and its warnings."""
 
     result: dict[str, Any]
     warnings: list[str]

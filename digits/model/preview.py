@@ -38,24 +38,24 @@ class Preview:
     seconds: float
 
     def forget(self) -> None:
-        """Remove what was made."""
+        """Remove the products."""
         shutil.rmtree(self.folder, ignore_errors=True)
 
 
 class Previews:
-    """Runs short tasks on a network and keeps what the latest few made."""
+    """Runs short tasks on a network and keeps the products of the latest ones."""
 
     def __init__(self, folder: Path, executor: Executor, discard: Callable[[Path], None]) -> None:
-        """``discard`` deletes a folder now or later."""
+        """``discard`` deletes a folder, immediately or later."""
         self._folder = folder
         self._executor = executor
         self._discard = discard
-        # In the order in which they were made, which times of files do not tell once the clock was set back.
+        # In order of creation, which file times do not show reliably: the clock can be set back.
         self._kept: deque[Path] = deque()
         self._watched: dict[str, News] = {}
 
     def clear(self) -> None:
-        """Throw away what an earlier server left."""
+        """Remove the leftovers of an earlier server."""
         shutil.rmtree(self._folder, ignore_errors=True)
 
     def build(self, network: str, dataset_folder: Path, crop_size: int | None) -> Preview:
@@ -65,14 +65,14 @@ class Previews:
         return self._run(network, recipe, ["cpu"], SECONDS_TO_BUILD)
 
     def try_step(self, network: str, recipe: Preflight, devices: list[str], watch: str = "") -> Preview:
-        """Take one step of a training of ``network`` in a process of its own and wait for it.
+        """Run a preflight of ``network`` in a separate process and wait for it.
 
-        Meanwhile `watched` says how far it is, under the name ``watch`` that the caller chose.
+        Meanwhile, `watched` reports its progress under the caller's name ``watch``.
         """
         return self._run(network, recipe, devices, SECONDS_FOR_A_STEP, watch)
 
     def watched(self, watch: str) -> News | None:
-        """What a step that is being taken has told so far; None if there is none of this name."""
+        """The events of a running preflight so far; None if there is none with this name."""
         return self._watched.get(watch)
 
     def export(self, job_folder: Path, snapshot: str, dataset_folder: Path) -> Preview:
@@ -95,7 +95,7 @@ class Previews:
 
     @contextlib.contextmanager
     def _new_folder(self) -> Iterator[Path]:
-        """A folder of a preview; it is removed if the block raises."""
+        """Create the folder of a preview; remove it if the block raises."""
         folder = self._folder / f"preview-{secrets.token_hex(6)}"
         folder.mkdir(parents=True, mode=0o700)
         try:
@@ -110,7 +110,7 @@ class Previews:
     def _do(
         self, folder: Path, recipe: Recipe, devices: list[str], seconds_allowed: float, watch: str = ""
     ) -> Preview:
-        """Do a short task and wait for it; taking too long is a failure, too."""
+        """Run a short task and wait for it; a timeout is reported as a failure."""
         began = time.monotonic()
         task_folder = folder / recipe.task
         task_folder.mkdir(mode=0o700)
@@ -140,7 +140,7 @@ class Previews:
     ) -> None:
         while True:
             ended = self._executor.poll(task_folder, handle)
-            # With too many open files nothing can be read now; the task must not be left alone for that.
+            # A temporary error, such as too many open files, must not abandon the task.
             with contextlib.suppress(OSError):
                 happened, news.cursor = events.read(task_folder / EVENTS_FILE, news.cursor)
                 for event in happened:
@@ -149,11 +149,11 @@ class Previews:
                 return
             if ended is not None:
                 said = "\n".join(output.last_lines(task_folder, 20))
-                news.failure = Failure("The network ended the program while it was being tried.", said)
+                news.failure = Failure("The network ended the program during the check.", said)
                 return
             if time.monotonic() - began > seconds_allowed:
                 self._executor.stop(handle)
                 message = f"The network was not ready within {seconds_allowed:.0f} seconds."
-                news.failure = Failure(message, "Is there an endless loop in it?")
+                news.failure = Failure(message, "Check it for an endless loop.")
                 return
             time.sleep(_POLL_SECONDS)

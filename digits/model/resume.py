@@ -1,8 +1,8 @@
-"""Resume points: from where a training can continue that was stopped, killed or failed.
+"""Resume points, from which a training that was stopped, killed or failed can continue.
 
 A resume point is a file beside a checkpoint, ``snapshot_3.ckpt.resume.json`` or ``resume_1234.ckpt.resume.json``,
-with a checksum of its own. It is written when the checkpoint and the event log up to its step are on the disk.
-So a point that is there and intact is good, whatever a killed training or a power cut left beside it.
+with its own checksum. It is written after the checkpoint and the event log up to its step are durable.
+So an intact point is valid, whatever else a killed training or a power loss left in the folder.
 """
 
 from __future__ import annotations
@@ -28,9 +28,9 @@ class ResumePoint:
 
     ``validated`` and ``saved`` are the steps of the latest validation and the latest
     snapshot of an epoch, -1 for none. ``seed``, ``records`` and ``step_records`` (records
-    of the dataset, and of a step) give the place in the order of the records. ``watched``
-    is what `digits.model.watch` remembers, ``random`` the state of Python's generators,
-    ``curve`` what belongs to the next row of metrics already.
+    of the dataset, and of a step) define the position in the record order. ``watched``
+    is the state of `digits.model.watch`, ``random`` that of Python's random generators, and
+    ``curve`` the pending part of the next metrics row.
     """
 
     snapshot: str
@@ -47,15 +47,15 @@ class ResumePoint:
     curve: dict[str, Any] | None = None
 
     def save(self, job_folder: Path) -> None:
-        """Write this point beside its checkpoint, which must be on the disk already."""
+        """Write this point beside its checkpoint, which must be durable; raises OSError."""
         body = dataclasses.asdict(self)
         write_json(job_folder / f"{self.snapshot}{SUFFIX}", {"sha256": _checksum(body), "point": body})
 
 
 def resume_points(job_folder: Path) -> tuple[list[ResumePoint], dict[str, str]]:
-    """The points in ``job_folder``, the newest first; and by checkpoint why other points cannot be read.
+    """The resume points in ``job_folder``, newest first, and the faults of damaged ones by checkpoint.
 
-    The checkpoints are not looked at.
+    The checkpoints themselves are not read.
     """
     points, faults = [], {}
     for path in sorted(job_folder.glob(f"*.ckpt{SUFFIX}")):
@@ -68,13 +68,13 @@ def resume_points(job_folder: Path) -> tuple[list[ResumePoint], dict[str, str]]:
 
 
 def resume_point(job_folder: Path) -> ResumePoint | None:
-    """The newest point in ``job_folder`` whose checkpoint is there; None if there is none."""
+    """The newest resume point in ``job_folder`` whose checkpoint exists; None if there is none."""
     points, _ = resume_points(job_folder)
     return next((point for point in points if (job_folder / f"{point.snapshot}.index").is_file()), None)
 
 
 def discard(job_folder: Path, snapshots: Iterable[str]) -> None:
-    """Remove the resume points beside ``snapshots``, but not the checkpoints."""
+    """Remove the resume points of ``snapshots``, but not the snapshots."""
     for name in snapshots:
         (job_folder / f"{name}{SUFFIX}").unlink(missing_ok=True)
     sync_folder(job_folder)

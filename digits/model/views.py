@@ -105,13 +105,13 @@ def create() -> AnyResponse | tuple[str | Response, int]:
 
 @blueprint.get("/models/images/classification")
 def back_to_form() -> AnyResponse:
-    """A reload of the address that the form is sent to."""
+    """Redirect to the form after a reload of its target."""
     return redirect(url_for("models.new"))
 
 
 @blueprint.post("/models/sweep")
 def sweep() -> Response:
-    """The names of the models that the form would create, before it does."""
+    """The names of the models that the form would create."""
     form = _form(request.form)
     form.model_name.data = form.model_name.data or ""
     fields = (form.learning_rate, form.batch_size)
@@ -247,7 +247,7 @@ def customize() -> Response:
     if isinstance(job, ModelJob):
         return jsonify(network=job.network_text())
     if not name:
-        raise BadRequest("Give the network.")
+        raise BadRequest("The network is missing.")
     return jsonify(network=network(name).text)
 
 
@@ -255,7 +255,7 @@ def customize() -> Response:
 def check() -> Response:
     text = request.form.get("custom_network", "")
     if len(text) > MAX_NETWORK_CHARACTERS:
-        raise BadRequest(f"The network is longer than {MAX_NETWORK_CHARACTERS:,} characters.")
+        raise BadRequest(f"The network must be at most {MAX_NETWORK_CHARACTERS:,} characters long.")
     return jsonify(diagnostics=lint.check(text))
 
 
@@ -275,7 +275,7 @@ def visualize_network() -> tuple[Response, int]:
     if not text.strip():
         raise BadRequest("There is no network to build.", "Paste or write one first.")
     if len(text) > MAX_NETWORK_CHARACTERS:
-        raise BadRequest(f"The network is longer than {MAX_NETWORK_CHARACTERS:,} characters.")
+        raise BadRequest(f"The network must be at most {MAX_NETWORK_CHARACTERS:,} characters long.")
     crop_size = _form(request.form).crop_size
     if not crop_size.validate(None):
         raise BadRequest(f"{crop_size.label.text}: {crop_size.errors[0]}")
@@ -330,7 +330,7 @@ def preflight() -> tuple[Response, int]:
 
 @blueprint.get("/models/preflight/progress")
 def preflight_progress() -> Response:
-    """What a check does now: the one whose request named itself in ``watch``."""
+    """The current stage of the check submitted with this ``watch``."""
     news = services().previews.watched(request.args.get("watch", ""))
     return jsonify(doing=news.doing if news else None)
 
@@ -398,7 +398,7 @@ def _network_of(form: ModelForm) -> tuple[str, str | None]:
     """The network's text, and the snapshot to start from. Mistakes are added to the form's fields."""
     if form.method.data == "custom":
         text = (form.custom_network.data or "").replace("\r\n", "\n")
-        # One that is too long has its mistake already.
+        # A text that is too long already has an error.
         for fault in lint.check(text)[:1] if len(text) <= MAX_NETWORK_CHARACTERS and text.strip() else []:
             _blame(form.custom_network, f"Line {fault['line']}: {fault['message']}")
         return text, form.custom_network_snapshot.data or None

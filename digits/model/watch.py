@@ -17,7 +17,7 @@ def lower_is_better(metric: str) -> bool:
 
 
 class Best(TypedDict):
-    """The best validation so far, as `Watch` remembers it."""
+    """The best validation so far, as stored by `Watch`."""
 
     epoch: float
     metric: str

@@ -131,7 +131,7 @@ def _difference(found: Trained, target: Path) -> float | None:
     try:
         return _difference_for(min(COMPARED_IMAGES, found.batch_size), found, target)
     except tf.errors.InvalidArgumentError:
-        # A network that parts its batch, or reshapes it, only takes some sizes: that of the training is one.
+        # A network that splits or reshapes its batch may require the training's batch size.
         return _difference_for(found.batch_size, found, target)
 
 

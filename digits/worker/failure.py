@@ -39,14 +39,14 @@ class Stopped(BaseException):
 
 
 def describe(error: BaseException) -> Failed:
-    """The event that tells the user about ``error``: the user's own frames come first."""
+    """The event that reports ``error`` to the user, with the user's own frames first."""
     source = _root(error)
     frames = _frames(source)
     if not any(frame["own"] for frame in frames):
-        frames = _frames(error)  # the user's frames may have called what told the fault
+        frames = _frames(error)  # the user's frames may have called the code that raised
     text = str(source)
     if any(frame["own"] for frame in frames):
-        # What runs now is the user's line, and not the one that asked for an operation of a graph.
+        # The user's line is running now; drop the location where a graph operation was created.
         text = text.partition("Detected at node")[0]
     frames = [*_remembered_frames(text), *frames]
     own = [frame for frame in frames if frame["own"]]
@@ -59,9 +59,9 @@ def describe(error: BaseException) -> Failed:
     else:
         message, hint = _words(error, source, bool(own) and user_text.is_raised_at(own[0]["line"]))
     if not hint and line and _is_about_labels(source, line):
-        hint = "self.y holds one number for each image, that of its class: its shape is [N]."
+        hint = "self.y has shape [N]: it contains the class number of each image."
     if not hint and own:
-        hint = f"Look at line {line} of the network: {own[0]['code']}"
+        hint = f"Check line {line} of the network: {own[0]['code']}"
     # A fault that the worker found by itself needs no trace of the worker.
     others = [] if isinstance(source, UserFault) else [frame for frame in frames if not frame["own"]]
     title = message if isinstance(error, UserFault) else headline(message)
@@ -75,7 +75,7 @@ def describe(error: BaseException) -> Failed:
 
 
 def in_a_sentence(failure: Failed) -> str:
-    """The message of ``failure`` with its line, where there is no place for its frames."""
+    """The message of ``failure`` with its line, for use without the traceback."""
     return f"Line {failure.line}: {failure.message}" if failure.line else failure.message
 
 
@@ -83,16 +83,16 @@ _OF_SHAPES = re.compile(r"\b(shapes?|ranks?|dim(?:ension)?s?|broadcast\w*|sizes?
 
 
 def _is_about_labels(error: BaseException, line: int) -> bool:
-    """Whether a line of the network wants labels of another shape than those of a classification."""
+    """Whether a line of the network expects labels of a shape other than [N]."""
     is_of_shapes = any(_is_a(error, name) for name in ("ValueError", "InvalidArgumentError"))
     return is_of_shapes and bool(_OF_SHAPES.search(str(error))) and user_text.uses_labels(line)
 
 
-# Mistakes with a message of their own
+# Common mistakes with specific messages
 
 
 def _mistake(error: BaseException, line: int | None) -> UserFault | None:
-    """What the user did, where Python's words for it say little."""
+    """A clearer error for common mistakes; None for others."""
     if isinstance(error, SyntaxError):
         return _bad_character(error)
     if isinstance(error, NameError) and not isinstance(error, UnboundLocalError):
@@ -113,17 +113,15 @@ def _bad_character(error: SyntaxError) -> UserFault | None:
     character = chr(int(found[1], 16))
     name = unicodedata.name(character, "a control character").lower()
     if character in _QUOTES:
-        hint = "Write straight quotes, \" or '."
+        hint = "Use straight quotes, \" or '."
     elif character in _DASHES:
-        hint = "Write the minus sign of the keyboard, -."
+        hint = "Use the minus sign of the keyboard, -."
     elif character == "\N{REPLACEMENT CHARACTER}":
         hint = "The file is not UTF-8 text. Save it as UTF-8."
     elif unicodedata.category(character).startswith(("C", "Z")):
-        hint = (
-            "Delete it. It is invisible, and often comes with text copied from a page: type the line again."
-        )
+        hint = "Delete this invisible character, which is often copied from web pages: retype the line."
     else:
-        hint = "Python allows it in strings and comments only."
+        hint = "Python allows it only in strings and comments."
     return UserFault(f"The network contains the character U+{found[1]} ({name}).", hint, error.lineno)
 
 
@@ -133,16 +131,16 @@ def _unknown_name(error: NameError, line: int | None) -> UserFault | None:
         return None
     if name == "self":
         return UserFault(
-            "The function uses self and has no such parameter.", "Write self as its first parameter."
+            "The function uses self but does not have this parameter.", "Add self as the first parameter."
         )
     if statement := imports.statement_for(name, name in user_text.names_with_attributes(line)):
-        return UserFault(f"{name} is used and not imported.", statement)
+        return UserFault(f"{name} is used but not imported.", statement)
     near = difflib.get_close_matches(name, _names_near(error), 1, 0.8)
     return UserFault(f"NameError: {error}", f"Did you mean {near[0]}?") if near else None
 
 
 def _names_near(error: BaseException) -> set[str]:
-    """The names that the innermost frame of the network could use."""
+    """The names available in the innermost frame of the network."""
     names: set[str] = set()
     for frame, _ in traceback.walk_tb(error.__traceback__):
         if frame.f_code.co_filename == NETWORK_FILE:
@@ -154,7 +152,7 @@ _ARGUMENTS = re.compile(r"([\w.<>]+)\(\) takes \d+ positional arguments? but \d+
 
 
 def _without_self(error: TypeError) -> UserFault | None:
-    """A method that is written like a function gets the object as an argument that it has no place for."""
+    """A clearer error for a method without a ``self`` parameter; None for other errors."""
     called = _ARGUMENTS.match(str(error))
     if called is None and "too many positional arguments" not in str(error):
         return None
@@ -162,7 +160,7 @@ def _without_self(error: TypeError) -> UserFault | None:
     if found is None:
         return None
     name, line = found
-    return UserFault(f"{name} has no parameter self.", "Write self as its first parameter.", line)
+    return UserFault(f"{name} does not have a self parameter.", "Add self as the first parameter.", line)
 
 
 def _root(error: BaseException) -> BaseException:
@@ -209,10 +207,10 @@ def _words(error: BaseException, source: BaseException, is_raised_by_user: bool)
     if _DISK_FULL.search(text):
         return (
             "The disk is full.",
-            "Make room on the disk of the jobs. A training can then go on where it was.",
+            "Free up space on the disk with the jobs folder, then resume the training.",
         )
     hint = getattr(source, "hint", "")
-    if not is_raised_by_user:  # whose words say something else
+    if not is_raised_by_user:  # their own message needs no hint
         hint = hint or next((hint for name, hint in _HINTS.items() if _is_a(source, name)), "")
         hint = hint or next((hint for words, hint in _HINTS_BY_WORDS.items() if words in text), "")
     return f"{kind}: {text}"[:MAX_MESSAGE_CHARACTERS] if text else kind, hint
@@ -254,7 +252,7 @@ _HINTS = {
     "ResourceExhaustedError": "Out of memory: choose a smaller batch size or a smaller network.",
     "MemoryError": "Out of memory: choose a smaller batch size or a smaller network.",
     "ModuleNotFoundError": "Only installed packages can be imported by a network.",
-    "UnboundLocalError": "The function assigns this name further down: assign it before it is used.",
+    "UnboundLocalError": "The function assigns this name only later: assign it before use.",
     "NameError": "Check the spelling, and that the name is defined before it is used.",
     "AttributeError": "Check the spelling of the attribute, and that the object has it.",
     "BdbQuit": "A breakpoint ends the program where nobody can debug: take it out, or run digits check JOB --eager.",

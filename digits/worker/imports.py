@@ -1,6 +1,6 @@
-"""Which import a network lacks that uses the name of a library.
+"""Suggest the import statement for a library name that a network uses without importing it.
 
-Standard library only; what Keras has is only looked up where it is loaded.
+Standard library only; Keras is consulted only if it is already loaded.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ import sys
 
 from digits.worker.tf1 import advice
 
-# Names that libraries usually go by, and functions and classes that are usually imported one by one.
+# Common aliases of libraries, and functions and classes that are usually imported individually.
 _USUAL = {
     "plt": "import matplotlib.pyplot as plt",
     "pd": "import pandas as pd",
@@ -30,9 +30,9 @@ _NETS = ("alexnet", "inception", "inception_v3", "overfeat", "resnet_v1", "resne
 
 
 def statement_for(name: str, has_attributes: bool) -> str:
-    """What to do about ``name``, which the network does not define; empty where it is of no library.
+    """A hint for the undefined ``name``; empty if it does not belong to a library.
 
-    ``has_attributes``: something of it is used, as of a module.
+    ``has_attributes``: the network uses attributes of it, as of a module.
     """
     if name in _USUAL:
         return _write(_USUAL[name])
@@ -52,4 +52,4 @@ def _write(statement: str) -> str:
     package = statement.split()[1].partition(".")[0]
     if not advice.is_installed(package):
         return advice.package(package)
-    return f"Write {statement} at the top of the network."
+    return f"Add {statement} at the top of the network."

@@ -1,12 +1,12 @@
-"""Answers classifications with a trained network, one process for one model.
+"""Inference server: classifies images with a trained network, one process per model.
 
-The process listens on a Unix socket. A request is a line of JSON, so is its answer:
+The process listens on a Unix socket. Requests and responses are lines of JSON:
 
     {"call": "classify", "image": path, "snapshot": "snapshot_1.ckpt", "top": 5}
     {"ok": true, "predictions": [[label, percent], …], "milliseconds": 3.2}
     {"ok": false, "message": …, "hint": …, "status": 400, "trace": [frame, …]}
 
-It ends when nobody asked for a while.
+It exits after a period without requests.
 """
 
 from __future__ import annotations
@@ -40,9 +40,9 @@ log = logging.getLogger(__name__)
 
 
 class Refused(Exception):
-    """A request that cannot be answered; ``status`` is the HTTP status that fits.
+    """An error response to a request, with its HTTP ``status``.
 
-    ``trace`` has the frames of a mistake in the network, the user's own first.
+    ``trace`` lists the frames of an error in the network, the user's own first.
     """
 
     def __init__(
@@ -53,7 +53,7 @@ class Refused(Exception):
 
     @classmethod
     def because(cls, error: Exception, before: str = "") -> Refused:
-        """The refusal for an ``error``: a fault of the user's network, unless it is one of the program."""
+        """The response to ``error``: status 400 for errors of the user's network, 500 for bugs."""
         if isinstance(error, Refused):
             return error
         event = describe(error)
@@ -98,10 +98,10 @@ class Classifier:
         return tf.function(probabilities, autograph=False, input_signature=signature)
 
     def _warm_up(self) -> None:
-        """Run once: the first run is the slow one, and shows how many images the network needs at a time.
+        """Run once, because the first run is slow, and determine the smallest batch the network accepts.
 
-        One that says `tf.squeeze(x)`, or that parts the batch in two, takes no single image; then every image is
-        repeated. At the latest it takes as many as in the training.
+        Networks that call `tf.squeeze(x)` or split the batch reject single images. For these, images are
+        repeated, twice or up to the training's batch size. Raises Refused.
         """
         black = np.zeros((1, *self._manifest.shape), np.uint8)
         sizes = (1, 2, self._trained.batch_size)
@@ -117,7 +117,7 @@ class Classifier:
                     ) from error
 
     def _check_classes(self) -> None:
-        """Refuse an output that is none of classes: a code or an embedding can have any number of columns."""
+        """Raise Refused if the output is not over classes: a code or an embedding can have any number of columns."""
         classes, columns = len(self._manifest.labels), self._columns
         try:
             flow = self._trained.label_flow(columns)
@@ -132,9 +132,9 @@ class Classifier:
     def _other_output(self, shape: list[int | None]) -> Refused:
         words = ", ".join("N" if size is None else str(size) for size in shape)
         return Refused(
-            f"The network's output has shape [{words}], and is not one number for each of "
+            f"The network's output has shape [{words}], which is not one number for each of "
             f"the {len(self._manifest.labels)} classes.",
-            "Only networks that are trained to classify can be asked for classes.",
+            "Only networks that are trained for classification can classify images.",
         )
 
     def _run(self, pixels: NDArray[np.uint8]) -> NDArray[np.float32]:
@@ -274,7 +274,7 @@ class _Listener:
         try:
             request = json.loads(line)
         except ValueError:
-            return _refusal(Refused("The request is not JSON."))
+            return _refusal(Refused("The request is not valid JSON."))
         return self._service.answer(request)
 
     def _drop(self, connection: socket.socket) -> None:

@@ -35,10 +35,10 @@ _CLASSES = ("logits", "predictions", "probabilities", "output", "outputs")
 
 
 def classes(outputs: Any, count: int) -> tf.Tensor:
-    """The output [N, classes] by which the network classifies, of all that it gives.
+    """Select the output [N, classes] used for classification from all outputs.
 
-    Of a dict, the one called ``logits`` or the like comes first; otherwise it is the first with ``count`` numbers
-    for each image, or the first with more, or just the first where there is none.
+    In a dict, a key such as ``logits`` takes precedence; otherwise it is the first output with ``count`` numbers
+    per image, else the first with more, else the first one.
     """
     tensors = [_flat(tensor) for tensor in _in_order(outputs)]
     sizes = [tensor.shape[1] if tensor.shape.rank == 2 else None for tensor in tensors]

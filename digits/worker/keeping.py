@@ -104,20 +104,20 @@ class Keeper:
             log.info("The best by %s so far: %.6g", self._best.metric, self._best.value)
 
     def save_to_resume(self, step: int, variables: Variables) -> None:
-        """Save a snapshot to resume from."""
+        """Save a resume snapshot."""
         snapshots.save(snapshots.resume_prefix(self._folder, step), variables, step)
 
     def do_without(self, name: str, error: Exception, is_needed: bool = False) -> None:
-        """The file ``name`` of a snapshot could not be written. Where the disk is full the training goes on without it.
+        """Continue without the file ``name`` of a snapshot, which could not be written because the disk is full.
 
-        Raises ``error``, or UserFault where the disk is full and the snapshot ``is_needed``.
+        Raises ``error`` if it has another cause, and UserFault if the snapshot ``is_needed``.
         """
         if not snapshots.is_disk_full(error):
             raise error
         free = f"{shutil.disk_usage(self._folder).free / 1e6:,.1f} MB"
         message = f"The disk is full: {name} could not be written to {self._folder}, where {free} are free."
         if is_needed:
-            raise UserFault(message, "Make room there, and let the training go on.") from error
+            raise UserFault(message, "Free up space there, then resume the training.") from error
         log.warning(message)
         if self._is_best and self._best:
             # The best snapshot is still the one before.
@@ -125,41 +125,41 @@ class Keeper:
             self._best.recall(self._best_before)
         if not self._is_disk_full:
             self._is_disk_full = True
-            self._events.append(Warned(f"{message} The training goes on, and tries again every minute."))
+            self._events.append(Warned(f"{message} The training continues and retries every minute."))
         self._due = time.monotonic() + RESUME_SECONDS
 
     def remember(self, point: ResumePoint, is_last: bool = False) -> None:
-        """Resume from ``point``, whose snapshot is saved, from now on; remove the snapshots that are not needed then.
+        """Make ``point``, whose snapshot is saved, the newest resume point; remove superseded snapshots.
 
-        All that happened before is on the disk first, and what is removed is there until then: so whenever the
-        power fails, there is a point, and the log has everything up to it.
+        The event log is made durable first, and snapshots are removed last. So after a power loss there
+        is always a resume point, and the log is complete up to it. Raises OSError.
         """
         superseded = self._superseded(point.snapshot)
         self._events.sync()
         point.save(self._folder)
-        # The point before stays, in case that this one is damaged later.
+        # Keep the previous point, in case this one is damaged later.
         kept = {point.snapshot} if is_last else {point.snapshot, self._newest}
         self._remove(superseded, kept)
         self._newest = point.snapshot
 
     def clear_away(self, newest: str) -> None:
-        """Remove what a training that was killed had no time to remove; it resumes from the snapshot ``newest``."""
+        """Remove the superseded snapshots left by a killed training that resumes from the snapshot ``newest``."""
         self._remove(self._superseded(newest), {newest})
         self._newest = newest
 
     def is_due(self) -> bool:
-        """Whether it is time for a snapshot to go on from."""
+        """Whether a resume snapshot is due."""
         return time.monotonic() >= self._due
 
     def took(self, seconds: float) -> None:
-        """A place to go on from was saved, in so many seconds."""
+        """Record that saving a resume snapshot took this many seconds."""
         self._is_disk_full = False
         self._due = time.monotonic() + max(RESUME_SECONDS, seconds / _SHARE_OF_TIME)
 
     def _superseded(self, newest: str) -> list[Path]:
-        """The snapshots of epochs that are not to be kept beside ``newest``.
+        """The epoch snapshots to remove once ``newest`` is saved.
 
-        Their removal is logged before it happens. A training that is killed in between logs it once more.
+        Their removal is logged before it happens; a training killed in between logs it again.
         """
         if self._kept is None:
             return []

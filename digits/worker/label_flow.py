@@ -1,8 +1,8 @@
-"""How the loss of a network uses the labels, read from the graph that was built.
+"""Analyze how the loss of a network uses the labels.
 
-Text and names of a network say nothing reliable about its loss, so the operations between ``self.y`` and
-the loss are followed instead. This shows which losses are classification over the labels, and where labels
-only fit by broadcasting or stand for something that they are not.
+The network's text and names are unreliable, so the graph operations between ``self.y`` and the loss
+are followed instead. This shows which losses are classification losses, and where labels only match
+by broadcasting or are misinterpreted.
 """
 
 from __future__ import annotations
@@ -16,9 +16,9 @@ import tensorflow as tf
 from digits.worker import numerics
 
 _CROSS_ENTROPY = ("SparseSoftmaxCrossEntropyWithLogits", "SoftmaxCrossEntropyWithLogits")
-# Their results depend on the shape of their inputs, not on the values.
+# Operations whose results depend only on the shape of their inputs.
 _OF_SHAPES = {"Shape", "ShapeN", "Size", "Rank", "ZerosLike", "OnesLike"}
-# What they return still holds the numbers of their first input.
+# Operations whose results contain the values of their first input.
 _REARRANGED = {
     *("BroadcastTo", "Cast", "CheckNumerics", "EnsureShape", "ExpandDims", "Identity", "PreventGradient"),
     *("Reshape", "Slice", "Snapshot", "Squeeze", "StopGradient", "StridedSlice", "Tile", "Transpose"),
@@ -34,7 +34,7 @@ _NORMALIZING = ("FusedBatchNorm", "Rsqrt")
 
 @dataclass(frozen=True)
 class _Origin:
-    """What a tensor is computed from: the ``batch`` or weights, the ``labels``; its values may be class ``numbers``."""
+    """Whether a tensor depends on the ``batch`` or weights, on the ``labels``, and may contain class ``numbers``."""
 
     batch: bool = False
     labels: bool = False
@@ -51,11 +51,11 @@ class _Origin:
 
 @dataclass(frozen=True)
 class LabelFlow:
-    """What became of the labels.
+    """The use of the labels.
 
-    ``cross_entropies`` are float tensors with a value for each record: those of softmax over as many numbers
-    as there are classes. ``is_used``: the loss depends on the labels. ``has_normalization``: activations are
-    normalized on their way to the loss. ``warnings`` are for the user.
+    ``cross_entropies`` are the softmax cross-entropies over as many scores as there are classes: float tensors
+    [N]. ``is_used``: the loss depends on the labels. ``has_normalization``: activations are
+    normalized before the loss. ``warnings`` are for the user.
     """
 
     cross_entropies: list[Any] = field(default_factory=list)
@@ -85,7 +85,7 @@ def follow(x: Any, y: Any, losses: list[Any], metrics: Iterable[Any], classes: i
 
 
 class _Flow:
-    """Origins of tensors, for operations that are added in the order in which they are computed."""
+    """The origins of tensors. Operations are added in topological order."""
 
     def __init__(self, x: Any, y: Any, classes: int) -> None:
         self._classes, self._batch_size = classes, y.shape[0]
@@ -109,7 +109,7 @@ class _Flow:
                 self._check_factors(operation, inputs)
 
     def is_classification(self, operation: Any) -> bool:
-        """Whether ``operation`` is the cross-entropy of a score for each class and the labels."""
+        """Whether ``operation`` is the cross-entropy of one score per class and the labels."""
         if operation.type not in _CROSS_ENTROPY:
             return False
         scores, targets = operation.inputs
@@ -131,7 +131,7 @@ class _Flow:
         return _Origin(batch, labels, numbers=is_arithmetic)
 
     def _check_shapes(self, operation: Any, origins: list[_Origin]) -> None:
-        """Warn where labels and predictions of different rank are combined, record by record only in appearance."""
+        """Warn if labels and predictions of different rank are combined by broadcasting."""
         if not (any(item.is_target for item in origins) and any(item.is_prediction for item in origins)):
             return
         shapes = [tensor.shape for tensor in operation.inputs]
@@ -148,9 +148,9 @@ class _Flow:
         self._warn(
             "shapes",
             operation,
-            f"the labels of shape {_words(labels)} are combined with values of shape {_words(values)}, which "
-            f"broadcasting makes {_words(operation.outputs[0].shape)}: labels meet values of other images. "
-            "Give both the same shape, for example by tf.reshape(…, [-1]).",
+            f"the labels of shape {_words(labels)} are broadcast with values of shape {_words(values)} "
+            f"to {_words(operation.outputs[0].shape)}: labels meet values of other images. "
+            "Give both the same shape, for example with tf.reshape(…, [-1]).",
         )
 
     def _check_factors(self, operation: Any, origins: list[_Origin]) -> None:
@@ -160,8 +160,8 @@ class _Flow:
             self._warn(
                 "factors",
                 operation,
-                f"the loss uses labels as if they were 0 or 1, but they are numbers of classes, 0 to "
-                f"{self._classes - 1}. Compare them, for example by tf.equal(self.y, 1), or use "
+                f"the loss uses labels as if they were 0 or 1, but they are class numbers from 0 to "
+                f"{self._classes - 1}. Compare them, for example with tf.equal(self.y, 1), or use "
                 "digits.classification_loss.",
             )
 
@@ -172,7 +172,7 @@ class _Flow:
 
 
 def _columns(scores: Any) -> int | None:
-    """The size of the last axis; TensorFlow forgets it where it flattens the axes before."""
+    """The size of the last axis, also if a reshape of the preceding axes made it unknown."""
     while scores.shape.rank is not None and scores.shape[-1] is None and scores.op.type == "Reshape":
         scores = scores.op.inputs[0]
     size: int | None = scores.shape[-1] if scores.shape.rank else None
@@ -184,7 +184,7 @@ def _words(shape: Any) -> str:
 
 
 def _in_order(tensors: Iterable[Any]) -> list[Any]:
-    """The operations that ``tensors`` are computed by, each behind those that give its inputs."""
+    """The operations that compute ``tensors``, in topological order."""
     found: dict[str, Any] = {}
     waiting = [(tensor.op, False) for tensor in tensors if isinstance(tensor, tf.Tensor)]
     opened: set[str] = set()

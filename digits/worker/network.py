@@ -158,7 +158,7 @@ def _user_model(text: str) -> type:
 
 
 def _check_characters(text: str) -> None:
-    """Raise SyntaxError for a null character, in Python's words for others; for this one it knows no line."""
+    """Raise SyntaxError, with a line number, for a null character; Python reports no line for it."""
     before, null, _ = text.partition("\0")
     if null:
         line = before.count("\n")

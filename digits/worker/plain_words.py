@@ -1,7 +1,7 @@
-"""Headlines in plain words for common errors of TensorFlow and Keras.
+"""Readable headlines for common errors of TensorFlow and Keras.
 
-The table lists what their messages look like, with TensorFlow 2.21 and Keras 3. The whole message stays with
-the failure; only what stands above it comes from here.
+The table contains message patterns of TensorFlow 2.21 and Keras 3. The failure keeps the full message as
+its detail; only the headline is replaced.
 """
 
 from __future__ import annotations
@@ -13,17 +13,17 @@ MAX_HEADLINE_CHARACTERS = 240
 _SHAPE = r"(\[[^\]]*\]|\([^)]*\))"
 _OPERATION = r"(?:.*?= (\w+)\[)?"
 
-# Regular expression, and the headline with its groups.
+# Regular expression, and a headline with its groups.
 _HEADLINES = [
     (re.compile(pattern, re.DOTALL), headline)
     for pattern, headline in [
         (
             rf"Incompatible shapes: {_SHAPE} vs\. {_SHAPE}",
-            "Tensors of shapes {0} and {1} do not fit together.",
+            "Tensors of shapes {0} and {1} are incompatible.",
         ),
         (
             rf"Dimensions must be equal, but are (\d+) and (\d+) for {_OPERATION}.*input shapes: {_SHAPE}, {_SHAPE}",
-            "Tensors of shapes {3} and {4} do not fit together in {2}: {0} is not {1}.",
+            "Tensors of shapes {3} and {4} are incompatible in {2}: {0} is not {1}.",
         ),
         (
             rf"Matrix size-incompatible: In\[0\]: {_SHAPE}, In\[1\]: {_SHAPE}",
@@ -39,11 +39,11 @@ _HEADLINES = [
         ),
         (
             r"Input to reshape is a tensor with (\d+) values, but the requested shape requires a multiple of (\d+)",
-            "A tensor of {0} values cannot be reshaped to a shape that takes a multiple of {1}.",
+            "A tensor of {0} values cannot be reshaped to a shape that requires a multiple of {1}.",
         ),
         (
             rf"Negative dimension size caused by subtracting (\d+) from (\d+) for {_OPERATION}",
-            "The input of {2} is too small: it has a side of {1}, and the window needs {0}.",
+            "The input of {2} is too small: its side is {1}, but the window requires {0}.",
         ),
         (
             r"Computed output size would be (?:zero or )?negative.*?inputs shape=(\(.*?\)).*?kernel shape=(\(.*?\))",
@@ -51,19 +51,19 @@ _HEADLINES = [
         ),
         (
             rf"`labels.shape` must equal `logits.shape`.*?labels.shape={_SHAPE} and logits.shape={_SHAPE}",
-            "Labels of shape {0} do not fit an output of shape {1}.",
+            "Labels of shape {0} are incompatible with an output of shape {1}.",
         ),
         (
             rf"logits and labels must be broadcastable: logits_size={_SHAPE} labels_size={_SHAPE}",
-            "Labels of shape {1} do not fit an output of shape {0}.",
+            "Labels of shape {1} are incompatible with an output of shape {0}.",
         ),
         (
             r"`logits` and `labels` must have the same shape, received \((\([^)]*\)) vs (\([^)]*\))\)",
-            "Labels of shape {1} do not fit an output of shape {0}.",
+            "Labels of shape {1} are incompatible with an output of shape {0}.",
         ),
         (
             r"Received a label value of (-?\d+) which is outside the valid range of \[0, (\d+)\)",
-            "There is a label {0}, and the network has {1} outputs, for labels from 0.",
+            "Label {0} is out of range: the network has {1} outputs.",
         ),
         (
             r"cannot compute (\w+) as input #\d+\(zero-based\) was expected to be a (\w+) tensor but is a (\w+) tensor",
@@ -75,43 +75,43 @@ _HEADLINES = [
         ),
         (
             r"Tensor conversion requested dtype (\w+) for Tensor with dtype (\w+)",
-            "A tensor of type {1} is given where {0} is needed.",
+            "A tensor has type {1}, but {0} is required.",
         ),
         (
             r"Input 0 .*?of layer [\"'](\w+)[\"'] is incompatible with the layer: expected min_ndim=(\d+), "
             r"found ndim=(\d+)\. Full shape received: (\([^)]*\))",
-            "The layer {0} needs an input of at least {1} dimensions and gets {2}: {3}.",
+            "The layer {0} requires an input of at least {1} dimensions, but got {2}: {3}.",
         ),
         (
             rf"Dimension (\d+) in both shapes must be equal: shape\[0\] = {_SHAPE} vs\. shape\[1\] = {_SHAPE}",
-            "Tensors of shapes {1} and {2} do not fit together: dimension {0} differs.",
+            "Tensors of shapes {1} and {2} are incompatible: dimension {0} differs.",
         ),
         (
             rf"Dimension (\d+) in both shapes must be equal.*input shapes: {_SHAPE}, {_SHAPE}",
-            "Tensors of shapes {1} and {2} do not fit together: dimension {0} differs.",
+            "Tensors of shapes {1} and {2} are incompatible: dimension {0} differs.",
         ),
         (
             r"Depth of input \((\d+)\) is not a multiple of input depth of filter \((\d+)\)",
-            "The input of the convolution has {0} channels, and its filter is for {1}.",
+            "The input of the convolution has {0} channels, but its filter expects {1}.",
         ),
         (
             r"input depth must be evenly divisible by filter depth: (\d+) vs (\d+)",
-            "The input of the convolution has {0} channels, and its filter is for {1}.",
+            "The input of the convolution has {0} channels, but its filter expects {1}.",
         ),
         (
             rf"Inputs have incompatible shapes\. Received shapes {_SHAPE} and {_SHAPE}",
-            "Tensors of shapes {0} and {1} do not fit together.",
+            "Tensors of shapes {0} and {1} are incompatible.",
         ),
         (
             r"OOM when allocating tensor with shape(\[[^\]]*\])",
-            "There is no memory left for a tensor of shape {0}.",
+            "Out of memory while allocating a tensor of shape {0}.",
         ),
     ]
 ]
 
 
 def headline(text: str) -> str:
-    """What ``text``, the message of an error, says in a line; ``text`` itself if it is short already."""
+    """A one-line headline for the error message ``text``; ``text`` itself if it is short."""
     for pattern, words in _HEADLINES:
         if found := pattern.search(text):
             return words.format(*(group or "an operation" for group in found.groups()))

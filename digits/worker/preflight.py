@@ -1,8 +1,8 @@
-"""Tries a training before it is started: one step and one validation batch, with all that belongs to them.
+"""Preflight: run one training step and one validation batch before the training starts.
 
-Nothing is decoded beyond the batches that are needed, and nothing is saved. What came
-out is the result of the task; what is wrong is told as in a training. The first batch
-lies in the job's folder as the network sees it: a picture, and what is on it.
+Only the required batches are decoded, and no snapshot is saved. The result is that of the
+task; errors are reported as in a training. The first batch is saved in the job's folder as
+the network sees it, as a picture and a description.
 """
 
 from __future__ import annotations
@@ -39,22 +39,22 @@ COLUMNS = 8
 SMALLEST_SIDE, LARGEST_SIDE = 48, 160
 GAP = 2
 
-# Steps are repeated for so long to learn how long one takes.
+# Time for which steps are repeated to measure their duration.
 MEASURED_SECONDS = 0.5
 MAX_MEASURED_STEPS = 6
 BATCHES_READ = 3
 
-# A debug run takes so many, each on a batch of its own.
+# Steps of a debug run, each on a different batch.
 EAGER_STEPS = 3
 
-# A cross-entropy at the start within these multiples of the chance level is as it should be.
+# Expected range of the initial cross-entropy, as multiples of the chance level.
 USUAL = (0.5, 2.0)
-# Normalized activations are large whatever the input is, and weights adapt to that within some steps.
+# Normalized activations are large for any input; the weights adapt within a few steps.
 USUAL_WITH_NORMALIZATION = (0.5, 10.0)
 
-# A network with more parameters for each training image memorizes the images.
+# A network with more parameters per training image memorizes the images.
 MANY_PARAMETERS_PER_IMAGE = 10_000
-# A variable with more than this part of the parameters is named.
+# The message names a variable with more than this fraction of the parameters.
 LARGE_PART = 0.5
 LONG_SECONDS = 30 * 60
 
@@ -83,10 +83,10 @@ def run(recipe: recipes.Preflight, task_folder: Path, events: EventLog) -> dict[
 
 @dataclass(frozen=True)
 class Start:
-    """The first training step, before it changes a weight.
+    """The first training step, before the first weight update.
 
-    ``cross_entropy`` is that of the classes, and None for a loss that does not classify. With
-    ``has_normalization``, the scale of the input does not matter.
+    ``cross_entropy`` is over the classes, or None for a loss without classification. With
+    ``has_normalization``, the scale of the input is irrelevant.
     """
 
     loss: float
@@ -103,7 +103,7 @@ class Start:
 
 @dataclass(frozen=True)
 class Cost:
-    """What a training takes: ``parameters`` are the trained ones, the ``largest`` variable has a name and a size."""
+    """The cost of a training: ``seconds``, trained ``parameters``, and name and size of the ``largest`` variable."""
 
     seconds: float | None
     images: int
@@ -119,7 +119,7 @@ class Cost:
 class Verdict:
     """Whether the training is worth starting.
 
-    ``kind`` is that of the gravest finding: ``bad`` (the loss is not finite), ``high`` or ``low`` (the cross-entropy
+    ``kind`` is the most serious finding: ``bad`` (the loss is not finite), ``high`` or ``low`` (the cross-entropy
     is far from the chance level), ``large`` (too many parameters for the images), ``long``, ``unknown`` or ``good``.
     """
 
@@ -128,7 +128,7 @@ class Verdict:
 
 
 def verdict(start: Start, cost: Cost) -> Verdict:
-    """Judge a training by its first step and by what all of it takes."""
+    """Assess a training by its first step and its total cost."""
     found = [_of_loss(start)]
     if not start.has_weights and cost.parameters_per_image > MANY_PARAMETERS_PER_IMAGE:
         found.append(_too_large(cost))
@@ -143,11 +143,13 @@ def verdict(start: Start, cost: Cost) -> Verdict:
 def _of_loss(start: Start) -> Verdict:
     entropy, chance = start.cross_entropy, start.chance
     if not math.isfinite(start.loss):
-        return Verdict("bad", "The loss is NaN or infinite: the training would end at once.")
+        return Verdict("bad", "The loss is NaN or infinite: the training would fail immediately.")
     if entropy is None or chance is None:
-        return Verdict("unknown", "The loss is finite. It is not a classification loss with a chance level.")
+        return Verdict(
+            "unknown", "The loss is finite. It is not a classification loss, so it has no chance level."
+        )
     if start.has_weights:
-        return Verdict("unknown", "The loss is finite. The weights are those of an earlier training.")
+        return Verdict("unknown", "The loss is finite. The initial weights come from an earlier training.")
     begins = f"The cross-entropy starts at {entropy:.3g}"
     usual = USUAL_WITH_NORMALIZATION if start.has_normalization else USUAL
     low, high = (chance * limit for limit in usual)
@@ -180,14 +182,14 @@ def _too_large(cost: Cost) -> Verdict:
     where = f", {size:,} of them in {name}" if size > LARGE_PART * cost.parameters else ""
     return Verdict(
         "large",
-        f"The network has {cost.parameters:,} parameters{where}, and {cost.images:,} images to learn them from "
-        f"({cost.parameters_per_image:,.0f} for each): it will memorize the images. Use a smaller network or smaller "
+        f"The network has {cost.parameters:,} parameters{where}, but only {cost.images:,} training images "
+        f"({cost.parameters_per_image:,.0f} per image): it will memorize the images. Use a smaller network or smaller "
         "images, or start from trained weights.",
     )
 
 
 class _Trial:
-    """Takes the steps and measures them."""
+    """Runs and measures the steps."""
 
     def __init__(self, trainer: Trainer, on_gpu: bool) -> None:
         self._trainer, self._on_gpu = trainer, on_gpu
@@ -239,9 +241,9 @@ class _Trial:
         return for_browser(result)
 
     def _judged(self, first: dict[str, float], seconds_total: float | None) -> dict[str, Any]:
-        """The loss of the ``first`` training step, and what it says.
+        """The loss of the ``first`` training step, and its assessment.
 
-        Validation would not do: before a training, its moving averages of batch normalization are of nothing.
+        The validation loss is unsuitable: before a training, batch normalization has no meaningful averages.
         """
         trainer = self._trainer
         start = Start(
@@ -276,7 +278,7 @@ class _Trial:
         self, computing: float, reading: float, first: float, validating: float | None
     ) -> dict[str, Any]:
         trainer, interval = self._trainer, self._trainer.recipe.val_interval
-        # Reading goes on beside the computing; images that are kept in memory are not read again.
+        # Reading and computing overlap; images cached in memory are not read again.
         step = computing if trainer.train_records.is_resident else max(computing, reading)
         in_all, epoch = first + trainer.total_steps * step, trainer.steps_per_epoch * step
         if validating is not None:
@@ -384,7 +386,7 @@ class _Trial:
                 began = time.perf_counter()
                 trainer.evaluation(chunk)
                 seconds = time.perf_counter() - began
-            if last := len(records) % count:  # not every network takes a smaller batch
+            if last := len(records) % count:  # some networks reject a smaller batch
                 pixels, labels, positions = chunk
                 trainer.evaluation((pixels, labels, positions[:, :last]))
         if not records.is_resident:

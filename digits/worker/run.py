@@ -38,11 +38,11 @@ EXIT_FAILED = 1
 
 
 def run_task(task_folder: Path) -> int:
-    """Do what the recipe in ``task_folder`` asks for; returns the exit code.
+    """Run the recipe in ``task_folder``; return the exit code.
 
     0 after a Finished event, 1 after a Failed event, 143 without either when the process
-    was asked to stop (SIGTERM); `EXIT_BUSY` when another process works on the task;
-    `EXIT_DISK_FULL` when there is no room for the last events.
+    was asked to stop (SIGTERM); `EXIT_BUSY` if another process is working on the task;
+    `EXIT_DISK_FULL` if the disk is too full to log the last events.
     """
     _flush_every_line()
     logging.basicConfig(stream=sys.stdout, level=logging.INFO, format=LOG_FORMAT, force=True)
@@ -54,7 +54,7 @@ def run_task(task_folder: Path) -> int:
     except OSError as error:
         if not is_disk_full(error):
             raise
-        logging.error("The disk is full: the log of the task cannot be made.")
+        logging.error("The disk is full: the task's log could not be created.")
         return EXIT_DISK_FULL
     try:
         with stopping.heeded():
@@ -66,7 +66,7 @@ def run_task(task_folder: Path) -> int:
     except OSError as error:
         if not is_disk_full(error):
             raise
-        logging.error("The disk is full: the end of the task could not be logged.")
+        logging.error("The disk is full: the task's result could not be logged.")
         return code if code == stopping.EXIT_STOPPED else EXIT_DISK_FULL
     return code
 
@@ -98,9 +98,9 @@ def _run(task_folder: Path, events: EventLog) -> int:
 
 
 def keep_output_open() -> None:
-    """Print by descriptors of our own: a network that closes 1 and 2 does not end the output of this process."""
+    """Print through separate descriptors, so that a network that closes 1 and 2 does not disable the output."""
     for name, number in (("stdout", 1), ("stderr", 2)):
-        descriptor = files.out_of_the_way(os.dup(number))
+        descriptor = files.move_to_high_descriptor(os.dup(number))
         stream = open(descriptor, "w", buffering=1, errors="backslashreplace", closefd=False)  # noqa: SIM115
         setattr(sys, name, stream)
 

@@ -3,13 +3,13 @@
 A snapshot is a TensorFlow checkpoint of version 2, ``snapshot_<epoch>.ckpt`` with the
 files ``.index`` and ``.data-00000-of-00001``. It holds the network's variables under
 their own names (``model/conv1/weights``), the optimizer's under ``optimizer/…`` and
-``global_step``. The index is put in place last: a snapshot without one is not there.
+``global_step``. The index is renamed into place last, so a snapshot without an index is incomplete.
 
-Besides those of epochs there are some to resume from, ``resume_<step>.ckpt``: the newest one and the one
-before it. A file beside a snapshot (see `digits.model.resume`) says that the training can resume from it.
+Besides the snapshots of epochs there are resume snapshots, ``resume_<step>.ckpt``: the newest one and the one
+before it. A resume point beside a snapshot (see `digits.model.resume`) marks it as usable to resume from.
 
-TensorFlow stores a checksum of every tensor and of every block of the index, and compares it with
-what it reads. So damage never goes unnoticed, and there are no checksums beside these.
+TensorFlow stores a checksum of every tensor and of every block of the index, and verifies it on
+reading, so no further checksums are needed to detect damage.
 
 A layer is frozen by renaming it: a variable whose name is that of a variable of the
 snapshot and `FROZEN_SUFFIX` takes that variable's value, and is not trained.
@@ -45,7 +45,7 @@ def prefix(folder: Path, epoch: float) -> Path:
 
 
 def resume_prefix(folder: Path, step: int) -> Path:
-    """The prefix of a snapshot to resume from after ``step`` steps."""
+    """The prefix of the resume snapshot after ``step`` steps."""
     return folder / f"resume_{step}.ckpt"
 
 
@@ -56,13 +56,13 @@ def of_epochs(folder: Path) -> list[tuple[float, Path]]:
 
 
 def remove(target: Path) -> None:
-    """Remove a snapshot, its index before its data: what is left of it at any moment is not taken for one."""
+    """Remove a snapshot, its index before its data, so that an interrupted removal leaves no complete one."""
     for suffix in (resume.SUFFIX, _INDEX, _DATA):
         Path(f"{target}{suffix}").unlink(missing_ok=True)
 
 
 def remove_resume_snapshots(folder: Path, kept: Collection[str]) -> None:
-    """Remove the snapshots to resume from, except those called as in ``kept``."""
+    """Remove all resume snapshots except those named in ``kept``."""
     names = {path.name.partition(".ckpt")[0] + ".ckpt" for path in folder.glob("resume_*.ckpt*")}
     for name in names - set(kept):
         if _TO_RESUME.fullmatch(name):
@@ -70,7 +70,7 @@ def remove_resume_snapshots(folder: Path, kept: Collection[str]) -> None:
 
 
 def remove_halves(folder: Path) -> None:
-    """Remove what a killed training was writing; nothing else may be at work in ``folder``."""
+    """Remove incomplete files of a killed training; no other process may be using ``folder``."""
     for name in ("snapshot_", "resume_", "best"):
         for path in folder.glob(f".{name}*.tmp*"):
             path.unlink(missing_ok=True)
@@ -84,7 +84,7 @@ def _complete(folder: Path) -> list[Path]:
 
 
 def save(target: Path, variables: Mapping[str, tf.Variable], step: int) -> None:
-    """Write the variables and the number of ``step`` as the snapshot with prefix ``target``, durably."""
+    """Write the variables and the ``step`` number durably as the snapshot with prefix ``target``."""
     temporary = target.with_name(f".{target.name}.{secrets.token_hex(4)}.tmp")
     names = [*variables, STEP_NAME]
     tensors = [variable.read_value() for variable in variables.values()]
@@ -99,14 +99,14 @@ def save(target: Path, variables: Mapping[str, tf.Variable], step: int) -> None:
         for suffix in (_DATA, _INDEX):
             files.sync_file(Path(f"{temporary}{suffix}"))
         if Path(f"{target}{_INDEX}").exists():
-            # Neither an old index nor an old resume point must describe new data.
+            # An old index or resume point must not refer to new data.
             remove(target)
             files.sync_folder(target.parent)
         for suffix in (_DATA, _INDEX):
             os.replace(f"{temporary}{suffix}", f"{target}{suffix}")
             files.sync_folder(target.parent)
     except BaseException:
-        # TensorFlow writes under names of its own, which begin with the one it was given.
+        # TensorFlow adds suffixes to the given name for its temporary files.
         for path in target.parent.glob(f"{temporary.name}*"):
             path.unlink(missing_ok=True)
         if not Path(f"{target}{_INDEX}").exists():
@@ -115,32 +115,32 @@ def save(target: Path, variables: Mapping[str, tf.Variable], step: int) -> None:
 
 
 def is_disk_full(error: BaseException) -> bool:
-    """Whether a snapshot, or what belongs to it, could not be written because the disk is full."""
-    if isinstance(error, tf.errors.ResourceExhaustedError):  # which a lack of memory is as well
+    """Whether a snapshot or a related file could not be written because the disk is full."""
+    if isinstance(error, tf.errors.ResourceExhaustedError):  # also raised if memory runs out
         return "No space left" in str(error) or "quota exceeded" in str(error)
     return files.is_disk_full(error)
 
 
-# What TensorFlow raises for files that are missing, cut short or altered.
+# Exceptions that TensorFlow raises for missing, truncated or altered files.
 _UNREADABLE = (tf.errors.OpError, ValueError, RuntimeError, LookupError, OSError, MemoryError)
 
 
 def restore_exactly(source: Path, variables: Mapping[str, tf.Variable]) -> None:
-    """Give all variables their values in a snapshot that the same network left; raises UserFault."""
+    """Restore all variables from a snapshot of the same network; raises UserFault."""
     with _readable(source) as reader:
         shapes = reader.get_variable_to_shape_map()
         wrong = [name for name, variable in variables.items() if shapes.get(name) != variable.shape.as_list()]
         if wrong:
             raise UserFault(
-                f"The training cannot go on from {source.name}: it does not fit {listed(wrong)}.",
-                "The network or its settings were changed since; start a new training.",
+                f"The training cannot resume from {source.name}: it does not match {listed(wrong)}.",
+                "The network or its settings have changed; start a new training.",
             )
         for name, variable in variables.items():
             variable.assign(reader.get_tensor(name))
 
 
 def fault(source: Path) -> str:
-    """Why the snapshot with prefix ``source`` cannot be restored; empty if all of it is intact."""
+    """Why the snapshot with prefix ``source`` cannot be restored; empty if it is intact."""
     try:
         reader = tf.train.load_checkpoint(str(source))
         for name in reader.get_variable_to_shape_map():
@@ -151,25 +151,25 @@ def fault(source: Path) -> str:
 
 
 def newest_intact(folder: Path) -> Path | None:
-    """The prefix of the newest snapshot of an epoch in ``folder`` that is intact."""
+    """The prefix of the newest intact epoch snapshot in ``folder``; None if there is none."""
     return next((path for _, path in of_epochs(folder) if not fault(path)), None)
 
 
 def choose_another(damaged: Path) -> str:
-    """A hint that names an intact snapshot beside the ``damaged`` one; empty if there is none."""
+    """A hint that suggests an intact snapshot in the folder of the ``damaged`` one; empty if there is none."""
     intact = newest_intact(damaged.parent)
     return f"Choose {intact.name}, which is intact." if intact else ""
 
 
 def step_of(source: Path) -> int:
-    """After how many steps the snapshot was made; 0 where it does not tell. Raises UserFault."""
+    """The step number of a snapshot; 0 if it does not contain one. Raises UserFault."""
     with _readable(source) as reader:
         return int(reader.get_tensor(STEP_NAME)) if reader.has_tensor(STEP_NAME) else 0
 
 
 @contextmanager
 def _readable(source: Path) -> Iterator[Any]:
-    """The reader of a checkpoint; what goes wrong with it inside becomes a UserFault."""
+    """Open a checkpoint; errors in the block that uses it become a UserFault."""
     try:
         yield tf.train.load_checkpoint(str(source))
     except _UNREADABLE as error:

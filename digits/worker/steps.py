@@ -31,7 +31,7 @@ from digits.worker.variables import VariableStore, make_state, plain_name
 
 Rows = NDArray[np.float32]
 
-# In the metrics of a training that `measures_labels`: the mean cross-entropy of the classes.
+# Metric of a training that `measures_labels`: the mean cross-entropy over the classes.
 CROSS_ENTROPY = "cross-entropy of the classes"
 
 
@@ -104,11 +104,11 @@ class Evaluation:
 
 
 class Training(Evaluation):
-    """Training steps: metrics before the step, then the change of the weights.
+    """Training steps: compute the metrics, then update the weights.
 
-    ``trained`` are the names of the variables that the losses train, ``label_flow`` is how they use the labels, and
-    ``remark`` says what was asked for and cannot be done: after `trace`, or after the first steps.
-    With ``measures_labels``, a loss that classifies also has the metric `CROSS_ENTROPY`.
+    ``trained`` contains the names of the trained variables, ``label_flow`` the losses' use of the labels, and
+    ``remark`` a warning about unsupported settings; they are set by `trace` or by the first steps.
+    With ``measures_labels``, classification losses add the metric `CROSS_ENTROPY`.
     """
 
     stage = tower.TRAIN

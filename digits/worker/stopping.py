@@ -48,7 +48,7 @@ def heeded() -> Iterator[None]:
         yield  # only the main thread may handle signals
         return
 
-    reading, writing = map(files.out_of_the_way, os.pipe())
+    reading, writing = map(files.move_to_high_descriptor, os.pipe())
     os.set_blocking(writing, False)
     watcher = threading.Thread(target=_end_when_asked, args=(reading,), name="stop-watcher", daemon=True)
     watcher.start()
@@ -59,7 +59,7 @@ def heeded() -> Iterator[None]:
     finally:
         signal.set_wakeup_fd(wakeup_before)
         signal.signal(signal.SIGTERM, before)
-        with suppress(OSError):  # the network has closed it
+        with suppress(OSError):  # the network may have closed it
             os.close(writing)
         watcher.join(timeout=SAVING_GRACE_SECONDS + 1)
 
@@ -85,7 +85,7 @@ def _note_or_raise(signum: int, frame: object) -> None:
 
 def _end_when_asked(reading: int) -> None:
     """Read signal numbers until the pipe closes; after SIGTERM wait a little, then end the process."""
-    with suppress(OSError):  # the network may close what is not its own
+    with suppress(OSError):  # the network may have closed it
         while number := os.read(reading, 1):
             if number[0] == signal.SIGTERM:
                 _wait_for_end_of(reading)

@@ -109,6 +109,6 @@ def _number(item: Recorded) -> tf.Tensor:
     if tensor.shape.rank not in (0, None) and tensor.shape.num_elements() != 1:
         raise UserFault(
             f"The summary {item.chart!r} is not a number: its shape is {tensor.shape}.",
-            "Give tf.summary.scalar a scalar, for example tf.reduce_mean(...) of the values.",
+            "Pass a scalar to tf.summary.scalar, for example tf.reduce_mean(...) of the values.",
         )
     return tf.cast(tf.reshape(tensor, []), tf.float32)

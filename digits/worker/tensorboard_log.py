@@ -51,12 +51,12 @@ class TensorBoardLog:
         self._close()
 
     def sync(self) -> None:
-        """Make all that was written so far survive a power cut."""
+        """Make the log durable; log a warning if that fails."""
         if self._writer is not None:
             try:
                 sync_file(self._path)
             except OSError as error:
-                log.warning("TensorBoard's log could not be synchronized: %s", error)
+                log.warning("TensorBoard's log could not be synced: %s", error)
 
     def scalars(self, rows: Iterable[tuple[int, Mapping[str, float]]]) -> None:
         """Points of charts: steps, and values by tag."""

@@ -64,9 +64,9 @@ def run(recipe: recipes.Train, task_folder: Path, events: EventLog) -> dict[str,
 
 
 def _resumed(recipe: recipes.Train, job_folder: Path, events: EventLog) -> ResumePoint | None:
-    """The point that an earlier run left, if the recipe wants to resume from there.
+    """The newest intact resume point, if the recipe requests to resume; None if there is none.
 
-    That is the newest intact one. Raises UserFault if there are points and all are damaged.
+    Raises UserFault if all resume points are damaged.
     """
     if not recipe.resume:
         return None
@@ -76,12 +76,12 @@ def _resumed(recipe: recipes.Train, job_folder: Path, events: EventLog) -> Resum
     if faults and point is None:
         intact = snapshots.newest_intact(job_folder)
         raise UserFault(
-            f"The training cannot resume, because all of its resume points are damaged. {damage}",
+            f"The training cannot resume because all of its resume points are damaged. {damage}",
             f"Start a new training with the weights of {intact.name}, which is intact."
             if intact
             else "Start a new training.",
         )
-    # Should they become readable again, their rows are no longer in the log.
+    # If they become readable again, their rows are no longer in the log.
     resume.discard(job_folder, faults)
     step, epoch = (point.step, point.epoch) if point else (0, 0.0)
     events.append(Resumed(step, round(epoch, 6)))
@@ -92,12 +92,12 @@ def _resumed(recipe: recipes.Train, job_folder: Path, events: EventLog) -> Resum
             events,
         )
     elif point is None and snapshots.of_epochs(job_folder):
-        _warn("There is no resume point: the training starts again from its first step.", events)
+        _warn("There is no resume point: the training restarts from the first step.", events)
     return point
 
 
 def _newest_intact(job_folder: Path) -> tuple[ResumePoint | None, dict[str, str]]:
-    """The newest point that is intact, and by snapshot why others were not taken."""
+    """The newest intact resume point, and the faults of newer ones by snapshot."""
     points, faults = resume.resume_points(job_folder)
     for point in points:
         fault = snapshots.fault(job_folder / point.snapshot)
@@ -145,9 +145,9 @@ class Pace:
 
 
 class Trainer:
-    """One training. ``board`` takes what `build` and the loop tell TensorBoard.
+    """One training. `build` and the loop write to the TensorBoard log ``board``.
 
-    With ``measures_labels`` the steps also report the cross-entropy of the classes, for the preflight.
+    With ``measures_labels``, the steps also measure the cross-entropy over the classes, for the preflight.
     """
 
     board: TensorBoardLog
@@ -315,11 +315,11 @@ class Trainer:
         )
 
     def warn_of_labels(self) -> None:
-        """Warn of labels that the loss can only misunderstand."""
+        """Warn about labels that the loss misinterprets."""
         self.events.append(*map(Warned, self.training.label_flow.warnings))
 
     def tell_unmatched(self) -> None:
-        """Warn of patterns that were to freeze variables, and none is called so."""
+        """Warn about freeze patterns that match no variable."""
         for pattern in self.frozen.unmatched:
             self.events.append(Warned(f"No variable is called {pattern!r}, so it freezes none."))
 

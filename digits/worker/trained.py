@@ -19,9 +19,9 @@ TRAIN_FOLDER = "train"
 
 @dataclass(frozen=True)
 class Trained:
-    """``prepare`` makes of pixels [N, H, W, C] what ``traced`` takes; its variables are those of ``store``.
+    """``prepare`` preprocesses pixels [N, H, W, C] for ``traced``, whose variables are in ``store``.
 
-    ``batch_size`` is that of the training: a network may take no other.
+    ``batch_size`` is that of the training; a network may require it.
     """
 
     network: network.Network
@@ -36,7 +36,7 @@ class Trained:
         return self.traced.function(self.prepare(pixels))
 
     def label_flow(self, classes: int) -> LabelFlow:
-        """How the loss uses labels, if the network gives scores for ``classes``. Raises what the network raises."""
+        """Analyze the loss's use of labels for outputs over ``classes`` scores. Raises the network's own errors."""
         found = []
 
         def validate(x: tf.Tensor, y: tf.Tensor) -> tf.Tensor:

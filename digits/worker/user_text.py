@@ -1,6 +1,6 @@
-"""What the text of the user's network says about a mistake: read from its syntax tree, never by looking for words.
+"""Analyze the text of the user's network to explain errors, based on its syntax tree.
 
-Standard library only. The text is the one that `linecache` holds under the network's fixed name.
+Standard library only. The text is the one in `linecache` under the network's fixed file name.
 """
 
 from __future__ import annotations
@@ -17,17 +17,17 @@ NETWORK_FILE = "network.py"
 
 Function = ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda
 
-# What these give of the labels is not a label any more.
+# The results of these for labels are no longer labels.
 _NOT_VALUES = {"shape", "get_shape", "dtype", "ndim", "name", "device", "graph", "op", "size"}
 
 
 def lines(text: str) -> list[str]:
-    """The lines of ``text`` as Python counts them; `str.splitlines` also splits at form feeds and the like."""
+    """The lines of ``text`` as Python counts them; `str.splitlines` also splits at form feeds, for example."""
     return [line + "\n" for line in text.split("\n")]
 
 
 def tree() -> ast.Module | None:
-    """The syntax tree of the network; None where it is not Python."""
+    """The syntax tree of the network; None if it is not valid Python."""
     text = "".join(linecache.getlines(NETWORK_FILE))
     return _parsed(text) or _parsed(old_statements.translated(text))
 
@@ -42,12 +42,12 @@ def _parsed(text: str) -> ast.Module | None:
 
 
 def is_raised_at(line: int) -> bool:
-    """Whether the statement in ``line`` raises an error in the user's own words."""
+    """Whether the statement in ``line`` is a ``raise`` or ``assert`` of the user."""
     return any(isinstance(node, (ast.Raise, ast.Assert)) for node in _statements_at(line))
 
 
 def names_with_attributes(line: int) -> set[str]:
-    """The names of which ``line`` takes an attribute: ``random`` in ``random.random()``."""
+    """The names whose attributes ``line`` uses: ``random`` in ``random.random()``."""
     return {
         node.value.id
         for statement in _statements_at(line)
@@ -57,7 +57,7 @@ def names_with_attributes(line: int) -> set[str]:
 
 
 def uses_labels(line: int) -> bool:
-    """Whether the statement in ``line`` computes with ``self.y``, or with what was computed from it."""
+    """Whether the statement in ``line`` uses ``self.y`` or values derived from it."""
     parsed = tree()
     try:
         return parsed is not None and _Labels(parsed).are_in(line)
@@ -66,7 +66,7 @@ def uses_labels(line: int) -> bool:
 
 
 def method_without_self(name: str = "") -> tuple[str, int] | None:
-    """A method that lacks ``self``, as ``Class.method`` and its line: the one called ``name``, or the only one."""
+    """A method that lacks ``self``, as ``Class.method`` with its line: the one called ``name``, or the only one."""
     parsed = tree()
     found = {
         f"{kind.name}.{item.name}": item.lineno
@@ -87,13 +87,13 @@ def _lacks_self(method: ast.FunctionDef) -> bool:
     first = next((item.arg for item in (*method.args.posonlyargs, *method.args.args)), None)
     if first in ("self", "cls"):
         return False
-    # Any name is possible, and one that stands for the object has attributes of its own.
+    # Another name for self is possible; then its attributes are used.
     uses = (node for node in ast.walk(method) if isinstance(node, ast.Attribute))
     return not any(isinstance(use.value, ast.Name) and use.value.id == first for use in uses)
 
 
 def _statements_at(line: int) -> list[ast.stmt]:
-    """The innermost statements that cover ``line``."""
+    """The innermost statements that span ``line``."""
     parsed = tree()
     covering = [
         node
@@ -105,7 +105,7 @@ def _statements_at(line: int) -> list[ast.stmt]:
 
 
 def _own_nodes(statement: ast.stmt) -> Iterator[ast.AST]:
-    """The nodes of a statement without those of the statements inside."""
+    """The nodes of a statement, excluding nested statements."""
     waiting: list[ast.AST] = [statement]
     while waiting:
         node = waiting.pop()
@@ -115,7 +115,7 @@ def _own_nodes(statement: ast.stmt) -> Iterator[ast.AST]:
 
 @dataclass
 class _Scope:
-    """A function or the module: the ``names`` that hold labels in it."""
+    """A function or the module, with the ``names`` that refer to labels in it."""
 
     node: ast.AST
     outer: _Scope | None
@@ -126,7 +126,7 @@ class _Scope:
 
 
 class _Labels:
-    """Where labels are: in ``self.y``, and in all that is assigned from it, passed to functions or returned."""
+    """Tracks labels: ``self.y``, and everything assigned from it, passed to functions or returned."""
 
     def __init__(self, parsed: ast.Module) -> None:
         self._attributes = {"y"}
@@ -178,7 +178,7 @@ class _Labels:
             self._mark(statement.target, scope)
         elif isinstance(statement, ast.Return) and statement.value is not None:
             name = getattr(scope.node, "name", "loss")
-            # The loss is computed from labels, and is none.
+            # The loss is computed from labels but is not a label.
             if name != "loss" and scope.outer is not None and self._has_labels(statement.value, scope):
                 self._attributes.add(name)
                 scope.outer.names.add(name)
@@ -194,7 +194,7 @@ class _Labels:
                 self._attributes.add(node.attr)
 
     def _pass_on(self, call: ast.Call, scope: _Scope) -> None:
-        """Labels that are arguments of a function of the text are in its parameters."""
+        """Propagate labels from arguments to the parameters of the text's own functions."""
         is_method = isinstance(call.func, ast.Attribute)
         name = call.func.attr if isinstance(call.func, ast.Attribute) else getattr(call.func, "id", "")
         if name not in self._functions or (is_method and not _is_self(call.func.value)):  # type: ignore[attr-defined]

@@ -9,8 +9,8 @@ const SECOND = 1000;
 const turns = new WeakMap();
 
 /**
- * On a click: says `doing`, waits for `ask(isClick, watch)`, and hands its answer to `show(region, answer)`.
- * `watch.stage = () => words` may say what is done meanwhile.
+ * On a click, shows `doing`, awaits `ask(isClick, watch)`, and passes the response to `show(region, answer)`.
+ * `watch.stage = () => words` can report the current stage.
  * A mistake is shown and then told to `failed(fault)`; `refused(region, error)` may take it over by answering true.
  * Answers a function that does the same without a click, as soon as the region is free, and answers {answer} or {error}.
  */
@@ -50,14 +50,14 @@ export function startAsking(button, region, { doing, ask, show, failed, refused 
   return () => inTurn(false);
 }
 
-/** Shows `doing`, for how long already, and the stage that `stage()`, if it is set, answers from time to time. */
+/** Shows `doing`, the elapsed time, and the stage that `stage()`, if set, returns when polled. */
 function startProgress(region, doing) {
   const box = element('div', 'step-progress');
   const line = element('p', 'muted small');
   const words = element('span', '', doing);
   words.setAttribute('role', 'status');
   const seconds = element('span', 'number');
-  seconds.setAttribute('aria-hidden', 'true'); // every second would be too much to hear
+  seconds.setAttribute('aria-hidden', 'true'); // announcing every second would be too verbose
   const bar = element('span', 'progress');
   bar.setAttribute('aria-hidden', 'true');
   bar.append(element('span', 'progress-fill'));
@@ -69,7 +69,7 @@ function startProgress(region, doing) {
   const progress = { stage: null, stop: () => clearInterval(timer) };
   const timer = setInterval(async () => {
     seconds.textContent = `${Math.round((performance.now() - began) / 1000)} s`;
-    if (!bar.isConnected) box.append(bar); // not for what takes a moment
+    if (!bar.isConnected) box.append(bar); // not for short operations
     const stage = await progress.stage?.().catch(() => null);
     if (stage && stage !== words.textContent) words.textContent = stage;
   }, SECOND);

@@ -46,7 +46,7 @@ export class Chart {
     this.listen();
   }
 
-  /** What the chart has: loading, failed or ready. Empty is said of a ready one only. */
+  /** The state of the chart: loading, failed or ready. Only a ready chart can be empty. */
   set state(state) {
     this.figure.dataset.state = state;
     this.figure.setAttribute('aria-busy', String(state === 'loading'));

@@ -55,7 +55,7 @@ export function startClassifying(panel) {
 
   function showImage(given) {
     if (image.src.startsWith('blob:')) URL.revokeObjectURL(image.src);
-    image.hidden = true; // until it is there: a file that is no image is not shown
+    image.hidden = true; // until it has loaded: a file that is not an image is not shown
     image.src = given instanceof File ? URL.createObjectURL(given) : `${panel.dataset.imageUrl}?${new URLSearchParams({ path: given })}`;
   }
 

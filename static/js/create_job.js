@@ -1,11 +1,11 @@
-// Sends a form that creates a job, without leaving its page: what the server refuses, or never gets, is still there.
+// Submits a form that creates a job without leaving its page, so that its contents survive errors and lost connections.
 
 import { showFormErrors } from './field_errors.js';
 import { request, urlPrefix } from './http.js';
 
 /**
- * Answers {send, busy, free}. `send()` posts the form once and opens the page of the new job; what goes wrong is shown
- * at its fields and beside the button. `busy(words)` and `free(words)` say that something is under way, or not any more.
+ * Returns {send, busy, free}. `send()` posts the form once and opens the page of the new job; errors are shown
+ * at the fields and beside the button. `busy(words)` and `free(words)` disable and enable the button.
  */
 export function startCreatingJob(form, { memory, focus = {} }) {
   const button = form.querySelector('[type="submit"]');
@@ -41,12 +41,12 @@ export function startCreatingJob(form, { memory, focus = {} }) {
     } catch (error) {
       isSent = false;
       const errors = error.body?.errors;
-      free(errors ? '' : `${error.message} ${error.hint || 'Nothing of the form is lost.'}`, 'danger');
+      free(errors ? '' : `${error.message} ${error.hint || 'The form keeps its contents.'}`, 'danger');
       if (errors) showFormErrors(form, errors, focus);
     }
   }
 
-  // The browser's back button may bring the page back as it was left.
+  // The back button may restore the page from the browser's cache.
   window.addEventListener('pageshow', () => {
     isSent = false;
     free();

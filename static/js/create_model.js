@@ -5,7 +5,7 @@ const CANNOT_CHECK = [503, 409];
 // A check takes a second as a rule; only a long one is worth a way around it.
 const PATIENCE_MILLISECONDS = 2000;
 
-/** `check()` takes the step, after what `region` is busy with, and answers {answer} or {error}. `job` sends the form. */
+/** `check()` runs the preflight once `region` is idle and returns {answer} or {error}. `job` submits the form. */
 export function startCreating(form, region, check, job) {
   const unchecked = document.getElementById('create-unchecked');
 
@@ -17,7 +17,7 @@ export function startCreating(form, region, check, job) {
   form.addEventListener('submit', async (event) => {
     event.preventDefault();
     const isBusy = region.getAttribute('aria-busy') === 'true';
-    job.busy(isBusy ? 'Waiting for what is under way…' : 'Taking one step of it first…');
+    job.busy(isBusy ? 'Waiting for the current check…' : 'Checking one training step…');
     const offer = setTimeout(() => (unchecked.hidden = false), PATIENCE_MILLISECONDS);
     const { answer, error } = await check();
     clearTimeout(offer);

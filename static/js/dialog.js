@@ -1,4 +1,4 @@
-// The confirm dialog and the short messages in the corner. Names in “quotes” are isolated in all their texts.
+// The confirmation dialog and the notifications in the corner. Both isolate the direction of names in “quotes”.
 
 import { isolateQuoted } from './names.js';
 

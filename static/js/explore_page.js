@@ -1,4 +1,4 @@
-// The gallery: split, class and page change in place, so that the focus stays; a click on an image enlarges it.
+// The gallery: split, class and page change in place to keep the focus; a click on an image enlarges it.
 
 import { toast } from './dialog.js';
 import { startViewer } from './image_viewer.js';
@@ -29,7 +29,7 @@ async function show(url) {
   }
 }
 
-/** What was chosen by hand does not follow the page's text by itself. */
+/** Sets controls explicitly: values changed by the user ignore new default values. */
 function fill(values) {
   const { elements } = document.getElementById('explore-form');
   for (const [name, value] of values) elements[name].value = value;
@@ -59,7 +59,7 @@ box.addEventListener('click', async (event) => {
 });
 window.addEventListener('popstate', () => show(location.href));
 
-// Small images are enlarged with sharp pixels, large ones are made smaller smoothly.
+// Enlarge small images with sharp pixels; downscale large ones smoothly.
 const smooth = (image) => image.classList.toggle('pixelated', image.naturalWidth < image.clientWidth);
 box.addEventListener('load', ({ target }) => target.matches('img') && smooth(target), true);
 for (const image of box.querySelectorAll('img')) if (image.complete) smooth(image);

@@ -3,7 +3,7 @@
 import { element, notice } from './element.js';
 import { labelOf, reveal } from './form_sections.js';
 
-/** A list of what is wrong above the form, as the server draws it, and each message at its field. */
+/** Lists the errors above the form, as in pages rendered by the server, and shows each message at its field. */
 export function showFormErrors(form, errors, focus = {}) {
   document.getElementById('form-errors')?.remove();
   const box = mistakes(form, errors, 'Nothing was started yet.');

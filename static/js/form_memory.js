@@ -1,5 +1,5 @@
-// Keeps what is being filled in: for a reload and the browser's back button in the tab's storage, and what took
-// work (code that was never sent) as a draft that outlives the tab.
+// Preserves the contents of forms: in the tab's storage for reloads and the back button, and unsent code as a
+// draft that outlives the tab.
 
 import { ago } from './format.js';
 import { forget, store, stored } from './storage.js';
@@ -14,12 +14,12 @@ const dropDraft = () => forget('localStorage', (key) => key === draftKey());
 const draftKey = () => `draft ${document.querySelector('.user-name')?.textContent ?? ''} ${location.pathname}`;
 
 /**
- * Puts back what the form had when its page was reloaded, or left and come back to. Call it before anything reads
- * the form. `unsaved()` says whether the form holds work that would be lost; then leaving the page asks first.
- * Answers {sent}, to be called when the server has taken the form.
+ * Restores the form after a reload of its page or a return to it. Call it before anything reads
+ * the form. If `unsaved()` is true, leaving the page asks for confirmation.
+ * Returns {sent}, to be called once the server has accepted the form.
  */
 export function startFormMemory(form, unsaved = () => false) {
-  // The browser's own memory restores some fields, later, and without an event.
+  // The browser's own form restoration runs later, is incomplete, and fires no event.
   form.autocomplete = 'off';
   const viewKey = keyOfThisView();
   const kept = stored('sessionStorage', viewKey);
@@ -40,7 +40,7 @@ export function startFormMemory(form, unsaved = () => false) {
   function changed() {
     clearTimeout(timer);
     timer = setTimeout(save, SAVE_MILLISECONDS);
-    // Only while there is something to lose: a page that asks is not kept whole by browsers.
+    // Only while there is unsaved work: browsers do not cache pages with this listener.
     window[unsaved() ? 'addEventListener' : 'removeEventListener']('beforeunload', ask);
   }
 
@@ -68,17 +68,17 @@ export function startFormMemory(form, unsaved = () => false) {
 
 const ask = (event) => event.preventDefault();
 
-/** A key that stays with this entry of the tab's history: a new visit of the same address has another. */
+/** A key for this entry of the tab's history; a new visit to the same address has a different one. */
 function keyOfThisView() {
   const key = history.state?.form ?? `form ${Date.now()} ${Math.random()}`;
   history.replaceState({ ...history.state, form: key }, '');
-  // The oldest ones are forgotten: their keys are times.
+  // Remove expired entries; their keys contain the time.
   const oldest = Date.now() - KEPT_MILLISECONDS;
   forget('sessionStorage', (name) => name.startsWith('form ') && name !== key && Number(name.split(' ')[1]) < oldest);
   return key;
 }
 
-/* The state: {values: {name: [values]}, texts: {name: what the text was before it was changed}, open: [details]} */
+/* The state: {values: {name: [values]}, texts: {name: the original text}, open: [details]} */
 
 function controlsOf(form) {
   return [...form.elements].filter(({ name, type, dataset }) => name && !NOT_KEPT.includes(type) && dataset.suggested === undefined);
@@ -104,7 +104,7 @@ function restore(form, { values = {}, texts = {}, open = [] }) {
   for (const control of controls) {
     const list = values[control.name];
     if (!list) continue;
-    // Where a choice is no longer offered, what the server drew stays.
+    // If a choice no longer exists, keep the one rendered by the server.
     if (control.type === 'checkbox') control.checked = list.includes(control.value);
     else if (control.type === 'radio') {
       if (!list.length || offers(control.name, list[0])) control.checked = control.value === list[0];

@@ -24,7 +24,7 @@ export function startVariants(form, select, name) {
 /** Keeps the name in step with `suggest()` until somebody types one. Answers the function to call on changes. */
 export function startSuggestedName(input, suggest) {
   let own = input.value !== '';
-  const mark = () => input.toggleAttribute('data-suggested', !own); // which is not worth remembering
+  const mark = () => input.toggleAttribute('data-suggested', !own); // suggestions need not be remembered
   input.addEventListener('input', () => {
     own = input.value !== '';
     mark();

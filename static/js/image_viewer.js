@@ -1,6 +1,6 @@
 // Shows an image of a gallery enlarged in a dialog, and its neighbors by buttons or arrow keys.
 
-/** Brings `dialog` to life for the links with data-enlarge inside of `gallery`, also those that come later. */
+/** Opens `dialog` for links with data-enlarge in `gallery`, including links added later. */
 export function startViewer(dialog, gallery) {
   const image = dialog.querySelector('img');
   const frame = image.parentElement;
@@ -18,7 +18,7 @@ export function startViewer(dialog, gallery) {
     dialog.querySelector('[data-file]').textContent = file.title;
     dialog.querySelector('[data-original]').href = link.href;
     const all = links();
-    // Not disabled: that would take the focus away.
+    // Do not disable the button: it would lose the focus.
     for (const button of dialog.querySelectorAll('[data-step]')) {
       button.setAttribute('aria-disabled', String(!all[all.indexOf(link) + Number(button.dataset.step)]));
     }
@@ -30,7 +30,7 @@ export function startViewer(dialog, gallery) {
     if (next) show(next);
   };
 
-  // Whole multiples of the size keep all pixels of a small image alike.
+  // Scale small images by integers, so that all pixels have the same size.
   image.addEventListener('load', () => {
     const { naturalWidth: width, naturalHeight: height } = image;
     const scale = Math.min(frame.clientWidth / width, frame.clientHeight / height);
@@ -56,6 +56,6 @@ export function startViewer(dialog, gallery) {
     event.preventDefault();
     step(by);
   });
-  // Back to the image that was seen last, which need not be the one that was clicked.
+  // Focus the image that was shown last, not the one that was clicked.
   dialog.addEventListener('close', () => current?.querySelector('img').isConnected && current.focus());
 }

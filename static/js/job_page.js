@@ -1,4 +1,4 @@
-// What the pages of all jobs share: status and progress as they change, name and group, notes, warnings, output.
+// Shared by the pages of all jobs: live status and progress, name and group, notes, warnings, output.
 
 import { formData, request } from './http.js';
 import { join } from './live.js';
@@ -77,7 +77,7 @@ function startCatchingUp(job) {
 }
 
 function startEditing(job) {
-  const title = document.querySelector('.job-names'); // No part that is refreshed: it stays as it is meanwhile.
+  const title = document.querySelector('.job-names'); // Not a refreshed part, so it stays unchanged while editing.
   const button = document.querySelector('[data-edit]');
   const form = document.getElementById('names-form');
   const { job_name: name, group_name: group } = form.elements;

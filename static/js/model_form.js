@@ -22,7 +22,7 @@ if (form) start();
 
 function start() {
   const text = form.elements.custom_network;
-  // The default is what the editor was last filled with: only what differs would be lost.
+  // defaultValue is the text last loaded into the editor; only changes to it can be lost.
   const isChanged = () => text.value.trim() !== '' && text.value !== text.defaultValue;
   const memory = startFormMemory(form, isChanged);
   let editor = null;
@@ -139,7 +139,7 @@ async function showDataset(id) {
   }
 }
 
-/** A name with the punctuation that must not be parted from it. */
+/** A name with its punctuation, without a line break between them. */
 function inLine(name, punctuation) {
   const box = element('span', 'nowrap');
   box.append(clipped(name), punctuation);

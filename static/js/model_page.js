@@ -46,7 +46,7 @@ async function loadMissed() {
 function load() {
   loading ??= (cursor === null ? loadHistory() : loadMissed())
     .catch(() => {
-      // What was drawn before stays; only charts without anything say that they are not empty but unknown.
+      // Keep curves that are drawn already; mark only charts without data as failed.
       if (cursor === null) for (const chart of charts) chart.state = 'failed';
       clearTimeout(retrying);
       retrying = setTimeout(load, RETRY_MILLISECONDS);

@@ -1,4 +1,4 @@
-// The notes of a job: saved while they are typed. What could not be saved is kept in the browser and tried again.
+// The notes of a job, saved while typing. Unsaved text is kept in the browser, and saving is retried.
 
 import { formData, request } from './http.js';
 import { forget, store, stored } from './storage.js';
@@ -6,7 +6,7 @@ import { forget, store, stored } from './storage.js';
 const SAVE_MILLISECONDS = 700;
 const RETRY_MILLISECONDS = 5000;
 
-/** Brings the notes of `job` ({id, url}) to life. */
+/** Starts saving the notes of `job` ({id, url}). */
 export function startNotes(job) {
   const notes = document.getElementById('job-notes');
   const state = document.getElementById('notes-state');
@@ -23,7 +23,7 @@ export function startNotes(job) {
     await saving;
     if (isSaved()) return;
     const text = notes.value;
-    const keepalive = document.visibilityState === 'hidden'; // sent to its end although the page is left
+    const keepalive = document.visibilityState === 'hidden'; // completes even if the page is closed
     saving = request(job.url, { method: 'PUT', body: formData({ job_notes: text }), keepalive })
       .then(
         () => {
@@ -32,7 +32,7 @@ export function startNotes(job) {
           state.textContent = isSaved() ? 'Saved' : '';
         },
         ({ status, message }) => {
-          state.textContent = status ? `Not saved: ${message}` : 'Not saved yet: no connection. Trying again…';
+          state.textContent = status ? `Not saved: ${message}` : 'Not saved yet: no connection. Retrying…';
           if (!status) later(RETRY_MILLISECONDS);
         },
       )
@@ -54,14 +54,14 @@ export function startNotes(job) {
   window.addEventListener('online', save);
   document.addEventListener('live-joined', () => later(0));
   document.addEventListener('notes-changed', ({ detail: text }) => {
-    // The server leaves out spaces around it: what was just typed here comes back a little shorter.
+    // The server strips the text, so it may be shorter than what was typed here.
     if (isSaved() && text.trim() !== saved.trim()) notes.value = saved = text;
   });
 
-  // Left over from a visit whose note did not reach the server.
+  // Left over from a visit whose notes were not saved.
   const left = stored('localStorage', key);
   if (left && left.text !== saved) {
-    // Somebody may have written another one since then: both stay.
+    // The notes may have been changed since then: keep both.
     notes.value = left.saved === saved || !saved ? left.text : `${saved}\n\n${left.text}`;
     state.textContent = 'Not saved yet';
     later(0);

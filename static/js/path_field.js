@@ -1,4 +1,4 @@
-// Completes paths on the server while they are typed: a combobox over inputs with data-path, "folder" or "any".
+// Completes server paths while typing: a combobox for inputs with data-path, "folder" or "any".
 
 import { getJson, urlPrefix } from './http.js';
 

@@ -45,7 +45,7 @@ export function startPreflight(form, button, region, { failed, focus }) {
       latest = null;
       const errors = error.body?.errors;
       if (!errors) return false;
-      place.replaceChildren(mistakes(form, errors, 'These fields need another look.'));
+      place.replaceChildren(mistakes(form, errors, 'Please correct these fields.'));
       showFieldErrors(form, errors, focus);
       return true;
     },

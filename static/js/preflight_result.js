@@ -118,14 +118,14 @@ function tilesOf(result) {
     { known: epoch, label: 'An epoch takes', value: () => shortDuration(epoch), note: notes.epoch },
     { known: total, label: 'All of it takes', value: () => shortDuration(total), note: notes.total },
     { known: gpuMemory ?? memory, label: isKnown(gpuMemory) ? 'Memory of the GPU' : 'Memory', value: () => bytes(gpuMemory ?? memory), note: notes.memory },
-    { known: parameters, label: 'Parameters', value: () => parameters.toLocaleString('en'), note: isKnown(perImage) && `${number(perImage)} for each training image` },
+    { known: parameters, label: 'Parameters', value: () => parameters.toLocaleString('en'), note: isKnown(perImage) && `${number(perImage)} per training image` },
     { known: shape, label: 'Input', value: () => shape.join(' × '), note: feeding(input) },
   ].filter(({ known }) => isKnown(known));
 }
 
 const isKnown = (value) => value !== null && value !== undefined;
 
-// With regularization and further losses, the loss is more than the cross-entropy.
+// With regularization or additional losses, the loss exceeds the cross-entropy.
 const isDifferent = (entropy, loss) => isKnown(entropy) && Math.abs(entropy - loss) > 0.01 * Math.abs(loss);
 
 function tile({ label, value, note }) {

@@ -13,7 +13,7 @@ export function refreshParts() {
     return running;
   }
   running = update()
-    .catch(() => {}) // The connection note says it; what is joined again is refreshed again.
+    .catch(() => {}) // The connection note reports it; rejoining refreshes again.
     .finally(() => {
       running = null;
       if (!again) return;

@@ -1,5 +1,5 @@
-// The browser's storage, 'localStorage' or 'sessionStorage', for values of JSON.
-// It may be full or forbidden: then nothing is kept, and nobody is bothered with it.
+// JSON values in the browser's 'localStorage' or 'sessionStorage'.
+// If the storage is full or blocked, values are silently not stored.
 
 export function stored(place, key) {
   try {

@@ -1,4 +1,4 @@
-// Several learning rates or batch sizes make several models: which ones is said before they are created.
+// Several learning rates or batch sizes create several models, which the form lists in advance.
 
 import { settled } from './form_parts.js';
 import { postForm, urlPrefix } from './http.js';
@@ -7,7 +7,7 @@ const WAIT_MILLISECONDS = 250;
 const NAMES_SHOWN = 4;
 const FIELDS = ['model_name', 'learning_rate', 'batch_size'];
 
-/** Keeps `words` and the label of `button` in step with what the form asks for. */
+/** Updates `words` and the label of `button` with the models that the form would create. */
 export function startSweep(form, words, button) {
   const single = button.textContent;
   let latest = null;
@@ -39,6 +39,6 @@ async function namesOf(fields) {
   try {
     return (await postForm(`${urlPrefix}/models/sweep`, fields)).names;
   } catch {
-    return []; // Create says what is wrong.
+    return []; // Create reports the error.
   }
 }

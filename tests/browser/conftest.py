@@ -173,7 +173,7 @@ def dataset(
 
 
 def finished(server: ServerProcess, job: dict[str, Any], ending: str = "Done") -> dict[str, Any]:
-    """``job``, once it has ended, which must be with the status ``ending``."""
+    """Wait until ``job`` has ended with the status ``ending``, and return it."""
     while True:
         with urlopen(server / f"jobs/{job['id']}/status") as answer:
             status = json.load(answer)["status"]
@@ -287,7 +287,7 @@ def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[None]) ->
 
 
 def write_network(page: Page, text: str) -> None:
-    """Replace what is in the editor of the model form."""
+    """Replace the contents of the model form's editor."""
     page.locator(".cm-content").click()
     page.keyboard.press("Control+a")
     page.keyboard.insert_text(text)

@@ -1,4 +1,4 @@
-"""What was filled in or typed survives Back, reload, another tab, and a slow or broken connection."""
+"""Form contents survive the back button, reloads, other tabs, and slow or lost connections."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ PLACE = "([element, other]) => [element, other].map(found => found.getBoundingCl
 
 @pytest.fixture(scope="session")
 def model(create: Callable[..., dict[str, Any]], dataset: dict[str, Any]) -> dict[str, Any]:
-    """A model that fails at once, with or without TensorFlow."""
+    """A model that fails immediately, with or without TensorFlow."""
     return create("models", model_name="Fails", dataset=dataset["id"], method="custom", custom_network=CODE)
 
 
 def cut(page: Page, faults: PageFaults, address: str) -> Callable[[], None]:
-    """Let what is sent to ``address`` fail as without a connection; call what is returned to mend it."""
+    """Make requests to ``address`` fail as without a connection; return a function that restores it."""
     faults.allow(address)
     pattern = re.compile(address)
     context = page.context
@@ -74,7 +74,7 @@ def test_the_model_form_survives_reload_back_and_another_tab(
     page.go_back()
     expect_all()
 
-    # Another tab begins with an empty form, and has the draft at hand.
+    # Another tab starts with an empty form and offers the draft.
     other = page.context.new_page()
     other.goto(NEW_MODEL)
     expect(other.locator("[data-draft]")).to_contain_text("Last changed just now")
@@ -86,7 +86,7 @@ def test_the_model_form_survives_reload_back_and_another_tab(
     expect(other.locator("[data-draft]")).to_be_hidden()
     other.close()
 
-    # The answer to Create is lost on its way: everything is still there, and the second time it works.
+    # The response to Create is lost: the form keeps its contents, and a retry succeeds.
     mend = cut(page, page_faults, "/models/images/classification.json$")
     page.route("**/models/preflight", lambda route: route.fulfill(status=503, json={}))
     page_faults.allow("/models/preflight$")
@@ -100,7 +100,7 @@ def test_the_model_form_survives_reload_back_and_another_tab(
     assert len(asked) == 2, "what was sent is not asked about"
     page.go_back()
     expect_all()
-    page.goto("/models/images/classification")  # the address that forms are sent to
+    page.goto("/models/images/classification")  # the target of the form
     expect(page).to_have_url(re.compile(f"{NEW_MODEL}$"))
     expect(notice).to_be_hidden()
 
@@ -134,7 +134,7 @@ def test_the_dataset_form_survives_back_and_says_what_is_wrong_with_a_split(
     expect(page.locator("#split-problem")).to_have_text("")
 
 
-def test_what_a_sweep_creates_is_said_before_it_does(page: Page, page_faults: PageFaults, dataset) -> None:
+def test_a_sweep_lists_its_models_in_advance(page: Page, page_faults: PageFaults, dataset) -> None:
     page_faults.allow("/models/(preflight|visualize-lr)$")
     page.goto(NEW_MODEL)
     rate = page.get_by_label("Base learning rate")
@@ -143,9 +143,11 @@ def test_what_a_sweep_creates_is_said_before_it_does(page: Page, page_faults: Pa
     expect(page.get_by_role("button", name="Create 2 models")).to_be_visible()
     rate.fill("0,01")
     expect(page.locator("#sweep")).to_have_text("")
-    expect(page.locator("#lr-preview figcaption")).to_contain_text("0.01, or the two values 0 and 01?")
+    expect(page.locator("#lr-preview figcaption")).to_contain_text(
+        "write 0.01 for one number, or [0, 01] for two"
+    )
     page.get_by_role("button", name="Create model").click()
-    expect(page.locator("#learning_rate-error")).to_contain_text("0.01, or the two values")
+    expect(page.locator("#learning_rate-error")).to_contain_text("write 0.01 for one number")
     expect(rate).to_be_focused()
 
 
@@ -192,7 +194,7 @@ def test_a_job_page_with_a_slow_and_a_broken_connection(
     page.unroute(metrics)
     expect(chart.get_by_text("No values were measured.")).to_be_visible()
 
-    # A note that is typed without a connection outlives the page, and arrives later.
+    # Notes typed without a connection outlive the page and are saved later.
     notes, state = page.locator("#job-notes"), page.locator("#notes-state")
     notes.fill("first")
     expect(state).to_have_text("Saved")
@@ -207,7 +209,7 @@ def test_a_job_page_with_a_slow_and_a_broken_connection(
     other.evaluate("window.dispatchEvent(new Event('online'))")
     expect(other.locator("#notes-state")).to_have_text("Saved")
 
-    # A second tab shows what the first one saves.
+    # A second tab shows notes saved by the first one.
     second = other.context.new_page()
     second.goto(f"/models/{model['id']}")
     expect(second.locator("#job-notes")).to_have_value("first, and more")
@@ -215,7 +217,7 @@ def test_a_job_page_with_a_slow_and_a_broken_connection(
     other.locator("#job-notes").fill("last")
     expect(second.locator("#job-notes")).to_have_value("last")
 
-    # An image of the server is shown while it is classified.
+    # An image on the server is shown while it is classified.
     second.route("**/classify_one.json", lambda route: route.fulfill(json={"predictions": [["left", 90.0]]}))
     second.get_by_label("or a path on the server").fill(str(image_folder / "left" / "00.png"))
     second.get_by_role("button", name="Classify", exact=True).click()

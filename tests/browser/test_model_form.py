@@ -348,7 +348,7 @@ def test_create_takes_the_answer_of_a_check_that_is_under_way(page: Page, by_han
     check = by_hand.wait_for(by_hand.checking, 1)
     page.get_by_label("Name", exact=True).fill("A check does not ask for it")
     page.get_by_role("button", name="Create model").click()
-    expect(page.locator("#create-status")).to_have_text("Waiting for what is under way…")
+    expect(page.locator("#create-status")).to_have_text("Waiting for the current check…")
     expect(page.get_by_role("button", name="Create model")).to_be_disabled()
     check.fulfill(json=passed(1))
     by_hand.was_created_after("preview-1")
@@ -385,7 +385,7 @@ def test_create_waits_for_visualize_and_then_takes_its_step(page: Page, by_hand:
     page.get_by_role("button", name="Visualize").click()
     building = by_hand.wait_for(by_hand.visualizing, 1)
     page.get_by_role("button", name="Create model").click()
-    expect(page.locator("#create-status")).to_have_text("Waiting for what is under way…")
+    expect(page.locator("#create-status")).to_have_text("Waiting for the current check…")
     expect(page.locator("#visualize-result [role=status]")).to_have_text("Building the network…")
     assert not by_hand.checking
     # A network that cannot be shown may still be trained.

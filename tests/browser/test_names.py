@@ -1,4 +1,4 @@
-"""Long names, names from right to left, and many classes, on every page."""
+"""Long names, right-to-left names, and many classes, on every page."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ from tests.browser.conftest import ServerProcess, finished
 
 LONG = "a-name-without-any-space-" * 8
 RIGHT_TO_LEFT = "תמונות של חתולים وكلاب"
-# Turns the direction of everything that comes after it in the same paragraph or isolate.
+# Overrides the direction of all following text in the same paragraph or isolate.
 OVERRIDE = "\N{RIGHT-TO-LEFT OVERRIDE}overridden"
 CLASSES = 200
 
-# What a page at its present width keeps out of sight: itself, and links and controls that are outside of the window
-# or of a part of the page that would have to be scrolled sideways.
+# Content hidden at the page's current width: the page itself, and links and controls that can only be reached by
+# scrolling the window or a part of the page sideways.
 OUT_OF_SIGHT = """() => {
   const found = [];
   const { clientWidth, scrollWidth } = document.documentElement;
@@ -44,7 +44,7 @@ OUT_OF_SIGHT = """() => {
 
 @pytest.fixture(scope="session")
 def wide_folder(server: ServerProcess) -> Path:
-    """Two pictures in each of many classes, some of whose names are odd; one has a broken file too."""
+    """Many classes with two pictures each, some with unusual names; one also has a damaged file."""
     folder = server.data / "wide"
     names = [LONG, RIGHT_TO_LEFT, *(f"class {number:03}" for number in range(CLASSES - 2))]
     random = np.random.default_rng(0)
@@ -71,7 +71,7 @@ def wide_dataset(
 def failed_dataset(
     server: ServerProcess, create: Callable[..., dict[str, Any]], wide_folder: Path
 ) -> dict[str, Any]:
-    """A dataset of two classes that has failed, since most of its files are no images."""
+    """A dataset of two classes that failed because most of its files are not images."""
     folder = server.data / LONG
     for name in (RIGHT_TO_LEFT, "other"):
         (folder / name).mkdir(parents=True)
@@ -86,7 +86,7 @@ def failed_dataset(
 def named_models(
     server: ServerProcess, create: Callable[..., dict[str, Any]], wide_dataset: dict[str, Any]
 ) -> list[dict[str, Any]]:
-    """Models whose names are odd, aborted before they train."""
+    """Models with unusual names, aborted before training."""
     fields = {"dataset": wide_dataset["id"], "method": "standard", "standard_networks": "lenet"}
     models = [create("models", model_name=name, group_name=LONG, **fields) for name in (RIGHT_TO_LEFT, LONG)]
     for model in models:
@@ -172,7 +172,7 @@ def test_a_dataset_of_many_classes_says_which_samples_it_shows(page: Page, wide_
 
 
 def test_a_failed_dataset_leaves_nothing_open(page: Page, server: ServerProcess, create, failed_dataset):
-    """Its page says that nothing is counted any more, lists what was skipped, and keeps its frames folded."""
+    """The page reports that no images were counted, lists skipped files, and keeps its frames folded."""
     page.goto(f"/datasets/{failed_dataset['id']}")
     expect(page.get_by_role("link", name="skipped.csv")).to_be_visible()
     expect(page.locator("#skipped-panel tbody tr").first).to_be_visible()

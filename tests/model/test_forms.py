@@ -1,4 +1,4 @@
-"""What the model form takes: numbers that a training can compute with, and so many models at once."""
+"""The model form's limits on numbers and on the number of models created at once."""
 
 from __future__ import annotations
 
@@ -53,7 +53,9 @@ def test_numbers_that_are_none_or_too_large_are_named(site: Site, field: str, nu
 )
 def test_fields_that_are_too_long_are_named(site: Site, field: str) -> None:
     answer = site.post(CREATE, **{field: "1, " * 100_000})
-    assert answer.status_code == 400 and any("longer" in text for text in answer.get_json()["errors"][field])
+    assert answer.status_code == 400 and any(
+        "characters long" in text for text in answer.get_json()["errors"][field]
+    )
 
 
 def test_a_sweep_of_too_many_models_is_refused(site: Site) -> None:

@@ -1,4 +1,4 @@
-"""What is said of a network's text without running it, whatever its length."""
+"""Lint a network's text of any length without running it."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ LONG = "x = 1\n" * 2000
 
 
 @pytest.mark.parametrize("before", ["", LONG])
-def test_short_and_long_texts_are_told_the_same(before: str) -> None:
+def test_short_and_long_texts_have_the_same_diagnostics(before: str) -> None:
     lines = before.count("\n")
     assert lint.check(before + GOOD) == []
     (fault,) = lint.check(before + GOOD + "class (")

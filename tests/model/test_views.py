@@ -218,7 +218,7 @@ def test_a_network_that_cannot_predict_is_shown_with_its_line(site: Site, datase
 @pytest.mark.parametrize(
     ("fields", "status", "words"),
     [
-        ({}, 400, "Give an image"),
+        ({}, 400, "Upload an image"),
         ({"image_path": "/etc/passwd"}, 403, "--data-root"),
         ({"image_path": "http://example.com/a.png"}, 400, "not fetched"),
         ({"image_path": "DATA/text.png"}, 400, ""),
@@ -390,7 +390,7 @@ def test_a_sweep_makes_a_job_of_each_pair(site: Site, dataset: str) -> None:
         ({"learning_rate": "0,01"}, []),
     ],
 )
-def test_the_form_is_told_what_a_sweep_creates(site: Site, fields: dict[str, str], names: list[str]) -> None:
+def test_the_form_lists_the_models_of_a_sweep(site: Site, fields: dict[str, str], names: list[str]) -> None:
     answer = site.post("/models/sweep", model_name="net", **fields).get_json()
     assert answer["names"] == names
     assert bool(answer["errors"]) is not bool(names)

@@ -201,7 +201,7 @@ def train(model: Any, start: Any) -> Callable[..., Outcome]:
 
 @pytest.fixture
 def often(monkeypatch: pytest.MonkeyPatch, tensorflow: None) -> None:
-    """Trainings in small calls, that save a place to go on from whenever they can."""
+    """Trainings in short calls that save a resume point whenever possible."""
     from digits.worker import curve as curve_module
     from digits.worker import keeping, train
 
@@ -214,7 +214,7 @@ def often(monkeypatch: pytest.MonkeyPatch, tensorflow: None) -> None:
 
 @pytest.fixture
 def go_on(start: Any) -> Callable[[Path], Running]:
-    """Starts the task in a folder again, to go on."""
+    """Resume the task in a folder."""
 
     def go_on(task_folder: Path) -> Running:
         plan = recipe.load(task_folder, recipe.Train)

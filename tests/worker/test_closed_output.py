@@ -1,4 +1,4 @@
-"""A network that closes what it did not open: how its task ended is known all the same."""
+"""A network that closes descriptors it did not open; the result of its task is still recorded."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ RAISES = "raise ValueError('the real reason')\n"
 
 @pytest.fixture(scope="module")
 def run(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[[Path], Exit]]:
-    """Runs a task to its end, forked from a process that holds TensorFlow imported."""
+    """Run a task to its end, forked from a process with TensorFlow imported."""
     executor = LocalExecutor(log_file=tmp_path_factory.mktemp("server") / "fork.log")
     executor.warm_up()
     deadline = time.monotonic() + 120
@@ -45,7 +45,7 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[[Path], E
     ("does", "code", "words"),
     [
         (CLOSES_OUTPUT + RAISES, 1, "the real reason"),
-        (CLOSES_ALL, 1, "Bad file descriptor"),  # TensorBoard's log is among them
+        (CLOSES_ALL, 1, "Bad file descriptor"),  # including TensorBoard's log
         (CLOSES_OUTPUT, 0, None),
     ],
     ids=["output, and fails", "all files", "output, and finishes"],

@@ -1,4 +1,4 @@
-"""Snapshots and resume points that were damaged later: nothing of them is used, and an intact one is named."""
+"""Damaged snapshots and resume points are not used, and the error names an intact one."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def test_the_newest_intact_point_is_taken(trained: Outcome, go_on: Any, in_child
     assert "The snapshot snapshot_2.ckpt is damaged" in warned.message
     assert "resumes from snapshot_1.ckpt instead, after step 8 (epoch 1)" in warned.message
     assert warned.message in again.output
-    # All is there again, and intact.
+    # Everything exists again and is intact.
     same(in_child, trained, again, "snapshot_3.ckpt")
     assert {name: value.tobytes() for name, value in weights.items()} == {
         name: value.tobytes() for name, value in in_child(snapshot, job, "snapshot_3.ckpt").items()
@@ -71,12 +71,12 @@ def test_nothing_is_lost_when_all_points_are_damaged(
     assert len(list(job.glob("snapshot_*.index"))) == 3
 
 
-def test_without_any_point_it_says_that_it_starts_again(trained: Outcome, go_on: Any) -> None:
+def test_without_a_resume_point_it_reports_a_restart(trained: Outcome, go_on: Any) -> None:
     for path in trained.job_folder.glob(f"*{POINT}"):
         path.unlink()
     again = go_on(trained.job_folder / "train").wait()
     assert [event.step for event in again.of(Resumed)] == [0]
-    assert "starts again from its first step" in again.of(Warned)[0].message
+    assert "restarts from the first step" in again.of(Warned)[0].message
 
 
 def test_a_chosen_snapshot_is_refused_and_an_intact_one_named(
@@ -104,7 +104,7 @@ def _refusal(job: Path, name: str) -> tuple[str, str]:
 
 
 def test_a_point_to_resume_from_has_one_before_it(often: None, model: Any, start: Any) -> None:
-    """As long as the training runs; what it resumes from may be damaged later."""
+    """Kept while the training runs, because its resume point may be damaged later."""
     task = start(model(networks.LINEAR, epochs=5000, snapshot_interval=0, val_interval=0))
     task.wait_for(Measured)
     while (point := resume_point(task.task_folder.parent)) is None or point.step < 10:

@@ -76,7 +76,7 @@ def test_a_full_disk_is_no_lack_of_memory() -> None:
         ResourceExhaustedError(f"/jobs/x; {full} [Op:SaveV2]"),
     ):
         told = describe(error)
-        assert told.message == "The disk is full." and "Make room" in told.hint
+        assert told.message == "The disk is full." and "Free up space" in told.hint
 
 
 def test_syntax_errors_point_at_the_line() -> None:
@@ -107,7 +107,7 @@ def test_a_short_message_has_no_detail() -> None:
         (
             "Dimensions must be equal, but are 10 and 3 for '{{node add}} = AddV2[T=DT_FLOAT](zeros, zeros_1)' "
             "with input shapes: [6,10], [6,3].",
-            "Tensors of shapes [6,10] and [6,3] do not fit together in AddV2: 10 is not 3.",
+            "Tensors of shapes [6,10] and [6,3] are incompatible in AddV2: 10 is not 3.",
         ),
         (
             "{{function_node __wrapped__MatMul_device_/job:localhost/replica:0/task:0/device:CPU:0}} "
@@ -117,16 +117,16 @@ def test_a_short_message_has_no_detail() -> None:
         (
             "Negative dimension size caused by subtracting 5 from 2 for '{{node MaxPool2d}} = "
             'MaxPool[T=DT_FLOAT, data_format="NHWC"](zeros)\' with input shapes: [1,2,2,1].',
-            "The input of MaxPool is too small: it has a side of 2, and the window needs 5.",
+            "The input of MaxPool is too small: its side is 2, but the window requires 5.",
         ),
         (
             "Received a label value of 9 which is outside the valid range of [0, 3).  Label values: 9 9 9",
-            "There is a label 9, and the network has 3 outputs, for labels from 0.",
+            "Label 9 is out of range: the network has 3 outputs.",
         ),
         (
             "Input 0 with name 'None' of layer 'conv2d_1' is incompatible with the layer: "
             "expected min_ndim=4, found ndim=2. Full shape received: (6, 10)",
-            "The layer conv2d_1 needs an input of at least 4 dimensions and gets 2: (6, 10).",
+            "The layer conv2d_1 requires an input of at least 4 dimensions, but got 2: (6, 10).",
         ),
         ("first line\nand a\nlong rest", "ValueError: first line"),
     ],
@@ -139,7 +139,7 @@ def test_messages_of_libraries_have_a_headline_in_plain_words(text: str, headlin
 
 
 def test_without_a_better_hint_the_line_is_one() -> None:
-    assert describe(raised("x = 1\nint('y')\n")).hint == "Look at line 2 of the network: int('y')"
+    assert describe(raised("x = 1\nint('y')\n")).hint == "Check line 2 of the network: int('y')"
 
 
 def test_colours_are_left_out_of_messages() -> None:
@@ -184,7 +184,7 @@ ABOUT_SHAPES = "ValueError('Dimensions must be equal')"
         ("fail(self.labels())", True),
         ("self.shaped(self.y)", True),
         ("fail(\n            1,\n            self.y,\n        )", True),
-        # Other names, and what only has the labels nearby.
+        # Other names, and code near labels that does not use them.
         ("fail(self.y_dim)", False),
         ("labels = self.y\n        fail('self.y')  # self.y", False),
         (
@@ -194,9 +194,9 @@ ABOUT_SHAPES = "ValueError('Dimensions must be equal')"
     ],
 )
 def test_labels_are_found_by_what_is_computed(statement: str, is_about_labels: bool) -> None:
-    # The frame that raises is in a library, as for an operation of TensorFlow.
+    # The raising frame is in a library, as for TensorFlow operations.
     error = raised_in_library(NETWORK.format(statement, ABOUT_SHAPES))
-    assert describe(error).hint.startswith("self.y holds one number") == is_about_labels
+    assert describe(error).hint.startswith("self.y has shape [N]") == is_about_labels
 
 
 def test_labels_are_no_hint_for_other_errors() -> None:
@@ -205,7 +205,7 @@ def test_labels_are_no_hint_for_other_errors() -> None:
 
 
 def raised_in_library(text: str) -> BaseException:
-    """What ``text`` raises, whose function ``fail`` stands in a library."""
+    """The exception that ``text`` raises through the library function ``fail``."""
     before, after = text.split("def fail", 1)
     function, after = after.split("\n\n", 1)
     names: dict[str, object] = {}
@@ -221,7 +221,7 @@ def raised_in_library(text: str) -> BaseException:
 
 def test_the_users_own_words_get_no_hint_for_others() -> None:
     told = describe(raised("def build():\n    raise ValueError('no float16 in this shape')\nbuild()"))
-    assert told.hint == "Look at line 2 of the network: raise ValueError('no float16 in this shape')"
+    assert told.hint == "Check line 2 of the network: raise ValueError('no float16 in this shape')"
 
 
 def test_a_graphs_operation_does_not_hide_the_line_that_runs_it() -> None:
@@ -242,7 +242,7 @@ def test_a_graphs_operation_does_not_hide_the_line_that_runs_it() -> None:
 )
 def test_a_method_without_self(text: str, name: str, line: int) -> None:
     told = describe(raised(text))
-    assert (told.message, told.line) == (f"{name} has no parameter self.", line)
+    assert (told.message, told.line) == (f"{name} does not have a self parameter.", line)
     assert "first parameter" in told.hint
 
 
@@ -260,17 +260,17 @@ def test_too_many_arguments_are_no_missing_self() -> None:
 @pytest.mark.parametrize(
     ("line", "hint"),
     [
-        ("random.random()", "Write import random at the top of the network."),
-        ("partial(print)", "Write from functools import partial at the top of the network."),
+        ("random.random()", "Add import random at the top of the network."),
+        ("partial(print)", "Add from functools import partial at the top of the network."),
         ("torch.zeros(3)", "Use a network for TensorFlow."),
-        ("token + 1", "Check the spelling"),  # a module of Python has that name
+        ("token + 1", "Check the spelling"),  # also the name of a standard module
         ("learning_rat", "Did you mean learning_rate?"),
     ],
 )
 def test_a_library_that_is_not_imported(line: str, hint: str) -> None:
     told = describe(raised(f"learning_rate = 1\n{line}\n"))
     assert told.line == 2 and told.hint.startswith(hint)
-    assert ("not imported" in told.message) == hint.startswith(("Write", "Use"))
+    assert ("not imported" in told.message) == hint.startswith(("Add", "Use"))
 
 
 def test_a_text_that_is_hard_to_read_is_no_obstacle() -> None:

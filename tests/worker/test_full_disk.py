@@ -51,7 +51,7 @@ def test_the_training_goes_on_without_what_does_not_fit(train: Any, in_child: An
     # Once for one time of need, however often it is tried.
     (warned,) = outcome.of(Warned)
     assert f"snapshot_2.ckpt could not be written to {outcome.job_folder}, where " in warned.message
-    assert "MB are free" in warned.message and "goes on" in warned.message
+    assert "MB are free" in warned.message and "training continues" in warned.message
     assert [saved.epoch for saved in outcome.of(Saved)] == [1, 4]
     # What could not be kept is not called the best one.
     assert [excelled.epoch for excelled in outcome.of(Excelled)] == [1, 4]
@@ -75,7 +75,7 @@ def test_only_the_end_needs_room(train: Any, start: Any, full: Any) -> None:
     assert outcome.code == 1
     (failed,) = outcome.of(Failed)
     assert failed.message.startswith("The disk is full: snapshot_4.ckpt could not be written to ")
-    assert "Make room" in failed.hint
+    assert "Free up space" in failed.hint
     point = resume_point(outcome.job_folder)
     assert point and point.step == 8
     (outcome.job_folder / "room").touch()

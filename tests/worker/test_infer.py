@@ -169,7 +169,7 @@ def _refusal(model: Path, image: Path, snapshot: str) -> str:
 
 
 def test_a_network_that_takes_no_single_image(train: Any, picture: Path, in_child: Any) -> None:
-    """It squeezes away the axis of a batch of one; it gets the image twice."""
+    """It squeezes the batch axis of a single image, so the image is repeated."""
     turned = "tf.reshape(tf.transpose(tf.squeeze(self.x), [0, 1, 2]), [-1, 144])"
     outcome = train(networks.LINEAR.replace("self.x", turned), epochs=4)
     assert outcome.code == 0, outcome.output
@@ -216,13 +216,13 @@ ENCODER = """class UserModel(Tower):
 
 @pytest.mark.parametrize("columns", [4, 50])
 def test_a_code_is_no_class(train: Any, picture: Path, in_child: Any, columns: int) -> None:
-    """With any number of columns: no label has a part in it."""
+    """With any number of columns: the loss does not use labels."""
     still = {"type": "SGD", "learning_rate": 0.0}
     outcome = train(ENCODER.format(columns=columns), epochs=1, solver=still)
     assert outcome.code == 0, outcome.output
     refusal = in_child(_refusal, outcome.job_folder, picture, "snapshot_1.ckpt")
     assert refusal.startswith(
-        f"The network's output has shape [N, {columns}], and is not one number for each"
+        f"The network's output has shape [N, {columns}], which is not one number for each"
     )
 
 

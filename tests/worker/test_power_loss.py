@@ -1,4 +1,4 @@
-"""A power cut at any moment of a training: it goes on, with every row that was measured before."""
+"""After a power loss at any moment, a training resumes with every row measured before."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ SETTINGS: dict[str, Any] = {
 }
 
 
-def test_every_state_has_all_rows_up_to_where_the_training_goes_on(
+def test_every_state_has_all_rows_up_to_the_resume_step(
     often: None,
     model: Any,
     start: Any,
@@ -46,7 +46,7 @@ def test_every_state_has_all_rows_up_to_where_the_training_goes_on(
     assert outcome.code == 0, outcome.output
     steps = in_child(_resumed_steps, recording, task_folder.parent, tmp_path / "states")
     certain = [step for step, *_ in steps]
-    assert certain == sorted(certain) and certain[-1] == 16  # what was saved once is never lost
+    assert certain == sorted(certain) and certain[-1] == 16  # resume points are never lost
     assert len(set(certain)) > 5
     assert all(step >= others[0] for others in steps for step in others)
     states = len(list((tmp_path / "states").iterdir()))
@@ -57,7 +57,7 @@ def test_every_state_has_all_rows_up_to_where_the_training_goes_on(
 
 
 def _resumed_steps(recording: Recording, finished: Path, place: Path) -> list[list[int]]:
-    """For each moment, where the training goes on in each of the states that a cut there may leave."""
+    """For each moment, the resume step in each possible state after a power loss."""
     chance, rows, known = random.Random(1), _events(finished), {}
     place.mkdir()
     steps = []
@@ -72,7 +72,7 @@ def _resumed_steps(recording: Recording, finished: Path, place: Path) -> list[li
 
 
 def _resumed_step(state: dict[str, bytes | None], rows: list[events.Event], job: Path) -> int:
-    """Where the training goes on in ``state``, whose log must have all ``rows`` up to there."""
+    """The resume step in ``state``, whose log must contain all ``rows`` up to it."""
     write(state, job)
     point = resume_point(job)
     best = job / "best.json"

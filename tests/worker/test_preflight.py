@@ -64,7 +64,7 @@ def test_the_loss_is_compared_with_chance(preflight: Any) -> None:
 
 
 def test_the_verdict_is_that_of_the_training_not_of_moving_averages(preflight: Any) -> None:
-    """In validation, the moving averages that no step has changed normalize nothing. Weight decay is no mistake."""
+    """Initial moving averages do not normalize in validation. Weight decay is not an error."""
     network = networks.classifier(
         """
 with slim.arg_scope([slim.fully_connected], weights_regularizer=slim.l2_regularizer(10.0)):
@@ -87,7 +87,7 @@ LOSS = "digits.classification_loss(self.inference, self.y)"
     [
         (ENTROPY_BY_HAND.format("tf.one_hot(self.y, self.nclasses)"), True),
         (f"{LOSS} + 3 * {LOSS} + tf.nn.l2_loss(self.inference)", True),
-        # A comment and a name of a function say nothing.
+        # Comments and function names are irrelevant.
         ("digits.mse_loss(self.inference, 0.0)  # not digits.classification_loss", False),
         (ENTROPY_BY_HAND.format("tf.nn.softmax(self.inference)"), False),
         (LOSS.replace("self.inference", "tf.pad(self.inference, [[0, 0], [0, 3]])"), False),
@@ -103,7 +103,7 @@ def test_only_classification_has_a_chance_level(
 
 
 def _label_flow(path: Path, batch: int | None = None) -> tuple[int, list[str]]:
-    """How many cross-entropies of the classes the loss of a network has, and the warnings."""
+    """The number of cross-entropies over the classes in the loss of a network, and the warnings."""
     import tensorflow as tf
 
     from digits.worker import label_flow, network, tower
@@ -126,11 +126,11 @@ PAIRS = "tf.reduce_sum(self.inference, 1, keepdims={})"
     [
         (
             f"digits.mse_loss({PAIRS.format(True)}, self.y)",
-            "shape [N] are combined with values of shape [N, 1]",
+            "shape [N] are broadcast with values of shape [N, 1]",
         ),
         (
             f"digits.mse_loss(tf.expand_dims(self.y, 1), {PAIRS.format(False)})",
-            "shape [N, 1] are combined with values of shape [N]",
+            "shape [N, 1] are broadcast with values of shape [N]",
         ),
         ("digits.mse_loss(self.inference, self.y)", "values of shape [N, 4]"),
         ("digits.contrastive_loss(self.inference, self.inference * 2.0, self.y)", "0 to 3"),
@@ -141,7 +141,7 @@ PAIRS = "tf.reduce_sum(self.inference, 1, keepdims={})"
         ),
         (f"digits.mse_loss({PAIRS.format(False)}, self.y)", ""),
         ("digits.contrastive_loss(self.inference, self.inference * 2.0, tf.equal(self.y, 1))", ""),
-        # Each label meets all others on purpose.
+        # Combines all pairs of labels intentionally.
         (
             "tf.reduce_mean(tf.to_float(tf.equal(self.y, tf.expand_dims(self.y, 1))) * "
             "tf.matmul(self.inference, self.inference, transpose_b=True))",
@@ -155,7 +155,7 @@ def test_labels_that_fit_only_by_broadcasting(in_child: Any, tmp_path: Path, los
     path = tmp_path / "network.py"
     path.write_text(networks.LINEAR.replace(LOSS, loss))
     warnings = in_child(_label_flow, path)[1]
-    if "N, 1" in words:  # XLA knows the size of a batch
+    if "N, 1" in words:  # with XLA, the batch size is static
         assert in_child(_label_flow, path, 8)[1] == [re.sub(r"\bN\b", "8", text) for text in warnings]
     assert [words in warning for warning in warnings] == [True] * bool(words), warnings
     line = networks.LINEAR.splitlines().index(f"        return {LOSS}") + 1
@@ -173,7 +173,7 @@ def test_labels_that_do_not_fit_are_shown_with_the_result(preflight: Any) -> Non
 
 def test_a_validation_batch_that_is_left_over_is_tried(preflight: Any) -> None:
     halves = networks.LINEAR.replace("self.x / 100.0", "tf.concat(tf.split(self.x, 2), 0)")
-    assert preflight(halves, batch_size=10).code == 0  # 22 leave 2
+    assert preflight(halves, batch_size=10).code == 0  # the last batch has 2 of 22
     outcome = preflight(halves, batch_size=9)
     assert outcome.code == 1 and "tf.split" in halves.splitlines()[outcome.failure.line - 1]
     assert preflight(halves, batch_size=7).code == 1  # 7 images
@@ -201,7 +201,7 @@ def test_a_validation_batch_that_is_left_over_is_tried(preflight: Any) -> None:
                 "largest": ("model/fc1/weights", 70_000_000),
             },
             "large",
-            "70,000,000 of them in model/fc1/weights, and 675 images to learn them from (104,074 for each)",
+            "70,000,000 of them in model/fc1/weights, but only 675 training images (104,074 per image)",
         ),
         (
             {"cross_entropy": 2.3, "has_weights": True},

@@ -263,7 +263,7 @@ def test_goes_on_exactly_with_samplers_of_classes_and_boxes(
 
 
 def test_goes_on_inside_of_an_epoch(often: None, model: Any, start: Any, go_on: Any, in_child: Any) -> None:
-    """After a stop, with nothing saved but the place to go on from."""
+    """After a stop, with nothing saved except the resume point."""
     settings = {**SETTINGS, "epochs": 300, "snapshot_interval": 0, "val_interval": 0, "best_metric": None}
     task = start(model(networks.LINEAR, **settings))
     task.wait_for(Measured)
@@ -378,7 +378,7 @@ def test_a_changed_network_does_not_go_on(train: Any, go_on: Any) -> None:
     )
     again = go_on(first.job_folder / "train").wait()
     assert again.code == 1
-    assert "does not fit" in again.failure.message and "start a new training" in again.failure.hint
+    assert "does not match" in again.failure.message and "start a new training" in again.failure.hint
 
 
 def test_another_batch_size_does_not_go_on(train: Any, go_on: Any) -> None:
@@ -446,7 +446,7 @@ def test_patience_is_judged_at_validations_alone(
     in_child: Any,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """The place to go on from lies between two validations, where the patience is over already."""
+    """The resume point is between two validations, and the patience has already run out."""
     settings: dict[str, Any] = {
         "epochs": 9,
         "val_interval": 1.5,
@@ -473,7 +473,7 @@ def fails_at(patched: pytest.MonkeyPatch, step: int) -> None:
     from digits.worker import keeping
     from digits.worker.train import Trainer
 
-    patched.setattr(keeping, "_SHARE_OF_TIME", math.inf)  # the place to go on from is the step before
+    patched.setattr(keeping, "_SHARE_OF_TIME", math.inf)  # the resume point is the previous step
     steps = Trainer._steps
 
     def fail(self: Any, count: int) -> Any:

@@ -34,7 +34,7 @@ def test_no_folder_given(run_clean: Callable[..., Any]) -> None:
     assert "usage" in finished.stderr
 
 
-# The disk is full when the log of a task's events is made, or when it is written.
+# The disk is full when a task's event log is created or written.
 WITHOUT_ROOM = """
 import errno, os, sys
 from pathlib import Path
@@ -55,7 +55,7 @@ sys.exit(run_task(folder))
 
 
 @pytest.mark.parametrize("room", [-1, 0], ids=["no room for the log", "no room in the log"])
-def test_a_disk_too_full_for_events_is_told_by_the_exit_code(
+def test_a_disk_too_full_for_events_is_reported_by_the_exit_code(
     tmp_path: Path, run_clean: Callable[..., Any], room: int
 ) -> None:
     (tmp_path / "recipe.json").write_text('{"task": "sing"}')

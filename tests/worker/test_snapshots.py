@@ -85,7 +85,7 @@ def test_a_damaged_snapshot_is_a_fault_of_the_user(in_child: Any, tmp_path: Path
 
 
 def test_no_damage_goes_unnoticed(in_child: Any, tmp_path: Path) -> None:
-    """Every byte of both files altered in turn, and the files cut short anywhere: noticed, or without effect."""
+    """Alter every byte of both files in turn and truncate them anywhere: the damage is detected or has no effect."""
     assert in_child(_unnoticed_damage, tmp_path / "snapshot_1.ckpt") == []
 
 

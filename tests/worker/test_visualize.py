@@ -276,7 +276,7 @@ def test_labels_of_another_shape(visualize: Any) -> None:
     failure = visualize(
         networks.LINEAR.replace("self.inference, self.y)", "self.inference, self.y[:, 0])", 1)
     ).failure
-    assert "self.y holds one number for each image" in failure.hint
+    assert "self.y has shape [N]" in failure.hint
 
 
 def test_characters_that_only_some_count_as_ends_of_lines(visualize: Any) -> None:

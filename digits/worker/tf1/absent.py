@@ -19,7 +19,7 @@ from digits.worker.user_text import NETWORK_FILE
 
 
 class MissingPackage(ModuleNotFoundError):
-    """A package that a network uses and that is not installed; ``line`` is that of the import."""
+    """A package that a network uses but that is not installed; ``line`` is the line of its import."""
 
     def __init__(self, name: str, line: int | None = None) -> None:
         where = f", which line {line} imports" if line else ""

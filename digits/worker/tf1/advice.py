@@ -77,7 +77,7 @@ def instead(name: str) -> str:
 
 
 def is_installed(package: str) -> bool:
-    """Whether Python finds the top-level module ``package``."""
+    """Whether the top-level module ``package`` is installed."""
     try:
         return importlib.util.find_spec(package) is not None
     except (ImportError, ValueError):  # such as __main__
@@ -85,7 +85,7 @@ def is_installed(package: str) -> bool:
 
 
 def is_known_package(name: str) -> bool:
-    """Whether networks use the package ``name``, which does not come with DIGITS."""
+    """Whether ``name`` is a package that networks commonly use but DIGITS does not install."""
     return name in _PACKAGES
 
 
@@ -93,7 +93,7 @@ def package(name: str) -> str:
     """What to do about a package that is not installed."""
     top = name.partition(".")[0]
     if top != name and is_installed(top):
-        return f"{top} is installed and has no {name}: check the spelling, and the version that the network needs."
+        return f"{top} is installed but has no {name}: check the spelling and the version that the network requires."
     return _PACKAGES.get(
         top,
         f"Only installed packages can be imported by a network: install {top} beside DIGITS, "

@@ -55,7 +55,7 @@ def test_the_first_use_tells_what_is_missing(in_child: Any, use: str, package: s
 def test_a_module_that_an_installed_package_lacks(in_child: Any) -> None:
     message, hint, line = in_child(_fault, UNUSED + "import numpy.nonesuch")
     assert message == "ModuleNotFoundError: No module named 'numpy.nonesuch'" and line == 14
-    assert hint.startswith("numpy is installed and has no numpy.nonesuch")
+    assert hint.startswith("numpy is installed but has no numpy.nonesuch")
 
 
 def test_settings_of_what_is_missing_do_nothing(in_child: Any) -> None:

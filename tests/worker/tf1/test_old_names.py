@@ -312,7 +312,7 @@ def test_what_is_not_supported_is_told_with_its_replacement(visualize: Any, text
 
 
 def test_a_session_that_needs_the_input(visualize: Any) -> None:
-    # What fails may be an operation of another line, or one of no line: the session is what is to be taken out.
+    # The failing operation may be from another line or none; the hint is to remove the session.
     fed = "        p = tf.placeholder(tf.float32, [None])\n        q = tf.reshape(p, [3, 2])\n"
     for body, line in (
         ("        tf.Session().run(tf.reduce_mean(x))", 5),
@@ -334,7 +334,7 @@ def test_a_session_that_needs_the_input(visualize: Any) -> None:
         ("x = x.eval()", "sessions"),
         (
             "y_dim = 3; self.y_dim = y_dim; x = tf.reshape(x, [7, self.y_dim]) + tf.zeros([6, 3])",
-            "Look at line 5",
+            "Check line 5",
         ),
     ],
 )
