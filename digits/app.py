@@ -235,7 +235,7 @@ def _answer(
         if trace:
             body["trace"] = trace
         return jsonify({"error": body}), status
-    title = {403: "Not allowed", 404: "Not found", 500: "Server error"}.get(status, "That did not work")
+    title = {403: "Not allowed", 404: "Not found", 500: "Server error"}.get(status, "Something went wrong")
     try:
         page = render_template(
             "error.html", status=status, title=title, message=message, hint=hint, trace=trace, again=again

@@ -8,6 +8,7 @@ from typing import Any
 
 from flask import url_for
 
+from digits.dataset.forms import RESIZE_TITLES
 from digits.dataset.job import DatasetJob
 from digits.dataset.manifest import SKIPPED_FILE
 from digits.files import UnreadableFile, tree_bytes
@@ -38,6 +39,7 @@ def row(job: Job) -> dict[str, Any]:
         "group": job.group,
         "owner": job.owner,
         "status": job.status.title,
+        "status_label": job.status.label,
         "status_css": job.status.css,
         "waiting_for": job.waiting_for,
         "running": job.status.is_running,
@@ -78,7 +80,7 @@ def page(job: Job) -> dict[str, Any]:
         "can_resume": job.can_resume,
         "groups": sorted({other.group for other in services().store.all(Job)} - {""}),
         "history": [
-            {"status": Status(code).title, "css": Status(code).css, "at": at} for code, at in job.history
+            {"status": Status(code).label, "css": Status(code).css, "at": at} for code, at in job.history
         ],
         "directory": str(job.folder),
         "bytes": tree_bytes(job.folder),
@@ -121,6 +123,7 @@ def dataset(job: DatasetJob) -> dict[str, Any] | None:
         "channels": manifest.channels,
         "encoding": manifest.encoding,
         "resize_mode": manifest.resize_mode,
+        "resize_title": RESIZE_TITLES.get(manifest.resize_mode, manifest.resize_mode),
         "labels": manifest.labels,
         "splits": {
             name: {"count": split.count, "bytes": split.bytes, "counts": split.counts}
@@ -225,7 +228,7 @@ def model(job: ModelJob) -> dict[str, Any]:
         "parameters": news.parameters,
         "layers": news.layers,
         "restored": news.restored,
-        "snapshots": [[_epoch(epoch), f"Epoch #{epoch_label(epoch)}"] for epoch, _ in job.snapshots()],
+        "snapshots": [[_epoch(epoch), f"Epoch {epoch_label(epoch)}"] for epoch, _ in job.snapshots()],
         "best": _whole(job.best_epoch()),
         "preflight": _preflight(job),
         "fed": _fed(news.fed.get("train")),
@@ -264,7 +267,7 @@ def _detail(job: Job) -> str:
         return f"{epochs} epoch{'s' if epochs != 1 else ''} · {job.plan.solver.get('type', '')}"
     if not isinstance(job, DatasetJob):
         return ""
-    shape = f"{job.plan.width}×{job.plan.height} {'gray' if job.plan.channels == 1 else 'colour'}"
+    shape = f"{job.plan.width}×{job.plan.height} {'grayscale' if job.plan.channels == 1 else 'color'}"
     manifest = job.manifest() if job.status is Status.DONE else None
     if manifest is None:
         return shape
@@ -324,15 +327,13 @@ def _preflight(job: ModelJob) -> dict[str, Any] | None:
 
 
 def _fed(told: dict[str, Any] | None) -> str | None:
-    """How the images reach the network, and why so, in words."""
+    """How the images reach the network, and why, in words."""
     if told is None:
         return None
     need, room = byte_size(told["bytes"]), byte_size(told["budget_bytes"])
     if told["how"] == "resident":
-        return f"kept in {told['place']}: {need} of {room} that may be used"
-    return (
-        f"read again for every batch: {need} do not fit into the {room} of {told['place']} that may be used"
-    )
+        return f"Cached in {told['place']} ({need} of {room} available)"
+    return f"Streamed from disk ({need} exceeds the {room} of {told['place']} available)"
 
 
 def _url(job: Job) -> str:

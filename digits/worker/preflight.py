@@ -77,7 +77,7 @@ def run(recipe: recipes.Preflight, task_folder: Path, events: EventLog) -> dict[
         trainer.board = board
         trainer.build()
         trainer.load_weights()
-    events.append(Progressed(0.5, doing="Trying a step"))
+    events.append(Progressed(0.5, doing="Running one step"))
     return trial.result()
 
 
@@ -133,7 +133,7 @@ def verdict(start: Start, cost: Cost) -> Verdict:
     if not start.has_weights and cost.parameters_per_image > MANY_PARAMETERS_PER_IMAGE:
         found.append(_too_large(cost))
     if cost.seconds is not None and cost.seconds > LONG_SECONDS:
-        found.append(Verdict("long", f"The training takes about {times.duration(cost.seconds)}."))
+        found.append(Verdict("long", f"Training will take about {times.duration(cost.seconds)}."))
     order = ("bad", "high", "low", "large", "long", "unknown", "good")
     return Verdict(
         min((item.kind for item in found), key=order.index), " ".join(item.message for item in found)
@@ -143,11 +143,11 @@ def verdict(start: Start, cost: Cost) -> Verdict:
 def _of_loss(start: Start) -> Verdict:
     entropy, chance = start.cross_entropy, start.chance
     if not math.isfinite(start.loss):
-        return Verdict("bad", "The loss is NaN or infinite: the training would end at once.")
+        return Verdict("bad", "The loss is NaN or infinite: training would stop immediately.")
     if entropy is None or chance is None:
         return Verdict("unknown", "The loss is finite. It is not a classification loss with a chance level.")
     if start.has_weights:
-        return Verdict("unknown", "The loss is finite. The weights are those of an earlier training.")
+        return Verdict("unknown", "The loss is finite. The weights come from an earlier training.")
     begins = f"The cross-entropy starts at {entropy:.3g}"
     usual = USUAL_WITH_NORMALIZATION if start.has_normalization else USUAL
     low, high = (chance * limit for limit in usual)

@@ -21,7 +21,7 @@ export function startClassifying(panel) {
   async function classify(given) {
     const number = (asked += 1);
     result.setAttribute('aria-busy', 'true');
-    time.textContent = 'Looking…';
+    time.textContent = 'Classifying…';
     try {
       const answer = await postForm(panel.dataset.url, fields(given));
       if (number !== asked) return;
@@ -101,7 +101,7 @@ export function startClassifying(panel) {
       snapshot.replaceChildren(...snapshots.map(([epoch, words]) => new Option(words, epoch)));
       if (kept !== null) snapshot.value = kept;
       const hint = result.querySelector('[data-no-snapshot]');
-      if (hint) hint.textContent = 'The best guesses appear here.';
+      if (hint) hint.textContent = 'Top predictions appear here.';
     },
   };
 }

@@ -60,7 +60,7 @@ export function mountEditor(textarea, problems) {
         search({ top: true }), python(), syntaxHighlighting(colors), theme.of(themed()),
         keymap.of([...closeBracketsKeymap, ...defaultKeymap, ...searchKeymap, ...historyKeymap, ...foldKeymap, ...completionKeymap, ...lintKeymap, indentWithTab]),
         EditorView.contentAttributes.of({
-          'aria-label': 'Your network, in Python',
+          'aria-label': 'Network definition (Python)',
           'aria-describedby': 'editor-help editor-problems',
           tabindex: '0',
         }),

@@ -63,9 +63,9 @@ function start() {
     if (isChanged()) {
       await confirmed({
         title: 'Replace your network?',
-        text: 'The editor holds a network that was changed here. It would be lost.',
-        yes: 'Replace it',
-        keep: 'Keep mine',
+        text: 'Your changes to the network in the editor will be lost.',
+        yes: 'Replace',
+        keep: 'Keep my network',
         action: fill,
       });
     } else {
@@ -124,7 +124,7 @@ function showFields(fieldset, shown) {
 async function showDataset(id) {
   const summary = document.getElementById('dataset-summary');
   const row = JSON.parse(document.getElementById('datasets-data').textContent).find((dataset) => dataset.id === id);
-  summary.textContent = row ? `${row.detail}${row.running ? ' · still being made; the training waits for it' : ''}` : '';
+  summary.textContent = row ? `${row.detail}${row.running ? ' · not ready yet; training will wait for it' : ''}` : '';
   if (!row || row.running) return;
   try {
     const { dataset } = await getJson(`${urlPrefix}/datasets/summary?job_id=${encodeURIComponent(id)}`);

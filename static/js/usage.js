@@ -7,7 +7,7 @@ export function showUsage(panel, { cpu_percent: cpu, memory_bytes: memory, devic
   panel.hidden = false;
   if (device) panel.querySelector('[data-device]').textContent = device;
   const gauges = [
-    gauge('Processor', `${Math.round(cpu)} % of a core`),
+    gauge('CPU', `${Math.round(cpu)} % of a core`),
     gauge('Memory', bytes(memory)),
     ...gpus.flatMap((gpu) => gpuGauges(gpu, gpus.length > 1)),
   ];

@@ -313,7 +313,7 @@ def test_the_network_that_the_editor_starts_with_trains(preflight: Any) -> None:
     outcome = preflight(template())
     assert outcome.code == 0, outcome.output
     stages = [event.doing for event in outcome.of(events.Progressed)]
-    assert stages == ["Reading the dataset", "Building the network", "Trying a step"]
+    assert stages == ["Reading the dataset", "Building the network", "Running one step"]
 
 
 def test_a_step_of_several_batches(preflight: Any) -> None:
