@@ -136,7 +136,7 @@ def download_data(name: str, folder: str, *, clean: bool = False, say: Callable[
 
     def progress(fraction: float, doing: str) -> None:
         nonlocal last
-        line = f"{doing} ({int(fraction * 10) * 10} %)"
+        line = f"{doing} ({int(fraction * 10) * 10}%)"
         if line != last:
             say(line)
             last = line

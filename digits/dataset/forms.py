@@ -122,7 +122,7 @@ class DatasetForm(JobForm):
     def validate_folder_pct_test(self, field: IntegerField) -> None:
         taken = (0 if self.has_val_folder.data else self.folder_pct_val.data or 0) + (field.data or 0)
         if not self.has_test_folder.data and taken >= 100:
-            raise ValidationError(f"Validation and test take {taken} %: nothing is left to train on.")
+            raise ValidationError(f"Validation and test take {taken}%: nothing is left to train on.")
 
     def validate_folder_pct_val(self, field: IntegerField) -> None:
         if not self.has_val_folder.data and (field.data or 0) >= 100:

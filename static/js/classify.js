@@ -115,7 +115,7 @@ function guesses(predictions) {
     const name = element('span', 'prediction-label');
     name.append(clipped(label));
     const bar = element('span', 'prediction-bar');
-    row.append(name, element('span', 'prediction-percent number', `${percent.toFixed(2)} %`), bar);
+    row.append(name, element('span', 'prediction-percent number', `${percent.toFixed(2)}%`), bar);
     bar.style.setProperty('--value', percent);
     list.append(row);
   }

@@ -34,14 +34,14 @@ function drawSplit() {
     const part = bar.querySelector(`[data-part="${name}"]`);
     part.style.setProperty('--value', share);
     part.hidden = share === 0;
-    part.firstElementChild.textContent = (bar.clientWidth * share) / 100 > ROOM_FOR_TITLE_PIXELS ? `${titles[name]} ${share} %` : `${share} %`;
+    part.firstElementChild.textContent = (bar.clientWidth * share) / 100 > ROOM_FOR_TITLE_PIXELS ? `${titles[name]} ${share}%` : `${share}%`;
   }
-  bar.setAttribute('aria-label', `Split of the training folder: ${Object.entries(parts).map(([name, share]) => `${titles[name]} ${share} %`).join(', ')}`);
+  bar.setAttribute('aria-label', `Split of the training folder: ${Object.entries(parts).map(([name, share]) => `${titles[name]} ${share}%`).join(', ')}`);
   field('folder_pct_val').disabled = Boolean(own.val);
   field('folder_pct_test').disabled = Boolean(own.test);
   const taken = val + test;
   bar.classList.toggle('split-full', taken >= 100);
-  document.getElementById('split-problem').textContent = taken >= 100 ? `Validation and test take ${taken} %: nothing is left to train on.` : '';
+  document.getElementById('split-problem').textContent = taken >= 100 ? `Validation and test take ${taken}%: nothing is left to train on.` : '';
 }
 
 /* The example picture -------------------------------------------------- */

@@ -68,5 +68,5 @@ export function tick(value, distance) {
 }
 
 export function percent(value, digits = 1) {
-  return value === null || value === undefined ? '–' : `${value.toFixed(digits)} %`;
+  return value === null || value === undefined ? '–' : `${value.toFixed(digits)}%`;
 }

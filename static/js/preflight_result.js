@@ -72,7 +72,7 @@ function layerRow({ name, shape, least, mean, most, spread, zeros }, place) {
   range.append(bar(place, least, most, mean - spread, mean + spread, mean));
   row.append(title, element('td', 'nowrap', shape.join(' × ')), range);
   for (const value of [least, mean, most]) row.append(element('td', 'end', number(value)));
-  const share = `${Math.round(100 * zeros)} %`;
+  const share = `${Math.round(100 * zeros)}%`;
   const cell = element('td', 'end', zeros < DEAD ? share : '');
   if (zeros >= DEAD) cell.append(element('span', 'badge tone-warning', share));
   row.append(cell);

@@ -129,7 +129,7 @@ def test_the_dataset_form_survives_back_and_says_what_is_wrong_with_a_split(
     expect(page.locator("#resize-preview figcaption")).to_contain_text("28 × 28")
     page.get_by_label("Use a separate test folder").uncheck()
     page.get_by_label("Test split").fill("40")
-    expect(page.locator("#split-problem")).to_contain_text("120 %")
+    expect(page.locator("#split-problem")).to_contain_text("120%")
     page.get_by_label("Test split").fill("10")
     expect(page.locator("#split-problem")).to_have_text("")
 
