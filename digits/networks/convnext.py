@@ -1,5 +1,5 @@
-# ConvNeXt-Tiny: a convolutional network built with what transformers have taught; accurate, wants many
-# images. Liu et al., 2022, “A ConvNet for the 2020s”, as keras.applications has it.
+# ConvNeXt-Tiny: a convolutional network with design ideas from transformers; accurate, needs many images.
+# Liu et al., 2022, “A ConvNet for the 2020s”, as keras.applications has it.
 #
 # Designed for 224x224 color, random crops from 256x256; at least 32x32. 28,589,128 parameters for 1000
 # classes.

@@ -1,5 +1,5 @@
-# MobileNetV3: a quick network for photographs, made for telephones and for training without a GPU; the
-# large one. Howard et al., 2019, “Searching for MobileNetV3”, as keras.applications has it.
+# MobileNetV3: a fast network for photos, designed for mobile phones and suited to training without a GPU;
+# the large variant. Howard et al., 2019, “Searching for MobileNetV3”, as keras.applications has it.
 #
 # Designed for 224x224 color, random crops from 256x256; at least 32x32. 5,507,432 parameters for 1000
 # classes, 24,400 of them moving averages.

@@ -1,5 +1,5 @@
 # Regression: predicts numbers from an image, such as an angle or a position, instead of a class. A small
-# convolutional network of our own.
+# convolutional network.
 #
 # Designed for small images, such as 32x32; any size from 16x16 works. Labels are OUTPUTS numbers for each
 # image, best scaled to about -1 to 1.

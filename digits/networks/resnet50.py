@@ -1,5 +1,5 @@
-# ResNet-50: the usual choice for photographs when a network is trained anew; fifty layers with shortcuts.
-# He et al., 2015, “Deep Residual Learning for Image Recognition”, as keras.applications has it.
+# ResNet-50: a common choice for photos when training from scratch; fifty layers with shortcuts. He et
+# al., 2015, “Deep Residual Learning for Image Recognition”, as keras.applications has it.
 #
 # Designed for 224x224 color, random crops from 256x256; at least 32x32. 25,636,712 parameters for 1000
 # classes, 53,120 of them moving averages.

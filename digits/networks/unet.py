@@ -1,5 +1,5 @@
-# U-Net: says for each pixel what it belongs to. Ronneberger, Fischer and Brox, 2015, “U-Net:
-# Convolutional Networks for Biomedical Image Segmentation”, with borders kept and batch normalization.
+# U-Net: predicts a class for every pixel. Ronneberger, Fischer and Brox, 2015, “U-Net: Convolutional
+# Networks for Biomedical Image Segmentation”, with borders kept and batch normalization.
 #
 # Designed for images whose sides are multiples of 16. Labels are images too, [N, H, W] or [N, H, W, 1]:
 # the number of each pixel's class. The output has a score for each pixel and class: [N, H, W, classes].

@@ -1,4 +1,4 @@
-# VGG-16: nothing but 3x3 convolutions, sixteen layers deep; accurate, large and slow. Simonyan and
+# VGG-16: nothing but 3x3 convolutions, sixteen layers deep; accurate, large, and slow. Simonyan and
 # Zisserman, 2014, “Very Deep Convolutional Networks for Large-Scale Image Recognition”, configuration D.
 #
 # Designed for 224x224 color, random crops from 256x256; at least 32x32. 138,357,544 parameters for 1000
