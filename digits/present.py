@@ -14,6 +14,7 @@ from digits.dataset.manifest import SKIPPED_FILE
 from digits.files import UnreadableFile, tree_bytes
 from digits.job import DamagedJob, Job
 from digits.model import preflight
+from digits.model.forms import POLICY_TITLES, SOLVER_TITLES
 from digits.model.job import ModelJob, epoch_label
 from digits.services import services
 from digits.status import Status
@@ -233,6 +234,8 @@ def model(job: ModelJob) -> dict[str, Any]:
         "preflight": _preflight(job),
         "fed": _fed(news.fed.get("train")),
         "recipe": job.plan.as_json(),
+        "optimizer": _optimizer(job),
+        "schedule": POLICY_TITLES.get(job.plan.lr_policy.get("policy", "")),
         "devices": task.devices,
         "tensorboard_url": services().tensorboards.url_for(job.id),
         "metrics_url": url_for("models.metrics", job_id=job.id),
@@ -264,7 +267,7 @@ def _dataset_of(job: Job | None) -> Job | None:
 def _detail(job: Job) -> str:
     if isinstance(job, ModelJob):
         epochs = job.plan.epochs
-        return f"{epochs} epoch{'s' if epochs != 1 else ''} · {job.plan.solver.get('type', '')}"
+        return f"{epochs} epoch{'s' if epochs != 1 else ''} · {_optimizer(job)}"
     if not isinstance(job, DatasetJob):
         return ""
     shape = f"{job.plan.width}×{job.plan.height} {'grayscale' if job.plan.channels == 1 else 'color'}"
@@ -273,6 +276,11 @@ def _detail(job: Job) -> str:
         return shape
     images = sum(split.count for split in manifest.splits.values())
     return f"{shape} · {len(manifest.labels)} classes · {images:,} images"
+
+
+def _optimizer(job: ModelJob) -> str:
+    type_: str = job.plan.solver.get("type", "")
+    return SOLVER_TITLES.get(type_, type_)
 
 
 def record_bytes(job: Job) -> int | None:

@@ -138,7 +138,7 @@ class DeviceFields(JobForm):
     select_gpus_list = StringField("GPUs", default="")
     select_gpu_count = whole("Number of GPUs", 1)
     strategy = SelectField("Weights location", choices=STRATEGIES, default="mirrored")
-    gpu_memory_mb = whole("Memory limit per GPU (MB)", 64)
+    gpu_memory_mb = whole("Memory limit per GPU (MiB)", 64)
     precision = SelectField("Precision", choices=PRECISIONS, default="float32")
     xla = SelectField("XLA compilation", choices=XLA, default="auto")
 

@@ -55,6 +55,7 @@ SOLVERS = choices(
     ("RMSPROP", "RMSProp"),
     ("FTRL", "FTRL"),
 )
+SOLVER_TITLES = {choice.value: choice.label for choice in SOLVERS}
 # What a solver is usually begun with. The rate of the others is that of plain gradient descent.
 USUAL = {
     solver: {"learning_rate": 0.01, "beta_2": 0.999}

@@ -417,19 +417,9 @@ class _Trial:
 
 def _input(fed: Fed) -> dict[str, Any]:
     """How records reach the network, and the reason in words."""
-    fits = "which fits into" if fed.how == input.RESIDENT else "more than"
-    share = (
-        f"{fits} the {_size(fed.budget_bytes)} that it may take of {_size(fed.free_bytes)} free {fed.place}"
-    )
-    return {"how": fed.how, "records": fed.records, "bytes": fed.bytes, "reason": share}
-
-
-def _size(count: float) -> str:
-    for unit in ("bytes", "kB", "MB"):
-        if count < 1000:
-            return f"{count:.3g} {unit}"
-        count /= 1000
-    return f"{count:.3g} GB"
+    budget, free = times.byte_size(fed.budget_bytes), times.byte_size(fed.free_bytes)
+    reason = f"limit {budget} of {free} free {fed.place}"
+    return {"how": fed.how, "records": fed.records, "bytes": fed.bytes, "reason": reason}
 
 
 def _curves(metrics: dict[str, float]) -> dict[str, float]:

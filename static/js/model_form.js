@@ -132,7 +132,7 @@ async function showDataset(id) {
     const splits = Object.entries(dataset.splits).map(([name, split]) => `${split.count.toLocaleString('en')} ${TITLES[name] ?? name}`);
     const labels = dataset.labels.slice(0, SHOWN_LABELS).flatMap((label, index) => [inLine(label, index < dataset.labels.length - 1 ? ',' : ''), ' ']);
     const words = document.createElement('span');
-    words.append(`${row.detail.split(' · ')[0]} · ${splits.join(', ')}`, document.createElement('br'), `${dataset.labels.length} classes: `, ...labels, dataset.labels.length > SHOWN_LABELS ? '…' : '');
+    words.append(`${row.detail.split(' · ')[0]} · ${splits.join(', ')} images`, document.createElement('br'), `${dataset.labels.length} classes: `, ...labels, dataset.labels.length > SHOWN_LABELS ? '…' : '');
     summary.replaceChildren(...(dataset.mean_url ? [meanImage(dataset)] : []), words);
   } catch {
     // The line above says enough.
@@ -147,7 +147,7 @@ function inLine(name, punctuation) {
 }
 
 const SHOWN_LABELS = 8;
-const TITLES = { train: 'to train', val: 'to validate', test: 'to test' };
+const TITLES = { train: 'training', val: 'validation', test: 'test' };
 
 function meanImage(dataset) {
   const image = new Image(48, 48);
