@@ -279,8 +279,8 @@ def _detail(job: Job) -> str:
 
 
 def _optimizer(job: ModelJob) -> str:
-    type_: str = job.plan.solver.get("type", "")
-    return SOLVER_TITLES.get(type_, type_)
+    type_ = job.plan.solver.get("type", "")
+    return str(SOLVER_TITLES.get(type_, type_))
 
 
 def record_bytes(job: Job) -> int | None:
