@@ -51,10 +51,10 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--version", action="version", version=f"digits {__version__}")
     commands = parser.add_subparsers(title="commands", required=True, metavar="COMMAND")
     _add_serve(commands.add_parser("serve", help="start the server; 'digits serve --help' lists its options"))
-    _add_train(commands.add_parser("train", help="do the training of a model job without the server"))
-    _add_check(commands.add_parser("check", help="try the first step of a model job's training"))
+    _add_train(commands.add_parser("train", help="train a model job without the server"))
+    _add_check(commands.add_parser("check", help="run the first training step of a model job"))
     _add_export(commands.add_parser("export", help="write a trained model as a SavedModel"))
-    _add_download(commands.add_parser("download-data", help="fetch a sample dataset as folders of images"))
+    _add_download(commands.add_parser("download-data", help="download a sample dataset as folders of images"))
     return parser
 
 
@@ -90,8 +90,8 @@ def _form(row: Described) -> dict[str, Any]:
 
 def _add_download(parser: argparse.ArgumentParser) -> None:
     parser.description = "Fetch a sample dataset and lay it out as one folder of images for each class."
-    parser.add_argument("name", metavar="NAME", help="which one, such as mnist")
-    parser.add_argument("folder", metavar="DIR", help="where to put it")
+    parser.add_argument("name", metavar="NAME", help="sample dataset, such as mnist")
+    parser.add_argument("folder", metavar="DIR", help="target folder")
     parser.add_argument("-c", "--clean", action="store_true", help="empty DIR first")
     parser.set_defaults(run=_download)
 
@@ -104,7 +104,7 @@ def _add_train(parser: argparse.ArgumentParser) -> None:
         "or killed goes on where it was; one that is finished is made again, in a folder beside it."
     )
     _add_job(parser)
-    parser.add_argument("--output", metavar="DIR", type=Path, help="train anew, in this folder")
+    parser.add_argument("--output", metavar="DIR", type=Path, help="train from scratch in this folder")
     parser.set_defaults(run=_train)
 
 
@@ -117,7 +117,7 @@ def _add_check(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--eager",
         action="store_true",
-        help="take a few steps operation by operation: print(tensor) shows numbers, breakpoint() debugs",
+        help="run a few steps eagerly: print(tensor) shows values, breakpoint() starts the debugger",
     )
     parser.set_defaults(run=_check)
 
@@ -130,8 +130,8 @@ def _add_export(parser: argparse.ArgumentParser) -> None:
         "and compare what both compute."
     )
     _add_job(parser)
-    parser.add_argument("target", metavar="DIR", type=Path, help="the folder to make")
-    parser.add_argument("--epoch", type=float, help="the snapshot of this epoch; else the newest one")
+    parser.add_argument("target", metavar="DIR", type=Path, help="output folder")
+    parser.add_argument("--epoch", type=float, help="epoch of the snapshot (default: latest)")
     parser.set_defaults(run=_export)
 
 

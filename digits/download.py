@@ -136,7 +136,7 @@ def download_data(name: str, folder: str, *, clean: bool = False, say: Callable[
 
     def progress(fraction: float, doing: str) -> None:
         nonlocal last
-        line = f"{doing} ({int(fraction * 10) * 10} %)"
+        line = f"{doing} ({int(fraction * 10) * 10}%)"
         if line != last:
             say(line)
             last = line
@@ -650,7 +650,7 @@ SAMPLES: dict[str, Sample] = {
         Sample(
             id="mnist",
             title="MNIST",
-            detail="Handwritten digits: 60,000 to train on and 10,000 to test, 28×28 gray, 10 classes",
+            detail="Handwritten digits: 60,000 training and 10,000 test images, 28×28 grayscale, 10 classes",
             width=28,
             height=28,
             channels=1,
@@ -665,7 +665,7 @@ SAMPLES: dict[str, Sample] = {
         Sample(
             id="fashion-mnist",
             title="Fashion-MNIST",
-            detail="Clothes: 60,000 to train on and 10,000 to test, 28×28 gray, 10 classes",
+            detail="Clothes: 60,000 training and 10,000 test images, 28×28 grayscale, 10 classes",
             width=28,
             height=28,
             channels=1,
@@ -694,7 +694,7 @@ SAMPLES: dict[str, Sample] = {
         Sample(
             id="cifar10",
             title="CIFAR-10",
-            detail="Animals and vehicles: 50,000 to train on and 10,000 to test, 32×32 colour, 10 classes",
+            detail="Animals and vehicles: 50,000 training and 10,000 test images, 32×32 color, 10 classes",
             width=32,
             height=32,
             channels=3,

@@ -23,7 +23,7 @@ blueprint = Blueprint("home", __name__)
 PAGE_ROWS = 500
 COLUMNS = {
     "name": Column(lambda job: plain(job.name)),
-    "status": Column(lambda job: job.status.title),
+    "status": Column(lambda job: job.status.label),
     "submitted": Column(lambda job: job.submitted, first="desc"),
     "elapsed": Column(lambda job: job.elapsed or None, first="desc"),
     "last_accuracy": Column(lambda job: present.last_accuracy(job), first="desc"),
@@ -113,7 +113,7 @@ def _rows(kind: type[Any], query: JobQuery) -> tuple[list[dict[str, Any]], int]:
 
 
 def _searched_texts(job: Job) -> tuple[str | None, ...]:
-    return job.name, job.group, job.owner, job.status.title, present.dataset_name(job)
+    return job.name, job.group, job.owner, job.status.label, present.dataset_name(job)
 
 
 def _heads(query: JobQuery) -> dict[str, dict[str, str]]:

@@ -109,7 +109,7 @@ def _snapshots(news: News, _: list[Any]) -> dict[str, Any]:
     newest_first = sorted(news.snapshots, reverse=True)
     return {
         "update": "snapshots",
-        "data": [[epoch, f"Epoch #{epoch_label(epoch)}"] for epoch, _ in newest_first],
+        "data": [[epoch, f"Epoch {epoch_label(epoch)}"] for epoch, _ in newest_first],
     }
 
 

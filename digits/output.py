@@ -9,7 +9,7 @@ from pathlib import Path
 from digits.files import UnreadableFile, open_plain
 
 _SEGMENT = re.compile(r"output(?:\.(\d+))?\.log")
-# Terminal colours and other control characters mean nothing on a page.
+# Terminal colors and other control characters mean nothing on a page.
 _CONTROL = re.compile(r"\x1b\[[0-9;?]*[ -/]*[@-~]|[\x00-\x08\x0b-\x1f\x7f]")
 _LINE_CHARACTERS = 4096
 

@@ -8,11 +8,13 @@ from typing import Any
 
 from flask import url_for
 
+from digits.dataset.forms import RESIZE_TITLES
 from digits.dataset.job import DatasetJob
 from digits.dataset.manifest import SKIPPED_FILE
 from digits.files import UnreadableFile, tree_bytes
 from digits.job import DamagedJob, Job
 from digits.model import preflight
+from digits.model.forms import POLICY_TITLES, SOLVER_TITLES
 from digits.model.job import ModelJob, epoch_label
 from digits.services import services
 from digits.status import Status
@@ -38,6 +40,7 @@ def row(job: Job) -> dict[str, Any]:
         "group": job.group,
         "owner": job.owner,
         "status": job.status.title,
+        "status_label": job.status.label,
         "status_css": job.status.css,
         "waiting_for": job.waiting_for,
         "running": job.status.is_running,
@@ -78,7 +81,7 @@ def page(job: Job) -> dict[str, Any]:
         "can_resume": job.can_resume,
         "groups": sorted({other.group for other in services().store.all(Job)} - {""}),
         "history": [
-            {"status": Status(code).title, "css": Status(code).css, "at": at} for code, at in job.history
+            {"status": Status(code).label, "css": Status(code).css, "at": at} for code, at in job.history
         ],
         "directory": str(job.folder),
         "bytes": tree_bytes(job.folder),
@@ -121,6 +124,7 @@ def dataset(job: DatasetJob) -> dict[str, Any] | None:
         "channels": manifest.channels,
         "encoding": manifest.encoding,
         "resize_mode": manifest.resize_mode,
+        "resize_title": RESIZE_TITLES.get(manifest.resize_mode, manifest.resize_mode),
         "labels": manifest.labels,
         "splits": {
             name: {"count": split.count, "bytes": split.bytes, "counts": split.counts}
@@ -225,11 +229,13 @@ def model(job: ModelJob) -> dict[str, Any]:
         "parameters": news.parameters,
         "layers": news.layers,
         "restored": news.restored,
-        "snapshots": [[_epoch(epoch), f"Epoch #{epoch_label(epoch)}"] for epoch, _ in job.snapshots()],
+        "snapshots": [[_epoch(epoch), f"Epoch {epoch_label(epoch)}"] for epoch, _ in job.snapshots()],
         "best": _whole(job.best_epoch()),
         "preflight": _preflight(job),
         "fed": _fed(news.fed.get("train")),
         "recipe": job.plan.as_json(),
+        "optimizer": _optimizer(job),
+        "schedule": POLICY_TITLES.get(job.plan.lr_policy.get("policy", "")),
         "devices": task.devices,
         "tensorboard_url": services().tensorboards.url_for(job.id),
         "metrics_url": url_for("models.metrics", job_id=job.id),
@@ -261,15 +267,20 @@ def _dataset_of(job: Job | None) -> Job | None:
 def _detail(job: Job) -> str:
     if isinstance(job, ModelJob):
         epochs = job.plan.epochs
-        return f"{epochs} epoch{'s' if epochs != 1 else ''} · {job.plan.solver.get('type', '')}"
+        return f"{epochs} epoch{'s' if epochs != 1 else ''} · {_optimizer(job)}"
     if not isinstance(job, DatasetJob):
         return ""
-    shape = f"{job.plan.width}×{job.plan.height} {'gray' if job.plan.channels == 1 else 'colour'}"
+    shape = f"{job.plan.width}×{job.plan.height} {'grayscale' if job.plan.channels == 1 else 'color'}"
     manifest = job.manifest() if job.status is Status.DONE else None
     if manifest is None:
         return shape
     images = sum(split.count for split in manifest.splits.values())
     return f"{shape} · {len(manifest.labels)} classes · {images:,} images"
+
+
+def _optimizer(job: ModelJob) -> str:
+    type_ = job.plan.solver.get("type", "")
+    return str(SOLVER_TITLES.get(type_, type_))
 
 
 def record_bytes(job: Job) -> int | None:
@@ -324,15 +335,13 @@ def _preflight(job: ModelJob) -> dict[str, Any] | None:
 
 
 def _fed(told: dict[str, Any] | None) -> str | None:
-    """How the images reach the network, and why so, in words."""
+    """How the images reach the network, and why, in words."""
     if told is None:
         return None
     need, room = byte_size(told["bytes"]), byte_size(told["budget_bytes"])
     if told["how"] == "resident":
-        return f"kept in {told['place']}: {need} of {room} that may be used"
-    return (
-        f"read again for every batch: {need} do not fit into the {room} of {told['place']} that may be used"
-    )
+        return f"Cached in {told['place']} ({need} of {room} available)"
+    return f"Streamed from disk ({need} exceeds the {room} of {told['place']} available)"
 
 
 def _url(job: Job) -> str:

@@ -18,8 +18,13 @@ class Status(enum.Enum):
 
     @property
     def title(self) -> str:
-        """The word shown to people and sent in JSON, such as ``Running``."""
+        """The word in JSON, such as ``Running``."""
         return _TITLES[self]
+
+    @property
+    def label(self) -> str:
+        """The title as pages show it. JSON keeps DIGITS' word for a job that was just created."""
+        return "Created" if self is Status.INIT else self.title
 
     @property
     def css(self) -> str:

@@ -358,7 +358,7 @@ def _starting_page() -> Response:
     page = """<!doctype html>
 <html lang="en"><head><meta charset="utf-8"><title>TensorBoard is starting</title>
 <meta http-equiv="refresh" content="1"></head>
-<body><p>TensorBoard is starting; this page follows by itself …</p></body></html>
+<body><p>TensorBoard is starting. This page refreshes automatically.</p></body></html>
 """
     headers = {"Retry-After": "1", "Cache-Control": "no-store"}
     # Not an error, which browsers would report: this is how it always begins.

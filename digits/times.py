@@ -6,7 +6,7 @@ import time
 from datetime import UTC, datetime
 
 _UNITS = (("day", 86400), ("hour", 3600), ("minute", 60), ("second", 1))
-_SIZES = ("B", "KB", "MB", "GB", "TB")
+_SIZES = ("B", "kB", "MB", "GB", "TB")
 
 
 def duration(seconds: float | None) -> str:
@@ -41,10 +41,10 @@ def iso(at: float) -> str:
 
 
 def byte_size(count: float | None) -> str:
-    """``1536`` → ``1.5 KB``; a kilobyte is 1024 bytes."""
+    """``1500`` → ``1.5 kB``; a kilobyte is 1000 bytes."""
     size = float(count or 0)
     for unit in _SIZES:
-        if size < 1024 or unit == _SIZES[-1]:
+        if size < 1000 or unit == _SIZES[-1]:
             break
-        size /= 1024
+        size /= 1000
     return f"{size:.0f} {unit}" if unit == "B" or size >= 100 else f"{size:.1f} {unit}"

@@ -26,13 +26,14 @@ from digits.recipe import CreateDataset
 
 MAX_SIDE_PIXELS = 4096
 ENCODINGS = choices(("png", "PNG (lossless)"), ("jpg", "JPEG (quality 90)"), ("none", "None (raw pixels)"))
-CHANNELS = choices(("3", "Colour"), ("1", "Grayscale"))
+CHANNELS = choices(("3", "Color"), ("1", "Grayscale"))
 RESIZE_MODES = choices(
-    ("squash", "Squash"),
+    ("squash", "Stretch"),
     ("crop", "Crop"),
     ("fill", "Fill"),
     ("half_crop", "Half crop, half fill"),
 )
+RESIZE_TITLES = {choice.value: choice.label for choice in RESIZE_MODES}
 
 
 def _count(label: str, default: int | None, *checks: Any) -> OptionalInteger:
@@ -58,11 +59,11 @@ class DatasetForm(JobForm):
         validators=[DataRequired("Enter a name for the dataset."), Length(max=NAME_LENGTH)],
         render_kw=OWN_DIRECTION,
     )
-    resize_channels = SelectField("Image type", choices=CHANNELS, default="3")
+    resize_channels = SelectField("Color mode", choices=CHANNELS, default="3")
     resize_width = _side("Width")
     resize_height = _side("Height")
-    resize_mode = SelectField("Resize", choices=RESIZE_MODES, default="squash")
-    encoding = SelectField("Encoding", choices=ENCODINGS, default="png")
+    resize_mode = SelectField("Resize mode", choices=RESIZE_MODES, default="squash")
+    encoding = SelectField("Image encoding", choices=ENCODINGS, default="png")
     # Accepted for scripts written for DIGITS: whatever they ask for, records go to TFRecord files.
     backend = SelectField(
         "Storage",
@@ -82,28 +83,30 @@ class DatasetForm(JobForm):
     folder_train = StringField(
         "Training images", validators=[RequiredIf(method="folder"), AllowedPath("folder")]
     )
-    folder_pct_val = _percent("For validation (%)", 25)
-    folder_pct_test = _percent("For testing (%)", 0)
-    folder_train_min_per_class = _count("Fewest images of a class", 2)
+    folder_pct_val = _percent("Validation split (%)", 25)
+    folder_pct_test = _percent("Test split (%)", 0)
+    folder_train_min_per_class = _count("Minimum images per class", 2)
     folder_train_max_per_class = _count(
-        "Most images of a class", None, NotLessThan("folder_train_min_per_class")
+        "Maximum images per class", None, NotLessThan("folder_train_min_per_class")
     )
 
-    has_val_folder = BooleanField("Separate folder of validation images", default=False)
+    has_val_folder = BooleanField("Use a separate validation folder", default=False)
     folder_val = StringField(
         "Validation images",
         validators=[RequiredIf(method="folder", has_val_folder=True), AllowedPath("folder")],
     )
-    folder_val_min_per_class = _count("Fewest images of a class", 2)
-    folder_val_max_per_class = _count("Most images of a class", None, NotLessThan("folder_val_min_per_class"))
+    folder_val_min_per_class = _count("Minimum images per class", 2)
+    folder_val_max_per_class = _count(
+        "Maximum images per class", None, NotLessThan("folder_val_min_per_class")
+    )
 
-    has_test_folder = BooleanField("Separate folder of test images", default=False)
+    has_test_folder = BooleanField("Use a separate test folder", default=False)
     folder_test = StringField(
         "Test images", validators=[RequiredIf(method="folder", has_test_folder=True), AllowedPath("folder")]
     )
-    folder_test_min_per_class = _count("Fewest images of a class", 2)
+    folder_test_min_per_class = _count("Minimum images per class", 2)
     folder_test_max_per_class = _count(
-        "Most images of a class", None, NotLessThan("folder_test_min_per_class")
+        "Maximum images per class", None, NotLessThan("folder_test_min_per_class")
     )
 
     def validate_folder_train(self, field: StringField) -> None:
@@ -119,7 +122,7 @@ class DatasetForm(JobForm):
     def validate_folder_pct_test(self, field: IntegerField) -> None:
         taken = (0 if self.has_val_folder.data else self.folder_pct_val.data or 0) + (field.data or 0)
         if not self.has_test_folder.data and taken >= 100:
-            raise ValidationError(f"Validation and test take {taken} %: nothing is left to train on.")
+            raise ValidationError(f"Validation and test take {taken}%: nothing is left to train on.")
 
     def validate_folder_pct_val(self, field: IntegerField) -> None:
         if not self.has_val_folder.data and (field.data or 0) >= 100:

@@ -19,7 +19,7 @@ class DatasetJob(Job):
     """Makes a dataset for image classification, and then is it."""
 
     kind: ClassVar[str] = "dataset"
-    type_title: ClassVar[str] = "Image Classification Dataset"
+    type_title: ClassVar[str] = "Image classification dataset"
 
     plan: CreateDataset
 

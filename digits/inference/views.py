@@ -69,7 +69,7 @@ def _classify() -> dict[str, Any]:
         )
     return {
         "predictions": answer["predictions"],
-        "snapshot": f"Epoch #{epoch_label(epoch)}",
+        "snapshot": f"Epoch {epoch_label(epoch)}",
         "milliseconds": answer.get("milliseconds"),
     }
 

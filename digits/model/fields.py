@@ -22,22 +22,20 @@ from digits.forms import (
 from digits.model.job import DEVICE
 from digits.recipe import Augment, EarlyStopping
 
-FLIPS = choices(
-    ("none", "Not"), ("fliplr", "Left to right"), ("flipud", "Upside down"), ("fliplrud", "Both ways")
-)
+FLIPS = choices(("none", "None"), ("fliplr", "Horizontal"), ("flipud", "Vertical"), ("fliplrud", "Both"))
 QUARTER_TURNS = choices(
-    ("none", "Not"), ("rot90", "90° either way"), ("rot180", "180°"), ("rotall", "By any quarter")
+    ("none", "None"), ("rot90", "90° left or right"), ("rot180", "180°"), ("rotall", "Any multiple of 90°")
 )
 BALANCES = choices(
-    ("none", "As it is"),
-    ("class_weights", "Weigh rare classes more"),
-    ("sampling", "Draw rare classes more often"),
+    ("none", "None"),
+    ("class_weights", "Class weights"),
+    ("sampling", "Oversample rare classes"),
 )
 PRECISIONS = choices(
-    ("float32", "32 bit"), ("mixed_float16", "Mixed, float16"), ("mixed_bfloat16", "Mixed, bfloat16")
+    ("float32", "float32"), ("mixed_float16", "Mixed float16"), ("mixed_bfloat16", "Mixed bfloat16")
 )
-XLA = choices(("auto", "As the device likes it"), ("on", "On"), ("off", "Off"))
-STRATEGIES = choices(("mirrored", "On the first device"), ("central", "On the CPU"))
+XLA = choices(("auto", "Automatic"), ("on", "On"), ("off", "Off"))
+STRATEGIES = choices(("mirrored", "First GPU"), ("central", "CPU"))
 _XLA_VALUES = {"auto": None, "on": True, "off": False}
 
 
@@ -64,18 +62,18 @@ class AugmentationFields(JobForm):
     """Random changes of the training images. Amounts are parts of the full range unless a unit is told."""
 
     aug_flip = SelectField("Flip", choices=FLIPS, default="none")
-    aug_quad_rot = SelectField("Turn by quarters", choices=QUARTER_TURNS, default="none")
-    aug_rot = number("Rotate (± degrees)", 0, 0, 180)
+    aug_quad_rot = SelectField("90° rotation", choices=QUARTER_TURNS, default="none")
+    aug_rot = number("Rotation (±°)", 0, 0, 180)
     aug_scale = number("Zoom (standard deviation)", 0, 0, 1)
     aug_noise = number("Noise (standard deviation)", 0, 0, 1)
-    aug_contrast = number("Contrast (factor)", 0, 0, 5)
-    aug_whitening = BooleanField("Whiten each image", default=False)
-    aug_hsv_use = BooleanField("Shift colours", default=False)
+    aug_contrast = number("Contrast (relative change)", 0, 0, 5)
+    aug_whitening = BooleanField("Per-image standardization", default=False)
+    aug_hsv_use = BooleanField("Color jitter (HSV)", default=False)
     aug_hsv_h = number("Hue", 0.02, 0, 0.5)
     aug_hsv_s = number("Saturation", 0.04, 0, 0.5)
-    aug_hsv_v = number("Value", 0.06, 0, 0.5)
-    aug_pad_crop = whole("Pad and cut (pixels)", 0, 256, 0)
-    aug_cutout = whole("Cut out a square of (pixels)", 0, 1024, 0)
+    aug_hsv_v = number("Brightness", 0.06, 0, 0.5)
+    aug_pad_crop = whole("Pad and crop (pixels)", 0, 256, 0)
+    aug_cutout = whole("Cutout (pixels)", 0, 1024, 0)
     aug_mixup = number("MixUp (α)", 0, 0, 10)
     aug_cutmix = number("CutMix (α)", 0, 0, 10)
     aug_randaugment = number("RandAugment (magnitude)", 0, 0, 1)
@@ -105,13 +103,15 @@ class RunFields(JobForm):
     """How a run is watched over: what is kept of it, when it stops, what TensorBoard gets."""
 
     snapshots_kept = whole("Snapshots to keep", 1)
-    best_metric = StringField("Best snapshot by", default="", validators=[Optional(), Length(max=64)])
-    early_stopping_metric = StringField("Stop early by", default="", validators=[Optional(), Length(max=64)])
+    best_metric = StringField("Best snapshot", default="", validators=[Optional(), Length(max=64)])
+    early_stopping_metric = StringField("Early stopping", default="", validators=[Optional(), Length(max=64)])
     early_stopping_patience = number("Patience (epochs)", 5)
-    freeze = StringField("Do not train", default="", validators=[Optional(), Length(max=MAX_LIST_CHARACTERS)])
-    histograms = BooleanField("Histograms of all layers", default=False)
-    traces_interval = whole("Tracing interval (steps)", 0, default=0)
-    numerics_checks = BooleanField("Name the operation that gives no number", default=False)
+    freeze = StringField(
+        "Freeze layers", default="", validators=[Optional(), Length(max=MAX_LIST_CHARACTERS)]
+    )
+    histograms = BooleanField("Layer histograms", default=False)
+    traces_interval = whole("Profile every N steps", 0, default=0)
+    numerics_checks = BooleanField("Detect NaN/Inf", default=False)
 
     def validate_freeze(self, field: Field) -> None:
         for pattern in self.frozen():
@@ -135,10 +135,10 @@ class DeviceFields(JobForm):
     select_gpus = JoinedField("GPUs", default="")
     select_gpus_list = StringField("GPUs", default="")
     select_gpu_count = whole("Number of GPUs", 1)
-    strategy = SelectField("Keep the weights", choices=STRATEGIES, default="mirrored")
-    gpu_memory_mb = whole("Memory of each GPU, at most (MB)", 64)
+    strategy = SelectField("Weights location", choices=STRATEGIES, default="mirrored")
+    gpu_memory_mb = whole("Memory limit per GPU (MiB)", 64)
     precision = SelectField("Precision", choices=PRECISIONS, default="float32")
-    xla = SelectField("XLA", choices=XLA, default="auto")
+    xla = SelectField("XLA compilation", choices=XLA, default="auto")
 
     def validate_select_gpu(self, field: StringField) -> None:
         if not re.fullmatch(DEVICE, self.device(), re.ASCII):

@@ -43,18 +43,19 @@ from digits.model.lr_policy import WARM_UP
 from digits.recipe import Solver, Train
 
 SOLVERS = choices(
-    ("SGD", "Stochastic gradient descent"),
-    ("MOMENTUM", "Momentum (0.9)"),
-    ("NESTEROV", "Nesterov momentum (0.9)"),
+    ("SGD", "SGD"),
+    ("MOMENTUM", "SGD with momentum"),
+    ("NESTEROV", "SGD with Nesterov momentum"),
     ("ADAM", "Adam"),
     ("ADAMW", "AdamW"),
     ("LION", "Lion"),
     ("ADAGRAD", "AdaGrad"),
-    ("ADAGRADDA", "AdaGrad DA"),
+    ("ADAGRADDA", "AdaGrad dual averaging"),
     ("ADADELTA", "AdaDelta"),
     ("RMSPROP", "RMSProp"),
     ("FTRL", "FTRL"),
 )
+SOLVER_TITLES = {choice.value: choice.label for choice in SOLVERS}
 # What a solver is usually begun with. The rate of the others is that of plain gradient descent.
 USUAL = {
     solver: {"learning_rate": 0.01, "beta_2": 0.999}
@@ -68,8 +69,8 @@ USUAL = {
 }
 POLICY_TITLES = {
     "fixed": "Fixed",
-    "step": "Step down",
-    "multistep": "Step down at chosen points",
+    "step": "Step decay",
+    "multistep": "Multi-step decay",
     "exp": "Exponential decay",
     "inv": "Inverse decay",
     "poly": "Polynomial decay",
@@ -77,7 +78,7 @@ POLICY_TITLES = {
     "cosine": "Cosine decay",
     "onecycle": "One cycle",
 }
-MEANS = choices(("image", "Mean image"), ("pixel", "Mean pixel"), ("none", "Nothing"))
+MEANS = choices(("image", "Image"), ("pixel", "Per channel"), ("none", "None"))
 METHODS = choices(
     ("standard", "Standard"),
     ("previous", "Previous"),
@@ -132,15 +133,15 @@ class ModelForm(AugmentationFields, RunFields, DeviceFields):
     val_interval = number("Validation interval (epochs)", 1)
     random_seed = whole("Random seed")
     batch_size = NumberList("Batch size", int, validators=[Each(1)], default=[])
-    solver_type = SelectField("Solver", choices=SOLVERS, default="SGD")
+    solver_type = SelectField("Optimizer", choices=SOLVERS, default="SGD")
     rms_decay = number("RMS decay", 0.99, 0, 1)
     momentum = number("Momentum", 0.9, 0, 1)
     beta_1 = number("β₁", 0.9, 0, 1)
     beta_2 = number("β₂", 0.999, 0, 1)
     weight_decay = number("Weight decay", 0.004)
-    batch_accumulation = whole("Batches for one step", 1)
-    learning_rate = NumberList("Learning rate", float, validators=[Each(0)], default=[0.01])
-    lr_policy = SelectField("Policy", choices=choices(*POLICY_TITLES.items()), default="step")
+    batch_accumulation = whole("Gradient accumulation", 1)
+    learning_rate = NumberList("Base learning rate", float, validators=[Each(0)], default=[0.01])
+    lr_policy = SelectField("Learning-rate schedule", choices=choices(*POLICY_TITLES.items()), default="step")
     lr_step_size = number("Step size (%)", 33)
     lr_step_gamma = number("Gamma", 0.1)
     lr_multistep_values = StringField("Steps (%)", default="50,85")
@@ -151,16 +152,16 @@ class ModelForm(AugmentationFields, RunFields, DeviceFields):
     lr_poly_power = number("Power", 3)
     lr_sigmoid_step = number("Step (%)", 50)
     lr_sigmoid_gamma = number("Gamma", 0.1)
-    lr_cosine_final = number("Final part of the rate", 0, 0, 1)
+    lr_cosine_final = number("Final factor", 0, 0, 1)
     lr_onecycle_peak = number("Peak (%)", 30, 0, 100)
-    lr_onecycle_start = number("First part of the rate", 0.04, 0, 1)
-    lr_onecycle_final = number("Final part of the rate", 0.0001, 0, 1)
+    lr_onecycle_start = number("Initial factor", 0.04, 0, 1)
+    lr_onecycle_final = number("Final factor", 0.0001, 0, 1)
     lr_warmup = number("Warm-up (%)", 0, 0, 100)
 
-    use_mean = SelectField("Subtract mean", choices=MEANS, default="image")
-    crop_size = whole("Crop size", 1, MAX_SIDE_PIXELS)
+    use_mean = SelectField("Mean subtraction", choices=MEANS, default="image")
+    crop_size = whole("Random crop size", 1, MAX_SIDE_PIXELS)
     shuffle = BooleanField("Shuffle the training images", default=True)
-    balance = SelectField("Balance the classes", choices=BALANCES, default="none")
+    balance = SelectField("Class balancing", choices=BALANCES, default="none")
 
     method = SelectField(
         "Network", choices=METHODS, default="standard", validators=[NotYet("standard", "previous", "custom")]

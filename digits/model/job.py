@@ -34,7 +34,7 @@ class ModelJob(Job):
     """
 
     kind: ClassVar[str] = "model"
-    type_title: ClassVar[str] = "Image Classification Model"
+    type_title: ClassVar[str] = "Image classification model"
 
     dataset_id: str
     plan: Train

@@ -46,16 +46,16 @@ def lines(result: dict[str, Any]) -> list[str]:
     said = [str(result["verdict"])]
     if "seconds_per_epoch" in result:
         said += [
-            f"a step takes       {result['seconds_per_step']:.3g} s",
-            f"an epoch takes     {result['seconds_per_epoch']:.3g} s",
-            f"all of it takes    {result['seconds_total']:.3g} s",
+            f"time per step      {result['seconds_per_step']:.3g} s",
+            f"time per epoch     {result['seconds_per_epoch']:.3g} s",
+            f"estimated total    {result['seconds_total']:.3g} s",
         ]
     gpu = result["gpu_memory_bytes"]
     memory = result["memory_bytes"] if gpu is None else gpu
-    said.append(f"memory{' of the GPU' if gpu is not None else '':13}{memory / 1e6:.0f} MB")
+    said.append(f"{'memory' if gpu is None else 'GPU memory':19}{memory / 1e6:.0f} MB")
     said.append(f"parameters         {result['parameters']:,}")
     if "layers" in result:
-        said.append(_ROW.format("layer", "shape", "least", "mean", "most", "spread", "zeros"))
+        said.append(_ROW.format("layer", "shape", "min", "mean", "max", "std", "zeros"))
         said += map(_layer, result["layers"])
     return said
 

@@ -478,7 +478,7 @@ def _form_page(form: ModelForm) -> str:
             {
                 "id": job.id,
                 "name": job.name,
-                "snapshots": [[epoch, f"Epoch #{epoch_label(epoch)}"] for epoch, _ in job.snapshots()],
+                "snapshots": [[epoch, f"Epoch {epoch_label(epoch)}"] for epoch, _ in job.snapshots()],
             }
             for job in previous[:200]
         ],

@@ -1,10 +1,10 @@
 # AlexNet: the network that won ImageNet in 2012 by a wide margin. Krizhevsky, Sutskever and Hinton,
 # “ImageNet Classification with Deep Convolutional Neural Networks”.
 #
-# Made for 227x227 colour, cut at random out of 256x256; at least 67x67. 60,965,224 parameters for 1000
+# Designed for 227x227 color, random crops from 256x256; at least 67x67. 60,965,224 parameters for 1000
 # classes.
-# Good settings: momentum 0.9, learning rate 0.01 falling in steps of 33 %, batches of 128, 90 epochs, mean
-# image, crop 227, images mirrored at random.
+# Recommended settings: SGD with momentum 0.9, learning rate 0.01 with a step every 33%, batches of 128,
+# 90 epochs, mean image, crop 227, random horizontal flips.
 #
 # settings: solver_type=MOMENTUM momentum=0.9 learning_rate=0.01 lr_policy=step lr_step_size=33 lr_step_gamma=0.1
 # settings: batch_size=128 train_epochs=90 use_mean=image aug_flip=fliplr crop_size=227
@@ -40,8 +40,8 @@ def convolution(net, filters, size, name, stride=1, padding="same", groups=1):
     return tf.concat(parts, axis=3)
 
 
-def normalise(net):
-    """Local response normalisation: a channel is damped where its five neighbours are strong."""
+def normalize(net):
+    """Local response normalization: a channel is damped where its five neighbors are strong."""
     return tf.nn.local_response_normalization(net, depth_radius=2, bias=2, alpha=0.0001, beta=0.75)
 
 
@@ -56,9 +56,9 @@ class UserModel(Tower):
         # Pixels are 0 to 255 less the mean; 64 is about their standard deviation in photographs.
         net = self.x / 64.0
         net = convolution(net, 96, 11, "conv1", stride=4, padding="valid")
-        net = pool(normalise(net))
+        net = pool(normalize(net))
         net = convolution(net, 256, 5, "conv2", groups=GROUPS)
-        net = pool(normalise(net))
+        net = pool(normalize(net))
         net = convolution(net, 384, 3, "conv3")
         net = convolution(net, 384, 3, "conv4", groups=GROUPS)
         net = convolution(net, 256, 3, "conv5", groups=GROUPS)

@@ -1,11 +1,11 @@
-# ConvNeXt-Tiny: a convolutional network built with what transformers have taught; accurate, wants many
-# images. Liu et al., 2022, “A ConvNet for the 2020s”, as keras.applications has it.
+# ConvNeXt-Tiny: a convolutional network with design ideas from transformers; accurate, needs many images.
+# Liu et al., 2022, “A ConvNet for the 2020s”, as keras.applications has it.
 #
-# Made for 224x224 colour, cut at random out of 256x256; at least 32x32. 28,589,128 parameters for 1000
+# Designed for 224x224 color, random crops from 256x256; at least 32x32. 28,589,128 parameters for 1000
 # classes.
-# Good settings: AdamW with weight decay 0.05, learning rate 0.00025 for batches of 64 (more for larger
-# ones, in proportion) falling along a cosine after 7 % of warm-up, 300 epochs, nothing subtracted (the
-# network does that itself), crop 224.
+# Recommended settings: AdamW with weight decay 0.05, learning rate 0.00025 for batches of 64 (more for
+# larger ones, in proportion) falling along a cosine after 7% of warm-up, 300 epochs, no mean subtraction
+# (the network normalizes its input), crop 224.
 #
 # settings: solver_type=ADAMW weight_decay=0.05 learning_rate=0.00025 lr_policy=cosine lr_warmup=7
 # settings: batch_size=64 train_epochs=300 use_mean=none crop_size=224 aug_flip=fliplr
@@ -22,7 +22,7 @@ class UserModel(Tower):
             input_shape=self.input_shape,
             classes=self.nclasses,
             classifier_activation=None,  # the loss wants numbers before softmax
-            include_preprocessing=False,  # Keras' own is for three colours only
+            include_preprocessing=False,  # Keras' own is for three colors only
         )
         return net(self.prepared(self.x), training=self.is_training)
 

@@ -1,11 +1,11 @@
 # EfficientNetV2-B0: more accurate than ResNet-50 with a quarter of its parameters. Tan and Le, 2021,
 # “EfficientNetV2: Smaller Models and Faster Training”, as keras.applications has it.
 #
-# Made for 224x224 colour, cut at random out of 256x256; at least 32x32. 7,200,312 parameters for 1000
+# Designed for 224x224 color, random crops from 256x256; at least 32x32. 7,200,312 parameters for 1000
 # classes, 60,608 of them moving averages.
-# Good settings: RMSProp with momentum 0.9 and decay 0.9, learning rate 0.002 falling by 3 % every 1 % of
-# 100 epochs, batches of 64, nothing subtracted (the network does that itself), crop 224, images mirrored at
-# random.
+# Recommended settings: RMSProp with momentum 0.9 and decay 0.9, learning rate 0.002 falling by 3% every
+# 1% of 100 epochs, batches of 64, no mean subtraction (the network normalizes its input), crop 224,
+# random horizontal flips.
 #
 # settings: solver_type=RMSPROP momentum=0.9 rms_decay=0.9 learning_rate=0.002 lr_policy=step lr_step_size=1
 # settings: lr_step_gamma=0.97 batch_size=64 train_epochs=100 use_mean=none crop_size=224 aug_flip=fliplr

@@ -1,10 +1,11 @@
-# GAN: draws new images like those of the dataset; a generator and a discriminator learn against each other,
-# without labels. Radford, Metz and Chintala, 2015, “Unsupervised Representation Learning with Deep
-# Convolutional Generative Adversarial Networks” (DCGAN).
+# GAN: generates images like those of the dataset with a generator and a discriminator; needs no labels.
+# Radford, Metz and Chintala, 2015, “Unsupervised Representation Learning with Deep Convolutional
+# Generative Adversarial Networks” (DCGAN).
 #
-# Made for small images whose sides are multiples of 4, such as 28x28 or 32x32. The output is as many new
-# images as were put in; TensorBoard shows some of them.
-# Good settings: Adam with β₁ 0.5, learning rate 0.0002, batches of 64, 30 epochs, nothing subtracted.
+# Designed for small images whose sides are multiples of 4, such as 28x28 or 32x32. The output has as many
+# generated images as the input; TensorBoard shows some of them.
+# Recommended settings: Adam with β₁ 0.5, learning rate 0.0002, batches of 64, 30 epochs, no mean
+# subtraction.
 #
 # settings: solver_type=ADAM beta_1=0.5 learning_rate=0.0002 lr_policy=fixed batch_size=64 train_epochs=30 use_mean=none
 # kinds: classification

@@ -1,10 +1,10 @@
 # GoogLeNet: twenty-two layers of “inception” modules, small and accurate; the first Inception network.
 # Szegedy et al., 2014, “Going Deeper with Convolutions”.
 #
-# Made for 224x224 colour, cut at random out of 256x256; at least 32x32. 6,998,552 parameters for 1000
+# Designed for 224x224 color, random crops from 256x256; at least 32x32. 6,998,552 parameters for 1000
 # classes, and 6,379,728 more in the two auxiliary classifiers that only training uses.
-# Good settings: momentum 0.9, learning rate 0.01 falling by 4 % every 10 % of 80 epochs, batches of 32,
-# mean pixel, crop 224, images mirrored at random.
+# Recommended settings: SGD with momentum 0.9, learning rate 0.01 falling by 4% every 10% of 80 epochs,
+# batches of 32, per-channel mean, crop 224, random horizontal flips.
 #
 # settings: solver_type=MOMENTUM momentum=0.9 learning_rate=0.01 lr_policy=step lr_step_size=10 lr_step_gamma=0.96
 # settings: batch_size=32 train_epochs=80 use_mean=pixel aug_flip=fliplr crop_size=224
@@ -36,8 +36,8 @@ def pool(net):
     return layers.MaxPooling2D(3, strides=2, padding="same")(net)
 
 
-def normalise(net):
-    """Local response normalisation over five channels. TensorFlow's alpha is for one channel, the usual one for all."""
+def normalize(net):
+    """Local response normalization over five channels. TensorFlow's alpha is for one channel, the usual one for all."""
     return tf.nn.local_response_normalization(net, depth_radius=2, bias=1, alpha=0.0001 / 5, beta=0.75)
 
 
@@ -64,10 +64,10 @@ class UserModel(Tower):
         # Pixels are 0 to 255 less the mean; 64 is about their standard deviation in photographs.
         net = self.x / 64.0
         net = convolution(net, 64, 7, "conv1", stride=2)
-        net = normalise(pool(net))
+        net = normalize(pool(net))
         net = convolution(net, 64, 1, "conv2_reduce")
         net = convolution(net, 192, 3, "conv2")
-        net = pool(normalise(net))
+        net = pool(normalize(net))
 
         net = inception(net, "inception_3a", 64, (96, 128), (16, 32), 32)
         net = inception(net, "inception_3b", 128, (128, 192), (32, 96), 64)

@@ -1,11 +1,11 @@
-# MobileNetV3: a quick network for photographs, made for telephones and for training without a GPU; the
-# large one. Howard et al., 2019, “Searching for MobileNetV3”, as keras.applications has it.
+# MobileNetV3: a fast network for photos, designed for mobile phones and suited to training without a GPU;
+# the large variant. Howard et al., 2019, “Searching for MobileNetV3”, as keras.applications has it.
 #
-# Made for 224x224 colour, cut at random out of 256x256; at least 32x32. 5,507,432 parameters for 1000
+# Designed for 224x224 color, random crops from 256x256; at least 32x32. 5,507,432 parameters for 1000
 # classes, 24,400 of them moving averages.
-# Good settings: RMSProp with momentum 0.9 and decay 0.9, learning rate 0.002 falling by 10 % every 2 % of
-# 100 epochs, batches of 64, nothing subtracted (the network does that itself), crop 224, images mirrored at
-# random.
+# Recommended settings: RMSProp with momentum 0.9 and decay 0.9, learning rate 0.002 falling by 10% every
+# 2% of 100 epochs, batches of 64, no mean subtraction (the network normalizes its input), crop 224,
+# random horizontal flips.
 #
 # settings: solver_type=RMSPROP momentum=0.9 rms_decay=0.9 learning_rate=0.002 lr_policy=step lr_step_size=2
 # settings: lr_step_gamma=0.9 batch_size=64 train_epochs=100 use_mean=none crop_size=224 aug_flip=fliplr

@@ -1,9 +1,9 @@
 # Regression: predicts numbers from an image, such as an angle or a position, instead of a class. A small
-# convolutional network of our own.
+# convolutional network.
 #
-# Made for small images, such as 32x32; any size from 16x16 works. Labels are OUTPUTS numbers for each
+# Designed for small images, such as 32x32; any size from 16x16 works. Labels are OUTPUTS numbers for each
 # image, best scaled to about -1 to 1.
-# Good settings: Adam, learning rate 0.001, batches of 32, 30 epochs, mean pixel.
+# Recommended settings: Adam, learning rate 0.001, batches of 32, 30 epochs, per-channel mean.
 #
 # settings: solver_type=ADAM learning_rate=0.001 lr_policy=fixed batch_size=32 train_epochs=30 use_mean=pixel
 # kinds: regression

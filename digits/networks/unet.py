@@ -1,9 +1,9 @@
-# U-Net: says for each pixel what it belongs to. Ronneberger, Fischer and Brox, 2015, “U-Net: Convolutional
-# Networks for Biomedical Image Segmentation”, with borders kept and batch normalisation.
+# U-Net: predicts a class for every pixel. Ronneberger, Fischer and Brox, 2015, “U-Net: Convolutional
+# Networks for Biomedical Image Segmentation”, with borders kept and batch normalization.
 #
-# Made for images whose sides are multiples of 16. Labels are images too, [N, H, W] or [N, H, W, 1]: the
-# number of each pixel's class. The output has a score for each pixel and class: [N, H, W, classes].
-# Good settings: Adam, learning rate 0.001, batches of 4, 30 epochs, mean pixel.
+# Designed for images whose sides are multiples of 16. Labels are images too, [N, H, W] or [N, H, W, 1]:
+# the number of each pixel's class. The output has a score for each pixel and class: [N, H, W, classes].
+# Recommended settings: Adam, learning rate 0.001, batches of 4, 30 epochs, per-channel mean.
 #
 # settings: solver_type=ADAM learning_rate=0.001 lr_policy=fixed batch_size=4 train_epochs=30 use_mean=pixel
 # kinds: segmentation
@@ -43,8 +43,8 @@ class UserModel(Tower):
                 kernel_initializer="he_normal",
                 name=f"{name}_conv{number}",
             )(net)
-            normalise = layers.BatchNormalization(momentum=0.9, name=f"{name}_norm{number}")
-            net = tf.nn.relu(normalise(net, training=self.is_training))
+            normalize = layers.BatchNormalization(momentum=0.9, name=f"{name}_norm{number}")
+            net = tf.nn.relu(normalize(net, training=self.is_training))
         return net
 
     @model_property

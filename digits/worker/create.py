@@ -491,8 +491,8 @@ def _check(recipe: CreateDataset) -> None:
     shares = (0 if recipe.val else recipe.pct_val, 0 if recipe.test else recipe.pct_test)
     if min(shares) < 0 or sum(shares) >= 100:
         raise UserFault(
-            f"{shares[0]} % for validation and {shares[1]} % for testing leave nothing to train on.",
-            "Choose less than 100 % for both together.",
+            f"{shares[0]}% for validation and {shares[1]}% for testing leave nothing to train on.",
+            "Choose less than 100% for both together.",
         )
 
 

@@ -214,7 +214,7 @@ def _executed(operation: Any, inputs: list[Any]) -> Sequence[Any]:
             raise
         raise UserFault(
             f"{operation.name} ({operation.type}) cannot be executed by itself.",
-            "Training can do it: check the network without going step by step.",
+            "Training can run it: turn off “Run eagerly” and check the network again.",
             numerics.line_of(operation.name, operation.graph) or None,
         ) from error
 

@@ -186,7 +186,7 @@ def _without_user_model(names: dict[str, Any]) -> UserFault:
         if isinstance(kind, type) and issubclass(kind, tower.Tower) and kind is not tower.Tower:
             return UserFault(
                 f"The network defines a class {name}(Tower) and no class UserModel.",
-                f"Call {name} UserModel.",
+                f"Rename the class {name} to UserModel.",
                 _line_of(kind),
             )
     return UserFault("The network defines no class UserModel.", _TEMPLATE_HINT)

@@ -77,7 +77,7 @@ def run(recipe: recipes.Preflight, task_folder: Path, events: EventLog) -> dict[
         trainer.board = board
         trainer.build()
         trainer.load_weights()
-    events.append(Progressed(0.5, doing="Trying a step"))
+    events.append(Progressed(0.5, doing="Running one step"))
     return trial.result()
 
 
@@ -133,7 +133,7 @@ def verdict(start: Start, cost: Cost) -> Verdict:
     if not start.has_weights and cost.parameters_per_image > MANY_PARAMETERS_PER_IMAGE:
         found.append(_too_large(cost))
     if cost.seconds is not None and cost.seconds > LONG_SECONDS:
-        found.append(Verdict("long", f"The training takes about {times.duration(cost.seconds)}."))
+        found.append(Verdict("long", f"Training will take about {times.duration(cost.seconds)}."))
     order = ("bad", "high", "low", "large", "long", "unknown", "good")
     return Verdict(
         min((item.kind for item in found), key=order.index), " ".join(item.message for item in found)
@@ -143,13 +143,13 @@ def verdict(start: Start, cost: Cost) -> Verdict:
 def _of_loss(start: Start) -> Verdict:
     entropy, chance = start.cross_entropy, start.chance
     if not math.isfinite(start.loss):
-        return Verdict("bad", "The loss is NaN or infinite: the training would fail immediately.")
+        return Verdict("bad", "The loss is NaN or infinite: training would stop immediately.")
     if entropy is None or chance is None:
         return Verdict(
             "unknown", "The loss is finite. It is not a classification loss, so it has no chance level."
         )
     if start.has_weights:
-        return Verdict("unknown", "The loss is finite. The initial weights come from an earlier training.")
+        return Verdict("unknown", "The loss is finite. The weights come from an earlier training.")
     begins = f"The cross-entropy starts at {entropy:.3g}"
     usual = USUAL_WITH_NORMALIZATION if start.has_normalization else USUAL
     low, high = (chance * limit for limit in usual)
@@ -419,19 +419,9 @@ class _Trial:
 
 def _input(fed: Fed) -> dict[str, Any]:
     """How records reach the network, and the reason in words."""
-    fits = "which fits into" if fed.how == input.RESIDENT else "more than"
-    share = (
-        f"{fits} the {_size(fed.budget_bytes)} that it may take of {_size(fed.free_bytes)} free {fed.place}"
-    )
-    return {"how": fed.how, "records": fed.records, "bytes": fed.bytes, "reason": share}
-
-
-def _size(count: float) -> str:
-    for unit in ("bytes", "kB", "MB"):
-        if count < 1000:
-            return f"{count:.3g} {unit}"
-        count /= 1000
-    return f"{count:.3g} GB"
+    budget, free = times.byte_size(fed.budget_bytes), times.byte_size(fed.free_bytes)
+    reason = f"limit {budget} of {free} free {fed.place}"
+    return {"how": fed.how, "records": fed.records, "bytes": fed.bytes, "reason": reason}
 
 
 def _curves(metrics: dict[str, float]) -> dict[str, float]:

@@ -673,6 +673,6 @@ def _diverged(loss: float, step: int, rate: float, what: str = "loss") -> UserFa
     return UserFault(
         f"The {what} became {value} at step {step}, at the learning rate {rate:g}.",
         f"Lower the learning rate, for example to {rate / 10:.3g}, or begin with a warm-up. If it happens at a low "
-        "one too, look in the network for a division by zero or the logarithm of zero: the same training with the "
-        "numerics checks on names the operation where it begins. Snapshots that were saved before are still good.",
+        "one too, look in the network for a division by zero or the logarithm of zero: training with "
+        "“Detect NaN/Inf” names the operation where it begins. Snapshots that were saved before are still good.",
     )

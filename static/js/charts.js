@@ -10,7 +10,7 @@ const WORDS_MILLISECONDS = 2000;
 
 const KINDS = {
   loss: { show: number, range: fromZero, colors: COLORS },
-  accuracy: { show: (value) => percent(value, value >= 99.95 ? 1 : 2), range: upToHundred, unit: ' %', colors: COLORS },
+  accuracy: { show: (value) => percent(value, value >= 99.95 ? 1 : 2), range: upToHundred, unit: '%', colors: COLORS },
   rate: { show: number, range: fromZero, colors: ['--chart-4'] },
   speed: { show: number, range: fromZero, colors: ['--chart-3'] },
 };

@@ -21,7 +21,7 @@ export function startClassifying(panel) {
   async function classify(given) {
     const number = (asked += 1);
     result.setAttribute('aria-busy', 'true');
-    time.textContent = 'Looking…';
+    time.textContent = 'Classifying…';
     try {
       const answer = await postForm(panel.dataset.url, fields(given));
       if (number !== asked) return;
@@ -101,7 +101,7 @@ export function startClassifying(panel) {
       snapshot.replaceChildren(...snapshots.map(([epoch, words]) => new Option(words, epoch)));
       if (kept !== null) snapshot.value = kept;
       const hint = result.querySelector('[data-no-snapshot]');
-      if (hint) hint.textContent = 'The best guesses appear here.';
+      if (hint) hint.textContent = 'Top predictions appear here.';
     },
   };
 }
@@ -115,7 +115,7 @@ function guesses(predictions) {
     const name = element('span', 'prediction-label');
     name.append(clipped(label));
     const bar = element('span', 'prediction-bar');
-    row.append(name, element('span', 'prediction-percent number', `${percent.toFixed(2)} %`), bar);
+    row.append(name, element('span', 'prediction-percent number', `${percent.toFixed(2)}%`), bar);
     bar.style.setProperty('--value', percent);
     list.append(row);
   }

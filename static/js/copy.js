@@ -7,7 +7,7 @@ export function startCopying() {
     const button = event.target.closest?.('[data-copy]');
     if (!button) return;
     const copied = await copy(button.dataset.copy);
-    toast(copied ? 'Copied.' : 'The browser does not let this page use the clipboard.', copied ? 'success' : 'warning', 3);
+    toast(copied ? 'Copied.' : 'This browser blocks access to the clipboard.', copied ? 'success' : 'warning', 3);
   });
 }
 

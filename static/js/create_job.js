@@ -41,7 +41,7 @@ export function startCreatingJob(form, { memory, focus = {} }) {
     } catch (error) {
       isSent = false;
       const errors = error.body?.errors;
-      free(errors ? '' : `${error.message} ${error.hint || 'The form keeps its contents.'}`, 'danger');
+      free(errors ? '' : `${error.message} ${error.hint || 'Your input has been kept.'}`, 'danger');
       if (errors) showFormErrors(form, errors, focus);
     }
   }

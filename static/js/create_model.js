@@ -17,7 +17,7 @@ export function startCreating(form, region, check, job) {
   form.addEventListener('submit', async (event) => {
     event.preventDefault();
     const isBusy = region.getAttribute('aria-busy') === 'true';
-    job.busy(isBusy ? 'Waiting for the current check…' : 'Checking one training step…');
+    job.busy(isBusy ? 'Waiting for the current operation…' : 'Checking one training step first…');
     const offer = setTimeout(() => (unchecked.hidden = false), PATIENCE_MILLISECONDS);
     const { answer, error } = await check();
     clearTimeout(offer);

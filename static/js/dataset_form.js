@@ -34,14 +34,14 @@ function drawSplit() {
     const part = bar.querySelector(`[data-part="${name}"]`);
     part.style.setProperty('--value', share);
     part.hidden = share === 0;
-    part.firstElementChild.textContent = (bar.clientWidth * share) / 100 > ROOM_FOR_TITLE_PIXELS ? `${titles[name]} ${share} %` : `${share} %`;
+    part.firstElementChild.textContent = (bar.clientWidth * share) / 100 > ROOM_FOR_TITLE_PIXELS ? `${titles[name]} ${share}%` : `${share}%`;
   }
-  bar.setAttribute('aria-label', `Of the training folder: ${Object.entries(parts).map(([name, share]) => `${titles[name]} ${share} %`).join(', ')}`);
+  bar.setAttribute('aria-label', `Split of the training folder: ${Object.entries(parts).map(([name, share]) => `${titles[name]} ${share}%`).join(', ')}`);
   field('folder_pct_val').disabled = Boolean(own.val);
   field('folder_pct_test').disabled = Boolean(own.test);
   const taken = val + test;
   bar.classList.toggle('split-full', taken >= 100);
-  document.getElementById('split-problem').textContent = taken >= 100 ? `Validation and test take ${taken} %: nothing is left to train on.` : '';
+  document.getElementById('split-problem').textContent = taken >= 100 ? `Validation and test take ${taken}%: nothing is left to train on.` : '';
 }
 
 /* The example picture -------------------------------------------------- */
@@ -61,7 +61,7 @@ async function drawExample() {
     if (number !== asked) return;
     const [width, height] = [Number(field('resize_width').value), Number(field('resize_height').value)];
     frame.replaceChildren(picture(answer.image, width, height));
-    caption.textContent = `${width} × ${height} pixels, about ${bytes(answer.bytes)} for each image.`;
+    caption.textContent = `${width} × ${height} pixels, about ${bytes(answer.bytes)} per image.`;
   } catch (error) {
     if (number === asked) caption.textContent = error.message;
   }
@@ -70,7 +70,7 @@ async function drawExample() {
 function picture(source, width, height) {
   const image = new Image();
   image.src = source;
-  image.alt = 'The example picture, resized';
+  image.alt = 'Sample image, resized';
   // Small pictures are enlarged by a whole number, so that single pixels can be seen.
   const scale = Math.max(1, Math.floor(192 / Math.max(width, height)));
   image.style.width = `${width * scale}px`;

@@ -41,7 +41,7 @@ function drawCounts(splits) {
   table.className = 'counts-table';
   const caption = table.createCaption();
   caption.className = 'visually-hidden';
-  caption.textContent = 'Images of each class';
+  caption.textContent = 'Class distribution';
   const body = table.createTBody();
   for (const row of rows) body.append(countRow(row, most));
   const scroll = document.createElement('div');
@@ -49,7 +49,7 @@ function drawCounts(splits) {
   if (rows.length > 20) {
     scroll.tabIndex = 0;
     scroll.setAttribute('role', 'region');
-    scroll.setAttribute('aria-label', 'Table of the images of each class');
+    scroll.setAttribute('aria-label', 'Class distribution table');
   }
   scroll.append(table);
   counts.replaceChildren(scroll);

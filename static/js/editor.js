@@ -11,7 +11,7 @@ import { postForm, urlPrefix } from './http.js';
 const LINT_MILLISECONDS = 500;
 const LONGEST_PROBLEM = 160;
 
-// Colours are tokens of tokens.css, so one style serves both themes.
+// Colors are tokens of tokens.css, so one style serves both themes.
 const colors = HighlightStyle.define([
   { tag: [tags.keyword, tags.operatorKeyword, tags.controlKeyword, tags.definitionKeyword, tags.moduleKeyword], color: 'var(--code-keyword)' },
   { tag: [tags.string, tags.special(tags.string)], color: 'var(--code-string)' },
@@ -60,7 +60,7 @@ export function mountEditor(textarea, problems) {
         search({ top: true }), python(), syntaxHighlighting(colors), theme.of(themed()),
         keymap.of([...closeBracketsKeymap, ...defaultKeymap, ...searchKeymap, ...historyKeymap, ...foldKeymap, ...completionKeymap, ...lintKeymap, indentWithTab]),
         EditorView.contentAttributes.of({
-          'aria-label': 'Your network, in Python',
+          'aria-label': 'Network definition (Python)',
           'aria-describedby': 'editor-help editor-problems',
           tabindex: '0',
         }),

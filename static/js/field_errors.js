@@ -6,7 +6,7 @@ import { labelOf, reveal } from './form_sections.js';
 /** Lists the errors above the form, as in pages rendered by the server, and shows each message at its field. */
 export function showFormErrors(form, errors, focus = {}) {
   document.getElementById('form-errors')?.remove();
-  const box = mistakes(form, errors, 'Nothing was started yet.');
+  const box = mistakes(form, errors);
   box.id = 'form-errors';
   box.tabIndex = -1;
   form.prepend(box);
@@ -15,7 +15,7 @@ export function showFormErrors(form, errors, focus = {}) {
 }
 
 /** A notice that lists {field: [messages]}, with links to the fields. */
-export function mistakes(form, errors, title) {
+export function mistakes(form, errors) {
   const box = notice('tone-danger', '');
   box.setAttribute('role', 'alert');
   const list = element('ul', 'plain');
@@ -28,7 +28,7 @@ export function mistakes(form, errors, title) {
     } else item.textContent = `${label}: ${text}`;
     list.append(item);
   }
-  box.firstElementChild.append(element('strong', '', title), list);
+  box.firstElementChild.append(element('strong', '', 'Please fix these fields'), list);
   return box;
 }
 

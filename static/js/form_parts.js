@@ -1,4 +1,4 @@
-// Small behaviours of both long forms.
+// Small behaviors of both long forms.
 
 /** Fields under an element with data-reveals=<id of a box> show while the box is ticked. */
 export function startReveals(form) {

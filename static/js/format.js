@@ -35,12 +35,12 @@ export function ago(at, now = Date.now() / 1000) {
   return seconds < 10 ? 'just now' : `${duration(seconds).split(',')[0]} ago`;
 }
 
-/** A size such as "3.2 MB"; a kilobyte is 1024 bytes. */
+/** A size such as "3.2 MB"; a kilobyte is 1000 bytes. */
 export function bytes(count) {
-  const units = ['B', 'KB', 'MB', 'GB', 'TB'];
+  const units = ['B', 'kB', 'MB', 'GB', 'TB'];
   let unit = 0;
-  while (count >= 1024 && unit < units.length - 1) {
-    count /= 1024;
+  while (count >= 1000 && unit < units.length - 1) {
+    count /= 1000;
     unit += 1;
   }
   return `${count >= 100 || unit === 0 ? Math.round(count) : count.toFixed(1)} ${units[unit]}`;
@@ -68,5 +68,5 @@ export function tick(value, distance) {
 }
 
 export function percent(value, digits = 1) {
-  return value === null || value === undefined ? '–' : `${value.toFixed(digits)} %`;
+  return value === null || value === undefined ? '–' : `${value.toFixed(digits)}%`;
 }

@@ -1,4 +1,4 @@
-// Colours for Python text that is only read: one pass with one expression, so no editor has to be loaded.
+// Colors for Python text that is only read: one pass with one expression, so no editor has to be loaded.
 
 const TOKENS = new RegExp(
   [
@@ -11,7 +11,7 @@ const TOKENS = new RegExp(
   'g',
 );
 
-/** Colours the text in `element` by wrapping its tokens in spans of class tok-…. */
+/** Colors the text in `element` by wrapping its tokens in spans of class tok-…. */
 export function highlightPython(element) {
   const text = element.textContent;
   const pieces = [];

@@ -6,23 +6,23 @@ import { request } from './http.js';
 const ACTIONS = {
   abort: {
     title: (name) => `Abort “${name}”?`,
-    text: 'It stops now. What it has written so far stays.',
+    text: 'The job stops immediately. Files written so far are kept.',
     yes: 'Abort',
-    keep: 'Let it run',
+    keep: 'Keep running',
     send: (url) => request(url, { method: 'POST' }),
-    said: (name) => `“${name}” is stopping.`,
+    said: (name) => `Aborting “${name}”.`,
   },
   resume: {
     send: (url) => request(url, { method: 'POST' }),
-    said: (name) => `“${name}” goes on.`,
+    said: (name) => `Resuming “${name}”.`,
   },
   delete: {
     title: (name) => `Delete “${name}”?`,
-    text: 'Its folder and everything in it is removed from the disk. This cannot be undone.',
+    text: 'The job’s folder and all files in it are permanently deleted.',
     yes: 'Delete',
-    keep: 'Keep it',
+    keep: 'Cancel',
     send: (url) => request(url, { method: 'DELETE' }),
-    said: (name) => `“${name}” was deleted.`,
+    said: (name) => `Deleted “${name}”.`,
   },
 };
 

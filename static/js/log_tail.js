@@ -22,7 +22,7 @@ export function startLogTail(panel) {
         next = answer.next;
         if (answer.text) append(answer.text);
       }
-      if (!view.textContent) view.textContent = 'Nothing was printed yet.';
+      if (!view.textContent) view.textContent = 'No output yet.';
     } catch {
       // The next message or the next opening tries again.
     } finally {
@@ -32,7 +32,7 @@ export function startLogTail(panel) {
 
   function append(text) {
     const following = view.scrollHeight - view.scrollTop - view.clientHeight < 40;
-    if (view.childNodes.length === 1 && view.textContent === 'Nothing was printed yet.') view.replaceChildren();
+    if (view.childNodes.length === 1 && view.textContent === 'No output yet.') view.replaceChildren();
     view.append(text);
     while (view.childNodes.length > KEPT_CHUNKS) view.firstChild.remove();
     if (following) view.scrollTop = view.scrollHeight;

@@ -38,9 +38,9 @@ export function startLrPreview(form, figure) {
 
   function describe() {
     const [first, last] = [columns[0][0], columns[0].at(-1)];
-    const more = columns.length > 1 ? ` ${columns.length} jobs, one for each rate.` : '';
-    caption.textContent = (first === last ? `${number(first)} all the time.` : `From ${number(first)} to ${number(last)}.`) + more;
-    area.setAttribute('aria-label', `Learning rate over the training. ${caption.textContent}`);
+    const more = columns.length > 1 ? ` ${columns.length} models, one per rate.` : '';
+    caption.textContent = (first === last ? `Constant at ${number(first)}.` : `From ${number(first)} to ${number(last)}.`) + more;
+    area.setAttribute('aria-label', `Learning rate during training. ${caption.textContent}`);
   }
 
   const askSoon = settled(ask, WAIT_MILLISECONDS);

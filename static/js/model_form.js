@@ -63,9 +63,9 @@ function start() {
     if (isChanged()) {
       await confirmed({
         title: 'Replace your network?',
-        text: 'The editor holds a network that was changed here. It would be lost.',
-        yes: 'Replace it',
-        keep: 'Keep mine',
+        text: 'Your changes to the network in the editor will be lost.',
+        yes: 'Replace',
+        keep: 'Keep my network',
         action: fill,
       });
     } else {
@@ -124,7 +124,7 @@ function showFields(fieldset, shown) {
 async function showDataset(id) {
   const summary = document.getElementById('dataset-summary');
   const row = JSON.parse(document.getElementById('datasets-data').textContent).find((dataset) => dataset.id === id);
-  summary.textContent = row ? `${row.detail}${row.running ? ' · still being made; the training waits for it' : ''}` : '';
+  summary.textContent = row ? `${row.detail}${row.running ? ' · not ready yet; training will wait for it' : ''}` : '';
   if (!row || row.running) return;
   try {
     const { dataset } = await getJson(`${urlPrefix}/datasets/summary?job_id=${encodeURIComponent(id)}`);
@@ -132,7 +132,7 @@ async function showDataset(id) {
     const splits = Object.entries(dataset.splits).map(([name, split]) => `${split.count.toLocaleString('en')} ${TITLES[name] ?? name}`);
     const labels = dataset.labels.slice(0, SHOWN_LABELS).flatMap((label, index) => [inLine(label, index < dataset.labels.length - 1 ? ',' : ''), ' ']);
     const words = document.createElement('span');
-    words.append(`${row.detail.split(' · ')[0]} · ${splits.join(', ')}`, document.createElement('br'), `${dataset.labels.length} classes: `, ...labels, dataset.labels.length > SHOWN_LABELS ? '…' : '');
+    words.append(`${row.detail.split(' · ')[0]} · ${splits.join(', ')} images`, document.createElement('br'), `${dataset.labels.length} classes: `, ...labels, dataset.labels.length > SHOWN_LABELS ? '…' : '');
     summary.replaceChildren(...(dataset.mean_url ? [meanImage(dataset)] : []), words);
   } catch {
     // The line above says enough.
@@ -147,7 +147,7 @@ function inLine(name, punctuation) {
 }
 
 const SHOWN_LABELS = 8;
-const TITLES = { train: 'to train', val: 'to validate', test: 'to test' };
+const TITLES = { train: 'training', val: 'validation', test: 'test' };
 
 function meanImage(dataset) {
   const image = new Image(48, 48);

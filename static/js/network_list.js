@@ -51,7 +51,7 @@ function announce(control) {
 }
 
 function say(labels) {
-  toast(labels.length ? `Filled in: ${labels.join(', ')}.` : 'The form has these settings already.', 'success');
+  toast(labels.length ? `Settings applied: ${labels.join(', ')}.` : 'These settings are already applied.', 'success');
 }
 
 function find(form, text) {

@@ -1,4 +1,4 @@
-// The ten digits in grey pixels: the picture of the empty home page.
+// The ten digits in gray pixels: the picture of the empty home page.
 
 const SHAPES = [
   '.###.#...##...##...##...##...#.###.', '..#...##....#....#....#....#...###.', '.###.#...#....#...#...#...#...#####',
@@ -23,8 +23,8 @@ function digit(shape, value) {
   [...shape].forEach((mark, index) => {
     const lit = mark === '#';
     // A scanned pixel is never quite black; a fixed pattern keeps the picture the same on every visit.
-    const grey = ((index * 37 + value * 53) % 10) / 10;
-    svg.append(pixel(index % 5, Math.floor(index / 5), lit ? 0.72 + 0.28 * grey : 0.05 + 0.04 * grey));
+    const gray = ((index * 37 + value * 53) % 10) / 10;
+    svg.append(pixel(index % 5, Math.floor(index / 5), lit ? 0.72 + 0.28 * gray : 0.05 + 0.04 * gray));
   });
   return svg;
 }

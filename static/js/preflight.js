@@ -21,7 +21,7 @@ export function startPreflight(form, button, region, { failed, focus }) {
   let latest = null;
 
   const run = startAsking(button, region, {
-    doing: 'Taking one step…',
+    doing: 'Running one step…',
     ask(isClick, progress) {
       clearFieldErrors(form);
       const fields = new FormData(form);
@@ -45,7 +45,7 @@ export function startPreflight(form, button, region, { failed, focus }) {
       latest = null;
       const errors = error.body?.errors;
       if (!errors) return false;
-      place.replaceChildren(mistakes(form, errors, 'Please correct these fields.'));
+      place.replaceChildren(mistakes(form, errors));
       showFieldErrors(form, errors, focus);
       return true;
     },

@@ -31,7 +31,7 @@ function weights(restored) {
   const box = element('details', 'disclosure');
   const inside = element('div', '');
   showRestored(inside, restored);
-  box.append(element('summary', '', `Weights at the start: ${restoredNote(restored)}`), inside);
+  box.append(element('summary', '', `Initial weights: ${restoredNote(restored)}`), inside);
   return box;
 }
 
@@ -39,21 +39,21 @@ function printed(text) {
   const box = element('section', '');
   const lines = element('pre', 'printed', text);
   lines.tabIndex = 0; // to scroll by keyboard
-  box.append(element('h3', 'small', 'What the network printed'), lines);
+  box.append(element('h3', 'small', 'Printed output'), lines);
   return box;
 }
 
 // Of a layer that gives hardly anything but zeros, little reaches the next.
 const DEAD = 0.95;
-const NUMBERS = ['Least', 'Mean', 'Most', 'Zeros'];
+const NUMBERS = ['Min', 'Mean', 'Max', 'Zeros'];
 
 /** A table of what each layer gives in the last step, with the range of its numbers as a bar. */
 function layersOf(layers) {
   const box = element('section', 'table-wrap');
   const table = element('table', 'table table-tight');
-  table.append(element('caption', 'visually-hidden', 'What each layer gives in the last step'));
+  table.append(element('caption', 'visually-hidden', 'Layer outputs in the last step'));
   const head = table.createTHead().insertRow();
-  for (const name of ['Layer', 'Gives', 'Range', ...NUMBERS]) {
+  for (const name of ['Layer', 'Output shape', 'Range', ...NUMBERS]) {
     const cell = element('th', NUMBERS.includes(name) ? 'end' : '', name);
     cell.scope = 'col';
     head.append(cell);
@@ -72,7 +72,7 @@ function layerRow({ name, shape, least, mean, most, spread, zeros }, place) {
   range.append(bar(place, least, most, mean - spread, mean + spread, mean));
   row.append(title, element('td', 'nowrap', shape.join(' × ')), range);
   for (const value of [least, mean, most]) row.append(element('td', 'end', number(value)));
-  const share = `${Math.round(100 * zeros)} %`;
+  const share = `${Math.round(100 * zeros)}%`;
   const cell = element('td', 'end', zeros < DEAD ? share : '');
   if (zeros >= DEAD) cell.append(element('span', 'badge tone-warning', share));
   row.append(cell);
@@ -109,15 +109,15 @@ function tilesOf(result) {
   const { memory_bytes: memory, gpu_memory_bytes: gpuMemory, memory_free_bytes: free, parameters, parameters_per_image: perImage, shape, input } = result;
   const notes = {
     loss: isKnown(chance) && [isDifferent(entropy, loss) && `cross-entropy ${number(entropy)}`, `chance level ${number(chance)}`].filter(Boolean).join(', '),
-    epoch: isKnown(step) && `${shortDuration(step)} a step`,
-    total: isKnown(speed) && `${number(speed)} images a second`,
-    memory: isKnown(gpuMemory) ? isKnown(memory) && `and ${bytes(memory)} of the machine` : isKnown(free) && `${bytes(free)} are free`,
+    epoch: isKnown(step) && `${shortDuration(step)}/step`,
+    total: isKnown(speed) && `${number(speed)} img/s`,
+    memory: isKnown(gpuMemory) ? isKnown(memory) && `plus ${bytes(memory)} of system memory` : isKnown(free) && `${bytes(free)} free`,
   };
   return [
-    { known: loss, label: 'Loss at the start', value: () => number(loss), note: notes.loss },
-    { known: epoch, label: 'An epoch takes', value: () => shortDuration(epoch), note: notes.epoch },
-    { known: total, label: 'All of it takes', value: () => shortDuration(total), note: notes.total },
-    { known: gpuMemory ?? memory, label: isKnown(gpuMemory) ? 'Memory of the GPU' : 'Memory', value: () => bytes(gpuMemory ?? memory), note: notes.memory },
+    { known: loss, label: 'Initial loss', value: () => number(loss), note: notes.loss },
+    { known: epoch, label: 'Time per epoch', value: () => shortDuration(epoch), note: notes.epoch },
+    { known: total, label: 'Estimated total time', value: () => shortDuration(total), note: notes.total },
+    { known: gpuMemory ?? memory, label: isKnown(gpuMemory) ? 'GPU memory' : 'Memory', value: () => bytes(gpuMemory ?? memory), note: notes.memory },
     { known: parameters, label: 'Parameters', value: () => parameters.toLocaleString('en'), note: isKnown(perImage) && `${number(perImage)} per training image` },
     { known: shape, label: 'Input', value: () => shape.join(' × '), note: feeding(input) },
   ].filter(({ known }) => isKnown(known));
@@ -135,7 +135,7 @@ function tile({ label, value, note }) {
   return box;
 }
 
-const WAYS = { resident: 'kept in memory', streamed: 'read again for every batch' };
+const WAYS = { resident: 'Cached in memory', streamed: 'Streamed from disk' };
 
 function feeding(input) {
   if (!input) return '';
@@ -153,7 +153,7 @@ function pictureOf(address, notes) {
   const figure = element('figure', 'preflight-batch');
   const image = new Image();
   image.src = address;
-  image.alt = 'The images of the first batch';
-  figure.append(image, element('figcaption', 'help', `The first batch as the network gets it${labels && `: ${labels}`}.`));
+  image.alt = 'Images of the first batch';
+  figure.append(image, element('figcaption', 'help', `First batch as the network receives it${labels && `: ${labels}`}.`));
   return figure;
 }

@@ -9,7 +9,7 @@ export function setProgress(meter, percentage, etaSeconds = null) {
   bar.setAttribute('aria-valuenow', Math.round(percentage));
   bar.firstElementChild.style.setProperty('--value', percentage.toFixed(1));
   const words = meter.querySelector('[data-percent]');
-  if (words) words.textContent = `${Math.round(percentage)} %`;
+  if (words) words.textContent = `${Math.round(percentage)}%`;
   const eta = meter.querySelector('[data-eta]');
   if (eta) eta.textContent = etaSeconds === null || etaSeconds === undefined ? '' : ` · ${duration(etaSeconds)} left`;
 }

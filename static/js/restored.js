@@ -10,7 +10,7 @@ export function restoredNote({ source, taken, missing, of_other_shape: others, f
   const all = count + missing.length + Object.keys(others).length;
   const parts = [];
   if (source) parts.push(`${count} of ${all} variables from ${source}`);
-  if (frozen.length) parts.push(`${frozen.length} not trained`);
+  if (frozen.length) parts.push(`${frozen.length} frozen`);
   return parts.join(' · ');
 }
 
@@ -20,10 +20,10 @@ export function showRestored(region, restored) {
   const box = element('div', 'table-wrap');
   box.tabIndex = 0;
   box.setAttribute('role', 'region');
-  box.setAttribute('aria-label', 'Where the weights come from');
+  box.setAttribute('aria-label', 'Initial weights');
   const table = element('table', 'table table-tight');
   const head = table.createTHead().insertRow();
-  for (const title of ['Variable', 'Begins with', 'Trained']) {
+  for (const title of ['Variable', 'Initial weights', 'Trained']) {
     const cell = element('th', '', title);
     cell.scope = 'col';
     head.append(cell);
@@ -34,16 +34,16 @@ export function showRestored(region, restored) {
   if (unused.length) {
     const rest = unused.length > NAMES_SHOWN ? ` and ${unused.length - NAMES_SHOWN} more` : '';
     const names = unused.slice(0, NAMES_SHOWN).join(', ');
-    region.append(element('p', 'small muted panel-note', `In ${source}, and not in the network: ${names}${rest}.`));
+    region.append(element('p', 'small muted panel-note', `Unused variables in ${source}: ${names}${rest}.`));
   }
 }
 
 function rowsOf({ source, taken, missing, of_other_shape: others, frozen, no_weights: noWeights }) {
-  const values = new Map(frozen.map((name) => [name, { words: 'its initial value' }]));
-  for (const [name, other] of Object.entries(taken)) values.set(name, { words: other === name ? `its value in ${source}` : `${other} in ${source}` });
-  for (const name of missing) values.set(name, { words: `its initial value: it is not in ${source}`, isNew: true });
-  for (const [name, shapes] of Object.entries(others)) values.set(name, { words: `its initial value: its shape in ${source} is ${shapes}`, isNew: true });
-  const trained = new Map([...frozen.map((name) => [name, 'no']), ...noWeights.map((name) => [name, 'is no weight'])]);
+  const values = new Map(frozen.map((name) => [name, { words: 'own initializer' }]));
+  for (const [name, other] of Object.entries(taken)) values.set(name, { words: other === name ? `from ${source}` : `${other} from ${source}` });
+  for (const name of missing) values.set(name, { words: `own initializer: not in ${source}`, isNew: true });
+  for (const [name, shapes] of Object.entries(others)) values.set(name, { words: `own initializer: its shape in ${source} is ${shapes}`, isNew: true });
+  const trained = new Map([...frozen.map((name) => [name, 'no']), ...noWeights.map((name) => [name, 'not a weight'])]);
   return [...values].map(([name, { words, isNew }]) => {
     const row = element('tr', '');
     const title = element('th', '');

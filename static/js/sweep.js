@@ -27,7 +27,7 @@ export function startSweep(form, words, button) {
     const shown = names.slice(0, NAMES_SHOWN).join(', ');
     words.textContent = names.length > 1 ? `${names.length} models: ${shown}${rest > 0 ? ` and ${rest} more` : ''}` : '';
     words.title = names.length > 1 ? names.join('\n') : '';
-    button.textContent = names.length > 1 ? `Create ${names.length} models` : single;
+    button.textContent = names.length > 1 ? `Train ${names.length} models` : single;
   }
 
   const askSoon = settled(ask, WAIT_MILLISECONDS);

@@ -7,7 +7,7 @@ export function showUsage(panel, { cpu_percent: cpu, memory_bytes: memory, devic
   panel.hidden = false;
   if (device) panel.querySelector('[data-device]').textContent = device;
   const gauges = [
-    gauge('Processor', `${Math.round(cpu)} % of a core`),
+    gauge('CPU', `${Math.round(cpu)}% of a core`),
     gauge('Memory', bytes(memory)),
     ...gpus.flatMap((gpu) => gpuGauges(gpu, gpus.length > 1)),
   ];
@@ -17,7 +17,7 @@ export function showUsage(panel, { cpu_percent: cpu, memory_bytes: memory, devic
 function gpuGauges(gpu, several) {
   const prefix = several ? `${gpu.name}: ` : 'GPU ';
   const gauges = [];
-  if (known(gpu.utilization)) gauges.push(gauge(`${prefix}load`, `${gpu.utilization} %`, gpu.utilization));
+  if (known(gpu.utilization)) gauges.push(gauge(`${prefix}load`, `${gpu.utilization}%`, gpu.utilization));
   if (known(gpu.memory_used) && gpu.memory_total) {
     gauges.push(gauge(`${prefix}memory`, `${bytes(gpu.memory_used)} of ${bytes(gpu.memory_total)}`, (100 * gpu.memory_used) / gpu.memory_total));
   }

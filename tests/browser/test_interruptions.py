@@ -47,8 +47,8 @@ def test_the_model_form_survives_reload_back_and_another_tab(
         expect(page.locator(".cm-content")).to_contain_text("1 / 0")
         expect(text).to_have_value(CODE)
         expect(page.get_by_label("Epochs", exact=True)).to_have_value("7")
-        expect(page.get_by_label("Mirror")).to_have_value("fliplr")
-        expect(page.get_by_label("Mirror")).to_be_visible()
+        expect(page.get_by_label("Flip")).to_have_value("fliplr")
+        expect(page.get_by_label("Flip")).to_be_visible()
         expect(page.locator('[data-policy="exp"] input')).to_be_visible()
         expect(page.locator("#dataset-summary")).to_contain_text("3 classes")
         expect(page.get_by_label("Name", exact=True)).to_have_value("My network on Bars")
@@ -63,9 +63,9 @@ def test_the_model_form_survives_reload_back_and_another_tab(
     assert asked == [], "nothing was written yet"
     write_network(page, CODE)
     page.get_by_label("Epochs", exact=True).fill("7")
-    page.get_by_label("Learning rate over time").select_option("exp")
+    page.get_by_label("Learning-rate schedule").select_option("exp")
     page.locator("#augmentation summary").click()
-    page.get_by_label("Mirror").select_option("fliplr")
+    page.get_by_label("Flip").select_option("fliplr")
     expect_all()
     page.reload()
     expect_all()
@@ -90,12 +90,12 @@ def test_the_model_form_survives_reload_back_and_another_tab(
     mend = cut(page, page_faults, "/models/images/classification.json$")
     page.route("**/models/preflight", lambda route: route.fulfill(status=503, json={}))
     page_faults.allow("/models/preflight$")
-    page.get_by_role("button", name="Create model").click()
+    page.get_by_role("button", name="Train model").click()
     expect(page.locator("#create-status")).to_contain_text("The server does not answer")
     check_accessibility(page)
     expect_all()
     mend()
-    page.get_by_role("button", name="Create model").click()
+    page.get_by_role("button", name="Train model").click()
     expect(page.locator("#job-name")).to_have_text("My network on Bars", timeout=LOADED_MILLISECONDS)
     assert len(asked) == 2, "what was sent is not asked about"
     page.go_back()
@@ -118,19 +118,19 @@ def test_the_dataset_form_survives_back_and_says_what_is_wrong_with_a_split(
         [f"{image_folder}/{name}/" for name in ("left", "middle", "right")]
     )
     page.keyboard.press("Escape")
-    page.get_by_label("Test images lie in a folder of their own").check()
+    page.get_by_label("Use a separate test folder").check()
     page.get_by_role("button", name="28", exact=True).click()
-    page.get_by_label("For validation").fill("80")
+    page.get_by_label("Validation split").fill("80")
     page.goto("/")
     page.go_back()
     expect(folder).to_have_value(f"{image_folder}/")
     expect(page.locator("#test-folder")).to_be_visible()
     expect(page.get_by_role("button", name="28", exact=True)).to_have_attribute("aria-pressed", "true")
     expect(page.locator("#resize-preview figcaption")).to_contain_text("28 × 28")
-    page.get_by_label("Test images lie in a folder of their own").uncheck()
-    page.get_by_label("For testing").fill("40")
-    expect(page.locator("#split-problem")).to_contain_text("120 %")
-    page.get_by_label("For testing").fill("10")
+    page.get_by_label("Use a separate test folder").uncheck()
+    page.get_by_label("Test split").fill("40")
+    expect(page.locator("#split-problem")).to_contain_text("120%")
+    page.get_by_label("Test split").fill("10")
     expect(page.locator("#split-problem")).to_have_text("")
 
 
@@ -140,13 +140,13 @@ def test_a_sweep_lists_its_models_in_advance(page: Page, page_faults: PageFaults
     rate = page.get_by_label("Base learning rate")
     rate.fill("0.1, 0.01")
     expect(page.locator("#sweep")).to_contain_text("2 models: LeNet on Bars learning_rate:0.1, LeNet")
-    expect(page.get_by_role("button", name="Create 2 models")).to_be_visible()
+    expect(page.get_by_role("button", name="Train 2 models")).to_be_visible()
     rate.fill("0,01")
     expect(page.locator("#sweep")).to_have_text("")
     expect(page.locator("#lr-preview figcaption")).to_contain_text(
         "write 0.01 for one number, or [0, 01] for two"
     )
-    page.get_by_role("button", name="Create model").click()
+    page.get_by_role("button", name="Train model").click()
     expect(page.locator("#learning_rate-error")).to_contain_text("write 0.01 for one number")
     expect(rate).to_be_focused()
 
@@ -158,8 +158,8 @@ def test_a_long_check_shows_that_it_is_under_way(page: Page, dataset) -> None:
         "**/models/preflight/progress?*", lambda route: route.fulfill(json={"doing": "Building the network"})
     )
     page.goto(NEW_MODEL)
-    page.get_by_role("button", name="Use its settings").first.click()
-    covering, button = page.locator(".toast"), page.get_by_role("button", name="Create model")
+    page.get_by_role("button", name="Use recommended settings").first.click()
+    covering, button = page.locator(".toast"), page.get_by_role("button", name="Train model")
     toast, create = page.evaluate(PLACE, [covering.element_handle(), button.element_handle()])
     assert toast["bottom"] < create["top"] or toast["top"] > create["bottom"], "the toast covers Create"
     page.get_by_role("button", name="Check", exact=True).click()
@@ -192,7 +192,7 @@ def test_a_job_page_with_a_slow_and_a_broken_connection(
     expect(chart.get_by_text("could not be loaded")).to_be_visible()
     check_accessibility(page)
     page.unroute(metrics)
-    expect(chart.get_by_text("No values were measured.")).to_be_visible()
+    expect(chart.get_by_text("No values recorded.")).to_be_visible()
 
     # Notes typed without a connection outlive the page and are saved later.
     notes, state = page.locator("#job-notes"), page.locator("#notes-state")
@@ -219,8 +219,8 @@ def test_a_job_page_with_a_slow_and_a_broken_connection(
 
     # An image on the server is shown while it is classified.
     second.route("**/classify_one.json", lambda route: route.fulfill(json={"predictions": [["left", 90.0]]}))
-    second.get_by_label("or a path on the server").fill(str(image_folder / "left" / "00.png"))
+    second.get_by_label("Or enter a path on the server").fill(str(image_folder / "left" / "00.png"))
     second.get_by_role("button", name="Classify", exact=True).click()
-    shown = second.get_by_alt_text("The image to classify")
+    shown = second.get_by_alt_text("Image to classify")
     expect(shown).to_be_visible()
     assert shown.evaluate("image => image.naturalWidth") == 16

@@ -125,7 +125,7 @@ def test_customize_asks_before_it_replaces_a_changed_network(page: Page, dataset
     page.keyboard.insert_text("# mine\n")
     page.get_by_role("radio", name="Standard").check()
     page.get_by_role("button", name="Customize LeNet").click()
-    page.get_by_role("button", name="Keep mine").click()
+    page.get_by_role("button", name="Keep my network").click()
     expect(text).to_have_value(re.compile("^# mine"))
 
 
@@ -134,7 +134,7 @@ def test_the_learning_rate_is_drawn_as_it_is_edited(page: Page, dataset):
     caption = page.locator("#lr-preview figcaption")
     expect(caption).to_contain_text("From 0.01")
     page.locator('[name="lr_policy"]').select_option("fixed")
-    expect(caption).to_contain_text("0.01 all the time")
+    expect(caption).to_contain_text("Constant at 0.01")
     expect(page.locator('[name="lr_step_size"]')).to_be_hidden()
     expect(page.locator("#lr-preview canvas")).to_be_visible()
 
@@ -168,9 +168,9 @@ def test_a_stopped_training_goes_on(page: Page, create, dataset, check_accessibi
     page.reload()
     expect(page.locator("#snapshots [data-mark]")).to_have_text("best")
     facts = page.locator("#model-facts")
-    expect(facts).to_contain_text("mirrored")
-    expect(facts).to_contain_text("rare classes weigh more")
-    expect(facts).to_contain_text("kept in memory")
+    expect(facts).to_contain_text("horizontal flip")
+    expect(facts).to_contain_text("class weights")
+    expect(facts).to_contain_text("Cached in memory")
     page.get_by_role("button", name="Abort").click()
     page.locator("#confirm-yes").click()
     resume = page.get_by_role("button", name="Resume")
@@ -193,7 +193,7 @@ def test_a_dataset_in_use_is_not_deleted(
     page.locator("#confirm-yes").click()
     expect(page.locator("#confirm-refusal")).to_contain_text("Broken")
     check_accessibility(page)
-    page.get_by_role("button", name="Keep it").click()
+    page.get_by_role("button", name="Cancel").click()
     expect(page.locator(f'tr[data-job="{dataset["id"]}"]')).to_be_visible()
 
 

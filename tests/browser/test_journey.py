@@ -71,7 +71,7 @@ def test_from_images_to_a_trained_model(
     page.locator('[name="train_epochs"]').fill("12")
     page.locator('[name="batch_size"]').fill("9")
     page.locator('[name="model_name"]').fill("LeNet on bars")
-    page.get_by_role("button", name=re.compile("Create")).click()
+    page.get_by_role("button", name=re.compile("Train")).click()
     # A preflight runs first.
     expect(page).to_have_url(re.compile(r"/models/\d{8}-\d{6}-[0-9a-f]+$"), timeout=TRAINING_MILLISECONDS)
     assert points(page, "loss") < 30

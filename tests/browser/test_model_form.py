@@ -25,9 +25,9 @@ def test_all_sections_are_accessible(page: Page, dataset, check_accessibility: C
     page.get_by_role("radio", name="Custom", exact=True).check()
     for section in sections.all():
         section.locator("summary").click()
-    page.get_by_label("Shift the colours").check()
-    page.get_by_label("Solver").select_option("ADAMW")
-    page.get_by_label("Stop early").select_option("loss")
+    page.get_by_label("Color jitter (HSV)").check()
+    page.get_by_label("Optimizer").select_option("ADAMW")
+    page.get_by_label("Early stopping", exact=True).select_option("loss")
     for name in ("custom_network_snapshot", "aug_hsv_h", "weight_decay", "early_stopping_patience"):
         expect(page.locator(f'[name="{name}"]')).to_be_visible()
     check_accessibility(page)
@@ -37,9 +37,9 @@ def test_a_mistake_opens_its_section_only(page: Page, page_faults, dataset):
     page_faults.allow(r"/models/(images/classification|preflight)$")
     page.goto(NEW_MODEL)
     page.locator("#stopping summary").click()
-    page.get_by_label("Keep the latest").fill("0")
+    page.get_by_label("Snapshots to keep").fill("0")
     page.locator("#stopping summary").click()
-    page.get_by_role("button", name="Create model").click()
+    page.get_by_role("button", name="Train model").click()
     field = page.locator('[name="snapshots_kept"]')
     expect(field).to_be_visible()
     expect(field).to_have_attribute("aria-invalid", "true")
@@ -50,12 +50,12 @@ def test_what_was_asked_for_is_open_when_the_form_comes_back(page: Page, page_fa
     page_faults.allow(r"/models/(images/classification|preflight)$")
     page.goto(NEW_MODEL)
     page.locator("#augmentation summary").click()
-    page.get_by_label("Mirror").select_option("fliplr")
+    page.get_by_label("Flip").select_option("fliplr")
     page.get_by_label("Epochs", exact=True).fill("0")
     page.evaluate("document.getElementById('model-form').submit()")  # as without a check
     expect(page.locator("#form-errors")).to_be_focused()
-    expect(page.get_by_label("Mirror")).to_have_value("fliplr")
-    expect(page.locator("#augmentation summary")).to_contain_text("Mirror")
+    expect(page.get_by_label("Flip")).to_have_value("fliplr")
+    expect(page.locator("#augmentation summary")).to_contain_text("Flip")
     expect(page.locator("#watching")).not_to_have_attribute("open", "")
 
 
@@ -70,13 +70,13 @@ def test_a_solver_shows_its_own_settings(page: Page, dataset):
     }
     names = ("momentum", "rms_decay", "beta_1", "beta_2", "weight_decay")
     for solver, expected in shown.items():
-        page.get_by_label("Solver").select_option(solver)
+        page.get_by_label("Optimizer").select_option(solver)
         assert {name for name in names if page.locator(f'[name="{name}"]').is_visible()} == expected
 
 
 def test_a_solver_brings_its_usual_rate_unless_another_was_chosen(page: Page, dataset):
     page.goto(NEW_MODEL)
-    rate, solver = page.locator('[name="learning_rate"]'), page.get_by_label("Solver")
+    rate, solver = page.locator('[name="learning_rate"]'), page.get_by_label("Optimizer")
     solver.select_option("LION")
     expect(rate).to_have_value("0.0001")
     expect(page.locator('[name="beta_2"]')).to_have_value("0.99")
@@ -92,13 +92,13 @@ def test_a_solver_brings_its_usual_rate_unless_another_was_chosen(page: Page, da
 def test_a_network_brings_its_settings(page: Page, dataset):
     page.goto(NEW_MODEL)
     page.get_by_role("radio", name="ResNet-32", exact=True).check()
-    page.get_by_role("button", name="Use its settings (ResNet-32)").click()
-    expect(page.get_by_label("Solver")).to_have_value("MOMENTUM")
+    page.get_by_role("button", name="Use recommended settings (ResNet-32)").click()
+    expect(page.get_by_label("Optimizer")).to_have_value("MOMENTUM")
     expect(page.get_by_label("Momentum", exact=True)).to_be_visible()
-    expect(page.get_by_label("Learning rate over time")).to_have_value("multistep")
+    expect(page.get_by_label("Learning-rate schedule")).to_have_value("multistep")
     expect(page.locator('[name="lr_multistep_values"]')).to_be_visible()
     expect(page.locator("#lr-preview figcaption")).to_contain_text("From 0.1 ")
-    expect(page.locator(".toast")).to_contain_text("Solver")
+    expect(page.locator(".toast")).to_contain_text("Optimizer")
 
 
 def test_a_network_is_found_by_what_it_is_for(page: Page, dataset):
@@ -118,7 +118,7 @@ def test_fine_tuning_is_sent_only_where_it_is_shown(page: Page, dataset):
     page.goto(NEW_MODEL)
     page.get_by_role("radio", name="Custom", exact=True).check()
     page.locator("#tuning-section summary").click()
-    page.get_by_label("Do not train").fill("conv1/*")
+    page.get_by_label("Freeze layers").fill("conv1/*")
     sent = "[...new FormData(document.getElementById('model-form')).keys()]"
     assert {"freeze", "custom_network_snapshot"} <= set(page.evaluate(sent))
     page.get_by_role("radio", name="Standard", exact=True).check()
@@ -141,7 +141,7 @@ def test_a_check_shows_mistakes_at_their_fields(
     expect(zoom).to_be_focused(timeout=STEP_MILLISECONDS)
     expect(page.locator("#aug_scale-error")).to_contain_text("between 0 and 1")
     expect(zoom).to_have_attribute("aria-describedby", re.compile("aug_scale-error"))
-    expect(page.get_by_role("region", name=re.compile("building"))).to_contain_text("Epochs: Must be")
+    expect(page.get_by_role("region", name="Network visualization")).to_contain_text("Epochs: Must be")
     check_accessibility(page)
     zoom.fill("0.1")
     expect(page.locator("#aug_scale-error")).to_have_count(0)
@@ -160,14 +160,14 @@ def test_a_check_tells_what_the_training_will_be_like(
     found = page.locator("#visualize-result .preflight")
     expect(found).to_be_visible(timeout=STEP_MILLISECONDS)
     expect(found.locator(".tile-label")).to_have_text(
-        ["Loss at the start", "An epoch takes", "All of it takes", "Memory", "Parameters", "Input"]
+        ["Initial loss", "Time per epoch", "Estimated total time", "Memory", "Parameters", "Input"]
     )
     expect(found.locator(".tile").first).to_contain_text("chance level 1.10")
     expect(found.locator(".tile").last).to_contain_text("16 × 16 × 3")
-    picture = found.get_by_alt_text("The images of the first batch")
+    picture = found.get_by_alt_text("Images of the first batch")
     expect(picture).to_be_visible()
     assert picture.evaluate("image => image.decode().then(() => image.naturalWidth)") > 16
-    expect(found.locator("figcaption")).to_contain_text("middle (")
+    expect(found.locator("figcaption")).to_contain_text(re.compile(r"middle\W* \(\d+\)"))
     expect(page.get_by_label("Epochs", exact=True)).to_have_value("2")
     check_accessibility(page)
 
@@ -195,22 +195,22 @@ def test_where_weights_come_from_is_told_before_and_after(
     page.goto(f"{NEW_MODEL}?dataset={dataset['id']}")
     page.get_by_role("radio", name="Previous", exact=True).check()
     page.locator("label.choice-title", has_text="Trained").click()
-    page.locator(f'[name="{trained["id"]}-snapshot"]').select_option(label="Epoch #1")
+    page.locator(f'[name="{trained["id"]}-snapshot"]').select_option(label="Epoch 1")
     page.locator("#tuning-section summary").click()
-    page.get_by_label("Do not train").fill("fc/biases")
+    page.get_by_label("Freeze layers").fill("fc/biases")
     page.get_by_role("button", name="Check", exact=True).click()
     told = page.locator("#visualize-result details")
-    note = "2 of 2 variables from snapshot_1.ckpt · 1 not trained"
-    expect(told.locator("summary")).to_have_text(f"Weights at the start: {note}", timeout=STEP_MILLISECONDS)
+    note = "2 of 2 variables from snapshot_1.ckpt · 1 frozen"
+    expect(told.locator("summary")).to_have_text(f"Initial weights: {note}", timeout=STEP_MILLISECONDS)
     told.locator("summary").click()
     check_accessibility(page)
     page.get_by_label("Name", exact=True).fill("Tuned")
-    page.get_by_role("button", name="Create model").click()
+    page.get_by_role("button", name="Train model").click()
     panel = page.locator("#weights-panel")
     expect(panel.locator("summary")).to_contain_text(note, timeout=STEP_MILLISECONDS)
     panel.locator("summary").click()
     row = panel.get_by_role("row", name="model/fc/biases")
-    expect(row).to_contain_text("its value in snapshot_1.ckpt")
+    expect(row).to_contain_text("from snapshot_1.ckpt")
     expect(row).to_contain_text("no")
     check_accessibility(page)
 
@@ -228,7 +228,7 @@ def test_a_check_step_by_step_shows_values(
     )
     write_network(page, network)
     page.get_by_label("Batch size").fill("6")
-    page.get_by_label("step by step").check()
+    page.get_by_label("Run eagerly").check()
     page.get_by_role("button", name="Check", exact=True).click()
     found = page.locator("#visualize-result .preflight")
     expect(found.locator(".printed")).to_contain_text("Step 1\n(6, 16, 16, 3)", timeout=STEP_MILLISECONDS)
@@ -240,7 +240,7 @@ def test_a_check_step_by_step_shows_values(
 
     # A training cannot do this, so the step before it tells.
     page.get_by_label("Name", exact=True).fill("Looks at values")
-    page.get_by_role("button", name="Create model").click()
+    page.get_by_role("button", name="Train model").click()
     expect(page.locator("#visualize-result [role=alert]")).to_contain_text("numpy", timeout=STEP_MILLISECONDS)
 
 
@@ -271,16 +271,16 @@ def test_a_mistake_comes_back_into_the_form_before_anything_is_queued(
     page.get_by_role("radio", name="Custom", exact=True).check()
     write_network(page, BROKEN)
     page.get_by_label("Name", exact=True).fill(name)
-    page.get_by_role("button", name="Create model").click()
+    page.get_by_role("button", name="Train model").click()
     expect(page.locator("#visualize-result [role=alert]")).to_contain_text(
         "division by zero", timeout=STEP_MILLISECONDS
     )
     expect(page.locator("#editor-problems")).to_contain_text("Line 2:")
-    expect(page.get_by_role("button", name="Create model")).to_be_enabled()
+    expect(page.get_by_role("button", name="Train model")).to_be_enabled()
     expect(page.locator('[name="custom_network"]')).to_have_value(BROKEN)
     check_accessibility(page)
     assert name not in page.request.get("/index.json").text()
-    page.get_by_role("button", name="Create unchecked").click()
+    page.get_by_role("button", name="Skip check and create").click()
     expect(page.locator("#job-name")).to_have_text(name)
     expect(page.locator("#preflight-panel")).to_have_count(0)
 
@@ -292,12 +292,12 @@ def test_what_the_first_step_has_shown_stays_with_the_model(
 ):
     page.goto(f"{NEW_MODEL}?dataset={dataset['id']}")
     page.get_by_label("Epochs", exact=True).fill("1")
-    page.get_by_role("button", name="Create model").click()
+    page.get_by_role("button", name="Train model").click()
     panel = page.locator("#preflight-panel")
     expect(panel).to_be_visible(timeout=STEP_MILLISECONDS)
     panel.locator("summary").click()
     expect(panel.locator(".tile").first).to_contain_text("chance level 1.10")
-    picture = panel.get_by_alt_text("The images of the first batch")
+    picture = panel.get_by_alt_text("Images of the first batch")
     assert picture.evaluate("image => image.decode().then(() => image.naturalWidth)") > 16
     check_accessibility(page)
 
@@ -347,9 +347,9 @@ def test_create_takes_the_answer_of_a_check_that_is_under_way(page: Page, by_han
     page.get_by_role("button", name="Check").click()
     check = by_hand.wait_for(by_hand.checking, 1)
     page.get_by_label("Name", exact=True).fill("A check does not ask for it")
-    page.get_by_role("button", name="Create model").click()
-    expect(page.locator("#create-status")).to_have_text("Waiting for the current check…")
-    expect(page.get_by_role("button", name="Create model")).to_be_disabled()
+    page.get_by_role("button", name="Train model").click()
+    expect(page.locator("#create-status")).to_have_text("Waiting for the current operation…")
+    expect(page.get_by_role("button", name="Train model")).to_be_disabled()
     check.fulfill(json=passed(1))
     by_hand.was_created_after("preview-1")
     assert len(by_hand.checking) == 1
@@ -359,7 +359,7 @@ def test_create_takes_the_answer_of_the_check_before(page: Page, by_hand: ByHand
     page.get_by_role("button", name="Check").click()
     by_hand.wait_for(by_hand.checking, 1).fulfill(json=passed(1))
     expect(page.locator("#visualize-result")).to_contain_text("Loss 1")
-    page.get_by_role("button", name="Create model").click()
+    page.get_by_role("button", name="Train model").click()
     by_hand.was_created_after("preview-1")
     assert len(by_hand.checking) == 1
 
@@ -368,24 +368,24 @@ def test_create_shows_the_mistake_of_a_check_that_is_under_way(page: Page, page_
     page_faults.allow(r"/models/preflight$")
     page.get_by_role("button", name="Check").click()
     check = by_hand.wait_for(by_hand.checking, 1)
-    page.get_by_role("button", name="Create model").click()
+    page.get_by_role("button", name="Train model").click()
     check.fulfill(status=400, json={"error": {"message": "Too large"}})
-    expect(page.get_by_role("button", name="Create model")).to_be_enabled()
+    expect(page.get_by_role("button", name="Train model")).to_be_enabled()
     expect(page.locator("#visualize-result [role=alert]")).to_contain_text("Too large")
     expect(page.locator("#create-status")).to_have_text("")
     assert len(by_hand.checking) == 1
-    page.get_by_role("button", name="Create model").click()  # there may be more memory now
+    page.get_by_role("button", name="Train model").click()  # there may be more memory now
     by_hand.wait_for(by_hand.checking, 2).fulfill(json=passed(2, "bad"))
     expect(page.locator("#visualize-result")).to_contain_text("Loss 2")
-    page.get_by_role("button", name="Create unchecked").click()
+    page.get_by_role("button", name="Skip check and create").click()
     by_hand.was_created_after("")
 
 
 def test_create_waits_for_visualize_and_then_takes_its_step(page: Page, by_hand: ByHand):
     page.get_by_role("button", name="Visualize").click()
     building = by_hand.wait_for(by_hand.visualizing, 1)
-    page.get_by_role("button", name="Create model").click()
-    expect(page.locator("#create-status")).to_have_text("Waiting for the current check…")
+    page.get_by_role("button", name="Train model").click()
+    expect(page.locator("#create-status")).to_have_text("Waiting for the current operation…")
     expect(page.locator("#visualize-result [role=status]")).to_have_text("Building the network…")
     assert not by_hand.checking
     # A network that cannot be shown may still be trained.
@@ -395,7 +395,7 @@ def test_create_waits_for_visualize_and_then_takes_its_step(page: Page, by_hand:
 
 
 def test_what_was_changed_during_a_check_is_checked_as_well(page: Page, by_hand: ByHand):
-    page.get_by_role("button", name="Create model").click()
+    page.get_by_role("button", name="Train model").click()
     first = by_hand.wait_for(by_hand.checking, 1)
     page.get_by_label("Epochs", exact=True).fill("7")
     first.fulfill(json=passed(1))
@@ -407,9 +407,9 @@ def test_what_was_changed_during_a_check_is_checked_as_well(page: Page, by_hand:
 
 
 def test_what_was_created_unchecked_is_not_created_again(page: Page, by_hand: ByHand):
-    page.get_by_role("button", name="Create model").click()
+    page.get_by_role("button", name="Train model").click()
     check = by_hand.wait_for(by_hand.checking, 1)
-    page.get_by_role("button", name="Create unchecked").click()
+    page.get_by_role("button", name="Skip check and create").click()
     by_hand.was_created_after("")
     check.fulfill(json=passed(1))
     expect(page.locator("#visualize-result")).to_contain_text("Loss 1")

@@ -185,7 +185,7 @@ def test_a_failed_dataset_leaves_nothing_open(page: Page, server: ServerProcess,
     empty = create("datasets", dataset_name="Empty", method="folder", folder_train=server.data / "empty")
     page.goto(f"/datasets/{empty['id']}")
     expect(page.locator("#job-status")).to_contain_text("Error")
-    expect(page.locator("#counts-empty")).to_have_text("No images were counted.")
+    expect(page.locator("#counts-empty")).to_have_text("No images counted.")
     expect(page.locator("#job-error details summary")).to_contain_text("library frame")
     assert page.locator("#job-error details[open]").count() == 0
 

@@ -131,7 +131,7 @@ def test_a_form_is_cloned(site: Site) -> None:
         ({"folder_train": "DATA/bars/left"}, "folder_train", "has none"),
         ({"folder_train": "DATA/single"}, "folder_train", "only “one”"),
         ({"folder_pct_val": 101}, "folder_pct_val", "between"),
-        ({"folder_pct_val": 80, "folder_pct_test": 40}, "folder_pct_test", "120 %"),
+        ({"folder_pct_val": 80, "folder_pct_test": 40}, "folder_pct_test", "120%"),
         ({"folder_pct_val": 60, "folder_pct_test": 40}, "folder_pct_test", "nothing is left"),
         ({"resize_width": 0}, "resize_width", "between"),
         ({"resize_width": "wide"}, "resize_width", ""),

@@ -81,8 +81,8 @@ def test_a_network_says_what_it_is_and_wants(name):
     network = networks.network(name)
     assert network.summary
     assert f"| {network.title} | `{name}` |" in DOCUMENTED
-    assert network.settings.startswith("Made for ")
-    assert "Good settings" in network.settings
+    assert network.settings.startswith("Designed for ")
+    assert "Recommended settings" in network.settings
     assert {"solver_type", "learning_rate", "lr_policy", "train_epochs", "batch_size"} <= set(network.values)
     assert network.kinds
 

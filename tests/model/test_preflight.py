@@ -50,8 +50,8 @@ def test_the_lines_for_a_terminal() -> None:
         "gpu_memory_bytes": 2e9,
     }
     assert preflight.lines({**result, **timed})[1:5] == [
-        "a step takes       0.01 s",
-        "an epoch takes     10 s",
-        "all of it takes    50 s",
-        "memory of the GPU  2000 MB",
+        "time per step      0.01 s",
+        "time per epoch     10 s",
+        "estimated total    50 s",
+        "GPU memory         2000 MB",
     ]

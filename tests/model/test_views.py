@@ -176,7 +176,7 @@ def test_its_curves_are_columns_rows_and_a_file(site: Site, trained: str) -> Non
 @pytest.mark.tensorflow
 def test_its_page_shows_everything(site: Site, trained: str) -> None:
     page = site.get(f"/models/{trained}").text
-    for words in ("Epoch #4", "fully_connected", trained, f"/tensorboard/{trained}/", "Done"):
+    for words in ("Epoch 4", "fully_connected", trained, f"/tensorboard/{trained}/", "Done"):
         assert words in page
 
 
@@ -187,9 +187,9 @@ def test_an_image_is_classified_by_upload_and_by_path(site: Site, trained: str) 
     answer = site.client.post(CLASSIFY, data=upload).get_json()
     assert answer["predictions"][0][0] == "middle"
     assert math.isclose(sum(percent for _, percent in answer["predictions"]), 100, abs_tol=0.1)
-    assert answer["snapshot"] == "Epoch #4"
+    assert answer["snapshot"] == "Epoch 4"
     by_path = site.post(CLASSIFY, job_id=trained, image_path=str(picture), snapshot_epoch=1).get_json()
-    assert by_path["snapshot"] == "Epoch #1"
+    assert by_path["snapshot"] == "Epoch 1"
     assert by_path["predictions"][0][0] in ("left", "middle", "right")
     page = site.post("/models/images/classification/classify_one", job_id=trained, image_path=str(picture))
     assert "middle" in page.text

@@ -207,7 +207,7 @@ def softer(x): return tf.log(1.0 + tf.exp(x))
 
 def test_what_cannot_be_executed_by_itself_is_told(look: Any, train: Any) -> None:
     failure = look(DEFUN).failure
-    assert "cannot be executed by itself" in failure.message and "without going step by step" in failure.hint
+    assert "cannot be executed by itself" in failure.message and "turn off “Run eagerly”" in failure.hint
     assert train(DEFUN, epochs=1).code == 0
 
 

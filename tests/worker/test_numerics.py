@@ -64,4 +64,4 @@ def test_a_sound_network_trains_alike_with_checks(train: Any) -> None:
 def test_without_checks_the_loss_is_told(train: Any) -> None:
     outcome = train(DIVIDES, val_interval=0)
     assert "loss became" in outcome.failure.message
-    assert "numerics checks" in outcome.failure.hint and "0.001" in outcome.failure.hint
+    assert "Detect NaN/Inf" in outcome.failure.hint and "0.001" in outcome.failure.hint

@@ -42,7 +42,7 @@ def test_what_a_training_would_cost(preflight: Any) -> None:
     assert found["memory_bytes"] > 50e6 and found["gpu_memory_bytes"] is None
     assert found["resident_bytes"] == (64 + 22) * 144
     assert (found["input"]["how"], found["input"]["bytes"]) == ("resident", 64 * 144)
-    assert found["input"]["reason"].startswith("which fits into the ")
+    assert found["input"]["reason"].startswith("limit ")
     assert found["validation_input"]["records"] == 22
     assert (found["precision"], found["xla"], found["seed"]) == ("float32", False, 1)
     assert outcome.of(events.Built) and len(outcome.of(events.Fed)) == 2
@@ -313,7 +313,7 @@ def test_the_network_that_the_editor_starts_with_trains(preflight: Any) -> None:
     outcome = preflight(template())
     assert outcome.code == 0, outcome.output
     stages = [event.doing for event in outcome.of(events.Progressed)]
-    assert stages == ["Reading the dataset", "Building the network", "Trying a step"]
+    assert stages == ["Reading the dataset", "Building the network", "Running one step"]
 
 
 def test_a_step_of_several_batches(preflight: Any) -> None:
