@@ -157,7 +157,7 @@ class Train(Recipe):
     task = "train"
     dataset: str
     network: FileName = "network.py"
-    epochs: int = 30
+    epochs: float = 30
     batch_size: int | None = None
     snapshot_interval: float = 1
     val_interval: float = 1

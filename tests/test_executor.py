@@ -91,7 +91,9 @@ def test_the_setting_adds_a_variable(settings: Settings, monkeypatch: pytest.Mon
     folder = services.folder / "task"
     folder.mkdir()
     handle = services.executor.start(folder, {})
-    assert psutil.Process(handle["pid"]).environ()["NVIDIA_API_KEY"] == "hidden-word"
+    supervisor = psutil.Process(handle["pid"])
+    # Until the new program has started, its environment is empty.
+    wait(lambda: supervisor.environ().get("NVIDIA_API_KEY") == "hidden-word")
     wait(lambda: not executor.is_alive(handle))
     services.stop()
 

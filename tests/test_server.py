@@ -177,12 +177,11 @@ def test_long_answer_lets_others_run(plain: SmallServer) -> None:
         short.sendall(b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n")
         short.setblocking(False)
         home = b""
-        while not home:
+        while b"home" not in home:
             received = long.recv(1 << 20)
             assert b"0\r\n\r\n" not in received[-7:], "the long answer came first"
             with contextlib.suppress(BlockingIOError):
-                home = short.recv(65536)
-        assert b"home" in home
+                home += short.recv(65536)
 
 
 def test_websocket_outlives_the_limits_of_requests(hasty: SmallServer) -> None:
@@ -252,7 +251,7 @@ def test_closing_a_websocket_is_not_taken_for_a_bad_request(tmp_path: Path) -> N
             live.send("1")
             live._connection.sendall(b"\x88\x80\x00\x00\x00\x00" + b"leftover\r\n\r\n")
         until(lambda: json.loads(server.get("/clients").body)["queued"] == [])
-        assert "Invalid" not in server.log and "400" not in server.log
+        assert "Invalid" not in server.log and '" 400 ' not in server.log
 
 
 def test_log_holds_no_secrets(tmp_path: Path) -> None:

@@ -169,7 +169,10 @@ def test_real_process_is_hidden_from_other_users(real: tuple[TensorBoards, Path]
 
 def is_tensorboard(process: psutil.Process) -> bool:
     """Whether the process is a TensorBoard or was started by one."""
-    return any(str(REAL) in other.cmdline() for other in [process, *process.parents()])
+    try:
+        return any(str(REAL) in other.cmdline() for other in [process, *process.parents()])
+    except psutil.Error:
+        return False  # it ended in the meantime
 
 
 def test_font_of_the_real_pages_is_found() -> None:

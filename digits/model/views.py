@@ -190,7 +190,8 @@ def download(job_id: str, ending: str) -> Response:
     dataset = services().store.find(job.dataset_id)
     about = json.dumps(for_browser(present.model_json(job, verbose=False)), indent=2, sort_keys=True)
     files = {
-        path.name: (path, job.folder) for path in [job.network_path, *sorted(job.folder.glob(f"{prefix}.*"))]
+        path.name: (path, job.folder)
+        for path in [job.network_path, job.folder / f"{prefix}.index", *job.folder.glob(f"{prefix}.data-*")]
     }
     if dataset:
         for shared in ("labels.txt", "mean.npy", "dataset.json"):

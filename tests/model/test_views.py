@@ -338,7 +338,7 @@ def test_a_mistake_in_a_network_is_shown_with_its_line(
         (UNKNOWN_NAME, {}, "std_of_the_set"),
         (RAISES_LATER, {}, "one too many"),
         (ENDS_THE_PROCESS, {}, "ended early"),
-        (LINEAR, {"learning_rate": "1e38"}, "learning rate"),
+        (changed("return loss", "return loss * 1e30"), {"learning_rate": "1e9"}, "learning rate"),
     ],
     ids=["unknown name", "raises later", "exits", "diverges"],
 )
