@@ -15,7 +15,7 @@ import numpy as np
 import tensorflow as tf
 from numpy.typing import NDArray
 
-from digits.worker import parts, targets, tower
+from digits.worker import autocast, parts, targets, tower
 from digits.worker.execution import Execution
 from digits.worker.input import Chunk, Preparation, gathered
 from digits.worker.network import Network
@@ -273,7 +273,8 @@ class Training(Evaluation):
                 stage = f"{self.stage}/{number}" if number else self.stage
                 with self._randomness.drawn(stage, draw), targets.given(y) as labels:
                     built = self._network.build(self._store, self.stage, x, labels, step)
-                return parts.part_of(built, scale)
+                with autocast.casting(self._store.compute_type):
+                    return parts.part_of(built, scale)
 
             return parts.on_devices(replica, devices, x, y)
 

@@ -100,6 +100,7 @@ def tensorflow() -> Face:
         image=Face("tensorflow.image", v1.image, tf.image, **old_names.image()),
         math=Face("tensorflow.math", v1.math, tf.math, **old_names.math()),
         random=Face("tensorflow.random", v1.random, tf.random),
+        signal=Face("tensorflow.signal", v1.signal, tf.signal, **precision.losses(tf.signal)),
         saved_model=Face("tensorflow.saved_model", v1.saved_model, tf.saved_model, load=loading.saved_model),
         estimator=Face("tensorflow.estimator", ModeKeys=old_names.ModeKeys),
     )
