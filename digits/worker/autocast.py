@@ -24,6 +24,7 @@ from tensorflow.python.framework import kernels, op_def_library, op_def_registry
 from tensorflow.python.framework.tensor import Tensor
 from tensorflow.python.ops import (
     array_ops,
+    check_ops,
     cond_v2,
     math_ops,
     nn_ops,
@@ -32,6 +33,7 @@ from tensorflow.python.ops import (
     tensor_array_ops,
     while_v2,
 )
+from tensorflow.python.ops.linalg import linear_operator, linear_operator_util
 
 from digits.worker import flexible
 from digits.worker.flexible import FlexibleVariable
@@ -62,6 +64,11 @@ def _where_low(function: Callable[..., Any], around: Callable[..., Any]) -> Call
         return around(function, *args, **kwargs)
 
     return called
+
+
+def with_one_type(function: Callable[..., Any]) -> Callable[..., Any]:
+    """``function``, which gets its tensors in one type while a network is built in half precision."""
+    return _where_low(function, _of_one_type)
 
 
 def cast(value: Any, dtype: tf.DType) -> tf.Tensor:
@@ -219,7 +226,10 @@ def _dropout(function: Callable[..., Any], x: Any, rate: Any, *args: Any, **kwar
 
 
 def _packed(function: Callable[..., Any], values: Any, dtype: tf.DType, name: Any) -> Any:
-    values = tf.nest.map_structure(lambda value: _as(value, dtype) if dtype in FLOATS else value, values)
+    """Pack a nested list whose first tensor is of ``dtype``."""
+    wanted = _common_type(tf.nest.flatten(values))
+    if wanted is not None:
+        values, dtype = tf.nest.map_structure(lambda value: _as(value, wanted), values), wanted
     return function(values, dtype, name)
 
 
@@ -276,9 +286,14 @@ def _loop_in_python(
     )
 
 
-def _branches_in_python(check: Callable[..., None], name: str, body: Any, other: Any) -> None:
-    if not {_type(body), _type(other)} <= {*FLOATS}:
-        check(name, body, other)
+def _checked(check: Callable[..., Any], *args: Any) -> Any:
+    """Let a comparison of types pass: the operations that follow cast."""
+    types = {getattr(item, "dtype", item) for item in tf.nest.flatten(args) if _is_typed(item)}
+    return flexible.compute_type() if len(types) > 1 and types <= {*FLOATS} else check(*args)
+
+
+def _is_typed(item: Any) -> bool:
+    return isinstance(item, tf.DType) or _type(item) is not None
 
 
 def _state_type(infer: Callable[..., Any], explicit: Any, state: Any) -> Any:
@@ -292,12 +307,16 @@ _REPLACED: list[tuple[Any, str, Callable[..., Any]]] = [
     (tf.TensorSpec, "cast", _argument),
     (math_ops, "_truediv_python3", _of_one_type),
     (math_ops, "_div_python2", _of_one_type),
+    (math_ops, "matmul", _of_one_type),  # of bfloat16 and float32 it makes an operation that GPUs lack
     (nn_ops, "_dropout", _dropout),
     (array_ops, "_autopacking_helper", _packed),
     *((tensor_array_ops.TensorArray, name, _stored) for name in ("write", "unstack", "scatter", "split")),
     (cond_v2, "_check_same_outputs", _branches),
     (while_v2, "_check_inputs_outputs_types_match", _loop),
+    (check_ops, "_assert_same_base_type", _checked),
+    (linear_operator.LinearOperator, "_check_input_dtype", _checked),
+    (linear_operator_util, "check_dtype", _checked),
     (control_flow, "_verify_single_loop_var", _loop_in_python),
-    (control_flow, "verify_single_cond_var", _branches_in_python),
+    (control_flow, "verify_single_cond_var", _checked),
     (rnn, "_infer_state_dtype", _state_type),
 ]

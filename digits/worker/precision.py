@@ -67,14 +67,14 @@ def through_full(function: Callable[..., Any]) -> Callable[..., Any]:
     return computed
 
 
-def losses(*sources: Any) -> dict[str, Callable[..., Any]]:
-    """The functions of modules of losses, computing `in_full`."""
+def functions_in_full(*sources: Any) -> dict[str, Callable[..., Any]]:
+    """The functions of modules such as those of losses, computing `in_full`."""
     found: dict[str, Callable[..., Any]] = {}
     for source in reversed(sources):
         for name in dir(source):
             function = getattr(source, name)
-            is_loss = not name.startswith(("_", "get_", "add_")) and callable(function)
-            if is_loss and not isinstance(function, type):
+            computes = not name.startswith(("_", "get_", "add_")) and callable(function)
+            if computes and not isinstance(function, type):
                 found[name] = in_full(function)
     return found
 
