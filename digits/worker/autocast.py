@@ -18,6 +18,7 @@ from typing import Any
 
 import numpy as np
 import tensorflow as tf
+from keras.src.backend.tensorflow.core import Variable as KerasVariable
 from tensorflow.core.framework import types_pb2
 from tensorflow.python.autograph.operators import control_flow
 from tensorflow.python.framework import kernels, op_def_library, op_def_registry
@@ -136,7 +137,7 @@ def _type(value: Any) -> tf.DType | None:
     """The type of a tensor or variable; other values take that of the tensors they meet."""
     if isinstance(value, tf.Tensor | tf.Variable):
         return value.dtype.base_dtype
-    return None
+    return tf.as_dtype(value.dtype) if isinstance(value, KerasVariable) else None
 
 
 def _type_of_variable(definition: Any, given: dict[str, Any]) -> tf.DType | None:
@@ -199,10 +200,11 @@ def _has_kernel_on(devices: tuple[str, ...], op_type: str, attribute: str, dtype
 # What compares types before there is an operation
 
 
-def _conversion(convert: Callable[..., Any], tensor: Any, dtype: Any = None, name: Any = None) -> Any:
-    if dtype is not None and dtype != tensor.dtype and {dtype, tensor.dtype} <= {*FLOATS}:
-        return cast(tensor, dtype)
-    return convert(tensor, dtype, name)
+def _conversion(convert: Callable[..., Any], value: Any, dtype: Any = None, *args: Any, **kwargs: Any) -> Any:
+    """Convert a tensor, or read a plain variable such as one of a Keras layer, in the type asked for."""
+    if dtype is not None and dtype != value.dtype and {dtype, value.dtype} <= {*FLOATS}:
+        return cast(convert(value, None, *args, **kwargs), dtype)
+    return convert(value, dtype, *args, **kwargs)
 
 
 def _argument(bind: Callable[..., Any], spec: tf.TensorSpec, value: Any, context: Any) -> Any:
@@ -276,14 +278,8 @@ def _loop_in_python(
     left: Any,
     shape: Any,
 ) -> None:
-    check(
-        name,
-        check_shape,
-        initial,
-        entered,
-        _as(left, entered.dtype) if _type(entered) in FLOATS else left,
-        shape,
-    )
+    left = _as(left, entered.dtype) if _type(entered) in FLOATS else left
+    check(name, check_shape, initial, entered, left, shape)
 
 
 def _checked(check: Callable[..., Any], *args: Any) -> Any:
@@ -304,6 +300,7 @@ def _state_type(infer: Callable[..., Any], explicit: Any, state: Any) -> Any:
 _REPLACED: list[tuple[Any, str, Callable[..., Any]]] = [
     (op_def_library, "_apply_op_helper", _operation),
     (Tensor, "__tf_tensor__", _conversion),
+    (resource_variable_ops.BaseResourceVariable, "_dense_var_to_tensor", _conversion),
     (tf.TensorSpec, "cast", _argument),
     (math_ops, "_truediv_python3", _of_one_type),
     (math_ops, "_div_python2", _of_one_type),
