@@ -207,6 +207,10 @@ def _conversion(convert: Callable[..., Any], value: Any, dtype: Any = None, *arg
     return convert(value, dtype, *args, **kwargs)
 
 
+def _assignment(assign: Callable[..., Any], variable: Any, value: Any, *args: Any, **kwargs: Any) -> Any:
+    return assign(variable, flexible.full(value) if variable.dtype == tf.float32 else value, *args, **kwargs)
+
+
 def _argument(bind: Callable[..., Any], spec: tf.TensorSpec, value: Any, context: Any) -> Any:
     """Bind an argument of a ``tf.function`` that has a signature."""
     return bind(spec, _as(value, spec.dtype) if spec.dtype in FLOATS else value, context)
@@ -301,6 +305,10 @@ _REPLACED: list[tuple[Any, str, Callable[..., Any]]] = [
     (op_def_library, "_apply_op_helper", _operation),
     (Tensor, "__tf_tensor__", _conversion),
     (resource_variable_ops.BaseResourceVariable, "_dense_var_to_tensor", _conversion),
+    *(
+        (resource_variable_ops.ResourceVariable, name, _assignment)
+        for name in ("assign", "assign_add", "assign_sub")
+    ),
     (tf.TensorSpec, "cast", _argument),
     (math_ops, "_truediv_python3", _of_one_type),
     (math_ops, "_div_python2", _of_one_type),

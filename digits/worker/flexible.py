@@ -53,13 +53,13 @@ class FlexibleVariable(ResourceVariable):
         return tf.cast(self.master.gather_nd(indices, name), self._seen_dtype)
 
     def assign(self, value: Any, *args: Any, **kwargs: Any) -> Any:
-        return self.master.assign(_full(value), *args, **kwargs)
+        return self.master.assign(full(value), *args, **kwargs)
 
     def assign_add(self, delta: Any, *args: Any, **kwargs: Any) -> Any:
-        return self.master.assign_add(_full(delta), *args, **kwargs)
+        return self.master.assign_add(full(delta), *args, **kwargs)
 
     def assign_sub(self, delta: Any, *args: Any, **kwargs: Any) -> Any:
-        return self.master.assign_sub(_full(delta), *args, **kwargs)
+        return self.master.assign_sub(full(delta), *args, **kwargs)
 
     def _dense_var_to_tensor(self, dtype: Any = None, name: Any = None, as_ref: bool = False) -> Any:
         wanted = self._seen_dtype if dtype is None else tf.as_dtype(dtype)
@@ -80,7 +80,7 @@ _RECOMPUTED = {"Add", "AddV2", "Sub", "Mul", "Neg", "RealDiv", "Identity"}
 _RECOMPUTED_DEPTH = 6
 
 
-def _full(value: Any, depth: int = _RECOMPUTED_DEPTH) -> tf.Tensor:
+def full(value: Any, depth: int = _RECOMPUTED_DEPTH) -> tf.Tensor:
     """``value`` as float32, with the arithmetic that gave it computed in float32 too.
 
     In half precision the small steps of a moving average would be rounded away.
@@ -93,7 +93,7 @@ def _full(value: Any, depth: int = _RECOMPUTED_DEPTH) -> tf.Tensor:
         return operation.inputs[0]
     if depth == 0 or operation.type not in _RECOMPUTED:
         return tf.cast(value, tf.float32)
-    inputs = [_full(item, depth - 1) for item in operation.inputs]
+    inputs = [full(item, depth - 1) for item in operation.inputs]
     return op_def_library.apply_op(operation.type, **dict(zip(_names(operation), inputs, strict=True)))
 
 

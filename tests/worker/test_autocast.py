@@ -183,11 +183,12 @@ third = tf.get_variable('third', [], initializer=tf.constant_initializer(100.0),
 average = tf.train.ExponentialMovingAverage(0.999)
 if self.is_training:
     updates = [tf.assign(first, first * 0.999 + mean * 0.001), tf.assign_sub(second, (second - mean) * 0.001)]
-    updates += [third.assign(tf.constant(0.999) * third + 0.001 * mean)]
+    updates += [third.assign(tf.constant(0.999) * third + 0.001 * mean), outside.assign(outside * 0.999 + mean * 0.001)]
     with tf.control_dependencies(updates):
         x = tf.identity(x)
 tf.scatter_add(tf.get_variable('counts', [2], initializer=tf.zeros_initializer(), trainable=False), [0], mean[None] * 0.0 + 1.0)
-"""
+""",
+    "outside = tf.Variable(100.0, trainable=False, name='outside')\n",
 )
 
 
@@ -197,11 +198,11 @@ def test_moving_averages_are_computed_in_float32(train: Any, in_child: Any) -> N
         in_child(snapshot, train(AVERAGES, name=name, precision=name, epochs=1).job_folder, "snapshot_1.ckpt")
         for name in ("float32", "mixed_bfloat16")
     )
-    for name in ("first", "second", "third", "counts"):
-        expected = full[f"model/{name}"]
-        assert half[f"model/{name}"].dtype == np.float32
-        start = 0.0 if name == "counts" else 100.0
-        assert half[f"model/{name}"] - start == pytest.approx(expected - start, rel=0.05), name
+    for name in ("model/first", "model/second", "model/third", "model/counts", "outside"):
+        expected = full[name]
+        assert half[name].dtype == np.float32
+        start = 0.0 if name == "model/counts" else 100.0
+        assert half[name] - start == pytest.approx(expected - start, rel=0.05), name
         assert np.abs(expected - start).max() > 0
 
 
