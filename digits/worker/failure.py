@@ -261,7 +261,7 @@ _HINTS = {
 
 _HINTS_BY_WORDS = {
     "float16": (
-        "In half precision self.x is float16 or bfloat16: cast what it meets, "
+        "In half precision self.x is float16 or bfloat16: cast what is not float32, "
         "tf.cast(value, self.x.dtype), or train in float32."
     ),
     "must feed a value for placeholder": (

@@ -12,6 +12,7 @@ from contextlib import contextmanager
 from typing import Any
 
 import tensorflow as tf
+from tensorflow.python.framework import op_def_library
 from tensorflow.python.ops.resource_variable_ops import ResourceVariable
 
 LOW = (tf.float16, tf.bfloat16)
@@ -52,13 +53,13 @@ class FlexibleVariable(ResourceVariable):
         return tf.cast(self.master.gather_nd(indices, name), self._seen_dtype)
 
     def assign(self, value: Any, *args: Any, **kwargs: Any) -> Any:
-        return self.master.assign(_full(value), *args, **kwargs)
+        return self.master.assign(full(value), *args, **kwargs)
 
     def assign_add(self, delta: Any, *args: Any, **kwargs: Any) -> Any:
-        return self.master.assign_add(_full(delta), *args, **kwargs)
+        return self.master.assign_add(full(delta), *args, **kwargs)
 
     def assign_sub(self, delta: Any, *args: Any, **kwargs: Any) -> Any:
-        return self.master.assign_sub(_full(delta), *args, **kwargs)
+        return self.master.assign_sub(full(delta), *args, **kwargs)
 
     def _dense_var_to_tensor(self, dtype: Any = None, name: Any = None, as_ref: bool = False) -> Any:
         wanted = self._seen_dtype if dtype is None else tf.as_dtype(dtype)
@@ -74,13 +75,50 @@ tf.register_tensor_conversion_function(
 )
 
 
-def _full(value: Any) -> tf.Tensor:
-    return tf.cast(plain(value), tf.float32)
+# What moving averages are computed with.
+_RECOMPUTED = {"Add", "AddV2", "Sub", "Mul", "Neg", "RealDiv", "Identity"}
+_RECOMPUTED_DEPTH = 6
+
+
+def full(value: Any, depth: int = _RECOMPUTED_DEPTH) -> tf.Tensor:
+    """``value`` as float32, with the arithmetic that gave it computed in float32 too.
+
+    In half precision the small steps of a moving average would be rounded away.
+    """
+    value = plain(value)
+    if not isinstance(value, tf.Tensor) or value.dtype not in LOW or tf.executing_eagerly():
+        return tf.cast(value, tf.float32)
+    operation = value.op
+    if operation.type == "Cast" and operation.inputs[0].dtype == tf.float32:
+        return operation.inputs[0]
+    if depth == 0 or operation.type not in _RECOMPUTED:
+        return tf.cast(value, tf.float32)
+    inputs = [full(item, depth - 1) for item in operation.inputs]
+    return op_def_library.apply_op(operation.type, **dict(zip(_names(operation), inputs, strict=True)))
+
+
+def _names(operation: tf.Operation) -> list[str]:
+    return [argument.name for argument in operation.op_def.input_arg]
 
 
 def is_low() -> bool:
     """Whether the network that is being built computes in half precision."""
     return bool(_active)
+
+
+def compute_type() -> tf.DType:
+    """The type in which what is being built computes: that of the network, or float32 for its loss."""
+    return _active[-1] if _active else tf.float32
+
+
+@contextmanager
+def computing_in(dtype: tf.DType) -> Iterator[None]:
+    """Inside, `compute_type` is ``dtype``."""
+    _active.append(dtype)
+    try:
+        yield
+    finally:
+        _active.pop()
 
 
 def plain(variable: Any) -> Any:
@@ -96,17 +134,14 @@ def view(variable: tf.Variable, dtype: tf.DType | None = None) -> tf.Variable:
 
 
 @contextmanager
-def variables_for(compute_type: tf.DType) -> Iterator[None]:
-    """Networks built inside compute in ``compute_type``: ``get_variable`` has it as the usual type."""
+def variables_for(dtype: tf.DType) -> Iterator[None]:
+    """Networks built inside compute in ``dtype``: ``get_variable`` has it as the usual type."""
     scope = tf.compat.v1.get_variable_scope()
-    _active.append(compute_type)
-    try:
-        with tf.compat.v1.variable_scope(
-            scope, custom_getter=_get, dtype=compute_type, auxiliary_name_scope=False
-        ):
-            yield
-    finally:
-        _active.pop()
+    with (
+        computing_in(dtype),
+        tf.compat.v1.variable_scope(scope, custom_getter=_get, dtype=dtype, auxiliary_name_scope=False),
+    ):
+        yield
 
 
 def _get(getter: Callable[..., Any], name: str, *args: Any, dtype: Any = None, **kwargs: Any) -> Any:

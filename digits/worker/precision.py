@@ -2,9 +2,10 @@
 
 A network under ``mixed_float16`` or ``mixed_bfloat16`` gets its input in that type. A
 variable that it asks for is float32 and stays so in snapshots; the network gets a
-`Flexible` view of it, which gives its value in the type that an operation wants. The
-output goes back to float32 before the loss is computed, and so does every other tensor
-that the network keeps in ``self``; losses of TensorFlow compute in float32 wherever they stand.
+`Flexible` view of it, which gives its value in the type that an operation wants. Other
+float32 tensors are cast where they meet half precision, by `autocast`. The output goes back
+to float32 before the loss is computed, and so does every other tensor that the network keeps
+in ``self``; losses of TensorFlow compute in float32 wherever they stand.
 """
 
 from __future__ import annotations
@@ -67,14 +68,14 @@ def through_full(function: Callable[..., Any]) -> Callable[..., Any]:
     return computed
 
 
-def losses(*sources: Any) -> dict[str, Callable[..., Any]]:
-    """The functions of modules of losses, computing `in_full`."""
+def functions_in_full(*sources: Any) -> dict[str, Callable[..., Any]]:
+    """The functions of modules such as those of losses, computing `in_full`."""
     found: dict[str, Callable[..., Any]] = {}
     for source in reversed(sources):
         for name in dir(source):
             function = getattr(source, name)
-            is_loss = not name.startswith(("_", "get_", "add_")) and callable(function)
-            if is_loss and not isinstance(function, type):
+            computes = not name.startswith(("_", "get_", "add_")) and callable(function)
+            if computes and not isinstance(function, type):
                 found[name] = in_full(function)
     return found
 

@@ -16,7 +16,7 @@ import numpy as np
 import tensorflow as tf
 from numpy.typing import NDArray
 
-from digits.worker import label_flow, parts, targets, tower
+from digits.worker import autocast, label_flow, parts, targets, tower
 from digits.worker.execution import Execution
 from digits.worker.input import Chunk, Preparation, gathered
 from digits.worker.label_flow import LabelFlow
@@ -282,7 +282,9 @@ class Training(Evaluation):
                 stage = f"{self.stage}/{number}" if number else self.stage
                 with self._randomness.drawn(stage, draw), targets.given(y) as labels:
                     built = self._network.build(self._store, self.stage, x, labels, step)
-                return parts.part_of(self._with_label_flow(built, x, labels), scale)
+                built = self._with_label_flow(built, x, labels)
+                with autocast.casting(self._store.compute_type):
+                    return parts.part_of(built, scale)
 
             return parts.on_devices(replica, devices, x, y)
 

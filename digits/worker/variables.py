@@ -24,7 +24,7 @@ from tensorflow.python.eager import lift_to_graph
 from tensorflow.python.ops.resource_variable_ops import ResourceVariable, UninitializedVariable
 from tensorflow.python.util.object_identity import ObjectIdentityDictionary
 
-from digits.worker import flexible, randomness
+from digits.worker import autocast, flexible, randomness
 from digits.worker.failure import UserFault
 from digits.worker.replacing import replaced
 
@@ -147,7 +147,7 @@ class VariableStore:
             if self.compute_type == tf.float32:
                 yield
                 return
-            with flexible.variables_for(self.compute_type):
+            with autocast.casting(self.compute_type), flexible.variables_for(self.compute_type):
                 yield
 
     @contextmanager

@@ -69,19 +69,30 @@ return slim.fully_connected(x, self.nclasses, activation_fn=None, scope='fc')
 """
 )
 
+# Float32 meets half precision, in operations and branches.
+MIXED = networks.classifier(
+    """
+x = slim.flatten(self.x) / tf.constant(100.0) + tf.random_normal([144], stddev=0.1)
+x = tf.cond(tf.reduce_mean(x) > 0, lambda: x, lambda: tf.zeros(tf.shape(x)))
+x = tf.while_loop(lambda i, h: i < 2, lambda i, h: (i + 1, h * 0.5 + x), [0, tf.zeros(tf.shape(x))])[1]
+return slim.fully_connected(tf.concat([x, slim.flatten(self.x)], 1), self.nclasses, activation_fn=None, scope='fc')
+"""
+)
+
 
 @pytest.mark.parametrize(
     ("network", "settings"),
     [
         (DROPPED, {"solver": {"type": "ADAM", "learning_rate": 0.001}, "augment": {"noise": 0.1}}),
         (networks.KERAS_BLOCKS, {"precision": "mixed_float16"}),
+        (MIXED, {"precision": "mixed_bfloat16"}),
         (networks.BATCH_NORM.replace("{arguments}", ""), {"batch_accumulation": 2, "batch_size": 4}),
         (networks.GAN, {"solver": {"type": "RMSPROP", "learning_rate": 0.001}}),
         (LOOPS, {}),
         (CHANGES, {}),
         (SWITCHES, {}),
     ],
-    ids=["slim", "keras", "accumulated", "gan", "loops", "changes", "switches"],
+    ids=["slim", "keras", "mixed", "accumulated", "gan", "loops", "changes", "switches"],
 )
 def test_the_steps_are_those_of_the_training(
     look: Any, train: Any, network: str, settings: dict[str, Any]

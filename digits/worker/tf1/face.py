@@ -21,7 +21,7 @@ from typing import Any
 import keras
 import tensorflow as tf
 
-from digits.worker import functions, fused_norm, loading, precision, summaries, tower
+from digits.worker import autocast, functions, fused_norm, loading, precision, summaries, tower
 from digits.worker.failure import NETWORK_FILE
 from digits.worker.tf1 import (
     absent,
@@ -89,17 +89,21 @@ def tensorflow() -> Face:
         v1,
         tf,
         **old_names.top(),
+        **{name: precision.in_full(getattr(v1, name)) for name in _IN_PYTHON},
+        **_with_one_type(v1),
         layers=slim_repair.layer_functions(),
         summary=summaries.SummaryFunctions(),
         nn=_nn(),
         contrib=_contrib(slim),
-        losses=Face("tensorflow.losses", v1.losses, tf.losses, **precision.losses(v1.losses)),
+        losses=Face("tensorflow.losses", v1.losses, tf.losses, **precision.functions_in_full(v1.losses)),
         distributions=_distributions(),
         data=Face("tensorflow.data", v1.data, tf.data),
         train=Face("tensorflow.train", v1.train, tf.train, **old_names.train(), **loading.train()),
         image=Face("tensorflow.image", v1.image, tf.image, **old_names.image()),
-        math=Face("tensorflow.math", v1.math, tf.math, **old_names.math()),
+        math=Face("tensorflow.math", v1.math, tf.math, **_with_one_type(v1.math), **old_names.math()),
         random=Face("tensorflow.random", v1.random, tf.random),
+        linalg=Face("tensorflow.linalg", v1.linalg, tf.linalg, **_with_one_type(v1.linalg)),
+        signal=Face("tensorflow.signal", v1.signal, tf.signal, **precision.functions_in_full(tf.signal)),
         saved_model=Face("tensorflow.saved_model", v1.saved_model, tf.saved_model, load=loading.saved_model),
         estimator=Face("tensorflow.estimator", ModeKeys=old_names.ModeKeys),
     )
@@ -108,6 +112,18 @@ def tensorflow() -> Face:
     face.contrib.__dict__["keras"] = face.keras
     face.__dict__["python"] = _Internal("tensorflow.python", face)
     return face
+
+
+# Functions of NumPy work with float32.
+_IN_PYTHON = ("py_func", "py_function", "numpy_function")
+
+# Functions that compare the types of their tensors themselves.
+_COMPARING = ("accumulate_n", "div_no_nan", "divide_no_nan", "matmul", "multiply_no_nan", "one_hot")
+
+
+def _with_one_type(module: Any) -> dict[str, Any]:
+    names = (name for name in _COMPARING if hasattr(module, name))
+    return {name: autocast.with_one_type(getattr(module, name)) for name in names}
 
 
 # Losses below ``tf.nn``, which half precision would make wrong.
@@ -223,7 +239,7 @@ class _Projector:
 
 @functools.cache
 def _losses(slim: types.ModuleType) -> Face:
-    in_full = types.SimpleNamespace(**precision.losses(slim.losses))
+    in_full = types.SimpleNamespace(**precision.functions_in_full(slim.losses))
     name = "tensorflow.contrib.losses"
     metric_learning = _Contrib(f"{name}.metric_learning", slim.losses.metric_learning)
     own = contrib_layers.losses(in_full)
