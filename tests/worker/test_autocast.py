@@ -223,4 +223,4 @@ def test_float32_networks_mix_no_types(train: Any) -> None:
     network = classifier("x = tf.cast(tf.reshape(self.x, [-1, 144]), tf.float16) + tf.constant(1.0)")
     outcome = train(network)
     assert outcome.code != 0
-    assert outcome.failure.message.startswith("TypeError: Input 'y' of 'AddV2' Op has type float32")
+    assert outcome.failure.detail.startswith("TypeError: Input 'y' of 'AddV2' Op has type float32")
