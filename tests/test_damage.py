@@ -164,7 +164,7 @@ def test_a_damaged_job_says_what_is_damaged(world: tuple[Site, Path]) -> None:
     for text in said.values():
         assert "is damaged:" in text
     for name in ("page", "home", "json"):
-        assert "plan.epochs is not a whole number" in said[name]
+        assert "plan.epochs is not a number" in said[name]
     assert "dataset.json: " in said["dataset"]
 
 

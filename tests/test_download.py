@@ -414,7 +414,7 @@ def test_the_command_tells_what_it_does(tmp_path: Path, monkeypatch: pytest.Monk
     (tmp_path / "mine.txt").touch()
     said: list[str] = []
     download.download_data("set", str(tmp_path), clean=True, say=said.append)
-    assert said[0] == "Downloading The set from https://makers.test/set (0 %)"
+    assert said[0] == "Downloading The set from https://makers.test/set (0%)"
     assert said[-1] == f"Dataset directory is {tmp_path}"
     assert (tmp_path / "mine.txt").exists()
 
