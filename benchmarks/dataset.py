@@ -24,10 +24,10 @@ from pathlib import Path
 
 from PIL import Image
 
-from digits import download, parallel
-from digits.events import EventLog
-from digits.recipe import CreateDataset
-from digits.worker import create
+from digits.core.events import EventLog
+from digits.core.recipe import CreateDataset
+from digits.data import parallel, samples
+from digits.worker.tasks import create_dataset
 
 TURNS = 3
 PIECE = 1000
@@ -36,7 +36,7 @@ PIECE = 1000
 def main() -> None:
     with tempfile.TemporaryDirectory() as scratch:
         folder = Path(sys.argv[1]) if len(sys.argv) > 1 else Path(scratch) / "mnist"
-        download.download("mnist", folder, lambda fraction, doing: None)
+        samples.download("mnist", folder, lambda fraction, doing: None)
         files = [str(path) for split in ("train", "test") for path in (folder / split).glob("*/*.png")]
         print(f"{len(files):,} images, {parallel.available_cores()} cores, load {os.getloadavg()[0]:.1f}")
         by_clock, by_processor = [], []
@@ -91,7 +91,7 @@ def creation(folder: Path, job: Path) -> Taken:
     )
     events = EventLog(task / "events.jsonl")
     with stopwatch(70_000) as taken:
-        result = create.run(recipe, task, events)
+        result = create_dataset.run(recipe, task, events)
     events.close()
     assert result == {"images": 70_000, "skipped": 0}
     return taken

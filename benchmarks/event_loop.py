@@ -75,10 +75,10 @@ def serve(folder: Path, rows: int) -> None:
 
     monkey.patch_all()
 
-    from digits import loop_watch
-    from digits import server as servers
-    from digits.app import load_templates
-    from digits.settings import Settings
+    from digits.core.settings import Settings
+    from digits.web import loop_watch
+    from digits.web import server as servers
+    from digits.web.app import load_templates
     from tests.site import open_site
 
     site = open_site(

@@ -28,9 +28,9 @@ os.environ["CUDA_VISIBLE_DEVICES"] = ""
 
 import numpy as np
 
-from digits import events
-from digits.dataset import images, manifest, records
-from digits.recipe import Train
+from digits.core import events
+from digits.core.recipe import Train
+from digits.data import images, manifest, records
 from digits.worker import run
 
 NETWORKS = Path(__file__).resolve().parent.parent / "digits" / "networks"

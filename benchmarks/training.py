@@ -50,10 +50,11 @@ from typing import Any
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # forking wants a process with one thread
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
 
-from digits import devices, download, events, executor, recipe
-from digits.dataset import manifest
-from digits.dataset.records import SplitReader
-from digits.recipe import CreateDataset, Train
+from digits.core import events, recipe
+from digits.core.recipe import CreateDataset, Train
+from digits.data import manifest, samples
+from digits.data.records import SplitReader
+from digits.runtime import devices, executor
 from digits.worker import run
 
 NETWORKS = Path(__file__).resolve().parents[1] / "digits" / "networks"
@@ -130,9 +131,9 @@ class Work:
             }
         ).save(task)
         if self.streamed:
-            from digits.worker import input
+            from digits.worker.input import feeds
 
-            input.RESIDENT_SHARE = 0.0
+            feeds.RESIDENT_SHARE = 0.0
         return task
 
 
@@ -219,7 +220,7 @@ def create_dataset(scratch: Path, asked: argparse.Namespace) -> Path:
         draw_pictures(folder / "train", asked.records or 5000, side)
         draw_pictures(folder / "test", (asked.records or 5000) // 20, side)
     else:
-        folder = download.download(asked.sample, scratch / asked.sample, lambda fraction, doing: None)
+        folder = samples.download(asked.sample, scratch / asked.sample, lambda fraction, doing: None)
         if asked.records is not None:
             _thin_out(folder / "train", asked.records)
             _thin_out(folder / "test", asked.records // 5)
@@ -338,14 +339,15 @@ def bare(work: Work, job: Path) -> float:
     import numpy as np
     import tensorflow as tf
 
-    from digits.worker import execution, train
-    from digits.worker.tensorboard_log import TensorBoardLog
+    from digits.worker.training import device_config
+    from digits.worker.training import trainer as train
+    from digits.worker.training.tensorboard_log import TensorBoardLog
 
     task = work.task(job)
     _silence(task)
     asked = recipe.load(task, Train)
     with contextlib.closing(events.EventLog(task / "events.jsonl")) as log:
-        trainer = train.Trainer(asked, job, log, 1, execution.prepare(asked, log)[0], None)
+        trainer = train.Trainer(asked, job, log, 1, device_config.prepare(asked, log)[0], None)
         with TensorBoardLog(job / "tb") as trainer.board:
             trainer.build()
     images, labels = _arrays(work.dataset, "train", work.batch)

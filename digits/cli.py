@@ -17,9 +17,9 @@ from digits import __version__
 if TYPE_CHECKING:
     from socket import socket
 
-    from digits.settings import Described, Settings
-    from digits.task import News
-    from digits.tensorflow_support import TensorFlowSupport
+    from digits.core.settings import Described, Settings
+    from digits.core.task import News
+    from digits.runtime.tensorflow_support import TensorFlowSupport
 
 BAD_USAGE = 2
 COMMANDS = ("serve", "train", "check", "export", "download-data")
@@ -59,7 +59,7 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def _add_serve(parser: argparse.ArgumentParser) -> None:
-    from digits.settings import described_settings
+    from digits.core.settings import described_settings
 
     parser.description = "Start the server."
     for row in described_settings():
@@ -148,9 +148,9 @@ def _serve(options: argparse.Namespace) -> None:
     import os
     from dataclasses import replace
 
-    from digits.logs import start_logging
-    from digits.settings import SettingsError
-    from digits.shim import PRIVATE_UMASK
+    from digits.core.settings import SettingsError
+    from digits.runtime.supervisor import PRIVATE_UMASK
+    from digits.web.logs import start_logging
 
     os.umask(PRIVATE_UMASK)
     try:
@@ -163,12 +163,12 @@ def _serve(options: argparse.Namespace) -> None:
 
     import gevent
 
-    from digits.app import create_app, load_templates
-    from digits.auth import ExposureError
-    from digits.errors import DigitsError
-    from digits.peers import lookup_problem
-    from digits.server import serve
-    from digits.settings import LoginPolicy
+    from digits.core.errors import DigitsError
+    from digits.core.settings import LoginPolicy
+    from digits.web.app import create_app, load_templates
+    from digits.web.auth import ExposureError
+    from digits.web.peers import lookup_problem
+    from digits.web.server import serve
 
     try:
         app = create_app(settings)
@@ -205,7 +205,7 @@ def _serve(options: argparse.Namespace) -> None:
 
 
 def _read_settings(options: argparse.Namespace) -> Settings:
-    from digits.settings import described_settings, read_process_settings
+    from digits.core.settings import described_settings, read_process_settings
 
     given: dict[str, Any] = {row.name: getattr(options, row.name, None) for row in described_settings()}
     for row in described_settings():
@@ -239,11 +239,11 @@ def _listen(host: str, port: int) -> socket:
 
 def _made_token(settings: Settings) -> str:
     """The generated token, if a login is required and no secret is configured; else an empty string."""
-    from digits.settings import LoginPolicy
+    from digits.core.settings import LoginPolicy
 
     if settings.login_policy is LoginPolicy.NOBODY or settings.token or settings.password:
         return ""
-    from digits.auth import made_token
+    from digits.web.auth import made_token
 
     return made_token(settings.state_dir)
 
@@ -297,7 +297,7 @@ def _reach(settings: Settings) -> str:
 
 def _login(settings: Settings, problem: str) -> str:
     """Who has to log in."""
-    from digits.settings import LoginPolicy
+    from digits.core.settings import LoginPolicy
 
     if settings.login_policy is LoginPolicy.NOBODY:
         return "not required (--no-login): anyone who can connect can run programs as you"
@@ -309,8 +309,8 @@ def _login(settings: Settings, problem: str) -> str:
 
 
 def _download(options: argparse.Namespace) -> None:
-    from digits.download import download_data
-    from digits.errors import DigitsError
+    from digits.core.errors import DigitsError
+    from digits.data.samples import download_data
 
     try:
         download_data(options.name, options.folder, clean=options.clean, say=print)
@@ -319,30 +319,31 @@ def _download(options: argparse.Namespace) -> None:
 
 
 def _train(options: argparse.Namespace) -> None:
-    from digits.errors import DigitsError
-    from digits.model import offline
+    from digits.core.errors import DigitsError
+    from digits.runtime import standalone
 
     try:
-        training = offline.prepare(options.job, options.dataset, options.output)
+        training = standalone.prepare(options.job, options.dataset, options.output)
     except (DigitsError, OSError) as error:
         _fail(str(error), getattr(error, "hint", ""))
     begin = f", from step {training.step} on" if training.step else ""
     print(f"Training in {training.job_folder}{begin}", flush=True)
-    if not offline.train(training, say=functools.partial(print, flush=True)):
-        _fail(offline.failure(training) or "the training was stopped; the same command goes on with it")
+    if not standalone.train(training, say=functools.partial(print, flush=True)):
+        _fail(standalone.failure(training) or "the training was stopped; the same command goes on with it")
 
 
 def _check(options: argparse.Namespace) -> None:
-    from digits.model import offline, preflight
+    from digits.core import preflight_result
+    from digits.runtime import standalone
 
-    result = _done(lambda: offline.check(options.job, options.dataset, options.eager))
-    print(*preflight.lines(result), sep="\n")
+    result = _done(lambda: standalone.check(options.job, options.dataset, options.eager))
+    print(*preflight_result.lines(result), sep="\n")
 
 
 def _export(options: argparse.Namespace) -> None:
-    from digits.model import offline
+    from digits.runtime import standalone
 
-    result = _done(lambda: offline.export(options.job, options.target, options.epoch, options.dataset))
+    result = _done(lambda: standalone.export(options.job, options.target, options.epoch, options.dataset))
     print(f"{options.target} holds {result['snapshot']}, {result['bytes'] / 1e6:.1f} MB")
     print(f"takes images {_shape(result['input']['shape'])}, {result['input']['type']}, 0 to 255")
     for name, output in result["outputs"].items():
@@ -357,7 +358,7 @@ def _shape(sizes: list[int | None] | None) -> str:
 
 def _done(work: Callable[[], News]) -> dict[str, Any]:
     """The result of a short task; its warnings are told, and what keeps it from being done ends this program."""
-    from digits.errors import DigitsError
+    from digits.core.errors import DigitsError
 
     try:
         news = work()

@@ -11,7 +11,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from digits.settings import Settings
+from digits.core.settings import Settings
 from tests.site import Site, open_site
 from tests.stalls import HANG_SECONDS, STALLS
 

@@ -13,18 +13,18 @@ from typing import Any
 
 from hypothesis import strategies as st
 
-from digits import events
-from digits.events import EventLog
-from digits.files import write_json
-from digits.job import Job
+from digits.core import events
+from digits.core.events import EventLog
+from digits.core.files import write_json
+from digits.core.job import Job
+from digits.core.model_job import ModelJob
+from digits.core.recipe import Train
+from digits.core.resume_point import ResumePoint
+from digits.core.status import Status
+from digits.core.task import Failure, Handle, Task
 from digits.kinds import KINDS
-from digits.model.job import ModelJob
-from digits.model.resume import ResumePoint
-from digits.recipe import Train
-from digits.scheduler import Scheduler
-from digits.status import Status
-from digits.store import Store
-from digits.task import Failure, Handle, Task
+from digits.runtime.scheduler import Scheduler
+from digits.runtime.store import Store
 from tests.site import Site
 
 DATASET, BROKEN = "20260101-000000-da7a5e", "20260101-000001-bad5e7"

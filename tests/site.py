@@ -17,14 +17,14 @@ from flask.testing import FlaskClient
 from PIL import Image
 from werkzeug.wsgi import ClosingIterator
 
-from digits.app import create_app
-from digits.job import Job
-from digits.model.job import ModelJob
-from digits.model.networks import network
-from digits.recipe import Train
-from digits.services import Services
-from digits.settings import Settings
-from digits.status import Status
+from digits.core.job import Job
+from digits.core.model_job import ModelJob
+from digits.core.recipe import Train
+from digits.core.settings import Settings
+from digits.core.status import Status
+from digits.web.app import create_app
+from digits.web.services import Services
+from digits.web.standard_networks import network
 from tests.stalls import STALLS
 
 PATIENCE_SECONDS = 60

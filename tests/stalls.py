@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from digits.loop_watch import LoopWatch
+from digits.web.loop_watch import LoopWatch
 
 # CPU time, so that load on the machine does not fail a test.
 HANG_SECONDS = 5.0

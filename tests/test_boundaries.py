@@ -36,7 +36,7 @@ DOMAIN = {
     ).split()
 }
 # Domain as well, and allowed to hold pixels and checksums.
-RECORDS = {"digits.dataset.records": {"numpy", "google_crc32c"}, "digits.dataset.images": {"numpy", "PIL"}}
+RECORDS = {"digits.data.records": {"numpy", "google_crc32c"}, "digits.data.images": {"numpy", "PIL"}}
 # The server's engine room: gevent and files, no pages.
 RUNNING = {f"digits.{name}" for name in "devices executor roots scheduler store".split()}
 
@@ -125,7 +125,9 @@ def test_the_worker_never_loads_the_web(load):
     assert offenders(loaded, WEB - {"werkzeug"}) == {}  # tensorboard's writer of logs brings werkzeug
 
 
-@pytest.mark.parametrize("name", ["digits.worker.run", "digits.worker.create", "digits.worker.forkserver"])
+@pytest.mark.parametrize(
+    "name", ["digits.worker.run", "digits.worker.tasks.create_dataset", "digits.worker.forkserver"]
+)
 def test_making_a_dataset_does_not_wait_for_tensorflow(load, name):
     loaded, _ = load([name])
     assert offenders(loaded, TENSORS | WEB) == {}

@@ -11,8 +11,8 @@ import pytest
 
 from digits import __version__
 from digits.cli import announcement
-from digits.settings import Settings, described_settings
-from digits.tensorflow_support import TensorFlowSupport, find_tensorflow
+from digits.core.settings import Settings, described_settings
+from digits.runtime.tensorflow_support import TensorFlowSupport, find_tensorflow
 
 HERE = TensorFlowSupport(True)
 

@@ -9,14 +9,14 @@ from pathlib import Path
 
 import pytest
 
-from digits import messages
-from digits.dataset.images import ENCODINGS, RESIZE_MODES
-from digits.dataset.manifest import FILE_NAME as MANIFEST_FILE
-from digits.dataset.manifest import LABELS_FILE, MEAN_ARRAY_FILE, MEAN_IMAGE_FILE, SKIPPED_FILE
-from digits.model.forms import SOLVERS
-from digits.model.lr_policy import POLICIES
-from digits.recipe import Augment
-from digits.settings import settings_page
+from digits.core.recipe import Augment
+from digits.core.schedules import POLICIES
+from digits.core.settings import settings_page
+from digits.data.images import ENCODINGS, RESIZE_MODES
+from digits.data.manifest import FILE_NAME as MANIFEST_FILE
+from digits.data.manifest import LABELS_FILE, MEAN_ARRAY_FILE, MEAN_IMAGE_FILE, SKIPPED_FILE
+from digits.web import live_messages
+from digits.web.model_form import SOLVERS
 
 ROOT = Path(__file__).resolve().parent.parent
 PAGES = [*ROOT.glob("*.md"), *(ROOT / "docs").glob("*.md"), ROOT / "jobs" / "README.md"]
@@ -27,7 +27,7 @@ def text(name: str) -> str:
 
 
 def test_the_table_of_settings_is_current():
-    assert text("settings.md") == settings_page(), "python -m digits.settings > docs/settings.md"
+    assert text("settings.md") == settings_page(), "python -m digits.core.settings > docs/settings.md"
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
@@ -43,7 +43,7 @@ def test_the_index_has_every_page():
 
 
 def test_every_function_for_networks_is_described():
-    tree = ast.parse((ROOT / "digits" / "worker" / "functions.py").read_text())
+    tree = ast.parse((ROOT / "digits" / "worker" / "network" / "api.py").read_text())
     public = {node.name for node in tree.body if isinstance(node, ast.FunctionDef | ast.ClassDef)}
     public |= {target.id for node in tree.body if isinstance(node, ast.Assign) for target in node.targets}
     missing = {name for name in public if not name.startswith("_") and name not in text("networks.md")}
@@ -51,14 +51,14 @@ def test_every_function_for_networks_is_described():
 
 
 def test_every_key_of_collections_is_described():
-    tree = ast.parse((ROOT / "digits" / "worker" / "functions.py").read_text())
+    tree = ast.parse((ROOT / "digits" / "worker" / "network" / "api.py").read_text())
     (keys,) = [node for node in tree.body if isinstance(node, ast.ClassDef) and node.name == "GraphKeys"]
     names = [target.id for node in keys.body if isinstance(node, ast.Assign) for target in node.targets]
     assert [name for name in names if f"`{name}`" not in text("networks.md")] == []
 
 
 def test_everything_a_network_finds_is_described():
-    tree = ast.parse((ROOT / "digits" / "worker" / "tower.py").read_text())
+    tree = ast.parse((ROOT / "digits" / "worker" / "network" / "tower.py").read_text())
     (tower,) = [node for node in tree.body if isinstance(node, ast.ClassDef) and node.name == "Tower"]
     (constructor,) = [node for node in tower.body if getattr(node, "name", "") == "__init__"]
     given = [argument.arg for argument in constructor.args.args if argument.arg != "self"]
@@ -76,7 +76,7 @@ def test_networks_in_the_documentation_are_python(block):
 
 
 def test_every_message_is_described():
-    source = Path(messages.__file__).read_text()
+    source = Path(live_messages.__file__).read_text()
     updates = set(re.findall(r'"update": "(\w+)"', source))
     assert len(updates) > 10
     assert [update for update in sorted(updates) if f"| `{update}` |" not in text("live.md")] == []

@@ -13,7 +13,7 @@ import unicodedata
 from collections.abc import Iterator
 from typing import Any
 
-from digits.events import Failed
+from digits.core.events import Failed
 from digits.worker import imports, user_text
 from digits.worker.plain_words import headline
 from digits.worker.user_text import NETWORK_FILE as NETWORK_FILE

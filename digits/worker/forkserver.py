@@ -26,7 +26,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-SHIM = str(Path(__file__).resolve().parents[1] / "shim.py")
+SHIM = str(Path(__file__).resolve().parents[1] / "runtime" / "supervisor.py")
 
 
 def main() -> int:
@@ -63,7 +63,7 @@ def _import_what_tasks_need() -> None:
 
 
 def _fork(request: dict[str, Any], private: tuple[int, ...]) -> int:
-    """Fork the supervisor, which forks the task and then becomes `digits.shim`."""
+    """Fork the supervisor, which forks the task and then becomes `digits.runtime.supervisor`."""
     supervisor = os.fork()
     if supervisor:
         return supervisor
@@ -89,7 +89,7 @@ def _fork(request: dict[str, Any], private: tuple[int, ...]) -> int:
 def _run_task(folder: Path, output: int) -> None:
     code = 1
     try:
-        from digits import shim
+        from digits.runtime import supervisor as shim
         from digits.worker import run
 
         shim.prepare_child(output)

@@ -14,11 +14,11 @@ import sys
 import traceback
 from pathlib import Path
 
-from digits import files
-from digits import recipe as recipes
-from digits.events import EventLog, Finished, LogInUse
-from digits.files import is_disk_full
-from digits.task import EVENTS_FILE, EXIT_BUSY, EXIT_DISK_FULL
+from digits.core import files
+from digits.core import recipe as recipes
+from digits.core.events import EventLog, Finished, LogInUse
+from digits.core.files import is_disk_full
+from digits.core.task import EVENTS_FILE, EXIT_BUSY, EXIT_DISK_FULL
 from digits.worker import stopping
 from digits.worker.failure import Stopped, UserFault, describe
 
@@ -26,12 +26,12 @@ LOG_FORMAT = "%(asctime)s [%(levelname)s] %(message)s"
 
 # Task name: kind of its recipe, module with ``run(recipe, task_folder, events)``.
 PROGRAMS: dict[str, tuple[type[recipes.Recipe], str]] = {
-    "create-dataset": (recipes.CreateDataset, "digits.worker.create"),
-    "train": (recipes.Train, "digits.worker.train"),
-    "preflight": (recipes.Preflight, "digits.worker.preflight"),
-    "visualize": (recipes.Visualize, "digits.worker.visualize"),
-    "export": (recipes.Export, "digits.worker.export"),
-    "serve": (recipes.Serve, "digits.worker.infer"),
+    "create-dataset": (recipes.CreateDataset, "digits.worker.tasks.create_dataset"),
+    "train": (recipes.Train, "digits.worker.training.trainer"),
+    "preflight": (recipes.Preflight, "digits.worker.tasks.preflight"),
+    "visualize": (recipes.Visualize, "digits.worker.tasks.visualize"),
+    "export": (recipes.Export, "digits.worker.tasks.export"),
+    "serve": (recipes.Serve, "digits.worker.tasks.serve_inference"),
 }
 
 EXIT_FAILED = 1
@@ -73,9 +73,9 @@ def run_task(task_folder: Path) -> int:
 
 def import_programs() -> None:
     """Import what tasks with tensors need, for a process that forks one for every task."""
-    for module in ("train", "preflight", "visualize", "export", "infer"):
-        importlib.import_module(f"digits.worker.{module}")
-    importlib.import_module("digits.worker.tf1.face").tensorflow()
+    for _, module in PROGRAMS.values():
+        importlib.import_module(module)
+    importlib.import_module("digits.worker.compat.compat_module").tensorflow()
 
 
 def _run(task_folder: Path, events: EventLog) -> int:

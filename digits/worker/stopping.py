@@ -10,7 +10,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 
-from digits import files
+from digits.core import files
 from digits.worker.failure import Stopped
 
 EXIT_STOPPED = 128 + signal.SIGTERM

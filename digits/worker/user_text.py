@@ -11,7 +11,7 @@ import warnings
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
-from digits.worker.tf1 import old_statements
+from digits.worker.compat import python2_statements
 
 NETWORK_FILE = "network.py"
 
@@ -29,7 +29,7 @@ def lines(text: str) -> list[str]:
 def tree() -> ast.Module | None:
     """The syntax tree of the network; None if it is not valid Python."""
     text = "".join(linecache.getlines(NETWORK_FILE))
-    return _parsed(text) or _parsed(old_statements.translated(text))
+    return _parsed(text) or _parsed(python2_statements.translated(text))
 
 
 def _parsed(text: str) -> ast.Module | None:

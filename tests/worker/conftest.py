@@ -26,8 +26,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from digits import events, recipe
-from digits.dataset import images, manifest, records
+from digits.core import events, recipe
+from digits.data import images, manifest, records
 
 SECONDS_ALLOWED = 120
 
@@ -202,11 +202,12 @@ def train(model: Any, start: Any) -> Callable[..., Outcome]:
 @pytest.fixture
 def often(monkeypatch: pytest.MonkeyPatch, tensorflow: None) -> None:
     """Trainings in short calls that save a resume point whenever possible."""
-    from digits.worker import curve as curve_module
-    from digits.worker import keeping, train
+    from digits.worker.training import checkpoints
+    from digits.worker.training import metric_rows as curve_module
+    from digits.worker.training import trainer as train
 
-    monkeypatch.setattr(keeping, "RESUME_SECONDS", 0.0)
-    monkeypatch.setattr(keeping, "_SHARE_OF_TIME", 1.0)
+    monkeypatch.setattr(checkpoints, "RESUME_SECONDS", 0.0)
+    monkeypatch.setattr(checkpoints, "_SHARE_OF_TIME", 1.0)
     monkeypatch.setattr(train, "MAX_STEPS_PER_CALL", 2)
     monkeypatch.setattr(train.Pace, "limit", 2)
     monkeypatch.setattr(curve_module, "SINGLE_STEPS", 12)  # most rows then cover several steps

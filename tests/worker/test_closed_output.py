@@ -9,8 +9,9 @@ from typing import Any
 
 import pytest
 
-from digits import events, shim
-from digits.executor import Exit, LocalExecutor
+from digits.core import events
+from digits.runtime import supervisor
+from digits.runtime.executor import Exit, LocalExecutor
 from tests.worker import networks
 
 CLOSES_OUTPUT = "import os\nos.close(1)\nos.close(2)\n"
@@ -54,10 +55,10 @@ def test_the_end_is_known_without_an_output(
     model: Any, run: Any, does: str, code: int, words: str | None
 ) -> None:
     task = model(networks.LINEAR.replace("class UserModel", f"{does}\nclass UserModel"), epochs=1)
-    assert run(task) == Exit(code=code), (task / shim.OUTPUT_FILE).read_text()
+    assert run(task) == Exit(code=code), (task / supervisor.OUTPUT_FILE).read_text()
     last = events.read(task / "events.jsonl")[0][-1]
     if words is None:
         assert isinstance(last, events.Finished)
     else:
         assert isinstance(last, events.Failed) and words in last.message
-        assert words in (task / shim.OUTPUT_FILE).read_text()
+        assert words in (task / supervisor.OUTPUT_FILE).read_text()

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from digits.events import Finished, Measured
+from digits.core.events import Finished, Measured
 
 pytestmark = pytest.mark.tensorflow
 

@@ -14,13 +14,13 @@ from unittest import mock
 
 import pytest
 
-from digits import events, recipe
-from digits.model import networks
+from digits.core import events, recipe
+from digits.web import standard_networks
 from tests.worker.conftest import write_dataset
 
 pytestmark = pytest.mark.tensorflow
 
-FOLDER = Path(networks.__file__).resolve().parents[1] / "networks"
+FOLDER = Path(standard_networks.__file__).resolve().parents[1] / "networks"
 
 ALL_AUGMENTATIONS = {
     "flip": "fliplrud",
@@ -88,12 +88,13 @@ def _lacking(task: Path) -> list[str]:
     """The operations of the steps and validations of a task that GPUs lack."""
     import tensorflow as tf
 
-    from digits.worker import execution, train
-    from digits.worker.tensorboard_log import TensorBoardLog
+    from digits.worker.training import device_config
+    from digits.worker.training import trainer as train
+    from digits.worker.training.tensorboard_log import TensorBoardLog
 
     asked = recipe.load(task, recipe.Train)
     with contextlib.closing(events.EventLog(task / "events.jsonl")) as log:
-        trainer = train.Trainer(asked, task.parent, log, 1, execution.prepare(asked, log)[0], None)
+        trainer = train.Trainer(asked, task.parent, log, 1, device_config.prepare(asked, log)[0], None)
         gpu = SimpleNamespace(name="/device:GPU:0")
         with (
             TensorBoardLog(task.parent / "tb") as trainer.board,
@@ -107,7 +108,7 @@ def _lacking(task: Path) -> list[str]:
 def _lacking_in_optimizers() -> dict[str, list[str]]:
     import tensorflow as tf
 
-    from digits.worker.optimizers import KINDS, Optimizer
+    from digits.worker.training.optimizers import KINDS, Optimizer
 
     found = {}
     variable = tf.Variable([1.0, 2.0], name="model/w")

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from digits.events import Built
+from digits.core.events import Built
 from tests.worker import networks
 from tests.worker.conftest import snapshot
 

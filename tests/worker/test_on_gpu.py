@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from digits.devices import Driver, DriverError
-from digits.events import Fed, Progressed, Warned
-from digits.executor import devices_environment
+from digits.core.events import Fed, Progressed, Warned
+from digits.runtime.devices import Driver, DriverError
+from digits.runtime.executor import devices_environment
 from tests.worker import networks
 from tests.worker.conftest import Outcome, snapshot, write_dataset
 
@@ -78,13 +78,13 @@ def test_images_are_changed_on_a_gpu(train_on_gpu: Any, xla: bool) -> None:
 def test_images_that_are_read_for_every_batch_are_the_same(
     train_on_gpu: Any, in_child: Any, tmp_path: Path, monkeypatch: Any, size: int
 ) -> None:
-    from digits.worker import input
+    from digits.worker.input import feeds
 
     dataset = tmp_path / "pictures"
     dataset.mkdir()
     write_dataset(dataset, {"train": 64, "val": 22}, size=size, channels=1)
     kept = train_on_gpu(networks.LINEAR, name="kept", dataset=str(dataset), solver=MOMENTUM)
-    monkeypatch.setattr(input, "RESIDENT_SHARE", 0.0)
+    monkeypatch.setattr(feeds, "RESIDENT_SHARE", 0.0)
     read = train_on_gpu(networks.LINEAR, name="read", dataset=str(dataset), solver=MOMENTUM)
     assert {event.how for event in read.of(Fed)} == {"streamed"}
     first, second = (in_child(snapshot, outcome.job_folder, "snapshot_2.ckpt") for outcome in (kept, read))

@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from digits import events
-from digits.task import EXIT_DISK_FULL
+from digits.core import events
+from digits.core.task import EXIT_DISK_FULL
 from tests.worker import networks
 
 
@@ -113,7 +113,7 @@ def test_running_a_task_imports_no_tensorflow_by_itself(run_clean: Callable[...,
     finished = run_clean(
         "-c", "import sys, digits.worker.run; print([name for name in sys.modules if 'tensorflow' in name])"
     )
-    assert finished.stdout.strip() in ("[]", "['digits.tensorflow_support']"), finished.stderr
+    assert finished.stdout.strip() in ("[]", "['digits.runtime.tensorflow_support']"), finished.stderr
 
 
 # Whatever the network does while it is loaded, the process must be gone soon after the signal.

@@ -9,13 +9,13 @@ from typing import Any
 import numpy as np
 import pytest
 
-from digits.events import Built, Finished
-from digits.model import networks
+from digits.core.events import Built, Finished
+from digits.web import standard_networks
 from tests.worker.conftest import SECONDS_ALLOWED, gradient, snapshot, write_dataset
 
 pytestmark = pytest.mark.tensorflow
 
-FOLDER = Path(networks.__file__).resolve().parents[1] / "networks"
+FOLDER = Path(standard_networks.__file__).resolve().parents[1] / "networks"
 
 # Height, width, channels; classes; parameters that are trained, as published.
 PUBLISHED = {
@@ -38,14 +38,14 @@ def test_the_number_of_parameters_is_the_published_one(in_child, name):
     assert in_child(_parameters, name, shape, classes) == parameters
     # The comment in the file says it too; networks from Keras count moving averages as parameters.
     assert (
-        f"{parameters:,}" in networks.network(name).settings
-        or "moving averages" in networks.network(name).settings
+        f"{parameters:,}" in standard_networks.network(name).settings
+        or "moving averages" in standard_networks.network(name).settings
     )
 
 
 def _parameters(name: str, shape: tuple[int, int, int], classes: int) -> int:
-    from digits.worker import inference, network
-    from digits.worker.variables import VariableStore, count
+    from digits.worker.network import inference, network
+    from digits.worker.network.variables import VariableStore, count
 
     store = VariableStore(empty=True)
     inference.trace(network.load(FOLDER / f"{name}.py", shape, classes), store)
@@ -110,7 +110,7 @@ def test_a_network_for_classification_learns(model, start, tmp_path, name):
         epochs=lesson.epochs,
         val_interval=lesson.epochs,
         batch_size=lesson.batch,
-        mean=networks.network(name).values["use_mean"],
+        mean=standard_networks.network(name).values["use_mean"],
         solver={"type": lesson.solver, "learning_rate": lesson.rate},
         lr_policy={"policy": "cosine"},
     )
@@ -186,8 +186,8 @@ def _taught(name: str, x: np.ndarray, y: np.ndarray, steps: int) -> dict[str, An
     """Trains on one batch again and again: losses, the last metrics of validation, and what is answered."""
     import tensorflow as tf
 
-    from digits.worker import network, tower
-    from digits.worker.variables import VariableStore
+    from digits.worker.network import network, tower
+    from digits.worker.network.variables import VariableStore
 
     tf.keras.utils.set_random_seed(1)
     net = network.load(FOLDER / f"{name}.py", x.shape[1:], 2)
@@ -261,8 +261,8 @@ def _types_of_losses(name: str, shape: tuple[int, int, int]) -> list[str]:
     import keras
     import tensorflow as tf
 
-    from digits.worker import network, tower
-    from digits.worker.variables import VariableStore
+    from digits.worker.network import network, tower
+    from digits.worker.network.variables import VariableStore
 
     keras.config.set_dtype_policy("mixed_bfloat16")
     net = network.load(FOLDER / f"{name}.py", shape, 3)

@@ -1,0 +1,277 @@
+"""A job: something the user asked for, with a name, an owner, a folder and tasks.
+
+A job's folder is its only record; ``job.json`` in it is written
+atomically, and only by the server, whenever something changes.
+"""
+
+from __future__ import annotations
+
+import re
+import secrets
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Annotated, Any, ClassVar, NoReturn, Self
+
+from digits.core import events, schema
+from digits.core.errors import Damaged
+from digits.core.files import UnreadableFile, read_json, write_json
+from digits.core.recipe import Recipe
+from digits.core.schema import Between
+from digits.core.status import Status, worst
+from digits.core.task import EVENTS_FILE, Failure, History, Task, not_before
+
+FILE_NAME = "job.json"
+SCHEMA = 1
+ID = r"\d{8}-\d{6}-[0-9a-f]{4,16}"
+
+
+def new_id() -> str:
+    """A new job id: local time and 24 random bits, ``YYYYMMDD-HHMMSS-xxxxxx``."""
+    return f"{time.strftime('%Y%m%d-%H%M%S')}-{secrets.token_hex(3)}"
+
+
+def is_id(text: str) -> bool:
+    """Whether ``text`` has the form of a job id, and so may name a folder."""
+    return re.fullmatch(ID, text, re.ASCII) is not None
+
+
+@dataclass(kw_only=True, eq=False)
+class Job:
+    """Base of all jobs. Sub-classes say what their tasks are to do and what they wait for.
+
+    ``form`` keeps what the user filled in, for cloning. ``summary`` keeps what lists
+    show of a job that has ended, so that they need not read its events again.
+    """
+
+    kind: ClassVar[str] = ""
+    type_title: ClassVar[str] = ""
+
+    id: str
+    folder: Path
+    name: str
+    owner: str | None = None
+    group: str = ""
+    notes: str = ""
+    form: dict[str, Any] = field(default_factory=dict)
+    tasks: list[Task] = field(default_factory=list)
+    history: History = field(default_factory=list)
+    summary: dict[str, Any] = field(default_factory=dict)
+    waiting_for: str = ""
+
+    def __post_init__(self) -> None:
+        if not self.history:
+            self.history = [(Status.INIT.value, time.time())]
+
+    # What a kind of job has to say
+
+    def recipe(self, task: Task) -> Recipe:
+        """What ``task`` is to do, decided when it starts."""
+        raise NotImplementedError
+
+    def needs(self) -> Sequence[str]:
+        """Ids of jobs that must be done before this one starts."""
+        return ()
+
+    def wants(self, task: Task) -> Wish:
+        """The devices that ``task`` runs on."""
+        return Wish()
+
+    def details(self) -> dict[str, Any]:
+        """The part of ``job.json`` that only this kind has."""
+        return {}
+
+    # What all jobs have
+
+    @property
+    def status(self) -> Status:
+        return Status(self.history[-1][0])
+
+    @property
+    def submitted(self) -> float:
+        """Unix time of the job's creation."""
+        return self.history[0][1]
+
+    @property
+    def elapsed(self) -> float:
+        """Seconds for which tasks have run."""
+        return sum(task.seconds_run for task in self.tasks)
+
+    @property
+    def progress(self) -> float:
+        """From 0 to 1: the mean of the tasks."""
+        if self.status is Status.DONE:
+            return 1.0
+        return sum(task.progress for task in self.tasks) / max(1, len(self.tasks))
+
+    @property
+    def seconds_left(self) -> float | None:
+        running = [task for task in self.tasks if task.status is Status.RUN]
+        return running[0].news.seconds_left if running else None
+
+    @property
+    def can_resume(self) -> bool:
+        """Whether the job, stopped or failed, can be taken up again."""
+        return False
+
+    def resume(self) -> None:
+        """Prepare to run again; the scheduler does the rest."""
+        ended = [task for task in self.tasks if task.status in (Status.ABORT, Status.ERROR)]
+        # All logs are read before the first task changes, because reading may fail.
+        log_ends = [events.end(self.task_folder(task) / EVENTS_FILE) for task in ended]
+        for task, log_end in zip(ended, log_ends, strict=True):
+            task.restart(log_end)
+
+    def clear_away(self) -> None:
+        """Remove the leftovers of a failed task, unless the job can resume from them."""
+
+    @property
+    def failure(self) -> Failure | None:
+        """Why the job failed, or which of its products is damaged; None otherwise."""
+        return next((task.failure for task in self.tasks if task.failure), None) or self.damage
+
+    @property
+    def damage(self) -> Failure | None:
+        """The damage to the job's products, if any."""
+        return None
+
+    def task_folder(self, task: Task) -> Path:
+        return self.folder / task.name
+
+    def note_status(self, at: float | None = None) -> bool:
+        """Bring the job's status in line with its tasks'; whether it changed."""
+        status = worst(task.status for task in self.tasks)
+        if status is self.status:
+            return False
+        last_code, last_at = self.history[-1]
+        now = not_before(last_at, at)
+        # Omit waits that are too short to notice.
+        if last_code == Status.WAIT.value and status is Status.RUN and now - last_at < 1:
+            self.history.pop()
+        self.history.append((status.value, now))
+        return True
+
+    def save(self, **changes: str) -> None:
+        """Write ``job.json``, with ``changes`` replacing the job's own values; raises OSError."""
+        write_json(self.folder / FILE_NAME, {**self.as_json(), **changes})
+
+    def as_json(self) -> dict[str, Any]:
+        return {
+            "schema": SCHEMA,
+            "id": self.id,
+            "kind": self.kind,
+            "name": self.name,
+            "owner": self.owner,
+            "group": self.group,
+            "notes": self.notes,
+            "history": [list(step) for step in self.history],
+            "tasks": [task.as_json() for task in self.tasks],
+            "form": self.form,
+            "summary": self.summary,
+            **self.details(),
+        }
+
+    @classmethod
+    def from_json(cls, folder: Path, body: dict[str, Any]) -> Self:
+        """The job that ``body``, the contents of a ``job.json``, describes; raises `schema.Malformed`."""
+        known = vars(schema.build(_Body, body))
+        return cls(id=folder.name, folder=folder, **known, **cls.own_details(body))
+
+    @classmethod
+    def own_details(cls, body: dict[str, Any]) -> dict[str, Any]:
+        """The arguments of the constructor that only this kind has."""
+        return {}
+
+
+@dataclass(frozen=True)
+class Wish:
+    """The devices a task wants: a pool's slot, certain GPUs, or the next free ones.
+
+    ``pool`` is ``create``, ``cpu`` or ``gpu``. For ``gpu``, ``chosen`` lists GPU
+    indexes; without any, the next ``count`` free GPUs are meant.
+    """
+
+    pool: str = "create"
+    chosen: tuple[str, ...] = ()
+    count: int = 1
+
+
+@dataclass(kw_only=True)
+class _Summary:
+    sparkline: list[float] = field(default_factory=list)
+    last_accuracy: float | None = None
+
+
+@dataclass(kw_only=True)
+class _Body:
+    """The part of ``job.json`` that all kinds of jobs share."""
+
+    name: str
+    owner: str | None = None
+    group: str = ""
+    notes: str = ""
+    form: dict[str, Any] = field(default_factory=dict)
+    tasks: Annotated[list[Task], Between(1, 100)]
+    history: Annotated[History, Between(1, 1_000_000)]
+    summary: Annotated[dict[str, Any], schema.Of(_Summary)] = field(default_factory=dict)
+
+
+@dataclass(kw_only=True)
+class _Header:
+    schema: int
+    kind: str
+
+
+@dataclass(kw_only=True, eq=False)
+class DamagedJob(Job):
+    """A job whose folder is invalid. It can be viewed and deleted, but is never written."""
+
+    kind: ClassVar[str] = "damaged"
+    type_title: ClassVar[str] = "Damaged job"
+
+    reason: str
+
+    def __post_init__(self) -> None:
+        self.history = [(Status.ERROR.value, _made_at(self.id))]
+
+    @property
+    def failure(self) -> Failure:
+        return Failure(
+            f"This job is damaged: {self.reason}.",
+            "Repair the file and restart the server, or delete the job. The server does not modify the folder.",
+        )
+
+    def save(self, **changes: str) -> NoReturn:
+        raise self.error()
+
+    def error(self) -> Damaged:
+        """The error for requests that need the intact job."""
+        return Damaged(self.failure.message, self.failure.hint, self.id)
+
+
+def _made_at(job_id: str) -> float:
+    """The creation time encoded in a job id, as Unix time; 0 if it is invalid."""
+    try:
+        return max(0.0, time.mktime(time.strptime(job_id[:15], "%Y%m%d-%H%M%S")))
+    except (ValueError, OverflowError):
+        return 0.0
+
+
+def load(folder: Path, kinds: dict[str, type[Job]]) -> Job:
+    """Load the job in ``folder``; raises UnreadableFile."""
+    body = read_json(folder / FILE_NAME)
+    try:
+        header = schema.build(_Header, body)
+        if header.schema > SCHEMA:
+            raise UnreadableFile(f"{FILE_NAME} was written by a newer version of DIGITS")
+        if header.kind not in kinds:
+            raise UnreadableFile(f"{FILE_NAME}: unknown kind of job {header.kind!r}")
+        return kinds[header.kind].from_json(folder, body)
+    except schema.Malformed as error:
+        raise UnreadableFile(f"{FILE_NAME}: {error}") from error
+
+
+def check_readable(job: Job) -> None:
+    """Raise `schema.Malformed` if `load` would reject the saved ``job``."""
+    type(job).from_json(job.folder, job.as_json())

@@ -1,0 +1,122 @@
+"""The model job: one task that trains a network on a dataset."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Any, ClassVar
+
+from digits.core import schema
+from digits.core.best_metric import Best
+from digits.core.files import UnreadableFile, read_bytes, read_json
+from digits.core.job import ID, Job, Wish
+from digits.core.recipe import Train
+from digits.core.schema import Malformed, Matching
+from digits.core.status import Status
+from digits.core.task import Task
+
+NETWORK_FILE = "network.py"
+TENSORBOARD_FOLDER = "tb"
+BEST_FILE = "best.json"
+MAX_NETWORK_BYTES = 4 * 1024 * 1024
+DEVICE = r"cpu|next(:\d{1,3})?|\d{1,4}(,\d{1,4})*"
+_SNAPSHOT = re.compile(r"snapshot_(\d+(?:\.\d+)?)\.ckpt\.index")
+
+
+@dataclass(kw_only=True, eq=False)
+class ModelJob(Job):
+    """Trains a network on the dataset ``dataset_id``, and then is the trained model.
+
+    ``device`` is ``cpu``, ``next`` (the next free GPU, or the CPU where there is
+    none), ``next:N`` for several, or GPU indexes joined by commas.
+    """
+
+    kind: ClassVar[str] = "model"
+    type_title: ClassVar[str] = "Image classification model"
+
+    dataset_id: str
+    plan: Train
+    device: str = "cpu"
+
+    @classmethod
+    def first_tasks(cls) -> list[Task]:
+        return [Task(name="train", title="Train the network")]
+
+    def needs(self) -> Sequence[str]:
+        return (self.dataset_id,)
+
+    def recipe(self, task: Task) -> Train:
+        self.plan.devices = task.devices or ["cpu"]
+        # Beside this job, wherever the folder of all jobs has been moved to.
+        self.plan.dataset = str(self.folder.with_name(self.dataset_id))
+        return self.plan
+
+    def wants(self, task: Task) -> Wish:
+        if self.device == "cpu":
+            return Wish(pool="cpu")
+        if self.device.startswith("next"):
+            return Wish(pool="gpu", count=int(self.device.partition(":")[2] or 1))
+        return Wish(pool="gpu", chosen=tuple(self.device.split(",")))
+
+    @property
+    def can_resume(self) -> bool:
+        return self.status in (Status.ABORT, Status.ERROR)
+
+    def resume(self) -> None:
+        super().resume()
+        self.plan.resume = True
+
+    @property
+    def network_path(self) -> Path:
+        return self.folder / NETWORK_FILE
+
+    def network_text(self) -> str:
+        """Read the text of the network; raises UnreadableFile."""
+        return read_bytes(self.network_path, MAX_NETWORK_BYTES, below=self.folder).decode(errors="replace")
+
+    @property
+    def tensorboard_folder(self) -> Path:
+        return self.folder / TENSORBOARD_FOLDER
+
+    def snapshots(self) -> list[tuple[float, str]]:
+        """Epoch and file prefix of every snapshot that is complete, the newest first."""
+        return snapshots_in(self.folder)
+
+    def best_epoch(self) -> float | None:
+        """The epoch of the best snapshot, if the training watches for one."""
+        try:
+            best: Best = schema.check(Best, read_json(self.folder / BEST_FILE))
+        except (UnreadableFile, Malformed):
+            return None
+        return best["epoch"]
+
+    def details(self) -> dict[str, Any]:
+        return {"dataset_id": self.dataset_id, "plan": self.plan.as_json(), "device": self.device}
+
+    @classmethod
+    def own_details(cls, body: dict[str, Any]) -> dict[str, Any]:
+        return vars(schema.build(_Details, body))
+
+
+@dataclass(kw_only=True)
+class _Details:
+    dataset_id: Annotated[str, Matching(ID)]
+    plan: Train
+    device: Annotated[str, Matching(DEVICE)] = "cpu"
+
+
+def snapshots_in(folder: Path) -> list[tuple[float, str]]:
+    """Epoch and file prefix of every snapshot in the folder of a model job that is complete, the newest first."""
+    try:
+        names = [path.name for path in folder.iterdir()]
+    except OSError:
+        return []
+    found = [(float(match[1]), name) for name in names if (match := _SNAPSHOT.fullmatch(name))]
+    return [(epoch, name.removesuffix(".index")) for epoch, name in sorted(found, reverse=True)]
+
+
+def epoch_label(epoch: float) -> str:
+    """An epoch as snapshots show it: ``3`` or ``0.5``."""
+    return f"{epoch:g}"

@@ -1,0 +1,24 @@
+"""Where the files that belong to the program lie, in a checkout and when installed from a package."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+_PACKAGE = Path(__file__).resolve().parents[1]
+
+
+def checkout_folder() -> Path | None:
+    """The checkout that the program runs from, or None when it was installed from a package."""
+    above = _PACKAGE.parent
+    return above if (above / "digits-devserver").is_file() else None
+
+
+def resource_folder(name: str) -> Path:
+    """The folder ``docs``, ``templates`` or ``static``: beside the package in a checkout, inside it if installed.
+
+    Raises FileNotFoundError if the installation is incomplete.
+    """
+    for base in (_PACKAGE, _PACKAGE.parent):
+        if (base / name).is_dir():
+            return base / name
+    raise FileNotFoundError(f"the folder {name} is missing beside {_PACKAGE}; install DIGITS again")

@@ -1,0 +1,97 @@
+"""Resume points, from which a training that was stopped, killed or failed can continue.
+
+A resume point is a file beside a checkpoint, ``snapshot_3.ckpt.resume.json`` or ``resume_1234.ckpt.resume.json``,
+with its own checksum. It is written after the checkpoint and the event log up to its step are durable.
+So an intact point is valid, whatever else a killed training or a power loss left in the folder.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import json
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from digits.core import schema
+from digits.core.files import UnreadableFile, read_json, sync_folder, write_json
+from digits.core.schema import Count
+
+SUFFIX = ".resume.json"
+
+
+@dataclass(frozen=True, kw_only=True)
+class ResumePoint:
+    """A training after ``step`` steps, ``epoch`` epochs. ``snapshot`` is a prefix in the job's folder.
+
+    ``validated`` and ``saved`` are the steps of the latest validation and the latest
+    snapshot of an epoch, -1 for none. ``seed``, ``records`` and ``step_records`` (records
+    of the dataset, and of a step) define the position in the record order. ``watched``
+    is the state of `digits.core.best_metric`, ``random`` that of Python's random generators, and
+    ``curve`` the pending part of the next metrics row.
+    """
+
+    snapshot: str
+    step: Count
+    epoch: float
+    seed: int
+    records: int
+    step_records: int
+    validated: int = -1
+    saved: int = -1
+    wants_pictures: bool = False
+    watched: dict[str, Any] = field(default_factory=dict)
+    random: dict[str, Any] = field(default_factory=dict)
+    curve: dict[str, Any] | None = None
+
+    def save(self, job_folder: Path) -> None:
+        """Write this point beside its checkpoint, which must be durable; raises OSError."""
+        body = dataclasses.asdict(self)
+        write_json(job_folder / f"{self.snapshot}{SUFFIX}", {"sha256": _checksum(body), "point": body})
+
+
+def resume_points(job_folder: Path) -> tuple[list[ResumePoint], dict[str, str]]:
+    """The resume points in ``job_folder``, newest first, and the faults of damaged ones by checkpoint.
+
+    The checkpoints themselves are not read.
+    """
+    points, faults = [], {}
+    for path in sorted(job_folder.glob(f"*.ckpt{SUFFIX}")):
+        name = path.name.removesuffix(SUFFIX)
+        try:
+            points.append(_load(path, name))
+        except UnreadableFile as error:
+            faults[name] = str(error)
+    return sorted(points, key=lambda point: point.step, reverse=True), faults
+
+
+def resume_point(job_folder: Path) -> ResumePoint | None:
+    """The newest resume point in ``job_folder`` whose checkpoint exists; None if there is none."""
+    points, _ = resume_points(job_folder)
+    return next((point for point in points if (job_folder / f"{point.snapshot}.index").is_file()), None)
+
+
+def discard(job_folder: Path, snapshots: Iterable[str]) -> None:
+    """Remove the resume points of ``snapshots``, but not the snapshots."""
+    for name in snapshots:
+        (job_folder / f"{name}{SUFFIX}").unlink(missing_ok=True)
+    sync_folder(job_folder)
+
+
+def _load(path: Path, snapshot: str) -> ResumePoint:
+    body = read_json(path)
+    try:
+        if body["sha256"] != _checksum(body["point"]):
+            raise UnreadableFile(f"{path.name} does not match its checksum")
+        point = schema.build(ResumePoint, body["point"])
+    except (KeyError, TypeError, schema.Malformed) as error:
+        raise UnreadableFile(f"{path.name} is not a resume point: {error}") from error
+    if point.snapshot != snapshot:
+        raise UnreadableFile(f"{path.name} belongs to {point.snapshot}")
+    return point
+
+
+def _checksum(body: Any) -> str:
+    return hashlib.sha256(json.dumps(body, sort_keys=True).encode()).hexdigest()

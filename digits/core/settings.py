@@ -1,0 +1,375 @@
+"""The settings of the server: one table of name, default and help. Nothing else reads the environment.
+
+A setting comes from its option on the command line, else from its environment
+variable, else it has its default. ``docs/settings.md`` is made from this table:
+``python -m digits.core.settings`` prints it.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import ipaddress
+import os
+import re
+import socket
+import textwrap
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from enum import Enum
+from pathlib import Path
+from typing import Any
+
+from digits.core.environment import TASK_VARIABLES
+from digits.core.resources import checkout_folder
+
+LOG_LEVELS = ("debug", "info", "warning", "error", "critical")
+
+
+class SettingsError(Exception):
+    """A setting has a value that makes no sense. The text names the setting and says what it takes."""
+
+
+class LoginPolicy(Enum):
+    """Who has to log in."""
+
+    NOBODY = "nobody"
+    OTHER_USERS = "everyone except the user that runs the server"
+    EVERYBODY = "everybody"
+
+
+def _text(value: str) -> str:
+    return value.strip()
+
+
+def _flag(value: str) -> bool:
+    word = value.strip().lower()
+    if word in ("1", "true", "yes", "on"):
+        return True
+    if word in ("", "0", "false", "no", "off"):
+        return False
+    raise ValueError("takes 1 or 0")
+
+
+def _port(value: str) -> int:
+    if not re.fullmatch(r"[0-9]{1,5}", value.strip()) or int(value) > 65535:
+        raise ValueError("takes a number from 0 to 65535; 0 means any free port")
+    return int(value)
+
+
+def _path(value: str) -> Path:
+    if not value.strip():
+        raise ValueError("takes the path of a folder or file")
+    return Path(os.path.abspath(Path(value).expanduser()))
+
+
+def _paths(value: str) -> tuple[Path, ...]:
+    return tuple(_path(item) for item in value.split(os.pathsep) if item.strip())
+
+
+def _names(value: str) -> tuple[str, ...]:
+    return tuple(item.strip().lower() for item in value.split(",") if item.strip())
+
+
+def _variables(value: str) -> tuple[str, ...]:
+    names = tuple(item.strip() for item in value.split(",") if item.strip())
+    for name in names:
+        if not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", name) or name.startswith("DIGITS_"):
+            raise ValueError("takes exact names of environment variables, not starting with DIGITS_")
+    return names
+
+
+# Lists: their options may be given several times, their variables hold all items.
+_SEPARATORS: dict[Any, str] = {_paths: os.pathsep, _names: ",", _variables: ","}
+
+
+def _prefix(value: str) -> str:
+    prefix = value.strip().strip("/")
+    if not re.fullmatch(r"[\w.~/-]*", prefix, re.ASCII) or "//" in prefix or ".." in prefix.split("/"):
+        raise ValueError("takes a path such as /digits")
+    return f"/{prefix}" if prefix else ""
+
+
+def _level(value: str) -> str:
+    level = value.strip().lower()
+    if level not in LOG_LEVELS:
+        raise ValueError(f"takes one of {', '.join(LOG_LEVELS)}")
+    return level
+
+
+def _data_folder() -> Path:
+    """Where an installed DIGITS keeps what it makes; a checkout keeps it in itself."""
+    return checkout_folder() or _path(os.environ.get("XDG_DATA_HOME") or "~/.local/share") / "digits"
+
+
+def _setting(
+    parse: Callable[[str], Any],
+    default: Callable[[], Any],
+    help: str,
+    *,
+    shown: str,
+    variable: str = "",
+    option: str | None = "",
+) -> Any:
+    """A row of the table. ``shown`` is the default in words; ``option=None`` keeps it off the command line."""
+    described = {"parse": parse, "help": help, "shown": shown, "variable": variable, "option": option}
+    return dataclasses.field(default_factory=default, metadata=described)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Settings:
+    """The configuration of the server. Immutable; tests and the command line pass other values to the constructor."""
+
+    host: str = _setting(
+        _text,
+        lambda: "127.0.0.1",
+        "Address to listen on. 0.0.0.0 means every address of this machine, so other computers reach it.",
+        shown="`127.0.0.1`",
+    )
+    port: int = _setting(_port, lambda: 5000, "Port to listen on; 0 takes any free one.", shown="`5000`")
+    jobs_dir: Path = _setting(
+        _path,
+        lambda: _data_folder() / "jobs",
+        "Folder with one folder for each job, the only database. Made if it is missing.",
+        shown="`jobs` in the checkout, else `~/.local/share/digits/jobs`",
+    )
+    data_roots: tuple[Path, ...] = _setting(
+        _paths,
+        lambda: (_path("~/data"),),
+        "Folders that images may be read from, separated by colons. "
+        "The jobs folder and the samples folder always belong to them.",
+        shown="`~/data`",
+        option="--data-root",
+    )
+    samples_dir: Path = _setting(
+        _path,
+        lambda: _data_folder() / "samples",
+        "Folder for the sample datasets that DIGITS fetches by itself.",
+        shown="`samples` in the checkout, else in `~/.local/share/digits`",
+    )
+    state_dir: Path = _setting(
+        _path,
+        lambda: _path(os.environ.get("XDG_STATE_HOME") or "~/.local/state") / "digits",
+        "Folder for the server's own secrets: its cookie keys and the generated token.",
+        shown="`~/.local/state/digits`",
+    )
+    url_prefix: str = _setting(
+        _prefix,
+        lambda: "",
+        "Path under which the pages live, such as /digits, when a proxy serves other things beside it.",
+        shown="none",
+    )
+    server_name: str = _setting(
+        _text, socket.gethostname, "Name of this server, shown on every page.", shown="the machine's name"
+    )
+    allowed_hosts: tuple[str, ...] = _setting(
+        _names,
+        lambda: (),
+        "More names that browsers may call this server by, separated by commas. "
+        "The address listened on and, on loopback, localhost are always allowed.",
+        shown="none",
+        option="--allowed-host",
+    )
+    behind_proxy: bool = _setting(
+        _flag,
+        lambda: False,
+        "Trust the X-Forwarded headers of one reverse proxy. Do not use without a proxy: anyone could forge them. "
+        "Requires a login from everyone, also on a loopback address.",
+        shown="off",
+    )
+    login: bool = _setting(
+        _flag,
+        lambda: True,
+        "Require a login. On a loopback address, the user that runs the server needs none, unless a token or a "
+        "password is set or a proxy is used. `--no-login` gives access to everyone who can connect, including through "
+        "a proxy; it requires a loopback address.",
+        shown="on",
+    )
+    token: str = _setting(
+        _text,
+        lambda: "",
+        "Secret for access to the server. If neither a token nor a password is set, the server generates a token at "
+        "its first start and prints a login link.",
+        shown="none",
+        option=None,
+    )
+    password: str = _setting(
+        _text,
+        lambda: "",
+        "Password that the login page asks for, in plain text or as an argon2 hash.",
+        shown="none",
+        option=None,
+    )
+    standby: bool = _setting(
+        _flag,
+        lambda: True,
+        "Keep one process with TensorFlow loaded, so that tasks start at once (about 550 MB of memory).",
+        shown="on",
+    )
+    pass_env: tuple[str, ...] = _setting(
+        _variables,
+        lambda: (),
+        "Additional environment variables that tasks inherit: exact names, separated by commas. "
+        "Variables that are always inherited are listed below.",
+        shown="none",
+    )
+    logfile_filename: Path = _setting(
+        _path,
+        lambda: _data_folder() / "digits.log",
+        "The server's log, kept in ten files of up to 10 MB.",
+        shown="`digits.log` in the checkout, else in `~/.local/share/digits`",
+        option="--log-file",
+    )
+    logfile_level: str = _setting(
+        _level,
+        lambda: "info",
+        f"Least important messages to log: {', '.join(LOG_LEVELS)}.",
+        shown="`info`",
+        option="--log-level",
+    )
+    debug: bool = _setting(
+        _flag,
+        lambda: False,
+        "Show tracebacks in the browser and log everything. For developers, on loopback only.",
+        shown="off",
+    )
+
+    def __post_init__(self) -> None:
+        if self.debug and (not self.is_local or self.behind_proxy):
+            raise SettingsError(
+                "debug: exposes internals of the server, so it requires a loopback address and no proxy"
+            )
+        if not self.login and not self.is_local:
+            raise SettingsError(
+                f"login: cannot be disabled if others can reach {self.host or 'every address of this machine'}: "
+                "anyone who can use the server can run programs as you; listen on 127.0.0.1, or remove --no-login"
+            )
+        if not self.login and (self.token or self.password):
+            raise SettingsError(
+                "login: cannot be disabled if a token or a password is set; remove --no-login, "
+                "or unset DIGITS_TOKEN and DIGITS_PASSWORD"
+            )
+
+    @property
+    def is_local(self) -> bool:
+        """Whether only this computer reaches the address that is listened on."""
+        if self.host == "localhost":
+            return True
+        try:
+            return ipaddress.ip_address(self.host).is_loopback
+        except ValueError:
+            return False
+
+    @property
+    def login_policy(self) -> LoginPolicy:
+        """Who has to log in."""
+        if not self.login:
+            return LoginPolicy.NOBODY
+        if self.is_local and not self.behind_proxy and not (self.token or self.password):
+            return LoginPolicy.OTHER_USERS
+        return LoginPolicy.EVERYBODY
+
+    @property
+    def readable_roots(self) -> tuple[Path, ...]:
+        """All folders that images may be read from."""
+        return tuple(dict.fromkeys((*self.data_roots, self.jobs_dir, self.samples_dir)))
+
+
+@dataclass(frozen=True)
+class Described:
+    """One row of the table of settings, for the command line and the documentation."""
+
+    name: str
+    variable: str
+    option: str | None
+    help: str
+    shown: str
+    is_flag: bool
+    separator: str | None
+    parse: Callable[[str], Any]
+
+
+def described_settings() -> list[Described]:
+    """Every setting, in the order of the table."""
+    return [_described(field) for field in dataclasses.fields(Settings)]
+
+
+def _described(field: dataclasses.Field[Any]) -> Described:
+    about = field.metadata
+    option = about["option"]
+    return Described(
+        name=field.name,
+        variable=about["variable"] or f"DIGITS_{field.name.upper()}",
+        option=f"--{field.name.replace('_', '-')}" if option == "" else option,
+        help=about["help"],
+        shown=about["shown"],
+        is_flag=about["parse"] is _flag,
+        separator=_SEPARATORS.get(about["parse"]),
+        parse=about["parse"],
+    )
+
+
+def read_settings(environment: Mapping[str, str], options: Mapping[str, Any] | None = None) -> Settings:
+    """Settings from environment variables, overruled by ``options`` (name to text or value; None is not given).
+
+    Raises SettingsError.
+    """
+    given: dict[str, Any] = {}
+    for row in described_settings():
+        value, source = (options or {}).get(row.name), row.option or row.name
+        if value is None:
+            value, source = environment.get(row.variable), row.variable
+        if value is not None:
+            given[row.name] = _parsed(row, value, source)
+    return Settings(**given)
+
+
+def read_process_settings(options: Mapping[str, Any] | None = None) -> Settings:
+    """Settings of this process: its environment, overruled by ``options``."""
+    return read_settings(os.environ, options)
+
+
+def _parsed(row: Described, value: Any, source: str) -> Any:
+    if not isinstance(value, str):
+        return value
+    try:
+        return row.parse(value)
+    except ValueError as error:
+        raise SettingsError(
+            f"{source}: {error}, not {'what was given' if row.option is None else repr(value)}"
+        ) from None
+
+
+def settings_page() -> str:
+    """The page of the documentation that lists every setting, in Markdown."""
+    lines = [
+        "# Settings",
+        "",
+        "Each setting is an option of `digits serve` (and so of `./digits-devserver`) and an environment variable;",
+        "the option wins. Secrets have no option, because all users of a machine can read the options of a program.",
+        "",
+        "Generated from the table in `digits/core/settings.py`: `python -m digits.core.settings > docs/settings.md`.",
+        "",
+        "| Option | Variable | Default | Meaning |",
+        "|---|---|---|---|",
+    ]
+    for row in described_settings():
+        option = f"`{row.option}`" if row.option else "–"
+        if row.is_flag and row.option:
+            option += f", `--no-{row.option[2:]}`"
+        lines.append(f"| {option} | `{row.variable}` | {row.shown} | {row.help} |")
+    lines += [
+        "",
+        "## Environment of tasks",
+        "",
+        "A task inherits only the following variables of the server's environment, so that it cannot read access",
+        "tokens and keys. `--pass-env NAME` adds a variable.",
+        "",
+        *textwrap.wrap(", ".join(f"`{name}`" for name in sorted(TASK_VARIABLES)) + ".", 118),
+    ]
+    return "\n".join(lines) + "\n"
+
+
+if __name__ == "__main__":
+    import sys
+
+    sys.stdout.write(settings_page())

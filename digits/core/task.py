@@ -1,0 +1,299 @@
+"""A task: the part of a job that one process performs, and its state.
+
+The task's folder in its job's holds four files: ``recipe.json`` (what to do),
+``events.jsonl`` (what happened), ``output.log`` (for users) and ``exit.json``
+(how it ended). The state of a task is folded from its events.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Annotated, Any, NotRequired, TypedDict
+
+from digits.core import events, schema
+from digits.core.schema import Between, Count, Matching, UnixTime
+from digits.core.status import Status
+
+EVENTS_FILE = "events.jsonl"
+
+# Exit code of a process whose task another process is working on.
+EXIT_BUSY = 75
+# Exit code of a process that could not log its result because the disk is full.
+EXIT_DISK_FULL = 74
+MAX_NAMED_SKIPS = 20
+
+# Also the name of the task's folder.
+TaskName = Annotated[str, Matching("[a-z][a-z_]{0,31}")]
+Step = tuple[Annotated[str, Matching("[IWRDAE]")], UnixTime]
+History = list[Step]
+
+
+class Handle(TypedDict):
+    """Identifies the supervisor of a task's run across restarts of the server: see `digits.runtime.executor`.
+
+    ``boot`` is the boot id, ``began`` the start time in clock ticks since boot, and ``run`` the number of the run.
+    """
+
+    boot: str
+    pid: Annotated[int, Between(0, 2**31)]
+    began: Count | None
+    run: NotRequired[Count]
+
+
+@dataclass
+class Failure:
+    """Why a task failed, as shown to the user."""
+
+    message: str
+    hint: str = ""
+    line: Count | None = None
+    trace: list[events.Frame] = field(default_factory=list)
+    detail: str = ""
+
+    def as_json(self) -> dict[str, Any]:
+        return dataclasses.asdict(self)
+
+
+@dataclass
+class Task:
+    """One task of a job. ``handle`` identifies its process across restarts of the server.
+
+    ``seconds`` is the total time of the runs that have ended, by a monotonic clock.
+    ``log_start`` is the cursor in the event log at which the current run begins.
+    """
+
+    name: TaskName
+    title: str
+    history: History = field(default_factory=list)
+    handle: Handle | None = None
+    devices: list[str] = field(default_factory=list)
+    failure: Failure | None = None
+    seconds: Annotated[float, Between(0, 1e11)] | None = None
+    log_start: Count = 0
+    news: News = field(default_factory=lambda: News(), init=False)
+
+    def __post_init__(self) -> None:
+        if not self.history:
+            self.history = [(Status.INIT.value, time.time())]
+        if self.seconds is None:
+            steps = zip(self.history, self.history[1:], strict=False)
+            self.seconds = sum(
+                max(0.0, end - at) for (code, at), (_, end) in steps if code == Status.RUN.value
+            )
+        # For a run that an earlier server process started, only the wall clock is available.
+        self._ran_before = max(0.0, time.time() - self.history[-1][1])
+        self._seen_since = time.monotonic()
+
+    @property
+    def status(self) -> Status:
+        return Status(self.history[-1][0])
+
+    def move(self, status: Status, at: float | None = None, seconds: float | None = None) -> bool:
+        """Change to ``status``; False if the task has it already. Raises ValueError for an illegal transition.
+
+        ``at`` is the Unix time of the change, by default now; ``seconds`` is the duration of the run that it ends.
+        """
+        if status is self.status:
+            return False
+        if not self.status.may_become(status):
+            raise ValueError(f"a task cannot change from {self.status.title} to {status.title}")
+        last = self.history[-1][1]
+        if self.status is Status.RUN:
+            if seconds is None:
+                seconds = self._seconds_of_this_run if at is None else max(0.0, at - last)
+            self.seconds = (self.seconds or 0.0) + seconds
+        self.history.append((status.value, not_before(last, at)))
+        self._ran_before, self._seen_since = 0.0, time.monotonic()
+        return True
+
+    @property
+    def run(self) -> int:
+        """The number of the current run, counted from 1."""
+        return sum(code == Status.INIT.value for code, _ in self.history)
+
+    @property
+    def seconds_run(self) -> float:
+        """Total running time in seconds, over all runs."""
+        ended = self.seconds or 0.0
+        return ended + self._seconds_of_this_run if self.status is Status.RUN else ended
+
+    @property
+    def _seconds_of_this_run(self) -> float:
+        return self._ran_before + time.monotonic() - self._seen_since
+
+    def read_news(self, log: Path) -> list[events.Event]:
+        """Fold in the new events of ``log`` and return them."""
+        earlier: list[events.Event] = []
+        if self.news.cursor < self.log_start:
+            earlier, self.news.cursor = events.read(log, self.news.cursor, until=self.log_start)
+            self.log_start = self.news.cursor
+            for event in earlier:
+                # The result of an earlier run does not apply to this one.
+                if not isinstance(event, (events.Failed, events.Finished)):
+                    self.news.add(event)
+        happened, self.news.cursor = events.read(log, self.news.cursor)
+        for event in happened:
+            self.news.add(event)
+        return [*earlier, *happened]
+
+    def restart(self, log_start: int) -> None:
+        """Prepare to run again after being stopped or failing; ``log_start`` is its log size in bytes."""
+        self.move(Status.INIT)
+        self.handle, self.failure, self.log_start = None, None, log_start
+        self.devices = []
+        # The new run appends to the same log. Fold it from the start, because it can void earlier events.
+        self.news = News()
+
+    @property
+    def progress(self) -> float:
+        """From 0 to 1."""
+        return 1.0 if self.status is Status.DONE else self.news.fraction
+
+    def as_json(self) -> dict[str, Any]:
+        return {
+            "name": self.name,
+            "title": self.title,
+            "history": [list(step) for step in self.history],
+            "handle": self.handle,
+            "devices": self.devices,
+            "failure": self.failure.as_json() if self.failure else None,
+            "seconds": self.seconds,
+            "log_start": self.log_start,
+        }
+
+    @classmethod
+    def from_json(cls, body: Any) -> Task:
+        """The inverse of `as_json`; raises `schema.Malformed`."""
+        return schema.build(cls, body)
+
+
+def not_before(last: float, at: float | None) -> float:
+    """``at`` or the current Unix time, but not before ``last``: the clock may have been set back."""
+    return max(last, time.time() if at is None else at)
+
+
+@dataclass
+class News:
+    """The state of a task: its events folded up to ``cursor`` in the log."""
+
+    cursor: int = 0
+    fraction: float = 0.0
+    seconds_left: float | None = None
+    doing: str = ""
+    counts: dict[str, dict[str, list[Any]]] = field(default_factory=dict)
+    skipped: int = 0
+    first_skips: list[dict[str, str]] = field(default_factory=list)
+    warnings: list[str] = field(default_factory=list)
+    layers: list[events.Layer] = field(default_factory=list)
+    parameters: int | None = None
+    fed: dict[str, dict[str, Any]] = field(default_factory=dict)
+    restored: dict[str, Any] | None = None
+    epochs: dict[str, float] = field(default_factory=dict)
+    usage: dict[str, Any] | None = None
+    failure: Failure | None = None
+    result: dict[str, Any] | None = None
+
+    def add(self, event: events.Event) -> None:
+        """Fold one event in."""
+        fold = _FOLDS.get(type(event))
+        if fold:
+            fold(self, event)
+
+    @property
+    def snapshots(self) -> list[tuple[float, str]]:
+        """Epoch and path of each existing snapshot, in the order of saving."""
+        return [(epoch, path) for path, epoch in self.epochs.items()]
+
+    @property
+    def is_finished(self) -> bool:
+        """Whether the task reported that it completed its work."""
+        return self.result is not None
+
+
+def _facts(event: events.Event, *without: str) -> dict[str, Any]:
+    """The fields of an event by name, except its time and ``without``."""
+    names = (item.name for item in dataclasses.fields(event))
+    return {name: getattr(event, name) for name in names if name not in ("at", *without)}
+
+
+def _progressed(news: News, event: events.Progressed) -> None:
+    news.fraction = min(1.0, max(0.0, event.fraction))
+    news.seconds_left = event.seconds_left
+    news.doing = event.doing
+
+
+def _counted(news: News, event: events.Counted) -> None:
+    news.counts[event.split] = {"labels": event.labels, "counts": event.counts}
+
+
+def _skipped(news: News, event: events.Skipped) -> None:
+    news.skipped += 1
+    if len(news.first_skips) < MAX_NAMED_SKIPS:
+        skip = {"path": event.path, "reason": event.reason, "split": event.split, "label": event.label}
+        news.first_skips.append(skip)
+
+
+def _warned(news: News, event: events.Warned) -> None:
+    if len(news.warnings) < MAX_NAMED_SKIPS:
+        news.warnings.append(event.message)
+
+
+def _built(news: News, event: events.Built) -> None:
+    news.layers, news.parameters = event.layers, event.parameters
+
+
+def _fed(news: News, event: events.Fed) -> None:
+    news.fed[event.split] = _facts(event, "split")
+
+
+def _restored(news: News, event: events.Restored) -> None:
+    news.restored = _facts(event)
+
+
+def _saved(news: News, event: events.Saved) -> None:
+    news.epochs.pop(event.path, None)
+    news.epochs[event.path] = event.epoch
+
+
+def _removed(news: News, event: events.Removed) -> None:
+    news.epochs.pop(event.path, None)
+
+
+def _resumed(news: News, event: events.Resumed) -> None:
+    # How the run before this one ended is over; its warnings are told again if they still hold.
+    news.failure = news.result = None
+    news.warnings = []
+
+
+def _used(news: News, event: events.Used) -> None:
+    news.usage = _facts(event)
+
+
+def _failed(news: News, event: events.Failed) -> None:
+    news.failure = Failure(event.message, event.hint, event.line, event.trace, event.detail)
+
+
+def _finished(news: News, event: events.Finished) -> None:
+    news.result = event.result
+    news.fraction = 1.0
+
+
+_FOLDS: dict[type[events.Event], Callable[[News, Any], None]] = {
+    events.Progressed: _progressed,
+    events.Counted: _counted,
+    events.Skipped: _skipped,
+    events.Warned: _warned,
+    events.Built: _built,
+    events.Fed: _fed,
+    events.Restored: _restored,
+    events.Saved: _saved,
+    events.Removed: _removed,
+    events.Resumed: _resumed,
+    events.Used: _used,
+    events.Failed: _failed,
+    events.Finished: _finished,
+}

@@ -1,0 +1,151 @@
+"""The folders of this machine that the server may read data from.
+
+Every path a user gives is made absolute, all links are followed, and what comes
+out has to lie below one of the roots. Nothing is said about paths outside of
+them, not even whether they exist.
+"""
+
+from __future__ import annotations
+
+import heapq
+import os
+import stat
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import Literal
+
+from digits.core.errors import BadRequest, NotAllowed
+
+OPTION = "--data-root"
+MAX_SUGGESTIONS = 100
+# Folders with more entries are listed in part: the server answers other people too.
+MAX_LISTED_ENTRIES = 20_000
+MAX_PATH_BYTES = 4096
+
+Kind = Literal["folder", "file"]
+
+
+class Roots:
+    """The allowed folders, links followed. They need not exist yet."""
+
+    def __init__(self, paths: Iterable[str | Path]) -> None:
+        resolved = (Path(os.path.realpath(os.path.expanduser(path))) for path in paths)
+        self.paths: tuple[Path, ...] = tuple(dict.fromkeys(resolved))
+
+    def resolve(self, text: str, kind: Kind = "folder") -> Path:
+        """The real path of the readable folder or file that ``text`` names.
+
+        ``text`` is an absolute path, or one that starts with ``~/``. Raises
+        BadRequest for what is not such a path or not of this kind, and
+        NotAllowed for what lies outside the roots or may not be read.
+        """
+        written = _absolute(text)
+        path = Path(os.path.realpath(written))
+        if not self.contain(path):
+            raise NotAllowed(f"{_shown(written)} is outside the folders this server may read.", self.advice())
+        _check_kind(path, written, kind)
+        return path
+
+    def contain(self, path: Path) -> bool:
+        """Whether ``path``, a real path, is one of the roots or lies below one."""
+        return any(_is_below(path, root) for root in self.paths)
+
+    def advice(self) -> str:
+        """What to do about a path outside the roots."""
+        if not self.paths:
+            return f"Start the server with {OPTION} FOLDER to allow one."
+        allowed = ", ".join(_shown(str(root)) for root in self.paths)
+        return f"Allowed are: {allowed}. Start the server with {OPTION} FOLDER to allow another one."
+
+    def complete(self, query: str, *, only_folders: bool = False) -> list[str]:
+        """Paths that start with ``query``: sorted, at most 100, folders end with ``/``.
+
+        Only what lies below the roots is offered; for shorter queries, the roots
+        themselves. Hidden entries are offered when asked for by their dot.
+        """
+        try:
+            written = _absolute(query, keep_slash=True) if query.strip() else "/"
+        except BadRequest:
+            return []
+        below = (root for root in self.paths if f"{root}/".startswith(written) and f"{root}/" != written)
+        found = {f"{root}/" for root in below if root.is_dir()}
+        folder, _, start = written.rpartition("/")
+        real = Path(os.path.realpath(folder or "/"))
+        if self.contain(real):
+            found.update(self._below(real, folder, start, only_folders))
+        return heapq.nsmallest(MAX_SUGGESTIONS, found)
+
+    def _below(self, real: Path, folder: str, start: str, only_folders: bool) -> list[str]:
+        names = heapq.nsmallest(MAX_SUGGESTIONS, _names(real, start, only_folders))
+        suggestions = []
+        for name in names:
+            entry = Path(os.path.realpath(real / name))
+            if self.contain(entry):
+                suggestions.append(f"{folder}/{name}/" if entry.is_dir() else f"{folder}/{name}")
+        return suggestions
+
+
+def _absolute(text: str, keep_slash: bool = False) -> str:
+    """The normal form of an absolute path; raises BadRequest.
+
+    ``..`` is left alone: what it means depends on the links before it.
+    """
+    path = text.strip()
+    if not path:
+        raise BadRequest("No path was given.")
+    if "\0" in path:
+        raise BadRequest("A path cannot hold a NUL character.")
+    try:
+        length = len(os.fsencode(path))
+    except UnicodeEncodeError as error:
+        raise BadRequest("The path has characters that no file name can have.") from error
+    if length > MAX_PATH_BYTES:
+        raise BadRequest(f"The path is longer than {MAX_PATH_BYTES} bytes.")
+    if path == "~" or path.startswith("~/"):
+        path = os.path.expanduser("~") + path[1:]
+    if not path.startswith("/"):
+        raise BadRequest(f"{_shown(path)} is not a full path.", "Write it from the root on, starting with /.")
+    path = "/" + path.lstrip("/")
+    return path if keep_slash else path.rstrip("/") or "/"
+
+
+def _is_below(path: Path, root: Path) -> bool:
+    return os.path.commonpath((path, root)) == str(root)
+
+
+def _check_kind(path: Path, written: str, kind: Kind) -> None:
+    try:
+        mode = path.stat().st_mode
+    except PermissionError as error:
+        raise NotAllowed(f"The server has no permission to read {_shown(written)}.") from error
+    except OSError as error:
+        raise BadRequest(f"{_shown(written)} does not exist.") from error
+    # A plain file only: opening a FIFO or a device could hang.
+    if kind == "folder" and not stat.S_ISDIR(mode):
+        raise BadRequest(f"{_shown(written)} is not a folder.")
+    if kind == "file" and not stat.S_ISREG(mode):
+        raise BadRequest(f"{_shown(written)} is not a file.")
+    if not os.access(path, os.R_OK | os.X_OK if kind == "folder" else os.R_OK):
+        raise NotAllowed(f"The server has no permission to read {_shown(written)}.")
+
+
+def _names(folder: Path, start: str, only_folders: bool) -> Iterator[str]:
+    """Names in ``folder`` that start with ``start`` and can be written as text."""
+    try:
+        with os.scandir(folder) as entries:
+            for _, entry in zip(range(MAX_LISTED_ENTRIES), entries, strict=False):
+                name = entry.name
+                is_wanted = name.startswith(start) and (start or not name.startswith("."))
+                if is_wanted and name.isprintable() and (not only_folders or entry.is_dir()):
+                    yield name
+    except OSError:
+        return
+
+
+def _shown(path: str) -> str:
+    """``path`` fit for a message: printable, and cut in the middle when long."""
+    text = path.encode("utf-8", "backslashreplace").decode()
+    text = "".join(
+        character if character.isprintable() else "\N{REPLACEMENT CHARACTER}" for character in text
+    )
+    return text if len(text) <= 200 else f"{text[:120]}…{text[-60:]}"

@@ -1,0 +1,105 @@
+"""What a finished dataset is: the file ``dataset.json`` in its job's folder.
+
+Splits are ``train``, ``val`` and ``test``. A split's records lie in shards,
+TFRecord files of ``tf.train.Example``, each with an index beside it (see
+`digits.data.records`).
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Annotated, Any
+
+from digits.core import schema
+from digits.core.files import UnreadableFile, read_json, remove_halves, sync_folder, write_json
+from digits.core.schema import Between, Count, Malformed, Matching
+
+FILE_NAME = "dataset.json"
+LABELS_FILE = "labels.txt"
+MEAN_IMAGE_FILE = "mean.png"
+MEAN_ARRAY_FILE = "mean.npy"
+SKIPPED_FILE = "skipped.csv"
+SPLITS = ("train", "val", "test")
+
+
+Pixels = Annotated[int, Between(1, 1_000_000)]
+ShardName = Annotated[str, Matching(r"(train|val|test)-\d+-of-\d+\.tfrecord")]
+
+
+@dataclass(kw_only=True)
+class Split:
+    """The records of one split. ``counts[i]`` belong to class i; ``shards`` are file names."""
+
+    count: Count
+    counts: list[Count]
+    bytes: Count
+    shards: list[ShardName]
+
+
+@dataclass(kw_only=True)
+class Manifest:
+    """A dataset for image classification, complete and ready to be read.
+
+    ``mean_pixel`` has one value a channel, 0 to 255. ``mean.npy`` holds the mean
+    image, float32 [height, width, channels]; ``mean.png`` shows it.
+    """
+
+    kind: str = "image-classification"
+    width: Pixels
+    height: Pixels
+    channels: Annotated[int, Between(1, 4)]
+    encoding: str
+    resize_mode: str
+    labels: list[str]
+    splits: dict[str, Split]
+    mean_pixel: list[float]
+    skipped: Count = 0
+    seed: int = 0
+    source: dict[str, Any] = field(default_factory=dict)
+
+    @property
+    def shape(self) -> tuple[int, int, int]:
+        """Height, width and channels of every image."""
+        return self.height, self.width, self.channels
+
+    def save(self, job_folder: Path) -> None:
+        """Write the manifest after making the names of the files it describes durable."""
+        sync_folder(job_folder)
+        write_json(job_folder / FILE_NAME, {"schema": 1, **dataclasses.asdict(self)})
+
+
+def load(job_folder: Path) -> Manifest:
+    """The manifest in a dataset job's folder; raises UnreadableFile."""
+    try:
+        found = schema.build(Manifest, read_json(job_folder / FILE_NAME))
+        _check(found)
+    except Malformed as error:
+        raise UnreadableFile(f"{FILE_NAME}: {error}") from error
+    return found
+
+
+def _check(manifest: Manifest) -> None:
+    """Raise Malformed if ``manifest`` is inconsistent."""
+    for name, split in manifest.splits.items():
+        if name not in SPLITS:
+            raise Malformed(f"unknown split {name!r}")
+        if len(split.counts) != len(manifest.labels) or sum(split.counts) != split.count:
+            raise Malformed(f"the counts of the split {name} do not match its labels and records")
+    if len(manifest.mean_pixel) != manifest.channels:
+        raise Malformed("mean_pixel does not have a value for each channel")
+
+
+def remove_products(job_folder: Path) -> None:
+    """Remove a dataset, whole or half, the manifest first; only the list of skipped images stays."""
+    names = [FILE_NAME, LABELS_FILE, MEAN_ARRAY_FILE, MEAN_IMAGE_FILE]
+    for name in names:
+        (job_folder / name).unlink(missing_ok=True)
+        remove_halves(job_folder / name)
+    for split in SPLITS:
+        for ending in ("tfrecord", "index"):
+            for path in job_folder.glob(f"{split}-*-of-*.{ending}"):
+                path.unlink(missing_ok=True)
+            for path in job_folder.glob(f".{split}-*-of-*.{ending}.tmp"):
+                path.unlink(missing_ok=True)

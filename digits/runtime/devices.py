@@ -1,0 +1,264 @@
+"""What this machine can compute on, asked from the driver and never from TensorFlow.
+
+A driver can hang, and a process that waits for it cannot be killed. So the
+question is asked by a short helper process, which is left behind when it takes
+too long. This file is also that helper's program: it prints the GPUs as JSON.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+HELPER_SECONDS = 5.0
+FRESH_SECONDS = 3.0
+# Without a driver there is nothing to watch, and a broken one should not be waited for often.
+FRESH_SECONDS_WITHOUT_GPU = 60.0
+
+CPU = "cpu"
+
+
+@dataclass(frozen=True)
+class Device:
+    """One thing to compute on. Memory is in bytes, utilization in percent, temperature in °C.
+
+    ``id`` is ``cpu`` or the GPU's index in bus order, which is the order TensorFlow
+    uses when ``CUDA_DEVICE_ORDER=PCI_BUS_ID`` is set. ``uuid`` names a GPU for good
+    and may stand in ``CUDA_VISIBLE_DEVICES``. What is not known is None.
+    """
+
+    id: str
+    name: str
+    memory_total: int | None = None
+    memory_used: int | None = None
+    utilization: int | None = None
+    temperature: int | None = None
+    uuid: str = ""
+
+    @property
+    def is_gpu(self) -> bool:
+        return self.id != CPU
+
+
+class DriverError(Exception):
+    """The driver is there but gave no useful answer in time."""
+
+
+class Devices:
+    """The devices of this machine, remembered for a few seconds.
+
+    ``ask`` returns a list of dicts with the fields of `Device`, one for each GPU,
+    and may raise DriverError; tests pass their own. ``problem`` says in words why
+    the last question failed, or is empty.
+    """
+
+    def __init__(
+        self,
+        ask: Callable[[], list[dict[str, Any]]] | None = None,
+        environment: Mapping[str, str] | None = None,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self.problem = ""
+        self._ask = ask or Driver().ask
+        self._visible = (os.environ if environment is None else environment).get("CUDA_VISIBLE_DEVICES")
+        self._clock = clock
+        self._lock = threading.Lock()
+        self._gpus: list[Device] = []
+        self._fresh_until = float("-inf")
+        self._has_asked = False
+
+    def list(self) -> list[Device]:
+        """The CPU first, then the GPUs that TensorFlow would see. Never raises."""
+        # Only the first answer is worth waiting for; later, others get the old one meanwhile.
+        if self._is_stale() and self._lock.acquire(blocking=not self._has_asked):
+            try:
+                if self._is_stale():
+                    self._refresh()
+            finally:
+                self._lock.release()
+        return [cpu(), *self._gpus]
+
+    def _is_stale(self) -> bool:
+        return self._clock() >= self._fresh_until
+
+    def _refresh(self) -> None:
+        try:
+            found = [Device(**body) for body in self._ask()]
+        except DriverError as error:
+            # The GPUs are probably still there: keep what was known of them.
+            self.problem = str(error)
+        else:
+            self.problem = ""
+            self._gpus = visible(found, self._visible)
+        is_lively = bool(self._gpus) and not self.problem
+        self._fresh_until = self._clock() + (FRESH_SECONDS if is_lively else FRESH_SECONDS_WITHOUT_GPU)
+        self._has_asked = True
+
+
+class Driver:
+    """Asks the driver through a helper process, one at a time."""
+
+    def __init__(self, command: list[str] | None = None, seconds: float = HELPER_SECONDS) -> None:
+        # -P: this file's folder must not be where the helper looks for modules.
+        self._command = command or [sys.executable, "-P", os.path.abspath(__file__)]
+        self._seconds = seconds
+        self._stuck: subprocess.Popen[str] | None = None
+
+    def ask(self) -> list[dict[str, Any]]:
+        """The GPUs as the driver lists them, empty without a driver; raises DriverError."""
+        if self._stuck is not None and self._stuck.poll() is None:
+            raise DriverError("The GPU driver does not answer; an earlier question still hangs.")
+        self._stuck = None
+        # Not above: the helper runs this file alone, and needs nothing of the package.
+        from digits.core.environment import SYSTEM_VARIABLES, inherited
+
+        helper = subprocess.Popen(
+            self._command,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            text=True,
+            start_new_session=True,
+            env=inherited(os.environ, SYSTEM_VARIABLES),
+        )
+        try:
+            output, _ = helper.communicate(timeout=self._seconds)
+        except subprocess.TimeoutExpired:
+            self._abandon(helper)
+            raise DriverError(f"The GPU driver gave no answer in {self._seconds:g} seconds.") from None
+        return _gpus_in(output, helper.returncode)
+
+    def _abandon(self, helper: subprocess.Popen[str]) -> None:
+        """Kill the helper, without waiting for long: inside the driver it may be beyond killing."""
+        helper.kill()
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            helper.wait(timeout=0.5)
+        if helper.stdout is not None:
+            helper.stdout.close()
+        self._stuck = helper
+
+
+def devices() -> list[Device]:
+    """The devices of this machine: the CPU first, then its GPUs."""
+    return _here.list()
+
+
+def visible(gpus: list[Device], setting: str | None) -> list[Device]:
+    """The GPUs that a program started with ``CUDA_VISIBLE_DEVICES=setting`` can use, in its order.
+
+    As in CUDA, the list ends at the first entry that names no GPU.
+    """
+    if setting is None:
+        return gpus
+    chosen: list[Device] = []
+    for entry in setting.split(","):
+        device = _named(gpus, entry.strip())
+        if device is None or device in chosen:
+            break
+        chosen.append(device)
+    return chosen
+
+
+def cpu() -> Device:
+    """The processor with its usable cores, and the machine's memory."""
+    cores = len(os.sched_getaffinity(0))
+    plural = "core" if cores == 1 else "cores"
+    memory = _memory()
+    total, available = memory.get("MemTotal"), memory.get("MemAvailable")
+    used = total - available if total is not None and available is not None else None
+    return Device(CPU, f"{_processor_name()} ({cores} {plural})", memory_total=total, memory_used=used)
+
+
+def _named(gpus: list[Device], entry: str) -> Device | None:
+    if entry.startswith("GPU-"):
+        return next((gpu for gpu in gpus if gpu.uuid.startswith(entry)), None)
+    return next((gpu for gpu in gpus if gpu.id == entry), None)
+
+
+def _gpus_in(output: str, code: int | None) -> list[dict[str, Any]]:
+    try:
+        answer = json.loads(output)
+        problem, gpus = str(answer["problem"]), list(answer["gpus"])
+    except (ValueError, KeyError, TypeError) as error:
+        raise DriverError(f"The question to the GPU driver failed (exit code {code}).") from error
+    if problem:
+        raise DriverError(f"The GPU driver reports: {problem}")
+    return gpus
+
+
+def _processor_name() -> str:
+    with contextlib.suppress(OSError), open("/proc/cpuinfo", encoding="utf-8", errors="replace") as file:
+        for line in file:
+            key, _, value = line.partition(":")
+            if key.strip() == "model name" and value.strip():
+                return " ".join(value.split())
+    return os.uname().machine + " processor"
+
+
+def _memory() -> dict[str, int]:
+    """The lines of /proc/meminfo in bytes; empty when there is none."""
+    amounts = {}
+    with contextlib.suppress(OSError), open("/proc/meminfo", encoding="ascii", errors="replace") as file:
+        for line in file:
+            words = line.replace(":", " ").split()
+            if len(words) == 3 and words[1].isdigit() and words[2] == "kB":
+                amounts[words[0]] = int(words[1]) * 1024
+    return amounts
+
+
+_here = Devices()
+
+
+def _answer() -> dict[str, Any]:
+    """What the helper prints: the GPUs, or what is wrong with the driver."""
+    try:
+        import pynvml
+    except ImportError:
+        return {"gpus": [], "problem": ""}
+    absent = (pynvml.NVML_ERROR_LIBRARY_NOT_FOUND, pynvml.NVML_ERROR_DRIVER_NOT_LOADED)
+    try:
+        pynvml.nvmlInit()
+        count = pynvml.nvmlDeviceGetCount()
+    except pynvml.NVMLError as error:
+        return {"gpus": [], "problem": "" if error.value in absent else str(error)}
+    gpus = (_gpu(pynvml, index) for index in range(count))
+    return {"gpus": [gpu for gpu in gpus if gpu is not None], "problem": ""}
+
+
+def _gpu(pynvml: Any, index: int) -> dict[str, Any] | None:
+    """What the driver tells about one GPU; None for one that fell off the bus."""
+    try:
+        handle = pynvml.nvmlDeviceGetHandleByIndex(index)
+    except pynvml.NVMLError:
+        return None
+
+    def known(question: Callable[..., Any], *arguments: Any) -> Any:
+        """The answer, or None where this GPU does not tell."""
+        try:
+            return question(handle, *arguments)
+        except pynvml.NVMLError:
+            return None
+
+    memory = known(pynvml.nvmlDeviceGetMemoryInfo)
+    rates = known(pynvml.nvmlDeviceGetUtilizationRates)
+    return {
+        "id": str(index),
+        "name": known(pynvml.nvmlDeviceGetName) or f"GPU {index}",
+        "uuid": known(pynvml.nvmlDeviceGetUUID) or "",
+        "memory_total": memory.total if memory else None,
+        "memory_used": memory.used if memory else None,
+        "utilization": rates.gpu if rates else None,
+        "temperature": known(pynvml.nvmlDeviceGetTemperature, pynvml.NVML_TEMPERATURE_GPU),
+    }
+
+
+if __name__ == "__main__":
+    json.dump(_answer(), sys.stdout)

@@ -1,0 +1,247 @@
+"""What can be done with the folder of a model job without the server: train it, try a step of it, export it.
+
+The recipe in the folder is enough to make the training again.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from digits.core import events, recipe
+from digits.core.errors import BadRequest
+from digits.core.files import UnreadableFile, sync_folder, write_bytes
+from digits.core.model_job import epoch_label, snapshots_in
+from digits.core.recipe import Export, Preflight, Recipe, Train
+from digits.core.resume_point import resume_point
+from digits.core.task import EVENTS_FILE, EXIT_BUSY, News
+from digits.data import manifest
+from digits.runtime import supervisor
+from digits.runtime.executor import devices_environment
+
+TASK = "train"
+
+
+@dataclass(frozen=True)
+class Rerun:
+    """A training that is about to run in ``job_folder``; ``step`` is where it goes on."""
+
+    job_folder: Path
+    plan: Train
+    step: int = 0
+
+    @property
+    def task_folder(self) -> Path:
+        return self.job_folder / TASK
+
+
+def prepare(job_folder: Path, dataset: Path | None = None, output: Path | None = None) -> Rerun:
+    """Make ready to train what the folder of a model job tells, on ``dataset`` if the recipe's is elsewhere now.
+
+    A job that has not run yet runs in its folder, and one that ended early goes on there.
+    What is finished is made again, with the same seed, in the folder ``output``, or else in
+    one beside it. Raises BadRequest for what is missing.
+    """
+    job_folder = job_folder.resolve()
+    plan = _recipe(job_folder)
+    log_file = job_folder / TASK / EVENTS_FILE
+    if output is None and events.is_written(log_file):
+        raise _busy(job_folder)
+    plan = _on(dataset, plan)
+    happened, _ = events.read(log_file)
+    point = resume_point(job_folder)
+    if output is None and not happened:
+        rerun = Rerun(job_folder, plan)
+    elif output is None and not _is_finished(happened):
+        rerun = Rerun(job_folder, dataclasses.replace(plan, resume=True), point.step if point else 0)
+    else:
+        seed = plan.seed if plan.seed is not None else _seed_of(happened)
+        target = output or _beside(job_folder)
+        rerun = Rerun(target, dataclasses.replace(plan, seed=seed, resume=False))
+        _copy_network(job_folder, rerun)
+    rerun.plan.save(rerun.task_folder)
+    return rerun
+
+
+def train(rerun: Rerun, say: Callable[[str], object]) -> bool:
+    """Train to the end, telling every line that the training prints; whether it went well."""
+    with (
+        open(rerun.task_folder / "output.log", "ab", buffering=0) as log,
+        # A session of its own: Ctrl-C is for this process, which asks the training to stop in good order.
+        # A training whose output nobody takes any more must not go on beside the next one.
+        subprocess.Popen(
+            _command(rerun.task_folder),
+            env=_environment(rerun.plan),
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            start_new_session=True,
+            preexec_fn=supervisor.end_with_parent,
+            cwd=rerun.task_folder,
+        ) as process,
+        _passed_on_to(process),
+    ):
+        for line in process.stdout or ():
+            with suppress(OSError):  # a full disk must not stop the training: this is for people only
+                log.write(line)
+            say(line.decode(errors="replace").rstrip("\n"))
+    if process.returncode == EXIT_BUSY:
+        raise _busy(rerun.job_folder)
+    return process.returncode == 0
+
+
+def check(job_folder: Path, dataset: Path | None = None, eager: bool = False) -> News:
+    """Try the first step of what the folder of a model job tells, in this terminal; the folder stays as it is.
+
+    With ``eager`` it is a few steps, operation by operation, and the network may print values or
+    begin the debugger by ``breakpoint()``. Raises BadRequest for what is missing.
+    """
+    job_folder = job_folder.resolve()
+    training = _on(dataset, _recipe(job_folder))
+    plan = Preflight.from_json({**training.as_json(), "resume": False, "eager": eager})
+    return _done(plan, training, job_folder / training.network)
+
+
+def export(job_folder: Path, target: Path, epoch: float | None = None, dataset: Path | None = None) -> News:
+    """Write a snapshot of a model job, the newest one unless ``epoch`` says which, as a SavedModel into ``target``.
+
+    Raises BadRequest for what is missing.
+    """
+    job_folder = job_folder.resolve()
+    training = _on(dataset, _recipe(job_folder))
+    found = snapshots_in(job_folder)
+    prefix = next((prefix for at, prefix in found if epoch is None or at == epoch), None)
+    if prefix is None:
+        epochs = ", ".join(epoch_label(at) for at, _ in found)
+        raise BadRequest(
+            f"{job_folder} has no such snapshot" if found else f"{job_folder} has no snapshot yet",
+            f"There are those of the epochs {epochs}." if found else "",
+        )
+    plan = Export(
+        model=str(job_folder),
+        snapshot=prefix,
+        dataset=training.dataset,
+        target=str(target.absolute()),
+    )
+    return _done(plan, training)
+
+
+def _done(plan: Recipe, training: Train, network: Path | None = None) -> News:
+    """Do a short task in this terminal, on the devices of ``training``; what it told."""
+    with tempfile.TemporaryDirectory(prefix="digits-") as folder:
+        task_folder = Path(folder) / plan.task
+        task_folder.mkdir()
+        if network:
+            shutil.copyfile(network, task_folder.parent / network.name)
+        plan.save(task_folder)
+        subprocess.run(_command(task_folder), env=_environment(training), cwd=task_folder, check=False)
+        news = News()
+        for event in events.read(task_folder / EVENTS_FILE)[0]:
+            news.add(event)
+        return news
+
+
+def _on(dataset: Path | None, plan: Train) -> Train:
+    """``plan`` with the ``dataset`` that is to be used in place of its own, if one is."""
+    if dataset is not None:
+        plan = dataclasses.replace(plan, dataset=str(dataset.resolve()))
+    if not (Path(plan.dataset) / manifest.FILE_NAME).is_file():
+        raise BadRequest(
+            f"there is no dataset in {plan.dataset}",
+            "Say where it is: --dataset FOLDER, the folder of its job.",
+        )
+    return plan
+
+
+def _command(task_folder: Path) -> list[str]:
+    return [sys.executable, "-P", "-u", "-m", "digits.worker", str(task_folder.absolute())]
+
+
+def _environment(plan: Train) -> dict[str, str]:
+    return {"TF_CPP_MIN_LOG_LEVEL": "3", **os.environ, **devices_environment(plan.devices)}
+
+
+def _busy(job_folder: Path) -> BadRequest:
+    return BadRequest(
+        f"a training is at work in {job_folder}",
+        "Wait for its end or stop it, or train anew in another folder: --output FOLDER.",
+    )
+
+
+@contextmanager
+def _passed_on_to(process: subprocess.Popen[bytes]) -> Iterator[None]:
+    """What asks this process to end, asks ``process``."""
+
+    def stop(signum: int, frame: object) -> None:
+        process.terminate()
+
+    before = {
+        number: signal.signal(number, stop) for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+    }
+    try:
+        yield
+    finally:
+        process.wait()
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+def failure(rerun: Rerun) -> str:
+    """Why the training failed, in words; empty when it only was stopped."""
+    happened, _ = events.read(rerun.task_folder / EVENTS_FILE)
+    last = next(
+        (event for event in reversed(happened) if isinstance(event, (events.Failed, events.Resumed))), None
+    )
+    return f"{last.message} {last.hint}".strip() if isinstance(last, events.Failed) else ""
+
+
+def _recipe(job_folder: Path) -> Train:
+    try:
+        plan: Train = recipe.load(job_folder / TASK, Train)
+    except UnreadableFile as error:
+        raise BadRequest(
+            f"{job_folder} has no recipe of a training: {error}", "Name the folder of a model job."
+        ) from error
+    if not (job_folder / plan.network).is_file():
+        raise BadRequest(f"{job_folder} has no network: {plan.network} is missing")
+    return plan
+
+
+def _is_finished(happened: list[events.Event]) -> bool:
+    kinds = [event.kind for event in happened if isinstance(event, (events.Finished, events.Resumed))]
+    return kinds[-1:] == [events.Finished.kind]
+
+
+def _seed_of(happened: list[events.Event]) -> int | None:
+    """The seed that a run had drawn for itself."""
+    results: list[dict[str, Any]] = [event.result for event in happened if isinstance(event, events.Finished)]
+    seed = results[-1].get("seed") if results else None
+    return seed if isinstance(seed, int) else None
+
+
+def _beside(job_folder: Path) -> Path:
+    job_folder = job_folder.absolute()
+    number, target = 1, job_folder.with_name(f"{job_folder.name}-again")
+    while target.exists():
+        number += 1
+        target = job_folder.with_name(f"{job_folder.name}-again-{number}")
+    return target
+
+
+def _copy_network(job_folder: Path, rerun: Rerun) -> None:
+    if (rerun.task_folder / EVENTS_FILE).exists():
+        raise BadRequest(
+            f"{rerun.job_folder} holds a training already", "Choose another folder for --output."
+        )
+    rerun.task_folder.mkdir(parents=True, exist_ok=True)
+    sync_folder(rerun.job_folder.parent)
+    write_bytes(rerun.job_folder / rerun.plan.network, (job_folder / rerun.plan.network).read_bytes())

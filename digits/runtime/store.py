@@ -1,0 +1,330 @@
+"""All jobs: in memory while the server runs, in their folders always."""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import fcntl
+import logging
+import os
+import shutil
+import time
+from collections import defaultdict
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import TypeVar
+
+from digits.core import files
+from digits.core import job as jobs
+from digits.core.errors import BadRequest, DigitsError, InUse, NotFound, StorageError, explain
+from digits.core.files import UnreadableFile
+from digits.core.job import DamagedJob, Job
+from digits.core.schema import Malformed
+
+log = logging.getLogger(__name__)
+
+RETRY_SECONDS = 1.0
+_DELETED = ".deleted-"
+_LOCK_FILE = ".lock"
+# Errors that affect every job, not only the one being saved.
+_EVERY_WRITE = {errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EIO, errno.EMFILE, errno.ENFILE}
+# Files that are written to a new job's folder before its job.json.
+_BEFORE_THE_JOB = {"network.py", "preflight.json", "batch.png"}
+
+AnyJob = TypeVar("AnyJob", bound=Job)
+
+
+class StoreInUse(DigitsError):
+    """Another server works on the same jobs folder."""
+
+
+class StoreLost(StorageError):
+    """The server no longer owns the jobs folder."""
+
+
+class Store:
+    """The jobs of one jobs folder, which is owned by one server at a time.
+
+    ``problem`` is the error that currently keeps the store from writing; its text is meant for the user.
+    """
+
+    def __init__(self, folder: Path, kinds: dict[str, type[Job]]) -> None:
+        self.folder = folder
+        self._kinds = kinds
+        self._jobs: dict[str, Job] = {}
+        self._children: defaultdict[str, list[Job]] = defaultdict(list)
+        folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+        self._lock = self._take_lock()
+        self._place = os.open(folder, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
+        self.problem: DigitsError | None = None
+        self._unsaved: dict[str, Job] = {}
+        self._doomed: list[Path] = []
+        self._retry_at = 0.0
+
+    def load(self) -> None:
+        """Load all jobs. An invalid folder is left unchanged and becomes a `DamagedJob`."""
+        with os.scandir(self.folder) as entries:
+            names = sorted(entry.name for entry in entries if entry.is_dir(follow_symlinks=False))
+        for name in names:
+            folder = self.folder / name
+            if _is_leftover(folder):
+                self.discard(folder)
+            elif jobs.is_id(name):
+                self._keep(self._load(folder))
+
+    def _load(self, folder: Path) -> Job:
+        try:
+            job = jobs.load(folder, self._kinds)
+            if job.id in job.needs():
+                raise UnreadableFile(f"{jobs.FILE_NAME}: the job depends on itself")
+            return job
+        except UnreadableFile as error:
+            log.warning("job %s is damaged: %s", folder.name, error)
+            reason = str(error)
+        except Exception as error:  # one folder must not affect the others
+            log.exception("job %s cannot be read", folder.name)
+            reason = f"{type(error).__name__}: {error}"
+        return DamagedJob(id=folder.name, folder=folder, name=folder.name, reason=reason)
+
+    @contextlib.contextmanager
+    def creation(self) -> Iterator[Callable[[], Path]]:
+        """Create jobs, all or none: yield `new_folder`, and remove the folders it made if the block raises."""
+        made: list[Path] = []
+
+        def new_folder() -> Path:
+            made.append(self.new_folder())
+            return made[-1]
+
+        try:
+            yield new_folder
+        except BaseException:
+            for folder in made:
+                self.discard(folder)
+            raise
+
+    def new_folder(self) -> Path:
+        """Make the folder of a new job, named by the job's id; raises OSError or StoreLost."""
+        self.check()
+        while True:
+            folder = self.folder / jobs.new_id()
+            try:
+                folder.mkdir(mode=0o700)
+            except FileExistsError:
+                continue
+            try:
+                files.sync_folder(self.folder)
+            except OSError:
+                self.discard(folder)
+                raise
+            return folder
+
+    def add(self, *new: Job) -> None:
+        """Save new jobs and add them, all or none.
+
+        Raises OSError if one cannot be written, and BadRequest if one could not be loaded again.
+        """
+        for job in new:
+            try:
+                jobs.check_readable(job)
+            except Malformed as error:
+                raise BadRequest(f"This job cannot be saved: {error}.") from error
+        for job in new:
+            job.save()
+        for job in new:
+            self._keep(job)
+
+    def save(self, job: Job) -> None:
+        """Write ``job.json``; if that fails, retry until it succeeds."""
+        try:
+            self.check()
+            job.save()
+            self._unsaved.pop(job.id, None)
+        except (OSError, StoreLost) as error:
+            if job.id not in self._unsaved:
+                log.error("job %s could not be saved, will retry: %s", job.id, error)
+            self._unsaved[job.id] = job
+            # Errors of this job's folder alone, such as its removal, do not affect other jobs.
+            if isinstance(error, StoreLost):
+                self.problem = error
+            elif isinstance(error, OSError) and error.errno in _EVERY_WRITE:
+                self.problem = _not_saved(error, len(self._unsaved))
+
+    def edit(self, job: Job, **changes: str) -> None:
+        """Change attributes of ``job`` on disk, then in memory; raises OSError or StoreLost, leaving it unchanged."""
+        self.check()
+        try:
+            job.save(**changes)
+        except OSError:
+            self.save(job)  # Roll back: the new content may have reached the disk before the error.
+            raise
+        for name, value in changes.items():
+            setattr(job, name, value)
+
+    def get(self, job_id: str, kind: type[AnyJob]) -> AnyJob:
+        """The job of this kind (`Job` for any); raises NotFound, and Damaged for a damaged one of any kind."""
+        job = self._jobs.get(job_id)
+        if isinstance(job, DamagedJob) and kind is not Job:
+            raise job.error()
+        if not isinstance(job, kind):
+            raise NotFound("There is no such job.", "It may have been deleted.")
+        return job
+
+    def find(self, job_id: str) -> Job | None:
+        return self._jobs.get(job_id)
+
+    def all(self, kind: type[AnyJob]) -> list[AnyJob]:
+        """All jobs of a kind, the newest first."""
+        return [job for job in reversed(list(self._jobs.values())) if isinstance(job, kind)]
+
+    def children(self, job: Job) -> list[Job]:
+        """The jobs that need ``job``, the newest first."""
+        return self._children[job.id][::-1] if job.id in self._children else []
+
+    def running(self) -> Iterator[Job]:
+        """The jobs that may still change by themselves, the oldest first."""
+        return (job for job in list(self._jobs.values()) if job.status.is_running)
+
+    def check_deletable(self, job: Job) -> None:
+        """Raises InUse, naming the jobs, when something depends on ``job``."""
+        # Ignore cycles, which only damaged files can form, so that their jobs can be deleted.
+        children = [child for child in self.children(job) if child.id not in job.needs()]
+        if children:
+            names = ", ".join(f"“{child.name}”" for child in children[:5])
+            more = f" and {len(children) - 5} more" if len(children) > 5 else ""
+            raise InUse(
+                f"“{job.name}” is used by {names}{more}.",
+                "Delete what uses it first.",
+            )
+
+    def remove(self, job: Job) -> None:
+        """Delete ``job`` and its folder; raises InUse, OSError or StoreLost, leaving both unchanged.
+
+        Files that cannot be deleted immediately are deleted later.
+        """
+        self.check_deletable(job)
+        self.check()
+        # Rename first, so that a partly deleted folder is not taken for a job.
+        doomed = self.folder / f"{_DELETED}{job.id}"
+        with contextlib.suppress(FileNotFoundError):
+            job.folder.rename(doomed)
+            files.sync_folder(self.folder)
+        self._jobs.pop(job.id, None)
+        self._unsaved.pop(job.id, None)
+        for needed in job.needs():
+            if job in self._children[needed]:
+                self._children[needed].remove(job)
+        self.discard(doomed)
+
+    def discard(self, path: Path) -> None:
+        """Delete a file or a folder tree; if that fails, retry later."""
+        if not _delete(path):
+            log.warning("%s could not be deleted, will retry", path)
+            self._doomed.append(path)
+
+    def check(self) -> None:
+        """Raise StoreLost if the folder was removed or replaced, or another server works on it."""
+        if _is_at(self._lock, self.folder / _LOCK_FILE):
+            return
+        if not _is_at(self._place, self.folder):
+            raise StoreLost(
+                "The jobs folder was removed or replaced while the server was running.",
+                "Restore it, or restart the server. Until then, no jobs are started or saved.",
+            )
+        try:
+            lock = self._take_lock()
+        except (StoreInUse, OSError) as error:
+            raise StoreLost(
+                "The lock file of the jobs folder was removed, and another server may work on the same jobs.",
+                "Stop the other server, then restart this one. Until then, no jobs are started or saved.",
+            ) from error
+        log.warning("the lock file of %s was removed; created it again", self.folder)
+        os.close(self._lock)
+        self._lock = lock
+
+    def maintain(self) -> bool:
+        """Retry failed writes and deletions from time to time; return whether this server still owns the folder."""
+        try:
+            self.check()
+        except StoreLost as error:
+            if not isinstance(self.problem, StoreLost):
+                log.error("%s: %s %s", self.folder, error.message, error.hint)
+            self.problem = error
+            return False
+        if isinstance(self.problem, StoreLost):
+            log.warning("%s: the jobs folder is available again", self.folder)
+            self.problem = None
+        if time.monotonic() >= self._retry_at:
+            self._retry_at = time.monotonic() + RETRY_SECONDS
+            self._retry()
+        return True
+
+    def close(self) -> None:
+        os.close(self._lock)
+        os.close(self._place)
+
+    def _retry(self) -> None:
+        had_problem, self.problem = self.problem, None
+        for job in list(self._unsaved.values()):
+            with contextlib.suppress(OSError):
+                files.remove_halves(job.folder / jobs.FILE_NAME)
+            self.save(job)
+        if had_problem and not self.problem:
+            log.info("%s is writable again", self.folder)
+        self._doomed = [path for path in self._doomed if not _delete(path)]
+
+    def _keep(self, job: Job) -> None:
+        self._jobs[job.id] = job
+        for needed in job.needs():
+            self._children[needed].append(job)
+
+    def _take_lock(self) -> int:
+        flags = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
+        descriptor = os.open(self.folder / _LOCK_FILE, flags, 0o600)
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            os.close(descriptor)
+            raise StoreInUse(
+                f"Another DIGITS server uses the jobs folder {self.folder}.",
+                "Stop it, or choose another folder with --jobs-dir.",
+            ) from None
+        except BaseException:
+            os.close(descriptor)
+            raise
+        return descriptor
+
+
+def _is_at(descriptor: int, path: Path) -> bool:
+    """Whether the open file or folder is still the one at ``path``."""
+    try:
+        return os.path.samestat(os.fstat(descriptor), os.stat(path))
+    except OSError:
+        return False
+
+
+def _delete(path: Path) -> bool:
+    """Delete a file or a folder tree; return whether it is gone."""
+    if path.is_dir() and not path.is_symlink():
+        shutil.rmtree(path, ignore_errors=True)
+    else:
+        with contextlib.suppress(OSError):
+            path.unlink(missing_ok=True)
+    return not os.path.lexists(path)
+
+
+def _not_saved(error: OSError, count: int) -> DigitsError:
+    why = explain(error) or StorageError("The jobs folder is not writable.")
+    unsaved = "one job is" if count == 1 else f"{count} jobs is"
+    return type(why)(f"{why.message} The state of {unsaved} not saved yet.", why.hint)
+
+
+def _is_leftover(folder: Path) -> bool:
+    """Whether a killed server left ``folder`` partly deleted, or created without a job in it."""
+    if not jobs.is_id(folder.name):
+        return folder.name.startswith(_DELETED) and jobs.is_id(folder.name.removeprefix(_DELETED))
+    try:
+        files.remove_halves(folder / jobs.FILE_NAME)
+        rest = {name for name in os.listdir(folder) if not name.endswith(".tmp")}
+    except OSError:
+        return False
+    return rest <= _BEFORE_THE_JOB

@@ -1,0 +1,386 @@
+"""The small process that supervises a task's process and outlives the server.
+
+It owns the task's output and all processes the task starts: those left when the
+task ends are killed, and ``exit.json`` records how the task ended. It is a
+standalone program that requires only the standard library:
+
+    python -I -S supervisor.py FOLDER -- PROGRAM ARGUMENT…       start a program and supervise it
+    python -I -S supervisor.py FOLDER --adopt PID --pipe FD      supervise a child forked before exec
+
+SIGTERM asks it to stop the task: the task gets SIGTERM, and SIGKILL after
+`GRACE_SECONDS`.
+
+It works on a full disk as well: space for ``exit.json`` is reserved before the task starts.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import errno
+import json
+import os
+import re
+import resource
+import select
+import signal
+import sys
+import time
+
+HEAD_BYTES = 4 * 1024 * 1024
+SEGMENT_BYTES = 2 * 1024 * 1024
+KEPT_SEGMENTS = 2
+GRACE_SECONDS = 5.0
+OUTPUT_FILE = "output.log"
+EXIT_FILE = "exit.json"
+# One disk block of reserved space; renamed to EXIT_FILE once the record is written.
+RESERVED_FILE = "exit.json.reserved"
+RESERVED_BYTES = 4096
+# The number of the run, which its exit record contains.
+RUN_VARIABLE = "DIGITS_RUN"
+# Files of the server and its tasks are readable by their user only.
+PRIVATE_UMASK = 0o077
+
+_NEW_FILE = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+_SEGMENT = re.compile(r"output\.\d+\.log")
+
+_PR_SET_PDEATHSIG = 1
+_PR_SET_CHILD_SUBREAPER = 36
+
+
+class Output:
+    """The task's output on disk: its beginning and its end.
+
+    ``output.log`` holds the first 4 MiB; what follows goes to segments of 2 MiB
+    named by their starting offset, ``output.<offset>.log``, of which the last
+    ones are kept. So excessive output cannot fill the disk, and its end remains available.
+
+    The task may change these files, and the disk may be full. Neither ends the task, because the
+    output is informational only. If the current file is removed, a new segment is started.
+    """
+
+    def __init__(self, folder: str) -> None:
+        self.is_disk_full = False
+        self._folder = folder
+        self._offset = 0
+        self._segments: list[str] = []
+        self._room = HEAD_BYTES
+        with contextlib.suppress(OSError):
+            for name in os.listdir(folder):
+                if _SEGMENT.fullmatch(name):  # of an earlier run
+                    self._remove(name)
+        self._name = OUTPUT_FILE
+        self._descriptor: int | None = None
+        self.write(b"", create=True)
+
+    def write(self, data: bytes, *, create: bool = False) -> None:
+        while data or create:
+            if not self._room or self._is_removed():
+                self._next_segment()
+            piece = data[: self._room]
+            try:
+                self._write_piece(piece)
+            except OSError as error:
+                self.is_disk_full = error.errno in (errno.ENOSPC, errno.EDQUOT)
+            else:
+                self.is_disk_full = False
+            self._room -= len(piece)
+            self._offset += len(piece)
+            data = data[len(piece) :]
+            create = False
+
+    def _write_piece(self, piece: bytes) -> None:
+        if self._descriptor is None:
+            self._descriptor = self._open()
+        while piece:
+            piece = piece[os.write(self._descriptor, piece) :]
+
+    def _is_removed(self) -> bool:
+        return self._descriptor is not None and os.fstat(self._descriptor).st_nlink == 0
+
+    def _next_segment(self) -> None:
+        if self._descriptor is not None:
+            os.close(self._descriptor)
+        self._descriptor = None
+        self._name = f"output.{self._offset}.log" if self._offset else OUTPUT_FILE
+        self._room = SEGMENT_BYTES
+        if self._offset:
+            self._segments.append(self._name)
+        if len(self._segments) > KEPT_SEGMENTS:
+            self._remove(self._segments.pop(0))
+
+    def _remove(self, name: str) -> None:
+        with contextlib.suppress(OSError):
+            os.unlink(os.path.join(self._folder, name))
+
+    def _open(self) -> int:
+        path = os.path.join(self._folder, self._name)
+        if os.path.islink(path) or (os.path.exists(path) and not os.path.isfile(path)):
+            self._remove(self._name)
+        return os.open(path, _NEW_FILE, 0o600)
+
+
+def reserve_exit(folder: str) -> int:
+    """Reserve disk space for ``exit.json`` in ``folder``; return the open file. Raises OSError."""
+    path = os.path.join(folder, RESERVED_FILE)
+    descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+    try:
+        missing = RESERVED_BYTES - os.fstat(descriptor).st_size
+        if missing > 0:
+            if os.write(descriptor, b" " * missing) < missing:
+                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), path)
+            os.fsync(descriptor)
+    except BaseException:
+        os.close(descriptor)
+        with contextlib.suppress(OSError):
+            os.unlink(path)
+        raise
+    return descriptor
+
+
+class Supervisor:
+    """Waits for one child, saves its output, and kills its leftover processes."""
+
+    def __init__(self, folder: str, child: int, pipe: int) -> None:
+        self._folder = folder
+        self._child = child
+        self._pipe = pipe
+        try:
+            self._reserved: int | None = reserve_exit(folder)
+        except OSError:
+            self._reserved = None
+        self._output = Output(folder)
+        self._stop_at: float | None = None
+        self._stopped = False
+        self._oom_before = _oom_kills()
+        self._began = time.monotonic()
+
+    def run(self) -> None:
+        wake_up, ring = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
+        signal.set_wakeup_fd(ring, warn_on_full_buffer=False)
+        signal.signal(signal.SIGCHLD, lambda *_: None)
+        signal.signal(signal.SIGTERM, self._ask_to_stop)
+        signal.signal(signal.SIGINT, signal.SIG_IGN)
+        signal.signal(signal.SIGHUP, signal.SIG_IGN)
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGTERM})
+        os.set_blocking(self._pipe, False)
+        readable = [wake_up, self._pipe]
+        while True:
+            ended = self._reap()
+            if ended:
+                break
+            ready, _, _ = select.select(readable, [], [], self._patience())
+            if wake_up in ready:
+                os.read(wake_up, 4096)
+            if self._pipe in ready and not self._copy_output():
+                readable = [wake_up]  # The task closed its output and goes on.
+            self._insist()
+        orphans = self._kill_descendants()
+        while self._copy_output():
+            pass
+        self._write_exit(*ended, orphans)
+
+    def _ask_to_stop(self, *_: object) -> None:
+        if self._stop_at is None:
+            self._stopped = True
+            self._stop_at = time.monotonic() + GRACE_SECONDS
+            _signal(self._child, signal.SIGTERM)
+            _signal(self._child, signal.SIGCONT)
+
+    def _patience(self) -> float | None:
+        return None if self._stop_at is None else max(0.05, self._stop_at - time.monotonic())
+
+    def _insist(self) -> None:
+        if self._stop_at is not None and time.monotonic() >= self._stop_at:
+            _signal(self._child, signal.SIGKILL)
+
+    def _copy_output(self) -> bool:
+        try:
+            data = os.read(self._pipe, 65536)
+        except BlockingIOError:
+            # Nothing for now; at the end, nothing any more, as all writers are dead.
+            return select.select([self._pipe], [], [], 0)[0] != []
+        self._output.write(data)
+        return bool(data)
+
+    def _reap(self) -> tuple[int, resource.struct_rusage] | None:
+        while True:
+            try:
+                pid, status, usage = os.wait4(-1, os.WNOHANG)
+            except ChildProcessError:
+                return None
+            if pid == self._child:
+                return status, usage
+            if pid == 0:
+                return None
+
+    def _kill_descendants(self) -> int:
+        killed: set[int] = set()
+        deadline = time.monotonic() + GRACE_SECONDS
+        while time.monotonic() < deadline:
+            alive = _children_of(os.getpid())
+            for pid in alive:
+                _signal(pid, signal.SIGKILL)
+                killed.add(pid)
+            self._reap()
+            if not alive:
+                break
+            time.sleep(0.01)
+        return len(killed)
+
+    def _write_exit(self, status: int, usage: resource.struct_rusage, orphans: int) -> None:
+        signalled = os.WTERMSIG(status) if os.WIFSIGNALED(status) else None
+        killed_by_kernel = (
+            signalled == signal.SIGKILL and not self._stopped and _oom_kills() > self._oom_before
+        )
+        body = {
+            "code": os.WEXITSTATUS(status) if os.WIFEXITED(status) else None,
+            "signal": signalled,
+            "stopped": self._stopped,
+            "out_of_memory": killed_by_kernel,
+            "disk_full": self._output.is_disk_full,
+            "max_memory_bytes": usage.ru_maxrss * 1024,
+            "seconds": round(time.monotonic() - self._began, 3),
+            "orphans_killed": orphans,
+            "at": time.time(),
+            "run": int(os.environ.get(RUN_VARIABLE, "1")),
+        }
+        data = json.dumps(body).encode() + b"\n"
+        try:
+            self._write_reserved(data)
+        except OSError:
+            self._write_file(data)  # the reserved file was removed
+
+    def _write_reserved(self, data: bytes) -> None:
+        path = os.path.join(self._folder, RESERVED_FILE)
+        if self._reserved is None or not os.path.samestat(os.fstat(self._reserved), os.lstat(path)):
+            raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), path)
+        # JSON allows white space around a value.
+        os.pwrite(self._reserved, data.rjust(RESERVED_BYTES), 0)
+        os.fsync(self._reserved)
+        os.replace(path, os.path.join(self._folder, EXIT_FILE))
+
+    def _write_file(self, data: bytes) -> None:
+        path = os.path.join(self._folder, EXIT_FILE)
+        temporary = f"{path}.{os.getpid()}.tmp"
+        try:
+            with open(temporary, "xb") as file:
+                file.write(data)
+                file.flush()
+                os.fsync(file.fileno())
+            os.replace(temporary, path)
+        except OSError:
+            with contextlib.suppress(OSError):
+                os.unlink(temporary)
+            raise
+
+
+def prepare_child(pipe: int) -> None:
+    """Turn this freshly forked process into the task's: its group, output, limits and death.
+
+    ``pipe`` is the writing end that becomes standard output and error.
+    """
+    os.setpgid(0, 0)  # Stay in the supervisor's session, by which the task's processes are found.
+    os.umask(PRIVATE_UMASK)
+    end_with_parent()
+    null = os.open(os.devnull, os.O_RDONLY)
+    os.dup2(null, 0)
+    os.dup2(pipe, 1)
+    os.dup2(pipe, 2)
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    for name in ("SIGCHLD", "SIGTERM", "SIGINT", "SIGHUP", "SIGPIPE"):
+        signal.signal(getattr(signal, name), signal.SIG_DFL)
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGTERM})
+    try:
+        # When memory runs out, the kernel should take the task and not the server.
+        with open("/proc/self/oom_score_adj", "w") as file:
+            file.write("500")
+        os.nice(5)
+    except OSError:
+        pass
+
+
+def end_with_parent() -> None:
+    """Have the kernel kill this process when its parent ends."""
+    _prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+
+
+def _start(folder: str, arguments: list[str]) -> tuple[int, int]:
+    reading, writing = os.pipe()
+    child = os.fork()
+    if child == 0:
+        try:
+            os.close(reading)
+            prepare_child(writing)
+            os.close(writing)
+            os.chdir(folder)
+            os.execv(arguments[0], arguments)
+        except OSError as error:
+            os.write(2, f"{arguments[0]}: {error.strerror}\n".encode())
+        finally:
+            os._exit(127)
+    os.close(writing)
+    return child, reading
+
+
+def words_of_all(file: str) -> list[tuple[int, list[bytes]]]:
+    """Every process that may be looked at, with the words of its ``file``: ``cmdline`` or ``environ``."""
+    found = []
+    for pid in _processes():
+        try:
+            with open(f"/proc/{pid}/{file}", "rb") as opened:
+                found.append((pid, opened.read().split(b"\0")))
+        except (FileNotFoundError, ProcessLookupError, PermissionError):
+            pass
+    return found
+
+
+def _processes() -> list[int]:
+    return [int(entry) for entry in os.listdir("/proc") if entry.isdigit()]
+
+
+def _children_of(parent: int) -> list[int]:
+    return [pid for pid in _processes() if _parent_of(pid) == parent]
+
+
+def _parent_of(pid: int) -> int | None:
+    try:
+        with open(f"/proc/{pid}/stat", "rb") as file:
+            return int(file.read().rpartition(b")")[2].split()[1])
+    except (OSError, IndexError, ValueError):
+        return None
+
+
+def _signal(pid: int, number: int) -> None:
+    try:
+        os.kill(pid, number)
+    except ProcessLookupError:
+        pass
+
+
+def _oom_kills() -> int:
+    try:
+        with open("/proc/vmstat", "rb") as file:
+            return next(int(line.split()[1]) for line in file if line.startswith(b"oom_kill "))
+    except (OSError, StopIteration, ValueError):
+        return 0
+
+
+def _prctl(option: int, value: int) -> None:
+    ctypes.CDLL(None, use_errno=True).prctl(option, value, 0, 0, 0)
+
+
+def main(arguments: list[str]) -> None:
+    folder, mode, *rest = arguments
+    os.umask(PRIVATE_UMASK)
+    _prctl(_PR_SET_CHILD_SUBREAPER, 1)
+    if mode == "--adopt":
+        child, pipe = int(rest[0]), int(rest[2])
+        os.set_inheritable(pipe, False)
+    else:
+        child, pipe = _start(folder, rest)
+    Supervisor(folder, child, pipe).run()
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

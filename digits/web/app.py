@@ -1,0 +1,252 @@
+"""Builds the web application out of its parts."""
+
+from __future__ import annotations
+
+import hashlib
+import logging
+import re
+from collections.abc import Sequence
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from flask import Flask, Response, jsonify, redirect, render_template, request, url_for
+from markupsafe import Markup
+from werkzeug.exceptions import HTTPException, MethodNotAllowed
+from werkzeug.wrappers import Response as AnyResponse
+
+from digits import __version__
+from digits.core import humanize as time_words
+from digits.core.errors import Damaged, DigitsError, NotFound, OtherSite, explain
+from digits.core.files import UnreadableFile
+from digits.core.resources import resource_folder
+from digits.core.settings import Settings
+from digits.web import (
+    auth,
+    dataset_views,
+    documentation,
+    home,
+    inference_views,
+    job_views,
+    model_views,
+    tensorboard_views,
+)
+from digits.web.bounded_request import BoundedRequest
+from digits.web.gate import Gate
+from digits.web.offload import in_thread
+from digits.web.services import Services
+
+log = logging.getLogger(__name__)
+
+A_YEAR_SECONDS = 365 * 24 * 3600
+
+
+class _Answer(Response):
+    """A response that replaces undecodable parts of file names in its text."""
+
+    def set_data(self, value: bytes | str) -> None:
+        super().set_data(value.encode(errors="replace") if isinstance(value, str) else value)
+
+
+class _App(Flask):
+    response_class = _Answer
+
+
+def create_app(settings: Settings, *, start: bool = True) -> Flask:
+    """The application. ``app.extensions["digits"]`` holds its `Services`; stop them at the end.
+
+    With ``start`` False the jobs are not read and nothing runs.
+    """
+    app = _App(
+        "digits",
+        template_folder=str(resource_folder("templates")),
+        static_folder=str(resource_folder("static")),
+        static_url_path="/static",
+    )
+    app.request_class = BoundedRequest
+    app.config["MAX_FORM_PARTS"] = 1000
+    app.config["MAX_FORM_MEMORY_SIZE"] = 4 * 1024 * 1024
+    app.json.sort_keys = False  # type: ignore[attr-defined]
+    parts = Services(settings)
+    app.extensions["digits"] = parts
+    guard = auth.open_auth(settings)
+    app.secret_key = auth.read_or_make_secret(settings.state_dir / "form-key")
+    auth.protect_forms(app, settings.port)
+    for blueprint in (
+        auth.login_blueprint(guard),
+        home.blueprint,
+        documentation.blueprint,
+        job_views.blueprint,
+        dataset_views.blueprint,
+        model_views.blueprint,
+        inference_views.blueprint,
+        tensorboard_views.blueprint,
+    ):
+        app.register_blueprint(blueprint)
+    _add_page_tools(app, settings, parts, guard)
+    _add_error_pages(app)
+    parts.live.connect(app)
+    guard.on_logout.append(parts.live.disconnect)
+    # The gate is the outermost part: nothing, not even the socket, is reached around it.
+    app.wsgi_app = Gate(  # type: ignore[method-assign]
+        app.wsgi_app,
+        bind_host=settings.host,
+        allowed_hosts=settings.allowed_hosts,
+        auth=guard,
+        url_prefix=settings.url_prefix,
+        behind_proxy=int(settings.behind_proxy),
+    )
+    if start:
+        parts.start()
+    return app
+
+
+def load_templates(app: Flask) -> None:
+    """Compile the templates in a thread ahead of the first requests; some take 100 ms."""
+    for name in app.jinja_env.list_templates(extensions=["html"]):
+        in_thread(app.jinja_env.get_template, name)
+
+
+def wants_json() -> bool:
+    """Whether the client of this request asks for JSON rather than a page."""
+    if request.path.endswith(".json"):
+        return True
+    best = request.accept_mimetypes.best_match(["text/html", "application/json"])
+    return best == "application/json"
+
+
+def _add_page_tools(app: Flask, settings: Settings, parts: Services, guard: auth.Auth) -> None:
+    static = Path(app.static_folder or "")
+
+    @cache
+    def version_of(name: str) -> str:
+        return hashlib.sha256((static / name).read_bytes()).hexdigest()[:12]
+
+    def asset(name: str) -> str:
+        return f"{settings.url_prefix}/static/{name}?v={version_of(name)}"
+
+    @app.after_request
+    def keep_assets(response: Response) -> Response:
+        if request.endpoint == "static" and "v" in request.args:
+            response.headers["Cache-Control"] = f"public, max-age={A_YEAR_SECONDS}, immutable"
+        return response
+
+    @app.context_processor
+    def page_variables() -> dict[str, Any]:
+        return {
+            "asset": asset,
+            "csp_nonce": request.environ.get("digits.csp_nonce", ""),
+            "version": __version__,
+            "server_name": settings.server_name,
+            "url_prefix": settings.url_prefix,
+            "username": auth.shown_username(request),
+            "needs_login": guard.is_required(request.environ),
+            "tensorflow": parts.tensorflow,
+            "storage_problem": parts.store.problem,
+        }
+
+    app.jinja_env.trim_blocks = True
+    app.jinja_env.lstrip_blocks = True
+    app.add_template_filter(time_words.duration, "seconds")
+    app.add_template_filter(_ago, "ago")
+    app.add_template_filter(time_words.byte_size, "bytes")
+    app.add_template_filter(lambda number: f"{number:,}", "count")
+    app.add_template_filter(_isolate, "isolate")
+    app.add_template_filter(_isolate_quoted, "isolate_quoted")
+
+
+def _ago(at: float) -> Markup:
+    """A moment as a ``time`` element: in words, with the exact time on hovering."""
+    exact, iso = time_words.exact(at), time_words.iso(at)
+    return Markup('<time datetime="{}" title="{}">{}</time>').format(iso, exact, time_words.ago(at))
+
+
+def _isolate(name: str) -> str:
+    """Isolate the text direction of ``name`` where ``bdi`` is not possible: in options and titles."""
+    return f"\N{FIRST STRONG ISOLATE}{name}\N{POP DIRECTIONAL ISOLATE}"
+
+
+def _isolate_quoted(message: str) -> Markup:
+    """Isolate the text direction of the “quoted” names in a message from the rest of it."""
+    return Markup("").join(
+        Markup("<bdi>{}</bdi>").format(part) if position % 2 else part
+        for position, part in enumerate(re.split("(?<=“)([^”]*)(?=”)", message))
+    )
+
+
+def _add_error_pages(app: Flask) -> None:
+    @app.errorhandler(Damaged)
+    def damaged(error: Damaged) -> AnyResponse | tuple[Response | str, int]:
+        if request.method == "GET" and not _is_for_program():
+            return redirect(url_for("jobs.show", job_id=error.job_id))
+        return known(error)
+
+    @app.errorhandler(DigitsError)
+    def known(error: DigitsError) -> tuple[Response | str, int]:
+        again = auth.own_address(request) if isinstance(error, OtherSite) else ""
+        return _answer(
+            error.http_status, error.message, error.hint, type(error).__name__, trace=error.trace, again=again
+        )
+
+    @app.errorhandler(HTTPException)
+    def standard(error: HTTPException) -> tuple[Response | str, int] | HTTPException:
+        if error.code is None or error.code < 400:
+            return error
+        return _answer(error.code, str(error.description or error.name), "", error.name.replace(" ", ""))
+
+    @app.errorhandler(UnreadableFile)
+    def unreadable(error: UnreadableFile) -> tuple[Response | str, int]:
+        return known(NotFound("A file of this job cannot be read.", str(error)))
+
+    @app.errorhandler(OSError)
+    def failing_disk(error: OSError) -> tuple[Response | str, int]:
+        explained = explain(error)
+        if explained is None:
+            return fault(error)
+        log.error("%s %s failed: %s", request.method, request.path, error)
+        return known(explained)
+
+    @app.errorhandler(MethodNotAllowed)
+    def only_sent(error: MethodNotAllowed) -> tuple[Response | str, int, dict[str, str]]:
+        # For example, a reload of the form's target after the response was lost.
+        words = "Nothing was changed: this address only accepts a submitted form."
+        hint = "If you submitted a form and got no response, check Home to see whether it arrived."
+        allowed = {"Allow": ", ".join(sorted(error.valid_methods or ()))}
+        return *_answer(405, words, hint, "MethodNotAllowed"), allowed
+
+    @app.errorhandler(Exception)
+    def fault(error: Exception) -> tuple[Response | str, int]:
+        log.exception("%s %s failed", request.method, request.path)
+        message = "Internal server error. The details are in the server's log."
+        return _answer(500, message, "", "InternalServerError")
+
+
+def _is_for_program() -> bool:
+    return wants_json() or request.headers.get("X-Requested-With") == "fetch"
+
+
+def _answer(
+    status: int,
+    message: str,
+    hint: str,
+    kind: str,
+    *,
+    trace: Sequence[dict[str, Any]] = (),
+    again: str = "",
+) -> tuple[Response | str, int]:
+    """Render an error as a page or as JSON. The page offers a link to ``again``."""
+    if _is_for_program():
+        body: dict[str, Any] = {"message": message, "type": kind}
+        if hint:
+            body["hint"] = hint
+        if trace:
+            body["trace"] = trace
+        return jsonify({"error": body}), status
+    title = {403: "Not allowed", 404: "Not found", 500: "Server error"}.get(status, "Something went wrong")
+    try:
+        page = render_template(
+            "error.html", status=status, title=title, message=message, hint=hint, trace=trace, again=again
+        )
+    except OSError:  # With too many open files, the template may not be readable either.
+        return Response(f"{message} {hint}".strip(), mimetype="text/plain"), status
+    return page, status

@@ -1,0 +1,268 @@
+"""Pages and JSON of datasets."""
+
+from __future__ import annotations
+
+import base64
+import json
+import threading
+from typing import Any
+
+import numpy as np
+from flask import Blueprint, Response, jsonify, make_response, redirect, render_template, request, url_for
+from werkzeug.wrappers import Response as AnyResponse
+
+from digits.core.errors import BadRequest, NotFound
+from digits.core.files import UnreadableFile
+from digits.core.resources import resource_folder
+from digits.core.status import Status
+from digits.core.task import Failure
+from digits.data import images, records
+from digits.data import manifest as manifests
+from digits.data.manifest import Manifest, Split
+from digits.kinds.classification.form import DatasetForm
+from digits.kinds.classification.job import DatasetJob
+from digits.web import serializers
+from digits.web.auth import current_username
+from digits.web.dataset_submit import new_dataset
+from digits.web.form_fields import errors_of
+from digits.web.offload import in_thread
+from digits.web.services import services
+
+blueprint = Blueprint("datasets", __name__)
+
+SAMPLES_PER_CLASS = 8
+SHOWN_CLASSES = 100
+PAGE_SIZES = (10, 25, 50, 100)
+EXAMPLE_IMAGE = "img/example.png"
+# A large image takes some seconds and 200 MB.
+_resizing = threading.BoundedSemaphore(2)
+
+
+@blueprint.get("/datasets/images/classification/new")
+def new() -> str:
+    form = DatasetForm(formdata=None)
+    _clone_into(form, request.args.get("clone"))
+    return _form_page(form)
+
+
+@blueprint.post("/datasets/images/classification")
+@blueprint.post("/datasets/images/classification.json", endpoint="create_json")
+def create() -> AnyResponse | tuple[str | Response, int]:
+    """Make a dataset; a form with mistakes comes back with everything that was filled in."""
+    form = DatasetForm()
+    _clone_into(form, request.form.get("clone"))
+    as_json = request.path.endswith(".json")
+    if not form.validate():
+        return (jsonify(errors=errors_of(form)), 400) if as_json else (_form_page(form), 400)
+    with services().store.creation() as new_folder:
+        job = new_dataset(
+            new_folder(),
+            form.recipe(),
+            form.dataset_name.data.strip(),
+            owner=current_username(request),
+            group=(form.group_name.data or "").strip(),
+            form=form.values(),
+        )
+        services().scheduler.submit(job)
+    return jsonify(serializers.brief(job)) if as_json else redirect(url_for("datasets.show", job_id=job.id))
+
+
+@blueprint.get("/datasets/images/classification")
+def back_to_form() -> AnyResponse:
+    """Redirect to the form after a reload of its target."""
+    return redirect(url_for("datasets.new"))
+
+
+@blueprint.get("/datasets/<job_id>")
+def show(job_id: str) -> str:
+    job = _dataset(job_id)
+    news = services().scheduler.news(job, job.tasks[0])
+    page, body = serializers.page(job), serializers.dataset(job)
+    manifest = job.manifest()
+    if body is not None and manifest is not None:
+        try:
+            body["samples"] = _samples(job, manifest)
+        except UnreadableFile as error:
+            damage = Failure(
+                f"The records of this dataset are damaged: {error}.", "Clone it to create it again."
+            )
+            page["error"] = page["error"] or damage.as_json()
+    return render_template(
+        "dataset.html", job=page, dataset=body, counts=news.counts, skipped=serializers.skipped(job)
+    )
+
+
+@blueprint.get("/datasets/<job_id>.json")
+def show_json(job_id: str) -> Response:
+    return jsonify(serializers.dataset_json(_dataset(job_id)))
+
+
+@blueprint.get("/datasets/summary")
+def summary() -> Response:
+    """What the form of a model shows of the dataset that is chosen in it."""
+    job_id = request.args.get("job_id")
+    if not job_id:
+        raise BadRequest("Specify the job_id.")
+    job = _dataset(job_id)
+    return jsonify(job=serializers.row(job), dataset=serializers.dataset(job))
+
+
+@blueprint.post("/datasets/images/resize-example")
+def resize_example() -> Response:
+    """The example picture resized as the form says: ``{image: data URI, bytes}``."""
+    form = DatasetForm(request.form)
+    names = ("resize_width", "resize_height", "resize_channels", "resize_mode", "encoding")
+    short = {name.removeprefix("resize_"): name for name in names}
+    for name, field in short.items():
+        if name in request.form and field not in request.form:
+            form[field].process(None, data=request.form[name])
+            form[field].process_formdata([request.form[name]])
+    wrong = {name: form[name].errors for name in names if not form[name].validate(form)}
+    if wrong:
+        return make_response(
+            jsonify(errors={name: list(map(str, messages)) for name, messages in wrong.items()}), 400
+        )
+    size = form.resize_width.data, form.resize_height.data
+    with _resizing:
+        body = in_thread(
+            _resized_example, int(form.resize_channels.data), size, form.resize_mode.data, form.encoding.data
+        )
+    return Response(body, mimetype="application/json")
+
+
+def _resized_example(channels: int, size: tuple[int, int], mode: str, encoding: str) -> bytes:
+    """The response of `resize_example` as JSON; called in a thread, because it can take many megabytes."""
+    picture = images.open_picture(resource_folder("static") / EXAMPLE_IMAGE, channels).image
+    resized = images.resize_image(picture, *size, mode)
+    shown = images.encode_image(resized, "png" if encoding == "none" else encoding)
+    length = size[0] * size[1] * channels if encoding == "none" else len(shown)
+    kind = "jpeg" if encoding == "jpg" else "png"
+    image = base64.b64encode(shown).decode()
+    return json.dumps({"image": f"data:image/{kind};base64,{image}", "bytes": length}).encode()
+
+
+@blueprint.get("/datasets/images/classification/explore")
+def explore() -> str:
+    """The records of a split, page by page, all or those of one class."""
+    job = _dataset(request.args.get("job_id", ""))
+    manifest = _finished(job)
+    asked = request.args.get("db", "train")
+    name = next((split for split in manifest.splits if split in asked), None)
+    if name is None:
+        raise NotFound(f"This dataset has no split called “{asked}”.")
+    label = request.args.get("label", type=int)
+    if label is not None and not 0 <= label < len(manifest.labels):
+        raise NotFound(f"This dataset has no class {label}: its classes are 0 to {len(manifest.labels) - 1}.")
+    size = min(max(request.args.get("size", default=50, type=int), 1), max(PAGE_SIZES))
+    numbers = _numbers(job, manifest.splits[name], label)
+    pages = max(1, -(-len(numbers) // size))
+    page = min(max(request.args.get("page", default=0, type=int), 0), pages - 1)
+    return render_template(
+        "explore.html",
+        job=serializers.row(job),
+        split=name,
+        splits={split: content.count for split, content in manifest.splits.items()},
+        label=label,
+        labels=manifest.labels,
+        counts=manifest.splits[name].counts,
+        page=page,
+        pages=pages,
+        size=size,
+        sizes=PAGE_SIZES,
+        items=_items(job, name, manifest, numbers[page * size : (page + 1) * size]),
+        total=len(numbers),
+    )
+
+
+@blueprint.get("/datasets/<job_id>/records/<split>/<int:number>")
+def record(job_id: str, split: str, number: int) -> Response:
+    """The image of a record."""
+    job = _dataset(job_id)
+    data, mimetype = _record(job, split, number)
+    response = Response(data, mimetype=mimetype)
+    # A record never changes: a dataset is written once.
+    response.headers["Cache-Control"] = "private, max-age=86400, immutable"
+    return response
+
+
+def _dataset(job_id: str) -> DatasetJob:
+    return services().store.get(job_id, DatasetJob)
+
+
+def _finished(job: DatasetJob) -> Manifest:
+    if job.status is not Status.DONE:
+        raise BadRequest(
+            f"“{job.name}” has no records to show: its status should be Done, but is {job.status.title}."
+        )
+    return job.manifest() or manifests.load(job.folder)  # which says why it cannot be read
+
+
+def _record(job: DatasetJob, split: str, number: int) -> tuple[bytes, str]:
+    manifest = _finished(job)
+    if split not in manifest.splits:
+        raise NotFound(f"This dataset has no split called “{split}”.")
+    try:
+        with records.SplitReader(job.folder, manifest.splits[split]) as reader:
+            if number >= len(reader):
+                raise NotFound("There is no such record.")
+            return reader.read(number).as_browser_image()
+    except UnreadableFile as error:
+        raise NotFound("The record cannot be read.", str(error)) from error
+
+
+def _numbers(job: DatasetJob, split: Split, label: int | None) -> Any:
+    if label is None:
+        return range(split.count)
+    try:
+        with records.SplitReader(job.folder, split) as reader:
+            return np.flatnonzero(reader.labels == label).tolist()
+    except UnreadableFile as error:
+        raise NotFound("The records cannot be read.", str(error)) from error
+
+
+def _items(job: DatasetJob, split: str, manifest: Manifest, numbers: Any) -> list[dict[str, Any]]:
+    try:
+        with records.SplitReader(job.folder, manifest.splits[split]) as reader:
+            found = {number: reader.read(number) for number in numbers}
+    except UnreadableFile as error:
+        raise NotFound("The records cannot be read.", str(error)) from error
+    return [
+        {
+            "number": number,
+            "url": url_for("datasets.record", job_id=job.id, split=split, number=number),
+            "label": dict(enumerate(manifest.labels)).get(item.label, "unknown class"),
+            "filename": item.filename,
+        }
+        for number, item in found.items()
+    ]
+
+
+def _samples(job: DatasetJob, manifest: Manifest) -> list[dict[str, Any]]:
+    """A few training images of each class; raises UnreadableFile."""
+    split = manifest.splits.get("train")
+    if split is None or not split.count:
+        return []
+    with records.SplitReader(job.folder, split) as reader:
+        labels = reader.labels
+    return [
+        {
+            "label": label,
+            "index": index,
+            "urls": [
+                url_for("datasets.record", job_id=job.id, split="train", number=int(number))
+                for number in np.flatnonzero(labels == index)[:SAMPLES_PER_CLASS]
+            ],
+        }
+        for index, label in enumerate(manifest.labels[:SHOWN_CLASSES])
+    ]
+
+
+def _clone_into(form: DatasetForm, job_id: str | None) -> None:
+    if job_id:
+        form.fill(_dataset(job_id))
+
+
+def _form_page(form: DatasetForm) -> str:
+    return render_template(
+        "dataset_new.html", form=form, data_roots=[str(root) for root in services().settings.readable_roots]
+    )

@@ -1,0 +1,54 @@
+"""Serve the pages of ``docs`` as pages of the site, available offline."""
+
+from __future__ import annotations
+
+import re
+from functools import cache
+
+import markdown
+from flask import Blueprint, render_template, send_from_directory
+from markupsafe import Markup
+from werkzeug.wrappers import Response
+
+from digits.core.errors import NotFound
+from digits.core.resources import resource_folder
+
+blueprint = Blueprint("documentation", __name__)
+
+INDEX = "README.md"
+_FOLDER = resource_folder("docs")
+_PAGE = re.compile(r"[\w-]+\.md")
+
+
+@blueprint.get("/docs/", defaults={"name": INDEX})
+@blueprint.get("/docs/<name>")
+def page(name: str) -> str:
+    """A page of the documentation. Links between pages use file names and work unchanged."""
+    title, body = _rendered(name)
+    return render_template("documentation.html", title=title, body=body, is_index=name == INDEX)
+
+
+@blueprint.get("/docs/images/<name>")
+def picture(name: str) -> Response:
+    return send_from_directory(_FOLDER / "images", name)
+
+
+@cache
+def _rendered(name: str) -> tuple[str, Markup]:
+    """The title and HTML of a page; raises NotFound."""
+    path = _FOLDER / name
+    if not _PAGE.fullmatch(name) or not path.is_file():
+        raise NotFound(f"The documentation has no page “{name}”.")
+    text = path.read_text(encoding="utf-8")
+    title = text.partition("\n")[0].removeprefix("# ").strip()
+    body = markdown.markdown(text, extensions=["tables", "fenced_code", "toc"])
+    return title, Markup(_scrollable(body))  # noqa: S704 (our own files)
+
+
+_TABLE = '<div class="table-wrap" tabindex="0"><table class="table">'
+
+
+def _scrollable(html: str) -> str:
+    """Make wide tables and code scroll independently, also with the keyboard."""
+    html = html.replace("<pre>", '<pre tabindex="0">').replace("<table>", _TABLE)
+    return html.replace("</table>", "</table></div>")

@@ -1,0 +1,296 @@
+"""Fields and validators that several forms share. Messages are named here, once."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from flask_wtf import FlaskForm
+from wtforms import BooleanField, Field, FloatField, Form, IntegerField, StringField
+from wtforms.fields.choices import SelectChoice
+from wtforms.validators import Length, NumberRange, Optional, StopValidation, ValidationError
+
+from digits.core.errors import BadRequest, DigitsError
+from digits.core.job import Job
+from digits.data.data_roots import Kind
+from digits.web.services import services
+
+NAME_LENGTH = 200
+# For all fields except those in ``LONG_FIELDS`` of a form.
+MAX_FIELD_CHARACTERS = 4096
+MAX_LIST_CHARACTERS = 2000
+MAX_LIST_LENGTH = 50
+# Limits for numbers without a narrower one.
+LARGEST_WHOLE = 2**31 - 1
+LARGEST_NUMBER = 1e9
+# Limited to possible file sizes.
+_CURSOR = re.compile(r"[0-9]{1,18}", re.ASCII)
+# The text direction of names is independent of the page.
+OWN_DIRECTION = {"dir": "auto"}
+
+
+class JobForm(FlaskForm):
+    """Base of the forms that create a job. The forgery token is checked for the whole app."""
+
+    LONG_FIELDS: frozenset[str] = frozenset()
+
+    class Meta:
+        csrf = False
+
+    group_name = StringField(
+        "Group", default="", validators=[Optional(), Length(max=NAME_LENGTH)], render_kw=OWN_DIRECTION
+    )
+
+    def process(self, *arguments: Any, **keywords: Any) -> None:
+        super().process(*arguments, **keywords)
+        # A program need not send every field: what it leaves out has its default and counts as given.
+        for field in self:
+            if field.raw_data == [] and field.data is not None:
+                field.raw_data = [str(field.data)]
+            if field.name not in self.LONG_FIELDS:
+                _shorten(field)
+
+    def values(self) -> dict[str, Any]:
+        """The values of the fields, as saved for cloning."""
+        return {field.name: field.data for field in self if _is_plain(field.data)}
+
+    def fill(self, job: Job) -> None:
+        """Fill in the values of another job and its current name; values invalid for a field are skipped."""
+        values = {**job.form, f"{job.kind}_name": job.name, "group_name": job.group}
+        for field in self:
+            if field.name in values and _holds(field, values[field.name]):
+                field.data = values[field.name]
+
+
+def _shorten(field: Field) -> None:
+    """Truncate a text that is too long before further processing, and record the error."""
+    if isinstance(field.data, str) and len(field.data) > MAX_FIELD_CHARACTERS:
+        field.data = field.data[:MAX_FIELD_CHARACTERS]
+        field.raw_data = [field.data]
+        field.process_errors = [*field.process_errors, _too_long(MAX_FIELD_CHARACTERS)]
+
+
+def _too_long(limit: int) -> str:
+    return f"Must be at most {limit:,} characters long."
+
+
+def choices(*pairs: tuple[str, str]) -> list[SelectChoice]:
+    """The choices of a select field, from values and their words."""
+    return [SelectChoice(value, words) for value, words in pairs]
+
+
+class NumberList(Field):
+    """One number or several: ``0.01``, ``0.1, 0.01`` or ``[0.1, 0.01]``. ``data`` is a list of finite numbers."""
+
+    widget = StringField.widget
+
+    def __init__(self, label: str, number: type[int] | type[float], **arguments: Any) -> None:
+        self._number = number
+        super().__init__(label, **arguments)
+
+    def process_formdata(self, valuelist: list[Any]) -> None:
+        if not valuelist:
+            return
+        self.data = []
+        # Several values with the same name always form a list.
+        numbers = [
+            number
+            for value in valuelist[: MAX_LIST_LENGTH + 1]
+            for number in numbers_in(str(value), self._number)
+        ]
+        _check_length(numbers, MAX_LIST_LENGTH)
+        self.data = numbers
+
+    def process_data(self, value: Any) -> None:
+        self.data = list(value) if isinstance(value, (list, tuple)) else [] if value is None else [value]
+
+    def _value(self) -> str:
+        if self.raw_data and self.errors:
+            return ",".join(str(value) for value in self.raw_data)
+        return ", ".join(f"{number:g}" for number in self.data or [])
+
+
+# Likely one number with a decimal comma or thousands separator: lists do not contain values such as 01.
+_ONE_NUMBER = {
+    float: re.compile(r"(?<![\d.,])(0,\d+|\d+,0\d+)(e[+-]?\d+)?(?![\d.])", re.IGNORECASE),
+    int: re.compile(r"(?<![\d,])\d{1,3},0\d\d(?!\d)"),
+}
+
+
+def numbers_in(text: str, number: type[int] | type[float] = float, most: int = MAX_LIST_LENGTH) -> list[Any]:
+    """Parse a list of at most ``most`` numbers, such as ``0.1, 0.01`` or ``[8, 10]``.
+
+    Raises ValueError, with a message for the user, for invalid or ambiguous text:
+    ``0,01`` is a list of two numbers only in brackets or with a space.
+    """
+    text = text.strip()
+    if len(text) > MAX_LIST_CHARACTERS:
+        raise ValueError(_too_long(MAX_LIST_CHARACTERS))
+    unclear = None if text.startswith("[") else _ONE_NUMBER[number].search(text)
+    if unclear:
+        first, _, second = unclear[0].partition(",")
+        one = f"{first}{'.' if number is float else ''}{second}"
+        raise ValueError(
+            f"“{unclear[0]}” is ambiguous: write {one} for one number, or [{first}, {second}] for two."
+        )
+    try:
+        numbers = [number(part) for part in text.strip("[]").split(",") if part.strip()]
+    except ValueError:
+        kind = "integers" if number is int else "numbers"
+        raise ValueError(f"Enter {kind}, separated by commas.") from None
+    _check_length(numbers, most)
+    if not all(abs(item) <= LARGEST_NUMBER for item in numbers):
+        raise ValueError(f"Numbers must be at most {LARGEST_NUMBER:,.0f}.")
+    return numbers
+
+
+def _check_length(numbers: list[Any], most: int) -> None:
+    if len(numbers) > most:
+        raise ValueError(f"Enter at most {most} numbers.")
+
+
+class DecimalField(FloatField):
+    """A number. For a decimal comma, the error message shows the correct form."""
+
+    def process_formdata(self, valuelist: list[Any]) -> None:
+        try:
+            super().process_formdata(valuelist)
+        except ValueError:
+            text = str(valuelist[0]).strip()
+            if re.fullmatch(r"[+-]?\d*,\d+", text):
+                raise ValueError(f"Use a decimal point: {text.replace(',', '.')}") from None
+            raise ValueError("Enter a number.") from None
+
+
+class OptionalInteger(IntegerField):
+    """A whole number that may be left out; then ``data`` is None."""
+
+    def process_formdata(self, valuelist: list[Any]) -> None:
+        if not valuelist or not str(valuelist[0]).strip():
+            self.data = None
+            return
+        super().process_formdata(valuelist)
+
+
+class JoinedField(StringField):
+    """Several values of one name, as boxes send them, joined by commas."""
+
+    def process_formdata(self, valuelist: list[Any]) -> None:
+        if valuelist:
+            self.data = ",".join(valuelist)
+
+
+class Each:
+    """Every number of a list is at least ``least``."""
+
+    def __init__(self, least: float) -> None:
+        self._least = least
+
+    def __call__(self, form: Form, field: Field) -> None:
+        if any(number < self._least for number in field.data or []):
+            raise ValidationError(f"Must be at least {self._least:g}.")
+
+
+class Between(NumberRange):
+    """Require a finite number within limits. Unlike its base class, accepts integers of any length."""
+
+    def __call__(self, form: Form, field: Field) -> None:
+        if field.data is None or not self.min <= field.data <= self.max:
+            raise ValidationError(self.message)
+
+
+class RequiredIf:
+    """The field is required when the other fields have these values, and not looked at otherwise."""
+
+    field_flags: dict[str, Any] = {}
+
+    def __init__(self, **others: Any) -> None:
+        self._others = others
+
+    def __call__(self, form: Form, field: Field) -> None:
+        if any(form[name].data != value for name, value in self._others.items()):
+            field.errors = []
+            raise StopValidation
+        if field.data is None or (isinstance(field.data, str) and not field.data.strip()):
+            field.errors = []
+            raise StopValidation("This field is required.")
+
+
+class NotYet:
+    """A field of DIGITS that this version keeps the name of but cannot do: only its default passes."""
+
+    field_flags: dict[str, Any] = {}
+
+    def __init__(self, *accepted: Any) -> None:
+        self._accepted = accepted
+
+    def __call__(self, form: Form, field: Field) -> None:
+        if field.data not in self._accepted:
+            raise ValidationError("This is not supported yet; leave it out.")
+
+
+class NotLessThan:
+    """The number is not less than that of another field."""
+
+    def __init__(self, other: str) -> None:
+        self._other = other
+
+    def __call__(self, form: Form, field: Field) -> None:
+        other = form[self._other].data
+        if field.data is not None and other is not None and field.data < other:
+            raise ValidationError(f"Must not be less than “{form[self._other].label.text}” ({other}).")
+
+
+class AllowedPath:
+    """The text names a readable ``file`` or ``folder`` below an allowed root; ``data`` becomes its real path."""
+
+    field_flags: dict[str, Any] = {}
+
+    def __init__(self, kind: Kind) -> None:
+        self._kind = kind
+
+    def __call__(self, form: Form, field: Field) -> None:
+        try:
+            field.data = str(services().roots.resolve(field.data.strip(), kind=self._kind))
+        except DigitsError as error:
+            raise ValidationError(" ".join(filter(None, (error.message, error.hint)))) from None
+
+
+def cursor_of(arguments: Mapping[str, str], name: str) -> int | None:
+    """The log cursor in a request's argument ``name``, in bytes; None if it is missing. Raises BadRequest."""
+    text = arguments.get(name)
+    if text is None:
+        return None
+    if not _CURSOR.fullmatch(text):
+        raise BadRequest(f"“{name}” must be a file position: an integer of at least 0.")
+    return int(text)
+
+
+def errors_of(form: Form) -> dict[str, list[str]]:
+    """The error messages of each field, flattened."""
+    return {name: [str(message) for message in _flat(messages)] for name, messages in form.errors.items()}
+
+
+def _flat(messages: Iterable[Any]) -> Iterable[Any]:
+    for message in messages:
+        if isinstance(message, (list, tuple)):
+            yield from _flat(message)
+        else:
+            yield message
+
+
+def _holds(field: Field, value: Any) -> bool:
+    if isinstance(field, NumberList):
+        return isinstance(value, list) and all(isinstance(item, (int, float)) for item in value)
+    if isinstance(field, BooleanField):
+        return isinstance(value, bool)
+    if isinstance(field, (IntegerField, FloatField)):
+        return value is None or isinstance(value, (int, float))
+    return value is None or isinstance(value, str)
+
+
+def _is_plain(value: Any) -> bool:
+    if isinstance(value, list):
+        return all(_is_plain(item) for item in value)
+    return value is None or isinstance(value, (str, int, float, bool))

@@ -1,0 +1,104 @@
+"""Classifying an image of the user's own with a trained model."""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import gevent
+from flask import Blueprint, Response, jsonify, render_template, request, url_for
+from werkzeug.datastructures import FileStorage
+
+from digits.core.errors import BadRequest, Unavailable
+from digits.core.model_job import ModelJob, epoch_label
+from digits.data import images
+from digits.web import serializers
+from digits.web.model_views import snapshot_of
+from digits.web.services import refuse_other_sites, services
+
+blueprint = Blueprint("inference", __name__)
+
+TOP = 5
+SHOWN_SIZE = (512, 512)
+
+
+@blueprint.post("/models/images/classification/classify_one.json")
+def classify_one_json() -> Response:
+    return jsonify(_classify())
+
+
+@blueprint.route("/models/images/classification/classify_one", methods=["GET", "POST"])
+def classify_one() -> str:
+    job = services().store.get(request.values.get("job_id", ""), ModelJob)
+    path = request.values.get("image_path", "").strip()
+    uploaded = bool(request.files.get("image_file"))
+    image_url = url_for("inference.image", path=path) if path and not uploaded else None
+    return render_template("classify_one.html", job=serializers.row(job), image_url=image_url, **_classify())
+
+
+@blueprint.get("/models/images/classification/image")
+def image() -> Response:
+    """An image below the data roots as a small PNG, without metadata."""
+    path = services().roots.resolve(request.args.get("path", ""), kind="file")
+    try:
+        # Use a thread: decoding a large photograph takes a second.
+        data = gevent.get_hub().threadpool.apply(_as_small_png, (path,))
+    except images.UnusableImage as error:
+        raise BadRequest("The file cannot be shown as an image.", error.reason) from error
+    return Response(data, mimetype="image/png", headers={"Cache-Control": "no-store"})
+
+
+def _as_small_png(path: Path) -> bytes:
+    picture = images.open_picture(path, 3, enough=SHOWN_SIZE).image
+    picture.thumbnail(SHOWN_SIZE)
+    return images.encode(images.as_pixels(picture), "png")
+
+
+def _classify() -> dict[str, Any]:
+    refuse_other_sites()
+    if not services().tensorflow.available:
+        raise Unavailable("TensorFlow support is disabled.", services().tensorflow.reason)
+    job = services().store.get(request.values.get("job_id", ""), ModelJob)
+    epoch, prefix = snapshot_of(job, request.values.get("snapshot_epoch"))
+    with _image(job) as path:
+        answer = services().inference.ask(
+            job.folder, {"call": "classify", "image": str(path), "snapshot": prefix, "top": TOP}
+        )
+    return {
+        "predictions": answer["predictions"],
+        "snapshot": f"Epoch {epoch_label(epoch)}",
+        "milliseconds": answer.get("milliseconds"),
+    }
+
+
+@contextmanager
+def _image(job: ModelJob) -> Iterator[Path]:
+    """The image of this request as a file: the upload, for as long as it is needed, or a file of a root."""
+    upload = request.files.get("image_file")
+    if upload is not None and upload.filename:
+        path = _keep(upload, services().folder / "uploads")
+        try:
+            yield path
+        finally:
+            services().store.discard(path)
+        return
+    text = request.values.get("image_path", "").strip()
+    if not text:
+        raise BadRequest("Upload an image, or specify its path.")
+    if "://" in text:
+        raise BadRequest("Images are not fetched from other servers.", "Download it and upload it here.")
+    yield services().roots.resolve(text, kind="file")
+
+
+def _keep(upload: FileStorage, folder: Path) -> Path:
+    folder.mkdir(mode=0o700, exist_ok=True)
+    path = folder / secrets.token_hex(8)
+    try:
+        upload.save(path)
+    except BaseException:
+        services().store.discard(path)
+        raise
+    return path

@@ -1,0 +1,212 @@
+"""What all jobs have in common on the web: renaming, aborting, deleting, cloning, their files."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from flask import (
+    Blueprint,
+    Response,
+    jsonify,
+    redirect,
+    render_template,
+    request,
+    url_for,
+)
+from werkzeug.wrappers import Response as AnyResponse
+
+from digits.core.errors import BadRequest, DigitsError, NotAllowed, NotFound, explain
+from digits.core.job import DamagedJob, Job, is_id
+from digits.core.model_job import ModelJob
+from digits.kinds.classification.job import DatasetJob
+from digits.runtime import task_output
+from digits.web import live_messages, serializers
+from digits.web.auth import login_name
+from digits.web.file_response import send_job_file
+from digits.web.form_fields import NAME_LENGTH, cursor_of
+from digits.web.services import services
+
+blueprint = Blueprint("jobs", __name__)
+
+MAX_NOTES_CHARACTERS = 20_000
+OUTPUT_BYTES = 256 * 1024
+# A job's files may come from anybody's code. Only these are shown in the browser; all else is downloaded.
+_SHOWN_TYPES = {
+    ".png": "image/png",
+    ".jpg": "image/jpeg",
+    ".txt": "text/plain; charset=utf-8",
+    ".log": "text/plain; charset=utf-8",
+    ".py": "text/plain; charset=utf-8",
+    ".csv": "text/csv; charset=utf-8",
+    ".json": "application/json",
+    ".jsonl": "text/plain; charset=utf-8",
+}
+_KINDS: dict[str, type[Job]] = {"jobs": Job, "datasets": DatasetJob, "models": ModelJob}
+
+
+@blueprint.get("/jobs/<job_id>")
+def show(job_id: str) -> AnyResponse | str:
+    job = _job("jobs", job_id)
+    if isinstance(job, DamagedJob):
+        return render_template("damaged.html", job=serializers.page(job))
+    return redirect(serializers.row(job)["url"])
+
+
+@blueprint.get("/jobs/<job_id>/table_data.json")
+def table_data(job_id: str) -> Response:
+    return jsonify(job=serializers.row(_job("jobs", job_id)))
+
+
+@blueprint.get("/<any(jobs, datasets, models):place>/<job_id>/status")
+def status(place: str, job_id: str) -> Response:
+    job = _job(place, job_id)
+    return jsonify(
+        error=job.failure.message if job.failure else None,
+        status=job.status.title,
+        name=job.name,
+        type=job.type_title,
+        progress=round(100 * job.progress, 1),
+    )
+
+
+@blueprint.get("/jobs/<job_id>/output", endpoint="output")
+def output_text(job_id: str) -> Response:
+    """What the job's task printed after a byte offset, and the offset to go on from."""
+    job = _job("jobs", job_id)
+    if isinstance(job, DamagedJob):
+        raise job.error()
+    after = cursor_of(request.args, "after") or 0
+    text, offset = task_output.read(job.task_folder(job.tasks[0]), after, OUTPUT_BYTES)
+    return jsonify(text=text, next=offset)
+
+
+@blueprint.put("/<any(jobs, datasets, models):place>/<job_id>")
+def edit(place: str, job_id: str) -> Response:
+    """Change the name, the notes or the group."""
+    job = _job(place, job_id)
+    if isinstance(job, DamagedJob):
+        raise job.error()
+    check_owner(job)
+    changes: dict[str, str] = {}
+    for field, attribute, longest in (
+        ("job_name", "name", NAME_LENGTH),
+        ("job_notes", "notes", MAX_NOTES_CHARACTERS),
+        ("group_name", "group", NAME_LENGTH),
+    ):
+        if field not in request.form:
+            continue
+        text = request.form[field].strip()
+        if attribute == "name" and not text:
+            raise BadRequest("The name must not be empty.")
+        if len(text) > longest:
+            raise BadRequest(f"The text must be at most {longest:,} characters long.")
+        changes[attribute] = text
+    if not changes:
+        raise BadRequest("Specify job_name, job_notes or group_name.")
+    services().store.edit(job, **changes)
+    for attribute in changes:
+        for message in live_messages.job_attribute(job, attribute):
+            services().live.publish(*message)
+    return jsonify(name=job.name, notes=job.notes, group=job.group)
+
+
+@blueprint.delete("/<any(jobs, datasets, models):place>/<job_id>")
+def delete(place: str, job_id: str) -> Response:
+    job = _job(place, job_id)
+    _delete(job)
+    return jsonify(deleted=job.id)
+
+
+@blueprint.route("/jobs", methods=["DELETE"])
+def delete_many() -> Response:
+    return _each(_delete, "deleted")
+
+
+@blueprint.post("/<any(jobs, datasets, models):place>/<job_id>/abort")
+def abort(place: str, job_id: str) -> Response:
+    job = _job(place, job_id)
+    _abort(job)
+    return jsonify(aborted=job.id)
+
+
+@blueprint.post("/abort_jobs")
+def abort_many() -> Response:
+    return _each(_abort, "aborted")
+
+
+@blueprint.route("/clone/<job_id>", methods=["GET", "POST"])
+def clone(job_id: str) -> AnyResponse:
+    job = _job("jobs", job_id)
+    if isinstance(job, DamagedJob):
+        raise job.error()
+    page = "models.new" if job.kind == "model" else "datasets.new"
+    return redirect(url_for(page, clone=job.id))
+
+
+@blueprint.get("/files/<path:path>")
+def file(path: str) -> Response:
+    """A file of a job's folder."""
+    job_id, _, name = path.partition("/")
+    if not is_id(job_id) or services().store.find(job_id) is None or "/." in f"/{name}":
+        raise NotFound("There is no such file.")
+    suffix = name[name.rfind(".") :].lower() if "." in name else ""
+    response = send_job_file(services().store.get(job_id, Job).folder, name, _SHOWN_TYPES.get(suffix))
+    response.headers["Content-Security-Policy"] = "sandbox; default-src 'none'"
+    return response
+
+
+@blueprint.get("/autocomplete/path")
+def complete_path() -> Response:
+    """Paths below the data roots that start with ``query``; with ``kind=folder``, folders only."""
+    only_folders = request.args.get("kind") == "folder"
+    found = services().roots.complete(request.args.get("query", ""), only_folders=only_folders)
+    return jsonify(suggestions=found)
+
+
+def _job(place: str, job_id: str) -> Job:
+    return services().store.get(job_id, _KINDS[place])
+
+
+def check_owner(job: Job) -> None:
+    """Raise NotAllowed if the job has an owner other than this request's user name."""
+    user = login_name(request)
+    if job.owner and user and job.owner != user:
+        raise NotAllowed(f"“{job.name}” belongs to {job.owner}.", "Ask them, or log in as them.")
+
+
+def _delete(job: Job) -> None:
+    check_owner(job)
+    services().inference.stop(job.id)
+    services().tensorboards.stop(job.id)
+    services().scheduler.remove(job)
+
+
+def _abort(job: Job) -> None:
+    check_owner(job)
+    if not services().scheduler.abort(job):
+        raise NotAllowed(f"“{job.name}” is not running: it is {job.status.title.lower()}.")
+
+
+def _each(act: Any, done: str) -> Response:
+    ids = request.form.getlist("job_ids[]")
+    if not ids:
+        raise BadRequest("Specify the jobs as job_ids[].")
+    refused: dict[str, DigitsError] = {}
+    for job_id in ids:
+        try:
+            act(_job("jobs", job_id))
+        except DigitsError as error:
+            refused[job_id] = error
+        except OSError as error:
+            known = explain(error)
+            if known is None:
+                raise
+            refused[job_id] = known
+    if refused:
+        # One status for all: that of a disk error, if there is one.
+        kind = max((type(error) for error in refused.values()), key=lambda kind: kind.http_status)
+        said = " ".join(dict.fromkeys(error.message for error in refused.values()))
+        raise (kind if kind.http_status >= 500 else BadRequest)(
+            f"{len(refused)} of {len(ids)} jobs were not {done}: {said}"
+        )
+    return jsonify({done: ids})

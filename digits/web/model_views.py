@@ -1,0 +1,490 @@
+"""Pages and JSON of models."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from flask import (
+    Blueprint,
+    Response,
+    jsonify,
+    redirect,
+    render_template,
+    request,
+    url_for,
+)
+from werkzeug.wrappers import Response as AnyResponse
+from wtforms import Field
+
+from digits.core import preflight_result as preflights
+from digits.core import schedules
+from digits.core.errors import BadRequest, DigitsError, NotAllowed, NotFound, NotReady, Unavailable
+from digits.core.events import for_browser, read
+from digits.core.files import UnreadableFile, files_below
+from digits.core.job import Job
+from digits.core.metrics import MAX_CHART_POINTS, Metrics, row_json
+from digits.core.model_job import ModelJob, epoch_label
+from digits.core.recipe import Preflight
+from digits.core.status import Status
+from digits.core.task import EVENTS_FILE
+from digits.data.archive import MEDIA_TYPES, stream
+from digits.kinds.classification.job import DatasetJob
+from digits.runtime.short_tasks import EXPORTED_FOLDER, Preview
+from digits.web import network_lint, serializers
+from digits.web.auth import current_username
+from digits.web.file_response import send_job_file
+from digits.web.form_fields import choices, cursor_of, errors_of
+from digits.web.job_views import check_owner
+from digits.web.model_form import MAX_NETWORK_CHARACTERS, POLICY_TITLES, USUAL, ModelForm
+from digits.web.model_submit import new_model
+from digits.web.offload import each_in_thread
+from digits.web.services import refuse_other_sites, services
+from digits.web.standard_networks import network, networks, template
+
+blueprint = Blueprint("models", __name__)
+
+
+@blueprint.get("/models/images/classification/new")
+def new() -> str:
+    form = _form(None)
+    form.dataset.data = request.args.get("dataset") or form.dataset.data
+    clone = request.args.get("clone")
+    if clone:
+        _fill_from(form, clone)
+    return _form_page(form)
+
+
+@blueprint.post("/models/images/classification")
+@blueprint.post("/models/images/classification.json", endpoint="create_json")
+def create() -> AnyResponse | tuple[str | Response, int]:
+    """Make a model, or one for each swept pair; a form with mistakes comes back complete."""
+    form = _form(request.form)
+    if request.form.get("clone"):
+        _fill_from(form, request.form["clone"])
+    as_json = request.path.endswith(".json")
+    form.validate()
+    text, weights = _network_of(form)
+    errors = errors_of(form)
+    if errors:
+        return (jsonify(errors=errors), 400) if as_json else (_form_page(form), 400)
+    dataset = services().store.get(form.dataset.data, DatasetJob)
+    with services().store.creation() as new_folder:
+        jobs = [
+            new_model(
+                new_folder(),
+                dataset,
+                form.recipe(str(dataset.folder), weights, size, rate),
+                name,
+                text=text,
+                device=form.device(),
+                owner=current_username(request),
+                group=(form.group_name.data or "").strip(),
+                form={
+                    **form.values(),
+                    "custom_network": text,
+                    "batch_size": [size] if size else [],
+                    "learning_rate": [rate],
+                },
+            )
+            for name, size, rate in form.sweep()
+        ]
+        checked = services().previews.folder(request.form.get("preflight", ""))
+        if checked and len(jobs) == 1:
+            preflights.keep(checked, jobs[0].folder)
+        services().scheduler.submit(*jobs)
+    if len(jobs) > 1:
+        bodies = [serializers.model_json(job) for job in jobs]
+        return jsonify(jobs=bodies) if as_json else redirect(url_for("home.index"))
+    return (
+        jsonify(serializers.model_json(jobs[0]))
+        if as_json
+        else redirect(url_for("models.show", job_id=jobs[0].id))
+    )
+
+
+@blueprint.get("/models/images/classification")
+def back_to_form() -> AnyResponse:
+    """Redirect to the form after a reload of its target."""
+    return redirect(url_for("models.new"))
+
+
+@blueprint.post("/models/sweep")
+def sweep() -> Response:
+    """The names of the models that the form would create."""
+    form = _form(request.form)
+    form.model_name.data = form.model_name.data or ""
+    fields = (form.learning_rate, form.batch_size)
+    errors = {field.name: list(map(str, field.errors)) for field in fields if not field.validate(form)}
+    return jsonify(names=[] if errors else [name for name, _, _ in form.sweep()], errors=errors)
+
+
+@blueprint.get("/models/<job_id>")
+def show(job_id: str) -> str:
+    job = _model(job_id)
+    metrics = services().scheduler.metrics(job)
+    return render_template(
+        "model.html", job=serializers.page(job), model=serializers.model(job), cursor=metrics.cursor
+    )
+
+
+@blueprint.get("/models/<job_id>.json")
+def show_json(job_id: str) -> Response:
+    return jsonify(serializers.model_json(_model(job_id)))
+
+
+@blueprint.post("/models/<job_id>/resume")
+def resume(job_id: str) -> AnyResponse:
+    """Let a training that was stopped or failed go on from where it was, or begin anew if it had saved nothing."""
+    job = _model(job_id)
+    check_owner(job)
+    if not job.can_resume:
+        raise NotAllowed(
+            f"“{job.name}” cannot go on: it is {job.status.title.lower()}.",
+            "Only a training that was stopped or failed can.",
+        )
+    services().scheduler.resume(job)
+    if request.accept_mimetypes.best == "application/json":
+        return jsonify(serializers.brief(job))
+    return redirect(url_for("models.show", job_id=job.id))
+
+
+@blueprint.get("/models/<job_id>/metrics.json")
+def metrics(job_id: str) -> Response:
+    """The curves as columns; with ``after``, only the rows behind that cursor.
+
+    ``resumed`` says that among them are rows in place of others: the whole has to be asked for.
+    """
+    job = _model(job_id)
+    after = cursor_of(request.args, "after")
+    if after is None:
+        return jsonify(services().scheduler.metrics(job).as_json(MAX_CHART_POINTS))
+    happened, cursor = read(job.task_folder(job.tasks[0]) / EVENTS_FILE, after)
+    missed = Metrics()
+    rows = []
+    for event in happened:
+        missed.add(event)
+        if event.kind == "measured":
+            rows.append(row_json(event))  # type: ignore[arg-type]
+    resumed = any(event.kind == "resumed" for event in happened)
+    return jsonify(cursor=cursor, rows=rows, resumed=resumed)
+
+
+@blueprint.get("/models/<job_id>/metrics.csv")
+def metrics_csv(job_id: str) -> Response:
+    job = _model(job_id)
+    text = services().scheduler.metrics(job).as_csv()
+    name = f"{job.id}-metrics.csv"
+    return Response(
+        text, mimetype="text/csv", headers={"Content-Disposition": f'attachment; filename="{name}"'}
+    )
+
+
+@blueprint.route("/models/<job_id>/download", defaults={"ending": "tar.gz"}, methods=["GET", "POST"])
+@blueprint.route("/models/<job_id>/download.<ending>", methods=["GET", "POST"])
+def download(job_id: str, ending: str) -> Response:
+    """A snapshot with all that is needed to use it: network, labels, mean, description."""
+    job = _model(job_id)
+    _check_ending(ending)
+    epoch, prefix = snapshot_of(job, request.values.get("epoch") or request.values.get("snapshot_epoch"))
+    dataset = services().store.find(job.dataset_id)
+    about = json.dumps(for_browser(serializers.model_json(job, verbose=False)), indent=2, sort_keys=True)
+    files = {
+        path.name: (path, job.folder)
+        for path in [job.network_path, job.folder / f"{prefix}.index", *job.folder.glob(f"{prefix}.data-*")]
+    }
+    if dataset:
+        for shared in ("labels.txt", "mean.npy", "dataset.json"):
+            files[shared] = dataset.folder / shared, dataset.folder
+    name = f"{job.id}_epoch_{epoch_label(epoch)}.{ending}"
+    return Response(
+        each_in_thread(stream(ending, {"info.json": about.encode()}, files)),
+        mimetype=MEDIA_TYPES[ending],
+        headers={"Content-Disposition": f'attachment; filename="{name}"'},
+    )
+
+
+@blueprint.get("/models/<job_id>/savedmodel.<ending>")
+def saved_model(job_id: str, ending: str) -> Response:
+    """A snapshot as a SavedModel, made now: the network, its weights and what is done to images before."""
+    refuse_other_sites()
+    _check_tensorflow()
+    _check_ending(ending)
+    job = _model(job_id)
+    dataset = services().store.get(job.dataset_id, DatasetJob)
+    epoch, prefix = snapshot_of(job, request.values.get("epoch"))
+    made = services().previews.export(job.folder, prefix, dataset.folder)
+    if made.news.failure:
+        raise BadRequest(made.news.failure.message, made.news.failure.hint)
+    target = made.folder / EXPORTED_FOLDER
+    files = {path.relative_to(target).as_posix(): (path, target) for path in files_below(target)}
+    name = f"{job.id}_epoch_{epoch_label(epoch)}_savedmodel.{ending}"
+    response = Response(
+        each_in_thread(stream(ending, {}, dict(sorted(files.items())))),
+        mimetype=MEDIA_TYPES[ending],
+        headers={"Content-Disposition": f'attachment; filename="{name}"'},
+    )
+    response.call_on_close(made.forget)
+    return response
+
+
+def _check_ending(ending: str) -> None:
+    if ending not in MEDIA_TYPES:
+        raise BadRequest(
+            f"There are no archives of the kind “{ending}”.", f"There are {', '.join(MEDIA_TYPES)}."
+        )
+
+
+def _check_tensorflow() -> None:
+    if not services().tensorflow.available:
+        raise Unavailable("TensorFlow support is disabled.", services().tensorflow.reason)
+
+
+@blueprint.post("/models/customize")
+def customize() -> Response:
+    """The text of a standard network or of a model's, to be changed in the editor."""
+    name = request.values.get("network", "")
+    job = services().store.find(name)
+    if isinstance(job, ModelJob):
+        return jsonify(network=job.network_text())
+    if not name:
+        raise BadRequest("The network is missing.")
+    return jsonify(network=network(name).text)
+
+
+@blueprint.post("/models/lint")
+def check() -> Response:
+    text = request.form.get("custom_network", "")
+    if len(text) > MAX_NETWORK_CHARACTERS:
+        raise BadRequest(f"The network must be at most {MAX_NETWORK_CHARACTERS:,} characters long.")
+    return jsonify(diagnostics=network_lint.check(text))
+
+
+@blueprint.post("/models/visualize-network")
+def visualize_network() -> tuple[Response, int]:
+    """Build a network in a process of its own: its layers, or the mistake in it."""
+    _check_tensorflow()
+    job_id = request.form.get("dataset") or request.form.get("dataset_id") or ""
+    if not job_id:
+        raise BadRequest("Choose a dataset first: the network is built for its images.")
+    dataset = services().store.get(job_id, DatasetJob)
+    if dataset.manifest() is None:
+        raise BadRequest(
+            f"The dataset “{dataset.name}” is not finished.", "The network can be built as soon as it is."
+        )
+    text = request.form.get("custom_network", "")
+    if not text.strip():
+        raise BadRequest("There is no network to build.", "Paste or write one first.")
+    if len(text) > MAX_NETWORK_CHARACTERS:
+        raise BadRequest(f"The network must be at most {MAX_NETWORK_CHARACTERS:,} characters long.")
+    crop_size = _form(request.form).crop_size
+    if not crop_size.validate(None):
+        raise BadRequest(f"{crop_size.label.text}: {crop_size.errors[0]}")
+    preview = services().previews.build(text, dataset.folder, crop_size.data)
+    if preview.news.failure:
+        return _preview_failed(preview)
+    return jsonify(
+        ok=True,
+        layers=preview.news.layers,
+        parameters=preview.news.parameters,
+        tensorboard_url=services().tensorboards.url_for(preview.id) + "#graphs",
+        seconds=preview.seconds,
+    ), 200
+
+
+@blueprint.post("/models/preflight")
+def preflight() -> tuple[Response, int]:
+    """Take one real step of the training that the form asks for, and tell how it went.
+
+    With ``eager`` a few steps are taken operation by operation, and what the network prints is told too.
+    """
+    _check_tensorflow()
+    form = _form(request.form)
+    form.model_name.data = form.model_name.data or "not named yet"
+    form.validate()
+    text, weights = _network_of(form)
+    errors = errors_of(form)
+    if errors:
+        return jsonify(errors=errors), 400
+    dataset = services().store.get(form.dataset.data, DatasetJob)
+    if dataset.manifest() is None:
+        raise NotReady(f"The dataset “{dataset.name}” is not finished.", "Check again as soon as it is.")
+    _, size, rate = max(form.sweep(), key=lambda run: run[1] or 0)  # the one that takes the most memory
+    plan = form.recipe(str(dataset.folder), weights, size, rate)
+    plan.devices = services().scheduler.free_devices(form.device())
+    recipe = Preflight.from_json({**plan.as_json(), "eager": "eager" in request.form})
+    preview = services().previews.try_step(text, recipe, plan.devices, request.form.get("watch", ""))
+    if preview.news.failure:
+        return _preview_failed(preview)
+    result = for_browser(preview.news.result)
+    preflights.save(preview.folder, result, preview.news.warnings)
+    return jsonify(
+        ok=True,
+        id=preview.id,
+        result=result,
+        restored=preview.news.restored,
+        warnings=preview.news.warnings,
+        batch_url=url_for("models.preflight_picture", preview_id=preview.id),
+        seconds=preview.seconds,
+    ), 200
+
+
+@blueprint.get("/models/preflight/progress")
+def preflight_progress() -> Response:
+    """The current stage of the check submitted with this ``watch``."""
+    news = services().previews.watched(request.args.get("watch", ""))
+    return jsonify(doing=news.doing if news else None)
+
+
+@blueprint.get("/models/previews/<preview_id>/batch.png")
+def preflight_picture(preview_id: str) -> Response:
+    """The first batch of a checked training, as the network sees it."""
+    folder = services().previews.folder(preview_id)
+    if folder is None:
+        raise NotFound("There is no such picture any more.")
+    return send_job_file(folder, preflights.PICTURE_FILE, "image/png")
+
+
+@blueprint.get("/models/<job_id>/batch.png")
+def first_batch(job_id: str) -> Response:
+    """The first batch as the network sees it, if a step was taken before the training."""
+    return send_job_file(_model(job_id).folder, preflights.PICTURE_FILE, "image/png")
+
+
+def _preview_failed(preview: Preview) -> tuple[Response, int]:
+    assert preview.news.failure
+    return jsonify(ok=False, error=preview.news.failure.as_json(), seconds=preview.seconds), 400
+
+
+@blueprint.post("/models/visualize-lr")
+def visualize_lr() -> Response:
+    """The learning rate after 0 to 100 percent of the training, a column for each swept rate."""
+    form = _form(request.form)
+    policy_fields = [field.name for field in form if field.name.startswith(f"lr_{form.lr_policy.data}_")]
+    form.validate()
+    for name in ("learning_rate", "lr_policy", *policy_fields, "lr_warmup"):
+        if form[name].errors:
+            raise BadRequest(f"{form[name].label.text}: {form[name].errors[0]}")
+    try:
+        curves = schedules.previews(form.policy(), form.learning_rate.data)
+        columns = [[f"Learning Rate {number}", *curve] for number, curve in enumerate(curves)]
+    except (ValueError, TypeError, OverflowError) as error:
+        raise BadRequest(f"The policy cannot be drawn: {error}") from error
+    return jsonify(data={"columns": for_browser(columns)})
+
+
+def _model(job_id: str) -> ModelJob:
+    return services().store.get(job_id, ModelJob)
+
+
+def _form(data: Any) -> ModelForm:
+    form = ModelForm(formdata=data)
+    usable = [job for job in services().store.all(DatasetJob) if _is_usable(job)]
+    form.dataset.choices = choices(*((job.id, job.name) for job in usable))
+    if data is None and usable:
+        form.dataset.data = usable[0].id
+    form.standard_networks.choices = choices(*((item.id, item.title) for item in networks().values()))
+    return form
+
+
+def _fill_from(form: ModelForm, job_id: str) -> None:
+    form.fill(services().store.get(job_id, ModelJob))
+
+
+def _is_usable(job: Job) -> bool:
+    return job.status is Status.DONE or job.status.is_running
+
+
+def _network_of(form: ModelForm) -> tuple[str, str | None]:
+    """The network's text, and the snapshot to start from. Mistakes are added to the form's fields."""
+    if form.method.data == "custom":
+        text = (form.custom_network.data or "").replace("\r\n", "\n")
+        # A text that is too long already has an error.
+        for fault in (
+            network_lint.check(text)[:1] if len(text) <= MAX_NETWORK_CHARACTERS and text.strip() else []
+        ):
+            _blame(form.custom_network, f"Line {fault['line']}: {fault['message']}")
+        return text, form.custom_network_snapshot.data or None
+    if form.method.data == "previous":
+        return _previous_network(form)
+    try:
+        return network(form.standard_networks.data or "lenet").text, None
+    except NotFound as error:
+        _blame(form.standard_networks, error.message)
+        return "", None
+
+
+def _previous_network(form: ModelForm) -> tuple[str, str | None]:
+    job = services().store.find(form.previous_networks.data or "")
+    if not isinstance(job, ModelJob):
+        _blame(form.previous_networks, "Choose one of the models.")
+        return "", None
+    try:
+        text = job.network_text()
+    except UnreadableFile as error:
+        _blame(form.previous_networks, f"The network of “{job.name}” cannot be read: {error}.")
+        return "", None
+    chosen = request.form.get(f"{job.id}-snapshot", "0")
+    if chosen in ("", "0"):
+        return text, None
+    try:
+        return text, str(job.folder / snapshot_of(job, chosen)[1])
+    except DigitsError as error:
+        _blame(form.previous_networks, error.message)
+        return text, None
+
+
+def _blame(field: Field, message: str) -> None:
+    field.errors = [*field.errors, message]
+
+
+def snapshot_of(job: ModelJob, asked: str | None) -> tuple[float, str]:
+    """Epoch and prefix of the snapshot asked for, the newest for nothing or -1."""
+    snapshots = job.snapshots()
+    if not snapshots:
+        raise BadRequest(f"“{job.name}” has no snapshot yet.")
+    if not asked or asked == "-1":
+        return snapshots[0]
+    try:
+        wanted = float(asked)
+    except ValueError:
+        raise BadRequest(f"“{asked}” is not an epoch.") from None
+    for epoch, prefix in snapshots:
+        if epoch == wanted:
+            return epoch, prefix
+    raise NotFound(f"“{job.name}” has no snapshot of epoch {asked}.")
+
+
+def _form_page(form: ModelForm) -> str:
+    store = services().store
+    form.custom_network.data = form.custom_network.data or template()
+    datasets = [job for job in store.all(DatasetJob) if _is_usable(job)]
+    previous = [
+        job for job in store.all(ModelJob) if job.network_path.is_file() and not job.network_path.is_symlink()
+    ]
+    return render_template(
+        "model_new.html",
+        form=form,
+        usual=USUAL,
+        datasets=serializers.rows(datasets),
+        networks=[
+            {
+                "id": item.id,
+                "title": item.title,
+                "summary": item.summary,
+                "settings": item.settings,
+                "values": item.values,
+            }
+            for item in networks().values()
+        ],
+        previous=[
+            {
+                "id": job.id,
+                "name": job.name,
+                "snapshots": [[epoch, f"Epoch {epoch_label(epoch)}"] for epoch, _ in job.snapshots()],
+            }
+            for job in previous[:200]
+        ],
+        policies=POLICY_TITLES,
+        devices=serializers.device_rows(),
+    )

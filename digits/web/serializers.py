@@ -1,0 +1,350 @@
+"""Jobs as plain data, for pages and for their JSON twins alike."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable
+from typing import Any
+
+from flask import url_for
+
+from digits.core import preflight_result
+from digits.core.files import UnreadableFile, tree_bytes
+from digits.core.humanize import byte_size
+from digits.core.job import DamagedJob, Job
+from digits.core.model_job import ModelJob, epoch_label
+from digits.core.status import Status
+from digits.data.manifest import SKIPPED_FILE
+from digits.kinds.classification.form import RESIZE_TITLES
+from digits.kinds.classification.job import DatasetJob
+from digits.web.model_form import POLICY_TITLES, SOLVER_TITLES
+from digits.web.services import services
+
+log = logging.getLogger(__name__)
+
+
+def brief(job: Job) -> dict[str, Any]:
+    """What creating a job answers."""
+    return {"id": job.id, "name": job.name, "status": job.status.title}
+
+
+def row(job: Job) -> dict[str, Any]:
+    """A job as lists show it. Times are Unix times and seconds; progress and accuracy percents."""
+    parent = _dataset_of(job)
+    return {
+        "id": job.id,
+        "name": job.name,
+        "kind": job.kind,
+        "type": job.kind,
+        "type_title": job.type_title,
+        "group": job.group,
+        "owner": job.owner,
+        "status": job.status.title,
+        "status_label": job.status.label,
+        "status_css": job.status.css,
+        "waiting_for": job.waiting_for,
+        "running": job.status.is_running,
+        "progress": round(100 * job.progress, 1),
+        "eta_seconds": job.seconds_left,
+        "submitted": job.submitted,
+        "elapsed": job.elapsed,
+        "url": _url(job),
+        "dataset_id": parent.id if parent else getattr(job, "dataset_id", None),
+        "dataset_name": parent.name if parent else None,
+        "refs": len(services().store.children(job)),
+        "error": job.failure.message if job.failure else None,
+        "detail": _detail(job),
+        "bytes": record_bytes(job),
+        "sparkline": _sparkline(job),
+        "last_accuracy": last_accuracy(job),
+    }
+
+
+def rows(jobs: Iterable[Job]) -> list[dict[str, Any]]:
+    """Rows for lists of jobs. A job that raises an error is shown as damaged and does not affect the others."""
+    shown = []
+    for job in jobs:
+        try:
+            shown.append(row(job))
+        except Exception as error:
+            log.exception("job %s cannot be shown", job.id)
+            reason = f"{type(error).__name__}: {error}"
+            shown.append(row(DamagedJob(id=job.id, folder=job.folder, name=job.name, reason=reason)))
+    return shown
+
+
+def page(job: Job) -> dict[str, Any]:
+    """A job as its own page shows it."""
+    return {
+        **row(job),
+        "notes": job.notes,
+        "can_resume": job.can_resume,
+        "groups": sorted({other.group for other in services().store.all(Job)} - {""}),
+        "history": [
+            {"status": Status(code).label, "css": Status(code).css, "at": at} for code, at in job.history
+        ],
+        "directory": str(job.folder),
+        "bytes": tree_bytes(job.folder),
+        "error": job.failure.as_json() if job.failure else None,
+        "tasks": [
+            {
+                "name": task.name,
+                "title": task.title,
+                "status": task.status.title,
+                "status_css": task.status.css,
+                "progress": round(100 * task.progress, 1),
+                "eta_seconds": task.news.seconds_left,
+                "doing": task.news.doing,
+            }
+            for task in job.tasks
+        ],
+        "warnings": [
+            warning for task in job.tasks for warning in services().scheduler.news(job, task).warnings
+        ],
+        "children": rows(services().store.children(job)),
+        "urls": {
+            "self": _url(job),
+            "json": f"{_url(job)}.json",
+            "abort": f"{_url(job)}/abort",
+            "delete": _url(job),
+            "clone": url_for("jobs.clone", job_id=job.id),
+            "output": url_for("jobs.output", job_id=job.id),
+        },
+    }
+
+
+def dataset(job: DatasetJob) -> dict[str, Any] | None:
+    """What a finished dataset holds; None until it is finished."""
+    manifest = job.manifest() if job.status is Status.DONE else None
+    if manifest is None:
+        return None
+    return {
+        "width": manifest.width,
+        "height": manifest.height,
+        "channels": manifest.channels,
+        "encoding": manifest.encoding,
+        "resize_mode": manifest.resize_mode,
+        "resize_title": RESIZE_TITLES.get(manifest.resize_mode, manifest.resize_mode),
+        "labels": manifest.labels,
+        "splits": {
+            name: {"count": split.count, "bytes": split.bytes, "counts": split.counts}
+            for name, split in manifest.splits.items()
+        },
+        "mean_url": url_for("jobs.file", path=f"{job.id}/mean.png"),
+        "mean_pixel": manifest.mean_pixel,
+        "skipped": skipped(job),
+        "source": manifest.source,
+        "explore_url": url_for("datasets.explore", job_id=job.id),
+    }
+
+
+def skipped(job: DatasetJob) -> dict[str, Any]:
+    """The skipped images of a dataset: their number, the first ones, and the URL of the full list."""
+    news = services().scheduler.news(job, job.tasks[0])
+    manifest = job.manifest() if job.status is Status.DONE else None
+    count = manifest.skipped if manifest else news.skipped
+    listed = count > 0 and (job.folder / SKIPPED_FILE).is_file()
+    return {
+        "count": count,
+        "first": news.first_skips,
+        "url": url_for("jobs.file", path=f"{job.id}/{SKIPPED_FILE}") if listed else None,
+    }
+
+
+def dataset_json(job: DatasetJob) -> dict[str, Any]:
+    """The JSON of a dataset, with DIGITS' keys."""
+    body: dict[str, Any] = {**brief(job), "directory": str(job.folder), "error": _failure(job)}
+    manifest = job.manifest()
+    if manifest is None:
+        return {**body, "ParseFolderTasks": [], "CreateDbTasks": []}
+    counts = {f"{name}_count": split.count for name, split in manifest.splits.items()}
+    body["ParseFolderTasks"] = [
+        {
+            "name": "Parse Folder",
+            "label_count": len(manifest.labels),
+            **{f"{name}_count": counts.get(f"{name}_count", 0) for name in ("train", "val", "test")},
+        }
+    ]
+    body["CreateDbTasks"] = [
+        {
+            "name": f"Create DB ({name})",
+            "entries": split.count,
+            "image_width": manifest.width,
+            "image_height": manifest.height,
+            "image_channels": manifest.channels,
+            "backend": "tfrecords",
+            "encoding": manifest.encoding,
+            "compression": "none",
+        }
+        for name, split in manifest.splits.items()
+    ]
+    return {**body, "labels": manifest.labels, "mean_pixel": manifest.mean_pixel, "skipped": manifest.skipped}
+
+
+def model_json(job: ModelJob, *, verbose: bool = True) -> dict[str, Any]:
+    """The JSON of a model, with DIGITS' keys."""
+    parent = _dataset_of(job)
+    manifest = parent.manifest() if isinstance(parent, DatasetJob) else None
+    snapshots = job.snapshots()
+    body: dict[str, Any] = {
+        **brief(job),
+        "dataset_id": job.dataset_id,
+        "job id": job.id,
+        "creation time": job.submitted,
+        "username": job.owner,
+        "framework": "tensorflow",
+        "image dimensions": list(manifest.shape) if manifest else None,
+        "image resize mode": manifest.resize_mode if manifest else None,
+        "mean file": "mean.npy",
+        "mean subtraction": job.plan.mean,
+        "labels file": "labels.txt",
+        "model file": "network.py",
+        "snapshot file": snapshots[0][1] if snapshots else "no snapshots",
+    }
+    if verbose:
+        body["directory"] = str(job.folder)
+        body["snapshots"] = [_epoch(epoch) for epoch, _ in reversed(snapshots)]
+        body["error"] = _failure(job)
+        body["progress"] = round(100 * job.progress, 1)
+    return body
+
+
+def model(job: ModelJob) -> dict[str, Any]:
+    """What the page of a model shows beside its job."""
+    task = job.tasks[0]
+    news = services().scheduler.news(job, task)
+    parent = _dataset_of(job)
+    manifest = parent.manifest() if isinstance(parent, DatasetJob) else None
+    return {
+        "dataset": {
+            "id": job.dataset_id,
+            "name": parent.name if parent else None,
+            "url": _url(parent) if parent else None,
+            "width": manifest.width if manifest else None,
+            "height": manifest.height if manifest else None,
+            "channels": manifest.channels if manifest else None,
+            "labels": manifest.labels if manifest else [],
+        },
+        **_network(job),
+        "parameters": news.parameters,
+        "layers": news.layers,
+        "restored": news.restored,
+        "snapshots": [[_epoch(epoch), f"Epoch {epoch_label(epoch)}"] for epoch, _ in job.snapshots()],
+        "best": _whole(job.best_epoch()),
+        "preflight": _preflight(job),
+        "fed": _fed(news.fed.get("train")),
+        "recipe": job.plan.as_json(),
+        "optimizer": _optimizer(job),
+        "schedule": POLICY_TITLES.get(job.plan.lr_policy.get("policy", "")),
+        "devices": task.devices,
+        "tensorboard_url": services().tensorboards.url_for(job.id),
+        "metrics_url": url_for("models.metrics", job_id=job.id),
+        "csv_url": url_for("models.metrics_csv", job_id=job.id),
+    }
+
+
+def device_rows() -> list[dict[str, Any]]:
+    """The devices of the machine, each with the job that uses it."""
+    busy = services().scheduler.busy_devices()
+    return [
+        {
+            "id": device.id,
+            "name": device.name,
+            "is_gpu": device.is_gpu,
+            "memory_total": device.memory_total,
+            "memory_used": device.memory_used,
+            "busy_with": busy[device.id].name if device.id in busy else None,
+        }
+        for device in services().devices.list()
+    ]
+
+
+def _dataset_of(job: Job | None) -> Job | None:
+    dataset_id = getattr(job, "dataset_id", None)
+    return services().store.find(dataset_id) if dataset_id else None
+
+
+def _detail(job: Job) -> str:
+    if isinstance(job, ModelJob):
+        epochs = job.plan.epochs
+        return f"{epochs} epoch{'s' if epochs != 1 else ''} · {_optimizer(job)}"
+    if not isinstance(job, DatasetJob):
+        return ""
+    shape = f"{job.plan.width}×{job.plan.height} {'grayscale' if job.plan.channels == 1 else 'color'}"
+    manifest = job.manifest() if job.status is Status.DONE else None
+    if manifest is None:
+        return shape
+    images = sum(split.count for split in manifest.splits.values())
+    return f"{shape} · {len(manifest.labels)} classes · {images:,} images"
+
+
+def _optimizer(job: ModelJob) -> str:
+    type_ = job.plan.solver.get("type", "")
+    return str(SOLVER_TITLES.get(type_, type_))
+
+
+def record_bytes(job: Job) -> int | None:
+    """Bytes of a finished dataset's records; None for any other job."""
+    manifest = job.manifest() if isinstance(job, DatasetJob) and job.status is Status.DONE else None
+    return sum(split.bytes for split in manifest.splits.values()) if manifest else None
+
+
+def dataset_name(job: Job) -> str | None:
+    """The name of a model's dataset; None for other jobs."""
+    parent = _dataset_of(job)
+    return parent.name if parent else None
+
+
+def last_accuracy(job: Job) -> float | None:
+    """The latest validation accuracy of a model in percent, including a running one; None if there is none."""
+    if job.kind == "model" and job.status is Status.RUN:
+        return services().scheduler.metrics(job).last_accuracy()
+    return job.summary.get("last_accuracy")
+
+
+def _sparkline(job: Job) -> list[float]:
+    if job.kind == "model" and job.status is Status.RUN:
+        return services().scheduler.metrics(job).sparkline()
+    return list(job.summary.get("sparkline", []))
+
+
+def _failure(job: Job) -> str | None:
+    return job.failure.message if job.failure else None
+
+
+def _epoch(epoch: float) -> float:
+    return int(epoch) if epoch == int(epoch) else epoch
+
+
+def _whole(epoch: float | None) -> float | None:
+    return None if epoch is None else _epoch(epoch)
+
+
+def _network(job: ModelJob) -> dict[str, str]:
+    """The text of the network, or the reason why it cannot be shown."""
+    try:
+        return {"network": job.network_text(), "network_problem": ""}
+    except UnreadableFile as error:
+        return {"network": "", "network_problem": f"The network cannot be shown: {error}."}
+
+
+def _preflight(job: ModelJob) -> dict[str, Any] | None:
+    """What the one step before the training has shown, with the address of its picture."""
+    found = preflight_result.kept(job.folder)
+    return found and {**found, "batch_url": url_for("models.first_batch", job_id=job.id)}
+
+
+def _fed(told: dict[str, Any] | None) -> str | None:
+    """How the images reach the network, and why, in words."""
+    if told is None:
+        return None
+    need, room = byte_size(told["bytes"]), byte_size(told["budget_bytes"])
+    if told["how"] == "resident":
+        return f"Cached in {told['place']} ({need} of {room} available)"
+    return f"Streamed from disk ({need} exceeds the {room} of {told['place']} available)"
+
+
+def _url(job: Job) -> str:
+    if isinstance(job, DamagedJob):
+        return url_for("jobs.show", job_id=job.id)
+    return url_for("models.show" if job.kind == "model" else "datasets.show", job_id=job.id)

@@ -1,0 +1,115 @@
+"""The standard networks: user code shipped with DIGITS, read as text and never run here.
+
+A file begins with a comment:
+
+    # Title: what it is, and the paper.
+    #
+    # The input it is made for, and the settings it likes, in words.
+    #
+    # settings: solver_type=ADAM learning_rate=0.001
+    # kinds: classification
+
+``settings`` are fields of the model form with their values, on as many such lines as
+they need; ``kinds`` are the kinds of datasets that the network can be trained on.
+"""
+
+from __future__ import annotations
+
+import itertools
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+
+from digits.core.errors import NotFound
+
+CLASSIFICATION = "classification"
+
+_FOLDER = Path(__file__).resolve().parents[1] / "networks"
+
+_ORDER = (
+    "lenet",
+    "alexnet",
+    "googlenet",
+    "vgg16",
+    "resnet32",
+    "resnet50",
+    "mobilenetv3",
+    "efficientnetv2",
+    "convnext",
+    "autoencoder",
+    "gan",
+    "unet",
+    "regression",
+    "siamese",
+)
+
+
+@dataclass(frozen=True)
+class Network:
+    """A standard network. ``summary`` says what it is and ``settings`` what it likes to be trained with.
+
+    ``values`` are these settings once more: fields of the model form and their texts.
+    """
+
+    id: str
+    title: str
+    summary: str
+    settings: str
+    values: dict[str, str]
+    kinds: tuple[str, ...]
+    text: str
+
+
+def networks(kind: str = CLASSIFICATION) -> dict[str, Network]:
+    """The standard networks for datasets of ``kind``, by id, in the order of the list."""
+    return {item.id: item for item in every_network().values() if kind in item.kinds}
+
+
+@cache
+def every_network() -> dict[str, Network]:
+    """All standard networks by id, for whatever kind of dataset."""
+    return {name: read(name, (_FOLDER / f"{name}.py").read_text(encoding="utf-8")) for name in _ORDER}
+
+
+@cache
+def template() -> str:
+    """The initial network in the form's editor."""
+    return (_FOLDER / "template.py").read_text(encoding="utf-8")
+
+
+def network(name: str) -> Network:
+    """The standard network of this id; raises NotFound."""
+    try:
+        return every_network()[name]
+    except KeyError:
+        raise NotFound(f"There is no standard network called “{name}”.") from None
+
+
+def read(name: str, text: str) -> Network:
+    """The network in a file's ``text``, with what the comment at its top says."""
+    comment = itertools.takewhile(lambda line: line.startswith("#"), text.splitlines())
+    prose: list[str] = []
+    told: dict[str, list[str]] = {"settings": [], "kinds": []}
+    for line in comment:
+        line = line.removeprefix("#").strip()
+        key, _, rest = line.partition(": ")
+        if key in told:
+            told[key] += rest.split()
+        else:
+            prose.append(line)
+    paragraphs = [" ".join(lines) for filled, lines in itertools.groupby(prose, bool) if filled]
+    title, _, summary = paragraphs[0].partition(": ") if paragraphs else (name, "", "")
+    return Network(
+        id=name,
+        title=title,
+        summary=summary[:1].upper() + summary[1:],
+        settings=" ".join(paragraphs[1:]),
+        values=dict(_pair(item) for item in told["settings"]),
+        kinds=tuple(told["kinds"]),
+        text=text,
+    )
+
+
+def _pair(item: str) -> tuple[str, str]:
+    name, _, value = item.partition("=")
+    return name, value

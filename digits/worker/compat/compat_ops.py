@@ -1,0 +1,559 @@
+"""Functions of TensorFlow 1 that are gone, or that mean something else today.
+
+Calls of the time before 1.0 had their arguments in another order
+(``tf.concat(axis, values)``); which one is meant shows in the types. What switched
+TensorFlow's behaviour for a whole program does nothing here: the program is DIGITS.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import inspect
+import operator
+import re
+import types
+from collections.abc import Callable
+from typing import Any
+
+import tensorflow as tf
+from tensorflow.python.framework import function as old_function
+
+from digits.worker.compat import hints
+from digits.worker.failure import UserFault
+from digits.worker.network import summaries, tower
+
+v1 = tf.compat.v1
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, int) or (
+        isinstance(value, tf.Tensor) and value.dtype.is_integer and value.shape.rank == 0
+    )
+
+
+def concat(values: Any = None, axis: Any = None, name: str = "concat", concat_dim: Any = None) -> Any:
+    """``tf.concat(values, axis)``, or ``(axis, values)`` as before 1.0."""
+    axis = concat_dim if axis is None else axis
+    if _is_number(values) and isinstance(axis, (list, tuple, tf.Tensor)):
+        values, axis = axis, values
+    return tf.concat(values, axis, name=name)
+
+
+def split(
+    value: Any = None,
+    num_or_size_splits: Any = None,
+    axis: Any = 0,
+    num: Any = None,
+    name: str = "split",
+    split_dim: Any = None,
+    num_split: Any = None,
+) -> Any:
+    """``tf.split(value, n, axis)``, or ``(axis, n, value)`` as before 1.0."""
+    if split_dim is not None:
+        # Its keywords left the order free: split(value=x, split_dim=0, num_split=2).
+        value, axis = (axis if value is None else value), split_dim
+    elif _is_number(value) and isinstance(axis, (tf.Tensor, tf.Variable, list)):
+        value, axis = axis, value
+    sizes = num_split if num_or_size_splits is None else num_or_size_splits
+    return tf.split(value, sizes, axis, num, name)
+
+
+def _labels_first(function: Callable[..., Any], kind: str) -> Callable[..., Any]:
+    """The cross-entropies took (logits, labels) before 1.0; then positions were forbidden."""
+
+    def cross_entropy(*args: Any, labels: Any = None, logits: Any = None, **kwargs: Any) -> Any:
+        kwargs.pop("_sentinel", None)
+        given = [item for item in args if item is not None]
+        if logits is None and given:
+            logits = given.pop(0)
+        if labels is None and given:
+            labels = given.pop(0)
+        if kind == "sparse" and not tf.convert_to_tensor(labels).dtype.is_integer:
+            labels, logits = (
+                (logits, labels) if tf.convert_to_tensor(logits).dtype.is_integer else (labels, logits)
+            )
+        return function(labels=labels, logits=logits, **kwargs)
+
+    return cross_entropy
+
+
+def reverse(tensor: Any, axis: Any = None, name: Any = None, dims: Any = None) -> Any:
+    """``tf.reverse(x, axes)``, or with a truth value for each axis as before 1.0."""
+    axis = dims if axis is None else axis
+    if isinstance(axis, (list, tuple)) and axis and all(isinstance(item, bool) for item in axis):
+        axis = [number for number, wanted in enumerate(axis) if wanted]
+    return tf.reverse(tensor, axis, name)
+
+
+def batch_matmul(x: Any, y: Any, adj_x: bool = False, adj_y: bool = False, name: Any = None) -> Any:
+    """``tf.matmul`` of before 1.0."""
+    return tf.matmul(x, y, adjoint_a=adj_x, adjoint_b=adj_y, name=name)
+
+
+def histogram_fixed_width(
+    values: Any, value_range: Any, nbins: int = 100, dtype: Any = tf.int32, name: Any = None
+) -> Any:
+    """A float dtype was legal once and networks use it."""
+    return tf.cast(v1.histogram_fixed_width(values, value_range, nbins, tf.int32, name), dtype)
+
+
+def resize_images(images: Any, size: Any, *args: Any, **kwargs: Any) -> Any:
+    """``tf.image.resize_images(x, [h, w])``, or ``(x, h, w)`` as before 1.0."""
+    if _is_number(size):
+        size, args = [size, args[0]], args[1:]
+    return v1.image.resize_images(images, size, *args, **kwargs)
+
+
+# What TensorFlow 1 called by these numbers.
+_RESIZE_METHODS = ("bilinear", "nearest", "bicubic", "area")
+
+
+def resize(images: Any, size: Any, method: Any = "bilinear", *args: Any, **kwargs: Any) -> Any:
+    """``tf.image.resize``, which few asked for in TensorFlow 1: that of today, unless it is told about corners."""
+    if "align_corners" in kwargs:
+        return v1.image.resize(images, size, method, *args, **kwargs)
+    if isinstance(method, int):
+        method = _RESIZE_METHODS[method]
+    return tf.image.resize(images, size, method, *args, **kwargs)
+
+
+def _of_either(module: str, name: str) -> Callable[..., Any]:
+    """A function of TensorFlow 1, or where it does not know the names of the arguments, of today."""
+    old, new = (operator.attrgetter(f"{module}{name}")(tensorflow) for tensorflow in (v1, tf))
+    known = inspect.signature(old).parameters.keys()
+
+    @functools.wraps(old)
+    def function(*args: Any, **kwargs: Any) -> Any:
+        return (old if kwargs.keys() <= known else new)(*args, **kwargs)
+
+    return function
+
+
+def device(name: Any = None) -> Any:
+    """``tf.device`` for a network: a CPU where it says so; the engine chooses among GPUs.
+
+    A GPU of another number than the first is taken where there is one; functions and
+    job names, which placed the parts of a cluster, do nothing.
+    """
+    words = name.lower() if isinstance(name, str) else ""
+    if "cpu:" in words or words.endswith("cpu"):
+        return tf.device("/CPU:0")
+    number = re.search(r"gpu:(\d+)", words)
+    if number and 0 < int(number.group(1)) < len(tf.config.list_logical_devices("GPU")):
+        return tf.device(f"/GPU:{number.group(1)}")
+    return contextlib.nullcontext()
+
+
+def global_step(graph: Any = None) -> Any:
+    """The number of the training step, int64; the trainer keeps it."""
+    return tower.global_step()
+
+
+class ExponentialMovingAverage:
+    """Moving averages of variables and tensors, kept in variables that are not trained.
+
+    The average of ``x`` is called ``<name of x>/<name>``; it begins with the value of a
+    variable, and with zero for a tensor.
+    """
+
+    def __init__(
+        self,
+        decay: Any,
+        num_updates: Any = None,
+        zero_debias: bool = False,
+        name: str = "ExponentialMovingAverage",
+    ) -> None:
+        self._decay, self._updates, self._name = decay, num_updates, name
+        self._averages: dict[str, Any] = {}
+
+    @property
+    def name(self) -> str:
+        return self._name
+
+    def apply(self, var_list: Any = None) -> Any:
+        """An operation that moves the averages."""
+        values = list(v1.trainable_variables() if var_list is None else var_list)
+        decay = self._decay
+        if self._updates is not None:
+            updates = tf.cast(self._updates, tf.float32)
+            decay = tf.minimum(tf.cast(decay, tf.float32), (1.0 + updates) / (10.0 + updates))
+        moves = []
+        for value in values:
+            average = self.average(value)
+            rate = 1 - tf.cast(decay, average.dtype)
+            moves.append(average.assign_sub((average - tf.cast(value, average.dtype)) * rate))
+        return tf.group(*moves)
+
+    def average(self, var: Any) -> Any:
+        """The variable that holds the average of ``var``."""
+        name = self.average_name(var)
+        if name not in self._averages:
+            with v1.variable_scope(
+                v1.VariableScope(reuse=v1.AUTO_REUSE, name=""), auxiliary_name_scope=False
+            ):
+                self._averages[name] = v1.get_variable(
+                    name,
+                    var.shape,
+                    var.dtype.base_dtype,
+                    initializer=_beginning(var),
+                    trainable=False,
+                    collections=[v1.GraphKeys.GLOBAL_VARIABLES, v1.GraphKeys.MOVING_AVERAGE_VARIABLES],
+                )
+        return self._averages[name]
+
+    def average_name(self, var: Any) -> str:
+        return f"{var.op.name}/{self._name}"
+
+    def variables_to_restore(self, moving_avg_variables: Any = None) -> dict[str, Any]:
+        return {variable.op.name: variable for variable in v1.global_variables()}
+
+
+def _beginning(var: Any) -> Any:
+    def value(shape: Any, dtype: Any = tf.float32, **kwargs: Any) -> Any:
+        if isinstance(var, tf.Variable) and tf.executing_eagerly():
+            return var.read_value()
+        return tf.zeros(shape, dtype)
+
+    return value
+
+
+class _Flags(types.SimpleNamespace):
+    """Flags by name. They begin as the trainer of DIGITS 6 had them."""
+
+    def __call__(self, *args: Any, **kwargs: Any) -> list[str]:
+        return []
+
+    def __getitem__(self, name: str) -> Any:
+        return types.SimpleNamespace(value=getattr(self, name), name=name)
+
+    def __contains__(self, name: str) -> bool:
+        return hasattr(self, name)
+
+    def flag_values_dict(self) -> dict[str, Any]:
+        return dict(vars(self))
+
+    def mark_as_parsed(self) -> None:
+        """For networks that do so; there is nothing to parse."""
+
+
+FLAGS = _Flags(
+    batch_size=16,
+    croplen=0,
+    epoch=1,
+    inference_db="",
+    validation_interval=1,
+    labels_list="",
+    log_runtime_stats_per_step=0,
+    lr_base_rate=0.01,
+    lr_policy="fixed",
+    lr_gamma=-1.0,
+    lr_power=float("inf"),
+    lr_stepvalues="",
+    mean="",
+    momentum=0.9,
+    network="network.py",
+    networkDirectory="",
+    optimization="sgd",
+    save="results",
+    seed=0,
+    shuffle=False,
+    snapshotInterval=1.0,
+    snapshotPrefix="",
+    subtractMean="none",
+    summaries_dir="",
+    train_db="",
+    train_labels="",
+    validation_db="",
+    validation_labels="",
+    visualizeModelPath="",
+    visualize_inf=False,
+    weights="",
+    bitdepth=8,
+    augFlip="none",
+    augNoise=0.0,
+    augContrast=0.0,
+    augWhitening=False,
+    augHSVh=0.0,
+    augHSVs=0.0,
+    augHSVv=0.0,
+)
+
+
+def _flag_functions() -> types.SimpleNamespace:
+    def define(name: str, default: Any = None, *args: Any, **kwargs: Any) -> None:
+        setattr(FLAGS, name, default)
+
+    def define_enum(name: str, default: Any, enum_values: Any = None, *args: Any, **kwargs: Any) -> None:
+        setattr(FLAGS, name, default)
+
+    def ignored(*args: Any, **kwargs: Any) -> None:
+        return None
+
+    kinds = ("integer", "string", "float", "boolean", "bool", "list", "multi_integer", "multi_string")
+    return types.SimpleNamespace(
+        FLAGS=FLAGS,
+        DEFINE_enum=define_enum,
+        mark_flag_as_required=ignored,
+        mark_flags_as_required=ignored,
+        **{f"DEFINE_{kind}": define for kind in kinds},
+    )
+
+
+flags = _flag_functions()
+app = types.SimpleNamespace(flags=flags, run=lambda main=None, argv=None: None)
+
+
+class Session(v1.Session):
+    """A session that can only compute what does not depend on the network's input."""
+
+    def run(self, fetches: Any, feed_dict: Any = None, options: Any = None, run_metadata: Any = None) -> Any:
+        if isinstance(fetches, tf.Operation) and fetches.type == "NoOp":
+            return None
+        try:
+            return super().run(fetches, feed_dict, options, run_metadata)
+        except (ValueError, TypeError, RuntimeError, tf.errors.OpError) as error:
+            raise UserFault(
+                "tf.Session cannot run this while the network is being built.",
+                "DIGITS runs the network: compute the output in inference and the loss in loss, without a session.",
+            ) from error
+
+
+class InteractiveSession(Session):
+    """The same; it is nobody's default."""
+
+
+class _VariableKind(type):
+    """Makes variables with the arguments of TensorFlow 1, and knows every variable."""
+
+    def __call__(cls, *args: Any, **kwargs: Any) -> Any:
+        return v1.Variable(*args, **kwargs)
+
+    def __instancecheck__(cls, item: Any) -> bool:
+        return isinstance(item, tf.Variable)
+
+    def __getattr__(cls, name: str) -> Any:
+        return getattr(v1.Variable, name)
+
+
+class Variable(metaclass=_VariableKind):
+    """``tf.Variable``."""
+
+
+def _optimizers() -> dict[str, Any]:
+    """The optimizers of TensorFlow 1. They give gradients and change nothing.
+
+    DIGITS 6 never ran what they returned, and here every operation with an effect would run.
+    """
+    kinds = {name: kind for name, kind in vars(v1.train).items() if name.endswith("Optimizer")}
+    return {name: _without_effect(kind) for name, kind in kinds.items() if isinstance(kind, type)}
+
+
+def _without_effect(kind: type) -> type:
+    def apply_gradients(self: Any, grads_and_vars: Any, global_step: Any = None, name: Any = None) -> Any:
+        return tf.no_op(name=name or "train")
+
+    def minimize(self: Any, loss: Any, *args: Any, **kwargs: Any) -> Any:
+        return tf.no_op(name=kwargs.get("name") or "train")
+
+    return type(kind.__name__, (kind,), {"apply_gradients": apply_gradients, "minimize": minimize})
+
+
+class OtherOptimizers:
+    """The names of ``tf.contrib.opt``: whatever optimizer is asked for, it gives gradients and changes nothing."""
+
+    def __getattr__(self, name: str) -> Any:
+        if not name[:1].isupper() or "Optimizer" not in name or "Interface" in name:
+            raise AttributeError(name)
+        kind = _without_effect(v1.train.GradientDescentOptimizer)
+
+        def initialise(self: Any, *args: Any, **kwargs: Any) -> None:
+            kind.__init__(self, 0.0)
+
+        return type(name, (kind,), {"__init__": initialise})
+
+
+class ModeKeys:
+    """``tf.estimator.ModeKeys``: what the parts of a network that was made for an estimator are told."""
+
+    TRAIN, EVAL, PREDICT, INFER = "train", "eval", "infer", "infer"
+
+
+class HParams:
+    """``tf.contrib.training.HParams``: named values."""
+
+    def __init__(self, **values: Any) -> None:
+        self.__dict__.update(values)
+
+    def add_hparam(self, name: str, value: Any) -> None:
+        setattr(self, name, value)
+
+    def set_hparam(self, name: str, value: Any) -> None:
+        setattr(self, name, value)
+
+    def get(self, key: str, default: Any = None) -> Any:
+        return getattr(self, key, default)
+
+    def values(self) -> dict[str, Any]:
+        return dict(vars(self))
+
+    def override_from_dict(self, values_dict: dict[str, Any]) -> HParams:
+        self.__dict__.update(values_dict)
+        return self
+
+    def parse(self, values: str) -> HParams:
+        """Take values from ``name=value`` with commas between, each of the type that it has."""
+        for name, value in re.findall(r"(\w+)=([^,\[\]]+)", values or ""):
+            kind = type(getattr(self, name))
+            setattr(self, name, value.lower() in ("true", "1") if kind is bool else kind(value))
+        return self
+
+    def __contains__(self, key: str) -> bool:
+        return hasattr(self, key)
+
+
+_READERS = (
+    "batch batch_join maybe_batch maybe_batch_join shuffle_batch shuffle_batch_join maybe_shuffle_batch "
+    "input_producer string_input_producer range_input_producer slice_input_producer start_queue_runners"
+).split()
+_PROGRAMS = (
+    "Supervisor MonitoredSession MonitoredTrainingSession SingularMonitoredSession SessionManager Server "
+    "basic_train_loop"
+).split()
+
+
+def _of_a_program(name: str, hint: str) -> Callable[..., Any]:
+    def refused(*args: Any, **kwargs: Any) -> Any:
+        raise UserFault(
+            f"A network cannot use tf.train.{name}: it is for programs that train by themselves.", hint
+        )
+
+    return refused
+
+
+def _nothing(*args: Any, **kwargs: Any) -> None:
+    """Switches of a whole program, which a network must not turn."""
+
+
+def _initializer(*args: Any, **kwargs: Any) -> Any:
+    return tf.no_op(name="init")
+
+
+def _summary(kind: str) -> Callable[..., Any]:
+    functions = summaries.SummaryFunctions()
+
+    def record(tag: Any = None, *args: Any, **kwargs: Any) -> Any:
+        tag = kwargs.pop("tags", kwargs.pop("name", None)) if tag is None else tag
+        return getattr(functions, kind)(tag, *args, **kwargs)
+
+    return record
+
+
+def old_summaries() -> dict[str, Any]:
+    """The summaries of before 1.0."""
+    return {
+        "scalar_summary": _summary("scalar"),
+        "histogram_summary": _summary("histogram"),
+        "image_summary": _summary("image"),
+        "audio_summary": _summary("audio"),
+        "merge_summary": _summary("merge"),
+        "merge_all_summaries": _nothing,
+    }
+
+
+def top() -> dict[str, Any]:
+    """What stands under ``tf`` itself."""
+    aliases = {
+        "pack": tf.stack,
+        "unpack": tf.unstack,
+        "mul": tf.multiply,
+        "sub": tf.subtract,
+        "neg": tf.negative,
+        "select": v1.where,
+        "inv": v1.reciprocal,
+        "batch_matmul": batch_matmul,
+        "complex_abs": tf.abs,
+        "listdiff": v1.setdiff1d,
+        "batch_matrix_transpose": v1.matrix_transpose,
+        "batch_matrix_inverse": v1.matrix_inverse,
+        "batch_matrix_diag": v1.matrix_diag,
+        "batch_cholesky": v1.cholesky,
+    }
+    switches = (
+        "disable_v2_behavior enable_v2_behavior disable_eager_execution enable_eager_execution "
+        "disable_v2_tensorshape enable_v2_tensorshape disable_resource_variables enable_resource_variables "
+        "disable_control_flow_v2 enable_control_flow_v2 disable_tensor_equality enable_tensor_equality "
+        "reset_default_graph"
+    ).split()
+    initializers = (
+        "global_variables_initializer initialize_all_variables variables_initializer initialize_variables "
+        "local_variables_initializer initialize_local_variables tables_initializer initialize_all_tables"
+    ).split()
+    return {
+        **aliases,
+        **dict.fromkeys(switches, _nothing),
+        **dict.fromkeys(initializers, _initializer),
+        "concat": concat,
+        "split": split,
+        "reverse": reverse,
+        "histogram_fixed_width": histogram_fixed_width,
+        "device": device,
+        "zeros_like": _of_either("", "zeros_like"),
+        "ones_like": _of_either("", "ones_like"),
+        "Session": Session,
+        "Variable": Variable,
+        "InteractiveSession": InteractiveSession,
+        "app": app,
+        "flags": flags,
+        "Defun": old_function.Defun,
+        **old_summaries(),
+        "function": tf.function,
+    }
+
+
+def nn() -> dict[str, Any]:
+    """What stands under ``tf.nn``."""
+    return {
+        "dilation2d": _of_either("nn.", "dilation2d"),
+        "erosion2d": _of_either("nn.", "erosion2d"),
+        "rnn": v1.nn.static_rnn,
+        "bidirectional_rnn": v1.nn.static_bidirectional_rnn,
+        "state_saving_rnn": v1.nn.static_state_saving_rnn,
+        "softmax_cross_entropy_with_logits": _labels_first(v1.nn.softmax_cross_entropy_with_logits, "dense"),
+        "sigmoid_cross_entropy_with_logits": _labels_first(v1.nn.sigmoid_cross_entropy_with_logits, "dense"),
+        "sparse_softmax_cross_entropy_with_logits": _labels_first(
+            v1.nn.sparse_softmax_cross_entropy_with_logits, "sparse"
+        ),
+    }
+
+
+def math() -> dict[str, Any]:
+    """What stands under ``tf.math``."""
+    return {"bincount": _of_either("math.", "bincount")}
+
+
+def train() -> dict[str, Any]:
+    """What stands under ``tf.train``."""
+    return {
+        **_optimizers(),
+        **{name: _of_a_program(name, hints.DATA) for name in _READERS},
+        **{name: _of_a_program(name, hints.LOOP) for name in _PROGRAMS},
+        "get_or_create_global_step": global_step,
+        "get_global_step": global_step,
+        "create_global_step": global_step,
+        "ExponentialMovingAverage": ExponentialMovingAverage,
+        "SummaryWriter": summaries.SummaryFunctions.FileWriter,
+        "replica_device_setter": _nothing,
+    }
+
+
+def image() -> dict[str, Any]:
+    """What stands under ``tf.image``."""
+    return {
+        "per_image_whitening": tf.image.per_image_standardization,
+        "resize_image_with_crop_or_pad": tf.image.resize_with_crop_or_pad,
+        "resize_images": resize_images,
+        "resize": resize,
+        "ResizeMethod": tf.image.ResizeMethod,  # has all that the old one had
+        "extract_glimpse": _of_either("image.", "extract_glimpse"),
+    }

@@ -1,0 +1,225 @@
+"""Keras as networks of its first two versions ask for it, on top of Keras 3.
+
+`install` lets the layers of Keras 3 take what they took: initializers and regularizers of TensorFlow 1, weights
+whose name comes first, tensors as inputs of a functional model, operations of TensorFlow between its layers. `names`
+are those that have left its modules.
+"""
+
+from __future__ import annotations
+
+import functools
+import inspect
+import types
+from typing import Any
+
+import keras
+import tensorflow as tf
+from keras.src.backend.common.keras_tensor import KerasTensor
+from tensorflow.python.ops import init_ops
+from tensorflow.python.util import dispatch
+
+from digits.worker.network import tower
+
+
+@functools.cache
+def install() -> None:
+    """Let layers of Keras 3 take the arguments of before; once for this process."""
+    initializers, regularizers, layers = keras.src.initializers, keras.src.regularizers, keras.src.layers
+    initializers.get = _typed(initializers.get)
+    regularizers.get = _on_tensors(regularizers.get)
+    layers.Input = keras.layers.Input = tf.keras.layers.Input = _with_tensors(layers.Input)
+    keras.Input = tf.keras.Input = layers.Input
+    layers.Layer.add_weight = layers.Layer.add_variable = _named_first(layers.Layer.add_weight)
+    for kind in {item for item in vars(keras.layers).values() if isinstance(item, type)}:
+        if issubclass(kind, layers.Layer) and "__init__" in vars(kind):
+            kind.__init__ = _with_old_arguments(kind.__init__)
+    _BetweenLayers().register()
+
+
+class _BetweenLayers(dispatch.GlobalOpDispatcher):
+    """What TensorFlow refuses because it is promised by a layer becomes a part of the functional model."""
+
+    def handle(self, op: Any, args: Any, kwargs: Any) -> Any:
+        if any(isinstance(item, KerasTensor) for item in tf.nest.flatten((args, kwargs))):
+            return _TensorFlowOperation(op)(*args, **kwargs)
+        return self.NOT_SUPPORTED
+
+
+class _TensorFlowOperation(keras.Operation):
+    """A function of TensorFlow in a functional model."""
+
+    def __init__(self, function: Any) -> None:
+        super().__init__()
+        self._function = function
+
+    def call(self, *args: Any, **kwargs: Any) -> Any:
+        return self._function(*args, **kwargs)
+
+    def compute_output_spec(self, *args: Any, **kwargs: Any) -> Any:
+        return keras.src.backend.compute_output_spec(self.call, *args, **kwargs)
+
+
+def _typed(get: Any) -> Any:
+    """``initializers.get``, whose answers get types of TensorFlow where they are of TensorFlow 1."""
+
+    @functools.wraps(get)
+    def typed(identifier: Any) -> Any:
+        found = get(identifier)
+        is_old = isinstance(found, init_ops.Initializer) or "partition_info" in getattr(
+            getattr(found, "__code__", None), "co_varnames", ()
+        )
+        if not is_old:
+            return found
+        return lambda shape, dtype=None, **kwargs: found(shape, dtype=tf.as_dtype(dtype or "float32"))
+
+    return typed
+
+
+def _on_tensors(get: Any) -> Any:
+    """``regularizers.get``; functions of TensorFlow 1 get a tensor, and not a variable of Keras."""
+
+    @functools.wraps(get)
+    def on_tensors(identifier: Any) -> Any:
+        found = get(identifier)
+        if found is None or isinstance(found, keras.regularizers.Regularizer):
+            return found
+        return lambda weight: found(tf.convert_to_tensor(weight))
+
+    return on_tensors
+
+
+def _with_tensors(make: Any) -> Any:
+    """``Input``, whose ``tensor`` may be one of TensorFlow; `computed` finds it again."""
+
+    @functools.wraps(make)
+    def with_tensors(*args: Any, tensor: Any = None, **kwargs: Any) -> Any:
+        if not isinstance(tensor, tf.Tensor):
+            return make(*args, tensor=tensor, **kwargs)
+        kept = {name: value for name, value in kwargs.items() if name == "name"}
+        made = make(batch_shape=tensor.shape.as_list(), dtype=tensor.dtype.name, **kept)
+        made.digits_tensor = tensor
+        return made
+
+    return with_tensors
+
+
+def _named_first(add_weight: Any) -> Any:
+    """``add_weight``, whose first argument may be the name."""
+
+    @functools.wraps(add_weight)
+    def named_first(self: Any, *args: Any, **kwargs: Any) -> Any:
+        if args and isinstance(args[0], str):
+            kwargs["name"], *args = args
+            kwargs.update(
+                zip(("shape", "dtype", "initializer", "regularizer", "trainable"), args, strict=False)
+            )
+            args = ()
+        return add_weight(self, *args, **kwargs)
+
+    return named_first
+
+
+# Arguments of Keras 1, and what they are called today.
+_RENAMED = {
+    "border_mode": "padding",
+    "subsample": "strides",
+    "init": "kernel_initializer",
+    "inner_init": "recurrent_initializer",
+    "W_regularizer": "kernel_regularizer",
+    "b_regularizer": "bias_regularizer",
+    "W_constraint": "kernel_constraint",
+    "b_constraint": "bias_constraint",
+    "bias": "use_bias",
+    "output_dim": "units",
+    "nb_filter": "filters",
+    "p": "rate",
+    "dim_ordering": "data_format",
+}
+_DIMENSIONS = {"tf": "channels_last", "th": "channels_first"}
+# Arguments of Keras 2 and before that said how a layer was to be computed.
+_DROPPED = ("fused", "virtual_batch_size", "mode", "implementation", "consume_less")
+
+
+def _with_old_arguments(init: Any) -> Any:
+    """The constructor ``init`` of a layer, which also takes arguments by their old names."""
+    signature = inspect.signature(init)
+    known = signature.parameters
+
+    @functools.wraps(init)
+    def constructor(self: Any, *args: Any, **kwargs: Any) -> None:
+        old = {name for name in kwargs if name in _RENAMED and name not in known and _RENAMED[name] in known}
+        if "kernel_size" in known and old and len(args) == 3:
+            args = (args[0], tuple(args[1:]))  # Convolution2D(filters, rows, columns)
+        for name in old:
+            value = kwargs.pop(name)
+            kwargs[_RENAMED[name]] = _DIMENSIONS.get(value, value) if name == "dim_ordering" else value
+        for name in _DROPPED:
+            if name not in known:
+                kwargs.pop(name, None)
+        if "pool_size" in known and not args:
+            kwargs.setdefault("pool_size", 2)  # that of averages has no default any more
+        init(self, *args, **kwargs)
+
+    # Keras looks at the arguments of layers to save them.
+    constructor.__signature__ = signature
+    return constructor
+
+
+def computed(output: Any, x: Any) -> Any:
+    """``output``, where it is what a functional model promises, computed from ``x`` or from its own inputs."""
+    leaves = tf.nest.flatten(output)
+    promised = [leaf for leaf in leaves if isinstance(leaf, KerasTensor)]
+    if not promised:
+        return output
+    sources = {id(source): source for leaf in promised for source in keras.utils.get_source_inputs(leaf)}
+    model = keras.Model(list(sources.values()), promised)
+    values = iter(tf.nest.flatten(model([getattr(item, "digits_tensor", x) for item in sources.values()])))
+    if len(leaves) == 1 and all(hasattr(item, "digits_tensor") for item in sources.values()):
+        return next(values)  # as a model of that time gave its only output
+    kept = [next(values) if isinstance(leaf, KerasTensor) else leaf for leaf in leaves]
+    return tf.nest.pack_sequence_as(output, kept)
+
+
+def _is_training(*args: Any) -> int:
+    built = tower.being_built()
+    return int(bool(built is not None and built.is_training))
+
+
+def _chosen(x: Any, alt: Any, training: Any = None) -> Any:
+    """``x`` in training, else ``alt``; both may be functions that give it."""
+    chosen = x if (_is_training() if training is None else training) else alt
+    return chosen() if callable(chosen) else chosen
+
+
+def _nothing(*args: Any, **kwargs: Any) -> None:
+    """What set up a whole program: sessions, phases, orders of dimensions."""
+
+
+def names(module: str, face: Any) -> dict[str, Any]:
+    """The names that the module ``module`` of Keras had, and that neither `keras` nor `tf.keras` has."""
+    if module == "layers":
+        return {"CuDNNLSTM": keras.layers.LSTM, "CuDNNGRU": keras.layers.GRU}
+    if module == "backend":
+        ignored = (
+            "set_learning_phase",
+            "set_session",
+            "get_session",
+            "clear_session",
+            "set_image_dim_ordering",
+        )
+        return {
+            **dict.fromkeys(ignored, _nothing),
+            "learning_phase": _is_training,
+            "in_train_phase": _chosen,
+            "in_test_phase": lambda x, alt, training=None: _chosen(alt, x, training),
+            "image_dim_ordering": lambda: "tf",
+            "tf": face,
+        }
+    if module == "losses":
+        names = {"NONE": "none", "SUM": "sum", "AUTO": "sum_over_batch_size"}
+        names["SUM_OVER_BATCH_SIZE"] = names["AUTO"]
+        return {"Reduction": types.SimpleNamespace(**names)}
+    if module == "utils":
+        # A session that is cleared would forget who makes the variables of the network.
+        return {"multi_gpu_model": lambda model, *args, **kwargs: model, "clear_session": _nothing}
+    return {}

@@ -1,0 +1,399 @@
+"""Makes tf_slim 1.1 and the layers below it work on TensorFlow 2.21.
+
+tf_slim was written for names inside TensorFlow that have since moved or gone.
+`install` gives its modules complete stand-ins for the modules they lost names of;
+TensorFlow itself keeps its modules as they are. What else is repaired:
+
+- batch normalisation, whose layer class left TensorFlow with Keras 2;
+- membership tests of variables by ``in``, which TensorFlow 2 makes element-wise;
+- regularisation of shared layers, which was counted once a call, not once a variable;
+- sizes that NumPy computed, ``np.prod(shape)``, which were integers in Python 2.
+"""
+
+from __future__ import annotations
+
+import functools
+import importlib
+import inspect
+import sys
+import types
+import warnings
+from typing import Any
+
+import numpy as np
+import six
+import tensorflow as tf
+from tensorflow.python.framework import ops
+from tensorflow.python.keras.legacy_tf_layers import base as legacy_base
+from tensorflow.python.keras.utils import conv_utils
+from tensorflow.python.layers import layers as core_layers
+from tensorflow.python.ops import array_ops, control_flow_ops, variable_scope
+
+from digits.worker.compat.contrib_layers import bow_encoder, embed_sequence, group_norm, instance_norm
+from digits.worker.precision import autocast_variable
+
+_REGULARISED = ("__digits_regularised_variables__",)
+
+
+class _Completed(types.ModuleType):
+    """A module with additional names, for the one module that asks for them."""
+
+    def __init__(self, module: types.ModuleType, names: dict[str, Any]) -> None:
+        super().__init__(module.__name__)
+        self.__dict__.update(names)
+        self._module = module
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._module, name)
+
+
+class BatchNormalization(legacy_base.Layer):
+    """Batch normalisation as `tf.layers` had it: any rank, one axis, moving averages.
+
+    Its updates are put into the UPDATE_OPS collection and run with the step.
+    """
+
+    def __init__(
+        self,
+        axis: int = -1,
+        momentum: float = 0.99,
+        epsilon: float = 1e-3,
+        center: bool = True,
+        scale: bool = True,
+        beta_initializer: Any = None,
+        gamma_initializer: Any = None,
+        moving_mean_initializer: Any = None,
+        moving_variance_initializer: Any = None,
+        beta_regularizer: Any = None,
+        gamma_regularizer: Any = None,
+        beta_constraint: Any = None,
+        gamma_constraint: Any = None,
+        renorm: bool = False,
+        renorm_clipping: Any = None,
+        renorm_momentum: float = 0.99,
+        fused: bool | None = None,
+        trainable: bool = True,
+        virtual_batch_size: int | None = None,
+        adjustment: Any = None,
+        name: str | None = None,
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(trainable=trainable, name=name, **kwargs)
+        if virtual_batch_size or adjustment:
+            raise NotImplementedError("batch normalisation knows no virtual batches and no adjustment")
+        self.renorm, self.renorm_momentum = renorm, renorm_momentum
+        self.renorm_clipping = renorm_clipping or {}
+        self.axis = axis[0] if isinstance(axis, (list, tuple)) else axis
+        self.momentum, self.epsilon, self.center, self.scale = momentum, epsilon, center, scale
+        zeros, ones = tf.compat.v1.zeros_initializer(), tf.compat.v1.ones_initializer()
+        self._initializers = {
+            "gamma": gamma_initializer or ones,
+            "beta": beta_initializer or zeros,
+            "moving_mean": moving_mean_initializer or zeros,
+            "moving_variance": moving_variance_initializer or ones,
+            "renorm_mean": moving_mean_initializer or zeros,
+            "renorm_stddev": moving_variance_initializer or ones,
+        }
+        self._regularizers = {"gamma": gamma_regularizer, "beta": beta_regularizer}
+        self._constraints = {"gamma": gamma_constraint, "beta": beta_constraint}
+        self.gamma = self.beta = None
+
+    def build(self, input_shape: Any) -> None:
+        shape = tf.TensorShape(input_shape)
+        channels = shape.as_list()[self.axis]
+        if channels is None:
+            raise ValueError("batch normalisation needs to know the size of the axis it normalises")
+        if self.scale:
+            self.gamma = self._parameter("gamma", channels, trainable=True)
+        if self.center:
+            self.beta = self._parameter("beta", channels, trainable=True)
+        self.moving_mean = self._parameter("moving_mean", channels, trainable=False)
+        self.moving_variance = self._parameter("moving_variance", channels, trainable=False)
+        if self.renorm:
+            self.renorm_mean = self._parameter("renorm_mean", channels, trainable=False)
+            self.renorm_stddev = self._parameter("renorm_stddev", channels, trainable=False)
+        self.built = True
+
+    def _parameter(self, name: str, channels: int, trainable: bool) -> Any:
+        return self.add_weight(
+            name=name,
+            shape=(channels,),
+            dtype=tf.float32,
+            initializer=self._initializers[name],
+            regularizer=self._regularizers.get(name),
+            constraint=self._constraints.get(name),
+            trainable=trainable,
+        )
+
+    def call(self, inputs: tf.Tensor, training: Any = False) -> tf.Tensor:
+        if isinstance(training, (bool, int)) or training is None:
+            return self._training(inputs) if training else self._inference(inputs)
+        return tf.cond(
+            tf.cast(training, tf.bool), lambda: self._training(inputs), lambda: self._inference(inputs)
+        )
+
+    def _training(self, inputs: tf.Tensor) -> tf.Tensor:
+        if self.renorm:
+            outputs, mean, variance = self._renormalised(inputs)
+        elif self._can_fuse(inputs):
+            outputs, mean, variance = tf.compat.v1.nn.fused_batch_norm(
+                inputs, *self._scale_and_offset(), epsilon=self.epsilon, data_format=self._format()
+            )
+        else:
+            mean, variance = self._moments(inputs)
+            outputs = self._normalised(inputs, mean, variance)
+        self._move(self.moving_mean, mean, self.momentum)
+        self._move(self.moving_variance, variance, self.momentum)
+        return outputs
+
+    def _moments(self, inputs: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+        axes = [axis for axis in range(inputs.shape.rank) if axis != self.axis % inputs.shape.rank]
+        return tf.nn.moments(tf.cast(inputs, tf.float32), axes)
+
+    def _move(self, average: Any, value: tf.Tensor, momentum: Any) -> None:
+        step = (average - tf.cast(value, average.dtype)) * (1 - momentum)
+        ops.add_to_collection(ops.GraphKeys.UPDATE_OPS, average.assign_sub(step))
+
+    def _renormalised(self, inputs: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
+        """Batch renormalisation: by the batch, and corrected towards the moving averages."""
+        mean, variance = self._moments(inputs)
+        stddev = tf.sqrt(variance + self.epsilon)
+        known_mean, known_stddev = self.renorm_mean.read_value(), self.renorm_stddev.read_value()
+        scale = self._clipped(stddev / known_stddev, "rmin", "rmax")
+        shift = self._clipped((mean - known_mean) / known_stddev, None, "dmax")
+        scale, shift = tf.stop_gradient(scale), tf.stop_gradient(shift)
+        # (x - mean) / stddev * scale + shift, as one normalisation by other moments.
+        outputs = self._normalised(
+            inputs, mean - shift * stddev / scale, tf.square(stddev / scale) - self.epsilon
+        )
+        self._move(self.renorm_mean, mean, self.renorm_momentum)
+        self._move(self.renorm_stddev, stddev, self.renorm_momentum)
+        return outputs, mean, variance
+
+    def _clipped(self, value: tf.Tensor, low: str | None, high: str) -> tf.Tensor:
+        most = self.renorm_clipping.get(high)
+        least = self.renorm_clipping.get(low) if low else None if most is None else -most
+        value = value if least is None else tf.maximum(value, least)
+        return value if most is None else tf.minimum(value, most)
+
+    def _inference(self, inputs: tf.Tensor) -> tf.Tensor:
+        if not self._can_fuse(inputs):
+            return self._normalised(inputs, self.moving_mean, self.moving_variance)
+        outputs, _, _ = tf.compat.v1.nn.fused_batch_norm(
+            inputs,
+            *self._scale_and_offset(),
+            mean=self.moving_mean,
+            variance=self.moving_variance,
+            epsilon=self.epsilon,
+            is_training=False,
+            data_format=self._format(),
+        )
+        return outputs
+
+    def _can_fuse(self, inputs: tf.Tensor) -> bool:
+        on_gpu = bool(tf.config.list_logical_devices("GPU"))
+        return inputs.shape.rank == 4 and (self._format() == "NHWC" or (self.axis == 1 and on_gpu))
+
+    def _format(self) -> str:
+        return "NHWC" if self.axis in (-1, 3) else "NCHW"
+
+    def _scale_and_offset(self) -> tuple[Any, Any]:
+        shape = self.moving_mean.shape
+        return (
+            self.gamma if self.gamma is not None else tf.ones(shape),
+            self.beta if self.beta is not None else tf.zeros(shape),
+        )
+
+    def _normalised(self, inputs: tf.Tensor, mean: Any, variance: Any) -> tf.Tensor:
+        shape = [1] * inputs.shape.rank
+        shape[self.axis] = -1
+        scale, offset = self._scale_and_offset()
+
+        def spread(value: Any) -> tf.Tensor:
+            return tf.reshape(tf.cast(value, inputs.dtype), shape)
+
+        return tf.nn.batch_normalization(
+            inputs, spread(mean), spread(variance), spread(offset), spread(scale), self.epsilon
+        )
+
+
+def batch_normalization(inputs: Any, *args: Any, **kwargs: Any) -> tf.Tensor:
+    """The functional form of `BatchNormalization`, with the arguments of ``tf.layers``."""
+    training = kwargs.pop("training", False)
+    reuse, name = kwargs.pop("reuse", None), kwargs.pop("name", None)
+    layer = BatchNormalization(*args, name=name, _reuse=reuse, _scope=name, **kwargs)
+    return layer(inputs, training=training)
+
+
+def layer_functions() -> types.SimpleNamespace:
+    """What user code finds under ``tf.layers``."""
+    names = {name: value for name, value in vars(core_layers).items() if not name.startswith("_")}
+    normalization = {
+        "BatchNormalization": BatchNormalization,
+        "BatchNorm": BatchNormalization,
+        "batch_normalization": batch_normalization,
+        "batch_norm": batch_normalization,
+    }
+    layers = {**names, **normalization}
+    return types.SimpleNamespace(**{name: _with_scope(value) for name, value in layers.items()})
+
+
+def _with_scope(function: Any) -> Any:
+    """``function``, which also takes its name as ``scope``."""
+    if not isinstance(function, types.FunctionType):
+        return function
+
+    @functools.wraps(function)
+    def scoped(*args: Any, scope: Any = None, **kwargs: Any) -> Any:
+        if scope is not None and kwargs.get("name") is None:
+            kwargs["name"] = scope if isinstance(scope, str) else scope.name.rpartition("/")[2]
+        return function(*args, **kwargs)
+
+    return scoped
+
+
+def contrib_layers() -> dict[str, Any]:
+    """What ``tf.contrib.layers`` and slim have besides tf_slim's own layers."""
+    import tf_slim
+
+    def nothing(*args: Any, **kwargs: Any) -> list[Any]:
+        return []
+
+    summaries = ("summarize_tensor", "summarize_tensors", "summarize_collection")
+    summaries += ("summarize_activation", "summarize_activations", "summarize_variables", "summarize_weights")
+    return {
+        **dict.fromkeys(summaries, nothing),
+        "instance_norm": tf_slim.add_arg_scope(instance_norm),
+        "group_norm": tf_slim.add_arg_scope(group_norm),
+        "embed_sequence": embed_sequence,
+        "bow_encoder": bow_encoder,
+        "safe_embedding_lookup_sparse": tf.compat.v1.nn.safe_embedding_lookup_sparse,
+    }
+
+
+@functools.cache
+def install() -> types.ModuleType:
+    """Repair tf_slim, once, and return it."""
+    import tf_slim
+
+    warnings.filterwarnings("ignore", message=r".*tf\.layers\..*is deprecated")
+    warnings.filterwarnings("ignore", message=r".*`layer\..*` (will be removed|is deprecated)")
+    for module in _slim_modules():
+        _complete(module)
+    slim_layers = importlib.import_module("tf_slim.layers.layers")
+    slim_layers._add_variable_to_collections = _add_to_collections
+    slim_layers.utils.two_element_tuple = _of_plain_numbers(slim_layers.utils.two_element_tuple)
+    conv_utils.normalize_tuple = _of_plain_numbers(conv_utils.normalize_tuple)
+    importlib.import_module("tf_slim.ops.variables").add_model_variable = _add_model_variable
+    legacy_base.Layer._handle_weight_regularization = _once_for_each_variable(
+        legacy_base.Layer._handle_weight_regularization
+    )
+    _let_scopes_say_training()
+    return tf_slim
+
+
+def _let_scopes_say_training() -> None:
+    """``resnet_arg_scope(is_training=…)``, as before 1.1; the networks follow it where they are not told themselves."""
+    scopes = importlib.import_module("tf_slim.ops.arg_scope")
+    batch_norm = scopes.arg_scope_func_key(importlib.import_module("tf_slim.layers.layers").batch_norm)
+
+    def with_training(resnet_arg_scope: Any) -> Any:
+        @functools.wraps(resnet_arg_scope)
+        def scope(*args: Any, is_training: Any = None, **kwargs: Any) -> Any:
+            if args and isinstance(args[0], (bool, tf.Tensor)):
+                is_training, *args = args
+            found = resnet_arg_scope(*args, **kwargs)
+            if is_training is None:
+                return found
+            return {**found, batch_norm: {**found.get(batch_norm, {}), "is_training": is_training}}
+
+        return scope
+
+    def of_scope(network: Any) -> Any:
+        @functools.wraps(network)
+        def built(*args: Any, **kwargs: Any) -> Any:
+            said = scopes.current_arg_scope().get(batch_norm, {})
+            told = inspect.signature(network).bind_partial(*args, **kwargs).arguments
+            if "is_training" in said and "is_training" not in told:
+                kwargs["is_training"] = said["is_training"]
+            return network(*args, **kwargs)
+
+        return built
+
+    for version in ("resnet_v1", "resnet_v2"):
+        module = importlib.import_module(f"tf_slim.nets.{version}")
+        module.resnet_arg_scope = with_training(module.resnet_arg_scope)
+        for name, value in list(vars(module).items()):
+            if name.startswith("resnet_v") and "is_training" in inspect.signature(value).parameters:
+                setattr(module, name, of_scope(value))
+    utils = importlib.import_module("tf_slim.nets.resnet_utils")
+    utils.resnet_arg_scope = with_training(utils.resnet_arg_scope)
+
+
+def _slim_modules() -> list[types.ModuleType]:
+    importlib.import_module("tf_slim.nets")
+    return [module for name, module in sorted(sys.modules.items()) if name.startswith("tf_slim")]
+
+
+# Attribute of a tf_slim module: the names that the module behind it lacks.
+_MISSING: dict[str, tuple[types.ModuleType, dict[str, Any]]] = {
+    "ops": (ops, {"Tensor": tf.Tensor, "IndexedSlices": tf.IndexedSlices}),
+    "framework_ops": (ops, {"Tensor": tf.Tensor, "IndexedSlices": tf.IndexedSlices}),
+    "control_flow_ops": (
+        control_flow_ops,
+        {
+            "cond": tf.compat.v1.cond,
+            "while_loop": tf.compat.v1.while_loop,
+            "Assert": tf.compat.v1.Assert,
+        },
+    ),
+    "array_ops": (array_ops, {"stack": tf.stack, "unstack": tf.unstack}),
+    "variable_scope": (variable_scope, {"variable": tf.compat.v1.Variable}),
+    "six": (six, {"integer_types": (int, np.integer)}),
+}
+
+
+def _complete(module: types.ModuleType) -> None:
+    for attribute, (behind, names) in _MISSING.items():
+        if getattr(module, attribute, None) is behind:
+            setattr(module, attribute, _Completed(behind, names))
+    normalization = getattr(module, "normalization_layers", None)
+    if normalization is not None and not isinstance(normalization, _Completed):
+        stand_in = _Completed(normalization, {"BatchNormalization": BatchNormalization})
+        module.normalization_layers = stand_in
+
+
+def _of_plain_numbers(normalised: Any) -> Any:
+    @functools.wraps(normalised)
+    def of_numbers(size: Any, *args: Any, **kwargs: Any) -> Any:
+        return normalised(int(size) if isinstance(size, np.integer) else size, *args, **kwargs)
+
+    return of_numbers
+
+
+def _add_to_collections(variable: Any, collections: Any, name: str) -> None:
+    if isinstance(collections, dict):
+        collections = collections.get(name)
+    for collection in collections or []:
+        _add_once(collection, variable)
+
+
+def _add_model_variable(variable: Any) -> None:
+    _add_once(ops.GraphKeys.MODEL_VARIABLES, variable)
+
+
+def _add_once(collection: str, variable: Any) -> None:
+    if not any(known is variable for known in ops.get_collection(collection)):
+        ops.add_to_collection(collection, variable)
+
+
+def _once_for_each_variable(handle: Any) -> Any:
+    @functools.wraps(handle)
+    def handle_once(self: Any, name: str, variable: Any, regularizer: Any) -> None:
+        variable = autocast_variable.plain(variable)
+        known = ops.get_default_graph().get_collection_ref(_REGULARISED)
+        if not any(seen is variable for seen in known):
+            known.append(variable)
+            handle(self, name, variable, regularizer)
+
+    return handle_once

@@ -1,0 +1,493 @@
+"""Random changes of training images, on whole batches inside the function that trains.
+
+What happens to a batch of pixels, in this order:
+
+1. `moved`, on pixels of 0 to 255: quarter turn, flip, shift by padding and cutting, rotation, zoom and the moving
+   parts of RandAugment. All are one map from places of the new image to places of the old one.
+2. `coloured`, on pixels of 0 to 255, as a colour means nothing once a mean was taken off: RandAugment, hue,
+   saturation, value, contrast, noise; then pixels are cut to 0 to 255 again.
+3. The mean is taken off, what came in from outside of the image becomes zero, windows are cut (all in `input`).
+4. `whitened`, in validation and inference too.
+5. `blended`: cut-out, MixUp and CutMix.
+
+Every image gets numbers of its own. All of them are drawn from a seed of two numbers (the run's and the step's), so
+a step that is repeated sees the same images.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+from numpy.typing import NDArray
+
+from digits.core.recipe import Augment
+from digits.worker.failure import UserFault
+
+FULL_RANGE = 255.0
+
+FLIPS = ("none", "fliplr", "flipud", "fliplrud")
+QUAD_ROTATIONS = ("none", "rot90", "rot180", "rotall")
+
+# Counter-clockwise quarter turns; each is as likely as the others.
+_QUARTERS = {"rot90": (0, 1, 3), "rot180": (0, 2), "rotall": (0, 1, 2, 3)}
+
+# The limits of the settings that are numbers.
+_LARGEST = {
+    "rotation": 180.0,
+    "scale": 1.0,
+    "noise": 1.0,
+    "contrast": 5.0,
+    "hsv_hue": 0.5,
+    "hsv_saturation": 1.0,
+    "hsv_value": 1.0,
+    "mixup": 100.0,
+    "cutmix": 100.0,
+    "randaugment": 1.0,
+}
+
+SMALLEST_ZOOM = 0.1
+
+# RandAugment: how many operations each image gets, and how far one goes at magnitude 1.
+OPERATIONS_PER_IMAGE = 2
+_LARGEST_TURN = math.radians(30)
+_LARGEST_SHEAR = 0.3
+_LARGEST_SHIFT = 0.3
+_LARGEST_FACTOR = 0.9
+_FEWEST_BITS = 4.0
+
+OPERATIONS = (
+    "nothing",
+    "turn",
+    "shear_x",
+    "shear_y",
+    "shift_x",
+    "shift_y",
+    "brightness",
+    "contrast",
+    "saturation",
+    "posterize",
+    "solarize",
+    "stretch",
+)
+
+# Each random number has its row, so that one augmentation draws the same whether others are on or not.
+_ROWS = (
+    "flip_x",
+    "flip_y",
+    "quarter",
+    "shift_x",
+    "shift_y",
+    "turn",
+    "zoom_radius",
+    "zoom_phase",
+    "hue",
+    "saturation",
+    "value",
+    "contrast",
+    "cut_x",
+    "cut_y",
+    "mix",
+    "mix_x",
+    "mix_y",
+    "mix_kind",
+    "first_operation",
+    "second_operation",
+    "window_x",
+    "window_y",
+    *(f"amount_{operation}" for operation in OPERATIONS),
+)
+_NOISE_SEED = 1
+
+
+def of(settings: Mapping[str, Any], shape: tuple[int, int, int]) -> Augment:
+    """The augmentations that ``settings`` ask for, for images of ``shape``; raises UserFault for a mistake.
+
+    What is None or not there, is off.
+    """
+    known = {item.name: item for item in dataclasses.fields(Augment)}
+    for name in settings:
+        if name not in known:
+            raise UserFault(
+                f"There is no augmentation called {name!r}.", f"Choose from {', '.join(sorted(known))}."
+            )
+    augment = Augment(**{name: value for name, value in settings.items() if value is not None})
+    _check_choice("flip", augment.flip, FLIPS)
+    _check_choice("quad_rotation", augment.quad_rotation, QUAD_ROTATIONS)
+    for name, largest in _LARGEST.items():
+        _check_number(name, getattr(augment, name), largest)
+    for name in ("pad_crop", "cutout"):
+        _check_number(name, getattr(augment, name), max(shape[:2]))
+    if augment.quad_rotation in ("rot90", "rotall") and shape[0] != shape[1]:
+        raise UserFault(
+            f"Images of {shape[1]}×{shape[0]} pixels do not keep their size when they are turned by 90°.",
+            "Choose half turns only (rot180).",
+        )
+    return augment
+
+
+def _check_choice(name: str, value: Any, choices: tuple[str, ...]) -> None:
+    if value not in choices:
+        raise UserFault(
+            f"The augmentation {name} cannot be {value!r}.", f"Choose one of {', '.join(choices)}."
+        )
+
+
+def _check_number(name: str, value: Any, largest: float) -> None:
+    is_number = isinstance(value, (int, float)) and not isinstance(value, bool)
+    if not is_number or not 0 <= value <= largest:
+        raise UserFault(f"The augmentation {name} cannot be {value!r}.", f"Choose from 0 to {largest:g}.")
+
+
+class Draws:
+    """The random numbers for one batch of ``count`` images; ``seed`` is int32 [2]."""
+
+    def __init__(self, seed: tf.Tensor, count: tf.Tensor) -> None:
+        self._seed, self._count = seed, count
+        # One call for all: each costs more than the numbers that it draws.
+        self._uniform = tf.random.stateless_uniform([len(_ROWS), count], seed, alg="philox")
+
+    def uniform(self, row: str, low: float = 0.0, high: float = 1.0) -> tf.Tensor:
+        """float32 [N] from ``low`` to ``high``."""
+        return low + self._uniform[_ROWS.index(row)] * (high - low)
+
+    def whole(self, row: str, low: int, high: int) -> tf.Tensor:
+        """int32 [N] from ``low`` to ``high``, both included."""
+        numbers = tf.cast(tf.floor(self.uniform(row) * (high - low + 1)), tf.int32)
+        return low + tf.minimum(numbers, high - low)
+
+    def zooms(self, deviation: float) -> tf.Tensor:
+        """float32 [N]: normal around 1, nothing beyond two deviations or below `SMALLEST_ZOOM`."""
+        # The method of Box and Muller; the logarithm's argument is never 0.
+        radius = tf.sqrt(-2.0 * tf.math.log(1.0 - self.uniform("zoom_radius")))
+        normal = radius * tf.cos(2 * math.pi * self.uniform("zoom_phase"))
+        return tf.maximum(1.0 + deviation * tf.clip_by_value(normal, -2.0, 2.0), SMALLEST_ZOOM)
+
+    def noise(self, shape: tf.Tensor) -> tf.Tensor:
+        """float32 of ``shape``, normal with the deviation 1."""
+        seed = tf.random.experimental.stateless_fold_in(self._seed, _NOISE_SEED, alg="philox")
+        return tf.random.stateless_normal(shape, seed, alg="philox")
+
+    def amount(self, operation: str) -> tf.Tensor:
+        """float32 [N], -1 to 1: how far RandAugment takes an operation; 0 where it is not chosen."""
+        return tf.where(self.chosen(operation), self.uniform(f"amount_{operation}", -1.0, 1.0), 0.0)
+
+    def chosen(self, operation: str) -> tf.Tensor:
+        """bool [N]: whether ``operation`` is one of those that RandAugment chose for an image."""
+        number, last = OPERATIONS.index(operation), len(OPERATIONS) - 1
+        rows = ("first_operation", "second_operation")
+        return tf.reduce_any([tf.equal(self.whole(row, 0, last), number) for row in rows], axis=0)
+
+
+# 1. Places
+
+
+def moved(images: tf.Tensor, augment: Augment, draws: Draws) -> tuple[tf.Tensor, tf.Tensor | None]:
+    """``images`` [N, H, W, C] with their pixels at other places, in the same size.
+
+    Also float32 [N, H, W, 1]: 1 where the pixel comes from inside of the image, 0 where
+    it repeats the border; None when all come from inside. float32, or uint8 as it was.
+    """
+    if augment.rotation or augment.scale or augment.randaugment:
+        return _warped(images, *_affine(augment, draws, *images.shape[1:3]))
+    quarters = _quarters(augment, draws)
+    flip_x, flip_y = _flips(augment, draws, quarters)
+    padding = augment.pad_crop
+    rows, rows_inside = _places("shift_y", images.shape[1], padding, flip_y, draws)
+    columns, columns_inside = _places("shift_x", images.shape[2], padding, flip_x, draws)
+    inside = rows_inside[:, :, None, None] * columns_inside[:, None, :, None] if padding else None
+    if augment.quad_rotation in ("rot90", "rotall"):
+        return _gathered_turned(images, rows, columns, quarters % 2 == 1), inside
+    if padding or flip_y is not None:
+        images = tf.gather(images, rows, axis=1, batch_dims=1)
+    if padding or flip_x is not None:
+        images = tf.gather(images, columns, axis=2, batch_dims=1)
+    return images, inside
+
+
+def _quarters(augment: Augment, draws: Draws) -> tf.Tensor | None:
+    """How many quarters each image is turned counter-clockwise."""
+    choices = _QUARTERS.get(augment.quad_rotation)
+    return None if choices is None else tf.gather(choices, draws.whole("quarter", 0, len(choices) - 1))
+
+
+def _flips(
+    augment: Augment, draws: Draws, quarters: tf.Tensor | None
+) -> tuple[tf.Tensor | None, tf.Tensor | None]:
+    """Whether left and right, and top and bottom, of each image change places. A turn is flips too.
+
+    A quarter turn exchanges rows and columns first.
+    """
+    flip_x = draws.uniform("flip_x") < 0.5 if augment.flip in ("fliplr", "fliplrud") else None
+    flip_y = draws.uniform("flip_y") < 0.5 if augment.flip in ("flipud", "fliplrud") else None
+    if quarters is None:
+        return flip_x, flip_y
+    turn_x, turn_y = quarters >= 2, (quarters == 1) | (quarters == 2)
+    return (
+        turn_x if flip_x is None else flip_x ^ turn_x,
+        turn_y if flip_y is None else flip_y ^ turn_y,
+    )
+
+
+def _places(
+    row: str, side: int, padding: int, flip: tf.Tensor | None, draws: Draws
+) -> tuple[tf.Tensor, tf.Tensor]:
+    """Where the pixels along one side come from, int32 [N, side], and 1 where that is inside."""
+    places = draws.whole(row, -padding, padding)[:, None] + tf.range(side)[None, :]
+    inside = tf.cast((places >= 0) & (places < side), tf.float32)
+    places = tf.clip_by_value(places, 0, side - 1)
+    if flip is not None:
+        places = tf.where(flip[:, None], side - 1 - places, places)
+    return places, inside
+
+
+def _gathered_turned(
+    images: tf.Tensor, rows: tf.Tensor, columns: tf.Tensor, exchanged: tf.Tensor
+) -> tf.Tensor:
+    """Pixels of square ``images`` at ``rows`` and ``columns``; the two change their meaning where ``exchanged``."""
+    side, channels = images.shape[2:]
+    plain = rows[:, :, None] * side + columns[:, None, :]
+    turned = columns[:, None, :] * side + rows[:, :, None]
+    pixels = tf.reshape(images, [-1, side * side, channels])
+    return tf.gather(pixels, tf.where(exchanged[:, None, None], turned, plain), batch_dims=1)
+
+
+def _affine(augment: Augment, draws: Draws, height: int, width: int) -> tuple[tf.Tensor, tf.Tensor]:
+    """For each image the matrix [N, 2, 2] and the shift [N, 2] (y, x) from new to old places.
+
+    Places count from the middle of the image.
+    """
+    zero = tf.zeros_like(draws.uniform("turn"))
+    matrix = _matrix(zero + 1, zero, zero, zero + 1)
+    shift = tf.stack([zero, zero], 1)
+    quarters = _quarters(augment, draws)
+    if quarters is not None:
+        swap = (quarters % 2 == 1)[:, None, None]
+        matrix = tf.where(swap, _matrix(zero, zero + 1, zero + 1, zero), matrix)
+    flip_x, flip_y = _flips(augment, draws, quarters)
+    sign_x = zero + 1 if flip_x is None else tf.where(flip_x, -1.0, 1.0)
+    sign_y = zero + 1 if flip_y is None else tf.where(flip_y, -1.0, 1.0)
+    matrix = matrix @ _matrix(sign_y, zero, zero, sign_x)
+    if augment.pad_crop:
+        padding = augment.pad_crop
+        starts = [tf.cast(draws.whole(row, -padding, padding), tf.float32) for row in ("shift_y", "shift_x")]
+        shift += _times(matrix, tf.stack(starts, 1))
+    angle, zoom = draws.uniform("turn", -1.0, 1.0) * math.radians(augment.rotation), zero + 1
+    if augment.scale:
+        zoom = draws.zooms(augment.scale)
+    matrix = matrix @ _turn(angle, zoom)
+    if augment.randaugment:
+        more, more_shift = _random_affine(augment.randaugment, draws, height, width)
+        shift += _times(matrix, more_shift)
+        matrix = matrix @ more
+    return matrix, shift
+
+
+def _random_affine(magnitude: float, draws: Draws, height: int, width: int) -> tuple[tf.Tensor, tf.Tensor]:
+    angle = draws.amount("turn") * (_LARGEST_TURN * magnitude)
+    shear_x = draws.amount("shear_x") * (_LARGEST_SHEAR * magnitude)
+    shear_y = draws.amount("shear_y") * (_LARGEST_SHEAR * magnitude)
+    down = draws.amount("shift_y") * (_LARGEST_SHIFT * magnitude * height)
+    right = draws.amount("shift_x") * (_LARGEST_SHIFT * magnitude * width)
+    one = tf.ones_like(angle)
+    return _turn(angle, one) @ _matrix(one, shear_y, shear_x, one), tf.stack([down, right], 1)
+
+
+def _turn(angle: tf.Tensor, zoom: tf.Tensor) -> tf.Tensor:
+    """Turns the picture counter-clockwise by ``angle`` and enlarges it ``zoom`` times."""
+    cosine, sine = tf.cos(angle) / zoom, tf.sin(angle) / zoom
+    return _matrix(cosine, sine, -sine, cosine)
+
+
+def _matrix(yy: tf.Tensor, yx: tf.Tensor, xy: tf.Tensor, xx: tf.Tensor) -> tf.Tensor:
+    return tf.stack([tf.stack([yy, yx], 1), tf.stack([xy, xx], 1)], 1)
+
+
+def _times(matrix: tf.Tensor, vector: tf.Tensor) -> tf.Tensor:
+    return tf.linalg.matvec(matrix, vector)
+
+
+def _warped(images: tf.Tensor, matrix: tf.Tensor, shift: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+    """``images`` at the places that ``matrix`` and ``shift`` give, between pixels in proportion."""
+    height, width = images.shape[1:3]
+    middle_y, middle_x = (height - 1) / 2, (width - 1) / 2
+    down = (tf.range(height, dtype=tf.float32) - middle_y)[None, :, None]
+    right = (tf.range(width, dtype=tf.float32) - middle_x)[None, None, :]
+    y = matrix[:, 0, 0, None, None] * down + matrix[:, 0, 1, None, None] * right
+    x = matrix[:, 1, 0, None, None] * down + matrix[:, 1, 1, None, None] * right
+    y += shift[:, 0, None, None] + middle_y
+    x += shift[:, 1, None, None] + middle_x
+    # Half a pixel around the border's places still belongs to the image.
+    inside = (y > -0.5) & (y < height - 0.5) & (x > -0.5) & (x < width - 0.5)
+    pixels = tf.reshape(images, [-1, height * width, images.shape[3]])
+    top, left = tf.floor(y), tf.floor(x)
+
+    def at(row: tf.Tensor, column: tf.Tensor) -> tf.Tensor:
+        row = tf.clip_by_value(tf.cast(row, tf.int32), 0, height - 1)
+        column = tf.clip_by_value(tf.cast(column, tf.int32), 0, width - 1)
+        return tf.cast(tf.gather(pixels, row * width + column, batch_dims=1), tf.float32)
+
+    lower, further = (y - top)[..., None], (x - left)[..., None]
+    above = at(top, left) * (1 - further) + at(top, left + 1) * further
+    below = at(top + 1, left) * (1 - further) + at(top + 1, left + 1) * further
+    return above * (1 - lower) + below * lower, tf.cast(inside, tf.float32)[..., None]
+
+
+# 2. Colours
+
+
+def coloured(images: tf.Tensor, augment: Augment, draws: Draws) -> tf.Tensor:
+    """``images``, float32 [N, H, W, C] of 0 to 255, in other colours; within 0 to 255 again."""
+    if not changes_colours(augment):
+        return images
+    if augment.randaugment:
+        images = _random_colours(images, augment.randaugment, draws)
+    if augment.hsv_hue or augment.hsv_saturation or augment.hsv_value:
+        images = _hsv_changed(images, augment, draws)
+    if augment.contrast:
+        images = _contrasted(
+            images, draws.uniform("contrast", max(0.0, 1 - augment.contrast), 1 + augment.contrast)
+        )
+    if augment.noise:
+        images += draws.noise(tf.shape(images)) * (augment.noise * FULL_RANGE)
+    return tf.clip_by_value(images, 0.0, FULL_RANGE)
+
+
+def changes_colours(augment: Augment) -> bool:
+    """Whether `coloured` does anything."""
+    hsv = augment.hsv_hue or augment.hsv_saturation or augment.hsv_value
+    return bool(augment.randaugment or hsv or augment.contrast or augment.noise)
+
+
+def _hsv_changed(images: tf.Tensor, augment: Augment, draws: Draws) -> tf.Tensor:
+    """Hue shifted by a part of the circle, saturation times a factor, value shifted by a part of the range."""
+    value_shift = draws.uniform("value", -augment.hsv_value, augment.hsv_value)[:, None, None]
+    if images.shape[3] != 3:  # gray has neither hue nor saturation
+        return tf.clip_by_value(images + value_shift[..., None] * FULL_RANGE, 0.0, FULL_RANGE)
+    hue, saturation, value = tf.unstack(tf.image.rgb_to_hsv(images / FULL_RANGE), axis=-1)
+    hue += draws.uniform("hue", -augment.hsv_hue, augment.hsv_hue)[:, None, None]
+    factor = draws.uniform("saturation", 1 - augment.hsv_saturation, 1 + augment.hsv_saturation)
+    saturation = tf.clip_by_value(saturation * factor[:, None, None], 0.0, 1.0)
+    value = tf.clip_by_value(value + value_shift, 0.0, 1.0)
+    hue -= tf.floor(hue)
+    return tf.image.hsv_to_rgb(tf.stack([hue, saturation, value], axis=-1)) * FULL_RANGE
+
+
+def _contrasted(images: tf.Tensor, factor: tf.Tensor) -> tf.Tensor:
+    """Distances from the mean of each image and channel, times ``factor`` [N]."""
+    mean = tf.reduce_mean(images, axis=[1, 2], keepdims=True)
+    return mean + (images - mean) * _each(factor)
+
+
+def _random_colours(images: tf.Tensor, magnitude: float, draws: Draws) -> tf.Tensor:
+    largest = _LARGEST_FACTOR * magnitude
+    images = _stretched(images, draws.chosen("stretch"))
+    if images.shape[3] == 3:
+        gray = tf.image.rgb_to_grayscale(images)
+        images = gray + (images - gray) * _each(1 + draws.amount("saturation") * largest)
+    images = _contrasted(images, 1 + draws.amount("contrast") * largest)
+    images *= _each(1 + draws.amount("brightness") * largest)
+    images = tf.clip_by_value(images, 0.0, FULL_RANGE)
+    images = _posterized(images, tf.abs(draws.amount("posterize")) * magnitude)
+    return _solarized(images, tf.abs(draws.amount("solarize")) * magnitude)
+
+
+def _stretched(images: tf.Tensor, chosen: tf.Tensor) -> tf.Tensor:
+    """Each channel of the ``chosen`` images over the full range; one of a single value stays."""
+    low = tf.reduce_min(images, axis=[1, 2], keepdims=True)
+    high = tf.reduce_max(images, axis=[1, 2], keepdims=True)
+    whole = tf.math.divide_no_nan((images - low) * FULL_RANGE, high - low)
+    return tf.where(_each(chosen) & (high > low), whole, images)
+
+
+def _posterized(images: tf.Tensor, amount: tf.Tensor) -> tf.Tensor:
+    """Fewer bits for each pixel: 8 for an ``amount`` of 0, `_FEWEST_BITS` for 1."""
+    lost = tf.round(amount * (8 - _FEWEST_BITS))
+    size = _each(tf.pow(2.0, lost))
+    return tf.where(_each(lost > 0), tf.floor(images / size) * size, images)
+
+
+def _solarized(images: tf.Tensor, amount: tf.Tensor) -> tf.Tensor:
+    """Inverts pixels above a brightness: none for an ``amount`` of 0, all for 1."""
+    return tf.where(images > _each(FULL_RANGE * (1 - amount)), FULL_RANGE - images, images)
+
+
+# 4. and 5.
+
+
+def whitened(images: tf.Tensor) -> tf.Tensor:
+    """Each image with the mean 0 and the deviation 1; one of a single colour becomes 0."""
+    return tf.image.per_image_standardization(images)
+
+
+def blended(images: tf.Tensor, augment: Augment, draws: Draws) -> tuple[tf.Tensor, tf.Tensor | None]:
+    """Cut-out, then MixUp and CutMix of each image with the one before it in the batch.
+
+    Also float32 [N], the share that an image has in the blend; None when nothing is blended.
+    With both MixUp and CutMix, each image gets one or the other.
+    """
+    height, width = images.shape[1:3]
+    if augment.cutout:
+        middle_y, middle_x = draws.uniform("cut_y", 0, height), draws.uniform("cut_x", 0, width)
+        side = tf.fill(tf.shape(middle_y), float(augment.cutout))
+        images *= 1 - _box(middle_y, middle_x, side, side, height, width)
+    if not augment.mixup and not augment.cutmix:
+        return images, None
+    weights = _weights(augment, draws, height, width)
+    images = images * weights + partners(images) * (1 - weights)
+    return images, tf.reduce_mean(weights, axis=[1, 2, 3])
+
+
+def partners(values: tf.Tensor) -> tf.Tensor:
+    """For each row of a batch, that of the image it is blended with."""
+    return tf.roll(values, 1, axis=0)
+
+
+def _weights(augment: Augment, draws: Draws, height: int, width: int) -> tf.Tensor:
+    """float32 [N, H, W, 1]: what each pixel of the image counts, against its partner's."""
+    even = None
+    if augment.mixup:
+        share = _quantile(_beta(augment.mixup), draws.uniform("mix"))
+        even = tf.broadcast_to(_each(share), [tf.shape(share)[0], height, width, 1])
+    if not augment.cutmix:
+        return even
+    side = tf.sqrt(1 - _quantile(_beta(augment.cutmix), draws.uniform("mix")))
+    middle_y, middle_x = draws.uniform("mix_y", 0, height), draws.uniform("mix_x", 0, width)
+    patch = 1 - _box(middle_y, middle_x, side * height, side * width, height, width)
+    return patch if even is None else tf.where(_each(draws.uniform("mix_kind") < 0.5), patch, even)
+
+
+def _box(
+    middle_y: tf.Tensor, middle_x: tf.Tensor, tall: tf.Tensor, wide: tf.Tensor, height: int, width: int
+) -> tf.Tensor:
+    """float32 [N, height, width, 1]: 1 in a rectangle around a place, which the border may cut."""
+
+    def stripe(middle: tf.Tensor, size: tf.Tensor, side: int) -> tf.Tensor:
+        first = tf.round(middle - size / 2)[:, None]
+        places = tf.range(side, dtype=tf.float32)[None, :]
+        return tf.cast((places >= first) & (places < first + tf.round(size)[:, None]), tf.float32)
+
+    return stripe(middle_y, tall, height)[:, :, None, None] * stripe(middle_x, wide, width)[:, None, :, None]
+
+
+def _beta(parameter: float) -> NDArray[np.float32]:
+    """4096 equally likely numbers of the distribution Beta(parameter, parameter), in order.
+
+    A table, because XLA has no gamma function to draw from.
+    """
+    sample = np.sort(np.random.Generator(np.random.Philox(0)).beta(parameter, parameter, 2**18))
+    return sample[32::64].astype(np.float32)
+
+
+def _quantile(table: NDArray[np.float32], uniform: tf.Tensor) -> tf.Tensor:
+    place = tf.cast(uniform * len(table), tf.int32)
+    return tf.gather(tf.constant(table), tf.minimum(place, len(table) - 1))
+
+
+def _each(values: tf.Tensor) -> tf.Tensor:
+    """[N] as [N, 1, 1, 1]."""
+    return tf.reshape(values, [-1, 1, 1, 1])

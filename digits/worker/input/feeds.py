@@ -1,0 +1,519 @@
+"""Batches for the network: from the shards of a dataset to float32 tensors.
+
+The order of the records is a pure function of (seed, epoch), whether the decoded
+images are kept in memory or read again for every batch. So a run can be repeated,
+and taken up again in the middle of an epoch. What is done to the images at random
+depends on (seed, step) alone.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+import os
+import queue
+import threading
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Protocol
+
+import numpy as np
+import psutil
+import tensorflow as tf
+from numpy.typing import NDArray
+
+from digits.core.events import Fed
+from digits.core.files import UnreadableFile
+from digits.core.recipe import Augment
+from digits.data import manifest as manifests
+from digits.data.manifest import MEAN_ARRAY_FILE, Manifest
+from digits.data.records import SplitReader
+from digits.worker.failure import UserFault
+from digits.worker.input import augment, targets
+from digits.worker.input.targets import Targets
+
+# The share of the free memory that decoded images may take.
+RESIDENT_SHARE = 0.4
+
+RESIDENT, STREAMED = "resident", "streamed"
+
+_DECODE_BYTES = 8 * 1024 * 1024
+_AHEAD_BYTES = 64 * 1024 * 1024
+
+Order = Iterator[NDArray[np.int64]]
+Chunk = tuple[tf.Tensor, tf.Tensor, tf.Tensor]
+
+
+def training_order(
+    count: int,
+    batch: int,
+    seed: int,
+    shuffle: bool,
+    first_step: int = 0,
+    balanced: NDArray[np.int32] | None = None,
+) -> Order:
+    """Indexes of ``batch`` records for each step from ``first_step`` on, without end.
+
+    Epoch after epoch, each record once; a batch may hold the end of one epoch and
+    the beginning of the next. With the labels of all records as ``balanced``, an epoch
+    has as many records of each class as of the others, shuffled: those of a rare class
+    come several times, of a frequent one a new choice every epoch.
+    """
+
+    def order_of(epoch: int) -> NDArray[np.int64]:
+        if balanced is not None:
+            return _balanced_epoch(balanced, seed, epoch)
+        return _epoch_order(count, seed, epoch, shuffle)
+
+    epoch, skip = divmod(first_step * batch, count)
+    rest = order_of(epoch)[skip:]
+    while True:
+        while len(rest) < batch:
+            epoch += 1
+            rest = np.concatenate([rest, order_of(epoch)])
+        yield rest[:batch]
+        rest = rest[batch:]
+
+
+def evaluation_order(count: int, batch: int) -> Order:
+    """Indexes of each record once, in their order, in batches of `evaluation_sizes`."""
+    start = 0
+    for size in evaluation_sizes(count, batch):
+        yield np.arange(start, start + size)
+        start += size
+
+
+def evaluation_sizes(count: int, batch: int) -> list[int]:
+    """The numbers of records in the batches of an evaluation of ``count`` records.
+
+    The last batch may be smaller. A single record that is left goes with the batch before it: networks that
+    say ``tf.squeeze(x)`` take more than one.
+    """
+    full, rest = divmod(count, batch)
+    sizes = [batch] * full + [rest] * (rest > 0)
+    if rest == 1 and full:
+        sizes[-2:] = [batch + 1]
+    return sizes
+
+
+def _epoch_order(count: int, seed: int, epoch: int, shuffle: bool) -> NDArray[np.int64]:
+    if not shuffle:
+        return np.arange(count)
+    return np.random.Generator(np.random.Philox([seed, epoch])).permutation(count)
+
+
+def _balanced_epoch(labels: NDArray[np.int32], seed: int, epoch: int) -> NDArray[np.int64]:
+    chance = np.random.Generator(np.random.Philox([seed, epoch, 1]))
+    classes = chance.permutation(np.unique(labels))
+    each, more = divmod(len(labels), len(classes))
+    parts = []
+    for place, label in enumerate(classes):
+        members = np.flatnonzero(labels == label)
+        wanted = each + (place < more)
+        rounds, rest = divmod(wanted, len(members))
+        parts += [members] * rounds + [chance.permutation(members)[:rest]]
+    return chance.permutation(np.concatenate(parts))
+
+
+@dataclass(frozen=True)
+class Preparation:
+    """What is done to images before the network sees them.
+
+    The mean is taken off, images are cut to ``crop`` pixels (windows at random places in
+    training, the central one else; what lies outside of the image is zero) and whitened
+    if ``augment`` says so. In training they are changed as `digits.worker.input.augment` tells.
+    ``class_weights`` is what a record of each class counts in training.
+    """
+
+    mean: NDArray[np.float32]
+    crop: int | None
+    image_shape: tuple[int, int, int]
+    augment: Augment = field(default_factory=Augment)
+    class_weights: NDArray[np.float32] | None = None
+
+    @property
+    def shape(self) -> tuple[int, int, int]:
+        """Height, width and channels of what the network gets."""
+        height, width, channels = self.image_shape
+        return (self.crop, self.crop, channels) if self.crop else (height, width, channels)
+
+    def __call__(self, images: tf.Tensor) -> tf.Tensor:
+        """uint8 [N, H, W, C] as float32 of `shape`, for validation and inference."""
+        batch = self._without_mean(tf.cast(images, tf.float32))
+        if self.crop:
+            batch = tf.image.resize_with_crop_or_pad(batch, self.crop, self.crop)
+        return self._whitened(batch)
+
+    def for_training(
+        self, images: tf.Tensor, labels: tf.Tensor, seed: tf.Tensor
+    ) -> tuple[tf.Tensor, Targets]:
+        """uint8 [N, H, W, C] as float32 of `shape`, and what the loss needs of the ``labels`` [N].
+
+        All that happens at random is drawn from ``seed``, int32 [2].
+        """
+        draws = augment.Draws(seed, tf.shape(images)[0])
+        if tf.config.list_logical_devices("GPU"):
+            images = tf.cast(images, tf.float32)  # a GPU cannot move single bytes
+        moved, inside = augment.moved(images, self.augment, draws)
+        batch = augment.coloured(tf.cast(moved, tf.float32), self.augment, draws)
+        batch = self._without_mean(batch)
+        if inside is not None:
+            batch *= inside
+        if self.crop:
+            batch = self._random_windows(batch, draws)
+        batch, share = augment.blended(self._whitened(batch), self.augment, draws)
+        return batch, self._targets(labels, share)
+
+    def _without_mean(self, batch: tf.Tensor) -> tf.Tensor:
+        return batch - self.mean if np.any(self.mean) else batch
+
+    def _whitened(self, batch: tf.Tensor) -> tf.Tensor:
+        return augment.whitened(batch) if self.augment.whitening else batch
+
+    def _random_windows(self, batch: tf.Tensor, draws: augment.Draws) -> tf.Tensor:
+        if min(self.image_shape[:2]) < self.crop:
+            return tf.image.resize_with_crop_or_pad(batch, self.crop, self.crop)
+        for axis, row in ((1, "window_y"), (2, "window_x")):
+            starts = draws.whole(row, 0, self.image_shape[axis - 1] - self.crop)
+            places = starts[:, None] + tf.range(self.crop)[None, :]
+            batch = tf.gather(batch, places, axis=axis, batch_dims=1)
+        return tf.ensure_shape(batch, (None, *self.shape))
+
+    def _targets(self, labels: tf.Tensor, share: tf.Tensor | None) -> Targets:
+        found = {"labels": labels}
+        if self.class_weights is not None:
+            found["weights"] = tf.gather(self.class_weights, labels)
+        if share is None:
+            return found
+        found.update(others=augment.partners(labels), share=share)
+        if self.class_weights is not None:
+            found["other_weights"] = augment.partners(found["weights"])
+        return found
+
+
+# Types in which a GPU can gather, by their size in bytes. Single bytes it cannot.
+_GATHERED = {8: tf.int64, 2: tf.float16}
+
+# Tensors begin at multiples of so many bytes.
+_ALIGNMENT = 64
+
+
+def gathered(images: tf.Tensor, positions: tf.Tensor) -> tf.Tensor:
+    """``images``, uint8 [N, H, W, C], at the ``positions`` [n], on the device where they are."""
+    shape = images.shape[1:]
+    size = int(np.prod(shape))
+    width = next((width for width in _GATHERED if size % width == 0), None)
+    if width is None:
+        return tf.gather(images, positions)
+    rows = tf.reshape(images, [-1, size // width, width])
+    taken = tf.gather(tf.bitcast(rows, _GATHERED[width]), positions)
+    return tf.reshape(tf.bitcast(taken, tf.uint8), [-1, *shape])
+
+
+def load_manifest(dataset: Path) -> Manifest:
+    """What is in the dataset job's folder ``dataset``; raises UserFault when it is not finished."""
+    try:
+        return manifests.load(dataset)
+    except UnreadableFile as error:
+        raise UserFault(
+            f"The dataset cannot be read: {error}",
+            "Wait until the dataset is finished, or create it anew if it failed.",
+        ) from error
+
+
+def preparation(
+    manifest: Manifest,
+    dataset: Path,
+    mean: str,
+    crop: int | None,
+    augmentations: Mapping[str, Any] | None = None,
+    class_weights: NDArray[np.float32] | None = None,
+) -> Preparation:
+    """The preparation for a dataset, with its mean ``image``, ``pixel`` or ``none``; raises UserFault."""
+    chosen = augment.of(augmentations or {}, manifest.shape)
+    return Preparation(_mean(manifest, dataset, mean), crop or None, manifest.shape, chosen, class_weights)
+
+
+def balance(
+    kind: str, labels: NDArray[np.int32], classes: int
+) -> tuple[NDArray[np.float32] | None, NDArray[np.int32] | None]:
+    """The weights of the classes, and the labels for a balanced order, as the recipe's ``balance`` asks.
+
+    Raises UserFault for a ``kind`` that is not there.
+    """
+    if kind == "class_weights":
+        return targets.class_weights(labels, classes), None
+    if kind == "sampling":
+        return None, labels
+    if kind != "none":
+        raise UserFault(f"The balance {kind!r} is not one of none, class_weights and sampling.")
+    return None, None
+
+
+def _mean(manifest: Manifest, dataset: Path, mean: str) -> NDArray[np.float32]:
+    if mean == "none":
+        return np.zeros(1, np.float32)
+    if mean == "pixel":
+        return np.asarray(manifest.mean_pixel, np.float32)
+    if mean != "image":
+        raise UserFault(f"The mean {mean!r} is not one of image, pixel and none.")
+    try:
+        image = np.load(dataset / MEAN_ARRAY_FILE, allow_pickle=False).astype(np.float32)
+    except (OSError, ValueError) as error:
+        raise UserFault("The dataset's mean image cannot be read.", "Train without mean.") from error
+    if image.shape != manifest.shape:
+        raise UserFault(f"The dataset's mean image has shape {image.shape}, its images {manifest.shape}.")
+    return image
+
+
+class Feed(Protocol):
+    """Hands out the batches of an order, several at a time."""
+
+    def take(self, batches: int) -> Chunk:
+        """Images, labels, and the positions [batches, size] of the next batches in them."""
+
+    def close(self) -> None: ...
+
+
+@dataclass(frozen=True)
+class Room:
+    """How many bytes decoded images may take, of so many that are free in ``place``."""
+
+    budget: float
+    free: int
+    place: str = "memory"
+
+
+class Records:
+    """The images and labels of one split: in memory if they fit, else read when they are asked for."""
+
+    def __init__(
+        self,
+        dataset: Path,
+        manifest: Manifest,
+        split: str,
+        budget_bytes: float | None = None,
+        taken: int = 0,
+    ) -> None:
+        """``taken`` is what other images will take of the room, bytes, unless ``budget_bytes`` says how many may."""
+        self._split = split
+        self._reader = SplitReader(dataset, manifest.splits[split])
+        self._decoder = _Decoder(manifest)
+        self.labels = self._reader.labels
+        self._room = room(taken) if budget_bytes is None else Room(budget_bytes, free_bytes())
+        self.bytes = len(self) * self._decoder.image_bytes
+        self.is_resident = self.bytes <= self._room.budget
+        self._images: tf.Tensor | None = None
+
+    def __len__(self) -> int:
+        return len(self._reader)
+
+    @property
+    def fed(self) -> Fed:
+        """How the records reach the network, and why so."""
+        return Fed(
+            split=self._split,
+            how=RESIDENT if self.is_resident else STREAMED,
+            records=len(self),
+            bytes=self.bytes,
+            budget_bytes=int(self._room.budget),
+            free_bytes=self._room.free,
+            place=self._room.place,
+        )
+
+    def feed(self, order: Order) -> Feed:
+        """A feed of the records in ``order``."""
+        if not self.is_resident:
+            return self.streamed(order)
+        if self._images is None:
+            self._images = self._decoder.decode_all(self._reader)
+        return _ResidentFeed(self._images, self.labels, order)
+
+    def streamed(self, order: Order) -> Feed:
+        """A feed that reads what it hands out and no more, whether all would fit into memory or not."""
+        return _StreamedFeed(self._reader, self._decoder, self.labels, order)
+
+    def close(self) -> None:
+        self._reader.close()
+        self._images = None
+
+
+def free_bytes() -> int:
+    """Memory that can be used without swapping."""
+    return int(psutil.virtual_memory().available)
+
+
+def room(taken: int = 0) -> Room:
+    """The room for decoded images beside ``taken`` bytes of others.
+
+    On a GPU they have to fit into its memory and, before, into the computer's.
+    """
+    free, place = free_bytes(), "memory"
+    free_on_gpu = _free_gpu_bytes()
+    if free_on_gpu is not None and free_on_gpu < free:
+        free, place = free_on_gpu, "GPU memory"
+    free = max(0, free - taken)
+    return Room(free * RESIDENT_SHARE, free, place)
+
+
+def _free_gpu_bytes() -> int | None:
+    """What this process may still take of its first GPU's memory; None without a GPU, or if nobody says."""
+    gpus = tf.config.get_visible_devices("GPU")
+    if not gpus:
+        return None
+    limits = tf.config.get_logical_device_configuration(gpus[0]) or []
+    known = [limit.memory_limit * 2**20 for limit in limits[:1] if limit.memory_limit]
+    free = _free_bytes_by_driver()
+    return min([*known, *([] if free is None else [free])], default=None)
+
+
+def _free_bytes_by_driver() -> int | None:
+    """Free memory of the first GPU that this process may use; None when the driver does not say."""
+    import pynvml
+
+    first = os.environ.get("CUDA_VISIBLE_DEVICES", "0").split(",")[0].strip()
+    with contextlib.suppress(pynvml.NVMLError):
+        pynvml.nvmlInit()
+        try:
+            by_index = pynvml.nvmlDeviceGetHandleByIndex
+            handle = by_index(int(first)) if first.isdigit() else pynvml.nvmlDeviceGetHandleByUUID(first)
+            return int(pynvml.nvmlDeviceGetMemoryInfo(handle).free)
+        finally:
+            pynvml.nvmlShutdown()
+    return None
+
+
+# Not rewritten by AutoGraph, which would do so for each process anew.
+_as_written = tf.autograph.experimental.do_not_convert
+
+
+class _Decoder:
+    """Decodes the payloads of records to uint8 [N, H, W, C]."""
+
+    def __init__(self, manifest: Manifest) -> None:
+        self._shape = manifest.shape
+        self._encoding = manifest.encoding
+        self.image_bytes = int(np.prod(self._shape))
+        self.decode = tf.function(
+            self._decode, autograph=False, input_signature=[tf.TensorSpec([None], tf.string)]
+        )
+
+    @property
+    def place(self) -> str:
+        """The device for decoded images: the first GPU where it can gather such images, else the processor."""
+        gpus = tf.config.list_logical_devices("GPU")
+        is_for_any_device = any(self.image_bytes % width == 0 for width in _GATHERED)
+        return gpus[0].name if gpus and is_for_any_device else "/device:CPU:0"
+
+    def decode_all(self, reader: SplitReader) -> tf.Tensor:
+        """All images of a split."""
+        images = _aligned((len(reader), *self._shape))
+        size = max(1, min(1024, _DECODE_BYTES // self.image_bytes))
+        payloads = tf.data.TFRecordDataset([str(path) for path in reader.shards]).batch(size)
+        options = tf.data.Options()
+        options.threading.max_intra_op_parallelism = 1
+        decoded = payloads.map(self._decode, tf.data.AUTOTUNE, deterministic=True).with_options(options)
+        start = 0
+        for batch in decoded:
+            images[start : start + len(batch)] = batch
+            start += len(batch)
+        with tf.device(self.place):
+            return tf.identity(tf.experimental.dlpack.from_dlpack(images.__dlpack__()))
+
+    @_as_written
+    def _decode(self, payloads: tf.Tensor) -> tf.Tensor:
+        feature = {"image/encoded": tf.io.FixedLenFeature([], tf.string)}
+        encoded = tf.io.parse_example(payloads, feature)["image/encoded"]
+        if self._encoding == "none":
+            flat = tf.io.decode_raw(encoded, tf.uint8, fixed_length=None)
+            return tf.reshape(flat, (-1, *self._shape))
+        return tf.map_fn(
+            self._decode_image, encoded, fn_output_signature=tf.TensorSpec(self._shape, tf.uint8)
+        )
+
+    @_as_written
+    def _decode_image(self, data: tf.Tensor) -> tf.Tensor:
+        channels = self._shape[2]
+        if self._encoding == "png":
+            image = tf.io.decode_png(data, channels)
+        else:
+            # As exact as the decoder that inference reads its images with.
+            image = tf.io.decode_jpeg(data, channels, dct_method="INTEGER_ACCURATE")
+        return tf.ensure_shape(image, self._shape)
+
+
+def _aligned(shape: tuple[int, ...]) -> NDArray[np.uint8]:
+    """Room for uint8 numbers that can become a tensor as it is, where a usual array would have to be copied."""
+    size = int(np.prod(shape))
+    memory = np.empty(size + _ALIGNMENT, np.uint8)
+    first = -memory.ctypes.data % _ALIGNMENT
+    return memory[first : first + size].reshape(shape)
+
+
+class _ResidentFeed:
+    def __init__(self, images: tf.Tensor, labels: NDArray[np.int32], order: Order) -> None:
+        self._images = images
+        self._labels = tf.constant(labels, tf.int64)
+        self._order = order
+
+    def take(self, batches: int) -> Chunk:
+        positions = np.stack(list(itertools.islice(self._order, batches)))
+        return self._images, self._labels, tf.constant(positions, tf.int64)
+
+    def close(self) -> None:
+        pass
+
+
+class _StreamedFeed:
+    """Reads and decodes ahead in a thread."""
+
+    def __init__(
+        self, reader: SplitReader, decoder: _Decoder, labels: NDArray[np.int32], order: Order
+    ) -> None:
+        self._reader, self._decoder, self._labels, self._order = reader, decoder, labels, order
+        self._queue: queue.Queue[Any] = queue.Queue()
+        self._room = threading.Semaphore(0)
+        self._closed = threading.Event()
+        self._thread = threading.Thread(target=self._read_ahead, name="records", daemon=True)
+        first = next(order, np.arange(0))
+        self._order = itertools.chain([first], order)
+        batches_ahead = max(2, _AHEAD_BYTES // max(1, len(first) * decoder.image_bytes))
+        self._room.release(batches_ahead)
+        self._thread.start()
+
+    def take(self, batches: int) -> Chunk:
+        parts = [self._next() for _ in range(batches)]
+        with tf.device(self._decoder.place):
+            images = tf.concat([part[0] for part in parts], 0) if batches > 1 else parts[0][0]
+        labels = np.concatenate([part[1] for part in parts])
+        positions = np.arange(len(labels)).reshape(batches, -1)
+        return images, tf.constant(labels, tf.int64), tf.constant(positions, tf.int64)
+
+    def close(self) -> None:
+        self._closed.set()
+        self._room.release()
+        self._thread.join()
+
+    def _next(self) -> tuple[tf.Tensor, NDArray[np.int32]]:
+        item = self._queue.get()
+        if isinstance(item, BaseException):
+            raise item
+        self._room.release()
+        return item
+
+    def _read_ahead(self) -> None:
+        try:
+            for indexes in self._order:
+                self._room.acquire()
+                if self._closed.is_set():
+                    return
+                payloads = [self._reader.payload(int(index)) for index in indexes]
+                with tf.device("/device:CPU:0"):  # a GPU is left to the steps
+                    decoded = self._decoder.decode(tf.constant(payloads))
+                with tf.device(self._decoder.place):  # copied to a GPU while it computes the step before
+                    decoded = tf.identity(decoded)
+                self._queue.put((decoded, self._labels[indexes]))
+            self._queue.put(IndexError("the order has no more batches"))
+        except Exception as error:  # told to the thread that waits for a batch
+            self._queue.put(error)

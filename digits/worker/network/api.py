@@ -1,0 +1,127 @@
+"""The functions that a network finds under ``digits``: losses, accuracies, changes of layout."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import tensorflow as tf
+
+from digits.worker.failure import UserFault
+from digits.worker.input import targets
+from digits.worker.network import tower
+from digits.worker.precision import loss_scale
+
+STAGE_TRAIN = tower.TRAIN
+STAGE_VAL = tower.VALIDATION
+STAGE_INF = tower.INFERENCE
+
+
+class GraphKeys:
+    """Names of collections and scopes that networks may use."""
+
+    TEMPLATE = "model"
+    QUEUE_RUNNERS = "queue_runner"
+    MODEL = "model"
+    LOSS = "loss"
+    LOSSES = "losses"
+    LOADER = "data"
+    SUMMARIES_TRAIN = "summaries_train"
+    SUMMARIES_VAL = "summaries_val"
+
+
+def classification_loss(pred: Any, y: Any) -> tf.Tensor:
+    """Mean softmax cross-entropy of the logits ``pred`` [N, classes] and the labels ``y`` [N]."""
+    _check_outputs(pred)
+    pred = loss_scale.restored(pred)
+    return targets.mean_loss(pred, y, name="cross_entropy")
+
+
+def classification_accuracy(pred: Any, y: Any) -> tf.Tensor:
+    """The share of records whose largest logit is the label's, 0 to 1."""
+    hits = tf.equal(tf.argmax(pred, 1), tf.cast(y, tf.int64))
+    return tf.reduce_mean(tf.cast(hits, tf.float32), name="accuracy")
+
+
+def classification_accuracy_top_n(pred: Any, y: Any, n: int) -> tf.Tensor:
+    """The share of records whose label is among the ``n`` largest logits, 0 to 1."""
+    hits = tf.math.in_top_k(targets=tf.cast(y, tf.int64), predictions=loss_scale.restored(pred), k=n)
+    return tf.reduce_mean(tf.cast(hits, tf.float32), name=f"accuracy_top_{n}")
+
+
+def mse_loss(lhs: Any, rhs: Any) -> tf.Tensor:
+    """Mean of the squared difference."""
+    lhs, rhs = _of_one_type(loss_scale.restored(lhs), loss_scale.restored(rhs))
+    return tf.reduce_mean(tf.square(lhs - rhs), name="mse")
+
+
+def constrastive_loss(lhs: Any, rhs: Any, y: Any = None, margin: float = 1.0) -> tf.Tensor:
+    """Contrastive loss of two embeddings [N, d]: ``y`` is 1 for pairs that belong together.
+
+    At first it was told their distances [N] or [N, 1], and ``y``.
+    """
+    if y is None:
+        distances, y = loss_scale.restored(tf.reshape(lhs, [-1])), tf.reshape(rhs, [-1])
+        squared = tf.square(distances)
+    else:
+        squared = tf.reduce_sum(tf.square(loss_scale.restored(lhs) - loss_scale.restored(rhs)), 1)
+        distances = tf.sqrt(squared + 1e-6)
+    apart = tf.square(tf.maximum(margin - distances, 0))
+    together = tf.cast(y, squared.dtype)
+    return tf.reduce_mean(together * squared + (1 - together) * apart, name="contrastive_loss")
+
+
+contrastive_loss = constrastive_loss
+
+
+def nhwc_to_nchw(x: Any) -> tf.Tensor:
+    """``x`` [N, H, W, C] as [N, C, H, W]."""
+    return tf.transpose(x, [0, 3, 1, 2])
+
+
+def nchw_to_nhwc(x: Any) -> tf.Tensor:
+    """``x`` [N, C, H, W] as [N, H, W, C]."""
+    return tf.transpose(x, [0, 2, 3, 1])
+
+
+def hwc_to_chw(x: Any) -> tf.Tensor:
+    """``x`` [H, W, C] as [C, H, W]."""
+    return tf.transpose(x, [2, 0, 1])
+
+
+def chw_to_hwc(x: Any) -> tf.Tensor:
+    """``x`` [C, H, W] as [H, W, C]."""
+    return tf.transpose(x, [1, 2, 0])
+
+
+def bgr_to_rgb(x: Any) -> tf.Tensor:
+    """``x`` with its last axis, the colours, in the other order."""
+    return tf.reverse(x, [-1])
+
+
+rgb_to_bgr = bgr_to_rgb
+
+
+def get_available_gpus() -> list[str]:
+    """Names of the GPUs that this training may use."""
+    return [device.name for device in tf.config.list_logical_devices("GPU")]
+
+
+def _of_one_type(lhs: Any, rhs: Any) -> tuple[tf.Tensor, tf.Tensor]:
+    # Numbers of classes are integers, outputs are not.
+    lhs, rhs = tf.convert_to_tensor(lhs), tf.convert_to_tensor(rhs)
+    if lhs.dtype == rhs.dtype:
+        return lhs, rhs
+    kind = lhs.dtype if lhs.dtype.is_floating else rhs.dtype
+    return tf.cast(lhs, kind), tf.cast(rhs, kind)
+
+
+def _check_outputs(pred: Any) -> None:
+    built = tower.being_built()
+    outputs = tf.convert_to_tensor(pred).shape
+    if built is None or not built.nclasses or outputs.rank is None or outputs[-1] is None:
+        return
+    if outputs[-1] < built.nclasses:
+        raise UserFault(
+            f"The network gives {outputs[-1]} outputs, the dataset has {built.nclasses} classes.",
+            "Let the last layer have self.nclasses outputs.",
+        )

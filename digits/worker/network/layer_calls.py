@@ -1,0 +1,234 @@
+"""Watches which layers a network calls while it is built: Keras 3 layers, tf.layers and tf_slim.
+
+The trainer needs them for the losses that Keras layers keep to themselves, the
+table of layers for names and shapes.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+import h5py
+import keras
+import numpy as np
+import tensorflow as tf
+from keras.src.backend.common import global_state
+from keras.src.backend.tensorflow.core import Variable as KerasVariable
+from tensorflow.python.keras.legacy_tf_layers.base import Layer as LegacyLayer
+
+from digits.worker.failure import UserFault
+from digits.worker.network.variables import plain, remember, set_once
+from digits.worker.patching import replaced
+
+
+@dataclass
+class Call:
+    """A call of ``layer``: the operations numbered from ``first`` up to ``last`` are its own."""
+
+    layer: Any
+    depth: int
+    first: int
+    last: int = 0
+    outputs: Any = None
+    has_inner: bool = False
+
+    @property
+    def is_keras(self) -> bool:
+        return isinstance(self.layer, keras.layers.Layer)
+
+
+@dataclass
+class Calls:
+    """The calls of one trace, in the order in which they began: those in the current ``graph``.
+
+    Operations of the graph from number ``last`` on are not the network's.
+    """
+
+    graph: tf.Graph = field(default_factory=tf.compat.v1.get_default_graph)
+    calls: list[Call] = field(default_factory=list)
+    last: int = 0
+    _open: list[Call] = field(default_factory=list)
+    _begun: set[int] = field(default_factory=set)
+    _regularisation: dict[int, tf.Tensor] = field(default_factory=dict)
+
+    def keras_losses(self) -> list[tf.Tensor]:
+        """Regularisation and other losses that Keras layers collected in this trace, each once."""
+        layers = {id(call.layer): call.layer for call in self.calls if call.is_keras and call.depth == 0}
+        losses = [loss for layer in layers.values() for loss in layer.losses]
+        return list({id(loss): loss for loss in losses}.values())
+
+    def regularisation_of(self, variable: KerasVariable) -> tf.Tensor:
+        """The loss of a variable with a regularizer: the same tensor whoever asks for it."""
+        if tf.compat.v1.get_default_graph() is not self.graph:
+            return variable.regularizer(variable)
+        if id(variable) not in self._regularisation:
+            self._regularisation[id(variable)] = variable.regularizer(variable)
+        return self._regularisation[id(variable)]
+
+    def held_fast(self) -> set[int]:
+        """The ids of the TensorFlow variables in Keras layers that are set not to be trained."""
+        return {id(item._value) for item in self._keras_variables() if not item.trainable}
+
+    def hand_on_constraints(self) -> None:
+        """Tell the variables of TensorFlow, which the optimizer asks, what Keras keeps to itself."""
+        for item in self._keras_variables():
+            item._value._constraint = item.constraint
+
+    def _keras_variables(self) -> list[KerasVariable]:
+        layers = {id(call.layer): call.layer for call in self.calls if call.is_keras}
+        return [item for layer in layers.values() for item in layer.variables]
+
+    def around(self, layer: Any, function: Any, *args: Any, **kwargs: Any) -> Any:
+        elsewhere = tf.compat.v1.get_default_graph() is not self.graph
+        if elsewhere and isinstance(layer, keras.layers.Layer):
+            return function(layer, *args, **kwargs)  # Keras tries the layer out, to learn its shape
+        call = Call(layer, len(self._open), self.graph.version)
+        if self._open:
+            self._open[-1].has_inner = True
+        elif call.is_keras:
+            self._begin(layer)
+        self.calls.append(call)
+        self._open.append(call)
+        try:
+            call.outputs = function(layer, *args, **kwargs)
+        finally:
+            self._open.pop()
+            call.last = self.graph.version
+        if not elsewhere and not self._open:
+            self._remember(layer)
+        return call.outputs
+
+    def _begin(self, layer: keras.layers.Layer) -> None:
+        """What a layer, or one inside of it, added to the losses of another trace is none of this one's."""
+        for item in layer._flatten_layers():
+            if id(item) not in self._begun:
+                self._begun.add(id(item))
+                item._losses.clear()
+                item._loss_ids.clear()
+
+    def _remember(self, layer: Any) -> None:
+        """A layer that another trace has built asks for no variable in this one."""
+        key = tf.compat.v1.GraphKeys.GLOBAL_VARIABLES
+        known = {id(variable) for variable in self.graph.get_collection_ref(key)}
+        for variable in map(plain, variables_of(layer)):
+            if id(variable) not in known:
+                remember(self.graph, variable)
+
+
+def variables_of(layer: Any) -> list[Any]:
+    """The variables of a layer; what a getter of the network's own made of them is none.
+
+    A cell of the network's own that never called the constructor of its base cannot tell.
+    """
+    return [item for item in getattr(layer, "variables", ()) if not isinstance(item, tf.Tensor)]
+
+
+@contextlib.contextmanager
+def watched(is_training: bool) -> Iterator[Calls]:
+    """Collects the calls made inside; Keras layers take ``is_training`` unless they are told."""
+    calls = Calls()
+    with contextlib.ExitStack() as stack:
+        for kind in (keras.layers.Layer, LegacyLayer):
+            stack.enter_context(_wrapped(kind, calls))
+        stack.enter_context(_keras_stage(is_training))
+        stack.enter_context(_loaded_once())
+        stack.enter_context(_regularised_once(calls))
+        stack.enter_context(_not_run())
+        yield calls
+        calls.last = calls.graph.version
+
+
+def _wrapped(kind: Any, calls: Calls) -> contextlib.AbstractContextManager[None]:
+    original = kind.__call__
+
+    @functools.wraps(original)
+    def wrapper(self: Any, *args: Any, **kwargs: Any) -> Any:
+        return calls.around(self, original, *args, **kwargs)
+
+    return replaced(kind, "__call__", wrapper)
+
+
+def _loaded_once() -> contextlib.AbstractContextManager[None]:
+    """Weights that the network itself loads into Keras layers are set now and once.
+
+    In a graph they would be set again with every step, and with every stage that is built.
+    """
+    original = KerasVariable.assign
+
+    @functools.wraps(original)
+    def assign(self: Any, value: Any) -> Any:
+        if not isinstance(value, (np.ndarray, h5py.Dataset)) or tf.executing_eagerly():
+            return original(self, value)
+        with set_once(self._value) as is_first:
+            if is_first:
+                original(self, np.asarray(value))
+        return self._value
+
+    return replaced(KerasVariable, "assign", assign)
+
+
+def _regularised_once(calls: Calls) -> contextlib.AbstractContextManager[None]:
+    """Who adds ``model.losses`` to a loss adds what is known to be a part of it then, instead of a copy."""
+
+    def losses(layer: Any) -> list[tf.Tensor]:
+        return [calls.regularisation_of(item) for item in layer.trainable_weights if item.regularizer]
+
+    return replaced(keras.layers.Layer, "_get_regularization_losses", losses)
+
+
+_TRAINED = "Leave it out: DIGITS trains and validates what inference and loss return."
+_CALLED = "Call the model itself: model(x)."
+_RUNS = {
+    **dict.fromkeys(("fit", "train_on_batch", "evaluate", "test_on_batch"), _TRAINED),
+    **dict.fromkeys(("predict", "predict_on_batch"), _CALLED),
+}
+
+
+@contextlib.contextmanager
+def _not_run() -> Iterator[None]:
+    """Models cannot run what they are a part of: there is no batch yet."""
+    with contextlib.ExitStack() as stack:
+        for name in _RUNS:
+            stack.enter_context(replaced(keras.Model, name, _refused(name)))
+        yield
+
+
+def _refused(name: str) -> Any:
+    original = getattr(keras.Model, name)
+
+    @functools.wraps(original)
+    def method(self: Any, *args: Any, **kwargs: Any) -> Any:
+        if tf.executing_eagerly():
+            return original(self, *args, **kwargs)
+        raise UserFault(f"{name}() of a model cannot run while the network is being built.", _RUNS[name])
+
+    return method
+
+
+class _Stage:
+    """What Keras asks for arguments that a call of a layer leaves open."""
+
+    entry_layer = None
+
+    def __init__(self, training: bool) -> None:
+        self.training = training
+
+    def get_value(self, name: str, default: Any = None) -> Any:
+        return getattr(self, name, default)
+
+    def set_value(self, name: str, value: Any) -> None:
+        setattr(self, name, value)
+
+
+@contextlib.contextmanager
+def _keras_stage(is_training: bool) -> Iterator[None]:
+    before = global_state.get_global_attribute("current_call_ctx")
+    global_state.set_global_attribute("current_call_ctx", _Stage(is_training))
+    try:
+        yield
+    finally:
+        global_state.set_global_attribute("current_call_ctx", before)

@@ -1,0 +1,208 @@
+"""The table of a network's layers, whatever they were written with.
+
+Layers of Keras, tf.layers and tf_slim are known by their calls. What a network
+computes by itself, with `get_variable` and ``tf.nn``, is found in the graph: an
+operation that reads weights is a layer, one that pools is too.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any
+
+import tensorflow as tf
+
+from digits.worker.network.layer_calls import Call, variables_of
+from digits.worker.network.network import Built
+from digits.worker.network.variables import MODEL_SCOPE, count, plain
+
+_POOLING = {"MaxPool", "MaxPoolV2", "AvgPool", "LRN"}
+# An operation that adds its weights to the layer before it.
+_FINISHING = {"BiasAdd", "Add", "AddV2", "Mul", "Sub"}
+_SHOWN_KINDS = {
+    "MatMul": "Dense",
+    "BatchMatMulV2": "Dense",
+    "DepthwiseConv2dNative": "DepthwiseConv2D",
+    "Conv2DBackpropInput": "Conv2DTranspose",
+    "MaxPool": "MaxPooling2D",
+    "MaxPoolV2": "MaxPooling2D",
+    "AvgPool": "AveragePooling2D",
+    "LRN": "LocalResponseNormalization",
+}
+
+
+# Activation functions that a network applies to the output of a layer by itself, as tf_slim does.
+_ACTIVATIONS = {"Relu", "Relu6", "LeakyRelu", "Elu", "Selu", "Softplus", "Softsign", "Sigmoid", "Tanh"}
+
+
+@dataclass
+class _Layer:
+    """A layer whose operations begin at ``place``, its ``row`` of the table and its ``output``."""
+
+    place: int
+    row: dict[str, Any]
+    output: Any
+
+
+def layers(graph: Any, built: Built) -> list[dict[str, Any]]:
+    """A row ``{name, kind, shape, parameters}`` for each layer of the inference graph, in order."""
+    return [layer.row for layer in _layers(graph, built, graph.variables)]
+
+
+def activations(graph: Any, built: Built, variables: Iterable[tf.Variable]) -> dict[str, tf.Tensor]:
+    """What each layer gives, after its activation function; by name, in order.
+
+    ``graph`` may still be in the making; ``variables`` are the network's.
+    """
+    found: dict[str, tf.Tensor] = {}
+    for layer in _layers(graph, built, variables):
+        output = layer.output
+        if not isinstance(output, tf.Tensor) or output.graph is not graph or not output.dtype.is_floating:
+            continue
+        consumers = output.consumers()
+        if len(consumers) == 1 and consumers[0].type in _ACTIVATIONS:
+            output = consumers[0].outputs[0]
+        name, number = layer.row["name"], 0
+        while name in found:
+            number += 1
+            name = f"{layer.row['name']}_{number}"
+        found[name] = output
+    return found
+
+
+def _layers(graph: Any, built: Built, variables: Iterable[tf.Variable]) -> list[_Layer]:
+    calls = [call for call in built.calls.calls if _is_row(call)]
+    first_calls = {id(call.layer): call for call in reversed(calls)}  # a shared layer has one row
+    seen: set[int] = set()
+    found = [
+        _Layer(call.first, _row_of(call, seen), tf.nest.flatten(call.outputs)[0])
+        for call in calls
+        if first_calls[id(call.layer)] is call
+    ]
+    taken = [(call.first, call.last) for call in calls]
+    found += _layers_between(graph, built.calls.last, variables, taken, seen)
+    return sorted(found, key=lambda layer: layer.place)
+
+
+def _is_row(call: Call) -> bool:
+    # A model or a block is shown by the layers inside it.
+    # Keras also calls layers with stand-ins for tensors, to learn their shapes.
+    outputs = tf.nest.flatten(call.outputs)
+    return not call.has_inner and bool(outputs) and isinstance(outputs[0], tf.Tensor)
+
+
+def _row_of(call: Call, seen: set[int]) -> dict[str, Any]:
+    output = tf.nest.flatten(call.outputs)[0]
+    name = call.layer.name if call.is_keras else _scope(output.op.name)
+    return {
+        "name": _without_model(name),
+        "kind": type(call.layer).__name__,
+        "shape": _shape(output),
+        "parameters": _count_new([plain(variable) for variable in variables_of(call.layer)], seen),
+    }
+
+
+def _layers_between(
+    graph: Any, last: int, variables: Iterable[tf.Variable], layers_at: list[tuple[int, int]], seen: set[int]
+) -> list[_Layer]:
+    """The operations with weights, up to number ``last``, that belong to no known layer."""
+    handles = {id(variable.handle): variable for variable in variables}
+    weights = _Weights({inner.op.name: handles.get(id(outer)) for outer, inner in graph.captures})
+    inside = {place for first, last in layers_at for place in range(first, last)}
+    layers: list[_Layer] = []
+    giving: dict[str, _Layer] = {}
+    for place, operation in enumerate(graph.get_operations()[:last]):
+        read = weights.read(operation)
+        if weights.are_computed(operation) or place in inside or _GRADIENT.search(operation.name):
+            continue
+        before = next((giving[item.op.name] for item in operation.inputs if item.op.name in giving), None)
+        if read and before is not None and _finishes(operation, read, before):
+            before.row["parameters"] += _count_new(read, seen)
+            before.output = operation.outputs[0]
+            giving[operation.name] = before
+        elif (read and _gives_values(operation)) or operation.type in _POOLING:
+            row = _raw_row(operation, read, seen)
+            giving[operation.name] = _Layer(place, row, operation.outputs[0])
+            layers.append(giving[operation.name])
+    return layers
+
+
+def _gives_values(operation: Any) -> bool:
+    # An assignment gives nothing, a loop that belongs to the layer inside of it the number of its turns first.
+    return bool(operation.outputs) and operation.outputs[0].shape.rank != 0
+
+
+def _finishes(operation: Any, read: list[tf.Variable], before: _Layer) -> bool:
+    # What scales by weights of another scope, such as a batch normalisation, is a layer of its own.
+    is_apart = operation.type == "Mul" and _without_model(_scope(read[0].name)) != before.row["name"]
+    return operation.type in _FINISHING and not is_apart
+
+
+class _Weights:
+    """Follows the weights of a graph: decayed, clipped, averaged or made to a factor they are no layer yet.
+
+    ``handles`` tells which variable is behind an input of the graph, or None.
+    """
+
+    def __init__(self, handles: dict[str, tf.Variable | None]) -> None:
+        self._known = {name: [] if found is None else [found] for name, found in handles.items()}
+        self._of_input: set[str] = set()
+
+    def read(self, operation: Any) -> list[tf.Variable]:
+        """The variables that ``operation`` reads. To be asked for all operations, in order."""
+        if operation.name in self._known:
+            return self._known[operation.name]
+        names = [item.op.name for item in operation.inputs]
+        found = {id(item): item for name in names for item in self._known.get(name, ())}
+        if operation.type == "Placeholder" or any(name in self._of_input for name in names):
+            self._of_input.add(operation.name)
+        if operation.name not in self._of_input or _is_small(operation):
+            self._known[operation.name] = list(found.values())
+        return list(found.values())
+
+    def are_computed(self, operation: Any) -> bool:
+        """Whether ``operation`` computes with weights and the statistics of a batch, and not with the images."""
+        return operation.name in self._known
+
+
+def _is_small(operation: Any) -> bool:
+    """Whether it gives a number or a row of as many for every batch, such as a factor or a moving average."""
+    shapes = [output.shape for output in operation.outputs]
+    return all(shape.rank is not None and shape.rank < 2 and shape.is_fully_defined() for shape in shapes)
+
+
+# Such as model/gradients/model/fc/MatMul_grad/MatMul_1.
+_GRADIENT = re.compile(r"(^|/)gradients(_\d+)?/")
+
+
+def _raw_row(operation: Any, read: list[tf.Variable], seen: set[int]) -> dict[str, Any]:
+    name = _scope(read[0].name) if read else operation.name
+    if name in ("", MODEL_SCOPE):
+        name = operation.name
+    return {
+        "name": _without_model(name),
+        "kind": _SHOWN_KINDS.get(operation.type, operation.type),
+        "shape": _shape(operation.outputs[0]),
+        "parameters": _count_new(read, seen),
+    }
+
+
+def _count_new(variables: list[Any], seen: set[int]) -> int:
+    """The parameters of those variables that no row before has counted."""
+    new = {id(item.handle): item for item in variables if id(item.handle) not in seen}
+    seen.update(new)
+    return sum(count(item) for item in new.values())
+
+
+def _shape(tensor: tf.Tensor) -> list[int | None]:
+    return tensor.shape.as_list() if tensor.shape.rank is not None else []
+
+
+def _scope(name: str) -> str:
+    return name.rpartition("/")[0]
+
+
+def _without_model(name: str) -> str:
+    return name.removeprefix(f"{MODEL_SCOPE}/") or name

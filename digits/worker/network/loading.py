@@ -1,0 +1,109 @@
+"""Graphs, models and values that a network itself loads: once, outside of the graphs it is built in."""
+
+from __future__ import annotations
+
+import functools
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import tensorflow as tf
+
+from digits.worker.network.variables import set_once
+
+
+def saved_model(export_dir: Any, tags: Any = None, options: Any = None) -> Any:
+    """``tf.saved_model.load`` for a network; its variables stay as they are.
+
+    A network is built several times, and loading makes variables: every build gets the same ones.
+    """
+    return _loaded(str(export_dir), tuple(tags) if isinstance(tags, (list, set, tuple)) else tags)
+
+
+@functools.cache
+def _loaded(folder: str, tags: Any) -> Any:
+    # A thread of its own has no graph that is being built, and nobody there who answers for variables.
+    with ThreadPoolExecutor(1) as outside:
+        return outside.submit(
+            tf.saved_model.load, folder, list(tags) if isinstance(tags, tuple) else tags
+        ).result()
+
+
+class Saver:
+    """``tf.train.Saver`` for a network: it restores, at once and once; DIGITS saves."""
+
+    def __init__(self, var_list: Any = None, *args: Any, **kwargs: Any) -> None:
+        self._variables = var_list
+
+    def restore(self, sess: Any, save_path: Any) -> None:
+        wanted = tf.compat.v1.global_variables() if self._variables is None else self._variables
+        take_values(save_path, wanted)
+
+    def save(self, sess: Any, save_path: Any, *args: Any, **kwargs: Any) -> str:
+        return str(save_path)
+
+
+def take_values(path: Any, variables: Any) -> None:
+    """Give variables, a list or a dict by their names in the checkpoint ``path``, its values, once each."""
+    named = variables if isinstance(variables, dict) else {item.op.name: item for item in variables}
+    reader = tf.train.load_checkpoint(str(path))
+    for name, variable in named.items():
+        variable = getattr(variable, "master", variable)
+        with set_once(variable) as is_first:
+            if is_first:
+                variable.assign(reader.get_tensor(name.removesuffix(":0")))
+
+
+def init_from_checkpoint(ckpt_dir_or_file: Any, assignment_map: Any) -> None:
+    """``tf.train.init_from_checkpoint``: names or scopes (``"a/": "b/"``) to variables, names or scopes."""
+    known = {item.op.name: item for item in tf.compat.v1.global_variables()}
+    shapes = tf.train.load_checkpoint(str(ckpt_dir_or_file)).get_variable_to_shape_map()
+    pairs = assignment_map.items() if isinstance(assignment_map, dict) else assignment_map
+    for old, new in pairs:
+        if not isinstance(new, str):
+            take_values(ckpt_dir_or_file, {old: new})
+        elif not old.endswith("/"):
+            take_values(ckpt_dir_or_file, {old: known[new] if new in known else known[_scoped(new)]})
+        else:
+            for name, variable in known.items():
+                inner = _below(name, new)
+                prefix = old.removeprefix("/")
+                if inner and f"{prefix}{inner}" in shapes:
+                    take_values(ckpt_dir_or_file, {f"{prefix}{inner}": variable})
+
+
+def _below(name: str, scope: str) -> str:
+    """The part of ``name`` below ``scope``, which may be told from the current scope on; else empty."""
+    for prefix in (scope.removeprefix("/"), _scoped(scope.removeprefix("/"))):
+        if name.startswith(prefix):
+            return name.removeprefix(prefix)
+    return ""
+
+
+def _scoped(name: str) -> str:
+    scope = tf.compat.v1.get_variable_scope().name
+    return f"{scope}/{name}" if scope else name
+
+
+def assign_from_checkpoint_fn(model_path: Any, var_list: Any, *args: Any, **kwargs: Any) -> Any:
+    """``slim.assign_from_checkpoint_fn``: a function of a session that restores the variables."""
+    return lambda session=None: take_values(model_path, var_list)
+
+
+def assign_from_checkpoint(model_path: Any, var_list: Any, *args: Any, **kwargs: Any) -> Any:
+    """``slim.assign_from_checkpoint``: restored at once; nothing is left to run or to feed."""
+    take_values(model_path, var_list)
+    return tf.no_op(), {}
+
+
+def train() -> dict[str, Any]:
+    """What stands under ``tf.train``."""
+    return {"Saver": Saver, "init_from_checkpoint": init_from_checkpoint}
+
+
+def framework() -> dict[str, Any]:
+    """What stands under ``tf.contrib.framework`` and slim."""
+    return {
+        "init_from_checkpoint": init_from_checkpoint,
+        "assign_from_checkpoint": assign_from_checkpoint,
+        "assign_from_checkpoint_fn": assign_from_checkpoint_fn,
+    }

@@ -1,0 +1,458 @@
+"""The weights, by name: one set that every trace of the network shares.
+
+TensorFlow 1 networks say ``get_variable("w")`` while a graph is built. Here a
+graph is traced several times (training, validation, inference, every replica),
+and each trace must find the same weights. A `VariableStore` answers every request
+for a variable, whatever API made it, by the variable's full name.
+"""
+
+from __future__ import annotations
+
+import functools
+import re
+from collections import defaultdict
+from collections.abc import Callable, Container, Iterator
+from contextlib import AbstractContextManager, contextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+import keras
+import tensorflow as tf
+from keras.src.backend.common import global_state
+from keras.src.backend.tensorflow.core import Variable as KerasVariable
+from tensorflow.python.eager import lift_to_graph
+from tensorflow.python.ops.resource_variable_ops import ResourceVariable, UninitializedVariable
+from tensorflow.python.util.object_identity import ObjectIdentityDictionary
+
+from digits.worker.failure import UserFault
+from digits.worker.patching import replaced
+from digits.worker.precision import autocast, autocast_variable
+from digits.worker.randomness import streams
+
+MODEL_SCOPE = "model"
+LOSS_SCOPE = "loss"
+
+
+@dataclass(frozen=True)
+class _Counter:
+    """A variable of a metric, which begins with every batch anew from its ``initial`` value."""
+
+    variable: tf.Variable
+    initial: Any
+
+    def begin(self) -> None:
+        self.variable.assign(self.initial() if callable(self.initial) else self.initial)
+
+
+@dataclass
+class Own:
+    """What a network's text made before any graph: ``variables`` by name, and how many layers of each name.
+
+    ``counters`` are what the metrics of Keras count in.
+    """
+
+    variables: dict[str, tf.Variable] = field(default_factory=dict)
+    counters: dict[str, _Counter] = field(default_factory=dict)
+    layer_names: dict[str, int] = field(default_factory=dict)
+
+
+@contextmanager
+def made_outside() -> Iterator[Own]:
+    """Collects what is made inside, outside of any trace; all traces share it."""
+    own = Own()
+    asked_for: dict[str, int] = {}
+
+    def make(next_creator: Callable[..., tf.Variable], **kwargs: Any) -> tf.Variable:
+        name = _unique(asked_for, _full_name(kwargs.get("name") or "Variable", ""))
+        made = _make(name, kwargs)
+        if _is_counter():
+            own.counters[name] = _Counter(made, kwargs["initial_value"])
+        else:
+            own.variables[name] = made
+        return made
+
+    _name_layers_from({})
+    with _keras_paths(), tf.variable_creator_scope(make):
+        yield own
+    own.layer_names.update(global_state.get_global_attribute("object_name_uids") or {})
+
+
+def _name_layers_from(counts: dict[str, int]) -> None:
+    """Keras' automatic names of layers go on from here, so that every trace gives the same ones."""
+    global_state.set_global_attribute("object_name_uids", defaultdict(int, counts))
+
+
+class VariableStore:
+    """Owns the variables of a network. A variable is made once and found again by its name.
+
+    Once locked, the store makes no more variables: a trace that asks for a new one
+    is told so, because that variable would never have been trained. With ``empty``
+    the variables have shapes and no values: good for looking, and quick. Variables
+    named in ``frozen`` are never trained. Variables lie on ``device``; networks compute
+    with them in ``compute_type``. Those in ``local`` belong to single stages.
+    """
+
+    def __init__(
+        self,
+        empty: bool = False,
+        frozen: Container[str] = (),
+        device: str = "",
+        compute_type: tf.DType = tf.float32,
+    ) -> None:
+        self._variables: dict[str, tf.Variable] = {}
+        self.local: dict[str, tf.Variable] = {}
+        self._counters: dict[str, _Counter] = {}
+        self._frozen = frozen
+        self._locked_for = ""
+        self._make = _make_empty if empty else _make
+        self._device = device
+        self.compute_type = compute_type
+
+    @property
+    def variables(self) -> dict[str, tf.Variable]:
+        """All variables by full name, such as ``model/conv1/weights``, in order of creation."""
+        return dict(self._variables)
+
+    @property
+    def parameters(self) -> int:
+        """How many numbers the network holds; the states of random generators do not count."""
+        return sum(count(variable) for variable in self._variables.values())
+
+    def is_frozen(self, variable: tf.Variable) -> bool:
+        """Whether ``variable`` is one of the store's that are never trained."""
+        return plain_name(variable) in self._frozen
+
+    def lock(self, reason: str) -> None:
+        """Make no more variables. ``reason`` ends the sentence about one that is asked for."""
+        self._locked_for = reason
+
+    @contextmanager
+    def trace(self, own: Own | None = None, stage: str = "") -> Iterator[None]:
+        """Everything built inside, in the current graph, finds its variables in this store.
+
+        What the network's text made before, its ``own``, is part of the network. Local variables
+        are shared with the other traces of the ``stage``.
+        """
+        graph = tf.compat.v1.get_default_graph()
+        _forget_collections(graph)
+        own = own or Own()
+        _name_layers_from(own.layer_names)
+        creator = _Creator(self, graph, stage)
+        for name, variable in own.variables.items():
+            creator.take(name, self._variables.setdefault(name, variable))
+        self._counters.update(own.counters)
+        for name, counter in self._counters.items():
+            self.local.setdefault(name, counter.variable)
+            counter.begin()
+        with _keras_paths(), tf.variable_creator_scope(creator):
+            if self.compute_type == tf.float32:
+                yield
+                return
+            with autocast.casting(self.compute_type), autocast_variable.variables_for(self.compute_type):
+                yield
+
+    @contextmanager
+    def continued(self) -> Iterator[None]:
+        """What is built inside belongs to what was traced last in the current graph."""
+        graph = tf.compat.v1.get_default_graph()
+        creators = _creators_of(graph)
+        with _keras_paths(), tf.variable_creator_scope(creators[-1] if creators else _Creator(self, graph)):
+            yield
+
+    def find_or_make(self, name: str, request: dict[str, Any]) -> tf.Variable:
+        """The variable called ``name``; made as ``request``, the arguments of a creator, says if there is none."""
+        if name not in self._variables:
+            if self._locked_for:
+                raise UserFault(
+                    f"The network asks for the variable {name!r} {self._locked_for}.",
+                    "Create the same variables whether or not the network is being trained.",
+                )
+            if name in self._frozen:
+                request = {**request, "trainable": False}
+            with tf.device(self._device or None):
+                self._variables[name] = self._make(name, request)
+        return self._variables[name]
+
+    def find_or_make_local(self, name: str, request: dict[str, Any]) -> tf.Variable:
+        """A variable that counts something in one stage, such as those of ``tf.metrics``: no weight."""
+        if name not in self.local:
+            with tf.device(self._device or None):
+                self.local[name] = self._make(name, {**request, "trainable": False})
+        return self.local[name]
+
+    def make_counter(self, name: str, request: dict[str, Any]) -> tf.Variable:
+        """The same for a metric of Keras, which tells of a batch: what comes after it counts from the beginning."""
+        variable = self.find_or_make_local(name, request)
+        counter = self._counters[plain_name(variable)] = _Counter(variable, request["initial_value"])
+        counter.begin()
+        return variable
+
+
+def plain(variable: Any) -> tf.Variable:
+    """The TensorFlow variable behind one of Keras, or a flexible one; any other as it is."""
+    if isinstance(variable, autocast_variable.FlexibleVariable):
+        return variable.master
+    return variable if isinstance(variable, tf.Variable) else variable.value
+
+
+@contextmanager
+def set_once(variable: tf.Variable) -> Iterator[bool]:
+    """For a value that the network itself loads: whether it is to be assigned inside, which it is once and for all."""
+    with tf.init_scope():
+        yield not getattr(variable, "digits_loaded", False)
+    variable.digits_loaded = True
+
+
+def plain_name(variable: tf.Variable) -> str:
+    """The full name of ``variable``, as the store knows it."""
+    return str(variable.name).removesuffix(":0")
+
+
+def count(variable: tf.Variable) -> int:
+    """How many parameters ``variable`` holds."""
+    return int(variable.shape.num_elements()) if variable.dtype.is_floating else 0
+
+
+class _Creator:
+    """Answers the requests for variables of one trace."""
+
+    def __init__(self, store: VariableStore, graph: tf.Graph, stage: str = "") -> None:
+        creators = _creators_of(graph)
+        # The copies of a network for several devices are in one graph.
+        self._local = f"local/{stage}/{len(creators)}"
+        creators.append(self)
+        self._store = store
+        self._graph = graph
+        self._around = graph.get_name_scope()
+        self._asked_for: dict[str, int] = {}
+
+    def take(self, name: str, variable: tf.Variable) -> None:
+        """A variable that was made before."""
+        self._asked_for[name] = 1
+        if not self._store.is_frozen(variable):
+            remember(self._graph, variable)
+
+    def __call__(self, next_creator: Callable[..., tf.Variable], **kwargs: Any) -> tf.Variable:
+        name = _unique(self._asked_for, _full_name(kwargs.get("name") or "Variable", self._around))
+        if _is_counter():
+            kwargs["collections"] = [tf.compat.v1.GraphKeys.LOCAL_VARIABLES]
+            variable = self._store.make_counter(f"{self._local}/{name}", kwargs)
+        elif tf.compat.v1.GraphKeys.LOCAL_VARIABLES in (kwargs.get("collections") or ()):
+            variable = self._store.find_or_make_local(f"{self._local}/{name}", kwargs)
+        else:
+            variable = self._store.find_or_make(name, kwargs)
+        _check_shape(name, variable, kwargs)
+        remember(self._graph, variable, kwargs.get("collections"))
+        # The layers of Keras cast their variables themselves.
+        return variable if _keras_path else autocast_variable.view(variable)
+
+
+def _creators_of(graph: tf.Graph) -> list[_Creator]:
+    """Those of the traces in ``graph``, in order."""
+    if not hasattr(graph, "digits_creators"):
+        graph.digits_creators = []
+    return graph.digits_creators
+
+
+def _unique(asked_for: dict[str, int], name: str) -> str:
+    """``name``, or ``name_1`` for the second variable of this trace that wants it."""
+    times = asked_for.get(name, 0)
+    asked_for[name] = times + 1
+    return _unique(asked_for, f"{name}_{times}") if times else name
+
+
+def remember(graph: tf.Graph, variable: tf.Variable, collections: Any = None) -> None:
+    """Put the variable into the collections of this trace, as creating it would have done."""
+    keys = list(collections or [tf.compat.v1.GraphKeys.GLOBAL_VARIABLES])
+    if variable.trainable:
+        keys.append(tf.compat.v1.GraphKeys.TRAINABLE_VARIABLES)
+    for key in set(keys):
+        known = graph.get_collection_ref(key)
+        if not any(item is variable for item in known):
+            known.append(variable)
+
+
+def _forget_collections(graph: tf.Graph) -> None:
+    # The graph of a function begins with the collections of the graph around it, and with its
+    # store of variables under a key that is not listed. Only the inner references are dropped.
+    graph._collections.clear()
+
+
+# The copies of a network in one graph have scopes called model, model_1 and so on.
+_COPY = re.compile(rf"^({MODEL_SCOPE}|{LOSS_SCOPE})_\d+(?=/|$)")
+
+
+def _full_name(name: str, around: str) -> str:
+    """The name of a variable with its scopes.
+
+    `get_variable` has cleared the name scope and gives the full name; `tf.Variable`
+    counts on the name scope; the layers of Keras name theirs by a path of their own.
+    Neither the scope ``around`` the network, such as a loop over steps, nor the number
+    of a copy of the network is part of the name, not even of one made from a tensor's name:
+    all traces share the variable.
+    """
+    if _keras_path:
+        scope = tf.compat.v1.get_variable_scope().name
+        return f"{scope}/{_keras_path[-1]}" if scope else _keras_path[-1]
+    scope = tf.compat.v1.get_default_graph().get_name_scope()
+    full = f"{scope}/{name}" if scope else name
+    return _COPY.sub(r"\1", full.removeprefix(f"{around}/" if around else ""))
+
+
+def _is_counter() -> bool:
+    """Whether the variable that is being made belongs to a metric of Keras."""
+    scopes = global_state.get_global_attribute("name_scope_stack") if _keras_path else None
+    return bool(scopes) and isinstance(scopes[-1].caller, keras.metrics.Metric)
+
+
+# The path of the Keras variable that is being made, such as conv2d_1/kernel.
+_keras_path: list[str] = []
+
+
+def _keras_paths() -> AbstractContextManager[None]:
+    """Keras makes some variables long after the layer asked for them: the path is told by the variable itself."""
+    original = KerasVariable._initialize
+
+    @functools.wraps(original)
+    def initialize(self: Any, value: Any) -> None:
+        _keras_path.append(self.path)
+        try:
+            original(self, value)
+        finally:
+            _keras_path.pop()
+
+    return replaced(KerasVariable, "_initialize", initialize)
+
+
+class _Operation:
+    """What networks read of a variable's ``op``: its name."""
+
+    type = "VarHandleOp"
+
+    def __init__(self, variable: tf.Variable) -> None:
+        self.name = variable.name.removesuffix(":0")
+        self.device = variable.device
+        self.graph = tf.compat.v1.get_default_graph()
+
+
+class _AsBefore:
+    """What variables could in TensorFlow 1: be compared with each other, be keys, and have an ``op``.
+
+    The last is for ``tf.summary.histogram(w.op.name, w)``.
+    """
+
+    @property
+    def op(self) -> _Operation:
+        return _Operation(self)
+
+    def __eq__(self, other: Any) -> Any:
+        return self is other if isinstance(other, tf.Variable) else super().__eq__(other)
+
+    def __ne__(self, other: Any) -> Any:
+        return self is not other if isinstance(other, tf.Variable) else super().__ne__(other)
+
+    def __hash__(self) -> int:
+        return id(self)
+
+    def initialized_value(self) -> tf.Tensor:
+        return self.read_value()
+
+    def eval(self, session: Any = None) -> Any:
+        raise UserFault(
+            "A variable cannot be evaluated while the network is being built.",
+            "There are no sessions: compute with the variable itself.",
+        )
+
+
+class _Variable(_AsBefore, ResourceVariable):
+    """A variable of a network."""
+
+
+class _EmptyVariable(_AsBefore, UninitializedVariable):
+    """The same without a value."""
+
+
+def _make(name: str, kwargs: dict[str, Any]) -> tf.Variable:
+    initial = kwargs["initial_value"]
+    if _is_symbolic(initial):
+        initial = tf.function(lambda: _lifted(name, kwargs["initial_value"]), autograph=False)
+    # Made directly: `tf.Variable` would ask the creators of the graph around, this one included.
+    with _outside():
+        return _Variable(
+            initial() if callable(initial) else initial,
+            trainable=_is_trainable(kwargs),
+            name=name,
+            dtype=kwargs.get("dtype"),
+            constraint=kwargs.get("constraint"),
+            shape=kwargs.get("shape"),
+        )
+
+
+def _make_empty(name: str, kwargs: dict[str, Any]) -> tf.Variable:
+    initial = kwargs["initial_value"]
+    with tf.Graph().as_default():
+        if _is_symbolic(initial):
+            initial = _lifted(name, initial)
+        value = tf.convert_to_tensor(initial() if callable(initial) else initial, kwargs.get("dtype"))
+        shape, dtype = kwargs.get("shape") or value.shape, value.dtype
+    with _outside():
+        return _EmptyVariable(shape=shape, dtype=dtype, trainable=_is_trainable(kwargs), name=name)
+
+
+def _is_trainable(kwargs: dict[str, Any]) -> bool:
+    trainable = kwargs.get("trainable")
+    return True if trainable is None else bool(trainable)
+
+
+def _is_symbolic(initial: Any) -> bool:
+    return bool(tf.is_symbolic_tensor(initial))
+
+
+def _lifted(name: str, initial: tf.Tensor) -> tf.Tensor:
+    """``initial``, a tensor of the graph being built, computed anew in the current graph."""
+    graph = tf.compat.v1.get_default_graph()
+    step = streams.step_in(initial.graph)
+    try:
+        if step is None:
+            return lift_to_graph.lift_to_graph([initial], graph)[initial]
+        # A random value of the first step, whatever step is being traced.
+        known = _Known(step, tf.zeros([], step.dtype))
+        return lift_to_graph.lift_to_graph([initial], graph, sources=[step], op_map=known)[initial]
+    except lift_to_graph.UnliftableError as error:
+        raise UserFault(
+            f"The initial value of the variable {name!r} depends on the input.",
+            "Give the variable an initial value that is known before the first batch.",
+        ) from error
+
+
+class _Known(ObjectIdentityDictionary):
+    """What lifting has copied; the copy of ``tensor`` is known beforehand, and stays."""
+
+    def __init__(self, tensor: tf.Tensor, copy: tf.Tensor) -> None:
+        super().__init__()
+        super().__setitem__(tensor, copy)
+        self._tensor = tensor
+
+    def __setitem__(self, key: Any, value: Any) -> None:
+        if key is not self._tensor:
+            super().__setitem__(key, value)
+
+
+def _check_shape(name: str, variable: tf.Variable, kwargs: dict[str, Any]) -> None:
+    shape = kwargs.get("shape")
+    if shape is not None and not variable.shape.is_compatible_with(shape):
+        raise UserFault(f"The variable {name!r} has shape {variable.shape}, not {shape}.")
+
+
+@contextmanager
+def _outside() -> Iterator[None]:
+    """Out of the graph being built, and out of its name scopes: names are given in full."""
+    with tf.init_scope(), tf.compat.v1.name_scope(None):
+        yield
+
+
+def make_state(name: str, shape: Any, value: float = 0.0, dtype: tf.DType = tf.float32) -> tf.Variable:
+    """A variable of the trainer itself, filled with ``value`` and never trained."""
+    with _outside():
+        initial = tf.fill(tf.TensorShape(shape).as_list(), tf.cast(value, dtype))
+        return ResourceVariable(initial, trainable=False, name=name)

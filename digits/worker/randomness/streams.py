@@ -1,0 +1,435 @@
+"""Random numbers that can be drawn again: those of a step depend on the seed and the step alone.
+
+TensorFlow's random operations keep counters inside the runtime. Nothing can save
+those, so a training that is taken up again would draw other numbers. While a
+network is traced for training, its random operations are therefore replaced by
+stateless ones of the same distribution, which are as fast.
+
+Inside loops, branches and functions of the network's own, an operation may run
+several times a step; there it counts its calls in a variable, which is saved.
+"""
+
+from __future__ import annotations
+
+import functools
+import random
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+from tensorflow.core.framework import attr_value_pb2
+from tensorflow.python.framework import random_seed
+from tensorflow.python.ops import (
+    gen_candidate_sampling_ops,
+    gen_image_ops,
+    gen_random_ops,
+    stateful_random_ops,
+    while_v2,
+)
+from tensorflow.python.ops.resource_variable_ops import ResourceVariable
+
+from digits.worker.patching import replaced
+from digits.worker.randomness import candidate_sampling
+
+raw = tf.raw_ops
+
+STATE_SCOPE = "random"
+_PHILOX = 1
+
+
+class Randomness:
+    """The random numbers of a run. ``state`` holds its counters, by name."""
+
+    def __init__(self, seed: int) -> None:
+        self._seed = seed
+        self.state: dict[str, tf.Variable] = {}
+        _install()
+
+    @contextmanager
+    def drawn(self, stage: str, step: tf.Tensor, part: int = 0) -> Iterator[None]:
+        """Random operations that are built inside draw anew for every value of ``step``, an integer.
+
+        A step that is traced twice for the same ``stage`` draws the same numbers in both traces;
+        copies of the network for several devices are different ``part``s and draw different ones.
+        """
+        before = getattr(_current, "draw", None)
+        _current.draw = _Draw(self, stage, step, part)
+        try:
+            yield
+        finally:
+            _current.draw = before
+
+    @property
+    def variables(self) -> dict[str, tf.Variable]:
+        """All that a snapshot has to keep, by name."""
+        generator = stateful_random_ops.global_generator
+        return {**self.state, f"{STATE_SCOPE}/generator": generator.state} if generator else dict(self.state)
+
+    def begin(self) -> None:
+        """Give TensorFlow's own generator, where a network has called for it, a state that follows from the seed."""
+        if stateful_random_ops.global_generator:
+            stateful_random_ops.global_generator.reset_from_seed(self._seed)
+
+    def reset(self) -> None:
+        """Let the counters begin anew."""
+        for variable in self.state.values():
+            variable.assign(tf.zeros_like(variable))
+
+    def key(self, *place: int | str) -> int:
+        numbers = [
+            number for part in place for number in (part.encode() if isinstance(part, str) else [part])
+        ]
+        entropy = [self._seed, *(number % 2**64 for number in numbers)]
+        return int(np.random.SeedSequence(entropy).generate_state(1, np.uint64)[0])
+
+    def counter(self, name: str, shape: Sequence[int] = ()) -> tf.Variable:
+        if name not in self.state:
+            with tf.init_scope(), tf.compat.v1.name_scope(None):
+                self.state[name] = ResourceVariable(tf.zeros(shape, tf.int64), trainable=False, name=name)
+        return self.state[name]
+
+
+class _Draw:
+    """What the random operations of one trace need: their keys in turn, and the step."""
+
+    def __init__(self, randomness: Randomness, stage: str, step: tf.Tensor, part: int) -> None:
+        self.graph = tf.compat.v1.get_default_graph()
+        self.step = tf.identity(tf.cast(step, tf.int64), name="random_step")
+        self._randomness, self._stage, self._part = randomness, stage, part
+        self._count = 0
+        self.counted = 0  # the operations that count their calls
+        self.own_seed: int | None = None  # the seed that the user gave to the operation being built
+
+    def next(self) -> tuple[int, tf.Tensor]:
+        """The key of the next operation, and the number of its draw, int64."""
+        own_seed, self.own_seed = self.own_seed, None
+        number, self._count = self._count, self._count + 1
+        place = ("own", own_seed) if own_seed is not None else ("nth", number)
+        key = self._randomness.key(self._stage, self._part, *place)
+        if tf.compat.v1.get_default_graph() is self.graph:
+            return key, self.step
+        self.counted += 1
+        calls = self._randomness.counter(f"{STATE_SCOPE}/{self._stage}/{self._part}/{number}")
+        return key, calls.assign_add(1, read_value=True)
+
+    def state(self, name: str, shape: Sequence[int]) -> tf.Variable:
+        """Counts that an operation keeps from step to step, zero at first, int64."""
+        return self._randomness.counter(f"{STATE_SCOPE}/{self._stage}/{self._part}/{name}", shape)
+
+
+def step_in(graph: tf.Graph) -> tf.Tensor | None:
+    """The step that random operations of ``graph`` depend on, while it is traced."""
+    draw = getattr(_current, "draw", None)
+    return draw.step if draw is not None and draw.graph is graph else None
+
+
+_current = threading.local()
+
+
+def _philox(key: int, number: tf.Tensor) -> dict[str, Any]:
+    counter = tf.stack([tf.constant(0, tf.uint64), tf.cast(number, tf.uint64)])
+    return {"key": tf.constant([key], tf.uint64), "counter": counter, "alg": _PHILOX}
+
+
+def _pair(key: int, number: tf.Tensor) -> dict[str, Any]:
+    return {"seed": tf.stack([tf.constant(key >> 1, tf.int64), number])}
+
+
+def _uniform(at: Any, shape: Any, dtype: Any, name: Any = None) -> Any:
+    return raw.StatelessRandomUniformV2(shape=shape, dtype=dtype, name=name, **_philox(*at))
+
+
+def _uniform_int(at: Any, shape: Any, minval: Any, maxval: Any, name: Any = None) -> Any:
+    return raw.StatelessRandomUniformIntV2(
+        shape=shape, minval=minval, maxval=maxval, name=name, **_philox(*at)
+    )
+
+
+def _normal(at: Any, shape: Any, dtype: Any, name: Any = None) -> Any:
+    return raw.StatelessRandomNormalV2(shape=shape, dtype=dtype, name=name, **_philox(*at))
+
+
+def _truncated_normal(at: Any, shape: Any, dtype: Any, name: Any = None) -> Any:
+    return raw.StatelessTruncatedNormalV2(shape=shape, dtype=dtype, name=name, **_philox(*at))
+
+
+def _truncated_normals(
+    at: Any, shape: Any, means: Any, stdevs: Any, minvals: Any, maxvals: Any, name: Any = None
+) -> Any:
+    return raw.StatelessParameterizedTruncatedNormal(
+        shape=shape, means=means, stddevs=stdevs, minvals=minvals, maxvals=maxvals, name=name, **_pair(*at)
+    )
+
+
+def _gamma(at: Any, shape: Any, alpha: Any, name: Any = None) -> Any:
+    whole = tf.concat([tf.cast(shape, tf.int32), tf.shape(alpha)], 0)
+    return raw.StatelessRandomGammaV2(shape=whole, alpha=alpha, name=name, **_pair(*at))
+
+
+def _poisson(at: Any, shape: Any, rate: Any, dtype: Any = tf.int64, name: Any = None) -> Any:
+    whole = tf.concat([tf.cast(shape, tf.int32), tf.shape(rate)], 0)
+    return raw.StatelessRandomPoisson(shape=whole, lam=rate, dtype=dtype, name=name, **_pair(*at))
+
+
+def _multinomial(
+    at: Any, logits: Any, num_samples: Any, output_dtype: Any = tf.int64, name: Any = None
+) -> Any:
+    return raw.StatelessMultinomial(
+        logits=logits, num_samples=num_samples, output_dtype=output_dtype, name=name, **_pair(*at)
+    )
+
+
+def _shuffle(at: Any, value: Any, name: Any = None) -> Any:
+    value = tf.convert_to_tensor(value)
+    draws = raw.StatelessRandomUniformV2(shape=tf.shape(value)[:1], dtype=tf.float32, **_philox(*at))
+    return tf.gather(value, tf.argsort(draws, stable=True), name=name)
+
+
+def _sampler(
+    chances: Callable[..., tf.Tensor],
+) -> Callable[..., Any]:
+    """The stand-in for a sampler of classes, by the ``chances`` of its class."""
+
+    def sampler(
+        at: Any,
+        true_classes: Any,
+        num_true: int,
+        num_sampled: int,
+        unique: bool,
+        range_max: int,
+        name: Any = None,
+        **settings: Any,
+    ) -> Any:
+        with tf.name_scope(name or "candidates"):
+            return _sampled(at, chances(range_max, **settings), true_classes, num_sampled, unique, range_max)
+
+    return sampler
+
+
+def _sampled(at: Any, chances: tf.Tensor, true_classes: Any, count: int, unique: bool, range_max: int) -> Any:
+    needed = candidate_sampling.numbers_needed(range_max, count, unique)
+    numbers = raw.StatelessRandomUniformV2(shape=[needed], dtype=tf.float64, **_philox(*at))
+    return candidate_sampling.sampled(chances, numbers, true_classes, count, unique)
+
+
+def _learned_sampler(
+    at: Any,
+    true_classes: Any,
+    num_true: int,
+    num_sampled: int,
+    unique: bool,
+    range_max: int,
+    name: Any = None,
+) -> Any:
+    """Draws by how often each class was among the true ones so far, and once before."""
+    seen = _current.draw.state(f"seen/{at[0]}", [range_max])
+    with tf.name_scope(name or "candidates"):
+        counts = tf.cast(seen.read_value() + 1, tf.float64)
+        chances = counts / tf.reduce_sum(counts)
+        found = _sampled(at, chances, true_classes, num_sampled, unique, range_max)
+        flat = tf.reshape(tf.convert_to_tensor(true_classes), [-1])
+        with tf.control_dependencies(found):
+            seen.scatter_add(tf.IndexedSlices(tf.ones_like(flat), flat))
+        return found
+
+
+def _bounding_box(
+    at: Any,
+    image_size: Any,
+    bounding_boxes: Any,
+    min_object_covered: Any = 0.1,
+    name: Any = None,
+    **settings: Any,
+) -> Any:
+    return raw.StatelessSampleDistortedBoundingBox(
+        image_size=image_size,
+        bounding_boxes=bounding_boxes,
+        min_object_covered=min_object_covered,
+        name=name,
+        **{key: value for key, value in settings.items() if value is not None},
+        **_pair(*at),
+    )
+
+
+_SAMPLERS: dict[str, Callable[..., Any]] = {
+    "uniform_candidate_sampler": _sampler(candidate_sampling.uniform),
+    "log_uniform_candidate_sampler": _sampler(candidate_sampling.log_uniform),
+    "fixed_unigram_candidate_sampler": _sampler(candidate_sampling.unigrams),
+    "learned_unigram_candidate_sampler": _learned_sampler,
+    "thread_unsafe_unigram_candidate_sampler": _learned_sampler,
+}
+
+_BOXES: dict[str, Callable[..., Any]] = {
+    "sample_distorted_bounding_box": _bounding_box,
+    "sample_distorted_bounding_box_v2": _bounding_box,
+}
+
+_NUMBERS: dict[str, Callable[..., Any]] = {
+    "random_uniform": _uniform,
+    "random_uniform_int": _uniform_int,
+    "random_standard_normal": _normal,
+    "truncated_normal": _truncated_normal,
+    "parameterized_truncated_normal": _truncated_normals,
+    "random_gamma": _gamma,
+    "random_poisson_v2": _poisson,
+    "multinomial": _multinomial,
+    "random_shuffle": _shuffle,
+}
+
+
+@functools.cache
+def _install() -> None:
+    """Ask for a stand-in at every random operation. Outside of `Randomness.drawn` nothing changes."""
+    for module, stand_ins in (
+        (gen_random_ops, _NUMBERS),
+        (gen_candidate_sampling_ops, _SAMPLERS),
+        (gen_image_ops, _BOXES),
+    ):
+        for name, stand_in in stand_ins.items():
+            _replace(module, name, stand_in)
+            _replace(raw, _class_name(name), stand_in)
+    original = random_seed.get_seed
+
+    @functools.wraps(original)
+    def get_seed(op_seed: Any) -> Any:
+        draw = getattr(_current, "draw", None)
+        if draw is not None:
+            draw.own_seed = op_seed if isinstance(op_seed, int) else None
+        return original(op_seed)
+
+    random_seed.get_seed = get_seed
+    while_v2.while_loop = _in_order(while_v2.while_loop)
+
+
+def _in_order(while_loop: Callable[..., Any]) -> Callable[..., Any]:
+    """Loops in which random numbers are drawn take their turns one after the other, so that each gets its own."""
+
+    @functools.wraps(while_loop)
+    def ordered(*args: Any, **kwargs: Any) -> Any:
+        draw = getattr(_current, "draw", None)
+        if draw is None or tf.executing_eagerly():
+            return while_loop(*args, **kwargs)
+        graph = tf.compat.v1.get_default_graph()
+        counted, known = draw.counted, len(graph.get_operations())
+        result = while_loop(*args, **kwargs)
+        if draw.counted != counted:
+            for operation in graph.get_operations()[known:]:
+                if operation.type in ("While", "StatelessWhile"):
+                    operation._set_attr("parallel_iterations", attr_value_pb2.AttrValue(i=1))
+        return result
+
+    return ordered
+
+
+def _replace(module: Any, name: str, stand_in: Callable[..., Any]) -> None:
+    original = getattr(module, name)
+
+    @functools.wraps(original)
+    def function(*args: Any, **kwargs: Any) -> Any:
+        draw = getattr(_current, "draw", None)
+        if draw is None or not _is_traced(draw.graph):
+            return original(*args, **kwargs)
+        kwargs.pop("seed", None)
+        kwargs.pop("seed2", None)
+        return stand_in(draw.next(), *args, **kwargs)
+
+    setattr(module, name, function)
+
+
+def _is_traced(graph: tf.Graph) -> bool:
+    """Whether the current graph is ``graph`` or inside of it; initial values are computed outside."""
+    current: Any = tf.compat.v1.get_default_graph()
+    while current is not None and current is not graph and not tf.executing_eagerly():
+        current = getattr(current, "outer_graph", None)
+    return current is graph and not tf.executing_eagerly()
+
+
+def _class_name(name: str) -> str:
+    return "".join(part.capitalize() for part in name.split("_"))
+
+
+# The generators that the network has made for itself, in order.
+_made: list[Any] = []
+
+
+@contextmanager
+def noted() -> Iterator[None]:
+    """The generators of NumPy and Python that are made inside belong to the `python_state`.
+
+    Only their order tells them from each other, so a network has to make the same ones each time.
+    """
+    _made.clear()
+    places = ((np.random, "RandomState"), (np.random, "default_rng"), (random, "Random"))
+    with ExitStack() as stack:
+        for module, name in places:
+            stack.enter_context(replaced(module, name, _noting(getattr(module, name))))
+        yield
+
+
+def _noting(maker: Any) -> Any:
+    """``maker``, a class or a function, which notes what it makes."""
+    if not isinstance(maker, type):
+
+        @functools.wraps(maker)
+        def make(*args: Any, **kwargs: Any) -> Any:
+            _made.append(maker(*args, **kwargs))
+            return _made[-1]
+
+        return make
+
+    class Noted(maker):
+        def __init__(self, *args: Any, **kwargs: Any) -> None:
+            super().__init__(*args, **kwargs)
+            _made.append(self)
+
+    return Noted
+
+
+def python_state() -> dict[str, Any]:
+    """The state of Python's and NumPy's generators, which code of the network may draw from."""
+    kind, keys, place, has_gauss, gauss = np.random.get_state()
+    return {
+        "python": random.getstate(),
+        "numpy": [kind, keys.tolist(), place, has_gauss, gauss],
+        "made": [_state_of(generator) for generator in _made],
+    }
+
+
+def restore_python_state(state: dict[str, Any]) -> None:
+    """Go on from what `python_state` gave, which may have been JSON since."""
+    if not state:
+        return
+    version, numbers, gauss = state["python"]
+    random.setstate((version, tuple(numbers), gauss))
+    kind, keys, *rest = state["numpy"]
+    np.random.set_state((kind, np.array(keys, np.uint32), *rest))
+    for generator, made in zip(_made, state.get("made", []), strict=False):
+        _restore(generator, made)
+
+
+def _state_of(generator: Any) -> Any:
+    if isinstance(generator, random.Random):
+        return generator.getstate()
+    if isinstance(generator, np.random.Generator):
+        return _plain(generator.bit_generator.state)
+    return _plain(generator.get_state(legacy=False))
+
+
+def _restore(generator: Any, state: Any) -> None:
+    if isinstance(generator, random.Random):
+        version, numbers, gauss = state
+        generator.setstate((version, tuple(numbers), gauss))
+    elif isinstance(generator, np.random.Generator):
+        generator.bit_generator.state = state
+    else:
+        generator.set_state(state)
+
+
+def _plain(state: Any) -> Any:
+    """``state`` with lists for arrays, as JSON has them."""
+    if isinstance(state, dict):
+        return {name: _plain(value) for name, value in state.items()}
+    return state.tolist() if isinstance(state, np.ndarray) else state

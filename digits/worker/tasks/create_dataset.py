@@ -1,0 +1,568 @@
+"""The task that creates a dataset: recipe, folders, split, records, mean image, manifest.
+
+Every process turns one piece of a split at a time into one shard. Which image
+goes into which shard, and every byte of it, is decided by the recipe and the
+files alone, not by the number of processes. The manifest is written last, so
+that its presence says that the dataset is complete.
+"""
+
+from __future__ import annotations
+
+import csv
+import dataclasses
+import errno
+import hashlib
+import io
+import math
+import os
+import shutil
+import time
+from contextlib import closing
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from PIL.Image import Image
+
+from digits.core.events import Counted, EventLog, Progressed, Skipped, Warned
+from digits.core.files import write_bytes
+from digits.core.recipe import CreateDataset, FolderSplit
+from digits.data import image_folder, images, parallel, records, samples
+from digits.data.manifest import (
+    LABELS_FILE,
+    MEAN_ARRAY_FILE,
+    MEAN_IMAGE_FILE,
+    SKIPPED_FILE,
+    SPLITS,
+    Manifest,
+    Split,
+    remove_products,
+)
+from digits.worker.failure import UserFault
+
+MAX_SIDE_PIXELS = 4096
+MAX_SKIPPED_EVENTS = 1000
+MAX_UNUSABLE_FRACTION = 0.5
+
+# Shards small enough to share the work evenly, and few enough to be opened together.
+RECORDS_PER_SHARD = 128
+SHARDS_OF_SMALL_RECORDS = 32
+MAX_SHARD_BYTES = 256 << 20
+
+NEWS_SECONDS = 0.2
+PROGRESS_SECONDS = 0.25
+SHARE_OF_DOWNLOAD = 0.5
+
+_FORMATS = {"png": "png", "jpg": "jpeg", "none": "raw"}
+_FULL_DISK = {errno.ENOSPC, errno.EDQUOT}
+
+
+def run(recipe: CreateDataset, task_folder: Path, events: EventLog) -> dict[str, Any]:
+    """Create the dataset that ``recipe`` describes in the parent of ``task_folder``.
+
+    Raises UserFault when that cannot be done. Whatever ends it early, no part of a
+    dataset is left behind, only the list of skipped images.
+    """
+    return Creation(recipe, task_folder.parent, events).run()
+
+
+@dataclass(frozen=True)
+class Piece:
+    """Records ``start`` to ``stop`` of a split, which become the shard ``name``."""
+
+    split: str
+    name: str
+    start: int
+    stop: int
+
+
+@dataclass(frozen=True)
+class Unusable:
+    """An image that was skipped; ``path`` is relative to its split's folder, fit to be shown."""
+
+    path: str
+    reason: str
+    split: str
+    label: str
+
+
+@dataclass(frozen=True)
+class Advanced:
+    """A process dealt with ``images`` more images, of which ``unusable`` were skipped."""
+
+    images: int
+    unusable: list[Unusable]
+
+
+@dataclass(frozen=True)
+class ShardWritten:
+    """A shard is complete. ``digests`` holds 8 bytes for the content of each source file."""
+
+    split: str
+    counts: NDArray[np.int64]
+    size_bytes: int
+    digests: bytes
+
+
+@dataclass(frozen=True)
+class Summed:
+    """The sum over all train images that a process wrote, float64 [height, width, channels]."""
+
+    total: NDArray[np.float64]
+
+
+@dataclass
+class Written:
+    """What the processes have written so far to a split."""
+
+    counts: NDArray[np.int64]
+    size_bytes: int = 0
+    digests: list[bytes] = field(default_factory=list)
+
+
+class Creation:
+    """One dataset in the making: owns its files until the manifest is written."""
+
+    def __init__(self, recipe: CreateDataset, job_folder: Path, events: EventLog) -> None:
+        self._recipe = recipe
+        self._job_folder = job_folder
+        self._report = Report(events)
+
+    def run(self) -> dict[str, Any]:
+        _check(self._recipe)
+        remove_products(self._job_folder)
+        written: dict[str, Written] = {}
+        try:
+            self._fetch_sample()
+            plan = self._plan()
+            return self._make(plan, written)
+        except parallel.ProcessDied as death:
+            remove_products(self._job_folder)
+            raise _process_fault(death) from death
+        except OSError as error:
+            remove_products(self._job_folder)
+            if error.errno in _FULL_DISK:
+                raise self._full_disk(written) from error
+            raise
+        except BaseException:
+            remove_products(self._job_folder)
+            raise
+
+    def _fetch_sample(self) -> None:
+        recipe = self._recipe
+        if recipe.sample is None:
+            return
+        place = Path(recipe.train["folder"]).parent
+        self._report.share = SHARE_OF_DOWNLOAD
+        try:
+            fetched = samples.download(recipe.sample, place, self._report.downloaded)
+        except samples.DownloadFailed as error:
+            raise UserFault(error.message, error.hint) from error
+        recipe.train = {**recipe.train, "folder": str(fetched / "train")}
+        recipe.val = {**(recipe.val or {}), "folder": str(fetched / "test")}
+
+    def _plan(self) -> image_folder.Plan:
+        recipe = self._recipe
+        separate = {"val": recipe.val, "test": recipe.test}
+        try:
+            train, bounds = self._scan(recipe.train)
+            plan = image_folder.plan(
+                train,
+                bounds,
+                pct_val=recipe.pct_val,
+                pct_test=recipe.pct_test,
+                seed=recipe.seed,
+                separate={name: self._scan(split) for name, split in separate.items() if split},
+            )
+        except image_folder.UnusableFolder as error:
+            raise UserFault(error.message, error.hint) from error
+        for warning in plan.warnings:
+            self._report.warn(warning)
+        for name, split in plan.splits.items():
+            counts = np.bincount(split.labels, minlength=len(plan.labels))
+            self._report.counted(name, plan.labels, counts)
+        return plan
+
+    def _scan(self, body: dict[str, Any]) -> tuple[image_folder.Scan, image_folder.Bounds]:
+        known = {item.name for item in dataclasses.fields(FolderSplit)}
+        split = FolderSplit(**{name: value for name, value in body.items() if name in known})
+        root = Path(split.folder)
+        name = image_folder.show(str(root))
+        self._report.doing(f"Reading {name}")
+        found = image_folder.scan(root, lambda files: self._report.doing(f"Reading {name}: {files:,} files"))
+        return found, image_folder.Bounds(split.min_per_class, split.max_per_class)
+
+    def _make(self, plan: image_folder.Plan, written: dict[str, Written]) -> dict[str, Any]:
+        recipe = self._recipe
+        pieces = divide(plan, recipe)
+        self._need_room(plan)
+        total, skipped = self._write(plan, pieces, written)
+        self._save_skipped(skipped)
+        _need_enough(plan, written, skipped)
+        self._warn_of_losses(plan, written)
+        mean = total / written["train"].counts.sum()
+        self._save_mean(mean)
+        write_bytes(self._job_folder / LABELS_FILE, "".join(f"{label}\n" for label in plan.labels).encode())
+        for name in plan.splits:
+            self._report.counted(name, plan.labels, written[name].counts)
+        manifest = Manifest(
+            width=recipe.width,
+            height=recipe.height,
+            channels=recipe.channels,
+            encoding=recipe.encoding,
+            resize_mode=recipe.resize_mode,
+            labels=plan.labels,
+            splits={name: _split(name, written[name], pieces) for name in SPLITS if name in plan.splits},
+            mean_pixel=[float(value) for value in mean.mean(axis=(0, 1))],
+            skipped=len(skipped),
+            seed=recipe.seed,
+            source={name: image_folder.show(str(split.root)) for name, split in plan.splits.items()},
+        )
+        manifest.save(self._job_folder)
+        self._report.finished()
+        return {"images": sum(split.count for split in manifest.splits.values()), "skipped": len(skipped)}
+
+    def _write(
+        self, plan: image_folder.Plan, pieces: list[Piece], written: dict[str, Written]
+    ) -> tuple[NDArray[np.float64], list[Unusable]]:
+        """Write all shards; returns the sum of the train images and what was skipped, sorted."""
+        recipe = self._recipe
+        written |= {name: Written(np.zeros(len(plan.labels), np.int64)) for name in plan.splits}
+        total = np.zeros((recipe.height, recipe.width, recipe.channels), np.float64)
+        skipped: list[Unusable] = []
+        writer = ShardMaker(recipe, plan, pieces, self._job_folder)
+        self._report.start_writing(sum(len(split.files) for split in plan.splits.values()))
+        news = parallel.run(writer.make, len(pieces), processes=recipe.processes, finish=writer.finish)
+        with closing(news):
+            for message in news:
+                if isinstance(message, Advanced):
+                    skipped += message.unusable
+                    self._report.advanced(message)
+                    self._stop_if_hopeless(skipped)
+                elif isinstance(message, ShardWritten):
+                    split = written[message.split]
+                    split.counts += message.counts
+                    split.size_bytes += message.size_bytes
+                    split.digests.append(message.digests)
+                elif isinstance(message, Summed):
+                    total += message.total
+                else:
+                    self._report.advanced(Advanced(0, []))
+        skipped.sort(key=lambda item: (SPLITS.index(item.split), item.path))
+        return total, skipped
+
+    def _stop_if_hopeless(self, skipped: list[Unusable]) -> None:
+        if len(skipped) > self._report.images * MAX_UNUSABLE_FRACTION:
+            self._save_skipped(skipped)
+            first = skipped[0]
+            raise UserFault(
+                f"More than half of the {self._report.images:,} images cannot be used. "
+                f"The first of them: {first.path} ({first.reason}).",
+                f"All that were found are listed in {SKIPPED_FILE}.",
+            )
+
+    def _warn_of_losses(self, plan: image_folder.Plan, written: dict[str, Written]) -> None:
+        planned = np.bincount(plan.splits["train"].labels, minlength=len(plan.labels))
+        lost = [
+            label
+            for label, before, after in zip(plan.labels, planned, written["train"].counts, strict=True)
+            if before and not after
+        ]
+        if lost:
+            self._report.warn(f"No usable train image is left in: {', '.join(lost)}.")
+        in_train = _digests(written["train"])
+        for name in SPLITS[1:]:
+            if name in written and (same := int(np.isin(_digests(written[name]), in_train).sum())):
+                self._report.warn(f"{same:,} {name} images are identical to train images.")
+
+    def _save_skipped(self, skipped: list[Unusable]) -> None:
+        text = io.StringIO()
+        writer = csv.writer(text)
+        writer.writerow(["path", "reason", "split", "label"])
+        writer.writerows((item.path, item.reason, item.split, item.label) for item in skipped)
+        write_bytes(self._job_folder / SKIPPED_FILE, text.getvalue().encode())
+
+    def _save_mean(self, mean: NDArray[np.float64]) -> None:
+        file = io.BytesIO()
+        np.save(file, mean.astype(np.float32), allow_pickle=False)
+        write_bytes(self._job_folder / MEAN_ARRAY_FILE, file.getvalue())
+        picture = images.encode(np.rint(mean).astype(np.uint8), "png")
+        write_bytes(self._job_folder / MEAN_IMAGE_FILE, picture)
+
+    def _need_room(self, plan: image_folder.Plan) -> None:
+        """Refuse at once what cannot fit; how well PNG and JPEG compress shows only later."""
+        recipe = self._recipe
+        if recipe.encoding != "none":
+            return
+        count = sum(len(split.files) for split in plan.splits.values())
+        needed = count * _raw_bytes(recipe)
+        if needed > shutil.disk_usage(self._job_folder).free:
+            raise _full_disk_fault(needed, self._job_folder)
+
+    def _full_disk(self, written: dict[str, Written]) -> UserFault:
+        done = sum(int(split.counts.sum()) for split in written.values())
+        size = sum(split.size_bytes for split in written.values())
+        each = size / done if done else _raw_bytes(self._recipe)
+        return _full_disk_fault(math.ceil(self._report.images * each), self._job_folder)
+
+
+class ShardMaker:
+    """What a process does: turn the files of a piece into records of a shard."""
+
+    def __init__(
+        self, recipe: CreateDataset, plan: image_folder.Plan, pieces: list[Piece], job_folder: Path
+    ) -> None:
+        self._recipe = recipe
+        self._plan = plan
+        self._pieces = pieces
+        self._job_folder = job_folder
+        self._format = _FORMATS[recipe.encoding]
+        self._sum: NDArray[np.float64] | None = None
+
+    def make(self, number: int, send: parallel.Send) -> None:
+        """Write the shard of piece ``number``; sends Advanced now and then, ShardWritten at the end."""
+        piece = self._pieces[number]
+        split = self._plan.splits[piece.split]
+        root = str(split.root)
+        in_train = piece.split == "train"
+        counts = [0] * len(self._plan.labels)
+        digests = bytearray()
+        news = _News(send)
+        with records.ShardWriter(self._job_folder / piece.name) as writer:
+            for path, label in zip(
+                split.files[piece.start : piece.stop], split.labels[piece.start : piece.stop], strict=True
+            ):
+                try:
+                    record, image, digest = self._record(root, path, label)
+                except (images.UnusableImage, OSError) as error:
+                    reason = _reason(error, split.root)
+                    news.advance(
+                        Unusable(image_folder.show(path), reason, piece.split, self._plan.labels[label])
+                    )
+                    continue
+                writer.add(records.encode_example(record), label)
+                counts[label] += 1
+                digests += digest
+                if in_train:
+                    self._add(images.as_pixels(image))
+                news.advance()
+        news.flush()
+        send(ShardWritten(piece.split, np.array(counts, np.int64), writer.size_bytes, bytes(digests)))
+
+    def finish(self, send: parallel.Send) -> None:
+        """Send the sum of the train images that this process wrote."""
+        if self._sum is not None:
+            send(Summed(self._sum))
+
+    def _record(self, root: str, path: str, label: int) -> tuple[records.Record, Image, bytes]:
+        recipe = self._recipe
+        size = (recipe.width, recipe.height)
+        picture = images.open_picture(f"{root}/{path}", recipe.channels, enough=size)
+        digest = hashlib.blake2b(picture.data, digest_size=8).digest()
+        if picture.plain and picture.image.size == size and picture.format.lower() == self._format:
+            image, data = picture.image, picture.data
+        else:
+            # Noise that pads an image depends on the image, so that it is the same every time.
+            seed = recipe.seed % (1 << 64) ^ int.from_bytes(digest, "big")
+            image = images.resize_image(picture.image, *size, recipe.resize_mode, seed=seed)
+            data = images.encode_image(image, recipe.encoding)
+        text = self._plan.labels[label]
+        record = records.Record(
+            data, self._format, recipe.height, recipe.width, recipe.channels, label, text, os.fsencode(path)
+        )
+        return record, image, digest
+
+    def _add(self, pixels: images.Pixels) -> None:
+        # Sums of whole numbers are exact in float64, so the order of adding does not matter.
+        if self._sum is None:
+            self._sum = np.zeros(pixels.shape, np.float64)
+        np.add(self._sum, pixels, out=self._sum)
+
+
+class Report:
+    """Tells the event log how far the task is, not more often than a reader can follow."""
+
+    def __init__(self, events: EventLog) -> None:
+        self._events = events
+        self._told_at = 0.0
+        self._started_at = 0.0
+        self._done = 0
+        self._skipped = 0
+        self.images = 0
+        self.share = 0.0  # the part of the whole that lies before the writing
+
+    def warn(self, message: str) -> None:
+        self._events.append(Warned(message))
+
+    def counted(self, split: str, labels: list[str], counts: NDArray[np.integer[Any]]) -> None:
+        self._events.append(Counted(split, labels, [int(count) for count in counts]))
+
+    def doing(self, what: str) -> None:
+        self._events.append(Progressed(self.share, None, what))
+
+    def downloaded(self, fraction: float, what: str) -> None:
+        if self._is_time() or fraction >= 1:
+            self._events.append(Progressed(fraction * self.share, None, what))
+
+    def start_writing(self, count: int) -> None:
+        self.images = count
+        self._started_at = time.monotonic()
+
+    def advanced(self, news: Advanced) -> None:
+        self._done += news.images
+        for item in news.unusable[: MAX_SKIPPED_EVENTS - self._skipped]:
+            self._events.append(Skipped(item.path, item.reason, item.split, item.label))
+        self._skipped += len(news.unusable)
+        if self._is_time():
+            fraction = self._done / self.images
+            what = f"Writing images: {self._done:,} of {self.images:,}"
+            fraction = self.share + (1 - self.share) * fraction
+            self._events.append(Progressed(fraction, self._seconds_left(), what))
+
+    def finished(self) -> None:
+        self._events.append(Progressed(1.0, 0.0, "Done"))
+
+    def _seconds_left(self) -> float | None:
+        if not self._done:
+            return None
+        return (self.images - self._done) * (time.monotonic() - self._started_at) / self._done
+
+    def _is_time(self) -> bool:
+        now = time.monotonic()
+        if now - self._told_at < PROGRESS_SECONDS:
+            return False
+        self._told_at = now
+        return True
+
+
+class _News:
+    """Collects what happened to single images and sends it in portions."""
+
+    def __init__(self, send: parallel.Send) -> None:
+        self._send = send
+        self._images = 0
+        self._unusable: list[Unusable] = []
+        self._sent_at = time.monotonic()
+
+    def advance(self, unusable: Unusable | None = None) -> None:
+        self._images += 1
+        if unusable is not None:
+            self._unusable.append(unusable)
+        if time.monotonic() - self._sent_at > NEWS_SECONDS:
+            self.flush()
+
+    def flush(self) -> None:
+        self._send(Advanced(self._images, self._unusable))
+        self._images, self._unusable = 0, []
+        self._sent_at = time.monotonic()
+
+
+def divide(plan: image_folder.Plan, recipe: CreateDataset) -> list[Piece]:
+    """The pieces of all splits, train first. Depends on the plan and the image's size only."""
+    pieces = []
+    for split in SPLITS:
+        if split not in plan.splits:
+            continue
+        count = len(plan.splits[split].files)
+        total = max(
+            1,
+            min(SHARDS_OF_SMALL_RECORDS, math.ceil(count / RECORDS_PER_SHARD)),
+            math.ceil(count * _raw_bytes(recipe) / MAX_SHARD_BYTES),
+        )
+        bounds = [count * number // total for number in range(total + 1)]
+        pieces += [
+            Piece(split, records.shard_name(split, number, total), bounds[number], bounds[number + 1])
+            for number in range(total)
+        ]
+    return pieces
+
+
+def _check(recipe: CreateDataset) -> None:
+    """Raise UserFault for a recipe that no form should let through."""
+    if not (1 <= recipe.width <= MAX_SIDE_PIXELS and 1 <= recipe.height <= MAX_SIDE_PIXELS):
+        raise UserFault(
+            f"Images of {recipe.width}×{recipe.height} pixels cannot be made.",
+            f"Width and height may be 1 to {MAX_SIDE_PIXELS}.",
+        )
+    _check_choice("number of channels", recipe.channels, (1, 3))
+    _check_choice("resize mode", recipe.resize_mode, images.RESIZE_MODES)
+    _check_choice("encoding", recipe.encoding, images.ENCODINGS)
+    shares = (0 if recipe.val else recipe.pct_val, 0 if recipe.test else recipe.pct_test)
+    if min(shares) < 0 or sum(shares) >= 100:
+        raise UserFault(
+            f"{shares[0]}% for validation and {shares[1]}% for testing leave nothing to train on.",
+            "Choose less than 100% for both together.",
+        )
+
+
+def _check_choice(name: str, value: object, choices: tuple[object, ...]) -> None:
+    if value not in choices:
+        raise UserFault(
+            f"The {name} {value!r} is not known.", f"Choose one of {', '.join(map(str, choices))}."
+        )
+
+
+def _reason(error: Exception, root: Path) -> str:
+    """Why an image was skipped; raises UserFault when the whole folder is gone."""
+    if isinstance(error, images.UnusableImage):
+        return error.reason
+    if not root.is_dir():
+        raise UserFault(
+            f"The folder {image_folder.show(str(root))} vanished or became unreadable while its images were read.",
+            "Check that the disk is still there, then create the dataset again.",
+        ) from error
+    if isinstance(error, FileNotFoundError):
+        return "the file vanished"
+    return f"cannot be read: {getattr(error, 'strerror', None) or error}"
+
+
+def _need_enough(plan: image_folder.Plan, written: dict[str, Written], skipped: list[Unusable]) -> None:
+    classes = int(np.count_nonzero(written["train"].counts))
+    if classes >= 2:
+        return
+    first = f" The first that cannot be used: {skipped[0].path} ({skipped[0].reason})." if skipped else ""
+    raise UserFault(
+        f"Usable train images are left in {classes} of {len(plan.labels)} classes; two are needed.{first}",
+        f"All skipped images are listed in {SKIPPED_FILE}.",
+    )
+
+
+def _split(name: str, written: Written, pieces: list[Piece]) -> Split:
+    return Split(
+        count=int(written.counts.sum()),
+        counts=[int(count) for count in written.counts],
+        bytes=written.size_bytes,
+        shards=[piece.name for piece in pieces if piece.split == name],
+    )
+
+
+def _digests(written: Written) -> NDArray[np.uint64]:
+    return np.frombuffer(b"".join(written.digests), np.uint64)
+
+
+def _raw_bytes(recipe: CreateDataset) -> int:
+    """Bytes of one image's pixels, the most that its record needs but for its names."""
+    return recipe.width * recipe.height * recipe.channels
+
+
+def _process_fault(death: parallel.ProcessDied) -> UserFault:
+    if death.code == -9:
+        return UserFault(
+            "A process that converts images was killed (signal 9, SIGKILL): most likely the memory ran out.",
+            "Close other programs, or let fewer processes work at once.",
+        )
+    return UserFault(f"A process that converts images crashed ({death.reason}).", "The output tells more.")
+
+
+def _full_disk_fault(needed: int, place: Path) -> UserFault:
+    free = shutil.disk_usage(place).free
+    return UserFault(
+        f"The disk is full: the dataset needs about {_megabytes(needed)}, {_megabytes(free)} are free.",
+        f"Free some space for {image_folder.show(str(place))}, or choose smaller images.",
+    )
+
+
+def _megabytes(size: int) -> str:
+    return f"{size / 1e9:,.1f} GB" if size >= 1e9 else f"{math.ceil(size / 1e6):,} MB"

@@ -1,0 +1,482 @@
+"""Preflight: run one training step and one validation batch before the training starts.
+
+Only the required batches are decoded, and no snapshot is saved. The result is that of the
+task; errors are reported as in a training. The first batch is saved in the job's folder as
+the network sees it, as a picture and a description.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+import math
+import resource
+import secrets
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import keras
+import numpy as np
+import tensorflow as tf
+from numpy.typing import NDArray
+
+from digits.core import humanize
+from digits.core import recipe as recipes
+from digits.core.events import EventLog, Fed, Progressed, for_browser
+from digits.core.preflight_result import PICTURE_FILE
+from digits.data import images
+from digits.worker.input import feeds
+from digits.worker.training import device_config as executions
+from digits.worker.training import step_debugger
+from digits.worker.training.steps import CROSS_ENTROPY, Rows
+from digits.worker.training.tensorboard_log import TensorBoardLog
+from digits.worker.training.trainer import Trainer
+
+# The picture of the batch: so many images at most, and so large, in pixels.
+MAX_IMAGES = 64
+COLUMNS = 8
+SMALLEST_SIDE, LARGEST_SIDE = 48, 160
+GAP = 2
+
+# Time for which steps are repeated to measure their duration.
+MEASURED_SECONDS = 0.5
+MAX_MEASURED_STEPS = 6
+BATCHES_READ = 3
+
+# Steps of a debug run, each on a different batch.
+EAGER_STEPS = 3
+
+# Expected range of the initial cross-entropy, as multiples of the chance level.
+USUAL = (0.5, 2.0)
+# Normalized activations are large for any input; the weights adapt within a few steps.
+USUAL_WITH_NORMALIZATION = (0.5, 10.0)
+
+# A network with more parameters per training image memorizes the images.
+MANY_PARAMETERS_PER_IMAGE = 10_000
+# The message names a variable with more than this fraction of the parameters.
+LARGE_PART = 0.5
+LONG_SECONDS = 30 * 60
+
+
+def run(recipe: recipes.Preflight, task_folder: Path, events: EventLog) -> dict[str, Any]:
+    """Try the training that ``recipe`` describes; products go to the job's folder.
+
+    Raises UserFault, or whatever the user's network raises.
+    """
+    events.append(Progressed(0.0, doing="Reading the dataset"))
+    execution, gpus = executions.prepare(recipe, events)
+    seed = secrets.randbelow(2**31) if recipe.seed is None else recipe.seed
+    keras.utils.set_random_seed(seed % 2**32)
+    trainer = Trainer(recipe, task_folder.parent, events, seed, execution, None)
+    trainer.measures_labels = True
+    trial = _Trial(trainer, bool(gpus))
+    if recipe.eager:
+        return trial.by_operation()
+    with TensorBoardLog(task_folder.parent / "tb") as board:
+        trainer.board = board
+        trainer.build()
+        trainer.load_weights()
+    events.append(Progressed(0.5, doing="Running one step"))
+    return trial.result()
+
+
+@dataclass(frozen=True)
+class Start:
+    """The first training step, before the first weight update.
+
+    ``cross_entropy`` is over the classes, or None for a loss without classification. With
+    ``has_normalization``, the scale of the input is irrelevant.
+    """
+
+    loss: float
+    cross_entropy: float | None = None
+    classes: int = 0
+    has_weights: bool = False
+    has_normalization: bool = False
+
+    @property
+    def chance(self) -> float | None:
+        """The cross-entropy of a network that gives all classes the same probability."""
+        return None if self.cross_entropy is None else math.log(self.classes)
+
+
+@dataclass(frozen=True)
+class Cost:
+    """The cost of a training: ``seconds``, trained ``parameters``, and name and size of the ``largest`` variable."""
+
+    seconds: float | None
+    images: int
+    parameters: int
+    largest: tuple[str, int] = ("", 0)
+
+    @property
+    def parameters_per_image(self) -> float:
+        return self.parameters / self.images
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """Whether the training is worth starting.
+
+    ``kind`` is the most serious finding: ``bad`` (the loss is not finite), ``high`` or ``low`` (the cross-entropy
+    is far from the chance level), ``large`` (too many parameters for the images), ``long``, ``unknown`` or ``good``.
+    """
+
+    kind: str
+    message: str
+
+
+def verdict(start: Start, cost: Cost) -> Verdict:
+    """Assess a training by its first step and its total cost."""
+    found = [_of_loss(start)]
+    if not start.has_weights and cost.parameters_per_image > MANY_PARAMETERS_PER_IMAGE:
+        found.append(_too_large(cost))
+    if cost.seconds is not None and cost.seconds > LONG_SECONDS:
+        found.append(Verdict("long", f"Training will take about {humanize.duration(cost.seconds)}."))
+    order = ("bad", "high", "low", "large", "long", "unknown", "good")
+    return Verdict(
+        min((item.kind for item in found), key=order.index), " ".join(item.message for item in found)
+    )
+
+
+def _of_loss(start: Start) -> Verdict:
+    entropy, chance = start.cross_entropy, start.chance
+    if not math.isfinite(start.loss):
+        return Verdict("bad", "The loss is NaN or infinite: training would stop immediately.")
+    if entropy is None or chance is None:
+        return Verdict(
+            "unknown", "The loss is finite. It is not a classification loss, so it has no chance level."
+        )
+    if start.has_weights:
+        return Verdict("unknown", "The loss is finite. The weights come from an earlier training.")
+    begins = f"The cross-entropy starts at {entropy:.3g}"
+    usual = USUAL_WITH_NORMALIZATION if start.has_normalization else USUAL
+    low, high = (chance * limit for limit in usual)
+    if entropy > high:
+        remedy = (
+            "Initialize the last layer with smaller weights."
+            if start.has_normalization
+            else "Scale the input down (pixels go up to 255) or initialize the layers with smaller weights."
+        )
+        return Verdict(
+            "high",
+            f"{begins}, far above the chance level of {chance:.3g}: the first outputs are too large. {remedy}",
+        )
+    if entropy < low:
+        return Verdict(
+            "low",
+            f"{begins}, far below the chance level of {chance:.3g}: "
+            "check whether the network computes its output from the labels.",
+        )
+    if entropy > chance * USUAL[1]:
+        return Verdict(
+            "good",
+            f"{begins}, above the chance level of {chance:.3g}, as is usual with normalized activations.",
+        )
+    return Verdict("good", f"{begins}, near the chance level of {chance:.3g}.")
+
+
+def _too_large(cost: Cost) -> Verdict:
+    name, size = cost.largest
+    where = f", {size:,} of them in {name}" if size > LARGE_PART * cost.parameters else ""
+    return Verdict(
+        "large",
+        f"The network has {cost.parameters:,} parameters{where}, but only {cost.images:,} training images "
+        f"({cost.parameters_per_image:,.0f} per image): it will memorize the images. Use a smaller network or smaller "
+        "images, or start from trained weights.",
+    )
+
+
+class _Trial:
+    """Runs and measures the steps."""
+
+    def __init__(self, trainer: Trainer, on_gpu: bool) -> None:
+        self._trainer, self._on_gpu = trainer, on_gpu
+
+    def result(self) -> dict[str, Any]:
+        chunk, seconds_reading = self._read()
+        validation, seconds_validating = self._validate()
+        notes = self._picture(chunk)
+        first, first_seconds = self._step(chunk, 0)
+        seconds = self._measure(chunk)
+        durations = self._durations(seconds, seconds_reading, first_seconds, seconds_validating)
+        result = {
+            **self._judged(first, durations["seconds_total"]),
+            "metrics": {"train": _curves(first), "val": validation},
+            **durations,
+            **self._memory(),
+            **self._facts(),
+            "batch": notes,
+        }
+        return for_browser(result)
+
+    def by_operation(self) -> dict[str, Any]:
+        """What comes of a few steps whose operations are executed as the network asks for them."""
+        trainer = self._trainer
+        trainer.build_nothing()
+        chunks = self._each(min(EAGER_STEPS, trainer.total_steps))
+        notes = self._picture(chunks[0])
+        if trainer.recipe.weights:
+            step_debugger.make_variables(trainer.training, chunks[0])
+            trainer.load_weights()
+        steps = [
+            step_debugger.take(trainer.training, trainer.store, chunk, trainer.rate.at(number), number)
+            for number, chunk in enumerate(chunks)
+        ]
+        trainer.tell_unmatched()
+        trainer.warn_of_labels()
+        result = {
+            **self._judged(steps[0].metrics, None),
+            "metrics": {"train": _curves(steps[0].metrics), "val": None},
+            **self._memory(),
+            **self._facts(),
+            "batch": notes,
+            "losses": [step.metrics["loss"] for step in steps],
+            "layers": steps[-1].layers,
+            "printed": "".join(
+                f"Step {number}\n{step.printed}" for number, step in enumerate(steps, 1) if step.printed
+            ),
+        }
+        return for_browser(result)
+
+    def _judged(self, first: dict[str, float], seconds_total: float | None) -> dict[str, Any]:
+        """The loss of the ``first`` training step, and its assessment.
+
+        The validation loss is unsuitable: before a training, batch normalization has no meaningful averages.
+        """
+        trainer = self._trainer
+        start = Start(
+            first["loss"],
+            first.get(CROSS_ENTROPY),
+            len(trainer.manifest.labels),
+            bool(trainer.recipe.weights),
+            trainer.training.label_flow.has_normalization,
+        )
+        cost = self._cost(seconds_total)
+        judged = verdict(start, cost)
+        return {
+            "loss": start.loss,
+            "cross_entropy": start.cross_entropy,
+            "chance_loss": start.chance,
+            "parameters_per_image": cost.parameters_per_image,
+            "verdict": judged.message,
+            "verdict_kind": judged.kind,
+        }
+
+    def _cost(self, seconds_total: float | None) -> Cost:
+        trainer = self._trainer
+        sizes = {
+            name: item.shape.num_elements()
+            for name, item in trainer.store.variables.items()
+            if name in trainer.training.trained
+        }
+        largest = max(sizes.items(), key=lambda item: item[1], default=("", 0))
+        return Cost(seconds_total, len(trainer.train_records), sum(sizes.values()), largest)
+
+    def _durations(
+        self, computing: float, reading: float, first: float, validating: float | None
+    ) -> dict[str, Any]:
+        trainer, interval = self._trainer, self._trainer.recipe.val_interval
+        # Reading and computing overlap; images cached in memory are not read again.
+        step = computing if trainer.train_records.is_resident else max(computing, reading)
+        in_all, epoch = first + trainer.total_steps * step, trainer.steps_per_epoch * step
+        if validating is not None:
+            in_all += validating * (1 + math.ceil(trainer.recipe.epochs / interval))
+            epoch += validating / interval
+        return {
+            "seconds_per_step": step,
+            "seconds_computing": computing,
+            "seconds_reading": reading,
+            "seconds_first_step": first,
+            "seconds_per_validation": validating,
+            "seconds_per_epoch": epoch,
+            "seconds_total": in_all,
+            "images_per_second": trainer.step_records / max(step, 1e-9),
+            "steps_per_epoch": trainer.steps_per_epoch,
+            "steps": trainer.total_steps,
+        }
+
+    def _memory(self) -> dict[str, Any]:
+        splits = {"train": self._trainer.train_records, "val": self._trainer.val_records}
+        return {
+            "memory_bytes": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024,
+            "memory_free_bytes": feeds.free_bytes(),
+            "gpu_memory_bytes": self._gpu_memory(),
+            # What decoded images will take in addition.
+            "resident_bytes": sum(
+                records.bytes for records in splits.values() if records and records.is_resident
+            ),
+            "input": _input(self._trainer.train_records.fed),
+            "validation_input": _input(splits["val"].fed) if splits["val"] else None,
+        }
+
+    def _facts(self) -> dict[str, Any]:
+        trainer = self._trainer
+        return {
+            "parameters": trainer.store.parameters,
+            "image_shape": list(trainer.prepare.image_shape),
+            "shape": list(trainer.prepare.shape),
+            "classes": len(trainer.manifest.labels),
+            "batch_size": trainer.batch,
+            "batches_per_step": trainer.execution.batches,
+            "devices": list(trainer.execution.devices),
+            "precision": trainer.execution.precision,
+            "xla": trainer.execution.compiled and not trainer.training.remark,
+            "seed": trainer.seed,
+            "picture": PICTURE_FILE,
+        }
+
+    # Steps
+
+    def _read(self) -> tuple[feeds.Chunk, float]:
+        """The first batch, and the seconds that reading one takes."""
+        chunk = self._taken(1)
+        began = time.perf_counter()
+        self._taken(BATCHES_READ)
+        return chunk, (time.perf_counter() - began) / BATCHES_READ
+
+    def _taken(self, batches: int) -> feeds.Chunk:
+        with self._streamed(batches) as feed:
+            return feed.take(batches)
+
+    def _each(self, batches: int) -> list[feeds.Chunk]:
+        with self._streamed(batches) as feed:
+            return [feed.take(1) for _ in range(batches)]
+
+    def _streamed(self, batches: int) -> contextlib.closing[feeds.Feed]:
+        """The first batches of the training."""
+        order = itertools.islice(self._trainer.order(), batches)
+        return contextlib.closing(self._trainer.train_records.streamed(order))
+
+    def _step(self, chunk: feeds.Chunk, step: int) -> tuple[dict[str, float], float]:
+        began = time.perf_counter()
+        rate = self._trainer.rate.at(step)
+        self._trainer.step = step
+        with self._trainer.faults(rate):
+            row = self._trainer.training.steps(chunk, [rate], step)
+        seconds = time.perf_counter() - began
+        return _named(self._trainer.training.names, row), seconds
+
+    def _measure(self, chunk: feeds.Chunk) -> float:
+        """Seconds for a step: the middle one of a few."""
+        taken: list[float] = []
+        while len(taken) < MAX_MEASURED_STEPS and sum(taken) < MEASURED_SECONDS:
+            taken.append(self._step(chunk, len(taken) + 1)[1])
+        return float(np.median(taken))
+
+    def _validate(self) -> tuple[dict[str, float] | None, float | None]:
+        """The metrics of the first validation batch, and the seconds that all of them would take."""
+        trainer, records = self._trainer, self._trainer.val_records
+        if not records:
+            return None, None
+        count = min(trainer.batch, len(records))
+        began = time.perf_counter()
+        feed = records.streamed(iter([np.arange(count)]))
+        try:
+            chunk = feed.take(1)
+        finally:
+            feed.close()
+        reading = time.perf_counter() - began
+        began = time.perf_counter()
+        with trainer.faults(trainer.rate.at(0)):
+            row = trainer.evaluation(chunk)
+            seconds = time.perf_counter() - began
+            if seconds < MEASURED_SECONDS:  # much of that went into preparing
+                began = time.perf_counter()
+                trainer.evaluation(chunk)
+                seconds = time.perf_counter() - began
+            if last := len(records) % count:  # some networks reject a smaller batch
+                pixels, labels, positions = chunk
+                trainer.evaluation((pixels, labels, positions[:, :last]))
+        if not records.is_resident:
+            seconds = max(seconds, reading)
+        return _named(trainer.evaluation.names, row), seconds * len(records) / count
+
+    # Memory
+
+    def _gpu_memory(self) -> int | None:
+        """The most that TensorFlow used of a GPU's memory so far, bytes."""
+        if not self._on_gpu:
+            return None
+        devices = tf.config.list_logical_devices("GPU")
+        return max(tf.config.experimental.get_memory_info(device.name)["peak"] for device in devices)
+
+    # The picture
+
+    def _picture(self, chunk: feeds.Chunk) -> list[dict[str, Any]]:
+        """Write the picture of a batch; what is on it."""
+        trainer = self._trainer
+        x, targets = trainer.training.seen(chunk, 0)
+        pixels = displayed(x[:MAX_IMAGES], trainer.prepare)
+        (trainer.job_folder / PICTURE_FILE).write_bytes(images.encode(contact_sheet(pixels), "png"))
+        labels = trainer.manifest.labels
+        return [
+            _note({name: values[place] for name, values in targets.items()}, labels)
+            for place in range(len(pixels))
+        ]
+
+
+def _input(fed: Fed) -> dict[str, Any]:
+    """How records reach the network, and the reason in words."""
+    budget, free = humanize.byte_size(fed.budget_bytes), humanize.byte_size(fed.free_bytes)
+    reason = f"limit {budget} of {free} free {fed.place}"
+    return {"how": fed.how, "records": fed.records, "bytes": fed.bytes, "reason": reason}
+
+
+def _curves(metrics: dict[str, float]) -> dict[str, float]:
+    return {name: value for name, value in metrics.items() if name != CROSS_ENTROPY}
+
+
+def _named(names: list[str], rows: Rows) -> dict[str, float]:
+    return dict(zip(names, rows[0].tolist(), strict=True))
+
+
+def _note(target: dict[str, Any], labels: list[str]) -> dict[str, Any]:
+    note: dict[str, Any] = {"label": labels[int(target["labels"])]}
+    if "others" in target:
+        note.update(other=labels[int(target["others"])], share=round(float(target["share"]), 4))
+    return note
+
+
+def displayed(x: NDArray[np.float32], prepare: feeds.Preparation) -> NDArray[np.uint8]:
+    """The batch ``x`` [N, H, W, C] that the network gets, as pixels: its mean is put back.
+
+    Whitened images get a middle gray and a usual contrast.
+    """
+    if prepare.augment.whitening:
+        pixels = 128 + 64 * x
+    else:
+        pixels = x + _mean_of_windows(prepare)
+    return pixels.clip(0, 255).round().astype(np.uint8)
+
+
+def _mean_of_windows(prepare: feeds.Preparation) -> NDArray[np.float32]:
+    """The mean where it is known, which is not so for windows at random places."""
+    if prepare.mean.ndim == 3 and prepare.crop:
+        return prepare.mean.mean((0, 1))
+    return prepare.mean
+
+
+def contact_sheet(pixels: NDArray[np.uint8]) -> NDArray[np.uint8]:
+    """Images [N, H, W, C] side by side in rows on white."""
+    height, width, channels = pixels.shape[1:]
+    if channels not in (1, 3):
+        pixels = pixels[..., :1]
+    larger = max(height, width)
+    if larger < SMALLEST_SIDE:
+        factor = -(-SMALLEST_SIDE // larger)
+        pixels = pixels.repeat(factor, axis=1).repeat(factor, axis=2)
+    elif larger > LARGEST_SIDE:
+        scale = LARGEST_SIDE / larger
+        size = max(1, round(width * scale)), max(1, round(height * scale))
+        pixels = np.stack([images.resize(image, *size, "squash") for image in pixels])
+    count, height, width, channels = pixels.shape
+    columns = min(COLUMNS, count)
+    rows = -(-count // columns)
+    sheet = np.full((rows * (height + GAP) - GAP, columns * (width + GAP) - GAP, channels), 255, np.uint8)
+    for place, image in enumerate(pixels):
+        top, left = place // columns * (height + GAP), place % columns * (width + GAP)
+        sheet[top : top + height, left : left + width] = image
+    return sheet

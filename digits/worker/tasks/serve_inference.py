@@ -1,0 +1,284 @@
+"""Inference server: classifies images with a trained network, one process per model.
+
+The process listens on a Unix socket. Requests and responses are lines of JSON:
+
+    {"call": "classify", "image": path, "snapshot": "snapshot_1.ckpt", "top": 5}
+    {"ok": true, "predictions": [[label, percent], …], "milliseconds": 3.2}
+    {"ok": false, "message": …, "hint": …, "status": 400, "trace": [frame, …]}
+
+It exits after a period without requests.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import selectors
+import socket
+import time
+from collections import OrderedDict
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+from numpy.typing import NDArray
+
+from digits.core import recipe as recipes
+from digits.core.events import EventLog
+from digits.core.files import UnreadableFile
+from digits.data import images
+from digits.worker.failure import UserFault, describe, in_a_sentence
+from digits.worker.network import inference
+from digits.worker.training import trained
+
+MAX_LOADED_SNAPSHOTS = 4
+MAX_REQUEST_BYTES = 1024 * 1024
+
+log = logging.getLogger(__name__)
+
+
+class Refused(Exception):
+    """An error response to a request, with its HTTP ``status``.
+
+    ``trace`` lists the frames of an error in the network, the user's own first.
+    """
+
+    def __init__(
+        self, message: str, hint: str = "", status: int = 400, trace: Sequence[dict[str, Any]] = ()
+    ) -> None:
+        super().__init__(message)
+        self.message, self.hint, self.status, self.trace = message, hint, status, list(trace)
+
+    @classmethod
+    def because(cls, error: Exception, before: str = "") -> Refused:
+        """The response to ``error``: status 400 for errors of the user's network, 500 for bugs."""
+        if isinstance(error, Refused):
+            return error
+        event = describe(error)
+        is_users = event.line is not None or isinstance(error, (UserFault, UnreadableFile))
+        return cls(f"{before}{in_a_sentence(event)}", event.hint, 400 if is_users else 500, event.trace)
+
+
+class Classifier:
+    """A model's network with the weights of one snapshot, warmed up and ready.
+
+    ``model_folder`` is the model's job folder. Raises Refused when the snapshot, the
+    network or the dataset cannot be loaded.
+    """
+
+    def __init__(self, model_folder: Path, snapshot: str) -> None:
+        if Path(snapshot).name != snapshot or not (model_folder / f"{snapshot}.index").is_file():
+            raise Refused(f"There is no snapshot {snapshot!r}.", "Choose another snapshot.", 404)
+        try:
+            self._trained = trained.load(model_folder, snapshot)
+            self._manifest = self._trained.manifest
+            self._function = self._whole()
+        except Exception as error:
+            raise Refused.because(error) from error
+        self._least = 1
+        self._warm_up()
+        self._check_classes()
+
+    def classify(self, image: str | Path, top: int = 5) -> list[tuple[str, float]]:
+        """The ``top`` most likely labels with their percent, the likeliest first; raises Refused."""
+        percents = self._run(self._pixels(image)[None])[0] * 100
+        best = np.argsort(-percents, kind="stable")[: max(1, top)]
+        return [(self._manifest.labels[index], float(percents[index])) for index in best]
+
+    def _whole(self) -> Any:
+        """uint8 images to probabilities, in one function."""
+
+        def probabilities(pixels: tf.Tensor) -> tf.Tensor:
+            logits = inference.classes(self._trained.outputs(pixels), len(self._manifest.labels))
+            return tf.nn.softmax(tf.cast(logits, tf.float32))
+
+        signature = [tf.TensorSpec((None, *self._manifest.shape), tf.uint8)]
+        return tf.function(probabilities, autograph=False, input_signature=signature)
+
+    def _warm_up(self) -> None:
+        """Run once, because the first run is slow, and determine the smallest batch the network accepts.
+
+        Networks that call `tf.squeeze(x)` or split the batch reject single images. For these, images are
+        repeated, twice or up to the training's batch size. Raises Refused.
+        """
+        black = np.zeros((1, *self._manifest.shape), np.uint8)
+        sizes = (1, 2, self._trained.batch_size)
+        for size in sizes:
+            self._least = size
+            try:
+                self._run(black)
+                return
+            except (tf.errors.OpError, Refused) as error:
+                if size == sizes[-1]:
+                    raise Refused.because(
+                        error, "The network cannot compute its output from an image. "
+                    ) from error
+
+    def _check_classes(self) -> None:
+        """Raise Refused if the output is not over classes: a code or an embedding can have any number of columns."""
+        classes, columns = len(self._manifest.labels), self._columns
+        try:
+            flow = self._trained.label_flow(columns)
+        except Exception as error:
+            log.info("The loss could not be built: %s", error)
+            is_of_classes = columns == classes
+        else:
+            is_of_classes = flow.is_used if columns == classes else bool(flow.cross_entropies)
+        if not is_of_classes:
+            raise self._other_output([None, columns])
+
+    def _other_output(self, shape: list[int | None]) -> Refused:
+        words = ", ".join("N" if size is None else str(size) for size in shape)
+        return Refused(
+            f"The network's output has shape [{words}], which is not one number for each of "
+            f"the {len(self._manifest.labels)} classes.",
+            "Only networks that are trained for classification can classify images.",
+        )
+
+    def _run(self, pixels: NDArray[np.uint8]) -> NDArray[np.float32]:
+        values = self._function(tf.constant(np.repeat(pixels, self._least, axis=0))).numpy()
+        classes = len(self._manifest.labels)
+        if values.ndim != 2 or values.shape[1] < classes:
+            raise self._other_output([None, *values.shape[1:]])
+        self._columns = int(values.shape[1])
+        return values[:, :classes]
+
+    def _pixels(self, image: str | Path) -> NDArray[np.uint8]:
+        height, width, channels = self._manifest.shape
+        try:
+            return images.resize(
+                images.load(Path(image), channels), width, height, self._manifest.resize_mode
+            )
+        except (images.UnusableImage, OSError) as error:
+            reason = error.strerror if isinstance(error, OSError) else str(error)
+            raise Refused(f"The image cannot be read: {reason}", "Choose a PNG or JPEG file.") from error
+
+
+class Service:
+    """Answers requests for one model; keeps the snapshots loaded that were asked for last."""
+
+    def __init__(self, model_folder: Path) -> None:
+        self._folder = model_folder
+        self._loaded: OrderedDict[str, Classifier] = OrderedDict()
+
+    def answer(self, request: Any) -> dict[str, Any]:
+        """The answer to a request, whatever it is. Never raises an Exception."""
+        began = time.perf_counter()
+        try:
+            predictions = self._predictions(request)
+        except Exception as error:
+            refusal = Refused.because(error)
+            if refusal.status >= 500:
+                log.exception("The request %.200r failed", request)
+            return _refusal(refusal)
+        milliseconds = round((time.perf_counter() - began) * 1000, 2)
+        return {"ok": True, "predictions": predictions, "milliseconds": milliseconds}
+
+    def _predictions(self, request: Any) -> list[tuple[str, float]]:
+        if not isinstance(request, dict) or request.get("call") != "classify":
+            raise Refused("The request is not understood.")
+        image, snapshot, top = request.get("image"), request.get("snapshot"), request.get("top", 5)
+        if not (isinstance(image, str) and isinstance(snapshot, str) and isinstance(top, int)):
+            raise Refused("The request lacks an image, a snapshot or a number of labels.")
+        return self._classifier(snapshot).classify(image, top)
+
+    def _classifier(self, snapshot: str) -> Classifier:
+        if snapshot not in self._loaded:
+            classifier = Classifier(self._folder, snapshot)
+            while len(self._loaded) >= MAX_LOADED_SNAPSHOTS:
+                self._loaded.popitem(last=False)
+            self._loaded[snapshot] = classifier
+        self._loaded.move_to_end(snapshot)
+        return self._loaded[snapshot]
+
+
+def _refusal(refusal: Refused) -> dict[str, Any]:
+    return {
+        "ok": False,
+        "message": refusal.message,
+        "hint": refusal.hint,
+        "status": refusal.status,
+        "trace": refusal.trace,
+    }
+
+
+def classify(model_folder: Path, image: Path, snapshot: str, top: int = 5) -> list[tuple[str, float]]:
+    """The most likely labels of one image, loading the snapshot for it; raises Refused."""
+    return Classifier(model_folder, snapshot).classify(image, top)
+
+
+def run(recipe: recipes.Serve, task_folder: Path, events: EventLog) -> None:
+    """Answer requests as ``recipe`` says; what they ask for is no event."""
+    serve(Path(recipe.model), recipe.socket, recipe.idle_seconds)
+
+
+def serve(model_folder: Path, socket_path: str, idle_seconds: float) -> None:
+    """Answer requests at ``socket_path`` until none came for ``idle_seconds``."""
+    tf.config.set_visible_devices([], "GPU")  # one image is quick on any device
+    Path(socket_path).unlink(missing_ok=True)
+    with socket.socket(socket.AF_UNIX) as listener:
+        before = os.umask(0o177)
+        try:
+            listener.bind(socket_path)
+        finally:
+            os.umask(before)
+        listener.listen()
+        _Listener(listener, Service(model_folder), idle_seconds).run()
+    Path(socket_path).unlink(missing_ok=True)
+
+
+class _Listener:
+    """Takes lines from any number of connections and answers them one after the other."""
+
+    def __init__(self, listener: socket.socket, service: Service, idle_seconds: float) -> None:
+        self._service, self._idle_seconds = service, idle_seconds
+        self._selector = selectors.DefaultSelector()
+        self._listener = listener
+        self._received: dict[socket.socket, bytearray] = {}
+        self._selector.register(listener, selectors.EVENT_READ)
+
+    def run(self) -> None:
+        while ready := self._selector.select(self._idle_seconds):
+            for key, _ in ready:
+                if key.fileobj is self._listener:
+                    self._accept()
+                else:
+                    self._read(key.fileobj)
+        for connection in list(self._received):
+            self._drop(connection)
+        self._selector.close()
+
+    def _accept(self) -> None:
+        connection, _ = self._listener.accept()
+        connection.settimeout(10)  # for answers; reading never waits
+        self._received[connection] = bytearray()
+        self._selector.register(connection, selectors.EVENT_READ)
+
+    def _read(self, connection: Any) -> None:
+        received = self._received[connection]
+        try:
+            data = connection.recv(65536)
+            received += data
+            while (end := received.find(b"\n")) >= 0:
+                line = bytes(received[:end])
+                del received[: end + 1]
+                connection.sendall(json.dumps(self._answer(line)).encode() + b"\n")
+        except OSError:
+            data = b""
+        if not data or len(received) > MAX_REQUEST_BYTES:
+            self._drop(connection)
+
+    def _answer(self, line: bytes) -> dict[str, Any]:
+        try:
+            request = json.loads(line)
+        except ValueError:
+            return _refusal(Refused("The request is not valid JSON."))
+        return self._service.answer(request)
+
+    def _drop(self, connection: socket.socket) -> None:
+        self._selector.unregister(connection)
+        del self._received[connection]
+        connection.close()

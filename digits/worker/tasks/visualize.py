@@ -1,0 +1,39 @@
+"""Builds a network without training it: a table of its layers and a graph for TensorBoard.
+
+The loss of the training network is built too, with its gradients, so that what is
+wrong with it shows before a training is started.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+
+from digits.core import recipe as recipes
+from digits.core.events import Built, EventLog
+from digits.worker.input.feeds import Preparation, load_manifest
+from digits.worker.network import inference, network
+from digits.worker.network.variables import VariableStore
+from digits.worker.randomness.streams import Randomness
+from digits.worker.training.optimizers import Optimizer
+from digits.worker.training.steps import Training
+from digits.worker.training.tensorboard_log import TensorBoardLog, readable_graph
+
+
+def run(recipe: recipes.Visualize, task_folder: Path, events: EventLog) -> dict[str, Any]:
+    """Build the network of ``recipe`` for its dataset's images. Raises what is wrong with it."""
+    tf.config.set_visible_devices([], "GPU")  # nothing is computed: leave the GPUs to those who do
+    scratch = task_folder.parent
+    manifest = load_manifest(Path(recipe.dataset))
+    prepare = Preparation(np.zeros(1, np.float32), recipe.crop_size or None, manifest.shape)
+    net = network.load(scratch / recipe.network, prepare.shape, len(manifest.labels))
+    store = VariableStore(empty=True)
+    shown, _ = inference.trace_shown(net, store)
+    Training(net, store, prepare, Optimizer("SGD"), 0, Randomness(0)).trace()
+    with TensorBoardLog(scratch / "tb") as board:
+        board.graph(readable_graph(shown.function))
+    events.append(Built(layers=shown.layers, parameters=store.parameters))
+    return {"parameters": store.parameters}

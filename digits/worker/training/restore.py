@@ -1,0 +1,297 @@
+"""Gives a network the values of variables that were trained before, by name and shape.
+
+They may come from a snapshot or any checkpoint of TensorFlow 1 or 2, from a frozen graph
+(its constants), from a SavedModel, or from a Keras model. A variable ``model/conv1/weights``
+takes the first of these that is there and has its shape:
+
+1. the value of the same name; for a layer frozen by renaming, of the name before;
+2. without ``model/`` in front, as other programs name theirs, or without the first part of
+   the other name, which Keras takes from its model;
+3. the same with ``kernel`` for ``weights`` and ``bias`` for ``biases``, or the other way round.
+
+The layers of a Keras model that the user never named are called ``conv2d_4`` or the like by
+accident. So when no name of such a file fits, its variables are taken in their order, up to the
+first whose shape differs.
+"""
+
+from __future__ import annotations
+
+import fnmatch
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+from numpy.typing import NDArray
+
+from digits.worker.failure import UserFault
+from digits.worker.network.variables import MODEL_SCOPE
+from digits.worker.training.snapshots import FROZEN_SUFFIX, choose_another, listed
+
+_OBJECT_GRAPH = "_CHECKPOINTABLE_OBJECT_GRAPH"
+_OF_AN_OBJECT = "/.ATTRIBUTES/VARIABLE_VALUE"
+_TWINS = {"weights": "kernel", "kernel": "weights", "biases": "bias", "bias": "biases"}
+
+
+@dataclass(frozen=True)
+class Source:
+    """Values by name, read when they are asked for. ``is_ordered``: their order means something."""
+
+    shapes: dict[str, list[int]]
+    read: Callable[[str], NDArray[Any]]
+    is_ordered: bool = False
+
+
+@dataclass(frozen=True)
+class Report:
+    """What became of a network's variables: names by outcome.
+
+    ``taken`` has the names in the file, ``other_shape`` both shapes in words;
+    ``unused`` are names of the file that no variable took.
+    """
+
+    taken: dict[str, str] = field(default_factory=dict)
+    missing: list[str] = field(default_factory=list)
+    other_shape: dict[str, str] = field(default_factory=dict)
+    unused: list[str] = field(default_factory=list)
+    by_order: bool = False
+
+    @property
+    def remark(self) -> str:
+        """A sentence about what kept its initial value; empty when nothing did."""
+        parts = []
+        if self.missing:
+            parts.append(f"not in it: {listed(self.missing)}")
+        if self.other_shape:
+            shapes = [f"{name} ({shapes})" for name, shapes in self.other_shape.items()]
+            parts.append(f"of another shape: {listed(shapes)}")
+        if not parts:
+            return ""
+        how = " in their order" if self.by_order else ""
+        unused = f" It also holds {listed(self.unused)}, which the network has not." if self.unused else ""
+        return f"Of the chosen weights, {len(self.taken)} variables were taken over{how}; {'; '.join(parts)}.{unused}"
+
+
+def restore(path: Path, variables: Mapping[str, tf.Variable]) -> Report:
+    """Give the variables the values that the file or folder ``path`` has for them.
+
+    Raises UserFault when it cannot be read.
+    """
+    with _readable(path):
+        source = _source(path)
+        found = _by_name(source, variables)
+        by_order = source.is_ordered and not any(name for name, fits in found.values() if fits)
+        if by_order:
+            found = _by_order(source, variables)
+        return _assigned(source, variables, found, by_order)
+
+
+class Frozen:
+    """The names of variables that are not trained: renamed ones, and those that match a pattern.
+
+    A pattern is a name with wildcards, as in file names: ``conv*`` or ``*/weights``. The name of
+    a layer stands for its variables, and ``model/`` may be left out.
+    """
+
+    def __init__(self, weights: Path | None = None, patterns: Iterable[str] = ()) -> None:
+        self._known: set[str] = set()
+        if weights is not None:
+            with _readable(weights):
+                names = _source(weights).shapes
+                self._known = {*names, *(f"{MODEL_SCOPE}/{name}" for name in names)}
+        self._unmatched = dict.fromkeys(pattern.strip() for pattern in patterns if pattern.strip())
+        self._patterns = list(self._unmatched)
+
+    def __contains__(self, name: object) -> bool:
+        if not isinstance(name, str):
+            return False
+        # Every pattern is tried, so that it is known which ones fit nothing.
+        matching = [pattern for pattern in self._patterns if _matches(name, pattern)]
+        for pattern in matching:
+            self._unmatched.pop(pattern, None)
+        renamed = name.endswith(FROZEN_SUFFIX) and name.removesuffix(FROZEN_SUFFIX) in self._known
+        return bool(matching) or renamed
+
+    @property
+    def unmatched(self) -> list[str]:
+        """The patterns that no variable's name matched so far."""
+        return list(self._unmatched)
+
+
+def _matches(name: str, pattern: str) -> bool:
+    names = (name, name.removeprefix(f"{MODEL_SCOPE}/"))
+    return any(fnmatch.fnmatchcase(each, form) for each in names for form in (pattern, f"{pattern}/*"))
+
+
+def _by_name(source: Source, variables: Mapping[str, tf.Variable]) -> dict[str, tuple[str, bool]]:
+    """For each variable that has one, the name in ``source`` and whether the shape fits."""
+    without_first = {name.partition("/")[2]: name for name in source.shapes}
+    found = {}
+    for name, variable in variables.items():
+        candidates = [each for each in _candidates(name, source.shapes, without_first) if each]
+        shape = variable.shape.as_list()
+        fitting = [each for each in candidates if source.shapes[each] == shape]
+        if candidates:
+            found[name] = (fitting or candidates)[0], bool(fitting)
+    return found
+
+
+def _candidates(name: str, shapes: Mapping[str, Any], without_first: Mapping[str, str]) -> Iterator[str]:
+    for whole in dict.fromkeys((name, name.removesuffix(FROZEN_SUFFIX))):
+        scope, _, last = whole.rpartition("/")
+        twin = f"{scope}/{_TWINS[last]}" if last in _TWINS else whole
+        for spelled in dict.fromkeys((whole, twin)):
+            bare = spelled.removeprefix(f"{MODEL_SCOPE}/")
+            for each in (spelled, bare):
+                if each in shapes:
+                    yield each
+            for each in (spelled, bare):
+                if each in without_first and "/" in each:
+                    yield without_first[each]
+
+
+def _by_order(source: Source, variables: Mapping[str, tf.Variable]) -> dict[str, tuple[str, bool]]:
+    found = {}
+    numbers = [(name, item) for name, item in variables.items() if item.dtype.is_floating]
+    for (name, variable), (other, shape) in zip(numbers, source.shapes.items(), strict=False):
+        if variable.shape.as_list() != shape:
+            found[name] = other, False
+            break
+        found[name] = other, True
+    return found
+
+
+def _assigned(
+    source: Source,
+    variables: Mapping[str, tf.Variable],
+    found: Mapping[str, tuple[str, bool]],
+    by_order: bool,
+) -> Report:
+    report = Report(by_order=by_order)
+    for name, variable in variables.items():
+        other, fits = found.get(name, ("", False))
+        if fits:
+            variable.assign(tf.cast(source.read(other), variable.dtype))
+            report.taken[name] = other
+        elif other:
+            report.other_shape[name] = f"{source.shapes[other]}, not {variable.shape.as_list()}"
+        elif variable.dtype.is_floating:  # states of random generators do not matter
+            report.missing.append(name)
+    used = {other for other, _ in found.values()}
+    report.unused.extend(name for name in source.shapes if name not in used and _is_of_a_network(name))
+    return report
+
+
+def _is_of_a_network(name: str) -> bool:
+    return not name.startswith(("optimizer/", "train/", "random/")) and name not in (
+        "global_step",
+        "save_counter",
+    )
+
+
+def _source(path: Path) -> Source:
+    if path.suffix in (".keras", ".h5", ".hdf5"):
+        return _keras(path)
+    if path.name == "saved_model.pb":
+        return _saved_model(path.parent)
+    if path.suffix in (".pb", ".pbtxt"):
+        return _frozen_graph(path)
+    if (path / "saved_model.pb").is_file():
+        return _saved_model(path)
+    if path.is_dir():
+        latest = tf.train.latest_checkpoint(str(path))
+        if latest is None:
+            raise FileNotFoundError("The folder holds no SavedModel and no checkpoint.")
+        return _checkpoint(latest)
+    prefix = str(path)
+    for ending in (".index", ".meta", ".data-"):
+        prefix = prefix.partition(ending)[0]
+    return _checkpoint(prefix)
+
+
+def _checkpoint(prefix: str) -> Source:
+    reader = tf.train.load_checkpoint(prefix)
+    shapes = {name: list(shape) for name, shape in reader.get_variable_to_shape_map().items()}
+    if _OBJECT_GRAPH not in shapes:
+        return Source(shapes, reader.get_tensor)
+    keys = _keys_of_objects(reader, shapes)
+    return Source(
+        {name: shapes[key] for name, key in keys.items()}, lambda name: reader.get_tensor(keys[name])
+    )
+
+
+def _keys_of_objects(reader: Any, shapes: Mapping[str, Any]) -> dict[str, str]:
+    """The keys of a checkpoint of objects, by the names of their variables and by their paths."""
+    from tensorflow.core.protobuf import trackable_object_graph_pb2
+
+    graph = trackable_object_graph_pb2.TrackableObjectGraph.FromString(reader.get_tensor(_OBJECT_GRAPH))
+    attributes = [item for node in graph.nodes for item in node.attributes if item.checkpoint_key in shapes]
+    keys = {key.removesuffix(_OF_AN_OBJECT): key for item in attributes if (key := item.checkpoint_key)}
+    names = [item.full_name for item in attributes]
+    named = {
+        item.full_name: item.checkpoint_key
+        for item in attributes
+        if item.full_name and names.count(item.full_name) == 1
+    }
+    return {**keys, **named}
+
+
+def _saved_model(folder: Path) -> Source:
+    return _checkpoint(str(folder / "variables" / "variables"))
+
+
+def _frozen_graph(path: Path) -> Source:
+    graph = tf.compat.v1.GraphDef()
+    if path.suffix == ".pbtxt":
+        from google.protobuf import text_format
+
+        text_format.Parse(path.read_text(), graph)
+    else:
+        graph.ParseFromString(path.read_bytes())
+    constants = {
+        node.name: node.attr["value"].tensor
+        for node in graph.node
+        if node.op == "Const" and tf.dtypes.as_dtype(node.attr["dtype"].type).is_floating
+    }
+    shapes = {name: [size.size for size in value.tensor_shape.dim] for name, value in constants.items()}
+    return Source(shapes, lambda name: tf.make_ndarray(constants[name]))
+
+
+def _keras(path: Path) -> Source:
+    import keras
+
+    if path.name.endswith(".weights.h5"):
+        return _keras_weights(path)
+    model = keras.saving.load_model(path, compile=False, safe_mode=True)
+    values = {variable.path: np.asarray(variable.value) for variable in model.weights}
+    return Source({name: list(value.shape) for name, value in values.items()}, values.__getitem__, True)
+
+
+def _keras_weights(path: Path) -> Source:
+    import h5py
+
+    values: dict[str, NDArray[Any]] = {}
+    with h5py.File(path, "r") as file:
+        file.visititems(
+            lambda name, item: values.update({name: item[()]}) if isinstance(item, h5py.Dataset) else None
+        )
+    return Source({name: list(value.shape) for name, value in values.items()}, values.__getitem__, True)
+
+
+@contextmanager
+def _readable(path: Path) -> Iterator[None]:
+    """What goes wrong inside with the file ``path`` becomes a UserFault."""
+    try:
+        yield
+    except UserFault:
+        raise
+    except Exception as error:  # several libraries read here, and each raises what it likes
+        reason = str(error).partition("\n")[0][:300]
+        raise UserFault(
+            f"The weights {path.name} cannot be read: {reason}",
+            choose_another(path)
+            or "Choose a snapshot, a checkpoint, a frozen graph, a SavedModel or a .keras file.",
+        ) from error

@@ -1,0 +1,318 @@
+"""Takes a step operation by operation: while the network is built, its tensors have values.
+
+The network is built as ever, in a graph, so one written for TensorFlow 1 can be looked into like one of today. But
+every operation that its text asks for is also executed at once, on the values of its inputs. So ``print(net)`` shows
+numbers, ``net.numpy()`` gives them, a breakpoint finds them, and where the loss or a weight comes out as no
+number, the first operation that gave none is told with the line that asked for it.
+
+What is inside a loop, a branch or a function of the network's own stands for many values and has none;
+the whole of it is executed as one operation.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import sys
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+from tensorflow.python.eager import context, execute
+from tensorflow.python.framework import func_graph, op_callbacks, ops
+from tensorflow.python.framework.tensor import Tensor
+
+from digits.worker.failure import UserFault
+from digits.worker.input.feeds import Chunk
+from digits.worker.network import layer_table
+from digits.worker.network.variables import VariableStore
+from digits.worker.training import numerics
+from digits.worker.training.replication import Part
+from digits.worker.training.steps import Training
+
+MAX_CHARACTERS = 20_000
+# Of larger tensors the first and last numbers are shown.
+SHOWN_NUMBERS = 64
+
+
+@dataclass(frozen=True)
+class Step:
+    """What a step has shown: its ``metrics``, a row for each layer, and what the network has ``printed``.
+
+    A row tells ``name``, ``shape``, and of the numbers that the layer gives ``least``, ``mean``, ``most``,
+    their standard deviation ``spread`` and which part of them is zero, ``zeros``.
+    """
+
+    metrics: dict[str, float]
+    layers: list[dict[str, Any]]
+    printed: str
+
+
+def take(training: Training, store: VariableStore, chunk: Chunk, rate: float, step: int) -> Step:
+    """One training step on a ``chunk`` of one batch; the weights change as in any.
+
+    Raises UserFault where the loss or a weight is no number afterwards, or what the network raises.
+    """
+    with _heard() as heard:
+        part, values = _executed_step(training, chunk, rate, step)
+    row = values.of(part.row).numpy().tolist()
+    # What gives no number does no harm behind a `tf.where`, or in a chart.
+    if values.fault and not _are_numbers([row[0], *store.variables.values()]):
+        raise values.fault
+    outputs = layer_table.activations(values.graph, part.built, store.variables.values())
+    layers = [_numbers(name, values.of(output).numpy()) for name, output in outputs.items()]
+    return Step(dict(zip(training.names, row, strict=True)), layers, heard.text)
+
+
+def make_variables(training: Training, chunk: Chunk) -> None:
+    """Have the network ask for all of its variables, which a step that is taken for the first time does too."""
+    _executed_step(training, chunk, 0.0, 0, changes_weights=False)
+
+
+def _executed_step(
+    training: Training, chunk: Chunk, rate: float, step: int, changes_weights: bool = True
+) -> tuple[Part, _Values]:
+    values = _Values(func_graph.FuncGraph("step"), step + 1, rate)
+    arguments = (*chunk, tf.constant([rate], tf.float32), tf.constant(step, tf.int64))
+    with values.graph.as_default(), values.computed():
+        given = map(values.given, training.signature, arguments)
+        part = training.part(*given, changes_weights=changes_weights)
+        values.compute_the_rest()
+    return part, values
+
+
+class _Values:
+    """The values of the tensors of ``graph``; those that get one while it is being built."""
+
+    def __init__(self, graph: Any, step: int, rate: float) -> None:
+        self.graph, self._step, self._rate = graph, step, rate
+        self._values: dict[str, Any] = {}  # by the names of tensors
+        self._done: set[str] = set()  # names of operations
+        self.fault: UserFault | None = None  # the first operation that gave no number
+
+    def given(self, spec: tf.TensorSpec, value: Any) -> Tensor:
+        """An input of the graph with ``value``."""
+        tensor = tf.compat.v1.placeholder(spec.dtype, spec.shape)
+        self._values[tensor.name] = value
+        return tensor
+
+    def of(self, tensor: Tensor) -> Any:
+        """The value of a tensor of the graph."""
+        if tensor.name not in self._values:
+            if tensor.op.type == "Placeholder":  # a variable, for example
+                self._values.update((inner.name, outer) for outer, inner in self.graph.captures)
+                if tensor.name not in self._values:
+                    raise UserFault(
+                        f"Nothing feeds the placeholder {tensor.op.name!r}.",
+                        "Take self.x, self.y or self.is_training, or give it a value by tf.placeholder_with_default.",
+                    )
+            else:
+                # It came into the graph without a word, or is a loop or a function that was given further
+                # outputs for its gradient: that is computed once more.
+                self._done.discard(tensor.op.name)
+                self._compute(tensor.op)
+        return self._values[tensor.name]
+
+    def has(self, tensor: Tensor) -> bool:
+        return tensor.graph is self.graph
+
+    @contextlib.contextmanager
+    def computed(self) -> Iterator[None]:
+        """Whatever is built inside is computed."""
+        create = self.graph._create_op_internal
+
+        def created(op_type: str, *args: Any, **kwargs: Any) -> Any:
+            operation = create(op_type, *args, **kwargs)
+            if op_type in ("PartitionedCall", "StatefulPartitionedCall"):
+                self._compute(operation)  # no callback is told of a call, which may change a variable
+            return operation
+
+        op_callbacks.add_op_callback(self._built)
+        self.graph._create_op_internal = created
+        try:
+            with _readable(self):
+                yield
+        finally:
+            op_callbacks.remove_op_callback(self._built)
+            del self.graph._create_op_internal
+
+    def compute_the_rest(self) -> None:
+        """Compute what came into the graph without a word."""
+        for operation in self.graph.get_operations():
+            self._compute(operation)
+
+    def _built(
+        self,
+        op_type: str,
+        inputs: Any,
+        attrs: Any,
+        outputs: Any,
+        op_name: str | None = None,
+        graph: Any = None,
+    ) -> None:
+        if graph is self.graph:
+            named = outputs[0].op if outputs else graph.get_operation_by_name(str(op_name).rstrip("/"))
+            self._compute(named)
+
+    def _compute(self, operation: Any) -> None:
+        if operation.type == "Placeholder" or operation.name in self._done:
+            return
+        self._done.add(operation.name)
+        inputs = [self.of(tensor) for tensor in operation.inputs]
+        with tf.init_scope(), tf.device(operation.device or None):
+            found = _executed(operation, inputs)
+            self._values.update(
+                (tensor.name, value) for tensor, value in zip(operation.outputs, found, strict=True)
+            )
+            if self.fault is None and not numerics.hands_on(operation.type):
+                self._check(operation, inputs, found)
+
+    def _check(self, operation: Any, inputs: list[Any], outputs: list[Any]) -> None:
+        for output in outputs[: numerics.checked_outputs(operation.type)]:
+            if not output.dtype.is_floating or tf.reduce_all(tf.math.is_finite(output)):
+                continue
+            kind = "NaN" if tf.reduce_any(tf.math.is_nan(output)) else "Inf"
+            given = ", ".join(_range(value.numpy()) for value in inputs if value.dtype.is_floating)
+            self.fault = numerics.told(
+                numerics.Place(operation.type, operation.name, numerics.line_of(operation.name, self.graph)),
+                kind,
+                self._step,
+                self._rate,
+                f"It was given {given}." if given else "",
+            )
+            return
+
+
+def _are_numbers(values: list[Any]) -> bool:
+    tensors = (tf.convert_to_tensor(value) for value in values)
+    return all(bool(tf.reduce_all(tf.math.is_finite(item))) for item in tensors if item.dtype.is_floating)
+
+
+def _executed(operation: Any, inputs: list[Any]) -> Sequence[Any]:
+    """What ``operation`` gives for the values ``inputs``."""
+    if operation.type == "Const":
+        return [tf.constant(tf.make_ndarray(operation.get_attr("value")), operation.get_attr("dtype"))]
+    if operation.type == "PrintV2":  # tf.print, which would write past Python
+        text = inputs[0].numpy() + operation.get_attr("end")
+        sys.stdout.write(text.decode(errors="replace"))
+        return []
+    try:
+        # Not `execute.execute`, which tells the callbacks of it.
+        return execute.quick_execute(
+            operation.type.encode(),
+            len(operation.outputs),
+            inputs,
+            tuple(part for name in operation.op_def.attr for part in _attribute(operation, name.name)),
+            context.context(),
+        )
+    except tf.errors.FailedPreconditionError:
+        return _executed_in_a_graph(operation, inputs)
+    except (tf.errors.NotFoundError, tf.errors.InvalidArgumentError) as error:
+        # The gradient of a Defun that has one of its own; layouts that TensorFlow replaces in a graph.
+        if not isinstance(error, tf.errors.NotFoundError) and "only supports NHWC" not in error.message:
+            raise
+        raise UserFault(
+            f"{operation.name} ({operation.type}) cannot be executed by itself.",
+            "Training can run it: turn off “Run eagerly” and check the network again.",
+            numerics.line_of(operation.name, operation.graph) or None,
+        ) from error
+
+
+def _executed_in_a_graph(operation: Any, inputs: list[Any]) -> Sequence[Any]:
+    """The same for what there is in graphs only, such as the switches of TensorFlow 1 in a loop."""
+
+    def built(*values: tf.Tensor) -> list[tf.Tensor]:
+        graph = tf.compat.v1.get_default_graph()
+        types = [output.dtype for output in operation.outputs]
+        attributes = dict(operation.node_def.attr)
+        return list(graph._create_op_internal(operation.type, values, types, attrs=attributes).outputs)
+
+    found: Sequence[Any] = tf.function(built, autograph=False)(*inputs)
+    return found
+
+
+def _attribute(operation: Any, name: str) -> tuple[str, Any]:
+    value = operation.node_def.attr[name]
+    kind = value.WhichOneof("value")
+    if kind == "list":
+        filled = [found for field, found in value.list.ListFields()]
+        return name, [_plain(item) for item in filled[0]] if filled else []
+    return name, _plain(getattr(value, kind))
+
+
+def _plain(value: Any) -> Any:
+    """A value of an attribute as operations take it that are executed at once."""
+    if hasattr(value, "unknown_rank"):
+        return None if value.unknown_rank else [item.size for item in value.dim]
+    # Functions go by their names.
+    return value.name if hasattr(value, "attr") else value
+
+
+@contextlib.contextmanager
+def _readable(values: _Values) -> Iterator[None]:
+    """Tensors of the graph show their values, and give them as ``numpy()``."""
+    kind = ops.SymbolicTensor
+
+    def text(tensor: Any) -> str:
+        if not values.has(tensor):
+            return before(tensor)
+        numbers = np.array2string(values.of(tensor).numpy(), threshold=SHOWN_NUMBERS, precision=5)
+        return f"<tf.Tensor {tensor.name!r} shape={tensor.shape} dtype={tensor.dtype.name}\n{numbers}>"
+
+    def numpy(tensor: Any) -> Any:
+        if not values.has(tensor):  # one of a function has none, and Keras asks whether it has
+            raise AttributeError(f"{tensor.name} is inside of a function, and has no value.")
+        return values.of(tensor).numpy
+
+    before = kind.__repr__
+    kind.__repr__ = kind.__str__ = text
+    kind.numpy = property(numpy)
+    try:
+        yield
+    finally:
+        del kind.__repr__, kind.__str__, kind.numpy
+
+
+class _Heard(io.TextIOBase):
+    """Hands on what is written, and keeps the beginning of it as ``text``."""
+
+    def __init__(self, stream: Any) -> None:
+        self._stream, self.text = stream, ""
+
+    def write(self, text: str) -> int:
+        if len(self.text) < MAX_CHARACTERS:
+            self.text += text
+            if len(self.text) >= MAX_CHARACTERS:
+                self.text = f"{self.text[:MAX_CHARACTERS]}\n… The rest is in the log.\n"
+        return int(self._stream.write(text))
+
+    def flush(self) -> None:
+        self._stream.flush()
+
+
+@contextlib.contextmanager
+def _heard() -> Iterator[_Heard]:
+    """Keeps what is printed inside. A terminal is left alone: there may be somebody who debugs."""
+    heard = _Heard(sys.stdout)
+    with contextlib.nullcontext() if sys.stdout.isatty() else contextlib.redirect_stdout(heard):
+        yield heard
+
+
+def _numbers(name: str, found: np.ndarray[Any, Any]) -> dict[str, Any]:
+    numbers = found.astype(np.float64)
+    return {
+        "name": name,
+        "shape": list(numbers.shape),
+        "least": float(numbers.min(initial=np.inf)),
+        "mean": float(numbers.mean()),
+        "most": float(numbers.max(initial=-np.inf)),
+        "spread": float(numbers.std()),
+        "zeros": float((numbers == 0).mean()),
+    }
+
+
+def _range(numbers: np.ndarray[Any, Any]) -> str:
+    numbers = numbers.astype(np.float64)
+    return f"numbers from {numbers.min():.4g} to {numbers.max():.4g}" if numbers.size else "no numbers"

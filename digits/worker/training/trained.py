@@ -1,0 +1,76 @@
+"""A trained network: that of a model job, for inference, with the weights of one of its snapshots."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+import tensorflow as tf
+
+from digits.core import recipe as recipes
+from digits.data.manifest import Manifest
+from digits.worker.failure import UserFault
+from digits.worker.input import feeds
+from digits.worker.network import inference, network, tower
+from digits.worker.network.variables import VariableStore
+from digits.worker.training import label_flow, restore, snapshots
+from digits.worker.training.label_flow import LabelFlow
+
+TRAIN_FOLDER = "train"
+
+
+@dataclass(frozen=True)
+class Trained:
+    """``prepare`` preprocesses pixels [N, H, W, C] for ``traced``, whose variables are in ``store``.
+
+    ``batch_size`` is that of the training; a network may require it.
+    """
+
+    network: network.Network
+    batch_size: int
+    manifest: Manifest
+    prepare: feeds.Preparation
+    store: VariableStore
+    traced: inference.Inference
+
+    def outputs(self, pixels: tf.Tensor) -> object:
+        """What the network gives for uint8 or float32 pixels of 0 to 255, [N, H, W, C]."""
+        return self.traced.function(self.prepare(pixels))
+
+    def label_flow(self, classes: int) -> LabelFlow:
+        """Analyze the loss's use of labels for outputs over ``classes`` scores. Raises the network's own errors."""
+        found = []
+
+        def validate(x: tf.Tensor, y: tf.Tensor) -> tf.Tensor:
+            built = self.network.build(self.store, tower.VALIDATION, x, y)
+            losses = [item.loss for item in built.objectives]
+            found.append(label_flow.follow(x, y, losses, (), classes))
+            return losses[0]
+
+        signature = [tf.TensorSpec((None, *self.network.shape), tf.float32), tf.TensorSpec([None], tf.int64)]
+        tf.function(validate, autograph=False, input_signature=signature).get_concrete_function()
+        return found[-1]
+
+
+def load(model_folder: Path, snapshot: str, dataset: Path | None = None) -> Trained:
+    """The network of the model job in ``model_folder`` with the weights of ``snapshot``, such as ``snapshot_1.ckpt``.
+
+    ``dataset`` is the folder of its dataset, if that was moved since. Raises UserFault when the network, the
+    snapshot or the dataset cannot be loaded, or what the network raises.
+    """
+    recipe = recipes.load(model_folder / TRAIN_FOLDER, recipes.Train)
+    dataset = dataset or Path(recipe.dataset)
+    manifest = feeds.load_manifest(dataset)
+    whitening = {"whitening": bool(recipe.augment.get("whitening"))}
+    prepare = feeds.preparation(manifest, dataset, recipe.mean, recipe.crop_size, whitening)
+    net = network.load(model_folder / recipe.network, prepare.shape, len(manifest.labels))
+    store = VariableStore()
+    traced = inference.trace(net, store)
+    restored = restore.restore(model_folder / snapshot, store.variables)
+    if restored.missing or restored.other_shape:
+        raise UserFault(
+            f"The snapshot does not fit the network. {restored.remark}",
+            "The network's file was changed after the training.",
+        )
+    net.step.tell(snapshots.step_of(model_folder / snapshot))
+    return Trained(net, recipe.batch_size, manifest, prepare, store, traced)

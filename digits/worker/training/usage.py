@@ -1,0 +1,87 @@
+"""Tells now and then what the task's process uses: processor, memory, GPUs."""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+from collections.abc import Iterator
+from typing import Any
+
+import psutil
+
+from digits.core.events import EventLog, Used
+
+INTERVAL_SECONDS = 2.0
+
+
+@contextlib.contextmanager
+def reported(
+    events: EventLog, device: str, gpus: list[int], interval: float = INTERVAL_SECONDS
+) -> Iterator[None]:
+    """Append a Used event every ``interval`` seconds while the block runs. ``gpus`` are the driver's indexes."""
+    stop = threading.Event()
+    thread = threading.Thread(target=_report, args=(events, device, gpus, interval, stop), name="usage")
+    thread.daemon = True
+    thread.start()
+    try:
+        yield
+    finally:
+        stop.set()
+        thread.join()
+
+
+def _report(events: EventLog, device: str, gpus: list[int], interval: float, stop: threading.Event) -> None:
+    process = psutil.Process()
+    process.cpu_percent()  # the first call starts the measuring
+    with _driver(gpus) as read_gpus:
+        while not stop.wait(interval):
+            events.append(
+                Used(
+                    cpu_percent=process.cpu_percent(),
+                    memory_bytes=process.memory_info().rss,
+                    device=device,
+                    gpus=read_gpus(),
+                )
+            )
+
+
+@contextlib.contextmanager
+def _driver(gpus: list[int]) -> Iterator[Any]:
+    """A function that reads the state of the GPUs; an empty list where there is no driver."""
+    if not gpus:
+        yield list
+        return
+    import pynvml
+
+    try:
+        pynvml.nvmlInit()
+    except pynvml.NVMLError:
+        yield list
+        return
+
+    def read() -> list[dict[str, Any]]:
+        # Some GPUs share the computer's memory and tell nothing of it, and some fall off the bus.
+        with contextlib.suppress(pynvml.NVMLError):
+            return [_gpu(pynvml, index) for index in gpus]
+        return []
+
+    try:
+        yield read
+    finally:
+        pynvml.nvmlShutdown()
+
+
+def _gpu(pynvml: Any, index: int) -> dict[str, Any]:
+    handle = pynvml.nvmlDeviceGetHandleByIndex(index)
+    memory = pynvml.nvmlDeviceGetMemoryInfo(handle)
+    state: dict[str, Any] = {
+        "index": index,
+        "name": pynvml.nvmlDeviceGetName(handle),
+        "memory_used": int(memory.used),
+        "memory_total": int(memory.total),
+    }
+    with contextlib.suppress(pynvml.NVMLError):
+        state["utilization"] = pynvml.nvmlDeviceGetUtilizationRates(handle).gpu
+    with contextlib.suppress(pynvml.NVMLError):
+        state["temperature"] = pynvml.nvmlDeviceGetTemperature(handle, pynvml.NVML_TEMPERATURE_GPU)
+    return state

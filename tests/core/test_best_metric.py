@@ -1,0 +1,92 @@
+"""Which epoch was the best, and where a training was left: plain values and files."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from digits.core.best_metric import Watch, lower_is_better
+from digits.core.resume_point import ResumePoint, resume_point, resume_points
+
+
+@pytest.mark.parametrize(
+    ("metric", "lower"),
+    [
+        ("loss", True),
+        ("d_loss", True),
+        ("cross_entropy", True),
+        ("mse", True),
+        ("top_1_error", True),
+        ("accuracy", False),
+        ("mIoU", False),
+        ("psnr", False),
+    ],
+)
+def test_direction_by_name(metric: str, lower: bool) -> None:
+    assert lower_is_better(metric) is lower
+
+
+def test_the_first_of_equal_values_is_the_best() -> None:
+    watch = Watch("accuracy")
+    seen = [
+        watch.see(epoch, {"accuracy": value})
+        for epoch, value in enumerate([0.5, float("nan"), 0.7, 0.7, 0.6, float("inf")], 1)
+    ]
+    assert seen == [True, False, True, False, False, False]
+    assert watch.as_json() == {"epoch": 3, "metric": "accuracy", "value": 0.7}
+
+
+def test_a_watch_goes_on() -> None:
+    watch = Watch("loss")
+    watch.recall({"metric": "loss", "value": 0.5, "epoch": 2})
+    assert not watch.see(3, {"loss": 0.6})
+    assert watch.see(4, {"loss": 0.4})
+    other = Watch("accuracy")
+    other.recall({"metric": "loss", "value": 0.5, "epoch": 2})
+    assert other.value is None
+
+
+def test_a_point_needs_its_snapshot(tmp_path: Path) -> None:
+    point = ResumePoint(snapshot="resume_5.ckpt", step=5, epoch=0.5, seed=1, records=10, step_records=1)
+    point.save(tmp_path)
+    assert resume_point(tmp_path) is None
+    (tmp_path / "resume_5.ckpt.index").touch()
+    assert resume_point(tmp_path) == point
+    assert resume_point(tmp_path / "nowhere") is None
+
+
+@pytest.mark.parametrize(
+    "damage",
+    ["{", "[]", "{}", '{"sha256": "", "point": {"step": 9, "snapshot": "resume_9.ckpt"}}', '{"point": []}'],
+)
+def test_a_damaged_point_is_none(tmp_path: Path, damage: str) -> None:
+    for step in (5, 9):
+        name = f"resume_{step}.ckpt"
+        ResumePoint(snapshot=name, step=step, epoch=0.5, seed=1, records=10, step_records=1).save(tmp_path)
+        (tmp_path / f"{name}.index").touch()
+    (tmp_path / "resume_9.ckpt.resume.json").write_text(damage)
+    point = resume_point(tmp_path)
+    assert point and point.step == 5
+    points, faults = resume_points(tmp_path)
+    assert points == [point] and list(faults) == ["resume_9.ckpt"]
+
+
+def test_every_altered_byte_of_a_point_is_noticed(tmp_path: Path) -> None:
+    point = ResumePoint(snapshot="resume_5.ckpt", step=5, epoch=0.5, seed=1, records=10, step_records=1)
+    point.save(tmp_path)
+    path = tmp_path / "resume_5.ckpt.resume.json"
+    whole = path.read_bytes()
+    for place, byte in enumerate(whole):
+        path.write_bytes(whole[:place] + bytes([byte ^ 1]) + whole[place + 1 :])
+        points, faults = resume_points(tmp_path)
+        assert points == [point] or faults  # only white space may differ
+
+
+@pytest.mark.parametrize("value", [float("nan"), float("inf"), float("-inf")])
+def test_what_is_not_finite_is_never_the_best(value: float) -> None:
+    for metric in ("score", "loss"):
+        watch = Watch(metric)
+        assert not watch.see(1, {metric: value})
+        assert watch.see(2, {metric: 0.5}) and not watch.see(3, {metric: value})
+        assert watch.as_json() == {"epoch": 2, "metric": metric, "value": 0.5}

@@ -1,0 +1,278 @@
+"""The event log: what is written is read, whatever happened to the file."""
+
+from __future__ import annotations
+
+import dataclasses
+import errno
+import json
+import math
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from digits.core import events, humanize
+from digits.core.metrics import Metrics
+from digits.core.task import News
+from tests.power_loss import Recording
+
+NUMBERS = st.floats(allow_nan=True, allow_infinity=True)
+NAMES = st.text(min_size=1, max_size=20)
+NOW = st.just(1.0)
+SAMPLES = st.one_of(
+    st.builds(events.Progressed, st.floats(0, 1), st.none() | st.floats(0, 1e6), NAMES, at=NOW),
+    st.builds(
+        events.Measured,
+        st.sampled_from(["train", "val"]),
+        st.integers(0, 10**9),
+        st.floats(0, 100),
+        st.dictionaries(NAMES, NUMBERS),
+        at=NOW,
+    ),
+    st.builds(events.Skipped, NAMES, NAMES, at=NOW),
+    st.builds(events.Saved, st.floats(0, 100), st.integers(0, 10**9), NAMES, at=NOW),
+    st.builds(events.Failed, NAMES, line=st.none() | st.integers(1, 100), at=NOW),
+    st.builds(events.Finished, at=NOW),
+)
+
+
+def same(left: events.Event, right: events.Event) -> bool:
+    return events.encode(left) == events.encode(right)
+
+
+def test_events_wait_while_the_disk_is_full(tmp_path: Path) -> None:
+    log = events.EventLog(Path("/dev/full"))
+    log.append(events.Warned("first"), events.Warned("second"))
+    log.append(events.Warned("third"))
+    path = tmp_path / "events.jsonl"
+    with open(path, "wb") as roomy:
+        os.dup2(roomy.fileno(), log._descriptor)
+    log.append(events.Warned("fourth"))
+    log.close()
+    found, _ = events.read(path)
+    assert [event.message for event in found] == ["first", "second", "third", "fourth"]
+
+
+def test_a_log_that_cannot_tell_all_says_so_at_the_end() -> None:
+    log = events.EventLog(Path("/dev/full"))
+    log.append(events.Warned("first"))
+    with pytest.raises(OSError, match="No space left"):
+        log.close()
+
+
+def test_synced_events_survive_a_power_loss(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    job = tmp_path / "job"
+    job.mkdir()
+    recording = Recording(job, tmp_path / "recording")
+    recording.start(monkeypatch)
+    (job / "train").mkdir()
+    log = events.EventLog(job / "train" / "events.jsonl")
+    for synchronize in (log.sync, log.close):
+        log.append(events.Warned("first"), events.Warned("second"))
+        written = (job / "train" / "events.jsonl").read_bytes()
+        assert recording.surviving().get("train/events.jsonl") != written
+        synchronize()
+        assert recording.surviving()["train/events.jsonl"] == written
+
+
+def test_a_log_is_not_synchronized_while_events_wait_for_room() -> None:
+    log = events.EventLog(Path("/dev/full"))
+    log.append(events.Warned("first"))
+    with pytest.raises(OSError, match="No space left"):
+        log.sync()
+
+
+@given(st.lists(SAMPLES, max_size=8))
+def test_every_event_is_read_as_it_was_written(happened: list[events.Event]) -> None:
+    lines = [events.encode(event) for event in happened]
+    again = [events.decode(line) for line in lines]
+    assert all(
+        event is not None and same(event, before) for event, before in zip(again, happened, strict=True)
+    )
+
+
+@settings(max_examples=40)
+@given(happened=st.lists(SAMPLES, min_size=1, max_size=4), data=st.data())
+def test_a_torn_line_loses_nothing_before_it_and_is_not_merged_with_the_next(
+    tmp_path_factory: pytest.TempPathFactory, happened: list[events.Event], data: st.DataObject
+) -> None:
+    path = tmp_path_factory.mktemp("log") / "events.jsonl"
+    whole = b"".join(events.encode(event) for event in happened)
+    cut = data.draw(st.integers(0, len(whole)))
+    path.write_bytes(whole[:cut])
+    complete = whole[:cut].count(b"\n")
+    before, cursor = events.read(path)
+    assert len(before) == complete
+
+    log = events.EventLog(path)
+    log.append(events.Warned("after the crash"))
+    log.close()
+    after, _ = events.read(path, cursor)
+    # The rest of a line that was cut just before its end may be whole by itself.
+    assert isinstance(after[-1], events.Warned)
+    assert len(after) <= 2
+
+
+def test_numbers_that_are_not_finite_never_reach_the_file_or_the_browser(tmp_path: Path) -> None:
+    event = events.Measured("train", 1, 0.5, {"loss": math.nan, "top": math.inf, "low": -math.inf, "ok": 1.0})
+    line = events.encode(event)
+    json.loads(line, parse_constant=lambda name: pytest.fail(f"{name} is not JSON"))
+    again = events.decode(line)
+    assert isinstance(again, events.Measured)
+    assert math.isnan(again.values["loss"])
+    assert again.values["low"] == -math.inf
+    assert events.for_browser(again.values) == {"loss": None, "top": None, "low": None, "ok": 1.0}
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        b"",
+        b"noise",
+        b"[]",
+        b'{"event": "unknown"}',
+        b'{"event": "progressed"}',
+        b'{"event": "progressed", "fraction": "half"}',
+        b'{"event": "measured", "stage": "train", "step": 1, "epoch": 1, "values": 3}',
+        b'{"event": "saved", "epoch": 1, "step": "x", "path": "p"}',
+        b'{"event": ["finished"]}',
+    ],
+)
+def test_what_is_not_an_event_is_left_out(line: bytes) -> None:
+    assert events.decode(line) is None
+
+
+JSON = st.recursive(
+    st.none()
+    | st.booleans()
+    | st.floats()
+    | st.integers()
+    | st.sampled_from([10**400, -(10**30), 2**63, 1e308])
+    | st.text(st.characters()),
+    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(max_size=4), inner, max_size=4),
+    max_leaves=6,
+)
+
+
+@settings(max_examples=100)
+@given(data=st.data(), kind=st.sampled_from(sorted(events.KINDS)))
+def test_no_line_of_json_stops_the_reader(data: st.DataObject, kind: str) -> None:
+    fields = [item.name for item in dataclasses.fields(events.KINDS[kind])]
+    right: dict[str, Any] = {"fraction": 0.5, "stage": "train", "split": "train", "step": 1, "epoch": 1.0}
+    body = {name: data.draw(JSON) for name in fields if name not in right or data.draw(st.booleans())}
+    body = {"event": kind, **{name: right[name] for name in fields if name in right}, **body}
+    event = events.decode(json.dumps(body).encode())
+    if event is None:
+        return
+    news, metrics = News(), Metrics()
+    news.add(event)
+    metrics.add(event)
+    json.dumps(events.for_browser(vars(event)), allow_nan=False)
+    json.dumps(metrics.as_json(), allow_nan=False)
+    humanize.duration(news.seconds_left)
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        b'{"event":"measured","at":1,"stage":"train","step":1,"epoch":1,"values":{"loss":1'
+        + b"0" * 400
+        + b"}}",
+        b'{"event":"measured","at":1,"stage":"train","step":1' + b"0" * 400 + b',"epoch":1,"values":{}}',
+        b'{"event":"measured","at":1,"stage":"train","step":1' + b"0" * 5000 + b',"epoch":1,"values":{}}',
+        b'{"event":"finished","at":1,"result":' + b'{"a":' * 5000 + b"1" + b"}" * 5001,
+        b'{"event":"finished","at":1,"result":' + b'{"a":' * 500 + b"1" + b"}" * 501,
+        b'{"event":"progressed","at":1e999,"fraction":1}',
+        b'{"event":"progressed","at":1,"fraction":NaN}',
+        b'{"event":"progressed","at":1,"fraction":0.5,"seconds_left":1e300}',
+        b'{"event":"warned","at":1e300,"message":"m"}',
+    ],
+    ids=range(9),
+)
+def test_a_line_that_no_program_should_write_stops_no_reader(tmp_path: Path, line: bytes) -> None:
+    path = tmp_path / "events.jsonl"
+    path.write_bytes(line + b"\n" + events.encode(events.Warned("after it")))
+    *others, last = events.read(path)[0]
+    assert isinstance(last, events.Warned)
+    assert [event.values for event in others if isinstance(event, events.Measured)] in ([], [{}])
+
+
+def test_a_log_that_became_shorter_is_not_read_twice(tmp_path: Path) -> None:
+    path = tmp_path / "events.jsonl"
+    path.write_bytes(events.encode(events.Warned("one")))
+    for cursor in (10**6, 2**63, 2**200):
+        assert events.read(path, cursor) == ([], cursor)
+
+
+def test_unknown_keys_are_ignored() -> None:
+    event = events.decode(b'{"event": "warned", "message": "m", "colour": "red", "at": 1.0}')
+    assert event == events.Warned("m", at=1.0)
+
+
+def test_reading_stops_where_it_is_told(tmp_path: Path) -> None:
+    path = tmp_path / "events.jsonl"
+    log = events.EventLog(path)
+    log.append(events.Warned("one"))
+    middle = path.stat().st_size
+    log.append(events.Warned("two"))
+    log.close()
+    happened, cursor = events.read(path, until=middle)
+    assert ([event.message for event in happened if isinstance(event, events.Warned)], cursor) == (
+        ["one"],
+        middle,
+    )
+
+
+def test_a_log_that_is_no_plain_file_has_no_events(tmp_path: Path) -> None:
+    assert events.read(tmp_path / "missing") == ([], 0)
+    os.symlink("/etc/passwd", tmp_path / "link")
+    assert events.read(tmp_path / "link") == ([], 0)
+    os.mkfifo(tmp_path / "pipe")
+    assert events.read(tmp_path / "pipe")[0] == []
+
+
+def test_a_line_that_did_not_fit_on_the_disk_is_finished_before_the_next(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "events.jsonl"
+    log = events.EventLog(path)
+    write = os.write
+
+    def full(descriptor: int, line: bytes) -> int:
+        if len(line) < 40:
+            raise OSError(errno.ENOSPC, "No space left on device")
+        return write(descriptor, line[:40])
+
+    with monkeypatch.context() as patched:
+        patched.setattr(os, "write", full)
+        log.append(events.Warned("half of it is written"))
+    assert events.read(path)[0] == []
+    log.append(events.Failed("the disk is full"))
+    log.close()
+    first, second = events.read(path)[0]
+    assert isinstance(first, events.Warned)
+    assert isinstance(second, events.Failed)
+
+
+def test_a_log_has_one_writer(tmp_path: Path) -> None:
+    path = tmp_path / "events.jsonl"
+    assert not events.is_written(path)
+    writer = "import sys; from pathlib import Path; from digits.core.events import EventLog; "
+    writer += "log = EventLog(Path(sys.argv[1])); print(flush=True); sys.stdin.read()"
+    with subprocess.Popen(
+        [sys.executable, "-c", writer, str(path)], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+    ) as process:
+        assert process.stdin and process.stdout
+        process.stdout.readline()
+        with pytest.MonkeyPatch.context() as patched:
+            patched.setattr(events, "_WRITER_SECONDS", 0.1)
+            assert events.is_written(path)
+            with pytest.raises(events.LogInUse, match="Another process"):
+                events.EventLog(path)
+        process.kill()
+    events.EventLog(path).close()

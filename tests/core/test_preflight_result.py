@@ -1,0 +1,60 @@
+"""What the step before a training has shown, in the folder of the training."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from digits.core import preflight_result
+
+
+def test_what_was_shown_is_kept(tmp_path: Path) -> None:
+    step, job = tmp_path / "step", tmp_path / "job"
+    for folder in (step, job):
+        folder.mkdir()
+    preflight_result.save(step, {"loss": 2.3, "chance_loss": None}, ["a warning"])
+    (step / preflight_result.PICTURE_FILE).write_bytes(b"pixels")
+    preflight_result.keep(step, job)
+    assert preflight_result.kept(job) == {
+        "result": {"loss": 2.3, "chance_loss": None},
+        "warnings": ["a warning"],
+    }
+    assert (job / preflight_result.PICTURE_FILE).read_bytes() == b"pixels"
+
+
+def test_nothing_shown_is_nothing_kept(tmp_path: Path) -> None:
+    preflight_result.keep(tmp_path / "forgotten", tmp_path)
+    assert preflight_result.kept(tmp_path) is None
+
+
+@pytest.mark.parametrize("text", ["", "{", "[]", "null", "{}", '{"result": 3}'])
+def test_a_damaged_file_is_nothing_kept(tmp_path: Path, text: str) -> None:
+    (tmp_path / preflight_result.RESULT_FILE).write_text(text)
+    assert preflight_result.kept(tmp_path) is None
+
+
+def test_the_lines_for_a_terminal() -> None:
+    layer = {"name": "fc", "shape": [8, 4], "least": -1, "mean": 0, "most": 2, "spread": 0.5, "zeros": 0.25}
+    result = {
+        "verdict": "The loss is finite.",
+        "memory_bytes": 5e8,
+        "gpu_memory_bytes": None,
+        "parameters": 1234,
+        "layers": [layer],
+    }
+    said = preflight_result.lines(result)
+    assert said[:3] == ["The loss is finite.", "memory             500 MB", "parameters         1,234"]
+    assert said[-1].split() == ["fc", "8×4", "-1", "0", "2", "0.5", "25%"]
+    timed = {
+        "seconds_per_step": 0.01,
+        "seconds_per_epoch": 10.0,
+        "seconds_total": 50.0,
+        "gpu_memory_bytes": 2e9,
+    }
+    assert preflight_result.lines({**result, **timed})[1:5] == [
+        "time per step      0.01 s",
+        "time per epoch     10 s",
+        "estimated total    50 s",
+        "GPU memory         2000 MB",
+    ]

@@ -1,0 +1,110 @@
+"""Check numbers: base 0.01, 1000 steps, the form's default settings."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from digits.core.schedules import POLICIES, LearningRate, preview
+
+
+def rate(policy: str, **settings: object) -> LearningRate:
+    return LearningRate.of({"policy": policy, **settings}, base=0.01, max_steps=1000)
+
+
+@pytest.mark.parametrize(
+    ("policy", "step", "expected"),
+    [
+        ("fixed", 0, 0.01),
+        ("fixed", 999, 0.01),
+        ("exp", 100, 0.00598737),
+        ("inv", 100, 0.00707107),
+        ("poly", 500, 0.00125),
+        ("sigmoid", 0, 0.00993307),
+        ("sigmoid", 500, 0.005),
+    ],
+)
+def test_check_numbers(policy: str, step: int, expected: float) -> None:
+    assert rate(policy).at(step) == pytest.approx(expected, rel=1e-5)
+
+
+def test_step_drops_at_every_third() -> None:
+    at = rate("step").at
+    drops = [step for step in range(1, 1000) if at(step) != at(step - 1)]
+    assert drops == [330, 660, 990]
+    assert at(330) == pytest.approx(0.001)
+    assert at(990) == pytest.approx(0.00001)
+
+
+def test_multistep_drops_after_its_values() -> None:
+    at = rate("multistep").at
+    drops = [step for step in range(1, 1000) if at(step) != at(step - 1)]
+    assert drops == [501, 851]
+    assert at(999) == pytest.approx(0.0025)
+
+
+def test_more_values_than_steps_stay_a_multistep() -> None:
+    short = LearningRate.of({"policy": "multistep", "values": [10, 20, 30]}, 1.0, max_steps=2)
+    assert [short.at(step) for step in range(4)] == [1.0, 1.0, 0.125, 0.125]
+
+
+@pytest.mark.parametrize("policy", POLICIES)
+def test_preview_is_the_training_at_every_percent(policy: str) -> None:
+    values = preview({"policy": policy}, 0.01)
+    assert len(values) == 101
+    assert values == [LearningRate.of({"policy": policy}, 0.01, 100).at(step) for step in range(101)]
+
+
+def test_the_step_past_the_end_has_a_rate() -> None:
+    assert LearningRate.of({"policy": "poly"}, 0.01, max_steps=9.5).at(10) == 0.0
+
+
+@pytest.mark.parametrize(
+    ("policy", "words"),
+    [
+        ({"policy": "nonesuch"}, "no learning-rate policy"),
+        ({"policy": "step", "sizes": 3}, "no setting called 'sizes'"),
+        ({"policy": "step", "size": "many"}, "cannot be 'many'"),
+    ],
+)
+def test_mistakes_are_named(policy: dict[str, object], words: str) -> None:
+    with pytest.raises(ValueError, match=words):
+        LearningRate.of(policy, 0.01, 100)
+
+
+@pytest.mark.parametrize(
+    ("policy", "settings", "step", "expected"),
+    [
+        ("cosine", {}, 0, 0.01),
+        ("cosine", {}, 500, 0.005),
+        ("cosine", {"final": 0.1}, 1000, 0.001),
+        ("onecycle", {}, 0, 0.0004),
+        ("onecycle", {}, 300, 0.01),
+        ("onecycle", {}, 1000, 0.000001),
+        ("onecycle", {"peak": 100}, 1000, 0.000001),
+        ("fixed", {"warmup": 10}, 0, 0.0001),
+        ("fixed", {"warmup": 10}, 49, 0.005),
+        ("fixed", {"warmup": 10}, 99, 0.01),
+        ("fixed", {"warmup": 10}, 500, 0.01),
+        ("step", {"warmup": 10}, 330, 0.001),
+    ],
+)
+def test_newer_policies_and_the_warm_up(
+    policy: str, settings: dict[str, float], step: int, expected: float
+) -> None:
+    assert rate(policy, **settings).at(step) == pytest.approx(expected, rel=1e-9)
+
+
+@given(
+    policy=st.sampled_from(POLICIES),
+    base=st.floats(1e-6, 10),
+    max_steps=st.floats(1, 1e5),
+    warmup=st.floats(0, 100),
+    place=st.floats(0, 1),
+)
+def test_every_rate_is_a_number_that_is_not_negative(
+    policy: str, base: float, max_steps: float, warmup: float, place: float
+) -> None:
+    at = LearningRate.of({"policy": policy, "warmup": warmup}, base, max_steps).at(int(place * max_steps))
+    assert 0 <= at <= base * 1.0001

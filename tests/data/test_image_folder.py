@@ -1,0 +1,315 @@
+"""Folders: which files are images of which class, and how they are shared out."""
+
+from __future__ import annotations
+
+import os
+import socket
+from collections import Counter
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from digits.data import image_folder
+from digits.data.image_folder import Bounds, ClassFolder, Scan, UnusableFolder
+
+
+def touch(root: Path, *names: str) -> Path:
+    """Empty files below ``root``: nothing here opens them."""
+    for name in names:
+        path = root / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.touch()
+    return root
+
+
+def found(**classes: int) -> Scan:
+    """A scan of classes with so many images each."""
+    folders = [
+        ClassFolder(name, image_folder.label_of(name), [f"{name}/{number}.png" for number in range(count)])
+        for name, count in sorted(classes.items())
+    ]
+    return Scan(Path("/pictures"), folders)
+
+
+def planned(scan: Scan, bounds: Bounds | None = None, **options) -> image_folder.Plan:
+    settings = {"pct_val": 25, "pct_test": 0, "seed": 0} | options
+    return image_folder.plan(scan, bounds or Bounds(), **settings)
+
+
+def counts(plan: image_folder.Plan) -> dict[str, list[int]]:
+    return {
+        name: [split.labels.count(number) for number in range(len(plan.labels))]
+        for name, split in plan.splits.items()
+    }
+
+
+@pytest.mark.parametrize(
+    ("count", "pct_val", "pct_test", "expected"),
+    [
+        (10, 20, 10, (7, 2, 1)),
+        (10, 25, 0, (8, 2, 0)),
+        (3, 25, 25, (1, 1, 1)),
+        (2, 25, 25, (1, 1, 0)),
+        (1, 25, 0, (1, 0, 0)),
+        (5, 1, 1, (3, 1, 1)),
+        (0, 25, 25, (0, 0, 0)),
+        (8, 0, 0, (8, 0, 0)),
+        (8, 0, 25, (6, 0, 2)),
+        (6, 25, 0, (5, 1, 0)),
+        (1000, 33.3, 33.4, (333, 333, 334)),
+    ],
+)
+def test_the_shares_of_a_class(count, pct_val, pct_test, expected) -> None:
+    assert image_folder.split_counts(count, pct_val, pct_test) == expected
+
+
+@given(st.integers(0, 5000), st.floats(0, 99), st.floats(0, 99))
+def test_no_image_is_lost_or_doubled_in_a_split(count: int, pct_val: float, pct_test: float) -> None:
+    if pct_val + pct_test >= 100:
+        pct_test = 99 - pct_val
+    shares = image_folder.split_counts(count, pct_val, pct_test)
+    assert sum(shares) == count
+    assert min(shares) >= 0
+    if count >= 3:
+        assert shares[0] >= 1
+        assert (shares[1] > 0) == (pct_val > 0)
+        assert (shares[2] > 0) == (pct_test > 0)
+        assert abs(shares[0] - count * (100 - pct_val - pct_test) / 100) <= 2
+
+
+def test_classes_are_the_folders_sorted_by_name(tmp_path: Path) -> None:
+    touch(
+        tmp_path, "red_cars/b.png", "red_cars/deep/er/a.JPG", "Blue/1.tiff", "Blue/notes.txt", "zero/x.webp"
+    )
+    scan = image_folder.scan(tmp_path)
+    assert [(item.name, item.label, item.files) for item in scan.classes] == [
+        ("Blue", "Blue", ["Blue/1.tiff"]),
+        ("red_cars", "red cars", ["red_cars/b.png", "red_cars/deep/er/a.JPG"]),
+        ("zero", "zero", ["zero/x.webp"]),
+    ]
+    assert (scan.count, scan.others) == (4, 1)
+
+
+def test_every_extension_counts_in_any_case(tmp_path: Path) -> None:
+    names = [f"a/{n}{ending}" for n, ending in enumerate(image_folder.EXTENSIONS)]
+    names += [name.upper().replace("A/", "a/") for name in names]
+    assert image_folder.scan(touch(tmp_path, *names)).count == 20
+
+
+def test_hidden_files_and_folders_are_no_images(tmp_path: Path) -> None:
+    touch(tmp_path, "a/._1.png", ".git/1.png", "a/.thumbnails/1.png", "a/1.png")
+    scan = image_folder.scan(tmp_path)
+    assert [item.files for item in scan.classes] == [["a/1.png"]]
+
+
+def test_links_out_of_the_folder_and_in_circles_are_not_followed(tmp_path: Path) -> None:
+    outside = touch(tmp_path / "outside", "secret/1.png")
+    root = touch(tmp_path / "root", "a/1.png", "a/inner/2.png", "b/3.png")
+    (root / "c").symlink_to(outside / "secret")
+    (root / "a" / "out.png").symlink_to(outside / "secret" / "1.png")
+    (root / "a" / "up").symlink_to(root / "a")
+    (root / "a" / "top").symlink_to(root)
+    (root / "a" / "self").symlink_to(root / "a" / "self")
+    (root / "a" / "broken.png").symlink_to(root / "nowhere")
+    (root / "a" / "again").symlink_to(root / "a" / "inner")
+    scan = image_folder.scan(root)
+    assert {item.name: len(item.files) for item in scan.classes} == {"a": 2, "b": 1}
+    assert scan.links == 7
+
+
+def test_links_inside_the_folder_are_followed(tmp_path: Path) -> None:
+    root = touch(tmp_path / "root", "a/1.png", "b/2.png")
+    (root / "a" / "of_b.png").symlink_to(root / "b" / "2.png")
+    (root / "c").symlink_to(root / "b")
+    scan = image_folder.scan(root)
+    assert {item.name: len(item.files) for item in scan.classes} == {"a": 2, "b": 1, "c": 1}
+    assert scan.links == 0
+
+
+def test_links_that_multiply_end(tmp_path: Path) -> None:
+    # Each folder has ten links to the next: followed blindly, ten to the power of twelve folders.
+    for depth in range(12):
+        (tmp_path / "store" / str(depth)).mkdir(parents=True)
+    for depth in range(11):
+        for number in range(10):
+            (tmp_path / "store" / str(depth) / f"l{number}").symlink_to(tmp_path / "store" / str(depth + 1))
+    touch(tmp_path, "store/11/x.png")
+    assert image_folder.scan(tmp_path).count == 1
+
+
+def test_pipes_and_sockets_are_counted_not_opened(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    touch(tmp_path, "a/1.png")
+    os.mkfifo(tmp_path / "a" / "pipe.png")
+    monkeypatch.chdir(tmp_path / "a")  # a socket's path must be short
+    with socket.socket(socket.AF_UNIX) as unix:
+        unix.bind("socket.png")
+        scan = image_folder.scan(tmp_path)
+    assert (scan.count, scan.specials) == (1, 2)
+
+
+def test_names_of_any_bytes_are_kept(tmp_path: Path) -> None:
+    for name in (b"caf\xe9", "naïve_\u202e".encode(), b"line\nbreak", b"x" * 250):
+        os.makedirs(os.fsencode(tmp_path) + b"/" + name)
+        with open(os.fsencode(tmp_path) + b"/" + name + b"/\xff \xf0\x9f\x98\x80.png", "wb"):
+            pass
+    scan = image_folder.scan(tmp_path)
+    assert scan.count == 4
+    labels = [item.label for item in scan.classes]
+    assert labels == ["caf\\xe9", "line\\nbreak", "naïve \\u202e", "x" * 250]
+    assert all((tmp_path / item.files[0]).exists() for item in scan.classes)
+
+
+def test_labels_that_would_be_the_same_stay_apart(tmp_path: Path) -> None:
+    scan = image_folder.scan(touch(tmp_path, "a_b/1.png", "a b/1.png", "c_d/1.png"))
+    assert [item.label for item in scan.classes] == ["a b", "a_b", "c d"]
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root may read every folder")
+def test_unreadable_folders_are_named(tmp_path: Path) -> None:
+    touch(tmp_path, "a/1.png", "a/locked/2.png", "b/1.png")
+    (tmp_path / "a" / "locked").chmod(0)
+    scan = image_folder.scan(tmp_path)
+    (tmp_path / "a" / "locked").chmod(0o700)
+    assert (scan.count, scan.unreadable) == (2, ["a/locked"])
+
+
+def test_a_folder_that_fails_to_open_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    touch(tmp_path, "a/1.png", "a/locked/2.png", "b/1.png")
+    scandir = os.scandir
+
+    def refuse(path: str):
+        if path.endswith("locked"):
+            raise PermissionError(13, "Permission denied", path)
+        return scandir(path)
+
+    monkeypatch.setattr(os, "scandir", refuse)
+    scan = image_folder.scan(tmp_path)
+    assert (scan.count, scan.unreadable) == (2, ["a/locked"])
+    warnings = planned(scan, Bounds(1), pct_val=0).warnings
+    assert any("a/locked" in warning for warning in warnings)
+
+
+def test_a_missing_folder_is_named(tmp_path: Path) -> None:
+    with pytest.raises(UnusableFolder, match="nowhere cannot be read: No such file"):
+        image_folder.scan(tmp_path / "nowhere")
+    with pytest.raises(UnusableFolder, match="Not a directory"):
+        image_folder.scan(touch(tmp_path, "file") / "file")
+
+
+def test_progress_is_told_for_many_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(image_folder, "PROGRESS_EVERY_FILES", 2)
+    told: list[int] = []
+    image_folder.scan(touch(tmp_path, *(f"a/{n}.png" for n in range(5))), told.append)
+    assert told == [2, 4]
+
+
+def test_an_empty_folder_has_no_images(tmp_path: Path) -> None:
+    with pytest.raises(UnusableFolder) as caught:
+        planned(image_folder.scan(touch(tmp_path, "a/readme.txt")))
+    assert caught.value.message.startswith(f"No images found in {tmp_path} (looked for png, jpg, jpeg, bmp,")
+
+
+def test_images_outside_any_class_are_named(tmp_path: Path) -> None:
+    with pytest.raises(UnusableFolder, match=r"No folders with images .* 2 images directly in it"):
+        planned(image_folder.scan(touch(tmp_path, "1.png", "2.png")))
+    warnings = planned(
+        image_folder.scan(touch(tmp_path, "a/1.png", "a/2.png", "b/1.png", "b/2.png"))
+    ).warnings
+    assert any("2 images ignored directly in" in warning for warning in warnings)
+
+
+def test_one_class_is_not_enough() -> None:
+    with pytest.raises(
+        UnusableFolder, match="Only one class with enough images was found in /pictures: cats"
+    ):
+        planned(found(cats=10))
+    with pytest.raises(UnusableFolder) as caught:
+        planned(found(cats=10, dogs=1))
+    assert "dogs (1)" in caught.value.hint
+    with pytest.raises(UnusableFolder, match="No class in /pictures has enough images"):
+        planned(found(cats=1, dogs=1))
+
+
+def test_each_class_is_split_by_itself() -> None:
+    plan = planned(found(a=10, b=100), pct_val=20, pct_test=10)
+    assert counts(plan) == {"train": [7, 70], "val": [2, 20], "test": [1, 10]}
+    everything = [path for split in plan.splits.values() for path in split.files]
+    assert len(set(everything)) == len(everything) == 110
+
+
+def test_small_classes_are_left_out_and_named() -> None:
+    plan = planned(found(a=10, b=10, rare=4), Bounds(minimum=5))
+    assert plan.labels == ["a", "b"]
+    assert plan.warnings == ["Left out, because they have fewer than 5 images: rare (4)."]
+
+
+def test_a_class_needs_an_image_for_every_split() -> None:
+    assert planned(found(a=10, b=10, rare=2), Bounds(1), pct_test=25).labels == ["a", "b"]
+    assert planned(found(a=10, b=10, rare=2), Bounds(1)).labels == ["a", "b", "rare"]
+
+
+def test_the_maximum_is_drawn_from_all_images() -> None:
+    plans = [planned(found(a=1000, b=1000), Bounds(maximum=10), pct_val=0, seed=seed) for seed in range(3)]
+    assert all(counts(plan) == {"train": [10, 10]} for plan in plans)
+    numbers = [int(path[2:-4]) for plan in plans for path in plan.splits["train"].files]
+    assert max(numbers) > 500
+    assert len({tuple(plan.splits["train"].files) for plan in plans}) == 3
+
+
+def test_the_seed_decides_everything() -> None:
+    assert planned(found(a=50, b=50), seed=5) == planned(found(a=50, b=50), seed=5)
+    assert planned(found(a=50, b=50), seed=5) != planned(found(a=50, b=50), seed=6)
+
+
+def test_another_class_does_not_change_the_choice_for_the_first() -> None:
+    small = planned(found(a=50, b=50), Bounds(maximum=9), pct_val=0)
+    large = planned(found(a=50, b=50, c=50), Bounds(maximum=9), pct_val=0)
+
+    def of_a(plan: image_folder.Plan) -> set[str]:
+        return {path for path in plan.splits["train"].files if path.startswith("a/")}
+
+    assert of_a(small) == of_a(large)
+
+
+def test_records_are_shuffled_across_classes() -> None:
+    labels = planned(found(a=100, b=100), pct_val=0).splits["train"].labels
+    assert Counter(labels[:100])[0] in range(25, 76)
+
+
+def test_a_folder_of_its_own_replaces_the_share() -> None:
+    separate = {"val": (found(a=4, b=6), Bounds(1)), "test": (found(a=3, b=3), Bounds(1))}
+    plan = planned(found(a=10, b=20), pct_val=50, pct_test=40, separate=separate)
+    assert counts(plan) == {"train": [10, 20], "val": [4, 6], "test": [3, 3]}
+    assert plan.warnings == []
+
+
+def test_folders_of_a_split_are_matched_by_name() -> None:
+    separate = {"val": (found(b=2, stranger=5), Bounds(1))}
+    plan = planned(found(a=10, b=10), separate=separate)
+    assert counts(plan)["val"] == [0, 2]
+    assert any(
+        "without a class of that name" in warning and "stranger" in warning for warning in plan.warnings
+    )
+    assert "Classes without val images: a." in plan.warnings
+
+
+def test_a_dropped_class_of_a_split_takes_no_other_with_it() -> None:
+    separate = {"val": (found(a=1, b=9, c=9), Bounds(2, 5))}
+    plan = planned(found(a=10, b=10, c=10), separate=separate)
+    assert plan.labels == ["a", "b", "c"]
+    assert counts(plan)["val"] == [0, 5, 5]
+
+
+def test_a_split_without_any_known_class_is_refused() -> None:
+    with pytest.raises(UnusableFolder, match="No folder in /pictures is named like a class") as caught:
+        planned(found(a=10, b=10), separate={"val": (found(x=5, y=5), Bounds(1))})
+    assert "a, b" in caught.value.hint
+    with pytest.raises(UnusableFolder, match="No images found"):
+        planned(found(a=10, b=10), separate={"val": (found(), Bounds(1))})
+
+
+def test_curious_class_names_are_remarked_on() -> None:
+    assert any("upper and lower case: Cat, cat" in text for text in planned(found(Cat=5, cat=5)).warnings)
+    assert any("perhaps you meant" in text for text in planned(found(train=5, test=5)).warnings)

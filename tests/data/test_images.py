@@ -1,0 +1,403 @@
+"""Images: every allowed kind of file, files that only pretend, and resizing."""
+
+from __future__ import annotations
+
+import io
+import os
+import struct
+import zlib
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import assume, given, settings
+from hypothesis import strategies as st
+from PIL import Image
+
+from digits.data import images
+from digits.data.images import UnusableImage
+
+
+def saved(image: Image.Image, format: str, **options: Any) -> bytes:
+    file = io.BytesIO()
+    image.save(file, format, **options)
+    return file.getvalue()
+
+
+def gradient(width: int, height: int, channels: int) -> images.Pixels:
+    """A smooth image in which every direction and channel differs."""
+    down, across = np.mgrid[0:height, 0:width]
+    planes = [across * 200 // width, down * 200 // height, (across + down) * 200 // (width + height)]
+    return np.stack(planes[:channels], axis=-1).astype(np.uint8)
+
+
+def png_of_zeros(width: int, height: int) -> bytes:
+    """A gray PNG of any size, whose pixels are compressed piece by piece."""
+
+    def chunk(name: bytes, data: bytes) -> bytes:
+        return struct.pack(">I", len(data)) + name + data + struct.pack(">I", zlib.crc32(name + data))
+
+    compressor = zlib.compressobj(1)
+    rows = bytes((width + 1) * 100)
+    pixels = b"".join(compressor.compress(rows) for _ in range(height // 100)) + compressor.flush()
+    header = struct.pack(">IIBBBBB", width, height, 8, 0, 0, 0, 0)
+    return b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", header) + chunk(b"IDAT", pixels) + chunk(b"IEND", b"")
+
+
+@pytest.mark.parametrize("channels", [1, 3])
+@pytest.mark.parametrize("format", ["PNG", "BMP", "PPM", "TIFF"])
+def test_lossless_formats_keep_their_pixels(format: str, channels: int) -> None:
+    pixels = gradient(13, 7, channels)
+    loaded = images.load(saved(images.as_image(pixels), format), channels)
+    assert loaded.dtype == np.uint8
+    assert np.array_equal(loaded, pixels)
+
+
+@pytest.mark.parametrize("format", ["JPEG", "WEBP", "GIF"])
+def test_lossy_formats_stay_close(format: str) -> None:
+    pixels = gradient(32, 24, 3)
+    loaded = images.load(saved(images.as_image(pixels), format), 3)
+    assert loaded.shape == (24, 32, 3)
+    assert np.abs(loaded.astype(int) - pixels).mean() < 8
+
+
+def test_paths_files_and_bytes_are_sources(tmp_path: Path) -> None:
+    data = saved(images.as_image(gradient(4, 4, 1)), "PNG")
+    path = tmp_path / os.fsdecode(b"caf\xe9.png")
+    path.write_bytes(data)
+    assert np.array_equal(images.load(path, 1), images.load(data, 1))
+    assert np.array_equal(images.load(io.BytesIO(data), 1), images.load(str(path), 1))
+
+
+def test_gray_becomes_colour_and_colour_gray() -> None:
+    gray = images.load(saved(Image.new("L", (2, 2), 90), "PNG"), 3)
+    assert np.array_equal(gray, np.full((2, 2, 3), 90, np.uint8))
+    red = images.load(saved(Image.new("RGB", (2, 2), (255, 0, 0)), "PNG"), 1)
+    assert np.array_equal(red, np.full((2, 2, 1), 76, np.uint8))
+
+
+@pytest.mark.parametrize("format", ["PNG", "TIFF", "PPM"])
+def test_sixteen_bits_keep_their_high_byte(format: str) -> None:
+    values = np.array([[0, 255, 256, 0x1234, 0xFFFF]], np.uint16)
+    image = Image.fromarray(values)
+    loaded = images.load(saved(image, format), 1)
+    assert loaded[0, :, 0].tolist() == [0, 0, 1, 0x12, 0xFF]
+
+
+def test_one_bit_becomes_black_and_white() -> None:
+    image = Image.new("1", (2, 1))
+    image.putpixel((1, 0), 1)
+    assert images.load(saved(image, "PNG"), 1).tolist() == [[[0], [255]]]
+
+
+def test_floating_point_pixels_are_refused() -> None:
+    with pytest.raises(UnusableImage, match="floating-point"):
+        images.load(saved(Image.new("F", (2, 2), 0.5), "TIFF"), 1)
+
+
+def test_wide_integers_are_refused() -> None:
+    with pytest.raises(UnusableImage, match="16 bits"):
+        images.load(saved(Image.new("I", (2, 2), 1 << 20), "TIFF"), 1)
+
+
+@pytest.mark.parametrize("mode", ["RGBA", "LA"])
+def test_transparency_is_laid_over_white(mode: str) -> None:
+    black = (0,) * (len(mode) - 1)
+    image = Image.new(mode, (3, 1), (*black, 255))
+    image.putpixel((1, 0), (*black, 0))
+    image.putpixel((2, 0), (*black, 128))
+    assert images.load(saved(image, "PNG"), 1)[0, :, 0].tolist() == [0, 255, 127]
+
+
+def test_a_palette_with_transparency_is_laid_over_white() -> None:
+    image = Image.new("P", (2, 1))
+    image.putpalette([255, 0, 0, 0, 0, 255])
+    image.putpixel((1, 0), 1)
+    loaded = images.load(saved(image, "PNG", transparency=b"\xff\x00"), 3)
+    assert loaded.tolist() == [[[255, 0, 0], [255, 255, 255]]]
+
+
+def test_a_transparent_colour_is_laid_over_white() -> None:
+    image = Image.new("L", (2, 1), 7)
+    image.putpixel((1, 0), 8)
+    assert images.load(saved(image, "PNG", transparency=8), 1)[0, :, 0].tolist() == [7, 255]
+
+
+def test_cmyk_becomes_rgb() -> None:
+    image = Image.new("CMYK", (8, 8), (0, 255, 255, 0))
+    red, green, blue = images.load(saved(image, "JPEG", quality=100), 3)[4, 4]
+    assert (red > 240, green < 15, blue < 15) == (True, True, True)
+
+
+@pytest.mark.parametrize("format", ["PNG", "JPEG", "TIFF", "WEBP"])
+@pytest.mark.parametrize("orientation", [1, 2, 3, 4, 5, 6, 7, 8])
+def test_exif_orientation_turns_the_image_upright(format: str, orientation: int) -> None:
+    upright = np.zeros((16, 32), np.uint8)
+    upright[:8, :16] = 255  # a white corner at the top left
+    as_stored = {
+        1: upright,
+        2: upright[:, ::-1],
+        3: upright[::-1, ::-1],
+        4: upright[::-1],
+        5: upright.T,
+        6: np.rot90(upright),
+        7: upright[::-1, ::-1].T,
+        8: np.rot90(upright, -1),
+    }[orientation]
+    exif = Image.Exif()
+    exif[0x0112] = orientation
+    data = saved(Image.fromarray(np.ascontiguousarray(as_stored)), format, exif=exif)
+    loaded = images.load(data, 1)[:, :, 0]
+    assert loaded.shape == upright.shape
+    assert np.abs(loaded.astype(int) - upright).max() < 40
+
+
+def test_the_first_frame_of_an_animation_is_used() -> None:
+    frames = [Image.new("L", (3, 3), value) for value in (10, 200)]
+    data = saved(frames[0], "GIF", save_all=True, append_images=frames[1:])
+    assert images.load(data, 1).tolist() == np.full((3, 3, 1), 10).tolist()
+
+
+@pytest.mark.parametrize(
+    ("data", "reason"),
+    [
+        (b"", "the file is empty"),
+        (b"I am no image.\n", "not an image (it looks like text)"),
+        (b"%PDF-1.7 \xff", "not an image (it looks like a PDF document)"),
+        (b"<svg xmlns='http://www.w3.org/2000/svg'/>", "not an image (it looks like SVG)"),
+        (b"  <!DOCTYPE html><html>", "not an image (it looks like a web page)"),
+        (b"%!PS-Adobe-3.0 EPSF-3.0", "not an image (it looks like PostScript)"),
+        (b"8BPS\0\1" + bytes(20), "not an image (it looks like a Photoshop document)"),
+        (bytes(4096), "not an image (it contains only zeros)"),
+        (b"\xf3\x00\x12\xfe" * 9, "not an image (its content is of no known type)"),
+        (b"\x89PNG\r\n\x1a\n", "not an image (it looks like a damaged PNG)"),
+    ],
+)
+def test_what_is_no_image_is_named(data: bytes, reason: str) -> None:
+    with pytest.raises(UnusableImage) as caught:
+        images.load(data, 3)
+    assert caught.value.reason == reason
+
+
+@pytest.mark.parametrize("format", ["PNG", "JPEG", "BMP", "PPM", "GIF", "TIFF", "WEBP"])
+def test_truncated_files_are_refused(format: str) -> None:
+    noise = np.random.default_rng(0).integers(0, 256, (40, 40, 3), np.uint8)
+    data = saved(Image.fromarray(noise), format)
+    for part in (0.3, 0.6, 0.9):
+        with pytest.raises(UnusableImage) as caught:
+            images.load(data[: int(len(data) * part)], 3)
+        assert any(word in caught.value.reason for word in ("truncated", "damaged"))
+
+
+def test_a_huge_png_is_refused_before_it_is_decoded() -> None:
+    data = png_of_zeros(50_000, 50_000)
+    assert len(data) < 20_000_000
+    with pytest.raises(UnusableImage) as caught:
+        images.load(data, 1)
+    assert caught.value.reason == "50000×50000 pixels is more than the limit of 50,000,000 pixels"
+
+
+def test_the_limit_of_pixels_is_exact() -> None:
+    data = png_of_zeros(200, 100)
+    assert images.load(data, 1, max_pixels=20_000).shape == (100, 200, 1)
+    with pytest.raises(UnusableImage, match="200×100 pixels is more than the limit of 19,999 pixels"):
+        images.load(data, 1, max_pixels=19_999)
+
+
+def test_a_fifo_and_a_folder_are_refused_without_waiting(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe.png")
+    for path in (tmp_path / "pipe.png", tmp_path):
+        with pytest.raises(UnusableImage, match="not a plain file"):
+            images.load(path, 3)
+
+
+def test_a_missing_file_is_an_error_of_the_system(tmp_path: Path) -> None:
+    with pytest.raises(FileNotFoundError):
+        images.load(tmp_path / "gone.png", 3)
+
+
+def test_files_too_large_are_refused(tmp_path: Path) -> None:
+    path = tmp_path / "large.png"
+    with path.open("wb") as file:
+        file.truncate(images.MAX_FILE_BYTES + 1)
+    with pytest.raises(UnusableImage, match="larger than 512 MiB"):
+        images.load(path, 3)
+
+
+@pytest.mark.parametrize("format", ["PNG", "JPEG", "BMP", "PPM", "GIF", "TIFF", "WEBP"])
+@settings(max_examples=25, deadline=None)
+@given(data=st.data())
+def test_altered_files_load_or_are_refused(format: str, data: st.DataObject) -> None:
+    content = bytearray(saved(images.as_image(gradient(12, 9, 3)), format))
+    for _ in range(data.draw(st.integers(1, 6))):
+        content[data.draw(st.integers(0, len(content) - 1))] = data.draw(st.integers(0, 255))
+    try:
+        loaded = images.load(bytes(content), 3, max_pixels=10_000)
+    except UnusableImage as error:
+        assert error.reason
+    else:
+        assert loaded.ndim == 3
+
+
+def test_only_files_that_any_decoder_reads_the_same_are_plain() -> None:
+    gray, colour = images.as_image(gradient(9, 9, 1)), images.as_image(gradient(9, 9, 3))
+    turned = Image.Exif()
+    turned[0x0112] = 6
+    plain = {
+        "gray png": (saved(gray, "PNG"), 1),
+        "colour png": (saved(colour, "PNG"), 3),
+        "colour jpeg": (saved(colour, "JPEG"), 3),
+    }
+    changed = {
+        "gray for colour": (saved(gray, "PNG"), 3),
+        "colour for gray": (saved(colour, "PNG"), 1),
+        "one bit": (saved(gray.convert("1"), "PNG"), 1),
+        "four bits": (saved(gray.convert("P").quantize(4), "PNG"), 3),
+        "alpha": (saved(colour.convert("RGBA"), "PNG"), 3),
+        "transparent gray": (saved(gray, "PNG", transparency=0), 1),
+        "turned": (saved(colour, "JPEG", exif=turned), 3),
+        "another format": (saved(colour, "BMP"), 3),
+        "much besides pixels": (saved(colour, "JPEG", comment=bytes(9000)), 3),
+        "cmyk": (saved(colour.convert("CMYK"), "JPEG"), 3),
+    }
+    assert [name for name, (data, n) in plain.items() if not images.open_picture(data, n).plain] == []
+    assert [name for name, (data, n) in changed.items() if images.open_picture(data, n).plain] == []
+
+
+def test_a_png_with_a_wrong_checksum_is_not_plain() -> None:
+    data = bytearray(saved(images.as_image(gradient(9, 9, 1)), "PNG"))
+    data[-14] ^= 1  # in the checksum of the pixels, before the 12 bytes of the last chunk
+    picture = images.open_picture(bytes(data), 1)
+    assert np.array_equal(images.as_pixels(picture.image), gradient(9, 9, 1))
+    assert not picture.plain
+
+
+def test_sixteen_bit_colour_is_not_plain() -> None:
+    def chunk(name: bytes, data: bytes) -> bytes:
+        return struct.pack(">I", len(data)) + name + data + struct.pack(">I", zlib.crc32(name + data))
+
+    header = struct.pack(">IIBBBBB", 1, 1, 16, 2, 0, 0, 0)
+    pixels = zlib.compress(b"\0" + bytes([1, 9, 2, 9, 3, 9]))
+    data = b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", header) + chunk(b"IDAT", pixels) + chunk(b"IEND", b"")
+    picture = images.open_picture(data, 3)
+    assert not picture.plain
+    assert images.as_pixels(picture.image).tolist() == [[[1, 2, 3]]]
+
+
+def test_large_jpegs_are_decoded_small_and_look_the_same() -> None:
+    data = saved(images.as_image(gradient(800, 600, 3)), "JPEG")
+    small = images.open_picture(data, 3, enough=(40, 40))
+    assert small.image.width < 800
+    assert not small.plain
+    full = images.open_picture(data, 3)
+    from_small, from_full = (
+        images.as_pixels(images.resize_image(picture.image, 40, 40, "squash")).astype(int)
+        for picture in (small, full)
+    )
+    assert np.abs(from_small - from_full).max() <= 3
+
+
+sides = st.integers(1, 60)
+
+
+@settings(max_examples=200, deadline=None)
+@given(
+    sides,
+    sides,
+    sides,
+    sides,
+    st.sampled_from([1, 3]),
+    st.sampled_from(images.RESIZE_MODES),
+    st.integers(0, 99),
+)
+def test_resizing_gives_exactly_the_size_asked_for(
+    width: int, height: int, to_width: int, to_height: int, channels: int, mode: str, seed: int
+) -> None:
+    pixels = gradient(width, height, channels)
+    resized = images.resize(pixels, to_width, to_height, mode, seed=seed)
+    assert resized.shape == (to_height, to_width, channels)
+    assert resized.dtype == np.uint8
+    image = images.resize_image(images.as_image(pixels), to_width, to_height, mode, seed=seed)
+    assert np.array_equal(resized, images.as_pixels(image))
+
+
+@given(sides, sides, st.sampled_from([1, 3]), st.sampled_from(images.RESIZE_MODES))
+def test_the_same_size_stays_untouched(width: int, height: int, channels: int, mode: str) -> None:
+    pixels = gradient(width, height, channels)
+    assert np.array_equal(images.resize(pixels, width, height, mode), pixels)
+
+
+@settings(deadline=None)
+@given(st.integers(1, 20), st.integers(1, 20), st.integers(2, 5), st.sampled_from(images.RESIZE_MODES))
+def test_the_same_ratio_is_squashed(width: int, height: int, factor: int, mode: str) -> None:
+    pixels = gradient(width * factor, height * factor, 3)
+    squashed = images.resize(pixels, width, height, "squash")
+    assert np.array_equal(images.resize(pixels, width, height, mode), squashed)
+
+
+@pytest.mark.parametrize(
+    ("mode", "size", "target", "expected"),
+    [
+        ("squash", (100, 50), (20, 20), (20, 20)),
+        ("crop", (100, 50), (20, 20), (40, 20)),
+        ("fill", (100, 50), (20, 20), (20, 10)),
+        ("half_crop", (100, 50), (20, 20), (27, 14)),
+        ("crop", (50, 100), (20, 20), (20, 40)),
+        ("fill", (100, 55), (20, 20), (20, 12)),  # 11 grows to 12, the remainder of 20 being odd
+    ],
+)
+def test_the_scale_of_each_mode(mode, size, target, expected) -> None:
+    assert images._scaled_size(size, *target, mode) == expected
+
+
+def test_crop_keeps_the_middle() -> None:
+    pixels = np.zeros((10, 30, 1), np.uint8)
+    pixels[:, 10:20] = 200
+    assert (images.resize(pixels, 10, 10, "crop") == 200).all()
+
+
+@given(st.integers(3, 40), st.integers(3, 40), st.integers(3, 40), st.integers(3, 40))
+def test_cutting_by_the_scalers_box_equals_cutting_afterwards(width, height, to_width, to_height) -> None:
+    assume(width * to_height != height * to_width)
+    image = images.as_image(gradient(width, height, 3))
+    scaled = images._scaled_size(image.size, to_width, to_height, "crop")
+    whole = np.asarray(image.resize(scaled, Image.Resampling.BILINEAR)).astype(int)
+    left, top = round((scaled[0] - to_width) / 2), round((scaled[1] - to_height) / 2)
+    cut = whole[top : top + to_height, left : left + to_width]
+    resized = images.resize_image(image, to_width, to_height, "crop")
+    assert np.abs(np.asarray(resized) - cut).max() <= 3
+
+
+def test_padding_is_noise_that_only_the_seed_decides() -> None:
+    pixels = np.full((10, 40, 3), 255, np.uint8)
+    padded = images.resize(pixels, 20, 20, "fill", seed=1)
+    border = np.concatenate([padded[:7], padded[13:]])
+    assert (padded[7:13] == 255).all()
+    assert border.max() <= 254
+    assert len(np.unique(border)) > 50
+    assert np.array_equal(padded, images.resize(pixels, 20, 20, "fill", seed=1))
+    assert not np.array_equal(padded, images.resize(pixels, 20, 20, "fill", seed=2))
+
+
+@pytest.mark.parametrize("mode", images.RESIZE_MODES)
+def test_long_thin_images_stay_cheap(mode: str) -> None:
+    image = Image.new("L", (1_000_000, 1))
+    assert images.resize_image(image, 64, 64, mode).size == (64, 64)
+
+
+@pytest.mark.parametrize("arguments", [(0, 5, "crop"), (5, 0, "crop"), (5, 5, "stretch")])
+def test_impossible_sizes_and_modes_are_refused(arguments: tuple[int, int, str]) -> None:
+    with pytest.raises(ValueError, match=r"not a size|not one of"):
+        images.resize(gradient(4, 4, 1), *arguments)
+
+
+@pytest.mark.parametrize("channels", [1, 3])
+def test_encodings_hold_the_pixels(channels: int) -> None:
+    pixels = gradient(11, 6, channels)
+    assert np.array_equal(images.load(images.encode(pixels, "png"), channels), pixels)
+    assert images.encode(pixels, "none") == pixels.tobytes()
+    jpeg = images.load(images.encode(pixels, "jpg"), channels)
+    assert np.abs(jpeg.astype(int) - pixels).mean() < 8
+    with pytest.raises(ValueError, match="not one of"):
+        images.encode(pixels, "gif")

@@ -1,0 +1,153 @@
+"""Work over processes: news arrive, faults are raised here, and no process is left."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
+
+import psutil
+import pytest
+
+from digits.data import parallel
+from digits.data.parallel import ProcessDied, Send
+
+
+@pytest.fixture(autouse=True)
+def no_process_is_left() -> Iterator[None]:
+    before = psutil.Process().children()
+    yield
+    assert [child for child in psutil.Process().children() if child not in before] == []
+
+
+def double(piece: int, send: Send) -> None:
+    send(piece * 2)
+
+
+def news(*arguments, **options) -> list:
+    return [message for message in parallel.run(*arguments, **options) if message is not None]
+
+
+@pytest.mark.parametrize("processes", [1, 2, 5, None])
+def test_every_piece_is_done_once(processes: int | None) -> None:
+    assert sorted(news(double, 20, processes=processes)) == list(range(0, 40, 2))
+
+
+def test_no_pieces_are_no_work() -> None:
+    assert news(double, 0) == []
+
+
+def test_each_process_finishes_once() -> None:
+    told = news(double, 6, processes=3, finish=lambda send: send("finished"))
+    assert told.count("finished") == 3
+
+
+def test_silence_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(parallel, "QUIET_SECONDS", 0.01)
+
+    def slow(piece: int, send: Send) -> None:
+        time.sleep(0.2)
+
+    assert None in list(parallel.run(slow, 1))
+
+
+class Unportable(Exception):
+    """Needs more to be made again than its arguments tell."""
+
+    def __init__(self, one: int, two: int) -> None:
+        super().__init__(f"{one} and {two}")
+
+
+def test_what_the_work_raises_is_raised_with_its_trace() -> None:
+    def fail(piece: int, send: Send) -> None:
+        raise ValueError(f"piece {piece}")
+
+    with pytest.raises(ValueError, match="piece 0") as caught:
+        news(fail, 1)
+    assert "in fail" in caught.value.__notes__[0]
+
+
+def test_exceptions_that_cannot_travel_are_described() -> None:
+    def fail(piece: int, send: Send) -> None:
+        raise Unportable(1, 2)
+
+    with pytest.raises(RuntimeError, match="Unportable: 1 and 2"):
+        news(fail, 1)
+
+
+def test_a_killed_process_is_noticed() -> None:
+    def die(piece: int, send: Send) -> None:
+        if piece == 3:
+            os.kill(os.getpid(), signal.SIGKILL)
+
+    with pytest.raises(ProcessDied, match="signal 9, SIGKILL"):
+        news(die, 10, processes=2)
+
+
+def test_a_process_that_exits_is_noticed() -> None:
+    with pytest.raises(ProcessDied, match="exit code 3"):
+        news(lambda piece, send: os._exit(3), 1)
+
+
+def test_closing_early_ends_the_processes() -> None:
+    def endless(piece: int, send: Send) -> None:
+        send(piece)
+        time.sleep(600)
+
+    before = set(psutil.Process().children())
+    with closing(parallel.run(endless, 4, processes=2)) as messages:
+        next(messages)
+        assert len(set(psutil.Process().children()) - before) == 2
+
+
+def test_the_parents_signal_handlers_stay_with_the_parent() -> None:
+    reading, writing = os.pipe()
+    os.set_blocking(writing, False)
+    os.set_blocking(reading, False)
+    handler = signal.signal(signal.SIGTERM, lambda number, frame: None)
+    wakeup = signal.set_wakeup_fd(writing)
+
+    def terminate(piece: int, send: Send) -> None:
+        os.kill(os.getpid(), signal.SIGTERM)
+        time.sleep(600)
+
+    try:
+        with pytest.raises(ProcessDied, match="signal 15, SIGTERM"):
+            news(terminate, 1)
+        with pytest.raises(BlockingIOError):
+            os.read(reading, 1)
+    finally:
+        signal.set_wakeup_fd(wakeup)
+        signal.signal(signal.SIGTERM, handler)
+        os.close(reading)
+        os.close(writing)
+
+
+PARENT = """
+import os, sys, time
+from digits.data import parallel
+
+def work(piece, send):
+    os.write(1, b"%d\\n" % os.getpid())  # at once, because two write
+    while True:
+        time.sleep(0.05)
+        send("still here")
+
+list(parallel.run(work, 2, processes=2))
+"""
+
+
+def test_processes_end_when_their_parent_is_killed(root: Path) -> None:
+    with subprocess.Popen(
+        [sys.executable, "-c", PARENT], stdout=subprocess.PIPE, text=True, cwd=root
+    ) as parent:
+        assert parent.stdout is not None
+        children = [psutil.Process(int(parent.stdout.readline())) for _ in range(2)]
+        parent.kill()
+    _, alive = psutil.wait_procs(children, timeout=10)
+    assert alive == []

@@ -1,0 +1,233 @@
+"""The list of devices, with and without a driver that behaves."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import types
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from digits.runtime import devices
+from digits.runtime.devices import Device, Devices, Driver, DriverError, visible
+
+GIB = 1024**3
+
+
+def gpu(index: int) -> dict[str, Any]:
+    return {
+        "id": str(index),
+        "name": f"GPU {index}",
+        "uuid": f"GPU-{index}{index}{index}",
+        "memory_total": 16 * GIB,
+        "memory_used": GIB,
+        "utilization": 40,
+        "temperature": 60,
+    }
+
+
+class FakeDriver:
+    """Answers with ``gpus``, or raises them if they are an exception; counts the questions."""
+
+    def __init__(self, gpus: Any) -> None:
+        self.gpus = gpus
+        self.questions = 0
+
+    def __call__(self) -> list[dict[str, Any]]:
+        self.questions += 1
+        if isinstance(self.gpus, Exception):
+            raise self.gpus
+        return self.gpus
+
+
+def program(text: str) -> list[str]:
+    return [sys.executable, "-c", text]
+
+
+def test_cpu_comes_first_and_has_a_name() -> None:
+    first, *others = Devices(FakeDriver([gpu(0)]), {}).list()
+    assert first.id == "cpu" and not first.is_gpu
+    assert "core" in first.name
+    assert first.memory_total and first.memory_used and first.memory_used < first.memory_total
+    assert others == [Device(**gpu(0))] and others[0].is_gpu
+
+
+def test_answer_is_remembered_for_a_while() -> None:
+    now = [0.0]
+    driver = FakeDriver([gpu(0)])
+    here = Devices(driver, {}, clock=lambda: now[0])
+    assert len(here.list()) == len(here.list()) == 2
+    assert driver.questions == 1
+    now[0] += devices.FRESH_SECONDS
+    driver.gpus = [gpu(0), gpu(1)]
+    assert [device.id for device in here.list()] == ["cpu", "0", "1"]
+
+
+def test_without_gpu_the_driver_is_asked_less_often() -> None:
+    now = [0.0]
+    driver = FakeDriver([])
+    here = Devices(driver, {}, clock=lambda: now[0])
+    assert [device.id for device in here.list()] == ["cpu"]
+    now[0] += devices.FRESH_SECONDS
+    here.list()
+    assert driver.questions == 1 and here.problem == ""
+
+
+def test_failing_driver_keeps_what_was_known() -> None:
+    now = [0.0]
+    driver = FakeDriver([gpu(0)])
+    here = Devices(driver, {}, clock=lambda: now[0])
+    here.list()
+    driver.gpus = DriverError("The GPU driver reports: Unknown Error")
+    now[0] += devices.FRESH_SECONDS
+    assert [device.id for device in here.list()] == ["cpu", "0"]
+    assert "Unknown Error" in here.problem
+
+
+@pytest.mark.parametrize(
+    ("setting", "ids"),
+    [
+        (None, ["0", "1", "2"]),
+        ("", []),
+        ("-1", []),
+        ("1", ["1"]),
+        ("2, 0", ["2", "0"]),
+        ("0,-1,1", ["0"]),
+        ("0,0", ["0"]),
+        ("GPU-222", ["2"]),
+        ("GPU-9", []),
+        ("seven", []),
+    ],
+)
+def test_cuda_visible_devices_is_respected(setting: str | None, ids: list[str]) -> None:
+    gpus = [Device(**gpu(index)) for index in range(3)]
+    assert [device.id for device in visible(gpus, setting)] == ids
+
+
+def test_helper_of_this_machine_answers() -> None:
+    assert isinstance(Driver().ask(), list)
+
+
+def test_helper_that_prints_gpus_is_understood() -> None:
+    answer = json.dumps({"gpus": [gpu(0)], "problem": ""})
+    assert Driver(program(f"print({answer!r})")).ask() == [gpu(0)]
+
+
+def test_helper_sees_no_secret(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("DIGITS_TOKEN", "NVIDIA_API_KEY", "TF_TOKEN_example"):
+        monkeypatch.setenv(name, "hidden-word")
+    prints = "import json, os; print(json.dumps({'gpus': [dict(os.environ)], 'problem': ''}))"
+    (environment,) = Driver(program(prints)).ask()
+    assert "hidden-word" not in environment.values() and environment["PATH"]
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ('print(\'{"gpus": [], "problem": "version mismatch"}\')', "version mismatch"),
+        ("raise SystemExit(3)", "exit code 3"),
+        ("print('[]')", "failed"),
+        ("print('not json')", "failed"),
+        ("import os; os.abort()", "failed"),
+    ],
+)
+def test_helper_that_fails_is_an_error(text: str, message: str) -> None:
+    with pytest.raises(DriverError, match=message):
+        Driver(program(text)).ask()
+
+
+def test_helper_that_hangs_is_ended() -> None:
+    driver = Driver(program("import time; time.sleep(600)"), seconds=0.2)
+    with pytest.raises(DriverError, match="no answer"):
+        driver.ask()
+    assert driver._stuck is not None and driver._stuck.poll() is not None
+    with pytest.raises(DriverError, match="no answer"):
+        driver.ask()
+
+
+def test_helper_beyond_killing_is_not_joined_by_another(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(subprocess.Popen, "kill", lambda self: None)
+    driver = Driver(program("import time; time.sleep(600)"), seconds=0.2)
+    with pytest.raises(DriverError, match="no answer"):
+        driver.ask()
+    with pytest.raises(DriverError, match="still hangs"):
+        driver.ask()
+    assert driver._stuck is not None
+    driver._stuck.terminate()
+    driver._stuck.wait()
+
+
+class FakeError(Exception):
+    def __init__(self, value: int) -> None:
+        super().__init__(f"error {value}")
+        self.value = value
+
+
+def fake_pynvml(**answers: Any) -> types.ModuleType:
+    """A stand-in for the driver's library; a value that is an exception is raised."""
+
+    def question(answer: Any) -> Any:
+        def ask(*arguments: Any) -> Any:
+            if isinstance(answer, Exception):
+                raise answer
+            return answer(*arguments) if callable(answer) else answer
+
+        return ask
+
+    module = types.ModuleType("pynvml")
+    defaults: dict[str, Any] = {
+        "nvmlInit": None,
+        "nvmlDeviceGetCount": 1,
+        "nvmlDeviceGetHandleByIndex": lambda index: index,
+        "nvmlDeviceGetName": "H200",
+        "nvmlDeviceGetUUID": "GPU-1",
+        "nvmlDeviceGetMemoryInfo": types.SimpleNamespace(total=4 * GIB, used=GIB),
+        "nvmlDeviceGetUtilizationRates": types.SimpleNamespace(gpu=7),
+        "nvmlDeviceGetTemperature": 33,
+    }
+    for name, answer in (defaults | answers).items():
+        setattr(module, name, question(answer))
+    module.NVMLError = FakeError  # type: ignore[attr-defined]
+    module.NVML_ERROR_LIBRARY_NOT_FOUND = 12  # type: ignore[attr-defined]
+    module.NVML_ERROR_DRIVER_NOT_LOADED = 9  # type: ignore[attr-defined]
+    module.NVML_TEMPERATURE_GPU = 0  # type: ignore[attr-defined]
+    return module
+
+
+def lost_gpu(index: int) -> int:
+    if index == 0:
+        raise FakeError(15)
+    return index
+
+
+@pytest.mark.parametrize(
+    ("answers", "expected"),
+    [
+        ({"nvmlInit": FakeError(12)}, {"gpus": [], "problem": ""}),
+        ({"nvmlInit": FakeError(9)}, {"gpus": [], "problem": ""}),
+        ({"nvmlInit": FakeError(18)}, {"gpus": [], "problem": "error 18"}),
+        ({"nvmlDeviceGetCount": 1, "nvmlDeviceGetHandleByIndex": lost_gpu}, {"gpus": [], "problem": ""}),
+    ],
+)
+def test_driver_errors_become_words(
+    monkeypatch: pytest.MonkeyPatch, answers: dict[str, Any], expected: dict[str, Any]
+) -> None:
+    monkeypatch.setitem(sys.modules, "pynvml", fake_pynvml(**answers))
+    assert devices._answer() == expected
+
+
+def test_gpu_that_does_not_tell_everything_is_listed(monkeypatch: pytest.MonkeyPatch) -> None:
+    silent = {"nvmlDeviceGetMemoryInfo": FakeError(3), "nvmlDeviceGetUtilizationRates": FakeError(3)}
+    monkeypatch.setitem(sys.modules, "pynvml", fake_pynvml(**silent))
+    (found,) = devices._answer()["gpus"]
+    assert Device(**found) == Device("0", "H200", None, None, None, 33, "GPU-1")
+
+
+def test_helper_finds_its_modules_from_anywhere(tmp_path: Path) -> None:
+    # Beside devices.py lie files named like library modules, such as tensorboard.py.
+    path = Path(devices.__file__)
+    answer = subprocess.run([sys.executable, "-P", path], cwd=path.parent, capture_output=True, check=True)
+    assert json.loads(answer.stdout)["gpus"] == Driver().ask()

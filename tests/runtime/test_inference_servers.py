@@ -1,0 +1,85 @@
+"""Workers that answer, and what is left of their sockets. A small program stands in for the real worker."""
+
+from __future__ import annotations
+
+import sys
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from digits.core.errors import BadRequest, Unavailable
+from digits.runtime.executor import LocalExecutor
+from digits.runtime.inference_servers import InferenceWorkers
+
+ANSWERS = """
+import json, os, pathlib, socket, sys
+recipe = json.loads((pathlib.Path(sys.argv[1]) / "recipe.json").read_text())
+with socket.socket(socket.AF_UNIX) as listener:
+    listener.bind(recipe["socket"])
+    listener.listen()
+    connection = listener.accept()[0].makefile("rw")
+for line in connection:
+    request = json.loads(line)
+    if request == {"call": "end"}:
+        sys.exit()
+    if request == {"call": "fail"}:
+        answer = {"ok": False, "message": "It failed.", "status": 400, "trace": [{"line": 3, "own": True}, "odd"]}
+        print(json.dumps(answer), file=connection, flush=True)
+        continue
+    print(json.dumps({"ok": True, "pid": os.getpid()}), file=connection, flush=True)
+"""
+ENDS_AT_ONCE = "print('no memory')"
+
+
+class Site:
+    """Inference workers of ``program``, a model's folder, and the folder for what is temporary."""
+
+    def __init__(self, program: str, folder: Path) -> None:
+        self.executor = LocalExecutor(standby=False, program=[sys.executable, "-c", program])
+        self.workers = InferenceWorkers(self.executor)
+        self.model, self.temporary = folder / "model", folder / "tmp"
+        self.model.mkdir()
+        self.temporary.mkdir()
+
+    def close(self) -> None:
+        self.workers.stop_all()
+        self.executor.close()
+
+
+@pytest.fixture
+def site(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Site]:
+    site = Site(getattr(request, "param", ANSWERS), tmp_path)
+    monkeypatch.setattr(tempfile, "tempdir", str(site.temporary))
+    yield site
+    site.close()
+    assert list(site.temporary.iterdir()) == []
+
+
+def test_a_warm_worker_leaves_no_socket_and_answers_again(site: Site) -> None:
+    first = site.workers.ask(site.model, {"call": "classify"})
+    assert list(site.temporary.iterdir()) == []
+    assert site.workers.ask(site.model, {"call": "classify"}) == first
+
+
+def test_a_worker_that_ended_is_followed_by_another(site: Site) -> None:
+    first = site.workers.ask(site.model, {"call": "classify"})
+    with pytest.raises(Unavailable, match="no answer"):
+        site.workers.ask(site.model, {"call": "end"})
+    assert site.workers.ask(site.model, {"call": "classify"})["pid"] != first["pid"]
+
+
+def test_a_refusal_carries_the_frames_of_the_network(site: Site) -> None:
+    with pytest.raises(BadRequest, match="It failed") as told:
+        site.workers.ask(site.model, {"call": "fail"})
+    assert told.value.trace == [{"line": 3, "own": True}]
+
+
+@pytest.mark.parametrize("site", [ENDS_AT_ONCE], indirect=True)
+def test_a_worker_that_does_not_start_says_why(site: Site) -> None:
+    for _ in range(2):
+        with pytest.raises(Unavailable, match="could not be started") as told:
+            site.workers.ask(site.model, {"call": "classify"})
+        assert "no memory" in told.value.hint
+        assert list(site.temporary.iterdir()) == []

@@ -1,0 +1,642 @@
+"""What the scheduler decides, as pure functions, and what it does, with real processes."""
+
+from __future__ import annotations
+
+import errno
+import json
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, ClassVar
+
+import gevent
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from digits.core.errors import InUse
+from digits.core.events import Failed, Measured, Removed, Resumed, Saved, Warned, encode
+from digits.core.job import Job, Wish
+from digits.core.metrics import Metrics
+from digits.core.recipe import Recipe
+from digits.core.status import LEGAL_STEPS, Status, worst
+from digits.core.task import EXIT_DISK_FULL, Failure, News, Task
+from digits.runtime.executor import Exit, LocalExecutor, is_alive
+from digits.runtime.scheduler import Resources, Scheduler, choose, verdict
+from digits.runtime.store import Store, StoreInUse
+from digits.web import live_messages
+from tests.failing_disk import failing_disk
+
+# What a task's program does; the folder is its argument.
+PROGRAMS = """
+import json, os, sys, time
+folder = sys.argv[1]
+name = json.load(open(folder + '/recipe.json'))['name']
+log = open(folder + '/events.jsonl', 'a')
+def tell(**event):
+    log.write(json.dumps({'at': time.time(), **event}) + '\\n'); log.flush()
+def measure(step):
+    tell(event='measured', stage='train', step=step, epoch=step / 10, values={'loss': 1 / step, 'accuracy': .5})
+if name == 'finishes':
+    for step in range(1, 11): measure(step)
+    tell(event='progressed', fraction=0.5, seconds_left=1.0)
+    tell(event='saved', epoch=1, step=10, path='snapshot_1.ckpt')
+    tell(event='finished')
+elif name == 'slow':
+    for step in range(1, 200):
+        measure(step); time.sleep(0.02)
+    tell(event='finished')
+elif name == 'fails':
+    tell(event='failed', message='Wrong shape.', line=7)
+    sys.exit(1)
+elif name == 'fails at first':
+    if os.path.exists(folder + '/again'):
+        measure(2); tell(event='finished')
+    else:
+        measure(1); tell(event='progressed', fraction=0.25)
+        open(folder + '/again', 'w'); tell(event='failed', message='Once.'); sys.exit(1)
+elif name == 'ends early':
+    measure(1); print('bye', flush=True); os._exit(0)
+elif name == 'crashes':
+    os.kill(os.getpid(), 11)
+elif name == 'dies mid-line':
+    measure(1); log.write('{"event": "meas'); log.flush(); os._exit(1)
+elif name == 'writes noise':
+    log.write('noise\\n\\x00\\n{"event": "measured", "step": "x"}\\n'); log.flush(); measure(1); tell(event='finished')
+"""
+
+
+@dataclass(kw_only=True)
+class ToyRecipe(Recipe):
+    task = "toy"
+    name: str
+
+
+@dataclass(kw_only=True, eq=False)
+class ToyJob(Job):
+    kind: ClassVar[str] = "model"
+    program: str = "finishes"
+    needed: tuple[str, ...] = ()
+    wish: Wish = field(default_factory=lambda: Wish(pool="cpu"))
+
+    def recipe(self, task: Task) -> Recipe:
+        (self.folder / "half").touch()
+        return ToyRecipe(name=self.program)
+
+    def needs(self) -> tuple[str, ...]:
+        return self.needed
+
+    def wants(self, task: Task) -> Wish:
+        return self.wish
+
+    def clear_away(self) -> None:
+        (self.folder / "half").unlink(missing_ok=True)
+
+    def details(self) -> dict[str, Any]:
+        return {"program": self.program, "needed": list(self.needed)}
+
+    @classmethod
+    def own_details(cls, body: dict[str, Any]) -> dict[str, Any]:
+        return {"program": body["program"], "needed": tuple(body["needed"])}
+
+
+class Server:
+    """A store and a scheduler over a folder, as a server has them; may be made again over the same folder."""
+
+    def __init__(self, folder: Path) -> None:
+        self.store = Store(folder, {"model": ToyJob})
+        self.store.load()
+        self.told: list[live_messages.Message] = []
+        self.scheduler = Scheduler(
+            self.store,
+            LocalExecutor(standby=False, program=[sys.executable, "-c", PROGRAMS]),
+            publish=lambda *message: self.told.append(message),
+            slots={"create": 1, "cpu": 1},
+        )
+        self.scheduler.start()
+
+    def submit(self, program: str, **arguments: Any) -> ToyJob:
+        folder = self.store.new_folder()
+        tasks = [Task(name="toy", title="Toy")]
+        job = ToyJob(id=folder.name, folder=folder, name=program, tasks=tasks, program=program, **arguments)
+        self.scheduler.submit(job)
+        return job
+
+    def wait(self, question: Callable[[], object]) -> None:
+        deadline = time.monotonic() + 30
+        while not question():
+            assert time.monotonic() < deadline
+            gevent.sleep(0.02)
+
+    def wait_for_end(self, job: Job) -> Status:
+        self.wait(lambda: not job.status.is_running)
+        return job.status
+
+    def stop(self) -> None:
+        self.scheduler.stop()
+        self.store.close()
+
+
+@pytest.fixture
+def server(tmp_path: Path) -> Iterator[Server]:
+    server = Server(tmp_path / "jobs")
+    yield server
+    for job in server.store.all(Job):
+        server.scheduler.abort(job)
+        server.wait_for_end(job)
+    server.stop()
+
+
+def test_a_job_that_finishes_is_done_and_told_of(server: Server) -> None:
+    job = server.submit("finishes")
+    assert server.wait_for_end(job) is Status.DONE
+    assert job.progress == 1.0
+    assert (job.folder / "half").exists()
+    rows = [
+        row
+        for room, _, body in server.told
+        if room == job.id and body["update"] == "metrics"
+        for row in body["rows"]
+    ]
+    assert [row["step"] for row in rows] == list(range(1, 11))
+    assert server.scheduler.metrics(job).train.steps == list(range(1, 11))
+    assert job.summary["last_accuracy"] == 50.0
+    statuses = [
+        body["status"] for room, _, body in server.told if room == job.id and body["update"] == "status"
+    ]
+    assert statuses[-2:] == ["Running", "Done"]
+    assert [job.id] == [body["job_id"] for _, _, body in server.told if body["update"] == "added"]
+
+
+@pytest.mark.parametrize(
+    ("program", "words"),
+    [
+        ("fails", "Wrong shape."),
+        ("ends early", "ended early: something called exit"),
+        ("crashes", "signal 11, SIGSEGV"),
+        ("dies mid-line", "exit code 1"),
+    ],
+)
+def test_a_job_that_goes_wrong_says_why(server: Server, program: str, words: str) -> None:
+    job = server.submit(program)
+    assert server.wait_for_end(job) is Status.ERROR
+    assert job.failure is not None
+    assert words in job.failure.message
+    assert not (job.folder / "half").exists()
+    kept = ToyJob.from_json(job.folder, json.loads((job.folder / "job.json").read_text()))
+    assert kept.status is Status.ERROR
+    assert kept.failure == job.failure
+
+
+def test_a_job_that_failed_is_taken_up_again(server: Server) -> None:
+    job = server.submit("fails at first")
+    assert server.wait_for_end(job) is Status.ERROR
+    server.scheduler.resume(job)
+    assert job.status is Status.INIT
+    assert job.failure is None
+    assert job.progress == 0.25
+    assert server.wait_for_end(job) is Status.DONE
+    assert server.scheduler.metrics(job).train.steps == [1, 2]
+    assert [code for code, _ in job.history if code != "W"] == ["I", "R", "E", "I", "R", "D"]
+    assert job.elapsed == pytest.approx(job.tasks[0].seconds_run)
+
+
+def test_noise_in_the_log_hurts_nothing(server: Server) -> None:
+    job = server.submit("writes noise")
+    assert server.wait_for_end(job) is Status.DONE
+    assert server.scheduler.metrics(job).train.steps == [1]
+
+
+def test_abort_works_while_waiting_and_while_running(server: Server) -> None:
+    first, second = server.submit("slow"), server.submit("slow")
+    server.wait(lambda: second.status is Status.WAIT and first.status is Status.RUN)
+    assert "CPU" in second.waiting_for
+    assert server.scheduler.abort(second)
+    assert server.wait_for_end(second) is Status.ABORT
+    assert server.scheduler.abort(first)
+    assert server.wait_for_end(first) is Status.ABORT
+    assert not server.scheduler.abort(first)
+    assert first.failure is None
+
+
+def test_a_job_waits_for_what_it_needs(server: Server) -> None:
+    dataset = server.submit("finishes", wish=Wish(pool="create"))
+    model = server.submit("finishes", needed=(dataset.id,))
+    assert server.wait_for_end(model) is Status.DONE
+    started = [at for code, at in model.history if code == "R"]
+    ended = [at for code, at in dataset.history if code == "D"]
+    assert started[0] >= ended[0]
+
+
+def test_a_job_whose_dataset_failed_is_aborted_with_the_reason(server: Server) -> None:
+    dataset = server.submit("fails", wish=Wish(pool="create"))
+    model = server.submit("finishes", needed=(dataset.id,))
+    assert server.wait_for_end(model) is Status.ABORT
+    assert model.failure is not None
+    assert "failed" in model.failure.message
+
+
+def test_a_job_in_use_is_not_deleted(server: Server) -> None:
+    dataset = server.submit("finishes", wish=Wish(pool="create"))
+    model = server.submit("slow", needed=(dataset.id,))
+    with pytest.raises(InUse, match="slow"):
+        server.scheduler.remove(dataset)
+    assert dataset.folder.is_dir()
+    server.scheduler.remove(model)
+    server.scheduler.remove(dataset)
+    assert not dataset.folder.exists()
+    assert [path for path in server.store.folder.iterdir() if path.name != ".lock"] == []
+
+
+def test_training_goes_on_while_the_server_is_down(tmp_path: Path) -> None:
+    first = Server(tmp_path / "jobs")
+    job = first.submit("slow")
+    first.wait(lambda: len(first.scheduler.metrics(job).train.steps) >= 5)
+    first.stop()
+    second = Server(tmp_path / "jobs")
+    again = second.store.get(job.id, ToyJob)
+    assert again.status is Status.RUN
+    assert second.wait_for_end(again) is Status.DONE
+    assert second.scheduler.metrics(again).train.steps == list(range(1, 200))
+    second.stop()
+
+
+def test_what_ended_while_the_server_was_down_is_known_afterwards(tmp_path: Path) -> None:
+    first = Server(tmp_path / "jobs")
+    job = first.submit("slow")
+    first.wait(lambda: job.status is Status.RUN)
+    first.scheduler.stop()
+    handle = job.tasks[0].handle
+    assert handle is not None
+    first.scheduler._executor.stop(handle)
+    first.wait(lambda: (job.folder / "toy" / "exit.json").exists())
+    first.scheduler._executor.poll(job.folder / "toy", handle)
+    first.store.close()
+    second = Server(tmp_path / "jobs")
+    assert second.wait_for_end(second.store.get(job.id, ToyJob)) is Status.ABORT
+    second.stop()
+
+
+@dataclass(kw_only=True, eq=False)
+class Trouble(ToyJob):
+    """A job whose code raises, as it might with unexpected files."""
+
+    fails_in: str = ""
+
+    def recipe(self, task: Task) -> Recipe:
+        self._fail_in("recipe")
+        return super().recipe(task)
+
+    def needs(self) -> tuple[str, ...]:
+        self._fail_in("needs")
+        return super().needs()
+
+    def wants(self, task: Task) -> Wish:
+        self._fail_in("wants")
+        return super().wants(task)
+
+    def clear_away(self) -> None:
+        self._fail_in("clear_away")
+
+    def _fail_in(self, name: str) -> None:
+        if self.fails_in == name:
+            raise ZeroDivisionError(name)
+
+
+@pytest.mark.parametrize("fails_in", ["recipe", "needs", "wants"])
+def test_a_job_that_makes_trouble_ends_alone(server: Server, fails_in: str) -> None:
+    folder = server.store.new_folder()
+    job = Trouble(id=folder.name, folder=folder, name="trouble", tasks=[Task(name="toy", title="Toy")])
+    server.scheduler.submit(job)
+    job.fails_in = fails_in
+    other = server.submit("finishes")
+    assert server.wait_for_end(other) is Status.DONE
+    assert server.wait_for_end(job) is Status.ERROR
+    assert job.failure and "ZeroDivisionError" in job.failure.message
+    job.fails_in = ""
+
+
+def test_a_job_that_makes_trouble_while_it_runs_is_stopped(server: Server) -> None:
+    folder = server.store.new_folder()
+    job = Trouble(
+        id=folder.name, folder=folder, name="trouble", tasks=[Task(name="toy", title="Toy")], program="slow"
+    )
+    server.scheduler.submit(job)
+    server.wait(lambda: job.status is Status.RUN)
+    handle = job.tasks[0].handle
+    job.fails_in = "wants"
+    assert server.wait_for_end(job) is Status.ERROR
+    job.fails_in = ""
+    assert handle
+    server.wait(lambda: not is_alive(handle))
+    assert server.wait_for_end(server.submit("finishes")) is Status.DONE
+
+
+def test_a_job_whose_status_does_not_match_its_tasks_follows_them(tmp_path: Path) -> None:
+    server = Server(tmp_path / "jobs")
+    job = server.submit("finishes")
+    server.wait_for_end(job)
+    server.stop()
+    body = json.loads((job.folder / "job.json").read_text())
+    body["history"][-1][0] = "R"
+    (job.folder / "job.json").write_text(json.dumps(body))
+    again = Server(server.store.folder)
+    try:
+        (found,) = again.store.all(ToyJob)
+        assert again.wait_for_end(found) is Status.DONE
+    finally:
+        again.stop()
+
+
+@pytest.mark.parametrize("program", ["finishes", "fails", "slow"])
+@pytest.mark.parametrize(
+    "shift", [-86400.0, -3600.0, 86400.0], ids=["a day back", "an hour back", "a day on"]
+)
+def test_a_clock_that_is_set_changes_no_end(
+    server: Server, monkeypatch: pytest.MonkeyPatch, program: str, shift: float
+) -> None:
+    """The task's clock is unchanged; the server's clock changes when the task starts."""
+    clock, offset = time.time, [0.0]
+    monkeypatch.setattr(time, "time", lambda: clock() + offset[0])
+    job = server.submit(program)
+    server.wait(lambda: job.status is not Status.INIT)
+    offset[0] = shift
+    if program == "slow":
+        server.scheduler.abort(job)
+    ends = {"finishes": Status.DONE, "fails": Status.ERROR, "slow": Status.ABORT}
+    assert server.wait_for_end(job) is ends[program]
+    assert (job.failure is None) == (program != "fails")
+    assert 0 <= job.elapsed < 30
+    assert [at for _, at in job.history] == sorted(at for _, at in job.history)
+
+
+def test_a_job_that_is_resumed_after_the_clock_was_set_back_is_judged_by_its_own_run(
+    server: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    clock, offset = time.time, [86400.0]
+    monkeypatch.setattr(time, "time", lambda: clock() + offset[0])
+    job = server.submit("fails at first")
+    assert server.wait_for_end(job) is Status.ERROR
+    server.scheduler.resume(job)
+    offset[0] = 0.0
+    assert server.wait_for_end(job) is Status.DONE
+    assert 0 <= job.elapsed < 30
+
+
+def test_elapsed_time_of_a_task_is_never_negative() -> None:
+    task = Task(name="t", title="T", history=[("I", 9e9), ("R", 9e9)])
+    assert 0 <= task.seconds_run < 5
+    task.move(Status.DONE)
+    assert 0 <= task.seconds_run < 5
+    backwards = Task(name="t", title="T", history=[("I", 100.0), ("R", 90.0), ("D", 10.0)])
+    assert backwards.seconds_run == 0
+
+
+def test_a_forged_exit_neither_ends_a_job_nor_keeps_it_from_being_stopped(server: Server) -> None:
+    job = server.submit("slow")
+    server.wait(lambda: len(server.scheduler.metrics(job).train.steps) > 2)
+    handle = job.tasks[0].handle
+    (job.folder / "toy" / "exit.json").write_text('{"code": 1, "signal": null, "run": 1}')
+    seen = len(server.scheduler.metrics(job).train.steps)
+    server.wait(lambda: len(server.scheduler.metrics(job).train.steps) > seen + 3)
+    assert job.status is Status.RUN
+    server.scheduler.remove(job)
+    assert handle and not is_alive(handle)
+    assert not job.folder.exists()
+
+
+def test_deleting_a_job_kills_its_remaining_processes(server: Server) -> None:
+    job = server.submit("finishes")
+    server.wait_for_end(job)
+    environment = {**os.environ, "DIGITS_TASK": str(job.folder / "toy")}
+    with subprocess.Popen(["sleep", "300"], env=environment) as left:
+        server.scheduler.remove(job)
+        assert left.wait(timeout=10) == -9
+
+
+def test_two_servers_do_not_share_a_jobs_folder(server: Server) -> None:
+    with pytest.raises(StoreInUse, match="Another DIGITS server"):
+        Store(server.store.folder, {"model": ToyJob})
+
+
+# Decisions
+
+
+def toy(tmp_path: Path, name: str, **arguments: Any) -> ToyJob:
+    return ToyJob(
+        id=name, folder=tmp_path / name, name=name, tasks=[Task(name="toy", title="Toy")], **arguments
+    )
+
+
+def test_gpus_are_given_in_the_order_of_asking(tmp_path: Path) -> None:
+    gpu = Wish(pool="gpu")
+    jobs = [toy(tmp_path, str(number), wish=gpu) for number in range(3)]
+    choice = choose(jobs, lambda _: None, Resources({}, ["0", "1"], ("0", "1")))
+    assert [(start.job.id, start.devices) for start in choice.start] == [("0", ["0"]), ("1", ["1"])]
+    assert choice.waiting == {"2": "a free GPU"}
+
+
+def test_a_chosen_gpu_is_waited_for_and_an_unknown_one_is_an_error(tmp_path: Path) -> None:
+    busy = toy(tmp_path, "busy", wish=Wish(pool="gpu", chosen=("1",)))
+    unknown = toy(tmp_path, "unknown", wish=Wish(pool="gpu", chosen=("7",)))
+    choice = choose([busy, unknown], lambda _: None, Resources({}, ["0"], ("0", "1")))
+    assert choice.waiting == {"busy": "GPU 1"}
+    assert "no GPU 7" in choice.hopeless["unknown"].message
+
+
+def test_without_any_gpu_the_next_free_one_is_the_cpu(tmp_path: Path) -> None:
+    jobs = [toy(tmp_path, str(number), wish=Wish(pool="gpu")) for number in range(2)]
+    choice = choose(jobs, lambda _: None, Resources({"cpu": 1}))
+    assert [(start.job.id, start.devices) for start in choice.start] == [("0", ["cpu"])]
+
+
+@pytest.mark.parametrize(
+    ("ended", "news", "status", "words"),
+    [
+        (Exit(code=0), News(result={}), Status.DONE, None),
+        (Exit(code=143, stopped=True), News(), Status.ABORT, None),
+        (Exit(code=0, stopped=True), News(result={}), Status.DONE, None),
+        (Exit(code=1), News(failure=Failure("told")), Status.ERROR, "told"),
+        (Exit(signal=9, out_of_memory=True), News(), Status.ERROR, "memory"),
+        (Exit(signal=9), News(), Status.ERROR, "SIGKILL"),
+        (Exit(signal=64), News(), Status.ERROR, "signal 64"),
+        (Exit(lost=True), News(), Status.ERROR, "process is gone"),
+        (Exit(code=0), News(), Status.ERROR, "ended early"),
+        (Exit(code=1), News(result={}), Status.ERROR, "exit code 1"),
+        (Exit(signal=9), News(result={}), Status.DONE, None),
+        (Exit(lost=True), News(result={}), Status.DONE, None),
+        (Exit(code=1, disk_full=True), News(), Status.ERROR, "The disk is full"),
+        (Exit(code=EXIT_DISK_FULL), News(), Status.ERROR, "The disk is full"),
+        (Exit(code=1, disk_full=True), News(failure=Failure("told")), Status.ERROR, "told"),
+        (Exit(code=75), News(failure=Failure("of an earlier run")), Status.ERROR, "Another process"),
+    ],
+)
+def test_verdict(ended: Exit, news: News, status: Status, words: str | None) -> None:
+    judged, failure = verdict(ended, news, ["last words"])
+    assert judged is status
+    assert (failure is None) == (words is None)
+    if failure and words:
+        assert words in failure.message
+
+
+@given(st.lists(st.sampled_from(Status), max_size=6))
+def test_a_status_only_takes_legal_steps(steps: list[Status]) -> None:
+    task = Task(name="t", title="T")
+    for step in steps:
+        before = task.status
+        try:
+            task.move(step)
+        except ValueError:
+            assert step not in LEGAL_STEPS[before]
+        else:
+            assert step is before or step in LEGAL_STEPS[before]
+            assert task.status is step
+    again = Task.from_json(task.as_json())
+    assert again.history == task.history
+
+
+def test_a_job_is_as_bad_as_its_worst_task() -> None:
+    assert worst([Status.DONE, Status.RUN, Status.ERROR]) is Status.ERROR
+    assert worst([Status.DONE, Status.WAIT]) is Status.WAIT
+    assert worst([]) is Status.INIT
+
+
+@given(
+    st.lists(st.floats(-1e6, 1e6), min_size=1, max_size=3000),
+    st.integers(50, 400),
+)
+def test_thinned_curves_keep_their_extremes(values: list[float], points: int) -> None:
+    metrics = Metrics()
+    for step, value in enumerate(values):
+        metrics.add(Measured("train", step, step / 10, {"loss": value}))
+    thin = metrics.train.thinned(points)
+    kept = [value for value in thin.values["loss"] if value is not None]
+    assert max(kept) == max(values)
+    assert min(kept) == min(values)
+    assert thin.steps == sorted(set(thin.steps))
+    assert thin.steps[-1] == len(values) - 1
+    assert len(thin.steps) <= points + 3
+
+
+def test_a_metric_that_comes_later_is_aligned() -> None:
+    metrics = Metrics()
+    metrics.add(Measured("train", 1, 0.1, {"loss": 1.0}))
+    metrics.add(Measured("train", 2, 0.2, {"loss": 0.5, "accuracy": 0.25}))
+    metrics.add(Measured("val", 2, 0.2, {"accuracy": float("nan")}))
+    assert metrics.train.values == {"loss": [1.0, 0.5], "accuracy": [None, 0.25]}
+    assert metrics.last_accuracy() == 25.0
+    assert metrics.as_json()["val"]["values"] == {"accuracy": [None]}
+    assert metrics.as_csv().splitlines()[:2] == ["stage,step,epoch,accuracy,loss", "train,1,0.1,,1.0"]
+
+
+def test_rows_after_the_step_of_a_resumed_training_are_void() -> None:
+    metrics = Metrics()
+    for step in (1, 5, 9):
+        metrics.add(Measured("train", step, step / 10, {"loss": float(step)}))
+    metrics.add(Measured("val", 5, 0.5, {"accuracy": 0.5}))
+    metrics.add(Measured("val", 9, 0.9, {"accuracy": 0.9, "late": 1.0}))
+    metrics.add(Resumed(step=5, epoch=0.5))
+    metrics.add(Measured("train", 7, 0.7, {"loss": 7.0}))
+    metrics.add(Measured("val", 5, 0.5, {"accuracy": 0.25}))  # measured again
+    assert metrics.train.steps == [1, 5, 7]
+    assert metrics.train.values == {"loss": [1.0, 5.0, 7.0]}
+    assert metrics.val.steps == [5]
+    assert metrics.val.values == {"accuracy": [0.25]}
+
+
+def test_a_resumed_training_has_not_failed() -> None:
+    news = News()
+    told = [Saved(1, 8, "a"), Saved(2, 16, "b"), Failed("disk full"), Resumed(8, 1), Saved(2, 16, "b")]
+    for event in [*told, Removed(1, "a")]:
+        news.add(event)
+    assert news.failure is None and not news.is_finished
+    assert news.snapshots == [(2, "b")]
+
+
+@pytest.mark.parametrize("clock", [-86400.0, 0.0, 86400.0], ids=["set back", "right", "set forward"])
+def test_the_failure_of_an_earlier_run_is_not_that_of_this_one(tmp_path: Path, clock: float) -> None:
+    task, log = Task(name="t", title="T"), tmp_path / "events.jsonl"
+    for status in (Status.RUN, Status.ERROR):
+        task.move(status)
+    log.write_bytes(encode(Failed("disk full")) + encode(Warned("kept")))
+    task.read_news(log)
+    assert task.news.failure
+    task.restart(log.stat().st_size)
+    task.read_news(log)
+    assert task.news.failure is None and task.news.warnings == ["kept"]
+    with open(log, "ab") as file:
+        file.write(encode(Failed("again", at=time.time() + clock)))
+    again = Task.from_json(json.loads(json.dumps(task.as_json())))
+    for known in (task, again):
+        known.read_news(log)
+        assert known.news.failure == Failure("again")
+
+
+def test_a_job_that_ended_while_no_server_was_there_has_the_time_of_its_end(tmp_path: Path) -> None:
+    first = Server(tmp_path / "jobs")
+    job = first.submit("slow")
+    first.wait(lambda: job.status is Status.RUN)
+    first.stop()
+    exit_file = job.task_folder(job.tasks[0]) / "exit.json"
+    first.wait(exit_file.exists)
+    ended = json.loads(exit_file.read_text())["at"]
+    time.sleep(0.5)
+    second = Server(tmp_path / "jobs")
+    (again,) = second.store.all(ToyJob)
+    second.wait_for_end(again)
+    assert again.history[-1][1] == again.tasks[0].history[-1][1] == ended
+    second.stop()
+
+
+def test_a_task_that_was_started_without_a_note_is_not_started_again(tmp_path: Path) -> None:
+    """The server was killed right after it had started the task."""
+    first = Server(tmp_path / "jobs")
+    job = first.submit("finishes")
+    before = (job.folder / "job.json").read_bytes()
+    assert first.wait_for_end(job) is Status.DONE
+    first.stop()
+    (job.folder / "job.json").write_bytes(before)
+    second = Server(tmp_path / "jobs")
+    (again,) = second.store.all(ToyJob)
+    assert again.status is Status.INIT
+    assert second.wait_for_end(again) is Status.DONE
+    log = (again.task_folder(again.tasks[0]) / "events.jsonl").read_text()
+    assert log.count('"finished"') == 1
+    second.stop()
+
+
+def test_a_state_that_cannot_be_saved_is_saved_later(server: Server) -> None:
+    job = server.submit("finishes")  # it starts once this greenlet yields
+    with failing_disk(server.store.folder, errno.EIO, chosen=lambda path: "job.json" in path):
+        assert server.wait_for_end(job) is Status.DONE
+        assert server.store.problem is not None
+        assert "not saved yet" in server.store.problem.message
+    server.wait(lambda: server.store.problem is None)
+    assert json.loads((job.folder / "job.json").read_text())["history"][-1][0] == Status.DONE.value
+
+
+@pytest.mark.parametrize("number", [errno.ENOSPC, errno.EROFS, errno.EMFILE])
+def test_a_task_that_cannot_be_started_says_why(server: Server, number: int) -> None:
+    with failing_disk(
+        server.store.folder, number, chosen=lambda path: path.endswith("/toy") or "/toy/" in path
+    ):
+        job = server.submit("finishes")
+        assert server.wait_for_end(job) is Status.ERROR
+    assert job.failure is not None
+    words = {errno.ENOSPC: "The disk is full", errno.EROFS: "read-only", errno.EMFILE: "too many open files"}
+    assert job.failure.message.startswith("The task could not be started.")
+    assert words[number] in job.failure.message
+    assert server.wait_for_end(server.submit("finishes")) is Status.DONE
+
+
+def test_nothing_starts_in_a_missing_jobs_folder(server: Server) -> None:
+    job = server.submit("finishes")
+    away = server.store.folder.rename(server.store.folder.with_name("away"))
+    gevent.sleep(0.2)
+    assert job.status is Status.INIT
+    away.rename(server.store.folder)
+    assert server.wait_for_end(job) is Status.DONE

@@ -1,0 +1,178 @@
+"""``digits train``: a training from its recipe alone."""
+
+from __future__ import annotations
+
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pytest
+
+from digits.core import events, recipe
+from digits.core.errors import BadRequest
+from digits.core.resume_point import resume_point
+from digits.runtime import standalone
+from tests.worker import networks
+from tests.worker.conftest import snapshot
+
+
+@pytest.mark.tensorflow
+def test_a_copied_job_trains_again_to_the_same_bytes(
+    train: Any, in_child: Any, gradients: Path, tmp_path: Path, run_clean: Callable[..., Any]
+) -> None:
+    first = train(networks.LINEAR, seed=None, solver={"type": "ADAM", "learning_rate": 0.01})
+    moved = shutil.copytree(gradients, tmp_path / "elsewhere" / "dataset")
+    copy = shutil.copytree(first.job_folder, tmp_path / "elsewhere" / "copy")
+    plan = recipe.load(copy / "train", recipe.Train)
+    plan.dataset = "/nowhere"
+    plan.save(copy / "train")
+
+    missing = run_clean("-m", "digits", "train", str(copy))
+    assert (missing.returncode, missing.stdout) == (1, "")
+    assert "there is no dataset in /nowhere" in missing.stderr and "--dataset" in missing.stderr
+
+    answer = run_clean("-m", "digits", "train", str(copy), "--dataset", str(moved))
+    assert answer.returncode == 0, answer.stderr + answer.stdout
+    assert "Validation (epoch 2): loss = " in answer.stdout
+    again = tmp_path / "elsewhere" / "copy-again"
+    assert answer.stdout.startswith(f"Training in {again}\n")
+    one, two = (in_child(snapshot, folder, "snapshot_2.ckpt") for folder in (first.job_folder, again))
+    assert {name: value.tobytes() for name, value in one.items()} == {
+        name: value.tobytes() for name, value in two.items()
+    }
+
+
+@pytest.mark.tensorflow
+def test_a_check_tells_the_cost_and_leaves_the_folder_alone(
+    model: Any, run_clean: Callable[..., Any]
+) -> None:
+    job = model(networks.LINEAR).parent
+    before = sorted(job.rglob("*"))
+    answer = run_clean("-m", "digits", "check", str(job))
+    assert answer.returncode == 0, answer.stderr + answer.stdout
+    assert "The cross-entropy starts at" in answer.stdout and "estimated total" in answer.stdout
+    assert sorted(job.rglob("*")) == before
+
+
+@pytest.mark.tensorflow
+def test_a_check_step_by_step_prints_values(model: Any, run_clean: Callable[..., Any]) -> None:
+    job = model(
+        networks.LINEAR.replace("model = ", "print('least', self.x.numpy().min())\n        model = ", 1)
+    ).parent
+    answer = run_clean("-m", "digits", "check", str(job), "--eager")
+    assert answer.returncode == 0, answer.stderr + answer.stdout
+    assert answer.stdout.count("least -") == 3
+    (row,) = [line.split() for line in answer.stdout.splitlines() if line.startswith("fc ")]
+    assert row[1] == "8×4" and float(row[2]) < float(row[3]) < float(row[4])
+
+
+@pytest.mark.tensorflow
+def test_a_check_tells_a_mistake_with_its_line(model: Any, run_clean: Callable[..., Any]) -> None:
+    job = model(networks.LINEAR.replace("scope='fc'", "scop='fc'")).parent
+    answer = run_clean("-m", "digits", "check", str(job))
+    assert answer.returncode == 1
+    assert "digits: TypeError" in answer.stderr and "line 6 of the network" in answer.stderr
+    missing = run_clean("-m", "digits", "check", str(job / "nowhere"))
+    assert missing.returncode == 1 and "has no recipe of a training" in missing.stderr
+
+
+@pytest.mark.tensorflow
+def test_a_snapshot_is_exported(train: Any, run_clean: Callable[..., Any], tmp_path: Path) -> None:
+    job = train(networks.LINEAR, epochs=1).job_folder
+    target = tmp_path / "exported"
+    answer = run_clean("-m", "digits", "export", str(job), str(target), "--epoch", "1")
+    assert answer.returncode == 0, answer.stderr + answer.stdout
+    assert f"{target} holds snapshot_1.ckpt, " in answer.stdout
+    assert "takes images [any, 12, 12, 1], float32" in answer.stdout
+    assert "gives output [any, 4], float32" in answer.stdout
+    assert (target / "saved_model.pb").is_file()
+    again = run_clean("-m", "digits", "export", str(job), str(target))
+    assert again.returncode == 1 and "something in" in again.stderr
+    other = run_clean("-m", "digits", "export", str(job), str(tmp_path / "other"), "--epoch", "7")
+    assert other.returncode == 1 and "those of the epochs 1." in other.stderr
+
+
+def test_nothing_to_export(model: Any, run_clean: Callable[..., Any], tmp_path: Path) -> None:
+    answer = run_clean("-m", "digits", "export", str(model(networks.LINEAR).parent), str(tmp_path / "out"))
+    assert answer.returncode == 1 and "has no snapshot yet" in answer.stderr
+
+
+@pytest.mark.tensorflow
+def test_a_mistake_is_told(model: Any, run_clean: Callable[..., Any]) -> None:
+    task_folder = model("class UserModel(Tower):\n    pass\n")
+    answer = run_clean("-m", "digits", "train", str(task_folder.parent))
+    assert answer.returncode == 1
+    assert "digits: UserModel has no property inference." in answer.stderr
+
+
+@pytest.mark.tensorflow
+def test_a_stopped_training_goes_on(model: Any, clean_environment: dict[str, str], tmp_path: Path) -> None:
+    task_folder = model(networks.LINEAR, epochs=100000, snapshot_interval=0, val_interval=0)
+    command = [sys.executable, "-m", "digits", "train", str(task_folder.parent)]
+    for run in range(2):
+        with subprocess.Popen(
+            command, env=clean_environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+        ) as process:
+            while rows_of_run(task_folder, run) < 3:
+                assert process.poll() is None
+                time.sleep(0.02)
+            process.send_signal(signal.SIGINT)
+            said, errors = process.communicate(timeout=60)
+        assert process.returncode == 1
+        assert "the same command goes on with it" in errors
+        assert ("from step" in said) is (run == 1)
+        point = resume_point(task_folder.parent)
+        assert point
+    resumed = [event for event in read(task_folder) if isinstance(event, events.Resumed)]
+    assert len(resumed) == 1 and 0 < resumed[0].step < point.step
+
+
+def read(task_folder: Path) -> list[events.Event]:
+    return events.read(task_folder / "events.jsonl")[0]
+
+
+def rows_of_run(task_folder: Path, run: int) -> int:
+    """How many rows the run with this number, from 0, has measured."""
+    runs = "".join(
+        "|" if event.kind == "resumed" else "m" if event.kind == "measured" else ""
+        for event in read(task_folder)
+    )
+    return len(runs.split("|")[run]) if runs.count("|") == run else 0
+
+
+@pytest.mark.parametrize("folder", ["nowhere", "."])
+def test_a_folder_without_a_recipe(tmp_path: Path, folder: str) -> None:
+    with pytest.raises(BadRequest, match="no recipe of a training"):
+        standalone.prepare(tmp_path / folder)
+
+
+def test_another_training_is_not_overwritten(model: Any, tmp_path: Path) -> None:
+    job, other = model("", name="job").parent, model("", name="other")
+    (other / "events.jsonl").write_bytes(events.encode(events.Progressed(0.5)))
+    with pytest.raises(BadRequest, match="holds a training already"):
+        standalone.prepare(job, output=other.parent)
+    assert standalone.prepare(job, output=tmp_path / "new").job_folder == tmp_path / "new"
+    assert standalone.prepare(job).job_folder == job
+
+
+@pytest.mark.tensorflow
+def test_a_training_does_not_outlive_its_command(model: Any, clean_environment: dict[str, str]) -> None:
+    task_folder = model(networks.LINEAR, epochs=100000, snapshot_interval=0, val_interval=0)
+    command = [sys.executable, "-m", "digits", "train", str(task_folder.parent)]
+    with subprocess.Popen(command, env=clean_environment, stdout=subprocess.DEVNULL) as process:
+        while rows_of_run(task_folder, 0) < 1:
+            assert process.poll() is None
+            time.sleep(0.02)
+        (worker,) = psutil.Process(process.pid).children()
+        process.kill()
+    psutil.wait_procs([worker], timeout=10)
+    assert not worker.is_running()
+    # Nothing was saved yet: it begins anew, in the same folder.
+    again = standalone.prepare(task_folder.parent)
+    assert again.job_folder == task_folder.parent and again.plan.resume and again.step == 0

@@ -1,0 +1,276 @@
+"""All jobs in their folders: what is kept, what cannot be read, and what many of them cost."""
+
+from __future__ import annotations
+
+import json
+import logging
+import shutil
+from pathlib import Path
+
+import pytest
+
+from digits.core import job as jobs
+from digits.core.errors import Damaged
+from digits.core.job import DamagedJob, Job
+from digits.core.model_job import ModelJob
+from digits.core.recipe import CreateDataset, Train
+from digits.core.status import Status
+from digits.kinds import KINDS
+from digits.kinds.classification.job import DatasetJob
+from digits.runtime.store import Store, StoreInUse, StoreLost
+from tests.power_loss import Recording
+
+
+def dataset(store: Store, name: str = "pictures") -> DatasetJob:
+    folder = store.new_folder()
+    plan = CreateDataset(train={"folder": "/data"})
+    job = DatasetJob(id=folder.name, folder=folder, name=name, plan=plan, tasks=DatasetJob.first_tasks())
+    store.add(job)
+    return job
+
+
+def model(store: Store, parent: DatasetJob) -> ModelJob:
+    folder = store.new_folder()
+    plan = Train(dataset=str(parent.folder))
+    job = ModelJob(
+        id=folder.name,
+        folder=folder,
+        name="net",
+        plan=plan,
+        dataset_id=parent.id,
+        tasks=ModelJob.first_tasks(),
+    )
+    store.add(job)
+    return job
+
+
+def reopened(store: Store) -> Store:
+    store.close()
+    again = Store(store.folder, KINDS)
+    again.load()
+    return again
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Store:
+    return Store(tmp_path / "jobs", KINDS)
+
+
+def test_a_job_survives_a_power_cut_from_its_submission_to_its_deletion(
+    store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    recording = Recording(store.folder, tmp_path / "recording")
+    recording.start(monkeypatch)
+    job = dataset(store)
+    assert f"{job.id}/job.json" in recording.surviving()
+    store.remove(job)
+    assert job.id not in recording.surviving()
+
+
+def test_jobs_are_the_same_after_a_restart(store: Store) -> None:
+    first = dataset(store)
+    second = model(store, first)
+    first.notes, first.owner = "on a rainy day", "ada"
+    first.tasks[0].move(Status.RUN)
+    first.note_status()
+    first.save()
+    again = reopened(store)
+    assert again.get(first.id, Job).as_json() == first.as_json()
+    assert again.get(second.id, Job).as_json() == second.as_json()
+    assert [child.id for child in again.children(again.get(first.id, Job))] == [second.id]
+    again.close()
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        b"",
+        b"{",
+        b"[]",
+        b'{"schema": 1}',
+        b'{"schema": 1, "kind": "unknown"}',
+        b"\xff\xfe",
+        b'{"schema": 99, "kind": "model"}',
+    ],
+)
+def test_a_damaged_job_is_listed_and_left_alone(store: Store, content: bytes) -> None:
+    job = dataset(store)
+    (job.folder / "job.json").write_bytes(content)
+    again = reopened(store)
+    (damaged,) = again.all(DamagedJob)
+    assert damaged.id == job.id and "job.json" in damaged.failure.message
+    assert (job.folder / "job.json").read_bytes() == content
+    with pytest.raises(Damaged, match=r"job\.json"):
+        again.get(job.id, DatasetJob)
+    with pytest.raises(Damaged):
+        damaged.save()
+    again.remove(damaged)
+    assert not job.folder.exists()
+    again.close()
+
+
+def test_a_link_in_the_place_of_a_job_is_not_followed(store: Store, tmp_path: Path) -> None:
+    job = dataset(store)
+    content = (job.folder / "job.json").read_text()
+    (job.folder / "job.json").unlink()
+    (tmp_path / "elsewhere.json").write_text(content)
+    (job.folder / "job.json").symlink_to(tmp_path / "elsewhere.json")
+    again = reopened(store)
+    assert [damaged.id for damaged in again.all(DamagedJob)] == [job.id]
+    again.close()
+
+
+def test_unknown_keys_are_ignored_and_missing_ones_have_defaults(store: Store) -> None:
+    job = model(store, dataset(store))
+    body = json.loads((job.folder / "job.json").read_text())
+    body["colour"] = "green"
+    body["plan"]["flavour"] = "sweet"
+    del body["notes"], body["plan"]["mean"], body["device"]
+    (job.folder / "job.json").write_text(json.dumps(body))
+    again = reopened(store)
+    kept = again.get(job.id, ModelJob)
+    assert (kept.notes, kept.plan.mean, kept.device) == ("", "image", "cpu")
+    again.close()
+
+
+def test_no_two_jobs_share_a_folder(store: Store) -> None:
+    folders = {store.new_folder() for _ in range(50)}
+    assert len(folders) == 50
+    assert all(jobs.is_id(folder.name) for folder in folders)
+    store.close()
+
+
+@pytest.mark.parametrize(
+    "text", ["", "..", "20200101-000000-abcd/..", "20200101-000000-ABCD", "x", ".server"]
+)
+def test_only_ids_are_ids(text: str) -> None:
+    assert not jobs.is_id(text)
+
+
+def test_a_wait_that_nobody_noticed_is_no_history(store: Store) -> None:
+    job = dataset(store)
+    start = job.history[0][1]
+    for status, after in ((Status.WAIT, 1.0), (Status.RUN, 1.5), (Status.DONE, 9.0)):
+        job.tasks[0].move(status, start + after)
+        job.note_status(start + after)
+    assert [code for code, _ in job.history] == ["I", "R", "D"]
+    assert job.elapsed == pytest.approx(7.5)
+    store.close()
+
+
+def test_what_a_killed_server_left_is_cleared_away(store: Store) -> None:
+    job = dataset(store)
+    (job.folder / ".job.json.1234abcd.tmp").touch()
+    doomed = store.folder / f".deleted-{jobs.new_id()}"
+    (doomed / "train").mkdir(parents=True)
+    unborn, damaged = store.new_folder(), store.new_folder()
+    (unborn / "network.py").touch()
+    (damaged / "train").mkdir()
+    again = reopened(store)
+    assert [found.id for found in again.all(DatasetJob)] == [job.id]
+    assert [found.id for found in again.all(DamagedJob)] == [damaged.name]
+    names = {path.name for path in store.folder.iterdir()}
+    assert names == {job.id, damaged.name, ".lock"}
+    assert [path.name for path in job.folder.iterdir()] == ["job.json"]
+
+
+def test_a_moved_folder_of_jobs_trains_on_its_own_datasets(store: Store, tmp_path: Path) -> None:
+    trained = model(store, dataset(store))
+    store.close()
+    moved = store.folder.rename(tmp_path / "elsewhere")
+    again = Store(moved, KINDS)
+    again.load()
+    job = again.get(trained.id, ModelJob)
+    assert job.recipe(job.tasks[0]).as_json()["dataset"] == str(moved / trained.dataset_id)
+
+
+@pytest.mark.parametrize("end", [Status.ABORT, Status.ERROR])
+def test_a_training_that_saved_nothing_can_begin_anew(store: Store, end: Status) -> None:
+    job = model(store, dataset(store))
+    for status in (Status.RUN, end):
+        assert not job.can_resume
+        job.tasks[0].move(status)
+        job.note_status()
+    assert job.can_resume
+    job.resume()
+    assert job.tasks[0].status is Status.INIT and job.plan.resume
+
+
+def test_of_a_dataset_that_failed_the_list_of_skipped_images_stays(store: Store) -> None:
+    job = dataset(store)
+    shard = "train-00000-of-00002"
+    halves = [f".{shard}.tfrecord.tmp", f".{shard}.index.tmp", ".dataset.json.12ab.tmp"]
+    for name in (*halves, f"{shard}.tfrecord", f"{shard}.index", "labels.txt", "mean.npy", "skipped.csv"):
+        (job.folder / name).touch()
+    job.clear_away()
+    assert {path.name for path in job.folder.iterdir()} == {"job.json", "skipped.csv"}
+
+
+def test_a_removed_folder_is_noticed_and_nothing_is_written_any_more(
+    store: Store, caplog: pytest.LogCaptureFixture
+) -> None:
+    job = dataset(store)
+    assert store.maintain()
+    shutil.rmtree(store.folder)
+    second = Store(store.folder, KINDS)  # another server can start there
+    for _ in range(2):
+        assert not store.maintain()
+    assert store.problem is not None and "removed or replaced" in store.problem.message
+    assert [record.levelno for record in caplog.records] == [logging.ERROR]
+    for write in (
+        store.new_folder,
+        lambda: store.edit(job, name="other"),
+        lambda: store.remove(job),
+        store.check,
+    ):
+        with pytest.raises(StoreLost, match="removed or replaced"):
+            write()
+    assert job.name == "pictures" and store.all(Job) == [job]
+    assert [path.name for path in store.folder.iterdir()] == [".lock"]
+    second.close()
+    store.close()
+
+
+def test_a_folder_that_comes_back_is_used_again(store: Store, tmp_path: Path) -> None:
+    job = dataset(store)
+    away = store.folder.rename(tmp_path / "away")
+    assert not store.maintain()
+    store.save(job)
+    away.rename(store.folder)
+    assert store.maintain()
+    assert store.problem is None
+    store.edit(job, name="other")
+    store.close()
+
+
+def test_a_lock_file_that_was_removed_is_made_again(store: Store) -> None:
+    (store.folder / ".lock").unlink()
+    assert store.maintain()
+    with pytest.raises(StoreInUse):
+        Store(store.folder, KINDS)
+    store.close()
+
+
+def test_a_server_that_took_the_lock_meanwhile_is_noticed(store: Store) -> None:
+    (store.folder / ".lock").unlink()
+    second = Store(store.folder, KINDS)
+    assert not store.maintain()
+    assert store.problem is not None and "another server" in store.problem.message
+    second.close()
+    assert store.maintain()  # This server owns the folder again.
+    store.close()
+
+
+def test_a_job_that_removed_its_own_folder_is_no_problem_of_the_others(
+    store: Store, caplog: pytest.LogCaptureFixture
+) -> None:
+    lost, other = dataset(store), dataset(store)
+    shutil.rmtree(lost.folder)
+    for _ in range(3):
+        store.save(lost)
+    assert store.maintain() and store.problem is None
+    assert [record.levelno for record in caplog.records] == [logging.ERROR]
+    store.edit(other, name="other")
+    store.remove(lost)
+    assert store.all(Job) == [other]
+    store.close()

@@ -1,0 +1,236 @@
+"""The supervisor, as a real process around programs that misbehave."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pytest
+
+from digits.runtime import supervisor as shim
+from digits.runtime import task_output
+from tests.failing_disk import small_disk
+
+# Named misbehaviours: each is a program that a task might turn out to be.
+FINISHES = "print('hello')"
+FAILS = "import sys; print('why', file=sys.stderr); sys.exit(3)"
+SEGFAULTS = "import os, signal; os.kill(os.getpid(), signal.SIGSEGV)"
+HANGS = "import time; print('hanging', flush=True); time.sleep(300)"
+IGNORES_STOP = "import signal, time; signal.signal(signal.SIGTERM, signal.SIG_IGN); print('deaf', flush=True); time.sleep(300)"
+FLOODS = "import sys\nfor n in range(3000): sys.stdout.write('x' * 7999 + '\\n')\nprint('the end')"
+CLOSES_OUTPUT = "import os, time; os.close(1); os.close(2); time.sleep(0.3)"
+FILLS_THE_DISK = """
+import os, sys
+open('full', 'wb').close()
+with open('filler', 'wb', buffering=0) as file:
+    for size in 4096, 1:
+        try:
+            while os.path.ismount('.') and file.write(b'x' * size): pass
+        except OSError:
+            pass
+print('too late', flush=True)
+sys.exit(1)
+"""
+# Simulates a full disk where none can be mounted: once the file `full` exists, writing and creating files fails.
+FULL_DISK = """
+import errno, os, runpy, sys
+sys.argv = sys.argv[1:]
+folder, real_open, real_write = sys.argv[1], os.open, os.write
+def refuse():
+    if os.path.exists(folder + '/full'):
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+def fake_write(descriptor, data):
+    refuse()
+    return real_write(descriptor, data)
+def audit(event, arguments):
+    if event == 'open' and arguments[2] & os.O_CREAT and str(arguments[0]).startswith(folder):
+        refuse()
+os.write = fake_write
+sys.addaudithook(audit)
+runpy.run_path(sys.argv[0], run_name='__main__')
+"""
+LEAVES_CHILDREN = """
+import os, signal, sys, time
+for number in range(6):
+    if os.fork() == 0:
+        if number % 2:
+            os.setsid()
+            if os.fork():
+                os._exit(0)
+        if number % 3 == 0:
+            signal.signal(signal.SIGTERM, signal.SIG_IGN)
+        os.write(1, b'child %d ' % os.getpid())
+        time.sleep(300)
+time.sleep(0.5)
+print('left', flush=True)
+"""
+
+
+def start(folder: Path, program: str) -> subprocess.Popen[bytes]:
+    command = [sys.executable, "-I", "-S", shim.__file__, str(folder), "--", sys.executable, "-c", program]
+    return subprocess.Popen(command, start_new_session=True)
+
+
+def wait_for_output(folder: Path, words: str) -> None:
+    deadline = time.monotonic() + 30
+    while words not in task_output.read(folder)[0]:
+        assert time.monotonic() < deadline, f"never printed {words!r}"
+        time.sleep(0.02)
+
+
+def ended(folder: Path, supervisor: subprocess.Popen[bytes]) -> dict[str, Any]:
+    supervisor.wait(timeout=30)
+    body: dict[str, Any] = json.loads((folder / shim.EXIT_FILE).read_text())
+    return body
+
+
+@pytest.mark.parametrize(
+    ("program", "code", "number"),
+    [(FINISHES, 0, None), (FAILS, 3, None), (SEGFAULTS, None, signal.SIGSEGV), (CLOSES_OUTPUT, 0, None)],
+    ids=["finishes", "fails", "segfaults", "closes its output"],
+)
+def test_tells_how_a_program_ended(
+    tmp_path: Path, program: str, code: int | None, number: int | None
+) -> None:
+    told = ended(tmp_path, start(tmp_path, program))
+    assert (told["code"], told["signal"], told["stopped"]) == (code, number, False)
+    assert told["max_memory_bytes"] > 1_000_000
+
+
+def test_keeps_output_of_both_streams(tmp_path: Path) -> None:
+    ended(tmp_path, start(tmp_path, FAILS))
+    assert task_output.read(tmp_path) == ("why\n", 4)
+
+
+@pytest.mark.parametrize("program", [HANGS, IGNORES_STOP], ids=["hangs", "ignores the stop signal"])
+def test_stops_a_program(tmp_path: Path, program: str) -> None:
+    supervisor = start(tmp_path, program)
+    wait_for_output(tmp_path, "n" if program is HANGS else "deaf")
+    supervisor.terminate()
+    told = ended(tmp_path, supervisor)
+    assert told["stopped"]
+    assert told["signal"] == (signal.SIGTERM if program is HANGS else signal.SIGKILL)
+
+
+def test_kills_everything_that_a_program_left(tmp_path: Path) -> None:
+    told = ended(tmp_path, start(tmp_path, LEAVES_CHILDREN))
+    text, _ = task_output.read(tmp_path)
+    children = [int(number) for number in re.findall(r"child (\d+)", text)]
+    assert len(children) == 6
+    assert not [pid for pid in children if psutil.pid_exists(pid)]
+    assert told["orphans_killed"] >= 6
+
+
+def test_keeps_the_beginning_and_the_end_of_a_flood(tmp_path: Path) -> None:
+    ended(tmp_path, start(tmp_path, FLOODS))
+    kept = sum(path.stat().st_size for path in tmp_path.glob("output*.log"))
+    assert kept <= shim.HEAD_BYTES + shim.KEPT_SEGMENTS * shim.SEGMENT_BYTES
+    assert task_output.last_lines(tmp_path, 1) == ["the end"]
+    text, end = task_output.read(tmp_path, 0, limit=100_000_000)
+    assert end == 3000 * 8000 + len("the end\n")
+    assert "bytes left out" in text
+    assert text.startswith("xxx")
+
+
+REMOVES_OUTPUT = """
+import os, sys, time
+print('before', flush=True); time.sleep(0.3)
+for name in os.listdir('.'):
+    if name.startswith('output'): os.unlink(name)
+{then}
+print('after', flush=True); time.sleep(0.3)
+for _ in range(400): sys.stdout.write('x' * 7999 + chr(10))
+print('the end', flush=True)
+"""
+THEN = {
+    "nothing": "",
+    "a folder": "os.mkdir('output.7.log'); os.mkdir('output.log')",
+    "a link": "os.symlink('/etc/passwd', 'output.7.log')",
+    "a pipe": "os.mkfifo('output.7.log')",
+}
+
+
+@pytest.mark.parametrize("then", THEN)
+def test_a_task_that_removes_its_output_is_not_lost(tmp_path: Path, then: str) -> None:
+    supervisor = start(
+        tmp_path, f"import os; os.chdir({str(tmp_path)!r})" + REMOVES_OUTPUT.format(then=THEN[then])
+    )
+    told = ended(tmp_path, supervisor)
+    assert (told["code"], told["signal"]) == (0, None)
+    assert task_output.last_lines(tmp_path, 1) == ["the end"]
+    if then == "nothing":
+        assert task_output.read(tmp_path, 0, 10**8)[0].startswith("[… 7 bytes left out …]\nafter\n")
+    # A later run starts whatever the folder contains.
+    (tmp_path / "output.log").unlink(missing_ok=True) if then != "a folder" else None
+    assert ended(tmp_path, start(tmp_path, FINISHES))["code"] == 0
+
+
+def test_child_dies_with_its_supervisor(tmp_path: Path) -> None:
+    supervisor = start(tmp_path, HANGS)
+    wait_for_output(tmp_path, "hanging")
+    (child,) = psutil.Process(supervisor.pid).children()
+    supervisor.kill()
+    supervisor.wait(timeout=10)
+    psutil.wait_procs([child], timeout=10)
+    assert not child.is_running() or child.status() == psutil.STATUS_ZOMBIE
+
+
+def test_output_is_read_on_from_where_it_was_left(tmp_path: Path) -> None:
+    (tmp_path / "output.log").write_bytes(b"one\n")
+    text, offset = task_output.read(tmp_path)
+    with open(tmp_path / "output.log", "ab") as file:
+        file.write(b"\x1b[31mtwo\x1b[0m\r\n\x00three")
+    assert (text, offset) == ("one\n", 4)
+    assert task_output.read(tmp_path, offset)[0] == "two\nthree"
+
+
+def test_output_is_never_read_through_a_link(tmp_path: Path) -> None:
+    (tmp_path / "secret").write_text("secret")
+    os.symlink(tmp_path / "secret", tmp_path / "output.log")
+    assert task_output.read(tmp_path) == ("", 0)
+
+
+def test_an_earlier_run_leaves_no_output(tmp_path: Path) -> None:
+    ended(tmp_path, start(tmp_path, FLOODS))
+    assert list(tmp_path.glob("output.*.log"))
+    ended(tmp_path, start(tmp_path, FINISHES))
+    assert task_output.read(tmp_path) == ("hello\n", 6)
+
+
+def test_a_full_disk_does_not_prevent_the_exit_record(tmp_path: Path) -> None:
+    with small_disk(tmp_path / "task", "size=64k") as is_small:
+        folder = tmp_path / "task"
+        if is_small:
+            supervisor = start(folder, FILLS_THE_DISK)
+        else:
+            words = [shim.__file__, str(folder), "--", sys.executable, "-c", FILLS_THE_DISK]
+            command = [sys.executable, "-I", "-S", "-c", FULL_DISK, *words]
+            supervisor = subprocess.Popen(command, start_new_session=True)
+        told = ended(folder, supervisor)
+        assert (told["code"], told["disk_full"]) == (1, True)
+        assert not list(folder.glob(f"{shim.EXIT_FILE}.*"))
+
+
+def test_a_program_may_remove_any_file_in_its_folder(tmp_path: Path) -> None:
+    removes = f"import os\nfor name in os.listdir('.'): os.unlink(name)\n{FLOODS}".replace(
+        "print(", "[os.unlink(name) for name in os.listdir('.')]; print("
+    )
+    told = ended(tmp_path, start(tmp_path, removes))
+    assert (told["code"], told["disk_full"]) == (0, False)
+
+
+def test_no_room_for_the_end_is_noticed_before_the_start(tmp_path: Path) -> None:
+    with small_disk(tmp_path / "task", "size=4k,nr_inodes=2") as is_small:
+        folder = tmp_path / "task" if is_small else tmp_path / "missing"
+        if is_small:
+            (folder / "another").touch()
+        with pytest.raises(OSError, match="No s"):
+            shim.reserve_exit(str(folder))

@@ -1,0 +1,66 @@
+"""Bodies that would take long to parse are refused before parsing, without a server error."""
+
+from __future__ import annotations
+
+from urllib.parse import urlencode
+
+import flask
+import pytest
+from werkzeug.exceptions import RequestEntityTooLarge
+
+from digits.web.bounded_request import MAX_JSON_BYTES, QUICK_FORM_BYTES, BoundedRequest
+from tests.site import Site
+
+FORM = {"Content-Type": "application/x-www-form-urlencoded", "Accept": "text/html"}
+
+
+@pytest.fixture
+def app() -> flask.Flask:
+    made = flask.Flask(__name__)
+    made.request_class = BoundedRequest
+    made.config.update(MAX_FORM_PARTS=1000, MAX_FORM_MEMORY_SIZE=1_000_000)
+    return made
+
+
+@pytest.mark.parametrize("size", [10, QUICK_FORM_BYTES * 2])
+def test_forms_are_parsed_whatever_their_length(app: flask.Flask, size: int) -> None:
+    fields = {"a": "ä\n&=" * (size // 4), "b": ""}
+    with app.test_request_context(method="POST", data=urlencode(fields), headers=FORM):
+        assert flask.request.form.to_dict() == fields
+
+
+@pytest.mark.parametrize("body", ["a=&" * 1000, "a=" + "b" * 1_000_001])
+def test_forms_of_too_much_are_refused(app: flask.Flask, body: str) -> None:
+    with (
+        app.test_request_context(method="POST", data=body, headers=FORM),
+        pytest.raises(RequestEntityTooLarge),
+    ):
+        _ = flask.request.form
+
+
+@pytest.mark.parametrize("body", ["[" * 50_000, "{", "\xff", "1" * 5000])
+def test_json_that_cannot_be_read_is_none(app: flask.Flask, body: str) -> None:
+    with app.test_request_context(method="POST", data=body, content_type="application/json"):
+        assert flask.request.get_json(silent=True) is None
+        assert flask.request.form.to_dict() == {}
+
+
+def test_json_is_limited(app: flask.Flask) -> None:
+    body = "[" + "0," * MAX_JSON_BYTES + "0]"
+    with (
+        app.test_request_context(method="POST", data=body, content_type="application/json"),
+        pytest.raises(RequestEntityTooLarge),
+    ):
+        flask.request.get_json()
+
+
+@pytest.mark.parametrize("path", ["/login", "/static/x.js", "/nothing", "/models/lint", "/jobs/x"])
+def test_many_fields_are_refused_and_the_error_page_does_not_parse_them(site: Site, path: str) -> None:
+    for body, kind in (("a=&" * 20_000, FORM["Content-Type"]), ("[" * 60_000, "application/json")):
+        answer = site.client.post(path, data=body, headers={**FORM, "Content-Type": kind})
+        assert answer.status_code in (200, 400, 404, 405, 413), (path, kind)
+    body = "".join(
+        f'--x\r\nContent-Disposition: form-data; name="a{number}"\r\n\r\n\r\n' for number in range(1100)
+    )
+    answer = site.client.post(path, data=body + "--x--", content_type="multipart/form-data; boundary=x")
+    assert answer.status_code in (404, 405, 413)

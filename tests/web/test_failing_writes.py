@@ -1,0 +1,344 @@
+"""Make every write of the server fail in turn, and check the error shown and the state in memory and on disk."""
+
+from __future__ import annotations
+
+import errno
+import io
+import json
+import os
+import subprocess
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any, cast
+
+import pytest
+
+from digits.core.errors import explain
+from digits.core.job import Job
+from digits.core.settings import Settings
+from digits.core.status import Status
+from digits.runtime.executor import LocalExecutor
+from digits.web.app import create_app
+from digits.web.auth import Session, Sessions, read_or_make_secret
+from tests.failing_disk import FailingDisk, failing_disk, fill, small_disk
+from tests.site import Site, bars
+
+SAID = {
+    errno.ENOSPC: (507, "The disk is full."),
+    errno.EROFS: (503, "The disk is read-only."),
+    errno.EIO: (503, "The disk failed: input/output error."),
+    errno.EMFILE: (503, "The server has too many open files."),
+}
+JSON = {"Accept": "application/json"}
+NETWORK = """class UserModel(Tower):
+    @model_property
+    def inference(self):
+        return self.x
+
+    @model_property
+    def loss(self):
+        return 0
+"""
+
+Operation = Callable[[], Any]
+
+
+@pytest.fixture(scope="module")
+def site_of_all(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
+    folder = tmp_path_factory.mktemp("site")
+    bars(folder / "data" / "bars", each=2)
+    app = create_app(
+        Settings(
+            login=False,
+            port=0,
+            jobs_dir=folder / "jobs",
+            data_roots=(folder / "data",),
+            samples_dir=folder / "samples",
+            state_dir=folder / "state",
+            standby=False,
+        ),
+        start=False,
+    )
+    app.testing = True
+    app.config["PROPAGATE_EXCEPTIONS"] = False
+    site = Site(app, app.test_client(), folder / "data")
+    yield site
+    site.services.stop()
+
+
+@pytest.fixture
+def idle(site_of_all: Site) -> Iterator[Site]:
+    """A site that never starts jobs."""
+    yield site_of_all
+    store = site_of_all.services.store
+    for job in store.all(Job):
+        store.remove(job)
+
+
+def post(site: Site, path: str, **fields: Any) -> Operation:
+    return lambda: site.client.post(path, data=fields, headers=JSON)
+
+
+def a_dataset(site: Site) -> str:
+    return str(creates_a_dataset(site)().get_json()["id"])
+
+
+def ended(site: Site, job_id: str) -> Job:
+    job = site.services.store.get(job_id, Job)
+    job.tasks[0].move(Status.ABORT)
+    job.note_status()
+    site.services.store.save(job)
+    return job
+
+
+def new_model(site: Site, **fields: Any) -> Operation:
+    wanted = {
+        "model_name": "net",
+        "dataset": a_dataset(site),
+        "method": "custom",
+        "custom_network": NETWORK,
+        "learning_rate": "0.1",
+    }
+    return post(site, "/models/images/classification.json", **{**wanted, **fields})
+
+
+def a_model(site: Site) -> Job:
+    job = ended(site, new_model(site)().get_json()["id"])
+    for ending in ("index", "data-00000-of-00001"):
+        (job.folder / f"snapshot_1.ckpt.{ending}").touch()
+    return job
+
+
+def creates_a_dataset(site: Site) -> Operation:
+    folder = str(site.data / "bars")
+    return post(
+        site, "/datasets/images/classification.json", dataset_name="d", folder_train=folder, method="folder"
+    )
+
+
+def creates_a_model(site: Site) -> Operation:
+    return new_model(site)
+
+
+def creates_a_sweep(site: Site) -> Operation:
+    return new_model(site, learning_rate="[0.1, 0.2]")
+
+
+def tries_a_sample(site: Site) -> Operation:
+    return post(site, "/try/mnist")
+
+
+def renames(site: Site) -> Operation:
+    job_id = a_dataset(site)
+    fields = {"job_name": "other", "job_notes": "n", "group_name": "g"}
+    return lambda: site.client.put(f"/datasets/{job_id}", data=fields, headers=JSON)
+
+
+def deletes(site: Site) -> Operation:
+    job = ended(site, a_dataset(site))
+    (job.folder / "create").mkdir()
+    (job.folder / "create" / "output.log").touch()
+    return lambda: site.client.delete(f"/datasets/{job.id}", headers=JSON)
+
+
+def deletes_many(site: Site) -> Operation:
+    ids = [ended(site, a_dataset(site)).id for _ in range(2)]
+    return lambda: site.client.delete("/jobs", data={"job_ids[]": ids}, headers=JSON)
+
+
+def resumes(site: Site) -> Operation:
+    return post(site, f"/models/{a_model(site).id}/resume")
+
+
+def visualizes(site: Site) -> Operation:
+    return post(site, "/models/visualize-network", dataset=with_a_manifest(site).id, custom_network=NETWORK)
+
+
+def exports(site: Site) -> Operation:
+    job = a_model(site)
+    return lambda: site.get(f"/models/{job.id}/savedmodel.zip", headers=JSON)
+
+
+def classifies_an_upload(site: Site) -> Operation:
+    job = a_model(site)
+    picture = (site.data / "bars" / "left" / "00.png").read_bytes()
+    path = "/models/images/classification/classify_one.json"
+    return lambda: site.client.post(
+        path, data={"job_id": job.id, "image_file": (io.BytesIO(picture), "p.png")}, headers=JSON
+    )
+
+
+def with_a_manifest(site: Site) -> Job:
+    job = site.services.store.get(a_dataset(site), Job)
+    manifest = {
+        "width": 16,
+        "height": 16,
+        "channels": 3,
+        "encoding": "png",
+        "resize_mode": "squash",
+        "labels": ["a"],
+        "splits": {},
+        "mean_pixel": [0.0, 0.0, 0.0],
+    }
+    (job.folder / "dataset.json").write_text(json.dumps(manifest))
+    return job
+
+
+def check_memory_is_what_is_on_disk(site: Site) -> None:
+    store = site.services.store
+    assert store.maintain()
+    assert store.problem is None
+    on_disk = {
+        folder.name: json.loads((folder / "job.json").read_text())
+        for folder in store.folder.iterdir()
+        if folder.name not in (".lock", ".server")
+    }
+    assert on_disk == {job.id: json.loads(json.dumps(job.as_json())) for job in store.all(Job)}
+    assert not list(store.folder.glob("*/.*.tmp"))
+    assert not list((store.folder / ".server").glob("uploads/*"))
+    assert not list((store.folder / ".server").glob("previews/*"))
+
+
+@pytest.mark.parametrize("number", SAID, ids=errno.errorcode.get)
+@pytest.mark.parametrize(
+    "prepare",
+    [
+        creates_a_dataset,
+        creates_a_model,
+        creates_a_sweep,
+        tries_a_sample,
+        renames,
+        deletes,
+        deletes_many,
+        resumes,
+        visualizes,
+        exports,
+        classifies_an_upload,
+    ],
+)
+def test_a_write_that_fails_is_reported_and_changes_nothing(
+    idle: Site, monkeypatch: pytest.MonkeyPatch, prepare: Callable[[Site], Operation], number: int
+) -> None:
+    monkeypatch.setattr("digits.runtime.store.RETRY_SECONDS", 0.0)
+    disk: FailingDisk
+
+    def start(self: LocalExecutor, folder: Path, environment: Any, run: int = 1) -> Any:
+        raise OSError(number, os.strerror(number))  # no process is started here
+
+    monkeypatch.setattr(LocalExecutor, "start", start)
+    first, failures = 0, 0
+    while True:
+        first += 1
+        operation = prepare(idle)
+        with failing_disk(idle.services.store.folder, number, first) as disk:
+            answer = operation()
+        if answer.status_code != 200:
+            failures += 1
+            status, words = SAID[number]
+            assert answer.status_code == status
+            assert words in answer.get_json()["error"]["message"]
+        check_memory_is_what_is_on_disk(idle)
+        if not disk.has_failed:
+            break
+    assert failures or number == errno.EMFILE  # A delete opens no file before it succeeds.
+
+
+@pytest.mark.parametrize("number", SAID, ids=errno.errorcode.get)
+def test_a_page_reports_disk_errors(idle: Site, number: int) -> None:
+    with failing_disk(idle.services.store.folder, number):
+        answer = idle.client.post("/try/mnist", headers={"Accept": "text/html"})
+    status, words = SAID[number]
+    assert (answer.status_code, answer.mimetype) == (status, "text/html")
+    assert words in answer.text
+
+
+def test_a_missing_jobs_folder_is_reported_on_pages_and_to_monitors(idle: Site, tmp_path: Path) -> None:
+    store = idle.services.store
+    a_dataset(idle)
+    healthy = idle.get("/health")
+    assert (healthy.status_code, list(healthy.get_json())) == (200, ["version"])
+    away = store.folder.rename(tmp_path / "away")
+    try:
+        assert not store.maintain()
+        sick, page, refused = idle.get("/health"), idle.get("/"), creates_a_dataset(idle)()
+    finally:
+        away.rename(store.folder)
+    assert [sick.status_code, page.status_code, refused.status_code] == [503, 200, 503]
+    for text in (sick.get_json()["problem"], page.text, refused.get_json()["error"]["message"]):
+        assert "The jobs folder was removed or replaced" in text
+    check_memory_is_what_is_on_disk(idle)
+    assert idle.get("/health").status_code == 200
+
+
+def test_a_logout_that_cannot_be_saved_is_one_all_the_same(tmp_path: Path) -> None:
+    ended_file = tmp_path / "ended.json"
+    sessions = Sessions("k" * 32, ended_file)
+    cookies = [sessions.start("ada"), sessions.start("grace")]
+    read = [sessions.read(cookie) for cookie in cookies]
+    with failing_disk(tmp_path, errno.ENOSPC):
+        sessions.end(cast(Session, read[0]))
+    assert sessions.read(cookies[0]) is None
+    sessions.end(cast(Session, read[1]))
+    again = Sessions("k" * 32, ended_file)
+    assert [again.read(cookie) for cookie in cookies] == [None, None]
+
+
+def test_a_secret_that_could_not_be_written_is_made_at_the_next_start(tmp_path: Path) -> None:
+    with small_disk(tmp_path / "state", "size=4k") as is_small:
+        key = tmp_path / "state" / "key"
+        if is_small:
+            fill(tmp_path / "state" / "filler")
+            with pytest.raises(OSError, match="No space"):
+                read_or_make_secret(key)
+            (tmp_path / "state" / "filler").unlink()
+        else:
+            with failing_disk(tmp_path, errno.ENOSPC), pytest.raises(OSError, match="No space"):
+                read_or_make_secret(key)
+        secret = read_or_make_secret(key)
+        assert secret == read_or_make_secret(key) != ""
+
+
+def test_other_os_errors_are_server_errors() -> None:
+    assert explain(OSError(errno.ECONNRESET, "reset")) is None
+    assert explain(OSError("no number")) is None
+
+
+def test_a_full_disk_is_survived(settings: Settings) -> None:
+    with small_disk(settings.jobs_dir, "size=512k") as is_small:
+        bars(settings.data_roots[0] / "bars", each=2)
+        app = create_app(settings, start=False)
+        site = Site(app, app.test_client(), settings.data_roots[0])
+        try:
+            renamed = renames(site)
+            if is_small:
+                fill(settings.jobs_dir / "filler")
+                answers = [creates_a_dataset(site)(), renamed()]
+                (settings.jobs_dir / "filler").unlink()
+            else:
+                with failing_disk(settings.jobs_dir, errno.ENOSPC):
+                    answers = [creates_a_dataset(site)(), renamed()]
+            assert [answer.status_code for answer in answers] == [507, 507]
+            check_memory_is_what_is_on_disk(site)
+            assert [creates_a_dataset(site)().status_code, renamed().status_code] == [200, 200]
+            check_memory_is_what_is_on_disk(site)
+        finally:
+            site.services.stop()
+
+
+def test_exhausted_inodes_and_a_read_only_disk_are_named(tmp_path: Path) -> None:
+    with small_disk(tmp_path / "disk", "size=1m,nr_inodes=4") as is_small:
+        if is_small:
+            with pytest.raises(OSError, match="No space") as error:
+                for name in range(9):
+                    (tmp_path / "disk" / str(name)).touch()
+            known = explain(error.value)
+            assert known is not None and "no free inodes" in known.message
+            command = ["mount", "-o", "remount,ro", str(tmp_path / "disk")]
+            subprocess.run(command, check=True)
+            with pytest.raises(OSError, match="Read-only") as error:
+                (tmp_path / "disk" / "0").unlink()
+            number = error.value.errno
+        else:
+            number = errno.EROFS
+    known = explain(OSError(number, os.strerror(number)))
+    assert known is not None and known.message == "The disk is read-only."

@@ -1,0 +1,110 @@
+"""The job lists on the home page: search results and their order."""
+
+from __future__ import annotations
+
+import re
+from typing import TypeVar
+
+import pytest
+
+from digits.core.job import Job
+from digits.core.model_job import ModelJob
+from digits.core.recipe import CreateDataset, Train
+from digits.core.status import Status
+from digits.core.task import Task
+from digits.kinds.classification.job import DatasetJob
+from tests.site import Site
+
+AnyJob = TypeVar("AnyJob", bound=Job)
+
+
+def names(site: Site, query: str) -> list[str]:
+    """The names of the jobs on the home page, from top to bottom: models, then datasets."""
+    page = site.get(f"/?{query}", headers={"X-Fragment": "jobs"}).text
+    ids = re.findall(r'<tr id="row-([^"]+)"', page)
+    return [site.services.store.get(job_id, Job).name for job_id in ids]
+
+
+def dataset(site: Site, name: str = "bars", group: str = "") -> DatasetJob:
+    """Add an aborted dataset."""
+    folder = site.services.store.new_folder()
+    plan = CreateDataset(train={"folder": "/data"})
+    return add(
+        site, DatasetJob(id=folder.name, folder=folder, name=name, group=group, plan=plan, tasks=[aborted()])
+    )
+
+
+def model(site: Site, parent: DatasetJob, name: str, accuracy: float | None = None) -> ModelJob:
+    """Add an aborted model."""
+    folder = site.services.store.new_folder()
+    return add(
+        site,
+        ModelJob(
+            id=folder.name,
+            folder=folder,
+            name=name,
+            plan=Train(dataset=str(parent.folder)),
+            dataset_id=parent.id,
+            tasks=[aborted()],
+            summary={"last_accuracy": accuracy},
+        ),
+    )
+
+
+def aborted() -> Task:
+    task = Task(name="task", title="Task")
+    task.move(Status.ABORT)
+    return task
+
+
+def add(site: Site, job: AnyJob) -> AnyJob:
+    job.note_status()
+    site.services.store.add(job)
+    return job
+
+
+def test_a_search_looks_at_names_datasets_groups_and_status(site: Site) -> None:
+    birds = dataset(site, "Birds", "Straße")
+    model(site, birds, "lenet")
+    model(site, dataset(site, "Fish"), "alexnet")
+    assert names(site, "q=bird") == ["lenet", "Birds"]
+    assert names(site, "q=lenet+birds") == ["lenet"]
+    assert names(site, "q=STRASSE") == ["Birds"]
+    assert names(site, "q=aborted+fish") == ["alexnet", "Fish"]
+
+
+def test_a_search_does_not_look_at_ids(site: Site) -> None:
+    date, _, random = dataset(site, "Birds").id.split("-")
+    assert names(site, f"q={date}") == names(site, f"q={random}") == []
+
+
+def test_the_best_accuracy_comes_first_and_none_comes_last(site: Site) -> None:
+    parent = dataset(site)
+    accuracies = {"middle": 50.0, "none": None, "worst": 0.0, "best": 99.5}
+    for name, accuracy in accuracies.items():
+        model(site, parent, name, accuracy)
+    known = ["best", "middle", "worst"]
+    assert names(site, "sort=last_accuracy")[:3] == known
+    assert names(site, "sort=last_accuracy&dir=asc")[:3] == known[::-1]
+    assert names(site, "sort=nothing")[:4] == list(accuracies)[::-1]
+
+
+@pytest.mark.parametrize(
+    ("key", "first", "second"),
+    [("last_accuracy", "desc", "asc"), ("submitted", "desc", "asc"), ("name", "asc", "desc")],
+)
+def test_a_head_sorts_by_what_matters_first_and_then_the_other_way(
+    site: Site, key: str, first: str, second: str
+) -> None:
+    model(site, dataset(site), "lenet")
+    page = site.get("/?q=e&sort=status").text
+    assert f"/?q=e&amp;sort={key}&amp;dir={first}" in page
+    page = site.get(f"/?q=e&sort={key}").text
+    assert f"/?q=e&amp;sort={key}&amp;dir={second}" in page
+
+
+def test_a_list_that_is_cut_says_so(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("digits.web.home.PAGE_ROWS", 2)
+    for _ in range(3):
+        dataset(site)
+    assert "first 2 of 3 datasets" in site.get("/").text

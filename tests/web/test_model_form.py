@@ -1,0 +1,82 @@
+"""The model form's limits on numbers and on the number of models created at once."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from digits.core.settings import Settings
+from digits.web.model_form import MAX_SWEEP_JOBS
+from tests.site import Site, open_site
+
+CREATE = "/models/images/classification.json"
+DRAW = "/models/visualize-lr"
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
+    folder = tmp_path_factory.mktemp("forms")
+    opened = open_site(
+        Settings(
+            login=False,
+            port=0,
+            jobs_dir=folder / "jobs",
+            data_roots=(folder / "data",),
+            samples_dir=folder / "samples",
+            state_dir=folder / "state",
+            logfile_filename=folder / "digits.log",
+            standby=False,
+        )
+    )
+    yield opened
+    opened.close()
+
+
+@pytest.mark.parametrize("number", ["nan", "inf", "-inf", "1e999", "9" * 4000, "9" * 5000, "-1e300"])
+@pytest.mark.parametrize(
+    "field",
+    ["learning_rate", "batch_size", "train_epochs", "snapshot_interval", "val_interval", "random_seed", "lr_step_gamma",
+     "lr_inv_power", "weight_decay", "crop_size", "traces_interval", "lr_multistep_values", "early_stopping_patience"],
+)  # fmt: skip
+def test_numbers_that_are_none_or_too_large_are_named(site: Site, field: str, number: str) -> None:
+    answer = site.post(CREATE, **{field: number})
+    assert answer.status_code == 400 and field in answer.get_json()["errors"]
+    page = site.client.post(
+        CREATE.removesuffix(".json"), data={field: number}, headers={"Accept": "text/html"}
+    )
+    assert page.status_code == 400
+
+
+@pytest.mark.parametrize(
+    "field", ["select_gpus_list", "select_gpu", "lr_multistep_values", "learning_rate", "freeze"]
+)
+def test_fields_that_are_too_long_are_named(site: Site, field: str) -> None:
+    answer = site.post(CREATE, **{field: "1, " * 100_000})
+    assert answer.status_code == 400 and any(
+        "characters long" in text for text in answer.get_json()["errors"][field]
+    )
+
+
+def test_a_sweep_of_too_many_models_is_refused(site: Site) -> None:
+    fields = {"learning_rate": ",".join(["0.1"] * 30), "batch_size": "1,2,3,4,5", "model_name": "x"}
+    (message,) = site.post(CREATE, **fields).get_json()["errors"]["learning_rate"]
+    assert "150 models" in message and str(MAX_SWEEP_JOBS) in message
+    fields["batch_size"] = "1"
+    assert "learning_rate" not in site.post(CREATE, **fields).get_json()["errors"]
+    assert site.json("/index.json")["models"] == []
+
+
+def test_a_curve_is_drawn_for_each_rate_of_a_sweep(site: Site) -> None:
+    columns = site.post(DRAW, learning_rate="0.1,0.01", lr_policy="exp").get_json()["data"]["columns"]
+    assert [len(column) for column in columns] == [102, 102]
+    assert columns[0][1] == 0.1 and columns[1][1:] == pytest.approx([rate / 10 for rate in columns[0][1:]])
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [{"learning_rate": ",".join(["0.1"] * 20_000)}, {"learning_rate": "nan"}, {"lr_policy": "exp", "lr_exp_gamma": "inf"},
+     {"lr_policy": "multistep", "lr_multistep_values": "1," * 1000}, {"lr_policy": "step", "lr_step_size": "nan"}],
+)  # fmt: skip
+def test_a_curve_that_cannot_be_drawn_is_refused(site: Site, fields: dict[str, str]) -> None:
+    assert site.post(DRAW, **fields).status_code == 400

@@ -1,0 +1,141 @@
+"""Find the owner of a connection's peer, with real sockets and with recorded socket tables."""
+
+from __future__ import annotations
+
+import os
+import socket
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from digits.web.peers import Peer, find_uid, lookup_problem, overflow_uid
+from tests.raw_http import OTHER_UID, client_socket
+
+HEADING = "  sl  local_address rem_address   st tx_queue rx_queue tr tm->when retrnsmt   uid  timeout inode\n"
+ROW = "   {n}: {local} {remote} {state} 00000000:00000000 00:00000000 00000000 {uid:5d}        0 {inode} 2 0 20 4 30 10 -1\n"
+PEER, LOCAL = ("127.0.0.1", 0x9A8C), ("127.0.0.1", 0xA791)
+
+
+def table(folder: Path, *rows: tuple[str, str, str, int, int], name: str = "tcp") -> Path:
+    """A folder with a socket table: local and remote address, state, user and inode of each socket."""
+    text = "".join(
+        ROW.format(n=n, local=local, remote=remote, state=state, uid=uid, inode=inode)
+        for n, (local, remote, state, uid, inode) in enumerate(rows)
+    )
+    (folder / name).write_text(HEADING + text)
+    return folder
+
+
+@pytest.fixture(params=["127.0.0.1", "::1"])
+def listener(request: pytest.FixtureRequest) -> Iterator[socket.socket]:
+    family = socket.AF_INET6 if ":" in request.param else socket.AF_INET
+    with socket.create_server((request.param, 0), family=family) as opened:
+        yield opened
+
+
+@pytest.mark.parametrize("uid", sorted({os.geteuid(), OTHER_UID}))
+def test_user_of_a_real_connection_is_found(listener: socket.socket, uid: int) -> None:
+    with client_socket(listener.family, uid) as client:
+        client.connect(listener.getsockname())
+        accepted, address = listener.accept()
+        with accepted:
+            connection = Peer(address[:2], accepted.getsockname()[:2])
+            assert connection.uid == uid
+            assert connection.is_own == (uid == os.geteuid())
+
+
+def test_socket_for_ipv6_that_talks_to_ipv4_is_found() -> None:
+    with (
+        socket.create_server(("127.0.0.1", 0)) as listener,
+        client_socket(socket.AF_INET6, OTHER_UID) as client,
+    ):
+        client.connect(("::ffff:127.0.0.1", listener.getsockname()[1]))
+        accepted, address = listener.accept()
+        with accepted:
+            assert find_uid(address, accepted.getsockname()) == OTHER_UID
+
+
+def test_socket_for_ipv4_that_talks_to_ipv6_is_found() -> None:
+    everywhere = socket.create_server(("::", 0), family=socket.AF_INET6, dualstack_ipv6=True)
+    with everywhere, client_socket(socket.AF_INET, OTHER_UID) as client:
+        client.connect(("127.0.0.1", everywhere.getsockname()[1]))
+        accepted, address = everywhere.accept()
+        with accepted:
+            assert find_uid(address[:2], accepted.getsockname()[:2]) == OTHER_UID
+
+
+def test_client_that_has_sent_everything_is_found() -> None:
+    with (
+        socket.create_server(("127.0.0.1", 0)) as listener,
+        client_socket(socket.AF_INET, OTHER_UID) as client,
+    ):
+        client.connect(listener.getsockname())
+        client.shutdown(socket.SHUT_WR)
+        accepted, address = listener.accept()
+        with accepted:
+            assert accepted.recv(1) == b""
+            assert find_uid(address, accepted.getsockname()) == OTHER_UID
+
+
+def test_user_of_a_closed_socket_is_unknown() -> None:
+    """The kernel lists it as owned by root, whoever opened it."""
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        with client_socket(socket.AF_INET, OTHER_UID) as client:
+            client.connect(listener.getsockname())
+            accepted, address = listener.accept()
+        with accepted:
+            assert Peer(address, accepted.getsockname()).uid is None
+            assert not Peer(address, accepted.getsockname()).is_own
+
+
+def test_user_is_looked_up_once() -> None:
+    asked = []
+    connection = Peer(PEER, LOCAL, run=lambda find: asked.append(find) or os.geteuid())
+    assert connection.is_own and connection.is_own and connection.uid == os.geteuid()
+    assert len(asked) == 1
+
+
+def test_peer_is_the_row_with_exchanged_addresses(tmp_path: Path) -> None:
+    own, peer = ("0100007F:A791", "0100007F:9A8C"), ("0100007F:9A8C", "0100007F:A791")
+    listens, other = ("0100007F:A791", "00000000:0000"), ("0100007F:9A8D", "0100007F:A791")
+    rows = [(*listens, "0A", 1, 5), (*own, "01", 2, 6), (*other, "01", 3, 7), (*peer, "01", 1000, 8)]
+    assert find_uid(PEER, LOCAL, table(tmp_path, *rows)) == 1000
+
+
+@pytest.mark.parametrize(("state", "inode"), [("05", 0), ("06", 0), ("01", 0), ("02", 9), ("03", 9)])
+def test_only_open_sockets_count(tmp_path: Path, state: str, inode: int) -> None:
+    row = ("0100007F:9A8C", "0100007F:A791", state, 0, inode)
+    assert find_uid(PEER, LOCAL, table(tmp_path, row)) is None
+
+
+@pytest.mark.parametrize(
+    "text", ["", "nonsense\n", HEADING, HEADING + "   0: 0100007F:9A8C 0100007F:A791 01\n"]
+)
+def test_strange_tables_name_nobody(tmp_path: Path, text: str) -> None:
+    (tmp_path / "tcp").write_text(text)
+    assert find_uid(PEER, LOCAL, tmp_path) is None
+    assert "cannot be read" in lookup_problem(5000, tmp_path)
+
+
+def test_strange_addresses_are_nobodys(tmp_path: Path) -> None:
+    assert find_uid(("", 1), ("somewhere", 2)) is None
+    assert find_uid(PEER, LOCAL, tmp_path / "missing") is None
+
+
+def test_lookup_works_on_this_machine() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        assert lookup_problem(listener.getsockname()[1]) == ""
+
+
+def test_lookup_without_the_own_socket_is_a_problem(tmp_path: Path) -> None:
+    row = ("0100007F:1388", "00000000:0000", "0A", os.geteuid() + 1, 5)
+    assert "does not list this server's own socket" in lookup_problem(5000, table(tmp_path, row))
+
+
+def test_unknown_users_are_never_the_own_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    """All users unknown to a container share the same id."""
+    unknown = overflow_uid()
+    monkeypatch.setattr(os, "geteuid", lambda: unknown)
+    assert not Peer(PEER, LOCAL, run=lambda find: unknown).is_own
+    assert "nobody" in lookup_problem(5000)

@@ -1,0 +1,106 @@
+"""The standard networks as the form sees them: title, summary, settings."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from flask import Flask
+from werkzeug.datastructures import MultiDict
+
+from digits.core.errors import NotFound
+from digits.web import standard_networks
+from digits.web.model_form import ModelForm
+from digits.web.network_lint import lint
+
+DOCUMENTED = (Path(__file__).parents[2] / "docs" / "standard-networks.md").read_text(encoding="utf-8")
+
+TEXT = """# Title: what it is: in short,
+# and the paper.
+#
+# Made for pictures.
+# Good settings: many.
+#
+# settings: solver_type=ADAM learning_rate=0.001
+# settings: lr_multistep_values=50,85
+# kinds: classification regression
+
+# settings: not=these
+"""
+
+
+def test_the_comment_at_the_top_tells_all():
+    network = standard_networks.read("some", TEXT)
+    assert network.id == "some"
+    assert network.title == "Title"
+    assert network.summary == "What it is: in short, and the paper."
+    assert network.settings == "Made for pictures. Good settings: many."
+    assert network.values == {
+        "solver_type": "ADAM",
+        "learning_rate": "0.001",
+        "lr_multistep_values": "50,85",
+    }
+    assert network.kinds == ("classification", "regression")
+    assert network.text == TEXT
+
+
+def test_a_file_without_a_comment_goes_by_its_name():
+    network = standard_networks.read("some", "class UserModel(Tower): ...\n")
+    assert (network.title, network.summary, network.settings) == ("some", "", "")
+    assert network.values == {}
+    assert network.kinds == ()
+
+
+def test_every_file_is_in_the_list():
+    folder = Path(standard_networks.__file__).resolve().parents[1] / "networks"
+    files = {path.stem for path in folder.glob("*.py")} - {"__init__", "template"}
+    assert set(standard_networks.every_network()) == files
+
+
+def test_only_networks_for_the_kind_of_dataset_are_offered():
+    offered = standard_networks.networks()
+    assert next(iter(offered)) == "lenet"
+    assert {"alexnet", "resnet50", "autoencoder", "gan"} <= set(offered)
+    assert not {"unet", "regression", "siamese"} & set(offered)
+    assert list(standard_networks.networks("segmentation")) == ["unet"]
+    assert standard_networks.network("unet").title == "U-Net"
+
+
+def test_the_editor_starts_with_a_network_without_mistakes():
+    assert "class UserModel(Tower):" in standard_networks.template()
+    assert lint(standard_networks.template()) == []
+
+
+def test_an_unknown_network_is_not_found():
+    with pytest.raises(NotFound, match="resnet-9000"):
+        standard_networks.network("resnet-9000")
+
+
+@pytest.mark.parametrize("name", standard_networks.every_network())
+def test_a_network_says_what_it_is_and_wants(name):
+    network = standard_networks.network(name)
+    assert network.summary
+    assert f"| {network.title} | `{name}` |" in DOCUMENTED
+    assert network.settings.startswith("Designed for ")
+    assert "Recommended settings" in network.settings
+    assert {"solver_type", "learning_rate", "lr_policy", "train_epochs", "batch_size"} <= set(network.values)
+    assert network.kinds
+
+
+@pytest.mark.parametrize("name", standard_networks.every_network())
+def test_the_form_takes_the_settings_that_a_network_wants(name):
+    values = standard_networks.network(name).values
+    application = Flask(__name__)
+    application.config["WTF_CSRF_ENABLED"] = False
+    with application.test_request_context():
+        form = ModelForm(MultiDict({"model_name": "model", "dataset": "", **values}))
+        form.validate()
+        assert set(values) <= {field.name for field in form}
+        assert not set(values) & set(form.errors), form.errors
+        recipe = form.recipe("", None, form.batch_size.data[0], form.learning_rate.data[0])
+    assert recipe.epochs == int(values["train_epochs"])
+    assert recipe.batch_size == int(values["batch_size"])
+    assert recipe.solver["type"] == values["solver_type"]
+    assert recipe.solver["learning_rate"] == float(values["learning_rate"])
+    assert recipe.lr_policy["policy"] == values["lr_policy"]
+    assert recipe.mean == values["use_mean"]

@@ -1,0 +1,395 @@
+"""Idioms of TensorFlow 1 and of the time before, in networks that are built as they stand."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from digits.core.events import Measured
+
+pytestmark = pytest.mark.tensorflow
+
+# Each is the body of an inference that begins with x = self.x and ends with a dense layer on x.
+BODIES = {
+    "shapes": [
+        "n = x.get_shape()[1].value * x.shape[2].value; x = tf.reshape(x, [-1, n * 3])",
+        "d = 1\nfor k in x.get_shape()[1:]: d *= k.value\nx = tf.reshape(x, [-1, d])",
+        "d = np.prod(x.get_shape().as_list()[1:]); x = tf.reshape(x, [-1, d])",
+        "assert x.get_shape()[0].value is None and x.get_shape()[0] == None and x.get_shape().ndims == 4",
+        "h = x.get_shape()[1]; x = tf.image.resize_images(x, [h * 2, h * 2])",
+        "class Holder:\n    value = 3\nassert Holder.value == Holder().value == 3",
+    ],
+    "order of arguments": [
+        "x = tf.concat(3, [x, x])\nassert x.shape[3] == 6",
+        "x = tf.concat(concat_dim=3, values=[x, x])",
+        "x = tf.concat([x, x], 3)\nassert x.shape[3] == 6",
+        "a, b, c = tf.split(3, 3, x); x = a",
+        "a, b, c = tf.split(split_dim=3, num_split=3, value=x); x = b",
+        "a, b, c = tf.split(x, 3, 3); x = c\nassert x.shape[3] == 1",
+        "a, b = tf.split(x, [1, 2], axis=3); x = b\nassert x.shape[3] == 2",
+        "a, b = tf.unpack(tf.pack([x, x])); x = a",
+        "a, b, c = tf.unpack(x, axis=3); x = tf.pack([a, b], axis=3)",
+        "x = tf.select(x > 0, tf.mul(tf.sub(x, 1.0), 2.0), tf.neg(x))",
+        "x = tf.reverse(x, [False, False, True, False]); x = tf.reverse(x, [2])",
+        "x = tf.batch_matmul(tf.reshape(x, [-1, 12, 36]), tf.reshape(x, [-1, 36, 12]))",
+        "x = tf.image.resize_images(x, 6, 8, 1); x = tf.image.resize_images(x, [4, 2], align_corners=True)\n"
+        "assert x.shape[1:3] == [4, 2]",
+        "a = tf.image.resize(x, [6, 6], 'bicubic', antialias=True); b = tf.image.resize(x, [6, 6], align_corners=True)\n"
+        "c = tf.image.resize(x, [6, 6], tf.image.ResizeMethod.LANCZOS3); x = a + b + c + tf.image.resize(x, [6, 6], 1)",
+        "x = x + tf.zeros_like(input=x) + tf.ones_like(tensor=x, optimize=True)\n"
+        "x = tf.nn.dilation2d(x, tf.ones([2, 2, 3]), [1, 1, 1, 1], 'SAME', data_format='NHWC', dilations=[1, 1, 1, 1])\n"
+        "x = tf.nn.dilation2d(x, tf.ones([2, 2, 3]), [1, 1, 1, 1], rates=[1, 1, 1, 1], padding='SAME')",
+        "z = slim.flatten(x)\nx = tf.nn.softmax_cross_entropy_with_logits(z, z)[:, None]",
+        "x = tf.nn.sparse_softmax_cross_entropy_with_logits(slim.flatten(x), self.y)[:, None]",
+        "x = tf.nn.sigmoid_cross_entropy_with_logits(logits=x, labels=x)",
+        "a = tf.scalar_summary('a', tf.reduce_mean(x)); h = tf.histogram_summary('h', x)\n"
+        "self.summaries.append(tf.merge_summary([a, h])); self.summaries.append(tf.merge_all_summaries())",
+        "x = tf.cond(pred=tf.reduce_mean(x) > 0, fn1=lambda: x * 2, fn2=lambda: x)",
+    ],
+    "layers": [
+        "x = tf.contrib.layers.instance_norm(x)\n"
+        "assert [v.name for v in tf.trainable_variables()] == ['model/InstanceNorm/beta:0', 'model/InstanceNorm/gamma:0']",
+        "x = tf.contrib.layers.group_norm(slim.conv2d(x, 8, 3), groups=4)",
+        "x = tf.layers.batch_normalization(x, training=True, renorm=True, renorm_clipping={'rmax': 3.0, 'dmax': 5.0})",
+        "x = slim.batch_norm(x, is_training=True, renorm=True)",
+        "x = tf.layers.max_pooling2d(inputs=x, pool_size=2, strides=2, scope='p')",
+        "x = tf.layers.dense(slim.flatten(x), 8, scope='d')\n"
+        "assert tf.trainable_variables()[0].name == 'model/d/kernel:0'",
+        "x = tf.contrib.layers.conv2d(x, 4, 3); x = tf.contrib.layers.max_pool2d(x, 2); x = tf.contrib.layers.linear(x, 3)",
+        "with tf.contrib.framework.arg_scope([tf.contrib.layers.conv2d], activation_fn=None):\n"
+        "    x = tf.contrib.layers.conv2d(x, 3, 3)\n"
+        "assert len(tf.contrib.framework.get_variables_to_restore(exclude=['other'])) == 2",
+        "l = tf.losses.softmax_cross_entropy(tf.one_hot(self.y, 144 * 3), slim.flatten(x)); tf.losses.get_total_loss()",
+        "l = tf.contrib.losses.mean_squared_error(x, x); tf.contrib.losses.add_loss(l)",
+        "tf.contrib.layers.summarize_activations()",
+        "x = tf.contrib.framework.with_shape([None, 12, 12, 3], x)\n"
+        "@tf.contrib.framework.deprecated('2017-01-01', 'Use another.')\ndef twice(a): return a * 2\nx = twice(x)",
+        "x = tf.contrib.image.rotate(x, 0.3)",
+    ],
+    "cells": [
+        "cell = tf.contrib.rnn.MultiRNNCell([tf.contrib.rnn.GRUCell(4), tf.contrib.rnn.LSTMBlockCell(4)])\n"
+        "o, s = tf.nn.dynamic_rnn(cell, tf.reshape(x, [-1, 12, 36]), dtype=tf.float32); x = o[:, -1]",
+        "from tensorflow.python.ops import rnn, rnn_cell\n"
+        "seq = tf.unpack(tf.reshape(x, [-1, 12, 36]), axis=1)\n"
+        "o, s = rnn.rnn(rnn_cell.BasicLSTMCell(4, forget_bias=1.0), seq, dtype=tf.float32); x = o[-1]",
+        "from tensorflow.contrib import rnn\n"
+        "o, s = rnn.static_rnn(rnn.BasicLSTMCell(4), tf.unstack(tf.reshape(x, [-1, 12, 36]), 12, 1), dtype=tf.float32)\n"
+        "x = o[-1]",
+        "logits = tf.reshape(x, [-1, 12, 36]); x = tf.contrib.seq2seq.sequence_loss(\n"
+        "    logits, tf.zeros([tf.shape(x)[0], 12], tf.int32), tf.ones([tf.shape(x)[0], 12])) * x",
+        "r = tf.contrib.rnn; c = r.DropoutWrapper(r.LayerNormBasicLSTMCell(4, dropout_keep_prob=0.5), output_keep_prob=0.5)\n"
+        "c = r.AttentionCellWrapper(r.MultiRNNCell([c]), 3)\n"
+        "o, s = tf.nn.dynamic_rnn(c, tf.reshape(x, [-1, 12, 36]), dtype=tf.float32); x = o[:, -1]",
+        "from tensorflow.contrib.rnn.python.ops.core_rnn_cell_impl import _linear, LSTMStateTuple\n"
+        "x = _linear([slim.flatten(x)], 5, True)",
+        "class Cell(tf.nn.rnn_cell.RNNCell):\n    state_size = output_size = 4\n"
+        "    def __call__(self, i, s, scope=None):\n        with tf.variable_scope(scope or 'my_cell'):\n"
+        "            h = tf.tanh(tf.matmul(i, tf.get_variable('w', [36, 4])) + s)\n        return h, h\n"
+        "o, s = tf.nn.dynamic_rnn(Cell(), tf.reshape(x, [-1, 12, 36]), dtype=tf.float32); x = s",
+    ],
+    "distributions, tables and chains": [
+        "ds = tf.contrib.distributions; f = slim.flatten(x)\n"
+        "m, s = tf.split(slim.fully_connected(f, 6, activation_fn=None), 2, 1)\n"
+        "q = ds.MultivariateNormalDiag(m, tf.nn.softplus(s)); p = ds.MultivariateNormalDiag(tf.zeros(3), tf.ones(3))\n"
+        "x = q.sample() + tf.distributions.kl_divergence(q, p)[:, None]",
+        "b = tf.distributions.Bernoulli(logits=x); x = b.log_prob(tf.to_float(b.sample())) + b.entropy()",
+        "x = tf.contrib.distributions.RelaxedOneHotCategorical(0.5, logits=slim.flatten(x)).sample()",
+        "t = tf.contrib.lookup.index_table_from_tensor(tf.constant(['a', 'b']), num_oov_buckets=1)\n"
+        "x = x * tf.to_float(t.lookup(tf.constant(['b', 'z'])))[0]",
+        "i = tf.contrib.lookup.KeyValueTensorInitializer([1, 2], [3.0, 4.0], tf.int64, tf.float32)\n"
+        "t = tf.contrib.lookup.HashTable(i, -1.0); t.init.run; x = x * t.lookup(tf.constant([2], tf.int64))",
+        "n = tf.fill([tf.shape(x)[0]], 12); t = tf.zeros([tf.shape(x)[0], 12], tf.int32)\n"
+        "l, w = tf.contrib.crf.crf_log_likelihood(tf.reshape(x, [-1, 12, 36]), t, n); x = l[:, None]",
+        "c = tf.contrib.rnn.GRUCell(4); q = tf.reshape(x, [-1, 12, 36]); n = tf.fill([tf.shape(x)[0]], 12)\n"
+        "h = tf.contrib.seq2seq.TrainingHelper(q, n); s = c.zero_state(tf.shape(x)[0], tf.float32)\n"
+        "d = tf.contrib.seq2seq.BasicDecoder(c, h, s, output_layer=tf.layers.Dense(3))\n"
+        "x = tf.contrib.seq2seq.dynamic_decode(d, maximum_iterations=5)[0].rnn_output[:, -1]",
+        "q = tf.unpack(tf.reshape(x, [-1, 12, 36]), axis=1)\n"
+        "x = tf.nn.seq2seq.basic_rnn_seq2seq(q, q[:3], tf.nn.rnn_cell.GRUCell(4))[0][-1]",
+        "q = tf.reshape(x, [-1, 12, 36]); c = tf.contrib.rnn.GRUCell(4); s = tf.zeros([tf.shape(x)[0], 4])\n"
+        "x = tf.contrib.legacy_seq2seq.attention_decoder(tf.unstack(q, axis=1)[:2], s, q, c, num_heads=2)[0][-1]",
+        "h = tf.contrib.training.HParams(units=3, rate=0.5, on=True); h.parse('units=4,rate=0.25,on=false')\n"
+        "assert (h.units, h.rate, h.on, 'units' in h, len(h.values())) == (4, 0.25, False, True, 3)",
+    ],
+    "imports": [
+        "from tensorflow.python import Tensor\nfrom tensorflow.python.keras.utils import normalize\nassert isinstance(x, Tensor)",
+        "from tensorflow.python.framework import ops, dtypes, tensor_shape\n"
+        "from tensorflow.python.ops import array_ops, math_ops, control_flow_ops, variable_scope\n"
+        "from tensorflow.python.training import moving_averages\nx = array_ops.stack([x, x])[0]; control_flow_ops.cond",
+        "from tensorflow.contrib.layers.python.layers import layers, initializers, regularizers, utils\n"
+        "x = layers.conv2d(x, 3, 3); initializers.xavier_initializer(); regularizers.l2_regularizer(0.1)",
+        "from tensorflow.contrib.framework.python.ops import add_arg_scope, arg_scope, variables\n"
+        "from tensorflow.contrib.rnn.python.ops import core_rnn_cell\nassert core_rnn_cell.BasicLSTMCell",
+        "from tensorflow.contrib.slim.nets import vgg, inception, resnet_v2, alexnet, overfeat, resnet_utils",
+        "import keras\nfrom keras.layers import Dense\nfrom tensorflow.python.keras.layers import Dense as Other\n"
+        "assert Dense is Other is tf.keras.layers.Dense",
+        "import tensorflow.compat.v2 as tf2\nassert not hasattr(tf2, 'get_variable')\nx = tf2.nn.dropout(x, rate=0.1)",
+        "import tensorflow.compat.v1 as tf\ntf.disable_v2_behavior(); tf.disable_eager_execution()\n"
+        "x = tf.layers.conv2d(x, 3, 3)",
+        "import tensorflow.contrib.gan\nfrom tensorflow.examples.tutorials.mnist import input_data\n"
+        "from tensorflow.contrib.tensorboard.plugins import projector\n"
+        "try:\n    from tensorflow.contrib import gan\nexcept ImportError:\n    gan = 3\n"
+        "assert gan == 3 and tf.contrib.layers is not None",
+        "from tensorflow.python.layers.normalization import BatchNormalization, batch_normalization\n"
+        "from tensorflow.contrib.losses.python.metric_learning.metric_loss_ops import triplet_semihard_loss\n"
+        "from tensorflow.contrib.losses.python.metric_learning import metric_loss_ops\n"
+        "from tensorflow.contrib.learn import ModeKeys\nfrom tensorflow.contrib import learn\n"
+        "x = batch_normalization(x, training=ModeKeys.TRAIN == tf.estimator.ModeKeys.TRAIN)\n"
+        "assert BatchNormalization is tf.layers.BatchNormalization and int(tf.__version__.split('.')[0]) >= 1\n"
+        "assert metric_loss_ops.triplet_semihard_loss is triplet_semihard_loss",
+        "from future import standard_library; standard_library.install_aliases()\n"
+        "import commands, thread, copy_reg, HTMLParser; assert HTMLParser.HTMLParser and thread.get_ident()",
+        "import cPickle, urllib2, Queue, StringIO, ConfigParser\nfrom six.moves import xrange, cPickle as other\n"
+        "from past.builtins import xrange as another",
+    ],
+    "Python 2": [
+        "for i in xrange(3): x = x * reduce(lambda a, b: a + b, [1, 2])\n"
+        "assert isinstance(unicode('a'), basestring) and long(3) == 3",
+        "for name, value in {'a': 2.0}.iteritems(): x = x * value\nassert {'a': 1}.has_key('a')",
+        "n = 10L + 0xFFL + 017\nassert n <> 3 and `n` == '280' and ur'\\d' == '\\\\d'  # not 10L",
+        "print 'building', x\ntry:\n    raise ValueError, 'no'\nexcept ValueError, error:\n    print error",
+        "x = tf.reshape(x, [-1, np.prod(map(int, x.get_shape()[1:]))]); pairs = zip([1, 2], [3, 4])\n"
+        "assert pairs[0] == (1, 3) and len(filter(None, [0, 1])) == 1 and next(pairs) == (1, 3) and next(pairs) == (2, 4)",
+        "import itertools, sys, string; reload(sys); sys.setdefaultencoding('utf8'); assert sys.maxint > 2**40\n"
+        "assert list(itertools.izip([1], [2])) == [(1, 2)] and string.join(['a', 'b']) == 'a b'",
+        "d = {'a': 1}; assert d.keys()[0] == 'a' and d.values()[0] == 1 and d.items()[:1] == [('a', 1)]\n"
+        "assert range(2) + [5] == [0, 1, 5] and dict(d.items() + {'b': 2}.items()) == {'a': 1, 'b': 2}; x = x + 1",
+    ],
+    "variables": [
+        "w = tf.get_variable('w', [3]); x = slim.conv2d(x, 3, 3, scope='c')\n"
+        "names = ['model/w:0', 'model/c/weights:0', 'model/c/biases:0']\n"
+        "assert [v.name for v in tf.get_collection(tf.GraphKeys.GLOBAL_VARIABLES)] == names\n"
+        "assert [v.op.name + ':0' for v in tf.trainable_variables()] == names\n"
+        "assert len(tf.get_collection(tf.GraphKeys.TRAINABLE_VARIABLES, scope='model/c')) == 2\n"
+        "assert len(tf.trainable_variables('model/c')) == len(slim.get_variables('model/c')) == 2\n"
+        "assert w in tf.trainable_variables() and w not in tf.trainable_variables()[1:]\n"
+        "assert {v: v.name for v in tf.trainable_variables()}[w] == 'model/w:0' and w == w",
+        "m = tf.get_variable('m', [3]); ema = tf.train.ExponentialMovingAverage(0.9); ema.apply([m])\n"
+        "assert ema.average(m).op.name == 'model/m/ExponentialMovingAverage'; x = x * ema.average(m)",
+        "mean, var = tf.nn.moments(x, [0, 1, 2]); ema = tf.train.ExponentialMovingAverage(decay=0.5)\n"
+        "def update():\n    with tf.control_dependencies([ema.apply([mean, var])]):\n"
+        "        return tf.identity(mean), tf.identity(var)\n"
+        "m, v = tf.cond(tf.constant(True), update, lambda: (ema.average(mean), ema.average(var)))\n"
+        "x = tf.nn.batch_normalization(x, m, v, None, None, 1e-3)",
+        "d = {x: 'a', self.y: 'b'}; assert d[self.x] == 'a' and len({x, self.x, self.y}) == 2\n"
+        "x = tf.case({tf.reduce_mean(x) > 0: lambda: x, tf.constant(True): lambda: -x}, default=lambda: x)",
+        "t = tf.make_template('t', lambda a: slim.conv2d(a, 3, 3, scope='c')); x = t(x) + t(x)\n"
+        "assert len(tf.trainable_variables()) == 2",
+        "tf.initialize_all_variables(); tf.global_variables_initializer(); tf.reset_default_graph()",
+        "y = slim.conv2d(x, 3, 3, scope='c'); g = tf.get_default_graph()\n"
+        "for name in ['model/c/Relu:0', 'train/model/c/Relu:0', 'val/tower_0/model/c/Relu:0', 'c/Relu:0', 'Relu:0', y.name]:\n"
+        "    assert g.get_tensor_by_name(name) is y\n"
+        "assert g.get_operation_by_name('model/c/Conv2D').type == 'Conv2D'\n"
+        "x = y * tf.reduce_sum(g.get_tensor_by_name('model/c/weights:0'))",
+    ],
+    "gradients": [
+        "x = slim.fully_connected(x, np.prod([2, 2]), scope='a')\n"
+        "x = slim.conv2d(x, np.int64(3), np.int64(3), stride=np.int64(2), scope='b')\n"
+        "x = tf.layers.max_pooling2d(tf.layers.conv2d(x, np.int64(3), np.int64(1)), np.int64(2), np.int64(2))",
+        "g = tf.gradients(tf.reduce_sum(x * x), [x], name='g', colocate_gradients_with_ops=True)[0]\nx = tf.stop_gradient(g)",
+        "@tf.custom_gradient\ndef clip(a):\n    return tf.identity(a), lambda dy: tf.clip_by_norm(dy, 1.0)\nx = clip(x)",
+        "from tensorflow.python.framework import function\n@function.Defun(tf.float32, tf.float32)\n"
+        "def back(a, dy): return dy * 2\n@function.Defun(tf.float32, grad_func=back)\ndef forth(a): return a * 3\n"
+        "y = forth(x); y.set_shape(x.get_shape()); x = y",
+    ],
+    "optimizers": [
+        "w = tf.get_variable('w', [3]); x = x * w; l = tf.reduce_mean(x); o = tf.train.AdamOptimizer(0.1)\n"
+        "pairs = [(tf.clip_by_norm(g, 5.0), v) for g, v in o.compute_gradients(l)]; assert pairs[0][1] is w\n"
+        "self.train = o.apply_gradients(pairs); assert len(tf.global_variables()) == 1",
+        "w = tf.get_variable('w', [3]); x = x * w\n"
+        "self.train = tf.train.MomentumOptimizer(0.1, 0.9).minimize(tf.reduce_mean(x), tf.train.get_global_step())",
+        "x = x * tf.get_variable('w', [3])\n"
+        "o = tf.contrib.opt.NadamOptimizer(learning_rate=0.1); self.train = o.minimize(tf.reduce_mean(x))\n"
+        "o = tf.contrib.opt.MovingAverageOptimizer(o, average_decay=0.9); o.compute_gradients(tf.reduce_mean(x))\n"
+        "from tensorflow.contrib.opt.python.training.lazy_adam_optimizer import LazyAdamOptimizer",
+    ],
+    "old Keras and numpy": [
+        "from keras.layers.core import Dense, Flatten; from keras.layers.convolutional import Conv2D\n"
+        "from keras.layers.normalization import BatchNormalization; from keras.utils import np_utils\n"
+        "from tensorflow.contrib.keras.python.keras.layers import Dense as other; assert other is Dense\n"
+        "m = keras.Sequential([Flatten(), Dense(5)]); x = m(x)",
+        "x = x * np.array([1, 2, 3], dtype=np.float) * np.int(2)\n"
+        "import collections; assert isinstance([], collections.Sequence)",
+        "assert isinstance(tf.get_variable('w', [1]), tf.Variable) and not isinstance(x, tf.Variable)\n"
+        "v = tf.Variable(tf.zeros([3]), False, name='v'); assert v not in tf.trainable_variables(); x = x + v",
+    ],
+    "the program": [
+        "with tf.device('/gpu:0'): x = slim.conv2d(x, 3, 3)\nwith tf.device('/cpu:0'): x = x * tf.get_variable('w', [3])\n"
+        "with tf.device('/job:worker/task:0/gpu:3'), tf.device(tf.train.replica_device_setter(1)): x = x + 1\n"
+        "with tf.device(lambda op: '/gpu:0'): x = x + 1",
+        "s = tf.train.get_or_create_global_step(); assert s.name == 'global_step:0'\n"
+        "assert s is tf.train.get_global_step() is slim.get_or_create_global_step()\n"
+        "x = x * tf.train.exponential_decay(0.1, s, 10, 0.9)",
+        "tf.app.flags.DEFINE_integer('batch_size', 3, ''); F = tf.app.flags.FLAGS; assert F.batch_size == 3 == FLAGS.batch_size",
+        "tf.logging.set_verbosity(tf.logging.INFO); tf.logging.info('a %s', x.name); tf.set_random_seed(3)",
+        "keep = tf.placeholder(tf.float32, name='never_used')\nassert file_io and device_lib and timeline and template",
+        "with tf.Session() as s: v = s.run(tf.constant(3.0))\nassert v == 3",
+        "folder = os.path.dirname(os.path.abspath(__file__)); assert __name__ != '__main__'",
+    ],
+}
+
+TEMPLATE = """class UserModel(Tower):
+    @model_property
+    def inference(self):
+        x = self.x
+{body}
+        return slim.fully_connected(slim.flatten(tf.to_float(x)), self.nclasses, scope='last')
+
+    @model_property
+    def loss(self):
+        return digits.classification_loss(self.inference, self.y)
+"""
+
+
+@pytest.mark.parametrize("kind", BODIES)
+def test_idioms_build(in_child: Any, kind: str) -> None:
+    assert in_child(_failures, BODIES[kind]) == {}
+
+
+def _failures(bodies: list[str]) -> dict[str, str]:
+    """What went wrong with each body, the training network with its gradients being built."""
+    from digits.worker.failure import describe
+
+    failures = {}
+    for body in bodies:
+        try:
+            _build(body)
+        except Exception as error:
+            failures[body] = f"{describe(error).message} ({describe(error).hint})"
+    return failures
+
+
+def _build(body: str) -> None:
+    import tensorflow as tf
+
+    from digits.worker.network import network, tower
+    from digits.worker.network.variables import VariableStore
+
+    lines = "\n".join(f"        {line}" for line in body.split("\n"))
+    net = network.Network(network._user_model(TEMPLATE.format(body=lines)), (12, 12, 3), 4)
+    store = VariableStore(empty=True)
+
+    def train(x: Any, y: Any, step: Any) -> Any:
+        built = net.build(store, tower.TRAIN, x, y, step)
+        for objective in built.objectives:
+            tf.gradients(objective.loss, objective.variables)
+        return built.metrics["loss"]
+
+    signature = [
+        tf.TensorSpec((None, 12, 12, 3)),
+        tf.TensorSpec([None], tf.int64),
+        tf.TensorSpec([], tf.int64),
+    ]
+    tf.function(train, autograph=False, input_signature=signature).get_concrete_function()
+
+
+UNSUPPORTED = {
+    "from tensorpack import *\n": ("tensorpack", "tf.layers or slim", 1),
+    "import tensorflow as tf\nimport tensorflow.contrib.eager as tfe\ntfe.enable()\n": ("eager", "graphs", 3),
+    "tf.contrib.distributions.Wishart(1)\n": ("tf.contrib.distributions.Wishart", "densities", 1),
+    "from tensorflow.examples.tutorials.mnist import input_data\nx = input_data.read()": (
+        "examples",
+        "self.x",
+        2,
+    ),
+    "from tensorflow.contrib.estimator import *\n": ("estimator", "DIGITS runs", 1),
+    "from layers_of_mine import conv\nconv(3)\n": ("layers_of_mine", "put its code into the network", 2),
+    "tf.train.shuffle_batch([1], 2, 3, 4)\n": ("tf.train.shuffle_batch", "self.x", 1),
+    "with tf.train.MonitoredTrainingSession(): pass\n": ("MonitoredTrainingSession", "DIGITS runs", 1),
+    "tf.nn.reluu(1)\n": ("tf.nn.reluu", "tf.nn.relu?", 1),
+    "print 'hello'\nx = = 3\n": ("SyntaxError", "Correct the marked line", 2),
+}
+
+
+@pytest.mark.parametrize("text", UNSUPPORTED)
+def test_what_is_not_supported_is_told_with_its_replacement(visualize: Any, text: str) -> None:
+    words, hint, line = UNSUPPORTED[text]
+    failure = visualize(text).failure
+    assert words in failure.message
+    assert hint in failure.hint
+    assert failure.line == line
+
+
+def test_a_session_that_needs_the_input(visualize: Any) -> None:
+    # The failing operation may be from another line or none; the hint is to remove the session.
+    fed = "        p = tf.placeholder(tf.float32, [None])\n        q = tf.reshape(p, [3, 2])\n"
+    for body, line in (
+        ("        tf.Session().run(tf.reduce_mean(x))", 5),
+        (fed + "        tf.Session().run(q, {p: [1.0]})", 7),
+        (fed + "        with tf.Session() as session:\n            session.run(q)", 8),
+    ):
+        failure = visualize(TEMPLATE.format(body=body)).failure
+        assert "tf.Session" in failure.message
+        assert failure.line == line
+
+
+@pytest.mark.parametrize(
+    ("line", "words"),
+    [
+        ("if x > 0: x = -x", "tf.cond"),
+        ("for row in x: pass", "tf.unstack"),
+        ("x = np.mean(x)", "tf.py_func"),
+        ("x = x * tf.get_variable('w', [1]).eval()", "sessions"),
+        ("x = x.eval()", "sessions"),
+        (
+            "y_dim = 3; self.y_dim = y_dim; x = tf.reshape(x, [7, self.y_dim]) + tf.zeros([6, 3])",
+            "Check line 5",
+        ),
+    ],
+)
+def test_mistaking_a_graph_for_numbers(visualize: Any, line: str, words: str) -> None:
+    failure = visualize(TEMPLATE.format(body=f"        {line}")).failure
+    assert words in failure.hint
+    assert failure.line == 5
+
+
+def test_a_placeholder_that_nobody_feeds(train: Any) -> None:
+    failure = train(TEMPLATE.format(body="        x = x * tf.placeholder(tf.float32, [])"), epochs=1).failure
+    assert "self.x" in failure.hint
+
+
+OLDEST = """
+def build_model(params):
+    x = tf.reshape(params['x'], [-1, 144])
+    model = slim.fully_connected(x, params['nclasses'], activation_fn=None, scope='fc')
+
+    def loss(y):
+        tf.scalar_summary('a', tf.reduce_mean(model), collections=[digits.GraphKeys.SUMMARIES_TRAIN])
+        tf.scalar_summary('b', tf.reduce_mean(model), collections=[digits.GraphKeys.SUMMARIES_VAL])
+        return digits.classification_loss(model, y)
+
+    return {'model': model, 'loss': loss}
+"""
+
+
+def test_the_oldest_form_of_a_network(train: Any) -> None:
+    outcome = train(OLDEST, epochs=1)
+    assert outcome.code == 0, outcome.output
+    rows = outcome.of(Measured)
+    assert {row.stage: {"a", "b"} & {*row.values} for row in rows} == {
+        "train": {"a"},
+        "val": {"b"},
+    }
+
+
+FED = """
+def build_model(params):
+    keep = tf.placeholder(tf.float32, name='keep')
+    model = tf.reduce_sum(params['x'], [1, 2]) * keep * tf.get_variable('w', [params['nclasses']])
+
+    def loss(y):
+        in_loss = tf.placeholder_with_default(0.0, [])
+        tf.scalar_summary('kept', keep + in_loss, collections=[
+            digits.GraphKeys.SUMMARIES_TRAIN, digits.GraphKeys.SUMMARIES_VAL])
+        return digits.classification_loss(model, y)
+
+    return {'model': model, 'loss': loss, 'feed_dict_train': {keep: 0.5}, 'feed_dict_val': {keep: 1.0}}
+"""
+
+
+def test_the_oldest_form_feeds_its_placeholders(train: Any) -> None:
+    outcome = train(FED, epochs=1)
+    assert outcome.code == 0, outcome.output
+    assert set(outcome.values("train", "kept")) == {0.5}
+    assert set(outcome.values("val", "kept")) == {1.0}

@@ -1,0 +1,101 @@
+"""Layers, losses and the like of ``tf.contrib`` that are written here, against values known beforehand."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+pytestmark = pytest.mark.tensorflow
+
+
+def _evaluated(text: str) -> Any:
+    """The value of the last line of ``text``, built as a network is."""
+    import tensorflow as tf
+
+    from digits.worker.compat import compat_module
+    from digits.worker.network import tower
+    from digits.worker.network.variables import VariableStore
+
+    names = compat_module.namespace()
+    *lines, last = text.strip().split("\n")
+
+    def value() -> Any:
+        with VariableStore().trace(), tower.building(None, tower.Step()):
+            exec("\n".join(lines), names)
+            return eval(last, names)
+
+    return tf.nest.map_structure(lambda item: item.numpy(), tf.function(value, autograph=False)())
+
+
+def test_alpha_dropout_keeps_mean_and_spread(in_child: Any) -> None:
+    normal = "x = tf.random.stateless_normal([1000, 100], [1, 2])\n"
+    values = in_child(_evaluated, normal + "tf.contrib.nn.alpha_dropout(x, 0.8)")
+    assert abs(values.mean()) < 0.02 and abs(values.std() - 1) < 0.02
+    assert np.isclose(np.unique(values, return_counts=True)[1].max() / values.size, 0.2, atol=0.01)
+
+
+EMBEDDED = """
+table = tf.constant_initializer(np.arange(8).reshape(4, 2))
+ids = tf.constant([[3, 0], [1, 1]])
+"""
+
+
+def test_embeddings_of_sequences(in_child: Any) -> None:
+    sequence = "tf.contrib.layers.embed_sequence(ids, 4, 2, initializer=table, scope='e')"
+    assert in_child(_evaluated, EMBEDDED + sequence).tolist() == [[[6, 7], [0, 1]], [[2, 3], [2, 3]]]
+    bag = "tf.contrib.layers.bow_encoder(ids, 4, 2, initializer=table)"
+    assert in_child(_evaluated, EMBEDDED + bag).tolist() == [[3, 4], [2, 3]]
+
+
+def test_normalisations(in_child: Any) -> None:
+    x = "x = tf.constant([[1., 10., 3., 30.], [3., 10., 5., 10.]])[:, None, None, :] * [[[[1.]], [[3.]]]]\n"
+    # Every record has each channel c at two places, as c and 3c: 2c and c are its mean and deviation.
+    instance = in_child(_evaluated, x + "tf.contrib.layers.instance_norm(tf.reshape(x, [2, 2, 1, 4]))")
+    assert instance == pytest.approx(np.broadcast_to([[[[-1.0]], [[1.0]]]], (2, 2, 1, 4)), abs=1e-4)
+    groups = in_child(
+        _evaluated, x + "tf.contrib.layers.group_norm(tf.reshape(x, [2, 2, 1, 4]), groups=2, center=False)"
+    )
+    values = np.array([1.0, 10.0, 3.0, 30.0])
+    assert groups[0, 0, 0, 0] == pytest.approx((1 - values.mean()) / values.std(), rel=1e-4)
+
+
+def test_a_condition_known_while_building_leaves_no_branch(in_child: Any) -> None:
+    text = "branch = tf.contrib.framework.smart_cond(True, lambda: tf.constant(3), lambda: 1 / 0)\nbranch"
+    assert in_child(_evaluated, text) == 3
+    text = "c = tf.random_uniform([]) > 2\ntf.contrib.framework.smart_cond(c, lambda: tf.constant(3), lambda: tf.constant(4))"
+    assert in_child(_evaluated, text) == 4
+
+
+def test_losses_and_metrics_of_before(in_child: Any) -> None:
+    loss = "tf.contrib.losses.sum_of_squares(tf.constant([1.0, 2.0]), tf.constant([1.0, 4.0]), weight=3.0)"
+    assert in_child(_evaluated, loss) == pytest.approx(3 * 4 / 2)
+    text = f"a = {loss}\nslim.losses.absolute_difference(tf.ones([1]), tf.constant([3.0]))\nslim.losses.get_total_loss()"
+    assert in_child(_evaluated, text) == pytest.approx(6 + 2)
+    matrix = "tf.contrib.metrics.confusion_matrix([0, 1, 1], [0, 1, 0])"
+    assert in_child(_evaluated, matrix).sum() == 3
+
+
+def test_the_same_losses_everywhere(in_child: Any) -> None:
+    text = "int(slim.losses is tf.contrib.losses is tf.contrib.slim.losses) * tf.constant(1)"
+    assert in_child(_evaluated, text) == 1
+
+
+RESNET = """
+from tensorflow.contrib.slim.nets import resnet_v2, resnet_utils
+x = tf.ones([2, 32, 32, 3])
+def norms(**told):
+    graph, before = tf.get_default_graph(), len(tf.get_default_graph().get_operations())
+    resnet_v2.resnet_v2(x, [resnet_v2.resnet_v2_block('block', 1, 1, 1)], 3, reuse=tf.AUTO_REUSE, scope='net', **told)
+    fused = [op for op in graph.get_operations()[before:] if op.type.startswith('FusedBatchNorm')]
+    return {op.get_attr('is_training') for op in fused}
+with slim.arg_scope(resnet_v2.resnet_arg_scope(is_training=False)): quiet = norms(); told = norms(is_training=True)
+with slim.arg_scope(resnet_utils.resnet_arg_scope(False)): positional = norms()
+with slim.arg_scope(resnet_v2.resnet_arg_scope(weight_decay=0.1)): usual = norms()
+tf.constant([quiet == {False}, told == {True}, positional == {False}, usual == {True}])
+"""
+
+
+def test_the_scope_of_a_residual_network_says_whether_it_is_trained(in_child: Any) -> None:
+    assert in_child(_evaluated, RESNET).all()

@@ -1,0 +1,86 @@
+"""Networks with layers of Keras as its first versions, and TensorFlow 1, had them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from digits.core.events import Built
+from tests.worker import networks
+from tests.worker.compat.test_compat_ops import _failures
+
+pytestmark = pytest.mark.tensorflow
+
+# Each is the body of an inference that begins with x = self.x and ends with a dense layer on x.
+BODIES = [
+    "x = tf.keras.layers.Conv2D(4, 3, kernel_initializer=tf.contrib.layers.xavier_initializer(),\n"
+    "    bias_initializer=tf.constant_initializer(0.5), kernel_regularizer=tf.contrib.layers.l2_regularizer(0.1))(x)",
+    "x = tf.keras.layers.BatchNormalization(axis=-1, fused=True)(x, training=self.is_training)",
+    "x = keras.layers.Convolution2D(4, 3, 3, border_mode='same', subsample=(2, 2), init='he_normal',\n"
+    "    W_regularizer=keras.regularizers.l2(0.1), bias=False, dim_ordering='tf')(x)\nassert x.shape[1:] == [6, 6, 4]",
+    "from tensorflow.keras.layers.experimental import preprocessing\nfrom keras.backend import tensorflow_backend as K\n"
+    "from tensorflow.python.keras.engine.base_layer import InputSpec\n"
+    "i = keras.layers.Input(shape=(12, 12, 3)); t = tf.nn.relu(tf.image.resize(preprocessing.Rescaling(0.1)(i), (8, 8)))\n"
+    "t = tf.concat([t, tf.reduce_max(t, axis=3, keepdims=True)], axis=-1) + 1.0\n"
+    "m = keras.Model(i, keras.layers.AveragePooling2D()(t)); x = m(x); assert x.shape[1:] == [4, 4, 4]\n"
+    "none = tf.keras.losses.MeanSquaredError(reduction=tf.keras.losses.Reduction.NONE)(x, x)\n"
+    "assert none.shape.rank == 3 and K.int_shape(x)[1] == 4",
+    "x = keras.layers.Dropout(p=0.5)(keras.layers.Dense(output_dim=3, activation='relu')(x))",
+    "x = tf.keras.layers.CuDNNLSTM(4)(tf.keras.layers.Reshape((12, 36))(x))",
+    "from keras import backend as K\nfrom tensorflow.python.keras import backend as other\n"
+    "assert K.int_shape(x) == (None, 12, 12, 3) and K.learning_phase() == other.learning_phase() == 1\n"
+    "K.set_session(tf.Session()); K.clear_session(); K.set_learning_phase(0)\n"
+    "x = K.in_train_phase(K.mean(K.sqrt(K.abs(x)), axis=[1, 2]), lambda: 1 / 0); x = K.tf.to_float(x)",
+    "from keras.engine.topology import Layer, InputSpec\nfrom keras.objectives import mse\n"
+    "from keras.preprocessing.image import ImageDataGenerator\nfrom tensorflow.contrib.keras import layers as l\n"
+    "from tensorflow.python.keras._impl.keras.layers import Conv2D\nassert Conv2D is l.Conv2D is keras.layers.Conv2D",
+    "class Scale(tf.keras.layers.Layer):\n"
+    "    def build(self, shape):\n"
+    "        self.w = self.add_weight('w', shape=[int(shape[-1])], initializer=tf.ones_initializer())\n"
+    "        self.v = self.add_variable('v', [3])\n"
+    "    def call(self, t): return t * self.w + self.v\n"
+    "x = Scale()(x); assert [v.op.name for v in tf.trainable_variables()] == ['model/scale/w', 'model/scale/v']",
+    "m = keras.applications.MobileNet(weights=None, include_top=False, input_shape=(32, 32, 3), alpha=0.25)\n"
+    "assert any(isinstance(layer, tf.keras.layers.BatchNormalization) for layer in m.layers)",
+    "layer = keras.layers.Conv2D(4, 3, padding='same')\n"
+    "assert keras.layers.Conv2D.from_config(layer.get_config()).padding == 'same' and 'Dense' in dir(keras.layers)",
+]
+
+
+def test_layers_of_before(in_child: Any) -> None:
+    assert in_child(_failures, BODIES) == {}
+
+
+def test_everything_can_be_imported_at_once(train: Any) -> None:
+    head = "from utils import *\nfrom keras.layers import *\nfrom tensorflow.contrib.slim import *"
+    outcome = train(
+        networks.classifier(
+            "x = Flatten()(self.x / 255)\nreturn fully_connected(tf.to_float(x), self.nclasses)", head
+        ),
+        epochs=1,
+    )
+    assert outcome.code == 0, outcome.output
+
+
+FUNCTIONAL = """
+x = tf.keras.layers.Input(tensor=self.x)
+y = tf.keras.layers.Dense(8, activation='relu', name='hidden')(tf.keras.layers.Flatten()(x))
+model = tf.keras.models.Model(inputs=x, outputs=tf.keras.layers.Dense(self.nclasses, name='out')(y))
+return {'hidden': y, 'logits': model.output, 'x': self.x}
+"""
+
+
+def test_a_functional_model_on_the_input_is_trained(train: Any) -> None:
+    network = networks.classifier(FUNCTIONAL).replace("self.inference", "self.inference['logits']")
+    outcome = train(network, epochs=6, mean="pixel", solver={"type": "ADAM"})
+    assert outcome.code == 0, outcome.output
+    assert outcome.of(Built)[0].parameters == 144 * 8 + 8 + 8 * 4 + 4
+    assert outcome.values("val", "accuracy")[-1] > 0.9
+
+
+def test_a_list_with_the_only_output_of_a_functional_model(visualize: Any) -> None:
+    network = FUNCTIONAL.replace("outputs=tf", "outputs=[tf").replace("(y))", "(y)])")
+    network = network.replace("{'hidden': y, 'logits': model.output, 'x': self.x}", "model.output")
+    outcome = visualize(networks.classifier(network))
+    assert outcome.code == 0, outcome.output

@@ -1,0 +1,87 @@
+"""Imports of packages that are not installed."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from digits.worker.compat import missing_modules
+
+pytestmark = pytest.mark.tensorflow
+
+UNUSED = """
+import cv3, skimages.io
+import matplotlip.pyplot as plt
+from scipi.misc import imresize as resize, imread
+from scipi import misc
+print_pictures = False
+if print_pictures:
+    plt.plot(resize(cv3.imread('a'), misc))
+try:
+    import tensorpacks.models as models
+except ImportError:
+    models = None
+assert models is None
+"""
+
+
+def test_what_is_not_used_is_not_missed(in_child: Any) -> None:
+    assert in_child(_fault, UNUSED) is None
+
+
+@pytest.mark.parametrize(
+    ("use", "package"),
+    [
+        ("used = plt.plot([1])", "matplotlip"),
+        ("used = skimages.io.imread('a')", "skimages"),
+        ("resize(3)", "scipi"),
+        ("used = misc.imresize(3)", "scipi"),
+        ("def draw():\n    plt.plot([1])\ndraw()", "matplotlip"),
+        ("class Mine(misc): pass", "scipi"),
+        ("cv3.IMREAD_COLOR", "cv3"),
+        ("from scipi.misc import *", "scipi"),
+    ],
+)
+def test_the_first_use_tells_what_is_missing(in_child: Any, use: str, package: str) -> None:
+    message, hint, line = in_child(_fault, UNUSED + use)
+    assert message.startswith(f"ModuleNotFoundError: No module named {package!r}")
+    imported = {"matplotlip": 3, "skimages": 2, "scipi": 5 if "misc" in use else 4, "cv3": 2}
+    assert message.endswith(f", which line {imported[package]} imports") == ("*" not in use)
+    assert "beside DIGITS" in hint
+    assert line == (15 if "def" in use else 14)
+
+
+def test_a_module_that_an_installed_package_lacks(in_child: Any) -> None:
+    message, hint, line = in_child(_fault, UNUSED + "import numpy.nonesuch")
+    assert message == "ModuleNotFoundError: No module named 'numpy.nonesuch'" and line == 14
+    assert hint.startswith("numpy is installed but has no numpy.nonesuch")
+
+
+def test_settings_of_what_is_missing_do_nothing(in_child: Any) -> None:
+    assert (
+        in_child(_fault, UNUSED + "plt.switch_backend('Agg')\nplt.rcParams.update({'a': (1,\n  2)})") is None
+    )
+
+
+def test_a_network_for_another_program(visualize: Any) -> None:
+    network = "from mxnet import gluon\n\nclass UserModel(Tower):\n    def construct_net(self):\n        return gluon.nn\n"
+    failure = visualize(network).failure
+    assert "no property inference" in failure.message and "mxnet, which is not installed" in failure.message
+    assert failure.hint == "Use a network for TensorFlow."
+    assert failure.line == 1
+
+
+def _fault(text: str) -> Any:
+    from digits.worker.failure import describe
+    from digits.worker.network import network
+
+    try:
+        network._user_model(
+            text + "\nclass UserModel(Tower):\n    inference = loss = property(lambda self: None)\n"
+        )
+    except Exception as error:
+        event = describe(error)
+        assert isinstance(error, missing_modules.MissingPackage)
+        return event.message, event.hint, event.line
+    return None

@@ -1,0 +1,366 @@
+"""The order of the records, and what is done to images before the network sees them."""
+
+from __future__ import annotations
+
+from itertools import islice
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+from unittest import mock
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from digits.core.events import Fed
+from tests.worker import networks
+from tests.worker.conftest import write_dataset
+
+pytestmark = pytest.mark.tensorflow
+
+
+@pytest.fixture
+def input(tensorflow: None) -> Any:
+    from digits.worker.input import feeds as input
+
+    return input
+
+
+def test_every_record_once_an_epoch(input: Any) -> None:
+    order = np.concatenate(list(islice(input.training_order(10, 4, seed=3, shuffle=True), 5)))
+    assert sorted(order[:10]) == list(range(10))
+    assert sorted(order[10:]) == list(range(10))
+    assert list(order[:10]) != list(order[10:]) != list(range(10))
+
+
+def test_the_order_depends_on_seed_and_epoch_alone(input: Any) -> None:
+    whole = list(islice(input.training_order(10, 4, seed=3, shuffle=True), 9))
+    later = list(islice(input.training_order(10, 4, seed=3, shuffle=True, first_step=6), 3))
+    assert np.array_equal(whole[6:], later)
+    other = next(input.training_order(10, 4, seed=4, shuffle=True))
+    assert not np.array_equal(whole[0], other)
+
+
+def test_order_without_shuffling(input: Any) -> None:
+    batches = islice(input.training_order(5, 3, seed=0, shuffle=False), 3)
+    assert [list(batch) for batch in batches] == [[0, 1, 2], [3, 4, 0], [1, 2, 3]]
+
+
+def test_a_batch_of_several_epochs(input: Any) -> None:
+    batch = next(input.training_order(3, 8, seed=0, shuffle=True))
+    assert np.bincount(batch).tolist() in ([3, 3, 2], [3, 2, 3], [2, 3, 3])
+
+
+def test_evaluation_ends_with_a_smaller_batch(input: Any) -> None:
+    assert [list(batch) for batch in input.evaluation_order(8, 3)] == [[0, 1, 2], [3, 4, 5], [6, 7]]
+
+
+def test_no_record_is_evaluated_alone_beside_others(input: Any) -> None:
+    assert [list(batch) for batch in input.evaluation_order(5, 2)] == [[0, 1], [2, 3, 4]]
+    assert input.evaluation_sizes(1, 2) == [1] and input.evaluation_sizes(3, 1) == [1, 1, 1]
+    for count in range(1, 30):
+        for batch in range(1, 12):
+            sizes = input.evaluation_sizes(count, batch)
+            assert sum(sizes) == count and set(sizes[:-1]) <= {batch}
+            assert sizes[-1] != 1 or count == 1 or batch == 1
+
+
+@pytest.mark.parametrize("encoding", ["png", "jpg", "none"])
+@pytest.mark.parametrize("budget", [0, 1e9], ids=["streamed", "resident"])
+def test_records_are_decoded_in_the_order_asked_for(
+    in_child: Any, tmp_path: Path, encoding: str, budget: float
+) -> None:
+    from digits.data import manifest, records
+
+    write_dataset(tmp_path, {"train": 9}, size=6, channels=3, encoding=encoding)
+    with records.SplitReader(tmp_path, manifest.load(tmp_path).splits["train"]) as reader:
+        expected = [reader.read(number) for number in (7, 0, 3, 8)]
+    images, labels = in_child(_taken, tmp_path, budget, [[7, 0], [3, 8]])
+    assert labels.tolist() == [record.label for record in expected]
+    assert np.array_equal(images, np.stack([record.as_array() for record in expected]))
+
+
+def _taken(folder: Path, budget: float, batches: list[list[int]]) -> Any:
+    import tensorflow as tf
+
+    from digits.data import manifest
+    from digits.worker.input import feeds as input
+
+    split = input.Records(folder, manifest.load(folder), "train", budget)
+    assert split.is_resident is (budget > 0)
+    feed = split.feed(iter(np.array(batch) for batch in batches))
+    images, labels, positions = feed.take(2)
+    flat = tf.reshape(positions, [-1])
+    taken = tf.gather(images, flat).numpy(), tf.gather(labels, flat).numpy()
+    feed.close()
+    split.close()
+    return taken
+
+
+def test_windows_are_cut(in_child: Any) -> None:
+    central, padded, random, same = in_child(_windows)
+    image = np.arange(25.0).reshape(5, 5)
+    assert np.array_equal(central[0, :, :, 0], image[1:4, 1:4] - 1)
+    assert padded.shape == (1, 7, 7, 1) and padded[0, 0].sum() == 0
+    corners = {(int(window[0, 0, 0]) + 1) for window in random}
+    assert len(corners) > 3
+    for window in random:
+        top, left = divmod(int(window[0, 0, 0]) + 1, 5)
+        assert np.array_equal(window[:, :, 0], image[top : top + 3, left : left + 3] - 1)
+    assert same
+
+
+def _windows() -> Any:
+    import tensorflow as tf
+
+    from digits.worker.input.feeds import Preparation
+
+    def at_random(preparation: Preparation, images: tf.Tensor) -> np.ndarray:
+        labels = tf.zeros([len(images)], tf.int64)
+        return preparation.for_training(images, labels, tf.constant([1, 2]))[0].numpy()
+
+    images = tf.constant(np.arange(25, dtype=np.uint8).reshape(1, 5, 5, 1))
+    mean = np.ones((5, 5, 1), np.float32)
+    three = Preparation(mean, 3, (5, 5, 1))
+    many = tf.repeat(images, 20, axis=0)
+    random, again = at_random(three, many), at_random(three, many)
+    seven = Preparation(mean, 7, (5, 5, 1))
+    return (
+        three(images).numpy(),
+        at_random(seven, images),
+        random,
+        np.array_equal(random, again),
+    )
+
+
+def test_a_balanced_epoch_has_all_classes_alike(input: Any) -> None:
+    labels = np.array([0] * 90 + [1] * 10, np.int32)
+    epochs = np.stack(list(islice(input.training_order(100, 100, 3, True, balanced=labels), 12)))
+    assert (labels[epochs] == 1).sum(1).tolist() == [50] * 12
+    rare = np.array([np.bincount(epoch, minlength=100)[90:] for epoch in epochs])
+    assert (rare == 5).all()
+    frequent = np.array([np.bincount(epoch, minlength=100)[:90] for epoch in epochs])
+    assert frequent.max() == 1 and (frequent.sum(0) > 0).all()  # within some epochs, all are seen
+    assert 10 < (labels[epochs[0, :50]] == 1).sum() < 40
+
+
+def test_a_balanced_order_depends_on_seed_and_epoch_alone(input: Any) -> None:
+    labels = np.array([0, 0, 0, 0, 1, 1, 2], np.int32)
+    whole = list(islice(input.training_order(7, 3, 5, True, balanced=labels), 12))
+    later = list(islice(input.training_order(7, 3, 5, True, first_step=8, balanced=labels), 4))
+    assert np.array_equal(whole[8:], later)
+    other = list(islice(input.training_order(7, 3, 6, True, balanced=labels), 12))
+    assert not np.array_equal(whole, other)
+
+
+@given(st.lists(st.integers(0, 4), min_size=1, max_size=40), st.integers(0, 99))
+def test_no_class_is_drawn_much_more_often_than_another(
+    tensorflow: None, classes: list[int], seed: int
+) -> None:
+    from digits.worker.input import feeds as input
+
+    labels = np.array(classes, np.int32)
+    epoch = next(input.training_order(len(labels), len(labels), seed, True, balanced=labels))
+    drawn = np.bincount(labels[epoch])[np.unique(labels)]
+    assert drawn.sum() == len(labels) and np.ptp(drawn) <= 1
+
+
+def test_weights_of_classes(input: Any) -> None:
+    labels = np.array([0] * 9 + [2] * 1, np.int32)
+    weights, balanced = input.balance("class_weights", labels, 4)
+    assert np.allclose(weights, [10 / 18, 0, 5, 0]) and balanced is None
+    assert weights[labels].sum() == pytest.approx(10)
+    assert input.balance("none", labels, 4) == (None, None)
+    assert input.balance("sampling", labels, 4) == (None, labels)
+    with pytest.raises(Exception, match="'twice' is not one of"):
+        input.balance("twice", labels, 4)
+
+
+def test_the_order_of_what_is_done(in_child: Any) -> None:
+    plain, evaluated, trained, targets = in_child(_prepared)
+    mean = np.full((6, 6, 1), 100.0)
+    mean[0] = 50
+    # Validation: mean, central window, whitening; nothing at random.
+    central = (plain - mean)[:, 1:5, 1:5]
+    assert np.allclose(evaluated, _white(central), atol=1e-5)
+    # Training: flipped pixels, the mean of their new places, then a window.
+    flipped = plain[:, ::-1] - mean
+    for image, one, other in zip(trained, flipped, plain - mean, strict=True):
+        windows = [
+            _white(source[None, top : top + 4, left : left + 4])[0]
+            for source in (one, other)
+            for top in range(3)
+            for left in range(3)
+        ]
+        assert any(np.allclose(image, window, atol=1e-4) for window in windows)
+    assert targets["labels"].tolist() == [0, 1, 2, 0, 1, 2]
+    assert np.allclose(targets["weights"], [0.5, 1, 2, 0.5, 1, 2])
+
+
+def _white(images: np.ndarray) -> np.ndarray:
+    centred = images - images.mean((1, 2, 3), keepdims=True)
+    return centred / centred.std((1, 2, 3), keepdims=True)
+
+
+def _prepared() -> Any:
+    import tensorflow as tf
+
+    from digits.core.recipe import Augment
+    from digits.worker.input.feeds import Preparation
+
+    images = np.random.default_rng(1).integers(0, 256, (6, 6, 6, 1), np.uint8)
+    mean = np.full((6, 6, 1), 100, np.float32)
+    mean[0] = 50
+    chosen = Augment(flip="flipud", whitening=True)
+    weights = np.array([0.5, 1, 2], np.float32)
+    prepare = Preparation(mean, 4, (6, 6, 1), chosen, weights)
+    labels = tf.constant([0, 1, 2, 0, 1, 2], tf.int64)
+    trained, targets = prepare.for_training(tf.constant(images), labels, tf.constant([3, 4]))
+    numbers = {name: value.numpy() for name, value in targets.items()}
+    return images.astype(float), prepare(tf.constant(images)).numpy(), trained.numpy(), numbers
+
+
+def test_what_comes_in_from_outside_is_zero_once_the_mean_is_off(in_child: Any) -> None:
+    batch = in_child(_padded)
+    assert set(np.unique(batch)) == {0, 150}
+    rows = (batch == 0).all((2, 3)).sum(1)
+    assert set(rows.tolist()) == {0, 1, 2}
+
+
+def _padded() -> Any:
+    import tensorflow as tf
+
+    from digits.core.recipe import Augment
+    from digits.worker.input.feeds import Preparation
+
+    prepare = Preparation(np.full(1, 50, np.float32), None, (5, 5, 1), Augment(pad_crop=2))
+    images = tf.fill([80, 5, 5, 1], tf.constant(200, tf.uint8))
+    return prepare.for_training(images, tf.zeros([80], tf.int64), tf.constant([3, 4]))[0].numpy()
+
+
+def test_blended_images_bring_both_labels(in_child: Any) -> None:
+    targets = in_child(_blended_targets)
+    assert targets["others"].tolist() == [2, 0, 1]
+    assert np.allclose(targets["other_weights"], [3, 1, 2])
+    assert ((targets["share"] > 0) & (targets["share"] < 1)).all()
+
+
+def _blended_targets() -> Any:
+    import tensorflow as tf
+
+    from digits.core.recipe import Augment
+    from digits.worker.input.feeds import Preparation
+
+    weights = np.array([1, 2, 3], np.float32)
+    prepare = Preparation(np.zeros(1, np.float32), None, (5, 5, 1), Augment(mixup=1.0), weights)
+    images, labels = tf.zeros([3, 5, 5, 1], tf.uint8), tf.constant([0, 1, 2], tf.int64)
+    _, targets = prepare.for_training(images, labels, tf.constant([3, 4]))
+    return {name: value.numpy() for name, value in targets.items()}
+
+
+@pytest.mark.parametrize(("budget", "how"), [(9 * 108, "resident"), (9 * 108 - 1, "streamed")])
+def test_how_records_are_fed_is_told(in_child: Any, tmp_path: Path, budget: int, how: str) -> None:
+    write_dataset(tmp_path, {"train": 9}, size=6, channels=3)
+    fed = in_child(_fed, tmp_path, budget)
+    assert (fed.split, fed.how, fed.records, fed.bytes) == ("train", how, 9, 9 * 108)
+    assert fed.budget_bytes == budget and fed.free_bytes > 0 and fed.place == "memory"
+
+
+def _fed(folder: Path, budget: int) -> Any:
+    from digits.data import manifest
+    from digits.worker.input import feeds as input
+
+    split = input.Records(folder, manifest.load(folder), "train", budget)
+    split.close()
+    return split.fed
+
+
+def test_one_split_leaves_room_for_the_other(input: Any, train: Any, monkeypatch: Any) -> None:
+    monkeypatch.setattr(input, "free_bytes", lambda: 30_000)
+    fed = {event.split: event for event in train(networks.LINEAR, epochs=1).of(Fed)}
+    assert (fed["train"].budget_bytes, fed["train"].how) == (12_000, "resident")
+    left = 30_000 - fed["train"].bytes
+    assert (fed["val"].free_bytes, fed["val"].budget_bytes) == (left, int(0.4 * left))
+
+
+@pytest.mark.parametrize(
+    ("limits", "free", "expected"),
+    [
+        ([SimpleNamespace(memory_limit=100)], 2**30, (100 * 2**20, "GPU memory")),
+        ([SimpleNamespace(memory_limit=100)], 2**20, (2**20, "GPU memory")),
+        ([SimpleNamespace(memory_limit=100)], None, (100 * 2**20, "GPU memory")),
+        (None, 2**20, (2**20, "GPU memory")),
+        (None, None, (2**33, "memory")),
+        (None, 2**34, (2**33, "memory")),
+    ],
+)
+def test_a_gpu_has_the_room_that_it_may_be_used_of(
+    input: Any, monkeypatch: Any, limits: Any, free: int | None, expected: tuple[int, str]
+) -> None:
+    monkeypatch.setattr(input, "free_bytes", lambda: 2**33)
+    monkeypatch.setattr(input, "_free_bytes_by_driver", lambda: free)
+    monkeypatch.setattr(input.tf.config, "get_visible_devices", lambda kind: ["gpu"])
+    monkeypatch.setattr(input.tf.config, "get_logical_device_configuration", lambda gpu: limits)
+    assert (input.room().free, input.room().place) == expected
+    assert input.room(taken=1000).budget == input.RESIDENT_SHARE * (expected[0] - 1000)
+
+
+@pytest.mark.parametrize("budget", [0, 1e9], ids=["streamed", "resident"])
+def test_images_lie_where_they_are_wanted(in_child: Any, tmp_path: Path, budget: float) -> None:
+    write_dataset(tmp_path, {"train": 9}, size=6, channels=1)
+    (elsewhere, device), (here, _) = (in_child(_placed, tmp_path, budget, number) for number in (1, 0))
+    assert device.endswith("CPU:1")
+    assert np.array_equal(elsewhere, here)
+
+
+def _placed(folder: Path, budget: float, number: int) -> tuple[np.ndarray, str]:
+    import tensorflow as tf
+
+    from digits.data import manifest
+    from digits.worker.input import feeds as input
+
+    (processor,) = tf.config.list_physical_devices("CPU")
+    tf.config.set_logical_device_configuration(processor, [tf.config.LogicalDeviceConfiguration()] * 2)
+    with mock.patch.object(input._Decoder, "place", f"/device:CPU:{number}"):
+        records = input.Records(folder, manifest.load(folder), "train", budget)
+        feed = records.feed(iter([np.array([3, 1]), np.array([0, 8])]))
+        images, _, positions = feed.take(2)
+        feed.close()
+        return input.gathered(images, tf.reshape(positions, [-1])).numpy(), images.device
+
+
+@pytest.mark.parametrize("shape", [(4, 2, 3), (2, 3, 3), (3, 3, 1)], ids=["by 8", "by 2", "odd"])
+def test_images_are_gathered_byte_by_byte(in_child: Any, shape: tuple[int, int, int]) -> None:
+    images = np.random.default_rng(1).integers(0, 256, (300, *shape), np.uint8)
+    positions = [299, 0, 7, 7]
+    found = in_child(_gathered, images, positions)
+    assert found.dtype == np.uint8 and np.array_equal(found, images[positions])
+
+
+def _gathered(images: np.ndarray, positions: list[int]) -> np.ndarray:
+    import tensorflow as tf
+
+    from digits.worker.input import feeds as input
+
+    signature = [tf.TensorSpec((None, *images.shape[1:]), tf.uint8), tf.TensorSpec([None], tf.int64)]
+    return tf.function(input.gathered, autograph=False, input_signature=signature)(images, positions).numpy()
+
+
+def test_a_gpu_has_what_moving_images_needs(in_child: Any) -> None:
+    kinds = in_child(_gathered_by_gpus)
+    assert {"DT_INT64", "DT_HALF", "DT_FLOAT"} <= kinds
+
+
+def _gathered_by_gpus() -> set[str]:
+    from tensorflow.core.framework import types_pb2
+    from tensorflow.python.framework import kernels
+
+    found = kernels.get_registered_kernels_for_op("GatherV2").kernel
+    constraints = [item for kernel in found if kernel.device_type == "GPU" for item in kernel.constraint]
+    return {
+        types_pb2.DataType.Name(kind)
+        for item in constraints
+        if item.name == "Tparams"
+        for kind in item.allowed_values.list.type
+    }

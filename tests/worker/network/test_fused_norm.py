@@ -1,0 +1,67 @@
+"""Batch normalisation in one operation, next to that of Keras."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+pytestmark = pytest.mark.tensorflow
+
+
+def _both(shape: tuple[int, ...], training: bool, settings: dict[str, Any]) -> list[Any]:
+    """Output, gradients and averages of the layer as Keras computes it and as it is here, and whether that is fused."""
+    import keras
+    import tensorflow as tf
+
+    from digits.worker.network import fused_norm
+
+    fused_norm.install()
+    kind = keras.layers.BatchNormalization
+    x = tf.constant(np.random.default_rng(0).normal(3, 2, shape), tf.float32)
+    return [_values(call, kind, settings, x, training) for call in (kind.call.__wrapped__, kind.call)]
+
+
+def _values(
+    call: Any, kind: type, settings: dict[str, Any], x: Any, training: bool
+) -> tuple[list[Any], bool]:
+    import tensorflow as tf
+
+    layer = kind(momentum=0.7, epsilon=1e-3, **settings)
+    layer.build(x.shape)
+    for weight in layer.weights:
+        weight.assign(0.5 + np.arange(weight.shape[0]) / 10)
+
+    def compute() -> Any:
+        y = call(layer, x, training=training)
+        weights = [weight.value for weight in layer.trainable_weights]
+        return y, tf.gradients(tf.reduce_sum(y**3), [x, *weights])
+
+    function = tf.function(compute, autograph=False).get_concrete_function()
+    y, gradients = function()
+    values = [y, *gradients, *(weight.value for weight in layer.weights)]
+    operations = {operation.type for operation in function.graph.get_operations()}
+    return [value.numpy() for value in values], "FusedBatchNormV3" in operations
+
+
+@pytest.mark.parametrize("training", [True, False])
+@pytest.mark.parametrize("settings", [{}, {"scale": False}, {"center": False}, {"axis": 3}])
+def test_it_computes_what_keras_does(in_child: Any, training: bool, settings: dict[str, Any]) -> None:
+    (theirs, before), (ours, is_fused) = in_child(_both, (5, 4, 3, 6), training, settings)
+    assert is_fused and not before
+    assert len(ours) == len(theirs)
+    for one, other in zip(ours, theirs, strict=True):
+        np.testing.assert_allclose(one, other, rtol=2e-4, atol=2e-4)
+
+
+@pytest.mark.parametrize(
+    ("shape", "settings"), [((5, 6), {}), ((2, 3, 4, 5, 6), {}), ((5, 4, 3, 6), {"axis": 1})]
+)
+def test_what_it_cannot_is_left_to_keras(
+    in_child: Any, shape: tuple[int, ...], settings: dict[str, Any]
+) -> None:
+    (theirs, _), (ours, is_fused) = in_child(_both, shape, True, settings)
+    assert not is_fused
+    for one, other in zip(ours, theirs, strict=True):
+        np.testing.assert_array_equal(one, other)

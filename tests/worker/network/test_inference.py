@@ -1,0 +1,96 @@
+"""How often a network is built until its mistake is told, and which mistake that is."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+pytestmark = pytest.mark.tensorflow
+
+PLAIN = """
+def output(x, count):
+    return tf.layers.dense(tf.layers.flatten(x), count)
+
+class UserModel(Tower):
+    @model_property
+    def inference(self):
+        print('built')
+        {}
+        return output(self.x, self.nclasses)
+
+    @model_property
+    def loss(self):
+        return digits.classification_loss(self.inference, self.y)
+"""
+OWN_CONSTRUCTOR = """
+class UserModel(Tower):
+    def __init__(self, x, y, *others):
+        super().__init__(x, y, *others)
+        print('built')
+        {}
+
+    inference = loss = property(lambda self: tf.reduce_mean(self.x))
+"""
+BUILD_MODEL = """
+def build_model(params):
+    print('built')
+    {}
+    output = tf.layers.dense(tf.layers.flatten(params['x']), params['nclasses'])
+    return {{'model': output, 'loss': lambda y: digits.classification_loss(output, y)}}
+"""
+
+
+@pytest.mark.parametrize(
+    ("network", "built", "told"),
+    [
+        # Nothing tells it that it predicts, so it would be built the same again.
+        (PLAIN.format("1 / 0"), 1, "division by zero"),
+        (PLAIN.format("y = tf.one_hot(self.y, self.nclasses); 1 / 0"), 2, "division by zero"),
+        (PLAIN.format("1 / (0 if self.is_inference else 1)"), 2, ""),
+        (PLAIN.format("1 / 0 if self.is_inference else undefined"), 2, "name 'undefined' is not defined"),
+        (
+            PLAIN.format("1 / 0 if self.is_inference else self.y.shap"),
+            2,
+            "'SymbolicTensor' object has no attribute 'shap'",
+        ),
+        (
+            PLAIN.format("self.y = tf.one_hot(self.y, 4); self.y.shap"),
+            2,
+            "'SymbolicTensor' object has no attribute 'shap'",
+        ),
+        (PLAIN.format("del self.y; self.y"), 2, "'UserModel' object has no attribute 'y'"),
+        (PLAIN.format("y = getattr(self, 'y'); 1 / (self.is_inference - 1)"), 3, ""),
+        (PLAIN.format("wanted = self.y.shape"), 2, ""),
+        # These get all of it at once, and nobody sees what they do with it.
+        (OWN_CONSTRUCTOR.format("1 / 0"), 3, "division by zero"),
+        (OWN_CONSTRUCTOR.format("y.shape"), 2, ""),
+        (OWN_CONSTRUCTOR.format("1 / (0 if others[-1] else 1)"), 3, ""),
+        (PLAIN.format("1 / 0") + "    y = is_inference = None\n", 3, "division by zero"),
+        (BUILD_MODEL.format("1 / 0"), 3, "division by zero"),
+        (BUILD_MODEL.format("params['y'].shape"), 2, ""),
+    ],
+)
+def test_it_is_built_again_only_as_something_else(
+    network: str, built: int, told: str, in_child: Any, tmp_path: Path
+) -> None:
+    path = tmp_path / "network.py"
+    path.write_text(network)
+    assert in_child(_built_and_told, path) == (built, told)
+
+
+def _built_and_told(path: Path) -> tuple[int, str]:
+    """How often the network was built, and the fault that is told in the end."""
+    from digits.worker.network import inference, network
+    from digits.worker.network.variables import VariableStore
+
+    said, told = io.StringIO(), ""
+    with contextlib.redirect_stdout(said):
+        try:
+            inference.trace_shown(network.load(path, (12, 12, 1), 4), VariableStore())
+        except Exception as error:
+            told = str(error)
+    return said.getvalue().count("built"), told

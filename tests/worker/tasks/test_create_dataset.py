@@ -1,0 +1,531 @@
+"""The task that creates a dataset, from the recipe to the files, and everything that can go wrong."""
+
+from __future__ import annotations
+
+import csv
+import errno
+import itertools
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import psutil
+import pytest
+from PIL import Image
+
+from digits.core import events
+from digits.core.recipe import CreateDataset
+from digits.data import images, manifest, records, samples
+from digits.worker.failure import UserFault
+from digits.worker.run import run_task
+from digits.worker.tasks import create_dataset
+
+COLOURS = {"red_cars": (200, 30, 30), "green": (30, 200, 30), "blue": (30, 30, 200)}
+
+
+@pytest.fixture(autouse=True)
+def no_process_is_left() -> Iterator[None]:
+    before = psutil.Process().children()
+    yield
+    assert [child for child in psutil.Process().children() if child not in before] == []
+
+
+@pytest.fixture
+def source(tmp_path: Path) -> Path:
+    return make_source(tmp_path / "source")
+
+
+def make_source(root: Path, count: int = 8, size: tuple[int, int] = (12, 8)) -> Path:
+    """Three classes of plain images, each a little different."""
+    for name, colour in COLOURS.items():
+        (root / name).mkdir(parents=True)
+        for number in range(count):
+            image = Image.new("RGB", size, colour)
+            image.putpixel((number % size[0], number // size[0]), (number, number, 0))
+            image.save(root / name / f"{number:03d}.png")
+    return root
+
+
+class Made:
+    """A job's folder in which the task ran."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.manifest = manifest.load(folder)
+        self.events = events.read(folder / "create" / "events.jsonl")[0]
+
+    def of(self, kind: type) -> list[Any]:
+        return [event for event in self.events if isinstance(event, kind)]
+
+    def records(self, split: str) -> list[records.Record]:
+        with records.SplitReader(self.folder, self.manifest.splits[split]) as reader:
+            return [reader.read(number) for number in range(len(reader))]
+
+    def files(self) -> dict[str, bytes]:
+        return {path.name: path.read_bytes() for path in sorted(self.folder.iterdir()) if path.is_file()}
+
+
+@pytest.fixture
+def job(tmp_path: Path) -> Path:
+    (tmp_path / "job" / "create").mkdir(parents=True)
+    return tmp_path / "job"
+
+
+def recipe(source: Path, **options: Any) -> CreateDataset:
+    settings = {"width": 12, "height": 8, "processes": 2, "seed": 7} | options
+    return CreateDataset(train={"folder": str(source)}, **settings)
+
+
+def make(job: Path, task: CreateDataset) -> Made:
+    log = events.EventLog(job / "create" / "events.jsonl")
+    try:
+        create_dataset.run(task, job / "create", log)
+    finally:
+        log.close()
+    return Made(job)
+
+
+def fault(job: Path, task: CreateDataset) -> UserFault:
+    """The fault that ends the task; nothing but the list of skipped images may be left."""
+    with pytest.raises(UserFault) as caught:
+        make(job, task)
+    assert {path.name for path in job.iterdir()} <= {"create", manifest.SKIPPED_FILE}
+    return caught.value
+
+
+def skipped_rows(job: Path) -> list[dict[str, str]]:
+    with open(job / manifest.SKIPPED_FILE, newline="") as file:
+        return list(csv.DictReader(file))
+
+
+def test_a_folder_becomes_a_dataset(job: Path, source: Path) -> None:
+    made = make(job, recipe(source))
+    dataset = made.manifest
+    assert dataset.labels == ["blue", "green", "red cars"]
+    assert dataset.shape == (8, 12, 3)
+    assert {name: (split.count, split.counts) for name, split in dataset.splits.items()} == {
+        "train": (18, [6, 6, 6]),
+        "val": (6, [2, 2, 2]),
+    }
+    assert (job / "labels.txt").read_text() == "blue\ngreen\nred cars\n"
+    for record in made.records("train") + made.records("val"):
+        original = Image.open(source / record.filename)
+        assert np.array_equal(record.as_array(), np.asarray(original))
+        assert record.text == dataset.labels[record.label] == record.filename.split("/")[0].replace("_", " ")
+        assert (record.format, record.height, record.width, record.channels) == ("png", 8, 12, 3)
+    assert dataset.splits["train"].bytes == sum(
+        (job / name).stat().st_size for name in dataset.splits["train"].shards
+    )
+
+
+def test_the_mean_is_that_of_the_train_images(job: Path, source: Path) -> None:
+    made = make(job, recipe(source))
+    expected = np.mean([record.as_array() for record in made.records("train")], axis=0, dtype=np.float64)
+    mean = np.load(job / "mean.npy", allow_pickle=False)
+    assert (mean.dtype, mean.shape) == (np.float32, (8, 12, 3))
+    assert np.array_equal(mean, expected.astype(np.float32))
+    assert np.array_equal(images.load(job / "mean.png", 3), np.rint(expected))
+    assert made.manifest.mean_pixel == pytest.approx(expected.mean(axis=(0, 1)))
+
+
+def test_plain_files_are_stored_as_they_are(job: Path, source: Path) -> None:
+    for record in make(job, recipe(source)).records("train"):
+        assert record.data == (source / record.filename).read_bytes()
+
+
+def test_jpeg_files_are_not_encoded_twice(job: Path, tmp_path: Path) -> None:
+    source = make_source(tmp_path / "source")
+    for path in list(source.rglob("*.png")):
+        Image.open(path).save(path.with_suffix(".jpg"))
+        path.unlink()
+    for record in make(job, recipe(source, encoding="jpg")).records("train"):
+        assert record.format == "jpeg"
+        assert record.data == (source / record.filename).read_bytes()
+
+
+@pytest.mark.parametrize("channels", [1, 3])
+@pytest.mark.parametrize(("encoding", "format"), [("png", "png"), ("jpg", "jpeg"), ("none", "raw")])
+@pytest.mark.parametrize("mode", images.RESIZE_MODES)
+def test_every_encoding_size_and_channel_count(
+    job: Path, source: Path, encoding: str, format: str, channels: int, mode: str
+) -> None:
+    task = recipe(source, encoding=encoding, channels=channels, resize_mode=mode, width=5, height=9)
+    made = make(job, task)
+    assert (made.manifest.encoding, made.manifest.resize_mode) == (encoding, mode)
+    for record in made.records("val"):
+        assert record.format == format
+        assert record.as_array().shape == (9, 5, channels)
+
+
+def test_the_number_of_processes_changes_nothing(
+    tmp_path: Path, source: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(create_dataset, "RECORDS_PER_SHARD", 3)
+    results = []
+    for processes in (1, 2, 5):
+        job = tmp_path / f"job-{processes}"
+        (job / "create").mkdir(parents=True)
+        results.append(
+            make(job, recipe(source, processes=processes, resize_mode="fill", width=9, height=9)).files()
+        )
+    assert len(results[0]) > 15
+    assert results[0] == results[1] == results[2]
+
+
+def test_the_seed_changes_the_choice(tmp_path: Path, source: Path) -> None:
+    results = []
+    for seed in (1, 2):
+        job = tmp_path / f"job-{seed}"
+        (job / "create").mkdir(parents=True)
+        results.append({record.filename for record in make(job, recipe(source, seed=seed)).records("val")})
+    assert results[0] != results[1]
+
+
+def test_the_events_tell_the_story(job: Path, source: Path) -> None:
+    (source / "blue" / "broken.png").write_bytes(b"not an image")
+    made = make(job, recipe(source, pct_val=0))
+    counted = made.of(events.Counted)
+    assert [(event.split, event.counts) for event in counted] == [("train", [9, 8, 8]), ("train", [8, 8, 8])]
+    progress = made.of(events.Progressed)
+    assert progress[0].doing == f"Reading {source}"
+    fractions = [event.fraction for event in progress]
+    assert fractions == sorted(fractions)
+    assert fractions[-1] == 1.0
+    assert [(event.path, event.split, event.label) for event in made.of(events.Skipped)] == [
+        ("blue/broken.png", "train", "blue")
+    ]
+
+
+def test_separate_folders_have_their_own_records(job: Path, tmp_path: Path) -> None:
+    train = make_source(tmp_path / "train", 4)
+    val = make_source(tmp_path / "val", 3)
+    test = make_source(tmp_path / "test", 2)
+    shutil.copytree(val / "blue", val / "strange")
+    task = recipe(train, val={"folder": str(val)}, test={"folder": str(test), "max_per_class": 1})
+    task.test["min_per_class"] = 1
+    made = make(job, task)
+    assert {name: split.counts for name, split in made.manifest.splits.items()} == {
+        "train": [4, 4, 4],
+        "val": [3, 3, 3],
+        "test": [1, 1, 1],
+    }
+    warnings = [event.message for event in made.of(events.Warned)]
+    assert any("strange" in message for message in warnings)
+    assert "9 val images are identical to train images." in warnings
+
+
+def truncated(path: Path) -> None:
+    noise = np.random.default_rng(0).integers(0, 256, (30, 30, 3), np.uint8)
+    Image.fromarray(noise).save(path, "PNG")
+    os.truncate(path, path.stat().st_size // 2)
+
+
+def huge(path: Path) -> None:
+    Image.new("1", (8000, 8000)).save(path)
+
+
+BAD_FILES = {
+    "empty": (lambda path: path.write_bytes(b""), "the file is empty"),
+    "text": (lambda path: path.write_text("hello"), "not an image (it looks like text)"),
+    "truncated": (truncated, "truncated: the file ends too early"),
+    "huge": (huge, "8000×8000 pixels is more than the limit of 50,000,000 pixels"),
+    "svg": (lambda path: path.write_text("<svg/>"), "not an image (it looks like SVG)"),
+}
+
+
+@pytest.mark.parametrize("bad", BAD_FILES)
+def test_bad_files_are_skipped_and_named(job: Path, source: Path, bad: str) -> None:
+    spoil, reason = BAD_FILES[bad]
+    spoil(source / "green" / os.fsdecode(b"caf\xe9.png"))
+    made = make(job, recipe(source))
+    (row,) = skipped_rows(job)
+    assert (row["path"], row["reason"], row["label"]) == ("green/caf\\xe9.png", reason, "green")
+    assert row["split"] in ("train", "val")
+    assert made.manifest.skipped == 1
+    assert sum(split.count for split in made.manifest.splits.values()) == 24
+
+
+def test_images_of_every_kind_are_taken(job: Path, source: Path) -> None:
+    turned = Image.Exif()
+    turned[0x0112] = 6
+    Image.new("CMYK", (9, 9), (0, 255, 255, 0)).save(source / "blue" / "cmyk.jpg")
+    Image.new("RGB", (8, 12)).save(source / "blue" / "turned.jpg", exif=turned)
+    Image.new("RGBA", (9, 9), (0, 0, 0, 0)).save(source / "blue" / "clear.png")
+    Image.fromarray(np.full((9, 9), 0x8000, np.uint16)).save(source / "blue" / "deep.png")
+    frames = [Image.new("L", (9, 9), value) for value in (10, 200)]
+    frames[0].save(source / "blue" / "moving.gif", save_all=True, append_images=frames[1:])
+    made = make(job, recipe(source, pct_val=0))
+    assert made.manifest.skipped == 0
+    pixels = {record.filename: record.as_array() for record in made.records("train")}
+    assert pixels["blue/clear.png"].min() == 255
+    assert (pixels["blue/deep.png"] == 0x80).all()
+    assert (pixels["blue/moving.gif"] == 10).all()
+    assert pixels["blue/cmyk.jpg"][:, :, 0].min() > 240
+
+
+def test_skipped_events_are_capped_but_the_list_is_complete(
+    job: Path, source: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(create_dataset, "MAX_SKIPPED_EVENTS", 4)
+    for number in range(9):
+        (source / "blue" / f"bad-{number}.png").touch()
+    made = make(job, recipe(source))
+    assert len(made.of(events.Skipped)) == 4
+    assert len(skipped_rows(job)) == made.manifest.skipped == 9
+
+
+def test_a_dataset_of_mostly_bad_files_is_refused(job: Path, source: Path) -> None:
+    for number in range(30):
+        (source / "blue" / f"bad-{number}.png").touch()
+    refusal = fault(job, recipe(source))
+    assert refusal.message.startswith("More than half of the 54 images cannot be used.")
+    assert "the file is empty" in refusal.message
+    assert len(skipped_rows(job)) > 27
+
+
+def test_a_class_that_loses_all_images_is_named(job: Path, source: Path) -> None:
+    for path in (source / "blue").iterdir():
+        path.write_bytes(b"")
+    made = make(job, recipe(source))
+    assert made.manifest.splits["train"].counts[0] == 0
+    assert "No usable train image is left in: blue." in [event.message for event in made.of(events.Warned)]
+
+
+def test_two_classes_must_be_left(job: Path, source: Path) -> None:
+    shutil.rmtree(source / "green")
+    for path in list((source / "blue").iterdir())[2:]:
+        path.unlink()
+    for path in (source / "blue").iterdir():
+        path.write_bytes(b"")
+    assert "left in 1 of 2 classes" in fault(job, recipe(source, pct_val=0)).message
+
+
+def test_one_class_is_refused(job: Path, source: Path) -> None:
+    shutil.rmtree(source / "green")
+    shutil.rmtree(source / "blue")
+    assert fault(job, recipe(source)).message.startswith("Only one class")
+
+
+def test_an_empty_folder_is_refused(job: Path, tmp_path: Path) -> None:
+    (tmp_path / "empty").mkdir()
+    assert "No images found in" in fault(job, recipe(tmp_path / "empty")).message
+    assert "nowhere cannot be read" in fault(job, recipe(tmp_path / "nowhere")).message
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"width": 0}, "0×8 pixels"),
+        ({"height": 5000}, "12×5000 pixels"),
+        ({"channels": 2}, "number of channels 2"),
+        ({"resize_mode": "stretch"}, "resize mode 'stretch'"),
+        ({"encoding": "gif"}, "encoding 'gif'"),
+        ({"pct_val": 60, "pct_test": 40}, "leave nothing to train on"),
+        ({"pct_val": -1}, "leave nothing to train on"),
+    ],
+)
+def test_impossible_recipes_are_refused(job: Path, source: Path, options: dict, message: str) -> None:
+    assert message in fault(job, recipe(source, **options)).message
+
+
+def test_a_folder_that_vanishes_is_named(job: Path, source: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    read = images.open_picture
+
+    def vanish(path: str, *arguments: Any, **options: Any) -> images.Picture:
+        shutil.rmtree(source, ignore_errors=True)
+        return read(path, *arguments, **options)
+
+    monkeypatch.setattr(images, "open_picture", vanish)
+    assert f"The folder {source} vanished" in fault(job, recipe(source)).message
+
+
+def test_a_file_that_vanishes_is_skipped(job: Path, source: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    read = images.open_picture
+
+    def vanish(path: str, *arguments: Any, **options: Any) -> images.Picture:
+        if path.endswith("blue/003.png"):
+            Path(path).unlink()
+        if path.endswith("blue/004.png"):
+            raise PermissionError(errno.EACCES, "Permission denied", path)
+        return read(path, *arguments, **options)
+
+    monkeypatch.setattr(images, "open_picture", vanish)
+    make(job, recipe(source, pct_val=0))
+    assert [(row["path"], row["reason"]) for row in skipped_rows(job)] == [
+        ("blue/003.png", "the file vanished"),
+        ("blue/004.png", "cannot be read: Permission denied"),
+    ]
+
+
+def test_a_full_disk_is_named_with_its_numbers(
+    job: Path, source: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(self: records.ShardWriter, payload: bytes, label: int) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(records.ShardWriter, "add", full)
+    refusal = fault(job, recipe(source))
+    assert refusal.message.startswith("The disk is full: the dataset needs about 1 MB, ")
+    assert refusal.message.endswith(" are free.")
+    assert str(job) in refusal.hint
+
+
+def test_raw_records_that_cannot_fit_are_refused_at_once(
+    job: Path, source: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    usage = shutil.disk_usage(job)
+    monkeypatch.setattr(shutil, "disk_usage", lambda path: usage._replace(free=1000))
+    assert "The disk is full" in fault(job, recipe(source, encoding="none")).message
+
+
+def test_a_killed_process_ends_the_task(job: Path, source: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def die(*arguments: Any, **options: Any) -> images.Picture:
+        os.kill(os.getpid(), signal.SIGKILL)
+        raise AssertionError
+
+    monkeypatch.setattr(images, "open_picture", die)
+    assert "most likely the memory ran out" in fault(job, recipe(source)).message
+
+
+def test_an_error_of_the_program_leaves_nothing_behind(
+    job: Path, source: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(images, "resize_image", lambda *arguments, **options: 1 / 0)
+    with pytest.raises(ZeroDivisionError):
+        make(job, recipe(source, width=5))
+    assert [path.name for path in job.iterdir()] == ["create"]
+
+
+def test_a_second_run_replaces_the_first(job: Path, source: Path) -> None:
+    make(job, recipe(source))
+    (job / ".train-00000-of-00009.tfrecord.tmp").touch()
+    (job / "train-00003-of-00009.index").touch()
+    made = make(job, recipe(source, pct_val=0))
+    assert sorted(made.files()) == sorted(
+        [
+            "dataset.json",
+            "labels.txt",
+            "mean.npy",
+            "mean.png",
+            "skipped.csv",
+            "train-00000-of-00001.index",
+            "train-00000-of-00001.tfrecord",
+        ]
+    )
+
+
+def test_shards_are_many_and_even(tmp_path: Path) -> None:
+    def plan(count: int) -> create_dataset.folder.Plan:
+        split = create_dataset.folder.SplitPlan(tmp_path, ["a"] * count, [0] * count)
+        return create_dataset.folder.Plan(["a", "b"], {"train": split}, [])
+
+    task = CreateDataset(train={}, width=28, height=28, channels=1)
+    sizes = {count: len(create_dataset.divide(plan(count), task)) for count in (1, 128, 129, 60_000)}
+    assert sizes == {1: 1, 128: 1, 129: 2, 60_000: 32}
+    large = CreateDataset(train={}, width=1024, height=1024, channels=3)
+    pieces = create_dataset.divide(plan(20_000), large)
+    assert len(pieces) == 235
+    assert pieces[0].start == 0
+    assert all(one.stop == two.start for one, two in itertools.pairwise(pieces))
+    assert pieces[-1].stop == 20_000
+
+
+@pytest.fixture
+def tiny_sample(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A sample that needs no network."""
+
+    class Source:
+        name = "memory"
+
+        def splits(self, scratch: Path, tools: Any, progress: Any) -> dict[str, samples.Pictures]:
+            pixels = np.arange(20 * 4 * 4, dtype=np.uint8).reshape(20, 4, 4, 1)
+            pictures = samples.Pictures(pixels, np.arange(20) % 2)
+            return {"train": pictures, "test": samples.Pictures(pixels[:6], np.arange(6) % 2)}
+
+    sample = samples.Sample(
+        id="tiny",
+        title="Tiny",
+        detail="",
+        width=4,
+        height=4,
+        channels=1,
+        labels=("even", "odd"),
+        sources=(Source(),),
+    )
+    monkeypatch.setitem(samples.SAMPLES, "tiny", sample)
+
+
+def test_a_sample_is_fetched_first(job: Path, tmp_path: Path, tiny_sample: None) -> None:
+    place = tmp_path / "samples" / "tiny"
+    task = recipe(place / "train", sample="tiny", width=4, height=4, channels=1)
+    made = make(job, task)
+    assert {name: split.counts for name, split in made.manifest.splits.items()} == {
+        "train": [10, 10],
+        "val": [3, 3],
+    }
+    doing = [event.doing for event in made.of(events.Progressed)]
+    assert doing[0] == "Downloading Tiny from memory"
+    fractions = [event.fraction for event in made.of(events.Progressed)]
+    assert fractions == sorted(fractions)
+
+
+def test_a_sample_that_cannot_be_fetched_is_a_fault(job: Path, tmp_path: Path) -> None:
+    (tmp_path / "place" / "train").mkdir(parents=True)
+    task = recipe(tmp_path / "place" / "train", sample="mnist")
+    assert "already contains train" in fault(job, task).message
+
+
+def test_the_task_runs_from_its_recipe_alone(job: Path, source: Path) -> None:
+    recipe(source).save(job / "create")
+    assert run_task(job / "create") == 0
+    made = Made(job)
+    assert made.events[-1].result == {"images": 24, "skipped": 0}
+
+
+def test_a_stopped_task_leaves_nothing_behind(job: Path, tmp_path: Path, root: Path) -> None:
+    source = make_source(tmp_path / "large", 1500, (60, 60))
+    recipe(source, width=300, height=300).save(job / "create")
+    program = "import sys; from pathlib import Path; from digits.worker.run import run_task; "
+    program += "sys.exit(run_task(Path(sys.argv[1])))"
+    command = [sys.executable, "-c", program, str(job / "create")]
+    with subprocess.Popen(command, env={**os.environ, "PYTHONPATH": str(root)}) as process:
+        while not list(job.glob(".train-*.tmp")):
+            assert process.poll() is None
+            time.sleep(0.02)
+        children = psutil.Process(process.pid).children()
+        process.terminate()
+        assert process.wait(20) == 143
+    assert children
+    assert not any(child.is_running() for child in children)
+    assert sorted(path.name for path in job.iterdir()) == ["create"]
+    kinds = [event.kind for event in events.read(job / "create" / "events.jsonl")[0]]
+    assert "failed" not in kinds
+    assert "finished" not in kinds
+
+
+def test_the_task_does_without_tensorflow(job: Path, source: Path, root: Path) -> None:
+    recipe(source).save(job / "create")
+    program = (
+        "import sys; from pathlib import Path; from digits.worker.run import run_task; "
+        "code = run_task(Path(sys.argv[1])); "
+        "sys.exit(code or ('tensorflow' in sys.modules) or ('flask' in sys.modules))"
+    )
+    subprocess.run(
+        [sys.executable, "-c", program, str(job / "create")],
+        env={**os.environ, "PYTHONPATH": str(root)},
+        check=True,
+    )
+
+
+def test_no_thread_is_left(job: Path, source: Path) -> None:
+    before = threading.active_count()
+    make(job, recipe(source))
+    assert threading.active_count() == before

@@ -1,0 +1,199 @@
+"""Trained networks as SavedModels: used by plain TensorFlow, in a process that knows nothing of DIGITS."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from digits.core import recipe
+from digits.core.events import Finished, Warned
+from tests.power_loss import Recording
+from tests.worker import networks
+from tests.worker.conftest import Outcome
+
+pytestmark = pytest.mark.tensorflow
+
+
+@pytest.fixture
+def export(start: Any, tmp_path: Path, gradients: Path) -> Callable[..., Outcome]:
+    """Writes the latest snapshot of a training as a SavedModel into ``exported``."""
+
+    def export(training: Outcome) -> Outcome:
+        assert training.code == 0, training.output
+        task = tmp_path / f"scratch-{len(list(tmp_path.iterdir()))}" / "export"
+        task.mkdir(parents=True)
+        (snapshot,) = training.job_folder.glob("snapshot_1.ckpt.index")
+        target = tmp_path / "exported"
+        recipe.Export(
+            model=str(training.job_folder),
+            snapshot=snapshot.with_suffix("").name,
+            dataset=str(gradients),
+            target=str(target),
+        ).save(task)
+        return start(task).wait()
+
+    return export
+
+
+USES = """
+import json, sys
+import numpy as np, tensorflow as tf
+model = tf.saved_model.load(sys.argv[1])
+images = tf.constant(np.random.default_rng(5).integers(0, 256, (int(sys.argv[2]), 12, 12, 1)), tf.float32)
+found = model.signatures["serving_default"](images=images)
+print(json.dumps({name: value.numpy().tolist() for name, value in found.items()}))
+"""
+
+
+def used(run_clean: Any, folder: Path, count: int = 2) -> dict[str, Any]:
+    """What the written model gives for random images, in a process of its own."""
+    finished = run_clean("-c", USES, str(folder), str(count))
+    assert finished.returncode == 0, finished.stderr
+    return json.loads(finished.stdout.splitlines()[-1])
+
+
+def expected(job_folder: Path, count: int = 2) -> Any:
+    """What the network of a job gives for the same images. To be called in a child: it uses TensorFlow."""
+    import tensorflow as tf
+
+    from digits.worker.training import trained
+
+    found = trained.load(job_folder, "snapshot_1.ckpt")
+    images = tf.constant(np.random.default_rng(5).integers(0, 256, (count, 12, 12, 1)), tf.uint8)
+    return tf.nest.map_structure(lambda tensor: tensor.numpy(), found.outputs(images))
+
+
+@pytest.mark.parametrize(
+    "network",
+    [networks.BATCH_NORM.replace("{arguments}", ""), networks.KERAS_LENET, networks.RAW],
+    ids=["slim", "keras", "raw"],
+)
+def test_a_network_is_used_elsewhere(
+    train: Any, export: Any, in_child: Any, run_clean: Any, network: str
+) -> None:
+    training = train(network, epochs=1)
+    outcome = export(training)
+    assert outcome.code == 0, outcome.output
+    result = outcome.of(Finished)[0].result
+    assert result["difference"] < 1e-5 and result["bytes"] > 1000
+    folder = outcome.job_folder.parent / "exported"
+    given = used(run_clean, folder)
+    assert list(given) == ["output"]
+    assert np.allclose(given["output"], in_child(expected, training.job_folder), rtol=1e-4, atol=1e-5)
+    about = json.loads((folder / "assets.extra" / "model.json").read_text())
+    assert about["outputs"] == {"output": {"shape": [None, 4], "type": "float32"}}
+    assert about["input"]["shape"] == [None, 12, 12, 1] and about["labels"] == ["right", "left", "down", "up"]
+    assert (folder / "assets.extra" / "labels.txt").read_text().split() == about["labels"]
+    assert (folder / "assets.extra" / "network.py").read_text() == network
+
+
+def test_an_export_that_is_finished_survives_a_power_cut(
+    train: Any, export: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    training = train(networks.RAW, epochs=1)
+    ignored = ("recording", training.job_folder.name, "output.log")
+    recording = Recording(tmp_path, tmp_path / "recording", ignored)
+    with monkeypatch.context() as patched:
+        recording.start(patched)
+        outcome = export(training)
+    assert outcome.of(Finished), outcome.output
+    left = recording.surviving()
+    (log,) = (data for name, data in left.items() if name.endswith("events.jsonl"))
+    assert log and b'"finished"' in log
+    exported = [path for path in (tmp_path / "exported").rglob("*") if path.is_file()]
+    assert len(exported) > 4
+    assert all(left.get(str(path.relative_to(tmp_path))) == path.read_bytes() for path in exported)
+
+
+def test_the_number_of_the_step_is_that_of_the_snapshot(
+    train: Any, export: Any, in_child: Any, run_clean: Any
+) -> None:
+    training = train(
+        networks.classifier(
+            """
+x = slim.fully_connected(slim.flatten(self.x), self.nclasses, scope='fc')
+step = tf.cast(tf.train.get_or_create_global_step(), tf.float32)
+return x * 0.0 + step
+"""
+        ),
+        epochs=1,
+    )
+    outcome = export(training)
+    assert outcome.code == 0, outcome.output
+    given = used(run_clean, outcome.job_folder.parent / "exported")["output"]
+    steps = training.of(Finished)[0].result["steps"]
+    assert np.array_equal(given, np.full((2, 4), steps))
+    assert np.array_equal(in_child(expected, training.job_folder), given)
+
+
+SEVERAL = networks.classifier(
+    """
+x = slim.flatten(self.x) / tf.cast(tf.maximum(tf.train.get_or_create_global_step(), 100), tf.float32)
+logits = slim.fully_connected(x, self.nclasses, activation_fn=None, scope='fc')
+return {outputs}
+"""
+).replace("self.inference, self.y", "pick(self.inference), self.y")
+
+
+@pytest.mark.parametrize(
+    ("outputs", "pick", "names"),
+    [
+        ("[logits, x]", "lambda outputs: outputs[0]", {"output_0", "output_1"}),
+        ("(logits, (x, x))", "lambda outputs: outputs[0]", {"output_0", "output_1_0", "output_1_1"}),
+        ("{'logits': logits, 'a/b': x}", "lambda outputs: outputs['logits']", {"logits", "a_b"}),
+    ],
+    ids=["list", "tuple", "dict"],
+)
+def test_several_outputs_are_all_written(
+    train: Any, export: Any, run_clean: Any, outputs: str, pick: str, names: set[str]
+) -> None:
+    network = f"pick = {pick}\n" + SEVERAL.replace("{outputs}", outputs)
+    outcome = export(train(network, epochs=1))
+    assert outcome.code == 0, outcome.output
+    given = used(run_clean, outcome.job_folder.parent / "exported", count=3)
+    assert set(given) == names
+    assert {len(value) for value in given.values()} == {3}
+
+
+@pytest.mark.parametrize(
+    "batch",
+    ["tf.concat(tf.split(self.x, 2), 0)", "tf.reshape(self.x, [8, 12, 12, 1])"],
+    ids=["halves", "fixed"],
+)
+def test_a_network_that_takes_only_some_batches(train: Any, export: Any, run_clean: Any, batch: str) -> None:
+    outcome = export(train(networks.LINEAR.replace("self.x", batch), epochs=1, val_interval=0))
+    assert outcome.code == 0, outcome.output
+    assert len(used(run_clean, outcome.job_folder.parent / "exported", count=8)["output"]) == 8
+
+
+def test_what_calls_python_is_refused_with_its_line(train: Any, export: Any, tmp_path: Path) -> None:
+    network = networks.LINEAR.replace("self.x / 100.0", "tf.py_func(lambda x: x / 100, [self.x], tf.float32)")
+    network = network.replace("model = slim.flatten(tf.py_func", "model = tf.py_func").replace(
+        "tf.float32))", "tf.float32)\n        model = tf.reshape(model, [-1, 144])"
+    )
+    outcome = export(train(network, epochs=1))
+    assert outcome.code == 1
+    assert "calls Python" in outcome.failure.message
+    assert "py_func" in network.splitlines()[outcome.failure.line - 1]
+    assert not (tmp_path / "exported").exists()
+
+
+def test_what_is_random_is_written_and_said(train: Any, export: Any) -> None:
+    network = networks.LINEAR.replace("self.x / 100.0", "self.x / 100.0 + tf.random_normal(tf.shape(self.x))")
+    outcome = export(train(network, epochs=1))
+    assert outcome.code == 0, outcome.output
+    assert outcome.of(Finished)[0].result["difference"] is None
+    assert "random" in outcome.of(Warned)[0].message
+
+
+def test_what_is_there_is_not_overwritten(train: Any, export: Any, tmp_path: Path) -> None:
+    (tmp_path / "exported").mkdir()
+    (tmp_path / "exported" / "mine").touch()
+    outcome = export(train(networks.LINEAR, epochs=1))
+    assert "already" in outcome.failure.message
+    assert [path.name for path in (tmp_path / "exported").iterdir()] == ["mine"]

@@ -1,0 +1,333 @@
+"""Trying a training before it is started, in a process as the server starts it."""
+
+from __future__ import annotations
+
+import io
+import math
+import re
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from digits.core import events
+from digits.web.standard_networks import template
+from tests.worker import networks
+from tests.worker.conftest import Outcome, write_dataset
+
+pytestmark = pytest.mark.tensorflow
+
+
+def result(outcome: Outcome) -> dict[str, Any]:
+    assert outcome.code == 0, outcome.output
+    return outcome.of(events.Finished)[0].result
+
+
+def picture(outcome: Outcome) -> np.ndarray:
+    return np.asarray(Image.open(io.BytesIO((outcome.job_folder / "batch.png").read_bytes())))
+
+
+def test_what_a_training_would_cost(preflight: Any) -> None:
+    outcome = preflight(networks.LINEAR, solver={"type": "ADAM", "learning_rate": 0.01})
+    found = result(outcome)
+    assert found["parameters"] == 12 * 12 * 4 + 4
+    assert found["image_shape"] == found["shape"] == [12, 12, 1]
+    assert (found["classes"], found["batch_size"], found["batches_per_step"]) == (4, 8, 1)
+    assert (found["steps_per_epoch"], found["steps"]) == (8, 24)
+    assert 0 < found["seconds_per_step"] < found["seconds_per_epoch"] < found["seconds_total"]
+    assert found["seconds_per_step"] == found["seconds_computing"]  # images in memory
+    assert found["images_per_second"] == pytest.approx(8 / found["seconds_per_step"])
+    assert found["memory_bytes"] > 50e6 and found["gpu_memory_bytes"] is None
+    assert found["resident_bytes"] == (64 + 22) * 144
+    assert (found["input"]["how"], found["input"]["bytes"]) == ("resident", 64 * 144)
+    assert found["input"]["reason"].startswith("limit ")
+    assert found["validation_input"]["records"] == 22
+    assert (found["precision"], found["xla"], found["seed"]) == ("float32", False, 1)
+    assert outcome.of(events.Built) and len(outcome.of(events.Fed)) == 2
+    assert list((outcome.job_folder / "tb").iterdir())
+    assert not list(outcome.job_folder.glob("snapshot*"))
+    described = (Path(__file__).resolve().parents[3] / "docs" / "training.md").read_text()
+    assert [name for name in found if f"`{name}`" not in described] == []
+
+
+def test_the_loss_is_compared_with_chance(preflight: Any) -> None:
+    found = result(preflight(networks.LINEAR))
+    assert found["chance_loss"] == pytest.approx(math.log(4))
+    assert found["loss"] == found["cross_entropy"] == found["metrics"]["train"]["loss"]
+    assert found["parameters_per_image"] == (12 * 12 * 4 + 4) / 64
+    assert found["verdict_kind"] == "good", found["verdict"]
+    assert set(found["metrics"]["train"]) == set(found["metrics"]["val"]) == {"loss", "accuracy"}
+    loud = networks.LINEAR.replace("self.x / 100.0", "self.x * 10.0")
+    assert result(preflight(loud))["verdict_kind"] == "high"
+
+
+def test_the_verdict_is_that_of_the_training_not_of_moving_averages(preflight: Any) -> None:
+    """Initial moving averages do not normalize in validation. Weight decay is not an error."""
+    network = networks.classifier(
+        """
+with slim.arg_scope([slim.fully_connected], weights_regularizer=slim.l2_regularizer(10.0)):
+    x = slim.batch_norm(slim.flatten(self.x) * 100.0, is_training=self.is_training)
+    return slim.fully_connected(x, self.nclasses, activation_fn=None, scope='fc') * 0.1
+"""
+    )
+    found = result(preflight(network, mean="none"))
+    assert found["metrics"]["val"]["loss"] > 100
+    assert found["loss"] > 10 > found["cross_entropy"]
+    assert (found["verdict_kind"], found["chance_loss"]) == ("good", pytest.approx(math.log(4)))
+
+
+ENTROPY_BY_HAND = "tf.reduce_mean(tf.nn.softmax_cross_entropy_with_logits(labels={}, logits=self.inference))"
+LOSS = "digits.classification_loss(self.inference, self.y)"
+
+
+@pytest.mark.parametrize(
+    ("loss", "has_chance"),
+    [
+        (ENTROPY_BY_HAND.format("tf.one_hot(self.y, self.nclasses)"), True),
+        (f"{LOSS} + 3 * {LOSS} + tf.nn.l2_loss(self.inference)", True),
+        # Comments and function names are irrelevant.
+        ("digits.mse_loss(self.inference, 0.0)  # not digits.classification_loss", False),
+        (ENTROPY_BY_HAND.format("tf.nn.softmax(self.inference)"), False),
+        (LOSS.replace("self.inference", "tf.pad(self.inference, [[0, 0], [0, 3]])"), False),
+        (f"[{{'loss': {LOSS}}}, {{'loss': tf.reduce_sum(self.inference)}}]", False),
+    ],
+)
+def test_only_classification_has_a_chance_level(
+    in_child: Any, tmp_path: Path, loss: str, has_chance: bool
+) -> None:
+    path = tmp_path / "network.py"
+    path.write_text(networks.LINEAR.replace(LOSS, loss))
+    assert bool(in_child(_label_flow, path)[0]) == has_chance
+
+
+def _label_flow(path: Path, batch: int | None = None) -> tuple[int, list[str]]:
+    """The number of cross-entropies over the classes in the loss of a network, and the warnings."""
+    import tensorflow as tf
+
+    from digits.worker.network import network, tower
+    from digits.worker.network.variables import VariableStore
+    from digits.worker.training import label_flow
+
+    with tf.Graph().as_default():
+        x = tf.compat.v1.placeholder(tf.float32, [batch, 12, 12, 1])
+        y = tf.compat.v1.placeholder(tf.int64, [batch])
+        built = network.load(path, (12, 12, 1), 4).build(VariableStore(), tower.TRAIN, x, y)
+        losses = [item.loss for item in built.objectives]
+        flow = label_flow.follow(x, y, losses, built.metrics.values(), built.tower.nclasses)
+    return len(flow.cross_entropies), flow.warnings
+
+
+PAIRS = "tf.reduce_sum(self.inference, 1, keepdims={})"
+
+
+@pytest.mark.parametrize(
+    ("loss", "words"),
+    [
+        (
+            f"digits.mse_loss({PAIRS.format(True)}, self.y)",
+            "shape [N] are broadcast with values of shape [N, 1]",
+        ),
+        (
+            f"digits.mse_loss(tf.expand_dims(self.y, 1), {PAIRS.format(False)})",
+            "shape [N, 1] are broadcast with values of shape [N]",
+        ),
+        ("digits.mse_loss(self.inference, self.y)", "values of shape [N, 4]"),
+        ("digits.contrastive_loss(self.inference, self.inference * 2.0, self.y)", "0 to 3"),
+        (
+            "tf.reduce_mean(tf.nn.sigmoid_cross_entropy_with_logits(labels=tf.to_float(tf.expand_dims(self.y, 1)), "
+            f"logits={PAIRS.format(True)}))",
+            "0 to 3",
+        ),
+        (f"digits.mse_loss({PAIRS.format(False)}, self.y)", ""),
+        ("digits.contrastive_loss(self.inference, self.inference * 2.0, tf.equal(self.y, 1))", ""),
+        # Combines all pairs of labels intentionally.
+        (
+            "tf.reduce_mean(tf.to_float(tf.equal(self.y, tf.expand_dims(self.y, 1))) * "
+            "tf.matmul(self.inference, self.inference, transpose_b=True))",
+            "",
+        ),
+        ("digits.mse_loss(self.inference, tf.one_hot(self.y, self.nclasses))", ""),
+        (LOSS, ""),
+    ],
+)
+def test_labels_that_fit_only_by_broadcasting(in_child: Any, tmp_path: Path, loss: str, words: str) -> None:
+    path = tmp_path / "network.py"
+    path.write_text(networks.LINEAR.replace(LOSS, loss))
+    warnings = in_child(_label_flow, path)[1]
+    if "N, 1" in words:  # with XLA, the batch size is static
+        assert in_child(_label_flow, path, 8)[1] == [re.sub(r"\bN\b", "8", text) for text in warnings]
+    assert [words in warning for warning in warnings] == [True] * bool(words), warnings
+    line = networks.LINEAR.splitlines().index(f"        return {LOSS}") + 1
+    assert all(warning.startswith(f"Line {line}: ") for warning in warnings)
+
+
+def test_labels_that_do_not_fit_are_shown_with_the_result(preflight: Any) -> None:
+    summed = networks.LINEAR.replace(LOSS, f"digits.mse_loss({PAIRS.format(True)}, self.y)")
+    for settings in ({"batch_accumulation": 2}, {"eager": True}):
+        outcome = preflight(summed, **settings)
+        assert result(outcome)["chance_loss"] is None
+        (warning,) = outcome.of(events.Warned)
+        assert "labels meet values of other images" in warning.message
+
+
+def test_a_validation_batch_that_is_left_over_is_tried(preflight: Any) -> None:
+    halves = networks.LINEAR.replace("self.x / 100.0", "tf.concat(tf.split(self.x, 2), 0)")
+    assert preflight(halves, batch_size=10).code == 0  # the last batch has 2 of 22
+    outcome = preflight(halves, batch_size=9)
+    assert outcome.code == 1 and "tf.split" in halves.splitlines()[outcome.failure.line - 1]
+    assert preflight(halves, batch_size=7).code == 1  # 7 images
+
+
+@pytest.mark.parametrize(
+    ("start", "cost", "kind", "words"),
+    [
+        ({"cross_entropy": 2.3}, {}, "good", "near the chance level of 2.3"),
+        ({}, {}, "unknown", "finite"),
+        ({"cross_entropy": 0.1}, {}, "low", "far below"),
+        ({"cross_entropy": 0.1, "has_weights": True}, {}, "unknown", "earlier training"),
+        ({"cross_entropy": 40.0}, {}, "high", "Scale the input down"),
+        ({"cross_entropy": 40.0, "has_normalization": True}, {}, "high", "last layer"),
+        ({"cross_entropy": 5.8, "has_normalization": True}, {}, "good", "as is usual with normalized"),
+        ({"loss": math.nan, "cross_entropy": math.nan, "has_weights": True}, {}, "bad", "NaN"),
+        ({"loss": math.inf}, {}, "bad", "infinite"),
+        ({"cross_entropy": 2.3}, {"seconds": 3300.0}, "long", "about 55 minutes."),
+        (
+            {"cross_entropy": 2.3},
+            {
+                "seconds": 3300.0,
+                "images": 675,
+                "parameters": 70_250_000,
+                "largest": ("model/fc1/weights", 70_000_000),
+            },
+            "large",
+            "70,000,000 of them in model/fc1/weights, but only 675 training images (104,074 per image)",
+        ),
+        (
+            {"cross_entropy": 2.3, "has_weights": True},
+            {"images": 675, "parameters": 70_250_000},
+            "unknown",
+            "earlier",
+        ),
+        ({"cross_entropy": 40.0}, {"images": 675, "parameters": 70_250_000}, "high", "it will memorize"),
+    ],
+)
+def test_verdicts(
+    tensorflow: None, start: dict[str, Any], cost: dict[str, Any], kind: str, words: str
+) -> None:
+    from digits.worker.tasks import preflight
+
+    judged = preflight.verdict(
+        preflight.Start(**{"loss": 2.3, "classes": 10, **start}),
+        preflight.Cost(**{"seconds": 1700.0, "images": 1000, "parameters": 431_080, **cost}),
+    )
+    assert judged.kind == kind and words in judged.message, judged
+
+
+def test_a_loss_that_is_no_number_is_no_mistake_of_the_task(preflight: Any) -> None:
+    broken = networks.LINEAR.replace("return digits.", "return tf.math.log(-1.0) + digits.")
+    found = result(preflight(broken))
+    assert found["verdict_kind"] == "bad" and found["loss"] is None
+
+
+def test_other_losses_have_no_chance(preflight: Any) -> None:
+    found = result(preflight(networks.AUTO_ENCODER, val_interval=0))
+    assert found["chance_loss"] is None and found["verdict_kind"] == "unknown"
+    assert found["metrics"]["val"] is None and found["seconds_per_validation"] is None
+    assert found["validation_input"] is None
+
+
+@pytest.mark.parametrize("mean", ["image", "pixel", "none"])
+def test_the_picture_shows_the_first_batch(preflight: Any, gradients: Path, mean: str) -> None:
+    from digits.data import manifest, records
+
+    outcome = preflight(networks.LINEAR, mean=mean, shuffle=False)
+    assert result(outcome)["batch"] == [{"label": label} for label in ["right", "left", "down", "up"] * 2]
+    sheet = picture(outcome)
+    assert sheet.shape == (48, 8 * 50 - 2)
+    with records.SplitReader(gradients, manifest.load(gradients).splits["train"]) as reader:
+        expected = reader.read(3).as_array()[..., 0]
+    shown = sheet[::4, 150:198:4]
+    assert np.abs(shown.astype(int) - expected).max() <= 1
+
+
+def test_the_picture_shows_what_augmentation_did(preflight: Any) -> None:
+    augment = {"pad_crop": 6, "mixup": 1.0, "whitening": True}
+    changed = preflight(networks.LINEAR, mean="none", shuffle=False, augment=augment, crop_size=10)
+    assert result(changed)["shape"] == [10, 10, 1]
+    assert picture(changed).shape == (50, 8 * 52 - 2)
+    first, second = result(changed)["batch"][:2]
+    assert (first["label"], first["other"], second["other"]) == ("right", "up", "right")
+    assert 0 < first["share"] < 1
+
+
+@pytest.mark.parametrize("xla", [False, True])
+def test_the_picture_is_of_the_images_that_the_step_sees(preflight: Any, train: Any, xla: bool) -> None:
+    # The curve is the sum of the first batch; so the picture's first image can be told from others.
+    network = networks.LINEAR.replace(
+        "model = slim.flatten(self.x / 100.0)",
+        "self.summaries.append(tf.summary.scalar('sum', tf.reduce_mean(self.x)))\n"
+        "        model = slim.flatten(self.x / 100.0)",
+    )
+    augment = {"contrast": 0.9, "noise": 0.1, "hsv_value": 0.4}
+    settings = {"augment": augment, "mean": "none", "xla": xla}
+    tried = preflight(network, **settings)
+    trained = train(network, epochs=1, **settings)
+    sheet = picture(tried).astype(float)
+    shown = np.mean([sheet[::4, 50 * place : 50 * place + 48 : 4].mean() for place in range(8)])
+    first_of_training = trained.values("train", "sum")[0]
+    assert result(tried)["metrics"]["train"]["sum"] == pytest.approx(first_of_training, rel=1e-6)
+    assert shown == pytest.approx(first_of_training, abs=0.1)
+
+
+def test_large_colour_images_are_made_smaller(
+    preflight: Any, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    folder = tmp_path_factory.mktemp("large")
+    write_dataset(folder, {"train": 12}, size=200, channels=3, encoding="jpg")
+    outcome = preflight(networks.LINEAR, dataset=str(folder), batch_size=12)
+    assert picture(outcome).shape == (2 * 162 - 2, 8 * 162 - 2, 3)
+    assert len(result(outcome)["batch"]) == 12
+
+
+def test_mistakes_are_told_as_in_a_training(preflight: Any) -> None:
+    outcome = preflight(networks.LINEAR.replace("self.nclasses", "self.classes"))
+    assert outcome.code == 1
+    assert outcome.failure.message.startswith("AttributeError") and outcome.failure.line == 6
+    outcome = preflight(networks.LINEAR, augment={"flip": "over"})
+    assert outcome.failure.message == "The augmentation flip cannot be 'over'."
+
+
+def test_a_mistake_that_only_a_real_step_shows(preflight: Any) -> None:
+    network = networks.LINEAR.replace(
+        "model = slim.flatten(self.x / 100.0)",
+        "model = tf.reshape(self.x / 100.0, [-1, 100])",
+    )
+    outcome = preflight(network)
+    assert outcome.code == 1
+    assert "cannot be reshaped" in outcome.failure.message and outcome.failure.line is not None
+    assert "Input to reshape" in outcome.failure.detail
+
+
+def test_the_network_that_the_editor_starts_with_trains(preflight: Any) -> None:
+    outcome = preflight(template())
+    assert outcome.code == 0, outcome.output
+    stages = [event.doing for event in outcome.of(events.Progressed)]
+    assert stages == ["Reading the dataset", "Building the network", "Running one step"]
+
+
+def test_a_step_of_several_batches(preflight: Any) -> None:
+    found = result(preflight(networks.LINEAR, batch_accumulation=2))
+    assert (found["batches_per_step"], found["steps"], found["steps_per_epoch"]) == (2, 12, 4)
+
+
+@pytest.mark.parametrize("val_interval", [0, 1])
+def test_the_operation_that_gives_no_number_is_named(preflight: Any, val_interval: int) -> None:
+    network = networks.LINEAR.replace(
+        "return slim", "model = tf.log(model * 0.0, name='unsound')\n        return slim", 1
+    )
+    outcome = preflight(network, numerics_checks=True, val_interval=val_interval)
+    assert outcome.code == 1
+    assert "unsound (Log)" in outcome.failure.message
+    assert "tf.log" in network.splitlines()[outcome.failure.line - 1]

@@ -1,0 +1,262 @@
+"""A trained network answers."""
+
+from __future__ import annotations
+
+import json
+import os
+import socket
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from digits.core import recipe
+from tests.worker import networks
+from tests.worker.conftest import gradient
+
+pytestmark = pytest.mark.tensorflow
+
+SNAPSHOT = "snapshot_4.ckpt"
+
+
+@pytest.fixture
+def trained(train: Any) -> Path:
+    outcome = train(networks.LINEAR, epochs=4, crop_size=10, snapshot_interval=2)
+    assert outcome.values("val", "accuracy")[-1] == 1.0
+    return outcome.job_folder
+
+
+@pytest.fixture
+def picture(tmp_path: Path) -> Path:
+    """A gradient towards the left, larger than the dataset's images and in colour."""
+    pixels = gradient(1, 30, 3, np.random.default_rng(1))
+    Image.fromarray(pixels).save(tmp_path / "left.png")
+    return tmp_path / "left.png"
+
+
+class Client:
+    def __init__(self, path: Path) -> None:
+        deadline = time.monotonic() + 60
+        while True:
+            self.socket = socket.socket(socket.AF_UNIX)
+            try:
+                self.socket.connect(str(path))
+                break
+            except OSError:
+                self.socket.close()
+                assert time.monotonic() < deadline
+                time.sleep(0.02)
+        self.lines = self.socket.makefile("rwb")
+
+    def ask(self, request: Any) -> Any:
+        self.lines.write(json.dumps(request).encode() + b"\n")
+        self.lines.flush()
+        return json.loads(self.lines.readline())
+
+    def close(self) -> None:
+        self.lines.close()
+        self.socket.close()
+
+
+@pytest.fixture
+def client(trained: Path, start: Any) -> Any:
+    """A connection to an inference worker of the trained network."""
+    task = trained / "infer"
+    task.mkdir()
+    path = f"/tmp/digits-test-{os.getpid()}.sock"
+    recipe.Serve(model=str(trained), socket=path, idle_seconds=600).save(task)
+    worker = start(task)
+    client = Client(Path(path))
+    yield client
+    client.close()
+    worker.stop()
+    assert worker.wait().code == 143
+    Path(path).unlink(missing_ok=True)
+
+
+def request(image: Path, snapshot: str = SNAPSHOT, **more: Any) -> dict[str, Any]:
+    return {"call": "classify", "image": str(image), "snapshot": snapshot, **more}
+
+
+def test_answers_are_right_and_bad_requests_leave_it_alive(
+    client: Client, picture: Path, tmp_path: Path
+) -> None:
+    answer = client.ask(request(picture, top=2))
+    assert answer["ok"] and answer["milliseconds"] > 0
+    assert answer["predictions"][0][0] == "left"
+    assert len(answer["predictions"]) == 2
+    everything = client.ask(request(picture, "snapshot_2.ckpt", top=10))["predictions"]
+    assert sum(percent for _, percent in everything) == pytest.approx(100, abs=1e-3)
+    assert len(everything) == 4
+
+    text = tmp_path / "text.png"
+    text.write_text("not an image")
+    for wrong, status, words in [
+        (request(text), 400, "image cannot be read"),
+        (request(tmp_path / "nothing.png"), 400, "No such file"),
+        (request(picture, "snapshot_9.ckpt"), 404, "no snapshot 'snapshot_9.ckpt'"),
+        (request(picture, "../model/snapshot_4.ckpt"), 404, "no snapshot"),
+        (request(picture, top="many"), 400, "lacks"),
+        ({"call": "sing"}, 400, "not understood"),
+        ([1, 2], 400, "not understood"),
+    ]:
+        answer = client.ask(wrong)
+        assert (answer["ok"], answer["status"]) == (False, status), answer
+        assert words in answer["message"]
+    client.lines.write(b"{not json\n")
+    client.lines.flush()
+    assert json.loads(client.lines.readline())["status"] == 400
+    assert client.ask(request(picture))["predictions"][0][0] == "left"
+
+
+def test_it_ends_when_nobody_asks(trained: Path, start: Any, tmp_path: Path) -> None:
+    task = trained / "infer"
+    task.mkdir()
+    path = f"/tmp/digits-idle-{os.getpid()}.sock"
+    recipe.Serve(model=str(trained), socket=path, idle_seconds=0.2).save(task)
+    assert start(task).wait().code == 0
+    assert not Path(path).exists()
+
+
+def test_classify_prepares_images_as_training_did(trained: Path, in_child: Any) -> None:
+    """Mean and crop by hand, with the snapshot's own weights."""
+    pixels = gradient(2, 12, 1, np.random.default_rng(3))
+    file = trained / "down.png"
+    Image.fromarray(pixels[:, :, 0]).save(file)
+    label, percent = in_child(_classify, trained, file)[0]
+    expected = in_child(_by_hand, trained, pixels)
+    assert label == "down"
+    assert percent == pytest.approx(expected, rel=1e-4)
+
+
+def _classify(model: Path, image: Path) -> Any:
+    from digits.worker.tasks import serve_inference
+
+    return serve_inference.classify(model, image, SNAPSHOT)
+
+
+def _by_hand(model: Path, pixels: np.ndarray) -> float:
+    from tests.worker.conftest import snapshot
+
+    dataset = Path(recipe.load(model / "train", recipe.Train).dataset)
+    weights = snapshot(model, SNAPSHOT)
+    x = (pixels - np.load(dataset / "mean.npy"))[1:11, 1:11].reshape(-1) / 100
+    logits = x @ weights["model/fc/weights"] + weights["model/fc/biases"]
+    return float(100 * np.exp(logits)[2] / np.exp(logits).sum())
+
+
+def test_a_network_that_does_not_classify(train: Any, picture: Path, in_child: Any) -> None:
+    model = train(networks.AUTO_ENCODER, epochs=1, solver={"type": "SGD", "learning_rate": 0.0}).job_folder
+    assert "not one number for each of the 4 classes" in in_child(_refusal, model, picture, "snapshot_1.ckpt")
+
+
+def test_a_network_that_was_changed(trained: Path, picture: Path, in_child: Any) -> None:
+    (trained / "network.py").write_text(networks.LINEAR.replace("'fc'", "'other'"))
+    assert "does not fit the network" in in_child(_refusal, trained, picture, SNAPSHOT)
+
+
+def _refusal(model: Path, image: Path, snapshot: str) -> str:
+    from digits.worker.tasks import serve_inference
+
+    try:
+        serve_inference.classify(model, image, snapshot)
+    except serve_inference.Refused as refusal:
+        return refusal.message
+    return ""
+
+
+def test_a_network_that_takes_no_single_image(train: Any, picture: Path, in_child: Any) -> None:
+    """It squeezes the batch axis of a single image, so the image is repeated."""
+    turned = "tf.reshape(tf.transpose(tf.squeeze(self.x), [0, 1, 2]), [-1, 144])"
+    outcome = train(networks.LINEAR.replace("self.x", turned), epochs=4)
+    assert outcome.code == 0, outcome.output
+    predictions = in_child(_classified, outcome.job_folder, picture)
+    assert predictions[0][0] == "left" and len(predictions) == 4
+
+
+def test_a_network_that_squeezes_its_output(train: Any, picture: Path, in_child: Any) -> None:
+    """Neither the record of 22 that is left over by batches of seven nor a single image is squeezed away."""
+    network = networks.LINEAR.replace(
+        "return slim.fully_connected(", "return tf.squeeze(slim.fully_connected("
+    )
+    outcome = train(network.replace("scope='fc')", "scope='fc'))"), epochs=4, batch_size=7)
+    assert outcome.code == 0, outcome.output
+    predictions = in_child(_classified, outcome.job_folder, picture)
+    assert predictions[0][0] == "left" and len(predictions) == 4
+
+
+def _classified(job_folder: Path, picture: Path) -> list[tuple[str, float]]:
+    from digits.worker.tasks import serve_inference
+
+    return serve_inference.classify(job_folder, picture, SNAPSHOT)
+
+
+def test_a_network_that_takes_no_image_at_all(train: Any, picture: Path, in_child: Any) -> None:
+    numbers = "(tf.reshape(self.x, [-1, 5]) if self.is_inference else self.x)"
+    outcome = train(
+        networks.LINEAR.replace("slim.flatten(self.x / 100.0)", f"slim.flatten({numbers})[:, :5]")
+    )
+    refusal = in_child(_refusal, outcome.job_folder, picture, "snapshot_2.ckpt")
+    assert refusal.startswith("The network cannot compute its output")
+
+
+ENCODER = """class UserModel(Tower):
+    @model_property
+    def inference(self):
+        return slim.fully_connected(slim.flatten(self.x / 100.0), {columns})
+
+    @model_property
+    def loss(self):
+        return digits.mse_loss(slim.fully_connected(self.inference, 144, scope='decode'), slim.flatten(self.x / 100.0))
+"""
+
+
+@pytest.mark.parametrize("columns", [4, 50])
+def test_a_code_is_no_class(train: Any, picture: Path, in_child: Any, columns: int) -> None:
+    """With any number of columns: the loss does not use labels."""
+    still = {"type": "SGD", "learning_rate": 0.0}
+    outcome = train(ENCODER.format(columns=columns), epochs=1, solver=still)
+    assert outcome.code == 0, outcome.output
+    refusal = in_child(_refusal, outcome.job_folder, picture, "snapshot_1.ckpt")
+    assert refusal.startswith(
+        f"The network's output has shape [N, {columns}], which is not one number for each"
+    )
+
+
+def test_a_network_with_more_outputs_than_classes(train: Any, picture: Path, in_child: Any) -> None:
+    outcome = train(networks.LINEAR.replace("self.nclasses", "self.nclasses + 6"), epochs=4)
+    assert in_child(_classified, outcome.job_folder, picture)[0][0] == "left"
+
+
+def test_a_network_that_only_takes_the_batches_of_its_training(
+    train: Any, picture: Path, in_child: Any
+) -> None:
+    fixed = networks.LINEAR.replace("self.x /", "tf.reshape(self.x, [8, 12, 12, 1]) /")
+    outcome = train(fixed, epochs=4, val_interval=0)
+    assert in_child(_classified, outcome.job_folder, picture)[0][0] == "left"
+
+
+def test_a_mistake_in_the_network_is_shown_with_its_line(train: Any, picture: Path, in_child: Any) -> None:
+    for mistake, words in (
+        ("model = self.nothing if self.is_inference else slim.flatten", "Line 5: AttributeError"),
+        (
+            "self.x = tf.concat(tf.split(self.x, 3 if self.is_inference else 1), 0); model = slim.flatten",
+            "cannot compute its output from an image. Line 5: ",
+        ),
+    ):
+        text = networks.LINEAR.replace("model = slim.flatten", mistake)
+        outcome = train(text, name=words[:6], epochs=1)
+        assert outcome.code == 0, outcome.output
+        answer = in_child(_answer, outcome.job_folder, request(picture, "snapshot_1.ckpt"))
+        assert (answer["ok"], answer["status"]) == (False, 400)
+        assert words in answer["message"]
+        assert answer["trace"][0]["own"] and answer["trace"][0]["line"] == 5
+
+
+def _answer(model: Path, asked: dict[str, Any]) -> dict[str, Any]:
+    from digits.worker.tasks import serve_inference
+
+    return serve_inference.Service(model).answer(asked)

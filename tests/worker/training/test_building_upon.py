@@ -1,0 +1,411 @@
+"""Networks built upon graphs and models that were trained elsewhere; several outputs; several losses."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from digits.core.events import Built, Warned
+from digits.worker.tasks import serve_inference
+from tests.worker import networks
+from tests.worker.conftest import snapshot
+
+pytestmark = pytest.mark.tensorflow
+
+IMPORTED = networks.classifier(
+    """
+graph = tf.GraphDef()
+with tf.gfile.FastGFile({path!r}, 'rb') as f:
+    graph.ParseFromString(f.read())
+found = tf.import_graph_def(graph, input_map={{'input:0': self.x}}, return_elements=['features:0'], name='old')[0]
+assert tf.get_default_graph().get_tensor_by_name('old/features:0') is found
+assert tf.gradients(tf.reduce_sum(found), self.x)[0] is not None
+return slim.fully_connected(slim.flatten(tf.stop_gradient(found)), self.nclasses, activation_fn=None, scope='fc')
+"""
+)
+
+
+def _write_graph(path: Path) -> None:
+    import tensorflow as tf
+
+    with tf.Graph().as_default() as graph:
+        x = tf.compat.v1.placeholder(tf.float32, [None, 12, 12, 1], name="input")
+        tf.nn.avg_pool2d(x * 0.01, 3, 3, "SAME", name="features")
+    path.write_bytes(graph.as_graph_def().SerializeToString())
+
+
+def test_on_top_of_a_frozen_graph(train: Any, in_child: Any, tmp_path: Path) -> None:
+    in_child(_write_graph, tmp_path / "old.pb")
+    outcome = train(IMPORTED.format(path=str(tmp_path / "old.pb")), epochs=3)
+    assert outcome.code == 0, outcome.output
+    assert outcome.values("val", "loss")[-1] < outcome.values("val", "loss")[0]
+
+
+SAVED = networks.classifier(
+    """
+old = tf.saved_model.load({path!r})
+features = old(self.x)
+assert tf.gradients(tf.reduce_sum(features), self.x)[0] is not None
+return slim.fully_connected(features, self.nclasses, activation_fn=None, scope='fc')
+"""
+)
+
+
+def _write_saved_model(path: Path) -> None:
+    import tensorflow as tf
+
+    class Old(tf.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.w = tf.Variable(tf.random.stateless_normal([144, 6], [1, 2]) * 0.01)
+
+        @tf.function(input_signature=[tf.TensorSpec([None, 12, 12, 1])])
+        def __call__(self, x: Any) -> Any:
+            return tf.nn.relu(tf.reshape(x, [-1, 144]) @ self.w)
+
+    tf.saved_model.save(Old(), str(path))
+
+
+def test_on_top_of_a_saved_model(train: Any, in_child: Any, tmp_path: Path) -> None:
+    in_child(_write_saved_model, tmp_path / "old")
+    outcome = train(SAVED.format(path=str(tmp_path / "old")), epochs=2)
+    assert outcome.code == 0, outcome.output
+    names = in_child(snapshot, outcome.job_folder, "snapshot_2.ckpt")
+    assert {name for name in names if name.startswith("model/")} == {"model/fc/weights", "model/fc/biases"}
+
+
+KERAS = networks.classifier(
+    """
+old = keras.models.load_model({path!r})
+old.trainable = False
+return keras.layers.Dense(self.nclasses, name='new')(old(self.x / 255.0))
+"""
+)
+
+
+def _write_keras(path: Path) -> np.ndarray:
+    import keras
+
+    model = keras.Sequential(
+        [keras.Input([12, 12, 1]), keras.layers.Flatten(), keras.layers.Dense(6, name="old")], name="base"
+    )
+    model.save(path)
+    return model.layers[-1].kernel.numpy()
+
+
+def test_on_top_of_a_keras_model(train: Any, in_child: Any, tmp_path: Path) -> None:
+    kernel = in_child(_write_keras, tmp_path / "old.keras")
+    outcome = train(KERAS.format(path=str(tmp_path / "old.keras")), epochs=2)
+    assert outcome.code == 0, outcome.output
+    values = in_child(snapshot, outcome.job_folder, "snapshot_2.ckpt")
+    kept = [
+        name
+        for name, value in values.items()
+        if value.shape == kernel.shape and np.array_equal(value, kernel)
+    ]
+    assert len(kept) == 1
+    assert outcome.values("val", "loss")[-1] < outcome.values("val", "loss")[0]
+
+
+SEVERAL = """
+class UserModel(Tower):
+    @model_property
+    def inference(self):
+        x = slim.flatten(self.x / 100.0)
+        logits = slim.fully_connected(x, self.nclasses, activation_fn=None, scope='fc')
+        features = slim.fully_connected(x, 3, scope='features')
+        return {outputs}
+
+    @model_property
+    def loss(self):
+        logits = {logits}
+        self.summaries.append(tf.summary.scalar('accuracy', digits.classification_accuracy(logits, self.y)))
+        return digits.classification_loss(logits, self.y)
+"""
+
+
+@pytest.mark.parametrize(
+    ("outputs", "logits"),
+    [
+        ("[features, logits]", "self.inference[1]"),
+        ("(logits, (features, logits * 2))", "self.inference[0]"),
+        ("{'features': features, 'logits': logits, 'other': -logits}", "self.inference['logits']"),
+        ("tf.reshape(logits, [-1, 1, 1, self.nclasses])", "tf.squeeze(self.inference, [1, 2])"),
+    ],
+)
+def test_networks_with_several_outputs(
+    train: Any, visualize: Any, in_child: Any, tmp_path: Path, outputs: str, logits: str
+) -> None:
+    text = SEVERAL.replace("{outputs}", outputs).replace("{logits}", logits)
+    outcome = train(text, epochs=6, solver={"type": "ADAM", "learning_rate": 0.01})
+    assert outcome.code == 0, outcome.output
+    assert outcome.values("val", "accuracy")[-1] > 0.9
+    assert visualize(text).code == 0
+    picture = networks_picture(tmp_path)
+    best = in_child(serve_inference.classify, outcome.job_folder, picture, "snapshot_6.ckpt", 1)
+    assert best[0][0] == "right"
+
+
+def networks_picture(folder: Path) -> Path:
+    from digits.data import images
+    from tests.worker.conftest import gradient
+
+    path = folder / "right.png"
+    path.write_bytes(images.encode(gradient(0, 12, 1, np.random.default_rng(3)), "png"))
+    return path
+
+
+GENERATOR = """
+class UserModel(Tower):
+    def __init__(self, *args, **kwargs):
+        super(UserModel, self).__init__(*args, **kwargs)
+        size = tf.shape(self.x)[0]
+        if self.is_inference:
+            z = tf.reshape(self.x, [size, 5])
+        else:
+            z = tf.random_normal([size, 5])
+        with tf.variable_scope('g'):
+            w = tf.get_variable('g_w', [5, 144], initializer=tf.random_normal_initializer(stddev=0.1))
+        self.image = tf.reshape(tf.matmul(z, w), [-1, 12, 12, 1])
+
+    @model_property
+    def inference(self):
+        return tf.to_int32(self.image * 255)
+
+    @model_property
+    def loss(self):
+        return [{'loss': tf.reduce_mean(tf.square(self.image - self.x / 255.0)), 'vars': [v for v in tf.trainable_variables() if 'g_' in v.name]}]
+"""
+
+
+def test_a_generator_takes_other_inputs(train: Any, in_child: Any) -> None:
+    outcome = train(GENERATOR, epochs=1)
+    assert outcome.code == 0, outcome.output
+    assert in_child(_generated, outcome.job_folder / "network.py") == ((2, 12, 12, 1), "int32")
+
+
+def _generated(path: Path) -> Any:
+    import tensorflow as tf
+
+    from digits.worker.network import inference, network
+    from digits.worker.network.variables import VariableStore
+
+    net = network.load(path, (12, 12, 1), 4)
+    images = inference.trace(net, VariableStore(), (1, 1, 5)).function(tf.zeros([2, 1, 1, 5]))
+    return tuple(images.shape.as_list()), images.dtype.name
+
+
+OTHER_INPUT = """
+class UserModel(Tower):
+    @model_property
+    def inference(self):
+        noise = self.x[:, 0, 0] if self.is_inference else tf.random_normal([tf.shape(self.x)[0], 5])
+        return tf.matmul(noise, tf.get_variable('w', [5, 144]))
+
+    @model_property
+    def loss(self):
+        return digits.mse_loss(self.inference, slim.flatten(self.x))
+"""
+
+
+def test_a_network_that_cannot_predict_from_images_is_trained(
+    train: Any, visualize: Any, in_child: Any
+) -> None:
+    outcome = train(OTHER_INPUT, epochs=1)
+    assert outcome.code == 0, outcome.output
+    (warning,) = outcome.of(Warned)
+    assert "cannot predict from images" in warning.message
+    assert in_child(_generated, outcome.job_folder / "network.py") == ((2, 144), "float32")
+    assert visualize(OTHER_INPUT).of(Built)[0].parameters == 5 * 144
+
+
+ALL_AT_ONCE = """
+class UserModel(Tower):
+    def __init__(self, *args, **kwargs):
+        super(UserModel, self).__init__(*args, **kwargs)
+        self.logits = slim.fully_connected(slim.flatten(self.x), self.nclasses, activation_fn=None)
+        wanted = tf.one_hot(self.y, self.nclasses)
+        self.cost = tf.losses.softmax_cross_entropy(wanted, self.logits)
+
+    @model_property
+    def inference(self):
+        return self.logits
+
+    @model_property
+    def loss(self):
+        return self.cost
+"""
+
+
+def test_a_network_that_builds_its_loss_where_it_predicts(train: Any, in_child: Any) -> None:
+    outcome = train(ALL_AT_ONCE, epochs=1)
+    assert outcome.code == 0, outcome.output
+    assert not outcome.of(Warned)
+    assert in_child(_logits, outcome.job_folder / "network.py") == (2, 4)
+
+
+def _logits(path: Path) -> Any:
+    import tensorflow as tf
+
+    from digits.worker.network import inference, network
+    from digits.worker.network.variables import VariableStore
+
+    function = inference.trace(network.load(path, (12, 12, 1), 4), VariableStore()).function
+    return tuple(function(tf.zeros([2, 12, 12, 1])).shape.as_list())
+
+
+MEMORY = """
+class UserModel(Tower):
+    @model_property
+    def inference(self):
+        words = tf.to_int32(tf.reshape(self.x, [-1, 144]) / 32.0 + 128 / 32)
+        nil = tf.zeros([1, 6])
+        self.table = tf.concat(0, [nil, tf.get_variable('table', [15, 6])])
+        self.other = tf.get_variable('other', [16, 6])
+        found = tf.nn.embedding_lookup(self.table, tf.clip_by_value(words, 0, 15))
+        found += tf.nn.embedding_lookup(self.other, tf.clip_by_value(words, 0, 15))
+        return tf.matmul(tf.reduce_sum(found, 1), tf.get_variable('w', [6, self.nclasses]))
+
+    @model_property
+    def loss(self):
+        scale = tf.get_variable('scale', [], initializer=tf.ones_initializer())
+        return digits.classification_loss(self.inference * scale, self.y)
+
+    def gradientUpdate(self, grads_and_vars):
+        kinds = {v.name: g for g, v in grads_and_vars}
+        assert isinstance(kinds['model/other:0'], tf.IndexedSlices)
+        nil = lambda g: tf.concat([tf.zeros([1, 6]), tf.convert_to_tensor(g)[1:]], 0)
+        return [(nil(g) if v.name == 'model/other:0' else tf.clip_by_norm(g, 40.0), v) for g, v in grads_and_vars]
+"""
+
+
+def test_a_memory_network(train: Any, in_child: Any) -> None:
+    outcome = train(MEMORY, epochs=2)
+    assert outcome.code == 0, outcome.output
+    values = in_child(snapshot, outcome.job_folder, "snapshot_2.ckpt")
+    assert "model/scale" in values and values["model/scale"] != 1
+
+
+SIAMESE = networks.classifier(
+    """
+with slim.arg_scope([slim.fully_connected], weights_regularizer=slim.l2_regularizer(1.0)):
+    with tf.variable_scope('siamese') as scope:
+        one = slim.fully_connected(slim.flatten(self.x), self.nclasses, scope='fc')
+        scope.reuse_variables()
+        two = slim.fully_connected(slim.flatten(-self.x), self.nclasses, scope='fc')
+w = tf.trainable_variables()[0]
+self.summaries.append(tf.summary.scalar('twice', tf.add_n(tf.get_collection(tf.GraphKeys.REGULARIZATION_LOSSES))))
+self.summaries.append(tf.summary.scalar('once', tf.nn.l2_loss(w)))
+return one + two
+"""
+)
+
+
+def test_regularisation_of_shared_layers_counts_once(train: Any) -> None:
+    outcome = train(SIAMESE, epochs=1)
+    assert outcome.code == 0, outcome.output
+    assert outcome.values("val", "twice") == pytest.approx(outcome.values("val", "once"))
+
+
+PY_FUNC = networks.classifier(
+    """
+def py_func(func, inp, Tout, grad):
+    name = 'OurGradient' + str(np.random.randint(0, 10 ** 8))
+    tf.RegisterGradient(name)(grad)
+    with tf.get_default_graph().gradient_override_map({'PyFunc': name}):
+        return tf.py_func(func, inp, Tout, stateful=True)
+def backward(op, g):
+    return g * tf.cast(op.inputs[0] > 0, tf.float32)
+x = slim.fully_connected(slim.flatten(self.x / 100.0), 12, activation_fn=None, scope='fc')
+y = py_func(lambda a: np.maximum(a, 0), [x], [tf.float32], backward)[0]
+y.set_shape(x.get_shape())
+return slim.fully_connected(y, self.nclasses, activation_fn=None, scope='out')
+"""
+)
+
+
+def test_a_function_of_python_with_its_gradient(train: Any, in_child: Any) -> None:
+    outcome = train(PY_FUNC, epochs=2)
+    assert outcome.code == 0, outcome.output
+    losses = outcome.values("val", "loss")
+    assert losses[-1] < losses[0]
+
+
+TUNED = networks.LINEAR.replace(
+    "class UserModel(Tower):",
+    "class UserModel(Tower):\n"
+    "    disableAutoDataParallelism = True\n\n"
+    "    def fineTuneHook(self, net):\n"
+    "        assert self.disableAutoDataParallelism\n"
+    "        return slim.fully_connected(net, self.nclasses, activation_fn=None, scope='tuned')\n",
+)
+
+
+def test_the_hook_for_fine_tuning(train: Any, in_child: Any) -> None:
+    outcome = train(TUNED, epochs=1)
+    assert outcome.code == 0, outcome.output
+    values = in_child(snapshot, outcome.job_folder, "snapshot_1.ckpt")
+    assert "model/tuned/weights" in values
+    before = 0.0
+    assert np.abs(values["model/tuned/biases"]).max() > before  # the loss sees what the hook returned
+
+
+STEPPED = networks.classifier(
+    """
+step = tf.train.get_or_create_global_step()
+self.summaries.append(tf.summary.scalar('step', tf.to_float(step)))
+return slim.fully_connected(slim.flatten(self.x / 100.0), self.nclasses, activation_fn=None)
+"""
+)
+
+
+def test_the_number_of_the_step(train: Any) -> None:
+    outcome = train(STEPPED, epochs=2)
+    assert outcome.code == 0, outcome.output
+    assert outcome.values("train", "step")[0] == 0
+    # Validation sees how many steps were taken, as in TensorFlow 1, where the optimizer had counted them by then.
+    assert outcome.values("val", "step") == [0, 8, 16]
+
+
+# Each takes the weights of "old" from a checkpoint, in which they are called so without a scope.
+LOADING = {
+    "a saver": "tf.train.Saver({{'old/weights': w, 'old/biases': b}}).restore(tf.Session(), {path!r})",
+    "initial values": "tf.train.init_from_checkpoint({path!r}, {{'old/': 'old/'}})",
+    "slim": "slim.assign_from_checkpoint_fn({path!r}, {{'old/weights': w, 'old/biases': b}})(None)",
+}
+
+LOADED = networks.classifier(
+    """
+x = slim.fully_connected(slim.flatten(self.x / 100.0), 3, activation_fn=None, scope='old')
+w, b = tf.trainable_variables()
+{load}
+saver = tf.train.Saver(tf.global_variables())
+self.summaries.append(tf.summary.scalar('weight', tf.reduce_mean(w)))
+return slim.fully_connected(x, self.nclasses, activation_fn=None, scope='out')
+"""
+)
+
+
+@pytest.mark.parametrize("way", LOADING)
+def test_networks_that_load_values_themselves(train: Any, in_child: Any, tmp_path: Path, way: str) -> None:
+    path = str(tmp_path / "old.ckpt")
+    in_child(_write_checkpoint, path)
+    outcome = train(LOADED.replace("{load}", LOADING[way].format(path=path)), epochs=2)
+    assert outcome.code == 0, outcome.output
+    weights = outcome.values("val", "weight")
+    assert weights[0] == pytest.approx(0.25)
+    assert len(set(weights)) == 3  # they are trained on, and not set again
+
+
+def _write_checkpoint(path: str) -> None:
+    import tensorflow as tf
+
+    tf.raw_ops.SaveV2(
+        prefix=path,
+        tensor_names=["old/weights", "old/biases"],
+        shape_and_slices=["", ""],
+        tensors=[tf.fill([144, 3], 0.25), tf.zeros([3])],
+    )

@@ -1,0 +1,104 @@
+"""Which snapshots are kept, which is the best one, and when a training ends by itself."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from digits.core.events import Excelled, Finished, Measured, Removed, Saved
+from tests.worker import networks
+from tests.worker.conftest import Outcome
+
+pytestmark = pytest.mark.tensorflow
+
+# The accuracy of the validations after each epoch, told by the number of the validation.
+SCRIPTED = networks.classifier(
+    "return slim.fully_connected(slim.flatten(self.x / 100.0), self.nclasses)"
+).replace(
+    "accuracy = ",
+    """
+        def told():
+            with open('../validations', 'a') as file:
+                file.write('x')
+            return np.float32(float(open('../script').read().split()[(os.path.getsize('../validations') - 1) // 3]))
+        score = tf.zeros([]) if self.is_training else tf.reshape(tf.py_func(told, [], tf.float32), [])
+        self.summaries.append(tf.summary.scalar('score', score))
+        accuracy = """.strip(),
+)
+
+
+@pytest.fixture
+def scripted(model: Any, start: Any) -> Any:
+    """Trains with the given scores of the validations, the first of which is before the training."""
+
+    def train(scores: str, **settings: Any) -> Outcome:
+        task_folder = model(SCRIPTED, epochs=len(scores.split()) - 1, **settings)
+        (task_folder.parent / "script").write_text(scores)
+        return start(task_folder).wait()
+
+    return train
+
+
+def kept(job_folder: Path) -> list[str]:
+    return sorted(path.name.removesuffix(".ckpt.index") for path in job_folder.glob("snapshot_*.index"))
+
+
+def test_the_newest_and_the_best_are_kept(scripted: Any) -> None:
+    outcome = scripted("9 0.1 0.8 0.3 0.3 0.4 0.3", snapshots_kept=2, best_metric="score")
+    assert outcome.code == 0, outcome.output
+    assert kept(outcome.job_folder) == ["snapshot_2", "snapshot_5", "snapshot_6"]
+    assert [(event.epoch, event.path) for event in outcome.of(Removed)] == [
+        (1, "snapshot_1.ckpt"),
+        (3, "snapshot_3.ckpt"),
+        (4, "snapshot_4.ckpt"),
+    ]
+    best = json.loads((outcome.job_folder / "best.json").read_text())
+    assert best == {"epoch": 2, "metric": "score", "value": pytest.approx(0.8), "snapshot": "snapshot_2.ckpt"}
+    assert [(event.epoch, event.metric) for event in outcome.of(Excelled)] == [(1, "score"), (2, "score")]
+    assert not list(outcome.job_folder.glob("snapshot_1.ckpt*"))
+
+
+def test_the_best_is_kept_between_intervals_too(scripted: Any) -> None:
+    outcome = scripted("9 0.1 0.8 0.3 0.3", snapshots_kept=1, snapshot_interval=3, best_metric="score")
+    assert [event.epoch for event in outcome.of(Saved)] == [1, 2, 3, 4]
+    assert kept(outcome.job_folder) == ["snapshot_2", "snapshot_4"]
+
+
+def test_all_are_kept_without_a_number(train: Any) -> None:
+    outcome = train(networks.LINEAR, epochs=3, best_metric="loss")
+    assert kept(outcome.job_folder) == ["snapshot_1", "snapshot_2", "snapshot_3"]
+    assert json.loads((outcome.job_folder / "best.json").read_text())["epoch"] == 3
+
+
+def test_ends_early(scripted: Any) -> None:
+    settings = {"early_stopping": {"metric": "score", "patience": 2}, "snapshot_interval": 0}
+    outcome = scripted("9 0.1 0.8 0.3 0.8 0.9 1.0", **settings)
+    assert outcome.code == 0, outcome.output
+    assert [row.epoch for row in outcome.of(Measured) if row.stage == "val"] == [0, 1, 2, 3, 4]
+    assert kept(outcome.job_folder) == ["snapshot_4"]
+    reason = outcome.of(Finished)[0].result["ended_early"]
+    assert reason == (
+        "Stopped early after 4 epochs: the validation's score has not been better than 0.8 since epoch 2."
+    )
+    assert reason in outcome.output
+
+
+def test_does_not_end_while_it_gets_better(scripted: Any) -> None:
+    outcome = scripted("9 0.1 0.2 0.1 0.3", early_stopping={"metric": "score", "patience": 2})
+    assert outcome.values("val", "score")[-1] == pytest.approx(0.3)
+    assert "ended_early" not in outcome.of(Finished)[0].result
+
+
+@pytest.mark.parametrize(
+    "settings", [{"best_metric": "score"}, {"early_stopping": {"metric": "score", "patience": 1}}]
+)
+def test_a_metric_that_is_not_measured_is_told(train: Any, settings: dict[str, Any]) -> None:
+    outcome = train(networks.LINEAR, **settings)
+    assert outcome.code == 1
+    assert "measures no 'score'" in outcome.failure.message
+    assert "loss, accuracy" in outcome.failure.hint
+    without = train(networks.LINEAR, name="without", val_interval=0, **settings)
+    assert "Validate" in without.failure.hint

@@ -1,0 +1,490 @@
+"""How steps run, on what is asked for: several batches, several devices, half precision, XLA."""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from digits.core.events import Measured, Progressed, Warned
+from tests.worker import networks
+from tests.worker.conftest import Outcome, snapshot
+
+pytestmark = pytest.mark.tensorflow
+
+SGD = {"type": "SGD", "learning_rate": 0.05}
+MOMENTUM = {"type": "MOMENTUM", "learning_rate": 0.02, "momentum": 0.9}
+
+# Convolutions and regularisation; nothing is random, nothing is computed over the batch but means.
+CONVOLUTIONS = networks.classifier(
+    """
+with slim.arg_scope([slim.conv2d, slim.fully_connected], weights_regularizer=slim.l2_regularizer(0.001)):
+    x = slim.conv2d(self.x / 100.0, 4, [3, 3], scope='conv')
+    x = slim.flatten(slim.max_pool2d(x, [2, 2]))
+    return slim.fully_connected(x, self.nclasses, activation_fn=None, scope='fc')
+"""
+)
+
+
+def _weights(in_child: Any, outcome: Outcome, name: str) -> dict[str, np.ndarray]:
+    assert outcome.code == 0, outcome.output
+    return in_child(snapshot, outcome.job_folder, name)
+
+
+def _assert_alike(
+    first: dict[str, np.ndarray], second: dict[str, np.ndarray], tolerance: float = 1e-5
+) -> None:
+    assert first.keys() == second.keys()
+    for name, value in first.items():
+        assert second[name] == pytest.approx(value, rel=1e-3, abs=tolerance), name
+
+
+# Several batches a step
+
+
+@pytest.mark.parametrize("solver", [SGD, {"type": "ADAM", "learning_rate": 0.001}], ids=["sgd", "adam"])
+def test_accumulated_batches_are_one_larger_batch(train: Any, in_child: Any, solver: dict[str, Any]) -> None:
+    settings = {"epochs": 3, "solver": solver, "crop_size": 10}
+    large = train(CONVOLUTIONS, name="large", batch_size=16, **settings)
+    small = train(CONVOLUTIONS, name="small", batch_size=4, batch_accumulation=4, **settings)
+    _assert_alike(
+        _weights(in_child, large, "snapshot_3.ckpt"), _weights(in_child, small, "snapshot_3.ckpt"), 1e-4
+    )
+    assert small.values("val", "loss") == pytest.approx(large.values("val", "loss"), rel=1e-3)
+
+
+def test_accumulated_steps_are_counted_as_steps(train: Any, in_child: Any) -> None:
+    policy = {"policy": "step", "size": 50, "gamma": 0.1}
+    outcome = train(CONVOLUTIONS, epochs=2, batch_size=8, batch_accumulation=4, lr_policy=policy, solver=SGD)
+    assert _weights(in_child, outcome, "snapshot_2.ckpt")["global_step"] == 4
+    assert [row.step for row in outcome.of(Measured) if row.stage == "val"] == [0, 2, 4]
+    assert outcome.values("train", "learning_rate")[-1] == pytest.approx(0.005)
+
+
+def test_losses_of_a_list_are_accumulated_apart(train: Any, in_child: Any) -> None:
+    large = train(TWO_LOSSES, name="large", batch_size=16, solver=SGD)
+    small = train(TWO_LOSSES, name="small", batch_size=4, batch_accumulation=4, solver=SGD)
+    _assert_alike(_weights(in_child, large, "snapshot_2.ckpt"), _weights(in_child, small, "snapshot_2.ckpt"))
+
+
+# Both losses depend on both weights, and each trains one of them.
+TWO_LOSSES = """
+class UserModel(Tower):
+    @model_property
+    def inference(self):
+        x = slim.flatten(self.x / 100.0)
+        self.first = tf.get_variable('first', [144, 4], initializer=tf.constant_initializer(0.1))
+        self.second = tf.get_variable('second', [4, 4], initializer=tf.constant_initializer(0.2))
+        return tf.matmul(tf.tanh(tf.matmul(x, self.first)), self.second)
+
+    @model_property
+    def loss(self):
+        entropy = digits.classification_loss(self.inference, self.y)
+        size = tf.reduce_mean(tf.square(self.inference))
+        return [{'loss': entropy, 'vars': [self.first]}, {'loss': size, 'vars': [self.second]}]
+"""
+
+PICTURES = CONVOLUTIONS.replace(
+    "accuracy = ",
+    "self.summaries.append(tf.summary.histogram('logits', self.inference))\n        accuracy = ",
+)
+
+
+def test_histograms_are_written_from_accumulated_steps(train: Any, in_child: Any) -> None:
+    settings = {"solver": SGD, "batch_size": 4, "batch_accumulation": 4}
+    plain, pictured = (
+        train(CONVOLUTIONS, name="plain", **settings),
+        train(PICTURES, name="pictured", **settings),
+    )
+    _assert_alike(
+        _weights(in_child, plain, "snapshot_2.ckpt"), _weights(in_child, pictured, "snapshot_2.ckpt")
+    )
+
+
+# Several devices
+
+
+@pytest.mark.parametrize("strategy", ["mirrored", "central"])
+@pytest.mark.parametrize("batch", [16, 7])
+def test_two_devices_train_as_one(train: Any, model: Any, in_child: Any, strategy: str, batch: int) -> None:
+    settings = {"epochs": 3, "solver": MOMENTUM, "batch_size": batch, "strategy": strategy}
+    one = train(CONVOLUTIONS, name="one", **settings)
+    two = _on_processors(in_child, model(CONVOLUTIONS, name="two", **settings))
+    _assert_alike(
+        _weights(in_child, one, "snapshot_3.ckpt"), _weights(in_child, two, "snapshot_3.ckpt"), 1e-4
+    )
+    assert two.values("val", "loss") == pytest.approx(one.values("val", "loss"), rel=1e-3)
+    assert two.values("val", "accuracy") == pytest.approx(one.values("val", "accuracy"))
+
+
+def test_devices_and_accumulation_together(train: Any, model: Any, in_child: Any) -> None:
+    settings = {"solver": MOMENTUM, "epochs": 2}
+    one = train(PICTURES, name="one", batch_size=18, **settings)
+    task = model(PICTURES, name="two", batch_size=6, batch_accumulation=3, **settings)
+    two = _on_processors(in_child, task)
+    _assert_alike(
+        _weights(in_child, one, "snapshot_2.ckpt"), _weights(in_child, two, "snapshot_2.ckpt"), 1e-4
+    )
+
+
+def test_every_device_computes_its_share(model: Any, in_child: Any) -> None:
+    """The rows of a batch that the first operation of each copy of the network gets."""
+    task = model(CONVOLUTIONS.replace("x = slim.conv2d(self.x", "x = slim.conv2d(self.seen"), batch_size=7)
+    network = task.parent / "network.py"
+    network.write_text(
+        network.read_text().replace("class UserModel(Tower):", "class UserModel(Tower):" + _SEEN, 1)
+    )
+    outcome = _on_processors(in_child, task)
+    assert outcome.code == 0, outcome.output
+    seen = {line for line in outcome.output.splitlines() if line.startswith("training ")}
+    assert {'training 3 on "CPU:0"', 'training 4 on "CPU:1"'} <= seen
+
+
+_SEEN = """
+    @property
+    def seen(self):
+        if not self.is_training:
+            return self.x
+        device = self.x.device[-5:]
+        tell = tf.print('training', tf.shape(self.x)[0], 'on', tf.constant(device))
+        with tf.control_dependencies([tell]):
+            return tf.identity(self.x)
+"""
+
+
+def test_copies_of_a_network_share_the_variables_that_it_makes_by_itself(model: Any, in_child: Any) -> None:
+    network = networks.RAW.replace(
+        "accuracy =", "loss_weight = tf.Variable(1.0, trainable=False, name='share')\n        accuracy =", 1
+    )
+    outcome = _on_processors(in_child, model(network, epochs=1, batch_accumulation=2))
+    assert outcome.code == 0, outcome.output
+    names = set(in_child(snapshot, outcome.job_folder, "snapshot_1.ckpt"))
+    made = {"model/conv/w", "model/conv/b", "model/out", "model/out_1", "loss/share"}
+    assert names == {*made, "global_step"}
+
+
+def test_a_network_may_want_one_device(train: Any, model: Any, in_child: Any) -> None:
+    network = CONVOLUTIONS.replace(
+        "class UserModel(Tower):", "class UserModel(Tower):\n    disableAutoDataParallelism = True\n" + _SEEN
+    ).replace("self.x / 100.0", "self.seen / 100.0")
+    outcome = _on_processors(in_child, model(network, batch_size=7))
+    assert outcome.code == 0, outcome.output
+    seen = {line for line in outcome.output.splitlines() if line.startswith("training ")}
+    assert {line.split(" on ")[0] for line in seen} == {"training 7"}
+
+
+def _on_processors(in_child: Any, task: Path, count: int = 2) -> Outcome:
+    """Runs a task in a child in which the processor counts as several devices."""
+    from digits.core import events
+
+    code = in_child(_run_on_processors, str(task), count)
+    return Outcome(
+        code, events.read(task / "events.jsonl")[0], (task / "output.log").read_text(), task.parent
+    )
+
+
+def _run_on_processors(task: str, count: int) -> int:
+    import tensorflow as tf
+
+    from digits.worker import run
+
+    output = os.open(Path(task) / "output.log", os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+    for stream in (1, 2):
+        os.dup2(output, stream)
+    sys.stdout = os.fdopen(1, "w", buffering=1)
+    sys.stderr = os.fdopen(2, "w", buffering=1)
+    processor = tf.config.list_physical_devices("CPU")[0]
+    tf.config.set_logical_device_configuration(processor, [tf.config.LogicalDeviceConfiguration()] * count)
+    return run.run_task(Path(task))
+
+
+# Half precision
+
+HALVES = ("mixed_float16", "mixed_bfloat16")
+
+
+@pytest.mark.parametrize("precision", HALVES)
+@pytest.mark.parametrize(
+    "network",
+    [
+        networks.LENET.replace("[5, 5]", "[3, 3]"),
+        networks.KERAS_LENET,
+        networks.RAW,
+        networks.TF_LAYERS,
+        networks.BATCH_NORM.format(arguments=""),
+        networks.BATCH_NORM.format(arguments=", fused=False"),
+    ],
+    ids=["lenet", "keras", "raw", "tf_layers", "slim_norm", "slim_norm_unfused"],
+)
+def test_networks_learn_in_half_precision(train: Any, in_child: Any, network: str, precision: str) -> None:
+    outcome = train(network, epochs=20, solver=MOMENTUM, precision=precision, val_interval=20)
+    weights = _weights(in_child, outcome, "snapshot_20.ckpt")
+    assert outcome.values("val", "accuracy")[-1] > 0.9
+    kinds = {value.dtype for name, value in weights.items() if name.startswith("model")}
+    assert kinds <= {np.dtype(np.float32), np.dtype(np.int64)}
+
+
+@pytest.mark.parametrize("precision", HALVES)
+def test_layers_compute_in_half_precision(train: Any, precision: str) -> None:
+    """Convolutions with weights asked for in three ways; what the loss gets is float32."""
+    network = networks.classifier(
+        """
+x = slim.conv2d(self.x * 0.01, 4, [3, 3], scope='slim')
+x = tf.nn.conv2d(x, tf.get_variable('asked', [3, 3, 4, 4], tf.float32), [1, 1, 1, 1], 'SAME')
+x = tf.nn.conv2d(x, tf.Variable(tf.truncated_normal([3, 3, 4, 4], stddev=0.1)), [1, 1, 1, 1], 'SAME')
+x = x + tf.get_variable('bias', [4]) * x
+x = tf.keras.layers.Conv2D(4, 3)(x)
+print('inner type', x.dtype.name)
+return slim.fully_connected(slim.flatten(x), self.nclasses, activation_fn=None)
+""",
+        head="import tensorflow as tf\n",
+    ).replace(
+        "        accuracy = ",
+        "        print('loss type', self.inference.dtype.name, self.x.dtype.name)\n        accuracy = ",
+    )
+    outcome = train(network, epochs=1, precision=precision)
+    assert outcome.code == 0, outcome.output
+    low = precision.removeprefix("mixed_")
+    told = {line for line in outcome.output.splitlines() if " type " in line}
+    assert told == {f"inner type {low}", "loss type float32 float32"}
+
+
+@pytest.mark.parametrize("precision", HALVES)
+def test_what_a_network_keeps_reaches_the_loss_in_full_precision(train: Any, precision: str) -> None:
+    """Sums of squares that half precision cannot hold, of tensors besides the output; in tuples and dicts, too."""
+    network = networks.classifier(
+        """
+self.features = slim.flatten(self.x)
+self.levels = [self.features * 2.0, collections.OrderedDict(deep=(self.features,))]
+self.inner = tf.nn.l2_loss(self.features) + tf.losses.mean_squared_error(self.features, self.features + 300.0)
+self.variable = tf.get_variable('scale', [144])
+return slim.fully_connected(self.features / 100.0 * self.variable, self.nclasses, activation_fn=None)
+""",
+        head="import collections",
+    ).replace(
+        "        return digits",
+        """        shift = tf.get_variable('shift', [144])
+        others = [self.features, self.levels[0], self.levels[1]['deep'][0], self.inner, self.variable, shift]
+        print('types', *(item.dtype.name for item in others))
+        far = tf.reduce_sum(tf.square(self.features * shift + self.levels[0]))
+        assert digits.mse_loss(self.features, tf.cast(self.levels[0], tf.float16)).dtype == tf.float32
+        self.summaries += [tf.summary.scalar('far', far), tf.summary.scalar('inner', self.inner)]
+        return 1e-9 * far + digits""",
+    )
+    outcome = train(network, epochs=1, precision=precision)
+    assert outcome.code == 0, outcome.output
+    told = {line for line in outcome.output.splitlines() if line.startswith("types ")}
+    assert "types " + " ".join(["float32"] * 4 + [precision.removeprefix("mixed_")] + ["float32"]) in told
+    assert min(outcome.values("train", "far") + outcome.values("train", "inner")) > 65504
+    assert np.isfinite(outcome.values("train", "far") + outcome.values("train", "inner")).all()
+
+
+def test_half_precision_follows_float32(train: Any, in_child: Any) -> None:
+    full, half = (
+        train(CONVOLUTIONS, name=precision, precision=precision, epochs=4, solver=SGD)
+        for precision in ("float32", "mixed_float16")
+    )
+    expected = _weights(in_child, full, "snapshot_4.ckpt")
+    found = _weights(in_child, half, "snapshot_4.ckpt")
+    for name in ("model/conv/weights", "model/fc/weights"):
+        assert found[name] == pytest.approx(expected[name], abs=0.01), name
+    assert half.values("val", "loss") == pytest.approx(full.values("val", "loss"), rel=0.05)
+
+
+def test_regularisation_is_exact_in_half_precision(train: Any, in_child: Any) -> None:
+    """A sum of squares that half precision cannot hold: 144 * 4 weights of 50."""
+    network = networks.classifier(
+        """
+x = slim.flatten(self.x) * 0.0
+return slim.fully_connected(x, self.nclasses, activation_fn=None, scope='fc',
+                            weights_initializer=tf.constant_initializer(50.0),
+                            weights_regularizer=slim.l2_regularizer(0.5))
+"""
+    )
+    outcome = train(
+        network, epochs=1, precision="mixed_float16", solver={"type": "SGD", "learning_rate": 0.1}
+    )
+    weights = _weights(in_child, outcome, "snapshot_1.ckpt")["model/fc/weights"]
+    assert weights == pytest.approx(np.full((144, 4), 50 * 0.95**8, np.float32), rel=1e-4)
+
+
+def test_a_step_that_overflows_is_left_out(in_child: Any) -> None:
+    changes, scales = in_child(_overflowing_steps)
+    assert changes == [1, 1, 2, 3, 3]
+    assert scales == [8.0, 4.0, 4.0, 8.0, 4.0]
+
+
+def _overflowing_steps() -> tuple[list[int], list[float]]:
+    """Steps of which the second and the last overflow; two good ones in a row double the scale."""
+    import tensorflow as tf
+
+    from digits.worker.precision.loss_scale import LossScale
+
+    scale = LossScale(first=8.0, patience=2)
+    count = tf.Variable(0)
+
+    @tf.function
+    def step(gradient: Any) -> None:
+        scale.guard([gradient, tf.zeros([3])], lambda: count.assign_add(1))
+
+    counts, scales = [], []
+    for value in (1.0, np.inf, 1.0, 1.0, np.nan):
+        step(tf.constant([0.5, value]))
+        counts.append(int(count.numpy()))
+        scales.append(float(scale.value.numpy()))
+    return counts, scales
+
+
+def test_scale_falls_until_gradients_fit(train: Any, in_child: Any) -> None:
+    """Gradients of thousands times the first scale are too large for half precision."""
+    network = networks.classifier(
+        "return slim.fully_connected(slim.flatten(self.x) / 100.0, self.nclasses, activation_fn=None, scope='fc')"
+    ).replace("return digits.classification_loss(", "return 3000.0 * digits.classification_loss(")
+    solver = {"type": "SGD", "learning_rate": 1e-5}
+    outcome = train(network, precision="mixed_float16", epochs=4, solver=solver)
+    weights = _weights(in_child, outcome, "snapshot_4.ckpt")
+    assert weights["optimizer/loss_scale"] < 2**15
+    losses = outcome.values("val", "loss")
+    assert losses[-1] < losses[0]
+
+
+# XLA
+
+
+def test_a_compiled_training_is_the_same(train: Any, in_child: Any) -> None:
+    settings = {"epochs": 2, "solver": {"type": "ADAM", "learning_rate": 0.001}}
+    plain = train(PICTURES, name="plain", **settings)
+    compiled = train(PICTURES, name="compiled", xla=True, **settings)
+    assert not compiled.of(Warned)
+    doing = [[event.doing for event in outcome.of(Progressed)] for outcome in (plain, compiled)]
+    assert "Compiling a step" in doing[1] and "Compiling a step" not in doing[0]
+    _assert_alike(
+        _weights(in_child, plain, "snapshot_2.ckpt"), _weights(in_child, compiled, "snapshot_2.ckpt"), 1e-4
+    )
+
+
+@pytest.mark.parametrize("network", [networks.KERAS_LENET, networks.LENET.replace("[5, 5]", "[3, 3]")])
+def test_compiled_networks_learn(train: Any, network: str) -> None:
+    outcome = train(network, epochs=15, solver=MOMENTUM, xla=True, precision="mixed_bfloat16")
+    assert outcome.code == 0, outcome.output
+    assert not outcome.of(Warned)
+    assert outcome.values("val", "accuracy")[-1] > 0.9
+
+
+def test_a_network_that_is_compiled_is_built_once(train: Any) -> None:
+    network = networks.LINEAR.replace("model = ", "print('built', self.is_training, end='; '); model = ", 1)
+    outcome = train(network, epochs=1, xla=True)
+    assert outcome.code == 0, outcome.output
+    assert outcome.output.count("built True") == 1
+
+
+def test_what_a_step_does_not_need_is_not_compiled(train: Any) -> None:
+    """XLA knows no text; the one of this network is for the steps that write it."""
+    outcome = train(networks.GAN, epochs=1, xla=True)
+    assert outcome.code == 0, outcome.output
+    assert not [event.message for event in outcome.of(Warned) if "XLA" in event.message]
+
+
+def test_what_cannot_be_compiled_is_named(train: Any) -> None:
+    network = networks.classifier(
+        """
+x = tf.py_func(lambda images: images / 100.0, [self.x], tf.float32)
+x = tf.reshape(x, [-1, 144])
+return slim.fully_connected(x, self.nclasses, activation_fn=None)
+"""
+    )
+    outcome = train(network, epochs=1, xla=True)
+    assert outcome.code == 0, outcome.output
+    assert len(outcome.of(Warned)) == 1
+    assert "PyFunc" in outcome.of(Warned)[0].message
+
+
+def test_a_variable_in_another_memory_is_named(in_child: Any, tmp_path: Path) -> None:
+    """On a GPU such are those of the type int32; here all are made to be so."""
+    (tmp_path / "network.py").write_text(networks.LINEAR)
+    message = in_child(_remark_on_variables_elsewhere, tmp_path / "network.py")
+    assert message.startswith("XLA cannot compile this network: the variable model/fc/")
+    assert "int64" in message
+
+
+def _remark_on_variables_elsewhere(path: Path) -> str:
+    import tensorflow as tf
+
+    from digits.worker.input.feeds import Preparation
+    from digits.worker.network import network
+    from digits.worker.network.variables import VariableStore
+    from digits.worker.randomness.streams import Randomness
+    from digits.worker.training.device_config import Execution
+    from digits.worker.training.optimizers import Optimizer
+    from digits.worker.training.steps import Training
+
+    (processor,) = tf.config.list_physical_devices("CPU")
+    tf.config.set_logical_device_configuration(processor, [tf.config.LogicalDeviceConfiguration()] * 2)
+    shape, store = (12, 12, 1), VariableStore(device="/device:CPU:1")
+    prepare = Preparation(np.zeros(1, np.float32), None, shape)
+    execution = Execution(devices=("/device:CPU:0",), batch_size=4, compiled=True)
+    net = network.load(path, shape, 4)
+    # Variables that a trace makes are not yet there for XLA: another trace makes them.
+    Training(net, store, prepare, Optimizer("SGD"), 1, Randomness(1)).trace()
+    training = Training(net, store, prepare, Optimizer("SGD"), 1, Randomness(1), execution)
+    training.trace()
+    return training.remark
+
+
+def test_what_only_fails_as_it_runs_is_trained_without_xla(train: Any, in_child: Any) -> None:
+    """A program that is well formed and calls for something that the device does not have."""
+    network = networks.classifier(
+        """
+x = slim.flatten(self.x / 100.0)
+if self.is_training and len(asked) < 1:
+    asked.append(1)
+    x = gen_xla_ops.xla_custom_call([x], 'no_such_kernel', '', tf.float32, tf.TensorShape([8, 144]))
+    x = tf.reshape(x, [-1, 144])
+return slim.fully_connected(x, self.nclasses, activation_fn=None, scope='fc')
+""",
+        head="from tensorflow.compiler.tf2xla.ops import gen_xla_ops\nasked = []",
+    )
+    outcome = train(network, name="asked", epochs=1, xla=True)
+    assert outcome.code == 0, outcome.output
+    (message,) = [event.message for event in outcome.of(Warned)]
+    assert message.startswith("XLA cannot compile this network: No registered")
+    assert "no_such_kernel" in message and message.endswith("It is trained without XLA.")
+    usual = train(network.replace("asked = []", "asked = [1]"), name="usual", epochs=1)
+    _assert_alike(
+        _weights(in_child, usual, "snapshot_1.ckpt"), _weights(in_child, outcome, "snapshot_1.ckpt"), 1e-6
+    )
+
+
+# What cannot be
+
+
+@pytest.mark.parametrize(
+    ("setting", "value", "word"),
+    [
+        ("precision", "mixed_float8", "mixed_float8"),
+        ("strategy", "parameter_server", "parameter_server"),
+        ("batch_accumulation", 0, "0 batches"),
+    ],
+)
+def test_unknown_ways_are_refused(train: Any, setting: str, value: Any, word: str) -> None:
+    outcome = train(networks.LINEAR, **{setting: value})
+    assert outcome.code == 1
+    assert word in outcome.failure.message
+
+
+def test_mixed_types_get_a_hint(train: Any) -> None:
+    network = networks.classifier("return slim.flatten(self.x)[:, :4] * tf.ones([4], tf.float64)")
+    outcome = train(network, precision="mixed_bfloat16")
+    assert outcome.code == 1
+    assert "self.x.dtype" in outcome.failure.hint
+
+
+def test_a_mistake_is_told_with_xla_as_without(train: Any) -> None:
+    outcome = train(networks.classifier("return nothing"), xla=True)
+    assert outcome.code == 1
+    assert not outcome.of(Warned)
+    assert "nothing" in outcome.failure.message

@@ -1,0 +1,142 @@
+"""A disk that is full while a training wants to write to it."""
+
+from __future__ import annotations
+
+import errno
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from digits.core import recipe
+from digits.core.events import Excelled, Failed, Saved, Warned
+from digits.core.resume_point import resume_point
+from tests.worker import networks
+from tests.worker.conftest import snapshot
+
+pytestmark = pytest.mark.tensorflow
+
+SETTINGS: dict[str, Any] = {"epochs": 4, "best_metric": "loss", "solver": {"type": "MOMENTUM"}}
+
+
+@pytest.fixture
+def full(monkeypatch: pytest.MonkeyPatch, tensorflow: None) -> Callable[[Callable[[Path], bool]], None]:
+    """Makes the disk full for those snapshots of which the given function says so, half way through."""
+    from digits.worker.training import checkpoints, snapshots
+
+    original = snapshots.save
+
+    def make(is_full: Callable[[Path], bool]) -> None:
+        def save(target: Path, variables: Any, step: int) -> None:
+            if is_full(target):
+                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+            original(target, variables, step)
+
+        monkeypatch.setattr(snapshots, "save", save)
+        monkeypatch.setattr(checkpoints, "RESUME_SECONDS", 0.0)
+        monkeypatch.setattr(checkpoints, "_SHARE_OF_TIME", 1.0)
+
+    return make
+
+
+def test_the_training_goes_on_without_what_does_not_fit(train: Any, in_child: Any, full: Any) -> None:
+    whole = train(networks.LINEAR, name="whole", **SETTINGS)
+    between = {f"resume_{step}.ckpt" for step in range(17, 24)}
+    full(lambda target: target.name in {"snapshot_2.ckpt", "snapshot_3.ckpt", *between})
+    outcome = train(networks.LINEAR, name="full", **SETTINGS)
+    assert outcome.code == 0, outcome.output
+    # Once for one time of need, however often it is tried.
+    (warned,) = outcome.of(Warned)
+    assert f"snapshot_2.ckpt could not be written to {outcome.job_folder}, where " in warned.message
+    assert "MB are free" in warned.message and "training continues" in warned.message
+    assert [saved.epoch for saved in outcome.of(Saved)] == [1, 4]
+    # What could not be kept is not called the best one.
+    assert [excelled.epoch for excelled in outcome.of(Excelled)] == [1, 4]
+    one, two = (in_child(snapshot, item.job_folder, "snapshot_4.ckpt") for item in (whole, outcome))
+    assert all(np.array_equal(value, two[name]) for name, value in one.items())
+
+
+def test_a_place_to_go_on_from_that_does_not_fit_keeps_the_one_before(
+    train: Any, start: Any, in_child: Any, full: Any
+) -> None:
+    full(lambda target: target.name.startswith("resume_"))
+    outcome = train(networks.LINEAR, **SETTINGS)
+    assert outcome.code == 0, outcome.output
+    assert len(outcome.of(Saved)) == 4
+    assert any("resume_" in event.message for event in outcome.of(Warned))
+
+
+def test_only_the_end_needs_room(train: Any, start: Any, full: Any) -> None:
+    full(lambda target: not (target.parent / "room").exists() and target.name != "snapshot_1.ckpt")
+    outcome = train(networks.LINEAR, **SETTINGS)
+    assert outcome.code == 1
+    (failed,) = outcome.of(Failed)
+    assert failed.message.startswith("The disk is full: snapshot_4.ckpt could not be written to ")
+    assert "Free up space" in failed.hint
+    point = resume_point(outcome.job_folder)
+    assert point and point.step == 8
+    (outcome.job_folder / "room").touch()
+    plan = recipe.load(outcome.job_folder / "train", recipe.Train)
+    plan.resume = True
+    plan.save(outcome.job_folder / "train")
+    again = start(outcome.job_folder / "train").wait()
+    assert again.code == 0, again.output
+    assert again.of(Saved)[-1].epoch == 4
+
+
+def test_a_disk_that_is_still_full_keeps_no_training_from_going_on(
+    train: Any, start: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from digits.core import resume_point as resume
+
+    first = train(networks.LINEAR, **SETTINGS)
+    plan = recipe.load(first.job_folder / "train", recipe.Train)
+    plan.resume = True
+    plan.save(first.job_folder / "train")
+
+    def write(path: Path, value: Any) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(resume, "write_json", write)
+    again = start(first.job_folder / "train").wait()
+    assert again.code == 0, again.output
+
+
+def test_a_fault_that_is_none_of_the_disks_ends_the_training(
+    train: Any, monkeypatch: Any, tensorflow: None
+) -> None:
+    from digits.worker.training import snapshots
+
+    def save(*arguments: Any) -> None:
+        raise PermissionError(errno.EACCES, "not yours")
+
+    monkeypatch.setattr(snapshots, "save", save)
+    outcome = train(networks.LINEAR, **SETTINGS)
+    assert outcome.code == 1 and "not yours" in outcome.failure.message
+
+
+def test_tensorboards_log_goes_on_in_a_new_file(in_child: Any, tmp_path: Path) -> None:
+    steps = in_child(_written, tmp_path)
+    assert steps == [3, 4]
+
+
+def _written(folder: Path) -> list[int]:
+    import tensorflow as tf
+    from tensorflow.compat.v1.train import summary_iterator
+
+    from digits.worker.training import tensorboard_log
+
+    original, tensorboard_log.FULL_SECONDS = tf.io.TFRecordWriter, 0.0
+    with tensorboard_log.TensorBoardLog(folder) as board:
+        board._writer = tf.io.TFRecordWriter("/dev/full")
+        board.scalars([(1, {"loss": 1.0})])
+        tf.io.TFRecordWriter = lambda path: original("/dev/full")
+        board.scalars([(2, {"loss": 1.0})])
+        tf.io.TFRecordWriter = original
+        board.scalars([(3, {"loss": 1.0})])
+        board.scalars([(4, {"loss": 1.0})])
+    events = [event for file in sorted(folder.iterdir()) for event in summary_iterator(str(file))]
+    return [event.step for event in events if event.summary.value]

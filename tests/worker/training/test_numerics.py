@@ -1,0 +1,67 @@
+"""Trainings whose numbers stop being numbers, and what names the place."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from digits.core.events import Warned
+from tests.worker import networks
+
+pytestmark = pytest.mark.tensorflow
+
+# Divides by zero from the fourth step on, in a scope of its own.
+DIVIDES = networks.classifier(
+    """
+x = slim.fully_connected(slim.flatten(self.x) / 100.0, 8, scope='fine')
+steps = tf.get_variable('steps', [], initializer=tf.zeros_initializer(), trainable=False)
+with tf.variable_scope('shaky'), tf.control_dependencies([steps.assign_add(1.0 if self.is_training else 0.0)]):
+    x = x / tf.maximum(4.0 - steps.read_value(), 0.0)
+return slim.fully_connected(x, self.nclasses, activation_fn=None, scope='fc')
+"""
+)
+
+
+def test_the_operation_where_it_began_is_named(train: Any) -> None:
+    outcome = train(DIVIDES, numerics_checks=True, val_interval=0, xla=True)
+    assert outcome.code == 1
+    failure = outcome.failure
+    assert "model/shaky/truediv (RealDiv) in shaky" in failure.message
+    assert "at step 4, at the learning rate 0.01" in failure.message
+    assert failure.line == next(
+        number for number, line in enumerate(DIVIDES.splitlines(), 1) if "x = x / tf.maximum" in line
+    )
+    assert "division by zero" in failure.hint
+    assert ["without XLA" in event.message for event in outcome.of(Warned)] == [True]
+
+
+def test_gradients_are_checked_too(train: Any) -> None:
+    network = networks.classifier(
+        """
+x = slim.fully_connected(slim.flatten(self.x) / 100.0, 8, activation_fn=None, scope='fine')
+with tf.name_scope('rooted'):
+    x = tf.sqrt(tf.square(x) * 0.0)
+return slim.fully_connected(x, self.nclasses, activation_fn=None, scope='fc')
+"""
+    )
+    outcome = train(network, numerics_checks=True, val_interval=0)
+    assert outcome.code == 1
+    assert "rooted" in outcome.failure.message
+    assert "while gradients were computed" in outcome.failure.message
+
+
+def test_a_sound_network_trains_alike_with_checks(train: Any) -> None:
+    network = networks.BATCH_NORM.replace("{arguments}", "")
+    plain, checked = (
+        train(network, name=name, numerics_checks=checks)
+        for name, checks in (("plain", False), ("checked", True))
+    )
+    assert checked.code == 0, checked.output
+    assert checked.values("val", "loss") == pytest.approx(plain.values("val", "loss"), rel=1e-4)
+
+
+def test_without_checks_the_loss_is_told(train: Any) -> None:
+    outcome = train(DIVIDES, val_interval=0)
+    assert "loss became" in outcome.failure.message
+    assert "Detect NaN/Inf" in outcome.failure.hint and "0.001" in outcome.failure.hint

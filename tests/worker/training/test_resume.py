@@ -1,0 +1,539 @@
+"""Trainings that are stopped, killed or fail, and go on as if nothing had been."""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import random
+import signal
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from digits.core import events, recipe
+from digits.core.errors import BadRequest
+from digits.core.events import Failed, Finished, Measured, Progressed, Resumed, Saved
+from digits.core.metrics import Metrics
+from digits.core.resume_point import resume_point
+from digits.core.task import EXIT_BUSY
+from digits.runtime import standalone
+from tests.worker import networks
+from tests.worker.conftest import Outcome, snapshot
+
+pytestmark = pytest.mark.tensorflow
+
+# Random numbers of all kinds: dropout of slim and of Keras, noise, a loop that draws in every turn,
+# NumPy's own and generators of the network's own, in training and in validation.
+RANDOM = networks.classifier(
+    """
+x = slim.flatten(self.x) / 100.0
+x = slim.dropout(x, 0.8, is_training=self.is_training)
+x = tf.keras.layers.Dropout(0.2)(x)
+x += tf.random_normal(tf.shape(x), stddev=0.1) + tf.truncated_normal([144], stddev=0.1, seed=3)
+x *= tf.reshape(tf.py_func(lambda: np.float32(np.random.uniform(0.9, 1.1)), [], tf.float32), [])
+made = [np.random.RandomState(7), np.random.default_rng(8), random.Random(9)]
+draw = lambda: np.float32([made[0].uniform(0.9, 1.1), made[1].uniform(0.9, 1.1), made[2].uniform(0.9, 1.1)])
+x *= tf.reduce_prod(tf.reshape(tf.py_func(draw, [], tf.float32), [3]))
+turns = tf.map_fn(lambda row: tf.random_uniform([]) + row, tf.range(40.0))
+x += tf.reduce_sum(turns * tf.range(40.0)) / 20000.0
+x += 0.1 * keras.random.normal([144]) + 0.1 * tf.random.get_global_generator().normal([144])
+x = slim.batch_norm(x, is_training=self.is_training)
+x = tf.reshape(x, [-1, 12, 12, 1])
+x = slim.flatten(keras.layers.BatchNormalization()(x, training=self.is_training))
+self.summaries.append(tf.summary.scalar('counted', tf.metrics.mean(x)[1]))
+x = slim.fully_connected(x, 16, weights_regularizer=slim.l2_regularizer(0.001))
+return slim.fully_connected(x, self.nclasses, activation_fn=None)
+""",
+    head="import random",
+)
+
+SETTINGS: dict[str, Any] = {
+    "epochs": 12,
+    "crop_size": 12,
+    "solver": {"type": "ADAM", "learning_rate": 0.003},
+    "lr_policy": {"policy": "exp", "gamma": 0.99},
+    "val_interval": 0.75,
+    "snapshot_interval": 1.5,
+    "best_metric": "loss",
+    "snapshots_kept": 3,
+}
+
+
+@pytest.fixture
+def killed_at_random_moments(start: Any, go_on: Any) -> Callable[..., tuple[Outcome, int]]:
+    """Trains with interruptions by a signal at random moments; the outcome, and how many there were."""
+
+    def train(
+        task_folder: Path, number: int, seed: int, most: int = 4, before: int = 50
+    ) -> tuple[Outcome, int]:
+        chance = random.Random(seed)
+        task, kills = start(task_folder), 0
+        for step in sorted(chance.sample(range(2, before), most)):
+            while task.poll() is None and not has_come_to(task_folder.parent, step):
+                time.sleep(0.005)
+            time.sleep(chance.uniform(0.0, 0.02))
+            if task.poll() is not None:
+                break
+            os.kill(task.pid, number)
+            task.wait()
+            kills += 1
+            task = go_on(task_folder)
+        return task.wait(), kills
+
+    return train
+
+
+def has_come_to(job_folder: Path, step: int) -> bool:
+    point = resume_point(job_folder)
+    return point is not None and point.step >= step
+
+
+def same(in_child: Any, first: Outcome, second: Outcome, name: str = "snapshot_12.ckpt") -> None:
+    """Both runs left the same numbers, to the last bit."""
+    one, two = (in_child(snapshot, outcome.job_folder, name) for outcome in (first, second))
+    assert set(one) == set(two)
+    for key, value in one.items():
+        assert value.tobytes() == two[key].tobytes(), key
+    assert kept(first.job_folder) == kept(second.job_folder)
+    curves = [curve(outcome) for outcome in (first, second)]
+    assert curves[0].as_json() == curves[1].as_json()
+
+
+def kept(job_folder: Path) -> dict[str, Any]:
+    """The names of snapshots, and which is the best."""
+    best = job_folder / "best.json"
+    return {
+        "snapshots": sorted(path.name for path in job_folder.glob("snapshot_*")),
+        "best": json.loads(best.read_text()) if best.exists() else None,
+    }
+
+
+def curve(outcome: Outcome) -> Metrics:
+    """The rows of a run, without how fast it was."""
+    metrics = Metrics()
+    for event in outcome.events:
+        metrics.add(event)
+    metrics.cursor = 0
+    metrics.train.values.pop("images_per_second", None)
+    return metrics
+
+
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM])
+def test_killed_at_random_moments(
+    often: None, model: Any, train: Any, killed_at_random_moments: Any, in_child: Any, number: int
+) -> None:
+    whole = train(RANDOM, name="whole", **SETTINGS)
+    assert whole.code == 0, whole.output
+    outcome, kills = killed_at_random_moments(model(RANDOM, name="killed", **SETTINGS), number, seed=number)
+    assert outcome.code == 0, outcome.output
+    assert kills > 1
+    same(in_child, whole, outcome)
+    assert {saved.epoch for saved in whole.of(Saved)} == {saved.epoch for saved in outcome.of(Saved)}
+    assert not list(outcome.job_folder.glob("resume_*")) and not list(outcome.job_folder.glob(".*tmp*"))
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {"batch_accumulation": 2, "balance": "sampling"},
+        {"precision": "mixed_float16"},
+        {"augment": {"flip": "fliplr", "mixup": 0.4, "noise": 0.05, "pad_crop": 2}, "crop_size": 10},
+        {"solver": {"type": "FTRL", "learning_rate": 0.1}, "shuffle": False, "batch_size": 7},
+    ],
+    ids=["accumulation", "float16", "augmented", "odd batches"],
+)
+def test_goes_on_exactly_with(
+    often: None,
+    model: Any,
+    train: Any,
+    killed_at_random_moments: Any,
+    in_child: Any,
+    settings: dict[str, Any],
+) -> None:
+    settings = {**SETTINGS, **settings}
+    network = networks.LINEAR
+    whole = train(network, name="whole", **settings)
+    assert whole.code == 0, whole.output
+    outcome, kills = killed_at_random_moments(
+        model(network, name="killed", **settings), signal.SIGKILL, 3, most=2
+    )
+    assert outcome.code == 0, outcome.output
+    assert kills
+    same(in_child, whole, outcome)
+
+
+def test_goes_on_exactly_with_images_that_are_read_for_every_batch(
+    often: None,
+    model: Any,
+    train: Any,
+    killed_at_random_moments: Any,
+    in_child: Any,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    from digits.worker.input import feeds
+
+    monkeypatch.setattr(feeds, "RESIDENT_SHARE", 0.0)
+    whole = train(RANDOM, name="whole", **SETTINGS)
+    assert whole.code == 0, whole.output
+    outcome, _ = killed_at_random_moments(model(RANDOM, name="killed", **SETTINGS), signal.SIGKILL, 4, most=2)
+    same(in_child, whole, outcome)
+
+
+# Changes its gradients as an optimizer of its own would, with noise that depends on the number of the step; the steps
+# that draw a histogram, and the validation, count the same things as the others.
+CHANGES_GRADIENTS = (
+    networks.LINEAR
+    + """
+        step = tf.cast(tf.train.get_global_step(), tf.float32)
+        self.summaries.append(tf.summary.scalar('step', step))
+        self.summaries.append(tf.summary.scalar('sums', tf.metrics.mean(step)[1]))
+        self.summaries.append(tf.summary.histogram('outputs', self.inference))
+        return digits.classification_loss(self.inference, self.y)
+
+    def gradientUpdate(self, pairs):
+        changed = []
+        for number, (gradient, variable) in enumerate(pairs):
+            square = tf.get_variable('square_%d' % number, variable.shape, initializer=tf.ones_initializer(), trainable=False)
+            mean = tf.Variable(tf.zeros(variable.shape), trainable=False, name='mean')
+            square = square.assign(0.9 * square + 0.1 * tf.square(gradient))
+            mean = mean.assign(0.5 * mean + gradient / tf.sqrt(square + 1e-6))
+            step = tf.cast(tf.train.get_global_step(), tf.float32)
+            changed.append((mean + tf.random_normal(tf.shape(mean), stddev=0.1 / (1 + step)), variable))
+        return changed
+"""
+).replace("        return digits.classification_loss(self.inference, self.y)\n\n        step", "        step")
+
+
+def test_goes_on_exactly_with_gradients_that_the_network_changes(
+    often: None, model: Any, train: Any, killed_at_random_moments: Any, in_child: Any
+) -> None:
+    whole = train(CHANGES_GRADIENTS, name="whole", **SETTINGS)
+    assert whole.code == 0, whole.output
+    assert whole.values("val", "step")[:3] == [0, 6, 12]
+    assert np.allclose(whole.values("train", "sums"), np.array(whole.values("train", "step")) / 2)
+    assert {"square_0", "square_1", "train/mean"} <= set(
+        in_child(snapshot, whole.job_folder, "snapshot_12.ckpt")
+    )
+    outcome, kills = killed_at_random_moments(
+        model(CHANGES_GRADIENTS, name="killed", **SETTINGS), signal.SIGKILL, 3, most=2
+    )
+    assert outcome.code == 0, outcome.output
+    assert kills
+    same(in_child, whole, outcome)
+
+
+SAMPLERS = networks.LINEAR.replace(
+    "return digits.classification_loss(self.inference, self.y)",
+    """
+        labels = tf.reshape(tf.cast(self.y, tf.int64), [-1, 1])
+        weights, biases = tf.get_variable('w', [40, 4]), tf.get_variable('b', [40])
+        ends = dict(weights=weights, biases=biases, labels=labels, inputs=self.inference, num_classes=40)
+        learned = tf.nn.learned_unigram_candidate_sampler(labels, 1, 6, True, 40)
+        begin, size, _ = tf.image.sample_distorted_bounding_box([12, 12, 1], tf.zeros([1, 1, 4]) + [0., 0., 1., 1.])
+        cut = tf.reduce_mean(tf.slice(self.x[0], begin, size))
+        self.summaries.append(tf.summary.scalar('cut', cut))
+        losses = [tf.nn.sampled_softmax_loss(num_sampled=5, **ends),
+                  tf.nn.nce_loss(num_sampled=6, sampled_values=learned, **ends)]
+        self.summaries.append(tf.summary.scalar('drawn', tf.reduce_mean(tf.to_float(learned[0]))))
+        return tf.add_n([tf.reduce_mean(loss) for loss in losses])""".strip(),
+)
+
+
+def test_goes_on_exactly_with_samplers_of_classes_and_boxes(
+    often: None, model: Any, train: Any, killed_at_random_moments: Any, in_child: Any
+) -> None:
+    settings = {**SETTINGS, "epochs": 3}
+    whole = train(SAMPLERS, name="whole", **settings)
+    assert whole.code == 0, whole.output
+    for name in ("cut", "drawn"):
+        assert len(set(whole.values("train", name))) > 6
+        assert whole.values("val", name)[0] == whole.values("val", name)[-1]
+    killed = model(SAMPLERS, name="killed", **settings)
+    outcome, kills = killed_at_random_moments(killed, signal.SIGKILL, 5, most=1, before=20)
+    assert kills
+    same(in_child, whole, outcome, "snapshot_3.ckpt")
+    learned = in_child(snapshot, outcome.job_folder, "snapshot_3.ckpt")
+    counts = [value for name, value in learned.items() if "/seen/" in name]
+    assert [value.sum() for value in counts] == [3 * 64]
+
+
+def test_goes_on_inside_of_an_epoch(often: None, model: Any, start: Any, go_on: Any, in_child: Any) -> None:
+    """After a stop, with nothing saved except the resume point."""
+    settings = {**SETTINGS, "epochs": 300, "snapshot_interval": 0, "val_interval": 0, "best_metric": None}
+    task = start(model(networks.LINEAR, **settings))
+    task.wait_for(Measured)
+    time.sleep(0.5)
+    task.stop()
+    stopped = task.wait()
+    assert stopped.code == 143
+    point = resume_point(stopped.job_folder)
+    assert point and 0 < point.step < 2400 and point.snapshot == f"resume_{point.step}.ckpt"
+    assert in_child(snapshot, stopped.job_folder, point.snapshot)["global_step"] == point.step
+    assert 0 < stopped.of(Measured)[-1].step <= point.step
+    again = go_on(task.task_folder).wait()
+    assert again.code == 0, again.output
+    assert again.of(Resumed)[0].step == point.step
+    told = again.events[again.events.index(again.of(Resumed)[0]) :]
+    done = [event.fraction for event in told if isinstance(event, Progressed)]
+    assert min(done) == pytest.approx(point.step / 2400, abs=1e-6)
+    assert again.of(Finished)[0].result["steps"] == 2400
+
+
+def test_a_stop_amid_a_validation_draws_nothing_twice(
+    often: None, model: Any, start: Any, go_on: Any, in_child: Any
+) -> None:
+    """NumPy's generator goes on from before the validation, which is done again."""
+    network = networks.classifier(
+        """
+def draw():
+    if not self.is_training:
+        drawn.append(1)
+        if len(drawn) == 5 and not os.path.exists('stopped'):
+            open('stopped', 'w').close()
+            os.kill(os.getpid(), signal.SIGTERM)
+    return np.float32(np.random.uniform(0.5, 1.5))
+x = slim.flatten(self.x / 100.0) * tf.reshape(tf.py_func(draw, [], tf.float32), [])
+return slim.fully_connected(x, self.nclasses, activation_fn=None, scope='fc')
+""",
+        head="import signal\ndrawn = []",
+    )
+    settings = {"epochs": 3, "val_interval": 1}
+    undisturbed = model(network, name="whole", **settings)
+    (undisturbed / "stopped").touch()
+    whole = start(undisturbed).wait()
+    assert whole.code == 0, whole.output
+    disturbed = model(network, name="stopped", **settings)
+    assert start(disturbed).wait().code == 143
+    point = resume_point(disturbed.parent)
+    assert point and (point.step, point.validated) == (8, 0)
+    same(in_child, whole, go_on(disturbed).wait(), "snapshot_3.ckpt")
+
+
+def test_a_failed_training_goes_on_when_the_fault_is_gone(
+    often: None, model: Any, train: Any, start: Any, go_on: Any, in_child: Any
+) -> None:
+    network = RANDOM.replace(
+        "x = slim.flatten(self.x) / 100.0",
+        """
+        def check(x):
+            if self.is_training and os.path.exists('broken'):
+                raise ValueError('the disk is full')
+            return x
+        x = slim.flatten(tf.reshape(tf.py_func(check, [self.x], tf.float32), [-1, 144])) / 100.0""",
+    )
+    whole = train(network, name="whole", **SETTINGS)
+    assert whole.code == 0, whole.output
+    task_folder = model(network, name="fails", **SETTINGS)
+    task = start(task_folder)
+    task.wait_for(Saved)
+    (task_folder / "broken").touch()
+    failed = task.wait()
+    assert failed.code == 1 and "the disk is full" in failed.of(Failed)[0].message
+    (task_folder / "broken").unlink()
+    again = go_on(task_folder).wait()
+    assert again.code == 0, again.output
+    same(in_child, whole, again)
+
+
+def test_without_a_place_to_go_on_from_it_begins_anew(
+    model: Any, go_on: Any, in_child: Any, train: Any
+) -> None:
+    whole = train(networks.LINEAR, name="whole")
+    again = go_on(model(networks.LINEAR)).wait()
+    assert again.code == 0, again.output
+    assert [event.step for event in again.of(Resumed)] == [0]
+    same(in_child, whole, again, "snapshot_2.ckpt")
+
+
+def test_a_finished_training_only_ends_again(train: Any, go_on: Any, in_child: Any) -> None:
+    first = train(networks.LINEAR)
+    again = go_on(first.job_folder / "train").wait()
+    assert again.code == 0, again.output
+    assert len(again.of(Finished)) == 2
+    assert again.of(Measured) == first.of(Measured)
+
+
+def test_a_training_that_ended_early_does_not_go_on(train: Any, go_on: Any) -> None:
+    settings = {
+        "solver": {"type": "SGD", "learning_rate": 0.0},
+        "early_stopping": {"metric": "loss", "patience": 2},
+    }
+    first = train(networks.LINEAR, epochs=9, **settings)
+    assert "Stopped early after 3 epochs" in first.of(Finished)[0].result["ended_early"]
+    again = go_on(first.job_folder / "train").wait()
+    assert again.of(Finished)[1].result == first.of(Finished)[0].result
+    assert again.of(Measured) == first.of(Measured)
+
+
+def test_a_changed_network_does_not_go_on(train: Any, go_on: Any) -> None:
+    first = train(networks.LINEAR)
+    path = first.job_folder / "network.py"
+    path.write_text(
+        networks.LINEAR.replace("return slim", "model = slim.fully_connected(model, 7)\n        return slim")
+    )
+    again = go_on(first.job_folder / "train").wait()
+    assert again.code == 1
+    assert "does not match" in again.failure.message and "start a new training" in again.failure.hint
+
+
+def test_another_batch_size_does_not_go_on(train: Any, go_on: Any) -> None:
+    first = train(networks.LINEAR)
+    plan = recipe.load(first.job_folder / "train", recipe.Train)
+    plan.batch_size = 4
+    plan.save(first.job_folder / "train")
+    again = go_on(first.job_folder / "train").wait()
+    assert "batch size" in again.failure.message
+
+
+def test_the_same_seed_gives_the_same_run(train: Any, in_child: Any) -> None:
+    first, again, other = (
+        train(RANDOM, name=name, **{**SETTINGS, "seed": seed})
+        for name, seed in (("first", 5), ("again", 5), ("other", 6))
+    )
+    same(in_child, first, again)
+    weights = [
+        in_child(snapshot, outcome.job_folder, "snapshot_12.ckpt")["model/fully_connected/weights"]
+        for outcome in (first, other)
+    ]
+    assert not np.array_equal(*weights)
+
+
+def test_every_step_draws_other_numbers(train: Any) -> None:
+    network = networks.LINEAR.replace(
+        "accuracy = ",
+        """
+        turns = tf.map_fn(lambda row: tf.random_uniform([]), tf.zeros([2]))
+        for name, value in (('drawn', tf.random_uniform([])), ('one', turns[0]), ('two', turns[1]),
+                            ('seeded', tf.random_uniform([], seed=1)), ('again', tf.random_uniform([], seed=1)),
+                            ('shuffled', tf.to_float(tf.random_shuffle(tf.range(1000))[0])),
+                            ('gamma', tf.random_gamma([], 2.0)), ('poisson', tf.random_poisson(9.0, [])),
+                            ('class', tf.to_float(tf.multinomial(tf.zeros([1, 1000]), 1)[0, 0]))):
+            self.summaries.append(tf.summary.scalar(name, value))
+        accuracy = """.strip(),
+    )
+    outcome = train(network, epochs=1, val_interval=0.125)
+    assert outcome.code == 0, outcome.output
+    rows = [row.values for row in outcome.of(Measured) if row.stage == "train"]
+    assert len(rows) == 8
+    for name in ("drawn", "one", "two", "seeded", "shuffled", "gamma", "class"):
+        assert len({row[name] for row in rows}) > 6, name
+    assert len({row["poisson"] for row in rows}) > 2
+    assert all(row["one"] != row["two"] != row["drawn"] for row in rows)
+    assert all(row["seeded"] == row["again"] != row["drawn"] for row in rows)
+    # In validation each pass over the records draws the same.
+    assert len(set(outcome.values("val", "drawn"))) == 1
+    assert len(set(outcome.values("val", "one"))) == 1
+
+
+def test_events_are_in_the_log_of_both_runs(train: Any, go_on: Any) -> None:
+    first = train(networks.LINEAR)
+    go_on(first.job_folder / "train").wait()
+    kinds = [event.kind for event in events.read(first.job_folder / "train" / "events.jsonl")[0]]
+    assert kinds.count("finished") == 2 and kinds.count("resumed") == 1
+
+
+def test_patience_is_judged_at_validations_alone(
+    often: None,
+    model: Any,
+    train: Any,
+    start: Any,
+    go_on: Any,
+    in_child: Any,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The resume point is between two validations, and the patience has already run out."""
+    settings: dict[str, Any] = {
+        "epochs": 9,
+        "val_interval": 1.5,
+        "snapshot_interval": 0,
+        "solver": {"type": "SGD", "learning_rate": 0.0},
+        "early_stopping": {"metric": "loss", "patience": 1},
+    }
+    whole = train(networks.LINEAR, name="whole", **settings)
+    assert "Stopped early after 3 epochs" in whole.of(Finished)[0].result["ended_early"]
+    task_folder = model(networks.LINEAR, name="killed", **settings)
+    with monkeypatch.context() as patched:
+        fails_at(patched, 22)
+        failed = start(task_folder).wait()
+    point = resume_point(failed.job_folder)
+    assert point and 2.5 <= point.epoch < 3
+    again = go_on(task_folder).wait()
+    assert again.of(Finished)[0].result == whole.of(Finished)[0].result
+    same(in_child, whole, again, "snapshot_3.ckpt")
+    assert not list(again.job_folder.glob("resume_*"))
+
+
+def fails_at(patched: pytest.MonkeyPatch, step: int) -> None:
+    """Let trainings fail when they come to ``step``."""
+    from digits.worker.training import checkpoints
+    from digits.worker.training.trainer import Trainer
+
+    patched.setattr(checkpoints, "_SHARE_OF_TIME", math.inf)  # the resume point is the previous step
+    steps = Trainer._steps
+
+    def fail(self: Any, count: int) -> Any:
+        if self.step + count > step:
+            raise RuntimeError("broken")
+        return steps(self, count)
+
+    patched.setattr(Trainer, "_steps", fail)
+
+
+def test_stopped_in_the_middle_of_a_validation(
+    model: Any, train: Any, start: Any, go_on: Any, in_child: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What the batches seen so far have drawn from NumPy's numbers is drawn again."""
+    from digits.worker.training.trainer import Trainer
+
+    settings = {**SETTINGS, "epochs": 3, "best_metric": None}
+    whole = train(RANDOM, name="whole", **settings)
+    progress = Trainer._progress
+
+    def stop(self: Any, doing: str, now: bool = False) -> None:
+        progress(self, doing, now)
+        if doing == "Validating" and not now and self.step == 12:
+            os.kill(os.getpid(), signal.SIGTERM)
+
+    task_folder = model(RANDOM, name="stopped", **settings)
+    with monkeypatch.context() as patched:
+        patched.setattr(Trainer, "_progress", stop)
+        stopped = start(task_folder).wait()
+    point = resume_point(stopped.job_folder)
+    assert stopped.code == 143 and point and (point.step, point.validated) == (12, 6)
+    same(in_child, whole, go_on(task_folder).wait(), "snapshot_3.ckpt")
+
+
+def test_what_a_killed_training_was_about_to_remove_is_removed(train: Any, go_on: Any) -> None:
+    """Also at the very end, when nothing is left to be trained."""
+    first = train(networks.LINEAR, snapshots_kept=1)
+    job = first.job_folder
+    data = (job / "snapshot_2.ckpt.data-00000-of-00001").read_bytes()
+    index = (job / "snapshot_2.ckpt.index").read_bytes()
+    for name in ("snapshot_1", "resume_9", "resume_10"):
+        (job / f"{name}.ckpt.data-00000-of-00001").write_bytes(data)
+    for name in ("snapshot_1", "resume_9"):  # of the third the index was removed before it was killed
+        (job / f"{name}.ckpt.index").write_bytes(index)
+    again = go_on(job / "train").wait()
+    assert again.code == 0, again.output
+    assert {path.name.partition(".ckpt")[0] for path in job.glob("*.ckpt*")} == {"snapshot_2"}
+
+
+def test_two_processes_never_train_in_the_same_folder(
+    model: Any, start: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    task_folder = model(networks.LINEAR, epochs=100000, snapshot_interval=0, val_interval=0)
+    first = start(task_folder)
+    first.wait_for(Measured)
+    monkeypatch.setattr(events, "_WRITER_SECONDS", 0.2)
+    second = start(task_folder).wait()
+    assert second.code == EXIT_BUSY and "Another process works on this task" in second.output
+    recipe_before = (task_folder / "recipe.json").read_bytes()
+    with pytest.raises(BadRequest, match="a training is at work"):
+        standalone.prepare(task_folder.parent)
+    assert (task_folder / "recipe.json").read_bytes() == recipe_before
+    assert first.poll() is None

@@ -1,0 +1,491 @@
+"""Trainings of small networks, from the recipe to the last event."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from digits.core.events import Built, Finished, Measured, Progressed, Saved, Used, Warned
+from tests.worker import networks
+from tests.worker.conftest import gradient, snapshot, write_dataset
+
+pytestmark = pytest.mark.tensorflow
+
+
+@pytest.fixture(scope="module")
+def wide(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Gradients of 28×28 pixels, as large as LeNet needs them."""
+    folder = tmp_path_factory.mktemp("wide")
+    write_dataset(folder, {"train": 48, "val": 20}, size=28, channels=1)
+    return folder
+
+
+def test_lenet_of_the_guide_learns(train: Any, wide: Path) -> None:
+    outcome = train(networks.LENET, dataset=str(wide), epochs=6, solver={"type": "MOMENTUM"})
+    assert outcome.code == 0, outcome.output
+    assert outcome.values("val", "accuracy")[-1] == 1.0
+    assert outcome.of(Finished)[0].result["parameters"] == 428074
+    built = outcome.of(Built)[0]
+    assert [layer["name"] for layer in built.layers if layer["parameters"]] == [
+        "conv1",
+        "conv2",
+        "fc1",
+        "fc2",
+    ]
+
+
+def test_order_of_the_events(train: Any) -> None:
+    outcome = train(networks.LINEAR, epochs=2)
+    rows = outcome.of(Measured)
+    assert [(row.stage, row.step) for row in rows[:2]] == [("val", 0), ("train", 1)]
+    assert [row.epoch for row in rows if row.stage == "val"] == [0, 1, 2]
+    assert [row.step for row in rows if row.stage == "val"] == [0, 8, 16]
+    assert rows[-2].stage == "train" and rows[-2].step == 16
+    assert set(rows[1].values) == {"loss", "accuracy", "learning_rate"}
+    assert set(rows[2].values) == {"loss", "accuracy", "learning_rate", "images_per_second"}
+    assert set(rows[0].values) == {"loss", "accuracy"}
+    assert [saved.path for saved in outcome.of(Saved)] == ["snapshot_1.ckpt", "snapshot_2.ckpt"]
+    fractions = [event.fraction for event in outcome.of(Progressed)]
+    assert fractions == sorted(fractions) and fractions[-1] == 1
+    assert isinstance(outcome.events[-1], Finished)
+    assert "Validation (epoch 2): loss = " in outcome.output
+
+
+def test_fractional_intervals_and_a_last_snapshot(train: Any) -> None:
+    outcome = train(networks.LINEAR, epochs=2, snapshot_interval=0.75, val_interval=0.5)
+    assert [saved.epoch for saved in outcome.of(Saved)] == [0.75, 1.5, 2]
+    assert [row.epoch for row in outcome.of(Measured) if row.stage == "val"] == [0, 0.5, 1, 1.5, 2]
+    for name in ("snapshot_0.75.ckpt", "snapshot_1.5.ckpt", "snapshot_2.ckpt"):
+        assert (outcome.job_folder / f"{name}.index").is_file()
+        assert (outcome.job_folder / f"{name}.data-00000-of-00001").is_file()
+    assert not list(outcome.job_folder.glob(".*tmp*"))
+
+
+def test_interval_zero_means_never(train: Any) -> None:
+    outcome = train(networks.LINEAR, epochs=1, snapshot_interval=0, val_interval=0)
+    assert [saved.epoch for saved in outcome.of(Saved)] == [1]
+    assert {row.stage for row in outcome.of(Measured)} == {"train"}
+
+
+def test_snapshot_holds_the_variables_by_name(train: Any, in_child: Any) -> None:
+    outcome = train(networks.LINEAR, epochs=1, solver={"type": "ADAM", "learning_rate": 0.001})
+    tensors = in_child(snapshot, outcome.job_folder, "snapshot_1.ckpt")
+    weights = {"model/fc/weights": (144, 4), "model/fc/biases": (4,)}
+    state = {f"optimizer/{slot}/{name}": shape for slot in "mv" for name, shape in weights.items()}
+    assert {name: value.shape for name, value in tensors.items()} == {**weights, **state, "global_step": ()}
+    assert tensors["global_step"] == 8
+
+
+def test_same_seed_same_weights(train: Any, in_child: Any) -> None:
+    settings = {"epochs": 1, "solver": {"type": "SGD"}, "crop_size": 10}
+    first, again, other = (
+        train(networks.classifier(_DROPOUT), name=name, seed=seed, **settings)
+        for name, seed in (("first", 5), ("again", 5), ("other", 6))
+    )
+    weights = [
+        in_child(snapshot, outcome.job_folder, "snapshot_1.ckpt")["model/fc/weights"]
+        for outcome in (first, again, other)
+    ]
+    assert np.array_equal(weights[0], weights[1])
+    assert not np.array_equal(weights[0], weights[2])
+
+
+_DROPOUT = """
+x = slim.dropout(slim.flatten(self.x / 100.0), 0.5, is_training=self.is_training)
+return slim.fully_connected(x, self.nclasses, activation_fn=None, scope='fc')
+"""
+
+
+def test_streamed_records_train_as_resident_ones(train: Any, in_child: Any, monkeypatch: Any) -> None:
+    from digits.worker.input import feeds
+
+    kept = train(networks.LINEAR, name="kept", epochs=2)
+    monkeypatch.setattr(feeds, "RESIDENT_SHARE", 0.0)
+    streamed = train(networks.LINEAR, name="streamed", epochs=2)
+    assert streamed.code == 0, streamed.output
+    first, second = (
+        in_child(snapshot, outcome.job_folder, "snapshot_2.ckpt") for outcome in (kept, streamed)
+    )
+    assert np.allclose(first["model/fc/weights"], second["model/fc/weights"], atol=1e-6)
+    assert kept.values("val", "loss") == pytest.approx(streamed.values("val", "loss"), rel=1e-5)
+
+
+@pytest.mark.parametrize("encoding", ["jpg", "none"])
+def test_every_encoding_is_read(train: Any, tmp_path: Path, encoding: str) -> None:
+    write_dataset(tmp_path, {"train": 16, "val": 5}, size=12, channels=3, encoding=encoding)
+    outcome = train(networks.LINEAR, dataset=str(tmp_path), epochs=12, mean="pixel")
+    assert outcome.code == 0, outcome.output
+    assert outcome.values("val", "accuracy")[-1] == 1.0
+
+
+def test_every_record_is_validated_once_and_alike(train: Any) -> None:
+    """The labels' mean over 22 records; in batches of 8 the last batch has 6."""
+    network = networks.classifier(
+        "return slim.fully_connected(slim.flatten(self.x), self.nclasses, activation_fn=None)"
+    ).replace(
+        "accuracy = ",
+        "self.summaries.append(tf.summary.scalar('y', tf.reduce_mean(tf.to_float(self.y))))\n        accuracy = ",
+    )
+    outcome = train(network, epochs=1, solver={"type": "SGD", "learning_rate": 0.0})
+    labels = [number % 4 for number in range(22)]
+    assert outcome.values("val", "y") == pytest.approx([np.mean(labels)] * 2)
+
+
+def test_a_batch_larger_than_the_dataset(train: Any) -> None:
+    outcome = train(networks.LINEAR, epochs=3, batch_size=100)
+    assert outcome.code == 0, outcome.output
+    assert [row.step for row in outcome.of(Measured) if row.stage == "val"] == [0, 1, 2]
+    assert outcome.of(Saved)[-1].epoch == 3
+
+
+def test_regularisation_is_trained(train: Any, in_child: Any) -> None:
+    """Weights that no data touches shrink by their regulariser alone."""
+    network = networks.classifier(
+        """
+x = slim.flatten(self.x) * 0.0
+return slim.fully_connected(x, self.nclasses, activation_fn=None, scope='fc',
+                            weights_initializer=tf.ones_initializer(),
+                            weights_regularizer=slim.l2_regularizer(1.0))
+"""
+    )
+    outcome = train(network, epochs=1, solver={"type": "SGD", "learning_rate": 0.1})
+    weights = in_child(snapshot, outcome.job_folder, "snapshot_1.ckpt")["model/fc/weights"]
+    assert weights == pytest.approx(np.full((144, 4), 0.9**8), rel=1e-4)
+    # Displayed: the data loss and half the sum of the squared weights.
+    assert outcome.values("val", "loss")[0] == pytest.approx(np.log(4) + 144 * 4 / 2, rel=1e-5)
+
+
+def test_regularisation_of_shared_weights_counts_once(train: Any) -> None:
+    network = networks.classifier(
+        """
+def branch(x):
+    return slim.fully_connected(slim.flatten(x) * 0.0, self.nclasses, activation_fn=None, scope='fc',
+                                weights_initializer=tf.ones_initializer(), reuse=tf.AUTO_REUSE,
+                                weights_regularizer=slim.l2_regularizer(1.0))
+return branch(self.x) + branch(self.x)
+"""
+    )
+    outcome = train(network, epochs=1, val_interval=1)
+    assert outcome.values("val", "loss")[0] == pytest.approx(np.log(4) + 144 * 4 / 2, rel=1e-5)
+
+
+@pytest.mark.parametrize("arguments", ["", ", updates_collections=None", ", fused=False"])
+def test_batch_norm_averages_move(train: Any, in_child: Any, arguments: str) -> None:
+    outcome = train(networks.BATCH_NORM.replace("{arguments}", arguments), epochs=4)
+    assert outcome.code == 0, outcome.output
+    tensors = in_child(snapshot, outcome.job_folder, "snapshot_4.ckpt")
+    moving = [name for name in tensors if "moving_" in name and not name.startswith("optimizer")]
+    assert sorted(moving) == [
+        "model/bn/moving_mean",
+        "model/bn/moving_variance",
+        "model/conv/BatchNorm/moving_mean",
+        "model/conv/BatchNorm/moving_variance",
+    ]
+    for name in moving:
+        assert not np.allclose(tensors[name], 0 if name.endswith("mean") else 1), name
+    assert outcome.values("val", "accuracy")[-1] > 0.9
+
+
+def test_keras_layers(train: Any, in_child: Any) -> None:
+    outcome = train(networks.KERAS_LENET, epochs=8, solver={"type": "ADAM", "learning_rate": 0.01})
+    assert outcome.code == 0, outcome.output
+    tensors = in_child(snapshot, outcome.job_folder, "snapshot_8.ckpt")
+    names = {name for name in tensors if name.startswith("model/")}
+    assert {"model/conv2d/kernel", "model/conv2d_1/bias", "model/dense_1/kernel"} <= names
+    assert not np.allclose(tensors["model/batch_normalization/moving_mean"], 0)
+    assert outcome.values("val", "accuracy")[-1] > 0.9
+    assert outcome.values("val", "loss")[0] > np.log(4)
+
+
+def test_keras_models_of_the_users_own(train: Any, in_child: Any) -> None:
+    outcome = train(networks.KERAS_BLOCKS, epochs=1)
+    assert outcome.code == 0, outcome.output
+    tensors = in_child(snapshot, outcome.job_folder, "snapshot_1.ckpt")
+    assert {"model/net/block/conv2d/kernel", "model/net/block_1/scale", "model/net/dense/bias"} <= set(
+        tensors
+    )
+    assert not np.allclose(tensors["model/net/block/batch_normalization/moving_mean"], 0)
+    assert not np.allclose(tensors["model/net/block_1/scale"], 1)
+
+
+# Today's networks have their models there; those of TensorFlow 1 tensors and variables. Both have layers of
+# the same names inside, data classes, and statistics that are named by their tensors.
+AT_THE_TOP = networks.classifier(
+    """
+x = tf.reshape(self.x * SCALE, [-1, 144])
+mean = tf.nn.moments(x, [0], name='moments')[0]
+ema = tf.train.ExponentialMovingAverage(SETTINGS.decay)
+if self.is_training:
+    with tf.control_dependencies([ema.apply([mean])]):
+        x = tf.identity(x)
+x = keras.layers.Dense(8, activation='relu')(x) + tf.matmul(x, W) + built(x) + later(x)
+self.summaries.append(tf.summary.histogram('x', x))
+trained = [variable.name for variable in tf.trainable_variables()]
+assert len(trained) == 5 and W in tf.trainable_variables(), trained
+return slim.fully_connected(x, self.nclasses, activation_fn=None, scope='fc')
+""",
+    head="""from __future__ import annotations
+from dataclasses import dataclass, field
+@dataclass
+class Settings:
+    decay: float = field(default=0.9)
+SETTINGS = Settings()
+SCALE = tf.constant(0.01)
+W = tf.Variable(tf.truncated_normal([144, 8], stddev=0.1), name='w_global')
+built = keras.Sequential([keras.Input((144,)), keras.layers.Dense(8, use_bias=False)])
+later = keras.layers.Dense(8, use_bias=False)
+""",
+)
+
+
+def test_variables_and_layers_outside_of_the_class(train: Any, in_child: Any) -> None:
+    outcome = train(AT_THE_TOP, epochs=4, snapshot_interval=2, histograms=True)
+    assert outcome.code == 0, outcome.output
+    before, after = (in_child(snapshot, outcome.job_folder, f"snapshot_{number}.ckpt") for number in (2, 4))
+    names = {"w_global", "sequential/dense/kernel", "model/dense_1/kernel", "model/dense_2/kernel"}
+    assert names < set(after), sorted(after)
+    assert "model/moments/Squeeze/ExponentialMovingAverage" in after
+    assert not any((before[name] == after[name]).all() for name in names)
+    assert in_child(_right_answers, outcome.job_folder, "snapshot_4.ckpt") > 0.9
+
+
+def test_tf_layers(train: Any, in_child: Any) -> None:
+    outcome = train(networks.TF_LAYERS, epochs=8, solver={"type": "ADAM", "learning_rate": 0.01})
+    assert outcome.code == 0, outcome.output
+    tensors = in_child(snapshot, outcome.job_folder, "snapshot_8.ckpt")
+    assert {"model/first/kernel", "model/norm/moving_mean", "model/last/bias"} <= set(tensors)
+    assert not np.allclose(tensors["model/norm/moving_mean"], 0)
+    assert outcome.values("val", "accuracy")[-1] > 0.9
+
+
+def test_raw_variables(train: Any, in_child: Any) -> None:
+    outcome = train(networks.RAW, epochs=8, solver={"type": "ADAM", "learning_rate": 0.01})
+    assert outcome.code == 0, outcome.output
+    tensors = in_child(snapshot, outcome.job_folder, "snapshot_8.ckpt")
+    names = {name for name in tensors if not name.startswith("optimizer/")}
+    assert names == {"model/conv/w", "model/conv/b", "model/out", "model/out_1", "global_step"}
+    assert outcome.values("val", "accuracy")[-1] > 0.9
+    assert in_child(_right_answers, outcome.job_folder, "snapshot_8.ckpt") > 0.9
+
+
+def _right_answers(job_folder: Path, name: str) -> float:
+    """The share of gradients that the trained model recognises."""
+    from PIL import Image
+
+    from digits.worker.tasks import serve_inference
+
+    classifier = serve_inference.Classifier(job_folder, name)
+    labels = ["right", "left", "down", "up"]
+    right = []
+    for number in range(12):
+        pixels = gradient(number % 4, 12, 1, np.random.default_rng(number))
+        Image.fromarray(pixels[:, :, 0]).save(job_folder / "picture.png")
+        right.append(classifier.classify(job_folder / "picture.png")[0][0] == labels[number % 4])
+    return sum(right) / len(right)
+
+
+def test_metrics_that_count_on(train: Any, in_child: Any) -> None:
+    """What tf.metrics count in is no weight, and each stage counts for itself."""
+    network = networks.LINEAR.replace(
+        "accuracy.op.name, accuracy",
+        "'counted', tf.metrics.mean(tf.to_float(self.y) if self.is_training else tf.ones([2]))[1]",
+    )
+    outcome = train(network, epochs=1)
+    assert outcome.code == 0, outcome.output
+    assert outcome.values("val", "counted") == [1, 1]
+    assert 0 < outcome.values("train", "counted")[-1] < 3
+    tensors = in_child(snapshot, outcome.job_folder, "snapshot_1.ckpt")
+    assert {name for name in tensors if name.startswith(("model/", "loss/"))} == {
+        "model/fc/weights",
+        "model/fc/biases",
+    }
+
+
+def test_auto_encoder(train: Any) -> None:
+    settings = {"solver": {"type": "ADAM", "learning_rate": 0.001}}
+    outcome = train(networks.AUTO_ENCODER, epochs=6, **settings)
+    assert outcome.code == 0, outcome.output
+    losses = outcome.values("val", "loss")
+    assert losses[-1] < losses[0] / 2
+
+
+def test_two_losses_with_their_own_variables(train: Any, in_child: Any) -> None:
+    outcome = train(networks.GAN, epochs=2, solver={"type": "ADAM", "learning_rate": 0.01})
+    assert outcome.code == 0, outcome.output
+    row = outcome.of(Measured)[1]
+    assert row.values["loss"] == pytest.approx(row.values["d_loss"] + row.values["g_loss"], rel=1e-5)
+    tensors = in_child(snapshot, outcome.job_folder, "snapshot_2.ckpt")
+    assert {"g/g_w", "d/d_w1", "d/d_w2", "optimizer/m/g/g_w", "optimizer/m/d/d_w1"} <= set(tensors)
+
+
+def test_pictures_and_charts_for_tensorboard(train: Any, in_child: Any) -> None:
+    outcome = train(networks.GAN, epochs=2)
+    tags = in_child(_tensorboard, outcome.job_folder / "tb" / "train")
+    assert {
+        "loss",
+        "d_loss",
+        "learning_rate",
+        "noise",
+        "g/g_w",
+        "fakes/image/0",
+        "fakes/image/1",
+        "graph",
+    } <= tags
+    assert {"loss", "g_loss"} <= in_child(_tensorboard, outcome.job_folder / "tb" / "val")
+    assert in_child(_texts, outcome.job_folder / "tb" / "train") == {"note": [b"fakes of 144"]}
+
+
+def _texts(folder: Path) -> dict[str, list[bytes]]:
+    """What TensorBoard shows on its page of texts: the latest of each."""
+    from tensorboard.backend.event_processing.event_multiplexer import EventMultiplexer
+
+    events = EventMultiplexer().AddRun(str(folder), "run").Reload()
+    return {
+        tag: list(events.Tensors("run", tag)[-1].tensor_proto.string_val)
+        for tag in events.PluginRunToTagToContent("text").get("run", {})
+    }
+
+
+def _tensorboard(folder: Path) -> set[str]:
+    from tensorflow.compat.v1.train import summary_iterator
+
+    found = set()
+    for file in folder.glob("*tfevents*"):
+        for event in summary_iterator(str(file)):
+            found |= {value.tag for value in event.summary.value}
+            if event.graph_def:
+                found.add("graph")
+    return found
+
+
+def test_weights_are_taken_by_name_and_shape(train: Any, in_child: Any) -> None:
+    first = train(networks.LINEAR, name="first", epochs=4)
+    weights = str(first.job_folder / "snapshot_4.ckpt")
+    again = train(networks.LINEAR, name="again", epochs=1, weights=weights)
+    assert again.values("val", "loss")[0] == pytest.approx(first.values("val", "loss")[-1], rel=1e-4)
+    assert not again.of(Warned)
+
+    wider = networks.LINEAR.replace(
+        "return slim", "model = slim.fully_connected(model, 7, scope='new')\n        return slim"
+    )
+    other = train(wider, name="other", epochs=1, weights=weights)
+    assert other.code == 0, other.output
+    warned = other.of(Warned)[0].message
+    assert "model/new/weights" in warned and "model/fc/weights ([144, 4], not [7, 4])" in warned
+
+
+def test_layers_are_frozen_by_renaming(train: Any, in_child: Any) -> None:
+    network = networks.classifier(
+        """
+w = tf.get_variable('w', [144, self.nclasses], initializer=tf.contrib.layers.xavier_initializer())
+b = tf.get_variable('b', [self.nclasses], initializer=tf.zeros_initializer())
+return tf.matmul(slim.flatten(self.x / 100.0), w) + b
+"""
+    )
+    first = train(network, name="first", epochs=1)
+    weights = str(first.job_folder / "snapshot_1.ckpt")
+    renamed = network.replace("'w'", "'w_not_in_use'")
+    second = train(renamed, name="second", epochs=1, weights=weights)
+    assert second.code == 0, second.output
+    before, after = (in_child(snapshot, outcome.job_folder, "snapshot_1.ckpt") for outcome in (first, second))
+    assert np.array_equal(before["model/w"], after["model/w_not_in_use"])
+    assert not np.array_equal(before["model/b"], after["model/b"])
+
+
+def test_a_missing_snapshot_is_named(train: Any, tmp_path: Path) -> None:
+    outcome = train(networks.LINEAR, weights=str(tmp_path / "snapshot_9.ckpt"))
+    assert outcome.code == 1
+    assert "snapshot_9.ckpt" in outcome.failure.message
+
+
+@pytest.mark.parametrize("rate", [1e30, float(np.finfo(np.float32).max)])
+def test_a_diverging_loss_stops_the_training(train: Any, rate: float) -> None:
+    network = networks.LINEAR.replace("(self.inference, self.y)\n", "(self.inference, self.y) * 1e9\n")
+    outcome = train(network, solver={"type": "SGD", "learning_rate": rate}, epochs=3)
+    assert outcome.code == 1
+    failure = outcome.failure
+    assert "loss became" in failure.message and "at step" in failure.message
+    assert f"{rate:g}" in failure.message
+    assert "Lower the learning rate" in failure.hint
+
+
+def test_nan_in_another_metric_goes_on(train: Any) -> None:
+    network = networks.LINEAR.replace(
+        "accuracy = ",
+        "self.summaries.append(tf.summary.scalar('odd', tf.zeros([]) / 0.0))\n        accuracy = ",
+    )
+    outcome = train(network, epochs=1)
+    assert outcome.code == 0
+    assert np.isnan(outcome.values("train", "odd")).all()
+
+
+@pytest.mark.parametrize(
+    "solver",
+    ["SGD", "MOMENTUM", "NESTEROV", "ADAGRAD", "ADAGRADDA", "ADADELTA", "ADAM", "RMSPROP", "FTRL"],
+)
+def test_every_optimizer_learns(train: Any, solver: str) -> None:
+    rate = {"ADADELTA": 1.0, "ADAM": 0.01, "RMSPROP": 0.001, "MOMENTUM": 0.01}.get(solver, 0.05)
+    settings = {"type": solver, "learning_rate": rate}
+    outcome = train(networks.LINEAR, solver=settings, epochs=4, val_interval=4, snapshot_interval=0)
+    assert outcome.code == 0, outcome.output
+    losses = outcome.values("val", "loss")
+    assert losses[-1] < 0.7 * losses[0]
+
+
+def test_mean_and_crop(train: Any) -> None:
+    network = networks.classifier(
+        """
+assert self.input_shape == [8, 8, 1], self.input_shape
+self.summaries.append(tf.summary.scalar('mean', tf.reduce_mean(self.x)))
+x = tf.reshape(self.x, [-1, 64]) / 100.0
+return slim.fully_connected(x, self.nclasses, activation_fn=None)
+"""
+    )
+    outcome = train(network, crop_size=8, epochs=1, mean="image")
+    assert outcome.code == 0, outcome.output
+    assert abs(outcome.values("val", "mean")[0]) < 5
+    without = train(network, name="without", crop_size=8, epochs=1, mean="none")
+    assert without.values("val", "mean")[0] == pytest.approx(120, abs=5)
+
+
+def test_usage_is_told(start: Any, model: Any) -> None:
+    task = start(model(networks.LINEAR, epochs=100000, snapshot_interval=0, val_interval=0))
+    used = task.wait_for(Used)
+    assert used.memory_bytes > 50e6 and used.device == "CPU"
+
+
+def test_a_stop_is_prompt_and_leaves_no_failure(start: Any, model: Any) -> None:
+    task = start(model(networks.LINEAR, epochs=100000, snapshot_interval=0))
+    task.wait_for(Measured)
+    task.stop()
+    outcome = task.wait(seconds=10)
+    assert outcome.code == 143
+    assert not any(event.kind in ("failed", "finished") for event in outcome.events)
+
+
+def test_weights_are_shown_and_steps_traced_for_tensorboard(train: Any, in_child: Any) -> None:
+    outcome = train(networks.LINEAR, epochs=1, histograms=True, traces_interval=4)
+    folder = outcome.job_folder / "tb" / "train"
+    assert {"model/fc/weights", "model/fc/biases"} <= in_child(_tensorboard, folder)
+    assert "activations/fc" in in_child(_tensorboard, outcome.job_folder / "tb" / "val")
+    assert len(list(folder.rglob("*.xplane.pb"))) == 1  # of eight steps, the fifth
+
+
+def test_a_validation_changes_nothing_of_the_network(train: Any, in_child: Any) -> None:
+    network = networks.classifier(
+        """
+seen = tf.get_variable('seen', [], initializer=tf.zeros_initializer(), trainable=False)
+seen = tf.assign_add(seen, tf.cast(tf.shape(self.x)[0], tf.float32))
+self.summaries.append(tf.summary.scalar('seen', seen))
+return slim.fully_connected(slim.flatten(self.x / 100.0), self.nclasses, activation_fn=None)
+"""
+    )
+    outcome = train(network, epochs=2)
+    assert outcome.code == 0, outcome.output
+    steps = outcome.of(Finished)[0].result["steps"]
+    seen = outcome.values("train", "seen")
+    assert len(seen) == steps and np.allclose(np.diff(seen), seen[0])
+    assert in_child(snapshot, outcome.job_folder, "snapshot_2.ckpt")["model/seen"] == seen[-1]

@@ -1,0 +1,66 @@
+"""What is told of the use of a GPU, by a driver that may not know everything."""
+
+from __future__ import annotations
+
+import sys
+import time
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from digits.core import events
+from digits.worker.training import usage
+
+
+class DriverFault(Exception):
+    """Stands in for NVMLError."""
+
+
+class Driver:
+    """Stands in for ``pynvml``, on a machine with one GPU."""
+
+    NVMLError = DriverFault
+    NVML_TEMPERATURE_GPU = 0
+
+    def __init__(self, memory: Any) -> None:
+        self._memory = memory
+
+    def nvmlDeviceGetMemoryInfo(self, handle: Any) -> Any:
+        if self._memory is None:
+            raise DriverFault("not supported")
+        return self._memory
+
+    def nvmlDeviceGetName(self, handle: Any) -> str:
+        return "A GPU"
+
+    def nvmlDeviceGetUtilizationRates(self, handle: Any) -> Any:
+        raise DriverFault("not supported")
+
+    def __getattr__(self, name: str) -> Any:
+        return lambda *arguments: 50
+
+
+@pytest.mark.parametrize(
+    ("memory", "told"),
+    [
+        (
+            SimpleNamespace(used=1, total=2),
+            [{"index": 0, "name": "A GPU", "memory_used": 1, "memory_total": 2, "temperature": 50}],
+        ),
+        (None, []),
+    ],
+)
+def test_what_a_driver_does_not_know_is_left_out(
+    tmp_path: Path, monkeypatch: Any, memory: Any, told: list[dict[str, Any]]
+) -> None:
+    monkeypatch.setitem(sys.modules, "pynvml", Driver(memory))
+    path = tmp_path / "events.jsonl"
+    log = events.EventLog(path)
+    with usage.reported(log, "GPU", [0], interval=0.01):
+        deadline = time.monotonic() + 10
+        while len(events.read(path)[0]) < 2 and time.monotonic() < deadline:
+            time.sleep(0.01)
+    log.close()
+    assert [event.gpus for event in events.read(path)[0]][:2] == [told, told]
