@@ -47,6 +47,7 @@ REQUIREMENTS = [
 ]
 TEST_REQUIREMENTS = [
     "hypothesis>=6.100",
+    "import-linter>=2.3",  # checks which zone of the code may import which
     "mypy>=1.15",
     "playwright>=1.50",
     "pytest>=8.3",

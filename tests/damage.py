@@ -262,7 +262,7 @@ def check(
     parts.store = Store(jobs, KINDS)
     try:
         parts.store.load()
-        parts.scheduler = Scheduler(parts.store, parts.executor, publish=parts.live.publish)
+        parts.scheduler = Scheduler(parts.store, parts.executor, report=parts.report)
         parts.scheduler.start()
         for _ in range(ROUNDS):
             parts.scheduler.tick()

@@ -1,11 +1,10 @@
-"""Who may import what. Each zone is loaded in a fresh interpreter, module by module, as the folders list them.
+"""What each zone loads at run time, in a fresh interpreter, module by module.
 
-A new module belongs to the web zone until it is named below, or to the worker when it lies in its folder.
+The contracts in ``pyproject.toml`` check which zone may import which; ``lint-imports`` runs them.
 """
 
 from __future__ import annotations
 
-import ast
 import json
 from pathlib import Path
 
@@ -26,19 +25,9 @@ WEB = {
     "gevent",
 }
 
-# Shared by the server and the worker: the standard library only.
-DOMAIN = {
-    f"digits.{name}"
-    for name in (
-        "environment errors events files job kinds messages metrics output recipe resources schema settings shim status "
-        "task times tensorflow_support dataset.manifest dataset.job model.job model.lr_policy model.preflight "
-        "model.resume model.watch"
-    ).split()
-}
-# Domain as well, and allowed to hold pixels and checksums.
-RECORDS = {"digits.data.records": {"numpy", "google_crc32c"}, "digits.data.images": {"numpy", "PIL"}}
-# The server's engine room: gevent and files, no pages.
-RUNNING = {f"digits.{name}" for name in "devices executor roots scheduler store".split()}
+# All that data needs beside the standard library: pixels and checksums.
+DATA = {"numpy", "PIL", "google_crc32c"}
+SERVER = ("core", "data", "kinds", "runtime", "web", "cli", "__main__")
 
 # Prints, for each module in turn, which outside packages came with it.
 LOAD = """
@@ -60,16 +49,9 @@ def modules() -> list[str]:
     return [name for name in names if not name.startswith("digits.networks.")]
 
 
-def zone(name: str) -> str:
-    if name.startswith("digits.worker"):
-        return "worker"
-    if name in DOMAIN or name in RECORDS:
-        return "domain"
-    return "running" if name in RUNNING else "web"
-
-
 def in_zone(*wanted: str) -> list[str]:
-    return [name for name in modules() if zone(name) in wanted]
+    """The modules of these zones. A zone is a folder, or a module, directly below the package."""
+    return [name for name in modules() if name.split(".")[1:2] and name.split(".")[1] in wanted]
 
 
 @pytest.fixture
@@ -89,32 +71,30 @@ def offenders(loaded: dict[str, list[str]], forbidden: set[str]) -> dict[str, li
     return {name: sorted(forbidden & set(came)) for name, came in loaded.items() if forbidden & set(came)}
 
 
-def test_the_zones_name_modules_that_exist():
-    assert {*DOMAIN, *RECORDS, *RUNNING} - set(modules()) == set()
+def test_every_module_belongs_to_a_zone():
+    assert set(modules()) == {"digits", *in_zone(*SERVER, "worker", "networks")}
 
 
 def test_the_server_never_loads_tensorflow(load):
-    loaded, said = load(in_zone("domain", "running", "web"))
+    loaded, said = load([name for name in in_zone(*SERVER) if name != "digits.__main__"])
     assert offenders(loaded, TENSORS) == {}
     assert said == "", "importing said something"
 
 
-def test_the_engine_room_has_no_pages(load):
-    loaded, _ = load(in_zone("running"))
+def test_the_runtime_loads_no_web_framework(load):
+    loaded, _ = load(in_zone("runtime"))
     assert offenders(loaded, WEB - {"gevent"}) == {}
 
 
-def test_the_domain_needs_the_standard_library_only(load):
-    names = [name for name in in_zone("domain") if name not in RECORDS]
-    loaded, _ = load(names)
+def test_core_needs_the_standard_library_only(load):
+    loaded, _ = load(in_zone("core"))
     assert {name: came for name, came in loaded.items() if came} == {}
 
 
-@pytest.mark.parametrize("name", RECORDS)
-def test_records_need_little_more(load, name):
-    loaded, _ = load([name])
-    packages = {package for package in loaded[name] if not package.startswith("_")}
-    assert packages <= RECORDS[name]
+def test_data_needs_little_more(load):
+    loaded, _ = load(in_zone("data"))
+    came = {package for packages in loaded.values() for package in packages if not package.startswith("_")}
+    assert came <= DATA
 
 
 @pytest.mark.tensorflow
@@ -131,21 +111,3 @@ def test_the_worker_never_loads_the_web(load):
 def test_making_a_dataset_does_not_wait_for_tensorflow(load, name):
     loaded, _ = load([name])
     assert offenders(loaded, TENSORS | WEB) == {}
-
-
-@pytest.mark.parametrize("name", in_zone("domain", "running", "web"))
-def test_nothing_outside_the_worker_imports_it(name):
-    path = ROOT.joinpath(*name.split("."))
-    path = path / "__init__.py" if path.is_dir() else path.with_suffix(".py")
-    assert [module for module in imported(path) if module.startswith("digits.worker")] == []
-
-
-def imported(path: Path) -> list[str]:
-    """Every module that a file imports, wherever in the file it does so."""
-    found: list[str] = []
-    for node in ast.walk(ast.parse(path.read_text())):
-        if isinstance(node, ast.Import):
-            found += [alias.name for alias in node.names]
-        elif isinstance(node, ast.ImportFrom):
-            found += [node.module or "", *(f"{node.module}.{alias.name}" for alias in node.names)]
-    return found

@@ -24,10 +24,10 @@ from digits.core.job import DamagedJob, Job, Wish
 from digits.core.metrics import Metrics
 from digits.core.status import Status
 from digits.core.task import EVENTS_FILE, EXIT_BUSY, EXIT_DISK_FULL, Failure, News, Task
+from digits.runtime import changes
 from digits.runtime import task_output as output
 from digits.runtime.executor import Executor, Exit, devices_environment
 from digits.runtime.store import Store
-from digits.web import live_messages
 
 log = logging.getLogger(__name__)
 
@@ -185,7 +185,7 @@ def _why(ended: Exit, last_lines: list[str]) -> tuple[str, str]:
 
 
 class Scheduler:
-    """Runs the jobs of a store with an executor and notifies browsers through ``publish``.
+    """Runs the jobs of a store with an executor and notifies browsers through ``report``.
 
     ``gpus`` names the GPUs of the machine; ``slots`` is the size of the pools
     ``create`` and ``cpu``.
@@ -196,13 +196,13 @@ class Scheduler:
         store: Store,
         executor: Executor,
         *,
-        publish: live_messages.Publish,
+        report: changes.Report,
         gpus: Callable[[], list[str]] = list,
         slots: Mapping[str, int] | None = None,
     ) -> None:
         self._store = store
         self._executor = executor
-        self._publish = publish
+        self._report = report
         self._gpus = gpus
         self._slots = dict(slots or {"create": 1, "cpu": 1})
         self._bell = Bell()
@@ -236,7 +236,7 @@ class Scheduler:
         """Submit new jobs, all or none. Each one starts as soon as its requirements are met; raises OSError."""
         self._store.add(*new)
         for job in new:
-            self._tell(live_messages.job_added(job))
+            self._report(changes.JobAdded(job))
         self._bell.set()
 
     def abort(self, job: Job) -> bool:
@@ -270,7 +270,7 @@ class Scheduler:
             raise NotReady(f"A process of “{job.name}” does not exit.", "Try again in a moment.")
         self._store.remove(job)
         self._metrics.pop(job.id, None)
-        self._tell(live_messages.job_deleted(job))
+        self._report(changes.JobDeleted(job))
 
     def metrics(self, job: Job) -> Metrics:
         """The metrics of ``job``."""
@@ -473,14 +473,14 @@ class Scheduler:
             return
         for event in happened:
             metrics.add(event)
-        self._tell(live_messages.task_news(job, task, happened))
+        self._report(changes.EventsApplied(job, task, happened))
         now = time.monotonic()
         if now - follower.progress_at >= PROGRESS_SECONDS:
             follower.progress_at = now
-            self._tell(live_messages.job_progress(job))
+            self._report(changes.ProgressChanged(job))
         if metrics.train.steps and now - follower.sparkline_at >= SPARKLINE_SECONDS:
             follower.sparkline_at = now
-            self._tell(live_messages.sparkline(job, metrics))
+            self._report(changes.CurveChanged(job, metrics))
 
     def _read_output(self, job: Job, task: Task, follower: _Follower, *, at_once: bool) -> None:
         now = time.monotonic()
@@ -490,7 +490,7 @@ class Scheduler:
         folder = job.task_folder(task)
         text, follower.output = output.read(folder, follower.output, limit=16 * 1024)
         if text:
-            self._tell(live_messages.task_output(job, task, text))
+            self._report(changes.OutputWritten(job, task, text))
 
     def _catch_up(self, job: Job) -> None:
         """Fold the events logged while the server was down."""
@@ -528,8 +528,8 @@ class Scheduler:
         except (ValueError, UnreadableFile):
             log.exception("job %s could not be saved", job.id)
         log.info("job %s: %s", job.id, job.status.title)
-        self._tell(live_messages.job_status(job))
-        self._tell(live_messages.job_progress(job))
+        self._report(changes.StatusChanged(job))
+        self._report(changes.ProgressChanged(job))
 
     def _keep_metrics(self, job: Job, metrics: Metrics) -> None:
         self._metrics[job.id] = metrics
@@ -539,10 +539,6 @@ class Scheduler:
                 self._metrics.move_to_end(oldest)
                 break
             del self._metrics[oldest]
-
-    def _tell(self, told: list[live_messages.Message]) -> None:
-        for room, event, body in told:
-            self._publish(room, event, body)
 
 
 def _wait(happens: Callable[[], bool]) -> bool:

@@ -21,10 +21,10 @@ from digits.data import manifest as manifests
 from digits.data.manifest import Manifest, Split
 from digits.kinds.classification.form import DatasetForm
 from digits.kinds.classification.job import DatasetJob
+from digits.kinds.form_fields import errors_of
 from digits.web import serializers
 from digits.web.auth import current_username
 from digits.web.dataset_submit import new_dataset
-from digits.web.form_fields import errors_of
 from digits.web.offload import in_thread
 from digits.web.services import services
 
@@ -40,7 +40,7 @@ _resizing = threading.BoundedSemaphore(2)
 
 @blueprint.get("/datasets/images/classification/new")
 def new() -> str:
-    form = DatasetForm(formdata=None)
+    form = _form(None)
     _clone_into(form, request.args.get("clone"))
     return _form_page(form)
 
@@ -49,7 +49,7 @@ def new() -> str:
 @blueprint.post("/datasets/images/classification.json", endpoint="create_json")
 def create() -> AnyResponse | tuple[str | Response, int]:
     """Make a dataset; a form with mistakes comes back with everything that was filled in."""
-    form = DatasetForm()
+    form = _form()
     _clone_into(form, request.form.get("clone"))
     as_json = request.path.endswith(".json")
     if not form.validate():
@@ -110,7 +110,7 @@ def summary() -> Response:
 @blueprint.post("/datasets/images/resize-example")
 def resize_example() -> Response:
     """The example picture resized as the form says: ``{image: data URI, bytes}``."""
-    form = DatasetForm(request.form)
+    form = _form(request.form)
     names = ("resize_width", "resize_height", "resize_channels", "resize_mode", "encoding")
     short = {name.removeprefix("resize_"): name for name in names}
     for name, field in short.items():
@@ -255,6 +255,10 @@ def _samples(job: DatasetJob, manifest: Manifest) -> list[dict[str, Any]]:
         }
         for index, label in enumerate(manifest.labels[:SHOWN_CLASSES])
     ]
+
+
+def _form(*data: Any) -> DatasetForm:
+    return DatasetForm(*data, meta={"data_roots": services().roots})
 
 
 def _clone_into(form: DatasetForm, job_id: str | None) -> None:

@@ -19,11 +19,12 @@ from digits.core.errors import BadRequest, DigitsError, NotAllowed, NotFound, ex
 from digits.core.job import DamagedJob, Job, is_id
 from digits.core.model_job import ModelJob
 from digits.kinds.classification.job import DatasetJob
+from digits.kinds.form_fields import NAME_LENGTH, cursor_of
 from digits.runtime import task_output
-from digits.web import live_messages, serializers
+from digits.runtime.changes import JobEdited
+from digits.web import serializers
 from digits.web.auth import login_name
 from digits.web.file_response import send_job_file
-from digits.web.form_fields import NAME_LENGTH, cursor_of
 from digits.web.services import services
 
 blueprint = Blueprint("jobs", __name__)
@@ -105,8 +106,7 @@ def edit(place: str, job_id: str) -> Response:
         raise BadRequest("Specify job_name, job_notes or group_name.")
     services().store.edit(job, **changes)
     for attribute in changes:
-        for message in live_messages.job_attribute(job, attribute):
-            services().live.publish(*message)
+        services().report(JobEdited(job, attribute))
     return jsonify(name=job.name, notes=job.notes, group=job.group)
 
 

@@ -1,4 +1,4 @@
-"""What browsers are told while jobs change: plain data, made by pure functions.
+"""Messages to browsers about changes of jobs: plain data, made by pure functions.
 
 A message is a room, the name of a Socket.IO event and a JSON value. The rooms
 are a job's id, for the job's page, and `EVERYONE`, for the lists.
@@ -6,32 +6,50 @@ are a job's id, for the job's page, and `EVERYONE`, for the lists.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any
 
 from digits.core import events
 from digits.core.job import Job
-from digits.core.metrics import Metrics, row_json
+from digits.core.metrics import row_json
 from digits.core.model_job import epoch_label
 from digits.core.status import Status
-from digits.core.task import News, Task
+from digits.core.task import News
+from digits.runtime import changes
 
 EVERYONE = "job_management"
 JOB = "job update"
 TASK = "task update"
 
 Message = tuple[str, str, dict[str, Any]]
-Publish = Callable[[str, str, dict[str, Any]], None]
 
 
 def history(job: Job) -> list[list[Any]]:
     return [[Status(code).title, at] for code, at in job.history]
 
 
-def job_status(job: Job) -> list[Message]:
+def of(change: changes.Change) -> list[Message]:
+    """The messages that report ``change`` to browsers."""
+    return _MESSAGES[type(change)](change)
+
+
+def _added(change: changes.JobAdded) -> list[Message]:
+    return [(EVERYONE, JOB, {"update": "added", "job_id": change.job.id})]
+
+
+def _deleted(change: changes.JobDeleted) -> list[Message]:
+    return _to_both(change, {"update": "deleted"})
+
+
+def _edited(change: changes.JobEdited) -> list[Message]:
+    value = getattr(change.job, change.attribute)
+    return _to_both(change, {"update": "attribute", "attribute": change.attribute, "value": value})
+
+
+def _status_changed(change: changes.StatusChanged) -> list[Message]:
+    job = change.job
     body = {
         "update": "status",
-        "job_id": job.id,
         "status": job.status.title,
         "css": job.status.css,
         "running": job.status.is_running,
@@ -39,57 +57,57 @@ def job_status(job: Job) -> list[Message]:
         "waiting_for": job.waiting_for,
         "error": job.failure.as_json() if job.failure else None,
     }
-    return [(job.id, JOB, body), (EVERYONE, JOB, body)]
+    return _to_both(change, body)
 
 
-def job_progress(job: Job) -> list[Message]:
-    body = {
-        "update": "progress",
-        "job_id": job.id,
-        "percentage": round(100 * job.progress, 1),
-        "eta_seconds": job.seconds_left,
-    }
-    return [(job.id, JOB, body), (EVERYONE, JOB, body)]
+def _progress_changed(change: changes.ProgressChanged) -> list[Message]:
+    job = change.job
+    percentage = round(100 * job.progress, 1)
+    return _to_both(change, {"update": "progress", "percentage": percentage, "eta_seconds": job.seconds_left})
 
 
-def job_attribute(job: Job, attribute: str) -> list[Message]:
-    value = getattr(job, attribute)
-    body = {"update": "attribute", "job_id": job.id, "attribute": attribute, "value": value}
-    return [(job.id, JOB, body), (EVERYONE, JOB, body)]
+def _output_written(change: changes.OutputWritten) -> list[Message]:
+    body = {"update": "log", "job_id": change.job.id, "task": change.task.name, "text": change.text}
+    return [(change.job.id, TASK, body)]
 
 
-def job_added(job: Job) -> list[Message]:
-    return [(EVERYONE, JOB, {"update": "added", "job_id": job.id})]
-
-
-def job_deleted(job: Job) -> list[Message]:
-    body = {"update": "deleted", "job_id": job.id}
-    return [(job.id, JOB, body), (EVERYONE, JOB, body)]
-
-
-def task_output(job: Job, task: Task, text: str) -> list[Message]:
-    return [(job.id, TASK, {"update": "log", "job_id": job.id, "task": task.name, "text": text})]
-
-
-def sparkline(job: Job, metrics: Metrics) -> list[Message]:
+def _curve_changed(change: changes.CurveChanged) -> list[Message]:
     body = {
         "update": "sparkline",
-        "job_id": job.id,
-        "data": metrics.sparkline(),
-        "last_accuracy": metrics.last_accuracy(),
+        "job_id": change.job.id,
+        "data": change.metrics.sparkline(),
+        "last_accuracy": change.metrics.last_accuracy(),
     }
     return [(EVERYONE, TASK, body)]
 
 
-def task_news(job: Job, task: Task, happened: Sequence[events.Event]) -> list[Message]:
-    """What the page of ``job`` is told when ``happened`` has been folded into ``task.news``."""
+def _events_applied(change: changes.EventsApplied) -> list[Message]:
     messages = []
-    seen = {type(event) for event in happened}
-    for kind, tell in _NEWS:
+    job, task = change.job, change.task
+    seen = {type(event) for event in change.events}
+    for kind, body_of in _TASK_UPDATES:
         if kind in seen:
-            body = tell(task.news, [event for event in happened if isinstance(event, kind)])
+            body = body_of(task.news, [event for event in change.events if isinstance(event, kind)])
             messages.append((job.id, TASK, {"job_id": job.id, "task": task.name, **body}))
     return messages
+
+
+def _to_both(change: changes.Change, body: dict[str, Any]) -> list[Message]:
+    """``body`` for the job's page and for the lists."""
+    body = {**body, "job_id": change.job.id}
+    return [(change.job.id, JOB, body), (EVERYONE, JOB, body)]
+
+
+_MESSAGES: dict[type[changes.Change], Callable[[Any], list[Message]]] = {
+    changes.JobAdded: _added,
+    changes.JobDeleted: _deleted,
+    changes.JobEdited: _edited,
+    changes.StatusChanged: _status_changed,
+    changes.ProgressChanged: _progress_changed,
+    changes.OutputWritten: _output_written,
+    changes.EventsApplied: _events_applied,
+    changes.CurveChanged: _curve_changed,
+}
 
 
 def _progress(news: News, _: list[Any]) -> dict[str, Any]:
@@ -155,7 +173,7 @@ def _restored(news: News, _: list[Any]) -> dict[str, Any]:
     return {"update": "restored", "data": news.restored}
 
 
-_NEWS: tuple[tuple[type[events.Event], Callable[[News, list[Any]], dict[str, Any]]], ...] = (
+_TASK_UPDATES: tuple[tuple[type[events.Event], Callable[[News, list[Any]], dict[str, Any]]], ...] = (
     # First: it voids rows, and others of this batch may come after it.
     (events.Resumed, _resumed),
     (events.Progressed, _progress),

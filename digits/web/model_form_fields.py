@@ -10,7 +10,7 @@ from wtforms.validators import InputRequired, Length, Optional, ValidationError
 
 from digits.core.model_job import DEVICE
 from digits.core.recipe import Augment, EarlyStopping
-from digits.web.form_fields import (
+from digits.kinds.form_fields import (
     LARGEST_NUMBER,
     LARGEST_WHOLE,
     MAX_LIST_CHARACTERS,

@@ -30,11 +30,11 @@ from digits.core.status import Status
 from digits.core.task import EVENTS_FILE
 from digits.data.archive import MEDIA_TYPES, stream
 from digits.kinds.classification.job import DatasetJob
+from digits.kinds.form_fields import choices, cursor_of, errors_of
 from digits.runtime.short_tasks import EXPORTED_FOLDER, Preview
 from digits.web import network_lint, serializers
 from digits.web.auth import current_username
 from digits.web.file_response import send_job_file
-from digits.web.form_fields import choices, cursor_of, errors_of
 from digits.web.job_views import check_owner
 from digits.web.model_form import MAX_NETWORK_CHARACTERS, POLICY_TITLES, USUAL, ModelForm
 from digits.web.model_submit import new_model
@@ -378,7 +378,7 @@ def _model(job_id: str) -> ModelJob:
 
 
 def _form(data: Any) -> ModelForm:
-    form = ModelForm(formdata=data)
+    form = ModelForm(formdata=data, meta={"data_roots": services().roots})
     usable = [job for job in services().store.all(DatasetJob) if _is_usable(job)]
     form.dataset.choices = choices(*((job.id, job.name) for job in usable))
     if data is None and usable:

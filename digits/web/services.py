@@ -12,6 +12,7 @@ from digits.core.errors import OtherSite
 from digits.core.settings import Settings
 from digits.data.data_roots import Roots
 from digits.kinds import KINDS
+from digits.runtime.changes import Change
 from digits.runtime.devices import Devices
 from digits.runtime.executor import LocalExecutor
 from digits.runtime.inference_servers import InferenceWorkers
@@ -19,6 +20,7 @@ from digits.runtime.scheduler import Scheduler
 from digits.runtime.short_tasks import Previews
 from digits.runtime.store import Store
 from digits.runtime.tensorflow_support import find_tensorflow
+from digits.web import live_messages
 from digits.web.gate import comes_from_another_site
 from digits.web.live import Live
 from digits.web.tensorboard import TensorBoards
@@ -46,7 +48,7 @@ class Services:
         self.scheduler = Scheduler(
             self.store,
             self.executor,
-            publish=self.live.publish,
+            report=self.report,
             gpus=self._gpus,
             # A training on the CPU uses about four cores well.
             slots={"create": 1, "cpu": max(1, (os.cpu_count() or 1) // 4)},
@@ -70,6 +72,11 @@ class Services:
         self.tensorboards.stop_all()
         self.executor.close()
         self.store.close()
+
+    def report(self, change: Change) -> None:
+        """Send browsers the messages about ``change``."""
+        for message in live_messages.of(change):
+            self.live.publish(*message)
 
     def _gpus(self) -> list[str]:
         return [device.id for device in self.devices.list() if device.is_gpu]

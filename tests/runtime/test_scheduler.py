@@ -114,7 +114,7 @@ class Server:
         self.scheduler = Scheduler(
             self.store,
             LocalExecutor(standby=False, program=[sys.executable, "-c", PROGRAMS]),
-            publish=lambda *message: self.told.append(message),
+            report=lambda change: self.told.extend(live_messages.of(change)),
             slots={"create": 1, "cpu": 1},
         )
         self.scheduler.start()

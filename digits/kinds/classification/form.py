@@ -10,7 +10,7 @@ from wtforms import BooleanField, IntegerField, SelectField, StringField
 from wtforms.validators import DataRequired, InputRequired, Length, Optional, ValidationError
 
 from digits.core.recipe import CreateDataset
-from digits.web.form_fields import (
+from digits.kinds.form_fields import (
     LARGEST_WHOLE,
     NAME_LENGTH,
     OWN_DIRECTION,

@@ -10,7 +10,7 @@ from werkzeug.datastructures import MultiDict
 from wtforms import BooleanField, FloatField, IntegerField, SelectField
 from wtforms.validators import InputRequired
 
-from digits.web.form_fields import DecimalField, JobForm, NumberList
+from digits.kinds.form_fields import DecimalField, JobForm, NumberList
 
 
 class Example(JobForm):

@@ -14,7 +14,6 @@ from wtforms.validators import Length, NumberRange, Optional, StopValidation, Va
 from digits.core.errors import BadRequest, DigitsError
 from digits.core.job import Job
 from digits.data.data_roots import Kind
-from digits.web.services import services
 
 NAME_LENGTH = 200
 # For all fields except those in ``LONG_FIELDS`` of a form.
@@ -31,7 +30,10 @@ OWN_DIRECTION = {"dir": "auto"}
 
 
 class JobForm(FlaskForm):
-    """Base of the forms that create a job. The forgery token is checked for the whole app."""
+    """Base of the forms that create a job. The forgery token is checked for the whole app.
+
+    Pass ``meta={"data_roots": ...}`` to forms with paths: the folders that `AllowedPath` accepts.
+    """
 
     LONG_FIELDS: frozenset[str] = frozenset()
 
@@ -252,7 +254,7 @@ class AllowedPath:
 
     def __call__(self, form: Form, field: Field) -> None:
         try:
-            field.data = str(services().roots.resolve(field.data.strip(), kind=self._kind))
+            field.data = str(form.meta.data_roots.resolve(field.data.strip(), kind=self._kind))
         except DigitsError as error:
             raise ValidationError(" ".join(filter(None, (error.message, error.hint)))) from None
 
