@@ -1,11 +1,13 @@
 """What each zone loads at run time, in a fresh interpreter, module by module.
 
-The contracts in ``pyproject.toml`` check which zone may import which; ``lint-imports`` runs them.
+Contracts in ``pyproject.toml`` state which zone may import which; import-linter checks them.
 """
 
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -69,6 +71,13 @@ def load(run_clean):
 
 def offenders(loaded: dict[str, list[str]], forbidden: set[str]) -> dict[str, list[str]]:
     return {name: sorted(forbidden & set(came)) for name, came in loaded.items() if forbidden & set(came)}
+
+
+def test_imports_between_zones_keep_the_contracts():
+    program = Path(sys.executable).with_name("lint-imports")
+    answer = subprocess.run([program, "--no-cache", "--no-logo"], cwd=ROOT, capture_output=True, text=True)
+    assert answer.returncode == 0, answer.stdout
+    assert "0 broken" in answer.stdout
 
 
 def test_every_module_belongs_to_a_zone():

@@ -30,6 +30,7 @@ from digits.core.status import Status
 from digits.kinds.classification.form import DatasetForm
 from digits.kinds.classification.job import DatasetJob
 from digits.runtime.executor import Exit
+from digits.web import dataset_views
 from digits.web.model_form import ModelForm
 from tests.raw_http import Answer, SmallServer, small_server
 from tests.site import Site, open_site
@@ -124,9 +125,9 @@ def names_for(app: Flask, rule: str) -> list[str]:
             module = inspect.getsource(inspect.getmodule(view) or view)
             names.update(FIELD.findall(inspect.getsource(view)) or FIELD.findall(module))
             text = inspect.getsource(view)
-            for form, mark in ((ModelForm, " _form("), (DatasetForm, " DatasetForm(")):
-                if mark in text:
-                    names.update(name for name in dir(form) if hasattr(getattr(form, name), "field_class"))
+            if " _form(" in text:
+                form = DatasetForm if inspect.getmodule(view) is dataset_views else ModelForm
+                names.update(name for name in dir(form) if hasattr(getattr(form, name), "field_class"))
     return sorted(names) or ["x"]
 
 
