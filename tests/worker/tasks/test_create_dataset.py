@@ -423,9 +423,9 @@ def test_a_second_run_replaces_the_first(job: Path, source: Path) -> None:
 
 
 def test_shards_are_many_and_even(tmp_path: Path) -> None:
-    def plan(count: int) -> create_dataset.folder.Plan:
-        split = create_dataset.folder.SplitPlan(tmp_path, ["a"] * count, [0] * count)
-        return create_dataset.folder.Plan(["a", "b"], {"train": split}, [])
+    def plan(count: int) -> create_dataset.image_folder.Plan:
+        split = create_dataset.image_folder.SplitPlan(tmp_path, ["a"] * count, [0] * count)
+        return create_dataset.image_folder.Plan(["a", "b"], {"train": split}, [])
 
     task = CreateDataset(train={}, width=28, height=28, channels=1)
     sizes = {count: len(create_dataset.divide(plan(count), task)) for count in (1, 128, 129, 60_000)}

@@ -209,12 +209,12 @@ MISTAKES = {
     "undefined function": (networks.LINEAR.replace("slim.flatten", "slim.flaten"), "flaten", 5),
     "shapes that do not fit": (
         networks.classifier("return tf.matmul(slim.flatten(self.x), tf.zeros([3, self.nclasses]))"),
-        "ValueError",
+        "144 is not 3",
         5,
     ),
     "shapes of keras": (
         networks.classifier("return keras.layers.Conv2D(3, 40)(self.x)"),
-        "ValueError",
+        "too small for a kernel",
         5,
     ),
     "loss is no scalar": (
