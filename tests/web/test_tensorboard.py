@@ -376,7 +376,7 @@ sys.path.insert(0, {str(PROGRAM.parent.parent)!r})
 from pathlib import Path
 from werkzeug.test import EnvironBuilder
 from werkzeug.wrappers import Request
-from digits.tensorboard import TensorBoards
+from digits.web.tensorboard import TensorBoards
 boards = TensorBoards(program=Path({str(FAKE)!r}))
 request = Request(EnvironBuilder("/").get_environ())
 sys.stdout.write(boards.proxy("job", Path({str(logdir)!r}), "", request).get_data(as_text=True))
