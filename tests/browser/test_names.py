@@ -147,6 +147,7 @@ def test_no_name_widens_a_page_or_hides_its_actions(
         expect(page.locator(".prediction-label")).to_have_text([LONG, RIGHT_TO_LEFT])
 
     check("/")
+    check(f"/?q={LONG}")
     names = page.locator("#models-table .job-link bdi")
     expect(names).to_have_text([LONG, RIGHT_TO_LEFT])
     expect(names.first).to_have_attribute("title", LONG)
