@@ -531,7 +531,7 @@ def test_two_processes_never_train_in_the_same_folder(
     first.wait_for(Measured)
     monkeypatch.setattr(events, "_WRITER_SECONDS", 0.2)
     second = start(task_folder).wait()
-    assert second.code == EXIT_BUSY and "Another process works on this task" in second.output
+    assert second.code == EXIT_BUSY and "Another process is working on this task" in second.output
     recipe_before = (task_folder / "recipe.json").read_bytes()
     with pytest.raises(BadRequest, match="a training is at work"):
         standalone.prepare(task_folder.parent)
