@@ -201,7 +201,9 @@ def test_labels_are_found_by_what_is_computed(statement: str, is_about_labels: b
 
 def test_labels_are_no_hint_for_other_errors() -> None:
     for other in ("ValueError('Unknown activation')", "KeyError('shape')"):
-        assert "self.y has shape" not in describe(raised_in_library(NETWORK.format("fail(self.y)", other))).hint
+        assert (
+            "self.y has shape" not in describe(raised_in_library(NETWORK.format("fail(self.y)", other))).hint
+        )
 
 
 def raised_in_library(text: str) -> BaseException:
