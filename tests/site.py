@@ -30,6 +30,24 @@ from tests.stalls import STALLS
 PATIENCE_SECONDS = 60
 
 
+def site_settings(folder: Path, **changes: Any) -> Settings:
+    """Settings of a site that keeps everything below ``folder`` and reads images from its folder ``data``.
+
+    Login is disabled, because Flask's test client has no connection whose owner could be determined.
+    """
+    values: dict[str, Any] = {
+        "port": 0,
+        "login": False,
+        "jobs_dir": folder / "jobs",
+        "data_roots": (folder / "data",),
+        "samples_dir": folder / "samples",
+        "state_dir": folder / "state",
+        "logfile_filename": folder / "digits.log",
+        "standby": False,
+    }
+    return Settings(**(values | changes))
+
+
 @dataclass
 class Site:
     """The application and a client of it. ``close`` it in the end."""

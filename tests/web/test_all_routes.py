@@ -25,7 +25,6 @@ from werkzeug.test import EnvironBuilder, run_wsgi_app
 from werkzeug.wrappers import Response
 
 from digits.core.model_job import ModelJob
-from digits.core.settings import Settings
 from digits.core.status import Status
 from digits.kinds.classification.form import DatasetForm
 from digits.kinds.classification.job import DatasetJob
@@ -33,7 +32,7 @@ from digits.runtime.executor import Exit
 from digits.web import dataset_views
 from digits.web.model_form import ModelForm
 from tests.raw_http import Answer, SmallServer, small_server
-from tests.site import Site, open_site
+from tests.site import Site, open_site, site_settings
 
 EXAMPLES = int(os.environ.get("DIGITS_FUZZ_EXAMPLES", "120"))
 HANG_SECONDS = 30
@@ -94,18 +93,7 @@ def processes() -> NoProcesses:
 def site(tmp_path_factory: pytest.TempPathFactory, processes: NoProcesses) -> Iterator[Site]:
     """A site with a dataset created by real processes; afterwards, no processes are started."""
     folder = tmp_path_factory.mktemp("all-routes")
-    opened = open_site(
-        Settings(
-            login=False,
-            port=0,
-            jobs_dir=folder / "jobs",
-            data_roots=(folder / "data",),
-            samples_dir=folder / "samples",
-            state_dir=folder / "state",
-            logfile_filename=folder / "digits.log",
-            standby=False,
-        )
-    )
+    opened = open_site(site_settings(folder))
     assert opened.wait_for_end(opened.dataset()) == "Done"
     opened.services.scheduler.stop()  # start no tasks in the background
     parts: Any = opened.services

@@ -17,11 +17,10 @@ import pytest
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
-from digits.core.settings import Settings
 from digits.runtime.executor import LocalExecutor
 from tests import damage
 from tests.damage import Damage
-from tests.site import Site, open_site
+from tests.site import Site, open_site, site_settings
 
 CASES = int(os.environ.get("DIGITS_DAMAGE_CASES", "30"))
 
@@ -30,18 +29,7 @@ CASES = int(os.environ.get("DIGITS_DAMAGE_CASES", "30"))
 def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Site, Path]]:
     """A site, and a jobs folder to copy for every case. Tasks that it starts finish immediately."""
     folder = tmp_path_factory.mktemp("world")
-    opened = open_site(
-        Settings(
-            login=False,
-            port=0,
-            jobs_dir=folder / "jobs",
-            data_roots=(folder / "data",),
-            samples_dir=folder / "samples",
-            state_dir=folder / "state",
-            logfile_filename=folder / "digits.log",
-            standby=False,
-        )
-    )
+    opened = open_site(site_settings(folder))
     damage.make_jobs(opened, folder / "template")
     opened.services.scheduler.stop()
     opened.services.store.close()

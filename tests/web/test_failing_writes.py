@@ -21,7 +21,7 @@ from digits.runtime.executor import LocalExecutor
 from digits.web.app import create_app
 from digits.web.auth import Session, Sessions, read_or_make_secret
 from tests.failing_disk import FailingDisk, failing_disk, fill, small_disk
-from tests.site import Site, bars
+from tests.site import Site, bars, site_settings
 
 SAID = {
     errno.ENOSPC: (507, "The disk is full."),
@@ -47,18 +47,7 @@ Operation = Callable[[], Any]
 def site_of_all(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
     folder = tmp_path_factory.mktemp("site")
     bars(folder / "data" / "bars", each=2)
-    app = create_app(
-        Settings(
-            login=False,
-            port=0,
-            jobs_dir=folder / "jobs",
-            data_roots=(folder / "data",),
-            samples_dir=folder / "samples",
-            state_dir=folder / "state",
-            standby=False,
-        ),
-        start=False,
-    )
+    app = create_app(site_settings(folder), start=False)
     app.testing = True
     app.config["PROPAGATE_EXCEPTIONS"] = False
     site = Site(app, app.test_client(), folder / "data")

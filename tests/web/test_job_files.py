@@ -14,12 +14,11 @@ import pytest
 
 from digits.core.files import UnreadableFile, exists, is_folder, make_folder, open_plain, read_bytes
 from digits.core.job import Job
-from digits.core.settings import Settings
 from digits.core.status import Status
 from digits.data import manifest
 from digits.data.records import Record, ShardWriter, encode_example
 from digits.web.app import create_app
-from tests.site import Site, bars
+from tests.site import Site, bars, site_settings
 
 SECRET = "the secret of another user"
 JSON = {"Accept": "application/json"}
@@ -70,15 +69,7 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
     """A site that never starts jobs."""
     folder = tmp_path_factory.mktemp("site")
     bars(folder / "data" / "bars", each=2)
-    settings = Settings(
-        login=False,
-        port=0,
-        jobs_dir=folder / "jobs",
-        data_roots=(folder / "data",),
-        state_dir=folder / "state",
-        standby=False,
-    )
-    app = create_app(settings, start=False)
+    app = create_app(site_settings(folder), start=False)
     app.testing = True
     app.config["PROPAGATE_EXCEPTIONS"] = False
     site = Site(app, app.test_client(), folder / "data")

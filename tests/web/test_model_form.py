@@ -6,9 +6,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from digits.core.settings import Settings
 from digits.web.model_form import MAX_SWEEP_JOBS
-from tests.site import Site, open_site
+from tests.site import Site, open_site, site_settings
 
 CREATE = "/models/images/classification.json"
 DRAW = "/models/visualize-lr"
@@ -17,18 +16,7 @@ DRAW = "/models/visualize-lr"
 @pytest.fixture(scope="module")
 def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
     folder = tmp_path_factory.mktemp("forms")
-    opened = open_site(
-        Settings(
-            login=False,
-            port=0,
-            jobs_dir=folder / "jobs",
-            data_roots=(folder / "data",),
-            samples_dir=folder / "samples",
-            state_dir=folder / "state",
-            logfile_filename=folder / "digits.log",
-            standby=False,
-        )
-    )
+    opened = open_site(site_settings(folder))
     yield opened
     opened.close()
 

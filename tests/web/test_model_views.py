@@ -15,8 +15,7 @@ from PIL import Image
 
 from digits.core.job import Job
 from digits.core.model_job import ModelJob
-from digits.core.settings import Settings
-from tests.site import Site, open_site
+from tests.site import Site, open_site, site_settings
 
 CREATE = "/models/images/classification.json"
 PREFLIGHT = "/models/preflight"
@@ -74,17 +73,7 @@ PRINTS_A_LOT = LINEAR + "\nfor _ in range(30000):\n    print('x' * 400)\n"
 def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
     """One site with a warm fork server for all tests of this file."""
     folder = tmp_path_factory.mktemp("site")
-    opened = open_site(
-        Settings(
-            port=0,
-            login=False,
-            jobs_dir=folder / "jobs",
-            data_roots=(folder / "data",),
-            samples_dir=folder / "samples",
-            state_dir=folder / "state",
-            logfile_filename=folder / "digits.log",
-        )
-    )
+    opened = open_site(site_settings(folder, standby=True))
     yield opened
     opened.close()
 
