@@ -12,7 +12,7 @@ import psutil
 import pytest
 
 from digits.core.settings import Settings
-from tests.site import Site, open_site
+from tests.site import Site, open_site, site_settings
 from tests.stalls import HANG_SECONDS, STALLS
 
 # So tests do the same on every machine; those of a GPU ask for it.
@@ -54,20 +54,8 @@ def root() -> Path:
 
 @pytest.fixture
 def settings(tmp_path: Path) -> Settings:
-    """Settings of a server that stores everything in the test's own folder and starts no standby process.
-
-    Login is disabled, because Flask's test client has no connection whose owner could be determined.
-    """
-    return Settings(
-        port=0,
-        login=False,
-        jobs_dir=tmp_path / "jobs",
-        data_roots=(tmp_path / "data",),
-        samples_dir=tmp_path / "samples",
-        state_dir=tmp_path / "state",
-        logfile_filename=tmp_path / "digits.log",
-        standby=False,
-    )
+    """Settings of a server that stores everything in the test's own folder and starts no standby process."""
+    return site_settings(tmp_path)
 
 
 @pytest.fixture

@@ -233,9 +233,8 @@ class ForkServer:
                 )
         except OSError as error:
             self._starts -= 1
-            log.warning(
-                "could not start the fork server: %s", error
-            )  # tasks start without it, but more slowly
+            # Tasks start without it, but more slowly.
+            log.warning("could not start the fork server: %s", error)
             return
         threading.Thread(target=self._wait_until_ready, args=(self._process,), daemon=True).start()
 
@@ -339,17 +338,8 @@ def _read_exit(folder: Path, run: int) -> Exit | None:
             return None
         reason = f"{path.name}: {error}" if isinstance(error, schema.Malformed) else str(error)
         return Exit(lost=True, damage=reason, at=_last_change(folder))
-    if record.run != run:
-        return None
-    return Exit(
-        code=record.code,
-        signal=record.signal,
-        stopped=record.stopped,
-        out_of_memory=record.out_of_memory,
-        disk_full=record.disk_full,
-        at=record.at,
-        seconds=record.seconds,
-    )
+    known = dict(vars(record))
+    return Exit(**known) if known.pop("run") == run else None
 
 
 def _supervisor_of(folder: Path) -> int | None:
