@@ -108,7 +108,7 @@ class Job:
     @property
     def seconds_left(self) -> float | None:
         running = [task for task in self.tasks if task.status is Status.RUN]
-        return running[0].news.seconds_left if running else None
+        return running[0].state.seconds_left if running else None
 
     @property
     def can_resume(self) -> bool:

@@ -23,7 +23,7 @@ from digits.core.files import UnreadableFile, make_folder, remove_halves
 from digits.core.job import DamagedJob, Job, Wish
 from digits.core.metrics import Metrics
 from digits.core.status import Status
-from digits.core.task import EVENTS_FILE, EXIT_BUSY, EXIT_DISK_FULL, Failure, News, Task
+from digits.core.task import EVENTS_FILE, EXIT_BUSY, EXIT_DISK_FULL, Failure, Task, TaskState
 from digits.runtime import changes
 from digits.runtime import task_output as output
 from digits.runtime.executor import Executor, Exit, devices_environment
@@ -141,15 +141,15 @@ def _hopeless(needed: Job | None) -> Failure:
     return Failure(f"The dataset “{needed.name}” {how}.", "Create the dataset again, then clone this model.")
 
 
-def verdict(ended: Exit, news: News, last_lines: list[str]) -> tuple[Status, Failure | None]:
+def verdict(ended: Exit, state: TaskState, last_lines: list[str]) -> tuple[Status, Failure | None]:
     """The final status of a task, from its exit, its events, and the last lines of its output."""
     # A signal that comes after the end of the work does no harm.
-    if news.is_finished and (ended.went_well or ended.code is None):
+    if state.is_finished and (ended.went_well or ended.code is None):
         return Status.DONE, None
     if ended.stopped:
         return Status.ABORT, None
-    if news.failure and ended.code != EXIT_BUSY:  # which told nothing of its own
-        return Status.ERROR, news.failure
+    if state.failure and ended.code != EXIT_BUSY:  # which told nothing of its own
+        return Status.ERROR, state.failure
     return Status.ERROR, Failure(*_why(ended, last_lines))
 
 
@@ -278,8 +278,8 @@ class Scheduler:
         if metrics is None:
             metrics = Metrics()
             for task in job.tasks:
-                # A task that is being followed adds the rest as it folds its news.
-                until = task.news.cursor if task.status is Status.RUN else None
+                # A task that is being followed adds the rest as it applies its events.
+                until = task.state.cursor if task.status is Status.RUN else None
                 log_file = job.task_folder(task) / EVENTS_FILE
                 happened, metrics.cursor = events.read(log_file, until=until)
                 for event in happened:
@@ -288,11 +288,11 @@ class Scheduler:
         self._metrics.move_to_end(job.id)
         return metrics
 
-    def news(self, job: Job, task: Task) -> News:
+    def task_state(self, job: Job, task: Task) -> TaskState:
         """The state of ``task``, read from its log if it is not being followed."""
-        if task.news.cursor == 0:
+        if task.state.cursor == 0:
             self._catch_up(job)
-        return task.news
+        return task.state
 
     def free_devices(self, wanted: str) -> list[str]:
         """The devices for a short look at ``wanted``, as the model form names it; the CPU if they are busy."""
@@ -462,13 +462,13 @@ class Scheduler:
         self._read_news(job, task, follower)
         self._read_output(job, task, follower, at_once=ended is not None)
         if ended is not None:
-            status, failure = verdict(ended, task.news, output.last_lines(folder, 40))
+            status, failure = verdict(ended, task.state, output.last_lines(folder, 40))
             self._end(job, task, status, failure, ended)
 
     def _read_news(self, job: Job, task: Task, follower: _Follower) -> None:
         metrics = self.metrics(job)
-        happened = task.read_news(job.task_folder(task) / EVENTS_FILE)
-        metrics.cursor = task.news.cursor
+        happened = task.read_events(job.task_folder(task) / EVENTS_FILE)
+        metrics.cursor = task.state.cursor
         if not happened:
             return
         for event in happened:
@@ -495,7 +495,7 @@ class Scheduler:
     def _catch_up(self, job: Job) -> None:
         """Fold the events logged while the server was down."""
         for task in job.tasks:
-            task.read_news(job.task_folder(task) / EVENTS_FILE)
+            task.read_events(job.task_folder(task) / EVENTS_FILE)
 
     def _end(
         self, job: Job, task: Task, status: Status, failure: Failure | None, ended: Exit | None = None

@@ -24,7 +24,7 @@ from digits.core.files import UnreadableFile, sync_folder, write_bytes
 from digits.core.model_job import epoch_label, snapshots_in
 from digits.core.recipe import Export, Preflight, Recipe, Train
 from digits.core.resume_point import resume_point
-from digits.core.task import EVENTS_FILE, EXIT_BUSY, News
+from digits.core.task import EVENTS_FILE, EXIT_BUSY, TaskState
 from digits.data import manifest
 from digits.runtime import supervisor
 from digits.runtime.executor import devices_environment
@@ -99,7 +99,7 @@ def train(rerun: Rerun, say: Callable[[str], object]) -> bool:
     return process.returncode == 0
 
 
-def check(job_folder: Path, dataset: Path | None = None, eager: bool = False) -> News:
+def check(job_folder: Path, dataset: Path | None = None, eager: bool = False) -> TaskState:
     """Try the first step of what the folder of a model job tells, in this terminal; the folder stays as it is.
 
     With ``eager`` it is a few steps, operation by operation, and the network may print values or
@@ -111,7 +111,9 @@ def check(job_folder: Path, dataset: Path | None = None, eager: bool = False) ->
     return _done(plan, training, job_folder / training.network)
 
 
-def export(job_folder: Path, target: Path, epoch: float | None = None, dataset: Path | None = None) -> News:
+def export(
+    job_folder: Path, target: Path, epoch: float | None = None, dataset: Path | None = None
+) -> TaskState:
     """Write a snapshot of a model job, the newest one unless ``epoch`` says which, as a SavedModel into ``target``.
 
     Raises BadRequest for what is missing.
@@ -135,7 +137,7 @@ def export(job_folder: Path, target: Path, epoch: float | None = None, dataset: 
     return _done(plan, training)
 
 
-def _done(plan: Recipe, training: Train, network: Path | None = None) -> News:
+def _done(plan: Recipe, training: Train, network: Path | None = None) -> TaskState:
     """Do a short task in this terminal, on the devices of ``training``; what it told."""
     with tempfile.TemporaryDirectory(prefix="digits-") as folder:
         task_folder = Path(folder) / plan.task
@@ -144,10 +146,10 @@ def _done(plan: Recipe, training: Train, network: Path | None = None) -> News:
             shutil.copyfile(network, task_folder.parent / network.name)
         plan.save(task_folder)
         subprocess.run(_command(task_folder), env=_environment(training), cwd=task_folder, check=False)
-        news = News()
+        state = TaskState()
         for event in events.read(task_folder / EVENTS_FILE)[0]:
-            news.add(event)
-        return news
+            state.apply(event)
+        return state
 
 
 def _on(dataset: Path | None, plan: Train) -> Train:

@@ -76,7 +76,7 @@ def back_to_form() -> AnyResponse:
 @blueprint.get("/datasets/<job_id>")
 def show(job_id: str) -> str:
     job = _dataset(job_id)
-    news = services().scheduler.news(job, job.tasks[0])
+    state = services().scheduler.task_state(job, job.tasks[0])
     page, body = serializers.page(job), serializers.dataset(job)
     manifest = job.manifest()
     if body is not None and manifest is not None:
@@ -88,7 +88,7 @@ def show(job_id: str) -> str:
             )
             page["error"] = page["error"] or damage.as_json()
     return render_template(
-        "dataset.html", job=page, dataset=body, counts=news.counts, skipped=serializers.skipped(job)
+        "dataset.html", job=page, dataset=body, counts=state.counts, skipped=serializers.skipped(job)
     )
 
 

@@ -93,13 +93,13 @@ def page(job: Job) -> dict[str, Any]:
                 "status": task.status.title,
                 "status_css": task.status.css,
                 "progress": round(100 * task.progress, 1),
-                "eta_seconds": task.news.seconds_left,
-                "doing": task.news.doing,
+                "eta_seconds": task.state.seconds_left,
+                "doing": task.state.doing,
             }
             for task in job.tasks
         ],
         "warnings": [
-            warning for task in job.tasks for warning in services().scheduler.news(job, task).warnings
+            warning for task in job.tasks for warning in services().scheduler.task_state(job, task).warnings
         ],
         "children": rows(services().store.children(job)),
         "urls": {
@@ -140,13 +140,13 @@ def dataset(job: DatasetJob) -> dict[str, Any] | None:
 
 def skipped(job: DatasetJob) -> dict[str, Any]:
     """The skipped images of a dataset: their number, the first ones, and the URL of the full list."""
-    news = services().scheduler.news(job, job.tasks[0])
+    state = services().scheduler.task_state(job, job.tasks[0])
     manifest = job.manifest() if job.status is Status.DONE else None
-    count = manifest.skipped if manifest else news.skipped
+    count = manifest.skipped if manifest else state.skipped
     listed = count > 0 and (job.folder / SKIPPED_FILE).is_file()
     return {
         "count": count,
-        "first": news.first_skips,
+        "first": state.first_skips,
         "url": url_for("jobs.file", path=f"{job.id}/{SKIPPED_FILE}") if listed else None,
     }
 
@@ -212,7 +212,7 @@ def model_json(job: ModelJob, *, verbose: bool = True) -> dict[str, Any]:
 def model(job: ModelJob) -> dict[str, Any]:
     """What the page of a model shows beside its job."""
     task = job.tasks[0]
-    news = services().scheduler.news(job, task)
+    state = services().scheduler.task_state(job, task)
     parent = _dataset_of(job)
     manifest = parent.manifest() if isinstance(parent, DatasetJob) else None
     return {
@@ -226,13 +226,13 @@ def model(job: ModelJob) -> dict[str, Any]:
             "labels": manifest.labels if manifest else [],
         },
         **_network(job),
-        "parameters": news.parameters,
-        "layers": news.layers,
-        "restored": news.restored,
+        "parameters": state.parameters,
+        "layers": state.layers,
+        "restored": state.restored,
         "snapshots": [[_epoch(epoch), f"Epoch {epoch_label(epoch)}"] for epoch, _ in job.snapshots()],
         "best": _whole(job.best_epoch()),
         "preflight": _preflight(job),
-        "fed": _fed(news.fed.get("train")),
+        "fed": _fed(state.fed.get("train")),
         "recipe": job.plan.as_json(),
         "optimizer": _optimizer(job),
         "schedule": POLICY_TITLES.get(job.plan.lr_policy.get("policy", "")),

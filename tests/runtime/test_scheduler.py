@@ -24,7 +24,7 @@ from digits.core.job import Job, Wish
 from digits.core.metrics import Metrics
 from digits.core.recipe import Recipe
 from digits.core.status import LEGAL_STEPS, Status, worst
-from digits.core.task import EXIT_DISK_FULL, Failure, News, Task
+from digits.core.task import EXIT_DISK_FULL, Failure, Task, TaskState
 from digits.runtime.executor import Exit, LocalExecutor, is_alive
 from digits.runtime.scheduler import Resources, Scheduler, choose, verdict
 from digits.runtime.store import Store, StoreInUse
@@ -455,28 +455,28 @@ def test_without_any_gpu_the_next_free_one_is_the_cpu(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("ended", "news", "status", "words"),
+    ("ended", "state", "status", "words"),
     [
-        (Exit(code=0), News(result={}), Status.DONE, None),
-        (Exit(code=143, stopped=True), News(), Status.ABORT, None),
-        (Exit(code=0, stopped=True), News(result={}), Status.DONE, None),
-        (Exit(code=1), News(failure=Failure("told")), Status.ERROR, "told"),
-        (Exit(signal=9, out_of_memory=True), News(), Status.ERROR, "memory"),
-        (Exit(signal=9), News(), Status.ERROR, "SIGKILL"),
-        (Exit(signal=64), News(), Status.ERROR, "signal 64"),
-        (Exit(lost=True), News(), Status.ERROR, "process is gone"),
-        (Exit(code=0), News(), Status.ERROR, "ended early"),
-        (Exit(code=1), News(result={}), Status.ERROR, "exit code 1"),
-        (Exit(signal=9), News(result={}), Status.DONE, None),
-        (Exit(lost=True), News(result={}), Status.DONE, None),
-        (Exit(code=1, disk_full=True), News(), Status.ERROR, "The disk is full"),
-        (Exit(code=EXIT_DISK_FULL), News(), Status.ERROR, "The disk is full"),
-        (Exit(code=1, disk_full=True), News(failure=Failure("told")), Status.ERROR, "told"),
-        (Exit(code=75), News(failure=Failure("of an earlier run")), Status.ERROR, "Another process"),
+        (Exit(code=0), TaskState(result={}), Status.DONE, None),
+        (Exit(code=143, stopped=True), TaskState(), Status.ABORT, None),
+        (Exit(code=0, stopped=True), TaskState(result={}), Status.DONE, None),
+        (Exit(code=1), TaskState(failure=Failure("told")), Status.ERROR, "told"),
+        (Exit(signal=9, out_of_memory=True), TaskState(), Status.ERROR, "memory"),
+        (Exit(signal=9), TaskState(), Status.ERROR, "SIGKILL"),
+        (Exit(signal=64), TaskState(), Status.ERROR, "signal 64"),
+        (Exit(lost=True), TaskState(), Status.ERROR, "process is gone"),
+        (Exit(code=0), TaskState(), Status.ERROR, "ended early"),
+        (Exit(code=1), TaskState(result={}), Status.ERROR, "exit code 1"),
+        (Exit(signal=9), TaskState(result={}), Status.DONE, None),
+        (Exit(lost=True), TaskState(result={}), Status.DONE, None),
+        (Exit(code=1, disk_full=True), TaskState(), Status.ERROR, "The disk is full"),
+        (Exit(code=EXIT_DISK_FULL), TaskState(), Status.ERROR, "The disk is full"),
+        (Exit(code=1, disk_full=True), TaskState(failure=Failure("told")), Status.ERROR, "told"),
+        (Exit(code=75), TaskState(failure=Failure("of an earlier run")), Status.ERROR, "Another process"),
     ],
 )
-def test_verdict(ended: Exit, news: News, status: Status, words: str | None) -> None:
-    judged, failure = verdict(ended, news, ["last words"])
+def test_verdict(ended: Exit, state: TaskState, status: Status, words: str | None) -> None:
+    judged, failure = verdict(ended, state, ["last words"])
     assert judged is status
     assert (failure is None) == (words is None)
     if failure and words:
@@ -549,12 +549,12 @@ def test_rows_after_the_step_of_a_resumed_training_are_void() -> None:
 
 
 def test_a_resumed_training_has_not_failed() -> None:
-    news = News()
+    state = TaskState()
     told = [Saved(1, 8, "a"), Saved(2, 16, "b"), Failed("disk full"), Resumed(8, 1), Saved(2, 16, "b")]
     for event in [*told, Removed(1, "a")]:
-        news.add(event)
-    assert news.failure is None and not news.is_finished
-    assert news.snapshots == [(2, "b")]
+        state.apply(event)
+    assert state.failure is None and not state.is_finished
+    assert state.snapshots == [(2, "b")]
 
 
 @pytest.mark.parametrize("clock", [-86400.0, 0.0, 86400.0], ids=["set back", "right", "set forward"])
@@ -563,17 +563,17 @@ def test_the_failure_of_an_earlier_run_is_not_that_of_this_one(tmp_path: Path, c
     for status in (Status.RUN, Status.ERROR):
         task.move(status)
     log.write_bytes(encode(Failed("disk full")) + encode(Warned("kept")))
-    task.read_news(log)
-    assert task.news.failure
+    task.read_events(log)
+    assert task.state.failure
     task.restart(log.stat().st_size)
-    task.read_news(log)
-    assert task.news.failure is None and task.news.warnings == ["kept"]
+    task.read_events(log)
+    assert task.state.failure is None and task.state.warnings == ["kept"]
     with open(log, "ab") as file:
         file.write(encode(Failed("again", at=time.time() + clock)))
     again = Task.from_json(json.loads(json.dumps(task.as_json())))
     for known in (task, again):
-        known.read_news(log)
-        assert known.news.failure == Failure("again")
+        known.read_events(log)
+        assert known.state.failure == Failure("again")
 
 
 def test_a_job_that_ended_while_no_server_was_there_has_the_time_of_its_end(tmp_path: Path) -> None:
