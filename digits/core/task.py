@@ -190,8 +190,8 @@ class TaskState:
     warnings: list[str] = field(default_factory=list)
     layers: list[events.Layer] = field(default_factory=list)
     parameters: int | None = None
-    fed: dict[str, dict[str, Any]] = field(default_factory=dict)
-    restored: dict[str, Any] | None = None
+    inputs: dict[str, dict[str, Any]] = field(default_factory=dict)
+    loaded_weights: dict[str, Any] | None = None
     epochs: dict[str, float] = field(default_factory=dict)
     usage: dict[str, Any] | None = None
     failure: Failure | None = None
@@ -246,12 +246,12 @@ def _built(state: TaskState, event: events.Built) -> None:
     state.layers, state.parameters = event.layers, event.parameters
 
 
-def _fed(state: TaskState, event: events.Fed) -> None:
-    state.fed[event.split] = _facts(event, "split")
+def _input_prepared(state: TaskState, event: events.InputPrepared) -> None:
+    state.inputs[event.split] = _facts(event, "split")
 
 
-def _restored(state: TaskState, event: events.Restored) -> None:
-    state.restored = _facts(event)
+def _weights_loaded(state: TaskState, event: events.WeightsLoaded) -> None:
+    state.loaded_weights = _facts(event)
 
 
 def _saved(state: TaskState, event: events.Saved) -> None:
@@ -269,7 +269,7 @@ def _resumed(state: TaskState, event: events.Resumed) -> None:
     state.warnings = []
 
 
-def _used(state: TaskState, event: events.Used) -> None:
+def _usage_sampled(state: TaskState, event: events.UsageSampled) -> None:
     state.usage = _facts(event)
 
 
@@ -288,12 +288,12 @@ _FOLDS: dict[type[events.Event], Callable[[TaskState, Any], None]] = {
     events.Skipped: _skipped,
     events.Warned: _warned,
     events.Built: _built,
-    events.Fed: _fed,
-    events.Restored: _restored,
+    events.InputPrepared: _input_prepared,
+    events.WeightsLoaded: _weights_loaded,
     events.Saved: _saved,
     events.Removed: _removed,
     events.Resumed: _resumed,
-    events.Used: _used,
+    events.UsageSampled: _usage_sampled,
     events.Failed: _failed,
     events.Finished: _finished,
 }

@@ -131,7 +131,7 @@ def _snapshots(state: TaskState, _: list[Any]) -> dict[str, Any]:
     }
 
 
-def _best(state: TaskState, happened: list[events.Excelled]) -> dict[str, Any]:
+def _best_snapshot_changed(state: TaskState, happened: list[events.BestSnapshotChanged]) -> dict[str, Any]:
     latest = happened[-1]
     return {
         "update": "best",
@@ -165,12 +165,12 @@ def _built(state: TaskState, _: list[Any]) -> dict[str, Any]:
     return {"update": "built", "layers": state.layers, "parameters": state.parameters}
 
 
-def _fed(state: TaskState, _: list[Any]) -> dict[str, Any]:
-    return {"update": "fed", "splits": state.fed}
+def _input_prepared(state: TaskState, _: list[Any]) -> dict[str, Any]:
+    return {"update": "input_prepared", "splits": state.inputs}
 
 
-def _restored(state: TaskState, _: list[Any]) -> dict[str, Any]:
-    return {"update": "restored", "data": state.restored}
+def _weights_loaded(state: TaskState, _: list[Any]) -> dict[str, Any]:
+    return {"update": "weights_loaded", "data": state.loaded_weights}
 
 
 _TASK_UPDATES: tuple[tuple[type[events.Event], Callable[[TaskState, list[Any]], dict[str, Any]]], ...] = (
@@ -181,12 +181,12 @@ _TASK_UPDATES: tuple[tuple[type[events.Event], Callable[[TaskState, list[Any]], 
     (events.Skipped, _skipped),
     (events.Warned, _warned),
     (events.Built, _built),
-    (events.Fed, _fed),
-    (events.Restored, _restored),
+    (events.InputPrepared, _input_prepared),
+    (events.WeightsLoaded, _weights_loaded),
     (events.Measured, _metrics),
     (events.Saved, _snapshots),
     (events.Removed, _snapshots),
     # After the snapshots: the best one is among them.
-    (events.Excelled, _best),
-    (events.Used, _usage),
+    (events.BestSnapshotChanged, _best_snapshot_changed),
+    (events.UsageSampled, _usage),
 )

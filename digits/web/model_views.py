@@ -322,7 +322,7 @@ def preflight() -> tuple[Response, int]:
         ok=True,
         id=preview.id,
         result=result,
-        restored=preview.state.restored,
+        loaded_weights=preview.state.loaded_weights,
         warnings=preview.state.warnings,
         batch_url=url_for("models.preflight_picture", preview_id=preview.id),
         seconds=preview.seconds,

@@ -228,11 +228,11 @@ def model(job: ModelJob) -> dict[str, Any]:
         **_network(job),
         "parameters": state.parameters,
         "layers": state.layers,
-        "restored": state.restored,
+        "loaded_weights": state.loaded_weights,
         "snapshots": [[_epoch(epoch), f"Epoch {epoch_label(epoch)}"] for epoch, _ in job.snapshots()],
         "best": _whole(job.best_epoch()),
         "preflight": _preflight(job),
-        "fed": _fed(state.fed.get("train")),
+        "data_loading": _data_loading(state.inputs.get("train")),
         "recipe": job.plan.as_json(),
         "optimizer": _optimizer(job),
         "schedule": POLICY_TITLES.get(job.plan.lr_policy.get("policy", "")),
@@ -334,7 +334,7 @@ def _preflight(job: ModelJob) -> dict[str, Any] | None:
     return found and {**found, "batch_url": url_for("models.first_batch", job_id=job.id)}
 
 
-def _fed(told: dict[str, Any] | None) -> str | None:
+def _data_loading(told: dict[str, Any] | None) -> str | None:
     """How the images reach the network, and why, in words."""
     if told is None:
         return None

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from digits.core import recipe
-from digits.core.events import Excelled, Failed, Saved, Warned
+from digits.core.events import BestSnapshotChanged, Failed, Saved, Warned
 from digits.core.resume_point import resume_point
 from tests.worker import networks
 from tests.worker.conftest import snapshot
@@ -54,7 +54,7 @@ def test_the_training_goes_on_without_what_does_not_fit(train: Any, in_child: An
     assert "MB are free" in warned.message and "training continues" in warned.message
     assert [saved.epoch for saved in outcome.of(Saved)] == [1, 4]
     # What could not be kept is not called the best one.
-    assert [excelled.epoch for excelled in outcome.of(Excelled)] == [1, 4]
+    assert [best.epoch for best in outcome.of(BestSnapshotChanged)] == [1, 4]
     one, two = (in_child(snapshot, item.job_folder, "snapshot_4.ckpt") for item in (whole, outcome))
     assert all(np.array_equal(value, two[name]) for name, value in one.items())
 
