@@ -69,7 +69,7 @@ def make_jobs(site: Site, folder: Path) -> None:
             form={"model_name": "m", "train_epochs": 3, "learning_rate": [0.1], "shuffle": True},
             tasks=[task],
             dataset_id=DATASET,
-            plan=Train(
+            recipe=Train(
                 dataset=str(folder / DATASET),
                 batch_size=4,
                 weights="/a/snapshot_1.ckpt",
@@ -89,7 +89,7 @@ def _write_products(job: ModelJob) -> None:
     if job.id == WAITING:
         return
     task_folder = job.task_folder(job.tasks[0])
-    job.plan.save(task_folder)
+    job.recipe.save(task_folder)
     (task_folder / "output.log").write_text("step 1\nstep 2\n")
     log = EventLog(task_folder / "events.jsonl")
     log.append(*_story())

@@ -66,7 +66,7 @@ class Job:
 
     # What a kind of job has to say
 
-    def recipe(self, task: Task) -> Recipe:
+    def recipe_for(self, task: Task) -> Recipe:
         """What ``task`` is to do, decided when it starts."""
         raise NotImplementedError
 
@@ -74,9 +74,9 @@ class Job:
         """Ids of jobs that must be done before this one starts."""
         return ()
 
-    def wants(self, task: Task) -> Wish:
+    def device_request(self, task: Task) -> DeviceRequest:
         """The devices that ``task`` runs on."""
-        return Wish()
+        return DeviceRequest()
 
     def details(self) -> dict[str, Any]:
         """The part of ``job.json`` that only this kind has."""
@@ -185,8 +185,8 @@ class Job:
 
 
 @dataclass(frozen=True)
-class Wish:
-    """The devices a task wants: a pool's slot, certain GPUs, or the next free ones.
+class DeviceRequest:
+    """The devices a task asks for: a pool's slot, certain GPUs, or the next free ones.
 
     ``pool`` is ``create``, ``cpu`` or ``gpu``. For ``gpu``, ``chosen`` lists GPU
     indexes; without any, the next ``count`` free GPUs are meant.

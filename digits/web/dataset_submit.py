@@ -14,14 +14,14 @@ from digits.web.services import services
 
 def new_dataset(
     folder: Path,
-    plan: CreateDataset,
+    recipe: CreateDataset,
     name: str,
     *,
     owner: str | None = None,
     group: str = "",
     form: dict[str, Any] | None = None,
 ) -> DatasetJob:
-    """Create a job in ``folder`` that creates a dataset from ``plan``."""
+    """Create a job in ``folder`` that creates a dataset from ``recipe``."""
     return DatasetJob(
         id=folder.name,
         folder=folder,
@@ -30,14 +30,14 @@ def new_dataset(
         group=group,
         form=form or {},
         tasks=DatasetJob.first_tasks(),
-        plan=plan,
+        recipe=recipe,
     )
 
 
 def new_sample(folder: Path, sample: Sample, owner: str | None = None) -> DatasetJob:
     """Create a job in ``folder`` that downloads a sample and creates a dataset from it."""
     source = services().settings.samples_dir / sample.id
-    plan = CreateDataset(
+    recipe = CreateDataset(
         train={"folder": str(source / "train"), "min_per_class": 1},
         val={"folder": str(source / "test"), "min_per_class": 1},
         pct_val=0,
@@ -57,4 +57,4 @@ def new_sample(folder: Path, sample: Sample, owner: str | None = None) -> Datase
         "resize_height": sample.height,
         "resize_channels": str(sample.channels),
     }
-    return new_dataset(folder, plan, sample.title, owner=owner, form=form)
+    return new_dataset(folder, recipe, sample.title, owner=owner, form=form)

@@ -310,10 +310,10 @@ def preflight() -> tuple[Response, int]:
     if dataset.manifest() is None:
         raise NotReady(f"The dataset “{dataset.name}” is not finished.", "Check again as soon as it is.")
     _, size, rate = max(form.sweep(), key=lambda run: run[1] or 0)  # the one that takes the most memory
-    plan = form.recipe(str(dataset.folder), weights, size, rate)
-    plan.devices = services().scheduler.free_devices(form.device())
-    recipe = Preflight.from_json({**plan.as_json(), "eager": "eager" in request.form})
-    preview = services().previews.try_step(text, recipe, plan.devices, request.form.get("watch", ""))
+    training = form.recipe(str(dataset.folder), weights, size, rate)
+    training.devices = services().scheduler.free_devices(form.device())
+    recipe = Preflight.from_json({**training.as_json(), "eager": "eager" in request.form})
+    preview = services().previews.try_step(text, recipe, training.devices, request.form.get("watch", ""))
     if preview.state.failure:
         return _preview_failed(preview)
     result = for_browser(preview.state.result)

@@ -196,7 +196,7 @@ def model_json(job: ModelJob, *, verbose: bool = True) -> dict[str, Any]:
         "image dimensions": list(manifest.shape) if manifest else None,
         "image resize mode": manifest.resize_mode if manifest else None,
         "mean file": "mean.npy",
-        "mean subtraction": job.plan.mean,
+        "mean subtraction": job.recipe.mean,
         "labels file": "labels.txt",
         "model file": "network.py",
         "snapshot file": snapshots[0][1] if snapshots else "no snapshots",
@@ -233,9 +233,9 @@ def model(job: ModelJob) -> dict[str, Any]:
         "best": _whole(job.best_epoch()),
         "preflight": _preflight(job),
         "data_loading": _data_loading(state.inputs.get("train")),
-        "recipe": job.plan.as_json(),
+        "recipe": job.recipe.as_json(),
         "optimizer": _optimizer(job),
-        "schedule": POLICY_TITLES.get(job.plan.lr_policy.get("policy", "")),
+        "schedule": POLICY_TITLES.get(job.recipe.lr_policy.get("policy", "")),
         "devices": task.devices,
         "tensorboard_url": services().tensorboards.url_for(job.id),
         "metrics_url": url_for("models.metrics", job_id=job.id),
@@ -266,11 +266,11 @@ def _dataset_of(job: Job | None) -> Job | None:
 
 def _detail(job: Job) -> str:
     if isinstance(job, ModelJob):
-        epochs = job.plan.epochs
+        epochs = job.recipe.epochs
         return f"{epochs} epoch{'s' if epochs != 1 else ''} · {_optimizer(job)}"
     if not isinstance(job, DatasetJob):
         return ""
-    shape = f"{job.plan.width}×{job.plan.height} {'grayscale' if job.plan.channels == 1 else 'color'}"
+    shape = f"{job.recipe.width}×{job.recipe.height} {'grayscale' if job.recipe.channels == 1 else 'color'}"
     manifest = job.manifest() if job.status is Status.DONE else None
     if manifest is None:
         return shape
@@ -279,7 +279,7 @@ def _detail(job: Job) -> str:
 
 
 def _optimizer(job: ModelJob) -> str:
-    type_ = job.plan.solver.get("type", "")
+    type_ = job.recipe.solver.get("type", "")
     return str(SOLVER_TITLES.get(type_, type_))
 
 

@@ -20,7 +20,7 @@ from hypothesis import strategies as st
 
 from digits.core.errors import InUse
 from digits.core.events import Failed, Measured, Removed, Resumed, Saved, Warned, encode
-from digits.core.job import Job, Wish
+from digits.core.job import DeviceRequest, Job
 from digits.core.metrics import Metrics
 from digits.core.recipe import Recipe
 from digits.core.status import LEGAL_STEPS, Status, worst
@@ -81,17 +81,17 @@ class ToyJob(Job):
     kind: ClassVar[str] = "model"
     program: str = "finishes"
     needed: tuple[str, ...] = ()
-    wish: Wish = field(default_factory=lambda: Wish(pool="cpu"))
+    request: DeviceRequest = field(default_factory=lambda: DeviceRequest(pool="cpu"))
 
-    def recipe(self, task: Task) -> Recipe:
+    def recipe_for(self, task: Task) -> Recipe:
         (self.folder / "half").touch()
         return ToyRecipe(name=self.program)
 
     def needs(self) -> tuple[str, ...]:
         return self.needed
 
-    def wants(self, task: Task) -> Wish:
-        return self.wish
+    def device_request(self, task: Task) -> DeviceRequest:
+        return self.request
 
     def clear_away(self) -> None:
         (self.folder / "half").unlink(missing_ok=True)
@@ -224,7 +224,7 @@ def test_abort_works_while_waiting_and_while_running(server: Server) -> None:
 
 
 def test_a_job_waits_for_what_it_needs(server: Server) -> None:
-    dataset = server.submit("finishes", wish=Wish(pool="create"))
+    dataset = server.submit("finishes", request=DeviceRequest(pool="create"))
     model = server.submit("finishes", needed=(dataset.id,))
     assert server.wait_for_end(model) is Status.DONE
     started = [at for code, at in model.history if code == "R"]
@@ -233,7 +233,7 @@ def test_a_job_waits_for_what_it_needs(server: Server) -> None:
 
 
 def test_a_job_whose_dataset_failed_is_aborted_with_the_reason(server: Server) -> None:
-    dataset = server.submit("fails", wish=Wish(pool="create"))
+    dataset = server.submit("fails", request=DeviceRequest(pool="create"))
     model = server.submit("finishes", needed=(dataset.id,))
     assert server.wait_for_end(model) is Status.ABORT
     assert model.failure is not None
@@ -241,7 +241,7 @@ def test_a_job_whose_dataset_failed_is_aborted_with_the_reason(server: Server) -
 
 
 def test_a_job_in_use_is_not_deleted(server: Server) -> None:
-    dataset = server.submit("finishes", wish=Wish(pool="create"))
+    dataset = server.submit("finishes", request=DeviceRequest(pool="create"))
     model = server.submit("slow", needed=(dataset.id,))
     with pytest.raises(InUse, match="slow"):
         server.scheduler.remove(dataset)
@@ -287,17 +287,17 @@ class Trouble(ToyJob):
 
     fails_in: str = ""
 
-    def recipe(self, task: Task) -> Recipe:
-        self._fail_in("recipe")
-        return super().recipe(task)
+    def recipe_for(self, task: Task) -> Recipe:
+        self._fail_in("recipe_for")
+        return super().recipe_for(task)
 
     def needs(self) -> tuple[str, ...]:
         self._fail_in("needs")
         return super().needs()
 
-    def wants(self, task: Task) -> Wish:
-        self._fail_in("wants")
-        return super().wants(task)
+    def device_request(self, task: Task) -> DeviceRequest:
+        self._fail_in("device_request")
+        return super().device_request(task)
 
     def clear_away(self) -> None:
         self._fail_in("clear_away")
@@ -307,7 +307,7 @@ class Trouble(ToyJob):
             raise ZeroDivisionError(name)
 
 
-@pytest.mark.parametrize("fails_in", ["recipe", "needs", "wants"])
+@pytest.mark.parametrize("fails_in", ["recipe_for", "needs", "device_request"])
 def test_a_job_that_makes_trouble_ends_alone(server: Server, fails_in: str) -> None:
     folder = server.store.new_folder()
     job = Trouble(id=folder.name, folder=folder, name="trouble", tasks=[Task(name="toy", title="Toy")])
@@ -328,7 +328,7 @@ def test_a_job_that_makes_trouble_while_it_runs_is_stopped(server: Server) -> No
     server.scheduler.submit(job)
     server.wait(lambda: job.status is Status.RUN)
     handle = job.tasks[0].handle
-    job.fails_in = "wants"
+    job.fails_in = "device_request"
     assert server.wait_for_end(job) is Status.ERROR
     job.fails_in = ""
     assert handle
@@ -433,23 +433,23 @@ def toy(tmp_path: Path, name: str, **arguments: Any) -> ToyJob:
 
 
 def test_gpus_are_given_in_the_order_of_asking(tmp_path: Path) -> None:
-    gpu = Wish(pool="gpu")
-    jobs = [toy(tmp_path, str(number), wish=gpu) for number in range(3)]
+    gpu = DeviceRequest(pool="gpu")
+    jobs = [toy(tmp_path, str(number), request=gpu) for number in range(3)]
     choice = choose(jobs, lambda _: None, Resources({}, ["0", "1"], ("0", "1")))
     assert [(start.job.id, start.devices) for start in choice.start] == [("0", ["0"]), ("1", ["1"])]
     assert choice.waiting == {"2": "a free GPU"}
 
 
 def test_a_chosen_gpu_is_waited_for_and_an_unknown_one_is_an_error(tmp_path: Path) -> None:
-    busy = toy(tmp_path, "busy", wish=Wish(pool="gpu", chosen=("1",)))
-    unknown = toy(tmp_path, "unknown", wish=Wish(pool="gpu", chosen=("7",)))
+    busy = toy(tmp_path, "busy", request=DeviceRequest(pool="gpu", chosen=("1",)))
+    unknown = toy(tmp_path, "unknown", request=DeviceRequest(pool="gpu", chosen=("7",)))
     choice = choose([busy, unknown], lambda _: None, Resources({}, ["0"], ("0", "1")))
     assert choice.waiting == {"busy": "GPU 1"}
-    assert "no GPU 7" in choice.hopeless["unknown"].message
+    assert "no GPU 7" in choice.unsatisfiable["unknown"].message
 
 
 def test_without_any_gpu_the_next_free_one_is_the_cpu(tmp_path: Path) -> None:
-    jobs = [toy(tmp_path, str(number), wish=Wish(pool="gpu")) for number in range(2)]
+    jobs = [toy(tmp_path, str(number), request=DeviceRequest(pool="gpu")) for number in range(2)]
     choice = choose(jobs, lambda _: None, Resources({"cpu": 1}))
     assert [(start.job.id, start.devices) for start in choice.start] == [("0", ["cpu"])]
 

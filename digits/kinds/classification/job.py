@@ -7,7 +7,7 @@ from typing import Any, ClassVar
 
 from digits.core import schema
 from digits.core.files import UnreadableFile
-from digits.core.job import Job, Wish
+from digits.core.job import DeviceRequest, Job
 from digits.core.recipe import CreateDataset
 from digits.core.status import Status
 from digits.core.task import Failure, Task
@@ -21,17 +21,17 @@ class DatasetJob(Job):
     kind: ClassVar[str] = "dataset"
     type_title: ClassVar[str] = "Image classification dataset"
 
-    plan: CreateDataset
+    recipe: CreateDataset
 
     @classmethod
     def first_tasks(cls) -> list[Task]:
         return [Task(name="create", title="Create the records")]
 
-    def recipe(self, task: Task) -> CreateDataset:
-        return self.plan
+    def recipe_for(self, task: Task) -> CreateDataset:
+        return self.recipe
 
-    def wants(self, task: Task) -> Wish:
-        return Wish(pool="create")
+    def device_request(self, task: Task) -> DeviceRequest:
+        return DeviceRequest(pool="create")
 
     def clear_away(self) -> None:
         manifests.remove_products(self.folder)
@@ -60,8 +60,8 @@ class DatasetJob(Job):
     _manifest: manifests.Manifest | None = None
 
     def details(self) -> dict[str, Any]:
-        return {"plan": self.plan.as_json()}
+        return {"recipe": self.recipe.as_json()}
 
     @classmethod
     def own_details(cls, body: dict[str, Any]) -> dict[str, Any]:
-        return {"plan": schema.check(CreateDataset, body.get("plan"), "plan")}
+        return {"recipe": schema.check(CreateDataset, body.get("recipe"), "recipe")}

@@ -47,7 +47,7 @@ class _Layer:
 
 
 def layers(graph: Any, built: Built) -> list[dict[str, Any]]:
-    """A row ``{name, kind, shape, parameters}`` for each layer of the inference graph, in order."""
+    """A row ``{name, type, shape, parameters}`` for each layer of the inference graph, in order."""
     return [layer.row for layer in _layers(graph, built, graph.variables)]
 
 

@@ -79,9 +79,9 @@ def test_only_the_end_needs_room(train: Any, start: Any, full: Any) -> None:
     point = resume_point(outcome.job_folder)
     assert point and point.step == 8
     (outcome.job_folder / "room").touch()
-    plan = recipe.load(outcome.job_folder / "train", recipe.Train)
-    plan.resume = True
-    plan.save(outcome.job_folder / "train")
+    training = recipe.load(outcome.job_folder / "train", recipe.Train)
+    training.resume = True
+    training.save(outcome.job_folder / "train")
     again = start(outcome.job_folder / "train").wait()
     assert again.code == 0, again.output
     assert again.of(Saved)[-1].epoch == 4
@@ -93,9 +93,9 @@ def test_a_disk_that_is_still_full_keeps_no_training_from_going_on(
     from digits.core import resume_point as resume
 
     first = train(networks.LINEAR, **SETTINGS)
-    plan = recipe.load(first.job_folder / "train", recipe.Train)
-    plan.resume = True
-    plan.save(first.job_folder / "train")
+    training = recipe.load(first.job_folder / "train", recipe.Train)
+    training.resume = True
+    training.save(first.job_folder / "train")
 
     def write(path: Path, value: Any) -> None:
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
