@@ -54,7 +54,8 @@ from digits.core import events, recipe
 from digits.core.recipe import CreateDataset, Train
 from digits.data import manifest, samples
 from digits.data.records import SplitReader
-from digits.runtime import devices, executor
+from digits.runtime import devices
+from digits.runtime.executors.local import devices_environment
 from digits.worker import run
 
 NETWORKS = Path(__file__).resolve().parents[1] / "digits" / "networks"
@@ -150,7 +151,7 @@ def main() -> None:
     arguments = _arguments()
     gpus = [device.id for device in devices.devices() if device.is_gpu]
     device = arguments.device or (gpus[0] if gpus else devices.CPU)
-    os.environ.update(executor.devices_environment([device]))
+    os.environ.update(devices_environment([device]))
     run.import_programs()
     with tempfile.TemporaryDirectory() as folder:
         scratch = Path(folder)

@@ -8,7 +8,6 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-import gevent
 from flask import Blueprint, Response, jsonify, render_template, request, url_for
 from werkzeug.datastructures import FileStorage
 
@@ -17,6 +16,7 @@ from digits.core.model_job import ModelJob, epoch_label
 from digits.data import images
 from digits.web import serializers
 from digits.web.model_views import snapshot_of
+from digits.web.offload import in_thread
 from digits.web.services import refuse_other_sites, services
 
 blueprint = Blueprint("inference", __name__)
@@ -45,7 +45,7 @@ def image() -> Response:
     path = services().roots.resolve(request.args.get("path", ""), kind="file")
     try:
         # Use a thread: decoding a large photograph takes a second.
-        data = gevent.get_hub().threadpool.apply(_as_small_png, (path,))
+        data = in_thread(_as_small_png, path)
     except images.UnusableImage as error:
         raise BadRequest("The file cannot be shown as an image.", error.reason) from error
     return Response(data, mimetype="image/png", headers={"Cache-Control": "no-store"})

@@ -20,7 +20,6 @@ from digits.core.job import DamagedJob, Job, is_id
 from digits.core.model_job import ModelJob
 from digits.kinds.classification.job import DatasetJob
 from digits.kinds.form_fields import NAME_LENGTH, cursor_of
-from digits.runtime import task_output
 from digits.runtime.changes import JobEdited
 from digits.web import serializers
 from digits.web.auth import login_name
@@ -77,7 +76,7 @@ def output_text(job_id: str) -> Response:
     if isinstance(job, DamagedJob):
         raise job.error()
     after = cursor_of(request.args, "after") or 0
-    text, offset = task_output.read(job.task_folder(job.tasks[0]), after, OUTPUT_BYTES)
+    text, offset = services().executor.output(job.task_folder(job.tasks[0]), after, OUTPUT_BYTES)
     return jsonify(text=text, next=offset)
 
 
