@@ -111,6 +111,7 @@ class ForkServer:
             return
         if answer.get("ready"):
             self.is_ready = True
+            log.info("the fork server is ready")
             return
         log.warning("no fork server: %s", answer.get("error"))
         self._is_closed = True
