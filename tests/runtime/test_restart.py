@@ -180,12 +180,7 @@ def test_abort_reaches_a_training_of_an_earlier_server(folder: Path) -> None:
         second.stop()
 
 
-ENDLESS = """class UserModel(Tower):
-    @model_property
-    def inference(self):
-        while True:
-            pass
-"""
+ENDLESS = SLOW_LINEAR.replace("        flat = tf", "        while True: pass\n        flat = tf")
 
 
 def processes_of(folder: Path) -> set[psutil.Process]:
