@@ -42,37 +42,21 @@ class Recipe:
 
 
 @dataclass(kw_only=True)
-class FolderSplit:
-    """Where the images of a split come from, and how many each class may have."""
-
-    folder: str
-    min_per_class: int = 2
-    max_per_class: int | None = None
-
-
-@dataclass(kw_only=True)
 class CreateDataset(Recipe):
-    """Read a folder of images (one sub-folder per class) into TFRecord shards.
+    """Convert images to TFRecord shards. Each kind of dataset has a subclass that describes its source.
 
-    ``val`` and ``test`` name separate folders; without them ``pct_val`` and
-    ``pct_test`` percent of each class of ``train`` are taken. With ``sample``, a
-    set that `digits.data.samples` knows is fetched into the train folder's parent first.
-    Width and height are in pixels; ``channels`` is 1 or 3.
+    ``kind`` is a name in `digits.kinds`. ``width`` and ``height`` are in pixels; ``channels`` is 1 or 3.
+    ``seed`` determines the split and the order of the records. ``processes`` None starts one per core.
     """
 
     task = "create-dataset"
-    train: Annotated[dict[str, Any], Of(FolderSplit)]
-    val: Annotated[dict[str, Any], Of(FolderSplit)] | None = None
-    test: Annotated[dict[str, Any], Of(FolderSplit)] | None = None
-    pct_val: float = 25
-    pct_test: float = 0
+    kind: str
     width: int = 256
     height: int = 256
     channels: int = 3
     resize_mode: str = "squash"
     encoding: str = "png"
     seed: int = 0
-    sample: str | None = None
     processes: int | None = None
 
 

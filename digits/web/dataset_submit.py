@@ -8,7 +8,7 @@ from typing import Any
 
 from digits.core.recipe import CreateDataset
 from digits.data.samples import Sample
-from digits.kinds.classification.job import DatasetJob
+from digits.kinds.jobs import DatasetJob
 from digits.web.services import services
 
 

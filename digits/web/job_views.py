@@ -18,8 +18,8 @@ from werkzeug.wrappers import Response as AnyResponse
 from digits.core.errors import BadRequest, DigitsError, NotAllowed, NotFound, explain
 from digits.core.job import DamagedJob, Job, is_id
 from digits.core.model_job import ModelJob
-from digits.kinds.classification.job import DatasetJob
 from digits.kinds.form_fields import NAME_LENGTH, cursor_of
+from digits.kinds.jobs import DatasetJob
 from digits.runtime import task_output
 from digits.runtime.changes import JobEdited
 from digits.web import serializers

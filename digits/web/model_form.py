@@ -20,7 +20,7 @@ from wtforms.validators import DataRequired, InputRequired, Length, Optional, Va
 
 from digits.core.recipe import Solver, Train
 from digits.core.schedules import WARM_UP
-from digits.kinds.classification.form import MAX_SIDE_PIXELS
+from digits.kinds.dataset_form import MAX_SIDE_PIXELS
 from digits.kinds.form_fields import (
     NAME_LENGTH,
     OWN_DIRECTION,

@@ -29,8 +29,8 @@ from digits.core.recipe import Preflight
 from digits.core.status import Status
 from digits.core.task import EVENTS_FILE
 from digits.data.archive import MEDIA_TYPES, stream
-from digits.kinds.classification.job import DatasetJob
 from digits.kinds.form_fields import choices, cursor_of, errors_of
+from digits.kinds.jobs import DatasetJob
 from digits.runtime.short_tasks import EXPORTED_FOLDER, Preview
 from digits.web import network_lint, serializers
 from digits.web.auth import current_username

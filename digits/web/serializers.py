@@ -15,8 +15,9 @@ from digits.core.job import DamagedJob, Job
 from digits.core.model_job import ModelJob, epoch_label
 from digits.core.status import Status
 from digits.data.manifest import SKIPPED_FILE
-from digits.kinds.classification.form import RESIZE_TITLES
-from digits.kinds.classification.job import DatasetJob
+from digits.kinds.dataset_form import RESIZE_TITLES
+from digits.kinds.jobs import DatasetJob
+from digits.web.kind_routes import views_of
 from digits.web.model_form import POLICY_TITLES, SOLVER_TITLES
 from digits.web.services import services
 
@@ -125,7 +126,12 @@ def dataset(job: DatasetJob) -> dict[str, Any] | None:
         "encoding": manifest.encoding,
         "resize_mode": manifest.resize_mode,
         "resize_title": RESIZE_TITLES.get(manifest.resize_mode, manifest.resize_mode),
-        "labels": manifest.labels,
+        "kind": job.data_kind.name,
+        "labels": manifest.target.labels,
+        "groups": manifest.groups,
+        "target_names": manifest.target.names,
+        "about": views_of(job.data_kind).describe_dataset(manifest),
+        "tiles": views_of(job.data_kind).tiles(manifest),
         "splits": {
             name: {"count": split.count, "bytes": split.bytes, "counts": split.counts}
             for name, split in manifest.splits.items()
@@ -134,7 +140,7 @@ def dataset(job: DatasetJob) -> dict[str, Any] | None:
         "mean_pixel": manifest.mean_pixel,
         "skipped": skipped(job),
         "source": manifest.source,
-        "explore_url": url_for("datasets.explore", job_id=job.id),
+        "explore_url": url_for("datasets.explore", kind=job.data_kind, job_id=job.id),
     }
 
 
@@ -157,11 +163,12 @@ def dataset_json(job: DatasetJob) -> dict[str, Any]:
     manifest = job.manifest()
     if manifest is None:
         return {**body, "ParseFolderTasks": [], "CreateDbTasks": []}
+    views = views_of(job.data_kind)
     counts = {f"{name}_count": split.count for name, split in manifest.splits.items()}
     body["ParseFolderTasks"] = [
         {
             "name": "Parse Folder",
-            "label_count": len(manifest.labels),
+            **views.parse_task(manifest),
             **{f"{name}_count": counts.get(f"{name}_count", 0) for name in ("train", "val", "test")},
         }
     ]
@@ -178,7 +185,12 @@ def dataset_json(job: DatasetJob) -> dict[str, Any]:
         }
         for name, split in manifest.splits.items()
     ]
-    return {**body, "labels": manifest.labels, "mean_pixel": manifest.mean_pixel, "skipped": manifest.skipped}
+    return {
+        **body,
+        **views.dataset_json(manifest),
+        "mean_pixel": manifest.mean_pixel,
+        "skipped": manifest.skipped,
+    }
 
 
 def model_json(job: ModelJob, *, verbose: bool = True) -> dict[str, Any]:
@@ -213,8 +225,9 @@ def model(job: ModelJob) -> dict[str, Any]:
     """What the page of a model shows beside its job."""
     task = job.tasks[0]
     news = services().scheduler.news(job, task)
-    parent = _dataset_of(job)
-    manifest = parent.manifest() if isinstance(parent, DatasetJob) else None
+    found = _dataset_of(job)
+    parent = found if isinstance(found, DatasetJob) else None
+    manifest = parent.manifest() if parent else None
     return {
         "dataset": {
             "id": job.dataset_id,
@@ -223,7 +236,8 @@ def model(job: ModelJob) -> dict[str, Any]:
             "width": manifest.width if manifest else None,
             "height": manifest.height if manifest else None,
             "channels": manifest.channels if manifest else None,
-            "labels": manifest.labels if manifest else [],
+            "labels": manifest.target.labels if manifest else [],
+            "about": views_of(parent.data_kind).describe_dataset(manifest) if parent and manifest else "",
         },
         **_network(job),
         "parameters": news.parameters,
@@ -275,7 +289,7 @@ def _detail(job: Job) -> str:
     if manifest is None:
         return shape
     images = sum(split.count for split in manifest.splits.values())
-    return f"{shape} · {len(manifest.labels)} classes · {images:,} images"
+    return f"{shape} · {views_of(job.data_kind).describe_dataset(manifest)} · {images:,} images"
 
 
 def _optimizer(job: ModelJob) -> str:

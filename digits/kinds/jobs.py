@@ -1,4 +1,4 @@
-"""The dataset job: one task that turns a folder of images into records."""
+"""Dataset jobs of all kinds, and the table of the types of jobs that the store loads."""
 
 from __future__ import annotations
 
@@ -8,24 +8,33 @@ from typing import Any, ClassVar
 from digits.core import schema
 from digits.core.files import UnreadableFile
 from digits.core.job import Job, Wish
+from digits.core.model_job import ModelJob
 from digits.core.recipe import CreateDataset
 from digits.core.status import Status
 from digits.core.task import Failure, Task
 from digits.data import manifest as manifests
+from digits.kinds import Kind, UnknownKind, kind_named
 
 
 @dataclass(kw_only=True, eq=False)
 class DatasetJob(Job):
-    """Makes a dataset for image classification, and then is it."""
+    """Creates a dataset; once done, it is the dataset. ``plan.kind`` names its kind."""
 
     kind: ClassVar[str] = "dataset"
-    type_title: ClassVar[str] = "Image classification dataset"
 
     plan: CreateDataset
 
     @classmethod
     def first_tasks(cls) -> list[Task]:
         return [Task(name="create", title="Create the records")]
+
+    @property
+    def data_kind(self) -> Kind:
+        return kind_named(self.plan.kind)
+
+    @property
+    def type_title(self) -> str:
+        return f"{self.data_kind.title} dataset"
 
     def recipe(self, task: Task) -> CreateDataset:
         return self.plan
@@ -37,7 +46,7 @@ class DatasetJob(Job):
         manifests.remove_products(self.folder)
 
     def manifest(self) -> manifests.Manifest | None:
-        """What the finished dataset is; None as long as it is not finished, or damaged."""
+        """The manifest of the finished dataset; None until it is finished, or if it is damaged."""
         try:
             return self._read_manifest()
         except UnreadableFile:
@@ -64,4 +73,18 @@ class DatasetJob(Job):
 
     @classmethod
     def own_details(cls, body: dict[str, Any]) -> dict[str, Any]:
-        return {"plan": schema.check(CreateDataset, body.get("plan"), "plan")}
+        return {"plan": load_recipe(body.get("plan"))}
+
+
+def load_recipe(body: Any) -> CreateDataset:
+    """Build the recipe of a dataset of any kind from JSON; raises Malformed, also for an unknown kind."""
+    name = schema.build(CreateDataset, body, "plan").kind
+    try:
+        recipe_class = kind_named(name).load("recipe").Recipe
+    except UnknownKind as error:
+        raise schema.Malformed(str(error)) from error
+    recipe: CreateDataset = schema.build(recipe_class, body, "plan")
+    return recipe
+
+
+JOB_TYPES: dict[str, type[Job]] = {job_type.kind: job_type for job_type in (DatasetJob, ModelJob)}

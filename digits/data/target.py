@@ -1,0 +1,50 @@
+"""Targets: the values that a network learns to predict for an image, and that it finds as ``Tower.y``."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Annotated
+
+from digits.core.schema import Between, Count, Malformed, Matching
+
+DTYPES = ("float32", "int64", "uint8")
+
+
+@dataclass(frozen=True, kw_only=True)
+class TargetSpec:
+    """The target of a record: an array of ``dtype`` and ``shape``, stored as the record's ``feature``.
+
+    ``names`` are those of the classes, or of the numbers. A target with ``classes`` holds class indexes,
+    0 to ``len(names) - 1``.
+    """
+
+    feature: Annotated[str, Matching(r"[\w/.-]{1,100}")]
+    dtype: Annotated[str, Matching("|".join(DTYPES))]
+    shape: Annotated[list[Count], Between(0, 4)] = field(default_factory=list)
+    names: list[str] = field(default_factory=list)
+    classes: bool = False
+
+    @property
+    def outputs(self) -> int:
+        """The number of outputs of a network for this target: ``Tower.nclasses``."""
+        return len(self.names)
+
+    @property
+    def labels(self) -> list[str]:
+        """The names of the classes; empty for other targets."""
+        return self.names if self.classes else []
+
+    def check(self) -> None:
+        """Raise Malformed if the parts contradict each other."""
+        if self.classes and (self.dtype != "int64" or not self.names):
+            raise Malformed("target: class indexes are int64 and have names")
+
+
+def class_index(labels: list[str]) -> TargetSpec:
+    """The target of image classification: the index of a class, int64 scalar."""
+    return TargetSpec(feature="image/class/label", dtype="int64", names=labels, classes=True)
+
+
+def numbers(names: list[str]) -> TargetSpec:
+    """The target of regression: one number for each of ``names``, float32 [len(names)]."""
+    return TargetSpec(feature="target/numbers", dtype="float32", shape=[len(names)], names=names)
