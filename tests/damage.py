@@ -69,7 +69,7 @@ def make_jobs(site: Site, folder: Path) -> None:
             form={"model_name": "m", "train_epochs": 3, "learning_rate": [0.1], "shuffle": True},
             tasks=[task],
             dataset_id=DATASET,
-            plan=Train(
+            recipe=Train(
                 dataset=str(folder / DATASET),
                 batch_size=4,
                 weights="/a/snapshot_1.ckpt",
@@ -89,7 +89,7 @@ def _write_products(job: ModelJob) -> None:
     if job.id == WAITING:
         return
     task_folder = job.task_folder(job.tasks[0])
-    job.plan.save(task_folder)
+    job.recipe.save(task_folder)
     (task_folder / "output.log").write_text("step 1\nstep 2\n")
     log = EventLog(task_folder / "events.jsonl")
     log.append(*_story())
@@ -112,9 +112,9 @@ def _write_products(job: ModelJob) -> None:
 
 def _story() -> list[events.Event]:
     return [
-        events.Fed("train", "resident", 24, 5000, 10**9, 10**10),
-        events.Built([{"name": "out", "kind": "Dense", "shape": [None, 3], "parameters": 99}], 99),
-        events.Restored("snapshot_1.ckpt", {"a": "b"}, ["c"], {"d": "3 and 4"}, [], [], []),
+        events.InputPrepared("train", "resident", 24, 5000, 10**9, 10**10),
+        events.Built([{"name": "out", "type": "Dense", "shape": [None, 3], "parameters": 99}], 99),
+        events.WeightsLoaded("snapshot_1.ckpt", {"a": "b"}, ["c"], {"d": "3 and 4"}, [], [], []),
         events.Warned("This is slow."),
         *(
             events.Measured("train", step, step / 8, {"loss": 1 / step, "accuracy": 0.5})
@@ -123,8 +123,8 @@ def _story() -> list[events.Event]:
         events.Measured("val", 8, 1.0, {"loss": 0.5, "accuracy": 0.75}),
         events.Progressed(0.5, 12.0, "Training"),
         events.Saved(1.0, 8, "snapshot_1.ckpt"),
-        events.Excelled(1.0, "loss", 0.5),
-        events.Used(50.0, 10**9, "CPU", []),
+        events.BestSnapshotChanged(1.0, "loss", 0.5),
+        events.UsageSampled(50.0, 10**9, "CPU", []),
     ]
 
 

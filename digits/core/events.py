@@ -43,7 +43,7 @@ class Layer(TypedDict):
     """A row in the table of layers. ``shape`` is the output shape, with None for the batch dimension."""
 
     name: str
-    kind: str
+    type: str
     shape: list[int | None]
     parameters: Count
 
@@ -115,7 +115,7 @@ class Built(Event):
 
 
 @dataclass(frozen=True)
-class Fed(Event):
+class InputPrepared(Event):
     """How the ``records`` of ``split`` reach the network.
 
     ``resident``: decoded once and kept in memory, as their ``bytes`` fit into ``budget_bytes``,
@@ -123,7 +123,7 @@ class Fed(Event):
     ``streamed``: read and decoded again for every batch, as they do not fit.
     """
 
-    kind = "fed"
+    kind = "input_prepared"
     split: Split
     how: str
     records: Count
@@ -134,7 +134,7 @@ class Fed(Event):
 
 
 @dataclass(frozen=True)
-class Restored(Event):
+class WeightsLoaded(Event):
     """Variables of the network took values from the weights ``source``, or are not to be trained.
 
     ``taken`` maps the names of variables to the names there. Others keep their initial values: those that are
@@ -142,7 +142,7 @@ class Restored(Event):
     took. ``frozen`` weights are not trained, and averages and counters are no ``weights``.
     """
 
-    kind = "restored"
+    kind = "weights_loaded"
     source: str
     taken: dict[str, str]
     missing: list[str]
@@ -177,10 +177,10 @@ class Saved(Event):
 
 
 @dataclass(frozen=True)
-class Excelled(Event):
+class BestSnapshotChanged(Event):
     """The snapshot of ``epoch`` is the best one so far: ``metric`` was ``value`` in its validation."""
 
-    kind = "excelled"
+    kind = "best_snapshot_changed"
     epoch: float
     metric: str
     value: float
@@ -205,10 +205,10 @@ class Resumed(Event):
 
 
 @dataclass(frozen=True)
-class Used(Event):
+class UsageSampled(Event):
     """What the task's process uses. Percent of one core, bytes; a GPU is a dict of the same."""
 
-    kind = "used"
+    kind = "usage_sampled"
     cpu_percent: float
     memory_bytes: Count
     device: str = "CPU"
@@ -247,14 +247,14 @@ KINDS: dict[str, type[Event]] = {
         Skipped,
         Warned,
         Built,
-        Fed,
-        Restored,
+        InputPrepared,
+        WeightsLoaded,
         Measured,
         Saved,
-        Excelled,
+        BestSnapshotChanged,
         Removed,
         Resumed,
-        Used,
+        UsageSampled,
         Failed,
         Finished,
     )

@@ -46,7 +46,6 @@ class Job:
     """
 
     kind: ClassVar[str] = ""
-    type_title: ClassVar[str] = ""
 
     id: str
     folder: Path
@@ -66,7 +65,7 @@ class Job:
 
     # What a kind of job has to say
 
-    def recipe(self, task: Task) -> Recipe:
+    def recipe_for(self, task: Task) -> Recipe:
         """What ``task`` is to do, decided when it starts."""
         raise NotImplementedError
 
@@ -74,9 +73,9 @@ class Job:
         """Ids of jobs that must be done before this one starts."""
         return ()
 
-    def wants(self, task: Task) -> Wish:
+    def device_request(self, task: Task) -> DeviceRequest:
         """The devices that ``task`` runs on."""
-        return Wish()
+        return DeviceRequest()
 
     def details(self) -> dict[str, Any]:
         """The part of ``job.json`` that only this kind has."""
@@ -108,7 +107,7 @@ class Job:
     @property
     def seconds_left(self) -> float | None:
         running = [task for task in self.tasks if task.status is Status.RUN]
-        return running[0].news.seconds_left if running else None
+        return running[0].state.seconds_left if running else None
 
     @property
     def can_resume(self) -> bool:
@@ -185,8 +184,8 @@ class Job:
 
 
 @dataclass(frozen=True)
-class Wish:
-    """The devices a task wants: a pool's slot, certain GPUs, or the next free ones.
+class DeviceRequest:
+    """The devices a task asks for: a pool's slot, certain GPUs, or the next free ones.
 
     ``pool`` is ``create``, ``cpu`` or ``gpu``. For ``gpu``, ``chosen`` lists GPU
     indexes; without any, the next ``count`` free GPUs are meant.
@@ -228,7 +227,6 @@ class DamagedJob(Job):
     """A job whose folder is invalid. It can be viewed and deleted, but is never written."""
 
     kind: ClassVar[str] = "damaged"
-    type_title: ClassVar[str] = "Damaged job"
 
     reason: str
 

@@ -11,7 +11,7 @@ from typing import Annotated, Any, ClassVar
 from digits.core import schema
 from digits.core.best_metric import Best
 from digits.core.files import UnreadableFile, read_bytes, read_json
-from digits.core.job import ID, Job, Wish
+from digits.core.job import ID, DeviceRequest, Job
 from digits.core.recipe import Train
 from digits.core.schema import Malformed, Matching
 from digits.core.status import Status
@@ -34,10 +34,9 @@ class ModelJob(Job):
     """
 
     kind: ClassVar[str] = "model"
-    type_title: ClassVar[str] = "Image classification model"
 
     dataset_id: str
-    plan: Train
+    recipe: Train
     device: str = "cpu"
 
     @classmethod
@@ -47,18 +46,18 @@ class ModelJob(Job):
     def needs(self) -> Sequence[str]:
         return (self.dataset_id,)
 
-    def recipe(self, task: Task) -> Train:
-        self.plan.devices = task.devices or ["cpu"]
+    def recipe_for(self, task: Task) -> Train:
+        self.recipe.devices = task.devices or ["cpu"]
         # Beside this job, wherever the folder of all jobs has been moved to.
-        self.plan.dataset = str(self.folder.with_name(self.dataset_id))
-        return self.plan
+        self.recipe.dataset = str(self.folder.with_name(self.dataset_id))
+        return self.recipe
 
-    def wants(self, task: Task) -> Wish:
+    def device_request(self, task: Task) -> DeviceRequest:
         if self.device == "cpu":
-            return Wish(pool="cpu")
+            return DeviceRequest(pool="cpu")
         if self.device.startswith("next"):
-            return Wish(pool="gpu", count=int(self.device.partition(":")[2] or 1))
-        return Wish(pool="gpu", chosen=tuple(self.device.split(",")))
+            return DeviceRequest(pool="gpu", count=int(self.device.partition(":")[2] or 1))
+        return DeviceRequest(pool="gpu", chosen=tuple(self.device.split(",")))
 
     @property
     def can_resume(self) -> bool:
@@ -66,7 +65,7 @@ class ModelJob(Job):
 
     def resume(self) -> None:
         super().resume()
-        self.plan.resume = True
+        self.recipe.resume = True
 
     @property
     def network_path(self) -> Path:
@@ -93,7 +92,7 @@ class ModelJob(Job):
         return best["epoch"]
 
     def details(self) -> dict[str, Any]:
-        return {"dataset_id": self.dataset_id, "plan": self.plan.as_json(), "device": self.device}
+        return {"dataset_id": self.dataset_id, "recipe": self.recipe.as_json(), "device": self.device}
 
     @classmethod
     def own_details(cls, body: dict[str, Any]) -> dict[str, Any]:
@@ -103,7 +102,7 @@ class ModelJob(Job):
 @dataclass(kw_only=True)
 class _Details:
     dataset_id: Annotated[str, Matching(ID)]
-    plan: Train
+    recipe: Train
     device: Annotated[str, Matching(DEVICE)] = "cpu"
 
 

@@ -64,5 +64,5 @@ _ROW = "{:<32} {:<20} {:>10} {:>10} {:>10} {:>10} {:>6}"
 
 
 def _layer(row: dict[str, Any]) -> str:
-    numbers = (f"{row[name]:.4g}" for name in ("least", "mean", "most", "spread"))
-    return _ROW.format(row["name"], "×".join(map(str, row["shape"])), *numbers, f"{row['zeros']:.0%}")
+    numbers = (f"{row[name]:.4g}" for name in ("min", "mean", "max", "std"))
+    return _ROW.format(row["name"], "×".join(map(str, row["shape"])), *numbers, f"{row['zero_fraction']:.0%}")

@@ -217,14 +217,14 @@ class Export(Recipe):
 
 
 @dataclass(kw_only=True)
-class Serve(Recipe):
+class ServeInference(Recipe):
     """Answer inference requests for the trained model in folder ``model``.
 
     Requests come as JSON lines over the Unix socket ``socket``, which the task
     makes. It ends after ``idle_seconds`` without a request.
     """
 
-    task = "serve"
+    task = "serve-inference"
     model: str
     socket: str
     idle_seconds: float = 600

@@ -125,7 +125,7 @@ def encode_example(record: Record) -> bytes:
             features[name].int64_list.value.extend(cast(Sequence[int], values))
         else:
             features[name].float_list.value.extend(cast(Sequence[float], values))
-    return example.SerializeToString(deterministic=True)
+    return bytes(example.SerializeToString(deterministic=True))
 
 
 def decode_example(payload: bytes) -> Record:

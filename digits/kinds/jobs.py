@@ -7,7 +7,7 @@ from typing import Any, ClassVar
 
 from digits.core import schema
 from digits.core.files import UnreadableFile
-from digits.core.job import Job, Wish
+from digits.core.job import DeviceRequest, Job
 from digits.core.model_job import ModelJob
 from digits.core.recipe import CreateDataset
 from digits.core.status import Status
@@ -18,11 +18,11 @@ from digits.kinds import Kind, UnknownKind, kind_named
 
 @dataclass(kw_only=True, eq=False)
 class DatasetJob(Job):
-    """Creates a dataset; once done, it is the dataset. ``plan.kind`` names its kind."""
+    """Creates a dataset; once done, it is the dataset. ``recipe.kind`` names its kind."""
 
     kind: ClassVar[str] = "dataset"
 
-    plan: CreateDataset
+    recipe: CreateDataset
 
     @classmethod
     def first_tasks(cls) -> list[Task]:
@@ -30,17 +30,13 @@ class DatasetJob(Job):
 
     @property
     def data_kind(self) -> Kind:
-        return kind_named(self.plan.kind)
+        return kind_named(self.recipe.kind)
 
-    @property
-    def type_title(self) -> str:
-        return f"{self.data_kind.title} dataset"
+    def recipe_for(self, task: Task) -> CreateDataset:
+        return self.recipe
 
-    def recipe(self, task: Task) -> CreateDataset:
-        return self.plan
-
-    def wants(self, task: Task) -> Wish:
-        return Wish(pool="create")
+    def device_request(self, task: Task) -> DeviceRequest:
+        return DeviceRequest(pool="create")
 
     def clear_away(self) -> None:
         manifests.remove_products(self.folder)
@@ -69,21 +65,21 @@ class DatasetJob(Job):
     _manifest: manifests.Manifest | None = None
 
     def details(self) -> dict[str, Any]:
-        return {"plan": self.plan.as_json()}
+        return {"recipe": self.recipe.as_json()}
 
     @classmethod
     def own_details(cls, body: dict[str, Any]) -> dict[str, Any]:
-        return {"plan": load_recipe(body.get("plan"))}
+        return {"recipe": load_recipe(body.get("recipe"))}
 
 
 def load_recipe(body: Any) -> CreateDataset:
     """Build the recipe of a dataset of any kind from JSON; raises Malformed, also for an unknown kind."""
-    name = schema.build(CreateDataset, body, "plan").kind
+    name = schema.build(CreateDataset, body, "recipe").kind
     try:
         recipe_class = kind_named(name).load("recipe").Recipe
     except UnknownKind as error:
         raise schema.Malformed(str(error)) from error
-    recipe: CreateDataset = schema.build(recipe_class, body, "plan")
+    recipe: CreateDataset = schema.build(recipe_class, body, "recipe")
     return recipe
 
 

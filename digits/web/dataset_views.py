@@ -77,7 +77,7 @@ def back_to_form(kind: Kind) -> AnyResponse:
 @blueprint.get("/datasets/<job_id>")
 def show(job_id: str) -> str:
     job = _dataset(job_id)
-    news = services().scheduler.news(job, job.tasks[0])
+    state = services().scheduler.task_state(job, job.tasks[0])
     page, body = serializers.page(job), serializers.dataset(job)
     manifest = job.manifest()
     if body is not None and manifest is not None:
@@ -94,7 +94,7 @@ def show(job_id: str) -> str:
         kind=job.data_kind,
         views=views_of(job.data_kind),
         dataset=body,
-        counts=news.counts,
+        counts=state.counts,
         skipped=serializers.skipped(job),
     )
 
@@ -278,7 +278,7 @@ def _form(kind: Kind, *data: Any) -> ImageDatasetForm[Any]:
 def _clone_into(form: ImageDatasetForm[Any], job_id: str | None) -> None:
     if job_id:
         job = _dataset(job_id)
-        form.fill_from(job.plan)
+        form.fill_from(job.recipe)
         form.dataset_name.data, form.group_name.data = job.name, job.group
 
 

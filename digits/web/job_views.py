@@ -65,7 +65,7 @@ def status(place: str, job_id: str) -> Response:
         error=job.failure.message if job.failure else None,
         status=job.status.title,
         name=job.name,
-        type=job.type_title,
+        type=serializers.type_title(job),
         progress=round(100 * job.progress, 1),
     )
 

@@ -26,7 +26,7 @@ def add_kinds(app: Flask) -> None:
     app.url_map.converters["kind"] = _converter()
     packages = {kind.name: PackageLoader(kind.package) for kind in all_kinds().values()}
     own = app.jinja_loader
-    app.jinja_loader = ChoiceLoader([*([own] if own else []), PrefixLoader(packages)])  # type: ignore[misc]
+    app.jinja_loader = ChoiceLoader([*([own] if own else []), PrefixLoader(packages)])
 
 
 def _converter() -> type[BaseConverter]:

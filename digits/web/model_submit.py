@@ -18,7 +18,7 @@ SAMPLE_BATCH = 64
 def new_model(
     folder: Path,
     dataset: DatasetJob,
-    plan: Train | None = None,
+    recipe: Train | None = None,
     name: str | None = None,
     *,
     text: str | None = None,
@@ -28,10 +28,10 @@ def new_model(
     form: dict[str, Any] | None = None,
 ) -> ModelJob:
     """Create a job in ``folder`` that trains the network ``text``, by default LeNet, and write the network there."""
-    if plan is None:
-        plan = _first_plan(dataset)
+    if recipe is None:
+        recipe = _first_recipe(dataset)
         form = {**_first_form(dataset), **(form or {})}
-    write_bytes(folder / plan.network, (text or network("lenet").text).encode())
+    write_bytes(folder / recipe.network, (text or network("lenet").text).encode())
     return ModelJob(
         id=folder.name,
         folder=folder,
@@ -41,12 +41,12 @@ def new_model(
         form=form or {},
         tasks=ModelJob.first_tasks(),
         dataset_id=dataset.id,
-        plan=plan,
+        recipe=recipe,
         device=device,
     )
 
 
-def _first_plan(dataset: DatasetJob) -> Train:
+def _first_recipe(dataset: DatasetJob) -> Train:
     return Train(
         dataset=str(dataset.folder),
         epochs=SAMPLE_EPOCHS,

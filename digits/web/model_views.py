@@ -214,8 +214,8 @@ def saved_model(job_id: str, ending: str) -> Response:
     dataset = services().store.get(job.dataset_id, DatasetJob)
     epoch, prefix = snapshot_of(job, request.values.get("epoch"))
     made = services().previews.export(job.folder, prefix, dataset.folder)
-    if made.news.failure:
-        raise BadRequest(made.news.failure.message, made.news.failure.hint)
+    if made.state.failure:
+        raise BadRequest(made.state.failure.message, made.state.failure.hint)
     target = made.folder / EXPORTED_FOLDER
     files = {path.relative_to(target).as_posix(): (path, target) for path in files_below(target)}
     name = f"{job.id}_epoch_{epoch_label(epoch)}_savedmodel.{ending}"
@@ -281,12 +281,12 @@ def visualize_network() -> tuple[Response, int]:
     if not crop_size.validate(None):
         raise BadRequest(f"{crop_size.label.text}: {crop_size.errors[0]}")
     preview = services().previews.build(text, dataset.folder, crop_size.data)
-    if preview.news.failure:
+    if preview.state.failure:
         return _preview_failed(preview)
     return jsonify(
         ok=True,
-        layers=preview.news.layers,
-        parameters=preview.news.parameters,
+        layers=preview.state.layers,
+        parameters=preview.state.parameters,
         tensorboard_url=services().tensorboards.url_for(preview.id) + "#graphs",
         seconds=preview.seconds,
     ), 200
@@ -310,20 +310,20 @@ def preflight() -> tuple[Response, int]:
     if dataset.manifest() is None:
         raise NotReady(f"The dataset “{dataset.name}” is not finished.", "Check again as soon as it is.")
     _, size, rate = max(form.sweep(), key=lambda run: run[1] or 0)  # the one that takes the most memory
-    plan = form.recipe(str(dataset.folder), weights, size, rate)
-    plan.devices = services().scheduler.free_devices(form.device())
-    recipe = Preflight.from_json({**plan.as_json(), "eager": "eager" in request.form})
-    preview = services().previews.try_step(text, recipe, plan.devices, request.form.get("watch", ""))
-    if preview.news.failure:
+    training = form.recipe(str(dataset.folder), weights, size, rate)
+    training.devices = services().scheduler.free_devices(form.device())
+    recipe = Preflight.from_json({**training.as_json(), "eager": "eager" in request.form})
+    preview = services().previews.try_step(text, recipe, training.devices, request.form.get("watch", ""))
+    if preview.state.failure:
         return _preview_failed(preview)
-    result = for_browser(preview.news.result)
-    preflights.save(preview.folder, result, preview.news.warnings)
+    result = for_browser(preview.state.result)
+    preflights.save(preview.folder, result, preview.state.warnings)
     return jsonify(
         ok=True,
         id=preview.id,
         result=result,
-        restored=preview.news.restored,
-        warnings=preview.news.warnings,
+        loaded_weights=preview.state.loaded_weights,
+        warnings=preview.state.warnings,
         batch_url=url_for("models.preflight_picture", preview_id=preview.id),
         seconds=preview.seconds,
     ), 200
@@ -332,8 +332,8 @@ def preflight() -> tuple[Response, int]:
 @blueprint.get("/models/preflight/progress")
 def preflight_progress() -> Response:
     """The current stage of the check submitted with this ``watch``."""
-    news = services().previews.watched(request.args.get("watch", ""))
-    return jsonify(doing=news.doing if news else None)
+    state = services().previews.watched(request.args.get("watch", ""))
+    return jsonify(doing=state.doing if state else None)
 
 
 @blueprint.get("/models/previews/<preview_id>/batch.png")
@@ -352,8 +352,8 @@ def first_batch(job_id: str) -> Response:
 
 
 def _preview_failed(preview: Preview) -> tuple[Response, int]:
-    assert preview.news.failure
-    return jsonify(ok=False, error=preview.news.failure.as_json(), seconds=preview.seconds), 400
+    assert preview.state.failure
+    return jsonify(ok=False, error=preview.state.failure.as_json(), seconds=preview.seconds), 400
 
 
 @blueprint.post("/models/visualize-lr")

@@ -15,6 +15,7 @@ from digits.core.job import DamagedJob, Job
 from digits.core.model_job import ModelJob, epoch_label
 from digits.core.status import Status
 from digits.data.manifest import SKIPPED_FILE
+from digits.kinds import Kind
 from digits.kinds.dataset_form import RESIZE_TITLES
 from digits.kinds.jobs import DatasetJob
 from digits.web.kind_routes import views_of
@@ -37,7 +38,7 @@ def row(job: Job) -> dict[str, Any]:
         "name": job.name,
         "kind": job.kind,
         "type": job.kind,
-        "type_title": job.type_title,
+        "type_title": type_title(job),
         "group": job.group,
         "owner": job.owner,
         "status": job.status.title,
@@ -59,6 +60,18 @@ def row(job: Job) -> dict[str, Any]:
         "sparkline": _sparkline(job),
         "last_accuracy": last_accuracy(job),
     }
+
+
+def type_title(job: Job) -> str:
+    """The type of a job in words, such as *Image classification model*."""
+    kind = data_kind(job)
+    return f"{kind.title} {job.kind}" if kind else f"{job.kind.capitalize()} job"
+
+
+def data_kind(job: Job) -> Kind | None:
+    """The kind of a dataset, or of a model's dataset; None for a damaged job or a missing dataset."""
+    found = job if isinstance(job, DatasetJob) else _dataset_of(job)
+    return found.data_kind if isinstance(found, DatasetJob) else None
 
 
 def rows(jobs: Iterable[Job]) -> list[dict[str, Any]]:
@@ -94,13 +107,13 @@ def page(job: Job) -> dict[str, Any]:
                 "status": task.status.title,
                 "status_css": task.status.css,
                 "progress": round(100 * task.progress, 1),
-                "eta_seconds": task.news.seconds_left,
-                "doing": task.news.doing,
+                "eta_seconds": task.state.seconds_left,
+                "doing": task.state.doing,
             }
             for task in job.tasks
         ],
         "warnings": [
-            warning for task in job.tasks for warning in services().scheduler.news(job, task).warnings
+            warning for task in job.tasks for warning in services().scheduler.task_state(job, task).warnings
         ],
         "children": rows(services().store.children(job)),
         "urls": {
@@ -146,13 +159,13 @@ def dataset(job: DatasetJob) -> dict[str, Any] | None:
 
 def skipped(job: DatasetJob) -> dict[str, Any]:
     """The skipped images of a dataset: their number, the first ones, and the URL of the full list."""
-    news = services().scheduler.news(job, job.tasks[0])
+    state = services().scheduler.task_state(job, job.tasks[0])
     manifest = job.manifest() if job.status is Status.DONE else None
-    count = manifest.skipped if manifest else news.skipped
+    count = manifest.skipped if manifest else state.skipped
     listed = count > 0 and (job.folder / SKIPPED_FILE).is_file()
     return {
         "count": count,
-        "first": news.first_skips,
+        "first": state.first_skips,
         "url": url_for("jobs.file", path=f"{job.id}/{SKIPPED_FILE}") if listed else None,
     }
 
@@ -208,7 +221,7 @@ def model_json(job: ModelJob, *, verbose: bool = True) -> dict[str, Any]:
         "image dimensions": list(manifest.shape) if manifest else None,
         "image resize mode": manifest.resize_mode if manifest else None,
         "mean file": "mean.npy",
-        "mean subtraction": job.plan.mean,
+        "mean subtraction": job.recipe.mean,
         "labels file": "labels.txt",
         "model file": "network.py",
         "snapshot file": snapshots[0][1] if snapshots else "no snapshots",
@@ -224,7 +237,7 @@ def model_json(job: ModelJob, *, verbose: bool = True) -> dict[str, Any]:
 def model(job: ModelJob) -> dict[str, Any]:
     """What the page of a model shows beside its job."""
     task = job.tasks[0]
-    news = services().scheduler.news(job, task)
+    state = services().scheduler.task_state(job, task)
     found = _dataset_of(job)
     parent = found if isinstance(found, DatasetJob) else None
     manifest = parent.manifest() if parent else None
@@ -240,16 +253,16 @@ def model(job: ModelJob) -> dict[str, Any]:
             "about": views_of(parent.data_kind).describe_dataset(manifest) if parent and manifest else "",
         },
         **_network(job),
-        "parameters": news.parameters,
-        "layers": news.layers,
-        "restored": news.restored,
+        "parameters": state.parameters,
+        "layers": state.layers,
+        "loaded_weights": state.loaded_weights,
         "snapshots": [[_epoch(epoch), f"Epoch {epoch_label(epoch)}"] for epoch, _ in job.snapshots()],
         "best": _whole(job.best_epoch()),
         "preflight": _preflight(job),
-        "fed": _fed(news.fed.get("train")),
-        "recipe": job.plan.as_json(),
+        "data_loading": _data_loading(state.inputs.get("train")),
+        "recipe": job.recipe.as_json(),
         "optimizer": _optimizer(job),
-        "schedule": POLICY_TITLES.get(job.plan.lr_policy.get("policy", "")),
+        "schedule": POLICY_TITLES.get(job.recipe.lr_policy.get("policy", "")),
         "devices": task.devices,
         "tensorboard_url": services().tensorboards.url_for(job.id),
         "metrics_url": url_for("models.metrics", job_id=job.id),
@@ -280,11 +293,11 @@ def _dataset_of(job: Job | None) -> Job | None:
 
 def _detail(job: Job) -> str:
     if isinstance(job, ModelJob):
-        epochs = job.plan.epochs
+        epochs = job.recipe.epochs
         return f"{epochs} epoch{'s' if epochs != 1 else ''} · {_optimizer(job)}"
     if not isinstance(job, DatasetJob):
         return ""
-    shape = f"{job.plan.width}×{job.plan.height} {'grayscale' if job.plan.channels == 1 else 'color'}"
+    shape = f"{job.recipe.width}×{job.recipe.height} {'grayscale' if job.recipe.channels == 1 else 'color'}"
     manifest = job.manifest() if job.status is Status.DONE else None
     if manifest is None:
         return shape
@@ -293,7 +306,7 @@ def _detail(job: Job) -> str:
 
 
 def _optimizer(job: ModelJob) -> str:
-    type_ = job.plan.solver.get("type", "")
+    type_ = job.recipe.solver.get("type", "")
     return str(SOLVER_TITLES.get(type_, type_))
 
 
@@ -348,7 +361,7 @@ def _preflight(job: ModelJob) -> dict[str, Any] | None:
     return found and {**found, "batch_url": url_for("models.first_batch", job_id=job.id)}
 
 
-def _fed(told: dict[str, Any] | None) -> str | None:
+def _data_loading(told: dict[str, Any] | None) -> str | None:
     """How the images reach the network, and why, in words."""
     if told is None:
         return None

@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 
 from digits.core import events, humanize
 from digits.core.metrics import Metrics
-from digits.core.task import News
+from digits.core.task import TaskState
 from tests.power_loss import Recording
 
 NUMBERS = st.floats(allow_nan=True, allow_infinity=True)
@@ -169,12 +169,12 @@ def test_no_line_of_json_stops_the_reader(data: st.DataObject, kind: str) -> Non
     event = events.decode(json.dumps(body).encode())
     if event is None:
         return
-    news, metrics = News(), Metrics()
-    news.add(event)
+    state, metrics = TaskState(), Metrics()
+    state.apply(event)
     metrics.add(event)
     json.dumps(events.for_browser(vars(event)), allow_nan=False)
     json.dumps(metrics.as_json(), allow_nan=False)
-    humanize.duration(news.seconds_left)
+    humanize.duration(state.seconds_left)
 
 
 @pytest.mark.parametrize(

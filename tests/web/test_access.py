@@ -395,7 +395,7 @@ def test_logout_ends_polling(tmp_path: Path, clean_environment: dict[str, str]) 
         id=folder.name,
         folder=folder,
         name="old",
-        plan=CreateDataset(train={}),
+        recipe=CreateDataset(train={}),
         tasks=DatasetJob.first_tasks(),
     )
     job.tasks[0].move(Status.ABORT)

@@ -147,12 +147,12 @@ def test_a_damaged_job_says_what_is_damaged(world: tuple[Site, Path]) -> None:
         said["json"] = site.get(f"/models/{damage.TRAINED}.json").get_json()["error"]["message"]
         said["dataset"] = site.get(f"/datasets/{damage.BROKEN}").text
 
-    done = changed(damage.TRAINED, lambda body: body["plan"].update(epochs="many"))
+    done = changed(damage.TRAINED, lambda body: body["recipe"].update(epochs="many"))
     assert wrongs(world, done, put(damage.BROKEN, "dataset.json", b"{}"), look=look) == []
     for text in said.values():
         assert "is damaged:" in text
     for name in ("page", "home", "json"):
-        assert "plan.epochs is not a number" in said[name]
+        assert "recipe.epochs is not a number" in said[name]
     assert "dataset.json: " in said["dataset"]
 
 

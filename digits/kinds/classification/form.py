@@ -8,7 +8,7 @@ from typing import Any
 from wtforms import BooleanField, IntegerField, SelectField, StringField
 from wtforms.validators import Optional, ValidationError
 
-from digits.kinds.classification.recipe import CreateClassification, FolderSplit
+from digits.kinds.classification.recipe import KIND, CreateClassification, FolderSplit
 from digits.kinds.dataset_form import ImageDatasetForm, check_shares, percentage
 from digits.kinds.form_fields import (
     LARGEST_WHOLE,
@@ -20,8 +20,6 @@ from digits.kinds.form_fields import (
     RequiredIf,
     choices,
 )
-
-KIND = "image-classification"
 
 
 def _count(label: str, default: int | None, *checks: Any) -> OptionalInteger:

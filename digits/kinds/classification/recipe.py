@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+import secrets
 from dataclasses import dataclass
+from pathlib import Path
 
 from digits.core.recipe import CreateDataset
+from digits.data.samples import Sample
+
+KIND = "image-classification"
 
 
 @dataclass(kw_only=True)
@@ -34,3 +39,19 @@ class CreateClassification(CreateDataset):
 
 
 Recipe = CreateClassification
+
+
+def for_sample(sample: Sample, folder: Path) -> CreateClassification:
+    """The recipe that downloads ``sample`` to a folder of its own in ``folder``, with its train and test split."""
+    source = folder / sample.id
+    return CreateClassification(
+        kind=KIND,
+        train=FolderSplit(folder=str(source / "train"), min_per_class=1),
+        val=FolderSplit(folder=str(source / "test"), min_per_class=1),
+        pct_val=0,
+        width=sample.width,
+        height=sample.height,
+        channels=sample.channels,
+        seed=secrets.randbelow(2**31),
+        sample=sample.id,
+    )

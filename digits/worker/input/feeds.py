@@ -23,7 +23,7 @@ import psutil
 import tensorflow as tf
 from numpy.typing import NDArray
 
-from digits.core.events import Fed
+from digits.core.events import InputPrepared
 from digits.core.files import UnreadableFile
 from digits.core.recipe import Augment
 from digits.data import manifest as manifests
@@ -310,9 +310,9 @@ class Records:
         return len(self._reader)
 
     @property
-    def fed(self) -> Fed:
+    def input_prepared(self) -> InputPrepared:
         """How the records reach the network, and why so."""
-        return Fed(
+        return InputPrepared(
             split=self._split,
             how=RESIDENT if self.is_resident else STREAMED,
             records=len(self),

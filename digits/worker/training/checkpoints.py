@@ -11,7 +11,7 @@ from pathlib import Path
 import tensorflow as tf
 
 from digits.core.best_metric import Watch
-from digits.core.events import EventLog, Excelled, Removed, Saved, Warned
+from digits.core.events import BestSnapshotChanged, EventLog, Removed, Saved, Warned
 from digits.core.files import write_json
 from digits.core.recipe import Train
 from digits.core.resume_point import ResumePoint
@@ -100,7 +100,7 @@ class Keeper:
         if self._is_best and self._best:
             self._is_best = False
             write_json(self._folder / BEST_FILE, {**self._best.as_json(), "snapshot": target.name})
-            self._events.append(Excelled(epoch, self._best.metric, self._best.value))
+            self._events.append(BestSnapshotChanged(epoch, self._best.metric, self._best.value))
             log.info("The best by %s so far: %.6g", self._best.metric, self._best.value)
 
     def save_to_resume(self, step: int, variables: Variables) -> None:

@@ -19,7 +19,7 @@ import tensorflow as tf
 
 from digits.core import recipe as recipes
 from digits.core import resume_point
-from digits.core.events import Built, EventLog, Measured, Progressed, Restored, Resumed, Warned
+from digits.core.events import Built, EventLog, Measured, Progressed, Resumed, Warned, WeightsLoaded
 from digits.core.resume_point import ResumePoint
 from digits.core.schedules import LearningRate
 from digits.worker import stopping
@@ -240,7 +240,7 @@ class Trainer:
         if not wanted:
             return None
         records = feeds.Records(Path(self.recipe.dataset), self.manifest, split, taken=taken)
-        self.events.append(records.fed)
+        self.events.append(records.input_prepared)
         return records
 
     def _learning_rate(self) -> LearningRate:
@@ -368,7 +368,7 @@ class Trainer:
         ]
         if source or frozen:
             self.events.append(
-                Restored(
+                WeightsLoaded(
                     Path(source).name if source else "",
                     report.taken,
                     report.missing,
