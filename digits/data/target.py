@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Annotated
+from typing import Annotated, Any
 
 from digits.core.schema import Between, Count, Malformed, Matching
 
@@ -33,6 +33,13 @@ class TargetSpec:
     def labels(self) -> list[str]:
         """The names of the classes; empty for other targets."""
         return self.names if self.classes else []
+
+    def describe(self, value: Any) -> str:
+        """A target in words: the name of the class, or each number with its name."""
+        if self.classes:
+            return dict(enumerate(self.names)).get(int(value), "unknown class")
+        numbers = [value] if not self.shape else list(value)
+        return ", ".join(f"{name} {number:.6g}" for name, number in zip(self.names, numbers, strict=False))
 
     def check(self) -> None:
         """Raise Malformed if the parts contradict each other."""

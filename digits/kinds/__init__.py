@@ -25,6 +25,11 @@ def all_kinds() -> Mapping[str, Kind]:
     return _loaded()[0]
 
 
+def default_kind() -> Kind:
+    """The first kind of the table."""
+    return BUILT_IN[0]
+
+
 def refused_plugins() -> list[Refusal]:
     """The installed plugins that could not be loaded, with the reasons."""
     return _loaded()[1]
@@ -51,6 +56,7 @@ __all__ = [
     "Refusal",
     "UnknownKind",
     "all_kinds",
+    "default_kind",
     "kind_named",
     "refused_plugins",
 ]

@@ -24,13 +24,18 @@ class Chart:
     percent: bool = False
     best: str = "lowest"
 
+    def word(self, metric: str) -> str:
+        """A metric as sentences name it: abbreviations in capitals."""
+        return metric if len(metric) > 4 else metric.upper()
+
 
 class Views(Generic[AnyRecipe]):
     """Texts and data of one kind. The module ``views`` of a kind defines ``Views``, a subclass.
 
     ``group`` and ``groups`` are the words for the groups that records are counted by, such as *class* and
     *classes*; ``charts`` are those of a model's metrics, the most important one first. ``invitation`` explains
-    the kind in the list of kinds, and ``infer`` labels the button that runs a model on an image.
+    the kind in the list of kinds, and ``infer`` labels the button that runs a model on an image;
+    ``result`` holds the place of the prediction until there is one.
     """
 
     group = "class"
@@ -39,7 +44,7 @@ class Views(Generic[AnyRecipe]):
     charts: tuple[Chart, ...] = ()
     invitation = ""
     infer = "Predict"
-    result = "Prediction"
+    result = "The prediction appears here."
 
     def describe_source(self, recipe: AnyRecipe) -> dict[str, str]:
         """Facts about the source by title, for the page of a dataset that is not finished."""
@@ -51,7 +56,11 @@ class Views(Generic[AnyRecipe]):
 
     def describe_record(self, manifest: Manifest, record: Record) -> str:
         """The target of a record in words, for its image."""
-        raise NotImplementedError
+        target = manifest.target
+        values = record.features.get(target.feature, [])
+        if not values or isinstance(values[0], bytes):
+            return "no target"
+        return target.describe(values if target.shape else values[0])
 
     def tiles(self, manifest: Manifest) -> list[tuple[str, str]]:
         """Titles and values of tiles on the dataset's page, besides those of the splits and the image size."""

@@ -47,11 +47,14 @@ FOREIGN = "X-Digits-Foreign"
 
 MEBIBYTE = 1024 * 1024
 MAX_BODY_BYTES = 4 * MEBIBYTE
-# By path prefix.
+# By the start or the end of the path.
 BODY_LIMITS: Mapping[str, int] = {
     "/login": MEBIBYTE // 16,
     "/socket.io": MEBIBYTE // 8,
-    "/models/images/classification/classify_one": 64 * MEBIBYTE,
+    "/classify_one": 64 * MEBIBYTE,
+    "/classify_one.json": 64 * MEBIBYTE,
+    "/infer_one": 64 * MEBIBYTE,
+    "/infer_one.json": 64 * MEBIBYTE,
 }
 
 PUBLIC_PATHS = frozenset({"/login", "/health", "/favicon.ico"})
@@ -144,7 +147,7 @@ class Hosts:
 class Gate:
     """The middleware. With ``auth`` None, only the other checks apply.
 
-    ``body_limits`` maps path prefixes to the maximum size of their bodies, in bytes.
+    ``body_limits`` maps starts or ends of paths to the maximum size of their bodies, in bytes.
     With ``url_prefix``, paths outside it are not found, and the application
     finds it in SCRIPT_NAME. ``behind_proxy`` is the number of proxies in front whose
     X-Forwarded headers are true; with 0 these headers are removed.
@@ -265,8 +268,8 @@ class Gate:
 
     def _limit(self, environ: Environ) -> int:
         path = environ.get("PATH_INFO", "")
-        starts = [start for start in self._body_limits if path.startswith(start)]
-        return self._body_limits[max(starts, key=len)] if starts else self._max_body_bytes
+        parts = [part for part in self._body_limits if path.startswith(part) or path.endswith(part)]
+        return self._body_limits[max(parts, key=len)] if parts else self._max_body_bytes
 
     def _check_rate(self, environ: Environ) -> None:
         is_login = environ["REQUEST_METHOD"] == "POST" and environ["PATH_INFO"] == "/login"

@@ -18,6 +18,7 @@ from werkzeug.wrappers import Response as AnyResponse
 from digits.core.errors import BadRequest, DigitsError, NotAllowed, NotFound, explain
 from digits.core.job import DamagedJob, Job, is_id
 from digits.core.model_job import ModelJob
+from digits.kinds import default_kind
 from digits.kinds.form_fields import NAME_LENGTH, cursor_of
 from digits.kinds.jobs import DatasetJob
 from digits.runtime import task_output
@@ -140,7 +141,7 @@ def clone(job_id: str) -> AnyResponse:
     if isinstance(job, DamagedJob):
         raise job.error()
     page = "models.new" if job.kind == "model" else "datasets.new"
-    return redirect(url_for(page, clone=job.id))
+    return redirect(url_for(page, kind=serializers.data_kind(job) or default_kind(), clone=job.id))
 
 
 @blueprint.get("/files/<path:path>")

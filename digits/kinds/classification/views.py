@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Any
 
 from digits.data.manifest import Manifest
-from digits.data.records import Record
 from digits.kinds import views
 from digits.kinds.classification.recipe import CreateClassification
 
@@ -16,15 +15,10 @@ class Views(views.Views[CreateClassification]):
     charts = (views.Chart("accuracy", "Accuracy", ("accuracy",), percent=True, best="highest"),)
     invitation = "Assign each image to one class. From a folder with a sub-folder of images per class."
     infer = "Classify"
-    result = "Top predictions"
+    result = "Top predictions appear here."
 
     def describe_dataset(self, manifest: Manifest) -> str:
         return f"{len(manifest.target.labels)} classes"
-
-    def describe_record(self, manifest: Manifest, record: Record) -> str:
-        index = next(iter(record.features.get(manifest.target.feature, [])), -1)
-        names = dict(enumerate(manifest.target.labels))
-        return names.get(index, "unknown class") if isinstance(index, int) else "unknown class"
 
     def tiles(self, manifest: Manifest) -> list[tuple[str, str]]:
         return [("Classes", str(len(manifest.target.labels)))]
