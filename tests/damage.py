@@ -22,7 +22,7 @@ from digits.core.recipe import Train
 from digits.core.resume_point import ResumePoint
 from digits.core.status import Status
 from digits.core.task import Failure, Handle, Task
-from digits.kinds import KINDS
+from digits.kinds.jobs import JOB_TYPES
 from digits.runtime.scheduler import Scheduler
 from digits.runtime.store import Store
 from tests.site import Site
@@ -259,7 +259,7 @@ def check(
 ) -> list[str]:
     """Start a server on ``jobs``, request all pages, call ``look``, and return all problems."""
     parts = site.services
-    parts.store = Store(jobs, KINDS)
+    parts.store = Store(jobs, JOB_TYPES)
     try:
         parts.store.load()
         parts.scheduler = Scheduler(parts.store, parts.executor, report=parts.report)

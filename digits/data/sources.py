@@ -87,6 +87,15 @@ class Plan:
         return {self.target.feature: value if self.target.shape else [value]}
 
 
+def check_shares(pct_val: float, pct_test: float) -> None:
+    """Raise UnusableSource if the validation and test shares, in percent, leave nothing to train on."""
+    if min(pct_val, pct_test) < 0 or pct_val + pct_test >= 100:
+        raise UnusableSource(
+            f"{pct_val}% for validation and {pct_test}% for testing leave nothing to train on.",
+            "Choose less than 100% for both together.",
+        )
+
+
 def split_counts(count: int, pct_val: float, pct_test: float) -> tuple[int, int, int]:
     """Divide ``count`` images into train, val and test.
 

@@ -15,7 +15,7 @@ class TargetSpec:
     """The target of a record: an array of ``dtype`` and ``shape``, stored as the record's ``feature``.
 
     ``names`` are those of the classes, or of the numbers. A target with ``classes`` holds class indexes,
-    0 to ``len(names) - 1``.
+    0 to ``len(names) - 1``. ``mean`` and ``std`` are those of each number over the train split.
     """
 
     feature: Annotated[str, Matching(r"[\w/.-]{1,100}")]
@@ -23,6 +23,8 @@ class TargetSpec:
     shape: Annotated[list[Count], Between(0, 4)] = field(default_factory=list)
     names: list[str] = field(default_factory=list)
     classes: bool = False
+    mean: list[float] = field(default_factory=list)
+    std: list[float] = field(default_factory=list)
 
     @property
     def outputs(self) -> int:
@@ -45,6 +47,8 @@ class TargetSpec:
         """Raise Malformed if the parts contradict each other."""
         if self.classes and (self.dtype != "int64" or not self.names):
             raise Malformed("target: class indexes are int64 and have names")
+        if not len(self.mean) == len(self.std) or len(self.mean) not in (0, len(self.names)):
+            raise Malformed("target: mean and std do not match the names")
 
 
 def class_index(labels: list[str]) -> TargetSpec:
@@ -52,6 +56,8 @@ def class_index(labels: list[str]) -> TargetSpec:
     return TargetSpec(feature="image/class/label", dtype="int64", names=labels, classes=True)
 
 
-def numbers(names: list[str]) -> TargetSpec:
+def numbers(names: list[str], mean: list[float], std: list[float]) -> TargetSpec:
     """The target of regression: one number for each of ``names``, float32 [len(names)]."""
-    return TargetSpec(feature="target/numbers", dtype="float32", shape=[len(names)], names=names)
+    return TargetSpec(
+        feature="target/numbers", dtype="float32", shape=[len(names)], names=names, mean=mean, std=std
+    )

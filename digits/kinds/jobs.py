@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-from digits.core import schema
 from digits.core.files import UnreadableFile
 from digits.core.job import DeviceRequest, Job
 from digits.core.model_job import ModelJob
@@ -13,7 +12,8 @@ from digits.core.recipe import CreateDataset
 from digits.core.status import Status
 from digits.core.task import Failure, Task
 from digits.data import manifest as manifests
-from digits.kinds import Kind, UnknownKind, kind_named
+from digits.kinds import Kind, kind_named
+from digits.kinds.recipes import build_recipe
 
 
 @dataclass(kw_only=True, eq=False)
@@ -69,18 +69,7 @@ class DatasetJob(Job):
 
     @classmethod
     def own_details(cls, body: dict[str, Any]) -> dict[str, Any]:
-        return {"recipe": load_recipe(body.get("recipe"))}
-
-
-def load_recipe(body: Any) -> CreateDataset:
-    """Build the recipe of a dataset of any kind from JSON; raises Malformed, also for an unknown kind."""
-    name = schema.build(CreateDataset, body, "recipe").kind
-    try:
-        recipe_class = kind_named(name).load("recipe").Recipe
-    except UnknownKind as error:
-        raise schema.Malformed(str(error)) from error
-    recipe: CreateDataset = schema.build(recipe_class, body, "recipe")
-    return recipe
+        return {"recipe": build_recipe(body.get("recipe"))}
 
 
 JOB_TYPES: dict[str, type[Job]] = {job_type.kind: job_type for job_type in (DatasetJob, ModelJob)}

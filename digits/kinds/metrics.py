@@ -10,6 +10,8 @@ from typing import Any
 
 import tensorflow as tf
 
+from digits.data.target import TargetSpec
+
 
 class Metrics:
     """The metrics of a kind, besides those that a network reports in its summaries.
@@ -17,6 +19,9 @@ class Metrics:
     Statistics are computed per record and averaged over the whole split, so that a metric of the validation does
     not depend on the batch size.
     """
+
+    def __init__(self, target: TargetSpec) -> None:
+        self.target = target
 
     def statistics(self, output: Any, y: tf.Tensor) -> dict[str, tf.Tensor]:
         """Statistics per record, float32 [N] by name, of a network's output and the targets of a batch.

@@ -27,7 +27,7 @@ from werkzeug.wrappers import Response
 from digits.core.model_job import ModelJob
 from digits.core.status import Status
 from digits.kinds.classification.form import DatasetForm
-from digits.kinds.classification.job import DatasetJob
+from digits.kinds.jobs import DatasetJob
 from digits.runtime.executor import Exit
 from digits.web import dataset_views
 from digits.web.model_form import ModelForm

@@ -8,7 +8,7 @@ from typing import Any
 from wtforms import BooleanField, IntegerField, SelectField, StringField
 from wtforms.validators import Optional, ValidationError
 
-from digits.kinds.classification.recipe import KIND, CreateClassification, FolderSplit
+from digits.kinds.classification.recipe import CreateClassification, FolderSplit
 from digits.kinds.dataset_form import ImageDatasetForm, check_shares, percentage
 from digits.kinds.form_fields import (
     LARGEST_WHOLE,
@@ -87,7 +87,6 @@ class DatasetForm(ImageDatasetForm[CreateClassification]):
     def recipe(self) -> CreateClassification:
         val, test = self.has_val_folder.data, self.has_test_folder.data
         return CreateClassification(
-            kind=KIND,
             train=self._split("train"),
             val=self._split("val") if val else None,
             test=self._split("test") if test else None,

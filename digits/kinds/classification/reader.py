@@ -20,6 +20,7 @@ from digits.data.sources import (
     Progress,
     SplitPlan,
     UnusableSource,
+    check_shares,
     choose,
     count_of,
     listed,
@@ -78,6 +79,7 @@ def read(recipe: CreateClassification, progress: Progress) -> Plan:
 
     Raises UnusableSource, `samples.DownloadFailed` and OSError.
     """
+    check_shares(0 if recipe.val else recipe.pct_val, 0 if recipe.test else recipe.pct_test)
     train, val = recipe.train, recipe.val
     if recipe.sample is not None:
         folder = samples.download(recipe.sample, Path(train.folder).parent, progress.downloaded)

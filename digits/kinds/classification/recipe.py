@@ -30,6 +30,7 @@ class CreateClassification(CreateDataset):
     first downloaded to the parent of the train folder.
     """
 
+    kind: str = KIND
     train: FolderSplit
     val: FolderSplit | None = None
     test: FolderSplit | None = None
@@ -45,7 +46,6 @@ def for_sample(sample: Sample, folder: Path) -> CreateClassification:
     """The recipe that downloads ``sample`` to a folder of its own in ``folder``, with its train and test split."""
     source = folder / sample.id
     return CreateClassification(
-        kind=KIND,
         train=FolderSplit(folder=str(source / "train"), min_per_class=1),
         val=FolderSplit(folder=str(source / "test"), min_per_class=1),
         pct_val=0,

@@ -61,7 +61,9 @@ def trace_shown(network: Network, store: VariableStore) -> tuple[Inference, Exce
 
 def _zeros(network: Network) -> Callable[[tf.Tensor], tf.Tensor]:
     target = network.target
-    return lambda x: tf.zeros(tf.concat([tf.shape(x)[:1], target.shape], 0), target.dtype)
+    return lambda x: tf.zeros(
+        tf.concat([tf.shape(x)[:1], tf.constant(target.shape, tf.int32)], 0), target.dtype
+    )
 
 
 def _traced(

@@ -124,6 +124,8 @@ def load(path: Path, shape: tuple[int, int, int], target: TargetSpec) -> Network
     text = path.read_text(encoding="utf-8-sig", errors="replace")
     with made_outside() as own:
         kind = _user_model(text)
+    if not hasattr(kind, "target"):
+        kind.target = target
     return Network(kind, shape, target, own=own)
 
 

@@ -485,7 +485,7 @@ def _reason(error: Exception, root: Path) -> str:
             "Check that the disk is still there, then create the dataset again.",
         ) from error
     if isinstance(error, FileNotFoundError):
-        return "the file vanished"
+        return "the file does not exist"
     return f"cannot be read: {getattr(error, 'strerror', None) or error}"
 
 
