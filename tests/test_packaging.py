@@ -114,7 +114,7 @@ def test_nothing_else_is_inside(wheel):
 
 def test_the_command_and_the_extras_are_declared(wheel):
     (folder,) = {name.split("/")[0] for name in wheel.namelist() if ".dist-info/" in name}
-    assert "digits = digits.cli:main" in wheel.read(f"{folder}/entry_points.txt").decode()
+    assert "digits = digits.cli.main:main" in wheel.read(f"{folder}/entry_points.txt").decode()
     about = Parser().parsestr(wheel.read(f"{folder}/METADATA").decode())
     assert set(about.get_all("Provides-Extra")) == {"gpu", "test"}
     assert about["License-Expression"] == "BSD-3-Clause"

@@ -56,7 +56,7 @@ class CreateDataset(Recipe):
 
     ``val`` and ``test`` name separate folders; without them ``pct_val`` and
     ``pct_test`` percent of each class of ``train`` are taken. With ``sample``, a
-    set that `digits.data.samples` knows is fetched into the train folder's parent first.
+    sample dataset (see `digits.data.samples`) is downloaded into the train folder's parent first.
     Width and height are in pixels; ``channels`` is 1 or 3.
     """
 
@@ -73,6 +73,7 @@ class CreateDataset(Recipe):
     encoding: str = "png"
     seed: int = 0
     sample: str | None = None
+    sample_mirrors: list[str] = field(default_factory=list)
     processes: int | None = None
 
 

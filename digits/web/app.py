@@ -32,7 +32,7 @@ from digits.web import (
     tensorboard_views,
 )
 from digits.web.bounded_request import BoundedRequest
-from digits.web.gate import Gate
+from digits.web.gate import MAX_BODY_BYTES, Gate
 from digits.web.offload import in_thread
 from digits.web.services import Services
 
@@ -65,7 +65,7 @@ def create_app(settings: Settings, *, start: bool = True) -> Flask:
     )
     app.request_class = BoundedRequest
     app.config["MAX_FORM_PARTS"] = 1000
-    app.config["MAX_FORM_MEMORY_SIZE"] = 4 * 1024 * 1024
+    app.config["MAX_FORM_MEMORY_SIZE"] = MAX_BODY_BYTES
     app.json.sort_keys = False  # type: ignore[attr-defined]
     parts = Services(settings)
     app.extensions["digits"] = parts

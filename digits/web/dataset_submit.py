@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from digits.core.recipe import CreateDataset
-from digits.data.samples import Sample
+from digits.data.sample_catalog import Sample
 from digits.kinds.classification.job import DatasetJob
 from digits.web.services import services
 
@@ -36,7 +36,8 @@ def new_dataset(
 
 def new_sample(folder: Path, sample: Sample, owner: str | None = None) -> DatasetJob:
     """Create a job in ``folder`` that downloads a sample and creates a dataset from it."""
-    source = services().settings.samples_dir / sample.id
+    settings = services().settings
+    source = settings.samples_dir / sample.id
     plan = CreateDataset(
         train={"folder": str(source / "train"), "min_per_class": 1},
         val={"folder": str(source / "test"), "min_per_class": 1},
@@ -46,6 +47,7 @@ def new_sample(folder: Path, sample: Sample, owner: str | None = None) -> Datase
         channels=sample.channels,
         seed=secrets.randbelow(2**31),
         sample=sample.id,
+        sample_mirrors=[*settings.sample_mirrors],
     )
     form = {
         "dataset_name": sample.title,

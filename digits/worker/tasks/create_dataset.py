@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import csv
 import dataclasses
-import errno
 import hashlib
 import io
 import math
@@ -27,7 +26,7 @@ from numpy.typing import NDArray
 from PIL.Image import Image
 
 from digits.core.events import Counted, EventLog, Progressed, Skipped, Warned
-from digits.core.files import write_bytes
+from digits.core.files import is_disk_full, write_bytes
 from digits.core.recipe import CreateDataset, FolderSplit
 from digits.data import image_folder, images, parallel, records, samples
 from digits.data.manifest import (
@@ -56,7 +55,6 @@ PROGRESS_SECONDS = 0.25
 SHARE_OF_DOWNLOAD = 0.5
 
 _FORMATS = {"png": "png", "jpg": "jpeg", "none": "raw"}
-_FULL_DISK = {errno.ENOSPC, errno.EDQUOT}
 
 
 def run(recipe: CreateDataset, task_folder: Path, events: EventLog) -> dict[str, Any]:
@@ -143,7 +141,7 @@ class Creation:
             raise _process_fault(death) from death
         except OSError as error:
             remove_products(self._job_folder)
-            if error.errno in _FULL_DISK:
+            if is_disk_full(error):
                 raise self._full_disk(written) from error
             raise
         except BaseException:
@@ -157,7 +155,9 @@ class Creation:
         place = Path(recipe.train["folder"]).parent
         self._report.share = SHARE_OF_DOWNLOAD
         try:
-            fetched = samples.download(recipe.sample, place, self._report.downloaded)
+            fetched = samples.download(
+                recipe.sample, place, self._report.downloaded, mirrors=recipe.sample_mirrors
+            )
         except samples.DownloadFailed as error:
             raise UserFault(error.message, error.hint) from error
         recipe.train = {**recipe.train, "folder": str(fetched / "train")}

@@ -23,7 +23,9 @@ from PIL import Image
 
 from digits.core import events
 from digits.core.recipe import CreateDataset
-from digits.data import images, manifest, records, samples
+from digits.data import images, manifest, records
+from digits.data.sample_catalog import SAMPLES, Sample
+from digits.data.sample_formats import LabeledImages
 from digits.worker.failure import UserFault
 from digits.worker.run import run_task
 from digits.worker.tasks import create_dataset
@@ -445,12 +447,15 @@ def tiny_sample(monkeypatch: pytest.MonkeyPatch) -> None:
     class Source:
         name = "memory"
 
-        def splits(self, scratch: Path, tools: Any, progress: Any) -> dict[str, samples.Pictures]:
-            pixels = np.arange(20 * 4 * 4, dtype=np.uint8).reshape(20, 4, 4, 1)
-            pictures = samples.Pictures(pixels, np.arange(20) % 2)
-            return {"train": pictures, "test": samples.Pictures(pixels[:6], np.arange(6) % 2)}
+        def fetch(self, folder: Path, report: Any) -> dict[str, bytes]:
+            return {}
 
-    sample = samples.Sample(
+    def read(files: dict[str, bytes]) -> dict[str, LabeledImages]:
+        pixels = np.arange(20 * 4 * 4, dtype=np.uint8).reshape(20, 4, 4, 1)
+        labeled = LabeledImages(pixels, np.arange(20) % 2)
+        return {"train": labeled, "test": LabeledImages(pixels[:6], np.arange(6) % 2)}
+
+    sample = Sample(
         id="tiny",
         title="Tiny",
         detail="",
@@ -458,9 +463,10 @@ def tiny_sample(monkeypatch: pytest.MonkeyPatch) -> None:
         height=4,
         channels=1,
         labels=("even", "odd"),
-        sources=(Source(),),
+        web=Source(),
+        read=read,
     )
-    monkeypatch.setitem(samples.SAMPLES, "tiny", sample)
+    monkeypatch.setitem(SAMPLES, "tiny", sample)
 
 
 def test_a_sample_is_fetched_first(job: Path, tmp_path: Path, tiny_sample: None) -> None:
