@@ -39,7 +39,7 @@ INDIRECT = {"jinja2", "python-socketio", "simple-websocket", "tensorboard"}
 def wheel(tmp_path_factory: pytest.TempPathFactory) -> Iterator[zipfile.ZipFile]:
     """The package as ``pip wheel`` makes it, from a copy of the checkout, with scripts that are already bundled."""
     assert (ROOT / "static" / "vendor" / ".stamp").is_file(), (
-        "run ./digits-devserver once: the scripts are not bundled"
+        "the scripts are not bundled: run ./digits-devserver once"
     )
     copy = tmp_path_factory.mktemp("source") / "digits"
     unwanted = (
@@ -98,6 +98,38 @@ def test_bundled_scripts_and_their_licences_are_inside(wheel):
     notices = wheel.read("digits/static/vendor/THIRD_PARTY_LICENSES.txt").decode()
     for package in ("socket.io-client 4", "uplot 1", "@codemirror/view 6"):
         assert package in notices
+
+
+def test_installing_the_wheel_needs_no_node(wheel, tmp_path):
+    """And no build at all: pip copies the files, and the installed program finds pages, documentation and scripts."""
+    target = tmp_path / "site"
+    install = ["-m", "pip", "install", "--quiet", "--no-deps", "--no-index", "--target", str(target)]
+    empty = {"PATH": str(tmp_path), "HOME": str(tmp_path)}
+    done = subprocess.run(
+        [sys.executable, *install, str(wheel.filename)],
+        env=empty,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    program = (
+        "from digits.core.resources import checkout_folder, resource_folder\n"
+        "assert checkout_folder() is None\n"
+        "print(*(resource_folder(name) for name in ('static', 'templates', 'docs')), sep='\\n')\n"
+    )
+    found = subprocess.run(
+        [sys.executable, "-c", program],
+        env={**empty, "PYTHONPATH": str(target)},
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert found.stdout.splitlines() == [
+        str(target / "digits" / name) for name in ("static", "templates", "docs")
+    ]
+    assert list((target / "digits" / "static" / "vendor").glob("*.js"))
 
 
 def test_every_module_is_inside(wheel):
