@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from digits.core.recipe import CreateDataset
-from digits.data.samples import Sample
+from digits.data.sample_catalog import Sample
 from digits.kinds import kind_named
 from digits.kinds.jobs import DatasetJob
 from digits.web.services import services
@@ -35,5 +35,7 @@ def new_dataset(
 
 def new_sample(folder: Path, sample: Sample, owner: str | None = None) -> DatasetJob:
     """Create a job in ``folder`` that downloads a sample and creates a dataset from it."""
-    recipe = kind_named(SAMPLES_KIND).load("recipe").for_sample(sample, services().settings.samples_dir)
+    settings = services().settings
+    make_recipe = kind_named(SAMPLES_KIND).load("recipe").for_sample
+    recipe = make_recipe(sample, settings.samples_dir, [*settings.sample_mirrors])
     return new_dataset(folder, recipe, sample.title, owner=owner)

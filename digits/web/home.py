@@ -11,7 +11,7 @@ from digits import __version__
 from digits.core.errors import NotFound
 from digits.core.job import DamagedJob, Job
 from digits.core.model_job import ModelJob
-from digits.data.samples import SAMPLES
+from digits.data.sample_catalog import SAMPLES
 from digits.kinds.jobs import DatasetJob
 from digits.web import serializers
 from digits.web.dataset_submit import new_sample

@@ -6,11 +6,11 @@ import logging
 from collections.abc import Iterable
 from typing import Any
 
+import humanize
 from flask import url_for
 
 from digits.core import preflight_result
 from digits.core.files import UnreadableFile, tree_bytes
-from digits.core.humanize import byte_size
 from digits.core.job import DamagedJob, Job
 from digits.core.model_job import ModelJob, epoch_label
 from digits.core.status import Status
@@ -365,7 +365,7 @@ def _data_loading(told: dict[str, Any] | None) -> str | None:
     """How the images reach the network, and why, in words."""
     if told is None:
         return None
-    need, room = byte_size(told["bytes"]), byte_size(told["budget_bytes"])
+    need, room = humanize.naturalsize(told["bytes"]), humanize.naturalsize(told["budget_bytes"])
     if told["how"] == "resident":
         return f"Cached in {told['place']} ({need} of {room} available)"
     return f"Streamed from disk ({need} exceeds the {room} of {told['place']} available)"

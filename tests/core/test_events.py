@@ -16,9 +16,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from digits.core import events, humanize
+from digits.core import events
 from digits.core.metrics import Metrics
 from digits.core.task import TaskState
+from digits.web import template_filters
 from tests.power_loss import Recording
 
 NUMBERS = st.floats(allow_nan=True, allow_infinity=True)
@@ -174,7 +175,7 @@ def test_no_line_of_json_stops_the_reader(data: st.DataObject, kind: str) -> Non
     metrics.add(event)
     json.dumps(events.for_browser(vars(event)), allow_nan=False)
     json.dumps(metrics.as_json(), allow_nan=False)
-    humanize.duration(state.seconds_left)
+    template_filters.duration(state.seconds_left)
 
 
 @pytest.mark.parametrize(

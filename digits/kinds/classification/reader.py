@@ -82,7 +82,9 @@ def read(recipe: CreateClassification, progress: Progress) -> Plan:
     check_shares(0 if recipe.val else recipe.pct_val, 0 if recipe.test else recipe.pct_test)
     train, val = recipe.train, recipe.val
     if recipe.sample is not None:
-        folder = samples.download(recipe.sample, Path(train.folder).parent, progress.downloaded)
+        folder = samples.download(
+            recipe.sample, Path(train.folder).parent, progress.downloaded, mirrors=recipe.sample_mirrors
+        )
         train = replace(train, folder=str(folder / "train"))
         val = replace(val or train, folder=str(folder / "test"))
     found, bounds = _scan(train, progress)

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import secrets
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from digits.core.recipe import CreateDataset
-from digits.data.samples import Sample
+from digits.data.sample_catalog import Sample
 
 KIND = "image-classification"
 
@@ -26,8 +26,9 @@ class CreateClassification(CreateDataset):
     """Read a folder of images with a sub-folder for each class.
 
     ``val`` and ``test`` are separate folders; without them ``pct_val`` and ``pct_test`` percent of
-    each class of ``train`` are taken. With ``sample``, a set of `digits.data.samples` is
-    first downloaded to the parent of the train folder.
+    each class of ``train`` are taken. With ``sample``, a
+    sample dataset of `digits.data.sample_catalog` is first downloaded to the parent of the train folder, from
+    ``sample_mirrors`` if its own address fails.
     """
 
     kind: str = KIND
@@ -37,12 +38,13 @@ class CreateClassification(CreateDataset):
     pct_val: float = 25
     pct_test: float = 0
     sample: str | None = None
+    sample_mirrors: list[str] = field(default_factory=list)
 
 
 Recipe = CreateClassification
 
 
-def for_sample(sample: Sample, folder: Path) -> CreateClassification:
+def for_sample(sample: Sample, folder: Path, mirrors: list[str]) -> CreateClassification:
     """The recipe that downloads ``sample`` to a folder of its own in ``folder``, with its train and test split."""
     source = folder / sample.id
     return CreateClassification(
@@ -54,4 +56,5 @@ def for_sample(sample: Sample, folder: Path) -> CreateClassification:
         channels=sample.channels,
         seed=secrets.randbelow(2**31),
         sample=sample.id,
+        sample_mirrors=mirrors,
     )

@@ -20,6 +20,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import humanize
 import numpy as np
 from numpy.typing import NDArray
 from PIL.Image import Image
@@ -531,12 +532,8 @@ def _process_fault(death: parallel.ProcessDied) -> UserFault:
 
 
 def _full_disk_fault(needed: int, place: Path) -> UserFault:
-    free = shutil.disk_usage(place).free
+    size, free = humanize.naturalsize(needed), humanize.naturalsize(shutil.disk_usage(place).free)
     return UserFault(
-        f"The disk is full: the dataset needs about {_megabytes(needed)}, {_megabytes(free)} are free.",
+        f"The disk is full: the dataset needs about {size}, {free} are free.",
         f"Free some space for {show(str(place))}, or choose smaller images.",
     )
-
-
-def _megabytes(size: int) -> str:
-    return f"{size / 1e9:,.1f} GB" if size >= 1e9 else f"{math.ceil(size / 1e6):,} MB"

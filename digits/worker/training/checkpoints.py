@@ -8,6 +8,7 @@ import time
 from collections.abc import Collection, Mapping
 from pathlib import Path
 
+import humanize
 import tensorflow as tf
 
 from digits.core.best_metric import Watch
@@ -114,7 +115,7 @@ class Keeper:
         """
         if not snapshots.is_disk_full(error):
             raise error
-        free = f"{shutil.disk_usage(self._folder).free / 1e6:,.1f} MB"
+        free = humanize.naturalsize(shutil.disk_usage(self._folder).free)
         message = f"The disk is full: {name} could not be written to {self._folder}, where {free} are free."
         if is_needed:
             raise UserFault(message, "Free up space there, then resume the training.") from error

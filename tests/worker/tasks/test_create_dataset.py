@@ -6,6 +6,7 @@ import csv
 import errno
 import itertools
 import os
+import re
 import shutil
 import signal
 import subprocess
@@ -23,7 +24,9 @@ from PIL import Image
 
 from digits.core import events
 from digits.core.recipe import CreateDataset
-from digits.data import images, manifest, records, samples
+from digits.data import images, manifest, records
+from digits.data.sample_catalog import SAMPLES, Sample
+from digits.data.sample_formats import LabeledImages
 from digits.data.sources import Plan, SplitPlan
 from digits.data.target import class_index
 from digits.kinds.classification.recipe import CreateClassification, FolderSplit
@@ -379,8 +382,10 @@ def test_a_full_disk_is_named_with_its_numbers(
 
     monkeypatch.setattr(records.ShardWriter, "add", full)
     refusal = fault(job, recipe(source))
-    assert refusal.message.startswith("The disk is full: the dataset needs about 1 MB, ")
-    assert refusal.message.endswith(" are free.")
+    size = r"[\d.]+ [kMGT]?B(ytes)?"
+    assert re.fullmatch(
+        f"The disk is full: the dataset needs about {size}, {size} are free.", refusal.message
+    )
     assert str(job) in refusal.hint
 
 
@@ -451,12 +456,15 @@ def tiny_sample(monkeypatch: pytest.MonkeyPatch) -> None:
     class Source:
         name = "memory"
 
-        def splits(self, scratch: Path, tools: Any, progress: Any) -> dict[str, samples.Pictures]:
-            pixels = np.arange(20 * 4 * 4, dtype=np.uint8).reshape(20, 4, 4, 1)
-            pictures = samples.Pictures(pixels, np.arange(20) % 2)
-            return {"train": pictures, "test": samples.Pictures(pixels[:6], np.arange(6) % 2)}
+        def fetch(self, folder: Path, report: Any) -> dict[str, bytes]:
+            return {}
 
-    sample = samples.Sample(
+    def read(files: dict[str, bytes]) -> dict[str, LabeledImages]:
+        pixels = np.arange(20 * 4 * 4, dtype=np.uint8).reshape(20, 4, 4, 1)
+        labeled = LabeledImages(pixels, np.arange(20) % 2)
+        return {"train": labeled, "test": LabeledImages(pixels[:6], np.arange(6) % 2)}
+
+    sample = Sample(
         id="tiny",
         title="Tiny",
         detail="",
@@ -464,9 +472,10 @@ def tiny_sample(monkeypatch: pytest.MonkeyPatch) -> None:
         height=4,
         channels=1,
         labels=("even", "odd"),
-        sources=(Source(),),
+        web=Source(),
+        read=read,
     )
-    monkeypatch.setitem(samples.SAMPLES, "tiny", sample)
+    monkeypatch.setitem(SAMPLES, "tiny", sample)
 
 
 def test_a_sample_is_fetched_first(job: Path, tmp_path: Path, tiny_sample: None) -> None:
