@@ -55,7 +55,8 @@ from digits.core.recipe import Train
 from digits.data import manifest, samples
 from digits.data.records import SplitReader
 from digits.kinds.classification.recipe import CreateClassification, FolderSplit
-from digits.runtime import devices, executor
+from digits.runtime import devices
+from digits.runtime.executors.local import devices_environment
 from digits.worker import run
 
 NETWORKS = Path(__file__).resolve().parents[1] / "digits" / "networks"
@@ -151,7 +152,7 @@ def main() -> None:
     arguments = _arguments()
     gpus = [device.id for device in devices.devices() if device.is_gpu]
     device = arguments.device or (gpus[0] if gpus else devices.CPU)
-    os.environ.update(executor.devices_environment([device]))
+    os.environ.update(devices_environment([device]))
     run.import_programs()
     with tempfile.TemporaryDirectory() as folder:
         scratch = Path(folder)

@@ -53,11 +53,7 @@ class ModelJob(Job):
         return self.recipe
 
     def device_request(self, task: Task) -> DeviceRequest:
-        if self.device == "cpu":
-            return DeviceRequest(pool="cpu")
-        if self.device.startswith("next"):
-            return DeviceRequest(pool="gpu", count=int(self.device.partition(":")[2] or 1))
-        return DeviceRequest(pool="gpu", chosen=tuple(self.device.split(",")))
+        return request_devices(self.device)
 
     @property
     def can_resume(self) -> bool:
@@ -97,6 +93,15 @@ class ModelJob(Job):
     @classmethod
     def own_details(cls, body: dict[str, Any]) -> dict[str, Any]:
         return vars(schema.build(_Details, body))
+
+
+def request_devices(device: str) -> DeviceRequest:
+    """The request for a ``device`` as `ModelJob` names it."""
+    if device == "cpu":
+        return DeviceRequest(pool="cpu")
+    if device.startswith("next"):
+        return DeviceRequest(pool="gpu", count=int(device.partition(":")[2] or 1))
+    return DeviceRequest(pool="gpu", chosen=tuple(device.split(",")))
 
 
 @dataclass(kw_only=True)

@@ -13,7 +13,7 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -27,10 +27,13 @@ from digits.core.recipe import Export, Preflight, Recipe, Train
 from digits.core.resume_point import resume_point
 from digits.core.task import EVENTS_FILE, EXIT_BUSY, TaskState
 from digits.data import manifest
-from digits.runtime import supervisor
-from digits.runtime.executor import devices_environment
+from digits.runtime.device_ledger import DeviceLedger
+from digits.runtime.executors.local import LocalExecutor, devices_environment
+from digits.runtime.task_runner import TaskRun, TaskRunner
 
 TASK = "train"
+# More than a training prints between two polls.
+OUTPUT_BYTES = 16 * 1024 * 1024
 
 
 @dataclass(frozen=True)
@@ -75,29 +78,46 @@ def prepare(job_folder: Path, dataset: Path | None = None, output: Path | None =
 
 
 def train(rerun: Rerun, say: Callable[[str], object]) -> bool:
-    """Train to the end, telling every line that the training prints; whether it went well."""
-    with (
-        open(rerun.task_folder / "output.log", "ab", buffering=0) as log,
-        # A session of its own: Ctrl-C is for this process, which asks the training to stop in good order.
-        # A training whose output nobody takes any more must not go on beside the next one.
-        subprocess.Popen(
-            _command(rerun.task_folder),
-            env=_environment(rerun.recipe),
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            start_new_session=True,
-            preexec_fn=supervisor.end_with_parent,
-            cwd=rerun.task_folder,
-        ) as process,
-        _passed_on_to(process),
-    ):
-        for line in process.stdout or ():
-            with suppress(OSError):  # a full disk must not stop the training: this is for people only
-                log.write(line)
-            say(line.decode(errors="replace").rstrip("\n"))
-    if process.returncode == EXIT_BUSY:
+    """Train to the end, and call ``say`` with each line that the training prints; return whether it succeeded.
+
+    SIGINT, SIGTERM and SIGHUP stop the training, and so does the end of this process.
+    """
+    executor = LocalExecutor(standby=False, environment=_environment())
+    ledger = DeviceLedger({})
+    printer = _Printer(executor, say)
+    run = TaskRun(
+        folder=rerun.task_folder.absolute(),
+        allocate=lambda: ledger.reserve(TASK, tuple(rerun.recipe.devices)),
+        prepare=lambda devices: None,  # the recipe is there
+        follow=printer.print_output,
+    )
+    runner = TaskRunner(executor, ledger)
+    with _stopped_by_signals(lambda: runner.stop(run)):
+        runner.submit(run)
+        runner.wait(run)
+    if run.error:
+        raise run.error
+    if run.exit and run.exit.code == EXIT_BUSY:
         raise _busy(rerun.job_folder)
-    return process.returncode == 0
+    return run.exit is not None and run.exit.went_well
+
+
+class _Printer:
+    """Passes the output of a run on, line by line."""
+
+    def __init__(self, executor: LocalExecutor, say: Callable[[str], object]) -> None:
+        self._executor = executor
+        self._say = say
+        self._offset = 0
+        self._rest = ""
+
+    def print_output(self, run: TaskRun) -> None:
+        text, self._offset = self._executor.output(run.folder, self._offset, OUTPUT_BYTES)
+        *lines, self._rest = (self._rest + text).split("\n")
+        if run.has_ended and self._rest:
+            lines.append(self._rest)
+        for line in lines:
+            self._say(line)
 
 
 def check(job_folder: Path, dataset: Path | None = None, eager: bool = False) -> TaskState:
@@ -146,7 +166,12 @@ def _done(recipe: Recipe, training: Train, network: Path | None = None) -> TaskS
         if network:
             shutil.copyfile(network, task_folder.parent / network.name)
         recipe.save(task_folder)
-        subprocess.run(_command(task_folder), env=_environment(training), cwd=task_folder, check=False)
+        subprocess.run(
+            _command(task_folder),
+            env={**_environment(), **devices_environment(training.devices)},
+            cwd=task_folder,
+            check=False,
+        )
         state = TaskState()
         for event in events.read(task_folder / EVENTS_FILE)[0]:
             state.apply(event)
@@ -169,8 +194,8 @@ def _command(task_folder: Path) -> list[str]:
     return [sys.executable, "-P", "-u", "-m", "digits.worker", str(task_folder.absolute())]
 
 
-def _environment(recipe: Train) -> dict[str, str]:
-    return {"TF_CPP_MIN_LOG_LEVEL": "3", **os.environ, **devices_environment(recipe.devices)}
+def _environment() -> dict[str, str]:
+    return {"TF_CPP_MIN_LOG_LEVEL": "3", "PYTHONUNBUFFERED": "1", **os.environ}
 
 
 def _busy(job_folder: Path) -> BadRequest:
@@ -181,19 +206,18 @@ def _busy(job_folder: Path) -> BadRequest:
 
 
 @contextmanager
-def _passed_on_to(process: subprocess.Popen[bytes]) -> Iterator[None]:
-    """What asks this process to end, asks ``process``."""
+def _stopped_by_signals(stop: Callable[[], object]) -> Iterator[None]:
+    """Call ``stop`` when this process is asked to end."""
 
-    def stop(signum: int, frame: object) -> None:
-        process.terminate()
+    def handle(signum: int, frame: object) -> None:
+        stop()
 
     before = {
-        number: signal.signal(number, stop) for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+        number: signal.signal(number, handle) for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
     }
     try:
         yield
     finally:
-        process.wait()
         for number, handler in before.items():
             signal.signal(number, handler)
 

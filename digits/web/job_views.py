@@ -21,7 +21,6 @@ from digits.core.model_job import ModelJob
 from digits.kinds import default_kind
 from digits.kinds.form_fields import NAME_LENGTH, cursor_of
 from digits.kinds.jobs import DatasetJob
-from digits.runtime import task_output
 from digits.runtime.changes import JobEdited
 from digits.web import serializers
 from digits.web.auth import login_name
@@ -78,7 +77,7 @@ def output_text(job_id: str) -> Response:
     if isinstance(job, DamagedJob):
         raise job.error()
     after = cursor_of(request.args, "after") or 0
-    text, offset = task_output.read(job.task_folder(job.tasks[0]), after, OUTPUT_BYTES)
+    text, offset = services().executor.output(job.task_folder(job.tasks[0]), after, OUTPUT_BYTES)
     return jsonify(text=text, next=offset)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import asdict
+from functools import partial
 from typing import Any
 
 from flask import (
@@ -25,7 +26,7 @@ from digits.core.events import for_browser, read
 from digits.core.files import UnreadableFile, files_below
 from digits.core.job import Job
 from digits.core.metrics import MAX_CHART_POINTS, Metrics, row_json
-from digits.core.model_job import ModelJob, epoch_label
+from digits.core.model_job import ModelJob, epoch_label, request_devices
 from digits.core.recipe import Preflight
 from digits.core.status import Status
 from digits.core.task import EVENTS_FILE
@@ -33,7 +34,7 @@ from digits.data.archive import MEDIA_TYPES, stream
 from digits.kinds import Kind, all_kinds, default_kind
 from digits.kinds.form_fields import choices, cursor_of, errors_of
 from digits.kinds.jobs import DatasetJob
-from digits.runtime.short_tasks import EXPORTED_FOLDER, Preview
+from digits.runtime.short_tasks import EXPORTED_FOLDER, ShortTaskResult
 from digits.web import network_lint, serializers
 from digits.web.auth import current_username
 from digits.web.file_response import send_job_file
@@ -95,7 +96,7 @@ def create(kind: Kind) -> AnyResponse | tuple[str | Response, int]:
             )
             for name, size, rate in form.sweep()
         ]
-        checked = services().previews.folder(request.form.get("preflight", ""))
+        checked = services().short_tasks.folder(request.form.get("preflight", ""))
         if checked and len(jobs) == 1:
             preflights.keep(checked, jobs[0].folder)
         services().scheduler.submit(*jobs)
@@ -227,7 +228,7 @@ def saved_model(job_id: str, ending: str) -> Response:
     job = _model(job_id)
     dataset = services().store.get(job.dataset_id, DatasetJob)
     epoch, prefix = snapshot_of(job, request.values.get("epoch"))
-    made = services().previews.export(job.folder, prefix, dataset.folder)
+    made = services().short_tasks.export(job.folder, prefix, dataset.folder)
     if made.state.failure:
         raise BadRequest(made.state.failure.message, made.state.failure.hint)
     target = made.folder / EXPORTED_FOLDER
@@ -238,7 +239,7 @@ def saved_model(job_id: str, ending: str) -> Response:
         mimetype=MEDIA_TYPES[ending],
         headers={"Content-Disposition": f'attachment; filename="{name}"'},
     )
-    response.call_on_close(made.forget)
+    response.call_on_close(partial(services().short_tasks.forget, made))
     return response
 
 
@@ -294,7 +295,7 @@ def visualize_network() -> tuple[Response, int]:
     crop_size = _form(request.form).crop_size
     if not crop_size.validate(None):
         raise BadRequest(f"{crop_size.label.text}: {crop_size.errors[0]}")
-    preview = services().previews.build(text, dataset.folder, crop_size.data)
+    preview = services().short_tasks.visualize(text, dataset.folder, crop_size.data)
     if preview.state.failure:
         return _preview_failed(preview)
     return jsonify(
@@ -325,9 +326,10 @@ def preflight() -> tuple[Response, int]:
         raise NotReady(f"The dataset “{dataset.name}” is not finished.", "Check again as soon as it is.")
     _, size, rate = max(form.sweep(), key=lambda run: run[1] or 0)  # the one that takes the most memory
     training = form.recipe(str(dataset.folder), weights, size, rate)
-    training.devices = services().scheduler.free_devices(form.device())
     recipe = Preflight.from_json({**training.as_json(), "eager": "eager" in request.form})
-    preview = services().previews.try_step(text, recipe, training.devices, request.form.get("watch", ""))
+    preview = services().short_tasks.preflight(
+        text, recipe, request_devices(form.device()), request.form.get("watch", "")
+    )
     if preview.state.failure:
         return _preview_failed(preview)
     result = for_browser(preview.state.result)
@@ -346,14 +348,14 @@ def preflight() -> tuple[Response, int]:
 @blueprint.get("/models/preflight/progress")
 def preflight_progress() -> Response:
     """The current stage of the check submitted with this ``watch``."""
-    state = services().previews.watched(request.args.get("watch", ""))
+    state = services().short_tasks.watched(request.args.get("watch", ""))
     return jsonify(doing=state.doing if state else None)
 
 
 @blueprint.get("/models/previews/<preview_id>/batch.png")
 def preflight_picture(preview_id: str) -> Response:
     """The first batch of a checked training, as the network sees it."""
-    folder = services().previews.folder(preview_id)
+    folder = services().short_tasks.folder(preview_id)
     if folder is None:
         raise NotFound("There is no such picture any more.")
     return send_job_file(folder, preflights.PICTURE_FILE, "image/png")
@@ -365,7 +367,7 @@ def first_batch(job_id: str) -> Response:
     return send_job_file(_model(job_id).folder, preflights.PICTURE_FILE, "image/png")
 
 
-def _preview_failed(preview: Preview) -> tuple[Response, int]:
+def _preview_failed(preview: ShortTaskResult) -> tuple[Response, int]:
     assert preview.state.failure
     return jsonify(ok=False, error=preview.state.failure.as_json(), seconds=preview.seconds), 400
 

@@ -271,8 +271,8 @@ def model(job: ModelJob) -> dict[str, Any]:
 
 
 def device_rows() -> list[dict[str, Any]]:
-    """The devices of the machine, each with the job that uses it."""
-    busy = services().scheduler.busy_devices()
+    """The devices of the machine, each with the name of the job that uses it."""
+    busy = services().ledger.holders()
     return [
         {
             "id": device.id,
@@ -280,7 +280,7 @@ def device_rows() -> list[dict[str, Any]]:
             "is_gpu": device.is_gpu,
             "memory_total": device.memory_total,
             "memory_used": device.memory_used,
-            "busy_with": busy[device.id].name if device.id in busy else None,
+            "busy_with": busy.get(device.id),
         }
         for device in services().devices.list()
     ]

@@ -64,7 +64,7 @@ class Client:
 @pytest.fixture
 def client(trained: Path, start: Any) -> Any:
     """A connection to an inference worker of the trained network."""
-    task = trained / "infer"
+    task = trained / "inference"
     task.mkdir()
     path = f"/tmp/digits-test-{os.getpid()}.sock"
     recipe.ServeInference(model=str(trained), socket=path, idle_seconds=600).save(task)
@@ -113,7 +113,7 @@ def test_answers_are_right_and_bad_requests_leave_it_alive(
 
 
 def test_it_ends_when_nobody_asks(trained: Path, start: Any, tmp_path: Path) -> None:
-    task = trained / "infer"
+    task = trained / "inference"
     task.mkdir()
     path = f"/tmp/digits-idle-{os.getpid()}.sock"
     recipe.ServeInference(model=str(trained), socket=path, idle_seconds=0.2).save(task)
