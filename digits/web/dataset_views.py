@@ -61,7 +61,6 @@ def create() -> AnyResponse | tuple[str | Response, int]:
             form.dataset_name.data.strip(),
             owner=current_username(request),
             group=(form.group_name.data or "").strip(),
-            form=form.values(),
         )
         services().scheduler.submit(job)
     return jsonify(serializers.brief(job)) if as_json else redirect(url_for("datasets.show", job_id=job.id))

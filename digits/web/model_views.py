@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 from typing import Any
 
 from flask import (
@@ -20,7 +21,7 @@ from wtforms import Field
 from digits.core import preflight_result as preflights
 from digits.core import schedules
 from digits.core.errors import BadRequest, DigitsError, NotAllowed, NotFound, NotReady, Unavailable
-from digits.core.events import for_browser, read
+from digits.core.events import Measured, Resumed, for_browser, read
 from digits.core.files import UnreadableFile, files_below
 from digits.core.job import Job
 from digits.core.metrics import MAX_CHART_POINTS, Metrics, row_json
@@ -80,12 +81,6 @@ def create() -> AnyResponse | tuple[str | Response, int]:
                 device=form.device(),
                 owner=current_username(request),
                 group=(form.group_name.data or "").strip(),
-                form={
-                    **form.values(),
-                    "custom_network": text,
-                    "batch_size": [size] if size else [],
-                    "learning_rate": [rate],
-                },
             )
             for name, size, rate in form.sweep()
         ]
@@ -164,9 +159,9 @@ def metrics(job_id: str) -> Response:
     rows = []
     for event in happened:
         missed.add(event)
-        if event.kind == "measured":
-            rows.append(row_json(event))  # type: ignore[arg-type]
-    resumed = any(event.kind == "resumed" for event in happened)
+        if isinstance(event, Measured):
+            rows.append(row_json(event))
+    resumed = any(isinstance(event, Resumed) for event in happened)
     return jsonify(cursor=cursor, rows=rows, resumed=resumed)
 
 
@@ -312,7 +307,7 @@ def preflight() -> tuple[Response, int]:
     _, size, rate = max(form.sweep(), key=lambda run: run[1] or 0)  # the one that takes the most memory
     training = form.recipe(str(dataset.folder), weights, size, rate)
     training.devices = services().scheduler.free_devices(form.device())
-    recipe = Preflight.from_json({**training.as_json(), "eager": "eager" in request.form})
+    recipe = Preflight.of(training, eager="eager" in request.form)
     preview = services().previews.try_step(text, recipe, training.devices, request.form.get("watch", ""))
     if preview.state.failure:
         return _preview_failed(preview)
@@ -366,7 +361,7 @@ def visualize_lr() -> Response:
         if form[name].errors:
             raise BadRequest(f"{form[name].label.text}: {form[name].errors[0]}")
     try:
-        curves = schedules.previews(form.policy(), form.learning_rate.data)
+        curves = schedules.preview(form.policy(), form.learning_rate.data)
         columns = [[f"Learning Rate {number}", *curve] for number, curve in enumerate(curves)]
     except (ValueError, TypeError, OverflowError) as error:
         raise BadRequest(f"The policy cannot be drawn: {error}") from error
@@ -388,7 +383,26 @@ def _form(data: Any) -> ModelForm:
 
 
 def _fill_from(form: ModelForm, job_id: str) -> None:
-    form.fill(services().store.get(job_id, ModelJob))
+    """Fill in the configuration and the network of another job."""
+    job = services().store.get(job_id, ModelJob)
+    form.fill(job)
+    text = job.network_text()
+    source = _trained_by(job.recipe.weights)
+    standard = next((item.id for item in networks().values() if item.text == text), None)
+    if source and source.network_text() == text:
+        form.set(method="previous", previous_networks=source.id)
+    elif standard and not job.recipe.weights:
+        form.set(method="standard", standard_networks=standard)
+    else:
+        form.set(method="custom", custom_network_snapshot=job.recipe.weights or "")
+    form.set(custom_network=text)
+
+
+def _trained_by(weights: str | None) -> ModelJob | None:
+    """The model of this server that saved the snapshot ``weights``."""
+    folder = Path(weights).parent if weights else None
+    job = services().store.find(folder.name) if folder else None
+    return job if isinstance(job, ModelJob) and job.folder == folder else None
 
 
 def _is_usable(job: Job) -> bool:

@@ -13,7 +13,7 @@ from digits.core import job as jobs
 from digits.core.errors import Damaged
 from digits.core.job import DamagedJob, Job
 from digits.core.model_job import ModelJob
-from digits.core.recipe import CreateDataset, Train
+from digits.core.recipe import CreateDataset, FolderSplit, Train
 from digits.core.status import Status
 from digits.kinds import KINDS
 from digits.kinds.classification.job import DatasetJob
@@ -23,7 +23,7 @@ from tests.power_loss import Recording
 
 def dataset(store: Store, name: str = "pictures") -> DatasetJob:
     folder = store.new_folder()
-    recipe = CreateDataset(train={"folder": "/data"})
+    recipe = CreateDataset(train=FolderSplit(folder="/data"))
     job = DatasetJob(id=folder.name, folder=folder, name=name, recipe=recipe, tasks=DatasetJob.first_tasks())
     store.add(job)
     return job
@@ -153,7 +153,7 @@ def test_a_wait_that_nobody_noticed_is_no_history(store: Store) -> None:
     for status, after in ((Status.WAIT, 1.0), (Status.RUN, 1.5), (Status.DONE, 9.0)):
         job.tasks[0].move(status, start + after)
         job.note_status(start + after)
-    assert [code for code, _ in job.history] == ["I", "R", "D"]
+    assert [code for code, _ in job.history] == [Status.INIT, Status.RUN, Status.DONE]
     assert job.elapsed == pytest.approx(7.5)
     store.close()
 

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Any, ClassVar
+import functools
+from typing import ClassVar
 
-from digits.core import schema
 from digits.core.files import UnreadableFile
 from digits.core.job import DeviceRequest, Job
 from digits.core.recipe import CreateDataset
@@ -14,8 +13,7 @@ from digits.core.task import Failure, Task
 from digits.data import manifest as manifests
 
 
-@dataclass(kw_only=True, eq=False)
-class DatasetJob(Job):
+class DatasetJob(Job, kw_only=True, eq=False):
     """Makes a dataset for image classification, and then is it."""
 
     kind: ClassVar[str] = "dataset"
@@ -39,7 +37,7 @@ class DatasetJob(Job):
     def manifest(self) -> manifests.Manifest | None:
         """What the finished dataset is; None as long as it is not finished, or damaged."""
         try:
-            return self._read_manifest()
+            return self._loaded_manifest
         except UnreadableFile:
             return None
 
@@ -47,21 +45,11 @@ class DatasetJob(Job):
     def damage(self) -> Failure | None:
         if self.status is Status.DONE:
             try:
-                self._read_manifest()
+                _ = self._loaded_manifest
             except UnreadableFile as error:
                 return Failure(f"This dataset is damaged: {error}.", "Clone it to create it again.")
         return None
 
-    def _read_manifest(self) -> manifests.Manifest:
-        if self._manifest is None:
-            self._manifest = manifests.load(self.folder)
-        return self._manifest
-
-    _manifest: manifests.Manifest | None = None
-
-    def details(self) -> dict[str, Any]:
-        return {"recipe": self.recipe.as_json()}
-
-    @classmethod
-    def own_details(cls, body: dict[str, Any]) -> dict[str, Any]:
-        return {"recipe": schema.check(CreateDataset, body.get("recipe"), "recipe")}
+    @functools.cached_property
+    def _loaded_manifest(self) -> manifests.Manifest:
+        return manifests.load(self.folder)
