@@ -16,9 +16,9 @@ from hypothesis import strategies as st
 from digits.core import events
 from digits.core.events import EventLog
 from digits.core.files import write_json
-from digits.core.job import Job
+from digits.core.job import Job, Summary
 from digits.core.model_job import ModelJob
-from digits.core.recipe import Train
+from digits.core.recipe import EarlyStopping, Train
 from digits.core.resume_point import ResumePoint
 from digits.core.status import Status
 from digits.core.task import Failure, Handle, Task
@@ -68,17 +68,16 @@ def make_jobs(site: Site, folder: Path) -> None:
             folder=folder / job_id,
             name=f"model {job_id}",
             owner="ada",
-            form={"model_name": "m", "train_epochs": 3, "learning_rate": [0.1], "shuffle": True},
             tasks=[task],
             dataset_id=DATASET,
             recipe=Train(
                 dataset=str(folder / DATASET),
                 batch_size=4,
                 weights="/a/snapshot_1.ckpt",
-                early_stopping={"metric": "loss", "patience": 2.5},
+                early_stopping=EarlyStopping(metric="loss", patience=2.5),
                 freeze=["conv*"],
             ),
-            summary={"sparkline": [3.0, 2.0, 1.5], "last_accuracy": 91.25},
+            summary=Summary(sparkline=[3.0, 2.0, 1.5], last_accuracy=91.25),
         )
         job.note_status()
         (job.folder / "train").mkdir(parents=True)

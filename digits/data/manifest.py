@@ -6,14 +6,14 @@ TFRecord files of ``tf.train.Example``, each with an index (see `digits.data.rec
 
 from __future__ import annotations
 
-import dataclasses
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated
 
-from digits.core import schema
-from digits.core.files import UnreadableFile, read_json, remove_halves, sync_folder, write_json
-from digits.core.schema import Between, Count, Malformed, Matching
+import msgspec
+from msgspec import Meta, Struct, field
+
+from digits.core.files import read_json, remove_halves, sync_folder, write_json
+from digits.core.schema import Count, Integer
 from digits.data.target import TargetSpec
 
 FILE_NAME = "dataset.json"
@@ -24,12 +24,11 @@ SKIPPED_FILE = "skipped.csv"
 SPLITS = ("train", "val", "test")
 
 
-Pixels = Annotated[int, Between(1, 1_000_000)]
-ShardName = Annotated[str, Matching(r"(train|val|test)-\d+-of-\d+\.tfrecord")]
+Pixels = Annotated[int, Meta(ge=1, le=1_000_000)]
+ShardName = Annotated[str, Meta(pattern=r"^(?a:(train|val|test)-\d+-of-\d+\.tfrecord)\Z")]
 
 
-@dataclass(kw_only=True)
-class Split:
+class Split(Struct, kw_only=True):
     """The records of one split. ``counts[i]`` records belong to group i; ``shards`` are file names."""
 
     count: Count
@@ -38,8 +37,7 @@ class Split:
     shards: list[ShardName]
 
 
-@dataclass(kw_only=True)
-class Manifest:
+class Manifest(Struct, kw_only=True):
     """A finished dataset of images.
 
     ``kind`` is a name in `digits.kinds`. ``groups`` are the names of the groups that records are counted,
@@ -51,7 +49,7 @@ class Manifest:
     kind: str
     width: Pixels
     height: Pixels
-    channels: Annotated[int, Between(1, 4)]
+    channels: Annotated[int, Meta(ge=1, le=4)]
     encoding: str
     resize_mode: str
     target: TargetSpec
@@ -59,8 +57,18 @@ class Manifest:
     splits: dict[str, Split]
     mean_pixel: list[float]
     skipped: Count = 0
-    seed: int = 0
+    seed: Integer = 0
     source: dict[str, str] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        """Raise ValueError if the manifest is inconsistent."""
+        for name, split in self.splits.items():
+            if name not in SPLITS:
+                raise ValueError(f"unknown split {name!r}")
+            if len(split.counts) != len(self.groups) or (split.counts and sum(split.counts) != split.count):
+                raise ValueError(f"the counts of the split {name} do not match its groups and records")
+        if len(self.mean_pixel) != self.channels:
+            raise ValueError("mean_pixel does not have a value for each channel")
 
     @property
     def shape(self) -> tuple[int, int, int]:
@@ -70,29 +78,12 @@ class Manifest:
     def save(self, job_folder: Path) -> None:
         """Write the manifest after making the names of the files it describes durable."""
         sync_folder(job_folder)
-        write_json(job_folder / FILE_NAME, {"schema": 1, **dataclasses.asdict(self)})
+        write_json(job_folder / FILE_NAME, {"schema": 1, **msgspec.to_builtins(self)})
 
 
 def load(job_folder: Path) -> Manifest:
     """The manifest in a dataset job's folder; raises UnreadableFile."""
-    try:
-        found = schema.build(Manifest, read_json(job_folder / FILE_NAME))
-        _check(found)
-    except Malformed as error:
-        raise UnreadableFile(f"{FILE_NAME}: {error}") from error
-    return found
-
-
-def _check(manifest: Manifest) -> None:
-    """Raise Malformed if ``manifest`` is inconsistent."""
-    manifest.target.check()
-    for name, split in manifest.splits.items():
-        if name not in SPLITS:
-            raise Malformed(f"unknown split {name!r}")
-        if len(split.counts) != len(manifest.groups) or (split.counts and sum(split.counts) != split.count):
-            raise Malformed(f"the counts of the split {name} do not match its groups and records")
-    if len(manifest.mean_pixel) != manifest.channels:
-        raise Malformed("mean_pixel does not have a value for each channel")
+    return read_json(job_folder / FILE_NAME, Manifest)
 
 
 def remove_products(job_folder: Path) -> None:

@@ -2,25 +2,23 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
-from digits.core.schema import Between, Count, Malformed, Matching
+from msgspec import Meta, Struct, field
 
-DTYPES = ("float32", "int64", "uint8")
+from digits.core.schema import Count
 
 
-@dataclass(frozen=True, kw_only=True)
-class TargetSpec:
+class TargetSpec(Struct, frozen=True, kw_only=True):
     """The target of a record: an array of ``dtype`` and ``shape``, stored as the record's ``feature``.
 
     ``names`` are those of the classes, or of the numbers. A target with ``classes`` holds class indexes,
     0 to ``len(names) - 1``. ``mean`` and ``std`` are those of each number over the train split.
     """
 
-    feature: Annotated[str, Matching(r"[\w/.-]{1,100}")]
-    dtype: Annotated[str, Matching("|".join(DTYPES))]
-    shape: Annotated[list[Count], Between(0, 4)] = field(default_factory=list)
+    feature: Annotated[str, Meta(pattern=r"^(?a:[\w/.-]{1,100})\Z")]
+    dtype: Literal["float32", "int64"]
+    shape: Annotated[list[Count], Meta(max_length=4)] = field(default_factory=list)
     names: list[str] = field(default_factory=list)
     classes: bool = False
     mean: list[float] = field(default_factory=list)
@@ -43,12 +41,12 @@ class TargetSpec:
         numbers = [value] if not self.shape else list(value)
         return ", ".join(f"{name} {number:.6g}" for name, number in zip(self.names, numbers, strict=False))
 
-    def check(self) -> None:
-        """Raise Malformed if the parts contradict each other."""
+    def __post_init__(self) -> None:
+        """Raise ValueError if the parts contradict each other."""
         if self.classes and (self.dtype != "int64" or not self.names):
-            raise Malformed("target: class indexes are int64 and have names")
-        if not len(self.mean) == len(self.std) or len(self.mean) not in (0, len(self.names)):
-            raise Malformed("target: mean and std do not match the names")
+            raise ValueError("target: class indexes are int64 and have names")
+        if len(self.mean) != len(self.std) or len(self.mean) not in (0, len(self.names)):
+            raise ValueError("target: mean and std do not match the names")
 
 
 def class_index(labels: list[str]) -> TargetSpec:

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import secrets
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, TypeVar, cast
 
 from wtforms import IntegerField, SelectField, StringField
 from wtforms.validators import DataRequired, InputRequired, Length, ValidationError
 
+from digits.core import schema
 from digits.core.recipe import CreateDataset
-from digits.kinds.form_fields import NAME_LENGTH, OWN_DIRECTION, Between, JobForm, choices
+from digits.kinds.form_fields import NAME_LENGTH, OWN_DIRECTION, Between, JobForm, choices, select
+from digits.kinds.jobs import DatasetJob
 
-MAX_SIDE_PIXELS = 4096
 ENCODINGS = choices(("png", "PNG (lossless)"), ("jpg", "JPEG (quality 90)"), ("none", "None (raw pixels)"))
 CHANNELS = choices(("3", "Color"), ("1", "Grayscale"))
 RESIZE_MODES = choices(
@@ -25,15 +26,14 @@ RESIZE_TITLES = {choice.value: choice.label for choice in RESIZE_MODES}
 AnyRecipe = TypeVar("AnyRecipe", bound=CreateDataset)
 
 
-def percentage(label: str, default: int) -> IntegerField:
-    """A field for an integer from 0 to 100."""
-    between = Between(min=0, max=100, message="Must be between 0 and 100.")
-    return IntegerField(label, default=default, validators=[InputRequired(), between])
-
-
-def _side(label: str) -> IntegerField:
-    between = Between(min=1, max=MAX_SIDE_PIXELS, message=f"Must be between 1 and {MAX_SIDE_PIXELS}.")
-    return IntegerField(label, default=256, validators=[InputRequired("This field is required."), between])
+def required_integer(label: str, recipe: type[CreateDataset], name: str) -> IntegerField:
+    """A field with the default and the limits of the field ``name`` of a ``recipe``."""
+    limits = schema.limits(recipe, name)
+    return IntegerField(
+        label,
+        default=int(limits.default),
+        validators=[InputRequired("This field is required."), Between(limits)],
+    )
 
 
 class ImageDatasetForm(JobForm, Generic[AnyRecipe]):
@@ -44,11 +44,11 @@ class ImageDatasetForm(JobForm, Generic[AnyRecipe]):
         validators=[DataRequired("Enter a name for the dataset."), Length(max=NAME_LENGTH)],
         render_kw=OWN_DIRECTION,
     )
-    resize_channels = SelectField("Color mode", choices=CHANNELS, default="3")
-    resize_width = _side("Width")
-    resize_height = _side("Height")
-    resize_mode = SelectField("Resize mode", choices=RESIZE_MODES, default="squash")
-    encoding = SelectField("Image encoding", choices=ENCODINGS, default="png")
+    resize_channels = select("Color mode", CHANNELS, CreateDataset, "channels")
+    resize_width = required_integer("Width", CreateDataset, "width")
+    resize_height = required_integer("Height", CreateDataset, "height")
+    resize_mode = select("Resize mode", RESIZE_MODES, CreateDataset, "resize_mode")
+    encoding = select("Image encoding", ENCODINGS, CreateDataset, "encoding")
     # Accepted for scripts written for DIGITS; records are always stored in TFRecord files.
     backend = SelectField(
         "Storage",
@@ -72,19 +72,26 @@ class ImageDatasetForm(JobForm, Generic[AnyRecipe]):
         return {
             "width": self.resize_width.data,
             "height": self.resize_height.data,
-            "channels": int(self.resize_channels.data),
+            "channels": 1 if self.resize_channels.data == "1" else 3,
             "resize_mode": self.resize_mode.data,
             "encoding": self.encoding.data,
             "seed": secrets.randbelow(2**31),
         }
 
-    def fill_from(self, recipe: AnyRecipe) -> None:
-        """Fill in all fields that `recipe` depends on from another dataset's ``recipe``."""
-        self.resize_width.data = recipe.width
-        self.resize_height.data = recipe.height
-        self.resize_channels.data = str(recipe.channels)
-        self.resize_mode.data = recipe.resize_mode
-        self.encoding.data = recipe.encoding
+    def fill(self, job: DatasetJob) -> None:
+        """Fill in the configuration, the current name and the group of another dataset."""
+        self.fill_names(job)
+        self.fill_recipe(cast(AnyRecipe, job.recipe))
+
+    def fill_recipe(self, recipe: AnyRecipe) -> None:
+        """Fill in the fields that `recipe` reads; its inverse, except for the seed."""
+        self.set(
+            resize_width=recipe.width,
+            resize_height=recipe.height,
+            resize_channels=str(recipe.channels),
+            resize_mode=recipe.resize_mode,
+            encoding=recipe.encoding,
+        )
         self.fill_source(recipe)
 
 

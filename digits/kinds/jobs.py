@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Any, ClassVar
+import functools
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from digits.core.files import UnreadableFile
 from digits.core.job import DeviceRequest, Job
@@ -15,14 +15,23 @@ from digits.data import manifest as manifests
 from digits.kinds import Kind, kind_named
 from digits.kinds.recipes import build_recipe
 
+if TYPE_CHECKING:
+    AnyRecipe = CreateDataset
+else:
+    AnyRecipe = Any  # its class depends on the kind; see DatasetJob.__post_init__
 
-@dataclass(kw_only=True, eq=False)
-class DatasetJob(Job):
+
+class DatasetJob(Job, kw_only=True, eq=False):
     """Creates a dataset; once done, it is the dataset. ``recipe.kind`` names its kind."""
 
     kind: ClassVar[str] = "dataset"
 
-    recipe: CreateDataset
+    recipe: AnyRecipe
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if not isinstance(self.recipe, CreateDataset):
+            self.recipe = build_recipe(self.recipe)
 
     @classmethod
     def first_tasks(cls) -> list[Task]:
@@ -44,7 +53,7 @@ class DatasetJob(Job):
     def manifest(self) -> manifests.Manifest | None:
         """The manifest of the finished dataset; None until it is finished, or if it is damaged."""
         try:
-            return self._read_manifest()
+            return self._loaded_manifest
         except UnreadableFile:
             return None
 
@@ -52,24 +61,14 @@ class DatasetJob(Job):
     def damage(self) -> Failure | None:
         if self.status is Status.DONE:
             try:
-                self._read_manifest()
+                _ = self._loaded_manifest
             except UnreadableFile as error:
                 return Failure(f"This dataset is damaged: {error}.", "Clone it to create it again.")
         return None
 
-    def _read_manifest(self) -> manifests.Manifest:
-        if self._manifest is None:
-            self._manifest = manifests.load(self.folder)
-        return self._manifest
-
-    _manifest: manifests.Manifest | None = None
-
-    def details(self) -> dict[str, Any]:
-        return {"recipe": self.recipe.as_json()}
-
-    @classmethod
-    def own_details(cls, body: dict[str, Any]) -> dict[str, Any]:
-        return {"recipe": build_recipe(body.get("recipe"))}
+    @functools.cached_property
+    def _loaded_manifest(self) -> manifests.Manifest:
+        return manifests.load(self.folder)
 
 
 JOB_TYPES: dict[str, type[Job]] = {job_type.kind: job_type for job_type in (DatasetJob, ModelJob)}

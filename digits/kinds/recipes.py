@@ -13,20 +13,19 @@ from digits.kinds import UnknownKind, kind_named
 
 
 def build_recipe(body: Any) -> CreateDataset:
-    """Build the recipe of a dataset of any kind from JSON; raises Malformed, also for an unknown kind."""
-    name = schema.build(CreateDataset, body, "recipe").kind
+    """Build the recipe of a dataset of any kind from JSON; raises ValueError, also for an unknown kind."""
+    name = schema.convert(body, CreateDataset).kind
     try:
-        recipe_class = kind_named(name).load("recipe").Recipe
+        recipe_class: type[CreateDataset] = kind_named(name).load("recipe").Recipe
     except UnknownKind as error:
-        raise schema.Malformed(str(error)) from error
-    recipe: CreateDataset = schema.build(recipe_class, body, "recipe")
-    return recipe
+        raise ValueError(str(error)) from error
+    return schema.convert(body, recipe_class)
 
 
 def load_recipe(folder: Path) -> CreateDataset:
     """The recipe of a dataset in a task's folder; raises UnreadableFile."""
-    body = read_json(folder / recipes.FILE_NAME, below=folder.parent)
+    body = read_json(folder / recipes.FILE_NAME, dict[str, Any], below=folder.parent)
     try:
         return build_recipe(body)
-    except schema.Malformed as error:
+    except ValueError as error:
         raise UnreadableFile(f"{recipes.FILE_NAME}: {error}") from error

@@ -277,9 +277,7 @@ def _form(kind: Kind, *data: Any) -> ImageDatasetForm[Any]:
 
 def _clone_into(form: ImageDatasetForm[Any], job_id: str | None) -> None:
     if job_id:
-        job = _dataset(job_id)
-        form.fill_from(job.recipe)
-        form.dataset_name.data, form.group_name.data = job.name, job.group
+        form.fill(_dataset(job_id))
 
 
 def _form_page(kind: Kind, form: ImageDatasetForm[Any]) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from dataclasses import asdict
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 from flask import (
@@ -22,7 +23,7 @@ from wtforms import Field
 from digits.core import preflight_result as preflights
 from digits.core import schedules
 from digits.core.errors import BadRequest, DigitsError, NotAllowed, NotFound, NotReady, Unavailable
-from digits.core.events import for_browser, read
+from digits.core.events import Measured, Resumed, for_browser, read
 from digits.core.files import UnreadableFile, files_below
 from digits.core.job import Job
 from digits.core.metrics import MAX_CHART_POINTS, Metrics, row_json
@@ -44,7 +45,7 @@ from digits.web.model_form import MAX_NETWORK_CHARACTERS, POLICY_TITLES, USUAL, 
 from digits.web.model_submit import new_model
 from digits.web.offload import each_in_thread
 from digits.web.services import refuse_other_sites, services
-from digits.web.standard_networks import Network, network, networks, template
+from digits.web.standard_networks import Network, every_network, network, networks, template
 
 blueprint = Blueprint("models", __name__)
 
@@ -87,12 +88,6 @@ def create(kind: Kind) -> AnyResponse | tuple[str | Response, int]:
                 device=form.device(),
                 owner=current_username(request),
                 group=(form.group_name.data or "").strip(),
-                form={
-                    **form.values(),
-                    "custom_network": text,
-                    "batch_size": [size] if size else [],
-                    "learning_rate": [rate],
-                },
             )
             for name, size, rate in form.sweep()
         ]
@@ -179,9 +174,9 @@ def metrics(job_id: str) -> Response:
     rows = []
     for event in happened:
         missed.add(event)
-        if event.kind == "measured":
-            rows.append(row_json(event))  # type: ignore[arg-type]
-    resumed = any(event.kind == "resumed" for event in happened)
+        if isinstance(event, Measured):
+            rows.append(row_json(event))
+    resumed = any(isinstance(event, Resumed) for event in happened)
     return jsonify(cursor=cursor, rows=rows, resumed=resumed)
 
 
@@ -326,7 +321,7 @@ def preflight() -> tuple[Response, int]:
         raise NotReady(f"The dataset “{dataset.name}” is not finished.", "Check again as soon as it is.")
     _, size, rate = max(form.sweep(), key=lambda run: run[1] or 0)  # the one that takes the most memory
     training = form.recipe(str(dataset.folder), weights, size, rate)
-    recipe = Preflight.from_json({**training.as_json(), "eager": "eager" in request.form})
+    recipe = Preflight.of(training, eager="eager" in request.form)
     preview = services().short_tasks.preflight(
         text, recipe, request_devices(form.device()), request.form.get("watch", "")
     )
@@ -382,7 +377,7 @@ def visualize_lr() -> Response:
         if form[name].errors:
             raise BadRequest(f"{form[name].label.text}: {form[name].errors[0]}")
     try:
-        curves = schedules.previews(form.policy(), form.learning_rate.data)
+        curves = schedules.preview(form.policy(), form.learning_rate.data)
         columns = [[f"Learning Rate {number}", *curve] for number, curve in enumerate(curves)]
     except (ValueError, TypeError, OverflowError) as error:
         raise BadRequest(f"The policy cannot be drawn: {error}") from error
@@ -414,7 +409,26 @@ def _newest_dataset(kind: Kind) -> str | None:
 
 
 def _fill_from(form: ModelForm, job_id: str) -> None:
-    form.fill(services().store.get(job_id, ModelJob))
+    """Fill in the configuration and the network of another job."""
+    job = services().store.get(job_id, ModelJob)
+    form.fill(job)
+    text = job.network_text()
+    source = _trained_by(job.recipe.weights)
+    standard = next((item.id for item in every_network().values() if item.text == text), None)
+    if source and source.network_text() == text:
+        form.set(method="previous", previous_networks=source.id)
+    elif standard and not job.recipe.weights:
+        form.set(method="standard", standard_networks=standard)
+    else:
+        form.set(method="custom", custom_network_snapshot=job.recipe.weights or "")
+    form.set(custom_network=text)
+
+
+def _trained_by(weights: str | None) -> ModelJob | None:
+    """The model of this server that saved the snapshot ``weights``."""
+    folder = Path(weights).parent if weights else None
+    job = services().store.find(folder.name) if folder else None
+    return job if isinstance(job, ModelJob) and job.folder == folder else None
 
 
 def _is_usable(job: Job) -> bool:

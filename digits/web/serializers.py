@@ -94,9 +94,7 @@ def page(job: Job) -> dict[str, Any]:
         "notes": job.notes,
         "can_resume": job.can_resume,
         "groups": sorted({other.group for other in services().store.all(Job)} - {""}),
-        "history": [
-            {"status": Status(code).label, "css": Status(code).css, "at": at} for code, at in job.history
-        ],
+        "history": [{"status": status.label, "css": status.css, "at": at} for status, at in job.history],
         "directory": str(job.folder),
         "bytes": tree_bytes(job.folder),
         "error": job.failure.as_json() if job.failure else None,
@@ -262,7 +260,7 @@ def model(job: ModelJob) -> dict[str, Any]:
         "data_loading": _data_loading(state.inputs.get("train")),
         "recipe": job.recipe.as_json(),
         "optimizer": _optimizer(job),
-        "schedule": POLICY_TITLES.get(job.recipe.lr_policy.get("policy", "")),
+        "schedule": POLICY_TITLES[type(job.recipe.lr_policy)],
         "devices": task.devices,
         "tensorboard_url": services().tensorboards.url_for(job.id),
         "metrics_url": url_for("models.metrics", job_id=job.id),
@@ -306,8 +304,7 @@ def _detail(job: Job) -> str:
 
 
 def _optimizer(job: ModelJob) -> str:
-    type_ = job.recipe.solver.get("type", "")
-    return str(SOLVER_TITLES.get(type_, type_))
+    return str(SOLVER_TITLES[job.recipe.solver.type])
 
 
 def record_bytes(job: Job) -> int | None:
@@ -326,13 +323,13 @@ def last_accuracy(job: Job) -> float | None:
     """The latest validation accuracy of a model in percent, including a running one; None if there is none."""
     if job.kind == "model" and job.status is Status.RUN:
         return services().scheduler.metrics(job).last_accuracy()
-    return job.summary.get("last_accuracy")
+    return job.summary.last_accuracy
 
 
 def _sparkline(job: Job) -> list[float]:
     if job.kind == "model" and job.status is Status.RUN:
         return services().scheduler.metrics(job).sparkline()
-    return list(job.summary.get("sparkline", []))
+    return job.summary.sparkline
 
 
 def _failure(job: Job) -> str | None:

@@ -153,7 +153,7 @@ def test_a_wait_that_nobody_noticed_is_no_history(store: Store) -> None:
     for status, after in ((Status.WAIT, 1.0), (Status.RUN, 1.5), (Status.DONE, 9.0)):
         job.tasks[0].move(status, start + after)
         job.note_status(start + after)
-    assert [code for code, _ in job.history] == ["I", "R", "D"]
+    assert [code for code, _ in job.history] == [Status.INIT, Status.RUN, Status.DONE]
     assert job.elapsed == pytest.approx(7.5)
     store.close()
 

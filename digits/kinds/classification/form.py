@@ -8,10 +8,10 @@ from typing import Any
 from wtforms import BooleanField, IntegerField, SelectField, StringField
 from wtforms.validators import Optional, ValidationError
 
+from digits.core import schema
 from digits.kinds.classification.recipe import CreateClassification, FolderSplit
-from digits.kinds.dataset_form import ImageDatasetForm, check_shares, percentage
+from digits.kinds.dataset_form import ImageDatasetForm, check_shares, required_integer
 from digits.kinds.form_fields import (
-    LARGEST_WHOLE,
     AllowedPath,
     Between,
     NotLessThan,
@@ -22,9 +22,10 @@ from digits.kinds.form_fields import (
 )
 
 
-def _count(label: str, default: int | None, *checks: Any) -> OptionalInteger:
-    between = Between(min=1, max=LARGEST_WHOLE, message=f"Must be at least 1, and at most {LARGEST_WHOLE:,}.")
-    return OptionalInteger(label, default=default, validators=[Optional(), between, *checks])
+def _count(label: str, name: str, *checks: Any) -> OptionalInteger:
+    limits = schema.limits(FolderSplit, name)
+    between = Between(limits, "Must be at least {low}, and at most {high:,}.")
+    return OptionalInteger(label, default=limits.default, validators=[Optional(), between, *checks])
 
 
 class DatasetForm(ImageDatasetForm[CreateClassification]):
@@ -40,11 +41,11 @@ class DatasetForm(ImageDatasetForm[CreateClassification]):
     folder_train = StringField(
         "Training images", validators=[RequiredIf(method="folder"), AllowedPath("folder")]
     )
-    folder_pct_val = percentage("Validation split (%)", 25)
-    folder_pct_test = percentage("Test split (%)", 0)
-    folder_train_min_per_class = _count("Minimum images per class", 2)
+    folder_pct_val = required_integer("Validation split (%)", CreateClassification, "pct_val")
+    folder_pct_test = required_integer("Test split (%)", CreateClassification, "pct_test")
+    folder_train_min_per_class = _count("Minimum images per class", "min_per_class")
     folder_train_max_per_class = _count(
-        "Maximum images per class", None, NotLessThan("folder_train_min_per_class")
+        "Maximum images per class", "max_per_class", NotLessThan("folder_train_min_per_class")
     )
 
     has_val_folder = BooleanField("Use a separate validation folder", default=False)
@@ -52,18 +53,18 @@ class DatasetForm(ImageDatasetForm[CreateClassification]):
         "Validation images",
         validators=[RequiredIf(method="folder", has_val_folder=True), AllowedPath("folder")],
     )
-    folder_val_min_per_class = _count("Minimum images per class", 2)
+    folder_val_min_per_class = _count("Minimum images per class", "min_per_class")
     folder_val_max_per_class = _count(
-        "Maximum images per class", None, NotLessThan("folder_val_min_per_class")
+        "Maximum images per class", "max_per_class", NotLessThan("folder_val_min_per_class")
     )
 
     has_test_folder = BooleanField("Use a separate test folder", default=False)
     folder_test = StringField(
         "Test images", validators=[RequiredIf(method="folder", has_test_folder=True), AllowedPath("folder")]
     )
-    folder_test_min_per_class = _count("Minimum images per class", 2)
+    folder_test_min_per_class = _count("Minimum images per class", "min_per_class")
     folder_test_max_per_class = _count(
-        "Maximum images per class", None, NotLessThan("folder_test_min_per_class")
+        "Maximum images per class", "max_per_class", NotLessThan("folder_test_min_per_class")
     )
 
     def validate_folder_train(self, field: StringField) -> None:
@@ -90,18 +91,23 @@ class DatasetForm(ImageDatasetForm[CreateClassification]):
             train=self._split("train"),
             val=self._split("val") if val else None,
             test=self._split("test") if test else None,
-            pct_val=0 if val else self.folder_pct_val.data,
-            pct_test=0 if test else self.folder_pct_test.data,
+            pct_val=0.0 if val else self.folder_pct_val.data,
+            pct_test=0.0 if test else self.folder_pct_test.data,
             **self.image_settings(),
         )
 
     def fill_source(self, recipe: CreateClassification) -> None:
-        self.folder_pct_val.data = int(recipe.pct_val)
-        self.folder_pct_test.data = int(recipe.pct_test)
-        self.has_val_folder.data = recipe.val is not None
-        self.has_test_folder.data = recipe.test is not None
-        for name, split in {"train": recipe.train, "val": recipe.val, "test": recipe.test}.items():
-            if split is not None:
+        self.set(
+            method="folder",
+            has_val_folder=recipe.val is not None,
+            has_test_folder=recipe.test is not None,
+        )
+        if recipe.val is None:
+            self.folder_pct_val.data = round(recipe.pct_val)
+        if recipe.test is None:
+            self.folder_pct_test.data = round(recipe.pct_test)
+        for name, split in (("train", recipe.train), ("val", recipe.val), ("test", recipe.test)):
+            if split:
                 self[f"folder_{name}"].data = split.folder
                 self[f"folder_{name}_min_per_class"].data = split.min_per_class
                 self[f"folder_{name}_max_per_class"].data = split.max_per_class

@@ -10,8 +10,10 @@ import os
 import stat
 from collections import Counter
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
+
+from msgspec import structs
 
 from digits.data import samples
 from digits.data.images import EXTENSIONS
@@ -85,8 +87,8 @@ def read(recipe: CreateClassification, progress: Progress) -> Plan:
         folder = samples.download(
             recipe.sample, Path(train.folder).parent, progress.downloaded, mirrors=recipe.sample_mirrors
         )
-        train = replace(train, folder=str(folder / "train"))
-        val = replace(val or train, folder=str(folder / "test"))
+        train = structs.replace(train, folder=str(folder / "train"))
+        val = structs.replace(val or train, folder=str(folder / "test"))
     found, bounds = _scan(train, progress)
     separate = {"val": val, "test": recipe.test}
     return plan(

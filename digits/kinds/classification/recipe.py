@@ -3,26 +3,26 @@
 from __future__ import annotations
 
 import secrets
-from dataclasses import dataclass, field
 from pathlib import Path
 
+from msgspec import Struct, field
+
 from digits.core.recipe import CreateDataset
+from digits.core.schema import Percent, Positive
 from digits.data.sample_catalog import Sample
 
 KIND = "image-classification"
 
 
-@dataclass(kw_only=True)
-class FolderSplit:
+class FolderSplit(Struct, kw_only=True, frozen=True):
     """The folder that holds the images of a split, and the number of images allowed per class."""
 
     folder: str
-    min_per_class: int = 2
-    max_per_class: int | None = None
+    min_per_class: Positive = 2
+    max_per_class: Positive | None = None
 
 
-@dataclass(kw_only=True)
-class CreateClassification(CreateDataset):
+class CreateClassification(CreateDataset, kw_only=True, tag="create-dataset"):
     """Read a folder of images with a sub-folder for each class.
 
     ``val`` and ``test`` are separate folders; without them ``pct_val`` and ``pct_test`` percent of
@@ -35,8 +35,8 @@ class CreateClassification(CreateDataset):
     train: FolderSplit
     val: FolderSplit | None = None
     test: FolderSplit | None = None
-    pct_val: float = 25
-    pct_test: float = 0
+    pct_val: Percent = 25.0
+    pct_test: Percent = 0.0
     sample: str | None = None
     sample_mirrors: list[str] = field(default_factory=list)
 
@@ -50,10 +50,10 @@ def for_sample(sample: Sample, folder: Path, mirrors: list[str]) -> CreateClassi
     return CreateClassification(
         train=FolderSplit(folder=str(source / "train"), min_per_class=1),
         val=FolderSplit(folder=str(source / "test"), min_per_class=1),
-        pct_val=0,
+        pct_val=0.0,
         width=sample.width,
         height=sample.height,
-        channels=sample.channels,
+        channels=1 if sample.channels == 1 else 3,
         seed=secrets.randbelow(2**31),
         sample=sample.id,
         sample_mirrors=mirrors,

@@ -13,7 +13,7 @@ import itertools
 import os
 import queue
 import threading
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol
@@ -229,12 +229,14 @@ def preparation(
     dataset: Path,
     mean: str,
     crop: int | None,
-    augmentations: Mapping[str, Any] | None = None,
+    augmentation: Augment = Augment(),  # noqa: B008 - immutable
     class_weights: NDArray[np.float32] | None = None,
 ) -> Preparation:
     """The preparation for a dataset, with its mean ``image``, ``pixel`` or ``none``; raises UserFault."""
-    chosen = augment.of(augmentations or {}, manifest.shape)
-    return Preparation(_mean(manifest, dataset, mean), crop or None, manifest.shape, chosen, class_weights)
+    augment.check(augmentation, manifest.shape)
+    return Preparation(
+        _mean(manifest, dataset, mean), crop or None, manifest.shape, augmentation, class_weights
+    )
 
 
 def balance(

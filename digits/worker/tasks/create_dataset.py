@@ -43,7 +43,6 @@ from digits.data.sources import Plan, UnusableSource, show
 from digits.kinds import kind_named
 from digits.worker.failure import UserFault
 
-MAX_SIDE_PIXELS = 4096
 MAX_SKIPPED_EVENTS = 1000
 MAX_UNUSABLE_FRACTION = 0.5
 
@@ -137,7 +136,6 @@ class Creation:
         self._report = Report(events)
 
     def run(self) -> dict[str, Any]:
-        _check(self._recipe)
         remove_products(self._job_folder)
         written: dict[str, Written] = {}
         try:
@@ -455,25 +453,6 @@ def divide(plan: Plan, recipe: CreateDataset) -> list[Piece]:
             for number in range(total)
         ]
     return pieces
-
-
-def _check(recipe: CreateDataset) -> None:
-    """Raise UserFault for a recipe that no form should let through."""
-    if not (1 <= recipe.width <= MAX_SIDE_PIXELS and 1 <= recipe.height <= MAX_SIDE_PIXELS):
-        raise UserFault(
-            f"Images of {recipe.width}×{recipe.height} pixels cannot be made.",
-            f"Width and height may be 1 to {MAX_SIDE_PIXELS}.",
-        )
-    _check_choice("number of channels", recipe.channels, (1, 3))
-    _check_choice("resize mode", recipe.resize_mode, images.RESIZE_MODES)
-    _check_choice("encoding", recipe.encoding, images.ENCODINGS)
-
-
-def _check_choice(name: str, value: object, choices: tuple[object, ...]) -> None:
-    if value not in choices:
-        raise UserFault(
-            f"The {name} {value!r} is not known.", f"Choose one of {', '.join(map(str, choices))}."
-        )
 
 
 def _reason(error: Exception, root: Path) -> str:

@@ -39,9 +39,9 @@ class Keeper:
         self._folder, self._events = job_folder, events
         self._kept = recipe.snapshots_kept
         self._best = Watch(recipe.best_metric) if recipe.best_metric else None
-        wanted = recipe.early_stopping or {}
-        self._early = Watch(str(wanted["metric"])) if wanted.get("metric") else None
-        self._patience = float(wanted.get("patience") or 0)
+        stopping = recipe.early_stopping
+        self._early = Watch(stopping.metric) if stopping else None
+        self._patience = stopping.patience if stopping else 0.0
         self._is_best = False
         self._best_before: dict[str, object] = {}
         self._is_disk_full = False
