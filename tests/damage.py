@@ -16,13 +16,13 @@ from hypothesis import strategies as st
 from digits.core import events
 from digits.core.events import EventLog
 from digits.core.files import write_json
-from digits.core.job import Job
+from digits.core.job import Job, Summary
 from digits.core.model_job import ModelJob
-from digits.core.recipe import Train
+from digits.core.recipe import EarlyStopping, Train
 from digits.core.resume_point import ResumePoint
 from digits.core.status import Status
 from digits.core.task import Failure, Handle, Task
-from digits.kinds import KINDS
+from digits.kinds.jobs import JOB_TYPES
 from digits.runtime.device_ledger import DeviceLedger
 from digits.runtime.scheduler import Scheduler
 from digits.runtime.store import Store
@@ -68,17 +68,16 @@ def make_jobs(site: Site, folder: Path) -> None:
             folder=folder / job_id,
             name=f"model {job_id}",
             owner="ada",
-            form={"model_name": "m", "train_epochs": 3, "learning_rate": [0.1], "shuffle": True},
             tasks=[task],
             dataset_id=DATASET,
             recipe=Train(
                 dataset=str(folder / DATASET),
                 batch_size=4,
                 weights="/a/snapshot_1.ckpt",
-                early_stopping={"metric": "loss", "patience": 2.5},
+                early_stopping=EarlyStopping(metric="loss", patience=2.5),
                 freeze=["conv*"],
             ),
-            summary={"sparkline": [3.0, 2.0, 1.5], "last_accuracy": 91.25},
+            summary=Summary(sparkline=[3.0, 2.0, 1.5], last_accuracy=91.25),
         )
         job.note_status()
         (job.folder / "train").mkdir(parents=True)
@@ -261,7 +260,7 @@ def check(
 ) -> list[str]:
     """Start a server on ``jobs``, request all pages, call ``look``, and return all problems."""
     parts = site.services
-    parts.store = Store(jobs, KINDS)
+    parts.store = Store(jobs, JOB_TYPES)
     try:
         parts.store.load()
         ledger = DeviceLedger({"create": 1, "cpu": 1})

@@ -7,15 +7,15 @@ The task's folder in its job's holds four files: ``recipe.json`` (what to do),
 
 from __future__ import annotations
 
-import dataclasses
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated, Any, NotRequired, TypedDict
 
-from digits.core import events, schema
-from digits.core.schema import Between, Count, Matching, UnixTime
+from msgspec import Meta, Struct, field, structs
+
+from digits.core import events
+from digits.core.schema import Count, UnixTime
 from digits.core.status import Status
 
 EVENTS_FILE = "events.jsonl"
@@ -27,8 +27,8 @@ EXIT_DISK_FULL = 74
 MAX_NAMED_SKIPS = 20
 
 # Also the name of the task's folder.
-TaskName = Annotated[str, Matching("[a-z][a-z_]{0,31}")]
-Step = tuple[Annotated[str, Matching("[IWRDAE]")], UnixTime]
+TaskName = Annotated[str, Meta(pattern=r"^[a-z][a-z_]{0,31}\Z")]
+Step = tuple[Status, UnixTime]
 History = list[Step]
 
 
@@ -39,13 +39,12 @@ class Handle(TypedDict):
     """
 
     boot: str
-    pid: Annotated[int, Between(0, 2**31)]
+    pid: Annotated[int, Meta(ge=0, le=2**31)]
     began: Count | None
     run: NotRequired[Count]
 
 
-@dataclass
-class Failure:
+class Failure(Struct):
     """Why a task failed, as shown to the user."""
 
     message: str
@@ -55,11 +54,10 @@ class Failure:
     detail: str = ""
 
     def as_json(self) -> dict[str, Any]:
-        return dataclasses.asdict(self)
+        return structs.asdict(self)
 
 
-@dataclass
-class Task:
+class Task(Struct, dict=True):
     """One task of a job. ``handle`` identifies its process across restarts of the server.
 
     ``seconds`` is the total time of the runs that have ended, by a monotonic clock.
@@ -72,25 +70,23 @@ class Task:
     handle: Handle | None = None
     devices: list[str] = field(default_factory=list)
     failure: Failure | None = None
-    seconds: Annotated[float, Between(0, 1e11)] | None = None
+    seconds: Annotated[float, Meta(ge=0, le=1e11)] | None = None
     log_start: Count = 0
-    state: TaskState = field(default_factory=lambda: TaskState(), init=False)
 
     def __post_init__(self) -> None:
+        self.state = TaskState()
         if not self.history:
-            self.history = [(Status.INIT.value, time.time())]
+            self.history = [(Status.INIT, time.time())]
         if self.seconds is None:
             steps = zip(self.history, self.history[1:], strict=False)
-            self.seconds = sum(
-                max(0.0, end - at) for (code, at), (_, end) in steps if code == Status.RUN.value
-            )
+            self.seconds = sum(max(0.0, end - at) for (status, at), (_, end) in steps if status is Status.RUN)
         # For a run that an earlier server process started, only the wall clock is available.
         self._ran_before = max(0.0, time.time() - self.history[-1][1])
         self._seen_since = time.monotonic()
 
     @property
     def status(self) -> Status:
-        return Status(self.history[-1][0])
+        return self.history[-1][0]
 
     def move(self, status: Status, at: float | None = None, seconds: float | None = None) -> bool:
         """Change to ``status``; False if the task has it already. Raises ValueError for an illegal transition.
@@ -106,14 +102,14 @@ class Task:
             if seconds is None:
                 seconds = self._seconds_of_this_run if at is None else max(0.0, at - last)
             self.seconds = (self.seconds or 0.0) + seconds
-        self.history.append((status.value, not_before(last, at)))
+        self.history.append((status, not_before(last, at)))
         self._ran_before, self._seen_since = 0.0, time.monotonic()
         return True
 
     @property
     def run(self) -> int:
         """The number of the current run, counted from 1."""
-        return sum(code == Status.INIT.value for code, _ in self.history)
+        return sum(status is Status.INIT for status, _ in self.history)
 
     @property
     def seconds_run(self) -> float:
@@ -153,31 +149,13 @@ class Task:
         """From 0 to 1."""
         return 1.0 if self.status is Status.DONE else self.state.fraction
 
-    def as_json(self) -> dict[str, Any]:
-        return {
-            "name": self.name,
-            "title": self.title,
-            "history": [list(step) for step in self.history],
-            "handle": self.handle,
-            "devices": self.devices,
-            "failure": self.failure.as_json() if self.failure else None,
-            "seconds": self.seconds,
-            "log_start": self.log_start,
-        }
-
-    @classmethod
-    def from_json(cls, body: Any) -> Task:
-        """The inverse of `as_json`; raises `schema.Malformed`."""
-        return schema.build(cls, body)
-
 
 def not_before(last: float, at: float | None) -> float:
     """``at`` or the current Unix time, but not before ``last``: the clock may have been set back."""
     return max(last, time.time() if at is None else at)
 
 
-@dataclass
-class TaskState:
+class TaskState(Struct):
     """The state of a task: its events folded up to ``cursor`` in the log."""
 
     cursor: int = 0
@@ -216,8 +194,7 @@ class TaskState:
 
 def _facts(event: events.Event, *without: str) -> dict[str, Any]:
     """The fields of an event by name, except its time and ``without``."""
-    names = (item.name for item in dataclasses.fields(event))
-    return {name: getattr(event, name) for name in names if name not in ("at", *without)}
+    return {name: value for name, value in structs.asdict(event).items() if name not in ("at", *without)}
 
 
 def _progressed(state: TaskState, event: events.Progressed) -> None:

@@ -367,8 +367,8 @@ class Scheduler:
             except OSError as error:
                 log.warning("the leftovers of job %s could not be removed: %s", job.id, error)
         if metrics is not None:
-            job.summary["sparkline"] = metrics.sparkline()
-            job.summary["last_accuracy"] = metrics.last_accuracy()
+            job.summary.sparkline = metrics.sparkline()
+            job.summary.last_accuracy = metrics.last_accuracy()
         self._status_changed(job, at=task.history[-1][1])
         self._reconsider()
 

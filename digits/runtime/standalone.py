@@ -5,7 +5,6 @@ The recipe in the folder is enough to make the training again.
 
 from __future__ import annotations
 
-import dataclasses
 import os
 import shutil
 import signal
@@ -17,6 +16,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+
+from msgspec import structs
 
 from digits.core import events
 from digits.core import recipe as recipes
@@ -67,11 +68,11 @@ def prepare(job_folder: Path, dataset: Path | None = None, output: Path | None =
     if output is None and not happened:
         rerun = Rerun(job_folder, recipe)
     elif output is None and not _is_finished(happened):
-        rerun = Rerun(job_folder, dataclasses.replace(recipe, resume=True), point.step if point else 0)
+        rerun = Rerun(job_folder, structs.replace(recipe, resume=True), point.step if point else 0)
     else:
         seed = recipe.seed if recipe.seed is not None else _seed_of(happened)
         target = output or _beside(job_folder)
-        rerun = Rerun(target, dataclasses.replace(recipe, seed=seed, resume=False))
+        rerun = Rerun(target, structs.replace(recipe, seed=seed, resume=False))
         _copy_network(job_folder, rerun)
     rerun.recipe.save(rerun.task_folder)
     return rerun
@@ -128,7 +129,7 @@ def check(job_folder: Path, dataset: Path | None = None, eager: bool = False) ->
     """
     job_folder = job_folder.resolve()
     training = _on(dataset, _recipe(job_folder))
-    recipe = Preflight.from_json({**training.as_json(), "resume": False, "eager": eager})
+    recipe = Preflight.of(training, eager=eager)
     return _done(recipe, training, job_folder / training.network)
 
 
@@ -181,7 +182,7 @@ def _done(recipe: Recipe, training: Train, network: Path | None = None) -> TaskS
 def _on(dataset: Path | None, recipe: Train) -> Train:
     """``recipe`` with the ``dataset`` that is to be used in place of its own, if one is."""
     if dataset is not None:
-        recipe = dataclasses.replace(recipe, dataset=str(dataset.resolve()))
+        recipe = structs.replace(recipe, dataset=str(dataset.resolve()))
     if not (Path(recipe.dataset) / manifest.FILE_NAME).is_file():
         raise BadRequest(
             f"there is no dataset in {recipe.dataset}",
@@ -233,7 +234,7 @@ def failure(rerun: Rerun) -> str:
 
 def _recipe(job_folder: Path) -> Train:
     try:
-        recipe: Train = recipes.load(job_folder / TASK, Train)
+        recipe = recipes.load(job_folder / TASK, Train)
     except UnreadableFile as error:
         raise BadRequest(
             f"{job_folder} has no recipe of a training: {error}", "Name the folder of a model job."
@@ -244,8 +245,8 @@ def _recipe(job_folder: Path) -> Train:
 
 
 def _is_finished(happened: list[events.Event]) -> bool:
-    kinds = [event.kind for event in happened if isinstance(event, (events.Finished, events.Resumed))]
-    return kinds[-1:] == [events.Finished.kind]
+    ends = [event for event in happened if isinstance(event, (events.Finished, events.Resumed))]
+    return bool(ends) and isinstance(ends[-1], events.Finished)
 
 
 def _seed_of(happened: list[events.Event]) -> int | None:

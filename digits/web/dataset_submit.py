@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-import secrets
 from pathlib import Path
-from typing import Any
 
 from digits.core.recipe import CreateDataset
-from digits.data.samples import Sample
-from digits.kinds.classification.job import DatasetJob
+from digits.data.sample_catalog import Sample
+from digits.kinds import kind_named
+from digits.kinds.jobs import DatasetJob
 from digits.web.services import services
+
+SAMPLES_KIND = "image-classification"
 
 
 def new_dataset(
@@ -19,7 +20,6 @@ def new_dataset(
     *,
     owner: str | None = None,
     group: str = "",
-    form: dict[str, Any] | None = None,
 ) -> DatasetJob:
     """Create a job in ``folder`` that creates a dataset from ``recipe``."""
     return DatasetJob(
@@ -28,7 +28,6 @@ def new_dataset(
         name=name,
         owner=owner,
         group=group,
-        form=form or {},
         tasks=DatasetJob.first_tasks(),
         recipe=recipe,
     )
@@ -36,25 +35,7 @@ def new_dataset(
 
 def new_sample(folder: Path, sample: Sample, owner: str | None = None) -> DatasetJob:
     """Create a job in ``folder`` that downloads a sample and creates a dataset from it."""
-    source = services().settings.samples_dir / sample.id
-    recipe = CreateDataset(
-        train={"folder": str(source / "train"), "min_per_class": 1},
-        val={"folder": str(source / "test"), "min_per_class": 1},
-        pct_val=0,
-        width=sample.width,
-        height=sample.height,
-        channels=sample.channels,
-        seed=secrets.randbelow(2**31),
-        sample=sample.id,
-    )
-    form = {
-        "dataset_name": sample.title,
-        "folder_train": str(source / "train"),
-        "has_val_folder": True,
-        "folder_val": str(source / "test"),
-        "folder_pct_val": 0,
-        "resize_width": sample.width,
-        "resize_height": sample.height,
-        "resize_channels": str(sample.channels),
-    }
-    return new_dataset(folder, recipe, sample.title, owner=owner, form=form)
+    settings = services().settings
+    make_recipe = kind_named(SAMPLES_KIND).load("recipe").for_sample
+    recipe = make_recipe(sample, settings.samples_dir, [*settings.sample_mirrors])
+    return new_dataset(folder, recipe, sample.title, owner=owner)

@@ -18,8 +18,9 @@ from werkzeug.wrappers import Response as AnyResponse
 from digits.core.errors import BadRequest, DigitsError, NotAllowed, NotFound, explain
 from digits.core.job import DamagedJob, Job, is_id
 from digits.core.model_job import ModelJob
-from digits.kinds.classification.job import DatasetJob
+from digits.kinds import default_kind
 from digits.kinds.form_fields import NAME_LENGTH, cursor_of
+from digits.kinds.jobs import DatasetJob
 from digits.runtime.changes import JobEdited
 from digits.web import serializers
 from digits.web.auth import login_name
@@ -64,7 +65,7 @@ def status(place: str, job_id: str) -> Response:
         error=job.failure.message if job.failure else None,
         status=job.status.title,
         name=job.name,
-        type=job.type_title,
+        type=serializers.type_title(job),
         progress=round(100 * job.progress, 1),
     )
 
@@ -139,7 +140,7 @@ def clone(job_id: str) -> AnyResponse:
     if isinstance(job, DamagedJob):
         raise job.error()
     page = "models.new" if job.kind == "model" else "datasets.new"
-    return redirect(url_for(page, clone=job.id))
+    return redirect(url_for(page, kind=serializers.data_kind(job) or default_kind(), clone=job.id))
 
 
 @blueprint.get("/files/<path:path>")

@@ -13,7 +13,6 @@ from digits.core import events
 from digits.core.job import Job
 from digits.core.metrics import row_json
 from digits.core.model_job import epoch_label
-from digits.core.status import Status
 from digits.core.task import TaskState
 from digits.runtime import changes
 
@@ -25,7 +24,7 @@ Message = tuple[str, str, dict[str, Any]]
 
 
 def history(job: Job) -> list[list[Any]]:
-    return [[Status(code).title, at] for code, at in job.history]
+    return [[status.title, at] for status, at in job.history]
 
 
 def of(change: changes.Change) -> list[Message]:

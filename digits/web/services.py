@@ -11,7 +11,7 @@ from flask import current_app, request
 from digits.core.errors import OtherSite
 from digits.core.settings import Settings
 from digits.data.data_roots import Roots
-from digits.kinds import KINDS
+from digits.kinds.jobs import JOB_TYPES
 from digits.runtime import inference_servers, short_tasks
 from digits.runtime.changes import Change
 from digits.runtime.device_ledger import DeviceLedger
@@ -40,7 +40,7 @@ class Services:
         self.roots = Roots(settings.readable_roots)
         self.devices = Devices()
         self.live = Live()
-        self.store = Store(settings.jobs_dir, KINDS)
+        self.store = Store(settings.jobs_dir, JOB_TYPES)
         self.folder = settings.jobs_dir / SERVER_FOLDER
         self.folder.mkdir(mode=0o700, exist_ok=True)
         self.executor = LocalExecutor(

@@ -19,12 +19,16 @@ const MOST_ROWS = 20_000;
 const RETRY_MILLISECONDS = 3000;
 
 const about = JSON.parse(document.getElementById('model-data').textContent);
-const store = new MetricStore();
-const charts = [...document.querySelectorAll('[data-chart]')].map((figure) => new Chart(figure));
+const store = new MetricStore(about.charts);
+const charts = [...document.querySelectorAll('[data-chart]')].map((figure) => new Chart(figure, isPercent(figure.dataset.chart)));
 const classify = startClassifying(document.getElementById('classify-panel'));
 let cursor = null;
 let loading = null;
 let retrying = 0;
+
+function isPercent(id) {
+  return about.charts.some((chart) => chart.id === id && chart.percent);
+}
 
 /** Everything from the start; then what is new comes through the socket. */
 async function loadHistory() {
@@ -61,7 +65,8 @@ function show() {
 }
 
 const isLoss = (name) => /loss/i.test(name);
-const isAccuracy = (name) => /accuracy/i.test(name);
+
+const last = (id) => store.last('val', (name) => store.chartOf(name).id === id);
 
 function showTiles() {
   const epoch = store.epochs.at(-1);
@@ -69,7 +74,7 @@ function showTiles() {
     epoch: epoch === undefined ? '–' : `${Number(epoch.toFixed(2))}${about.epochs ? ` / ${about.epochs}` : ''}`,
     'loss-train': number(store.last('train', isLoss)),
     'loss-val': number(store.last('val', isLoss)),
-    'accuracy-val': percent(store.last('val', isAccuracy), 2),
+    ...Object.fromEntries(about.charts.map(({ id, percent: inPercent }) => [`${id}-val`, (inPercent ? percent : number)(last(id), 2)])),
     speed: number(store.last('train', (name) => name === 'images_per_second')),
   };
   for (const [name, words] of Object.entries(tiles)) {

@@ -27,7 +27,7 @@ from werkzeug.wrappers import Response
 from digits.core.model_job import ModelJob
 from digits.core.status import Status
 from digits.kinds.classification.form import DatasetForm
-from digits.kinds.classification.job import DatasetJob
+from digits.kinds.jobs import DatasetJob
 from digits.runtime.executor import Exit
 from digits.runtime.short_tasks import ShortTasks
 from digits.runtime.task_runner import TaskRunner

@@ -88,9 +88,9 @@ def test_a_snapshot_is_exported(train: Any, run_clean: Callable[..., Any], tmp_p
     target = tmp_path / "exported"
     answer = run_clean("-m", "digits", "export", str(job), str(target), "--epoch", "1")
     assert answer.returncode == 0, answer.stderr + answer.stdout
-    assert f"{target} holds snapshot_1.ckpt, " in answer.stdout
-    assert "takes images [any, 12, 12, 1], float32" in answer.stdout
-    assert "gives output [any, 4], float32" in answer.stdout
+    assert f"Exported snapshot_1.ckpt to {target} (" in answer.stdout
+    assert "input [any, 12, 12, 1] float32, 0 to 255" in answer.stdout
+    assert "output output [any, 4] float32" in answer.stdout
     assert (target / "saved_model.pb").is_file()
     again = run_clean("-m", "digits", "export", str(job), str(target))
     assert again.returncode == 1 and "something in" in again.stderr
@@ -125,7 +125,7 @@ def test_a_stopped_training_goes_on(model: Any, clean_environment: dict[str, str
             process.send_signal(signal.SIGINT)
             said, errors = process.communicate(timeout=60)
         assert process.returncode == 1
-        assert "the same command goes on with it" in errors
+        assert "Run the same command again to resume it." in errors
         assert ("from step" in said) is (run == 1)
         point = resume_point(task_folder.parent)
         assert point

@@ -17,16 +17,17 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import humanize
 import keras
 import numpy as np
 import tensorflow as tf
 from numpy.typing import NDArray
 
-from digits.core import humanize
 from digits.core import recipe as recipes
 from digits.core.events import EventLog, InputPrepared, Progressed, for_browser
 from digits.core.preflight_result import PICTURE_FILE
 from digits.data import images
+from digits.data.target import TargetSpec
 from digits.worker.input import feeds
 from digits.worker.training import device_config as executions
 from digits.worker.training import step_debugger
@@ -134,7 +135,7 @@ def verdict(start: Start, cost: Cost) -> Verdict:
     if not start.has_weights and cost.parameters_per_image > MANY_PARAMETERS_PER_IMAGE:
         found.append(_too_large(cost))
     if cost.seconds is not None and cost.seconds > LONG_SECONDS:
-        found.append(Verdict("long", f"Training will take about {humanize.duration(cost.seconds)}."))
+        found.append(Verdict("long", f"Training will take about {humanize.naturaldelta(cost.seconds)}."))
     order = ("bad", "high", "low", "large", "long", "unknown", "good")
     return Verdict(
         min((item.kind for item in found), key=order.index), " ".join(item.message for item in found)
@@ -250,7 +251,7 @@ class _Trial:
         start = Start(
             first["loss"],
             first.get(CROSS_ENTROPY),
-            len(trainer.manifest.labels),
+            len(trainer.manifest.target.labels),
             bool(trainer.recipe.weights),
             trainer.training.label_flow.has_normalization,
         )
@@ -318,7 +319,7 @@ class _Trial:
             "parameters": trainer.store.parameters,
             "image_shape": list(trainer.prepare.image_shape),
             "shape": list(trainer.prepare.shape),
-            "classes": len(trainer.manifest.labels),
+            "classes": len(trainer.manifest.target.labels),
             "batch_size": trainer.batch,
             "batches_per_step": trainer.execution.batches,
             "devices": list(trainer.execution.devices),
@@ -411,16 +412,16 @@ class _Trial:
         x, targets = trainer.training.seen(chunk, 0)
         pixels = displayed(x[:MAX_IMAGES], trainer.prepare)
         (trainer.job_folder / PICTURE_FILE).write_bytes(images.encode(contact_sheet(pixels), "png"))
-        labels = trainer.manifest.labels
+        target = trainer.manifest.target
         return [
-            _note({name: values[place] for name, values in targets.items()}, labels)
+            _note({name: values[place] for name, values in targets.items()}, target)
             for place in range(len(pixels))
         ]
 
 
 def _input(prepared: InputPrepared) -> dict[str, Any]:
     """How records reach the network, and the reason in words."""
-    budget, free = humanize.byte_size(prepared.budget_bytes), humanize.byte_size(prepared.free_bytes)
+    budget, free = humanize.naturalsize(prepared.budget_bytes), humanize.naturalsize(prepared.free_bytes)
     reason = f"limit {budget} of {free} free {prepared.place}"
     return {"how": prepared.how, "records": prepared.records, "bytes": prepared.bytes, "reason": reason}
 
@@ -433,10 +434,10 @@ def _named(names: list[str], rows: Rows) -> dict[str, float]:
     return dict(zip(names, rows[0].tolist(), strict=True))
 
 
-def _note(target: dict[str, Any], labels: list[str]) -> dict[str, Any]:
-    note: dict[str, Any] = {"label": labels[int(target["labels"])]}
-    if "others" in target:
-        note.update(other=labels[int(target["others"])], share=round(float(target["share"]), 4))
+def _note(values: dict[str, Any], target: TargetSpec) -> dict[str, Any]:
+    note: dict[str, Any] = {"label": target.describe(values["y"])}
+    if "others" in values:
+        note.update(other=target.describe(values["others"]), share=round(float(values["share"]), 4))
     return note
 
 

@@ -8,6 +8,7 @@ import time
 from collections.abc import Collection, Mapping
 from pathlib import Path
 
+import humanize
 import tensorflow as tf
 
 from digits.core.best_metric import Watch
@@ -38,9 +39,9 @@ class Keeper:
         self._folder, self._events = job_folder, events
         self._kept = recipe.snapshots_kept
         self._best = Watch(recipe.best_metric) if recipe.best_metric else None
-        wanted = recipe.early_stopping or {}
-        self._early = Watch(str(wanted["metric"])) if wanted.get("metric") else None
-        self._patience = float(wanted.get("patience") or 0)
+        stopping = recipe.early_stopping
+        self._early = Watch(stopping.metric) if stopping else None
+        self._patience = stopping.patience if stopping else 0.0
         self._is_best = False
         self._best_before: dict[str, object] = {}
         self._is_disk_full = False
@@ -114,7 +115,7 @@ class Keeper:
         """
         if not snapshots.is_disk_full(error):
             raise error
-        free = f"{shutil.disk_usage(self._folder).free / 1e6:,.1f} MB"
+        free = humanize.naturalsize(shutil.disk_usage(self._folder).free)
         message = f"The disk is full: {name} could not be written to {self._folder}, where {free} are free."
         if is_needed:
             raise UserFault(message, "Free up space there, then resume the training.") from error
