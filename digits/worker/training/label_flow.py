@@ -166,7 +166,7 @@ class _Flow:
             )
 
     def _warn(self, kind: str, operation: Any, text: str) -> None:
-        line = numerics.asked_at(operation.graph, operation.name)
+        line = numerics.line_that_created(operation.graph, operation.name)
         where = f"Line {line}: " if line else "In the network "
         self.warnings.setdefault(kind, where + text)
 

@@ -9,11 +9,12 @@ import tensorflow as tf
 
 from digits.core import recipe as recipes
 from digits.data.manifest import Manifest
+from digits.worker import network_loader
 from digits.worker.failure import UserFault
 from digits.worker.input import feeds
 from digits.worker.network import inference, network, tower
 from digits.worker.network.variables import VariableStore
-from digits.worker.training import label_flow, restore, snapshots
+from digits.worker.training import device_config, label_flow, restore, snapshots
 from digits.worker.training.label_flow import LabelFlow
 
 TRAIN_FOLDER = "train"
@@ -63,7 +64,7 @@ def load(model_folder: Path, snapshot: str, dataset: Path | None = None) -> Trai
     manifest = feeds.load_manifest(dataset)
     whitening = {"whitening": bool(recipe.augment.get("whitening"))}
     prepare = feeds.preparation(manifest, dataset, recipe.mean, recipe.crop_size, whitening)
-    net = network.load(model_folder / recipe.network, prepare.shape, len(manifest.labels))
+    net = network_loader.load(model_folder / recipe.network, prepare.shape, len(manifest.labels))
     store = VariableStore()
     traced = inference.trace(net, store)
     restored = restore.restore(model_folder / snapshot, store.variables)
@@ -72,5 +73,5 @@ def load(model_folder: Path, snapshot: str, dataset: Path | None = None) -> Trai
             f"The snapshot does not fit the network. {restored.remark}",
             "The network's file was changed after the training.",
         )
-    net.step.tell(snapshots.step_of(model_folder / snapshot))
-    return Trained(net, recipe.batch_size, manifest, prepare, store, traced)
+    net.step.set(snapshots.step_of(model_folder / snapshot))
+    return Trained(net, device_config.batch_size(recipe), manifest, prepare, store, traced)

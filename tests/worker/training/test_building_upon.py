@@ -190,10 +190,11 @@ def test_a_generator_takes_other_inputs(train: Any, in_child: Any) -> None:
 def _generated(path: Path) -> Any:
     import tensorflow as tf
 
-    from digits.worker.network import inference, network
+    from digits.worker import network_loader
+    from digits.worker.network import inference
     from digits.worker.network.variables import VariableStore
 
-    net = network.load(path, (12, 12, 1), 4)
+    net = network_loader.load(path, (12, 12, 1), 4)
     images = inference.trace(net, VariableStore(), (1, 1, 5)).function(tf.zeros([2, 1, 1, 5]))
     return tuple(images.shape.as_list()), images.dtype.name
 
@@ -250,10 +251,11 @@ def test_a_network_that_builds_its_loss_where_it_predicts(train: Any, in_child: 
 def _logits(path: Path) -> Any:
     import tensorflow as tf
 
-    from digits.worker.network import inference, network
+    from digits.worker import network_loader
+    from digits.worker.network import inference
     from digits.worker.network.variables import VariableStore
 
-    function = inference.trace(network.load(path, (12, 12, 1), 4), VariableStore()).function
+    function = inference.trace(network_loader.load(path, (12, 12, 1), 4), VariableStore()).function
     return tuple(function(tf.zeros([2, 12, 12, 1])).shape.as_list())
 
 
