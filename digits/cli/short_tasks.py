@@ -10,10 +10,10 @@ import click
 from digits.cli.exits import fail
 
 if TYPE_CHECKING:
-    from digits.core.task import News
+    from digits.core.task import TaskState
 
 
-def result_of(run: Callable[[], News]) -> dict[str, Any]:
+def result_of(run: Callable[[], TaskState]) -> dict[str, Any]:
     """Return the result of a short task and print its warnings; exit if it failed."""
     from digits.core.errors import DigitsError
 

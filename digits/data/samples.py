@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING
 
 from digits.core.errors import NotFound, Unavailable
 from digits.core.files import UnreadableFile, read_json, write_bytes, write_json
+from digits.core.schema import JsonObject
 from digits.data.downloads import Source, SourceError
 from digits.data.sample_catalog import SAMPLES, Sample
 from digits.data.sample_formats import SPLITS, LabeledImages, Reader
@@ -112,7 +113,7 @@ def _refuse_to_overwrite(folder: Path) -> None:
 
 def _is_complete(sample: Sample, folder: Path) -> bool:
     try:
-        body = read_json(folder / COMPLETE_FILE)
+        body = read_json(folder / COMPLETE_FILE, JsonObject)
     except UnreadableFile:
         return False
     if body != {"sample": sample.id, "layout": _LAYOUT_VERSION}:

@@ -19,6 +19,7 @@ from digits.core.errors import Damaged, DigitsError, NotFound, OtherSite, explai
 from digits.core.files import UnreadableFile
 from digits.core.resources import resource_folder
 from digits.core.settings import Settings
+from digits.kinds import default_kind
 from digits.web import (
     auth,
     dataset_views,
@@ -32,6 +33,7 @@ from digits.web import (
 )
 from digits.web.bounded_request import BoundedRequest
 from digits.web.gate import MAX_BODY_BYTES, Gate
+from digits.web.kind_routes import add_kinds
 from digits.web.offload import in_thread
 from digits.web.services import Services
 
@@ -72,6 +74,7 @@ def create_app(settings: Settings, *, start: bool = True) -> Flask:
     guard = auth.open_auth(settings)
     app.secret_key = auth.read_or_make_secret(settings.state_dir / "form-key")
     auth.protect_forms(app, settings.port)
+    add_kinds(app)
     for blueprint in (
         auth.login_blueprint(guard),
         home.blueprint,
@@ -145,6 +148,7 @@ def _add_page_tools(app: Flask, settings: Settings, parts: Services, guard: auth
             "needs_login": guard.is_required(request.environ),
             "tensorflow": parts.tensorflow,
             "storage_problem": parts.store.problem,
+            "default_kind": default_kind(),
         }
 
     app.jinja_env.trim_blocks = True

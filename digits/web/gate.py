@@ -49,11 +49,15 @@ WEBSOCKET = "digits.websocket"
 FOREIGN = "X-Digits-Foreign"
 
 MAX_BODY_BYTES = 5_000_000
-# By path prefix.
+MAX_IMAGE_BYTES = 70_000_000
+# By the start or the end of the path.
 BODY_LIMITS: Mapping[str, int] = {
     "/login": 64_000,
     "/socket.io": 128_000,
-    "/models/images/classification/classify_one": 70_000_000,
+    "/classify_one": MAX_IMAGE_BYTES,
+    "/classify_one.json": MAX_IMAGE_BYTES,
+    "/infer_one": MAX_IMAGE_BYTES,
+    "/infer_one.json": MAX_IMAGE_BYTES,
 }
 
 PUBLIC_PATHS = frozenset({"/login", "/health", "/favicon.ico"})
@@ -152,7 +156,7 @@ class Hosts:
 class Gate:
     """The middleware. With ``auth`` None, only the other checks apply.
 
-    ``body_limits`` maps path prefixes to the maximum size of their bodies, in bytes.
+    ``body_limits`` maps starts or ends of paths to the maximum size of their bodies, in bytes.
     With ``url_prefix``, paths outside it are not found, and the application
     finds it in SCRIPT_NAME. ``behind_proxy`` is the number of trusted proxies in front;
     with 0, X-Forwarded headers are removed.
@@ -273,8 +277,8 @@ class Gate:
 
     def _limit(self, environ: Environ) -> int:
         path = environ.get("PATH_INFO", "")
-        starts = [start for start in self._body_limits if path.startswith(start)]
-        return self._body_limits[max(starts, key=len)] if starts else self._max_body_bytes
+        parts = [part for part in self._body_limits if path.startswith(part) or path.endswith(part)]
+        return self._body_limits[max(parts, key=len)] if parts else self._max_body_bytes
 
     def _check_rate(self, environ: Environ) -> None:
         is_login = environ["REQUEST_METHOD"] == "POST" and environ["PATH_INFO"] == "/login"

@@ -28,6 +28,7 @@ import pytest
 
 from digits.core import events, recipe
 from digits.data import images, manifest, records
+from digits.data.target import class_index
 
 SECONDS_ALLOWED = 120
 
@@ -218,9 +219,9 @@ def go_on(start: Any) -> Callable[[Path], Running]:
     """Resume the task in a folder."""
 
     def go_on(task_folder: Path) -> Running:
-        plan = recipe.load(task_folder, recipe.Train)
-        plan.resume = True
-        plan.save(task_folder)
+        training = recipe.load(task_folder, recipe.Train)
+        training.resume = True
+        training.save(task_folder)
         return start(task_folder)
 
     return go_on
@@ -313,8 +314,7 @@ def write_dataset(
                 height=size,
                 width=size,
                 channels=channels,
-                label=label,
-                text=labels[label],
+                features={"image/class/label": [label], "image/class/text": [labels[label].encode()]},
                 source=f"{number}.png".encode(),
             )
             writers[number * 2 // count].add(records.encode_example(record), label)
@@ -330,7 +330,9 @@ def write_dataset(
         channels=channels,
         encoding=encoding,
         resize_mode="squash",
-        labels=labels,
+        kind="image-classification",
+        target=class_index(labels),
+        groups=labels,
         splits=splits,
         mean_pixel=mean.mean((0, 1)).tolist(),
     ).save(folder)

@@ -21,7 +21,7 @@ from digits.worker.network.variables import MODEL_SCOPE, count, plain
 _POOLING = {"MaxPool", "MaxPoolV2", "AvgPool", "LRN"}
 # An operation that adds its weights to the layer before it.
 _FINISHING = {"BiasAdd", "Add", "AddV2", "Mul", "Sub"}
-_SHOWN_KINDS = {
+_SHOWN_TYPES = {
     "MatMul": "Dense",
     "BatchMatMulV2": "Dense",
     "DepthwiseConv2dNative": "DepthwiseConv2D",
@@ -47,7 +47,7 @@ class _Layer:
 
 
 def layers(graph: Any, built: Built) -> list[dict[str, Any]]:
-    """A row ``{name, kind, shape, parameters}`` for each layer of the inference graph, in order."""
+    """A row ``{name, type, shape, parameters}`` for each layer of the inference graph, in order."""
     return [layer.row for layer in _layers(graph, built, graph.variables)]
 
 
@@ -98,7 +98,7 @@ def _row_of(call: Call, seen: set[int]) -> dict[str, Any]:
     name = call.layer.name if call.is_keras else _scope(output.op.name)
     return {
         "name": _without_model(name),
-        "kind": type(call.layer).__name__,
+        "type": type(call.layer).__name__,
         "shape": _shape(output),
         "parameters": _count_new([plain(variable) for variable in variables_of(call.layer)], seen),
     }
@@ -183,7 +183,7 @@ def _raw_row(operation: Any, read: list[tf.Variable], seen: set[int]) -> dict[st
         name = operation.name
     return {
         "name": _without_model(name),
-        "kind": _SHOWN_KINDS.get(operation.type, operation.type),
+        "type": _SHOWN_TYPES.get(operation.type, operation.type),
         "shape": _shape(operation.outputs[0]),
         "parameters": _count_new(read, seen),
     }

@@ -13,6 +13,7 @@ from typing import Any
 
 import tensorflow as tf
 
+from digits.data.target import TargetSpec
 from digits.worker import user_text
 from digits.worker.compat import compat_module, hints, keras1, missing_modules, python2, tensor_names
 from digits.worker.failure import NETWORK_FILE, UserFault
@@ -62,7 +63,7 @@ class Network:
 
     kind: type
     shape: tuple[int, int, int]
-    nclasses: int
+    target: TargetSpec
     step: tower.Step = field(default_factory=tower.Step)
     asked: set[str] = field(default_factory=set)
     own: Own = field(default_factory=Own)
@@ -91,7 +92,7 @@ class Network:
                 loss_scale.lowered(x, store.compute_type),
                 y,
                 list(self.shape),
-                self.nclasses,
+                self.target.outputs,
                 training,
                 stage == tower.INFERENCE,
             )
@@ -118,12 +119,14 @@ class Network:
         return overridden or name in self.asked
 
 
-def load(path: Path, shape: tuple[int, int, int], nclasses: int) -> Network:
+def load(path: Path, shape: tuple[int, int, int], target: TargetSpec) -> Network:
     """The network in the file ``path``. Raises SyntaxError, UserFault, or what its text raises."""
     text = path.read_text(encoding="utf-8-sig", errors="replace")
     with made_outside() as own:
         kind = _user_model(text)
-    return Network(kind, shape, nclasses, own=own)
+    if not hasattr(kind, "target"):
+        kind.target = target
+    return Network(kind, shape, target, own=own)
 
 
 class _Source:

@@ -24,9 +24,10 @@ import tensorflow as tf
 from numpy.typing import NDArray
 
 from digits.core import recipe as recipes
-from digits.core.events import EventLog, Fed, Progressed, for_browser
+from digits.core.events import EventLog, InputPrepared, Progressed, for_browser
 from digits.core.preflight_result import PICTURE_FILE
 from digits.data import images
+from digits.data.target import TargetSpec
 from digits.worker.input import feeds
 from digits.worker.training import device_config as executions
 from digits.worker.training import step_debugger
@@ -250,7 +251,7 @@ class _Trial:
         start = Start(
             first["loss"],
             first.get(CROSS_ENTROPY),
-            len(trainer.manifest.labels),
+            len(trainer.manifest.target.labels),
             bool(trainer.recipe.weights),
             trainer.training.label_flow.has_normalization,
         )
@@ -308,8 +309,8 @@ class _Trial:
             "resident_bytes": sum(
                 records.bytes for records in splits.values() if records and records.is_resident
             ),
-            "input": _input(self._trainer.train_records.fed),
-            "validation_input": _input(splits["val"].fed) if splits["val"] else None,
+            "input": _input(self._trainer.train_records.input_prepared),
+            "validation_input": _input(splits["val"].input_prepared) if splits["val"] else None,
         }
 
     def _facts(self) -> dict[str, Any]:
@@ -318,7 +319,7 @@ class _Trial:
             "parameters": trainer.store.parameters,
             "image_shape": list(trainer.prepare.image_shape),
             "shape": list(trainer.prepare.shape),
-            "classes": len(trainer.manifest.labels),
+            "classes": len(trainer.manifest.target.labels),
             "batch_size": trainer.batch,
             "batches_per_step": trainer.execution.batches,
             "devices": list(trainer.execution.devices),
@@ -411,18 +412,18 @@ class _Trial:
         x, targets = trainer.training.seen(chunk, 0)
         pixels = displayed(x[:MAX_IMAGES], trainer.prepare)
         (trainer.job_folder / PICTURE_FILE).write_bytes(images.encode(contact_sheet(pixels), "png"))
-        labels = trainer.manifest.labels
+        target = trainer.manifest.target
         return [
-            _note({name: values[place] for name, values in targets.items()}, labels)
+            _note({name: values[place] for name, values in targets.items()}, target)
             for place in range(len(pixels))
         ]
 
 
-def _input(fed: Fed) -> dict[str, Any]:
+def _input(prepared: InputPrepared) -> dict[str, Any]:
     """How records reach the network, and the reason in words."""
-    budget, free = humanize.naturalsize(fed.budget_bytes), humanize.naturalsize(fed.free_bytes)
-    reason = f"limit {budget} of {free} free {fed.place}"
-    return {"how": fed.how, "records": fed.records, "bytes": fed.bytes, "reason": reason}
+    budget, free = humanize.naturalsize(prepared.budget_bytes), humanize.naturalsize(prepared.free_bytes)
+    reason = f"limit {budget} of {free} free {prepared.place}"
+    return {"how": prepared.how, "records": prepared.records, "bytes": prepared.bytes, "reason": reason}
 
 
 def _curves(metrics: dict[str, float]) -> dict[str, float]:
@@ -433,10 +434,10 @@ def _named(names: list[str], rows: Rows) -> dict[str, float]:
     return dict(zip(names, rows[0].tolist(), strict=True))
 
 
-def _note(target: dict[str, Any], labels: list[str]) -> dict[str, Any]:
-    note: dict[str, Any] = {"label": labels[int(target["labels"])]}
-    if "others" in target:
-        note.update(other=labels[int(target["others"])], share=round(float(target["share"]), 4))
+def _note(values: dict[str, Any], target: TargetSpec) -> dict[str, Any]:
+    note: dict[str, Any] = {"label": target.describe(values["y"])}
+    if "others" in values:
+        note.update(other=target.describe(values["others"]), share=round(float(values["share"]), 4))
     return note
 
 

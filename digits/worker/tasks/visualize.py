@@ -29,7 +29,7 @@ def run(recipe: recipes.Visualize, task_folder: Path, events: EventLog) -> dict[
     scratch = task_folder.parent
     manifest = load_manifest(Path(recipe.dataset))
     prepare = Preparation(np.zeros(1, np.float32), recipe.crop_size or None, manifest.shape)
-    net = network.load(scratch / recipe.network, prepare.shape, len(manifest.labels))
+    net = network.load(scratch / recipe.network, prepare.shape, manifest.target)
     store = VariableStore(empty=True)
     shown, _ = inference.trace_shown(net, store)
     Training(net, store, prepare, Optimizer("SGD"), 0, Randomness(0)).trace()

@@ -12,7 +12,7 @@ import humanize
 import tensorflow as tf
 
 from digits.core.best_metric import Watch
-from digits.core.events import EventLog, Excelled, Removed, Saved, Warned
+from digits.core.events import BestSnapshotChanged, EventLog, Removed, Saved, Warned
 from digits.core.files import write_json
 from digits.core.recipe import Train
 from digits.core.resume_point import ResumePoint
@@ -39,9 +39,9 @@ class Keeper:
         self._folder, self._events = job_folder, events
         self._kept = recipe.snapshots_kept
         self._best = Watch(recipe.best_metric) if recipe.best_metric else None
-        wanted = recipe.early_stopping or {}
-        self._early = Watch(str(wanted["metric"])) if wanted.get("metric") else None
-        self._patience = float(wanted.get("patience") or 0)
+        stopping = recipe.early_stopping
+        self._early = Watch(stopping.metric) if stopping else None
+        self._patience = stopping.patience if stopping else 0.0
         self._is_best = False
         self._best_before: dict[str, object] = {}
         self._is_disk_full = False
@@ -101,7 +101,7 @@ class Keeper:
         if self._is_best and self._best:
             self._is_best = False
             write_json(self._folder / BEST_FILE, {**self._best.as_json(), "snapshot": target.name})
-            self._events.append(Excelled(epoch, self._best.metric, self._best.value))
+            self._events.append(BestSnapshotChanged(epoch, self._best.metric, self._best.value))
             log.info("The best by %s so far: %.6g", self._best.metric, self._best.value)
 
     def save_to_resume(self, step: int, variables: Variables) -> None:

@@ -8,6 +8,7 @@ from pathlib import Path
 import tensorflow as tf
 
 from digits.core import recipe as recipes
+from digits.core.recipe import Augment
 from digits.data.manifest import Manifest
 from digits.worker.failure import UserFault
 from digits.worker.input import feeds
@@ -61,7 +62,7 @@ def load(model_folder: Path, snapshot: str, dataset: Path | None = None) -> Trai
     recipe = recipes.load(model_folder / TRAIN_FOLDER, recipes.Train)
     dataset = dataset or Path(recipe.dataset)
     manifest = feeds.load_manifest(dataset)
-    whitening = {"whitening": bool(recipe.augment.get("whitening"))}
+    whitening = Augment(whitening=recipe.augment.whitening)
     prepare = feeds.preparation(manifest, dataset, recipe.mean, recipe.crop_size, whitening)
     net = network.load(model_folder / recipe.network, prepare.shape, len(manifest.labels))
     store = VariableStore()

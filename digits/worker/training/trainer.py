@@ -19,7 +19,7 @@ import tensorflow as tf
 
 from digits.core import recipe as recipes
 from digits.core import resume_point
-from digits.core.events import Built, EventLog, Measured, Progressed, Restored, Resumed, Warned
+from digits.core.events import Built, EventLog, Measured, Progressed, Resumed, Warned, WeightsLoaded
 from digits.core.resume_point import ResumePoint
 from digits.core.schedules import LearningRate
 from digits.worker import stopping
@@ -35,7 +35,7 @@ from digits.worker.training.activations import Activations
 from digits.worker.training.checkpoints import Keeper
 from digits.worker.training.device_config import Execution
 from digits.worker.training.metric_rows import Curve, Row
-from digits.worker.training.optimizers import Optimizer, Settings
+from digits.worker.training.optimizers import Optimizer
 from digits.worker.training.steps import Evaluation, Rows, Training
 from digits.worker.training.tensorboard_log import TensorBoardLog, readable_graph
 
@@ -240,19 +240,17 @@ class Trainer:
         if not wanted:
             return None
         records = feeds.Records(Path(self.recipe.dataset), self.manifest, split, taken=taken)
-        self.events.append(records.fed)
+        self.events.append(records.input_prepared)
         return records
 
     def _learning_rate(self) -> LearningRate:
-        base = float(self.recipe.solver.get("learning_rate", recipes.Solver.learning_rate))
-        try:
-            return LearningRate.of(self.recipe.lr_policy, base, self.recipe.epochs * self.steps_per_epoch)
-        except ValueError as error:
-            raise UserFault(str(error)) from error
+        recipe = self.recipe
+        return LearningRate(
+            recipe.lr_policy, recipe.solver.learning_rate, recipe.epochs * self.steps_per_epoch
+        )
 
     def _optimizer(self) -> Optimizer:
-        solver = self.recipe.solver
-        return Optimizer(str(solver.get("type", "SGD")), Settings.of(solver))
+        return Optimizer(self.recipe.solver)
 
     def _pace(self) -> Pace:
         resident = self.train_records.is_resident and (not self.val_records or self.val_records.is_resident)
@@ -368,7 +366,7 @@ class Trainer:
         ]
         if source or frozen:
             self.events.append(
-                Restored(
+                WeightsLoaded(
                     Path(source).name if source else "",
                     report.taken,
                     report.missing,

@@ -64,10 +64,10 @@ class Client:
 @pytest.fixture
 def client(trained: Path, start: Any) -> Any:
     """A connection to an inference worker of the trained network."""
-    task = trained / "infer"
+    task = trained / "inference"
     task.mkdir()
     path = f"/tmp/digits-test-{os.getpid()}.sock"
-    recipe.Serve(model=str(trained), socket=path, idle_seconds=600).save(task)
+    recipe.ServeInference(model=str(trained), socket=path, idle_seconds=600).save(task)
     worker = start(task)
     client = Client(Path(path))
     yield client
@@ -113,10 +113,10 @@ def test_answers_are_right_and_bad_requests_leave_it_alive(
 
 
 def test_it_ends_when_nobody_asks(trained: Path, start: Any, tmp_path: Path) -> None:
-    task = trained / "infer"
+    task = trained / "inference"
     task.mkdir()
     path = f"/tmp/digits-idle-{os.getpid()}.sock"
-    recipe.Serve(model=str(trained), socket=path, idle_seconds=0.2).save(task)
+    recipe.ServeInference(model=str(trained), socket=path, idle_seconds=0.2).save(task)
     assert start(task).wait().code == 0
     assert not Path(path).exists()
 
