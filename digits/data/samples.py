@@ -38,7 +38,8 @@ COMPLETE_FILE = "sample.json"
 # Files that have arrived; removed when the sample is complete.
 DOWNLOAD_FOLDER = ".partial"
 _LAYOUT_VERSION = 1
-_TEXT_FILES = ("labels.txt", "train.txt", "test.txt")
+LABELS_FILE = "labels.txt"
+_TEXT_FILES = (LABELS_FILE, *(f"{split}.txt" for split in SPLITS))
 
 
 class DownloadFailed(Unavailable):
@@ -198,7 +199,7 @@ def _write_lists(sample: Sample, splits: dict[str, LabeledImages], folder: Path)
     # Sorted like the classes of a dataset created from these folders, so that both use the same numbers.
     in_order = sorted(sample.labels, key=os.fsencode)
     numbers = [in_order.index(label) for label in sample.labels]
-    write_bytes(folder / "labels.txt", "".join(f"{label}\n" for label in in_order).encode())
+    write_bytes(folder / LABELS_FILE, "".join(f"{label}\n" for label in in_order).encode())
     for split in SPLITS:
         lines = [
             f"{_image_path(sample, split, index, label)} {numbers[label]}\n"

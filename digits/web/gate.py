@@ -227,7 +227,7 @@ class Gate:
         return self._pass(environ, start_response, visitor)
 
     def _admit(self, environ: Environ) -> Visitor:
-        """Run the checks of the gate; raises RefusalError."""
+        """Run all checks; raises RefusalError."""
         self._check_host(environ)
         _check_shape(environ)
         self._mount(environ)
@@ -386,7 +386,7 @@ class _Body(LimitedStream):
 
 
 def origin_matches(origin: str, host: str) -> bool:
-    """Whether ``origin``, the Origin header, matches the site in the Host header.
+    """Return whether ``origin``, the Origin header, matches the site in the Host header.
 
     The scheme is not compared: a proxy in front may speak TLS where this server does not.
     """
@@ -394,7 +394,7 @@ def origin_matches(origin: str, host: str) -> bool:
 
 
 def comes_from_another_site(environ: Environ) -> bool:
-    """Whether a page of another site caused this request, or a browser that does not identify the page.
+    """Return whether a page of another site, or a browser that hides the page, sent this request.
 
     Browsers do not send ``Origin`` with a GET. They send ``Sec-Fetch-Site`` over HTTPS and
     to loopback addresses, and ``Referer`` unless the other site forbids it. Programs send neither.
@@ -413,7 +413,7 @@ def comes_from_another_site(environ: Environ) -> bool:
 
 
 def content_security_policy(nonce: str, host: str) -> str:
-    """The Content Security Policy of our own pages: script files and all other resources from this server only.
+    """Return the Content Security Policy of our own pages: scripts and other resources from this server only.
 
     ``host`` is the value of the Host header; some browsers do not match its websocket with ``'self'``.
     """
@@ -435,7 +435,7 @@ def _drop_undecodable_cookies(environ: Environ) -> None:
 
 
 def _is_utf8(text: str) -> bool:
-    """Whether ``text``, a WSGI string, is UTF-8 when encoded as Latin-1."""
+    """Return whether ``text``, a WSGI string, is UTF-8 when encoded as Latin-1."""
     try:
         text.encode("latin-1").decode("utf-8")
     except UnicodeError:
@@ -472,7 +472,7 @@ def _check_origin(environ: Environ, visitor: Visitor) -> None:
 
 
 def _login_needed(environ: Environ, why: str) -> RefusalError:
-    """A redirect to the login page, or 401 for programs; ``why`` is its first sentence."""
+    """Return a redirect to the login page, or 401 for programs; ``why`` is its first sentence."""
     if environ["REQUEST_METHOD"] in ("GET", "HEAD") and _wants_page(environ):
         query = urlencode([item for item in _query(environ) if item[0] != "token"])
         target = quote(site_path(environ, query), safe="/")
@@ -483,7 +483,7 @@ def _login_needed(environ: Environ, why: str) -> RefusalError:
 
 
 def _decorated(environ: Environ, start_response: StartResponse) -> StartResponse:
-    """``start_response`` that adds the security headers and the gate's cookies."""
+    """Return a ``start_response`` that adds the security headers and the gate's cookies."""
 
     def start(status: str, headers: list[tuple[str, str]], exc_info: Any = None) -> Any:
         environ[IS_ANSWERED] = True
@@ -553,7 +553,7 @@ def _is_public(path: str) -> bool:
 
 
 def _is_upgrade(environ: Environ) -> bool:
-    """Whether gevent or Socket.IO would treat this as a websocket request."""
+    """Return whether gevent or Socket.IO would treat this as a websocket request."""
     asked = (environ.get("HTTP_UPGRADE", ""), environ.get("HTTP_CONNECTION", ""))
     return any(
         word.strip().lower() == known for word, known in zip(asked, ("websocket", "upgrade"), strict=True)
@@ -595,7 +595,7 @@ def _own_addresses() -> set[str]:
 
 
 def network_of(address: str) -> str:
-    """The network that counts as one visitor: an IPv4 address, or the /64 prefix of an IPv6 address."""
+    """Return the network that counts as one client: an IPv4 address, or the /64 prefix of an IPv6 address."""
     try:
         number = ipaddress.ip_address(address)
     except ValueError:
