@@ -341,33 +341,33 @@ def bare(work: Work, job: Path) -> float:
     import numpy as np
     import tensorflow as tf
 
-    from digits.worker.training import device_config
-    from digits.worker.training import trainer as train
+    from digits.worker.training import device_config, pace
+    from digits.worker.training.setup import Setup
     from digits.worker.training.tensorboard_log import TensorBoardLog
 
     task = work.task(job)
     _silence(task)
     asked = recipe.load(task, Train)
     with contextlib.closing(events.EventLog(task / "events.jsonl")) as log:
-        trainer = train.Trainer(asked, job, log, 1, device_config.prepare(asked, log)[0], None)
-        with TensorBoardLog(job / "tb") as trainer.board:
-            trainer.build()
+        setup = Setup(asked, job, log, device_config.configure(asked, log)[0], 1)
+        with TensorBoardLog(job / "tb") as board:
+            setup.build(board)
     images, labels = _arrays(work.dataset, "train", work.batch)
-    calls = min(train.MAX_STEPS_PER_CALL, max(1, work.images // work.batch // 8))
+    calls = min(pace.MAX_STEPS_PER_CALL, max(1, work.images // work.batch // 8))
     positions = np.tile(np.arange(work.batch), (calls, 1))
     chunk = tf.constant(images), tf.constant(labels, tf.int64), tf.constant(positions, tf.int64)
     rates = [0.0001] * calls
-    trainer.training.steps(chunk, rates, 0)
-    trainer.evaluation(chunk)
-    validated = len(trainer.val_records) // work.batch
+    setup.training.steps(chunk, rates, 0)
+    setup.evaluation(chunk)
+    validated = len(setup.data.val) // work.batch
     steps, began = 0, time.monotonic()
     for epoch in range(1, work.epochs + 1):
         while steps * work.batch < epoch * work.images:
-            trainer.training.steps(chunk, rates, steps)
+            setup.training.steps(chunk, rates, steps)
             steps += calls
         for first in range(0, validated, calls):
             count = min(calls, validated - first)
-            trainer.evaluation((chunk[0], chunk[1], chunk[2][:count]))
+            setup.evaluation((chunk[0], chunk[1], chunk[2][:count]))
     return steps * work.batch / (time.monotonic() - began)
 
 

@@ -54,9 +54,12 @@ class JobForm(FlaskForm):
                 _shorten(field)
 
     def set(self, **values: Any) -> None:
-        """Set the data of fields by name."""
+        """Set the data of fields by name; fields that a request left out then count as sent."""
         for name, value in values.items():
-            self[name].data = value
+            field = self[name]
+            field.data = value
+            if field.raw_data == [] and value is not None:
+                field.raw_data = [str(value)]
 
     def fill_names(self, job: Job) -> None:
         """Fill in the current name and group of another job."""

@@ -25,7 +25,7 @@ from digits.runtime.device_ledger import CPU, Allocation, Resources
 from digits.runtime.store import Store
 from digits.runtime.task_follower import MetricsCache, TaskFollower
 from digits.runtime.task_outcome import verdict
-from digits.runtime.task_runner import TaskRun, TaskRunner
+from digits.runtime.task_runner import Phase, TaskRun, TaskRunner
 
 log = logging.getLogger(__name__)
 
@@ -163,7 +163,11 @@ class Scheduler:
         self._reconsider()
 
     def abort(self, job: Job) -> bool:
-        """Ask all tasks of ``job`` to stop; False if it had ended already."""
+        """Ask all tasks of ``job`` to stop; False if it had ended already.
+
+        Returns when all processes have been asked, so that the request survives the end of the server. Raises
+        NotReady if a task takes long to start.
+        """
         if not job.status.is_running:
             return False
         for task in job.tasks:
@@ -172,6 +176,8 @@ class Scheduler:
                 self._runner.stop(run)
             elif task.status in (Status.INIT, Status.WAIT):
                 self._end(job, task, Status.ABORT, None)
+        if not self._wait(lambda: not self._is_starting(job)):
+            raise NotReady(f"A process of “{job.name}” takes long to start.", "Try again in a moment.")
         return True
 
     def resume(self, job: Job) -> None:
@@ -377,6 +383,10 @@ class Scheduler:
 
     def _is_active(self, job: Job) -> bool:
         return job.status.is_running or any(job_id == job.id for job_id, _ in self._runs)
+
+    def _is_starting(self, job: Job) -> bool:
+        runs = (run for (job_id, _), run in self._runs.items() if job_id == job.id)
+        return any(run.phase is Phase.STARTING for run in runs)
 
     # Errors
 

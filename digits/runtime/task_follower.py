@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import os
 import time
 from collections import OrderedDict
 from collections.abc import Container
+from pathlib import Path
 
 from digits.core import events
 from digits.core.job import Job
@@ -71,7 +73,10 @@ class TaskFollower:
             self._read_output()
 
     def _read_events(self, metrics: Metrics) -> None:
-        happened = self._task.read_events(self._job.task_folder(self._task) / EVENTS_FILE)
+        log_file = self._job.task_folder(self._task) / EVENTS_FILE
+        if _size_of(log_file) == self._task.state.cursor:
+            return
+        happened = self._task.read_events(log_file)
         metrics.cursor = self._task.state.cursor
         if not happened:
             return
@@ -91,6 +96,13 @@ class TaskFollower:
         text, self._output = self._executor.output(folder, self._output, OUTPUT_BYTES)
         if text:
             self._report(changes.OutputWritten(self._job, self._task, text))
+
+
+def _size_of(path: Path) -> int | None:
+    try:
+        return os.lstat(path).st_size
+    except OSError:
+        return None
 
 
 def _read_metrics(job: Job) -> Metrics:

@@ -272,7 +272,7 @@ class ModelForm(AugmentationFields, RunFields, DeviceFields):
     def fill(self, job: ModelJob) -> None:
         """Fill in the configuration of another job, its current name and group, but not its network."""
         self.fill_names(job)
-        self.dataset.data = job.dataset_id
+        self.set(dataset=job.dataset_id)
         self.fill_recipe(job.recipe)
         self.fill_devices(job.recipe, job.device)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import resource
+import subprocess
 import sys
 import time
 from collections.abc import Callable
@@ -333,3 +334,53 @@ def test_a_task_that_fills_the_disk_ends_with_that_reason(tmp_path: Path) -> Non
         handle = run.start(tmp_path / "task", ["cpu"])
         ended = wait_for_end(run, tmp_path / "task", handle)
         assert (ended.code, ended.disk_full) == (1, is_small)
+
+
+@pytest.mark.tensorflow
+def test_a_fork_server_that_hangs_is_replaced_and_its_task_starts_once(tmp_path: Path) -> None:
+    run = LocalExecutor(log_file=tmp_path / "fork.log", fork_seconds=0.3)
+    task = tmp_path / "task"
+    task.mkdir()
+    (task / "recipe.json").write_text('{"task": "nothing"}')
+    try:
+        run.warm_up()
+        wait(run.is_warm)
+        halted = psutil.Process(run.fork_server_pid)
+        halted.suspend()
+        handle = run.start(task, ["cpu"])
+        assert not halted.is_running()
+        assert wait_for_end(run, task, handle).code == 1
+        assert (task / "events.jsonl").read_text().count('"failed"') == 1
+        wait(run.is_warm)
+        assert run.fork_server_pid != halted.pid
+    finally:
+        run.close()
+
+
+OWNS_A_TASK = """
+import sys, time
+from pathlib import Path
+from digits.runtime.executors.local import LocalExecutor
+run = LocalExecutor(standby=False, program=[sys.executable, "-c", sys.argv[2]])
+for owned in (True, False):
+    folder = Path(sys.argv[1]) / str(owned)
+    folder.mkdir()
+    run.start(folder, ["cpu"], owned=owned)
+print("started", flush=True)
+time.sleep(300)
+"""
+
+
+def test_an_owned_task_ends_with_its_owner_and_others_do_not(tmp_path: Path) -> None:
+    command = [sys.executable, "-c", OWNS_A_TASK, str(tmp_path), HANGS]
+    with subprocess.Popen(command, stdout=subprocess.PIPE) as owner:
+        assert owner.stdout and owner.stdout.readline()
+        wait(lambda: all(task_output.read(tmp_path / name)[0] for name in ("True", "False")))
+        owner.kill()
+    run = running(HANGS)
+    owned, other = (run.find(tmp_path / name, 1) for name in ("True", "False"))
+    assert owned and other
+    assert wait_for_end(run, tmp_path / "True", owned).stopped
+    assert run.poll(tmp_path / "False", other) is None
+    run.stop(other)
+    assert wait_for_end(run, tmp_path / "False", other).stopped

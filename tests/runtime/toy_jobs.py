@@ -42,6 +42,9 @@ elif name == 'slow':
     for step in range(1, 200):
         measure(step); time.sleep(0.02)
     tell(event='finished')
+elif name == 'hangs':
+    measure(1)
+    while True: time.sleep(0.05)
 elif name == 'fails':
     tell(event='failed', message='Wrong shape.', line=7)
     sys.exit(1)

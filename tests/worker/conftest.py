@@ -203,15 +203,12 @@ def train(model: Any, start: Any) -> Callable[..., Outcome]:
 @pytest.fixture
 def often(monkeypatch: pytest.MonkeyPatch, tensorflow: None) -> None:
     """Trainings in short calls that save a resume point whenever possible."""
-    from digits.worker.training import checkpoints
-    from digits.worker.training import metric_rows as curve_module
-    from digits.worker.training import trainer as train
+    from digits.worker.training import checkpoints, metric_rows, pace
 
     monkeypatch.setattr(checkpoints, "RESUME_SECONDS", 0.0)
-    monkeypatch.setattr(checkpoints, "_SHARE_OF_TIME", 1.0)
-    monkeypatch.setattr(train, "MAX_STEPS_PER_CALL", 2)
-    monkeypatch.setattr(train.Pace, "limit", 2)
-    monkeypatch.setattr(curve_module, "SINGLE_STEPS", 12)  # most rows then cover several steps
+    monkeypatch.setattr(checkpoints, "MAX_TIME_FRACTION", 1.0)
+    monkeypatch.setattr(pace, "MAX_STEPS_PER_CALL", 2)
+    monkeypatch.setattr(metric_rows, "SINGLE_STEPS", 12)  # most rows then cover several steps
 
 
 @pytest.fixture

@@ -31,9 +31,7 @@ _EXEC_SECONDS = 0.05
 class ForkServer:
     """A fork server with ``environment``, started when needed and restarted when it dies or hangs."""
 
-    def __init__(
-        self, log_file: Path | None, environment: Mapping[str, str], fork_seconds: float = FORK_SECONDS
-    ) -> None:
+    def __init__(self, log_file: Path | None, environment: Mapping[str, str], fork_seconds: float) -> None:
         self._log_file = log_file
         self._environment = {**environment, "OPENBLAS_NUM_THREADS": "1"}
         self._fork_seconds = fork_seconds
@@ -111,6 +109,7 @@ class ForkServer:
             return
         if answer.get("ready"):
             self.is_ready = True
+            log.info("the fork server is ready")
             return
         log.warning("no fork server: %s", answer.get("error"))
         self._is_closed = True

@@ -24,7 +24,7 @@ from digits.core.task import Handle
 from digits.runtime import supervisor, task_output
 from digits.runtime.executor import OUTPUT_LIMIT, Exit
 from digits.runtime.executors import processes
-from digits.runtime.executors.fork_server import ForkServer
+from digits.runtime.executors.fork_server import FORK_SECONDS, ForkServer
 
 log = logging.getLogger(__name__)
 
@@ -49,7 +49,8 @@ class LocalExecutor:
     at once; while it is unavailable, tasks start with a fresh interpreter.
     ``program`` is the command of a worker; the task's folder is added to it.
     ``environment`` contains the environment variables of tasks, by default those that `child_environment`
-    selects from the ones of this process and those named by ``pass_env``.
+    selects from the ones of this process and those named by ``pass_env``. A fork server that does not start
+    a task within ``fork_seconds`` is replaced.
     """
 
     def __init__(
@@ -61,10 +62,11 @@ class LocalExecutor:
         program: Sequence[str] = (sys.executable, "-P", "-m", "digits.worker"),
         pass_env: Sequence[str] = (),
         environment: Mapping[str, str] | None = None,
+        fork_seconds: float = FORK_SECONDS,
     ) -> None:
         self._program = tuple(program)
         self._environment = environment or child_environment(os.environ, pass_env)
-        self._fork_server = ForkServer(log_file, self._environment) if standby else None
+        self._fork_server = ForkServer(log_file, self._environment, fork_seconds) if standby else None
         self._children: set[int] = set()
 
     @property

@@ -156,7 +156,7 @@ def moved(images: tf.Tensor, augment: Augment, draws: Draws) -> tuple[tf.Tensor,
     rows, rows_inside = _places("shift_y", images.shape[1], padding, flip_y, draws)
     columns, columns_inside = _places("shift_x", images.shape[2], padding, flip_x, draws)
     inside = rows_inside[:, :, None, None] * columns_inside[:, None, :, None] if padding else None
-    if augment.quad_rotation in ("rot90", "rotall"):
+    if quarters is not None and augment.quad_rotation in ("rot90", "rotall"):
         return _gathered_turned(images, rows, columns, quarters % 2 == 1), inside
     if padding or flip_y is not None:
         images = tf.gather(images, rows, axis=1, batch_dims=1)

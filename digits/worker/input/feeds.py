@@ -24,6 +24,7 @@ import tensorflow as tf
 from numpy.typing import NDArray
 
 from digits.core.events import InputPrepared
+from digits.core.events import Split as SplitName
 from digits.core.files import UnreadableFile
 from digits.core.recipe import Augment
 from digits.data import manifest as manifests
@@ -31,6 +32,7 @@ from digits.data.manifest import MEAN_ARRAY_FILE, Manifest
 from digits.data.records import SplitReader
 from digits.worker.failure import UserFault
 from digits.worker.input import augment, targets
+from digits.worker.input.augment import Draws
 from digits.worker.input.targets import Targets
 
 # The share of the free memory that decoded images may take.
@@ -169,7 +171,8 @@ class Preparation:
     def _whitened(self, batch: tf.Tensor) -> tf.Tensor:
         return augment.whitened(batch) if self.augment.whitening else batch
 
-    def _random_windows(self, batch: tf.Tensor, draws: augment.Draws) -> tf.Tensor:
+    def _random_windows(self, batch: tf.Tensor, draws: Draws) -> tf.Tensor:
+        assert self.crop is not None
         if min(self.image_shape[:2]) < self.crop:
             return tf.image.resize_with_crop_or_pad(batch, self.crop, self.crop)
         for axis, row in ((1, "window_y"), (2, "window_x")):
@@ -302,7 +305,7 @@ class Records:
         self,
         dataset: Path,
         manifest: Manifest,
-        split: str,
+        split: SplitName,
         budget_bytes: float | None = None,
         taken: int = 0,
     ) -> None:

@@ -10,7 +10,6 @@ the labels of the second image of a blend; ``share``, the weight of the first, 0
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -19,6 +18,7 @@ import numpy as np
 import tensorflow as tf
 from numpy.typing import NDArray
 
+from digits.worker import build_context
 from digits.worker.failure import UserFault
 
 Targets = dict[str, tf.Tensor]
@@ -48,21 +48,15 @@ class _Given:
         return not self.targets.keys() & {"others", "weights"}
 
 
-_current = threading.local()
-
-
 @contextmanager
 def given(targets: Targets) -> Iterator[tf.Tensor]:
     """The labels for the network that is built in the block, where `mean_loss` uses ``targets``.
 
     Raises UserFault when the network computes its loss in another way, which would be wrong.
     """
-    state, before = _Given(targets), getattr(_current, "state", None)
-    _current.state = state
-    try:
+    state = _Given(targets)
+    with build_context.extended(targets=state):
         yield state.labels
-    finally:
-        _current.state = before
     if state.used or state.are_plain:
         return
     if "weights" in targets:
@@ -79,7 +73,7 @@ def mean_loss(logits: Any, y: Any, name: str) -> tf.Tensor:
     """Mean softmax cross-entropy of ``logits`` [N, classes] and ``y`` [N], which counts as `given` says."""
     labels = tf.cast(y, tf.int64)
     each = _cross_entropy(logits, labels)
-    state = getattr(_current, "state", None)
+    state: _Given | None = build_context.current().targets
     if state is None or state.are_plain or labels is not state.labels:
         return tf.reduce_mean(each, name=name)
     state.used = True

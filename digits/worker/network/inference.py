@@ -8,6 +8,7 @@ from typing import Any
 
 import tensorflow as tf
 
+from digits.core.events import Layer as LayerRow
 from digits.worker.network import layer_table, tower
 from digits.worker.network.network import Built, Network
 from digits.worker.network.variables import VariableStore
@@ -25,7 +26,7 @@ class Inference:
     build: Callable[[tf.Tensor], Built]
 
     @property
-    def layers(self) -> list[dict[str, Any]]:
+    def layers(self) -> list[LayerRow]:
         """The table of its layers."""
         return layer_table.layers(self.function.graph, self.built)
 

@@ -14,6 +14,7 @@ from typing import Any
 
 import tensorflow as tf
 
+from digits.core.events import Layer as LayerRow
 from digits.worker.network.layer_calls import Call, variables_of
 from digits.worker.network.network import Built
 from digits.worker.network.variables import MODEL_SCOPE, count, plain
@@ -42,11 +43,11 @@ class _Layer:
     """A layer whose operations begin at ``place``, its ``row`` of the table and its ``output``."""
 
     place: int
-    row: dict[str, Any]
+    row: LayerRow
     output: Any
 
 
-def layers(graph: Any, built: Built) -> list[dict[str, Any]]:
+def layers(graph: Any, built: Built) -> list[LayerRow]:
     """A row ``{name, type, shape, parameters}`` for each layer of the inference graph, in order."""
     return [layer.row for layer in _layers(graph, built, graph.variables)]
 
@@ -93,7 +94,7 @@ def _is_row(call: Call) -> bool:
     return not call.has_inner and bool(outputs) and isinstance(outputs[0], tf.Tensor)
 
 
-def _row_of(call: Call, seen: set[int]) -> dict[str, Any]:
+def _row_of(call: Call, seen: set[int]) -> LayerRow:
     output = tf.nest.flatten(call.outputs)[0]
     name = call.layer.name if call.is_keras else _scope(output.op.name)
     return {
@@ -177,7 +178,7 @@ def _is_small(operation: Any) -> bool:
 _GRADIENT = re.compile(r"(^|/)gradients(_\d+)?/")
 
 
-def _raw_row(operation: Any, read: list[tf.Variable], seen: set[int]) -> dict[str, Any]:
+def _raw_row(operation: Any, read: list[tf.Variable], seen: set[int]) -> LayerRow:
     name = _scope(read[0].name) if read else operation.name
     if name in ("", MODEL_SCOPE):
         name = operation.name

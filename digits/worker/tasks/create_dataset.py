@@ -18,7 +18,7 @@ import time
 from contextlib import closing
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import humanize
 import numpy as np
@@ -26,6 +26,7 @@ from numpy.typing import NDArray
 from PIL.Image import Image
 
 from digits.core.events import Counted, EventLog, Progressed, Skipped, Warned
+from digits.core.events import Split as SplitName
 from digits.core.files import is_disk_full, write_bytes
 from digits.core.recipe import CreateDataset
 from digits.data import images, parallel, records, samples
@@ -372,7 +373,9 @@ class Report:
 
     def counted(self, split: str, plan: Plan, counts: NDArray[np.integer[Any]]) -> None:
         if plan.groups:
-            self._events.append(Counted(split, plan.groups, [int(count) for count in counts]))
+            self._events.append(
+                Counted(cast(SplitName, split), plan.groups, [int(count) for count in counts])
+            )
 
     def reading(self, what: str) -> None:
         self._events.append(Progressed(self.share, None, what))

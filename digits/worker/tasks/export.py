@@ -109,7 +109,7 @@ def _check(found: Trained) -> None:
             raise UserFault(
                 "The network calls Python while it computes (tf.py_func), which a SavedModel cannot hold.",
                 "Compute it with functions of TensorFlow.",
-                numerics.asked_at(graph, node.name) or None,
+                numerics.line_that_created(graph, node.name) or None,
             )
 
 

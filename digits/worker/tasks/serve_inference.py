@@ -27,7 +27,7 @@ import tensorflow as tf
 from numpy.typing import NDArray
 
 from digits.core import recipe as recipes
-from digits.core.events import EventLog
+from digits.core.events import EventLog, Frame
 from digits.core.files import UnreadableFile
 from digits.data import images
 from digits.kinds.targets import UnsuitableOutput
@@ -46,9 +46,7 @@ class Refused(Exception):
     ``trace`` lists the frames of an error in the network, the user's own first.
     """
 
-    def __init__(
-        self, message: str, hint: str = "", status: int = 400, trace: Sequence[dict[str, Any]] = ()
-    ) -> None:
+    def __init__(self, message: str, hint: str = "", status: int = 400, trace: Sequence[Frame] = ()) -> None:
         super().__init__(message)
         self.message, self.hint, self.status, self.trace = message, hint, status, list(trace)
 

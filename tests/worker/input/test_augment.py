@@ -48,7 +48,7 @@ def _moved(images: np.ndarray, settings: dict[str, Any], seed: tuple[int, int] =
 
     from digits.worker.input import augment
 
-    chosen = augment.of(settings, images.shape[1:])
+    chosen = Augment(**settings)
     draws = augment.Draws(tf.constant(seed), tf.constant(len(images)))
     moved, inside = augment.moved(tf.constant(images), chosen, draws)
     return moved.numpy(), None if inside is None else inside.numpy()
@@ -61,7 +61,7 @@ def _coloured(images: np.ndarray, settings: dict[str, Any], seed: tuple[int, int
 
     draws = augment.Draws(tf.constant(seed), tf.constant(len(images)))
     pixels = tf.constant(images, tf.float32)
-    return augment.coloured(pixels, augment.of(settings, images.shape[1:]), draws).numpy()
+    return augment.coloured(pixels, Augment(**settings), draws).numpy()
 
 
 def _blended(images: np.ndarray, settings: dict[str, Any], seed: tuple[int, int] = (1, 2)) -> Any:
@@ -70,7 +70,7 @@ def _blended(images: np.ndarray, settings: dict[str, Any], seed: tuple[int, int]
     from digits.worker.input import augment
 
     draws = augment.Draws(tf.constant(seed), tf.constant(len(images)))
-    chosen = augment.of(settings, images.shape[1:])
+    chosen = Augment(**settings)
     blended, share = augment.blended(tf.constant(images, tf.float32), chosen, draws)
     return blended.numpy(), None if share is None else share.numpy()
 
@@ -157,7 +157,7 @@ def _moved_by_warp(images: np.ndarray, settings: dict[str, Any]) -> Any:
     from digits.worker.input import augment
 
     draws = augment.Draws(tf.constant((1, 2)), tf.constant(len(images)))
-    places = augment._affine(augment.of(settings, images.shape[1:]), draws, *images.shape[1:3])
+    places = augment._affine(Augment(**settings), draws, *images.shape[1:3])
     return [part.numpy() for part in augment._warped(tf.constant(images), *places)]
 
 
@@ -392,7 +392,7 @@ def _compiled() -> Any:
     from digits.worker.input import augment
 
     images = np.random.default_rng(1).integers(0, 256, (6, 12, 12, 3), np.uint8)
-    chosen = augment.of({**ALL, "noise": 0}, (12, 12, 3))
+    chosen = Augment(**{**ALL, "noise": 0})
     # XLA draws other numbers for the same seed: give both the same ones.
     numbers = np.random.default_rng(2).random((len(augment._ROWS), 6), np.float32)
 

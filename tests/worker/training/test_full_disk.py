@@ -37,7 +37,7 @@ def full(monkeypatch: pytest.MonkeyPatch, tensorflow: None) -> Callable[[Callabl
 
         monkeypatch.setattr(snapshots, "save", save)
         monkeypatch.setattr(checkpoints, "RESUME_SECONDS", 0.0)
-        monkeypatch.setattr(checkpoints, "_SHARE_OF_TIME", 1.0)
+        monkeypatch.setattr(checkpoints, "MAX_TIME_FRACTION", 1.0)
 
     return make
 
