@@ -25,7 +25,7 @@ from pathlib import Path
 from PIL import Image
 
 from digits.core.events import EventLog
-from digits.core.recipe import CreateDataset
+from digits.core.recipe import CreateDataset, FolderSplit
 from digits.data import parallel, samples
 from digits.worker.tasks import create_dataset
 
@@ -83,8 +83,8 @@ def creation(folder: Path, job: Path) -> Taken:
     task = job / "create"
     task.mkdir(parents=True)
     recipe = CreateDataset(
-        train={"folder": str(folder / "train")},
-        val={"folder": str(folder / "test")},
+        train=FolderSplit(folder=str(folder / "train")),
+        val=FolderSplit(folder=str(folder / "test")),
         width=28,
         height=28,
         channels=1,

@@ -51,7 +51,7 @@ os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # forking wants a process wi
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
 
 from digits.core import events, recipe
-from digits.core.recipe import CreateDataset, Train
+from digits.core.recipe import CreateDataset, FolderSplit, Train
 from digits.data import manifest, samples
 from digits.data.records import SplitReader
 from digits.runtime import devices, executor
@@ -227,8 +227,8 @@ def create_dataset(scratch: Path, asked: argparse.Namespace) -> Path:
     task = scratch / "dataset" / "create"
     task.mkdir(parents=True)
     CreateDataset(
-        train={"folder": str(folder / "train")},
-        val={"folder": str(folder / "test")},
+        train=FolderSplit(folder=str(folder / "train")),
+        val=FolderSplit(folder=str(folder / "test")),
         width=side,
         height=side,
         channels=channels,

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from socket import socket
 
     from digits.core.settings import Described, Settings
-    from digits.core.task import News
+    from digits.core.task import TaskState
     from digits.runtime.tensorflow_support import TensorFlowSupport
 
 BAD_USAGE = 2
@@ -356,23 +356,23 @@ def _shape(sizes: list[int | None] | None) -> str:
     return f"[{', '.join('any' if size is None else str(size) for size in sizes)}]"
 
 
-def _done(work: Callable[[], News]) -> dict[str, Any]:
+def _done(work: Callable[[], TaskState]) -> dict[str, Any]:
     """The result of a short task; its warnings are told, and what keeps it from being done ends this program."""
     from digits.core.errors import DigitsError
 
     try:
-        news = work()
+        state = work()
     except (DigitsError, OSError) as error:
         _fail(str(error), getattr(error, "hint", ""))
-    if news.failure:
-        line, hint = news.failure.line, news.failure.hint
+    if state.failure:
+        line, hint = state.failure.line, state.failure.hint
         advice = f"Line {line}. {hint}" if line and f"line {line}" not in hint else hint
-        _fail(news.failure.message, news.failure.detail, advice)
-    if news.result is None:
+        _fail(state.failure.message, state.failure.detail, advice)
+    if state.result is None:
         _fail("the program ended before it was done")
-    for warning in news.warnings:
+    for warning in state.warnings:
         print(warning)
-    return news.result
+    return state.result
 
 
 def _fail(message: str, *more: str) -> NoReturn:

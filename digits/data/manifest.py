@@ -7,14 +7,14 @@ TFRecord files of ``tf.train.Example``, each with an index beside it (see
 
 from __future__ import annotations
 
-import dataclasses
-from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
-from digits.core import schema
-from digits.core.files import UnreadableFile, read_json, remove_halves, sync_folder, write_json
-from digits.core.schema import Between, Count, Malformed, Matching
+import msgspec
+from msgspec import Meta, Struct, field
+
+from digits.core.files import read_json, remove_halves, sync_folder, write_json
+from digits.core.schema import Count, Integer, JsonObject
 
 FILE_NAME = "dataset.json"
 LABELS_FILE = "labels.txt"
@@ -24,12 +24,11 @@ SKIPPED_FILE = "skipped.csv"
 SPLITS = ("train", "val", "test")
 
 
-Pixels = Annotated[int, Between(1, 1_000_000)]
-ShardName = Annotated[str, Matching(r"(train|val|test)-\d+-of-\d+\.tfrecord")]
+Pixels = Annotated[int, Meta(ge=1, le=1_000_000)]
+ShardName = Annotated[str, Meta(pattern=r"^(?a:(train|val|test)-\d+-of-\d+\.tfrecord)\Z")]
 
 
-@dataclass(kw_only=True)
-class Split:
+class Split(Struct, kw_only=True):
     """The records of one split. ``counts[i]`` belong to class i; ``shards`` are file names."""
 
     count: Count
@@ -38,8 +37,7 @@ class Split:
     shards: list[ShardName]
 
 
-@dataclass(kw_only=True)
-class Manifest:
+class Manifest(Struct, kw_only=True):
     """A dataset for image classification, complete and ready to be read.
 
     ``mean_pixel`` has one value a channel, 0 to 255. ``mean.npy`` holds the mean
@@ -49,15 +47,25 @@ class Manifest:
     kind: str = "image-classification"
     width: Pixels
     height: Pixels
-    channels: Annotated[int, Between(1, 4)]
+    channels: Annotated[int, Meta(ge=1, le=4)]
     encoding: str
     resize_mode: str
     labels: list[str]
     splits: dict[str, Split]
     mean_pixel: list[float]
     skipped: Count = 0
-    seed: int = 0
-    source: dict[str, Any] = field(default_factory=dict)
+    seed: Integer = 0
+    source: JsonObject = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        """Raise ValueError if the manifest is inconsistent."""
+        for name, split in self.splits.items():
+            if name not in SPLITS:
+                raise ValueError(f"unknown split {name!r}")
+            if len(split.counts) != len(self.labels) or sum(split.counts) != split.count:
+                raise ValueError(f"the counts of the split {name} do not match its labels and records")
+        if len(self.mean_pixel) != self.channels:
+            raise ValueError("mean_pixel does not have a value for each channel")
 
     @property
     def shape(self) -> tuple[int, int, int]:
@@ -67,28 +75,12 @@ class Manifest:
     def save(self, job_folder: Path) -> None:
         """Write the manifest after making the names of the files it describes durable."""
         sync_folder(job_folder)
-        write_json(job_folder / FILE_NAME, {"schema": 1, **dataclasses.asdict(self)})
+        write_json(job_folder / FILE_NAME, {"schema": 1, **msgspec.to_builtins(self)})
 
 
 def load(job_folder: Path) -> Manifest:
     """The manifest in a dataset job's folder; raises UnreadableFile."""
-    try:
-        found = schema.build(Manifest, read_json(job_folder / FILE_NAME))
-        _check(found)
-    except Malformed as error:
-        raise UnreadableFile(f"{FILE_NAME}: {error}") from error
-    return found
-
-
-def _check(manifest: Manifest) -> None:
-    """Raise Malformed if ``manifest`` is inconsistent."""
-    for name, split in manifest.splits.items():
-        if name not in SPLITS:
-            raise Malformed(f"unknown split {name!r}")
-        if len(split.counts) != len(manifest.labels) or sum(split.counts) != split.count:
-            raise Malformed(f"the counts of the split {name} do not match its labels and records")
-    if len(manifest.mean_pixel) != manifest.channels:
-        raise Malformed("mean_pixel does not have a value for each channel")
+    return read_json(job_folder / FILE_NAME, Manifest)
 
 
 def remove_products(job_folder: Path) -> None:

@@ -36,6 +36,7 @@ from typing import IO, TYPE_CHECKING, Protocol
 
 from digits.core.errors import NotFound, Unavailable
 from digits.core.files import UnreadableFile, read_json, write_bytes, write_json
+from digits.core.schema import JsonObject
 
 if TYPE_CHECKING:
     import numpy as np
@@ -198,7 +199,7 @@ def _refuse_to_overwrite(folder: Path) -> None:
 
 def _is_complete(sample: Sample, folder: Path) -> bool:
     try:
-        body = read_json(folder / COMPLETE_FILE)
+        body = read_json(folder / COMPLETE_FILE, JsonObject)
     except UnreadableFile:
         return False
     if body != {"sample": sample.id, "layout": _LAYOUT_VERSION}:

@@ -21,9 +21,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated, Protocol
 
-from digits.core import files, schema
+import msgspec
+from msgspec import Meta
+
+from digits.core import files
 from digits.core.environment import TASK_VARIABLES, inherited
-from digits.core.schema import Between, Count, UnixTime
+from digits.core.schema import Count, Integer, UnixTime
 from digits.core.task import Handle
 from digits.runtime import supervisor as shim
 
@@ -44,25 +47,24 @@ class Exit:
     disk_full: bool = False
     lost: bool = False
     damage: str = ""
-    at: UnixTime | None = field(default=None, compare=False)
-    seconds: Annotated[float, Between(0, 1e10)] | None = field(default=None, compare=False)
+    at: float | None = field(default=None, compare=False)
+    seconds: float | None = field(default=None, compare=False)
 
     @property
     def went_well(self) -> bool:
         return self.code == 0
 
 
-@dataclass(frozen=True, kw_only=True)
-class _ExitRecord:
+class _ExitRecord(msgspec.Struct, frozen=True, kw_only=True):
     """The supervisor's record of the end of a run: the fields of `Exit`, and the number of the run."""
 
-    code: int | None
-    signal: int | None
+    code: Integer | None
+    signal: Integer | None
     stopped: bool = False
     out_of_memory: bool = False
     disk_full: bool = False
     at: UnixTime | None = None
-    seconds: Annotated[float, Between(0, 1e10)] | None = None
+    seconds: Annotated[float, Meta(ge=0, le=1e10)] | None = None
     run: Count = 1
 
 
@@ -332,13 +334,12 @@ def _read_exit(folder: Path, run: int) -> Exit | None:
     """The exit record of this ``run``; None if there is none."""
     path = folder / shim.EXIT_FILE
     try:
-        record = schema.build(_ExitRecord, files.read_json(path, below=folder.parent))
-    except (files.UnreadableFile, schema.Malformed) as error:
+        record = files.read_json(path, _ExitRecord, below=folder.parent)
+    except files.UnreadableFile as error:
         if _is_blank(path):
             return None
-        reason = f"{path.name}: {error}" if isinstance(error, schema.Malformed) else str(error)
-        return Exit(lost=True, damage=reason, at=_last_change(folder))
-    known = dict(vars(record))
+        return Exit(lost=True, damage=str(error), at=_last_change(folder))
+    known = msgspec.structs.asdict(record)
     return Exit(**known) if known.pop("run") == run else None
 
 

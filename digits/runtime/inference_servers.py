@@ -14,7 +14,7 @@ from typing import Any
 
 from digits.core.errors import BadRequest, DigitsError, Unavailable, explain
 from digits.core.files import make_folder
-from digits.core.recipe import Serve
+from digits.core.recipe import ServeInference
 from digits.core.task import Handle
 from digits.runtime import task_output
 from digits.runtime.executor import Executor, is_alive
@@ -116,7 +116,9 @@ class InferenceWorkers:
         # The path of a Unix socket is limited to some hundred bytes; the jobs folder's may be longer.
         socket_path = Path(tempfile.mkdtemp(prefix="digits-")) / "socket"
         try:
-            Serve(model=str(model_folder), socket=str(socket_path), idle_seconds=IDLE_SECONDS).save(folder)
+            ServeInference(model=str(model_folder), socket=str(socket_path), idle_seconds=IDLE_SECONDS).save(
+                folder
+            )
             # Single images are answered in milliseconds on the CPU; the GPUs are for training.
             handle = self._executor.start(folder, {"CUDA_VISIBLE_DEVICES": ""})
         except BaseException:

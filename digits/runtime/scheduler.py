@@ -20,10 +20,10 @@ from gevent.event import Event as Bell
 from digits.core import events, recipe
 from digits.core.errors import NotReady, explain
 from digits.core.files import UnreadableFile, make_folder, remove_halves
-from digits.core.job import DamagedJob, Job, Wish
+from digits.core.job import DamagedJob, DeviceRequest, Job
 from digits.core.metrics import Metrics
 from digits.core.status import Status
-from digits.core.task import EVENTS_FILE, EXIT_BUSY, EXIT_DISK_FULL, Failure, News, Task
+from digits.core.task import EVENTS_FILE, EXIT_BUSY, EXIT_DISK_FULL, Failure, Task, TaskState
 from digits.runtime import changes
 from digits.runtime import task_output as output
 from digits.runtime.executor import Executor, Exit, devices_environment
@@ -67,7 +67,7 @@ class Choice:
 
     start: list[Start] = field(default_factory=list)
     waiting: dict[str, str] = field(default_factory=dict)
-    hopeless: dict[str, Failure] = field(default_factory=dict)
+    unsatisfiable: dict[str, Failure] = field(default_factory=dict)
 
 
 def choose(waiting: Iterable[Job], find: Callable[[str], Job | None], free: Resources) -> Choice:
@@ -77,7 +77,7 @@ def choose(waiting: Iterable[Job], find: Callable[[str], Job | None], free: Reso
         needed = [(job_id, find(job_id)) for job_id in job.needs()]
         failed = next((need for need in needed if _can_never_be_used(need[1])), None)
         if failed:
-            choice.hopeless[job.id] = _hopeless(failed[1])
+            choice.unsatisfiable[job.id] = _why_unsatisfiable(failed[1])
             continue
         pending = next((need for _, need in needed if need and need.status is not Status.DONE), None)
         if pending:
@@ -91,40 +91,40 @@ def _choose_tasks(job: Job, free: Resources, choice: Choice) -> None:
     for task in job.tasks:
         if task.status not in (Status.INIT, Status.WAIT):
             continue
-        wish = job.wants(task)
-        missing = [gpu for gpu in wish.chosen if gpu not in free.known_gpus]
+        request = job.device_request(task)
+        missing = [gpu for gpu in request.chosen if gpu not in free.known_gpus]
         if missing:
-            choice.hopeless[job.id] = Failure(
+            choice.unsatisfiable[job.id] = Failure(
                 f"This machine has no GPU {', '.join(missing)}.", "Clone the model and choose another device."
             )
             return
-        devices = _take(wish, free)
+        devices = _take(request, free)
         if devices is None:
-            choice.waiting[job.id] = _what_is_missing(wish)
+            choice.waiting[job.id] = _what_is_missing(request)
         else:
             choice.start.append(Start(job, task, devices))
 
 
-def _take(wish: Wish, free: Resources) -> list[str] | None:
+def _take(request: DeviceRequest, free: Resources) -> list[str] | None:
     """Allocate the requested devices from ``free``; None if they are unavailable."""
-    if wish.pool == "gpu" and free.gpus is not None:
-        chosen = list(wish.chosen) or free.gpus[: wish.count]
-        if len(chosen) < wish.count or any(gpu not in free.gpus for gpu in chosen):
+    if request.pool == "gpu" and free.gpus is not None:
+        chosen = list(request.chosen) or free.gpus[: request.count]
+        if len(chosen) < request.count or any(gpu not in free.gpus for gpu in chosen):
             return None
         free.gpus = [gpu for gpu in free.gpus if gpu not in chosen]
         return chosen
-    pool = "cpu" if wish.pool == "gpu" else wish.pool
+    pool = "cpu" if request.pool == "gpu" else request.pool
     if free.slots.get(pool, 0) < 1:
         return None
     free.slots[pool] -= 1
     return ["cpu"]
 
 
-def _what_is_missing(wish: Wish) -> str:
-    if wish.chosen:
-        return f"GPU {', '.join(wish.chosen)}"
+def _what_is_missing(request: DeviceRequest) -> str:
+    if request.chosen:
+        return f"GPU {', '.join(request.chosen)}"
     return {"gpu": "a free GPU", "cpu": "the CPU, which trains another model"}.get(
-        wish.pool, "another dataset to be finished"
+        request.pool, "another dataset to be finished"
     )
 
 
@@ -132,7 +132,7 @@ def _can_never_be_used(job: Job | None) -> bool:
     return job is None or job.status in (Status.ABORT, Status.ERROR)
 
 
-def _hopeless(needed: Job | None) -> Failure:
+def _why_unsatisfiable(needed: Job | None) -> Failure:
     if needed is None:
         return Failure("The dataset was deleted.", "Clone the model and choose another dataset.")
     how = "failed" if needed.status is Status.ERROR else "was aborted"
@@ -141,15 +141,15 @@ def _hopeless(needed: Job | None) -> Failure:
     return Failure(f"The dataset “{needed.name}” {how}.", "Create the dataset again, then clone this model.")
 
 
-def verdict(ended: Exit, news: News, last_lines: list[str]) -> tuple[Status, Failure | None]:
+def verdict(ended: Exit, state: TaskState, last_lines: list[str]) -> tuple[Status, Failure | None]:
     """The final status of a task, from its exit, its events, and the last lines of its output."""
     # A signal that comes after the end of the work does no harm.
-    if news.is_finished and (ended.went_well or ended.code is None):
+    if state.is_finished and (ended.went_well or ended.code is None):
         return Status.DONE, None
     if ended.stopped:
         return Status.ABORT, None
-    if news.failure and ended.code != EXIT_BUSY:  # which told nothing of its own
-        return Status.ERROR, news.failure
+    if state.failure and ended.code != EXIT_BUSY:  # which told nothing of its own
+        return Status.ERROR, state.failure
     return Status.ERROR, Failure(*_why(ended, last_lines))
 
 
@@ -278,8 +278,8 @@ class Scheduler:
         if metrics is None:
             metrics = Metrics()
             for task in job.tasks:
-                # A task that is being followed adds the rest as it folds its news.
-                until = task.news.cursor if task.status is Status.RUN else None
+                # A task that is being followed adds the rest as it applies its events.
+                until = task.state.cursor if task.status is Status.RUN else None
                 log_file = job.task_folder(task) / EVENTS_FILE
                 happened, metrics.cursor = events.read(log_file, until=until)
                 for event in happened:
@@ -288,11 +288,11 @@ class Scheduler:
         self._metrics.move_to_end(job.id)
         return metrics
 
-    def news(self, job: Job, task: Task) -> News:
+    def task_state(self, job: Job, task: Task) -> TaskState:
         """The state of ``task``, read from its log if it is not being followed."""
-        if task.news.cursor == 0:
+        if task.state.cursor == 0:
             self._catch_up(job)
-        return task.news
+        return task.state
 
     def free_devices(self, wanted: str) -> list[str]:
         """The devices for a short look at ``wanted``, as the model form names it; the CPU if they are busy."""
@@ -382,7 +382,7 @@ class Scheduler:
     def _advance(self, job: Job) -> None:
         for task in job.tasks:
             # Raises for an invalid request here, where the error only affects this job.
-            job.wants(task)
+            job.device_request(task)
             if task.status is Status.RUN:
                 self._follow(job, task)
         job.needs()
@@ -392,8 +392,8 @@ class Scheduler:
     def _act(self, choice: Choice, waiting: list[Job]) -> None:
         for job in waiting:
             with self._isolated(job):
-                if job.id in choice.hopeless:
-                    self._give_up(job, choice.hopeless[job.id])
+                if job.id in choice.unsatisfiable:
+                    self._give_up(job, choice.unsatisfiable[job.id])
                 elif job.id in choice.waiting:
                     self._wait(job, choice.waiting[job.id])
         for start in choice.start:
@@ -407,7 +407,7 @@ class Scheduler:
         for job in self._store.running():
             for task in job.tasks:
                 if task.status is Status.RUN and task.devices == ["cpu"]:
-                    pool = "create" if job.wants(task).pool == "create" else "cpu"
+                    pool = "create" if job.device_request(task).pool == "create" else "cpu"
                     slots[pool] -= 1
         gpus = [gpu for gpu in known if gpu not in busy] if known else None
         return Resources(slots, gpus, tuple(known))
@@ -421,7 +421,7 @@ class Scheduler:
             task.handle = self._executor.find(folder, task.run)
             if task.handle is None:
                 remove_halves(folder / recipe.FILE_NAME)
-                job.recipe(task).save(folder)
+                job.recipe_for(task).save(folder)
                 task.handle = self._executor.start(folder, devices_environment(start.devices), task.run)
         except OSError as error:
             known = explain(error)
@@ -462,13 +462,13 @@ class Scheduler:
         self._read_news(job, task, follower)
         self._read_output(job, task, follower, at_once=ended is not None)
         if ended is not None:
-            status, failure = verdict(ended, task.news, output.last_lines(folder, 40))
+            status, failure = verdict(ended, task.state, output.last_lines(folder, 40))
             self._end(job, task, status, failure, ended)
 
     def _read_news(self, job: Job, task: Task, follower: _Follower) -> None:
         metrics = self.metrics(job)
-        happened = task.read_news(job.task_folder(task) / EVENTS_FILE)
-        metrics.cursor = task.news.cursor
+        happened = task.read_events(job.task_folder(task) / EVENTS_FILE)
+        metrics.cursor = task.state.cursor
         if not happened:
             return
         for event in happened:
@@ -495,7 +495,7 @@ class Scheduler:
     def _catch_up(self, job: Job) -> None:
         """Fold the events logged while the server was down."""
         for task in job.tasks:
-            task.read_news(job.task_folder(task) / EVENTS_FILE)
+            task.read_events(job.task_folder(task) / EVENTS_FILE)
 
     def _end(
         self, job: Job, task: Task, status: Status, failure: Failure | None, ended: Exit | None = None
@@ -513,8 +513,8 @@ class Scheduler:
             except OSError as error:
                 log.warning("the leftovers of job %s could not be removed: %s", job.id, error)
         if metrics is not None:
-            job.summary["sparkline"] = metrics.sparkline()
-            job.summary["last_accuracy"] = metrics.last_accuracy()
+            job.summary.sparkline = metrics.sparkline()
+            job.summary.last_accuracy = metrics.last_accuracy()
         self._status_changed(job, at=task.history[-1][1])
         if not job.status.is_running:
             self._aborting.discard(job.id)

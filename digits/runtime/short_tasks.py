@@ -15,7 +15,7 @@ from pathlib import Path
 from digits.core import events
 from digits.core.model_job import NETWORK_FILE
 from digits.core.recipe import Export, Preflight, Recipe, Visualize
-from digits.core.task import EVENTS_FILE, Failure, Handle, News
+from digits.core.task import EVENTS_FILE, Failure, Handle, TaskState
 from digits.runtime import task_output
 from digits.runtime.executor import Executor, devices_environment
 
@@ -35,7 +35,7 @@ class Preview:
 
     id: str
     folder: Path
-    news: News
+    state: TaskState
     seconds: float
 
     def forget(self) -> None:
@@ -53,7 +53,7 @@ class Previews:
         self._discard = discard
         # In order of creation, which file times do not show reliably: the clock can be set back.
         self._kept: deque[Path] = deque()
-        self._watched: dict[str, News] = {}
+        self._watched: dict[str, TaskState] = {}
 
     def clear(self) -> None:
         """Remove the leftovers of an earlier server."""
@@ -72,7 +72,7 @@ class Previews:
         """
         return self._run(network, recipe, devices, SECONDS_FOR_A_STEP, watch)
 
-    def watched(self, watch: str) -> News | None:
+    def watched(self, watch: str) -> TaskState | None:
         """The events of a running preflight so far; None if there is none with this name."""
         return self._watched.get(watch)
 
@@ -117,14 +117,14 @@ class Previews:
         task_folder.mkdir(mode=0o700)
         recipe.save(task_folder)
         handle = self._executor.start(task_folder, devices_environment(devices))
-        news = News()
+        state = TaskState()
         if watch:
-            self._watched[watch] = news
+            self._watched[watch] = state
         try:
-            self._wait(news, task_folder, handle, began, seconds_allowed)
+            self._wait(state, task_folder, handle, began, seconds_allowed)
         finally:
             self._watched.pop(watch, None)
-        return Preview(folder.name, folder, news, round(time.monotonic() - began, 3))
+        return Preview(folder.name, folder, state, round(time.monotonic() - began, 3))
 
     def folder(self, preview_id: str) -> Path | None:
         """The folder of a preview that is still kept."""
@@ -137,24 +137,24 @@ class Previews:
         return folder / "tb" if folder else None
 
     def _wait(
-        self, news: News, task_folder: Path, handle: Handle, began: float, seconds_allowed: float
+        self, state: TaskState, task_folder: Path, handle: Handle, began: float, seconds_allowed: float
     ) -> None:
         while True:
             ended = self._executor.poll(task_folder, handle)
             # A temporary error, such as too many open files, must not abandon the task.
             with contextlib.suppress(OSError):
-                happened, news.cursor = events.read(task_folder / EVENTS_FILE, news.cursor)
+                happened, state.cursor = events.read(task_folder / EVENTS_FILE, state.cursor)
                 for event in happened:
-                    news.add(event)
-            if news.is_finished or news.failure:
+                    state.apply(event)
+            if state.is_finished or state.failure:
                 return
             if ended is not None:
                 said = "\n".join(task_output.last_lines(task_folder, 20))
-                news.failure = Failure("The network ended the program during the check.", said)
+                state.failure = Failure("The network ended the program during the check.", said)
                 return
             if time.monotonic() - began > seconds_allowed:
                 self._executor.stop(handle)
                 message = f"The network was not ready within {seconds_allowed:.0f} seconds."
-                news.failure = Failure(message, "Check it for an endless loop.")
+                state.failure = Failure(message, "Check it for an endless loop.")
                 return
             time.sleep(_POLL_SECONDS)

@@ -192,11 +192,9 @@ class Sessions:
         if self._ended_file is None:
             return {}
         try:
-            body = read_json(self._ended_file)
+            return read_json(self._ended_file, dict[str, float])
         except UnreadableFile:
             return {}
-        entries = body.items() if isinstance(body, dict) else ()
-        return {str(name): until for name, until in entries if isinstance(until, int | float)}
 
 
 @dataclass(frozen=True)

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import secrets
 from pathlib import Path
-from typing import Any
 
-from digits.core.recipe import CreateDataset
+from digits.core.recipe import CreateDataset, FolderSplit
 from digits.data.samples import Sample
 from digits.kinds.classification.job import DatasetJob
 from digits.web.services import services
@@ -14,47 +13,35 @@ from digits.web.services import services
 
 def new_dataset(
     folder: Path,
-    plan: CreateDataset,
+    recipe: CreateDataset,
     name: str,
     *,
     owner: str | None = None,
     group: str = "",
-    form: dict[str, Any] | None = None,
 ) -> DatasetJob:
-    """Create a job in ``folder`` that creates a dataset from ``plan``."""
+    """Create a job in ``folder`` that creates a dataset from ``recipe``."""
     return DatasetJob(
         id=folder.name,
         folder=folder,
         name=name,
         owner=owner,
         group=group,
-        form=form or {},
         tasks=DatasetJob.first_tasks(),
-        plan=plan,
+        recipe=recipe,
     )
 
 
 def new_sample(folder: Path, sample: Sample, owner: str | None = None) -> DatasetJob:
     """Create a job in ``folder`` that downloads a sample and creates a dataset from it."""
     source = services().settings.samples_dir / sample.id
-    plan = CreateDataset(
-        train={"folder": str(source / "train"), "min_per_class": 1},
-        val={"folder": str(source / "test"), "min_per_class": 1},
+    recipe = CreateDataset(
+        train=FolderSplit(folder=str(source / "train"), min_per_class=1),
+        val=FolderSplit(folder=str(source / "test"), min_per_class=1),
         pct_val=0,
         width=sample.width,
         height=sample.height,
-        channels=sample.channels,
+        channels=1 if sample.channels == 1 else 3,
         seed=secrets.randbelow(2**31),
         sample=sample.id,
     )
-    form = {
-        "dataset_name": sample.title,
-        "folder_train": str(source / "train"),
-        "has_val_folder": True,
-        "folder_val": str(source / "test"),
-        "folder_pct_val": 0,
-        "resize_width": sample.width,
-        "resize_height": sample.height,
-        "resize_channels": str(sample.channels),
-    }
-    return new_dataset(folder, plan, sample.title, owner=owner, form=form)
+    return new_dataset(folder, recipe, sample.title, owner=owner)

@@ -61,7 +61,6 @@ def create() -> AnyResponse | tuple[str | Response, int]:
             form.dataset_name.data.strip(),
             owner=current_username(request),
             group=(form.group_name.data or "").strip(),
-            form=form.values(),
         )
         services().scheduler.submit(job)
     return jsonify(serializers.brief(job)) if as_json else redirect(url_for("datasets.show", job_id=job.id))
@@ -76,7 +75,7 @@ def back_to_form() -> AnyResponse:
 @blueprint.get("/datasets/<job_id>")
 def show(job_id: str) -> str:
     job = _dataset(job_id)
-    news = services().scheduler.news(job, job.tasks[0])
+    state = services().scheduler.task_state(job, job.tasks[0])
     page, body = serializers.page(job), serializers.dataset(job)
     manifest = job.manifest()
     if body is not None and manifest is not None:
@@ -88,7 +87,7 @@ def show(job_id: str) -> str:
             )
             page["error"] = page["error"] or damage.as_json()
     return render_template(
-        "dataset.html", job=page, dataset=body, counts=news.counts, skipped=serializers.skipped(job)
+        "dataset.html", job=page, dataset=body, counts=state.counts, skipped=serializers.skipped(job)
     )
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 from typing import Any
 
 from flask import (
@@ -20,7 +21,7 @@ from wtforms import Field
 from digits.core import preflight_result as preflights
 from digits.core import schedules
 from digits.core.errors import BadRequest, DigitsError, NotAllowed, NotFound, NotReady, Unavailable
-from digits.core.events import for_browser, read
+from digits.core.events import Measured, Resumed, for_browser, read
 from digits.core.files import UnreadableFile, files_below
 from digits.core.job import Job
 from digits.core.metrics import MAX_CHART_POINTS, Metrics, row_json
@@ -80,12 +81,6 @@ def create() -> AnyResponse | tuple[str | Response, int]:
                 device=form.device(),
                 owner=current_username(request),
                 group=(form.group_name.data or "").strip(),
-                form={
-                    **form.values(),
-                    "custom_network": text,
-                    "batch_size": [size] if size else [],
-                    "learning_rate": [rate],
-                },
             )
             for name, size, rate in form.sweep()
         ]
@@ -164,9 +159,9 @@ def metrics(job_id: str) -> Response:
     rows = []
     for event in happened:
         missed.add(event)
-        if event.kind == "measured":
-            rows.append(row_json(event))  # type: ignore[arg-type]
-    resumed = any(event.kind == "resumed" for event in happened)
+        if isinstance(event, Measured):
+            rows.append(row_json(event))
+    resumed = any(isinstance(event, Resumed) for event in happened)
     return jsonify(cursor=cursor, rows=rows, resumed=resumed)
 
 
@@ -214,8 +209,8 @@ def saved_model(job_id: str, ending: str) -> Response:
     dataset = services().store.get(job.dataset_id, DatasetJob)
     epoch, prefix = snapshot_of(job, request.values.get("epoch"))
     made = services().previews.export(job.folder, prefix, dataset.folder)
-    if made.news.failure:
-        raise BadRequest(made.news.failure.message, made.news.failure.hint)
+    if made.state.failure:
+        raise BadRequest(made.state.failure.message, made.state.failure.hint)
     target = made.folder / EXPORTED_FOLDER
     files = {path.relative_to(target).as_posix(): (path, target) for path in files_below(target)}
     name = f"{job.id}_epoch_{epoch_label(epoch)}_savedmodel.{ending}"
@@ -281,12 +276,12 @@ def visualize_network() -> tuple[Response, int]:
     if not crop_size.validate(None):
         raise BadRequest(f"{crop_size.label.text}: {crop_size.errors[0]}")
     preview = services().previews.build(text, dataset.folder, crop_size.data)
-    if preview.news.failure:
+    if preview.state.failure:
         return _preview_failed(preview)
     return jsonify(
         ok=True,
-        layers=preview.news.layers,
-        parameters=preview.news.parameters,
+        layers=preview.state.layers,
+        parameters=preview.state.parameters,
         tensorboard_url=services().tensorboards.url_for(preview.id) + "#graphs",
         seconds=preview.seconds,
     ), 200
@@ -310,20 +305,20 @@ def preflight() -> tuple[Response, int]:
     if dataset.manifest() is None:
         raise NotReady(f"The dataset “{dataset.name}” is not finished.", "Check again as soon as it is.")
     _, size, rate = max(form.sweep(), key=lambda run: run[1] or 0)  # the one that takes the most memory
-    plan = form.recipe(str(dataset.folder), weights, size, rate)
-    plan.devices = services().scheduler.free_devices(form.device())
-    recipe = Preflight.from_json({**plan.as_json(), "eager": "eager" in request.form})
-    preview = services().previews.try_step(text, recipe, plan.devices, request.form.get("watch", ""))
-    if preview.news.failure:
+    training = form.recipe(str(dataset.folder), weights, size, rate)
+    training.devices = services().scheduler.free_devices(form.device())
+    recipe = Preflight.of(training, eager="eager" in request.form)
+    preview = services().previews.try_step(text, recipe, training.devices, request.form.get("watch", ""))
+    if preview.state.failure:
         return _preview_failed(preview)
-    result = for_browser(preview.news.result)
-    preflights.save(preview.folder, result, preview.news.warnings)
+    result = for_browser(preview.state.result)
+    preflights.save(preview.folder, result, preview.state.warnings)
     return jsonify(
         ok=True,
         id=preview.id,
         result=result,
-        restored=preview.news.restored,
-        warnings=preview.news.warnings,
+        loaded_weights=preview.state.loaded_weights,
+        warnings=preview.state.warnings,
         batch_url=url_for("models.preflight_picture", preview_id=preview.id),
         seconds=preview.seconds,
     ), 200
@@ -332,8 +327,8 @@ def preflight() -> tuple[Response, int]:
 @blueprint.get("/models/preflight/progress")
 def preflight_progress() -> Response:
     """The current stage of the check submitted with this ``watch``."""
-    news = services().previews.watched(request.args.get("watch", ""))
-    return jsonify(doing=news.doing if news else None)
+    state = services().previews.watched(request.args.get("watch", ""))
+    return jsonify(doing=state.doing if state else None)
 
 
 @blueprint.get("/models/previews/<preview_id>/batch.png")
@@ -352,8 +347,8 @@ def first_batch(job_id: str) -> Response:
 
 
 def _preview_failed(preview: Preview) -> tuple[Response, int]:
-    assert preview.news.failure
-    return jsonify(ok=False, error=preview.news.failure.as_json(), seconds=preview.seconds), 400
+    assert preview.state.failure
+    return jsonify(ok=False, error=preview.state.failure.as_json(), seconds=preview.seconds), 400
 
 
 @blueprint.post("/models/visualize-lr")
@@ -366,7 +361,7 @@ def visualize_lr() -> Response:
         if form[name].errors:
             raise BadRequest(f"{form[name].label.text}: {form[name].errors[0]}")
     try:
-        curves = schedules.previews(form.policy(), form.learning_rate.data)
+        curves = schedules.preview(form.policy(), form.learning_rate.data)
         columns = [[f"Learning Rate {number}", *curve] for number, curve in enumerate(curves)]
     except (ValueError, TypeError, OverflowError) as error:
         raise BadRequest(f"The policy cannot be drawn: {error}") from error
@@ -388,7 +383,26 @@ def _form(data: Any) -> ModelForm:
 
 
 def _fill_from(form: ModelForm, job_id: str) -> None:
-    form.fill(services().store.get(job_id, ModelJob))
+    """Fill in the configuration and the network of another job."""
+    job = services().store.get(job_id, ModelJob)
+    form.fill(job)
+    text = job.network_text()
+    source = _trained_by(job.recipe.weights)
+    standard = next((item.id for item in networks().values() if item.text == text), None)
+    if source and source.network_text() == text:
+        form.set(method="previous", previous_networks=source.id)
+    elif standard and not job.recipe.weights:
+        form.set(method="standard", standard_networks=standard)
+    else:
+        form.set(method="custom", custom_network_snapshot=job.recipe.weights or "")
+    form.set(custom_network=text)
+
+
+def _trained_by(weights: str | None) -> ModelJob | None:
+    """The model of this server that saved the snapshot ``weights``."""
+    folder = Path(weights).parent if weights else None
+    job = services().store.find(folder.name) if folder else None
+    return job if isinstance(job, ModelJob) and job.folder == folder else None
 
 
 def _is_usable(job: Job) -> bool:

@@ -80,9 +80,7 @@ def page(job: Job) -> dict[str, Any]:
         "notes": job.notes,
         "can_resume": job.can_resume,
         "groups": sorted({other.group for other in services().store.all(Job)} - {""}),
-        "history": [
-            {"status": Status(code).label, "css": Status(code).css, "at": at} for code, at in job.history
-        ],
+        "history": [{"status": status.label, "css": status.css, "at": at} for status, at in job.history],
         "directory": str(job.folder),
         "bytes": tree_bytes(job.folder),
         "error": job.failure.as_json() if job.failure else None,
@@ -93,13 +91,13 @@ def page(job: Job) -> dict[str, Any]:
                 "status": task.status.title,
                 "status_css": task.status.css,
                 "progress": round(100 * task.progress, 1),
-                "eta_seconds": task.news.seconds_left,
-                "doing": task.news.doing,
+                "eta_seconds": task.state.seconds_left,
+                "doing": task.state.doing,
             }
             for task in job.tasks
         ],
         "warnings": [
-            warning for task in job.tasks for warning in services().scheduler.news(job, task).warnings
+            warning for task in job.tasks for warning in services().scheduler.task_state(job, task).warnings
         ],
         "children": rows(services().store.children(job)),
         "urls": {
@@ -140,13 +138,13 @@ def dataset(job: DatasetJob) -> dict[str, Any] | None:
 
 def skipped(job: DatasetJob) -> dict[str, Any]:
     """The skipped images of a dataset: their number, the first ones, and the URL of the full list."""
-    news = services().scheduler.news(job, job.tasks[0])
+    state = services().scheduler.task_state(job, job.tasks[0])
     manifest = job.manifest() if job.status is Status.DONE else None
-    count = manifest.skipped if manifest else news.skipped
+    count = manifest.skipped if manifest else state.skipped
     listed = count > 0 and (job.folder / SKIPPED_FILE).is_file()
     return {
         "count": count,
-        "first": news.first_skips,
+        "first": state.first_skips,
         "url": url_for("jobs.file", path=f"{job.id}/{SKIPPED_FILE}") if listed else None,
     }
 
@@ -196,7 +194,7 @@ def model_json(job: ModelJob, *, verbose: bool = True) -> dict[str, Any]:
         "image dimensions": list(manifest.shape) if manifest else None,
         "image resize mode": manifest.resize_mode if manifest else None,
         "mean file": "mean.npy",
-        "mean subtraction": job.plan.mean,
+        "mean subtraction": job.recipe.mean,
         "labels file": "labels.txt",
         "model file": "network.py",
         "snapshot file": snapshots[0][1] if snapshots else "no snapshots",
@@ -212,7 +210,7 @@ def model_json(job: ModelJob, *, verbose: bool = True) -> dict[str, Any]:
 def model(job: ModelJob) -> dict[str, Any]:
     """What the page of a model shows beside its job."""
     task = job.tasks[0]
-    news = services().scheduler.news(job, task)
+    state = services().scheduler.task_state(job, task)
     parent = _dataset_of(job)
     manifest = parent.manifest() if isinstance(parent, DatasetJob) else None
     return {
@@ -226,16 +224,16 @@ def model(job: ModelJob) -> dict[str, Any]:
             "labels": manifest.labels if manifest else [],
         },
         **_network(job),
-        "parameters": news.parameters,
-        "layers": news.layers,
-        "restored": news.restored,
+        "parameters": state.parameters,
+        "layers": state.layers,
+        "loaded_weights": state.loaded_weights,
         "snapshots": [[_epoch(epoch), f"Epoch {epoch_label(epoch)}"] for epoch, _ in job.snapshots()],
         "best": _whole(job.best_epoch()),
         "preflight": _preflight(job),
-        "fed": _fed(news.fed.get("train")),
-        "recipe": job.plan.as_json(),
+        "data_loading": _data_loading(state.inputs.get("train")),
+        "recipe": job.recipe.as_json(),
         "optimizer": _optimizer(job),
-        "schedule": POLICY_TITLES.get(job.plan.lr_policy.get("policy", "")),
+        "schedule": POLICY_TITLES[type(job.recipe.lr_policy)],
         "devices": task.devices,
         "tensorboard_url": services().tensorboards.url_for(job.id),
         "metrics_url": url_for("models.metrics", job_id=job.id),
@@ -266,11 +264,11 @@ def _dataset_of(job: Job | None) -> Job | None:
 
 def _detail(job: Job) -> str:
     if isinstance(job, ModelJob):
-        epochs = job.plan.epochs
+        epochs = job.recipe.epochs
         return f"{epochs} epoch{'s' if epochs != 1 else ''} · {_optimizer(job)}"
     if not isinstance(job, DatasetJob):
         return ""
-    shape = f"{job.plan.width}×{job.plan.height} {'grayscale' if job.plan.channels == 1 else 'color'}"
+    shape = f"{job.recipe.width}×{job.recipe.height} {'grayscale' if job.recipe.channels == 1 else 'color'}"
     manifest = job.manifest() if job.status is Status.DONE else None
     if manifest is None:
         return shape
@@ -279,8 +277,7 @@ def _detail(job: Job) -> str:
 
 
 def _optimizer(job: ModelJob) -> str:
-    type_ = job.plan.solver.get("type", "")
-    return str(SOLVER_TITLES.get(type_, type_))
+    return str(SOLVER_TITLES[job.recipe.solver.type])
 
 
 def record_bytes(job: Job) -> int | None:
@@ -299,13 +296,13 @@ def last_accuracy(job: Job) -> float | None:
     """The latest validation accuracy of a model in percent, including a running one; None if there is none."""
     if job.kind == "model" and job.status is Status.RUN:
         return services().scheduler.metrics(job).last_accuracy()
-    return job.summary.get("last_accuracy")
+    return job.summary.last_accuracy
 
 
 def _sparkline(job: Job) -> list[float]:
     if job.kind == "model" and job.status is Status.RUN:
         return services().scheduler.metrics(job).sparkline()
-    return list(job.summary.get("sparkline", []))
+    return job.summary.sparkline
 
 
 def _failure(job: Job) -> str | None:
@@ -334,7 +331,7 @@ def _preflight(job: ModelJob) -> dict[str, Any] | None:
     return found and {**found, "batch_url": url_for("models.first_batch", job_id=job.id)}
 
 
-def _fed(told: dict[str, Any] | None) -> str | None:
+def _data_loading(told: dict[str, Any] | None) -> str | None:
     """How the images reach the network, and why, in words."""
     if told is None:
         return None

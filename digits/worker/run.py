@@ -31,7 +31,7 @@ PROGRAMS: dict[str, tuple[type[recipes.Recipe], str]] = {
     "preflight": (recipes.Preflight, "digits.worker.tasks.preflight"),
     "visualize": (recipes.Visualize, "digits.worker.tasks.visualize"),
     "export": (recipes.Export, "digits.worker.tasks.export"),
-    "serve": (recipes.Serve, "digits.worker.tasks.serve_inference"),
+    "serve-inference": (recipes.ServeInference, "digits.worker.tasks.serve_inference"),
 }
 
 EXIT_FAILED = 1

@@ -11,7 +11,7 @@ import { MetricStore } from './metrics.js';
 import { showPreflight } from './preflight_result.js';
 import { setProgress } from './progress.js';
 import { refreshParts } from './refresh.js';
-import { restoredNote, showRestored } from './restored.js';
+import { loadedWeightsNote, showLoadedWeights } from './loaded_weights.js';
 import { showUsage } from './usage.js';
 
 // Beyond this many rows the history is asked for again, thinned by the server.
@@ -130,8 +130,8 @@ const receive = {
     list.dataset.best = message.epoch ?? '';
     markBest(list);
   },
-  fed: () => refreshParts(),
-  restored: () => refreshParts(),
+  input_prepared: () => refreshParts(),
+  weights_loaded: () => refreshParts(),
   usage: (message) => showUsage(document.getElementById('usage'), message.data),
   built(message) {
     document.getElementById('network-size').textContent = `${message.parameters.toLocaleString('en')} parameters`;
@@ -169,11 +169,11 @@ function tellWeights() {
   const text = document.getElementById('weights-data').textContent;
   if (text === weightsTold) return;
   weightsTold = text;
-  const restored = JSON.parse(text);
+  const loaded = JSON.parse(text);
   const panel = document.getElementById('weights-panel');
   panel.hidden = false;
-  panel.querySelector('summary .muted').textContent = restoredNote(restored);
-  showRestored(panel.querySelector('.panel-body'), restored);
+  panel.querySelector('summary .muted').textContent = loadedWeightsNote(loaded);
+  showLoadedWeights(panel.querySelector('.panel-body'), loaded);
 }
 
 document.addEventListener('parts-refreshed', tellWeights);

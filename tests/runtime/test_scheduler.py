@@ -9,22 +9,25 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, ClassVar
 
 import gevent
+import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec import field
 
+from digits.core import job as jobs
+from digits.core import schema
 from digits.core.errors import InUse
 from digits.core.events import Failed, Measured, Removed, Resumed, Saved, Warned, encode
-from digits.core.job import Job, Wish
+from digits.core.job import DeviceRequest, Job
 from digits.core.metrics import Metrics
 from digits.core.recipe import Recipe
 from digits.core.status import LEGAL_STEPS, Status, worst
-from digits.core.task import EXIT_DISK_FULL, Failure, News, Task
+from digits.core.task import EXIT_DISK_FULL, Failure, Task, TaskState
 from digits.runtime.executor import Exit, LocalExecutor, is_alive
 from digits.runtime.scheduler import Resources, Scheduler, choose, verdict
 from digits.runtime.store import Store, StoreInUse
@@ -70,38 +73,28 @@ elif name == 'writes noise':
 """
 
 
-@dataclass(kw_only=True)
-class ToyRecipe(Recipe):
-    task = "toy"
+class ToyRecipe(Recipe, tag="toy"):
     name: str
 
 
-@dataclass(kw_only=True, eq=False)
-class ToyJob(Job):
+class ToyJob(Job, kw_only=True, eq=False):
     kind: ClassVar[str] = "model"
     program: str = "finishes"
     needed: tuple[str, ...] = ()
-    wish: Wish = field(default_factory=lambda: Wish(pool="cpu"))
+    request: DeviceRequest = field(default_factory=lambda: DeviceRequest(pool="cpu"))
 
-    def recipe(self, task: Task) -> Recipe:
+    def recipe_for(self, task: Task) -> Recipe:
         (self.folder / "half").touch()
         return ToyRecipe(name=self.program)
 
     def needs(self) -> tuple[str, ...]:
         return self.needed
 
-    def wants(self, task: Task) -> Wish:
-        return self.wish
+    def device_request(self, task: Task) -> DeviceRequest:
+        return self.request
 
     def clear_away(self) -> None:
         (self.folder / "half").unlink(missing_ok=True)
-
-    def details(self) -> dict[str, Any]:
-        return {"program": self.program, "needed": list(self.needed)}
-
-    @classmethod
-    def own_details(cls, body: dict[str, Any]) -> dict[str, Any]:
-        return {"program": body["program"], "needed": tuple(body["needed"])}
 
 
 class Server:
@@ -164,7 +157,7 @@ def test_a_job_that_finishes_is_done_and_told_of(server: Server) -> None:
     ]
     assert [row["step"] for row in rows] == list(range(1, 11))
     assert server.scheduler.metrics(job).train.steps == list(range(1, 11))
-    assert job.summary["last_accuracy"] == 50.0
+    assert job.summary.last_accuracy == 50.0
     statuses = [
         body["status"] for room, _, body in server.told if room == job.id and body["update"] == "status"
     ]
@@ -187,7 +180,7 @@ def test_a_job_that_goes_wrong_says_why(server: Server, program: str, words: str
     assert job.failure is not None
     assert words in job.failure.message
     assert not (job.folder / "half").exists()
-    kept = ToyJob.from_json(job.folder, json.loads((job.folder / "job.json").read_text()))
+    kept = jobs.load(job.folder, {"model": ToyJob})
     assert kept.status is Status.ERROR
     assert kept.failure == job.failure
 
@@ -201,7 +194,7 @@ def test_a_job_that_failed_is_taken_up_again(server: Server) -> None:
     assert job.progress == 0.25
     assert server.wait_for_end(job) is Status.DONE
     assert server.scheduler.metrics(job).train.steps == [1, 2]
-    assert [code for code, _ in job.history if code != "W"] == ["I", "R", "E", "I", "R", "D"]
+    assert "".join(status.value for status, _ in job.history).replace("W", "") == "IREIRD"
     assert job.elapsed == pytest.approx(job.tasks[0].seconds_run)
 
 
@@ -224,16 +217,16 @@ def test_abort_works_while_waiting_and_while_running(server: Server) -> None:
 
 
 def test_a_job_waits_for_what_it_needs(server: Server) -> None:
-    dataset = server.submit("finishes", wish=Wish(pool="create"))
+    dataset = server.submit("finishes", request=DeviceRequest(pool="create"))
     model = server.submit("finishes", needed=(dataset.id,))
     assert server.wait_for_end(model) is Status.DONE
-    started = [at for code, at in model.history if code == "R"]
-    ended = [at for code, at in dataset.history if code == "D"]
+    started = [at for status, at in model.history if status is Status.RUN]
+    ended = [at for status, at in dataset.history if status is Status.DONE]
     assert started[0] >= ended[0]
 
 
 def test_a_job_whose_dataset_failed_is_aborted_with_the_reason(server: Server) -> None:
-    dataset = server.submit("fails", wish=Wish(pool="create"))
+    dataset = server.submit("fails", request=DeviceRequest(pool="create"))
     model = server.submit("finishes", needed=(dataset.id,))
     assert server.wait_for_end(model) is Status.ABORT
     assert model.failure is not None
@@ -241,7 +234,7 @@ def test_a_job_whose_dataset_failed_is_aborted_with_the_reason(server: Server) -
 
 
 def test_a_job_in_use_is_not_deleted(server: Server) -> None:
-    dataset = server.submit("finishes", wish=Wish(pool="create"))
+    dataset = server.submit("finishes", request=DeviceRequest(pool="create"))
     model = server.submit("slow", needed=(dataset.id,))
     with pytest.raises(InUse, match="slow"):
         server.scheduler.remove(dataset)
@@ -281,23 +274,22 @@ def test_what_ended_while_the_server_was_down_is_known_afterwards(tmp_path: Path
     second.stop()
 
 
-@dataclass(kw_only=True, eq=False)
-class Trouble(ToyJob):
+class Trouble(ToyJob, kw_only=True, eq=False):
     """A job whose code raises, as it might with unexpected files."""
 
     fails_in: str = ""
 
-    def recipe(self, task: Task) -> Recipe:
-        self._fail_in("recipe")
-        return super().recipe(task)
+    def recipe_for(self, task: Task) -> Recipe:
+        self._fail_in("recipe_for")
+        return super().recipe_for(task)
 
     def needs(self) -> tuple[str, ...]:
         self._fail_in("needs")
         return super().needs()
 
-    def wants(self, task: Task) -> Wish:
-        self._fail_in("wants")
-        return super().wants(task)
+    def device_request(self, task: Task) -> DeviceRequest:
+        self._fail_in("device_request")
+        return super().device_request(task)
 
     def clear_away(self) -> None:
         self._fail_in("clear_away")
@@ -307,7 +299,7 @@ class Trouble(ToyJob):
             raise ZeroDivisionError(name)
 
 
-@pytest.mark.parametrize("fails_in", ["recipe", "needs", "wants"])
+@pytest.mark.parametrize("fails_in", ["recipe_for", "needs", "device_request"])
 def test_a_job_that_makes_trouble_ends_alone(server: Server, fails_in: str) -> None:
     folder = server.store.new_folder()
     job = Trouble(id=folder.name, folder=folder, name="trouble", tasks=[Task(name="toy", title="Toy")])
@@ -328,7 +320,7 @@ def test_a_job_that_makes_trouble_while_it_runs_is_stopped(server: Server) -> No
     server.scheduler.submit(job)
     server.wait(lambda: job.status is Status.RUN)
     handle = job.tasks[0].handle
-    job.fails_in = "wants"
+    job.fails_in = "device_request"
     assert server.wait_for_end(job) is Status.ERROR
     job.fails_in = ""
     assert handle
@@ -388,11 +380,13 @@ def test_a_job_that_is_resumed_after_the_clock_was_set_back_is_judged_by_its_own
 
 
 def test_elapsed_time_of_a_task_is_never_negative() -> None:
-    task = Task(name="t", title="T", history=[("I", 9e9), ("R", 9e9)])
+    task = Task(name="t", title="T", history=[(Status.INIT, 9e9), (Status.RUN, 9e9)])
     assert 0 <= task.seconds_run < 5
     task.move(Status.DONE)
     assert 0 <= task.seconds_run < 5
-    backwards = Task(name="t", title="T", history=[("I", 100.0), ("R", 90.0), ("D", 10.0)])
+    backwards = Task(
+        name="t", title="T", history=[(Status.INIT, 100.0), (Status.RUN, 90.0), (Status.DONE, 10.0)]
+    )
     assert backwards.seconds_run == 0
 
 
@@ -433,50 +427,50 @@ def toy(tmp_path: Path, name: str, **arguments: Any) -> ToyJob:
 
 
 def test_gpus_are_given_in_the_order_of_asking(tmp_path: Path) -> None:
-    gpu = Wish(pool="gpu")
-    jobs = [toy(tmp_path, str(number), wish=gpu) for number in range(3)]
+    gpu = DeviceRequest(pool="gpu")
+    jobs = [toy(tmp_path, str(number), request=gpu) for number in range(3)]
     choice = choose(jobs, lambda _: None, Resources({}, ["0", "1"], ("0", "1")))
     assert [(start.job.id, start.devices) for start in choice.start] == [("0", ["0"]), ("1", ["1"])]
     assert choice.waiting == {"2": "a free GPU"}
 
 
 def test_a_chosen_gpu_is_waited_for_and_an_unknown_one_is_an_error(tmp_path: Path) -> None:
-    busy = toy(tmp_path, "busy", wish=Wish(pool="gpu", chosen=("1",)))
-    unknown = toy(tmp_path, "unknown", wish=Wish(pool="gpu", chosen=("7",)))
+    busy = toy(tmp_path, "busy", request=DeviceRequest(pool="gpu", chosen=("1",)))
+    unknown = toy(tmp_path, "unknown", request=DeviceRequest(pool="gpu", chosen=("7",)))
     choice = choose([busy, unknown], lambda _: None, Resources({}, ["0"], ("0", "1")))
     assert choice.waiting == {"busy": "GPU 1"}
-    assert "no GPU 7" in choice.hopeless["unknown"].message
+    assert "no GPU 7" in choice.unsatisfiable["unknown"].message
 
 
 def test_without_any_gpu_the_next_free_one_is_the_cpu(tmp_path: Path) -> None:
-    jobs = [toy(tmp_path, str(number), wish=Wish(pool="gpu")) for number in range(2)]
+    jobs = [toy(tmp_path, str(number), request=DeviceRequest(pool="gpu")) for number in range(2)]
     choice = choose(jobs, lambda _: None, Resources({"cpu": 1}))
     assert [(start.job.id, start.devices) for start in choice.start] == [("0", ["cpu"])]
 
 
 @pytest.mark.parametrize(
-    ("ended", "news", "status", "words"),
+    ("ended", "state", "status", "words"),
     [
-        (Exit(code=0), News(result={}), Status.DONE, None),
-        (Exit(code=143, stopped=True), News(), Status.ABORT, None),
-        (Exit(code=0, stopped=True), News(result={}), Status.DONE, None),
-        (Exit(code=1), News(failure=Failure("told")), Status.ERROR, "told"),
-        (Exit(signal=9, out_of_memory=True), News(), Status.ERROR, "memory"),
-        (Exit(signal=9), News(), Status.ERROR, "SIGKILL"),
-        (Exit(signal=64), News(), Status.ERROR, "signal 64"),
-        (Exit(lost=True), News(), Status.ERROR, "process is gone"),
-        (Exit(code=0), News(), Status.ERROR, "ended early"),
-        (Exit(code=1), News(result={}), Status.ERROR, "exit code 1"),
-        (Exit(signal=9), News(result={}), Status.DONE, None),
-        (Exit(lost=True), News(result={}), Status.DONE, None),
-        (Exit(code=1, disk_full=True), News(), Status.ERROR, "The disk is full"),
-        (Exit(code=EXIT_DISK_FULL), News(), Status.ERROR, "The disk is full"),
-        (Exit(code=1, disk_full=True), News(failure=Failure("told")), Status.ERROR, "told"),
-        (Exit(code=75), News(failure=Failure("of an earlier run")), Status.ERROR, "Another process"),
+        (Exit(code=0), TaskState(result={}), Status.DONE, None),
+        (Exit(code=143, stopped=True), TaskState(), Status.ABORT, None),
+        (Exit(code=0, stopped=True), TaskState(result={}), Status.DONE, None),
+        (Exit(code=1), TaskState(failure=Failure("told")), Status.ERROR, "told"),
+        (Exit(signal=9, out_of_memory=True), TaskState(), Status.ERROR, "memory"),
+        (Exit(signal=9), TaskState(), Status.ERROR, "SIGKILL"),
+        (Exit(signal=64), TaskState(), Status.ERROR, "signal 64"),
+        (Exit(lost=True), TaskState(), Status.ERROR, "process is gone"),
+        (Exit(code=0), TaskState(), Status.ERROR, "ended early"),
+        (Exit(code=1), TaskState(result={}), Status.ERROR, "exit code 1"),
+        (Exit(signal=9), TaskState(result={}), Status.DONE, None),
+        (Exit(lost=True), TaskState(result={}), Status.DONE, None),
+        (Exit(code=1, disk_full=True), TaskState(), Status.ERROR, "The disk is full"),
+        (Exit(code=EXIT_DISK_FULL), TaskState(), Status.ERROR, "The disk is full"),
+        (Exit(code=1, disk_full=True), TaskState(failure=Failure("told")), Status.ERROR, "told"),
+        (Exit(code=75), TaskState(failure=Failure("of an earlier run")), Status.ERROR, "Another process"),
     ],
 )
-def test_verdict(ended: Exit, news: News, status: Status, words: str | None) -> None:
-    judged, failure = verdict(ended, news, ["last words"])
+def test_verdict(ended: Exit, state: TaskState, status: Status, words: str | None) -> None:
+    judged, failure = verdict(ended, state, ["last words"])
     assert judged is status
     assert (failure is None) == (words is None)
     if failure and words:
@@ -495,7 +489,7 @@ def test_a_status_only_takes_legal_steps(steps: list[Status]) -> None:
         else:
             assert step is before or step in LEGAL_STEPS[before]
             assert task.status is step
-    again = Task.from_json(task.as_json())
+    again = schema.decode(msgspec.json.encode(task), Task)
     assert again.history == task.history
 
 
@@ -549,12 +543,12 @@ def test_rows_after_the_step_of_a_resumed_training_are_void() -> None:
 
 
 def test_a_resumed_training_has_not_failed() -> None:
-    news = News()
+    state = TaskState()
     told = [Saved(1, 8, "a"), Saved(2, 16, "b"), Failed("disk full"), Resumed(8, 1), Saved(2, 16, "b")]
     for event in [*told, Removed(1, "a")]:
-        news.add(event)
-    assert news.failure is None and not news.is_finished
-    assert news.snapshots == [(2, "b")]
+        state.apply(event)
+    assert state.failure is None and not state.is_finished
+    assert state.snapshots == [(2, "b")]
 
 
 @pytest.mark.parametrize("clock", [-86400.0, 0.0, 86400.0], ids=["set back", "right", "set forward"])
@@ -563,17 +557,17 @@ def test_the_failure_of_an_earlier_run_is_not_that_of_this_one(tmp_path: Path, c
     for status in (Status.RUN, Status.ERROR):
         task.move(status)
     log.write_bytes(encode(Failed("disk full")) + encode(Warned("kept")))
-    task.read_news(log)
-    assert task.news.failure
+    task.read_events(log)
+    assert task.state.failure
     task.restart(log.stat().st_size)
-    task.read_news(log)
-    assert task.news.failure is None and task.news.warnings == ["kept"]
+    task.read_events(log)
+    assert task.state.failure is None and task.state.warnings == ["kept"]
     with open(log, "ab") as file:
         file.write(encode(Failed("again", at=time.time() + clock)))
-    again = Task.from_json(json.loads(json.dumps(task.as_json())))
+    again = schema.decode(msgspec.json.encode(task), Task)
     for known in (task, again):
-        known.read_news(log)
-        assert known.news.failure == Failure("again")
+        known.read_events(log)
+        assert known.state.failure == Failure("again")
 
 
 def test_a_job_that_ended_while_no_server_was_there_has_the_time_of_its_end(tmp_path: Path) -> None:

@@ -13,7 +13,7 @@ from digits.core import job as jobs
 from digits.core.errors import Damaged
 from digits.core.job import DamagedJob, Job
 from digits.core.model_job import ModelJob
-from digits.core.recipe import CreateDataset, Train
+from digits.core.recipe import CreateDataset, FolderSplit, Train
 from digits.core.status import Status
 from digits.kinds import KINDS
 from digits.kinds.classification.job import DatasetJob
@@ -23,20 +23,20 @@ from tests.power_loss import Recording
 
 def dataset(store: Store, name: str = "pictures") -> DatasetJob:
     folder = store.new_folder()
-    plan = CreateDataset(train={"folder": "/data"})
-    job = DatasetJob(id=folder.name, folder=folder, name=name, plan=plan, tasks=DatasetJob.first_tasks())
+    recipe = CreateDataset(train=FolderSplit(folder="/data"))
+    job = DatasetJob(id=folder.name, folder=folder, name=name, recipe=recipe, tasks=DatasetJob.first_tasks())
     store.add(job)
     return job
 
 
 def model(store: Store, parent: DatasetJob) -> ModelJob:
     folder = store.new_folder()
-    plan = Train(dataset=str(parent.folder))
+    recipe = Train(dataset=str(parent.folder))
     job = ModelJob(
         id=folder.name,
         folder=folder,
         name="net",
-        plan=plan,
+        recipe=recipe,
         dataset_id=parent.id,
         tasks=ModelJob.first_tasks(),
     )
@@ -124,12 +124,12 @@ def test_unknown_keys_are_ignored_and_missing_ones_have_defaults(store: Store) -
     job = model(store, dataset(store))
     body = json.loads((job.folder / "job.json").read_text())
     body["colour"] = "green"
-    body["plan"]["flavour"] = "sweet"
-    del body["notes"], body["plan"]["mean"], body["device"]
+    body["recipe"]["flavour"] = "sweet"
+    del body["notes"], body["recipe"]["mean"], body["device"]
     (job.folder / "job.json").write_text(json.dumps(body))
     again = reopened(store)
     kept = again.get(job.id, ModelJob)
-    assert (kept.notes, kept.plan.mean, kept.device) == ("", "image", "cpu")
+    assert (kept.notes, kept.recipe.mean, kept.device) == ("", "image", "cpu")
     again.close()
 
 
@@ -153,7 +153,7 @@ def test_a_wait_that_nobody_noticed_is_no_history(store: Store) -> None:
     for status, after in ((Status.WAIT, 1.0), (Status.RUN, 1.5), (Status.DONE, 9.0)):
         job.tasks[0].move(status, start + after)
         job.note_status(start + after)
-    assert [code for code, _ in job.history] == ["I", "R", "D"]
+    assert [code for code, _ in job.history] == [Status.INIT, Status.RUN, Status.DONE]
     assert job.elapsed == pytest.approx(7.5)
     store.close()
 
@@ -181,7 +181,7 @@ def test_a_moved_folder_of_jobs_trains_on_its_own_datasets(store: Store, tmp_pat
     again = Store(moved, KINDS)
     again.load()
     job = again.get(trained.id, ModelJob)
-    assert job.recipe(job.tasks[0]).as_json()["dataset"] == str(moved / trained.dataset_id)
+    assert job.recipe_for(job.tasks[0]).as_json()["dataset"] == str(moved / trained.dataset_id)
 
 
 @pytest.mark.parametrize("end", [Status.ABORT, Status.ERROR])
@@ -193,7 +193,7 @@ def test_a_training_that_saved_nothing_can_begin_anew(store: Store, end: Status)
         job.note_status()
     assert job.can_resume
     job.resume()
-    assert job.tasks[0].status is Status.INIT and job.plan.resume
+    assert job.tasks[0].status is Status.INIT and job.recipe.resume
 
 
 def test_of_a_dataset_that_failed_the_list_of_skipped_images_stays(store: Store) -> None:

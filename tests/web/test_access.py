@@ -21,7 +21,7 @@ from flask import Flask
 from flask.testing import FlaskClient
 from werkzeug.routing import Rule
 
-from digits.core.recipe import CreateDataset
+from digits.core.recipe import CreateDataset, FolderSplit
 from digits.core.settings import Settings
 from digits.core.status import Status
 from digits.kinds import KINDS
@@ -395,7 +395,7 @@ def test_logout_ends_polling(tmp_path: Path, clean_environment: dict[str, str]) 
         id=folder.name,
         folder=folder,
         name="old",
-        plan=CreateDataset(train={}),
+        recipe=CreateDataset(train=FolderSplit(folder="/data")),
         tasks=DatasetJob.first_tasks(),
     )
     job.tasks[0].move(Status.ABORT)

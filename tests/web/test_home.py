@@ -9,7 +9,7 @@ import pytest
 
 from digits.core.job import Job
 from digits.core.model_job import ModelJob
-from digits.core.recipe import CreateDataset, Train
+from digits.core.recipe import CreateDataset, FolderSplit, Train
 from digits.core.status import Status
 from digits.core.task import Task
 from digits.kinds.classification.job import DatasetJob
@@ -28,9 +28,10 @@ def names(site: Site, query: str) -> list[str]:
 def dataset(site: Site, name: str = "bars", group: str = "") -> DatasetJob:
     """Add an aborted dataset."""
     folder = site.services.store.new_folder()
-    plan = CreateDataset(train={"folder": "/data"})
+    recipe = CreateDataset(train=FolderSplit(folder="/data"))
     return add(
-        site, DatasetJob(id=folder.name, folder=folder, name=name, group=group, plan=plan, tasks=[aborted()])
+        site,
+        DatasetJob(id=folder.name, folder=folder, name=name, group=group, recipe=recipe, tasks=[aborted()]),
     )
 
 
@@ -43,7 +44,7 @@ def model(site: Site, parent: DatasetJob, name: str, accuracy: float | None = No
             id=folder.name,
             folder=folder,
             name=name,
-            plan=Train(dataset=str(parent.folder)),
+            recipe=Train(dataset=str(parent.folder)),
             dataset_id=parent.id,
             tasks=[aborted()],
             summary={"last_accuracy": accuracy},

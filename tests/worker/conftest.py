@@ -215,9 +215,9 @@ def go_on(start: Any) -> Callable[[Path], Running]:
     """Resume the task in a folder."""
 
     def go_on(task_folder: Path) -> Running:
-        plan = recipe.load(task_folder, recipe.Train)
-        plan.resume = True
-        plan.save(task_folder)
+        training = recipe.load(task_folder, recipe.Train)
+        training.resume = True
+        training.save(task_folder)
         return start(task_folder)
 
     return go_on

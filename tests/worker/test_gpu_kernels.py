@@ -112,7 +112,7 @@ def _lacking_in_optimizers() -> dict[str, list[str]]:
     found = {}
     variable = tf.Variable([1.0, 2.0], name="model/w")
     for kind in KINDS:
-        optimizer = Optimizer(kind)
+        optimizer = Optimizer(recipe.Solver(type=kind))
 
         def step(rate: Any, step: Any, optimizer: Any = optimizer) -> None:
             optimizer.apply(tf.constant([0.1, 0.2]), variable, rate, step)

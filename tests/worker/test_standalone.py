@@ -29,9 +29,9 @@ def test_a_copied_job_trains_again_to_the_same_bytes(
     first = train(networks.LINEAR, seed=None, solver={"type": "ADAM", "learning_rate": 0.01})
     moved = shutil.copytree(gradients, tmp_path / "elsewhere" / "dataset")
     copy = shutil.copytree(first.job_folder, tmp_path / "elsewhere" / "copy")
-    plan = recipe.load(copy / "train", recipe.Train)
-    plan.dataset = "/nowhere"
-    plan.save(copy / "train")
+    training = recipe.load(copy / "train", recipe.Train)
+    training.dataset = "/nowhere"
+    training.save(copy / "train")
 
     missing = run_clean("-m", "digits", "train", str(copy))
     assert (missing.returncode, missing.stdout) == (1, "")
@@ -175,4 +175,4 @@ def test_a_training_does_not_outlive_its_command(model: Any, clean_environment: 
     assert not worker.is_running()
     # Nothing was saved yet: it begins anew, in the same folder.
     again = standalone.prepare(task_folder.parent)
-    assert again.job_folder == task_folder.parent and again.plan.resume and again.step == 0
+    assert again.job_folder == task_folder.parent and again.recipe.resume and again.step == 0

@@ -9,9 +9,10 @@ from typing import Any
 from wtforms import BooleanField, IntegerField, SelectField, StringField
 from wtforms.validators import DataRequired, InputRequired, Length, Optional, ValidationError
 
-from digits.core.recipe import CreateDataset
+from digits.core import schema
+from digits.core.recipe import CreateDataset, FolderSplit
+from digits.kinds.classification.job import DatasetJob
 from digits.kinds.form_fields import (
-    LARGEST_WHOLE,
     NAME_LENGTH,
     OWN_DIRECTION,
     AllowedPath,
@@ -22,9 +23,9 @@ from digits.kinds.form_fields import (
     OptionalInteger,
     RequiredIf,
     choices,
+    select,
 )
 
-MAX_SIDE_PIXELS = 4096
 ENCODINGS = choices(("png", "PNG (lossless)"), ("jpg", "JPEG (quality 90)"), ("none", "None (raw pixels)"))
 CHANNELS = choices(("3", "Color"), ("1", "Grayscale"))
 RESIZE_MODES = choices(
@@ -36,19 +37,19 @@ RESIZE_MODES = choices(
 RESIZE_TITLES = {choice.value: choice.label for choice in RESIZE_MODES}
 
 
-def _count(label: str, default: int | None, *checks: Any) -> OptionalInteger:
-    between = Between(min=1, max=LARGEST_WHOLE, message=f"Must be at least 1, and at most {LARGEST_WHOLE:,}.")
-    return OptionalInteger(label, default=default, validators=[Optional(), between, *checks])
+def _count(label: str, name: str, *checks: Any) -> OptionalInteger:
+    limits = schema.limits(FolderSplit, name)
+    between = Between(limits, "Must be at least {low}, and at most {high:,}.")
+    return OptionalInteger(label, default=limits.default, validators=[Optional(), between, *checks])
 
 
-def _percent(label: str, default: int) -> IntegerField:
-    between = Between(min=0, max=100, message="Must be between 0 and 100.")
-    return IntegerField(label, default=default, validators=[InputRequired(), between])
-
-
-def _side(label: str) -> IntegerField:
-    between = Between(min=1, max=MAX_SIDE_PIXELS, message=f"Must be between 1 and {MAX_SIDE_PIXELS}.")
-    return IntegerField(label, default=256, validators=[InputRequired("This field is required."), between])
+def _integer(label: str, name: str) -> IntegerField:
+    limits = schema.limits(CreateDataset, name)
+    return IntegerField(
+        label,
+        default=int(limits.default),
+        validators=[InputRequired("This field is required."), Between(limits)],
+    )
 
 
 class DatasetForm(JobForm):
@@ -59,11 +60,11 @@ class DatasetForm(JobForm):
         validators=[DataRequired("Enter a name for the dataset."), Length(max=NAME_LENGTH)],
         render_kw=OWN_DIRECTION,
     )
-    resize_channels = SelectField("Color mode", choices=CHANNELS, default="3")
-    resize_width = _side("Width")
-    resize_height = _side("Height")
-    resize_mode = SelectField("Resize mode", choices=RESIZE_MODES, default="squash")
-    encoding = SelectField("Image encoding", choices=ENCODINGS, default="png")
+    resize_channels = select("Color mode", CHANNELS, CreateDataset, "channels")
+    resize_width = _integer("Width", "width")
+    resize_height = _integer("Height", "height")
+    resize_mode = select("Resize mode", RESIZE_MODES, CreateDataset, "resize_mode")
+    encoding = select("Image encoding", ENCODINGS, CreateDataset, "encoding")
     # Accepted for scripts written for DIGITS: whatever they ask for, records go to TFRecord files.
     backend = SelectField(
         "Storage",
@@ -83,11 +84,11 @@ class DatasetForm(JobForm):
     folder_train = StringField(
         "Training images", validators=[RequiredIf(method="folder"), AllowedPath("folder")]
     )
-    folder_pct_val = _percent("Validation split (%)", 25)
-    folder_pct_test = _percent("Test split (%)", 0)
-    folder_train_min_per_class = _count("Minimum images per class", 2)
+    folder_pct_val = _integer("Validation split (%)", "pct_val")
+    folder_pct_test = _integer("Test split (%)", "pct_test")
+    folder_train_min_per_class = _count("Minimum images per class", "min_per_class")
     folder_train_max_per_class = _count(
-        "Maximum images per class", None, NotLessThan("folder_train_min_per_class")
+        "Maximum images per class", "max_per_class", NotLessThan("folder_train_min_per_class")
     )
 
     has_val_folder = BooleanField("Use a separate validation folder", default=False)
@@ -95,18 +96,18 @@ class DatasetForm(JobForm):
         "Validation images",
         validators=[RequiredIf(method="folder", has_val_folder=True), AllowedPath("folder")],
     )
-    folder_val_min_per_class = _count("Minimum images per class", 2)
+    folder_val_min_per_class = _count("Minimum images per class", "min_per_class")
     folder_val_max_per_class = _count(
-        "Maximum images per class", None, NotLessThan("folder_val_min_per_class")
+        "Maximum images per class", "max_per_class", NotLessThan("folder_val_min_per_class")
     )
 
     has_test_folder = BooleanField("Use a separate test folder", default=False)
     folder_test = StringField(
         "Test images", validators=[RequiredIf(method="folder", has_test_folder=True), AllowedPath("folder")]
     )
-    folder_test_min_per_class = _count("Minimum images per class", 2)
+    folder_test_min_per_class = _count("Minimum images per class", "min_per_class")
     folder_test_max_per_class = _count(
-        "Maximum images per class", None, NotLessThan("folder_test_min_per_class")
+        "Maximum images per class", "max_per_class", NotLessThan("folder_test_min_per_class")
     )
 
     def validate_folder_train(self, field: StringField) -> None:
@@ -129,28 +130,55 @@ class DatasetForm(JobForm):
             raise ValidationError("Nothing is left to train on.")
 
     def recipe(self) -> CreateDataset:
-        """What the task is to do; the form has been validated."""
+        """The recipe of the task; the form has been validated."""
         val, test = self.has_val_folder.data, self.has_test_folder.data
         return CreateDataset(
             train=self._split("train"),
             val=self._split("val") if val else None,
             test=self._split("test") if test else None,
-            pct_val=0 if val else self.folder_pct_val.data,
-            pct_test=0 if test else self.folder_pct_test.data,
+            pct_val=0.0 if val else self.folder_pct_val.data,
+            pct_test=0.0 if test else self.folder_pct_test.data,
             width=self.resize_width.data,
             height=self.resize_height.data,
-            channels=int(self.resize_channels.data),
+            channels=1 if self.resize_channels.data == "1" else 3,
             resize_mode=self.resize_mode.data,
             encoding=self.encoding.data,
             seed=secrets.randbelow(2**31),
         )
 
-    def _split(self, split: str) -> dict[str, Any]:
-        return {
-            "folder": self[f"folder_{split}"].data,
-            "min_per_class": self[f"folder_{split}_min_per_class"].data or 1,
-            "max_per_class": self[f"folder_{split}_max_per_class"].data,
-        }
+    def fill(self, job: DatasetJob) -> None:
+        """Fill in the configuration, the current name and the group of another job."""
+        self.fill_names(job)
+        self.fill_recipe(job.recipe)
+
+    def fill_recipe(self, recipe: CreateDataset) -> None:
+        """The inverse of `recipe`, except for the seed."""
+        self.set(
+            method="folder",
+            has_val_folder=recipe.val is not None,
+            has_test_folder=recipe.test is not None,
+            resize_width=recipe.width,
+            resize_height=recipe.height,
+            resize_channels=str(recipe.channels),
+            resize_mode=recipe.resize_mode,
+            encoding=recipe.encoding,
+        )
+        if recipe.val is None:
+            self.folder_pct_val.data = round(recipe.pct_val)
+        if recipe.test is None:
+            self.folder_pct_test.data = round(recipe.pct_test)
+        for name, split in (("train", recipe.train), ("val", recipe.val), ("test", recipe.test)):
+            if split:
+                self[f"folder_{name}"].data = split.folder
+                self[f"folder_{name}_min_per_class"].data = split.min_per_class
+                self[f"folder_{name}_max_per_class"].data = split.max_per_class
+
+    def _split(self, split: str) -> FolderSplit:
+        return FolderSplit(
+            folder=self[f"folder_{split}"].data,
+            min_per_class=self[f"folder_{split}_min_per_class"].data or 1,
+            max_per_class=self[f"folder_{split}_max_per_class"].data,
+        )
 
 
 def _subfolders(folder: str, enough: int) -> list[str]:

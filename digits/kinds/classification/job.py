@@ -2,36 +2,34 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Any, ClassVar
+import functools
+from typing import ClassVar
 
-from digits.core import schema
 from digits.core.files import UnreadableFile
-from digits.core.job import Job, Wish
+from digits.core.job import DeviceRequest, Job
 from digits.core.recipe import CreateDataset
 from digits.core.status import Status
 from digits.core.task import Failure, Task
 from digits.data import manifest as manifests
 
 
-@dataclass(kw_only=True, eq=False)
-class DatasetJob(Job):
+class DatasetJob(Job, kw_only=True, eq=False):
     """Makes a dataset for image classification, and then is it."""
 
     kind: ClassVar[str] = "dataset"
     type_title: ClassVar[str] = "Image classification dataset"
 
-    plan: CreateDataset
+    recipe: CreateDataset
 
     @classmethod
     def first_tasks(cls) -> list[Task]:
         return [Task(name="create", title="Create the records")]
 
-    def recipe(self, task: Task) -> CreateDataset:
-        return self.plan
+    def recipe_for(self, task: Task) -> CreateDataset:
+        return self.recipe
 
-    def wants(self, task: Task) -> Wish:
-        return Wish(pool="create")
+    def device_request(self, task: Task) -> DeviceRequest:
+        return DeviceRequest(pool="create")
 
     def clear_away(self) -> None:
         manifests.remove_products(self.folder)
@@ -39,7 +37,7 @@ class DatasetJob(Job):
     def manifest(self) -> manifests.Manifest | None:
         """What the finished dataset is; None as long as it is not finished, or damaged."""
         try:
-            return self._read_manifest()
+            return self._loaded_manifest
         except UnreadableFile:
             return None
 
@@ -47,21 +45,11 @@ class DatasetJob(Job):
     def damage(self) -> Failure | None:
         if self.status is Status.DONE:
             try:
-                self._read_manifest()
+                _ = self._loaded_manifest
             except UnreadableFile as error:
                 return Failure(f"This dataset is damaged: {error}.", "Clone it to create it again.")
         return None
 
-    def _read_manifest(self) -> manifests.Manifest:
-        if self._manifest is None:
-            self._manifest = manifests.load(self.folder)
-        return self._manifest
-
-    _manifest: manifests.Manifest | None = None
-
-    def details(self) -> dict[str, Any]:
-        return {"plan": self.plan.as_json()}
-
-    @classmethod
-    def own_details(cls, body: dict[str, Any]) -> dict[str, Any]:
-        return {"plan": schema.check(CreateDataset, body.get("plan"), "plan")}
+    @functools.cached_property
+    def _loaded_manifest(self) -> manifests.Manifest:
+        return manifests.load(self.folder)

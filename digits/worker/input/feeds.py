@@ -13,7 +13,7 @@ import itertools
 import os
 import queue
 import threading
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol
@@ -23,7 +23,7 @@ import psutil
 import tensorflow as tf
 from numpy.typing import NDArray
 
-from digits.core.events import Fed
+from digits.core.events import InputPrepared, Split
 from digits.core.files import UnreadableFile
 from digits.core.recipe import Augment
 from digits.data import manifest as manifests
@@ -229,12 +229,14 @@ def preparation(
     dataset: Path,
     mean: str,
     crop: int | None,
-    augmentations: Mapping[str, Any] | None = None,
+    augmentation: Augment = Augment(),  # noqa: B008 - immutable
     class_weights: NDArray[np.float32] | None = None,
 ) -> Preparation:
     """The preparation for a dataset, with its mean ``image``, ``pixel`` or ``none``; raises UserFault."""
-    chosen = augment.of(augmentations or {}, manifest.shape)
-    return Preparation(_mean(manifest, dataset, mean), crop or None, manifest.shape, chosen, class_weights)
+    augment.check(augmentation, manifest.shape)
+    return Preparation(
+        _mean(manifest, dataset, mean), crop or None, manifest.shape, augmentation, class_weights
+    )
 
 
 def balance(
@@ -294,7 +296,7 @@ class Records:
         self,
         dataset: Path,
         manifest: Manifest,
-        split: str,
+        split: Split,
         budget_bytes: float | None = None,
         taken: int = 0,
     ) -> None:
@@ -312,9 +314,9 @@ class Records:
         return len(self._reader)
 
     @property
-    def fed(self) -> Fed:
+    def input_prepared(self) -> InputPrepared:
         """How the records reach the network, and why so."""
-        return Fed(
+        return InputPrepared(
             split=self._split,
             how=RESIDENT if self.is_resident else STREAMED,
             records=len(self),

@@ -22,7 +22,7 @@ from digits.worker.network.variables import MODEL_SCOPE, count, plain
 _POOLING = {"MaxPool", "MaxPoolV2", "AvgPool", "LRN"}
 # An operation that adds its weights to the layer before it.
 _FINISHING = {"BiasAdd", "Add", "AddV2", "Mul", "Sub"}
-_SHOWN_KINDS = {
+_SHOWN_TYPES = {
     "MatMul": "Dense",
     "BatchMatMulV2": "Dense",
     "DepthwiseConv2dNative": "DepthwiseConv2D",
@@ -48,7 +48,7 @@ class _Layer:
 
 
 def layers(graph: Any, built: Built) -> list[LayerRow]:
-    """A row ``{name, kind, shape, parameters}`` for each layer of the inference graph, in order."""
+    """A row ``{name, type, shape, parameters}`` for each layer of the inference graph, in order."""
     return [layer.row for layer in _layers(graph, built, graph.variables)]
 
 
@@ -99,7 +99,7 @@ def _row_of(call: Call, seen: set[int]) -> LayerRow:
     name = call.layer.name if call.is_keras else _scope(output.op.name)
     return {
         "name": _without_model(name),
-        "kind": type(call.layer).__name__,
+        "type": type(call.layer).__name__,
         "shape": _shape(output),
         "parameters": _count_new([plain(variable) for variable in variables_of(call.layer)], seen),
     }
@@ -184,7 +184,7 @@ def _raw_row(operation: Any, read: list[tf.Variable], seen: set[int]) -> LayerRo
         name = operation.name
     return {
         "name": _without_model(name),
-        "kind": _SHOWN_KINDS.get(operation.type, operation.type),
+        "type": _SHOWN_TYPES.get(operation.type, operation.type),
         "shape": _shape(operation.outputs[0]),
         "parameters": _count_new(read, seen),
     }

@@ -9,7 +9,6 @@ that its presence says that the dataset is complete.
 from __future__ import annotations
 
 import csv
-import dataclasses
 import errno
 import hashlib
 import io
@@ -20,13 +19,15 @@ import time
 from contextlib import closing
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
+from msgspec import structs
 from numpy.typing import NDArray
 from PIL.Image import Image
 
 from digits.core.events import Counted, EventLog, Progressed, Skipped, Warned
+from digits.core.events import Split as SplitName
 from digits.core.files import write_bytes
 from digits.core.recipe import CreateDataset, FolderSplit
 from digits.data import image_folder, images, parallel, records, samples
@@ -154,14 +155,14 @@ class Creation:
         recipe = self._recipe
         if recipe.sample is None:
             return
-        place = Path(recipe.train["folder"]).parent
+        place = Path(recipe.train.folder).parent
         self._report.share = SHARE_OF_DOWNLOAD
         try:
             fetched = samples.download(recipe.sample, place, self._report.downloaded)
         except samples.DownloadFailed as error:
             raise UserFault(error.message, error.hint) from error
-        recipe.train = {**recipe.train, "folder": str(fetched / "train")}
-        recipe.val = {**(recipe.val or {}), "folder": str(fetched / "test")}
+        recipe.train = structs.replace(recipe.train, folder=str(fetched / "train"))
+        recipe.val = structs.replace(recipe.val or FolderSplit(folder=""), folder=str(fetched / "test"))
 
     def _plan(self) -> image_folder.Plan:
         recipe = self._recipe
@@ -185,9 +186,7 @@ class Creation:
             self._report.counted(name, plan.labels, counts)
         return plan
 
-    def _scan(self, body: dict[str, Any]) -> tuple[image_folder.Scan, image_folder.Bounds]:
-        known = {item.name for item in dataclasses.fields(FolderSplit)}
-        split = FolderSplit(**{name: value for name, value in body.items() if name in known})
+    def _scan(self, split: FolderSplit) -> tuple[image_folder.Scan, image_folder.Bounds]:
         root = Path(split.folder)
         name = image_folder.show(str(root))
         self._report.doing(f"Reading {name}")
@@ -397,7 +396,7 @@ class Report:
         self._events.append(Warned(message))
 
     def counted(self, split: str, labels: list[str], counts: NDArray[np.integer[Any]]) -> None:
-        self._events.append(Counted(split, labels, [int(count) for count in counts]))
+        self._events.append(Counted(cast(SplitName, split), labels, [int(count) for count in counts]))
 
     def doing(self, what: str) -> None:
         self._events.append(Progressed(self.share, None, what))
@@ -481,26 +480,11 @@ def divide(plan: image_folder.Plan, recipe: CreateDataset) -> list[Piece]:
 
 def _check(recipe: CreateDataset) -> None:
     """Raise UserFault for a recipe that no form should let through."""
-    if not (1 <= recipe.width <= MAX_SIDE_PIXELS and 1 <= recipe.height <= MAX_SIDE_PIXELS):
-        raise UserFault(
-            f"Images of {recipe.width}×{recipe.height} pixels cannot be made.",
-            f"Width and height may be 1 to {MAX_SIDE_PIXELS}.",
-        )
-    _check_choice("number of channels", recipe.channels, (1, 3))
-    _check_choice("resize mode", recipe.resize_mode, images.RESIZE_MODES)
-    _check_choice("encoding", recipe.encoding, images.ENCODINGS)
     shares = (0 if recipe.val else recipe.pct_val, 0 if recipe.test else recipe.pct_test)
     if min(shares) < 0 or sum(shares) >= 100:
         raise UserFault(
             f"{shares[0]}% for validation and {shares[1]}% for testing leave nothing to train on.",
             "Choose less than 100% for both together.",
-        )
-
-
-def _check_choice(name: str, value: object, choices: tuple[object, ...]) -> None:
-    if value not in choices:
-        raise UserFault(
-            f"The {name} {value!r} is not known.", f"Choose one of {', '.join(map(str, choices))}."
         )
 
 

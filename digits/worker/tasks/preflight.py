@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 
 from digits.core import humanize
 from digits.core import recipe as recipes
-from digits.core.events import EventLog, Fed, Progressed, for_browser
+from digits.core.events import EventLog, InputPrepared, Progressed, for_browser
 from digits.core.preflight_result import PICTURE_FILE
 from digits.data import images
 from digits.worker.input import feeds
@@ -306,8 +306,8 @@ class _Preflight:
             "resident_bytes": sum(
                 records.bytes for records in (train, val) if records and records.is_resident
             ),
-            "input": _input(train.fed),
-            "validation_input": _input(val.fed) if val else None,
+            "input": _input(train.input_prepared),
+            "validation_input": _input(val.input_prepared) if val else None,
         }
 
     def _facts(self) -> dict[str, Any]:
@@ -412,11 +412,11 @@ class _Preflight:
         ]
 
 
-def _input(fed: Fed) -> dict[str, Any]:
+def _input(prepared: InputPrepared) -> dict[str, Any]:
     """How records reach the network, and the reason in words."""
-    budget, free = humanize.byte_size(fed.budget_bytes), humanize.byte_size(fed.free_bytes)
-    reason = f"limit {budget} of {free} free {fed.place}"
-    return {"how": fed.how, "records": fed.records, "bytes": fed.bytes, "reason": reason}
+    budget, free = humanize.byte_size(prepared.budget_bytes), humanize.byte_size(prepared.free_bytes)
+    reason = f"limit {budget} of {free} free {prepared.place}"
+    return {"how": prepared.how, "records": prepared.records, "bytes": prepared.bytes, "reason": reason}
 
 
 def _curves(metrics: dict[str, float]) -> dict[str, float]:

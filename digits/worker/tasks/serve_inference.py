@@ -208,7 +208,7 @@ def classify(model_folder: Path, image: Path, snapshot: str, top: int = 5) -> li
     return Classifier(model_folder, snapshot).classify(image, top)
 
 
-def run(recipe: recipes.Serve, task_folder: Path, events: EventLog) -> None:
+def run(recipe: recipes.ServeInference, task_folder: Path, events: EventLog) -> None:
     """Answer requests as ``recipe`` says; what they ask for is no event."""
     serve(Path(recipe.model), recipe.socket, recipe.idle_seconds)
 

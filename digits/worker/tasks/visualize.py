@@ -33,7 +33,7 @@ def run(recipe: recipes.Visualize, task_folder: Path, events: EventLog) -> dict[
     net = network_loader.load(scratch / recipe.network, prepare.shape, len(manifest.labels))
     store = VariableStore(empty=True)
     shown, _ = inference.trace_shown(net, store)
-    Training(net, store, prepare, Optimizer("SGD"), 0, Randomness(0)).trace()
+    Training(net, store, prepare, Optimizer(recipes.Solver()), 0, Randomness(0)).trace()
     with TensorBoardLog(scratch / "tb") as board:
         board.graph(readable_graph(shown.function))
     events.append(Built(layers=shown.layers, parameters=store.parameters))

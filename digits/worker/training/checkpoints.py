@@ -13,7 +13,7 @@ import tensorflow as tf
 
 from digits.core import resume_point
 from digits.core.best_metric import Watch
-from digits.core.events import EventLog, Excelled, Saved, Warned
+from digits.core.events import BestSnapshotChanged, EventLog, Saved, Warned
 from digits.core.files import write_json
 from digits.core.recipe import Train
 from digits.core.resume_point import ResumePoint
@@ -126,7 +126,7 @@ class Checkpoints:
             self._is_best = False
             write_json(self._folder / BEST_FILE, {**self._best.as_json(), "snapshot": target.name})
             if self._best.value is not None:
-                self._events.append(Excelled(epoch, self._best.metric, self._best.value))
+                self._events.append(BestSnapshotChanged(epoch, self._best.metric, self._best.value))
                 log.info("Best %s so far: %.6g", self._best.metric, self._best.value)
         self._commit(make_point(target.name), began, is_last)
 
@@ -207,7 +207,5 @@ def check_watched_metrics(recipe: Train, metrics: Collection[str]) -> None:
 
 
 def _early_stopping(recipe: Train) -> EarlyStopping | None:
-    settings: Mapping[str, Any] = recipe.early_stopping or {}
-    if not settings.get("metric"):
-        return None
-    return EarlyStopping(str(settings["metric"]), float(settings.get("patience") or 0))
+    settings = recipe.early_stopping
+    return EarlyStopping(settings.metric, settings.patience) if settings else None

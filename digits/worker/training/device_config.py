@@ -13,13 +13,14 @@ import tensorflow as tf
 
 from digits.core import recipe as recipes
 from digits.core.events import EventLog, Warned
-from digits.worker.failure import UserFault
 
 DEFAULT_BATCH_SIZE = 16
-PRECISIONS = {"float32": tf.float32, "mixed_float16": tf.float16, "mixed_bfloat16": tf.bfloat16}
+PRECISIONS: dict[recipes.Precision, tf.DType] = {
+    "float32": tf.float32,
+    "mixed_float16": tf.float16,
+    "mixed_bfloat16": tf.bfloat16,
+}
 log = logging.getLogger(__name__)
-
-STRATEGIES = ("mirrored", "central")
 
 
 @dataclass(frozen=True)
@@ -35,7 +36,7 @@ class DeviceConfig:
     weights_device: str = ""
     batch_size: int = DEFAULT_BATCH_SIZE
     batches: int = 1
-    precision: str = "float32"
+    precision: recipes.Precision = "float32"
     compiled: bool = False
 
     @property
@@ -66,7 +67,6 @@ def configure(recipe: recipes.Train, events: EventLog) -> tuple[DeviceConfig, li
     Returns the configuration of the steps and the driver's indexes of the GPUs in use. Must be called before
     TensorFlow runs any operation. Raises UserFault for unknown settings.
     """
-    _check(recipe)
     gpus = _choose_gpus(recipe, events)
     keras.config.set_dtype_policy(recipe.precision)
     devices = tuple(device.name for device in tf.config.list_logical_devices("GPU" if gpus else "CPU"))
@@ -93,19 +93,6 @@ def report_no_xla(recipe: recipes.Train, events: EventLog, reason: str) -> None:
     log.info(message)
     if recipe.xla:
         events.append(Warned(message))
-
-
-def _check(recipe: recipes.Train) -> None:
-    if recipe.precision not in PRECISIONS:
-        raise UserFault(
-            f"There is no precision called {recipe.precision!r}.", f"Choose one of {', '.join(PRECISIONS)}."
-        )
-    if recipe.strategy not in STRATEGIES:
-        raise UserFault(
-            f"There is no strategy called {recipe.strategy!r}.", f"Choose one of {', '.join(STRATEGIES)}."
-        )
-    if recipe.batch_accumulation < 1:
-        raise UserFault(f"A step cannot be made of {recipe.batch_accumulation} batches.", "Choose 1 or more.")
 
 
 def _choose_gpus(recipe: recipes.Train, events: EventLog) -> list[int]:

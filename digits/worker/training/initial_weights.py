@@ -6,7 +6,7 @@ import logging
 from collections.abc import Collection
 from pathlib import Path
 
-from digits.core.events import EventLog, Restored, Warned
+from digits.core.events import EventLog, Warned, WeightsLoaded
 from digits.worker.network.variables import VariableStore
 from digits.worker.training import restore
 from digits.worker.training.restore import Frozen
@@ -28,7 +28,7 @@ def load(
     kept = [name for name in variables if name in frozen or (name in trainable and name not in trained)]
     if source or kept:
         events.append(
-            Restored(
+            WeightsLoaded(
                 Path(source).name if source else "",
                 report.taken,
                 report.missing,

@@ -18,7 +18,7 @@ from digits.core.events import Built as NetworkBuilt
 from digits.core.events import EventLog, Warned
 from digits.core.schedules import LearningRate
 from digits.worker import network_loader
-from digits.worker.failure import UserFault, describe, in_a_sentence
+from digits.worker.failure import describe, in_a_sentence
 from digits.worker.network import inference
 from digits.worker.network.network import Built, Network
 from digits.worker.network.variables import VariableStore
@@ -35,7 +35,7 @@ from digits.worker.training import (
 )
 from digits.worker.training.activations import Activations
 from digits.worker.training.device_config import DeviceConfig
-from digits.worker.training.optimizers import Optimizer, Settings
+from digits.worker.training.optimizers import Optimizer
 from digits.worker.training.side_effects import SideEffects
 from digits.worker.training.steps import Evaluation, Training
 from digits.worker.training.tensorboard_log import TensorBoardLog, readable_graph
@@ -72,12 +72,13 @@ class Setup:
         self.config, self.seed, self._measures_labels = config, seed, measures_labels
         self.data = training_data.load(recipe, config, events)
         self.timeline = Timeline(recipe.epochs, self.data.steps_per_epoch)
-        self.learning_rate = self._learning_rate()
+        max_steps = recipe.epochs * self.data.steps_per_epoch
+        self.learning_rate = LearningRate(recipe.lr_policy, recipe.solver.learning_rate, max_steps)
         self._frozen = restore.Frozen(Path(recipe.weights) if recipe.weights else None, recipe.freeze)
         self.store = VariableStore(
             frozen=self._frozen, device=config.weights_device, compute_type=config.compute_type
         )
-        self.optimizer = Optimizer(str(recipe.solver.get("type", "SGD")), Settings.of(recipe.solver))
+        self.optimizer = Optimizer(recipe.solver)
         self.randomness = Randomness(seed)
         self.generators = PythonGenerators()
         self.side_effects = SideEffects(self.store, self.randomness, self.generators)
@@ -148,14 +149,6 @@ class Setup:
         initial_weights.load(
             self.recipe.weights, self.store, self._frozen, self.training.trained, self.events
         )
-
-    def _learning_rate(self) -> LearningRate:
-        base = float(self.recipe.solver.get("learning_rate", recipes.Solver.learning_rate))
-        max_steps = self.recipe.epochs * self.data.steps_per_epoch
-        try:
-            return LearningRate.of(self.recipe.lr_policy, base, max_steps)
-        except ValueError as error:
-            raise UserFault(str(error)) from error
 
     def _network(self) -> Network:
         file = self.job_folder / self.recipe.network

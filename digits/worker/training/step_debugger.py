@@ -305,11 +305,11 @@ def _numbers(name: str, found: np.ndarray[Any, Any]) -> dict[str, Any]:
     return {
         "name": name,
         "shape": list(numbers.shape),
-        "least": float(numbers.min(initial=np.inf)),
+        "min": float(numbers.min(initial=np.inf)),
         "mean": float(numbers.mean()),
-        "most": float(numbers.max(initial=-np.inf)),
-        "spread": float(numbers.std()),
-        "zeros": float((numbers == 0).mean()),
+        "max": float(numbers.max(initial=-np.inf)),
+        "std": float(numbers.std()),
+        "zero_fraction": float((numbers == 0).mean()),
     }
 
 

@@ -8,6 +8,7 @@ from pathlib import Path
 import tensorflow as tf
 
 from digits.core import recipe as recipes
+from digits.core.recipe import Augment
 from digits.data.manifest import Manifest
 from digits.worker import network_loader
 from digits.worker.failure import UserFault
@@ -62,7 +63,7 @@ def load(model_folder: Path, snapshot: str, dataset: Path | None = None) -> Trai
     recipe = recipes.load(model_folder / TRAIN_FOLDER, recipes.Train)
     dataset = dataset or Path(recipe.dataset)
     manifest = feeds.load_manifest(dataset)
-    whitening = {"whitening": bool(recipe.augment.get("whitening"))}
+    whitening = Augment(whitening=recipe.augment.whitening)
     prepare = feeds.preparation(manifest, dataset, recipe.mean, recipe.crop_size, whitening)
     net = network_loader.load(model_folder / recipe.network, prepare.shape, len(manifest.labels))
     store = VariableStore()

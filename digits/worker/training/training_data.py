@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from digits.core.events import EventLog
+from digits.core.events import EventLog, Split
 from digits.core.recipe import Train
 from digits.data.manifest import Manifest
 from digits.worker.failure import UserFault
@@ -89,10 +89,10 @@ def load(recipe: Train, config: DeviceConfig, events: EventLog) -> TrainingData:
 
 
 def _records(
-    dataset: Path, manifest: Manifest, split: str, events: EventLog, reserved: int = 0
+    dataset: Path, manifest: Manifest, split: Split, events: EventLog, reserved: int = 0
 ) -> feeds.Records | None:
     if split not in manifest.splits or not manifest.splits[split].count:
         return None
     records = feeds.Records(dataset, manifest, split, taken=reserved)
-    events.append(records.fed)
+    events.append(records.input_prepared)
     return records

@@ -22,7 +22,7 @@ import pytest
 from PIL import Image
 
 from digits.core import events
-from digits.core.recipe import CreateDataset
+from digits.core.recipe import CreateDataset, FolderSplit
 from digits.data import images, manifest, records, samples
 from digits.worker.failure import UserFault
 from digits.worker.run import run_task
@@ -81,7 +81,7 @@ def job(tmp_path: Path) -> Path:
 
 def recipe(source: Path, **options: Any) -> CreateDataset:
     settings = {"width": 12, "height": 8, "processes": 2, "seed": 7} | options
-    return CreateDataset(train={"folder": str(source)}, **settings)
+    return CreateDataset(train=FolderSplit(folder=str(source)), **settings)
 
 
 def make(job: Path, task: CreateDataset) -> Made:
@@ -209,7 +209,9 @@ def test_separate_folders_have_their_own_records(job: Path, tmp_path: Path) -> N
     val = make_source(tmp_path / "val", 3)
     test = make_source(tmp_path / "test", 2)
     shutil.copytree(val / "blue", val / "strange")
-    task = recipe(train, val={"folder": str(val)}, test={"folder": str(test), "max_per_class": 1})
+    task = recipe(
+        train, val=FolderSplit(folder=str(val)), test=FolderSplit(folder=str(test), max_per_class=1)
+    )
     task.test["min_per_class"] = 1
     made = make(job, task)
     assert {name: split.counts for name, split in made.manifest.splits.items()} == {
@@ -427,10 +429,10 @@ def test_shards_are_many_and_even(tmp_path: Path) -> None:
         split = create_dataset.image_folder.SplitPlan(tmp_path, ["a"] * count, [0] * count)
         return create_dataset.image_folder.Plan(["a", "b"], {"train": split}, [])
 
-    task = CreateDataset(train={}, width=28, height=28, channels=1)
+    task = CreateDataset(train=FolderSplit(folder="/data"), width=28, height=28, channels=1)
     sizes = {count: len(create_dataset.divide(plan(count), task)) for count in (1, 128, 129, 60_000)}
     assert sizes == {1: 1, 128: 1, 129: 2, 60_000: 32}
-    large = CreateDataset(train={}, width=1024, height=1024, channels=3)
+    large = CreateDataset(train=FolderSplit(folder="/data"), width=1024, height=1024, channels=3)
     pieces = create_dataset.divide(plan(20_000), large)
     assert len(pieces) == 235
     assert pieces[0].start == 0

@@ -45,7 +45,7 @@ def test_what_a_training_would_cost(preflight: Any) -> None:
     assert found["input"]["reason"].startswith("limit ")
     assert found["validation_input"]["records"] == 22
     assert (found["precision"], found["xla"], found["seed"]) == ("float32", False, 1)
-    assert outcome.of(events.Built) and len(outcome.of(events.Fed)) == 2
+    assert outcome.of(events.Built) and len(outcome.of(events.InputPrepared)) == 2
     assert list((outcome.job_folder / "tb").iterdir())
     assert not list(outcome.job_folder.glob("snapshot*"))
     described = (Path(__file__).resolve().parents[3] / "docs" / "training.md").read_text()

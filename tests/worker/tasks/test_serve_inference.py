@@ -67,7 +67,7 @@ def client(trained: Path, start: Any) -> Any:
     task = trained / "infer"
     task.mkdir()
     path = f"/tmp/digits-test-{os.getpid()}.sock"
-    recipe.Serve(model=str(trained), socket=path, idle_seconds=600).save(task)
+    recipe.ServeInference(model=str(trained), socket=path, idle_seconds=600).save(task)
     worker = start(task)
     client = Client(Path(path))
     yield client
@@ -116,7 +116,7 @@ def test_it_ends_when_nobody_asks(trained: Path, start: Any, tmp_path: Path) -> 
     task = trained / "infer"
     task.mkdir()
     path = f"/tmp/digits-idle-{os.getpid()}.sock"
-    recipe.Serve(model=str(trained), socket=path, idle_seconds=0.2).save(task)
+    recipe.ServeInference(model=str(trained), socket=path, idle_seconds=0.2).save(task)
     assert start(task).wait().code == 0
     assert not Path(path).exists()
 

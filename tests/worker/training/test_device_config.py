@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 from digits.core.events import Measured, Progressed, Warned
+from digits.core.recipe import Solver
 from tests.worker import networks
 from tests.worker.conftest import Outcome, snapshot
 
@@ -429,8 +430,8 @@ def _remark_on_variables_elsewhere(path: Path) -> str:
     config = DeviceConfig(devices=("/device:CPU:0",), batch_size=4, compiled=True)
     net = network_loader.load(path, shape, 4)
     # Variables that a trace makes are not yet there for XLA: another trace makes them.
-    Training(net, store, prepare, Optimizer("SGD"), 1, Randomness(1)).trace()
-    training = Training(net, store, prepare, Optimizer("SGD"), 1, Randomness(1), config)
+    Training(net, store, prepare, Optimizer(Solver()), 1, Randomness(1)).trace()
+    training = Training(net, store, prepare, Optimizer(Solver()), 1, Randomness(1), config)
     training.trace()
     return training.remark
 
