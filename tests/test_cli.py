@@ -14,6 +14,8 @@ from digits.cli import announcement
 from digits.core.settings import Settings, described_settings
 from digits.runtime.tensorflow_support import TensorFlowSupport, find_tensorflow
 
+pytestmark = pytest.mark.integration
+
 HERE = TensorFlowSupport(True)
 
 

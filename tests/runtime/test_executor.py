@@ -20,6 +20,8 @@ from digits.runtime.executor import Exit, LocalExecutor
 from digits.web.services import Services
 from tests.failing_disk import small_disk
 
+pytestmark = pytest.mark.integration
+
 HANGS = "import time; print('hanging', flush=True); time.sleep(300)"
 FINISHES = (
     "import sys, os; print(sys.argv[1]); print(os.environ.get('DEVICE'), os.environ.get('DIGITS_PASSWORD'))"

@@ -31,6 +31,8 @@ from digits.runtime.store import Store, StoreInUse
 from digits.web import live_messages
 from tests.failing_disk import failing_disk
 
+pytestmark = pytest.mark.integration
+
 # What a task's program does; the folder is its argument.
 PROGRAMS = """
 import json, os, sys, time

@@ -19,6 +19,8 @@ from digits.runtime import supervisor as shim
 from digits.runtime import task_output
 from tests.failing_disk import small_disk
 
+pytestmark = pytest.mark.integration
+
 # Named misbehaviours: each is a program that a task might turn out to be.
 FINISHES = "print('hello')"
 FAILS = "import sys; print('why', file=sys.stderr); sys.exit(3)"

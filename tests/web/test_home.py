@@ -15,6 +15,8 @@ from digits.core.task import Task
 from digits.kinds.classification.job import DatasetJob
 from tests.site import Site
 
+pytestmark = pytest.mark.integration
+
 AnyJob = TypeVar("AnyJob", bound=Job)
 
 

@@ -17,6 +17,8 @@ from digits.core.job import Job
 from digits.core.model_job import ModelJob
 from tests.site import Site, open_site, site_settings
 
+pytestmark = pytest.mark.integration
+
 CREATE = "/models/images/classification.json"
 PREFLIGHT = "/models/preflight"
 CLASSIFY = "/models/images/classification/classify_one.json"
