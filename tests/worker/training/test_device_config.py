@@ -117,10 +117,10 @@ def test_histograms_are_written_from_accumulated_steps(train: Any, in_child: Any
 
 @pytest.mark.parametrize("strategy", ["mirrored", "central"])
 @pytest.mark.parametrize("batch", [16, 7])
-def test_two_devices_train_as_one(train: Any, model: Any, in_child: Any, strategy: str, batch: int) -> None:
-    settings = {"epochs": 3, "solver": MOMENTUM, "batch_size": batch, "strategy": strategy}
-    one = train(CONVOLUTIONS, name="one", **settings)
-    two = _on_processors(in_child, model(CONVOLUTIONS, name="two", **settings))
+def test_two_devices_train_as_one(trained: Any, model: Any, in_child: Any, strategy: str, batch: int) -> None:
+    settings = {"epochs": 3, "solver": MOMENTUM, "batch_size": batch}
+    one = trained(CONVOLUTIONS, name="one", **settings)
+    two = _on_processors(in_child, model(CONVOLUTIONS, name="two", strategy=strategy, **settings))
     _assert_alike(
         _weights(in_child, one, "snapshot_3.ckpt"), _weights(in_child, two, "snapshot_3.ckpt"), 1e-4
     )
