@@ -67,9 +67,9 @@ def _import_what_tasks_need() -> None:
 
 def _fork(request: dict[str, Any], private: tuple[int, ...]) -> int:
     """Fork the supervisor, which forks the task and then becomes `digits.runtime.supervisor`."""
-    supervisor = os.fork()
-    if supervisor:
-        return supervisor
+    child = os.fork()
+    if child:
+        return child
     try:
         os.setsid()
         signal.signal(signal.SIGCHLD, signal.SIG_DFL)

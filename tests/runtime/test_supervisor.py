@@ -18,6 +18,8 @@ import pytest
 from digits.runtime import supervisor, task_output
 from tests.failing_disk import small_disk
 
+pytestmark = pytest.mark.integration
+
 # Named misbehaviours: each is a program that a task might turn out to be.
 FINISHES = "print('hello')"
 FAILS = "import sys; print('why', file=sys.stderr); sys.exit(3)"

@@ -83,8 +83,8 @@ def test_a_check_tells_a_mistake_with_its_line(model: Any, run_clean: Callable[.
 
 
 @pytest.mark.tensorflow
-def test_a_snapshot_is_exported(train: Any, run_clean: Callable[..., Any], tmp_path: Path) -> None:
-    job = train(networks.LINEAR, epochs=1).job_folder
+def test_a_snapshot_is_exported(trained: Any, run_clean: Callable[..., Any], tmp_path: Path) -> None:
+    job = trained(networks.LINEAR, epochs=1).job_folder
     target = tmp_path / "exported"
     answer = run_clean("-m", "digits", "export", str(job), str(target), "--epoch", "1")
     assert answer.returncode == 0, answer.stderr + answer.stdout
