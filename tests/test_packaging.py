@@ -23,8 +23,8 @@ PACKAGES = {
     "flask_socketio": "flask-socketio",
     "flask_wtf": "flask-wtf",
     "google_crc32c": "google-crc32c",
-    # TensorFlow brings these in the versions that it works with.
-    "google": "tensorflow",
+    "google": "protobuf",
+    # TensorFlow requires it in the version that it works with.
     "h5py": "tensorflow",
     "markupsafe": "jinja2",
     "pynvml": "nvidia-ml-py",
