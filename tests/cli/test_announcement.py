@@ -12,6 +12,8 @@ from digits.cli.announcement import announcement
 from digits.core.settings import Settings
 from digits.runtime.tensorflow_support import TensorFlowSupport, find_tensorflow
 
+pytestmark = pytest.mark.integration
+
 HERE = TensorFlowSupport(True)
 
 

@@ -46,8 +46,8 @@ def same(left: events.Event, right: events.Event) -> bool:
     return events.encode(left) == events.encode(right)
 
 
-def test_events_wait_while_the_disk_is_full(tmp_path: Path) -> None:
-    log = events.EventLog(Path("/dev/full"))
+def test_events_wait_while_the_disk_is_full(tmp_path: Path, full_disk: Path) -> None:
+    log = events.EventLog(full_disk)
     log.append(events.Warned("first"), events.Warned("second"))
     log.append(events.Warned("third"))
     path = tmp_path / "events.jsonl"
@@ -59,8 +59,8 @@ def test_events_wait_while_the_disk_is_full(tmp_path: Path) -> None:
     assert [event.message for event in found] == ["first", "second", "third", "fourth"]
 
 
-def test_a_log_that_cannot_tell_all_says_so_at_the_end() -> None:
-    log = events.EventLog(Path("/dev/full"))
+def test_a_log_that_cannot_tell_all_says_so_at_the_end(full_disk: Path) -> None:
+    log = events.EventLog(full_disk)
     log.append(events.Warned("first"))
     with pytest.raises(OSError, match="No space left"):
         log.close()
@@ -81,8 +81,8 @@ def test_synced_events_survive_a_power_loss(tmp_path: Path, monkeypatch: pytest.
         assert recording.surviving()["train/events.jsonl"] == written
 
 
-def test_a_log_is_not_synchronized_while_events_wait_for_room() -> None:
-    log = events.EventLog(Path("/dev/full"))
+def test_a_log_is_not_synchronized_while_events_wait_for_room(full_disk: Path) -> None:
+    log = events.EventLog(full_disk)
     log.append(events.Warned("first"))
     with pytest.raises(OSError, match="No space left"):
         log.sync()

@@ -23,6 +23,8 @@ from digits.runtime.executors.local import LocalExecutor, child_environment
 from digits.web.services import Services
 from tests.failing_disk import small_disk
 
+pytestmark = pytest.mark.integration
+
 HANGS = "import time; print('hanging', flush=True); time.sleep(300)"
 FINISHES = "import sys, os; print(sys.argv[1]); print(os.environ.get('CUDA_VISIBLE_DEVICES'), os.environ.get('DIGITS_PASSWORD'))"
 FILLS_THE_DISK = """

@@ -34,6 +34,8 @@ from digits.runtime.task_outcome import verdict
 from tests.failing_disk import failing_disk
 from tests.runtime.toy_jobs import Server, ToyJob
 
+pytestmark = pytest.mark.integration
+
 
 @pytest.fixture
 def server(tmp_path: Path) -> Iterator[Server]:

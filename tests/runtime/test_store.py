@@ -65,6 +65,7 @@ def test_a_job_survives_a_power_cut_from_its_submission_to_its_deletion(
     assert f"{job.id}/job.json" in recording.surviving()
     store.remove(job)
     assert job.id not in recording.surviving()
+    store.close()
 
 
 def test_jobs_are_the_same_after_a_restart(store: Store) -> None:
@@ -172,6 +173,7 @@ def test_what_a_killed_server_left_is_cleared_away(store: Store) -> None:
     names = {path.name for path in store.folder.iterdir()}
     assert names == {job.id, damaged.name, ".lock"}
     assert [path.name for path in job.folder.iterdir()] == ["job.json"]
+    again.close()
 
 
 def test_a_moved_folder_of_jobs_trains_on_its_own_datasets(store: Store, tmp_path: Path) -> None:
@@ -182,6 +184,7 @@ def test_a_moved_folder_of_jobs_trains_on_its_own_datasets(store: Store, tmp_pat
     again.load()
     job = again.get(trained.id, ModelJob)
     assert job.recipe_for(job.tasks[0]).as_json()["dataset"] == str(moved / trained.dataset_id)
+    again.close()
 
 
 @pytest.mark.parametrize("end", [Status.ABORT, Status.ERROR])
@@ -194,6 +197,7 @@ def test_a_training_that_saved_nothing_can_begin_anew(store: Store, end: Status)
     assert job.can_resume
     job.resume()
     assert job.tasks[0].status is Status.INIT and job.recipe.resume
+    store.close()
 
 
 def test_of_a_dataset_that_failed_the_list_of_skipped_images_stays(store: Store) -> None:
@@ -204,6 +208,7 @@ def test_of_a_dataset_that_failed_the_list_of_skipped_images_stays(store: Store)
         (job.folder / name).touch()
     job.clear_away()
     assert {path.name for path in job.folder.iterdir()} == {"job.json", "skipped.csv"}
+    store.close()
 
 
 def test_a_removed_folder_is_noticed_and_nothing_is_written_any_more(

@@ -30,6 +30,8 @@ from digits.web.app import create_app
 from digits.web.peers import CONNECTION, Peer
 from tests.raw_http import OTHER_UID, Answer, SmallServer, join, websocket
 
+pytestmark = pytest.mark.integration
+
 TOKEN = "t" * 43
 CANARY = "canary-4f1c6e"
 PUBLIC = {"static", "auth.login", "auth.login_post", "home.health", "tensorboard.board_font"}

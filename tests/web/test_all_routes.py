@@ -36,6 +36,8 @@ from digits.web.model_form import ModelForm
 from tests.raw_http import Answer, SmallServer, small_server
 from tests.site import Site, open_site, site_settings
 
+pytestmark = pytest.mark.integration
+
 EXAMPLES = int(os.environ.get("DIGITS_FUZZ_EXAMPLES", "120"))
 HANG_SECONDS = 30
 FIELD = re.compile(r"""(?:args|form|values|files)(?:\.get|\.getlist)?[\[(,]\s*["']([\w\[\]-]+)["']""")

@@ -22,6 +22,8 @@ from tests import damage
 from tests.damage import Damage
 from tests.site import Site, open_site, site_settings
 
+pytestmark = pytest.mark.integration
+
 CASES = int(os.environ.get("DIGITS_DAMAGE_CASES", "30"))
 
 

@@ -23,6 +23,8 @@ from digits.web.auth import Session, Sessions, read_or_make_secret
 from tests.failing_disk import FailingDisk, failing_disk, fill, small_disk
 from tests.site import Site, bars, site_settings
 
+pytestmark = pytest.mark.integration
+
 SAID = {
     errno.ENOSPC: (507, "The disk is full."),
     errno.EROFS: (503, "The disk is read-only."),

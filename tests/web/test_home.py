@@ -16,6 +16,8 @@ from digits.kinds.classification.recipe import CreateClassification, FolderSplit
 from digits.kinds.jobs import DatasetJob
 from tests.site import Site
 
+pytestmark = pytest.mark.integration
+
 AnyJob = TypeVar("AnyJob", bound=Job)
 
 

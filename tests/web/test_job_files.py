@@ -21,6 +21,8 @@ from digits.data.target import class_index
 from digits.web.app import create_app
 from tests.site import Site, bars, site_settings
 
+pytestmark = pytest.mark.integration
+
 SECRET = "the secret of another user"
 JSON = {"Accept": "application/json"}
 SPARSE_BYTES = 600 * 1024 * 1024

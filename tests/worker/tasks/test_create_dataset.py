@@ -34,6 +34,8 @@ from digits.worker.failure import UserFault
 from digits.worker.run import run_task
 from digits.worker.tasks import create_dataset
 
+pytestmark = pytest.mark.integration
+
 COLOURS = {"red_cars": (200, 30, 30), "green": (30, 200, 30), "blue": (30, 30, 200)}
 
 

@@ -15,6 +15,7 @@ from digits.core.recipe import Solver
 from digits.data.target import class_index
 from tests.worker import networks
 from tests.worker.conftest import Outcome, snapshot
+from tests.worker.training.test_activations import histograms
 
 pytestmark = pytest.mark.tensorflow
 
@@ -105,6 +106,10 @@ def test_histograms_are_written_from_accumulated_steps(train: Any, in_child: Any
     _assert_alike(
         _weights(in_child, plain, "snapshot_2.ckpt"), _weights(in_child, pictured, "snapshot_2.ckpt")
     )
+    assert in_child(histograms, plain.job_folder / "tb" / "train") == {}
+    shown = in_child(histograms, pictured.job_folder / "tb" / "train")
+    # The step after each validation but the last; its first batch of 4 images, with an output for each of 4 classes.
+    assert [(step, count) for step, (_, _, count, *_) in shown["logits"]] == [(1, 16), (5, 16)]
 
 
 # Several devices
@@ -112,10 +117,10 @@ def test_histograms_are_written_from_accumulated_steps(train: Any, in_child: Any
 
 @pytest.mark.parametrize("strategy", ["mirrored", "central"])
 @pytest.mark.parametrize("batch", [16, 7])
-def test_two_devices_train_as_one(train: Any, model: Any, in_child: Any, strategy: str, batch: int) -> None:
-    settings = {"epochs": 3, "solver": MOMENTUM, "batch_size": batch, "strategy": strategy}
-    one = train(CONVOLUTIONS, name="one", **settings)
-    two = _on_processors(in_child, model(CONVOLUTIONS, name="two", **settings))
+def test_two_devices_train_as_one(trained: Any, model: Any, in_child: Any, strategy: str, batch: int) -> None:
+    settings = {"epochs": 3, "solver": MOMENTUM, "batch_size": batch}
+    one = trained(CONVOLUTIONS, name="one", **settings)
+    two = _on_processors(in_child, model(CONVOLUTIONS, name="two", strategy=strategy, **settings))
     _assert_alike(
         _weights(in_child, one, "snapshot_3.ckpt"), _weights(in_child, two, "snapshot_3.ckpt"), 1e-4
     )
