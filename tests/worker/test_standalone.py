@@ -140,7 +140,7 @@ def read(task_folder: Path) -> list[events.Event]:
 def rows_of_run(task_folder: Path, run: int) -> int:
     """How many rows the run with this number, from 0, has measured."""
     runs = "".join(
-        "|" if event.kind == "resumed" else "m" if event.kind == "measured" else ""
+        "|" if isinstance(event, events.Resumed) else "m" if isinstance(event, events.Measured) else ""
         for event in read(task_folder)
     )
     return len(runs.split("|")[run]) if runs.count("|") == run else 0
