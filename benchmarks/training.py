@@ -51,10 +51,12 @@ os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # forking wants a process wi
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
 
 from digits.core import events, recipe
-from digits.core.recipe import CreateDataset, FolderSplit, Train
+from digits.core.recipe import Train
 from digits.data import manifest, samples
 from digits.data.records import SplitReader
-from digits.runtime import devices, executor
+from digits.kinds.classification.recipe import CreateClassification, FolderSplit
+from digits.runtime import devices
+from digits.runtime.executors.local import devices_environment
 from digits.worker import run
 
 NETWORKS = Path(__file__).resolve().parents[1] / "digits" / "networks"
@@ -150,7 +152,7 @@ def main() -> None:
     arguments = _arguments()
     gpus = [device.id for device in devices.devices() if device.is_gpu]
     device = arguments.device or (gpus[0] if gpus else devices.CPU)
-    os.environ.update(executor.devices_environment([device]))
+    os.environ.update(devices_environment([device]))
     run.import_programs()
     with tempfile.TemporaryDirectory() as folder:
         scratch = Path(folder)
@@ -226,7 +228,7 @@ def create_dataset(scratch: Path, asked: argparse.Namespace) -> Path:
             _thin_out(folder / "test", asked.records // 5)
     task = scratch / "dataset" / "create"
     task.mkdir(parents=True)
-    CreateDataset(
+    CreateClassification(
         train=FolderSplit(folder=str(folder / "train")),
         val=FolderSplit(folder=str(folder / "test")),
         width=side,
@@ -471,7 +473,7 @@ def _arrays(dataset: Path, split: str, count: int | None = None) -> tuple[Any, A
         images = np.empty((min(count or len(reader), len(reader)), *found.shape), np.uint8)
         for number in range(len(images)):
             images[number] = reader.read(number).as_array().reshape(found.shape)
-        return images, reader.labels[: len(images)]
+        return images, reader.groups[: len(images)]
 
 
 def _silence(task: Path) -> None:

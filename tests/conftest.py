@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
 import subprocess
 import sys
+import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
-import psutil
 import pytest
 
 from digits.core.settings import Settings
+from tests import once
+from tests.leftovers import Leftovers
 from tests.site import Site, open_site, site_settings
 from tests.stalls import HANG_SECONDS, STALLS
 
@@ -19,7 +23,6 @@ from tests.stalls import HANG_SECONDS, STALLS
 os.environ["CUDA_VISIBLE_DEVICES"] = ""
 
 ROOT = Path(__file__).resolve().parent.parent
-LEAVE_SECONDS = 5.0
 
 
 @pytest.fixture(autouse=True, scope="session")
@@ -33,8 +36,20 @@ def record_stalls(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
 
 def pytest_sessionfinish(session: pytest.Session) -> None:
     """Fail the run if an event loop was blocked for so long that it counts as a hang."""
-    if STALLS.hangs():
+    if _is_one_of_several(session.config):
+        session.config.workeroutput["stalls"] = STALLS.seconds  # type: ignore[attr-defined]
+    elif STALLS.hangs():
         session.exitstatus = pytest.ExitCode.TESTS_FAILED
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_testnodedown(node: Any) -> None:
+    """Collect the measurements of one of the processes that pytest-xdist runs tests in."""
+    STALLS.merge(getattr(node, "workeroutput", {}).get("stalls", {}))
+
+
+def _is_one_of_several(config: pytest.Config) -> bool:
+    return hasattr(config, "workerinput")
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
@@ -44,6 +59,12 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
             f"HANG: {label} held an event loop for {seconds:.1f} s; the limit is {HANG_SECONDS:.0f} s",
             red=True,
         )
+
+
+@pytest.fixture(scope="session")
+def run_folder(tmp_path_factory: pytest.TempPathFactory, worker_id: str) -> Path:
+    """A folder that all processes of this test run share."""
+    return once.run_folder(tmp_path_factory, worker_id)
 
 
 @pytest.fixture
@@ -91,34 +112,40 @@ def run_clean(
     return run
 
 
-@pytest.fixture(autouse=True)
-def no_process_left_behind() -> Iterator[None]:
-    """Fails a test after which a child process of the tests still runs, and ends that process."""
-    before = _children()
+@pytest.fixture(autouse=True, scope="session")
+def temporary_folder(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """Keep temporary files of these tests and their child processes apart from all others."""
+    folder = tmp_path_factory.mktemp("tmp", numbered=False)
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setenv("TMPDIR", str(folder))
+        patched.setattr(tempfile, "tempdir", str(folder))
+        yield
+
+
+@pytest.fixture(autouse=True, scope="module")
+def nothing_left_behind_by_module(temporary_folder: None) -> Iterator[None]:
+    """Fail a module whose shared fixtures leave a process, a connection, or a file behind, and end that process."""
+    before = Leftovers.now()
     yield
-    left = _children() - before
-    if not left:
-        return
-    _, alive = psutil.wait_procs(left, timeout=LEAVE_SECONDS)
-    if not alive:
-        return
-    described = [" ".join(process.cmdline())[:200] for process in alive]
-    for process in alive:
-        for descendant in [*process.children(recursive=True), process]:
-            descendant.kill()
-    pytest.fail(f"processes left behind: {described}")
+    _check(before.since(shared=False))
 
 
-def _children() -> set[psutil.Process]:
-    """Direct children that run. Deeper ones belong to a child, such as the parts of a browser."""
-    return {child for child in psutil.Process().children() if _counts(child)}
+@pytest.fixture(autouse=True)
+def nothing_left_behind(temporary_folder: None) -> Iterator[None]:
+    """Fail a test that leaves a process or a file behind, and end that process."""
+    before = Leftovers.now()
+    yield
+    _check(before.since(shared=True))
 
 
-def _counts(process: psutil.Process) -> bool:
-    try:
-        # Python's own tracker of shared memory lives as long as the tests do.
-        return process.status() != psutil.STATUS_ZOMBIE and "resource_tracker" not in " ".join(
-            process.cmdline()
-        )
-    except psutil.NoSuchProcess:
-        return False
+def _check(left: list[str]) -> None:
+    if left:
+        pytest.fail("left behind: " + "; ".join(left))
+
+
+@pytest.fixture
+def full_disk() -> Iterator[Path]:
+    """A file on a full disk. The system has only one, and event logs lock it: tests take turns."""
+    with open("/dev/full") as turn:
+        fcntl.flock(turn, fcntl.LOCK_EX)
+        yield Path("/dev/full")

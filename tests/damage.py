@@ -22,9 +22,11 @@ from digits.core.recipe import EarlyStopping, Train
 from digits.core.resume_point import ResumePoint
 from digits.core.status import Status
 from digits.core.task import Failure, Handle, Task
-from digits.kinds import KINDS
+from digits.kinds.jobs import JOB_TYPES
+from digits.runtime.device_ledger import DeviceLedger
 from digits.runtime.scheduler import Scheduler
 from digits.runtime.store import Store
+from digits.runtime.task_runner import TaskRunner
 from tests.site import Site
 
 DATASET, BROKEN = "20260101-000000-da7a5e", "20260101-000001-bad5e7"
@@ -258,18 +260,21 @@ def check(
 ) -> list[str]:
     """Start a server on ``jobs``, request all pages, call ``look``, and return all problems."""
     parts = site.services
-    parts.store = Store(jobs, KINDS)
+    parts.store = Store(jobs, JOB_TYPES)
     try:
         parts.store.load()
-        parts.scheduler = Scheduler(parts.store, parts.executor, report=parts.report)
+        ledger = DeviceLedger({"create": 1, "cpu": 1})
+        parts.runner = TaskRunner(parts.executor, ledger, may_run=parts.store.maintain)
+        parts.scheduler = Scheduler(parts.store, parts.runner, report=parts.report)
         parts.scheduler.start()
         for _ in range(ROUNDS):
-            parts.scheduler.tick()
+            parts.runner.tick()
         look()
         wrong = [*_wrong_states(site), *_wrong_answers(site, sorted({*victims, *HEALTHY}))]
         return [*wrong, *_wrong_deletions(site, victims)]
     finally:
         parts.scheduler.stop()
+        parts.runner.close()
         parts.store.close()
 
 

@@ -15,6 +15,7 @@ import hashlib
 import os
 import pickle
 import random
+import weakref
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -27,6 +28,11 @@ FOLDER = "folder"
 # Paths relative to the recorded folder, with the inode there; None for a removed name.
 Names = dict[str, int]
 Change = dict[str, int | None]
+
+
+def _close(held: dict[int, int]) -> None:
+    for descriptor in held.values():
+        os.close(descriptor)
 
 
 @dataclass(frozen=True)
@@ -50,6 +56,7 @@ class Recording:
         store.mkdir()
         self._folder, self._store, self._ignored = folder, store, ignored
         self._held: dict[int, int] = {}  # an inode number is not reused while the file is open
+        weakref.finalize(self, _close, self._held)
         self._known: dict[tuple[int, int, int], str] = {}
         self._names: Names = {}
         self._contents: dict[int, str] = {}

@@ -24,6 +24,11 @@ class Stalls:
     def note(self, label: str, seconds: float, cpu_seconds: float) -> None:
         self.seconds[label] = max(cpu_seconds, self.seconds.get(label, 0.0))
 
+    def merge(self, seconds: dict[str, float]) -> None:
+        """Add the measurements of another test process."""
+        for label, cpu_seconds in seconds.items():
+            self.note(label, 0.0, cpu_seconds)
+
     def read_logs(self, folder: Path) -> None:
         """Add the log entries below ``folder`` of servers that ran as separate programs."""
         for log in folder.rglob("*.log*"):

@@ -10,6 +10,8 @@ from pathlib import Path
 
 import pytest
 
+pytestmark = pytest.mark.integration
+
 ROOT = Path(__file__).resolve().parent.parent
 
 # Does what the scripts need of Python, venv and pip, without any of them.
@@ -183,6 +185,18 @@ def test_everything_is_checked_style_and_types_first(checkout):
     assert checks == ["ruff", "ruff", "mypy", "pytest"]
 
 
+def test_a_quick_check_leaves_out_slow_tests_and_the_browser(checkout, bare_system):
+    assert checkout.run("digits-test", "--quick", PATH=str(bare_system)).returncode == 0
+    checks = [
+        line.split()[1] for line in checkout.asked if line.startswith(("-m ruff", "-m mypy", "-m pytest"))
+    ]
+    assert checks == ["ruff", "ruff", "mypy", "pytest"]
+    (tests,) = (line for line in checkout.asked if line.startswith("-m pytest"))
+    for mark in ("integration", "tensorflow", "browser", "network", "slow"):
+        assert f"not {mark}" in tests
+    assert not any("chromium" in line for line in checkout.asked)
+
+
 def test_a_failed_check_ends_the_test(checkout):
     checkout.run("digits-test")
     python = checkout.folder / ".venv" / "bin" / "python"
@@ -193,8 +207,8 @@ def test_a_failed_check_ends_the_test(checkout):
 
 def test_arguments_go_to_pytest_alone(checkout):
     checkout.run("digits-test")
-    checkout.run("digits-test", "tests/test_cli.py", "-k", "port")
-    assert checkout.asked == ["-m pytest tests/test_cli.py -k port"]
+    checkout.run("digits-test", "tests/cli/test_serve.py", "-k", "port")
+    assert checkout.asked == ["-m pytest tests/cli/test_serve.py -k port"]
 
 
 def test_testing_installs_what_serving_needs_as_well(checkout):

@@ -52,7 +52,6 @@ class Job(Struct, kw_only=True, eq=False, dict=True, weakref=True):
     """
 
     kind: ClassVar[str] = ""
-    type_title: ClassVar[str] = ""
 
     id: str
     folder: Path
@@ -185,7 +184,6 @@ class DamagedJob(Job, kw_only=True, eq=False):
     """A job whose folder is invalid. It can be viewed and deleted, but is never written."""
 
     kind: ClassVar[str] = "damaged"
-    type_title: ClassVar[str] = "Damaged job"
 
     reason: str
 

@@ -32,7 +32,6 @@ class ModelJob(Job, kw_only=True, eq=False):
     """
 
     kind: ClassVar[str] = "model"
-    type_title: ClassVar[str] = "Image classification model"
 
     dataset_id: Annotated[str, Meta(pattern=rf"^(?a:{ID})\Z")]
     recipe: Train
@@ -52,11 +51,7 @@ class ModelJob(Job, kw_only=True, eq=False):
         return self.recipe
 
     def device_request(self, task: Task) -> DeviceRequest:
-        if self.device == "cpu":
-            return DeviceRequest(pool="cpu")
-        if self.device.startswith("next"):
-            return DeviceRequest(pool="gpu", count=int(self.device.partition(":")[2] or 1))
-        return DeviceRequest(pool="gpu", chosen=tuple(self.device.split(",")))
+        return request_devices(self.device)
 
     @property
     def can_resume(self) -> bool:
@@ -88,6 +83,15 @@ class ModelJob(Job, kw_only=True, eq=False):
             return read_json(self.folder / BEST_FILE, Best)["epoch"]
         except UnreadableFile:
             return None
+
+
+def request_devices(device: str) -> DeviceRequest:
+    """The request for a ``device`` as `ModelJob` names it."""
+    if device == "cpu":
+        return DeviceRequest(pool="cpu")
+    if device.startswith("next"):
+        return DeviceRequest(pool="gpu", count=int(device.partition(":")[2] or 1))
+    return DeviceRequest(pool="gpu", chosen=tuple(device.split(",")))
 
 
 def snapshots_in(folder: Path) -> list[tuple[float, str]]:

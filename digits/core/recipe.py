@@ -1,7 +1,7 @@
 """Recipes: what a task has to do, as one readable JSON file that both processes read.
 
 The types are the single source of names, defaults and limits: reading enforces them, and forms take theirs
-from `schema.limits`. Another kind of data defines its recipe as a subclass of `Recipe` in its own package.
+from `schema.limits`. Each kind of dataset defines its recipe as a subclass of `CreateDataset` in its own package.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from msgspec import Meta, Struct, field
 from digits.core import schema
 from digits.core.files import read_json, write_json
 from digits.core.schedules import AnySchedule, Fixed
-from digits.core.schema import LARGEST_NUMBER, Fraction, NonNegative, Percent, Positive, Whole
+from digits.core.schema import LARGEST_NUMBER, Fraction, NonNegative, Positive, Whole
 
 FILE_NAME = "recipe.json"
 SCHEMA = 1
@@ -59,35 +59,20 @@ class Recipe(Struct, kw_only=True, tag_field="task"):
 R = TypeVar("R", bound=Recipe)
 
 
-class FolderSplit(Struct, kw_only=True, frozen=True):
-    """The folder with the images of a split, and the number of images that a class must and may have."""
-
-    folder: str
-    min_per_class: Positive = 2
-    max_per_class: Positive | None = None
-
-
 class CreateDataset(Recipe, tag="create-dataset"):
-    """Read a folder of images (one sub-folder per class) into TFRecord shards.
+    """Convert images to TFRecord shards. Each kind of dataset has a subclass that describes its source.
 
-    ``val`` and ``test`` name separate folders; without them ``pct_val`` and
-    ``pct_test`` percent of each class of ``train`` are taken. With ``sample``, a
-    set that `digits.data.samples` knows is first downloaded into the train folder's parent.
-    Width and height are in pixels; ``channels`` is 1 or 3.
+    ``kind`` is a name in `digits.kinds`. ``width`` and ``height`` are in pixels; ``channels`` is 1 or 3.
+    ``seed`` determines the split and the order of the records. Without ``processes``, there is one per core.
     """
 
-    train: FolderSplit
-    val: FolderSplit | None = None
-    test: FolderSplit | None = None
-    pct_val: Percent = 25.0
-    pct_test: Percent = 0.0
+    kind: str
     width: Pixels = 256
     height: Pixels = 256
     channels: Literal[1, 3] = 3
     resize_mode: ResizeMode = "squash"
     encoding: Encoding = "png"
     seed: Whole = 0
-    sample: str | None = None
     processes: Positive | None = None
 
 

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-import secrets
 from pathlib import Path
 
-from digits.core.recipe import CreateDataset, FolderSplit
-from digits.data.samples import Sample
-from digits.kinds.classification.job import DatasetJob
+from digits.core.recipe import CreateDataset
+from digits.data.sample_catalog import Sample
+from digits.kinds import kind_named
+from digits.kinds.jobs import DatasetJob
 from digits.web.services import services
+
+SAMPLES_KIND = "image-classification"
 
 
 def new_dataset(
@@ -33,15 +35,7 @@ def new_dataset(
 
 def new_sample(folder: Path, sample: Sample, owner: str | None = None) -> DatasetJob:
     """Create a job in ``folder`` that downloads a sample and creates a dataset from it."""
-    source = services().settings.samples_dir / sample.id
-    recipe = CreateDataset(
-        train=FolderSplit(folder=str(source / "train"), min_per_class=1),
-        val=FolderSplit(folder=str(source / "test"), min_per_class=1),
-        pct_val=0,
-        width=sample.width,
-        height=sample.height,
-        channels=1 if sample.channels == 1 else 3,
-        seed=secrets.randbelow(2**31),
-        sample=sample.id,
-    )
+    settings = services().settings
+    make_recipe = kind_named(SAMPLES_KIND).load("recipe").for_sample
+    recipe = make_recipe(sample, settings.samples_dir, [*settings.sample_mirrors])
     return new_dataset(folder, recipe, sample.title, owner=owner)

@@ -8,7 +8,7 @@ from digits.core.files import write_bytes
 from digits.core.model_job import ModelJob
 from digits.core.recipe import Solver, Train
 from digits.core.schedules import Step
-from digits.kinds.classification.job import DatasetJob
+from digits.kinds.jobs import DatasetJob
 from digits.web.standard_networks import network
 
 SAMPLE_EPOCHS = 5

@@ -6,17 +6,19 @@ import logging
 from collections.abc import Iterable
 from typing import Any
 
+import humanize
 from flask import url_for
 
 from digits.core import preflight_result
 from digits.core.files import UnreadableFile, tree_bytes
-from digits.core.humanize import byte_size
 from digits.core.job import DamagedJob, Job
 from digits.core.model_job import ModelJob, epoch_label
 from digits.core.status import Status
 from digits.data.manifest import SKIPPED_FILE
-from digits.kinds.classification.form import RESIZE_TITLES
-from digits.kinds.classification.job import DatasetJob
+from digits.kinds import Kind
+from digits.kinds.dataset_form import RESIZE_TITLES
+from digits.kinds.jobs import DatasetJob
+from digits.web.kind_routes import views_of
 from digits.web.model_form import POLICY_TITLES, SOLVER_TITLES
 from digits.web.services import services
 
@@ -36,7 +38,7 @@ def row(job: Job) -> dict[str, Any]:
         "name": job.name,
         "kind": job.kind,
         "type": job.kind,
-        "type_title": job.type_title,
+        "type_title": type_title(job),
         "group": job.group,
         "owner": job.owner,
         "status": job.status.title,
@@ -58,6 +60,18 @@ def row(job: Job) -> dict[str, Any]:
         "sparkline": _sparkline(job),
         "last_accuracy": last_accuracy(job),
     }
+
+
+def type_title(job: Job) -> str:
+    """The type of a job in words, such as *Image classification model*."""
+    kind = data_kind(job)
+    return f"{kind.title} {job.kind}" if kind else f"{job.kind.capitalize()} job"
+
+
+def data_kind(job: Job) -> Kind | None:
+    """The kind of a dataset, or of a model's dataset; None for a damaged job or a missing dataset."""
+    found = job if isinstance(job, DatasetJob) else _dataset_of(job)
+    return found.data_kind if isinstance(found, DatasetJob) else None
 
 
 def rows(jobs: Iterable[Job]) -> list[dict[str, Any]]:
@@ -123,7 +137,12 @@ def dataset(job: DatasetJob) -> dict[str, Any] | None:
         "encoding": manifest.encoding,
         "resize_mode": manifest.resize_mode,
         "resize_title": RESIZE_TITLES.get(manifest.resize_mode, manifest.resize_mode),
-        "labels": manifest.labels,
+        "kind": job.data_kind.name,
+        "labels": manifest.target.labels,
+        "groups": manifest.groups,
+        "target_names": manifest.target.names,
+        "about": views_of(job.data_kind).describe_dataset(manifest),
+        "tiles": views_of(job.data_kind).tiles(manifest),
         "splits": {
             name: {"count": split.count, "bytes": split.bytes, "counts": split.counts}
             for name, split in manifest.splits.items()
@@ -132,7 +151,7 @@ def dataset(job: DatasetJob) -> dict[str, Any] | None:
         "mean_pixel": manifest.mean_pixel,
         "skipped": skipped(job),
         "source": manifest.source,
-        "explore_url": url_for("datasets.explore", job_id=job.id),
+        "explore_url": url_for("datasets.explore", kind=job.data_kind, job_id=job.id),
     }
 
 
@@ -155,11 +174,12 @@ def dataset_json(job: DatasetJob) -> dict[str, Any]:
     manifest = job.manifest()
     if manifest is None:
         return {**body, "ParseFolderTasks": [], "CreateDbTasks": []}
+    views = views_of(job.data_kind)
     counts = {f"{name}_count": split.count for name, split in manifest.splits.items()}
     body["ParseFolderTasks"] = [
         {
             "name": "Parse Folder",
-            "label_count": len(manifest.labels),
+            **views.parse_task(manifest),
             **{f"{name}_count": counts.get(f"{name}_count", 0) for name in ("train", "val", "test")},
         }
     ]
@@ -176,7 +196,12 @@ def dataset_json(job: DatasetJob) -> dict[str, Any]:
         }
         for name, split in manifest.splits.items()
     ]
-    return {**body, "labels": manifest.labels, "mean_pixel": manifest.mean_pixel, "skipped": manifest.skipped}
+    return {
+        **body,
+        **views.dataset_json(manifest),
+        "mean_pixel": manifest.mean_pixel,
+        "skipped": manifest.skipped,
+    }
 
 
 def model_json(job: ModelJob, *, verbose: bool = True) -> dict[str, Any]:
@@ -211,8 +236,9 @@ def model(job: ModelJob) -> dict[str, Any]:
     """What the page of a model shows beside its job."""
     task = job.tasks[0]
     state = services().scheduler.task_state(job, task)
-    parent = _dataset_of(job)
-    manifest = parent.manifest() if isinstance(parent, DatasetJob) else None
+    found = _dataset_of(job)
+    parent = found if isinstance(found, DatasetJob) else None
+    manifest = parent.manifest() if parent else None
     return {
         "dataset": {
             "id": job.dataset_id,
@@ -221,7 +247,8 @@ def model(job: ModelJob) -> dict[str, Any]:
             "width": manifest.width if manifest else None,
             "height": manifest.height if manifest else None,
             "channels": manifest.channels if manifest else None,
-            "labels": manifest.labels if manifest else [],
+            "labels": manifest.target.labels if manifest else [],
+            "about": views_of(parent.data_kind).describe_dataset(manifest) if parent and manifest else "",
         },
         **_network(job),
         "parameters": state.parameters,
@@ -242,8 +269,8 @@ def model(job: ModelJob) -> dict[str, Any]:
 
 
 def device_rows() -> list[dict[str, Any]]:
-    """The devices of the machine, each with the job that uses it."""
-    busy = services().scheduler.busy_devices()
+    """The devices of the machine, each with the name of the job that uses it."""
+    busy = services().ledger.holders()
     return [
         {
             "id": device.id,
@@ -251,7 +278,7 @@ def device_rows() -> list[dict[str, Any]]:
             "is_gpu": device.is_gpu,
             "memory_total": device.memory_total,
             "memory_used": device.memory_used,
-            "busy_with": busy[device.id].name if device.id in busy else None,
+            "busy_with": busy.get(device.id),
         }
         for device in services().devices.list()
     ]
@@ -273,7 +300,7 @@ def _detail(job: Job) -> str:
     if manifest is None:
         return shape
     images = sum(split.count for split in manifest.splits.values())
-    return f"{shape} · {len(manifest.labels)} classes · {images:,} images"
+    return f"{shape} · {views_of(job.data_kind).describe_dataset(manifest)} · {images:,} images"
 
 
 def _optimizer(job: ModelJob) -> str:
@@ -335,7 +362,7 @@ def _data_loading(told: dict[str, Any] | None) -> str | None:
     """How the images reach the network, and why, in words."""
     if told is None:
         return None
-    need, room = byte_size(told["bytes"]), byte_size(told["budget_bytes"])
+    need, room = humanize.naturalsize(told["bytes"]), humanize.naturalsize(told["budget_bytes"])
     if told["how"] == "resident":
         return f"Cached in {told['place']} ({need} of {room} available)"
     return f"Streamed from disk ({need} exceeds the {room} of {told['place']} available)"

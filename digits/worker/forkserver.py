@@ -8,7 +8,7 @@ Requests and answers are JSON lines on standard input and output:
 
     {"folder": task folder, "environment": {name: value}}  →  {"pid": of the supervisor}
 
-The end of standard input ends the server; the tasks go on.
+The end of standard input ends the server; tasks keep running.
 """
 
 from __future__ import annotations
@@ -45,8 +45,11 @@ def main() -> int:
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     # Blocked in supervisors until they are ready for it; they and the tasks unblock it.
     signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM})
+    server = os.getppid()
     _answer(answers, {"ready": True})
     for line in requests:
+        if os.getppid() != server:
+            break  # The server was killed after this request; another one may start the task.
         request = json.loads(line)
         _answer(answers, {"pid": _fork(request, (requests.fileno(), answers.fileno()))})
     return 0
@@ -89,10 +92,10 @@ def _fork(request: dict[str, Any], private: tuple[int, ...]) -> int:
 def _run_task(folder: Path, output: int) -> None:
     code = 1
     try:
-        from digits.runtime import supervisor
+        from digits.runtime.supervisor import prepare_child
         from digits.worker import run
 
-        supervisor.prepare_child(output)
+        prepare_child(output)
         run.keep_output_open()
         os.close(output)
         os.chdir(folder)

@@ -11,6 +11,10 @@ import types
 from pathlib import Path
 from typing import Any
 
+from digits.data.manifest import Manifest
+from digits.data.target import TargetSpec
+from digits.kinds import kind_named
+from digits.kinds.metrics import Metrics
 from digits.worker import packages, user_text
 from digits.worker.compat import (
     compat_module,
@@ -31,15 +35,28 @@ _MODULE = "network"
 _TEMPLATE_HINT = "A network is a class UserModel(Tower) with the properties inference and loss."
 
 
-def load(path: Path, shape: tuple[int, int, int], nclasses: int) -> Network:
-    """Load the network in the file ``path`` for images of ``shape`` (height, width, channels).
+def load_for(manifest: Manifest, path: Path, shape: tuple[int, int, int]) -> Network:
+    """Load the network in the file ``path`` for a dataset whose images have the ``shape`` after preparation.
 
     Raises SyntaxError, UserFault, or whatever its text raises.
+    """
+    metrics: Metrics = kind_named(manifest.kind).load("metrics").Metrics(manifest.target)
+    return load(path, shape, manifest.target, metrics)
+
+
+def load(
+    path: Path, shape: tuple[int, int, int], target: TargetSpec, metrics: Metrics | None = None
+) -> Network:
+    """Load the network in the file ``path`` for images of ``shape`` (height, width, channels) and a ``target``.
+
+    ``metrics`` are those of the dataset's kind. Raises SyntaxError, UserFault, or whatever its text raises.
     """
     text = path.read_text(encoding="utf-8-sig", errors="replace")
     with made_outside() as own:
         tower_class = user_model(text)
-    return Network(tower_class, shape, nclasses, own=own, hooks=_HOOKS)
+    if not hasattr(tower_class, "target"):
+        tower_class.target = target  # type: ignore[attr-defined]
+    return Network(tower_class, shape, target, metrics or Metrics(target), own=own, hooks=_HOOKS)
 
 
 # Networks of TensorFlow 1 look tensors up by their old names, and return outputs of functional Keras models.

@@ -19,8 +19,8 @@ const MOST_ROWS = 20_000;
 const RETRY_MILLISECONDS = 3000;
 
 const about = JSON.parse(document.getElementById('model-data').textContent);
-const store = new MetricStore();
-const charts = [...document.querySelectorAll('[data-chart]')].map((figure) => new Chart(figure));
+const store = new MetricStore(about.charts);
+const charts = [...document.querySelectorAll('[data-chart]')].map((figure) => new Chart(figure, about.charts.find(({ id }) => id === figure.dataset.chart)));
 const classify = startClassifying(document.getElementById('classify-panel'));
 let cursor = null;
 let loading = null;
@@ -61,7 +61,8 @@ function show() {
 }
 
 const isLoss = (name) => /loss/i.test(name);
-const isAccuracy = (name) => /accuracy/i.test(name);
+
+const last = (id) => store.last('val', (name) => store.chartOf(name).id === id);
 
 function showTiles() {
   const epoch = store.epochs.at(-1);
@@ -69,7 +70,7 @@ function showTiles() {
     epoch: epoch === undefined ? '–' : `${Number(epoch.toFixed(2))}${about.epochs ? ` / ${about.epochs}` : ''}`,
     'loss-train': number(store.last('train', isLoss)),
     'loss-val': number(store.last('val', isLoss)),
-    'accuracy-val': percent(store.last('val', isAccuracy), 2),
+    ...Object.fromEntries(about.charts.map(({ id, percent: inPercent }) => [`${id}-val`, (inPercent ? percent : number)(last(id), 2)])),
     speed: number(store.last('train', (name) => name === 'images_per_second')),
   };
   for (const [name, words] of Object.entries(tiles)) {

@@ -16,9 +16,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from digits.core import events, humanize
+from digits.core import events
 from digits.core.metrics import Metrics
 from digits.core.task import TaskState
+from digits.web import template_filters
 from tests.power_loss import Recording
 
 NUMBERS = st.floats(allow_nan=True, allow_infinity=True)
@@ -45,8 +46,8 @@ def same(left: events.Event, right: events.Event) -> bool:
     return events.encode(left) == events.encode(right)
 
 
-def test_events_wait_while_the_disk_is_full(tmp_path: Path) -> None:
-    log = events.EventLog(Path("/dev/full"))
+def test_events_wait_while_the_disk_is_full(tmp_path: Path, full_disk: Path) -> None:
+    log = events.EventLog(full_disk)
     log.append(events.Warned("first"), events.Warned("second"))
     log.append(events.Warned("third"))
     path = tmp_path / "events.jsonl"
@@ -58,8 +59,8 @@ def test_events_wait_while_the_disk_is_full(tmp_path: Path) -> None:
     assert [event.message for event in found] == ["first", "second", "third", "fourth"]
 
 
-def test_a_log_that_cannot_tell_all_says_so_at_the_end() -> None:
-    log = events.EventLog(Path("/dev/full"))
+def test_a_log_that_cannot_tell_all_says_so_at_the_end(full_disk: Path) -> None:
+    log = events.EventLog(full_disk)
     log.append(events.Warned("first"))
     with pytest.raises(OSError, match="No space left"):
         log.close()
@@ -80,8 +81,8 @@ def test_synced_events_survive_a_power_loss(tmp_path: Path, monkeypatch: pytest.
         assert recording.surviving()["train/events.jsonl"] == written
 
 
-def test_a_log_is_not_synchronized_while_events_wait_for_room() -> None:
-    log = events.EventLog(Path("/dev/full"))
+def test_a_log_is_not_synchronized_while_events_wait_for_room(full_disk: Path) -> None:
+    log = events.EventLog(full_disk)
     log.append(events.Warned("first"))
     with pytest.raises(OSError, match="No space left"):
         log.sync()
@@ -181,7 +182,7 @@ def test_no_line_of_json_stops_the_reader(data: st.DataObject, kind: type[events
     metrics.add(event)
     json.dumps(events.for_browser(msgspec.structs.asdict(event)), allow_nan=False)
     json.dumps(metrics.as_json(), allow_nan=False)
-    humanize.duration(state.seconds_left)
+    template_filters.duration(state.seconds_left)
 
 
 @pytest.mark.parametrize(

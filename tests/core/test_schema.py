@@ -98,7 +98,7 @@ def test_a_number_that_passes_can_be_computed_with(value: float) -> None:
         known = schema.decode(text.encode(), float)
     except ValueError:
         return
-    assert round(known) == round(float(value))
+    assert known == float(value)
 
 
 def test_limits_are_those_of_the_type_hints() -> None:

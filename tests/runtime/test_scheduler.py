@@ -6,18 +6,16 @@ import errno
 import json
 import os
 import subprocess
-import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any
 
 import gevent
 import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from msgspec import field
 
 from digits.core import job as jobs
 from digits.core import schema
@@ -28,110 +26,15 @@ from digits.core.metrics import Metrics
 from digits.core.recipe import Recipe
 from digits.core.status import LEGAL_STEPS, Status, worst
 from digits.core.task import EXIT_DISK_FULL, Failure, Task, TaskState
-from digits.runtime.executor import Exit, LocalExecutor, is_alive
-from digits.runtime.scheduler import Resources, Scheduler, choose, verdict
+from digits.runtime.device_ledger import Resources
+from digits.runtime.executor import Exit
+from digits.runtime.scheduler import Candidate, Choice, choose
 from digits.runtime.store import Store, StoreInUse
-from digits.web import live_messages
+from digits.runtime.task_outcome import verdict
 from tests.failing_disk import failing_disk
+from tests.runtime.toy_jobs import Server, ToyJob
 
-# What a task's program does; the folder is its argument.
-PROGRAMS = """
-import json, os, sys, time
-folder = sys.argv[1]
-name = json.load(open(folder + '/recipe.json'))['name']
-log = open(folder + '/events.jsonl', 'a')
-def tell(**event):
-    log.write(json.dumps({'at': time.time(), **event}) + '\\n'); log.flush()
-def measure(step):
-    tell(event='measured', stage='train', step=step, epoch=step / 10, values={'loss': 1 / step, 'accuracy': .5})
-if name == 'finishes':
-    for step in range(1, 11): measure(step)
-    tell(event='progressed', fraction=0.5, seconds_left=1.0)
-    tell(event='saved', epoch=1, step=10, path='snapshot_1.ckpt')
-    tell(event='finished')
-elif name == 'slow':
-    for step in range(1, 200):
-        measure(step); time.sleep(0.02)
-    tell(event='finished')
-elif name == 'fails':
-    tell(event='failed', message='Wrong shape.', line=7)
-    sys.exit(1)
-elif name == 'fails at first':
-    if os.path.exists(folder + '/again'):
-        measure(2); tell(event='finished')
-    else:
-        measure(1); tell(event='progressed', fraction=0.25)
-        open(folder + '/again', 'w'); tell(event='failed', message='Once.'); sys.exit(1)
-elif name == 'ends early':
-    measure(1); print('bye', flush=True); os._exit(0)
-elif name == 'crashes':
-    os.kill(os.getpid(), 11)
-elif name == 'dies mid-line':
-    measure(1); log.write('{"event": "meas'); log.flush(); os._exit(1)
-elif name == 'writes noise':
-    log.write('noise\\n\\x00\\n{"event": "measured", "step": "x"}\\n'); log.flush(); measure(1); tell(event='finished')
-"""
-
-
-class ToyRecipe(Recipe, tag="toy"):
-    name: str
-
-
-class ToyJob(Job, kw_only=True, eq=False):
-    kind: ClassVar[str] = "model"
-    program: str = "finishes"
-    needed: tuple[str, ...] = ()
-    request: DeviceRequest = field(default_factory=lambda: DeviceRequest(pool="cpu"))
-
-    def recipe_for(self, task: Task) -> Recipe:
-        (self.folder / "half").touch()
-        return ToyRecipe(name=self.program)
-
-    def needs(self) -> tuple[str, ...]:
-        return self.needed
-
-    def device_request(self, task: Task) -> DeviceRequest:
-        return self.request
-
-    def clear_away(self) -> None:
-        (self.folder / "half").unlink(missing_ok=True)
-
-
-class Server:
-    """A store and a scheduler over a folder, as a server has them; may be made again over the same folder."""
-
-    def __init__(self, folder: Path) -> None:
-        self.store = Store(folder, {"model": ToyJob})
-        self.store.load()
-        self.told: list[live_messages.Message] = []
-        self.scheduler = Scheduler(
-            self.store,
-            LocalExecutor(standby=False, program=[sys.executable, "-c", PROGRAMS]),
-            report=lambda change: self.told.extend(live_messages.of(change)),
-            slots={"create": 1, "cpu": 1},
-        )
-        self.scheduler.start()
-
-    def submit(self, program: str, **arguments: Any) -> ToyJob:
-        folder = self.store.new_folder()
-        tasks = [Task(name="toy", title="Toy")]
-        job = ToyJob(id=folder.name, folder=folder, name=program, tasks=tasks, program=program, **arguments)
-        self.scheduler.submit(job)
-        return job
-
-    def wait(self, question: Callable[[], object]) -> None:
-        deadline = time.monotonic() + 30
-        while not question():
-            assert time.monotonic() < deadline
-            gevent.sleep(0.02)
-
-    def wait_for_end(self, job: Job) -> Status:
-        self.wait(lambda: not job.status.is_running)
-        return job.status
-
-    def stop(self) -> None:
-        self.scheduler.stop()
-        self.store.close()
+pytestmark = pytest.mark.integration
 
 
 @pytest.fixture
@@ -265,9 +168,9 @@ def test_what_ended_while_the_server_was_down_is_known_afterwards(tmp_path: Path
     first.scheduler.stop()
     handle = job.tasks[0].handle
     assert handle is not None
-    first.scheduler._executor.stop(handle)
+    first.executor.stop(handle)
     first.wait(lambda: (job.folder / "toy" / "exit.json").exists())
-    first.scheduler._executor.poll(job.folder / "toy", handle)
+    first.executor.poll(job.folder / "toy", handle)
     first.store.close()
     second = Server(tmp_path / "jobs")
     assert second.wait_for_end(second.store.get(job.id, ToyJob)) is Status.ABORT
@@ -293,6 +196,10 @@ class Trouble(ToyJob, kw_only=True, eq=False):
 
     def clear_away(self) -> None:
         self._fail_in("clear_away")
+
+    def task_folder(self, task: Task) -> Path:
+        self._fail_in("task_folder")
+        return super().task_folder(task)
 
     def _fail_in(self, name: str) -> None:
         if self.fails_in == name:
@@ -320,11 +227,11 @@ def test_a_job_that_makes_trouble_while_it_runs_is_stopped(server: Server) -> No
     server.scheduler.submit(job)
     server.wait(lambda: job.status is Status.RUN)
     handle = job.tasks[0].handle
-    job.fails_in = "device_request"
+    job.fails_in = "task_folder"
     assert server.wait_for_end(job) is Status.ERROR
     job.fails_in = ""
     assert handle
-    server.wait(lambda: not is_alive(handle))
+    server.wait(lambda: not server.executor.is_alive(handle))
     assert server.wait_for_end(server.submit("finishes")) is Status.DONE
 
 
@@ -399,7 +306,7 @@ def test_a_forged_exit_neither_ends_a_job_nor_keeps_it_from_being_stopped(server
     server.wait(lambda: len(server.scheduler.metrics(job).train.steps) > seen + 3)
     assert job.status is Status.RUN
     server.scheduler.remove(job)
-    assert handle and not is_alive(handle)
+    assert handle and not server.executor.is_alive(handle)
     assert not job.folder.exists()
 
 
@@ -426,26 +333,30 @@ def toy(tmp_path: Path, name: str, **arguments: Any) -> ToyJob:
     )
 
 
+def chosen(jobs: list[ToyJob], free: Resources) -> Choice:
+    return choose([Candidate(job, [(job.tasks[0], job.request)]) for job in jobs], free)
+
+
 def test_gpus_are_given_in_the_order_of_asking(tmp_path: Path) -> None:
     gpu = DeviceRequest(pool="gpu")
     jobs = [toy(tmp_path, str(number), request=gpu) for number in range(3)]
-    choice = choose(jobs, lambda _: None, Resources({}, ["0", "1"], ("0", "1")))
-    assert [(start.job.id, start.devices) for start in choice.start] == [("0", ["0"]), ("1", ["1"])]
+    choice = chosen(jobs, Resources({}, ["0", "1"], ("0", "1")))
+    assert [(start.job.id, start.devices) for start in choice.start] == [("0", ("0",)), ("1", ("1",))]
     assert choice.waiting == {"2": "a free GPU"}
 
 
 def test_a_chosen_gpu_is_waited_for_and_an_unknown_one_is_an_error(tmp_path: Path) -> None:
     busy = toy(tmp_path, "busy", request=DeviceRequest(pool="gpu", chosen=("1",)))
     unknown = toy(tmp_path, "unknown", request=DeviceRequest(pool="gpu", chosen=("7",)))
-    choice = choose([busy, unknown], lambda _: None, Resources({}, ["0"], ("0", "1")))
+    choice = chosen([busy, unknown], Resources({}, ["0"], ("0", "1")))
     assert choice.waiting == {"busy": "GPU 1"}
     assert "no GPU 7" in choice.unsatisfiable["unknown"].message
 
 
 def test_without_any_gpu_the_next_free_one_is_the_cpu(tmp_path: Path) -> None:
     jobs = [toy(tmp_path, str(number), request=DeviceRequest(pool="gpu")) for number in range(2)]
-    choice = choose(jobs, lambda _: None, Resources({"cpu": 1}))
-    assert [(start.job.id, start.devices) for start in choice.start] == [("0", ["cpu"])]
+    choice = chosen(jobs, Resources({"cpu": 1}))
+    assert [(start.job.id, start.devices) for start in choice.start] == [("0", ("cpu",))]
 
 
 @pytest.mark.parametrize(

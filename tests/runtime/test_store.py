@@ -13,17 +13,17 @@ from digits.core import job as jobs
 from digits.core.errors import Damaged
 from digits.core.job import DamagedJob, Job
 from digits.core.model_job import ModelJob
-from digits.core.recipe import CreateDataset, FolderSplit, Train
+from digits.core.recipe import Train
 from digits.core.status import Status
-from digits.kinds import KINDS
-from digits.kinds.classification.job import DatasetJob
+from digits.kinds.classification.recipe import CreateClassification, FolderSplit
+from digits.kinds.jobs import JOB_TYPES, DatasetJob
 from digits.runtime.store import Store, StoreInUse, StoreLost
 from tests.power_loss import Recording
 
 
 def dataset(store: Store, name: str = "pictures") -> DatasetJob:
     folder = store.new_folder()
-    recipe = CreateDataset(train=FolderSplit(folder="/data"))
+    recipe = CreateClassification(train=FolderSplit(folder="/data"))
     job = DatasetJob(id=folder.name, folder=folder, name=name, recipe=recipe, tasks=DatasetJob.first_tasks())
     store.add(job)
     return job
@@ -46,14 +46,14 @@ def model(store: Store, parent: DatasetJob) -> ModelJob:
 
 def reopened(store: Store) -> Store:
     store.close()
-    again = Store(store.folder, KINDS)
+    again = Store(store.folder, JOB_TYPES)
     again.load()
     return again
 
 
 @pytest.fixture
 def store(tmp_path: Path) -> Store:
-    return Store(tmp_path / "jobs", KINDS)
+    return Store(tmp_path / "jobs", JOB_TYPES)
 
 
 def test_a_job_survives_a_power_cut_from_its_submission_to_its_deletion(
@@ -65,6 +65,7 @@ def test_a_job_survives_a_power_cut_from_its_submission_to_its_deletion(
     assert f"{job.id}/job.json" in recording.surviving()
     store.remove(job)
     assert job.id not in recording.surviving()
+    store.close()
 
 
 def test_jobs_are_the_same_after_a_restart(store: Store) -> None:
@@ -172,16 +173,18 @@ def test_what_a_killed_server_left_is_cleared_away(store: Store) -> None:
     names = {path.name for path in store.folder.iterdir()}
     assert names == {job.id, damaged.name, ".lock"}
     assert [path.name for path in job.folder.iterdir()] == ["job.json"]
+    again.close()
 
 
 def test_a_moved_folder_of_jobs_trains_on_its_own_datasets(store: Store, tmp_path: Path) -> None:
     trained = model(store, dataset(store))
     store.close()
     moved = store.folder.rename(tmp_path / "elsewhere")
-    again = Store(moved, KINDS)
+    again = Store(moved, JOB_TYPES)
     again.load()
     job = again.get(trained.id, ModelJob)
     assert job.recipe_for(job.tasks[0]).as_json()["dataset"] == str(moved / trained.dataset_id)
+    again.close()
 
 
 @pytest.mark.parametrize("end", [Status.ABORT, Status.ERROR])
@@ -194,6 +197,7 @@ def test_a_training_that_saved_nothing_can_begin_anew(store: Store, end: Status)
     assert job.can_resume
     job.resume()
     assert job.tasks[0].status is Status.INIT and job.recipe.resume
+    store.close()
 
 
 def test_of_a_dataset_that_failed_the_list_of_skipped_images_stays(store: Store) -> None:
@@ -204,6 +208,7 @@ def test_of_a_dataset_that_failed_the_list_of_skipped_images_stays(store: Store)
         (job.folder / name).touch()
     job.clear_away()
     assert {path.name for path in job.folder.iterdir()} == {"job.json", "skipped.csv"}
+    store.close()
 
 
 def test_a_removed_folder_is_noticed_and_nothing_is_written_any_more(
@@ -212,7 +217,7 @@ def test_a_removed_folder_is_noticed_and_nothing_is_written_any_more(
     job = dataset(store)
     assert store.maintain()
     shutil.rmtree(store.folder)
-    second = Store(store.folder, KINDS)  # another server can start there
+    second = Store(store.folder, JOB_TYPES)  # another server can start there
     for _ in range(2):
         assert not store.maintain()
     assert store.problem is not None and "removed or replaced" in store.problem.message
@@ -247,13 +252,13 @@ def test_a_lock_file_that_was_removed_is_made_again(store: Store) -> None:
     (store.folder / ".lock").unlink()
     assert store.maintain()
     with pytest.raises(StoreInUse):
-        Store(store.folder, KINDS)
+        Store(store.folder, JOB_TYPES)
     store.close()
 
 
 def test_a_server_that_took_the_lock_meanwhile_is_noticed(store: Store) -> None:
     (store.folder / ".lock").unlink()
-    second = Store(store.folder, KINDS)
+    second = Store(store.folder, JOB_TYPES)
     assert not store.maintain()
     assert store.problem is not None and "another server" in store.problem.message
     second.close()

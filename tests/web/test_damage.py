@@ -17,10 +17,12 @@ import pytest
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
-from digits.runtime.executor import LocalExecutor
+from digits.runtime.executors.local import LocalExecutor
 from tests import damage
 from tests.damage import Damage
 from tests.site import Site, open_site, site_settings
+
+pytestmark = pytest.mark.integration
 
 CASES = int(os.environ.get("DIGITS_DAMAGE_CASES", "30"))
 
@@ -37,7 +39,7 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Site, Path
         patched.setattr(
             LocalExecutor,
             "start",
-            lambda self, folder, environment, run=1: damage.starts_at_once(folder, run),
+            lambda self, folder, devices, *, run=1, owned=False: damage.starts_at_once(folder, run),
         )
         yield opened, folder
     opened.services.tensorboards.stop_all()

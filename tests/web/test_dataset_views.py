@@ -12,6 +12,8 @@ from PIL import Image
 from digits.web import serializers
 from tests.site import Site, bars
 
+pytestmark = pytest.mark.integration
+
 CREATE = "/datasets/images/classification.json"
 
 

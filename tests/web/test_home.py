@@ -9,11 +9,14 @@ import pytest
 
 from digits.core.job import Job
 from digits.core.model_job import ModelJob
-from digits.core.recipe import CreateDataset, FolderSplit, Train
+from digits.core.recipe import Train
 from digits.core.status import Status
 from digits.core.task import Task
-from digits.kinds.classification.job import DatasetJob
+from digits.kinds.classification.recipe import CreateClassification, FolderSplit
+from digits.kinds.jobs import DatasetJob
 from tests.site import Site
+
+pytestmark = pytest.mark.integration
 
 AnyJob = TypeVar("AnyJob", bound=Job)
 
@@ -28,7 +31,7 @@ def names(site: Site, query: str) -> list[str]:
 def dataset(site: Site, name: str = "bars", group: str = "") -> DatasetJob:
     """Add an aborted dataset."""
     folder = site.services.store.new_folder()
-    recipe = CreateDataset(train=FolderSplit(folder="/data"))
+    recipe = CreateClassification(train=FolderSplit(folder="/data"))
     return add(
         site,
         DatasetJob(id=folder.name, folder=folder, name=name, group=group, recipe=recipe, tasks=[aborted()]),

@@ -9,6 +9,8 @@ import pytest
 from digits.web import serializers
 from tests.site import Site
 
+pytestmark = pytest.mark.integration
+
 UNKNOWN = "20200101-000000-abcdef"
 
 

@@ -19,6 +19,8 @@ from digits.core.recipe import EarlyStopping
 from digits.core.schedules import OneCycle
 from tests.site import Site, open_site, site_settings
 
+pytestmark = pytest.mark.integration
+
 CREATE = "/models/images/classification.json"
 PREFLIGHT = "/models/preflight"
 CLASSIFY = "/models/images/classification/classify_one.json"

@@ -17,6 +17,8 @@ import pytest
 from digits.web.server import UNACKNOWLEDGED_SECONDS, Server
 from tests.raw_http import Answer, RawWebSocket, SmallServer, join, small_server, websocket
 
+pytestmark = pytest.mark.integration
+
 PATIENCE_SECONDS = 30.0
 SHORT = {"idle_seconds": 0.3, "header_seconds": 0.3, "body_seconds": 0.3}
 

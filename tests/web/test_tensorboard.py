@@ -26,6 +26,8 @@ from digits.web.tensorboard import PROGRAM as REAL
 from digits.web.tensorboard import TensorBoards, font
 from tests.raw_http import PROGRAM, SmallServer, small_server
 
+pytestmark = pytest.mark.integration
+
 FAKE = Path(__file__).resolve().parents[1] / "fake_tensorboard.py"
 PAGE = {"Accept": "text/html"}
 

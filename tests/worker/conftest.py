@@ -13,7 +13,10 @@ import os
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
 
+import hashlib
+import json
 import pickle
+import shutil
 import signal
 import sys
 import time
@@ -28,6 +31,8 @@ import pytest
 
 from digits.core import events, recipe
 from digits.data import images, manifest, records
+from digits.data.target import class_index
+from tests import once
 
 SECONDS_ALLOWED = 120
 
@@ -178,15 +183,18 @@ def model(tmp_path: Path, gradients: Path) -> Callable[..., Path]:
     """Makes a model job's folder with a network's text and a Train recipe; returns the task's folder."""
 
     def make(network: str, name: str = "model", **settings: Any) -> Path:
-        job = tmp_path / name
-        task = job / "train"
-        task.mkdir(parents=True)
-        (job / "network.py").write_text(network)
-        defaults = {"dataset": str(gradients), "epochs": 2, "batch_size": 8, "seed": 1}
-        recipe.Train(**{**defaults, **settings}).save(task)
-        return task
+        return write_model(tmp_path / name, network, gradients, **settings)
 
     return make
+
+
+def write_model(job: Path, network: str, dataset: Path, **settings: Any) -> Path:
+    task = job / "train"
+    task.mkdir(parents=True)
+    (job / "network.py").write_text(network)
+    defaults = {"dataset": str(dataset), "epochs": 2, "batch_size": 8, "seed": 1}
+    recipe.Train(**{**defaults, **settings}).save(task)
+    return task
 
 
 @pytest.fixture
@@ -197,6 +205,32 @@ def train(model: Any, start: Any) -> Callable[..., Outcome]:
         return start(model(network, **settings)).wait()
 
     return train
+
+
+@pytest.fixture
+def trained(
+    request: pytest.FixtureRequest, run_folder: Path, tmp_path: Path, gradients: Path, start: Any
+) -> Callable[..., Outcome]:
+    """Returns a finished training like `train`, as a copy of one that all tests with these settings share.
+
+    Not for tests that patch what trains, except by the fixture ``often``.
+    """
+
+    def trained(network: str, name: str = "model", **settings: Any) -> Outcome:
+        is_often = "often" in request.fixturenames
+        key = hashlib.sha256(json.dumps([network, settings, is_often], sort_keys=True).encode()).hexdigest()[
+            :16
+        ]
+
+        def make(folder: Path) -> None:
+            outcome = start(write_model(folder, network, gradients, **settings)).wait()
+            assert outcome.code == 0, outcome.output
+
+        job = shutil.copytree(once.make_once(run_folder / f"trained-{key}", make), tmp_path / name)
+        output = (job / "train" / "output.log").read_text(errors="replace")
+        return Outcome(0, events.read(job / "train" / "events.jsonl")[0], output, job)
+
+    return trained
 
 
 @pytest.fixture
@@ -255,19 +289,23 @@ def preflight(tmp_path: Path, gradients: Path, start: Any) -> Callable[..., Outc
 
 
 @pytest.fixture(scope="session")
-def gradients(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def gradients(run_folder: Path) -> Path:
     """A dataset of 12×12 gray gradients in 4 directions: 64 to train with and 22 to validate with."""
-    folder = tmp_path_factory.mktemp("gradients")
-    write_dataset(folder, {"train": 64, "val": 22}, size=12, channels=1)
-    return folder
+
+    def make(folder: Path) -> None:
+        write_dataset(folder, {"train": 64, "val": 22}, size=12, channels=1)
+
+    return once.make_once(run_folder / "gradients", make)
 
 
 @pytest.fixture(scope="session")
-def colours(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A dataset of 12×12 colour gradients in JPEG, 3 classes, without validation records."""
-    folder = tmp_path_factory.mktemp("colours")
-    write_dataset(folder, {"train": 24}, size=12, channels=3, classes=3, encoding="jpg")
-    return folder
+def colours(run_folder: Path) -> Path:
+    """A dataset of 12×12 color gradients in JPEG, 3 classes, without validation records."""
+
+    def make(folder: Path) -> None:
+        write_dataset(folder, {"train": 24}, size=12, channels=3, classes=3, encoding="jpg")
+
+    return once.make_once(run_folder / "colours", make)
 
 
 def gradient(label: int, size: int, channels: int, noise: np.random.Generator) -> np.ndarray:
@@ -310,8 +348,7 @@ def write_dataset(
                 height=size,
                 width=size,
                 channels=channels,
-                label=label,
-                text=labels[label],
+                features={"image/class/label": [label], "image/class/text": [labels[label].encode()]},
                 source=f"{number}.png".encode(),
             )
             writers[number * 2 // count].add(records.encode_example(record), label)
@@ -327,7 +364,9 @@ def write_dataset(
         channels=channels,
         encoding=encoding,
         resize_mode="squash",
-        labels=labels,
+        kind="image-classification",
+        target=class_index(labels),
+        groups=labels,
         splits=splits,
         mean_pixel=mean.mean((0, 1)).tolist(),
     ).save(folder)

@@ -10,7 +10,7 @@ import pytest
 
 from digits.core.events import InputPrepared, Progressed, Warned
 from digits.runtime.devices import Driver, DriverError
-from digits.runtime.executor import devices_environment
+from digits.runtime.executors.local import devices_environment
 from tests.worker import networks
 from tests.worker.conftest import Outcome, snapshot, write_dataset
 

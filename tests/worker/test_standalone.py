@@ -83,14 +83,14 @@ def test_a_check_tells_a_mistake_with_its_line(model: Any, run_clean: Callable[.
 
 
 @pytest.mark.tensorflow
-def test_a_snapshot_is_exported(train: Any, run_clean: Callable[..., Any], tmp_path: Path) -> None:
-    job = train(networks.LINEAR, epochs=1).job_folder
+def test_a_snapshot_is_exported(trained: Any, run_clean: Callable[..., Any], tmp_path: Path) -> None:
+    job = trained(networks.LINEAR, epochs=1).job_folder
     target = tmp_path / "exported"
     answer = run_clean("-m", "digits", "export", str(job), str(target), "--epoch", "1")
     assert answer.returncode == 0, answer.stderr + answer.stdout
-    assert f"{target} holds snapshot_1.ckpt, " in answer.stdout
-    assert "takes images [any, 12, 12, 1], float32" in answer.stdout
-    assert "gives output [any, 4], float32" in answer.stdout
+    assert f"Exported snapshot_1.ckpt to {target} (" in answer.stdout
+    assert "input [any, 12, 12, 1] float32, 0 to 255" in answer.stdout
+    assert "output output [any, 4] float32" in answer.stdout
     assert (target / "saved_model.pb").is_file()
     again = run_clean("-m", "digits", "export", str(job), str(target))
     assert again.returncode == 1 and "something in" in again.stderr
@@ -125,7 +125,7 @@ def test_a_stopped_training_goes_on(model: Any, clean_environment: dict[str, str
             process.send_signal(signal.SIGINT)
             said, errors = process.communicate(timeout=60)
         assert process.returncode == 1
-        assert "the same command goes on with it" in errors
+        assert "Run the same command again to resume it." in errors
         assert ("from step" in said) is (run == 1)
         point = resume_point(task_folder.parent)
         assert point
@@ -155,7 +155,7 @@ def test_a_folder_without_a_recipe(tmp_path: Path, folder: str) -> None:
 def test_another_training_is_not_overwritten(model: Any, tmp_path: Path) -> None:
     job, other = model("", name="job").parent, model("", name="other")
     (other / "events.jsonl").write_bytes(events.encode(events.Progressed(0.5)))
-    with pytest.raises(BadRequest, match="holds a training already"):
+    with pytest.raises(BadRequest, match="already contains a training"):
         standalone.prepare(job, output=other.parent)
     assert standalone.prepare(job, output=tmp_path / "new").job_folder == tmp_path / "new"
     assert standalone.prepare(job).job_folder == job
@@ -173,6 +173,6 @@ def test_a_training_does_not_outlive_its_command(model: Any, clean_environment: 
         process.kill()
     psutil.wait_procs([worker], timeout=10)
     assert not worker.is_running()
-    # Nothing was saved yet: it begins anew, in the same folder.
+    # It saved its state when its command was gone, and resumes in the same folder.
     again = standalone.prepare(task_folder.parent)
-    assert again.job_folder == task_folder.parent and again.recipe.resume and again.step == 0
+    assert again.job_folder == task_folder.parent and again.recipe.resume and again.step > 0

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 from digits.core.events import Built, Finished
+from digits.data.target import class_index
 from digits.web import standard_networks
 from tests.worker.conftest import SECONDS_ALLOWED, gradient, snapshot, write_dataset
 
@@ -49,7 +50,10 @@ def _parameters(name: str, shape: tuple[int, int, int], classes: int) -> int:
     from digits.worker.network.variables import VariableStore, count
 
     store = VariableStore(empty=True)
-    inference.trace(network_loader.load(FOLDER / f"{name}.py", shape, classes), store)
+    inference.trace(
+        network_loader.load(FOLDER / f"{name}.py", shape, class_index([str(n) for n in range(classes)])),
+        store,
+    )
     return sum(count(variable) for variable in store.variables.values() if variable.trainable)
 
 
@@ -192,7 +196,7 @@ def _taught(name: str, x: np.ndarray, y: np.ndarray, steps: int) -> dict[str, An
     from digits.worker.network.variables import VariableStore
 
     tf.keras.utils.set_random_seed(1)
-    net = network_loader.load(FOLDER / f"{name}.py", x.shape[1:], 2)
+    net = network_loader.load(FOLDER / f"{name}.py", x.shape[1:], class_index(["a", "b"]))
     store = VariableStore()
 
     @tf.function(autograph=False)
@@ -268,7 +272,7 @@ def _types_of_losses(name: str, shape: tuple[int, int, int]) -> list[str]:
     from digits.worker.network.variables import VariableStore
 
     keras.config.set_dtype_policy("mixed_bfloat16")
-    net = network_loader.load(FOLDER / f"{name}.py", shape, 3)
+    net = network_loader.load(FOLDER / f"{name}.py", shape, class_index(["a", "b", "c"]))
     store = VariableStore(empty=True, compute_type=tf.bfloat16)
     labels = {"unet": ([None, *shape[:2], 1], tf.int64), "regression": ([None, 2], tf.float32)}
     types: list[str] = []

@@ -1,12 +1,11 @@
-"""What each record of a batch counts in the loss of the training.
+"""The targets of a training batch, and their weights in the loss.
 
-Labels stay whole numbers for the network, whatever is done to the images. Where an
-image is blended with another, or where rare classes are to count more, the mean that
-`digits.classification_loss` takes is over both labels and with the classes' weights.
+Networks always get integer class labels. Where images are blended with others (MixUp, CutMix), or classes
+are weighted, `digits.classification_loss` averages over both labels with the class weights.
 
-The targets of a batch are a dict of tensors [N]: ``labels``, int64, and, where they are
-needed, ``others``, the labels of the second picture in a blend; ``share``, the part of
-the first, 0 to 1; ``weights`` and ``other_weights``, what the class of each counts.
+The targets of a batch are a dict of tensors [N, …]: ``y``, as the network gets it, and, if needed, ``others``,
+the labels of the second image of a blend; ``share``, the weight of the first, 0 to 1; ``weights`` and
+``other_weights``, the class weights of each.
 """
 
 from __future__ import annotations
@@ -40,7 +39,7 @@ def class_weights(labels: NDArray[np.integer[Any]], classes: int) -> NDArray[np.
 
 class _Given:
     def __init__(self, targets: Targets) -> None:
-        self.labels = tf.identity(targets["labels"], name="y")
+        self.labels = tf.identity(targets["y"], name="y")
         self.targets = targets
         self.used = False
 

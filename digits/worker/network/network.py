@@ -3,17 +3,22 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 import tensorflow as tf
 
+from digits.data.target import TargetSpec
+from digits.kinds.metrics import Metrics
 from digits.worker import user_text
 from digits.worker.failure import UserFault
 from digits.worker.network import layer_calls, summaries, tower
 from digits.worker.network.variables import LOSS_SCOPE, MODEL_SCOPE, Own, VariableStore, plain
 from digits.worker.precision import autocast_variable, full_precision
+
+# Prefix of the statistics among the metrics, from which the kind's metrics are computed.
+_STATISTIC = "statistic/"
 
 
 @dataclass(frozen=True)
@@ -60,12 +65,13 @@ class Network:
     """A user's class ``UserModel``, for images of ``shape`` (height, width, channels).
 
     ``accessed`` contains those of ``y`` and ``is_inference`` that its towers have read; ``own`` is what the text
-    created outside of the class.
+    created outside of the class. ``kind_metrics`` are those of the dataset's kind.
     """
 
     tower_class: type
     shape: tuple[int, int, int]
-    nclasses: int
+    target: TargetSpec
+    kind_metrics: Metrics
     step: tower.Step = field(default_factory=tower.Step)
     accessed: set[str] = field(default_factory=set)
     own: Own = field(default_factory=Own)
@@ -96,7 +102,7 @@ class Network:
                 full_precision.to_compute_dtype(x, store.compute_type),
                 y,
                 list(self.shape),
-                self.nclasses,
+                self.target.outputs,
                 training,
                 stage == tower.INFERENCE,
             )
@@ -105,7 +111,34 @@ class Network:
                     output = _in_float32(built, x, self._output(built))
                 if stage == tower.INFERENCE:
                     return Built(built, output, calls, [], None, {}, [])
-                return _with_losses(built, output, calls, store)
+                found = _with_losses(built, output, calls, store)
+                found.metrics.update(self._statistics(output, y))
+                return found
+
+    def _statistics(self, output: Any, y: tf.Tensor) -> dict[str, tf.Tensor]:
+        with tf.name_scope("metrics"):
+            found = self.kind_metrics.statistics(output, y)
+            return {f"{_STATISTIC}{name}": tf.reduce_mean(values) for name, values in found.items()}
+
+    def summarize(self, means: Mapping[str, float]) -> dict[str, float]:
+        """Replace the statistics among the ``means`` of `Built.metrics` by the metrics of the dataset's kind.
+
+        A metric that the network reports under the same name takes precedence.
+        """
+        statistics, own = {}, {}
+        for name, value in means.items():
+            if name.startswith(_STATISTIC):
+                statistics[name.removeprefix(_STATISTIC)] = value
+            else:
+                own[name] = value
+        return {
+            **own,
+            **{
+                name: value
+                for name, value in self.kind_metrics.summarize(statistics).items()
+                if name not in own
+            },
+        }
 
     def _output(self, built: Any) -> Any:
         output = _property(built, "inference")

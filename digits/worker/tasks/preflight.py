@@ -17,20 +17,21 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import humanize
 import keras
 import numpy as np
 import tensorflow as tf
 from numpy.typing import NDArray
 
-from digits.core import humanize
 from digits.core import recipe as recipes
 from digits.core.events import EventLog, InputPrepared, Progressed, for_browser
 from digits.core.preflight_result import PICTURE_FILE
 from digits.data import images
+from digits.data.target import TargetSpec
 from digits.worker.input import feeds
 from digits.worker.training import device_config, numerics, step_debugger
 from digits.worker.training.setup import Setup
-from digits.worker.training.steps import CROSS_ENTROPY, Rows
+from digits.worker.training.steps import CROSS_ENTROPY
 from digits.worker.training.tensorboard_log import TensorBoardLog
 
 # The picture of the batch: so many images at most, and so large, in pixels.
@@ -132,7 +133,7 @@ def verdict(start: Start, cost: Cost) -> Verdict:
     if not start.has_weights and cost.parameters_per_image > MANY_PARAMETERS_PER_IMAGE:
         found.append(_too_large(cost))
     if cost.seconds is not None and cost.seconds > LONG_SECONDS:
-        found.append(Verdict("long", f"Training will take about {humanize.duration(cost.seconds)}."))
+        found.append(Verdict("long", f"Training will take about {humanize.naturaldelta(cost.seconds)}."))
     order = ("bad", "high", "low", "large", "long", "unknown", "good")
     return Verdict(
         min((item.kind for item in found), key=order.index), " ".join(item.message for item in found)
@@ -249,7 +250,7 @@ class _Preflight:
         start = Start(
             first["loss"],
             first.get(CROSS_ENTROPY),
-            len(self._data.manifest.labels),
+            len(self._data.manifest.target.labels),
             bool(self._recipe.weights),
             self._setup.training.label_flow.has_normalization,
         )
@@ -316,7 +317,7 @@ class _Preflight:
             "parameters": setup.store.parameters,
             "image_shape": list(data.preparation.image_shape),
             "shape": list(data.preparation.shape),
-            "classes": len(data.manifest.labels),
+            "classes": len(data.manifest.target.labels),
             "batch_size": data.batch_size,
             "batches_per_step": setup.config.batches,
             "devices": list(setup.config.devices),
@@ -355,7 +356,7 @@ class _Preflight:
         with numerics.explained(step + 1, rate):
             row = self._setup.training.steps(chunk, [rate], step)
         seconds = time.perf_counter() - began
-        return _named(self._setup.training.names, row), seconds
+        return self._setup.training.summarize(row[0].tolist()), seconds
 
     def _measure(self, chunk: feeds.Chunk) -> float:
         """The median duration of a few steps, in seconds."""
@@ -386,7 +387,7 @@ class _Preflight:
                 evaluation((pixels, labels, positions[:, :last]))
         if not records.is_resident:
             seconds = max(seconds, reading)
-        return _named(evaluation.names, row), seconds * len(records) / count
+        return evaluation.summarize(row[0].tolist()), seconds * len(records) / count
 
     # Memory
 
@@ -405,16 +406,16 @@ class _Preflight:
         pixels = displayed(x[:MAX_IMAGES], self._data.preparation)
         picture = images.encode(contact_sheet(pixels), "png")
         (self._setup.job_folder / PICTURE_FILE).write_bytes(picture)
-        labels = self._data.manifest.labels
+        target = self._data.manifest.target
         return [
-            _note({name: values[place] for name, values in targets.items()}, labels)
+            _note({name: values[place] for name, values in targets.items()}, target)
             for place in range(len(pixels))
         ]
 
 
 def _input(prepared: InputPrepared) -> dict[str, Any]:
     """How records reach the network, and the reason in words."""
-    budget, free = humanize.byte_size(prepared.budget_bytes), humanize.byte_size(prepared.free_bytes)
+    budget, free = humanize.naturalsize(prepared.budget_bytes), humanize.naturalsize(prepared.free_bytes)
     reason = f"limit {budget} of {free} free {prepared.place}"
     return {"how": prepared.how, "records": prepared.records, "bytes": prepared.bytes, "reason": reason}
 
@@ -423,14 +424,10 @@ def _curves(metrics: dict[str, float]) -> dict[str, float]:
     return {name: value for name, value in metrics.items() if name != CROSS_ENTROPY}
 
 
-def _named(names: list[str], rows: Rows) -> dict[str, float]:
-    return dict(zip(names, rows[0].tolist(), strict=True))
-
-
-def _note(target: dict[str, Any], labels: list[str]) -> dict[str, Any]:
-    note: dict[str, Any] = {"label": labels[int(target["labels"])]}
-    if "others" in target:
-        note.update(other=labels[int(target["others"])], share=round(float(target["share"]), 4))
+def _note(values: dict[str, Any], target: TargetSpec) -> dict[str, Any]:
+    note: dict[str, Any] = {"label": target.describe(values["y"])}
+    if "others" in values:
+        note.update(other=target.describe(values["others"]), share=round(float(values["share"]), 4))
     return note
 
 

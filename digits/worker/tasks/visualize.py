@@ -30,7 +30,7 @@ def run(recipe: recipes.Visualize, task_folder: Path, events: EventLog) -> dict[
     scratch = task_folder.parent
     manifest = load_manifest(Path(recipe.dataset))
     prepare = Preparation(np.zeros(1, np.float32), recipe.crop_size or None, manifest.shape)
-    net = network_loader.load(scratch / recipe.network, prepare.shape, len(manifest.labels))
+    net = network_loader.load_for(manifest, scratch / recipe.network, prepare.shape)
     store = VariableStore(empty=True)
     shown, _ = inference.trace_shown(net, store)
     Training(net, store, prepare, Optimizer(recipes.Solver()), 0, Randomness(0)).trace()

@@ -9,6 +9,7 @@ from collections.abc import Callable, Collection, Mapping
 from pathlib import Path
 from typing import Any
 
+import humanize
 import tensorflow as tf
 
 from digits.core import resume_point
@@ -180,7 +181,7 @@ class Checkpoints:
         """
         if not snapshots.is_disk_full(error):
             raise error
-        free = f"{shutil.disk_usage(self._folder).free / 1e6:,.1f} MB"
+        free = humanize.naturalsize(shutil.disk_usage(self._folder).free)
         message = f"The disk is full: {name} could not be written to {self._folder}, where {free} are free."
         if is_needed:
             raise UserFault(message, "Free up space there, then resume the training.") from error

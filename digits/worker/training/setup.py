@@ -135,7 +135,9 @@ class Setup:
         self.randomness.begin()
         if self.recipe.histograms:
             self.activations = self._activations(shown.build)
-        checkpoints.check_watched_metrics(self.recipe, self.evaluation.names if self.evaluation else [])
+        checkpoints.check_watched_metrics(
+            self.recipe, self.evaluation.metric_names if self.evaluation else []
+        )
         self.events.append(NetworkBuilt(layers=shown.layers, parameters=self.store.parameters))
         board.graph(readable_graph(shown.function))
 
@@ -152,7 +154,7 @@ class Setup:
 
     def _network(self) -> Network:
         file = self.job_folder / self.recipe.network
-        return network_loader.load(file, self.data.preparation.shape, len(self.data.manifest.labels))
+        return network_loader.load_for(self.data.manifest, file, self.data.preparation.shape)
 
     def _training(self, net: Network) -> Training:
         return Training(

@@ -63,7 +63,7 @@ def take(training: Training, store: VariableStore, chunk: Chunk, rate: float, st
         raise values.fault
     outputs = layer_table.activations(values.graph, part.built, store.variables.values())
     layers = [_numbers(name, values.of(output).numpy()) for name, output in outputs.items()]
-    return Step(dict(zip(training.names, row, strict=True)), layers, heard.text)
+    return Step(training.summarize(row), layers, heard.text)
 
 
 def make_variables(training: Training, chunk: Chunk) -> None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import numpy as np
@@ -74,6 +74,15 @@ class Evaluation:
         """The metrics of each batch of ``chunk``, float32 [batches, names]."""
         return self._function(*chunk).numpy()
 
+    def summarize(self, means: Iterable[float]) -> dict[str, float]:
+        """The metrics by name, from the ``means`` of the columns ``names``."""
+        return self._network.summarize(dict(zip(self.names, means, strict=True)))
+
+    @property
+    def metric_names(self) -> list[str]:
+        """The names of the metrics that `summarize` returns."""
+        return list(self.summarize([0.0] * len(self.names)))
+
     @property
     def graph(self) -> tf.Graph:
         """The graph of the traced function."""
@@ -81,10 +90,11 @@ class Evaluation:
 
     @property
     def signature(self) -> list[tf.TensorSpec]:
-        """The types of the arguments: decoded images, labels, and the positions [batches, size] of batches."""
+        """The types of the arguments: decoded images, targets, and the positions [batches, size] of batches."""
+        target = self._network.target
         return [
             tf.TensorSpec((None, *self._prepare.image_shape), tf.uint8, name="images"),
-            tf.TensorSpec([None], tf.int64, name="labels"),
+            tf.TensorSpec([None, *target.shape], target.dtype, name="targets"),
             tf.TensorSpec([None, None], tf.int64, name="positions"),
         ]
 
@@ -311,7 +321,7 @@ class Training(Evaluation):
 
     def _with_label_flow(self, built: Built, x: tf.Tensor, labels: tf.Tensor) -> Built:
         losses = [item.loss for item in built.objectives]
-        classes = self._network.nclasses
+        classes = len(self._network.target.labels)
         self.label_flow = label_flow.follow(x, labels, losses, built.metrics.values(), classes)
         if not (self._measures_labels and self.label_flow.cross_entropies):
             return built

@@ -10,6 +10,8 @@ import tensorflow as tf
 from digits.core import recipe as recipes
 from digits.core.recipe import Augment
 from digits.data.manifest import Manifest
+from digits.kinds import kind_named
+from digits.kinds.targets import Targets
 from digits.worker import network_loader
 from digits.worker.failure import UserFault
 from digits.worker.input import feeds
@@ -40,6 +42,12 @@ class Trained:
         """The network's output for pixels of 0 to 255, uint8 or float32 [N, H, W, C]."""
         return self.traced.function(self.prepare(pixels))
 
+    @property
+    def targets(self) -> Targets:
+        """The predictions of the dataset's kind."""
+        targets: Targets = kind_named(self.manifest.kind).load("targets").Targets(self.manifest.target)
+        return targets
+
     def label_flow(self, classes: int) -> LabelFlow:
         """Analyze the loss's use of labels for outputs over ``classes`` scores. Raises the network's own errors."""
         found = []
@@ -47,10 +55,14 @@ class Trained:
         def validate(x: tf.Tensor, y: tf.Tensor) -> tf.Tensor:
             built = self.network.build(self.store, tower.VALIDATION, x, y)
             losses = [item.loss for item in built.objectives]
-            found.append(label_flow.follow(x, y, losses, (), classes))
+            found.append(label_flow.follow(x, y, losses, (), classes if self.network.target.classes else 0))
             return losses[0]
 
-        signature = [tf.TensorSpec((None, *self.network.shape), tf.float32), tf.TensorSpec([None], tf.int64)]
+        target = self.network.target
+        signature = [
+            tf.TensorSpec((None, *self.network.shape), tf.float32),
+            tf.TensorSpec([None, *target.shape], target.dtype),
+        ]
         tf.function(validate, autograph=False, input_signature=signature).get_concrete_function()
         return found[-1]
 
@@ -66,7 +78,7 @@ def load(model_folder: Path, snapshot: str, dataset: Path | None = None) -> Trai
     manifest = feeds.load_manifest(dataset)
     whitening = Augment(whitening=recipe.augment.whitening)
     prepare = feeds.preparation(manifest, dataset, recipe.mean, recipe.crop_size, whitening)
-    net = network_loader.load(model_folder / recipe.network, prepare.shape, len(manifest.labels))
+    net = network_loader.load_for(manifest, model_folder / recipe.network, prepare.shape)
     store = VariableStore()
     traced = inference.trace(net, store)
     restored = restore.restore(model_folder / snapshot, store.variables)

@@ -232,7 +232,7 @@ class Trainer:
         self._reports.training([self._measured(row) for row in rows])
 
     def _measured(self, row: Row) -> Measured:
-        values = dict(zip(self._training.names, row.means, strict=True))
+        values = self._training.summarize(row.means)
         values["learning_rate"] = self._learning_rate.at(row.step - 1)
         if row.steps_per_second is not None:
             values["images_per_second"] = row.steps_per_second * self._setup.data.step_records

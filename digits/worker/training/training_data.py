@@ -9,7 +9,8 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from digits.core.events import EventLog, Split
+from digits.core.events import EventLog
+from digits.core.events import Split as SplitName
 from digits.core.recipe import Train
 from digits.data.manifest import Manifest
 from digits.worker.failure import UserFault
@@ -21,8 +22,8 @@ from digits.worker.training.device_config import DeviceConfig
 class TrainingData:
     """The dataset of a training.
 
-    ``step_records`` records make a step, in batches of ``batch_size``. ``balanced`` contains the labels of the
-    training records, int32 [N], if epochs draw all classes equally often.
+    ``step_records`` records make a step, in batches of ``batch_size``. ``balanced`` contains the groups of the
+    training records, int32 [N], if epochs draw from all groups equally often.
     """
 
     manifest: Manifest
@@ -78,7 +79,7 @@ def load(recipe: Train, config: DeviceConfig, events: EventLog) -> TrainingData:
     # Memory reserved for training images is not available for validation images.
     reserved = train.bytes if train.is_resident else 0
     val = _records(dataset, manifest, "val", events, reserved) if recipe.val_interval > 0 else None
-    class_weights, balanced = feeds.balance(recipe.balance, train.labels, len(manifest.labels))
+    class_weights, balanced = feeds.balance(recipe.balance, train.groups, manifest)
     preparation = feeds.preparation(
         manifest, dataset, recipe.mean, recipe.crop_size, recipe.augment, class_weights
     )
@@ -89,7 +90,7 @@ def load(recipe: Train, config: DeviceConfig, events: EventLog) -> TrainingData:
 
 
 def _records(
-    dataset: Path, manifest: Manifest, split: Split, events: EventLog, reserved: int = 0
+    dataset: Path, manifest: Manifest, split: SplitName, events: EventLog, reserved: int = 0
 ) -> feeds.Records | None:
     if split not in manifest.splits or not manifest.splits[split].count:
         return None

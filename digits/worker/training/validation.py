@@ -60,7 +60,7 @@ class Validation:
         # Summed at the end, so that the result does not depend on the number of batches per call.
         rows = np.concatenate(found).astype(np.float64)
         means = np.array(sizes) @ rows / len(self._records)
-        return dict(zip(self._evaluation.names, means.tolist(), strict=True))
+        return self._evaluation.summarize(means.tolist())
 
     def _evaluate(self, feed: feeds.Feed, batches: int, step: int, rate: float) -> Rows:
         with numerics.explained(step + 1, rate):

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from digits.core.events import Measured
+from digits.data.target import class_index
 
 pytestmark = pytest.mark.tensorflow
 
@@ -273,7 +274,7 @@ def _build(body: str) -> None:
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "network.py"
         path.write_text(TEMPLATE.format(body=lines))
-        net = network_loader.load(path, (12, 12, 3), 4)
+        net = network_loader.load(path, (12, 12, 3), class_index(list("abcd")))
     store = VariableStore(empty=True)
 
     def train(x: Any, y: Any, step: Any) -> Any:

@@ -9,6 +9,8 @@ from typing import Any
 
 import pytest
 
+from digits.data.target import class_index
+
 pytestmark = pytest.mark.tensorflow
 
 PLAIN = """
@@ -91,7 +93,9 @@ def _built_and_told(path: Path) -> tuple[int, str]:
     said, told = io.StringIO(), ""
     with contextlib.redirect_stdout(said):
         try:
-            inference.trace_shown(network_loader.load(path, (12, 12, 1), 4), VariableStore())
+            inference.trace_shown(
+                network_loader.load(path, (12, 12, 1), class_index(list("abcd"))), VariableStore()
+            )
         except Exception as error:
             told = str(error)
     return said.getvalue().count("built"), told

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+import os
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -40,21 +43,50 @@ def export(start: Any, tmp_path: Path, gradients: Path) -> Callable[..., Outcome
     return export
 
 
+# Prints the outputs of every SavedModel and number of images that it reads.
 USES = """
 import json, sys
 import numpy as np, tensorflow as tf
-model = tf.saved_model.load(sys.argv[1])
-images = tf.constant(np.random.default_rng(5).integers(0, 256, (int(sys.argv[2]), 12, 12, 1)), tf.float32)
-found = model.signatures["serving_default"](images=images)
-print(json.dumps({name: value.numpy().tolist() for name, value in found.items()}))
+for line in sys.stdin:
+    folder, count = json.loads(line)
+    model = tf.saved_model.load(folder)
+    images = tf.constant(np.random.default_rng(5).integers(0, 256, (count, 12, 12, 1)), tf.float32)
+    found = model.signatures["serving_default"](images=images)
+    print(json.dumps({name: value.numpy().tolist() for name, value in found.items()}), flush=True)
 """
 
 
-def used(run_clean: Any, folder: Path, count: int = 2) -> dict[str, Any]:
-    """What the written model gives for random images, in a process of its own."""
-    finished = run_clean("-c", USES, str(folder), str(count))
-    assert finished.returncode == 0, finished.stderr
-    return json.loads(finished.stdout.splitlines()[-1])
+@pytest.fixture(scope="module")
+def plain_tensorflow(tmp_path_factory: pytest.TempPathFactory) -> Iterator[subprocess.Popen[str]]:
+    """A process that knows nothing of DIGITS."""
+    environment = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
+    folder = tmp_path_factory.mktemp("plain")
+    with open(folder / "errors", "w") as errors:
+        process = subprocess.Popen(
+            [sys.executable, "-P", "-c", USES],
+            env=environment,
+            cwd=folder,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=errors,
+            text=True,
+        )
+    with process:
+        yield process
+
+
+@pytest.fixture
+def used(plain_tensorflow: subprocess.Popen[str]) -> Callable[..., dict[str, Any]]:
+    """What a written model gives for random images, in plain TensorFlow."""
+
+    def used(folder: Path, count: int = 2) -> dict[str, Any]:
+        assert plain_tensorflow.stdin and plain_tensorflow.stdout
+        plain_tensorflow.stdin.write(json.dumps([str(folder), count]) + "\n")
+        plain_tensorflow.stdin.flush()
+        found: dict[str, Any] = json.loads(plain_tensorflow.stdout.readline())
+        return found
+
+    return used
 
 
 def expected(job_folder: Path, count: int = 2) -> Any:
@@ -74,15 +106,15 @@ def expected(job_folder: Path, count: int = 2) -> Any:
     ids=["slim", "keras", "raw"],
 )
 def test_a_network_is_used_elsewhere(
-    train: Any, export: Any, in_child: Any, run_clean: Any, network: str
+    trained: Any, export: Any, in_child: Any, used: Any, network: str
 ) -> None:
-    training = train(network, epochs=1)
+    training = trained(network, epochs=1)
     outcome = export(training)
     assert outcome.code == 0, outcome.output
     result = outcome.of(Finished)[0].result
     assert result["difference"] < 1e-5 and result["bytes"] > 1000
     folder = outcome.job_folder.parent / "exported"
-    given = used(run_clean, folder)
+    given = used(folder)
     assert list(given) == ["output"]
     assert np.allclose(given["output"], in_child(expected, training.job_folder), rtol=1e-4, atol=1e-5)
     about = json.loads((folder / "assets.extra" / "model.json").read_text())
@@ -107,9 +139,9 @@ def batch_size(job_folder: Path) -> int:
 
 
 def test_an_export_that_is_finished_survives_a_power_cut(
-    train: Any, export: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    trained: Any, export: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    training = train(networks.RAW, epochs=1)
+    training = trained(networks.RAW, epochs=1)
     ignored = ("recording", training.job_folder.name, "output.log")
     recording = Recording(tmp_path, tmp_path / "recording", ignored)
     with monkeypatch.context() as patched:
@@ -125,7 +157,7 @@ def test_an_export_that_is_finished_survives_a_power_cut(
 
 
 def test_the_number_of_the_step_is_that_of_the_snapshot(
-    train: Any, export: Any, in_child: Any, run_clean: Any
+    train: Any, export: Any, in_child: Any, used: Any
 ) -> None:
     training = train(
         networks.classifier(
@@ -139,7 +171,7 @@ return x * 0.0 + step
     )
     outcome = export(training)
     assert outcome.code == 0, outcome.output
-    given = used(run_clean, outcome.job_folder.parent / "exported")["output"]
+    given = used(outcome.job_folder.parent / "exported")["output"]
     steps = training.of(Finished)[0].result["steps"]
     assert np.array_equal(given, np.full((2, 4), steps))
     assert np.array_equal(in_child(expected, training.job_folder), given)
@@ -164,12 +196,12 @@ return {outputs}
     ids=["list", "tuple", "dict"],
 )
 def test_several_outputs_are_all_written(
-    train: Any, export: Any, run_clean: Any, outputs: str, pick: str, names: set[str]
+    train: Any, export: Any, used: Any, outputs: str, pick: str, names: set[str]
 ) -> None:
     network = f"pick = {pick}\n" + SEVERAL.replace("{outputs}", outputs)
     outcome = export(train(network, epochs=1))
     assert outcome.code == 0, outcome.output
-    given = used(run_clean, outcome.job_folder.parent / "exported", count=3)
+    given = used(outcome.job_folder.parent / "exported", count=3)
     assert set(given) == names
     assert {len(value) for value in given.values()} == {3}
 
@@ -179,10 +211,10 @@ def test_several_outputs_are_all_written(
     ["tf.concat(tf.split(self.x, 2), 0)", "tf.reshape(self.x, [8, 12, 12, 1])"],
     ids=["halves", "fixed"],
 )
-def test_a_network_that_takes_only_some_batches(train: Any, export: Any, run_clean: Any, batch: str) -> None:
+def test_a_network_that_takes_only_some_batches(train: Any, export: Any, used: Any, batch: str) -> None:
     outcome = export(train(networks.LINEAR.replace("self.x", batch), epochs=1, val_interval=0))
     assert outcome.code == 0, outcome.output
-    assert len(used(run_clean, outcome.job_folder.parent / "exported", count=8)["output"]) == 8
+    assert len(used(outcome.job_folder.parent / "exported", count=8)["output"]) == 8
 
 
 def test_what_calls_python_is_refused_with_its_line(train: Any, export: Any, tmp_path: Path) -> None:
@@ -205,9 +237,9 @@ def test_what_is_random_is_written_and_said(train: Any, export: Any) -> None:
     assert "random" in outcome.of(Warned)[0].message
 
 
-def test_what_is_there_is_not_overwritten(train: Any, export: Any, tmp_path: Path) -> None:
+def test_what_is_there_is_not_overwritten(trained: Any, export: Any, tmp_path: Path) -> None:
     (tmp_path / "exported").mkdir()
     (tmp_path / "exported" / "mine").touch()
-    outcome = export(train(networks.LINEAR, epochs=1))
+    outcome = export(trained(networks.LINEAR, epochs=1))
     assert "already" in outcome.failure.message
     assert [path.name for path in (tmp_path / "exported").iterdir()] == ["mine"]

@@ -23,8 +23,8 @@ SNAPSHOT = "snapshot_4.ckpt"
 
 
 @pytest.fixture
-def trained(train: Any) -> Path:
-    outcome = train(networks.LINEAR, epochs=4, crop_size=10, snapshot_interval=2)
+def job(trained: Any) -> Path:
+    outcome = trained(networks.LINEAR, epochs=4, crop_size=10, snapshot_interval=2)
     assert outcome.values("val", "accuracy")[-1] == 1.0
     return outcome.job_folder
 
@@ -62,12 +62,12 @@ class Client:
 
 
 @pytest.fixture
-def client(trained: Path, start: Any) -> Any:
+def client(job: Path, start: Any) -> Any:
     """A connection to an inference worker of the trained network."""
-    task = trained / "infer"
+    task = job / "inference"
     task.mkdir()
     path = f"/tmp/digits-test-{os.getpid()}.sock"
-    recipe.ServeInference(model=str(trained), socket=path, idle_seconds=600).save(task)
+    recipe.ServeInference(model=str(job), socket=path, idle_seconds=600).save(task)
     worker = start(task)
     client = Client(Path(path))
     yield client
@@ -78,7 +78,7 @@ def client(trained: Path, start: Any) -> Any:
 
 
 def request(image: Path, snapshot: str = SNAPSHOT, **more: Any) -> dict[str, Any]:
-    return {"call": "classify", "image": str(image), "snapshot": snapshot, **more}
+    return {"call": "predict", "image": str(image), "snapshot": snapshot, **more}
 
 
 def test_answers_are_right_and_bad_requests_leave_it_alive(
@@ -112,22 +112,22 @@ def test_answers_are_right_and_bad_requests_leave_it_alive(
     assert client.ask(request(picture))["predictions"][0][0] == "left"
 
 
-def test_it_ends_when_nobody_asks(trained: Path, start: Any, tmp_path: Path) -> None:
-    task = trained / "infer"
+def test_it_ends_when_nobody_asks(job: Path, start: Any, tmp_path: Path) -> None:
+    task = job / "inference"
     task.mkdir()
     path = f"/tmp/digits-idle-{os.getpid()}.sock"
-    recipe.ServeInference(model=str(trained), socket=path, idle_seconds=0.2).save(task)
+    recipe.ServeInference(model=str(job), socket=path, idle_seconds=0.2).save(task)
     assert start(task).wait().code == 0
     assert not Path(path).exists()
 
 
-def test_classify_prepares_images_as_training_did(trained: Path, in_child: Any) -> None:
+def test_classify_prepares_images_as_training_did(job: Path, in_child: Any) -> None:
     """Mean and crop by hand, with the snapshot's own weights."""
     pixels = gradient(2, 12, 1, np.random.default_rng(3))
-    file = trained / "down.png"
+    file = job / "down.png"
     Image.fromarray(pixels[:, :, 0]).save(file)
-    label, percent = in_child(_classify, trained, file)[0]
-    expected = in_child(_by_hand, trained, pixels)
+    label, percent = in_child(_classify, job, file)[0]
+    expected = in_child(_by_hand, job, pixels)
     assert label == "down"
     assert percent == pytest.approx(expected, rel=1e-4)
 
@@ -135,7 +135,7 @@ def test_classify_prepares_images_as_training_did(trained: Path, in_child: Any) 
 def _classify(model: Path, image: Path) -> Any:
     from digits.worker.tasks import serve_inference
 
-    return serve_inference.classify(model, image, SNAPSHOT)
+    return serve_inference.predict(model, image, SNAPSHOT)
 
 
 def _by_hand(model: Path, pixels: np.ndarray) -> float:
@@ -153,16 +153,16 @@ def test_a_network_that_does_not_classify(train: Any, picture: Path, in_child: A
     assert "not one number for each of the 4 classes" in in_child(_refusal, model, picture, "snapshot_1.ckpt")
 
 
-def test_a_network_that_was_changed(trained: Path, picture: Path, in_child: Any) -> None:
-    (trained / "network.py").write_text(networks.LINEAR.replace("'fc'", "'other'"))
-    assert "does not fit the network" in in_child(_refusal, trained, picture, SNAPSHOT)
+def test_a_network_that_was_changed(job: Path, picture: Path, in_child: Any) -> None:
+    (job / "network.py").write_text(networks.LINEAR.replace("'fc'", "'other'"))
+    assert "does not fit the network" in in_child(_refusal, job, picture, SNAPSHOT)
 
 
 def _refusal(model: Path, image: Path, snapshot: str) -> str:
     from digits.worker.tasks import serve_inference
 
     try:
-        serve_inference.classify(model, image, snapshot)
+        serve_inference.predict(model, image, snapshot)
     except serve_inference.Refused as refusal:
         return refusal.message
     return ""
@@ -191,7 +191,7 @@ def test_a_network_that_squeezes_its_output(train: Any, picture: Path, in_child:
 def _classified(job_folder: Path, picture: Path) -> list[tuple[str, float]]:
     from digits.worker.tasks import serve_inference
 
-    return serve_inference.classify(job_folder, picture, SNAPSHOT)
+    return serve_inference.predict(job_folder, picture, SNAPSHOT)
 
 
 def test_a_network_that_takes_no_image_at_all(train: Any, picture: Path, in_child: Any) -> None:

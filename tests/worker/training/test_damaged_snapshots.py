@@ -20,11 +20,9 @@ DATA, INDEX, POINT = ".data-00000-of-00001", ".index", ".resume.json"
 
 
 @pytest.fixture
-def trained(train: Any) -> Outcome:
+def training(trained: Any) -> Outcome:
     """A training of three epochs, with a snapshot after each."""
-    outcome = train(networks.LINEAR, epochs=3)
-    assert outcome.code == 0, outcome.output
-    return outcome
+    return trained(networks.LINEAR, epochs=3)
 
 
 def damage(path: Path) -> None:
@@ -33,8 +31,8 @@ def damage(path: Path) -> None:
     path.write_bytes(data)
 
 
-def test_the_newest_intact_point_is_taken(trained: Outcome, go_on: Any, in_child: Any) -> None:
-    job, rows = trained.job_folder, trained.of(Measured)
+def test_the_newest_intact_point_is_taken(training: Outcome, go_on: Any, in_child: Any) -> None:
+    job, rows = training.job_folder, training.of(Measured)
     weights = in_child(snapshot, job, "snapshot_3.ckpt")
     damage(job / f"snapshot_3.ckpt{POINT}")
     damage(job / f"snapshot_2.ckpt{DATA}")
@@ -47,7 +45,7 @@ def test_the_newest_intact_point_is_taken(trained: Outcome, go_on: Any, in_child
     assert "resumes from snapshot_1.ckpt instead, after step 8 (epoch 1)" in warned.message
     assert warned.message in again.output
     # Everything exists again and is intact.
-    same(in_child, trained, again, "snapshot_3.ckpt")
+    same(in_child, training, again, "snapshot_3.ckpt")
     assert {name: value.tobytes() for name, value in weights.items()} == {
         name: value.tobytes() for name, value in in_child(snapshot, job, "snapshot_3.ckpt").items()
     }
@@ -57,9 +55,9 @@ def test_the_newest_intact_point_is_taken(trained: Outcome, go_on: Any, in_child
 
 @pytest.mark.parametrize("damaged", [(POINT, DATA), (INDEX,)])
 def test_nothing_is_lost_when_all_points_are_damaged(
-    trained: Outcome, go_on: Any, damaged: tuple[str, ...]
+    training: Outcome, go_on: Any, damaged: tuple[str, ...]
 ) -> None:
-    job = trained.job_folder
+    job = training.job_folder
     for epoch in (1, 2, 3):
         for suffix in damaged[: 1 if epoch == 2 and POINT in damaged else 2]:
             damage(job / f"snapshot_{epoch}.ckpt{suffix}")
@@ -67,22 +65,22 @@ def test_nothing_is_lost_when_all_points_are_damaged(
     assert again.code == 1
     assert "all of its resume points are damaged" in again.failure.message
     assert ("snapshot_2.ckpt, which is intact" in again.failure.hint) is (POINT in damaged)
-    assert not again.of(Resumed) and again.of(Measured) == trained.of(Measured)
+    assert not again.of(Resumed) and again.of(Measured) == training.of(Measured)
     assert len(list(job.glob("snapshot_*.index"))) == 3
 
 
-def test_without_a_resume_point_it_reports_a_restart(trained: Outcome, go_on: Any) -> None:
-    for path in trained.job_folder.glob(f"*{POINT}"):
+def test_without_a_resume_point_it_reports_a_restart(training: Outcome, go_on: Any) -> None:
+    for path in training.job_folder.glob(f"*{POINT}"):
         path.unlink()
-    again = go_on(trained.job_folder / "train").wait()
+    again = go_on(training.job_folder / "train").wait()
     assert [event.step for event in again.of(Resumed)] == [0]
     assert "restarts from the first step" in again.of(Warned)[0].message
 
 
 def test_a_chosen_snapshot_is_refused_and_an_intact_one_named(
-    trained: Outcome, train: Any, in_child: Callable[..., Any]
+    training: Outcome, train: Any, in_child: Callable[..., Any]
 ) -> None:
-    job = trained.job_folder
+    job = training.job_folder
     damage(job / f"snapshot_3.ckpt{DATA}")
     damage(job / f"snapshot_1.ckpt{INDEX}")
     for name in ("snapshot_3.ckpt", "snapshot_1.ckpt"):
@@ -97,7 +95,7 @@ def _refusal(job: Path, name: str) -> tuple[str, str]:
     from digits.worker.tasks import serve_inference
 
     try:
-        serve_inference.Classifier(job, name)
+        serve_inference.Predictor(job, name)
     except serve_inference.Refused as refused:
         return refused.message, refused.hint
     return "", ""

@@ -12,6 +12,7 @@ import pytest
 
 from digits.core.events import Measured, Progressed, Warned
 from digits.core.recipe import Solver
+from digits.data.target import class_index
 from tests.worker import networks
 from tests.worker.conftest import Outcome, snapshot
 from tests.worker.training.test_activations import histograms
@@ -116,10 +117,10 @@ def test_histograms_are_written_from_accumulated_steps(train: Any, in_child: Any
 
 @pytest.mark.parametrize("strategy", ["mirrored", "central"])
 @pytest.mark.parametrize("batch", [16, 7])
-def test_two_devices_train_as_one(train: Any, model: Any, in_child: Any, strategy: str, batch: int) -> None:
-    settings = {"epochs": 3, "solver": MOMENTUM, "batch_size": batch, "strategy": strategy}
-    one = train(CONVOLUTIONS, name="one", **settings)
-    two = _on_processors(in_child, model(CONVOLUTIONS, name="two", **settings))
+def test_two_devices_train_as_one(trained: Any, model: Any, in_child: Any, strategy: str, batch: int) -> None:
+    settings = {"epochs": 3, "solver": MOMENTUM, "batch_size": batch}
+    one = trained(CONVOLUTIONS, name="one", **settings)
+    two = _on_processors(in_child, model(CONVOLUTIONS, name="two", strategy=strategy, **settings))
     _assert_alike(
         _weights(in_child, one, "snapshot_3.ckpt"), _weights(in_child, two, "snapshot_3.ckpt"), 1e-4
     )
@@ -433,7 +434,7 @@ def _remark_on_variables_elsewhere(path: Path) -> str:
     shape, store = (12, 12, 1), VariableStore(device="/device:CPU:1")
     prepare = Preparation(np.zeros(1, np.float32), None, shape)
     config = DeviceConfig(devices=("/device:CPU:0",), batch_size=4, compiled=True)
-    net = network_loader.load(path, shape, 4)
+    net = network_loader.load(path, shape, class_index(list("abcd")))
     # Variables that a trace makes are not yet there for XLA: another trace makes them.
     Training(net, store, prepare, Optimizer(Solver()), 1, Randomness(1)).trace()
     training = Training(net, store, prepare, Optimizer(Solver()), 1, Randomness(1), config)

@@ -43,8 +43,10 @@ def full(monkeypatch: pytest.MonkeyPatch, tensorflow: None) -> Callable[[Callabl
     return make
 
 
-def test_the_training_goes_on_without_what_does_not_fit(train: Any, in_child: Any, full: Any) -> None:
-    whole = train(networks.LINEAR, name="whole", **SETTINGS)
+def test_the_training_goes_on_without_what_does_not_fit(
+    train: Any, trained: Any, in_child: Any, full: Any
+) -> None:
+    whole = trained(networks.LINEAR, name="whole", **SETTINGS)
     between = {f"resume_{step}.ckpt" for step in range(17, 24)}
     full(lambda target: target.name in {"snapshot_2.ckpt", "snapshot_3.ckpt", *between})
     outcome = train(networks.LINEAR, name="full", **SETTINGS)
@@ -104,14 +106,14 @@ def test_only_the_end_needs_room(train: Any, start: Any, full: Any) -> None:
 
 
 def test_a_disk_that_is_still_full_keeps_no_training_from_going_on(
-    train: Any, start: Any, monkeypatch: pytest.MonkeyPatch
+    trained: Any, start: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     from digits.core import resume_point as resume_points
 
-    first = train(networks.LINEAR, **SETTINGS)
-    training = recipe.load(first.job_folder / "train", recipe.Train)
-    training.resume = True
-    training.save(first.job_folder / "train")
+    first = trained(networks.LINEAR, **SETTINGS)
+    plan = recipe.load(first.job_folder / "train", recipe.Train)
+    plan.resume = True
+    plan.save(first.job_folder / "train")
 
     def write(path: Path, value: Any) -> None:
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))

@@ -125,9 +125,9 @@ def curve(outcome: Outcome) -> Metrics:
 
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM])
 def test_killed_at_random_moments(
-    often: None, model: Any, train: Any, killed_at_random_moments: Any, in_child: Any, number: int
+    often: None, model: Any, trained: Any, killed_at_random_moments: Any, in_child: Any, number: int
 ) -> None:
-    whole = train(RANDOM, name="whole", **SETTINGS)
+    whole = trained(RANDOM, name="whole", **SETTINGS)
     assert whole.code == 0, whole.output
     outcome, kills = killed_at_random_moments(model(RANDOM, name="killed", **SETTINGS), number, seed=number)
     assert outcome.code == 0, outcome.output
@@ -341,37 +341,37 @@ def test_a_failed_training_goes_on_when_the_fault_is_gone(
 
 
 def test_without_a_place_to_go_on_from_it_begins_anew(
-    model: Any, go_on: Any, in_child: Any, train: Any
+    model: Any, go_on: Any, in_child: Any, trained: Any
 ) -> None:
-    whole = train(networks.LINEAR, name="whole")
+    whole = trained(networks.LINEAR, name="whole")
     again = go_on(model(networks.LINEAR)).wait()
     assert again.code == 0, again.output
     assert [event.step for event in again.of(Resumed)] == [0]
     same(in_child, whole, again, "snapshot_2.ckpt")
 
 
-def test_a_finished_training_only_ends_again(train: Any, go_on: Any, in_child: Any) -> None:
-    first = train(networks.LINEAR)
+def test_a_finished_training_only_ends_again(trained: Any, go_on: Any, in_child: Any) -> None:
+    first = trained(networks.LINEAR)
     again = go_on(first.job_folder / "train").wait()
     assert again.code == 0, again.output
     assert len(again.of(Finished)) == 2
     assert again.of(Measured) == first.of(Measured)
 
 
-def test_a_training_that_ended_early_does_not_go_on(train: Any, go_on: Any) -> None:
+def test_a_training_that_ended_early_does_not_go_on(trained: Any, go_on: Any) -> None:
     settings = {
         "solver": {"type": "SGD", "learning_rate": 0.0},
         "early_stopping": {"metric": "loss", "patience": 2},
     }
-    first = train(networks.LINEAR, epochs=9, **settings)
+    first = trained(networks.LINEAR, epochs=9, **settings)
     assert "Stopped early after 3 epochs" in first.of(Finished)[0].result["ended_early"]
     again = go_on(first.job_folder / "train").wait()
     assert again.of(Finished)[1].result == first.of(Finished)[0].result
     assert again.of(Measured) == first.of(Measured)
 
 
-def test_a_changed_network_does_not_go_on(train: Any, go_on: Any) -> None:
-    first = train(networks.LINEAR)
+def test_a_changed_network_does_not_go_on(trained: Any, go_on: Any) -> None:
+    first = trained(networks.LINEAR)
     path = first.job_folder / "network.py"
     path.write_text(
         networks.LINEAR.replace("return slim", "model = slim.fully_connected(model, 7)\n        return slim")
@@ -381,11 +381,11 @@ def test_a_changed_network_does_not_go_on(train: Any, go_on: Any) -> None:
     assert "does not match" in again.failure.message and "start a new training" in again.failure.hint
 
 
-def test_another_batch_size_does_not_go_on(train: Any, go_on: Any) -> None:
-    first = train(networks.LINEAR)
-    training = recipe.load(first.job_folder / "train", recipe.Train)
-    training.batch_size = 4
-    training.save(first.job_folder / "train")
+def test_another_batch_size_does_not_go_on(trained: Any, go_on: Any) -> None:
+    first = trained(networks.LINEAR)
+    plan = recipe.load(first.job_folder / "train", recipe.Train)
+    plan.batch_size = 4
+    plan.save(first.job_folder / "train")
     again = go_on(first.job_folder / "train").wait()
     assert "batch size" in again.failure.message
 
@@ -430,8 +430,8 @@ def test_every_step_draws_other_numbers(train: Any) -> None:
     assert len(set(outcome.values("val", "one"))) == 1
 
 
-def test_events_are_in_the_log_of_both_runs(train: Any, go_on: Any) -> None:
-    first = train(networks.LINEAR)
+def test_events_are_in_the_log_of_both_runs(trained: Any, go_on: Any) -> None:
+    first = trained(networks.LINEAR)
     go_on(first.job_folder / "train").wait()
     kinds = [event.kind for event in events.read(first.job_folder / "train" / "events.jsonl")[0]]
     assert kinds.count("finished") == 2 and kinds.count("resumed") == 1
@@ -513,9 +513,9 @@ def test_stopped_in_the_middle_of_a_validation(
     same(in_child, whole, go_on(task_folder).wait(), "snapshot_3.ckpt")
 
 
-def test_what_a_killed_training_was_about_to_remove_is_removed(train: Any, go_on: Any) -> None:
+def test_what_a_killed_training_was_about_to_remove_is_removed(trained: Any, go_on: Any) -> None:
     """Also at the very end, when nothing is left to be trained."""
-    first = train(networks.LINEAR, snapshots_kept=1)
+    first = trained(networks.LINEAR, snapshots_kept=1)
     job = first.job_folder
     data = (job / "snapshot_2.ckpt.data-00000-of-00001").read_bytes()
     index = (job / "snapshot_2.ckpt.index").read_bytes()

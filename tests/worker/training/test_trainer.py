@@ -37,8 +37,8 @@ def test_lenet_of_the_guide_learns(train: Any, wide: Path) -> None:
     ]
 
 
-def test_order_of_the_events(train: Any) -> None:
-    outcome = train(networks.LINEAR, epochs=2)
+def test_order_of_the_events(trained: Any) -> None:
+    outcome = trained(networks.LINEAR)
     rows = outcome.of(Measured)
     assert [(row.stage, row.step) for row in rows[:2]] == [("val", 0), ("train", 1)]
     assert [row.epoch for row in rows if row.stage == "val"] == [0, 1, 2]
@@ -99,10 +99,12 @@ return slim.fully_connected(x, self.nclasses, activation_fn=None, scope='fc')
 """
 
 
-def test_streamed_records_train_as_resident_ones(train: Any, in_child: Any, monkeypatch: Any) -> None:
+def test_streamed_records_train_as_resident_ones(
+    train: Any, trained: Any, in_child: Any, monkeypatch: Any
+) -> None:
     from digits.worker.input import feeds
 
-    kept = train(networks.LINEAR, name="kept", epochs=2)
+    kept = trained(networks.LINEAR, name="kept")
     monkeypatch.setattr(feeds, "RESIDENT_SHARE", 0.0)
     streamed = train(networks.LINEAR, name="streamed", epochs=2)
     assert streamed.code == 0, streamed.output
@@ -277,13 +279,13 @@ def _right_answers(job_folder: Path, name: str) -> float:
 
     from digits.worker.tasks import serve_inference
 
-    classifier = serve_inference.Classifier(job_folder, name)
+    classifier = serve_inference.Predictor(job_folder, name)
     labels = ["right", "left", "down", "up"]
     right = []
     for number in range(12):
         pixels = gradient(number % 4, 12, 1, np.random.default_rng(number))
         Image.fromarray(pixels[:, :, 0]).save(job_folder / "picture.png")
-        right.append(classifier.classify(job_folder / "picture.png")[0][0] == labels[number % 4])
+        right.append(classifier.predict(job_folder / "picture.png")[0][0] == labels[number % 4])
     return sum(right) / len(right)
 
 
@@ -312,8 +314,8 @@ def test_auto_encoder(train: Any) -> None:
     assert losses[-1] < losses[0] / 2
 
 
-def test_two_losses_with_their_own_variables(train: Any, in_child: Any) -> None:
-    outcome = train(networks.GAN, epochs=2, solver={"type": "ADAM", "learning_rate": 0.01})
+def test_two_losses_with_their_own_variables(trained: Any, in_child: Any) -> None:
+    outcome = trained(networks.GAN, epochs=2, solver={"type": "ADAM", "learning_rate": 0.01})
     assert outcome.code == 0, outcome.output
     row = outcome.of(Measured)[1]
     assert row.values["loss"] == pytest.approx(row.values["d_loss"] + row.values["g_loss"], rel=1e-5)
@@ -321,8 +323,8 @@ def test_two_losses_with_their_own_variables(train: Any, in_child: Any) -> None:
     assert {"g/g_w", "d/d_w1", "d/d_w2", "optimizer/m/g/g_w", "optimizer/m/d/d_w1"} <= set(tensors)
 
 
-def test_pictures_and_charts_for_tensorboard(train: Any, in_child: Any) -> None:
-    outcome = train(networks.GAN, epochs=2)
+def test_pictures_and_charts_for_tensorboard(trained: Any, in_child: Any) -> None:
+    outcome = trained(networks.GAN, epochs=2, solver={"type": "ADAM", "learning_rate": 0.01})
     tags = in_child(_tensorboard, outcome.job_folder / "tb" / "train")
     assert {
         "loss",

@@ -1,0 +1,137 @@
+"""Find what a test leaves behind: processes, open files, and temporary files."""
+
+from __future__ import annotations
+
+import gc
+import os
+import stat
+import tempfile
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import psutil
+
+# Processes get this long to end.
+LEAVE_SECONDS = 5.0
+
+
+@dataclass
+class Leftovers:
+    """What a test process holds at one moment, to be compared with a later one.
+
+    Every program that tests start, however far it detaches itself, inherits their folder of temporary files.
+    """
+
+    processes: set[int]
+    files: dict[int, str]
+    temporary: set[str]
+
+    @classmethod
+    def now(cls) -> Leftovers:
+        return cls(set(psutil.pids()), open_files(), set(os.listdir(tempfile.gettempdir())))
+
+    def since(self, *, shared: bool) -> list[str]:
+        """Describe what is left of what was started and opened since, and end those processes.
+
+        With ``shared``, something that lives longer may have done it: a site that several tests share keeps an
+        inference server and the connection to it. Only child processes and regular files are listed then.
+        """
+        kinds = (stat.S_ISREG, stat.S_ISDIR) if shared else (stat.S_ISREG, stat.S_ISDIR, stat.S_ISSOCK)
+        return [*self._processes(shared), *self._files(kinds), *self._temporary()]
+
+    def _processes(self, shared: bool) -> list[str]:
+        deadline = time.monotonic() + LEAVE_SECONDS
+        while (left := list(self._started(shared))) and time.monotonic() < deadline:
+            time.sleep(0.02)
+        described = [f"process {' '.join(_command(process))[:200]}" for process in left]
+        for process in left:
+            _kill_with_descendants(process)
+        return described
+
+    def _started(self, shared: bool) -> Iterator[psutil.Process]:
+        """Children of this process, and programs that it started and that have left it.
+
+        Descendants of a process that ran before belong to it, such as the tabs of a browser that tests share.
+        """
+        for pid in psutil.pids():
+            if pid in self.processes:
+                continue
+            try:
+                process = psutil.Process(pid)
+                is_child = process.ppid() == os.getpid()
+                if (is_child or (not shared and _is_ours(pid) and not self._has_owner(process))) and _runs(
+                    process
+                ):
+                    yield process
+            except psutil.NoSuchProcess:
+                continue
+
+    def _has_owner(self, process: psutil.Process) -> bool:
+        return any(parent.pid in self.processes and _is_ours(parent.pid) for parent in process.parents())
+
+    def _files(self, kinds: Sequence[Callable[[int], bool]]) -> list[str]:
+        new = self._new_files(kinds)
+        if new:
+            gc.collect()  # closes what only reference cycles keep open
+            new = self._new_files(kinds)
+        return [f"open file {name}" for name in new]
+
+    def _new_files(self, kinds: Sequence[Callable[[int], bool]]) -> list[str]:
+        return [name for number, name in open_files(kinds).items() if self.files.get(number) != name]
+
+    def _temporary(self) -> list[str]:
+        folder = tempfile.gettempdir()
+        return [f"temporary file {folder}/{name}" for name in set(os.listdir(folder)) - self.temporary]
+
+
+def open_files(kinds: Sequence[Callable[[int], bool]] = (lambda mode: True,)) -> dict[int, str]:
+    """The files of these kinds that this process holds open, by descriptor."""
+    found = {}
+    for name in os.listdir("/proc/self/fd"):
+        try:
+            mode = os.stat(int(name)).st_mode
+            if any(is_kind(mode) for is_kind in kinds):
+                found[int(name)] = os.readlink(f"/proc/self/fd/{name}")
+        except OSError:
+            continue  # the descriptor of the listing itself
+    return found
+
+
+def _is_ours(pid: int) -> bool:
+    try:
+        return f"TMPDIR={tempfile.gettempdir()}".encode() in Path(f"/proc/{pid}/environ").read_bytes().split(
+            b"\0"
+        )
+    except OSError:  # it ended, or belongs to someone else
+        return False
+
+
+def _runs(process: psutil.Process) -> bool:
+    try:
+        # Python's own tracker of shared memory lives as long as the tests do.
+        return process.status() != psutil.STATUS_ZOMBIE and "resource_tracker" not in " ".join(
+            process.cmdline()
+        )
+    except psutil.NoSuchProcess:
+        return False
+
+
+def _command(process: psutil.Process) -> list[str]:
+    try:
+        return list(process.cmdline())
+    except psutil.NoSuchProcess:
+        return [process.name()]
+
+
+def _kill_with_descendants(process: psutil.Process) -> None:
+    try:
+        descendants = process.children(recursive=True)
+    except psutil.NoSuchProcess:
+        return
+    for one in [*descendants, process]:
+        try:
+            one.kill()
+        except psutil.NoSuchProcess:
+            pass  # it ended by itself
