@@ -95,7 +95,7 @@ def test_a_snapshot_is_exported(trained: Any, run_clean: Callable[..., Any], tmp
     again = run_clean("-m", "digits", "export", str(job), str(target))
     assert again.returncode == 1 and "something in" in again.stderr
     other = run_clean("-m", "digits", "export", str(job), str(tmp_path / "other"), "--epoch", "7")
-    assert other.returncode == 1 and "those of the epochs 1." in other.stderr
+    assert other.returncode == 1 and "snapshots of epochs 1." in other.stderr
 
 
 def test_nothing_to_export(model: Any, run_clean: Callable[..., Any], tmp_path: Path) -> None:
