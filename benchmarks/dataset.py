@@ -25,8 +25,8 @@ from pathlib import Path
 from PIL import Image
 
 from digits.core.events import EventLog
-from digits.core.recipe import CreateDataset
 from digits.data import parallel, samples
+from digits.kinds.classification.recipe import CreateClassification, FolderSplit
 from digits.worker.tasks import create_dataset
 
 TURNS = 3
@@ -82,9 +82,9 @@ def creation(folder: Path, job: Path) -> Taken:
     """From the recipe to the complete dataset: both splits, mean image and manifest."""
     task = job / "create"
     task.mkdir(parents=True)
-    recipe = CreateDataset(
-        train={"folder": str(folder / "train")},
-        val={"folder": str(folder / "test")},
+    recipe = CreateClassification(
+        train=FolderSplit(folder=str(folder / "train")),
+        val=FolderSplit(folder=str(folder / "test")),
         width=28,
         height=28,
         channels=1,

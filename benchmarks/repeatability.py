@@ -31,6 +31,7 @@ import numpy as np
 from digits.core import events
 from digits.core.recipe import Train
 from digits.data import images, manifest, records
+from digits.data.target import class_index
 from digits.worker import run
 
 NETWORKS = Path(__file__).resolve().parent.parent / "digits" / "networks"
@@ -155,7 +156,7 @@ def draw_dataset(folder: Path) -> Path:
                 label = number % len(labels)
                 pixels = chance.normal(50 * label + 50, 40, (28, 28, 1)).clip(0, 255).astype(np.uint8)
                 data = images.encode(pixels, "png")
-                record = records.Record(data, "png", 28, 28, 1, label, labels[label])
+                record = records.Record(data, "png", 28, 28, 1, {"image/class/label": [label]})
                 writer.add(records.encode_example(record), label)
         each = count // len(labels)
         splits[split] = manifest.Split(count=count, counts=[each] * len(labels), bytes=0, shards=[name])
@@ -166,7 +167,9 @@ def draw_dataset(folder: Path) -> Path:
         channels=1,
         encoding="png",
         resize_mode="squash",
-        labels=labels,
+        kind="image-classification",
+        target=class_index(labels),
+        groups=labels,
         splits=splits,
         mean_pixel=[125.0],
     ).save(folder)

@@ -51,10 +51,12 @@ os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # forking wants a process wi
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
 
 from digits.core import events, recipe
-from digits.core.recipe import CreateDataset, Train
+from digits.core.recipe import Train
 from digits.data import manifest, samples
 from digits.data.records import SplitReader
-from digits.runtime import devices, executor
+from digits.kinds.classification.recipe import CreateClassification, FolderSplit
+from digits.runtime import devices
+from digits.runtime.executors.local import devices_environment
 from digits.worker import run
 
 NETWORKS = Path(__file__).resolve().parents[1] / "digits" / "networks"
@@ -150,7 +152,7 @@ def main() -> None:
     arguments = _arguments()
     gpus = [device.id for device in devices.devices() if device.is_gpu]
     device = arguments.device or (gpus[0] if gpus else devices.CPU)
-    os.environ.update(executor.devices_environment([device]))
+    os.environ.update(devices_environment([device]))
     run.import_programs()
     with tempfile.TemporaryDirectory() as folder:
         scratch = Path(folder)
@@ -226,9 +228,9 @@ def create_dataset(scratch: Path, asked: argparse.Namespace) -> Path:
             _thin_out(folder / "test", asked.records // 5)
     task = scratch / "dataset" / "create"
     task.mkdir(parents=True)
-    CreateDataset(
-        train={"folder": str(folder / "train")},
-        val={"folder": str(folder / "test")},
+    CreateClassification(
+        train=FolderSplit(folder=str(folder / "train")),
+        val=FolderSplit(folder=str(folder / "test")),
         width=side,
         height=side,
         channels=channels,
@@ -339,33 +341,33 @@ def bare(work: Work, job: Path) -> float:
     import numpy as np
     import tensorflow as tf
 
-    from digits.worker.training import device_config
-    from digits.worker.training import trainer as train
+    from digits.worker.training import device_config, pace
+    from digits.worker.training.setup import Setup
     from digits.worker.training.tensorboard_log import TensorBoardLog
 
     task = work.task(job)
     _silence(task)
     asked = recipe.load(task, Train)
     with contextlib.closing(events.EventLog(task / "events.jsonl")) as log:
-        trainer = train.Trainer(asked, job, log, 1, device_config.prepare(asked, log)[0], None)
-        with TensorBoardLog(job / "tb") as trainer.board:
-            trainer.build()
+        setup = Setup(asked, job, log, device_config.configure(asked, log)[0], 1)
+        with TensorBoardLog(job / "tb") as board:
+            setup.build(board)
     images, labels = _arrays(work.dataset, "train", work.batch)
-    calls = min(train.MAX_STEPS_PER_CALL, max(1, work.images // work.batch // 8))
+    calls = min(pace.MAX_STEPS_PER_CALL, max(1, work.images // work.batch // 8))
     positions = np.tile(np.arange(work.batch), (calls, 1))
     chunk = tf.constant(images), tf.constant(labels, tf.int64), tf.constant(positions, tf.int64)
     rates = [0.0001] * calls
-    trainer.training.steps(chunk, rates, 0)
-    trainer.evaluation(chunk)
-    validated = len(trainer.val_records) // work.batch
+    setup.training.steps(chunk, rates, 0)
+    setup.evaluation(chunk)
+    validated = len(setup.data.val) // work.batch
     steps, began = 0, time.monotonic()
     for epoch in range(1, work.epochs + 1):
         while steps * work.batch < epoch * work.images:
-            trainer.training.steps(chunk, rates, steps)
+            setup.training.steps(chunk, rates, steps)
             steps += calls
         for first in range(0, validated, calls):
             count = min(calls, validated - first)
-            trainer.evaluation((chunk[0], chunk[1], chunk[2][:count]))
+            setup.evaluation((chunk[0], chunk[1], chunk[2][:count]))
     return steps * work.batch / (time.monotonic() - began)
 
 
@@ -471,7 +473,7 @@ def _arrays(dataset: Path, split: str, count: int | None = None) -> tuple[Any, A
         images = np.empty((min(count or len(reader), len(reader)), *found.shape), np.uint8)
         for number in range(len(images)):
             images[number] = reader.read(number).as_array().reshape(found.shape)
-        return images, reader.labels[: len(images)]
+        return images, reader.groups[: len(images)]
 
 
 def _silence(task: Path) -> None:

@@ -1,6 +1,6 @@
-"""``python -m digits`` is the command ``digits``."""
+"""``python -m digits`` runs the command ``digits``."""
 
-from digits.cli import main
+from digits.cli.main import main
 
 if __name__ == "__main__":
     main()

@@ -16,15 +16,17 @@ from hypothesis import strategies as st
 from digits.core import events
 from digits.core.events import EventLog
 from digits.core.files import write_json
-from digits.core.job import Job
+from digits.core.job import Job, Summary
 from digits.core.model_job import ModelJob
-from digits.core.recipe import Train
+from digits.core.recipe import EarlyStopping, Train
 from digits.core.resume_point import ResumePoint
 from digits.core.status import Status
 from digits.core.task import Failure, Handle, Task
-from digits.kinds import KINDS
+from digits.kinds.jobs import JOB_TYPES
+from digits.runtime.device_ledger import DeviceLedger
 from digits.runtime.scheduler import Scheduler
 from digits.runtime.store import Store
+from digits.runtime.task_runner import TaskRunner
 from tests.site import Site
 
 DATASET, BROKEN = "20260101-000000-da7a5e", "20260101-000001-bad5e7"
@@ -66,17 +68,16 @@ def make_jobs(site: Site, folder: Path) -> None:
             folder=folder / job_id,
             name=f"model {job_id}",
             owner="ada",
-            form={"model_name": "m", "train_epochs": 3, "learning_rate": [0.1], "shuffle": True},
             tasks=[task],
             dataset_id=DATASET,
-            plan=Train(
+            recipe=Train(
                 dataset=str(folder / DATASET),
                 batch_size=4,
                 weights="/a/snapshot_1.ckpt",
-                early_stopping={"metric": "loss", "patience": 2.5},
+                early_stopping=EarlyStopping(metric="loss", patience=2.5),
                 freeze=["conv*"],
             ),
-            summary={"sparkline": [3.0, 2.0, 1.5], "last_accuracy": 91.25},
+            summary=Summary(sparkline=[3.0, 2.0, 1.5], last_accuracy=91.25),
         )
         job.note_status()
         (job.folder / "train").mkdir(parents=True)
@@ -89,7 +90,7 @@ def _write_products(job: ModelJob) -> None:
     if job.id == WAITING:
         return
     task_folder = job.task_folder(job.tasks[0])
-    job.plan.save(task_folder)
+    job.recipe.save(task_folder)
     (task_folder / "output.log").write_text("step 1\nstep 2\n")
     log = EventLog(task_folder / "events.jsonl")
     log.append(*_story())
@@ -112,9 +113,9 @@ def _write_products(job: ModelJob) -> None:
 
 def _story() -> list[events.Event]:
     return [
-        events.Fed("train", "resident", 24, 5000, 10**9, 10**10),
-        events.Built([{"name": "out", "kind": "Dense", "shape": [None, 3], "parameters": 99}], 99),
-        events.Restored("snapshot_1.ckpt", {"a": "b"}, ["c"], {"d": "3 and 4"}, [], [], []),
+        events.InputPrepared("train", "resident", 24, 5000, 10**9, 10**10),
+        events.Built([{"name": "out", "type": "Dense", "shape": [None, 3], "parameters": 99}], 99),
+        events.WeightsLoaded("snapshot_1.ckpt", {"a": "b"}, ["c"], {"d": "3 and 4"}, [], [], []),
         events.Warned("This is slow."),
         *(
             events.Measured("train", step, step / 8, {"loss": 1 / step, "accuracy": 0.5})
@@ -123,8 +124,8 @@ def _story() -> list[events.Event]:
         events.Measured("val", 8, 1.0, {"loss": 0.5, "accuracy": 0.75}),
         events.Progressed(0.5, 12.0, "Training"),
         events.Saved(1.0, 8, "snapshot_1.ckpt"),
-        events.Excelled(1.0, "loss", 0.5),
-        events.Used(50.0, 10**9, "CPU", []),
+        events.BestSnapshotChanged(1.0, "loss", 0.5),
+        events.UsageSampled(50.0, 10**9, "CPU", []),
     ]
 
 
@@ -259,18 +260,21 @@ def check(
 ) -> list[str]:
     """Start a server on ``jobs``, request all pages, call ``look``, and return all problems."""
     parts = site.services
-    parts.store = Store(jobs, KINDS)
+    parts.store = Store(jobs, JOB_TYPES)
     try:
         parts.store.load()
-        parts.scheduler = Scheduler(parts.store, parts.executor, report=parts.report)
+        ledger = DeviceLedger({"create": 1, "cpu": 1})
+        parts.runner = TaskRunner(parts.executor, ledger, may_run=parts.store.maintain)
+        parts.scheduler = Scheduler(parts.store, parts.runner, report=parts.report)
         parts.scheduler.start()
         for _ in range(ROUNDS):
-            parts.scheduler.tick()
+            parts.runner.tick()
         look()
         wrong = [*_wrong_states(site), *_wrong_answers(site, sorted({*victims, *HEALTHY}))]
         return [*wrong, *_wrong_deletions(site, victims)]
     finally:
         parts.scheduler.stop()
+        parts.runner.close()
         parts.store.close()
 
 

@@ -122,9 +122,9 @@ class Site:
         task = ModelJob.first_tasks()[0]
         for status in (Status.WAIT, Status.RUN, Status.DONE):
             task.move(status)
-        plan = Train(dataset=str(self.services.store.folder / dataset_id), epochs=1)
+        recipe = Train(dataset=str(self.services.store.folder / dataset_id), epochs=1)
         job = ModelJob(
-            id=folder.name, folder=folder, name="finished", tasks=[task], dataset_id=dataset_id, plan=plan
+            id=folder.name, folder=folder, name="finished", tasks=[task], dataset_id=dataset_id, recipe=recipe
         )
         job.note_status()
         self.services.store.add(job)

@@ -27,8 +27,9 @@ WEB = {
     "gevent",
 }
 
-# All that data needs beside the standard library: pixels and checksums.
-DATA = {"numpy", "PIL", "google_crc32c"}
+# All that core and data need besides the standard library: typed JSON; pixels and checksums.
+CORE = {"msgspec", "typing_extensions"}
+DATA = {"numpy", "PIL", "google_crc32c"} | CORE
 SERVER = ("core", "data", "kinds", "runtime", "web", "cli", "__main__")
 
 # Prints, for each module in turn, which outside packages came with it.
@@ -95,9 +96,9 @@ def test_the_runtime_loads_no_web_framework(load):
     assert offenders(loaded, WEB - {"gevent"}) == {}
 
 
-def test_core_needs_the_standard_library_only(load):
+def test_core_needs_the_standard_library_and_msgspec_only(load):
     loaded, _ = load(in_zone("core"))
-    assert {name: came for name, came in loaded.items() if came} == {}
+    assert {name: came for name, came in loaded.items() if not set(came) <= CORE} == {}
 
 
 def test_data_needs_little_more(load):

@@ -207,8 +207,8 @@ def test_a_failed_check_ends_the_test(checkout):
 
 def test_arguments_go_to_pytest_alone(checkout):
     checkout.run("digits-test")
-    checkout.run("digits-test", "tests/test_cli.py", "-k", "port")
-    assert checkout.asked == ["-m pytest tests/test_cli.py -k port"]
+    checkout.run("digits-test", "tests/cli/test_serve.py", "-k", "port")
+    assert checkout.asked == ["-m pytest tests/cli/test_serve.py -k port"]
 
 
 def test_testing_installs_what_serving_needs_as_well(checkout):

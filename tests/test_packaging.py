@@ -41,7 +41,7 @@ INDIRECT = {"jinja2", "python-socketio", "simple-websocket", "tensorboard"}
 def wheel(tmp_path_factory: pytest.TempPathFactory) -> Iterator[zipfile.ZipFile]:
     """The package as ``pip wheel`` makes it, from a copy of the checkout, with scripts that are already bundled."""
     assert (ROOT / "static" / "vendor" / ".stamp").is_file(), (
-        "run ./digits-devserver once: the scripts are not bundled"
+        "the scripts are not bundled: run ./digits-devserver once"
     )
     copy = tmp_path_factory.mktemp("source") / "digits"
     unwanted = (
@@ -102,6 +102,38 @@ def test_bundled_scripts_and_their_licences_are_inside(wheel):
         assert package in notices
 
 
+def test_installing_the_wheel_needs_no_node(wheel, tmp_path):
+    """And no build at all: pip copies the files, and the installed program finds pages, documentation and scripts."""
+    target = tmp_path / "site"
+    install = ["-m", "pip", "install", "--quiet", "--no-deps", "--no-index", "--target", str(target)]
+    empty = {"PATH": str(tmp_path), "HOME": str(tmp_path)}
+    done = subprocess.run(
+        [sys.executable, *install, str(wheel.filename)],
+        env=empty,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    program = (
+        "from digits.core.resources import checkout_folder, resource_folder\n"
+        "assert checkout_folder() is None\n"
+        "print(*(resource_folder(name) for name in ('static', 'templates', 'docs')), sep='\\n')\n"
+    )
+    found = subprocess.run(
+        [sys.executable, "-c", program],
+        env={**empty, "PYTHONPATH": str(target)},
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert found.stdout.splitlines() == [
+        str(target / "digits" / name) for name in ("static", "templates", "docs")
+    ]
+    assert list((target / "digits" / "static" / "vendor").glob("*.js"))
+
+
 def test_every_module_is_inside(wheel):
     modules = {str(path.relative_to(ROOT)) for path in (ROOT / "digits").rglob("*.py")}
     assert modules <= set(wheel.namelist())
@@ -116,7 +148,7 @@ def test_nothing_else_is_inside(wheel):
 
 def test_the_command_and_the_extras_are_declared(wheel):
     (folder,) = {name.split("/")[0] for name in wheel.namelist() if ".dist-info/" in name}
-    assert "digits = digits.cli:main" in wheel.read(f"{folder}/entry_points.txt").decode()
+    assert "digits = digits.cli.main:main" in wheel.read(f"{folder}/entry_points.txt").decode()
     about = Parser().parsestr(wheel.read(f"{folder}/METADATA").decode())
     assert set(about.get_all("Provides-Extra")) == {"gpu", "test"}
     assert about["License-Expression"] == "BSD-3-Clause"

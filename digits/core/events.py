@@ -6,21 +6,22 @@ in the log (a byte offset, called *cursor*) is all that a reader has to remember
 
 from __future__ import annotations
 
-import dataclasses
 import errno
-import json
 import math
 import os
+import re
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Annotated, Any, ClassVar, TypedDict
+from typing import TYPE_CHECKING, Annotated, Any, Literal, TypedDict
+
+import msgspec
+from msgspec import Meta, Struct, field
 
 from digits.core import files, schema
 from digits.core.files import UnreadableFile, is_disk_full, open_plain
-from digits.core.schema import Between, Count, Matching, UnixTime
+from digits.core.schema import Count, Integer, JsonObject, UnixTime
 
 MAX_LINE_BYTES = 1024 * 1024
 MAX_METRIC_NAME = 64
@@ -34,17 +35,23 @@ class LogInUse(Exception):
     """Another process holds the lock on this log."""
 
 
-Split = Annotated[str, Matching("train|val|test")]
+Split = Literal["train", "val", "test"]
 # At most about 950 years; larger values are not estimates.
-Seconds = Annotated[float, Between(0, 3e10)]
+Seconds = Annotated[float, Meta(ge=0, le=3e10)]
+
+if TYPE_CHECKING:
+    MetricValue = float
+else:
+    # JSON has no NaN and no infinities: a log contains their names.
+    MetricValue = float | Literal["NaN", "Infinity", "-Infinity"]
 
 
 class Layer(TypedDict):
     """A row in the table of layers. ``shape`` is the output shape, with None for the batch dimension."""
 
     name: str
-    kind: str
-    shape: list[int | None]
+    type: str
+    shape: list[Integer | None]
     parameters: Count
 
 
@@ -58,64 +65,58 @@ class Frame(TypedDict):
     own: bool
 
 
-@dataclass(frozen=True)
-class Event:
-    """A fact about a task. ``at`` is the Unix time in seconds when it happened."""
-
-    kind: ClassVar[str] = ""
-    at: UnixTime = field(default_factory=time.time, kw_only=True)
+def _snake_case(name: str) -> str:
+    return re.sub(r"(?<=[a-z])(?=[A-Z])", "_", name).lower()
 
 
-@dataclass(frozen=True)
-class Progressed(Event):
+class Event(Struct, frozen=True, kw_only=True, tag_field="event", tag=_snake_case):
+    """A fact about a task. ``at`` is the Unix time in seconds when it happened.
+
+    In JSON, ``event`` is the name of the class in snake case, such as ``best_snapshot_changed``.
+    """
+
+    at: UnixTime = field(default_factory=time.time)
+
+
+class Progressed(Event, frozen=True):
     """The task completed ``fraction`` (0 to 1) of its work; ``doing`` describes the current stage."""
 
-    kind = "progressed"
     fraction: float
     seconds_left: Seconds | None = None
     doing: str = ""
 
 
-@dataclass(frozen=True)
-class Counted(Event):
+class Counted(Event, frozen=True):
     """The dataset's ``split`` was found to have ``counts[i]`` records of class ``labels[i]``."""
 
-    kind = "counted"
     split: Split
     labels: list[str]
     counts: list[Count]
 
 
-@dataclass(frozen=True)
-class Skipped(Event):
+class Skipped(Event, frozen=True):
     """A source image could not be used."""
 
-    kind = "skipped"
     path: str
     reason: str
     split: str = ""
     label: str = ""
 
 
-@dataclass(frozen=True)
-class Warned(Event):
+class Warned(Event, frozen=True):
     """Something deserves the user's attention but does not stop the task."""
 
-    kind = "warned"
     message: str
 
 
-@dataclass(frozen=True)
-class Built(Event):
+class Built(Event, frozen=True):
     """The network was built."""
 
-    kind = "built"
     layers: list[Layer]
     parameters: Count
 
 
-@dataclass(frozen=True)
-class Fed(Event):
+class InputPrepared(Event, frozen=True):
     """How the ``records`` of ``split`` reach the network.
 
     ``resident``: decoded once and kept in memory, as their ``bytes`` fit into ``budget_bytes``,
@@ -123,18 +124,16 @@ class Fed(Event):
     ``streamed``: read and decoded again for every batch, as they do not fit.
     """
 
-    kind = "fed"
     split: Split
     how: str
     records: Count
     bytes: Count
-    budget_bytes: int
-    free_bytes: int
+    budget_bytes: Integer
+    free_bytes: Integer
     place: str = "memory"
 
 
-@dataclass(frozen=True)
-class Restored(Event):
+class WeightsLoaded(Event, frozen=True):
     """Variables of the network took values from the weights ``source``, or are not to be trained.
 
     ``taken`` maps the names of variables to the names there. Others keep their initial values: those that are
@@ -142,7 +141,6 @@ class Restored(Event):
     took. ``frozen`` weights are not trained, and averages and counters are no ``weights``.
     """
 
-    kind = "restored"
     source: str
     taken: dict[str, str]
     missing: list[str]
@@ -152,78 +150,68 @@ class Restored(Event):
     no_weights: list[str]
 
 
-@dataclass(frozen=True)
-class Measured(Event):
+class Measured(Event, frozen=True):
     """Metrics of the ``train`` or ``val`` stage after ``step`` steps, ``epoch`` epochs.
 
-    A value may be NaN or infinite.
+    A value may be NaN or infinite. Values with a name of more than `MAX_METRIC_NAME` characters are dropped.
     """
 
-    kind = "measured"
     stage: str
     step: Count
     epoch: float
-    values: dict[str, float]
+    values: dict[str, MetricValue]
+
+    def __post_init__(self) -> None:
+        values = {name: float(value) for name, value in self.values.items() if len(name) <= MAX_METRIC_NAME}
+        msgspec.structs.force_setattr(self, "values", values)
 
 
-@dataclass(frozen=True)
-class Saved(Event):
+class Saved(Event, frozen=True):
     """A snapshot of the weights was written; ``path`` is relative to the job's folder."""
 
-    kind = "saved"
     epoch: float
     step: Count
     path: str
 
 
-@dataclass(frozen=True)
-class Excelled(Event):
+class BestSnapshotChanged(Event, frozen=True):
     """The snapshot of ``epoch`` is the best one so far: ``metric`` was ``value`` in its validation."""
 
-    kind = "excelled"
     epoch: float
     metric: str
     value: float
 
 
-@dataclass(frozen=True)
-class Removed(Event):
+class Removed(Event, frozen=True):
     """A snapshot was removed because it exceeds the number to keep."""
 
-    kind = "removed"
     epoch: float
     path: str
 
 
-@dataclass(frozen=True)
-class Resumed(Event):
+class Resumed(Event, frozen=True):
     """An interrupted training resumed after ``step`` steps: earlier events for later steps are void."""
 
-    kind = "resumed"
     step: Count
     epoch: float
 
 
-@dataclass(frozen=True)
-class Used(Event):
-    """What the task's process uses. Percent of one core, bytes; a GPU is a dict of the same."""
+class UsageSampled(Event, frozen=True):
+    """Resource usage of the task's process, in percent of one core and bytes; of each GPU, a dictionary."""
 
-    kind = "used"
     cpu_percent: float
     memory_bytes: Count
     device: str = "CPU"
-    gpus: list[dict[str, Any]] = field(default_factory=list)
+    gpus: list[JsonObject] = field(default_factory=list)
 
 
-@dataclass(frozen=True)
-class Failed(Event):
+class Failed(Event, frozen=True):
     """The task failed. ``message`` is for the user; ``trace`` starts with the user's own frames.
 
     ``line`` is the line of the user's network to mark, if the error has one.
     ``detail`` is the library's full message if ``message`` is a shorter one.
     """
 
-    kind = "failed"
     message: str
     hint: str = ""
     line: Count | None = None
@@ -231,55 +219,44 @@ class Failed(Event):
     detail: str = ""
 
 
-@dataclass(frozen=True)
-class Finished(Event):
+class Finished(Event, frozen=True):
     """The task completed. A task that exits without this event ended early."""
 
-    kind = "finished"
-    result: dict[str, Any] = field(default_factory=dict)
+    result: JsonObject = field(default_factory=dict)
 
 
-KINDS: dict[str, type[Event]] = {
-    event.kind: event
-    for event in (
-        Progressed,
-        Counted,
-        Skipped,
-        Warned,
-        Built,
-        Fed,
-        Restored,
-        Measured,
-        Saved,
-        Excelled,
-        Removed,
-        Resumed,
-        Used,
-        Failed,
-        Finished,
-    )
-}
-
-_NOT_FINITE = {"NaN": math.nan, "Infinity": math.inf, "-Infinity": -math.inf}
+AnyEvent = (
+    Progressed
+    | Counted
+    | Skipped
+    | Warned
+    | Built
+    | InputPrepared
+    | WeightsLoaded
+    | Measured
+    | Saved
+    | BestSnapshotChanged
+    | Removed
+    | Resumed
+    | UsageSampled
+    | Failed
+    | Finished
+)
+_DECODER = schema.decoder(AnyEvent)
 
 
 def encode(event: Event) -> bytes:
     """One line of the log, newline included. NaN and infinities become strings."""
-    body = {"event": event.kind, **dataclasses.asdict(event)}
-    return json.dumps(_finite(body), separators=(",", ":"), allow_nan=False).encode() + b"\n"
+    return msgspec.json.encode(_encodable(msgspec.to_builtins(event))) + b"\n"
 
 
 def decode(line: bytes) -> Event | None:
     """Decode an event; None for an unknown event, wrong types or any other line. Never raises."""
     try:
-        body = json.loads(line, parse_constant=files.refuse_constant)
-        kind = KINDS[body["event"]]
-        if kind is not Measured:
-            return schema.build(kind, body)
-        numbers = _numbers(body["values"])
-        return dataclasses.replace(schema.build(Measured, {**body, "values": {}}), values=numbers)
-    except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
+        event: Event = _DECODER.decode(line)
+    except (ValueError, RecursionError):
         return None
+    return event
 
 
 def read(path: Path, cursor: int = 0, until: int | None = None) -> tuple[list[Event], int]:
@@ -300,7 +277,13 @@ def read(path: Path, cursor: int = 0, until: int | None = None) -> tuple[list[Ev
 
 def for_browser(value: Any) -> Any:
     """``value`` with None for NaN and infinities, as JSON and charts require."""
-    return _replace(value, lambda number: None)
+    if isinstance(value, float):
+        return value if math.isfinite(value) else None
+    if isinstance(value, Mapping):
+        return {key: for_browser(item) for key, item in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [for_browser(item) for item in value]
+    return value
 
 
 def end(path: Path) -> int:
@@ -427,31 +410,14 @@ def _lines(path: Path, cursor: int) -> Iterator[tuple[bytes, int]]:
                     yield line, cursor
 
 
-def _finite(value: Any) -> Any:
-    def name(number: float) -> str:
-        return "NaN" if number != number else "Infinity" if number > 0 else "-Infinity"
-
-    return _replace(value, name)
-
-
-def _replace(value: Any, not_finite: Any) -> Any:
-    if isinstance(value, float):
-        return value if math.isfinite(value) else not_finite(value)
+def _encodable(value: Any) -> Any:
+    """``value`` with names for NaN and infinities, and without lone surrogates, which UTF-8 cannot encode."""
+    if isinstance(value, str):
+        return value.encode(errors="backslashreplace").decode() if not value.isascii() else value
     if isinstance(value, Mapping):
-        return {key: _replace(item, not_finite) for key, item in value.items()}
+        return {_encodable(key): _encodable(item) for key, item in value.items()}
     if isinstance(value, (list, tuple)):
-        return [_replace(item, not_finite) for item in value]
+        return [_encodable(item) for item in value]
+    if isinstance(value, float) and not math.isfinite(value):
+        return "NaN" if value != value else "Infinity" if value > 0 else "-Infinity"
     return value
-
-
-def _numbers(values: dict[str, Any]) -> dict[str, float]:
-    """The numeric entries of ``values``; NaN and infinities, as written by `encode`, become floats."""
-    numbers = {}
-    for name, value in values.items():
-        known = _NOT_FINITE.get(value) if isinstance(value, str) else value
-        if isinstance(known, (int, float)) and not isinstance(known, bool) and len(name) <= MAX_METRIC_NAME:
-            try:
-                numbers[name] = float(known)
-            except OverflowError:  # an integer too large for a float
-                continue
-    return numbers

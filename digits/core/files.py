@@ -16,7 +16,13 @@ import secrets
 import stat
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any, BinaryIO, TypeVar
+
+import msgspec
+
+from digits.core import schema
+
+T = TypeVar("T")
 
 MAX_JSON_BYTES = 16 * 1024 * 1024
 _HIGH_DESCRIPTOR = 512
@@ -35,11 +41,12 @@ class MissingFile(UnreadableFile):
 
 
 def write_json(path: Path, value: Any) -> None:
-    """Write ``value`` as JSON to ``path``, atomically and durably.
+    """Write ``value``, with any structs in it, as JSON to ``path``, atomically and durably.
 
     Raises ValueError for NaN and infinities: they are not JSON.
     """
-    write_bytes(path, json.dumps(value, indent=1, allow_nan=False).encode() + b"\n")
+    body = msgspec.to_builtins(value)
+    write_bytes(path, json.dumps(body, indent=1, allow_nan=False).encode() + b"\n")
 
 
 def write_bytes(path: Path, data: bytes) -> None:
@@ -134,10 +141,13 @@ def read_bytes(path: Path, limit: int = MAX_JSON_BYTES, *, below: Path | None = 
     return data
 
 
-def read_json(path: Path, *, below: Path | None = None) -> Any:
-    """Load the JSON value in ``path``; raises UnreadableFile if it is missing or invalid."""
+def read_json(path: Path, kind: type[T], *, below: Path | None = None) -> T:
+    """Load the JSON value in ``path`` as ``kind``; raises UnreadableFile if it is missing or invalid."""
+    data = read_bytes(path, below=below)
     try:
-        return json.loads(read_bytes(path, below=below), parse_constant=refuse_constant)
+        return schema.decode(data, kind)
+    except schema.Malformed as error:
+        raise UnreadableFile(f"{path.name}: {error}") from error
     except (ValueError, RecursionError) as error:
         raise UnreadableFile(f"{path.name} is not valid JSON: {error}") from error
 
@@ -190,11 +200,6 @@ def _folder_of(path: Path, below: Path | None) -> Iterator[tuple[str, int | None
         yield parts[-1], folder
     finally:
         os.close(folder)
-
-
-def refuse_constant(constant: str) -> float:
-    """A ``parse_constant`` for `json.loads` that rejects NaN and infinities; raises ValueError."""
-    raise ValueError(f"{constant} is not JSON")
 
 
 def sync_folder(folder: Path) -> None:

@@ -10,15 +10,16 @@ import re
 import secrets
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Annotated, Any, ClassVar, NoReturn, Self
+from typing import Annotated, Any, ClassVar, NoReturn
+
+import msgspec
+from msgspec import Meta, Struct, field
 
 from digits.core import events, schema
 from digits.core.errors import Damaged
 from digits.core.files import UnreadableFile, read_json, write_json
 from digits.core.recipe import Recipe
-from digits.core.schema import Between
 from digits.core.status import Status, worst
 from digits.core.task import EVENTS_FILE, Failure, History, Task, not_before
 
@@ -37,16 +38,20 @@ def is_id(text: str) -> bool:
     return re.fullmatch(ID, text, re.ASCII) is not None
 
 
-@dataclass(kw_only=True, eq=False)
-class Job:
-    """Base of all jobs. Sub-classes say what their tasks are to do and what they wait for.
+class Summary(Struct, kw_only=True):
+    """The part of an ended training's metrics that lists show, so that they need not read its events again."""
 
-    ``form`` keeps what the user filled in, for cloning. ``summary`` keeps what lists
-    show of a job that has ended, so that they need not read its events again.
+    sparkline: list[float] = field(default_factory=list)
+    last_accuracy: float | None = None
+
+
+class Job(Struct, kw_only=True, eq=False, dict=True, weakref=True):
+    """Base of all jobs, and the schema of ``job.json``. Subclasses define the recipes and requirements of tasks.
+
+    ``id`` and ``folder`` come from the job's place in the store, whatever the file contains.
     """
 
     kind: ClassVar[str] = ""
-    type_title: ClassVar[str] = ""
 
     id: str
     folder: Path
@@ -54,19 +59,18 @@ class Job:
     owner: str | None = None
     group: str = ""
     notes: str = ""
-    form: dict[str, Any] = field(default_factory=dict)
-    tasks: list[Task] = field(default_factory=list)
-    history: History = field(default_factory=list)
-    summary: dict[str, Any] = field(default_factory=dict)
-    waiting_for: str = ""
+    tasks: Annotated[list[Task], Meta(min_length=1, max_length=100)] = field(default_factory=list)
+    history: Annotated[History, Meta(min_length=1, max_length=1_000_000)] = field(default_factory=list)
+    summary: Summary = field(default_factory=Summary)
 
     def __post_init__(self) -> None:
+        self.waiting_for = ""
         if not self.history:
-            self.history = [(Status.INIT.value, time.time())]
+            self.history = [(Status.INIT, time.time())]
 
-    # What a kind of job has to say
+    # Defined by each kind of job
 
-    def recipe(self, task: Task) -> Recipe:
+    def recipe_for(self, task: Task) -> Recipe:
         """What ``task`` is to do, decided when it starts."""
         raise NotImplementedError
 
@@ -74,19 +78,15 @@ class Job:
         """Ids of jobs that must be done before this one starts."""
         return ()
 
-    def wants(self, task: Task) -> Wish:
+    def device_request(self, task: Task) -> DeviceRequest:
         """The devices that ``task`` runs on."""
-        return Wish()
+        return DeviceRequest()
 
-    def details(self) -> dict[str, Any]:
-        """The part of ``job.json`` that only this kind has."""
-        return {}
-
-    # What all jobs have
+    # Shared by all kinds
 
     @property
     def status(self) -> Status:
-        return Status(self.history[-1][0])
+        return self.history[-1][0]
 
     @property
     def submitted(self) -> float:
@@ -108,7 +108,7 @@ class Job:
     @property
     def seconds_left(self) -> float | None:
         running = [task for task in self.tasks if task.status is Status.RUN]
-        return running[0].news.seconds_left if running else None
+        return running[0].state.seconds_left if running else None
 
     @property
     def can_resume(self) -> bool:
@@ -144,12 +144,12 @@ class Job:
         status = worst(task.status for task in self.tasks)
         if status is self.status:
             return False
-        last_code, last_at = self.history[-1]
+        last, last_at = self.history[-1]
         now = not_before(last_at, at)
         # Omit waits that are too short to notice.
-        if last_code == Status.WAIT.value and status is Status.RUN and now - last_at < 1:
+        if last is Status.WAIT and status is Status.RUN and now - last_at < 1:
             self.history.pop()
-        self.history.append((status.value, now))
+        self.history.append((status, now))
         return True
 
     def save(self, **changes: str) -> None:
@@ -157,36 +157,14 @@ class Job:
         write_json(self.folder / FILE_NAME, {**self.as_json(), **changes})
 
     def as_json(self) -> dict[str, Any]:
-        return {
-            "schema": SCHEMA,
-            "id": self.id,
-            "kind": self.kind,
-            "name": self.name,
-            "owner": self.owner,
-            "group": self.group,
-            "notes": self.notes,
-            "history": [list(step) for step in self.history],
-            "tasks": [task.as_json() for task in self.tasks],
-            "form": self.form,
-            "summary": self.summary,
-            **self.details(),
-        }
-
-    @classmethod
-    def from_json(cls, folder: Path, body: dict[str, Any]) -> Self:
-        """The job that ``body``, the contents of a ``job.json``, describes; raises `schema.Malformed`."""
-        known = vars(schema.build(_Body, body))
-        return cls(id=folder.name, folder=folder, **known, **cls.own_details(body))
-
-    @classmethod
-    def own_details(cls, body: dict[str, Any]) -> dict[str, Any]:
-        """The arguments of the constructor that only this kind has."""
-        return {}
+        """The contents of ``job.json``."""
+        body = msgspec.to_builtins(self, enc_hook=str)
+        del body["folder"]
+        return {"schema": SCHEMA, "kind": self.kind, **body}
 
 
-@dataclass(frozen=True)
-class Wish:
-    """The devices a task wants: a pool's slot, certain GPUs, or the next free ones.
+class DeviceRequest(Struct, frozen=True):
+    """The devices a task asks for: a pool's slot, certain GPUs, or the next free ones.
 
     ``pool`` is ``create``, ``cpu`` or ``gpu``. For ``gpu``, ``chosen`` lists GPU
     indexes; without any, the next ``count`` free GPUs are meant.
@@ -197,43 +175,21 @@ class Wish:
     count: int = 1
 
 
-@dataclass(kw_only=True)
-class _Summary:
-    sparkline: list[float] = field(default_factory=list)
-    last_accuracy: float | None = None
-
-
-@dataclass(kw_only=True)
-class _Body:
-    """The part of ``job.json`` that all kinds of jobs share."""
-
-    name: str
-    owner: str | None = None
-    group: str = ""
-    notes: str = ""
-    form: dict[str, Any] = field(default_factory=dict)
-    tasks: Annotated[list[Task], Between(1, 100)]
-    history: Annotated[History, Between(1, 1_000_000)]
-    summary: Annotated[dict[str, Any], schema.Of(_Summary)] = field(default_factory=dict)
-
-
-@dataclass(kw_only=True)
-class _Header:
+class _Header(Struct):
     schema: int
     kind: str
 
 
-@dataclass(kw_only=True, eq=False)
-class DamagedJob(Job):
+class DamagedJob(Job, kw_only=True, eq=False):
     """A job whose folder is invalid. It can be viewed and deleted, but is never written."""
 
     kind: ClassVar[str] = "damaged"
-    type_title: ClassVar[str] = "Damaged job"
 
     reason: str
 
     def __post_init__(self) -> None:
-        self.history = [(Status.ERROR.value, _made_at(self.id))]
+        self.waiting_for = ""
+        self.history = [(Status.ERROR, _made_at(self.id))]
 
     @property
     def failure(self) -> Failure:
@@ -260,18 +216,22 @@ def _made_at(job_id: str) -> float:
 
 def load(folder: Path, kinds: dict[str, type[Job]]) -> Job:
     """Load the job in ``folder``; raises UnreadableFile."""
-    body = read_json(folder / FILE_NAME)
+    body = read_json(folder / FILE_NAME, dict[str, Any])
     try:
-        header = schema.build(_Header, body)
+        header = schema.convert(body, _Header)
         if header.schema > SCHEMA:
             raise UnreadableFile(f"{FILE_NAME} was written by a newer version of DIGITS")
         if header.kind not in kinds:
             raise UnreadableFile(f"{FILE_NAME}: unknown kind of job {header.kind!r}")
-        return kinds[header.kind].from_json(folder, body)
+        return _from_json(kinds[header.kind], folder, body)
     except schema.Malformed as error:
         raise UnreadableFile(f"{FILE_NAME}: {error}") from error
 
 
 def check_readable(job: Job) -> None:
     """Raise `schema.Malformed` if `load` would reject the saved ``job``."""
-    type(job).from_json(job.folder, job.as_json())
+    _from_json(type(job), job.folder, job.as_json())
+
+
+def _from_json(kind: type[Job], folder: Path, body: dict[str, Any]) -> Job:
+    return schema.convert({**body, "id": folder.name, "folder": str(folder)}, kind)

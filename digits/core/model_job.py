@@ -4,16 +4,15 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any, ClassVar
+from typing import Annotated, ClassVar
 
-from digits.core import schema
+from msgspec import Meta
+
 from digits.core.best_metric import Best
 from digits.core.files import UnreadableFile, read_bytes, read_json
-from digits.core.job import ID, Job, Wish
+from digits.core.job import ID, DeviceRequest, Job
 from digits.core.recipe import Train
-from digits.core.schema import Malformed, Matching
 from digits.core.status import Status
 from digits.core.task import Task
 
@@ -25,8 +24,7 @@ DEVICE = r"cpu|next(:\d{1,3})?|\d{1,4}(,\d{1,4})*"
 _SNAPSHOT = re.compile(r"snapshot_(\d+(?:\.\d+)?)\.ckpt\.index")
 
 
-@dataclass(kw_only=True, eq=False)
-class ModelJob(Job):
+class ModelJob(Job, kw_only=True, eq=False):
     """Trains a network on the dataset ``dataset_id``, and then is the trained model.
 
     ``device`` is ``cpu``, ``next`` (the next free GPU, or the CPU where there is
@@ -34,11 +32,10 @@ class ModelJob(Job):
     """
 
     kind: ClassVar[str] = "model"
-    type_title: ClassVar[str] = "Image classification model"
 
-    dataset_id: str
-    plan: Train
-    device: str = "cpu"
+    dataset_id: Annotated[str, Meta(pattern=rf"^(?a:{ID})\Z")]
+    recipe: Train
+    device: Annotated[str, Meta(pattern=rf"^(?a:{DEVICE})\Z")] = "cpu"
 
     @classmethod
     def first_tasks(cls) -> list[Task]:
@@ -47,18 +44,14 @@ class ModelJob(Job):
     def needs(self) -> Sequence[str]:
         return (self.dataset_id,)
 
-    def recipe(self, task: Task) -> Train:
-        self.plan.devices = task.devices or ["cpu"]
+    def recipe_for(self, task: Task) -> Train:
+        self.recipe.devices = task.devices or ["cpu"]
         # Beside this job, wherever the folder of all jobs has been moved to.
-        self.plan.dataset = str(self.folder.with_name(self.dataset_id))
-        return self.plan
+        self.recipe.dataset = str(self.folder.with_name(self.dataset_id))
+        return self.recipe
 
-    def wants(self, task: Task) -> Wish:
-        if self.device == "cpu":
-            return Wish(pool="cpu")
-        if self.device.startswith("next"):
-            return Wish(pool="gpu", count=int(self.device.partition(":")[2] or 1))
-        return Wish(pool="gpu", chosen=tuple(self.device.split(",")))
+    def device_request(self, task: Task) -> DeviceRequest:
+        return request_devices(self.device)
 
     @property
     def can_resume(self) -> bool:
@@ -66,7 +59,7 @@ class ModelJob(Job):
 
     def resume(self) -> None:
         super().resume()
-        self.plan.resume = True
+        self.recipe.resume = True
 
     @property
     def network_path(self) -> Path:
@@ -87,24 +80,18 @@ class ModelJob(Job):
     def best_epoch(self) -> float | None:
         """The epoch of the best snapshot, if the training watches for one."""
         try:
-            best: Best = schema.check(Best, read_json(self.folder / BEST_FILE))
-        except (UnreadableFile, Malformed):
+            return read_json(self.folder / BEST_FILE, Best)["epoch"]
+        except UnreadableFile:
             return None
-        return best["epoch"]
-
-    def details(self) -> dict[str, Any]:
-        return {"dataset_id": self.dataset_id, "plan": self.plan.as_json(), "device": self.device}
-
-    @classmethod
-    def own_details(cls, body: dict[str, Any]) -> dict[str, Any]:
-        return vars(schema.build(_Details, body))
 
 
-@dataclass(kw_only=True)
-class _Details:
-    dataset_id: Annotated[str, Matching(ID)]
-    plan: Train
-    device: Annotated[str, Matching(DEVICE)] = "cpu"
+def request_devices(device: str) -> DeviceRequest:
+    """The request for a ``device`` as `ModelJob` names it."""
+    if device == "cpu":
+        return DeviceRequest(pool="cpu")
+    if device.startswith("next"):
+        return DeviceRequest(pool="gpu", count=int(device.partition(":")[2] or 1))
+    return DeviceRequest(pool="gpu", chosen=tuple(device.split(",")))
 
 
 def snapshots_in(folder: Path) -> list[tuple[float, str]]:

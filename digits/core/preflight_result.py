@@ -6,8 +6,8 @@ import contextlib
 from pathlib import Path
 from typing import Any, TypedDict
 
-from digits.core import schema
 from digits.core.files import UnreadableFile, read_bytes, read_json, write_bytes, write_json
+from digits.core.schema import JsonObject
 
 RESULT_FILE = "preflight.json"
 PICTURE_FILE = "batch.png"
@@ -16,7 +16,7 @@ PICTURE_FILE = "batch.png"
 class Kept(TypedDict):
     """The outcome of a preflight: its ``result`` as JSON, and its warnings."""
 
-    result: dict[str, Any]
+    result: JsonObject
     warnings: list[str]
 
 
@@ -35,10 +35,9 @@ def keep(folder: Path, job_folder: Path) -> None:
 def kept(job_folder: Path) -> Kept | None:
     """The ``result`` and ``warnings`` of the step before this training; None if there was none."""
     try:
-        found: Kept = schema.check(Kept, read_json(job_folder / RESULT_FILE))
-    except (UnreadableFile, schema.Malformed):
+        return read_json(job_folder / RESULT_FILE, Kept)
+    except UnreadableFile:
         return None
-    return found
 
 
 def lines(result: dict[str, Any]) -> list[str]:
@@ -64,5 +63,5 @@ _ROW = "{:<32} {:<20} {:>10} {:>10} {:>10} {:>10} {:>6}"
 
 
 def _layer(row: dict[str, Any]) -> str:
-    numbers = (f"{row[name]:.4g}" for name in ("least", "mean", "most", "spread"))
-    return _ROW.format(row["name"], "×".join(map(str, row["shape"])), *numbers, f"{row['zeros']:.0%}")
+    numbers = (f"{row[name]:.4g}" for name in ("min", "mean", "max", "std"))
+    return _ROW.format(row["name"], "×".join(map(str, row["shape"])), *numbers, f"{row['zero_fraction']:.0%}")

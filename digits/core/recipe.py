@@ -1,263 +1,250 @@
-"""Recipes: what a task is to do, as one readable JSON file that both processes know.
+"""Recipes: what a task has to do, as one readable JSON file that both processes read.
 
-Unknown keys of a file are ignored and missing ones take their default, so that
-old and new versions read each other's recipes.
+The types are the single source of names, defaults and limits: reading enforces them, and forms take theirs
+from `schema.limits`. Each kind of dataset defines its recipe as a subclass of `CreateDataset` in its own package.
 """
 
 from __future__ import annotations
 
-import dataclasses
-from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Annotated, Any, ClassVar, Self, TypedDict
+from typing import Annotated, Any, Literal, TypeVar
+
+import msgspec
+from msgspec import Meta, Struct, field
 
 from digits.core import schema
-from digits.core.files import UnreadableFile, read_json, write_json
-from digits.core.schema import Matching, Of
+from digits.core.files import read_json, write_json
+from digits.core.schedules import AnySchedule, Fixed
+from digits.core.schema import LARGEST_NUMBER, Fraction, NonNegative, Positive, Whole
 
 FILE_NAME = "recipe.json"
 SCHEMA = 1
+MAX_EPOCHS = 1_000_000
+MAX_SIDE_PIXELS = 4096
 
 # Not a path: a recipe cannot refer to files outside its job's folder.
-FileName = Annotated[str, Matching(r"[\w-][\w.-]{0,200}")]
+FileName = Annotated[str, Meta(pattern=r"^(?a:[\w-][\w.-]{0,200})\Z")]
+Epochs = Annotated[float, Meta(gt=0, le=MAX_EPOCHS)]
+Pixels = Annotated[int, Meta(ge=1, le=MAX_SIDE_PIXELS)]
+MetricName = Annotated[str, Meta(min_length=1, max_length=64)]
+
+Mean = Literal["image", "pixel", "none"]
+Balance = Literal["none", "class_weights", "sampling"]
+Precision = Literal["float32", "mixed_float16", "mixed_bfloat16"]
+Strategy = Literal["mirrored", "central"]
+Flip = Literal["none", "fliplr", "flipud", "fliplrud"]
+QuadRotation = Literal["none", "rot90", "rot180", "rotall"]
+ResizeMode = Literal["squash", "crop", "fill", "half_crop"]
+Encoding = Literal["png", "jpg", "none"]
+SolverType = Literal[
+    "SGD", "MOMENTUM", "NESTEROV", "ADAM", "ADAMW", "LION", "ADAGRAD", "ADAGRADDA", "ADADELTA", "RMSPROP", "FTRL"
+]  # fmt: skip
 
 
-@dataclass(kw_only=True)
-class Recipe:
-    """Base of all recipes. ``task`` names the work; the worker has one program for each."""
+class Recipe(Struct, kw_only=True, tag_field="task"):
+    """Base of all recipes. The tag ``task`` names the work; the worker has one program for each."""
 
-    task: ClassVar[str] = ""
+    @property
+    def task(self) -> str:
+        return task_name(type(self))
 
     def save(self, folder: Path) -> None:
         """Write this recipe into a task's folder."""
         write_json(folder / FILE_NAME, self.as_json())
 
     def as_json(self) -> dict[str, Any]:
-        return {"schema": SCHEMA, "task": self.task, **dataclasses.asdict(self)}
-
-    @classmethod
-    def from_json(cls, body: dict[str, Any]) -> Self:
-        """The recipe in ``body``; raises `schema.Malformed` if a key is missing or has the wrong type."""
-        return schema.build(cls, body)
+        return {"schema": SCHEMA, **msgspec.to_builtins(self)}
 
 
-@dataclass(kw_only=True)
-class FolderSplit:
-    """Where the images of a split come from, and how many each class may have."""
-
-    folder: str
-    min_per_class: int = 2
-    max_per_class: int | None = None
+R = TypeVar("R", bound=Recipe)
 
 
-@dataclass(kw_only=True)
-class CreateDataset(Recipe):
-    """Read a folder of images (one sub-folder per class) into TFRecord shards.
+class CreateDataset(Recipe, tag="create-dataset"):
+    """Convert images to TFRecord shards. Each kind of dataset has a subclass that describes its source.
 
-    ``val`` and ``test`` name separate folders; without them ``pct_val`` and
-    ``pct_test`` percent of each class of ``train`` are taken. With ``sample``, a
-    set that `digits.data.samples` knows is fetched into the train folder's parent first.
-    Width and height are in pixels; ``channels`` is 1 or 3.
+    ``kind`` is a name in `digits.kinds`. ``width`` and ``height`` are in pixels; ``channels`` is 1 or 3.
+    ``seed`` determines the split and the order of the records. Without ``processes``, there is one per core.
     """
 
-    task = "create-dataset"
-    train: Annotated[dict[str, Any], Of(FolderSplit)]
-    val: Annotated[dict[str, Any], Of(FolderSplit)] | None = None
-    test: Annotated[dict[str, Any], Of(FolderSplit)] | None = None
-    pct_val: float = 25
-    pct_test: float = 0
-    width: int = 256
-    height: int = 256
-    channels: int = 3
-    resize_mode: str = "squash"
-    encoding: str = "png"
-    seed: int = 0
-    sample: str | None = None
-    processes: int | None = None
+    kind: str
+    width: Pixels = 256
+    height: Pixels = 256
+    channels: Literal[1, 3] = 3
+    resize_mode: ResizeMode = "squash"
+    encoding: Encoding = "png"
+    seed: Whole = 0
+    processes: Positive | None = None
 
 
-@dataclass(kw_only=True)
-class Solver:
-    """The optimizer and its settings; ``type`` is a name of the model form's list."""
+class Solver(Struct, kw_only=True, frozen=True):
+    """The optimizer and its settings. Each optimizer uses only some of them."""
 
-    type: str = "SGD"
-    learning_rate: float = 0.01
-    momentum: float = 0.9
-    rms_decay: float = 0.99
-    beta_1: float = 0.9
-    beta_2: float = 0.999
-    weight_decay: float = 0.004
+    type: SolverType = "SGD"
+    learning_rate: NonNegative = 0.01
+    momentum: Fraction = 0.9
+    rms_decay: Fraction = 0.99
+    beta_1: Fraction = 0.9
+    beta_2: Fraction = 0.999
+    weight_decay: NonNegative = 0.004
 
 
-@dataclass(kw_only=True)
-class Augment:
-    """Random changes of training images; the defaults change nothing.
+class Augment(Struct, kw_only=True, frozen=True, forbid_unknown_fields=True):
+    """Random augmentation of training images; the defaults change nothing.
 
-    ``flip`` is ``none``, ``fliplr``, ``flipud`` or ``fliplrud``; ``quad_rotation`` is
-    ``none``, ``rot90`` (a quarter turn either way), ``rot180`` or ``rotall``;
+    ``quad_rotation`` is ``rot90`` (a quarter turn either way), ``rot180`` or ``rotall``;
     ``rotation`` is the largest angle in degrees, ``scale`` the standard deviation of
     the zoom factor around 1. ``noise`` (standard deviation), ``contrast`` and the
-    ``hsv`` shifts are parts of the full range of pixels, 0 to 1. ``whitening``
-    standardises each image, in validation and inference too. ``pad_crop`` pads by so
-    many pixels and cuts the old size out at random; ``cutout`` blanks a square of so
-    many pixels; ``mixup`` and ``cutmix`` are the parameter of their beta distribution;
-    ``randaugment`` is the magnitude, 0 to 1.
+    ``hsv`` shifts are fractions of the full range of pixel values. ``whitening``
+    standardizes each image, in validation and inference too. ``pad_crop`` pads by this number
+    of pixels and crops the original size at random; ``cutout`` blanks a square with this side in
+    pixels; ``mixup`` and ``cutmix`` are the parameter α of their beta distribution;
+    ``randaugment`` is the magnitude.
     """
 
-    flip: str = "none"
-    quad_rotation: str = "none"
-    rotation: float = 0
-    scale: float = 0
-    noise: float = 0
-    contrast: float = 0
+    flip: Flip = "none"
+    quad_rotation: QuadRotation = "none"
+    rotation: Annotated[float, Meta(ge=0, le=180)] = 0.0
+    scale: Fraction = 0.0
+    noise: Fraction = 0.0
+    contrast: Annotated[float, Meta(ge=0, le=5)] = 0.0
     whitening: bool = False
-    hsv_hue: float = 0
-    hsv_saturation: float = 0
-    hsv_value: float = 0
-    pad_crop: int = 0
-    cutout: int = 0
-    mixup: float = 0
-    cutmix: float = 0
-    randaugment: float = 0
+    hsv_hue: Annotated[float, Meta(ge=0, le=0.5)] = 0.0
+    hsv_saturation: Fraction = 0.0
+    hsv_value: Fraction = 0.0
+    pad_crop: Annotated[int, Meta(ge=0, le=256)] = 0
+    cutout: Annotated[int, Meta(ge=0, le=1024)] = 0
+    mixup: Annotated[float, Meta(ge=0, le=10)] = 0.0
+    cutmix: Annotated[float, Meta(ge=0, le=10)] = 0.0
+    randaugment: Fraction = 0.0
 
 
-class EarlyStopping(TypedDict):
+class EarlyStopping(Struct, kw_only=True, frozen=True):
     """Stop if the validation ``metric`` has not improved for ``patience`` epochs."""
 
-    metric: str
-    patience: float
+    metric: MetricName
+    patience: NonNegative = 5.0
 
 
-@dataclass(kw_only=True)
-class _Policy:
-    policy: str
-
-
-@dataclass(kw_only=True)
-class Train(Recipe):
+class Train(Recipe, tag="train"):
     """Train ``network`` (a file of the job's folder) on the dataset in folder ``dataset``.
 
-    Intervals are in epochs and may be fractions; 0 means never. ``lr_policy`` is
-    ``{"policy": name, …}`` as `digits.core.schedules` takes it. ``weights`` is the
+    Intervals are in epochs and may be fractions; 0 means never. ``weights`` is the
     prefix of a snapshot to start from. ``devices`` lists ``"cpu"`` or the indexes
-    of GPUs. ``seed`` None draws one. ``mean`` is ``image``, ``pixel`` or ``none``.
+    of GPUs. Without ``seed``, the worker draws one.
 
-    ``batch_accumulation`` batches make one step. ``augment`` is an `Augment`.
-    ``balance`` is ``none``, ``class_weights`` or ``sampling``. ``precision`` is
-    ``float32``, ``mixed_float16`` or ``mixed_bfloat16``; ``xla`` None leaves it to the
-    device. ``strategy`` for several devices is ``mirrored`` or ``central``.
-    ``snapshots_kept`` None keeps all; the best one by ``best_metric`` of the validation
-    is kept always. ``early_stopping`` is ``{"metric": name, "patience": epochs}``.
-    ``freeze`` lists patterns of variables' names that are not trained. ``histograms``
-    (of weights and outputs of layers) and ``traces_interval`` (steps, 0 for never) go to TensorBoard.
-    ``numerics_checks`` names the operation that first gives no number. ``resume`` goes on from where an
-    earlier run in the same folder was left.
+    ``batch_accumulation`` batches make one step. Without ``xla``, the device decides.
+    ``strategy`` applies to several devices. Without ``snapshots_kept``, all are kept; the best
+    one by the validation's ``best_metric`` always is. ``freeze`` lists patterns of names of
+    variables that are not trained. ``histograms`` (of weights and layer outputs) and profiles every
+    ``traces_interval`` steps (0 for never) go to TensorBoard. ``numerics_checks`` names the operation that first
+    returns NaN or an infinity. ``resume`` continues from the newest resume point in the folder.
     """
 
-    task = "train"
     dataset: str
     network: FileName = "network.py"
-    epochs: float = 30
-    batch_size: int | None = None
-    snapshot_interval: float = 1
-    val_interval: float = 1
-    seed: int | None = None
-    solver: Annotated[dict[str, Any], Of(Solver)] = field(
-        default_factory=lambda: dataclasses.asdict(Solver())
-    )
-    lr_policy: Annotated[dict[str, Any], Of(_Policy)] = field(default_factory=lambda: {"policy": "fixed"})
+    epochs: Epochs = 30
+    batch_size: Annotated[int, Meta(ge=1, le=int(LARGEST_NUMBER))] | None = None
+    snapshot_interval: NonNegative = 1.0
+    val_interval: NonNegative = 1.0
+    seed: Whole | None = None
+    solver: Solver = Solver()
+    lr_policy: AnySchedule = Fixed()
     weights: str | None = None
-    mean: str = "image"
-    crop_size: int | None = None
+    mean: Mean = "image"
+    crop_size: Pixels | None = None
     shuffle: bool = True
     devices: list[str] = field(default_factory=lambda: ["cpu"])
-    batch_accumulation: int = 1
-    augment: Annotated[dict[str, Any], Of(Augment)] = field(
-        default_factory=lambda: dataclasses.asdict(Augment())
-    )
-    balance: str = "none"
-    precision: str = "float32"
+    batch_accumulation: Positive = 1
+    augment: Augment = Augment()
+    balance: Balance = "none"
+    precision: Precision = "float32"
     xla: bool | None = None
-    strategy: str = "mirrored"
-    gpu_memory_mb: int | None = None
-    snapshots_kept: int | None = None
-    best_metric: str | None = None
+    strategy: Strategy = "mirrored"
+    gpu_memory_mb: Annotated[int, Meta(ge=64, le=schema.LARGEST_WHOLE)] | None = None
+    snapshots_kept: Positive | None = None
+    best_metric: MetricName | None = None
     early_stopping: EarlyStopping | None = None
     freeze: list[str] = field(default_factory=list)
     histograms: bool = False
-    traces_interval: int = 0
+    traces_interval: Whole = 0
     numerics_checks: bool = False
     resume: bool = False
 
 
-@dataclass(kw_only=True)
-class Preflight(Train):
-    """Try the training that this describes: one step and one validation batch, nothing saved.
+class Preflight(Train, tag="preflight"):
+    """Run one step and one validation batch of the training that this describes; save nothing.
 
     The first batch goes to ``batch.png`` in the task's parent folder,
-    the graph to ``tb/``. With ``eager`` a few steps are taken operation by operation, so that
+    the graph to ``tb/``. With ``eager``, a few steps run operation by operation, so that
     the network can print values.
     """
 
-    task = "preflight"
     eager: bool = False
 
+    @classmethod
+    def of(cls, training: Train, *, eager: bool = False) -> Preflight:
+        """The preflight of ``training``."""
+        return cls(**{**msgspec.structs.asdict(training), "resume": False}, eager=eager)
 
-@dataclass(kw_only=True)
-class Visualize(Recipe):
+
+class Visualize(Recipe, tag="visualize"):
     """Build ``network`` without training it: its layers as an event, its graph for TensorBoard.
 
     ``dataset`` gives the input's shape and the classes. The graph goes to ``tb/``
     in the task's parent folder.
     """
 
-    task = "visualize"
     dataset: str
     network: FileName = "network.py"
-    crop_size: int | None = None
+    crop_size: Pixels | None = None
 
 
-@dataclass(kw_only=True)
-class Export(Recipe):
+class Export(Recipe, tag="export"):
     """Write the trained model in folder ``model`` as a SavedModel into the folder ``target``.
 
     ``snapshot`` is the prefix of one of its snapshots, such as ``snapshot_1.ckpt``; ``dataset``
     is the folder of its dataset.
     """
 
-    task = "export"
     model: str
     snapshot: str
     dataset: str
     target: str
 
 
-@dataclass(kw_only=True)
-class Serve(Recipe):
+class ServeInference(Recipe, tag="serve-inference"):
     """Answer inference requests for the trained model in folder ``model``.
 
     Requests come as JSON lines over the Unix socket ``socket``, which the task
-    makes. It ends after ``idle_seconds`` without a request.
+    creates. It exits after ``idle_seconds`` without a request.
     """
 
-    task = "serve"
     model: str
     socket: str
-    idle_seconds: float = 600
+    idle_seconds: NonNegative = 600.0
 
 
-def load(folder: Path, kind: type[Recipe]) -> Any:
-    """The recipe of ``kind`` in a task's folder; raises UnreadableFile."""
-    body = read_json(folder / FILE_NAME, below=folder.parent)
-    if not isinstance(body, dict) or body.get("task") != kind.task:
-        raise UnreadableFile(f"{FILE_NAME} is not a recipe for {kind.task!r}")
-    try:
-        return kind.from_json(body)
-    except schema.Malformed as error:
-        raise UnreadableFile(f"{FILE_NAME}: {error}") from error
+def task_name(kind: type[Recipe]) -> str:
+    """The value of ``task`` in recipes of ``kind``."""
+    return str(kind.__struct_config__.tag)
+
+
+def load(folder: Path, kind: type[R]) -> R:
+    """Load the recipe of ``kind`` in a task's folder; raises UnreadableFile."""
+    return read_json(folder / FILE_NAME, kind, below=folder.parent)
+
+
+class _Header(Struct):
+    task: str = ""
 
 
 def task_of(folder: Path) -> str:
-    """The name of the work that the recipe in ``folder`` asks for."""
-    body = read_json(folder / FILE_NAME, below=folder.parent)
-    return str(body.get("task", "")) if isinstance(body, dict) else ""
+    """The name of the work that the recipe in ``folder`` asks for; raises UnreadableFile."""
+    return read_json(folder / FILE_NAME, _Header, below=folder.parent).task
+
+
+def json_schema(*kinds: type[Recipe]) -> dict[str, Any]:
+    """The JSON Schema of recipes of ``kinds``, by default of all that DIGITS itself defines."""
+    known = kinds or (CreateDataset, Train, Preflight, Visualize, Export, ServeInference)
+    schemas, components = msgspec.json.schema_components(known)
+    return {"anyOf": list(schemas), "$defs": components}

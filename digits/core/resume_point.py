@@ -7,23 +7,22 @@ So an intact point is valid, whatever else a killed training or a power loss lef
 
 from __future__ import annotations
 
-import dataclasses
 import hashlib
 import json
 from collections.abc import Iterable
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from msgspec import Struct, field, structs
+
 from digits.core import schema
 from digits.core.files import UnreadableFile, read_json, sync_folder, write_json
-from digits.core.schema import Count
+from digits.core.schema import Count, Integer, JsonObject
 
 SUFFIX = ".resume.json"
 
 
-@dataclass(frozen=True, kw_only=True)
-class ResumePoint:
+class ResumePoint(Struct, frozen=True, kw_only=True):
     """A training after ``step`` steps, ``epoch`` epochs. ``snapshot`` is a prefix in the job's folder.
 
     ``validated`` and ``saved`` are the steps of the latest validation and the latest
@@ -36,20 +35,25 @@ class ResumePoint:
     snapshot: str
     step: Count
     epoch: float
-    seed: int
-    records: int
-    step_records: int
-    validated: int = -1
-    saved: int = -1
+    seed: Integer
+    records: Integer
+    step_records: Integer
+    validated: Integer = -1
+    saved: Integer = -1
     wants_pictures: bool = False
-    watched: dict[str, Any] = field(default_factory=dict)
-    random: dict[str, Any] = field(default_factory=dict)
-    curve: dict[str, Any] | None = None
+    watched: JsonObject = field(default_factory=dict)
+    random: JsonObject = field(default_factory=dict)
+    curve: JsonObject | None = None
 
     def save(self, job_folder: Path) -> None:
         """Write this point beside its checkpoint, which must be durable; raises OSError."""
-        body = dataclasses.asdict(self)
+        body = structs.asdict(self)
         write_json(job_folder / f"{self.snapshot}{SUFFIX}", {"sha256": _checksum(body), "point": body})
+
+
+class _File(Struct):
+    sha256: str
+    point: JsonObject
 
 
 def resume_points(job_folder: Path) -> tuple[list[ResumePoint], dict[str, str]]:
@@ -81,12 +85,12 @@ def discard(job_folder: Path, snapshots: Iterable[str]) -> None:
 
 
 def _load(path: Path, snapshot: str) -> ResumePoint:
-    body = read_json(path)
+    file = read_json(path, _File)
+    if file.sha256 != _checksum(file.point):
+        raise UnreadableFile(f"{path.name} does not match its checksum")
     try:
-        if body["sha256"] != _checksum(body["point"]):
-            raise UnreadableFile(f"{path.name} does not match its checksum")
-        point = schema.build(ResumePoint, body["point"])
-    except (KeyError, TypeError, schema.Malformed) as error:
+        point = schema.convert(file.point, ResumePoint)
+    except schema.Malformed as error:
         raise UnreadableFile(f"{path.name} is not a resume point: {error}") from error
     if point.snapshot != snapshot:
         raise UnreadableFile(f"{path.name} belongs to {point.snapshot}")

@@ -1,14 +1,13 @@
-"""The settings of the server: one table of name, default and help. Nothing else reads the environment.
+"""The settings of the server: one table with names, defaults and help. Nothing else reads the environment.
 
-A setting comes from its option on the command line, else from its environment
-variable, else it has its default. ``docs/settings.md`` is made from this table:
-``python -m digits.core.settings`` prints it.
+The value of a setting is that of its option on the command line, else that of its
+environment variable, else its default. ``python -m digits.core.settings`` prints this
+table as the page ``docs/settings.md``.
 """
 
 from __future__ import annotations
 
 import dataclasses
-import ipaddress
 import os
 import re
 import socket
@@ -19,6 +18,7 @@ from enum import Enum
 from pathlib import Path
 from typing import Any
 
+from digits.core.addresses import is_loopback
 from digits.core.environment import TASK_VARIABLES
 from digits.core.resources import checkout_folder
 
@@ -26,11 +26,11 @@ LOG_LEVELS = ("debug", "info", "warning", "error", "critical")
 
 
 class SettingsError(Exception):
-    """A setting has a value that makes no sense. The text names the setting and says what it takes."""
+    """A setting has an invalid value. The message names the setting and its valid values."""
 
 
 class LoginPolicy(Enum):
-    """Who has to log in."""
+    """The users who have to log in."""
 
     NOBODY = "nobody"
     OTHER_USERS = "everyone except the user that runs the server"
@@ -78,8 +78,16 @@ def _variables(value: str) -> tuple[str, ...]:
     return names
 
 
-# Lists: their options may be given several times, their variables hold all items.
-_SEPARATORS: dict[Any, str] = {_paths: os.pathsep, _names: ",", _variables: ","}
+def _addresses(value: str) -> tuple[str, ...]:
+    addresses = tuple(item.strip().rstrip("/") for item in value.split(",") if item.strip())
+    for address in addresses:
+        if not re.match(r"https?://[^/]", address):
+            raise ValueError("takes addresses such as https://mirror.example/datasets")
+    return addresses
+
+
+# Lists: the option can be repeated; the variable contains all items.
+_SEPARATORS: dict[Any, str] = {_paths: os.pathsep, _names: ",", _variables: ",", _addresses: ","}
 
 
 def _prefix(value: str) -> str:
@@ -97,7 +105,7 @@ def _level(value: str) -> str:
 
 
 def _data_folder() -> Path:
-    """Where an installed DIGITS keeps what it makes; a checkout keeps it in itself."""
+    """Return the folder for data: the checkout, or the user's data folder when DIGITS is installed."""
     return checkout_folder() or _path(os.environ.get("XDG_DATA_HOME") or "~/.local/share") / "digits"
 
 
@@ -110,14 +118,14 @@ def _setting(
     variable: str = "",
     option: str | None = "",
 ) -> Any:
-    """A row of the table. ``shown`` is the default in words; ``option=None`` keeps it off the command line."""
+    """Declare a setting. ``shown`` is the default in words; ``option=None`` leaves it off the command line."""
     described = {"parse": parse, "help": help, "shown": shown, "variable": variable, "option": option}
     return dataclasses.field(default_factory=default, metadata=described)
 
 
 @dataclass(frozen=True, kw_only=True)
 class Settings:
-    """The configuration of the server. Immutable; tests and the command line pass other values to the constructor."""
+    """The configuration of the server."""
 
     host: str = _setting(
         _text,
@@ -125,37 +133,45 @@ class Settings:
         "Address to listen on. 0.0.0.0 means every address of this machine, so other computers reach it.",
         shown="`127.0.0.1`",
     )
-    port: int = _setting(_port, lambda: 5000, "Port to listen on; 0 takes any free one.", shown="`5000`")
+    port: int = _setting(_port, lambda: 5000, "Port to listen on; 0 chooses any free port.", shown="`5000`")
     jobs_dir: Path = _setting(
         _path,
         lambda: _data_folder() / "jobs",
-        "Folder with one folder for each job, the only database. Made if it is missing.",
+        "Folder with one folder for each job, the only database. Created if it does not exist.",
         shown="`jobs` in the checkout, else `~/.local/share/digits/jobs`",
     )
     data_roots: tuple[Path, ...] = _setting(
         _paths,
         lambda: (_path("~/data"),),
         "Folders that images may be read from, separated by colons. "
-        "The jobs folder and the samples folder always belong to them.",
+        "The jobs folder and the samples folder are always included.",
         shown="`~/data`",
         option="--data-root",
     )
     samples_dir: Path = _setting(
         _path,
         lambda: _data_folder() / "samples",
-        "Folder for the sample datasets that DIGITS fetches by itself.",
+        "Folder for downloaded sample datasets.",
         shown="`samples` in the checkout, else in `~/.local/share/digits`",
+    )
+    sample_mirrors: tuple[str, ...] = _setting(
+        _addresses,
+        lambda: (),
+        "Addresses to download sample datasets from if their own addresses cannot be reached, separated by commas. "
+        "The files of the sample mnist are below ADDRESS/mnist/.",
+        shown="none",
+        option="--sample-mirror",
     )
     state_dir: Path = _setting(
         _path,
         lambda: _path(os.environ.get("XDG_STATE_HOME") or "~/.local/state") / "digits",
-        "Folder for the server's own secrets: its cookie keys and the generated token.",
+        "Folder for the server's secrets: its cookie keys and the generated token.",
         shown="`~/.local/state/digits`",
     )
     url_prefix: str = _setting(
         _prefix,
         lambda: "",
-        "Path under which the pages live, such as /digits, when a proxy serves other things beside it.",
+        "Path prefix of the pages, such as /digits, for a proxy that also serves other applications.",
         shown="none",
     )
     server_name: str = _setting(
@@ -164,7 +180,7 @@ class Settings:
     allowed_hosts: tuple[str, ...] = _setting(
         _names,
         lambda: (),
-        "More names that browsers may call this server by, separated by commas. "
+        "Additional host names that browsers may use for this server, separated by commas. "
         "The address listened on and, on loopback, localhost are always allowed.",
         shown="none",
         option="--allowed-host",
@@ -187,8 +203,8 @@ class Settings:
     token: str = _setting(
         _text,
         lambda: "",
-        "Secret for access to the server. If neither a token nor a password is set, the server generates a token at "
-        "its first start and prints a login link.",
+        "Secret for access to the server. If neither a token nor a password is set, the server generates a token on "
+        "first start and prints a login link.",
         shown="none",
         option=None,
     )
@@ -202,7 +218,7 @@ class Settings:
     standby: bool = _setting(
         _flag,
         lambda: True,
-        "Keep one process with TensorFlow loaded, so that tasks start at once (about 550 MB of memory).",
+        "Keep a process with TensorFlow loaded, so that tasks start without delay (about 550 MB of memory).",
         shown="on",
     )
     pass_env: tuple[str, ...] = _setting(
@@ -229,7 +245,8 @@ class Settings:
     debug: bool = _setting(
         _flag,
         lambda: False,
-        "Show tracebacks in the browser and log everything. For developers, on loopback only.",
+        "Show tracebacks in the browser, reload changed templates and scripts, and log everything. For developers, "
+        "on loopback only.",
         shown="off",
     )
 
@@ -251,17 +268,12 @@ class Settings:
 
     @property
     def is_local(self) -> bool:
-        """Whether only this computer reaches the address that is listened on."""
-        if self.host == "localhost":
-            return True
-        try:
-            return ipaddress.ip_address(self.host).is_loopback
-        except ValueError:
-            return False
+        """Whether only this computer can connect to the server."""
+        return is_loopback(self.host)
 
     @property
     def login_policy(self) -> LoginPolicy:
-        """Who has to log in."""
+        """The users who have to log in."""
         if not self.login:
             return LoginPolicy.NOBODY
         if self.is_local and not self.behind_proxy and not (self.token or self.password):
@@ -276,7 +288,7 @@ class Settings:
 
 @dataclass(frozen=True)
 class Described:
-    """One row of the table of settings, for the command line and the documentation."""
+    """A setting as the command line and the documentation show it."""
 
     name: str
     variable: str
@@ -289,7 +301,7 @@ class Described:
 
 
 def described_settings() -> list[Described]:
-    """Every setting, in the order of the table."""
+    """Return all settings, in the order of the table."""
     return [_described(field) for field in dataclasses.fields(Settings)]
 
 
@@ -309,8 +321,9 @@ def _described(field: dataclasses.Field[Any]) -> Described:
 
 
 def read_settings(environment: Mapping[str, str], options: Mapping[str, Any] | None = None) -> Settings:
-    """Settings from environment variables, overruled by ``options`` (name to text or value; None is not given).
+    """Read settings from environment variables; ``options`` take precedence.
 
+    ``options`` maps names to texts or values; None means that the option is not given.
     Raises SettingsError.
     """
     given: dict[str, Any] = {}
@@ -324,7 +337,7 @@ def read_settings(environment: Mapping[str, str], options: Mapping[str, Any] | N
 
 
 def read_process_settings(options: Mapping[str, Any] | None = None) -> Settings:
-    """Settings of this process: its environment, overruled by ``options``."""
+    """Read the settings from the environment of this process; ``options`` take precedence."""
     return read_settings(os.environ, options)
 
 
@@ -340,12 +353,13 @@ def _parsed(row: Described, value: Any, source: str) -> Any:
 
 
 def settings_page() -> str:
-    """The page of the documentation that lists every setting, in Markdown."""
+    """Return the documentation page that lists all settings, in Markdown."""
     lines = [
         "# Settings",
         "",
-        "Each setting is an option of `digits serve` (and so of `./digits-devserver`) and an environment variable;",
-        "the option wins. Secrets have no option, because all users of a machine can read the options of a program.",
+        "Each setting is an option of `digits serve` (and of `./digits-devserver`) and an environment variable;",
+        "the option takes precedence. Secrets have no option, because all users of a machine can read the options of",
+        "a program.",
         "",
         "Generated from the table in `digits/core/settings.py`: `python -m digits.core.settings > docs/settings.md`.",
         "",

@@ -7,15 +7,15 @@ The task's folder in its job's holds four files: ``recipe.json`` (what to do),
 
 from __future__ import annotations
 
-import dataclasses
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated, Any, NotRequired, TypedDict
 
-from digits.core import events, schema
-from digits.core.schema import Between, Count, Matching, UnixTime
+from msgspec import Meta, Struct, field, structs
+
+from digits.core import events
+from digits.core.schema import Count, UnixTime
 from digits.core.status import Status
 
 EVENTS_FILE = "events.jsonl"
@@ -27,8 +27,8 @@ EXIT_DISK_FULL = 74
 MAX_NAMED_SKIPS = 20
 
 # Also the name of the task's folder.
-TaskName = Annotated[str, Matching("[a-z][a-z_]{0,31}")]
-Step = tuple[Annotated[str, Matching("[IWRDAE]")], UnixTime]
+TaskName = Annotated[str, Meta(pattern=r"^[a-z][a-z_]{0,31}\Z")]
+Step = tuple[Status, UnixTime]
 History = list[Step]
 
 
@@ -39,13 +39,12 @@ class Handle(TypedDict):
     """
 
     boot: str
-    pid: Annotated[int, Between(0, 2**31)]
+    pid: Annotated[int, Meta(ge=0, le=2**31)]
     began: Count | None
     run: NotRequired[Count]
 
 
-@dataclass
-class Failure:
+class Failure(Struct):
     """Why a task failed, as shown to the user."""
 
     message: str
@@ -55,11 +54,10 @@ class Failure:
     detail: str = ""
 
     def as_json(self) -> dict[str, Any]:
-        return dataclasses.asdict(self)
+        return structs.asdict(self)
 
 
-@dataclass
-class Task:
+class Task(Struct, dict=True):
     """One task of a job. ``handle`` identifies its process across restarts of the server.
 
     ``seconds`` is the total time of the runs that have ended, by a monotonic clock.
@@ -72,25 +70,23 @@ class Task:
     handle: Handle | None = None
     devices: list[str] = field(default_factory=list)
     failure: Failure | None = None
-    seconds: Annotated[float, Between(0, 1e11)] | None = None
+    seconds: Annotated[float, Meta(ge=0, le=1e11)] | None = None
     log_start: Count = 0
-    news: News = field(default_factory=lambda: News(), init=False)
 
     def __post_init__(self) -> None:
+        self.state = TaskState()
         if not self.history:
-            self.history = [(Status.INIT.value, time.time())]
+            self.history = [(Status.INIT, time.time())]
         if self.seconds is None:
             steps = zip(self.history, self.history[1:], strict=False)
-            self.seconds = sum(
-                max(0.0, end - at) for (code, at), (_, end) in steps if code == Status.RUN.value
-            )
+            self.seconds = sum(max(0.0, end - at) for (status, at), (_, end) in steps if status is Status.RUN)
         # For a run that an earlier server process started, only the wall clock is available.
         self._ran_before = max(0.0, time.time() - self.history[-1][1])
         self._seen_since = time.monotonic()
 
     @property
     def status(self) -> Status:
-        return Status(self.history[-1][0])
+        return self.history[-1][0]
 
     def move(self, status: Status, at: float | None = None, seconds: float | None = None) -> bool:
         """Change to ``status``; False if the task has it already. Raises ValueError for an illegal transition.
@@ -106,14 +102,14 @@ class Task:
             if seconds is None:
                 seconds = self._seconds_of_this_run if at is None else max(0.0, at - last)
             self.seconds = (self.seconds or 0.0) + seconds
-        self.history.append((status.value, not_before(last, at)))
+        self.history.append((status, not_before(last, at)))
         self._ran_before, self._seen_since = 0.0, time.monotonic()
         return True
 
     @property
     def run(self) -> int:
         """The number of the current run, counted from 1."""
-        return sum(code == Status.INIT.value for code, _ in self.history)
+        return sum(status is Status.INIT for status, _ in self.history)
 
     @property
     def seconds_run(self) -> float:
@@ -125,19 +121,19 @@ class Task:
     def _seconds_of_this_run(self) -> float:
         return self._ran_before + time.monotonic() - self._seen_since
 
-    def read_news(self, log: Path) -> list[events.Event]:
+    def read_events(self, log: Path) -> list[events.Event]:
         """Fold in the new events of ``log`` and return them."""
         earlier: list[events.Event] = []
-        if self.news.cursor < self.log_start:
-            earlier, self.news.cursor = events.read(log, self.news.cursor, until=self.log_start)
-            self.log_start = self.news.cursor
+        if self.state.cursor < self.log_start:
+            earlier, self.state.cursor = events.read(log, self.state.cursor, until=self.log_start)
+            self.log_start = self.state.cursor
             for event in earlier:
                 # The result of an earlier run does not apply to this one.
                 if not isinstance(event, (events.Failed, events.Finished)):
-                    self.news.add(event)
-        happened, self.news.cursor = events.read(log, self.news.cursor)
+                    self.state.apply(event)
+        happened, self.state.cursor = events.read(log, self.state.cursor)
         for event in happened:
-            self.news.add(event)
+            self.state.apply(event)
         return [*earlier, *happened]
 
     def restart(self, log_start: int) -> None:
@@ -146,29 +142,12 @@ class Task:
         self.handle, self.failure, self.log_start = None, None, log_start
         self.devices = []
         # The new run appends to the same log. Fold it from the start, because it can void earlier events.
-        self.news = News()
+        self.state = TaskState()
 
     @property
     def progress(self) -> float:
         """From 0 to 1."""
-        return 1.0 if self.status is Status.DONE else self.news.fraction
-
-    def as_json(self) -> dict[str, Any]:
-        return {
-            "name": self.name,
-            "title": self.title,
-            "history": [list(step) for step in self.history],
-            "handle": self.handle,
-            "devices": self.devices,
-            "failure": self.failure.as_json() if self.failure else None,
-            "seconds": self.seconds,
-            "log_start": self.log_start,
-        }
-
-    @classmethod
-    def from_json(cls, body: Any) -> Task:
-        """The inverse of `as_json`; raises `schema.Malformed`."""
-        return schema.build(cls, body)
+        return 1.0 if self.status is Status.DONE else self.state.fraction
 
 
 def not_before(last: float, at: float | None) -> float:
@@ -176,8 +155,7 @@ def not_before(last: float, at: float | None) -> float:
     return max(last, time.time() if at is None else at)
 
 
-@dataclass
-class News:
+class TaskState(Struct):
     """The state of a task: its events folded up to ``cursor`` in the log."""
 
     cursor: int = 0
@@ -190,14 +168,14 @@ class News:
     warnings: list[str] = field(default_factory=list)
     layers: list[events.Layer] = field(default_factory=list)
     parameters: int | None = None
-    fed: dict[str, dict[str, Any]] = field(default_factory=dict)
-    restored: dict[str, Any] | None = None
+    inputs: dict[str, dict[str, Any]] = field(default_factory=dict)
+    loaded_weights: dict[str, Any] | None = None
     epochs: dict[str, float] = field(default_factory=dict)
     usage: dict[str, Any] | None = None
     failure: Failure | None = None
     result: dict[str, Any] | None = None
 
-    def add(self, event: events.Event) -> None:
+    def apply(self, event: events.Event) -> None:
         """Fold one event in."""
         fold = _FOLDS.get(type(event))
         if fold:
@@ -216,84 +194,83 @@ class News:
 
 def _facts(event: events.Event, *without: str) -> dict[str, Any]:
     """The fields of an event by name, except its time and ``without``."""
-    names = (item.name for item in dataclasses.fields(event))
-    return {name: getattr(event, name) for name in names if name not in ("at", *without)}
+    return {name: value for name, value in structs.asdict(event).items() if name not in ("at", *without)}
 
 
-def _progressed(news: News, event: events.Progressed) -> None:
-    news.fraction = min(1.0, max(0.0, event.fraction))
-    news.seconds_left = event.seconds_left
-    news.doing = event.doing
+def _progressed(state: TaskState, event: events.Progressed) -> None:
+    state.fraction = min(1.0, max(0.0, event.fraction))
+    state.seconds_left = event.seconds_left
+    state.doing = event.doing
 
 
-def _counted(news: News, event: events.Counted) -> None:
-    news.counts[event.split] = {"labels": event.labels, "counts": event.counts}
+def _counted(state: TaskState, event: events.Counted) -> None:
+    state.counts[event.split] = {"labels": event.labels, "counts": event.counts}
 
 
-def _skipped(news: News, event: events.Skipped) -> None:
-    news.skipped += 1
-    if len(news.first_skips) < MAX_NAMED_SKIPS:
+def _skipped(state: TaskState, event: events.Skipped) -> None:
+    state.skipped += 1
+    if len(state.first_skips) < MAX_NAMED_SKIPS:
         skip = {"path": event.path, "reason": event.reason, "split": event.split, "label": event.label}
-        news.first_skips.append(skip)
+        state.first_skips.append(skip)
 
 
-def _warned(news: News, event: events.Warned) -> None:
-    if len(news.warnings) < MAX_NAMED_SKIPS:
-        news.warnings.append(event.message)
+def _warned(state: TaskState, event: events.Warned) -> None:
+    if len(state.warnings) < MAX_NAMED_SKIPS:
+        state.warnings.append(event.message)
 
 
-def _built(news: News, event: events.Built) -> None:
-    news.layers, news.parameters = event.layers, event.parameters
+def _built(state: TaskState, event: events.Built) -> None:
+    state.layers, state.parameters = event.layers, event.parameters
 
 
-def _fed(news: News, event: events.Fed) -> None:
-    news.fed[event.split] = _facts(event, "split")
+def _input_prepared(state: TaskState, event: events.InputPrepared) -> None:
+    state.inputs[event.split] = _facts(event, "split")
 
 
-def _restored(news: News, event: events.Restored) -> None:
-    news.restored = _facts(event)
+def _weights_loaded(state: TaskState, event: events.WeightsLoaded) -> None:
+    state.loaded_weights = _facts(event)
 
 
-def _saved(news: News, event: events.Saved) -> None:
-    news.epochs.pop(event.path, None)
-    news.epochs[event.path] = event.epoch
+def _saved(state: TaskState, event: events.Saved) -> None:
+    state.epochs.pop(event.path, None)
+    state.epochs[event.path] = event.epoch
 
 
-def _removed(news: News, event: events.Removed) -> None:
-    news.epochs.pop(event.path, None)
+def _removed(state: TaskState, event: events.Removed) -> None:
+    state.epochs.pop(event.path, None)
 
 
-def _resumed(news: News, event: events.Resumed) -> None:
+def _resumed(state: TaskState, event: events.Resumed) -> None:
     # How the run before this one ended is over; its warnings are told again if they still hold.
-    news.failure = news.result = None
-    news.warnings = []
+    state.failure = state.result = None
+    state.warnings = []
 
 
-def _used(news: News, event: events.Used) -> None:
-    news.usage = _facts(event)
+def _usage_sampled(state: TaskState, event: events.UsageSampled) -> None:
+    state.usage = _facts(event)
 
 
-def _failed(news: News, event: events.Failed) -> None:
-    news.failure = Failure(event.message, event.hint, event.line, event.trace, event.detail)
+def _failed(state: TaskState, event: events.Failed) -> None:
+    state.failure = Failure(event.message, event.hint, event.line, event.trace, event.detail)
 
 
-def _finished(news: News, event: events.Finished) -> None:
-    news.result = event.result
-    news.fraction = 1.0
+def _finished(state: TaskState, event: events.Finished) -> None:
+    state.result = event.result
+    state.fraction = 1.0
 
 
-_FOLDS: dict[type[events.Event], Callable[[News, Any], None]] = {
+_FOLDS: dict[type[events.Event], Callable[[TaskState, Any], None]] = {
     events.Progressed: _progressed,
     events.Counted: _counted,
     events.Skipped: _skipped,
     events.Warned: _warned,
     events.Built: _built,
-    events.Fed: _fed,
-    events.Restored: _restored,
+    events.InputPrepared: _input_prepared,
+    events.WeightsLoaded: _weights_loaded,
     events.Saved: _saved,
     events.Removed: _removed,
     events.Resumed: _resumed,
-    events.Used: _used,
+    events.UsageSampled: _usage_sampled,
     events.Failed: _failed,
     events.Finished: _finished,
 }

@@ -1,4 +1,4 @@
-"""Archives made while they are sent, so that neither memory nor disk holds them."""
+"""Archives created while they are sent, so that they need neither memory nor disk."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from pathlib import Path
 from digits.core.files import exists, open_plain
 
 CHUNK_BYTES = 256 * 1024
-# The endings that archives may have, and what kind of content each tells.
+# The media type of each file name extension.
 MEDIA_TYPES = {
     "zip": "application/zip",
     "tar": "application/x-tar",
@@ -25,7 +25,7 @@ _TAR_MODES = {"tar": "w|", "tar.gz": "w|gz", "tgz": "w|gz", "tar.bz2": "w|bz2"}
 
 
 class _Sink:
-    """What the archive has written since it was last emptied. Not seekable, as a connection is not."""
+    """A buffer for the output of the archive since the last `take`. Not seekable, like a connection."""
 
     def __init__(self) -> None:
         self._written = bytearray()
@@ -35,10 +35,10 @@ class _Sink:
         return len(data)
 
     def flush(self) -> None:
-        """Nothing is kept back."""
+        """Do nothing: nothing is buffered elsewhere."""
 
     def close(self) -> None:
-        """Nothing is held open."""
+        """Do nothing: nothing is open."""
 
     def take(self) -> bytes:
         data = bytes(self._written)
@@ -84,7 +84,7 @@ def _tar_stream(mode: str, texts: Mapping[str, bytes], files: Mapping[str, Sourc
         for name, data in texts.items():
             archive.addfile(_entry(name, len(data)), io.BytesIO(data))
         for name, (path, below) in files.items():
-            # The content is written here and not by `addfile`, which would do it in one piece.
+            # Write the content here, because `addfile` would write it all at once.
             with open_plain(path, below=below) as file:
                 size = os.fstat(file.fileno()).st_size
                 archive.addfile(_entry(name, size))

@@ -30,7 +30,7 @@ EXTENSIONS = (".png", ".jpg", ".jpeg", ".bmp", ".ppm", ".pgm", ".gif", ".webp", 
 RESIZE_MODES = ("squash", "crop", "fill", "half_crop")
 ENCODINGS = ("png", "jpg", "none")
 MAX_PIXELS = 50_000_000
-MAX_FILE_BYTES = 512 * 1024 * 1024
+MAX_FILE_BYTES = 512_000_000
 JPEG_QUALITY = 90
 
 Pixels = NDArray[np.uint8]
@@ -183,7 +183,7 @@ def as_pixels(image: Image.Image) -> Pixels:
 
 
 _MODES = {1: "L", 3: "RGB"}
-_TOO_LARGE = f"the file is larger than {MAX_FILE_BYTES >> 20} MiB"
+_TOO_LARGE = f"the file is larger than {MAX_FILE_BYTES // 10**6} MB"
 _PNG_LEVEL = 1
 
 

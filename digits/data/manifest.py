@@ -1,20 +1,20 @@
-"""What a finished dataset is: the file ``dataset.json`` in its job's folder.
+"""The manifest of a finished dataset: the file ``dataset.json`` in its job's folder.
 
-Splits are ``train``, ``val`` and ``test``. A split's records lie in shards,
-TFRecord files of ``tf.train.Example``, each with an index beside it (see
-`digits.data.records`).
+Splits are ``train``, ``val`` and ``test``. The records of a split are stored in shards,
+TFRecord files of ``tf.train.Example``, each with an index (see `digits.data.records`).
 """
 
 from __future__ import annotations
 
-import dataclasses
-from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
-from digits.core import schema
-from digits.core.files import UnreadableFile, read_json, remove_halves, sync_folder, write_json
-from digits.core.schema import Between, Count, Malformed, Matching
+import msgspec
+from msgspec import Meta, Struct, field
+
+from digits.core.files import read_json, remove_halves, sync_folder, write_json
+from digits.core.schema import Count, Integer
+from digits.data.target import TargetSpec
 
 FILE_NAME = "dataset.json"
 LABELS_FILE = "labels.txt"
@@ -24,40 +24,51 @@ SKIPPED_FILE = "skipped.csv"
 SPLITS = ("train", "val", "test")
 
 
-Pixels = Annotated[int, Between(1, 1_000_000)]
-ShardName = Annotated[str, Matching(r"(train|val|test)-\d+-of-\d+\.tfrecord")]
+Pixels = Annotated[int, Meta(ge=1, le=1_000_000)]
+ShardName = Annotated[str, Meta(pattern=r"^(?a:(train|val|test)-\d+-of-\d+\.tfrecord)\Z")]
 
 
-@dataclass(kw_only=True)
-class Split:
-    """The records of one split. ``counts[i]`` belong to class i; ``shards`` are file names."""
+class Split(Struct, kw_only=True):
+    """The records of one split. ``counts[i]`` records belong to group i; ``shards`` are file names."""
 
     count: Count
-    counts: list[Count]
+    counts: list[Count] = field(default_factory=list)
     bytes: Count
     shards: list[ShardName]
 
 
-@dataclass(kw_only=True)
-class Manifest:
-    """A dataset for image classification, complete and ready to be read.
+class Manifest(Struct, kw_only=True):
+    """A finished dataset of images.
 
-    ``mean_pixel`` has one value a channel, 0 to 255. ``mean.npy`` holds the mean
-    image, float32 [height, width, channels]; ``mean.png`` shows it.
+    ``kind`` is a name in `digits.kinds`. ``groups`` are the names of the groups that records are counted,
+    listed and balanced by: the classes, or ranges of a number; there may be none. ``mean_pixel`` has one value
+    per channel, 0 to 255. ``mean.npy`` holds the mean image, float32 [height, width, channels]; ``mean.png``
+    shows it. ``source`` holds one line of text per split.
     """
 
-    kind: str = "image-classification"
+    kind: str
     width: Pixels
     height: Pixels
-    channels: Annotated[int, Between(1, 4)]
+    channels: Annotated[int, Meta(ge=1, le=4)]
     encoding: str
     resize_mode: str
-    labels: list[str]
+    target: TargetSpec
+    groups: list[str] = field(default_factory=list)
     splits: dict[str, Split]
     mean_pixel: list[float]
     skipped: Count = 0
-    seed: int = 0
-    source: dict[str, Any] = field(default_factory=dict)
+    seed: Integer = 0
+    source: dict[str, str] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        """Raise ValueError if the manifest is inconsistent."""
+        for name, split in self.splits.items():
+            if name not in SPLITS:
+                raise ValueError(f"unknown split {name!r}")
+            if len(split.counts) != len(self.groups) or (split.counts and sum(split.counts) != split.count):
+                raise ValueError(f"the counts of the split {name} do not match its groups and records")
+        if len(self.mean_pixel) != self.channels:
+            raise ValueError("mean_pixel does not have a value for each channel")
 
     @property
     def shape(self) -> tuple[int, int, int]:
@@ -67,32 +78,16 @@ class Manifest:
     def save(self, job_folder: Path) -> None:
         """Write the manifest after making the names of the files it describes durable."""
         sync_folder(job_folder)
-        write_json(job_folder / FILE_NAME, {"schema": 1, **dataclasses.asdict(self)})
+        write_json(job_folder / FILE_NAME, {"schema": 1, **msgspec.to_builtins(self)})
 
 
 def load(job_folder: Path) -> Manifest:
     """The manifest in a dataset job's folder; raises UnreadableFile."""
-    try:
-        found = schema.build(Manifest, read_json(job_folder / FILE_NAME))
-        _check(found)
-    except Malformed as error:
-        raise UnreadableFile(f"{FILE_NAME}: {error}") from error
-    return found
-
-
-def _check(manifest: Manifest) -> None:
-    """Raise Malformed if ``manifest`` is inconsistent."""
-    for name, split in manifest.splits.items():
-        if name not in SPLITS:
-            raise Malformed(f"unknown split {name!r}")
-        if len(split.counts) != len(manifest.labels) or sum(split.counts) != split.count:
-            raise Malformed(f"the counts of the split {name} do not match its labels and records")
-    if len(manifest.mean_pixel) != manifest.channels:
-        raise Malformed("mean_pixel does not have a value for each channel")
+    return read_json(job_folder / FILE_NAME, Manifest)
 
 
 def remove_products(job_folder: Path) -> None:
-    """Remove a dataset, whole or half, the manifest first; only the list of skipped images stays."""
+    """Remove a complete or partial dataset, the manifest first, except for the list of skipped images."""
     names = [FILE_NAME, LABELS_FILE, MEAN_ARRAY_FILE, MEAN_IMAGE_FILE]
     for name in names:
         (job_folder / name).unlink(missing_ok=True)

@@ -1,8 +1,11 @@
-"""Numbered pieces of work spread over forked processes, with news from them as they come.
+"""Run numbered pieces of work in forked processes and stream their messages.
 
-Made for work that is too large for threads and too plain for a framework. The
-processes are forked, so what the work reads (lists of a million names) is shared
-and never copied. A process that is killed is noticed at once.
+Forked processes share the input (such as a list of a million names) without copying it.
+
+`concurrent.futures.ProcessPoolExecutor` detects dead workers too, but it reports neither
+their signal nor their exit code, cannot kill its workers before Python 3.14, and leaves
+them running when the parent is killed. It also has no messages within a piece of work,
+and no final call in each worker to collect a sum.
 """
 
 from __future__ import annotations
@@ -23,14 +26,14 @@ QUIET_SECONDS = 0.25
 
 Send = Callable[[Any], None]
 
-# glibc returns freed blocks above a threshold to the system and asks for them again,
-# page by page. Freeing one large block raises the threshold for good, which makes
-# coding many small images several times faster.
+# glibc returns freed blocks above a threshold to the system and requests them again,
+# page by page. Freeing one large block raises the threshold permanently, which makes
+# decoding and encoding many small images several times faster.
 _LARGE_BLOCK_BYTES = 30 << 20
 
 
 class ProcessDied(Exception):
-    """A process ended without having finished its work; ``code`` is negative for a signal."""
+    """A process ended before its work was done. ``code`` is its exit code, or negative for a signal."""
 
     def __init__(self, code: int) -> None:
         self.code = code
@@ -38,14 +41,14 @@ class ProcessDied(Exception):
 
     @property
     def reason(self) -> str:
-        """Such as ``signal 9, SIGKILL`` or ``exit code 3``."""
+        """The cause, such as ``signal 9, SIGKILL`` or ``exit code 3``."""
         if self.code >= 0:
             return f"exit code {self.code}"
         return f"signal {-self.code}, {signal.Signals(-self.code).name}"
 
 
 def available_cores() -> int:
-    """The processor cores that this process may use."""
+    """Return the number of processor cores that this process may use."""
     return len(os.sched_getaffinity(0))
 
 
@@ -56,96 +59,96 @@ def run(
     processes: int | None = None,
     finish: Callable[[Send], None] | None = None,
 ) -> Generator[Any, None, None]:
-    """Call ``work(piece, send)`` for each piece in forked processes; yields what they send.
+    """Call ``work(piece, send)`` for each piece in forked processes; yield the messages they send.
 
-    Yields None after `QUIET_SECONDS` without news, so that the caller can look
-    around. Pieces are handed out in order, to whoever is free. ``finish(send)`` runs
-    once in each process when no piece is left. What a process raises is raised here;
-    ProcessDied tells of one that was killed. Close the iterator to stop early: no
-    process is left when it ends, whatever the reason.
+    Yields None after `QUIET_SECONDS` without messages, so that the caller can report
+    progress. Pieces are assigned in order, to the next free process. ``finish(send)`` runs
+    once in each process when no piece is left. Exceptions of a process are raised here,
+    and ProcessDied if a process was killed. Close the iterator to stop early. No process
+    is left when it ends, whatever the reason.
     """
-    crew = _Crew(work, finish)
+    pool = _Pool(work, finish)
     try:
         for _ in range(max(1, min(processes or available_cores(), pieces))):
-            crew.hire()
-        yield from crew.news(deque(range(pieces)))
+            pool.start_process()
+        yield from pool.messages(deque(range(pieces)))
     finally:
-        crew.dismiss()
+        pool.close()
 
 
-class _Done:
-    """A process is free for the next piece."""
+class _Idle:
+    """A process is ready for the next piece."""
 
 
-class _Left:
-    """A process finished and ends."""
+class _Finished:
+    """A process has no more work and exits."""
 
 
 class _Raised:
-    """The work of a process raised ``error``; ``trace`` is its traceback as text."""
+    """The work raised ``error``; ``trace`` is the traceback as text."""
 
     def __init__(self, error: BaseException, trace: str) -> None:
         self.error = error
         self.trace = trace
 
 
-class _Crew:
-    """The processes and the connections to them."""
+class _Pool:
+    """Owns the processes and the connections to them."""
 
     def __init__(self, work: Callable[[int, Send], None], finish: Callable[[Send], None] | None) -> None:
         self._work = work
         self._finish = finish
-        self._members: dict[Connection, BaseProcess] = {}
+        self._processes: dict[Connection, BaseProcess] = {}
 
-    def hire(self) -> None:
+    def start_process(self) -> None:
         context = multiprocessing.get_context("fork")
         ours, theirs = context.Pipe()
         process = context.Process(target=self._serve, args=(ours, theirs), daemon=True)
-        # A stop signal between the fork and the next line would leave the child unknown to us.
+        # A stop signal between the fork and the next line would leave a child that we do not know.
         before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM, signal.SIGINT})
         try:
             process.start()
-            self._members[ours] = process
+            self._processes[ours] = process
         finally:
             signal.pthread_sigmask(signal.SIG_SETMASK, before)
         theirs.close()
 
-    def news(self, pieces: deque[int]) -> Iterator[Any]:
-        working = set(self._members)
+    def messages(self, pieces: deque[int]) -> Iterator[Any]:
+        working = set(self._processes)
         for connection in working:
-            self._hand_out(connection, pieces)
+            self._assign(connection, pieces)
         while working:
             ready = wait(list(working), timeout=QUIET_SECONDS)
             if not ready:
                 yield None
-            for connection in [member for member in working if member in ready]:
+            for connection in [connection for connection in working if connection in ready]:
                 message = self._receive(connection)
-                if isinstance(message, _Left):
+                if isinstance(message, _Finished):
                     working.discard(connection)
-                elif isinstance(message, _Done):
-                    self._hand_out(connection, pieces)
+                elif isinstance(message, _Idle):
+                    self._assign(connection, pieces)
                 else:
                     yield message
 
-    def dismiss(self) -> None:
-        for process in self._members.values():
+    def close(self) -> None:
+        for process in self._processes.values():
             process.kill()
-        for connection, process in self._members.items():
+        for connection, process in self._processes.items():
             process.join()
             connection.close()
-        self._members.clear()
+        self._processes.clear()
 
-    def _hand_out(self, connection: Connection, pieces: deque[int]) -> None:
+    def _assign(self, connection: Connection, pieces: deque[int]) -> None:
         try:
             connection.send(pieces.popleft() if pieces else None)
         except BrokenPipeError:
-            pass  # its end is noticed when we wait for its news
+            pass  # the end of the process is detected when we wait for its messages
 
     def _receive(self, connection: Connection) -> Any:
         try:
             message = connection.recv()
         except (EOFError, ConnectionResetError):
-            process = self._members[connection]
+            process = self._processes[connection]
             process.join()
             raise ProcessDied(process.exitcode or 0) from None
         if isinstance(message, _Raised):
@@ -154,23 +157,23 @@ class _Crew:
         return message
 
     def _serve(self, ours: Connection, theirs: Connection) -> None:
-        """What a process does: pieces until there are none."""
-        # The parent's handlers, and the descriptor that wakes it, are not for its children.
+        """Run in the process: work on pieces until there are none."""
+        # Do not inherit the parent's signal handlers and wakeup descriptor.
         signal.set_wakeup_fd(-1)
         signal.signal(signal.SIGTERM, signal.SIG_DFL)
         signal.signal(signal.SIGINT, signal.SIG_IGN)
         signal.pthread_sigmask(signal.SIG_SETMASK, set())
-        # With no other copy of the parent's ends, a child notices when the parent is gone.
-        for connection in (ours, *self._members):
+        # Close all copies of the parent's ends, so that the process detects when the parent is gone.
+        for connection in (ours, *self._processes):
             connection.close()
         bytearray(_LARGE_BLOCK_BYTES)
         try:
             while (piece := theirs.recv()) is not None:
                 self._work(piece, theirs.send)
-                theirs.send(_Done())
+                theirs.send(_Idle())
             if self._finish is not None:
                 self._finish(theirs.send)
-            theirs.send(_Left())
+            theirs.send(_Finished())
         except (EOFError, BrokenPipeError):
             os._exit(1)  # the parent is gone
         except BaseException as error:
@@ -181,7 +184,7 @@ class _Crew:
 def _portable(error: BaseException) -> _Raised:
     raised = _Raised(error, traceback.format_exc())
     try:
-        pickle.loads(pickle.dumps(raised))  # noqa: S301 - what this process has just made
-    except Exception:  # an exception may refuse in any way
+        pickle.loads(pickle.dumps(raised))  # noqa: S301 - pickled in this line
+    except Exception:  # pickling an exception may fail in any way
         return _Raised(RuntimeError(f"{type(error).__name__}: {error}"), raised.trace)
     return raised

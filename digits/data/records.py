@@ -1,45 +1,54 @@
 """Records of a dataset: TFRecord shards of ``tf.train.Example``, written and read without TensorFlow.
 
-A shard is a sequence of frames as TensorFlow's TFRecord readers take them: the
-payload's length (8 bytes), its checksum (4), the payload, its checksum (4), all
-little-endian. Beside each shard lies an index, an array of `INDEX_DTYPE`, so that
-record n is one read and the records of a class are found without opening the shard.
+A shard is a sequence of frames in the TFRecord format: the payload's length
+(8 bytes), its checksum (4), the payload, its checksum (4), all little-endian.
+Each shard has an index, an array of `INDEX_DTYPE`, so that reading record n is one
+read and the records of a group (a class, for instance) are found without opening the shard.
 
 A payload is an Example with these features:
 
-    image/encoded     bytes of the image: a PNG or JPEG file, or uint8 [height, width, channels]
-    image/format      png, jpeg or raw
-    image/height, image/width, image/channels, image/class/label
-    image/class/text  the label's name, UTF-8
-    image/filename    path of the source, relative to its folder, in the file system's bytes
+    image/encoded   bytes of the image: a PNG or JPEG file, or uint8 [height, width, channels]
+    image/format    png, jpeg or raw
+    image/height, image/width, image/channels   pixels
+    image/filename  path of the source, relative to its folder, in the file system's bytes
+
+and those of the dataset's kind: any number of named lists of bytes, integers (int64) or
+floats (float32), such as ``image/class/label``.
 """
 
 from __future__ import annotations
 
-import functools
 import io
 import os
 import struct
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from types import TracebackType
-from typing import Any, BinaryIO, Self, TypeVar
+from typing import Any, BinaryIO, Self, TypeVar, cast
 
 import google_crc32c
 import numpy as np
+from google.protobuf.message import DecodeError
 from numpy.typing import NDArray
 
 from digits.core.files import UnreadableFile, open_plain, read_bytes, sync_file
+from digits.data.example_pb2 import Example, Feature
 from digits.data.manifest import Split
 
-INDEX_DTYPE = np.dtype([("offset", "<u8"), ("length", "<u4"), ("label", "<i4")])
+Features = Mapping[str, Sequence[bytes] | Sequence[int] | Sequence[float]]
+
+# ``group`` is the position of the record's group in the manifest, or -1.
+INDEX_DTYPE = np.dtype([("offset", "<u8"), ("length", "<u4"), ("group", "<i4")])
 MAX_PAYLOAD_BYTES = 256 << 20
 MAX_INDEX_BYTES = 256 << 20
 
 _HEADER = struct.Struct("<QI")
 _CHECKSUM = struct.Struct("<I")
 _Value = TypeVar("_Value", bytes, int)
+_IMAGE_FEATURES = frozenset(
+    ("image/encoded", "image/format", "image/height", "image/width", "image/channels", "image/filename")
+)
 _MEDIA_TYPES = {"png": "image/png", "jpeg": "image/jpeg"}
 
 
@@ -49,10 +58,11 @@ class DamagedRecords(UnreadableFile):
 
 @dataclass(frozen=True, slots=True)
 class Record:
-    """One image of a dataset and what is known of it.
+    """An image and its features.
 
     ``data`` is a PNG or JPEG file, or for format ``raw`` the pixels, uint8
-    [height, width, channels]. ``source`` holds the bytes of the file name.
+    [height, width, channels]. ``features`` are those of the dataset's kind, such as the label.
+    ``source`` holds the bytes of the file name.
     """
 
     data: bytes
@@ -60,20 +70,19 @@ class Record:
     height: int
     width: int
     channels: int
-    label: int
-    text: str = ""
+    features: Features = field(default_factory=dict)
     source: bytes = b""
 
     @property
     def filename(self) -> str:
-        """The source's path, fit to be shown: bytes that are not UTF-8 appear as ``\\xff``."""
+        """The source's path for display: bytes that are not UTF-8 appear as ``\\xff``."""
         return self.source.decode("utf-8", "backslashreplace")
 
     def as_browser_image(self) -> tuple[bytes, str]:
         """The image in a format that browsers display, and its media type; raises DamagedRecords."""
         if self.format in _MEDIA_TYPES:
             return self.data, _MEDIA_TYPES[self.format]
-        from PIL import Image  # here, because most readers of records never need it
+        from PIL import Image  # imported late: most readers of records never need it
 
         pixels = self.as_array()
         try:
@@ -99,37 +108,53 @@ class Record:
 
 
 def encode_example(record: Record) -> bytes:
-    """``record`` as a serialized ``tf.train.Example``."""
-    shared = _shared_features(
-        record.format, record.height, record.width, record.channels, record.label, record.text
-    )
-    own = _bytes_feature(b"image/encoded", record.data) + _bytes_feature(b"image/filename", record.source)
-    return _FIRST + _varint(len(own) + len(shared)) + own + shared
+    """Serialize ``record`` as a ``tf.train.Example``; raises TypeError for a feature of mixed types."""
+    example = Example()
+    features = example.features.feature
+    features["image/encoded"].bytes_list.value.append(record.data)
+    features["image/format"].bytes_list.value.append(record.format.encode())
+    features["image/height"].int64_list.value.append(record.height)
+    features["image/width"].int64_list.value.append(record.width)
+    features["image/channels"].int64_list.value.append(record.channels)
+    features["image/filename"].bytes_list.value.append(record.source)
+    for name, values in record.features.items():
+        first = next(iter(values), 0)
+        if isinstance(first, bytes):
+            features[name].bytes_list.value.extend(cast(Sequence[bytes], values))
+        elif isinstance(first, (int, np.integer)):
+            features[name].int64_list.value.extend(cast(Sequence[int], values))
+        else:
+            features[name].float_list.value.extend(cast(Sequence[float], values))
+    return bytes(example.SerializeToString(deterministic=True))
 
 
 def decode_example(payload: bytes) -> Record:
-    """The record in a serialized Example; raises DamagedRecords."""
+    """Parse a serialized Example; raises DamagedRecords."""
     try:
-        features = _features(payload)
-    except (IndexError, ValueError, TypeError) as error:
-        raise DamagedRecords(f"a record is not an image example: {error}") from error
+        found = Example.FromString(payload).features.feature
+    except DecodeError as error:
+        raise DamagedRecords("a record is not an image example") from error
 
-    def feature(name: bytes, kind: type[_Value]) -> _Value:
-        value = features.get(name)
-        if not isinstance(value, kind):
-            raise DamagedRecords(f"a record lacks the feature {name.decode()!r}")
-        return value
+    def only(name: str, type_: type[_Value]) -> _Value:
+        values = _values(found[name]) if name in found else []
+        if len(values) != 1 or not isinstance(values[0], type_):
+            raise DamagedRecords(f"a record lacks the feature {name!r}")
+        return values[0]
 
     return Record(
-        data=feature(b"image/encoded", bytes),
-        format=feature(b"image/format", bytes).decode("ascii", "replace"),
-        height=feature(b"image/height", int),
-        width=feature(b"image/width", int),
-        channels=feature(b"image/channels", int),
-        label=feature(b"image/class/label", int),
-        text=feature(b"image/class/text", bytes).decode("utf-8", "backslashreplace"),
-        source=feature(b"image/filename", bytes),
+        data=only("image/encoded", bytes),
+        format=only("image/format", bytes).decode("ascii", "replace"),
+        height=only("image/height", int),
+        width=only("image/width", int),
+        channels=only("image/channels", int),
+        source=only("image/filename", bytes),
+        features={name: _values(found[name]) for name in sorted(found.keys() - _IMAGE_FEATURES)},
     )
+
+
+def _values(feature: Feature) -> list[Any]:
+    kind = feature.WhichOneof("kind")
+    return list(getattr(feature, kind).value) if kind else []
 
 
 def shard_name(split: str, number: int, total: int) -> str:
@@ -160,13 +185,13 @@ class ShardWriter:
         self._offset = 0
         self._file: BinaryIO = open(temporary_path(path), "wb", buffering=1 << 20)  # noqa: SIM115 - close() closes it
 
-    def add(self, payload: bytes, label: int) -> None:
-        """Append an Example of class ``label``."""
+    def add(self, payload: bytes, group: int = -1) -> None:
+        """Append an Example of the group number ``group``."""
         length = len(payload).to_bytes(8, "little")
         self._file.write(length + _masked_checksum(length))
         self._file.write(payload)
         self._file.write(_masked_checksum(payload))
-        self._entries.append((self._offset + _HEADER.size, len(payload), label))
+        self._entries.append((self._offset + _HEADER.size, len(payload), group))
         self._offset += _HEADER.size + len(payload) + _CHECKSUM.size
 
     @property
@@ -229,11 +254,11 @@ class SplitReader:
         return int(self._starts[-1])
 
     @property
-    def labels(self) -> NDArray[np.int32]:
-        """The class of each record, int32 [records]."""
+    def groups(self) -> NDArray[np.int32]:
+        """The group of each record, int32 [records]; -1 for none."""
         if not self._indexes:
             return np.zeros(0, np.int32)
-        return np.concatenate([index["label"] for index in self._indexes]).astype(np.int32)
+        return np.concatenate([index["group"] for index in self._indexes]).astype(np.int32)
 
     @property
     def shards(self) -> list[Path]:
@@ -317,113 +342,3 @@ def _masked_checksum(data: bytes) -> bytes:
     # contains checksums stays meaningful.
     value = google_crc32c.value(data)
     return _CHECKSUM.pack((((value >> 15) | (value << 17)) + 0xA282EAD8) & 0xFFFFFFFF)
-
-
-# The part of the protocol buffer wire format that an Example needs. A field's key is
-# its number times 8 plus its wire type: 2 for length-delimited, 0 for a variable-length integer.
-_FIRST, _SECOND, _THIRD = b"\x0a", b"\x12", b"\x1a"
-
-
-def _varint(value: int) -> bytes:
-    if 0 <= value < 0x80:
-        return bytes((value,))
-    value &= (1 << 64) - 1
-    encoded = bytearray()
-    while value >= 0x80:
-        encoded.append(value & 0x7F | 0x80)
-        value >>= 7
-    encoded.append(value)
-    return bytes(encoded)
-
-
-def _delimited(key: bytes, data: bytes) -> bytes:
-    return key + _varint(len(data)) + data
-
-
-@functools.lru_cache(maxsize=4096)
-def _shared_features(format: str, height: int, width: int, channels: int, label: int, text: str) -> bytes:
-    """The features that all records of a class have in common."""
-    return b"".join(
-        (
-            _bytes_feature(b"image/format", format.encode()),
-            _integer_feature(b"image/height", height),
-            _integer_feature(b"image/width", width),
-            _integer_feature(b"image/channels", channels),
-            _integer_feature(b"image/class/label", label),
-            _bytes_feature(b"image/class/text", text.encode()),
-        )
-    )
-
-
-def _bytes_feature(name: bytes, value: bytes) -> bytes:
-    return _entry(name, _delimited(_FIRST, _delimited(_FIRST, value)))
-
-
-def _integer_feature(name: bytes, value: int) -> bytes:
-    return _entry(name, _delimited(_THIRD, _delimited(_FIRST, _varint(value))))
-
-
-def _entry(name: bytes, feature: bytes) -> bytes:
-    return _delimited(_FIRST, _delimited(_FIRST, name) + _delimited(_SECOND, feature))
-
-
-def _features(payload: bytes) -> dict[bytes, Any]:
-    """The features of an Example, each as its first value: bytes or an integer."""
-    features: dict[bytes, Any] = {}
-    for number, container in _fields(payload, 0, len(payload)):
-        if number != 1 or isinstance(container, int):
-            continue
-        for _, entry in _fields(payload, *container):
-            parts = dict(_fields(payload, *entry))
-            if 1 not in parts or 2 not in parts:
-                raise ValueError("a feature has no name or no value")
-            features[payload[slice(*parts[1])]] = _first_value(payload, *parts[2])
-    return features
-
-
-def _first_value(payload: bytes, start: int, end: int) -> bytes | int:
-    for kind, (list_start, list_end) in _fields(payload, start, end):
-        for _, value in _fields(payload, list_start, list_end):
-            if kind == 1:
-                return payload[slice(*value)]
-            if kind == 3:
-                # Writers pack integers into one field or give each its own.
-                number = value if isinstance(value, int) else _read_varint(payload, value[0])[0]
-                return number - (1 << 64) if number >> 63 else number
-    raise ValueError("a feature has no value of a known kind")
-
-
-def _fields(payload: bytes, start: int, end: int) -> Iterator[tuple[int, Any]]:
-    """The fields of a message: (number, (start, end)), or (number, integer)."""
-    while start < end:
-        key, start = _read_varint(payload, start)
-        wire_type = key & 7
-        if wire_type == 2:
-            length, start = _read_varint(payload, start)
-            if start + length > end:
-                raise ValueError("a field is longer than its message")
-            yield key >> 3, (start, start + length)
-            start += length
-        elif wire_type == 0:
-            value, start = _read_varint(payload, start)
-            yield key >> 3, value
-        else:
-            raise ValueError("a field is of a kind that an Example does not have")
-
-
-def _read_varint(payload: bytes, start: int) -> tuple[int, int]:
-    value = payload[start]
-    start += 1
-    if value < 0x80:
-        return value, start
-    value &= 0x7F
-    shift = 7
-    while True:
-        byte = payload[start]
-        start += 1
-        value |= (byte & 0x7F) << shift
-        if byte < 0x80:
-            return value, start
-        shift += 7
-        if shift > 63:
-            raise ValueError("an integer is too long")

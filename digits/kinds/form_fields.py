@@ -7,12 +7,15 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from flask_wtf import FlaskForm
-from wtforms import BooleanField, Field, FloatField, Form, IntegerField, StringField
+from msgspec import Struct
+from wtforms import Field, FloatField, Form, IntegerField, SelectField, StringField
 from wtforms.fields.choices import SelectChoice
-from wtforms.validators import Length, NumberRange, Optional, StopValidation, ValidationError
+from wtforms.validators import InputRequired, Length, NumberRange, Optional, StopValidation, ValidationError
 
+from digits.core import schema
 from digits.core.errors import BadRequest, DigitsError
 from digits.core.job import Job
+from digits.core.schema import LARGEST_NUMBER, Limits
 from digits.data.data_roots import Kind
 
 NAME_LENGTH = 200
@@ -20,9 +23,6 @@ NAME_LENGTH = 200
 MAX_FIELD_CHARACTERS = 4096
 MAX_LIST_CHARACTERS = 2000
 MAX_LIST_LENGTH = 50
-# Limits for numbers without a narrower one.
-LARGEST_WHOLE = 2**31 - 1
-LARGEST_NUMBER = 1e9
 # Limited to possible file sizes.
 _CURSOR = re.compile(r"[0-9]{1,18}", re.ASCII)
 # The text direction of names is independent of the page.
@@ -53,16 +53,17 @@ class JobForm(FlaskForm):
             if field.name not in self.LONG_FIELDS:
                 _shorten(field)
 
-    def values(self) -> dict[str, Any]:
-        """The values of the fields, as saved for cloning."""
-        return {field.name: field.data for field in self if _is_plain(field.data)}
+    def set(self, **values: Any) -> None:
+        """Set the data of fields by name; fields that a request left out then count as sent."""
+        for name, value in values.items():
+            field = self[name]
+            field.data = value
+            if field.raw_data == [] and value is not None:
+                field.raw_data = [str(value)]
 
-    def fill(self, job: Job) -> None:
-        """Fill in the values of another job and its current name; values invalid for a field are skipped."""
-        values = {**job.form, f"{job.kind}_name": job.name, "group_name": job.group}
-        for field in self:
-            if field.name in values and _holds(field, values[field.name]):
-                field.data = values[field.name]
+    def fill_names(self, job: Job) -> None:
+        """Fill in the current name and group of another job."""
+        self.set(**{f"{job.kind}_name": job.name, "group_name": job.group})
 
 
 def _shorten(field: Field) -> None:
@@ -184,22 +185,57 @@ class JoinedField(StringField):
 
 
 class Each:
-    """Every number of a list is at least ``least``."""
+    """Require every number of a list to be within ``limits``."""
 
-    def __init__(self, least: float) -> None:
-        self._least = least
+    def __init__(self, limits: Limits) -> None:
+        self.limits = limits
 
     def __call__(self, form: Form, field: Field) -> None:
-        if any(number < self._least for number in field.data or []):
-            raise ValidationError(f"Must be at least {self._least:g}.")
+        low, high = self.limits.low or 0, self.limits.high or LARGEST_NUMBER
+        for number in field.data or []:
+            if number < low:
+                raise ValidationError(f"Must be at least {low:g}.")
+            if number > high:
+                raise ValidationError(f"Must be at most {high:,.0f}.")
 
 
 class Between(NumberRange):
-    """Require a finite number within limits. Unlike its base class, accepts integers of any length."""
+    """Require a finite number within ``limits``. Unlike its base class, accepts integers of any length."""
+
+    def __init__(self, limits: Limits, message: str = "Must be between {low:g} and {high:g}.") -> None:
+        super().__init__(limits.low, limits.high, message.format(low=limits.low, high=limits.high))
 
     def __call__(self, form: Form, field: Field) -> None:
         if field.data is None or not self.min <= field.data <= self.max:
             raise ValidationError(self.message)
+
+
+def number(label: str, kind: type[Struct], name: str, default: float | None = None) -> DecimalField:
+    """A required number, with the limits and by default the default of the field ``name`` of ``kind``."""
+    limits = schema.limits(kind, name)
+    return DecimalField(
+        label,
+        default=plain(limits.default if default is None else default),
+        validators=[InputRequired("Enter a number."), Between(limits)],
+    )
+
+
+def whole(label: str, kind: type[Struct], name: str, default: int | None = None) -> OptionalInteger:
+    """An optional integer, with the limits of the field ``name`` of ``kind``."""
+    limits = schema.limits(kind, name)
+    return OptionalInteger(label, default=default, validators=[Optional(), Between(limits)])
+
+
+def select(
+    label: str, options: list[SelectChoice], kind: type[Struct], name: str, default: str | None = None
+) -> SelectField:
+    """A choice among ``options``, by default with the default of the field ``name`` of ``kind``."""
+    return SelectField(label, choices=options, default=default or str(schema.limits(kind, name).default))
+
+
+def plain(number: float) -> float:
+    """``number`` as a form shows it: an int if it is integral."""
+    return int(number) if number == int(number) else number
 
 
 class RequiredIf:
@@ -280,19 +316,3 @@ def _flat(messages: Iterable[Any]) -> Iterable[Any]:
             yield from _flat(message)
         else:
             yield message
-
-
-def _holds(field: Field, value: Any) -> bool:
-    if isinstance(field, NumberList):
-        return isinstance(value, list) and all(isinstance(item, (int, float)) for item in value)
-    if isinstance(field, BooleanField):
-        return isinstance(value, bool)
-    if isinstance(field, (IntegerField, FloatField)):
-        return value is None or isinstance(value, (int, float))
-    return value is None or isinstance(value, str)
-
-
-def _is_plain(value: Any) -> bool:
-    if isinstance(value, list):
-        return all(_is_plain(item) for item in value)
-    return value is None or isinstance(value, (str, int, float, bool))

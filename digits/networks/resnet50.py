@@ -9,7 +9,7 @@
 #
 # settings: solver_type=MOMENTUM momentum=0.9 learning_rate=0.0125 lr_policy=step lr_step_size=33 lr_step_gamma=0.1
 # settings: batch_size=32 train_epochs=90 use_mean=none crop_size=224 aug_flip=fliplr
-# kinds: classification
+# kinds: image-classification
 
 import keras
 

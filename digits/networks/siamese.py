@@ -7,7 +7,7 @@
 # Recommended settings: Adam, learning rate 0.001, batches of 64, 10 epochs, no mean subtraction.
 #
 # settings: solver_type=ADAM learning_rate=0.001 lr_policy=fixed batch_size=64 train_epochs=10 use_mean=none
-# kinds: pairs
+# kinds: image-pairs
 
 import keras
 from keras import layers

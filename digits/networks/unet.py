@@ -6,7 +6,7 @@
 # Recommended settings: Adam, learning rate 0.001, batches of 4, 30 epochs, per-channel mean.
 #
 # settings: solver_type=ADAM learning_rate=0.001 lr_policy=fixed batch_size=4 train_epochs=30 use_mean=pixel
-# kinds: segmentation
+# kinds: image-segmentation
 
 from keras import layers
 

@@ -18,6 +18,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+import psutil
+
 HELPER_SECONDS = 5.0
 FRESH_SECONDS = 3.0
 # Without a driver there is nothing to watch, and a broken one should not be waited for often.
@@ -171,10 +173,9 @@ def cpu() -> Device:
     """The processor with its usable cores, and the machine's memory."""
     cores = len(os.sched_getaffinity(0))
     plural = "core" if cores == 1 else "cores"
-    memory = _memory()
-    total, available = memory.get("MemTotal"), memory.get("MemAvailable")
-    used = total - available if total is not None and available is not None else None
-    return Device(CPU, f"{_processor_name()} ({cores} {plural})", memory_total=total, memory_used=used)
+    memory = psutil.virtual_memory()
+    used = memory.total - memory.available
+    return Device(CPU, f"{_processor_name()} ({cores} {plural})", memory_total=memory.total, memory_used=used)
 
 
 def _named(gpus: list[Device], entry: str) -> Device | None:
@@ -201,17 +202,6 @@ def _processor_name() -> str:
             if key.strip() == "model name" and value.strip():
                 return " ".join(value.split())
     return os.uname().machine + " processor"
-
-
-def _memory() -> dict[str, int]:
-    """The lines of /proc/meminfo in bytes; empty when there is none."""
-    amounts = {}
-    with contextlib.suppress(OSError), open("/proc/meminfo", encoding="ascii", errors="replace") as file:
-        for line in file:
-            words = line.replace(":", " ").split()
-            if len(words) == 3 and words[1].isdigit() and words[2] == "kB":
-                amounts[words[0]] = int(words[1]) * 1024
-    return amounts
 
 
 _here = Devices()

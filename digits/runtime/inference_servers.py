@@ -1,4 +1,4 @@
-"""Asks inference workers: one process per model, started when it is first asked and kept warm."""
+"""Inference servers: one process per model, started by the first request for it and kept warm."""
 
 from __future__ import annotations
 
@@ -8,54 +8,64 @@ import socket
 import tempfile
 import threading
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 from digits.core.errors import BadRequest, DigitsError, Unavailable, explain
 from digits.core.files import make_folder
-from digits.core.recipe import Serve
-from digits.core.task import Handle
-from digits.runtime import task_output
-from digits.runtime.executor import Executor, is_alive
+from digits.core.recipe import ServeInference
+from digits.runtime.task_runner import TaskRun, TaskRunner
 
+POOL = "inference"
 START_SECONDS = 60.0
 ANSWER_SECONDS = 60.0
 IDLE_SECONDS = 600.0
-MAX_WORKERS = 4
+MAX_SERVERS = 4
 MAX_ANSWER_BYTES = 64 * 1024 * 1024
-TASK = "infer"
+TASK_FOLDER = "inference"
+_CONNECT_SECONDS = 0.01
+_LAST_LINES = 10
+_LAST_BYTES = 16 * 1024
 
 
-@dataclass
-class _Worker:
-    """A started worker, its connection, and the lock of whoever is asking it.
+@dataclass(eq=False)
+class _Server:
+    """A running inference server, the connection to it, and the lock of the request that uses it.
 
-    The socket is alone in a folder, which is removed once the connection is there.
+    The socket is the only file in its folder, which is removed once connected.
     """
 
-    folder: Path
+    run: TaskRun
     socket_path: Path
-    handle: Handle
     lock: threading.Lock = field(default_factory=threading.Lock)
     connection: socket.socket | None = None
     asked_at: float = field(default_factory=time.monotonic)
 
+    def close(self) -> None:
+        if self.connection:
+            self.connection.close()
+        self.remove_socket()
 
-class InferenceWorkers:
-    """The inference workers of this server. The least recently asked one makes room for a new one."""
+    def remove_socket(self) -> None:
+        shutil.rmtree(self.socket_path.parent, ignore_errors=True)
 
-    def __init__(self, executor: Executor) -> None:
-        self._executor = executor
-        self._workers: dict[str, _Worker] = {}
+
+class InferenceServers:
+    """The inference servers of all models. The least recently used one makes room for a new one."""
+
+    def __init__(self, runner: TaskRunner) -> None:
+        self._runner = runner
+        self._servers: dict[str, _Server] = {}
         self._starting = threading.Lock()
 
     def ask(self, model_folder: Path, request: dict[str, Any]) -> dict[str, Any]:
-        """The answer of the model's worker. Raises BadRequest or Unavailable with its words."""
+        """The response of the model's inference server; raises its error as BadRequest or Unavailable."""
         try:
             answer = self._ask(model_folder, request)
         except (OSError, ValueError):
-            # The worker may have ended by itself, idle; a new one gets a second chance.
+            # It exits after a period without requests; start another one.
             self.stop(model_folder.name)
             try:
                 answer = self._ask(model_folder, request)
@@ -64,7 +74,7 @@ class InferenceWorkers:
                 known = explain(error) if isinstance(error, OSError) else None
                 if known is not None:
                     raise known from error
-                raise Unavailable(f"The inference worker gave no answer: {error}") from error
+                raise Unavailable(f"The inference server gave no answer: {error}") from error
         if answer.get("ok"):
             return answer
         kind = BadRequest if answer.get("status", 500) < 500 else DigitsError
@@ -76,83 +86,103 @@ class InferenceWorkers:
         )
 
     def stop(self, model_id: str) -> None:
-        """End the model's worker, if it has one."""
-        worker = self._workers.pop(model_id, None)
-        if worker is None:
-            return
-        if worker.connection:
-            worker.connection.close()
-        _remove_socket(worker)
-        self._executor.stop(worker.handle)
+        """Stop the inference server of the model, if it has one."""
+        server = self._servers.pop(model_id, None)
+        if server is not None:
+            server.close()
+            self._runner.stop(server.run)
 
     def stop_all(self) -> None:
-        for model_id in list(self._workers):
+        for model_id in list(self._servers):
             self.stop(model_id)
 
     def _ask(self, model_folder: Path, request: dict[str, Any]) -> dict[str, Any]:
-        worker = self._worker(model_folder)
-        with worker.lock:
-            worker.asked_at = time.monotonic()
-            connection = worker.connection or self._connect(worker)
+        server = self._server(model_folder)
+        with server.lock:
+            server.asked_at = time.monotonic()
+            connection = server.connection or self._connect(server)
             connection.sendall(json.dumps(request).encode() + b"\n")
             answer = json.loads(_read_line(connection))
         if not isinstance(answer, dict):
             raise ValueError("its answer is not understood")
         return answer
 
-    def _worker(self, model_folder: Path) -> _Worker:
+    def _server(self, model_folder: Path) -> _Server:
         with self._starting:
-            worker = self._workers.get(model_folder.name)
-            if worker is None or not is_alive(worker.handle):
+            server = self._servers.get(model_folder.name)
+            if server is None or self._has_ended(server.run):
                 self.stop(model_folder.name)
                 self._make_room()
-                worker = self._start(model_folder)
-                self._workers[model_folder.name] = worker
-            return worker
+                server = self._servers[model_folder.name] = self._start(model_folder)
+            return server
 
-    def _start(self, model_folder: Path) -> _Worker:
-        folder = model_folder / TASK
-        make_folder(folder)
-        # The path of a Unix socket is limited to some hundred bytes; the jobs folder's may be longer.
+    def _has_ended(self, run: TaskRun) -> bool:
+        # Without waiting for the next poll.
+        return run.has_ended or (run.handle is not None and not self._runner.executor.is_alive(run.handle))
+
+    def _start(self, model_folder: Path) -> _Server:
+        folder = model_folder / TASK_FOLDER
+        # The path of a Unix socket is limited to about a hundred bytes; that of the jobs folder may be longer.
         socket_path = Path(tempfile.mkdtemp(prefix="digits-")) / "socket"
-        try:
-            Serve(model=str(model_folder), socket=str(socket_path), idle_seconds=IDLE_SECONDS).save(folder)
-            # Single images are answered in milliseconds on the CPU; the GPUs are for training.
-            handle = self._executor.start(folder, {"CUDA_VISIBLE_DEVICES": ""})
-        except BaseException:
-            shutil.rmtree(socket_path.parent, ignore_errors=True)
-            raise
-        return _Worker(folder, socket_path, handle)
+
+        def prepare(devices: Sequence[str]) -> None:
+            make_folder(folder)
+            # An earlier one may still be exiting, and would hold the lock on the event log.
+            if not self._runner.clear(folder):
+                raise Unavailable("The previous inference server of this model does not exit.")
+            recipe = ServeInference(
+                model=str(model_folder), socket=str(socket_path), idle_seconds=IDLE_SECONDS
+            )
+            recipe.save(folder)
+
+        run = TaskRun(
+            folder=folder,
+            # Single images take milliseconds on the CPU; the GPUs are for training.
+            allocate=lambda: self._runner.ledger.reserve_slot(POOL),
+            prepare=prepare,
+            follow=lambda run: None,
+            queue_seconds=START_SECONDS,
+        )
+        return _Server(self._runner.submit(run), socket_path)
 
     def _make_room(self) -> None:
-        while len(self._workers) >= MAX_WORKERS:
-            self.stop(min(self._workers, key=lambda model_id: self._workers[model_id].asked_at))
+        while len(self._servers) >= MAX_SERVERS:
+            self.stop(min(self._servers, key=lambda model_id: self._servers[model_id].asked_at))
 
-    def _connect(self, worker: _Worker) -> socket.socket:
+    def _connect(self, server: _Server) -> socket.socket:
         deadline = time.monotonic() + START_SECONDS
         while True:
             connection = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
             connection.settimeout(ANSWER_SECONDS)
             try:
-                connection.connect(str(worker.socket_path))
+                connection.connect(str(server.socket_path))
             except OSError:
                 connection.close()
             else:
-                worker.connection = connection
-                _remove_socket(worker)  # so that a server that is killed leaves none behind
+                server.connection = connection
+                server.remove_socket()  # so that a server that is killed leaves none behind
+                server.run.poll_seconds = 1.0
                 return connection
-            # Not how it ended: that may still be written of the worker before, in the same folder.
-            if not is_alive(worker.handle):
-                _remove_socket(worker)
-                said = "\n".join(task_output.last_lines(worker.folder, 10))
-                raise Unavailable("The inference worker could not be started.", said)
-            if time.monotonic() > deadline:
-                raise Unavailable(f"The inference worker did not start within {START_SECONDS:.0f} seconds.")
-            time.sleep(0.01)
+            if self._has_ended(server.run) or time.monotonic() > deadline:
+                server.remove_socket()
+                self._raise_failure(server.run)
+            self._runner.pause(_CONNECT_SECONDS)
 
-
-def _remove_socket(worker: _Worker) -> None:
-    shutil.rmtree(worker.socket_path.parent, ignore_errors=True)
+    def _raise_failure(self, run: TaskRun) -> NoReturn:
+        """Raise why ``run`` did not start."""
+        if run.error:
+            raise run.error
+        if run.timed_out:
+            raise Unavailable(
+                f"Too many inference servers are running: this one waited {START_SECONDS:.0f} seconds for its turn.",
+                "Try again when they have finished.",
+            )
+        if not self._has_ended(run):
+            raise Unavailable(f"The inference server did not start within {START_SECONDS:.0f} seconds.")
+        text, _ = self._runner.executor.output(run.folder, 0, _LAST_BYTES)
+        raise Unavailable(
+            "The inference server could not be started.", "\n".join(text.splitlines()[-_LAST_LINES:])
+        )
 
 
 def _read_line(connection: socket.socket) -> bytes:

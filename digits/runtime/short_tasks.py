@@ -1,4 +1,7 @@
-"""Builds a network while it is being written: a short task in a folder of its own."""
+"""Short tasks on a network: show its layers, check a training before it is created, export a snapshot.
+
+Each runs in a folder of its own while a request waits for it. Only a few run at the same time; others wait.
+"""
 
 from __future__ import annotations
 
@@ -8,76 +11,109 @@ import secrets
 import shutil
 import time
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 from digits.core import events
+from digits.core.errors import Unavailable
+from digits.core.job import DeviceRequest
 from digits.core.model_job import NETWORK_FILE
 from digits.core.recipe import Export, Preflight, Recipe, Visualize
-from digits.core.task import EVENTS_FILE, Failure, Handle, News
-from digits.runtime import task_output
-from digits.runtime.executor import Executor, devices_environment
+from digits.core.task import EVENTS_FILE, Failure, TaskState
+from digits.runtime.device_ledger import Allocation
+from digits.runtime.task_runner import Phase, TaskRun, TaskRunner
 
+POOL = "short"
 SECONDS_TO_BUILD = 60.0
 # A step of a large network takes its time on a processor.
 SECONDS_FOR_A_STEP = 180.0
 SECONDS_TO_EXPORT = 180.0
+QUEUE_SECONDS = 60.0
 EXPORTED_FOLDER = "exported"
 KEPT = 20
-_POLL_SECONDS = 0.01
+POLL_SECONDS = 0.01
+_LAST_LINES = 20
+_LAST_BYTES = 16 * 1024
 _ID = re.compile(r"preview-[0-9a-f]{12}")
 
 
 @dataclass(frozen=True)
-class Preview:
-    """What came out: what the task told, with its failure if it failed."""
+class Holder:
+    """What pages show as the user of a GPU."""
+
+    name: str
+
+
+PREFLIGHT = Holder("Check of a network")
+
+
+@dataclass(frozen=True)
+class ShortTaskResult:
+    """The state of a short task that has ended, with its failure if it failed, and its folder of products."""
 
     id: str
     folder: Path
-    news: News
+    state: TaskState
     seconds: float
 
-    def forget(self) -> None:
-        """Remove the products."""
-        shutil.rmtree(self.folder, ignore_errors=True)
 
+class ShortTasks:
+    """Runs short tasks in folders below ``folder``, and keeps the products of the latest ones.
 
-class Previews:
-    """Runs short tasks on a network and keeps the products of the latest ones."""
+    ``discard`` deletes a folder, immediately or later. ``queue_seconds`` is the longest time that a task
+    waits while too many others are running.
+    """
 
-    def __init__(self, folder: Path, executor: Executor, discard: Callable[[Path], None]) -> None:
-        """``discard`` deletes a folder, immediately or later."""
+    def __init__(
+        self,
+        folder: Path,
+        runner: TaskRunner,
+        discard: Callable[[Path], None],
+        queue_seconds: float = QUEUE_SECONDS,
+    ) -> None:
         self._folder = folder
-        self._executor = executor
+        self._runner = runner
         self._discard = discard
+        self._queue_seconds = queue_seconds
         # In order of creation, which file times do not show reliably: the clock can be set back.
         self._kept: deque[Path] = deque()
-        self._watched: dict[str, News] = {}
+        self._watched: dict[str, TaskState] = {}
 
     def clear(self) -> None:
-        """Remove the leftovers of an earlier server."""
-        shutil.rmtree(self._folder, ignore_errors=True)
+        """End the tasks of an earlier server, and remove their folders."""
+        if self._folder.exists():
+            self._runner.clear(self._folder)
+            shutil.rmtree(self._folder, ignore_errors=True)
 
-    def build(self, network: str, dataset_folder: Path, crop_size: int | None) -> Preview:
-        """Build ``network`` in a process of its own and wait for it."""
-        # Building needs no GPU, and those there are may be busy.
+    def visualize(self, network: str, dataset_folder: Path, crop_size: int | None) -> ShortTaskResult:
+        """Build ``network`` and report its layers. Raises Unavailable, like all methods that run a task."""
         recipe = Visualize(dataset=str(dataset_folder), crop_size=crop_size)
-        return self._run(network, recipe, ["cpu"], SECONDS_TO_BUILD)
+        with self._new_folder() as folder:
+            (folder / NETWORK_FILE).write_text(network)
+            return self._run(folder, recipe, self._on_cpu, SECONDS_TO_BUILD)
 
-    def try_step(self, network: str, recipe: Preflight, devices: list[str], watch: str = "") -> Preview:
-        """Run a preflight of ``network`` in a separate process and wait for it.
+    def preflight(
+        self, network: str, recipe: Preflight, request: DeviceRequest, watch: str = ""
+    ) -> ShortTaskResult:
+        """Check the training that ``recipe`` describes, on the CPU if the requested GPUs are in use.
 
-        Meanwhile, `watched` reports its progress under the caller's name ``watch``.
+        Meanwhile, `watched` reports its progress under the name ``watch``.
         """
-        return self._run(network, recipe, devices, SECONDS_FOR_A_STEP, watch)
 
-    def watched(self, watch: str) -> News | None:
-        """The events of a running preflight so far; None if there is none with this name."""
-        return self._watched.get(watch)
+        # Without chosen GPUs, one is enough.
+        spare = DeviceRequest(pool=request.pool, chosen=request.chosen)
 
-    def export(self, job_folder: Path, snapshot: str, dataset_folder: Path) -> Preview:
-        """Write a ``snapshot`` of a model job as a SavedModel into `EXPORTED_FOLDER` of the preview's folder."""
+        def allocate() -> Allocation | None:
+            return self._runner.ledger.reserve_spare(POOL, spare, PREFLIGHT)
+
+        with self._new_folder() as folder:
+            (folder / NETWORK_FILE).write_text(network)
+            return self._run(folder, recipe, allocate, SECONDS_FOR_A_STEP, watch)
+
+    def export(self, job_folder: Path, snapshot: str, dataset_folder: Path) -> ShortTaskResult:
+        """Write a ``snapshot`` of a model job as a SavedModel into `EXPORTED_FOLDER` of the result's folder."""
         with self._new_folder() as folder:
             recipe = Export(
                 model=str(job_folder),
@@ -85,18 +121,32 @@ class Previews:
                 dataset=str(dataset_folder),
                 target=str(folder / EXPORTED_FOLDER),
             )
-            return self._do(folder, recipe, ["cpu"], SECONDS_TO_EXPORT)
+            return self._run(folder, recipe, self._on_cpu, SECONDS_TO_EXPORT)
 
-    def _run(
-        self, network: str, recipe: Recipe, devices: list[str], seconds_allowed: float, watch: str = ""
-    ) -> Preview:
-        with self._new_folder() as folder:
-            (folder / NETWORK_FILE).write_text(network)
-            return self._do(folder, recipe, devices, seconds_allowed, watch)
+    def watched(self, watch: str) -> TaskState | None:
+        """The current state of a preflight; None if there is none with this name."""
+        return self._watched.get(watch)
+
+    def folder(self, task_id: str) -> Path | None:
+        """The folder of a task that is still kept."""
+        folder = self._folder / task_id
+        return folder if _ID.fullmatch(task_id) and folder.is_dir() else None
+
+    def tensorboard_folder(self, task_id: str) -> Path | None:
+        """The folder for TensorBoard of a task that is still kept."""
+        folder = self.folder(task_id)
+        return folder / "tb" if folder else None
+
+    def forget(self, result: ShortTaskResult) -> None:
+        """Delete the products of a task."""
+        self._discard(result.folder)
+
+    def _on_cpu(self) -> Allocation | None:
+        return self._runner.ledger.reserve_slot(POOL)
 
     @contextlib.contextmanager
     def _new_folder(self) -> Iterator[Path]:
-        """Create the folder of a preview; remove it if the block raises."""
+        """Create the folder of a task; remove it if the block raises."""
         folder = self._folder / f"preview-{secrets.token_hex(6)}"
         folder.mkdir(parents=True, mode=0o700)
         try:
@@ -108,53 +158,75 @@ class Previews:
             self._discard(folder)
             raise
 
-    def _do(
-        self, folder: Path, recipe: Recipe, devices: list[str], seconds_allowed: float, watch: str = ""
-    ) -> Preview:
-        """Run a short task and wait for it; a timeout is reported as a failure."""
+    def _run(
+        self,
+        folder: Path,
+        recipe: Recipe,
+        allocate: Callable[[], Allocation | None],
+        seconds_allowed: float,
+        watch: str = "",
+    ) -> ShortTaskResult:
+        """Run a task and wait for it; a timeout while it runs is reported as its failure."""
         began = time.monotonic()
         task_folder = folder / recipe.task
         task_folder.mkdir(mode=0o700)
-        recipe.save(task_folder)
-        handle = self._executor.start(task_folder, devices_environment(devices))
-        news = News()
+        state = TaskState(doing="Waiting for other checks")
+        run = TaskRun(
+            folder=task_folder,
+            allocate=allocate,
+            prepare=partial(_prepare, task_folder, recipe, state),
+            follow=partial(_follow, state),
+            queue_seconds=self._queue_seconds,
+            seconds=seconds_allowed,
+            poll_seconds=POLL_SECONDS,
+        )
         if watch:
-            self._watched[watch] = news
+            self._watched[watch] = state
         try:
-            self._wait(news, task_folder, handle, began, seconds_allowed)
+            self._runner.submit(run)
+            self._runner.wait(run)
+        except BaseException:
+            self._runner.stop(run)
+            raise
         finally:
             self._watched.pop(watch, None)
-        return Preview(folder.name, folder, news, round(time.monotonic() - began, 3))
+        self._check(run, state, seconds_allowed)
+        return ShortTaskResult(folder.name, folder, state, round(time.monotonic() - began, 3))
 
-    def folder(self, preview_id: str) -> Path | None:
-        """The folder of a preview that is still kept."""
-        folder = self._folder / preview_id
-        return folder if _ID.fullmatch(preview_id) and folder.is_dir() else None
+    def _check(self, run: TaskRun, state: TaskState, seconds_allowed: float) -> None:
+        """Complete the ``state`` of a settled run; raises what kept it from running."""
+        if run.error:
+            raise run.error
+        if state.is_finished or state.failure:
+            return
+        if run.timed_out is Phase.QUEUED:
+            raise Unavailable(
+                f"Too many other checks are running: this one waited {self._queue_seconds:g} seconds for its turn.",
+                "Try again when they have finished.",
+            )
+        if run.timed_out:
+            state.failure = Failure(
+                f"The network was not ready within {seconds_allowed:.0f} seconds.",
+                "Check it for an endless loop.",
+            )
+        elif run.exit is None or (run.exit.stopped and run.handle is None):
+            raise Unavailable("The server is shutting down.")
+        else:
+            text, _ = self._runner.executor.output(run.folder, 0, _LAST_BYTES)
+            last_lines = "\n".join(text.splitlines()[-_LAST_LINES:])
+            state.failure = Failure("The network ended the program during the check.", last_lines)
 
-    def tensorboard_folder(self, preview_id: str) -> Path | None:
-        """The folder for TensorBoard of a preview that is still kept."""
-        folder = self.folder(preview_id)
-        return folder / "tb" if folder else None
 
-    def _wait(
-        self, news: News, task_folder: Path, handle: Handle, began: float, seconds_allowed: float
-    ) -> None:
-        while True:
-            ended = self._executor.poll(task_folder, handle)
-            # A temporary error, such as too many open files, must not abandon the task.
-            with contextlib.suppress(OSError):
-                happened, news.cursor = events.read(task_folder / EVENTS_FILE, news.cursor)
-                for event in happened:
-                    news.add(event)
-            if news.is_finished or news.failure:
-                return
-            if ended is not None:
-                said = "\n".join(task_output.last_lines(task_folder, 20))
-                news.failure = Failure("The network ended the program during the check.", said)
-                return
-            if time.monotonic() - began > seconds_allowed:
-                self._executor.stop(handle)
-                message = f"The network was not ready within {seconds_allowed:.0f} seconds."
-                news.failure = Failure(message, "Check it for an endless loop.")
-                return
-            time.sleep(_POLL_SECONDS)
+def _prepare(task_folder: Path, recipe: Recipe, state: TaskState, devices: Sequence[str]) -> None:
+    state.doing = ""
+    if isinstance(recipe, Preflight):
+        recipe.devices = list(devices)
+    recipe.save(task_folder)
+
+
+def _follow(state: TaskState, run: TaskRun) -> None:
+    happened, state.cursor = events.read(run.folder / EVENTS_FILE, state.cursor)
+    for event in happened:
+        state.apply(event)
+    if state.is_finished or state.failure:
+        run.settle()

@@ -5,7 +5,6 @@ The recipe in the folder is enough to make the training again.
 
 from __future__ import annotations
 
-import dataclasses
 import os
 import shutil
 import signal
@@ -13,23 +12,29 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from digits.core import events, recipe
+from msgspec import structs
+
+from digits.core import events
+from digits.core import recipe as recipes
 from digits.core.errors import BadRequest
 from digits.core.files import UnreadableFile, sync_folder, write_bytes
 from digits.core.model_job import epoch_label, snapshots_in
 from digits.core.recipe import Export, Preflight, Recipe, Train
 from digits.core.resume_point import resume_point
-from digits.core.task import EVENTS_FILE, EXIT_BUSY, News
+from digits.core.task import EVENTS_FILE, EXIT_BUSY, TaskState
 from digits.data import manifest
-from digits.runtime import supervisor
-from digits.runtime.executor import devices_environment
+from digits.runtime.device_ledger import DeviceLedger
+from digits.runtime.executors.local import LocalExecutor, devices_environment
+from digits.runtime.task_runner import TaskRun, TaskRunner
 
 TASK = "train"
+# More than a training prints between two polls.
+OUTPUT_BYTES = 16 * 1024 * 1024
 
 
 @dataclass(frozen=True)
@@ -37,7 +42,7 @@ class Rerun:
     """A training that is about to run in ``job_folder``; ``step`` is where it goes on."""
 
     job_folder: Path
-    plan: Train
+    recipe: Train
     step: int = 0
 
     @property
@@ -53,53 +58,70 @@ def prepare(job_folder: Path, dataset: Path | None = None, output: Path | None =
     one beside it. Raises BadRequest for what is missing.
     """
     job_folder = job_folder.resolve()
-    plan = _recipe(job_folder)
+    recipe = _recipe(job_folder)
     log_file = job_folder / TASK / EVENTS_FILE
     if output is None and events.is_written(log_file):
         raise _busy(job_folder)
-    plan = _on(dataset, plan)
+    recipe = _on(dataset, recipe)
     happened, _ = events.read(log_file)
     point = resume_point(job_folder)
     if output is None and not happened:
-        rerun = Rerun(job_folder, plan)
+        rerun = Rerun(job_folder, recipe)
     elif output is None and not _is_finished(happened):
-        rerun = Rerun(job_folder, dataclasses.replace(plan, resume=True), point.step if point else 0)
+        rerun = Rerun(job_folder, structs.replace(recipe, resume=True), point.step if point else 0)
     else:
-        seed = plan.seed if plan.seed is not None else _seed_of(happened)
+        seed = recipe.seed if recipe.seed is not None else _seed_of(happened)
         target = output or _beside(job_folder)
-        rerun = Rerun(target, dataclasses.replace(plan, seed=seed, resume=False))
+        rerun = Rerun(target, structs.replace(recipe, seed=seed, resume=False))
         _copy_network(job_folder, rerun)
-    rerun.plan.save(rerun.task_folder)
+    rerun.recipe.save(rerun.task_folder)
     return rerun
 
 
 def train(rerun: Rerun, say: Callable[[str], object]) -> bool:
-    """Train to the end, telling every line that the training prints; whether it went well."""
-    with (
-        open(rerun.task_folder / "output.log", "ab", buffering=0) as log,
-        # A session of its own: Ctrl-C is for this process, which asks the training to stop in good order.
-        # A training whose output nobody takes any more must not go on beside the next one.
-        subprocess.Popen(
-            _command(rerun.task_folder),
-            env=_environment(rerun.plan),
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            start_new_session=True,
-            preexec_fn=supervisor.end_with_parent,
-            cwd=rerun.task_folder,
-        ) as process,
-        _passed_on_to(process),
-    ):
-        for line in process.stdout or ():
-            with suppress(OSError):  # a full disk must not stop the training: this is for people only
-                log.write(line)
-            say(line.decode(errors="replace").rstrip("\n"))
-    if process.returncode == EXIT_BUSY:
+    """Train to the end, and call ``say`` with each line that the training prints; return whether it succeeded.
+
+    SIGINT, SIGTERM and SIGHUP stop the training, and so does the end of this process.
+    """
+    executor = LocalExecutor(standby=False, environment=_environment())
+    ledger = DeviceLedger({})
+    printer = _Printer(executor, say)
+    run = TaskRun(
+        folder=rerun.task_folder.absolute(),
+        allocate=lambda: ledger.reserve(TASK, tuple(rerun.recipe.devices)),
+        prepare=lambda devices: None,  # the recipe is there
+        follow=printer.print_output,
+    )
+    runner = TaskRunner(executor, ledger)
+    with _stopped_by_signals(lambda: runner.stop(run)):
+        runner.submit(run)
+        runner.wait(run)
+    if run.error:
+        raise run.error
+    if run.exit and run.exit.code == EXIT_BUSY:
         raise _busy(rerun.job_folder)
-    return process.returncode == 0
+    return run.exit is not None and run.exit.went_well
 
 
-def check(job_folder: Path, dataset: Path | None = None, eager: bool = False) -> News:
+class _Printer:
+    """Passes the output of a run on, line by line."""
+
+    def __init__(self, executor: LocalExecutor, say: Callable[[str], object]) -> None:
+        self._executor = executor
+        self._say = say
+        self._offset = 0
+        self._rest = ""
+
+    def print_output(self, run: TaskRun) -> None:
+        text, self._offset = self._executor.output(run.folder, self._offset, OUTPUT_BYTES)
+        *lines, self._rest = (self._rest + text).split("\n")
+        if run.has_ended and self._rest:
+            lines.append(self._rest)
+        for line in lines:
+            self._say(line)
+
+
+def check(job_folder: Path, dataset: Path | None = None, eager: bool = False) -> TaskState:
     """Try the first step of what the folder of a model job tells, in this terminal; the folder stays as it is.
 
     With ``eager`` it is a few steps, operation by operation, and the network may print values or
@@ -107,11 +129,13 @@ def check(job_folder: Path, dataset: Path | None = None, eager: bool = False) ->
     """
     job_folder = job_folder.resolve()
     training = _on(dataset, _recipe(job_folder))
-    plan = Preflight.from_json({**training.as_json(), "resume": False, "eager": eager})
-    return _done(plan, training, job_folder / training.network)
+    recipe = Preflight.of(training, eager=eager)
+    return _done(recipe, training, job_folder / training.network)
 
 
-def export(job_folder: Path, target: Path, epoch: float | None = None, dataset: Path | None = None) -> News:
+def export(
+    job_folder: Path, target: Path, epoch: float | None = None, dataset: Path | None = None
+) -> TaskState:
     """Write a snapshot of a model job, the newest one unless ``epoch`` says which, as a SavedModel into ``target``.
 
     Raises BadRequest for what is missing.
@@ -126,48 +150,53 @@ def export(job_folder: Path, target: Path, epoch: float | None = None, dataset: 
             f"{job_folder} has no such snapshot" if found else f"{job_folder} has no snapshot yet",
             f"There are those of the epochs {epochs}." if found else "",
         )
-    plan = Export(
+    recipe = Export(
         model=str(job_folder),
         snapshot=prefix,
         dataset=training.dataset,
         target=str(target.absolute()),
     )
-    return _done(plan, training)
+    return _done(recipe, training)
 
 
-def _done(plan: Recipe, training: Train, network: Path | None = None) -> News:
+def _done(recipe: Recipe, training: Train, network: Path | None = None) -> TaskState:
     """Do a short task in this terminal, on the devices of ``training``; what it told."""
     with tempfile.TemporaryDirectory(prefix="digits-") as folder:
-        task_folder = Path(folder) / plan.task
+        task_folder = Path(folder) / recipe.task
         task_folder.mkdir()
         if network:
             shutil.copyfile(network, task_folder.parent / network.name)
-        plan.save(task_folder)
-        subprocess.run(_command(task_folder), env=_environment(training), cwd=task_folder, check=False)
-        news = News()
+        recipe.save(task_folder)
+        subprocess.run(
+            _command(task_folder),
+            env={**_environment(), **devices_environment(training.devices)},
+            cwd=task_folder,
+            check=False,
+        )
+        state = TaskState()
         for event in events.read(task_folder / EVENTS_FILE)[0]:
-            news.add(event)
-        return news
+            state.apply(event)
+        return state
 
 
-def _on(dataset: Path | None, plan: Train) -> Train:
-    """``plan`` with the ``dataset`` that is to be used in place of its own, if one is."""
+def _on(dataset: Path | None, recipe: Train) -> Train:
+    """``recipe`` with the ``dataset`` that is to be used in place of its own, if one is."""
     if dataset is not None:
-        plan = dataclasses.replace(plan, dataset=str(dataset.resolve()))
-    if not (Path(plan.dataset) / manifest.FILE_NAME).is_file():
+        recipe = structs.replace(recipe, dataset=str(dataset.resolve()))
+    if not (Path(recipe.dataset) / manifest.FILE_NAME).is_file():
         raise BadRequest(
-            f"there is no dataset in {plan.dataset}",
+            f"there is no dataset in {recipe.dataset}",
             "Say where it is: --dataset FOLDER, the folder of its job.",
         )
-    return plan
+    return recipe
 
 
 def _command(task_folder: Path) -> list[str]:
     return [sys.executable, "-P", "-u", "-m", "digits.worker", str(task_folder.absolute())]
 
 
-def _environment(plan: Train) -> dict[str, str]:
-    return {"TF_CPP_MIN_LOG_LEVEL": "3", **os.environ, **devices_environment(plan.devices)}
+def _environment() -> dict[str, str]:
+    return {"TF_CPP_MIN_LOG_LEVEL": "3", "PYTHONUNBUFFERED": "1", **os.environ}
 
 
 def _busy(job_folder: Path) -> BadRequest:
@@ -178,19 +207,18 @@ def _busy(job_folder: Path) -> BadRequest:
 
 
 @contextmanager
-def _passed_on_to(process: subprocess.Popen[bytes]) -> Iterator[None]:
-    """What asks this process to end, asks ``process``."""
+def _stopped_by_signals(stop: Callable[[], object]) -> Iterator[None]:
+    """Call ``stop`` when this process is asked to end."""
 
-    def stop(signum: int, frame: object) -> None:
-        process.terminate()
+    def handle(signum: int, frame: object) -> None:
+        stop()
 
     before = {
-        number: signal.signal(number, stop) for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+        number: signal.signal(number, handle) for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
     }
     try:
         yield
     finally:
-        process.wait()
         for number, handler in before.items():
             signal.signal(number, handler)
 
@@ -206,19 +234,19 @@ def failure(rerun: Rerun) -> str:
 
 def _recipe(job_folder: Path) -> Train:
     try:
-        plan: Train = recipe.load(job_folder / TASK, Train)
+        recipe = recipes.load(job_folder / TASK, Train)
     except UnreadableFile as error:
         raise BadRequest(
             f"{job_folder} has no recipe of a training: {error}", "Name the folder of a model job."
         ) from error
-    if not (job_folder / plan.network).is_file():
-        raise BadRequest(f"{job_folder} has no network: {plan.network} is missing")
-    return plan
+    if not (job_folder / recipe.network).is_file():
+        raise BadRequest(f"{job_folder} has no network: {recipe.network} is missing")
+    return recipe
 
 
 def _is_finished(happened: list[events.Event]) -> bool:
-    kinds = [event.kind for event in happened if isinstance(event, (events.Finished, events.Resumed))]
-    return kinds[-1:] == [events.Finished.kind]
+    ends = [event for event in happened if isinstance(event, (events.Finished, events.Resumed))]
+    return bool(ends) and isinstance(ends[-1], events.Finished)
 
 
 def _seed_of(happened: list[events.Event]) -> int | None:
@@ -244,4 +272,4 @@ def _copy_network(job_folder: Path, rerun: Rerun) -> None:
         )
     rerun.task_folder.mkdir(parents=True, exist_ok=True)
     sync_folder(rerun.job_folder.parent)
-    write_bytes(rerun.job_folder / rerun.plan.network, (job_folder / rerun.plan.network).read_bytes())
+    write_bytes(rerun.job_folder / rerun.recipe.network, (job_folder / rerun.recipe.network).read_bytes())

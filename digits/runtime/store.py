@@ -52,6 +52,9 @@ class Store:
         self.folder = folder
         self._kinds = kinds
         self._jobs: dict[str, Job] = {}
+        # Those that have not ended, so that the scheduler need not look at all jobs; see `running`.
+        self._unfinished: set[str] = set()
+        self._positions: dict[str, int] = {}
         self._children: defaultdict[str, list[Job]] = defaultdict(list)
         folder.mkdir(parents=True, exist_ok=True, mode=0o700)
         self._lock = self._take_lock()
@@ -134,7 +137,11 @@ class Store:
             self._keep(job)
 
     def save(self, job: Job) -> None:
-        """Write ``job.json``; if that fails, retry until it succeeds."""
+        """Write ``job.json``; if that fails, retry until it succeeds. A job that was deleted is not written."""
+        if job.id not in self._jobs:
+            return
+        if job.status.is_running:
+            self._unfinished.add(job.id)
         try:
             self.check()
             job.save()
@@ -182,7 +189,9 @@ class Store:
 
     def running(self) -> Iterator[Job]:
         """The jobs that may still change by themselves, the oldest first."""
-        return (job for job in list(self._jobs.values()) if job.status.is_running)
+        self._unfinished = {job_id for job_id in self._unfinished if self._is_running(job_id)}
+        ids = sorted(self._unfinished, key=self._positions.__getitem__)
+        return (self._jobs[job_id] for job_id in ids if self._is_running(job_id))
 
     def check_deletable(self, job: Job) -> None:
         """Raises InUse, naming the jobs, when something depends on ``job``."""
@@ -272,8 +281,15 @@ class Store:
             log.info("%s is writable again", self.folder)
         self._doomed = [path for path in self._doomed if not _delete(path)]
 
+    def _is_running(self, job_id: str) -> bool:
+        job = self._jobs.get(job_id)
+        return job is not None and job.status.is_running
+
     def _keep(self, job: Job) -> None:
         self._jobs[job.id] = job
+        self._positions[job.id] = len(self._positions)
+        if job.status.is_running:
+            self._unfinished.add(job.id)
         for needed in job.needs():
             self._children[needed].append(job)
 

@@ -8,7 +8,7 @@ standalone program that requires only the standard library:
     python -I -S supervisor.py FOLDER --adopt PID --pipe FD      supervise a child forked before exec
 
 SIGTERM asks it to stop the task: the task gets SIGTERM, and SIGKILL after
-`GRACE_SECONDS`.
+`GRACE_SECONDS`. The same happens when the owner ends: the process that `OWNER_VARIABLE` names, if any.
 
 It works on a full disk as well: space for ``exit.json`` is reserved before the task starts.
 """
@@ -38,6 +38,10 @@ RESERVED_FILE = "exit.json.reserved"
 RESERVED_BYTES = 4096
 # The number of the run, which its exit record contains.
 RUN_VARIABLE = "DIGITS_RUN"
+# The process that the task must not outlive, as written by `owner_id`; empty for none.
+OWNER_VARIABLE = "DIGITS_OWNER"
+# Interval for checking that the owner is running.
+OWNER_SECONDS = 0.25
 # Files of the server and its tasks are readable by their user only.
 PRIVATE_UMASK = 0o077
 
@@ -150,6 +154,7 @@ class Supervisor:
         except OSError:
             self._reserved = None
         self._output = Output(folder)
+        self._owner = os.environ.get(OWNER_VARIABLE, "")
         self._stop_at: float | None = None
         self._stopped = False
         self._oom_before = _oom_kills()
@@ -174,6 +179,8 @@ class Supervisor:
                 os.read(wake_up, 4096)
             if self._pipe in ready and not self._copy_output():
                 readable = [wake_up]  # The task closed its output and goes on.
+            if self._owner and self._stop_at is None and not _is_running(self._owner):
+                self._ask_to_stop()
             self._insist()
         orphans = self._kill_descendants()
         while self._copy_output():
@@ -188,7 +195,9 @@ class Supervisor:
             _signal(self._child, signal.SIGCONT)
 
     def _patience(self) -> float | None:
-        return None if self._stop_at is None else max(0.05, self._stop_at - time.monotonic())
+        if self._stop_at is None:
+            return OWNER_SECONDS if self._owner else None
+        return max(0.05, self._stop_at - time.monotonic())
 
     def _insist(self) -> None:
         if self._stop_at is not None and time.monotonic() >= self._stop_at:
@@ -303,6 +312,23 @@ def prepare_child(pipe: int) -> None:
 def end_with_parent() -> None:
     """Have the kernel kill this process when its parent ends."""
     _prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+
+
+def owner_id(pid: int) -> str:
+    """Identifies the process ``pid`` by its id and start time; empty if it is not running."""
+    try:
+        with open(f"/proc/{pid}/stat", "rb") as file:
+            fields = file.read().rpartition(b")")[2].split()
+    except (FileNotFoundError, ProcessLookupError):
+        return ""
+    return "" if fields[0] in (b"Z", b"X") else f"{pid}:{int(fields[19])}"
+
+
+def _is_running(owner: str) -> bool:
+    try:
+        return owner_id(int(owner.partition(":")[0])) == owner
+    except (OSError, ValueError, IndexError):
+        return True  # unknown, for example with too many open files
 
 
 def _start(folder: str, arguments: list[str]) -> tuple[int, int]:

@@ -4,23 +4,22 @@ from __future__ import annotations
 
 import hashlib
 import logging
-import re
+import traceback
 from collections.abc import Sequence
 from functools import cache
 from pathlib import Path
 from typing import Any
 
 from flask import Flask, Response, jsonify, redirect, render_template, request, url_for
-from markupsafe import Markup
 from werkzeug.exceptions import HTTPException, MethodNotAllowed
 from werkzeug.wrappers import Response as AnyResponse
 
 from digits import __version__
-from digits.core import humanize as time_words
 from digits.core.errors import Damaged, DigitsError, NotFound, OtherSite, explain
 from digits.core.files import UnreadableFile
 from digits.core.resources import resource_folder
 from digits.core.settings import Settings
+from digits.kinds import default_kind
 from digits.web import (
     auth,
     dataset_views,
@@ -29,10 +28,12 @@ from digits.web import (
     inference_views,
     job_views,
     model_views,
+    template_filters,
     tensorboard_views,
 )
 from digits.web.bounded_request import BoundedRequest
-from digits.web.gate import Gate
+from digits.web.gate import MAX_BODY_BYTES, Gate
+from digits.web.kind_routes import add_kinds
 from digits.web.offload import in_thread
 from digits.web.services import Services
 
@@ -65,13 +66,15 @@ def create_app(settings: Settings, *, start: bool = True) -> Flask:
     )
     app.request_class = BoundedRequest
     app.config["MAX_FORM_PARTS"] = 1000
-    app.config["MAX_FORM_MEMORY_SIZE"] = 4 * 1024 * 1024
+    app.config["MAX_FORM_MEMORY_SIZE"] = MAX_BODY_BYTES
+    app.config["TEMPLATES_AUTO_RELOAD"] = settings.debug
     app.json.sort_keys = False  # type: ignore[attr-defined]
     parts = Services(settings)
     app.extensions["digits"] = parts
     guard = auth.open_auth(settings)
     app.secret_key = auth.read_or_make_secret(settings.state_dir / "form-key")
     auth.protect_forms(app, settings.port)
+    add_kinds(app)
     for blueprint in (
         auth.login_blueprint(guard),
         home.blueprint,
@@ -84,7 +87,7 @@ def create_app(settings: Settings, *, start: bool = True) -> Flask:
     ):
         app.register_blueprint(blueprint)
     _add_page_tools(app, settings, parts, guard)
-    _add_error_pages(app)
+    _add_error_pages(app, show_traceback=settings.debug)
     parts.live.connect(app)
     guard.on_logout.append(parts.live.disconnect)
     # The gate is the outermost part: nothing, not even the socket, is reached around it.
@@ -118,9 +121,11 @@ def wants_json() -> bool:
 def _add_page_tools(app: Flask, settings: Settings, parts: Services, guard: auth.Auth) -> None:
     static = Path(app.static_folder or "")
 
-    @cache
     def version_of(name: str) -> str:
         return hashlib.sha256((static / name).read_bytes()).hexdigest()[:12]
+
+    if not settings.debug:
+        version_of = cache(version_of)
 
     def asset(name: str) -> str:
         return f"{settings.url_prefix}/static/{name}?v={version_of(name)}"
@@ -143,38 +148,15 @@ def _add_page_tools(app: Flask, settings: Settings, parts: Services, guard: auth
             "needs_login": guard.is_required(request.environ),
             "tensorflow": parts.tensorflow,
             "storage_problem": parts.store.problem,
+            "default_kind": default_kind(),
         }
 
     app.jinja_env.trim_blocks = True
     app.jinja_env.lstrip_blocks = True
-    app.add_template_filter(time_words.duration, "seconds")
-    app.add_template_filter(_ago, "ago")
-    app.add_template_filter(time_words.byte_size, "bytes")
-    app.add_template_filter(lambda number: f"{number:,}", "count")
-    app.add_template_filter(_isolate, "isolate")
-    app.add_template_filter(_isolate_quoted, "isolate_quoted")
+    template_filters.add_filters(app)
 
 
-def _ago(at: float) -> Markup:
-    """A moment as a ``time`` element: in words, with the exact time on hovering."""
-    exact, iso = time_words.exact(at), time_words.iso(at)
-    return Markup('<time datetime="{}" title="{}">{}</time>').format(iso, exact, time_words.ago(at))
-
-
-def _isolate(name: str) -> str:
-    """Isolate the text direction of ``name`` where ``bdi`` is not possible: in options and titles."""
-    return f"\N{FIRST STRONG ISOLATE}{name}\N{POP DIRECTIONAL ISOLATE}"
-
-
-def _isolate_quoted(message: str) -> Markup:
-    """Isolate the text direction of the “quoted” names in a message from the rest of it."""
-    return Markup("").join(
-        Markup("<bdi>{}</bdi>").format(part) if position % 2 else part
-        for position, part in enumerate(re.split("(?<=“)([^”]*)(?=”)", message))
-    )
-
-
-def _add_error_pages(app: Flask) -> None:
+def _add_error_pages(app: Flask, *, show_traceback: bool) -> None:
     @app.errorhandler(Damaged)
     def damaged(error: Damaged) -> AnyResponse | tuple[Response | str, int]:
         if request.method == "GET" and not _is_for_program():
@@ -218,7 +200,8 @@ def _add_error_pages(app: Flask) -> None:
     def fault(error: Exception) -> tuple[Response | str, int]:
         log.exception("%s %s failed", request.method, request.path)
         message = "Internal server error. The details are in the server's log."
-        return _answer(500, message, "", "InternalServerError")
+        details = "".join(traceback.format_exception(error)) if show_traceback else ""
+        return _answer(500, message, "", "InternalServerError", details=details)
 
 
 def _is_for_program() -> bool:
@@ -233,19 +216,29 @@ def _answer(
     *,
     trace: Sequence[dict[str, Any]] = (),
     again: str = "",
+    details: str = "",
 ) -> tuple[Response | str, int]:
-    """Render an error as a page or as JSON. The page offers a link to ``again``."""
+    """Render an error as a page or as JSON. The page offers a link to ``again`` and shows ``details`` as they are."""
     if _is_for_program():
         body: dict[str, Any] = {"message": message, "type": kind}
         if hint:
             body["hint"] = hint
         if trace:
             body["trace"] = trace
+        if details:
+            body["details"] = details
         return jsonify({"error": body}), status
     title = {403: "Not allowed", 404: "Not found", 500: "Server error"}.get(status, "Something went wrong")
     try:
         page = render_template(
-            "error.html", status=status, title=title, message=message, hint=hint, trace=trace, again=again
+            "error.html",
+            status=status,
+            title=title,
+            message=message,
+            hint=hint,
+            trace=trace,
+            again=again,
+            details=details,
         )
     except OSError:  # With too many open files, the template may not be readable either.
         return Response(f"{message} {hint}".strip(), mimetype="text/plain"), status

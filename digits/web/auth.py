@@ -8,7 +8,6 @@ token or the password. User names label jobs and are never verified.
 from __future__ import annotations
 
 import hmac
-import ipaddress
 import logging
 import os
 import re
@@ -68,16 +67,6 @@ LONGEST_PASSWORD = 1000
 
 class ExposureError(Exception):
     """A secret of the server is too weak or readable by others. The message names the remedy."""
-
-
-def is_loopback(host: str) -> bool:
-    """Whether only this machine reaches the address ``host``."""
-    if host.lower() == "localhost":
-        return True
-    try:
-        return ipaddress.ip_address(host.strip("[]")).is_loopback
-    except ValueError:
-        return False
 
 
 def read_or_make_secret(path: Path) -> str:
@@ -192,11 +181,9 @@ class Sessions:
         if self._ended_file is None:
             return {}
         try:
-            body = read_json(self._ended_file)
+            return read_json(self._ended_file, dict[str, float])
         except UnreadableFile:
             return {}
-        entries = body.items() if isinstance(body, dict) else ()
-        return {str(name): until for name, until in entries if isinstance(until, int | float)}
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""Requests whose bodies are limited before parsing, so that none blocks the event loop."""
+"""Requests with limits on their bodies, checked before parsing, so that none blocks the event loop."""
 
 from __future__ import annotations
 
@@ -6,14 +6,15 @@ import io
 from typing import IO, Any
 
 import flask
+import humanize
 from werkzeug.exceptions import BadRequest, RequestEntityTooLarge
 from werkzeug.formparser import FormDataParser
 
 from digits.web.offload import in_thread
 
-MAX_JSON_BYTES = 64 * 1024
+MAX_JSON_BYTES = 64_000
 # Forms up to this size are parsed directly, which takes a few milliseconds.
-QUICK_FORM_BYTES = 64 * 1024
+QUICK_FORM_BYTES = 64_000
 
 URLENCODED = "application/x-www-form-urlencoded"
 
@@ -42,13 +43,15 @@ class BoundedFormParser(FormDataParser):
 
 
 class BoundedRequest(flask.Request):
-    """Flask's request with limits on forms and JSON; both raise RequestEntityTooLarge."""
+    """Flask's request with limits on forms and JSON. Exceeding them raises RequestEntityTooLarge."""
 
     form_data_parser_class = BoundedFormParser
 
     def get_json(self, force: bool = False, silent: bool = False, cache: bool = True) -> Any:
         if len(self.get_data(cache=True)) > MAX_JSON_BYTES:
-            raise RequestEntityTooLarge(f"A JSON body may have at most {MAX_JSON_BYTES // 1024} KB.")
+            raise RequestEntityTooLarge(
+                f"A JSON body may have at most {humanize.naturalsize(MAX_JSON_BYTES, format='%.0f')}."
+            )
         try:
             return super().get_json(force, silent, cache)
         except RecursionError:

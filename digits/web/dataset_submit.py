@@ -2,59 +2,40 @@
 
 from __future__ import annotations
 
-import secrets
 from pathlib import Path
-from typing import Any
 
 from digits.core.recipe import CreateDataset
-from digits.data.samples import Sample
-from digits.kinds.classification.job import DatasetJob
+from digits.data.sample_catalog import Sample
+from digits.kinds import kind_named
+from digits.kinds.jobs import DatasetJob
 from digits.web.services import services
+
+SAMPLES_KIND = "image-classification"
 
 
 def new_dataset(
     folder: Path,
-    plan: CreateDataset,
+    recipe: CreateDataset,
     name: str,
     *,
     owner: str | None = None,
     group: str = "",
-    form: dict[str, Any] | None = None,
 ) -> DatasetJob:
-    """Create a job in ``folder`` that creates a dataset from ``plan``."""
+    """Create a job in ``folder`` that creates a dataset from ``recipe``."""
     return DatasetJob(
         id=folder.name,
         folder=folder,
         name=name,
         owner=owner,
         group=group,
-        form=form or {},
         tasks=DatasetJob.first_tasks(),
-        plan=plan,
+        recipe=recipe,
     )
 
 
 def new_sample(folder: Path, sample: Sample, owner: str | None = None) -> DatasetJob:
     """Create a job in ``folder`` that downloads a sample and creates a dataset from it."""
-    source = services().settings.samples_dir / sample.id
-    plan = CreateDataset(
-        train={"folder": str(source / "train"), "min_per_class": 1},
-        val={"folder": str(source / "test"), "min_per_class": 1},
-        pct_val=0,
-        width=sample.width,
-        height=sample.height,
-        channels=sample.channels,
-        seed=secrets.randbelow(2**31),
-        sample=sample.id,
-    )
-    form = {
-        "dataset_name": sample.title,
-        "folder_train": str(source / "train"),
-        "has_val_folder": True,
-        "folder_val": str(source / "test"),
-        "folder_pct_val": 0,
-        "resize_width": sample.width,
-        "resize_height": sample.height,
-        "resize_channels": str(sample.channels),
-    }
-    return new_dataset(folder, plan, sample.title, owner=owner, form=form)
+    settings = services().settings
+    make_recipe = kind_named(SAMPLES_KIND).load("recipe").for_sample
+    recipe = make_recipe(sample, settings.samples_dir, [*settings.sample_mirrors])
+    return new_dataset(folder, recipe, sample.title, owner=owner)

@@ -19,41 +19,43 @@ from digits.core.task import Failure
 from digits.data import images, records
 from digits.data import manifest as manifests
 from digits.data.manifest import Manifest, Split
-from digits.kinds.classification.form import DatasetForm
-from digits.kinds.classification.job import DatasetJob
+from digits.kinds import Kind, all_kinds
+from digits.kinds.dataset_form import ImageDatasetForm
 from digits.kinds.form_fields import errors_of
+from digits.kinds.jobs import DatasetJob
 from digits.web import serializers
 from digits.web.auth import current_username
 from digits.web.dataset_submit import new_dataset
+from digits.web.kind_routes import views_of
 from digits.web.offload import in_thread
 from digits.web.services import services
 
 blueprint = Blueprint("datasets", __name__)
 
-SAMPLES_PER_CLASS = 8
-SHOWN_CLASSES = 100
+SAMPLES_PER_GROUP = 8
+SHOWN_GROUPS = 100
 PAGE_SIZES = (10, 25, 50, 100)
 EXAMPLE_IMAGE = "img/example.png"
 # A large image takes some seconds and 200 MB.
 _resizing = threading.BoundedSemaphore(2)
 
 
-@blueprint.get("/datasets/images/classification/new")
-def new() -> str:
-    form = _form(None)
+@blueprint.get("/datasets/<kind:kind>/new")
+def new(kind: Kind) -> str:
+    form = _form(kind, None)
     _clone_into(form, request.args.get("clone"))
-    return _form_page(form)
+    return _form_page(kind, form)
 
 
-@blueprint.post("/datasets/images/classification")
-@blueprint.post("/datasets/images/classification.json", endpoint="create_json")
-def create() -> AnyResponse | tuple[str | Response, int]:
-    """Make a dataset; a form with mistakes comes back with everything that was filled in."""
-    form = _form()
+@blueprint.post("/datasets/<kind:kind>")
+@blueprint.post("/datasets/<kind:kind>.json", endpoint="create_json")
+def create(kind: Kind) -> AnyResponse | tuple[str | Response, int]:
+    """Create a dataset. An invalid form is shown again with everything that was filled in."""
+    form = _form(kind)
     _clone_into(form, request.form.get("clone"))
     as_json = request.path.endswith(".json")
     if not form.validate():
-        return (jsonify(errors=errors_of(form)), 400) if as_json else (_form_page(form), 400)
+        return (jsonify(errors=errors_of(form)), 400) if as_json else (_form_page(kind, form), 400)
     with services().store.creation() as new_folder:
         job = new_dataset(
             new_folder(),
@@ -61,22 +63,21 @@ def create() -> AnyResponse | tuple[str | Response, int]:
             form.dataset_name.data.strip(),
             owner=current_username(request),
             group=(form.group_name.data or "").strip(),
-            form=form.values(),
         )
         services().scheduler.submit(job)
     return jsonify(serializers.brief(job)) if as_json else redirect(url_for("datasets.show", job_id=job.id))
 
 
-@blueprint.get("/datasets/images/classification")
-def back_to_form() -> AnyResponse:
+@blueprint.get("/datasets/<kind:kind>")
+def back_to_form(kind: Kind) -> AnyResponse:
     """Redirect to the form after a reload of its target."""
-    return redirect(url_for("datasets.new"))
+    return redirect(url_for("datasets.new", kind=kind))
 
 
 @blueprint.get("/datasets/<job_id>")
 def show(job_id: str) -> str:
     job = _dataset(job_id)
-    news = services().scheduler.news(job, job.tasks[0])
+    state = services().scheduler.task_state(job, job.tasks[0])
     page, body = serializers.page(job), serializers.dataset(job)
     manifest = job.manifest()
     if body is not None and manifest is not None:
@@ -88,7 +89,13 @@ def show(job_id: str) -> str:
             )
             page["error"] = page["error"] or damage.as_json()
     return render_template(
-        "dataset.html", job=page, dataset=body, counts=news.counts, skipped=serializers.skipped(job)
+        "dataset.html",
+        job=page,
+        kind=job.data_kind,
+        views=views_of(job.data_kind),
+        dataset=body,
+        counts=state.counts,
+        skipped=serializers.skipped(job),
     )
 
 
@@ -110,7 +117,7 @@ def summary() -> Response:
 @blueprint.post("/datasets/images/resize-example")
 def resize_example() -> Response:
     """The example picture resized as the form says: ``{image: data URI, bytes}``."""
-    form = _form(request.form)
+    form = ImageDatasetForm[Any](request.form)
     names = ("resize_width", "resize_height", "resize_channels", "resize_mode", "encoding")
     short = {name.removeprefix("resize_"): name for name in names}
     for name, field in short.items():
@@ -141,18 +148,20 @@ def _resized_example(channels: int, size: tuple[int, int], mode: str, encoding: 
     return json.dumps({"image": f"data:image/{kind};base64,{image}", "bytes": length}).encode()
 
 
-@blueprint.get("/datasets/images/classification/explore")
-def explore() -> str:
-    """The records of a split, page by page, all or those of one class."""
+@blueprint.get("/datasets/<kind:kind>/explore")
+def explore(kind: Kind) -> str:
+    """The records of a split, page by page: all, or those of one group."""
     job = _dataset(request.args.get("job_id", ""))
+    views = views_of(job.data_kind)
     manifest = _finished(job)
     asked = request.args.get("db", "train")
     name = next((split for split in manifest.splits if split in asked), None)
     if name is None:
         raise NotFound(f"This dataset has no split called “{asked}”.")
     label = request.args.get("label", type=int)
-    if label is not None and not 0 <= label < len(manifest.labels):
-        raise NotFound(f"This dataset has no class {label}: its classes are 0 to {len(manifest.labels) - 1}.")
+    if label is not None and not 0 <= label < len(manifest.groups):
+        last = len(manifest.groups) - 1
+        raise NotFound(f"This dataset has no {views.group} {label}: its {views.groups} are 0 to {last}.")
     size = min(max(request.args.get("size", default=50, type=int), 1), max(PAGE_SIZES))
     numbers = _numbers(job, manifest.splits[name], label)
     pages = max(1, -(-len(numbers) // size))
@@ -162,8 +171,11 @@ def explore() -> str:
         job=serializers.row(job),
         split=name,
         splits={split: content.count for split, content in manifest.splits.items()},
+        kind=job.data_kind,
+        group_word=views.group,
+        groups_word=views.groups,
         label=label,
-        labels=manifest.labels,
+        labels=manifest.groups,
         counts=manifest.splits[name].counts,
         page=page,
         pages=pages,
@@ -215,12 +227,13 @@ def _numbers(job: DatasetJob, split: Split, label: int | None) -> Any:
         return range(split.count)
     try:
         with records.SplitReader(job.folder, split) as reader:
-            return np.flatnonzero(reader.labels == label).tolist()
+            return np.flatnonzero(reader.groups == label).tolist()
     except UnreadableFile as error:
         raise NotFound("The records cannot be read.", str(error)) from error
 
 
 def _items(job: DatasetJob, split: str, manifest: Manifest, numbers: Any) -> list[dict[str, Any]]:
+    views = views_of(job.data_kind)
     try:
         with records.SplitReader(job.folder, manifest.splits[split]) as reader:
             found = {number: reader.read(number) for number in numbers}
@@ -230,7 +243,7 @@ def _items(job: DatasetJob, split: str, manifest: Manifest, numbers: Any) -> lis
         {
             "number": number,
             "url": url_for("datasets.record", job_id=job.id, split=split, number=number),
-            "label": dict(enumerate(manifest.labels)).get(item.label, "unknown class"),
+            "label": views.describe_record(manifest, item),
             "filename": item.filename,
         }
         for number, item in found.items()
@@ -238,35 +251,41 @@ def _items(job: DatasetJob, split: str, manifest: Manifest, numbers: Any) -> lis
 
 
 def _samples(job: DatasetJob, manifest: Manifest) -> list[dict[str, Any]]:
-    """A few training images of each class; raises UnreadableFile."""
+    """A few training images of each group; raises UnreadableFile."""
     split = manifest.splits.get("train")
     if split is None or not split.count:
         return []
     with records.SplitReader(job.folder, split) as reader:
-        labels = reader.labels
+        groups = reader.groups
     return [
         {
             "label": label,
             "index": index,
             "urls": [
                 url_for("datasets.record", job_id=job.id, split="train", number=int(number))
-                for number in np.flatnonzero(labels == index)[:SAMPLES_PER_CLASS]
+                for number in np.flatnonzero(groups == index)[:SAMPLES_PER_GROUP]
             ],
         }
-        for index, label in enumerate(manifest.labels[:SHOWN_CLASSES])
+        for index, label in enumerate(manifest.groups[:SHOWN_GROUPS])
     ]
 
 
-def _form(*data: Any) -> DatasetForm:
-    return DatasetForm(*data, meta={"data_roots": services().roots})
+def _form(kind: Kind, *data: Any) -> ImageDatasetForm[Any]:
+    form: ImageDatasetForm[Any] = kind.load("form").DatasetForm(*data, meta={"data_roots": services().roots})
+    return form
 
 
-def _clone_into(form: DatasetForm, job_id: str | None) -> None:
+def _clone_into(form: ImageDatasetForm[Any], job_id: str | None) -> None:
     if job_id:
         form.fill(_dataset(job_id))
 
 
-def _form_page(form: DatasetForm) -> str:
+def _form_page(kind: Kind, form: ImageDatasetForm[Any]) -> str:
     return render_template(
-        "dataset_new.html", form=form, data_roots=[str(root) for root in services().settings.readable_roots]
+        "dataset_new.html",
+        kind=kind,
+        kinds=list(all_kinds().values()),
+        invitation=views_of(kind).invitation,
+        form=form,
+        data_roots=[str(root) for root in services().settings.readable_roots],
     )

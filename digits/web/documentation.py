@@ -1,9 +1,10 @@
-"""Serve the pages of ``docs`` as pages of the site, available offline."""
+"""Serve the Markdown pages of ``docs`` as pages of the site."""
 
 from __future__ import annotations
 
 import re
 from functools import cache
+from pathlib import Path
 
 import markdown
 from flask import Blueprint, render_template, send_from_directory
@@ -16,27 +17,31 @@ from digits.core.resources import resource_folder
 blueprint = Blueprint("documentation", __name__)
 
 INDEX = "README.md"
-_FOLDER = resource_folder("docs")
 _PAGE = re.compile(r"[\w-]+\.md")
 
 
 @blueprint.get("/docs/", defaults={"name": INDEX})
 @blueprint.get("/docs/<name>")
 def page(name: str) -> str:
-    """A page of the documentation. Links between pages use file names and work unchanged."""
+    """Show a page of the documentation. Links between pages use file names and work unchanged."""
     title, body = _rendered(name)
     return render_template("documentation.html", title=title, body=body, is_index=name == INDEX)
 
 
 @blueprint.get("/docs/images/<name>")
 def picture(name: str) -> Response:
-    return send_from_directory(_FOLDER / "images", name)
+    return send_from_directory(_folder() / "images", name)
+
+
+@cache
+def _folder() -> Path:
+    return resource_folder("docs")
 
 
 @cache
 def _rendered(name: str) -> tuple[str, Markup]:
-    """The title and HTML of a page; raises NotFound."""
-    path = _FOLDER / name
+    """Return the title and HTML of a page; raises NotFound."""
+    path = _folder() / name
     if not _PAGE.fullmatch(name) or not path.is_file():
         raise NotFound(f"The documentation has no page “{name}”.")
     text = path.read_text(encoding="utf-8")

@@ -22,11 +22,14 @@ from http import HTTPStatus
 from typing import Any
 from urllib.parse import parse_qsl, quote, urlencode, urlsplit
 
+import humanize
 import psutil
 from werkzeug.exceptions import BadRequest, HTTPException, RequestEntityTooLarge, RequestTimeout
 from werkzeug.middleware.proxy_fix import ProxyFix
+from werkzeug.wsgi import LimitedStream
 
-from digits.web.auth import FORWARDED, VISITOR, Auth, Visitor, is_loopback, site_path
+from digits.core.addresses import is_loopback
+from digits.web.auth import FORWARDED, VISITOR, Auth, Visitor, site_path
 from digits.web.loop_watch import request_line
 
 Environ = dict[str, Any]
@@ -45,13 +48,16 @@ WEBSOCKET = "digits.websocket"
 # A response header: this response comes from another program and keeps its own policy.
 FOREIGN = "X-Digits-Foreign"
 
-MEBIBYTE = 1024 * 1024
-MAX_BODY_BYTES = 4 * MEBIBYTE
-# By path prefix.
+MAX_BODY_BYTES = 5_000_000
+MAX_IMAGE_BYTES = 70_000_000
+# By the start or the end of the path.
 BODY_LIMITS: Mapping[str, int] = {
-    "/login": MEBIBYTE // 16,
-    "/socket.io": MEBIBYTE // 8,
-    "/models/images/classification/classify_one": 64 * MEBIBYTE,
+    "/login": 64_000,
+    "/socket.io": 128_000,
+    "/classify_one": MAX_IMAGE_BYTES,
+    "/classify_one.json": MAX_IMAGE_BYTES,
+    "/infer_one": MAX_IMAGE_BYTES,
+    "/infer_one.json": MAX_IMAGE_BYTES,
 }
 
 PUBLIC_PATHS = frozenset({"/login", "/health", "/favicon.ico"})
@@ -94,8 +100,11 @@ class RefusalError(Exception):
         self.headers = [*headers]
 
 
-class Allowance:
-    """A rate limiter: at most ``per_minute`` tries per address, in bursts of up to that number."""
+class RateLimiter:
+    """Allow ``per_minute`` tries per network, in bursts of up to that number.
+
+    Only the last `MAX_REMEMBERED_ADDRESSES` networks are remembered; ``len`` counts them.
+    """
 
     def __init__(self, per_minute: float, clock: Callable[[], float] = time.monotonic) -> None:
         self._per_minute = per_minute
@@ -103,8 +112,11 @@ class Allowance:
         self._left: OrderedDict[str, tuple[float, float]] = OrderedDict()
         self._lock = threading.Lock()
 
+    def __len__(self) -> int:
+        return len(self._left)
+
     def take(self, address: str) -> bool:
-        """Use up one try; False if there is none left."""
+        """Use up one try; return False if none is left."""
         key = network_of(address)
         with self._lock:
             now = self._clock()
@@ -118,11 +130,11 @@ class Allowance:
 
 
 class Hosts:
-    """The names this server answers to. Ports do not matter: tunnels and containers change them.
+    """The host names of this server. Ports are ignored: tunnels and containers change them.
 
-    Another name means that a page of another site had its own name resolved to this
-    machine. For a server on all addresses, the numbers of this machine's own are
-    good as well, and so is its name.
+    Another name indicates DNS rebinding: a page of another site has its own name resolved to
+    this machine. A server that listens on all addresses also accepts the machine's addresses
+    and its name.
     """
 
     def __init__(self, bind_host: str, allowed: Iterable[str] = ()) -> None:
@@ -133,7 +145,7 @@ class Hosts:
         self._names = names - {""}
 
     def __contains__(self, host: str) -> bool:
-        """Whether ``host``, as it stands in the Host header, is one of the names."""
+        """Return whether ``host``, the value of a Host header, is one of the names."""
         match = _HOST.fullmatch(host.lower())
         if match is None:
             return False
@@ -144,10 +156,10 @@ class Hosts:
 class Gate:
     """The middleware. With ``auth`` None, only the other checks apply.
 
-    ``body_limits`` maps path prefixes to the maximum size of their bodies, in bytes.
+    ``body_limits`` maps starts or ends of paths to the maximum size of their bodies, in bytes.
     With ``url_prefix``, paths outside it are not found, and the application
-    finds it in SCRIPT_NAME. ``behind_proxy`` is the number of proxies in front whose
-    X-Forwarded headers are true; with 0 these headers are removed.
+    finds it in SCRIPT_NAME. ``behind_proxy`` is the number of trusted proxies in front;
+    with 0, X-Forwarded headers are removed.
     """
 
     def __init__(
@@ -170,7 +182,7 @@ class Gate:
         self._prefix = url_prefix.rstrip("/")
         self._max_body_bytes = max_body_bytes
         self._body_limits = dict(body_limits)
-        self._logins = Allowance(logins_per_minute, clock)
+        self._logins = RateLimiter(logins_per_minute, clock)
         self._websockets: defaultdict[str, set[Any]] = defaultdict(set)
         hops = int(behind_proxy)
         inner: Any = self._without_forwarded
@@ -215,7 +227,7 @@ class Gate:
         return self._pass(environ, start_response, visitor)
 
     def _admit(self, environ: Environ) -> Visitor:
-        """Run the checks of the gate; raises RefusalError."""
+        """Run all checks; raises RefusalError."""
         self._check_host(environ)
         _check_shape(environ)
         self._mount(environ)
@@ -265,8 +277,8 @@ class Gate:
 
     def _limit(self, environ: Environ) -> int:
         path = environ.get("PATH_INFO", "")
-        starts = [start for start in self._body_limits if path.startswith(start)]
-        return self._body_limits[max(starts, key=len)] if starts else self._max_body_bytes
+        parts = [part for part in self._body_limits if path.startswith(part) or path.endswith(part)]
+        return self._body_limits[max(parts, key=len)] if parts else self._max_body_bytes
 
     def _check_rate(self, environ: Environ) -> None:
         is_login = environ["REQUEST_METHOD"] == "POST" and environ["PATH_INFO"] == "/login"
@@ -334,7 +346,7 @@ class Gate:
             self._websockets.pop(session_id, None)
 
 
-class _Body:
+class _Body(LimitedStream):
     """The body of a request, limited to ``limit`` bytes.
 
     Errors while reading are client errors: they are raised as werkzeug's HTTPException and logged in
@@ -343,46 +355,29 @@ class _Body:
     """
 
     def __init__(self, stream: Any, limit: int, title: str) -> None:
+        # One byte more than allowed, to detect an oversized body.
+        super().__init__(stream, limit + 1, is_max=True)
         self.is_broken = False
-        self._stream = stream
-        self._left = limit
         self._title = title
 
-    def read(self, size: int | None = -1) -> bytes:
-        return self._take(self._stream.read, size)
+    def readinto(self, b: bytearray) -> int | None:  # type: ignore[override]
+        count = super().readinto(b)
+        if self.is_exhausted:
+            self.on_exhausted()
+        return count
 
-    def readline(self, size: int | None = -1) -> bytes:
-        return self._take(self._stream.readline, size)
+    def on_exhausted(self) -> None:
+        raise self._broken(RequestEntityTooLarge(), "too large")
 
-    def readlines(self, hint: int | None = None) -> list[bytes]:
-        return list(self)
-
-    def __iter__(self) -> _Body:
-        return self
-
-    def __next__(self) -> bytes:
-        line = self.readline()
-        if not line:
-            raise StopIteration
-        return line
-
-    def _take(self, read: Callable[[int], bytes], size: int | None) -> bytes:
-        # Request one byte more than allowed, to detect an oversized body.
-        most = self._left + 1
-        try:
-            data = read(most if size is None or size < 0 else min(size, most))
-        except TimeoutError as error:
+    def on_disconnect(self, error: Exception | None = None) -> None:
+        if isinstance(error, TimeoutError):
             raise self._broken(
                 RequestTimeout("The body of this request arrived too slowly."), error
             ) from error
-        except (OSError, ValueError) as error:
+        if error is not None:
             raise self._broken(
                 BadRequest("The body of this request is malformed or incomplete."), error
             ) from error
-        self._left -= len(data)
-        if self._left < 0:
-            raise self._broken(RequestEntityTooLarge(), "too large")
-        return data
 
     def _broken(self, answer: HTTPException, reason: object) -> HTTPException:
         self.is_broken = True
@@ -391,7 +386,7 @@ class _Body:
 
 
 def origin_matches(origin: str, host: str) -> bool:
-    """Whether ``origin``, the Origin header, matches the site in the Host header.
+    """Return whether ``origin``, the Origin header, matches the site in the Host header.
 
     The scheme is not compared: a proxy in front may speak TLS where this server does not.
     """
@@ -399,7 +394,7 @@ def origin_matches(origin: str, host: str) -> bool:
 
 
 def comes_from_another_site(environ: Environ) -> bool:
-    """Whether a page of another site caused this request, or a browser that does not identify the page.
+    """Return whether a page of another site, or a browser that hides the page, sent this request.
 
     Browsers do not send ``Origin`` with a GET. They send ``Sec-Fetch-Site`` over HTTPS and
     to loopback addresses, and ``Referer`` unless the other site forbids it. Programs send neither.
@@ -418,7 +413,7 @@ def comes_from_another_site(environ: Environ) -> bool:
 
 
 def content_security_policy(nonce: str, host: str) -> str:
-    """The Content Security Policy of our own pages: script files and all other resources from this server only.
+    """Return the Content Security Policy of our own pages: scripts and other resources from this server only.
 
     ``host`` is the value of the Host header; some browsers do not match its websocket with ``'self'``.
     """
@@ -440,7 +435,7 @@ def _drop_undecodable_cookies(environ: Environ) -> None:
 
 
 def _is_utf8(text: str) -> bool:
-    """Whether ``text``, a WSGI string, is UTF-8 when encoded as Latin-1."""
+    """Return whether ``text``, a WSGI string, is UTF-8 when encoded as Latin-1."""
     try:
         text.encode("latin-1").decode("utf-8")
     except UnicodeError:
@@ -454,7 +449,7 @@ def _check_shape(environ: Environ) -> None:
     if not _METHOD.fullmatch(environ["REQUEST_METHOD"]) or environ["REQUEST_METHOD"] in ("TRACE", "CONNECT"):
         raise RefusalError(405, "This method is not allowed.")
     if not path.startswith("/") or "\0" in path:
-        raise RefusalError(400, "The path of this request is not understood.")
+        raise RefusalError(400, "The path of this request is invalid.")
 
 
 def _check_origin(environ: Environ, visitor: Visitor) -> None:
@@ -470,14 +465,14 @@ def _check_origin(environ: Environ, visitor: Visitor) -> None:
         raise RefusalError(
             403,
             f"This request comes from {_shown(origin)}, which is not this server's address. If a proxy is in "
-            "front, let it pass on the Host header, or use --behind-proxy.",
+            "front, configure it to forward the Host header, or use --behind-proxy.",
         )
     if origin is None and _is_upgrade(environ) and visitor.session is not None:
-        raise RefusalError(403, "A browser's websocket has to name its origin; programs use the token.")
+        raise RefusalError(403, "A browser's websocket needs an Origin header; programs use the token.")
 
 
 def _login_needed(environ: Environ, why: str) -> RefusalError:
-    """A redirect to the login page, or 401 for programs; ``why`` is its first sentence."""
+    """Return a redirect to the login page, or 401 for programs; ``why`` is its first sentence."""
     if environ["REQUEST_METHOD"] in ("GET", "HEAD") and _wants_page(environ):
         query = urlencode([item for item in _query(environ) if item[0] != "token"])
         target = quote(site_path(environ, query), safe="/")
@@ -488,7 +483,7 @@ def _login_needed(environ: Environ, why: str) -> RefusalError:
 
 
 def _decorated(environ: Environ, start_response: StartResponse) -> StartResponse:
-    """``start_response`` that adds the security headers and the gate's cookies."""
+    """Return a ``start_response`` that adds the security headers and the gate's cookies."""
 
     def start(status: str, headers: list[tuple[str, str]], exc_info: Any = None) -> Any:
         environ[IS_ANSWERED] = True
@@ -542,7 +537,9 @@ def _refuse(refusal: RefusalError, environ: Environ, start_response: StartRespon
 
 
 def _too_large(limit: int) -> RefusalError:
-    return RefusalError(413, f"This is larger than {limit // MEBIBYTE or 1} MB, the most that is taken here.")
+    return RefusalError(
+        413, f"The request is larger than the limit of {humanize.naturalsize(limit, format='%.0f')}."
+    )
 
 
 def _query(environ: Environ) -> list[tuple[str, str]]:
@@ -556,7 +553,7 @@ def _is_public(path: str) -> bool:
 
 
 def _is_upgrade(environ: Environ) -> bool:
-    """Whether gevent or Socket.IO would treat this as a websocket request."""
+    """Return whether gevent or Socket.IO would treat this as a websocket request."""
     asked = (environ.get("HTTP_UPGRADE", ""), environ.get("HTTP_CONNECTION", ""))
     return any(
         word.strip().lower() == known for word, known in zip(asked, ("websocket", "upgrade"), strict=True)
@@ -584,7 +581,7 @@ def _without_port(host: str) -> str:
 
 
 def _plain(name: str) -> str:
-    """One spelling of a host's name or address."""
+    """Return the canonical spelling of a host name or address."""
     bare = name.strip("[]").removesuffix(".")
     try:
         return str(ipaddress.ip_address(bare))
@@ -598,7 +595,7 @@ def _own_addresses() -> set[str]:
 
 
 def network_of(address: str) -> str:
-    """The network that counts as one visitor: an IPv4 address, or the /64 prefix of an IPv6 address."""
+    """Return the network that counts as one client: an IPv4 address, or the /64 prefix of an IPv6 address."""
     try:
         number = ipaddress.ip_address(address)
     except ValueError:

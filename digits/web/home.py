@@ -11,8 +11,8 @@ from digits import __version__
 from digits.core.errors import NotFound
 from digits.core.job import DamagedJob, Job
 from digits.core.model_job import ModelJob
-from digits.data.samples import SAMPLES
-from digits.kinds.classification.job import DatasetJob
+from digits.data.sample_catalog import SAMPLES
+from digits.kinds.jobs import DatasetJob
 from digits.web import serializers
 from digits.web.dataset_submit import new_sample
 from digits.web.job_query import Column, JobQuery, plain

@@ -1,4 +1,4 @@
-"""Classifying an image of the user's own with a trained model."""
+"""Predictions of a trained model for an image of the user's own."""
 
 from __future__ import annotations
 
@@ -8,15 +8,17 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-import gevent
-from flask import Blueprint, Response, jsonify, render_template, request, url_for
+from flask import Blueprint, Response, jsonify, make_response, render_template, request, url_for
 from werkzeug.datastructures import FileStorage
 
 from digits.core.errors import BadRequest, Unavailable
 from digits.core.model_job import ModelJob, epoch_label
 from digits.data import images
+from digits.kinds import Kind
 from digits.web import serializers
+from digits.web.kind_routes import views_of
 from digits.web.model_views import snapshot_of
+from digits.web.offload import in_thread
 from digits.web.services import refuse_other_sites, services
 
 blueprint = Blueprint("inference", __name__)
@@ -25,27 +27,40 @@ TOP = 5
 SHOWN_SIZE = (512, 512)
 
 
-@blueprint.post("/models/images/classification/classify_one.json")
-def classify_one_json() -> Response:
-    return jsonify(_classify())
+@blueprint.post("/models/<kind:kind>/<any(infer_one, classify_one):call>.json")
+def predict_json(kind: Kind, call: str) -> Response:
+    return jsonify(_predict(_model()))
 
 
-@blueprint.route("/models/images/classification/classify_one", methods=["GET", "POST"])
-def classify_one() -> str:
-    job = services().store.get(request.values.get("job_id", ""), ModelJob)
+@blueprint.route("/models/<kind:kind>/<any(infer_one, classify_one):call>", methods=["GET", "POST"])
+def predict(kind: Kind, call: str) -> Response:
+    """The prediction for an image as a page, or as the part of a page that shows it."""
+    job = _model()
     path = request.values.get("image_path", "").strip()
     uploaded = bool(request.files.get("image_file"))
     image_url = url_for("inference.image", path=path) if path and not uploaded else None
-    return render_template("classify_one.html", job=serializers.row(job), image_url=image_url, **_classify())
+    of_job = serializers.data_kind(job) or kind
+    is_part = request.headers.get("X-Fragment") == "prediction"
+    response = make_response(
+        render_template(
+            "_prediction.html" if is_part else "prediction.html",
+            job=serializers.row(job),
+            image_url=image_url,
+            partial=f"{of_job.name}/predictions.html",
+            title=views_of(of_job).infer,
+            **_predict(job),
+        )
+    )
+    response.vary.add("X-Fragment")
+    return response
 
 
-@blueprint.get("/models/images/classification/image")
+@blueprint.get("/models/image")
 def image() -> Response:
     """An image below the data roots as a small PNG, without metadata."""
     path = services().roots.resolve(request.args.get("path", ""), kind="file")
     try:
-        # Use a thread: decoding a large photograph takes a second.
-        data = gevent.get_hub().threadpool.apply(_as_small_png, (path,))
+        data = in_thread(_as_small_png, path)  # decoding a large photograph takes a second
     except images.UnusableImage as error:
         raise BadRequest("The file cannot be shown as an image.", error.reason) from error
     return Response(data, mimetype="image/png", headers={"Cache-Control": "no-store"})
@@ -57,15 +72,18 @@ def _as_small_png(path: Path) -> bytes:
     return images.encode(images.as_pixels(picture), "png")
 
 
-def _classify() -> dict[str, Any]:
+def _model() -> ModelJob:
+    return services().store.get(request.values.get("job_id", ""), ModelJob)
+
+
+def _predict(job: ModelJob) -> dict[str, Any]:
     refuse_other_sites()
     if not services().tensorflow.available:
         raise Unavailable("TensorFlow support is disabled.", services().tensorflow.reason)
-    job = services().store.get(request.values.get("job_id", ""), ModelJob)
     epoch, prefix = snapshot_of(job, request.values.get("snapshot_epoch"))
     with _image(job) as path:
         answer = services().inference.ask(
-            job.folder, {"call": "classify", "image": str(path), "snapshot": prefix, "top": TOP}
+            job.folder, {"call": "predict", "image": str(path), "snapshot": prefix, "top": TOP}
         )
     return {
         "predictions": answer["predictions"],

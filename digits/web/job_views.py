@@ -18,9 +18,9 @@ from werkzeug.wrappers import Response as AnyResponse
 from digits.core.errors import BadRequest, DigitsError, NotAllowed, NotFound, explain
 from digits.core.job import DamagedJob, Job, is_id
 from digits.core.model_job import ModelJob
-from digits.kinds.classification.job import DatasetJob
+from digits.kinds import default_kind
 from digits.kinds.form_fields import NAME_LENGTH, cursor_of
-from digits.runtime import task_output
+from digits.kinds.jobs import DatasetJob
 from digits.runtime.changes import JobEdited
 from digits.web import serializers
 from digits.web.auth import login_name
@@ -65,7 +65,7 @@ def status(place: str, job_id: str) -> Response:
         error=job.failure.message if job.failure else None,
         status=job.status.title,
         name=job.name,
-        type=job.type_title,
+        type=serializers.type_title(job),
         progress=round(100 * job.progress, 1),
     )
 
@@ -77,7 +77,7 @@ def output_text(job_id: str) -> Response:
     if isinstance(job, DamagedJob):
         raise job.error()
     after = cursor_of(request.args, "after") or 0
-    text, offset = task_output.read(job.task_folder(job.tasks[0]), after, OUTPUT_BYTES)
+    text, offset = services().executor.output(job.task_folder(job.tasks[0]), after, OUTPUT_BYTES)
     return jsonify(text=text, next=offset)
 
 
@@ -140,7 +140,7 @@ def clone(job_id: str) -> AnyResponse:
     if isinstance(job, DamagedJob):
         raise job.error()
     page = "models.new" if job.kind == "model" else "datasets.new"
-    return redirect(url_for(page, clone=job.id))
+    return redirect(url_for(page, kind=serializers.data_kind(job) or default_kind(), clone=job.id))
 
 
 @blueprint.get("/files/<path:path>")

@@ -13,8 +13,7 @@ from digits.core import events
 from digits.core.job import Job
 from digits.core.metrics import row_json
 from digits.core.model_job import epoch_label
-from digits.core.status import Status
-from digits.core.task import News
+from digits.core.task import TaskState
 from digits.runtime import changes
 
 EVERYONE = "job_management"
@@ -25,7 +24,7 @@ Message = tuple[str, str, dict[str, Any]]
 
 
 def history(job: Job) -> list[list[Any]]:
-    return [[Status(code).title, at] for code, at in job.history]
+    return [[status.title, at] for status, at in job.history]
 
 
 def of(change: changes.Change) -> list[Message]:
@@ -87,7 +86,7 @@ def _events_applied(change: changes.EventsApplied) -> list[Message]:
     seen = {type(event) for event in change.events}
     for kind, body_of in _TASK_UPDATES:
         if kind in seen:
-            body = body_of(task.news, [event for event in change.events if isinstance(event, kind)])
+            body = body_of(task.state, [event for event in change.events if isinstance(event, kind)])
             messages.append((job.id, TASK, {"job_id": job.id, "task": task.name, **body}))
     return messages
 
@@ -110,28 +109,28 @@ _MESSAGES: dict[type[changes.Change], Callable[[Any], list[Message]]] = {
 }
 
 
-def _progress(news: News, _: list[Any]) -> dict[str, Any]:
+def _progress(state: TaskState, _: list[Any]) -> dict[str, Any]:
     return {
         "update": "progress",
-        "percentage": round(100 * news.fraction, 1),
-        "eta_seconds": news.seconds_left,
-        "doing": news.doing,
+        "percentage": round(100 * state.fraction, 1),
+        "eta_seconds": state.seconds_left,
+        "doing": state.doing,
     }
 
 
-def _metrics(news: News, happened: list[events.Measured]) -> dict[str, Any]:
-    return {"update": "metrics", "cursor": news.cursor, "rows": [row_json(event) for event in happened]}
+def _metrics(state: TaskState, happened: list[events.Measured]) -> dict[str, Any]:
+    return {"update": "metrics", "cursor": state.cursor, "rows": [row_json(event) for event in happened]}
 
 
-def _snapshots(news: News, _: list[Any]) -> dict[str, Any]:
-    newest_first = sorted(news.snapshots, reverse=True)
+def _snapshots(state: TaskState, _: list[Any]) -> dict[str, Any]:
+    newest_first = sorted(state.snapshots, reverse=True)
     return {
         "update": "snapshots",
         "data": [[epoch, f"Epoch {epoch_label(epoch)}"] for epoch, _ in newest_first],
     }
 
 
-def _best(news: News, happened: list[events.Excelled]) -> dict[str, Any]:
+def _best_snapshot_changed(state: TaskState, happened: list[events.BestSnapshotChanged]) -> dict[str, Any]:
     latest = happened[-1]
     return {
         "update": "best",
@@ -141,39 +140,39 @@ def _best(news: News, happened: list[events.Excelled]) -> dict[str, Any]:
     }
 
 
-def _resumed(news: News, _: list[Any]) -> dict[str, Any]:
+def _resumed(state: TaskState, _: list[Any]) -> dict[str, Any]:
     return {"update": "resumed"}
 
 
-def _usage(news: News, _: list[Any]) -> dict[str, Any]:
-    return {"update": "usage", "data": events.for_browser(news.usage)}
+def _usage(state: TaskState, _: list[Any]) -> dict[str, Any]:
+    return {"update": "usage", "data": events.for_browser(state.usage)}
 
 
-def _counts(news: News, happened: list[events.Counted]) -> dict[str, Any]:
-    return {"update": "counts", "splits": news.counts}
+def _counts(state: TaskState, happened: list[events.Counted]) -> dict[str, Any]:
+    return {"update": "counts", "splits": state.counts}
 
 
-def _skipped(news: News, _: list[Any]) -> dict[str, Any]:
-    return {"update": "skipped", "count": news.skipped, "last": news.first_skips}
+def _skipped(state: TaskState, _: list[Any]) -> dict[str, Any]:
+    return {"update": "skipped", "count": state.skipped, "last": state.first_skips}
 
 
-def _warned(news: News, _: list[Any]) -> dict[str, Any]:
-    return {"update": "warned", "messages": news.warnings}
+def _warned(state: TaskState, _: list[Any]) -> dict[str, Any]:
+    return {"update": "warned", "messages": state.warnings}
 
 
-def _built(news: News, _: list[Any]) -> dict[str, Any]:
-    return {"update": "built", "layers": news.layers, "parameters": news.parameters}
+def _built(state: TaskState, _: list[Any]) -> dict[str, Any]:
+    return {"update": "built", "layers": state.layers, "parameters": state.parameters}
 
 
-def _fed(news: News, _: list[Any]) -> dict[str, Any]:
-    return {"update": "fed", "splits": news.fed}
+def _input_prepared(state: TaskState, _: list[Any]) -> dict[str, Any]:
+    return {"update": "input_prepared", "splits": state.inputs}
 
 
-def _restored(news: News, _: list[Any]) -> dict[str, Any]:
-    return {"update": "restored", "data": news.restored}
+def _weights_loaded(state: TaskState, _: list[Any]) -> dict[str, Any]:
+    return {"update": "weights_loaded", "data": state.loaded_weights}
 
 
-_TASK_UPDATES: tuple[tuple[type[events.Event], Callable[[News, list[Any]], dict[str, Any]]], ...] = (
+_TASK_UPDATES: tuple[tuple[type[events.Event], Callable[[TaskState, list[Any]], dict[str, Any]]], ...] = (
     # First: it voids rows, and others of this batch may come after it.
     (events.Resumed, _resumed),
     (events.Progressed, _progress),
@@ -181,12 +180,12 @@ _TASK_UPDATES: tuple[tuple[type[events.Event], Callable[[News, list[Any]], dict[
     (events.Skipped, _skipped),
     (events.Warned, _warned),
     (events.Built, _built),
-    (events.Fed, _fed),
-    (events.Restored, _restored),
+    (events.InputPrepared, _input_prepared),
+    (events.WeightsLoaded, _weights_loaded),
     (events.Measured, _metrics),
     (events.Saved, _snapshots),
     (events.Removed, _snapshots),
     # After the snapshots: the best one is among them.
-    (events.Excelled, _best),
-    (events.Used, _usage),
+    (events.BestSnapshotChanged, _best_snapshot_changed),
+    (events.UsageSampled, _usage),
 )

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from digits.core.settings import Settings, SettingsError
 
-FILE_BYTES = 10 * 1024 * 1024
+FILE_BYTES = 10_000_000
 KEPT_FILES = 10
 
 

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-import dataclasses
+import math
 import os
-from typing import Any
+from collections.abc import Iterable
 
+import msgspec
 from wtforms import (
     BooleanField,
     Field,
@@ -18,9 +19,11 @@ from wtforms import (
 )
 from wtforms.validators import DataRequired, InputRequired, Length, Optional, ValidationError
 
-from digits.core.recipe import Solver, Train
-from digits.core.schedules import WARM_UP
-from digits.kinds.classification.form import MAX_SIDE_PIXELS
+from digits.core import schedules, schema
+from digits.core.model_job import ModelJob
+from digits.core.recipe import MAX_EPOCHS, Solver, Train
+from digits.core.schedules import MAX_STEPS, AnySchedule, Schedule
+from digits.core.schema import Limits
 from digits.kinds.form_fields import (
     NAME_LENGTH,
     OWN_DIRECTION,
@@ -31,9 +34,13 @@ from digits.kinds.form_fields import (
     NumberList,
     RequiredIf,
     choices,
+    number,
     numbers_in,
+    plain,
+    select,
+    whole,
 )
-from digits.web.model_form_fields import BALANCES, AugmentationFields, DeviceFields, RunFields, number, whole
+from digits.web.model_form_fields import BALANCES, AugmentationFields, DeviceFields, RunFields
 
 SOLVERS = choices(
     ("SGD", "SGD"),
@@ -51,7 +58,7 @@ SOLVERS = choices(
 SOLVER_TITLES = {choice.value: choice.label for choice in SOLVERS}
 # What a solver is usually begun with. The rate of the others is that of plain gradient descent.
 USUAL = {
-    solver: {"learning_rate": 0.01, "beta_2": 0.999}
+    solver: {name: schema.limits(Solver, name).default for name in ("learning_rate", "beta_2")}
     | {
         "ADAM": {"learning_rate": 0.001},
         "ADAMW": {"learning_rate": 0.001},
@@ -60,17 +67,18 @@ USUAL = {
     }.get(solver, {})
     for solver, *_ in SOLVERS
 }
-POLICY_TITLES = {
-    "fixed": "Fixed",
-    "step": "Step decay",
-    "multistep": "Multi-step decay",
-    "exp": "Exponential decay",
-    "inv": "Inverse decay",
-    "poly": "Polynomial decay",
-    "sigmoid": "Sigmoid decay",
-    "cosine": "Cosine decay",
-    "onecycle": "One cycle",
+POLICY_TITLES: dict[type[Schedule], str] = {
+    schedules.Fixed: "Fixed",
+    schedules.Step: "Step decay",
+    schedules.Multistep: "Multi-step decay",
+    schedules.Exp: "Exponential decay",
+    schedules.Inv: "Inverse decay",
+    schedules.Poly: "Polynomial decay",
+    schedules.Sigmoid: "Sigmoid decay",
+    schedules.Cosine: "Cosine decay",
+    schedules.OneCycle: "One cycle",
 }
+POLICY_CHOICES = choices(*((name, POLICY_TITLES[kind]) for name, kind in schedules.POLICIES.items()))
 MEANS = choices(("image", "Image"), ("pixel", "Per channel"), ("none", "None"))
 METHODS = choices(
     ("standard", "Standard"),
@@ -79,9 +87,15 @@ METHODS = choices(
     ("custom", "Custom"),
 )
 MAX_NETWORK_CHARACTERS = 1_000_000
-MAX_EPOCHS = 1_000_000
 MAX_SWEEP_JOBS = 50
-MAX_STEPS = 100
+
+
+_STEPS = schema.limits(schedules.Multistep, "values").default
+_RATE = schema.limits(Solver, "learning_rate")
+
+
+def _joined(values: Iterable[float]) -> str:
+    return ", ".join(str(plain(value)) for value in values)
 
 
 class AllowedWeights(AllowedPath):
@@ -116,45 +130,47 @@ class ModelForm(AugmentationFields, RunFields, DeviceFields):
 
     train_epochs = IntegerField(
         "Training epochs",
-        default=30,
+        default=schema.limits(Train, "epochs").default,
         validators=[
             InputRequired("Enter a number."),
-            Between(min=1, max=MAX_EPOCHS, message=f"Must be at least 1, and at most {MAX_EPOCHS:,}."),
+            Between(Limits(low=1, high=MAX_EPOCHS), "Must be at least {low}, and at most {high:,}."),
         ],
     )
-    snapshot_interval = number("Snapshot interval (epochs)", 1)
-    val_interval = number("Validation interval (epochs)", 1)
-    random_seed = whole("Random seed")
-    batch_size = NumberList("Batch size", int, validators=[Each(1)], default=[])
-    solver_type = SelectField("Optimizer", choices=SOLVERS, default="SGD")
-    rms_decay = number("RMS decay", 0.99, 0, 1)
-    momentum = number("Momentum", 0.9, 0, 1)
-    beta_1 = number("β₁", 0.9, 0, 1)
-    beta_2 = number("β₂", 0.999, 0, 1)
-    weight_decay = number("Weight decay", 0.004)
-    batch_accumulation = whole("Gradient accumulation", 1)
-    learning_rate = NumberList("Base learning rate", float, validators=[Each(0)], default=[0.01])
-    lr_policy = SelectField("Learning-rate schedule", choices=choices(*POLICY_TITLES.items()), default="step")
-    lr_step_size = number("Step size (%)", 33)
-    lr_step_gamma = number("Gamma", 0.1)
-    lr_multistep_values = StringField("Steps (%)", default="50,85")
-    lr_multistep_gamma = number("Gamma", 0.5)
-    lr_exp_gamma = number("Gamma", 0.95)
-    lr_inv_gamma = number("Gamma", 0.1)
-    lr_inv_power = number("Power", 0.5)
-    lr_poly_power = number("Power", 3)
-    lr_sigmoid_step = number("Step (%)", 50)
-    lr_sigmoid_gamma = number("Gamma", 0.1)
-    lr_cosine_final = number("Final factor", 0, 0, 1)
-    lr_onecycle_peak = number("Peak (%)", 30, 0, 100)
-    lr_onecycle_start = number("Initial factor", 0.04, 0, 1)
-    lr_onecycle_final = number("Final factor", 0.0001, 0, 1)
-    lr_warmup = number("Warm-up (%)", 0, 0, 100)
+    snapshot_interval = number("Snapshot interval (epochs)", Train, "snapshot_interval")
+    val_interval = number("Validation interval (epochs)", Train, "val_interval")
+    random_seed = whole("Random seed", Train, "seed")
+    batch_size = NumberList(
+        "Batch size", int, validators=[Each(schema.limits(Train, "batch_size"))], default=[]
+    )
+    solver_type = select("Optimizer", SOLVERS, Solver, "type")
+    rms_decay = number("RMS decay", Solver, "rms_decay")
+    momentum = number("Momentum", Solver, "momentum")
+    beta_1 = number("β₁", Solver, "beta_1")
+    beta_2 = number("β₂", Solver, "beta_2")
+    weight_decay = number("Weight decay", Solver, "weight_decay")
+    batch_accumulation = whole("Gradient accumulation", Train, "batch_accumulation")
+    learning_rate = NumberList("Base learning rate", float, validators=[Each(_RATE)], default=[_RATE.default])
+    lr_policy = SelectField("Learning-rate schedule", choices=POLICY_CHOICES, default="step")
+    lr_step_size = number("Step size (%)", schedules.Step, "size")
+    lr_step_gamma = number("Gamma", schedules.Step, "gamma")
+    lr_multistep_values = StringField("Steps (%)", default=_joined(_STEPS))
+    lr_multistep_gamma = number("Gamma", schedules.Multistep, "gamma")
+    lr_exp_gamma = number("Gamma", schedules.Exp, "gamma")
+    lr_inv_gamma = number("Gamma", schedules.Inv, "gamma")
+    lr_inv_power = number("Power", schedules.Inv, "power")
+    lr_poly_power = number("Power", schedules.Poly, "power")
+    lr_sigmoid_step = number("Step (%)", schedules.Sigmoid, "step")
+    lr_sigmoid_gamma = number("Gamma", schedules.Sigmoid, "gamma")
+    lr_cosine_final = number("Final factor", schedules.Cosine, "final")
+    lr_onecycle_peak = number("Peak (%)", schedules.OneCycle, "peak")
+    lr_onecycle_start = number("Initial factor", schedules.OneCycle, "start")
+    lr_onecycle_final = number("Final factor", schedules.OneCycle, "final")
+    lr_warmup = number("Warm-up (%)", Schedule, "warmup")
 
-    use_mean = SelectField("Mean subtraction", choices=MEANS, default="image")
-    crop_size = whole("Random crop size", 1, MAX_SIDE_PIXELS)
+    use_mean = select("Mean subtraction", MEANS, Train, "mean")
+    crop_size = whole("Random crop size", Train, "crop_size")
     shuffle = BooleanField("Shuffle the training images", default=True)
-    balance = SelectField("Class balancing", choices=BALANCES, default="none")
+    balance = select("Class balancing", BALANCES, Train, "balance")
 
     method = SelectField(
         "Network", choices=METHODS, default="standard", validators=[NotYet("standard", "previous", "custom")]
@@ -189,8 +205,8 @@ class ModelForm(AugmentationFields, RunFields, DeviceFields):
         if self.lr_policy.data == "multistep" and not values:
             raise ValidationError("Enter at least one percentage.")
 
-    def policy(self) -> dict[str, Any]:
-        """The learning-rate policy as `digits.core.schedules` takes it. Raises ValueError."""
+    def policy(self) -> AnySchedule:
+        """The learning-rate schedule. Raises ValueError if its fields are invalid."""
         name = self.lr_policy.data
         prefix = f"lr_{name}_"
         settings = {
@@ -198,9 +214,7 @@ class ModelForm(AugmentationFields, RunFields, DeviceFields):
         }
         if name == "multistep":
             settings["values"] = numbers_in(settings["values"] or "")
-        if self.lr_warmup.data:
-            settings[WARM_UP] = self.lr_warmup.data
-        return {"policy": name, **settings}
+        return schedules.from_settings(name, **settings, warmup=self.lr_warmup.data)
 
     def sweep(self) -> list[tuple[str, int | None, float]]:
         """A name, a batch size and a learning rate for every job that the form asks for."""
@@ -216,7 +230,7 @@ class ModelForm(AugmentationFields, RunFields, DeviceFields):
         return jobs
 
     def recipe(self, dataset_folder: str, weights: str | None, size: int | None, rate: float) -> Train:
-        """What the task is to do; the form has been validated."""
+        """The recipe of the task; the form has been validated."""
         solver = Solver(
             type=self.solver_type.data,
             learning_rate=rate,
@@ -233,14 +247,14 @@ class ModelForm(AugmentationFields, RunFields, DeviceFields):
             snapshot_interval=self.snapshot_interval.data,
             val_interval=self.val_interval.data,
             seed=self.random_seed.data,
-            solver=dataclasses.asdict(solver),
+            solver=solver,
             lr_policy=self.policy(),
             weights=weights,
             mean=self.use_mean.data,
             crop_size=self.crop_size.data,
             shuffle=self.shuffle.data,
             batch_accumulation=self.batch_accumulation.data or 1,
-            augment=dataclasses.asdict(self.augmentation()),
+            augment=self.augmentation(),
             balance=self.balance.data,
             precision=self.precision.data,
             xla=self.uses_xla(),
@@ -254,3 +268,44 @@ class ModelForm(AugmentationFields, RunFields, DeviceFields):
             traces_interval=self.traces_interval.data or 0,
             numerics_checks=self.numerics_checks.data,
         )
+
+    def fill(self, job: ModelJob) -> None:
+        """Fill in the configuration of another job, its current name and group, but not its network."""
+        self.fill_names(job)
+        self.set(dataset=job.dataset_id)
+        self.fill_recipe(job.recipe)
+        self.fill_devices(job.recipe, job.device)
+
+    def fill_recipe(self, recipe: Train) -> None:
+        """The inverse of `recipe`, for the fields that a recipe contains."""
+        solver, schedule = recipe.solver, recipe.lr_policy
+        self.set(
+            train_epochs=math.ceil(recipe.epochs),
+            snapshot_interval=plain(recipe.snapshot_interval),
+            val_interval=plain(recipe.val_interval),
+            random_seed=recipe.seed,
+            batch_size=[recipe.batch_size] if recipe.batch_size else [],
+            solver_type=solver.type,
+            rms_decay=plain(solver.rms_decay),
+            momentum=plain(solver.momentum),
+            beta_1=plain(solver.beta_1),
+            beta_2=plain(solver.beta_2),
+            weight_decay=plain(solver.weight_decay),
+            batch_accumulation=recipe.batch_accumulation if recipe.batch_accumulation > 1 else None,
+            learning_rate=[plain(solver.learning_rate)],
+            use_mean=recipe.mean,
+            crop_size=recipe.crop_size,
+            shuffle=recipe.shuffle,
+            balance=recipe.balance,
+            lr_warmup=plain(schedule.warmup),
+        )
+        self._fill_policy(schedule)
+        self.fill_augmentation(recipe.augment)
+        self.fill_run(recipe)
+
+    def _fill_policy(self, schedule: Schedule) -> None:
+        settings = msgspec.to_builtins(schedule)
+        name = self.lr_policy.data = settings.pop("policy")
+        del settings["warmup"]
+        for setting, value in settings.items():
+            self[f"lr_{name}_{setting}"].data = _joined(value) if setting == "values" else plain(value)

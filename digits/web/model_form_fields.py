@@ -6,20 +6,22 @@ import fnmatch
 import re
 
 from wtforms import BooleanField, Field, SelectField, StringField
-from wtforms.validators import InputRequired, Length, Optional, ValidationError
+from wtforms.validators import Length, Optional, ValidationError
 
 from digits.core.model_job import DEVICE
-from digits.core.recipe import Augment, EarlyStopping
+from digits.core.recipe import Augment, EarlyStopping, Train
+from digits.core.schema import LARGEST_WHOLE, Limits
 from digits.kinds.form_fields import (
-    LARGEST_NUMBER,
-    LARGEST_WHOLE,
     MAX_LIST_CHARACTERS,
     Between,
-    DecimalField,
     JobForm,
     JoinedField,
     OptionalInteger,
     choices,
+    number,
+    plain,
+    select,
+    whole,
 )
 
 FLIPS = choices(("none", "None"), ("fliplr", "Horizontal"), ("flipud", "Vertical"), ("fliplrud", "Both"))
@@ -36,47 +38,29 @@ PRECISIONS = choices(
 )
 XLA = choices(("auto", "Automatic"), ("on", "On"), ("off", "Off"))
 STRATEGIES = choices(("mirrored", "First GPU"), ("central", "CPU"))
+_COUNT = Limits(low=1, high=LARGEST_WHOLE)
 _XLA_VALUES = {"auto": None, "on": True, "off": False}
-
-
-def number(label: str, default: float | None, least: float = 0.0, most: float | None = None) -> DecimalField:
-    """A number that must be given, from ``least`` to ``most``."""
-    check = _between(least, most, LARGEST_NUMBER)
-    return DecimalField(label, default=default, validators=[InputRequired("Enter a number."), check])
-
-
-def whole(label: str, least: int = 0, most: int | None = None, default: int | None = None) -> OptionalInteger:
-    """A whole number that may be left out."""
-    check = _between(least, most, LARGEST_WHOLE)
-    return OptionalInteger(label, default=default, validators=[Optional(), check])
-
-
-def _between(least: float, most: float | None, largest: float) -> Between:
-    """Require a finite number from ``least`` to ``most``, or to ``largest`` if ``most`` is None."""
-    if most is None:
-        return Between(min=least, max=largest, message=f"Must be between {least:g} and {largest:g}.")
-    return Between(min=least, max=most, message=f"Must be between {least:g} and {most:g}.")
 
 
 class AugmentationFields(JobForm):
     """Random changes of the training images. Amounts are parts of the full range unless a unit is told."""
 
-    aug_flip = SelectField("Flip", choices=FLIPS, default="none")
-    aug_quad_rot = SelectField("90° rotation", choices=QUARTER_TURNS, default="none")
-    aug_rot = number("Rotation (±°)", 0, 0, 180)
-    aug_scale = number("Zoom (standard deviation)", 0, 0, 1)
-    aug_noise = number("Noise (standard deviation)", 0, 0, 1)
-    aug_contrast = number("Contrast (relative change)", 0, 0, 5)
+    aug_flip = select("Flip", FLIPS, Augment, "flip")
+    aug_quad_rot = select("90° rotation", QUARTER_TURNS, Augment, "quad_rotation")
+    aug_rot = number("Rotation (±°)", Augment, "rotation")
+    aug_scale = number("Zoom (standard deviation)", Augment, "scale")
+    aug_noise = number("Noise (standard deviation)", Augment, "noise")
+    aug_contrast = number("Contrast (relative change)", Augment, "contrast")
     aug_whitening = BooleanField("Per-image standardization", default=False)
     aug_hsv_use = BooleanField("Color jitter (HSV)", default=False)
-    aug_hsv_h = number("Hue", 0.02, 0, 0.5)
-    aug_hsv_s = number("Saturation", 0.04, 0, 0.5)
-    aug_hsv_v = number("Brightness", 0.06, 0, 0.5)
-    aug_pad_crop = whole("Pad and crop (pixels)", 0, 256, 0)
-    aug_cutout = whole("Cutout (pixels)", 0, 1024, 0)
-    aug_mixup = number("MixUp (α)", 0, 0, 10)
-    aug_cutmix = number("CutMix (α)", 0, 0, 10)
-    aug_randaugment = number("RandAugment (magnitude)", 0, 0, 1)
+    aug_hsv_h = number("Hue", Augment, "hsv_hue", 0.02)
+    aug_hsv_s = number("Saturation", Augment, "hsv_saturation", 0.04)
+    aug_hsv_v = number("Brightness", Augment, "hsv_value", 0.06)
+    aug_pad_crop = whole("Pad and crop (pixels)", Augment, "pad_crop", 0)
+    aug_cutout = whole("Cutout (pixels)", Augment, "cutout", 0)
+    aug_mixup = number("MixUp (α)", Augment, "mixup")
+    aug_cutmix = number("CutMix (α)", Augment, "cutmix")
+    aug_randaugment = number("RandAugment (magnitude)", Augment, "randaugment")
 
     def augmentation(self) -> Augment:
         shifts = bool(self.aug_hsv_use.data)
@@ -98,19 +82,43 @@ class AugmentationFields(JobForm):
             randaugment=self.aug_randaugment.data,
         )
 
+    def fill_augmentation(self, augment: Augment) -> None:
+        """The inverse of `augmentation`."""
+        self.set(
+            aug_flip=augment.flip,
+            aug_quad_rot=augment.quad_rotation,
+            aug_rot=plain(augment.rotation),
+            aug_scale=plain(augment.scale),
+            aug_noise=plain(augment.noise),
+            aug_contrast=plain(augment.contrast),
+            aug_whitening=augment.whitening,
+            aug_hsv_use=bool(augment.hsv_hue or augment.hsv_saturation or augment.hsv_value),
+            aug_pad_crop=augment.pad_crop,
+            aug_cutout=augment.cutout,
+            aug_mixup=plain(augment.mixup),
+            aug_cutmix=plain(augment.cutmix),
+            aug_randaugment=plain(augment.randaugment),
+        )
+        if self.aug_hsv_use.data:
+            self.set(
+                aug_hsv_h=plain(augment.hsv_hue),
+                aug_hsv_s=plain(augment.hsv_saturation),
+                aug_hsv_v=plain(augment.hsv_value),
+            )
+
 
 class RunFields(JobForm):
     """How a run is watched over: what is kept of it, when it stops, what TensorBoard gets."""
 
-    snapshots_kept = whole("Snapshots to keep", 1)
+    snapshots_kept = whole("Snapshots to keep", Train, "snapshots_kept")
     best_metric = StringField("Best snapshot", default="", validators=[Optional(), Length(max=64)])
     early_stopping_metric = StringField("Early stopping", default="", validators=[Optional(), Length(max=64)])
-    early_stopping_patience = number("Patience (epochs)", 5)
+    early_stopping_patience = number("Patience (epochs)", EarlyStopping, "patience")
     freeze = StringField(
         "Freeze layers", default="", validators=[Optional(), Length(max=MAX_LIST_CHARACTERS)]
     )
     histograms = BooleanField("Layer histograms", default=False)
-    traces_interval = whole("Profile every N steps", 0, default=0)
+    traces_interval = whole("Profile every N steps", Train, "traces_interval", 0)
     numerics_checks = BooleanField("Detect NaN/Inf", default=False)
 
     def validate_freeze(self, field: Field) -> None:
@@ -127,6 +135,21 @@ class RunFields(JobForm):
         metric = (self.early_stopping_metric.data or "").strip()
         return EarlyStopping(metric=metric, patience=self.early_stopping_patience.data) if metric else None
 
+    def fill_run(self, recipe: Train) -> None:
+        """Fill in the fields of this group from ``recipe``."""
+        stopping = recipe.early_stopping
+        self.set(
+            snapshots_kept=recipe.snapshots_kept,
+            best_metric=recipe.best_metric or "",
+            early_stopping_metric=stopping.metric if stopping else "",
+            freeze=", ".join(recipe.freeze),
+            histograms=recipe.histograms,
+            traces_interval=recipe.traces_interval,
+            numerics_checks=recipe.numerics_checks,
+        )
+        if stopping:
+            self.early_stopping_patience.data = plain(stopping.patience)
+
 
 class DeviceFields(JobForm):
     """What a run runs on, and in which precision."""
@@ -134,10 +157,10 @@ class DeviceFields(JobForm):
     select_gpu = StringField("Device", default="next")
     select_gpus = JoinedField("GPUs", default="")
     select_gpus_list = StringField("GPUs", default="")
-    select_gpu_count = whole("Number of GPUs", 1)
-    strategy = SelectField("Weights location", choices=STRATEGIES, default="mirrored")
-    gpu_memory_mb = whole("Memory limit per GPU (MiB)", 64)
-    precision = SelectField("Precision", choices=PRECISIONS, default="float32")
+    select_gpu_count = OptionalInteger("Number of GPUs", validators=[Optional(), Between(_COUNT)])
+    strategy = select("Weights location", STRATEGIES, Train, "strategy")
+    gpu_memory_mb = whole("Memory limit per GPU (MiB)", Train, "gpu_memory_mb")
+    precision = select("Precision", PRECISIONS, Train, "precision")
     xla = SelectField("XLA compilation", choices=XLA, default="auto")
 
     def validate_select_gpu(self, field: StringField) -> None:
@@ -153,3 +176,18 @@ class DeviceFields(JobForm):
 
     def uses_xla(self) -> bool | None:
         return _XLA_VALUES[self.xla.data]
+
+    def fill_devices(self, recipe: Train, device: str) -> None:
+        """Fill in the fields of this group from ``recipe`` and the result of `device`."""
+        kind, _, count = device.partition(":")
+        is_list = kind not in ("cpu", "next")
+        self.set(
+            select_gpu="next" if is_list else kind,
+            select_gpus=device if is_list else "",
+            select_gpus_list="",
+            select_gpu_count=int(count) if count else None,
+            strategy=recipe.strategy,
+            gpu_memory_mb=recipe.gpu_memory_mb,
+            precision=recipe.precision,
+            xla=next(name for name, value in _XLA_VALUES.items() if value is recipe.xla),
+        )

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import json
+from dataclasses import asdict
+from functools import partial
+from pathlib import Path
 from typing import Any
 
 from flask import (
@@ -20,45 +23,50 @@ from wtforms import Field
 from digits.core import preflight_result as preflights
 from digits.core import schedules
 from digits.core.errors import BadRequest, DigitsError, NotAllowed, NotFound, NotReady, Unavailable
-from digits.core.events import for_browser, read
+from digits.core.events import Measured, Resumed, for_browser, read
 from digits.core.files import UnreadableFile, files_below
 from digits.core.job import Job
 from digits.core.metrics import MAX_CHART_POINTS, Metrics, row_json
-from digits.core.model_job import ModelJob, epoch_label
+from digits.core.model_job import ModelJob, epoch_label, request_devices
 from digits.core.recipe import Preflight
 from digits.core.status import Status
 from digits.core.task import EVENTS_FILE
 from digits.data.archive import MEDIA_TYPES, stream
-from digits.kinds.classification.job import DatasetJob
+from digits.kinds import Kind, all_kinds, default_kind
 from digits.kinds.form_fields import choices, cursor_of, errors_of
-from digits.runtime.short_tasks import EXPORTED_FOLDER, Preview
+from digits.kinds.jobs import DatasetJob
+from digits.runtime.short_tasks import EXPORTED_FOLDER, ShortTaskResult
 from digits.web import network_lint, serializers
 from digits.web.auth import current_username
 from digits.web.file_response import send_job_file
 from digits.web.job_views import check_owner
+from digits.web.kind_routes import views_of
 from digits.web.model_form import MAX_NETWORK_CHARACTERS, POLICY_TITLES, USUAL, ModelForm
 from digits.web.model_submit import new_model
 from digits.web.offload import each_in_thread
 from digits.web.services import refuse_other_sites, services
-from digits.web.standard_networks import network, networks, template
+from digits.web.standard_networks import Network, every_network, network, networks, template
 
 blueprint = Blueprint("models", __name__)
 
 
-@blueprint.get("/models/images/classification/new")
-def new() -> str:
+@blueprint.get("/models/<kind:kind>/new")
+def new(kind: Kind) -> str:
     form = _form(None)
-    form.dataset.data = request.args.get("dataset") or form.dataset.data
+    form.dataset.data = request.args.get("dataset") or _newest_dataset(kind) or form.dataset.data
     clone = request.args.get("clone")
     if clone:
         _fill_from(form, clone)
     return _form_page(form)
 
 
-@blueprint.post("/models/images/classification")
-@blueprint.post("/models/images/classification.json", endpoint="create_json")
-def create() -> AnyResponse | tuple[str | Response, int]:
-    """Make a model, or one for each swept pair; a form with mistakes comes back complete."""
+@blueprint.post("/models/<kind:kind>")
+@blueprint.post("/models/<kind:kind>.json", endpoint="create_json")
+def create(kind: Kind) -> AnyResponse | tuple[str | Response, int]:
+    """Create a model, or one for each swept pair. An invalid form is shown again with everything filled in.
+
+    The dataset determines the kind of the model; the form is the same for all kinds.
+    """
     form = _form(request.form)
     if request.form.get("clone"):
         _fill_from(form, request.form["clone"])
@@ -80,16 +88,10 @@ def create() -> AnyResponse | tuple[str | Response, int]:
                 device=form.device(),
                 owner=current_username(request),
                 group=(form.group_name.data or "").strip(),
-                form={
-                    **form.values(),
-                    "custom_network": text,
-                    "batch_size": [size] if size else [],
-                    "learning_rate": [rate],
-                },
             )
             for name, size, rate in form.sweep()
         ]
-        checked = services().previews.folder(request.form.get("preflight", ""))
+        checked = services().short_tasks.folder(request.form.get("preflight", ""))
         if checked and len(jobs) == 1:
             preflights.keep(checked, jobs[0].folder)
         services().scheduler.submit(*jobs)
@@ -103,10 +105,10 @@ def create() -> AnyResponse | tuple[str | Response, int]:
     )
 
 
-@blueprint.get("/models/images/classification")
-def back_to_form() -> AnyResponse:
+@blueprint.get("/models/<kind:kind>")
+def back_to_form(kind: Kind) -> AnyResponse:
     """Redirect to the form after a reload of its target."""
-    return redirect(url_for("models.new"))
+    return redirect(url_for("models.new", kind=kind))
 
 
 @blueprint.post("/models/sweep")
@@ -123,8 +125,16 @@ def sweep() -> Response:
 def show(job_id: str) -> str:
     job = _model(job_id)
     metrics = services().scheduler.metrics(job)
+    kind = serializers.data_kind(job) or default_kind()
+    views = views_of(kind)
     return render_template(
-        "model.html", job=serializers.page(job), model=serializers.model(job), cursor=metrics.cursor
+        "model.html",
+        job=serializers.page(job),
+        kind=kind,
+        views=views,
+        charts=[asdict(chart) for chart in views.charts],
+        model=serializers.model(job),
+        cursor=metrics.cursor,
     )
 
 
@@ -164,9 +174,9 @@ def metrics(job_id: str) -> Response:
     rows = []
     for event in happened:
         missed.add(event)
-        if event.kind == "measured":
-            rows.append(row_json(event))  # type: ignore[arg-type]
-    resumed = any(event.kind == "resumed" for event in happened)
+        if isinstance(event, Measured):
+            rows.append(row_json(event))
+    resumed = any(isinstance(event, Resumed) for event in happened)
     return jsonify(cursor=cursor, rows=rows, resumed=resumed)
 
 
@@ -213,9 +223,9 @@ def saved_model(job_id: str, ending: str) -> Response:
     job = _model(job_id)
     dataset = services().store.get(job.dataset_id, DatasetJob)
     epoch, prefix = snapshot_of(job, request.values.get("epoch"))
-    made = services().previews.export(job.folder, prefix, dataset.folder)
-    if made.news.failure:
-        raise BadRequest(made.news.failure.message, made.news.failure.hint)
+    made = services().short_tasks.export(job.folder, prefix, dataset.folder)
+    if made.state.failure:
+        raise BadRequest(made.state.failure.message, made.state.failure.hint)
     target = made.folder / EXPORTED_FOLDER
     files = {path.relative_to(target).as_posix(): (path, target) for path in files_below(target)}
     name = f"{job.id}_epoch_{epoch_label(epoch)}_savedmodel.{ending}"
@@ -224,7 +234,7 @@ def saved_model(job_id: str, ending: str) -> Response:
         mimetype=MEDIA_TYPES[ending],
         headers={"Content-Disposition": f'attachment; filename="{name}"'},
     )
-    response.call_on_close(made.forget)
+    response.call_on_close(partial(services().short_tasks.forget, made))
     return response
 
 
@@ -280,13 +290,13 @@ def visualize_network() -> tuple[Response, int]:
     crop_size = _form(request.form).crop_size
     if not crop_size.validate(None):
         raise BadRequest(f"{crop_size.label.text}: {crop_size.errors[0]}")
-    preview = services().previews.build(text, dataset.folder, crop_size.data)
-    if preview.news.failure:
+    preview = services().short_tasks.visualize(text, dataset.folder, crop_size.data)
+    if preview.state.failure:
         return _preview_failed(preview)
     return jsonify(
         ok=True,
-        layers=preview.news.layers,
-        parameters=preview.news.parameters,
+        layers=preview.state.layers,
+        parameters=preview.state.parameters,
         tensorboard_url=services().tensorboards.url_for(preview.id) + "#graphs",
         seconds=preview.seconds,
     ), 200
@@ -310,20 +320,21 @@ def preflight() -> tuple[Response, int]:
     if dataset.manifest() is None:
         raise NotReady(f"The dataset “{dataset.name}” is not finished.", "Check again as soon as it is.")
     _, size, rate = max(form.sweep(), key=lambda run: run[1] or 0)  # the one that takes the most memory
-    plan = form.recipe(str(dataset.folder), weights, size, rate)
-    plan.devices = services().scheduler.free_devices(form.device())
-    recipe = Preflight.from_json({**plan.as_json(), "eager": "eager" in request.form})
-    preview = services().previews.try_step(text, recipe, plan.devices, request.form.get("watch", ""))
-    if preview.news.failure:
+    training = form.recipe(str(dataset.folder), weights, size, rate)
+    recipe = Preflight.of(training, eager="eager" in request.form)
+    preview = services().short_tasks.preflight(
+        text, recipe, request_devices(form.device()), request.form.get("watch", "")
+    )
+    if preview.state.failure:
         return _preview_failed(preview)
-    result = for_browser(preview.news.result)
-    preflights.save(preview.folder, result, preview.news.warnings)
+    result = for_browser(preview.state.result)
+    preflights.save(preview.folder, result, preview.state.warnings)
     return jsonify(
         ok=True,
         id=preview.id,
         result=result,
-        restored=preview.news.restored,
-        warnings=preview.news.warnings,
+        loaded_weights=preview.state.loaded_weights,
+        warnings=preview.state.warnings,
         batch_url=url_for("models.preflight_picture", preview_id=preview.id),
         seconds=preview.seconds,
     ), 200
@@ -332,14 +343,14 @@ def preflight() -> tuple[Response, int]:
 @blueprint.get("/models/preflight/progress")
 def preflight_progress() -> Response:
     """The current stage of the check submitted with this ``watch``."""
-    news = services().previews.watched(request.args.get("watch", ""))
-    return jsonify(doing=news.doing if news else None)
+    state = services().short_tasks.watched(request.args.get("watch", ""))
+    return jsonify(doing=state.doing if state else None)
 
 
 @blueprint.get("/models/previews/<preview_id>/batch.png")
 def preflight_picture(preview_id: str) -> Response:
     """The first batch of a checked training, as the network sees it."""
-    folder = services().previews.folder(preview_id)
+    folder = services().short_tasks.folder(preview_id)
     if folder is None:
         raise NotFound("There is no such picture any more.")
     return send_job_file(folder, preflights.PICTURE_FILE, "image/png")
@@ -351,9 +362,9 @@ def first_batch(job_id: str) -> Response:
     return send_job_file(_model(job_id).folder, preflights.PICTURE_FILE, "image/png")
 
 
-def _preview_failed(preview: Preview) -> tuple[Response, int]:
-    assert preview.news.failure
-    return jsonify(ok=False, error=preview.news.failure.as_json(), seconds=preview.seconds), 400
+def _preview_failed(preview: ShortTaskResult) -> tuple[Response, int]:
+    assert preview.state.failure
+    return jsonify(ok=False, error=preview.state.failure.as_json(), seconds=preview.seconds), 400
 
 
 @blueprint.post("/models/visualize-lr")
@@ -366,7 +377,7 @@ def visualize_lr() -> Response:
         if form[name].errors:
             raise BadRequest(f"{form[name].label.text}: {form[name].errors[0]}")
     try:
-        curves = schedules.previews(form.policy(), form.learning_rate.data)
+        curves = schedules.preview(form.policy(), form.learning_rate.data)
         columns = [[f"Learning Rate {number}", *curve] for number, curve in enumerate(curves)]
     except (ValueError, TypeError, OverflowError) as error:
         raise BadRequest(f"The policy cannot be drawn: {error}") from error
@@ -383,12 +394,41 @@ def _form(data: Any) -> ModelForm:
     form.dataset.choices = choices(*((job.id, job.name) for job in usable))
     if data is None and usable:
         form.dataset.data = usable[0].id
-    form.standard_networks.choices = choices(*((item.id, item.title) for item in networks().values()))
+    form.standard_networks.choices = choices(*((item.id, item.title) for item in _networks().values()))
     return form
 
 
+def _networks() -> dict[str, Network]:
+    return networks(all_kinds())
+
+
+def _newest_dataset(kind: Kind) -> str | None:
+    """The id of the newest usable dataset of ``kind``."""
+    datasets = services().store.all(DatasetJob)
+    return next((job.id for job in datasets if job.data_kind == kind and _is_usable(job)), None)
+
+
 def _fill_from(form: ModelForm, job_id: str) -> None:
-    form.fill(services().store.get(job_id, ModelJob))
+    """Fill in the configuration and the network of another job."""
+    job = services().store.get(job_id, ModelJob)
+    form.fill(job)
+    text = job.network_text()
+    source = _trained_by(job.recipe.weights)
+    standard = next((item.id for item in every_network().values() if item.text == text), None)
+    if source and source.network_text() == text:
+        form.set(method="previous", previous_networks=source.id)
+    elif standard and not job.recipe.weights:
+        form.set(method="standard", standard_networks=standard)
+    else:
+        form.set(method="custom", custom_network_snapshot=job.recipe.weights or "")
+    form.set(custom_network=text)
+
+
+def _trained_by(weights: str | None) -> ModelJob | None:
+    """The model of this server that saved the snapshot ``weights``."""
+    folder = Path(weights).parent if weights else None
+    job = services().store.find(folder.name) if folder else None
+    return job if isinstance(job, ModelJob) and job.folder == folder else None
 
 
 def _is_usable(job: Job) -> bool:
@@ -408,10 +448,18 @@ def _network_of(form: ModelForm) -> tuple[str, str | None]:
     if form.method.data == "previous":
         return _previous_network(form)
     try:
-        return network(form.standard_networks.data or "lenet").text, None
+        chosen = network(form.standard_networks.data or "lenet")
     except NotFound as error:
         _blame(form.standard_networks, error.message)
         return "", None
+    dataset = services().store.find(form.dataset.data or "")
+    if isinstance(dataset, DatasetJob) and dataset.data_kind.name not in chosen.kinds:
+        titles = ", ".join(item.title for item in networks([dataset.data_kind.name]).values())
+        kind = dataset.data_kind.title.lower()
+        _blame(
+            form.standard_networks, f"{chosen.title} is not a network for {kind}. Choose one of: {titles}."
+        )
+    return chosen.text, None
 
 
 def _previous_network(form: ModelForm) -> tuple[str, str | None]:
@@ -466,7 +514,8 @@ def _form_page(form: ModelForm) -> str:
         "model_new.html",
         form=form,
         usual=USUAL,
-        datasets=serializers.rows(datasets),
+        datasets=[{**serializers.row(job), "data_kind": job.data_kind.name} for job in datasets],
+        metrics=_metric_choices(),
         networks=[
             {
                 "id": item.id,
@@ -474,8 +523,9 @@ def _form_page(form: ModelForm) -> str:
                 "summary": item.summary,
                 "settings": item.settings,
                 "values": item.values,
+                "kinds": item.kinds,
             }
-            for item in networks().values()
+            for item in _networks().values()
         ],
         previous=[
             {
@@ -488,3 +538,15 @@ def _form_page(form: ModelForm) -> str:
         policies=POLICY_TITLES,
         devices=serializers.device_rows(),
     )
+
+
+def _metric_choices() -> dict[str, list[tuple[str, str]]]:
+    """The choices of metrics for the best snapshot and for early stopping, for models of all kinds."""
+    charts = [chart for kind in all_kinds().values() for chart in views_of(kind).charts]
+    metrics = [(name, chart) for chart in charts for name in chart.metrics]
+    best = [(name, f"{chart.best.capitalize()} validation {chart.word(name)}") for name, chart in metrics]
+    stopping = [(name, f"When {chart.word(name)} stops improving") for name, chart in metrics]
+    return {
+        "best": [("", "Off"), *best, ("loss", "Lowest validation loss")],
+        "stopping": [("", "Off"), *stopping, ("loss", "When loss stops improving")],
+    }

@@ -6,17 +6,19 @@ import logging
 from collections.abc import Iterable
 from typing import Any
 
+import humanize
 from flask import url_for
 
 from digits.core import preflight_result
 from digits.core.files import UnreadableFile, tree_bytes
-from digits.core.humanize import byte_size
 from digits.core.job import DamagedJob, Job
 from digits.core.model_job import ModelJob, epoch_label
 from digits.core.status import Status
 from digits.data.manifest import SKIPPED_FILE
-from digits.kinds.classification.form import RESIZE_TITLES
-from digits.kinds.classification.job import DatasetJob
+from digits.kinds import Kind
+from digits.kinds.dataset_form import RESIZE_TITLES
+from digits.kinds.jobs import DatasetJob
+from digits.web.kind_routes import views_of
 from digits.web.model_form import POLICY_TITLES, SOLVER_TITLES
 from digits.web.services import services
 
@@ -36,7 +38,7 @@ def row(job: Job) -> dict[str, Any]:
         "name": job.name,
         "kind": job.kind,
         "type": job.kind,
-        "type_title": job.type_title,
+        "type_title": type_title(job),
         "group": job.group,
         "owner": job.owner,
         "status": job.status.title,
@@ -60,6 +62,18 @@ def row(job: Job) -> dict[str, Any]:
     }
 
 
+def type_title(job: Job) -> str:
+    """The type of a job in words, such as *Image classification model*."""
+    kind = data_kind(job)
+    return f"{kind.title} {job.kind}" if kind else f"{job.kind.capitalize()} job"
+
+
+def data_kind(job: Job) -> Kind | None:
+    """The kind of a dataset, or of a model's dataset; None for a damaged job or a missing dataset."""
+    found = job if isinstance(job, DatasetJob) else _dataset_of(job)
+    return found.data_kind if isinstance(found, DatasetJob) else None
+
+
 def rows(jobs: Iterable[Job]) -> list[dict[str, Any]]:
     """Rows for lists of jobs. A job that raises an error is shown as damaged and does not affect the others."""
     shown = []
@@ -80,9 +94,7 @@ def page(job: Job) -> dict[str, Any]:
         "notes": job.notes,
         "can_resume": job.can_resume,
         "groups": sorted({other.group for other in services().store.all(Job)} - {""}),
-        "history": [
-            {"status": Status(code).label, "css": Status(code).css, "at": at} for code, at in job.history
-        ],
+        "history": [{"status": status.label, "css": status.css, "at": at} for status, at in job.history],
         "directory": str(job.folder),
         "bytes": tree_bytes(job.folder),
         "error": job.failure.as_json() if job.failure else None,
@@ -93,13 +105,13 @@ def page(job: Job) -> dict[str, Any]:
                 "status": task.status.title,
                 "status_css": task.status.css,
                 "progress": round(100 * task.progress, 1),
-                "eta_seconds": task.news.seconds_left,
-                "doing": task.news.doing,
+                "eta_seconds": task.state.seconds_left,
+                "doing": task.state.doing,
             }
             for task in job.tasks
         ],
         "warnings": [
-            warning for task in job.tasks for warning in services().scheduler.news(job, task).warnings
+            warning for task in job.tasks for warning in services().scheduler.task_state(job, task).warnings
         ],
         "children": rows(services().store.children(job)),
         "urls": {
@@ -125,7 +137,12 @@ def dataset(job: DatasetJob) -> dict[str, Any] | None:
         "encoding": manifest.encoding,
         "resize_mode": manifest.resize_mode,
         "resize_title": RESIZE_TITLES.get(manifest.resize_mode, manifest.resize_mode),
-        "labels": manifest.labels,
+        "kind": job.data_kind.name,
+        "labels": manifest.target.labels,
+        "groups": manifest.groups,
+        "target_names": manifest.target.names,
+        "about": views_of(job.data_kind).describe_dataset(manifest),
+        "tiles": views_of(job.data_kind).tiles(manifest),
         "splits": {
             name: {"count": split.count, "bytes": split.bytes, "counts": split.counts}
             for name, split in manifest.splits.items()
@@ -134,19 +151,19 @@ def dataset(job: DatasetJob) -> dict[str, Any] | None:
         "mean_pixel": manifest.mean_pixel,
         "skipped": skipped(job),
         "source": manifest.source,
-        "explore_url": url_for("datasets.explore", job_id=job.id),
+        "explore_url": url_for("datasets.explore", kind=job.data_kind, job_id=job.id),
     }
 
 
 def skipped(job: DatasetJob) -> dict[str, Any]:
     """The skipped images of a dataset: their number, the first ones, and the URL of the full list."""
-    news = services().scheduler.news(job, job.tasks[0])
+    state = services().scheduler.task_state(job, job.tasks[0])
     manifest = job.manifest() if job.status is Status.DONE else None
-    count = manifest.skipped if manifest else news.skipped
+    count = manifest.skipped if manifest else state.skipped
     listed = count > 0 and (job.folder / SKIPPED_FILE).is_file()
     return {
         "count": count,
-        "first": news.first_skips,
+        "first": state.first_skips,
         "url": url_for("jobs.file", path=f"{job.id}/{SKIPPED_FILE}") if listed else None,
     }
 
@@ -157,11 +174,12 @@ def dataset_json(job: DatasetJob) -> dict[str, Any]:
     manifest = job.manifest()
     if manifest is None:
         return {**body, "ParseFolderTasks": [], "CreateDbTasks": []}
+    views = views_of(job.data_kind)
     counts = {f"{name}_count": split.count for name, split in manifest.splits.items()}
     body["ParseFolderTasks"] = [
         {
             "name": "Parse Folder",
-            "label_count": len(manifest.labels),
+            **views.parse_task(manifest),
             **{f"{name}_count": counts.get(f"{name}_count", 0) for name in ("train", "val", "test")},
         }
     ]
@@ -178,7 +196,12 @@ def dataset_json(job: DatasetJob) -> dict[str, Any]:
         }
         for name, split in manifest.splits.items()
     ]
-    return {**body, "labels": manifest.labels, "mean_pixel": manifest.mean_pixel, "skipped": manifest.skipped}
+    return {
+        **body,
+        **views.dataset_json(manifest),
+        "mean_pixel": manifest.mean_pixel,
+        "skipped": manifest.skipped,
+    }
 
 
 def model_json(job: ModelJob, *, verbose: bool = True) -> dict[str, Any]:
@@ -196,7 +219,7 @@ def model_json(job: ModelJob, *, verbose: bool = True) -> dict[str, Any]:
         "image dimensions": list(manifest.shape) if manifest else None,
         "image resize mode": manifest.resize_mode if manifest else None,
         "mean file": "mean.npy",
-        "mean subtraction": job.plan.mean,
+        "mean subtraction": job.recipe.mean,
         "labels file": "labels.txt",
         "model file": "network.py",
         "snapshot file": snapshots[0][1] if snapshots else "no snapshots",
@@ -212,9 +235,10 @@ def model_json(job: ModelJob, *, verbose: bool = True) -> dict[str, Any]:
 def model(job: ModelJob) -> dict[str, Any]:
     """What the page of a model shows beside its job."""
     task = job.tasks[0]
-    news = services().scheduler.news(job, task)
-    parent = _dataset_of(job)
-    manifest = parent.manifest() if isinstance(parent, DatasetJob) else None
+    state = services().scheduler.task_state(job, task)
+    found = _dataset_of(job)
+    parent = found if isinstance(found, DatasetJob) else None
+    manifest = parent.manifest() if parent else None
     return {
         "dataset": {
             "id": job.dataset_id,
@@ -223,19 +247,20 @@ def model(job: ModelJob) -> dict[str, Any]:
             "width": manifest.width if manifest else None,
             "height": manifest.height if manifest else None,
             "channels": manifest.channels if manifest else None,
-            "labels": manifest.labels if manifest else [],
+            "labels": manifest.target.labels if manifest else [],
+            "about": views_of(parent.data_kind).describe_dataset(manifest) if parent and manifest else "",
         },
         **_network(job),
-        "parameters": news.parameters,
-        "layers": news.layers,
-        "restored": news.restored,
+        "parameters": state.parameters,
+        "layers": state.layers,
+        "loaded_weights": state.loaded_weights,
         "snapshots": [[_epoch(epoch), f"Epoch {epoch_label(epoch)}"] for epoch, _ in job.snapshots()],
         "best": _whole(job.best_epoch()),
         "preflight": _preflight(job),
-        "fed": _fed(news.fed.get("train")),
-        "recipe": job.plan.as_json(),
+        "data_loading": _data_loading(state.inputs.get("train")),
+        "recipe": job.recipe.as_json(),
         "optimizer": _optimizer(job),
-        "schedule": POLICY_TITLES.get(job.plan.lr_policy.get("policy", "")),
+        "schedule": POLICY_TITLES[type(job.recipe.lr_policy)],
         "devices": task.devices,
         "tensorboard_url": services().tensorboards.url_for(job.id),
         "metrics_url": url_for("models.metrics", job_id=job.id),
@@ -244,8 +269,8 @@ def model(job: ModelJob) -> dict[str, Any]:
 
 
 def device_rows() -> list[dict[str, Any]]:
-    """The devices of the machine, each with the job that uses it."""
-    busy = services().scheduler.busy_devices()
+    """The devices of the machine, each with the name of the job that uses it."""
+    busy = services().ledger.holders()
     return [
         {
             "id": device.id,
@@ -253,7 +278,7 @@ def device_rows() -> list[dict[str, Any]]:
             "is_gpu": device.is_gpu,
             "memory_total": device.memory_total,
             "memory_used": device.memory_used,
-            "busy_with": busy[device.id].name if device.id in busy else None,
+            "busy_with": busy.get(device.id),
         }
         for device in services().devices.list()
     ]
@@ -266,21 +291,20 @@ def _dataset_of(job: Job | None) -> Job | None:
 
 def _detail(job: Job) -> str:
     if isinstance(job, ModelJob):
-        epochs = job.plan.epochs
+        epochs = job.recipe.epochs
         return f"{epochs} epoch{'s' if epochs != 1 else ''} · {_optimizer(job)}"
     if not isinstance(job, DatasetJob):
         return ""
-    shape = f"{job.plan.width}×{job.plan.height} {'grayscale' if job.plan.channels == 1 else 'color'}"
+    shape = f"{job.recipe.width}×{job.recipe.height} {'grayscale' if job.recipe.channels == 1 else 'color'}"
     manifest = job.manifest() if job.status is Status.DONE else None
     if manifest is None:
         return shape
     images = sum(split.count for split in manifest.splits.values())
-    return f"{shape} · {len(manifest.labels)} classes · {images:,} images"
+    return f"{shape} · {views_of(job.data_kind).describe_dataset(manifest)} · {images:,} images"
 
 
 def _optimizer(job: ModelJob) -> str:
-    type_ = job.plan.solver.get("type", "")
-    return str(SOLVER_TITLES.get(type_, type_))
+    return str(SOLVER_TITLES[job.recipe.solver.type])
 
 
 def record_bytes(job: Job) -> int | None:
@@ -299,13 +323,13 @@ def last_accuracy(job: Job) -> float | None:
     """The latest validation accuracy of a model in percent, including a running one; None if there is none."""
     if job.kind == "model" and job.status is Status.RUN:
         return services().scheduler.metrics(job).last_accuracy()
-    return job.summary.get("last_accuracy")
+    return job.summary.last_accuracy
 
 
 def _sparkline(job: Job) -> list[float]:
     if job.kind == "model" and job.status is Status.RUN:
         return services().scheduler.metrics(job).sparkline()
-    return list(job.summary.get("sparkline", []))
+    return job.summary.sparkline
 
 
 def _failure(job: Job) -> str | None:
@@ -334,11 +358,11 @@ def _preflight(job: ModelJob) -> dict[str, Any] | None:
     return found and {**found, "batch_url": url_for("models.first_batch", job_id=job.id)}
 
 
-def _fed(told: dict[str, Any] | None) -> str | None:
+def _data_loading(told: dict[str, Any] | None) -> str | None:
     """How the images reach the network, and why, in words."""
     if told is None:
         return None
-    need, room = byte_size(told["bytes"]), byte_size(told["budget_bytes"])
+    need, room = humanize.naturalsize(told["bytes"]), humanize.naturalsize(told["budget_bytes"])
     if told["how"] == "resident":
         return f"Cached in {told['place']} ({need} of {room} available)"
     return f"Streamed from disk ({need} exceeds the {room} of {told['place']} available)"

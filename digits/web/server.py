@@ -52,7 +52,7 @@ TURN_SECONDS = 0.01
 STALL_SECONDS = 0.25
 MAX_CONNECTIONS = 1000
 MAX_CONNECTIONS_PER_ADDRESS = 250
-# Allowance above the limit for connections that were cut and are about to close.
+# Connections beyond the limit, for those that were cut and are about to close.
 SPARE_CONNECTIONS = 50
 MAX_HEADERS = 100
 MAX_HEADER_BYTES = 64 * 1024

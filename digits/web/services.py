@@ -1,4 +1,4 @@
-"""The long-lived parts of the server, made once and shared by all requests."""
+"""The long-lived parts of the server, created once and shared by all requests."""
 
 from __future__ import annotations
 
@@ -11,14 +11,17 @@ from flask import current_app, request
 from digits.core.errors import OtherSite
 from digits.core.settings import Settings
 from digits.data.data_roots import Roots
-from digits.kinds import KINDS
+from digits.kinds.jobs import JOB_TYPES
+from digits.runtime import inference_servers, short_tasks
 from digits.runtime.changes import Change
+from digits.runtime.device_ledger import DeviceLedger
 from digits.runtime.devices import Devices
-from digits.runtime.executor import LocalExecutor
-from digits.runtime.inference_servers import InferenceWorkers
+from digits.runtime.executors.local import LocalExecutor
+from digits.runtime.inference_servers import InferenceServers
 from digits.runtime.scheduler import Scheduler
-from digits.runtime.short_tasks import Previews
+from digits.runtime.short_tasks import ShortTasks
 from digits.runtime.store import Store
+from digits.runtime.task_runner import TaskRunner
 from digits.runtime.tensorflow_support import find_tensorflow
 from digits.web import live_messages
 from digits.web.gate import comes_from_another_site
@@ -29,7 +32,7 @@ SERVER_FOLDER = ".server"
 
 
 class Services:
-    """Who does what: the store keeps jobs, the scheduler runs them, live tells browsers, and so on."""
+    """The store keeps jobs, the scheduler decides which task is next, the runner runs tasks, and so on."""
 
     def __init__(self, settings: Settings) -> None:
         self.settings = settings
@@ -37,7 +40,7 @@ class Services:
         self.roots = Roots(settings.readable_roots)
         self.devices = Devices()
         self.live = Live()
-        self.store = Store(settings.jobs_dir, KINDS)
+        self.store = Store(settings.jobs_dir, JOB_TYPES)
         self.folder = settings.jobs_dir / SERVER_FOLDER
         self.folder.mkdir(mode=0o700, exist_ok=True)
         self.executor = LocalExecutor(
@@ -45,30 +48,27 @@ class Services:
             log_file=self.folder / "forkserver.log",
             pass_env=settings.pass_env,
         )
-        self.scheduler = Scheduler(
-            self.store,
-            self.executor,
-            report=self.report,
-            gpus=self._gpus,
-            # A training on the CPU uses about four cores well.
-            slots={"create": 1, "cpu": max(1, (os.cpu_count() or 1) // 4)},
-        )
+        self.ledger = DeviceLedger(_limits(), gpus=self._gpus)
+        self.runner = TaskRunner(self.executor, self.ledger, may_run=self.store.maintain)
+        self.scheduler = Scheduler(self.store, self.runner, report=self.report)
+        self.short_tasks = ShortTasks(self.folder / "previews", self.runner, self.store.discard)
+        self.inference = InferenceServers(self.runner)
         self.tensorboards = TensorBoards(settings.url_prefix)
-        self.previews = Previews(self.folder / "previews", self.executor, self.store.discard)
-        self.inference = InferenceWorkers(self.executor)
 
     def start(self) -> None:
-        """Read the jobs, go on with what was running, and warm up."""
+        """Load the jobs, follow those that are running, and warm up."""
         self.store.load()
+        self.short_tasks.clear()
         self.scheduler.start()
-        self.previews.clear()
+        self.runner.serve()
         if self.tensorflow.available:
             self.executor.warm_up()
 
     def stop(self) -> None:
-        """Let go of everything that should not outlive the server. Tasks go on."""
+        """Stop everything that must not outlive the server. Tasks of jobs keep running."""
         self.scheduler.stop()
         self.inference.stop_all()
+        self.runner.close()
         self.tensorboards.stop_all()
         self.executor.close()
         self.store.close()
@@ -83,11 +83,23 @@ class Services:
 
     def tensorboard_folder(self, job_id: str) -> Path | None:
         """Where the events of a model, or of a preview, lie; None for an unknown id."""
-        preview = self.previews.tensorboard_folder(job_id)
-        if preview:
-            return preview
+        folder = self.short_tasks.tensorboard_folder(job_id)
+        if folder:
+            return folder
         job = self.store.find(job_id)
         return getattr(job, "tensorboard_folder", None)
+
+
+def _limits() -> dict[str, int]:
+    """The number of tasks that may run at the same time in each pool."""
+    cores = os.cpu_count() or 1
+    return {
+        "create": 1,
+        # A training on the CPU uses about four cores well.
+        "cpu": max(1, cores // 4),
+        short_tasks.POOL: max(2, cores // 4),
+        inference_servers.POOL: inference_servers.MAX_SERVERS,
+    }
 
 
 def refuse_other_sites() -> None:

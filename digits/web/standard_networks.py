@@ -7,22 +7,21 @@ A file begins with a comment:
     # The input it is made for, and the settings it likes, in words.
     #
     # settings: solver_type=ADAM learning_rate=0.001
-    # kinds: classification
+    # kinds: image-classification
 
 ``settings`` are fields of the model form with their values, on as many such lines as
-they need; ``kinds`` are the kinds of datasets that the network can be trained on.
+they need; ``kinds`` are the names of the kinds of datasets that the network can be trained on.
 """
 
 from __future__ import annotations
 
 import itertools
+from collections.abc import Collection
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
 from digits.core.errors import NotFound
-
-CLASSIFICATION = "classification"
 
 _FOLDER = Path(__file__).resolve().parents[1] / "networks"
 
@@ -60,9 +59,9 @@ class Network:
     text: str
 
 
-def networks(kind: str = CLASSIFICATION) -> dict[str, Network]:
-    """The standard networks for datasets of ``kind``, by id, in the order of the list."""
-    return {item.id: item for item in every_network().values() if kind in item.kinds}
+def networks(kinds: Collection[str]) -> dict[str, Network]:
+    """The standard networks for datasets of any of ``kinds``, by id, in the order of the list."""
+    return {item.id: item for item in every_network().values() if not set(item.kinds).isdisjoint(kinds)}
 
 
 @cache

@@ -11,17 +11,14 @@ import re
 import traceback
 import unicodedata
 from collections.abc import Iterator
-from typing import Any
 
-from digits.core.events import Failed
+from digits.core.events import Failed, Frame
 from digits.worker import imports, user_text
 from digits.worker.plain_words import headline
 from digits.worker.user_text import NETWORK_FILE as NETWORK_FILE
 
 MAX_FRAMES = 30
 MAX_MESSAGE_CHARACTERS = 4000
-
-Frame = dict[str, Any]
 
 
 class UserFault(Exception):

@@ -45,8 +45,11 @@ def main() -> int:
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     # Blocked in supervisors until they are ready for it; they and the tasks unblock it.
     signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM})
+    server = os.getppid()
     _answer(answers, {"ready": True})
     for line in requests:
+        if os.getppid() != server:
+            break  # The server was killed after this request; another one may start the task.
         request = json.loads(line)
         _answer(answers, {"pid": _fork(request, (requests.fileno(), answers.fileno()))})
     return 0

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import sys
 
-from digits.worker.compat import hints
+from digits.worker import packages
 
 # Common aliases of libraries, and functions and classes that are usually imported individually.
 _USUAL = {
@@ -43,13 +43,13 @@ def statement_for(name: str, has_attributes: bool) -> str:
             return _write(f"from {module} import {name}")
     if not has_attributes:
         return ""
-    if name in sys.stdlib_module_names or hints.is_installed(name):
+    if name in sys.stdlib_module_names or packages.is_installed(name):
         return _write(f"import {name}")
-    return hints.package(name) if hints.is_known_package(name) else ""
+    return packages.advice(name) if packages.is_known_package(name) else ""
 
 
 def _write(statement: str) -> str:
     package = statement.split()[1].partition(".")[0]
-    if not hints.is_installed(package):
-        return hints.package(package)
+    if not packages.is_installed(package):
+        return packages.advice(package)
     return f"Add {statement} at the top of the network."

@@ -19,6 +19,7 @@ from digits.core import recipe as recipes
 from digits.core.events import EventLog, Finished, LogInUse
 from digits.core.files import is_disk_full
 from digits.core.task import EVENTS_FILE, EXIT_BUSY, EXIT_DISK_FULL
+from digits.kinds.recipes import load_recipe
 from digits.worker import stopping
 from digits.worker.failure import Stopped, UserFault, describe
 
@@ -31,7 +32,7 @@ PROGRAMS: dict[str, tuple[type[recipes.Recipe], str]] = {
     "preflight": (recipes.Preflight, "digits.worker.tasks.preflight"),
     "visualize": (recipes.Visualize, "digits.worker.tasks.visualize"),
     "export": (recipes.Export, "digits.worker.tasks.export"),
-    "serve": (recipes.Serve, "digits.worker.tasks.serve_inference"),
+    "serve-inference": (recipes.ServeInference, "digits.worker.tasks.serve_inference"),
 }
 
 EXIT_FAILED = 1
@@ -84,7 +85,8 @@ def _run(task_folder: Path, events: EventLog) -> int:
         if name not in PROGRAMS:
             raise UserFault(f"There is no task called {name!r}.")
         kind, module = PROGRAMS[name]
-        recipe = recipes.load(task_folder, kind)
+        is_dataset = kind is recipes.CreateDataset  # whose recipe class depends on its kind
+        recipe = load_recipe(task_folder) if is_dataset else recipes.load(task_folder, kind)
         result = importlib.import_module(module).run(recipe, task_folder, events)
     except (Stopped, KeyboardInterrupt):
         raise Stopped from None

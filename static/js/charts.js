@@ -8,15 +8,22 @@ const SMALLEST_LOG_VALUE = 1e-9;
 const TABLE_ROWS = 200;
 const WORDS_MILLISECONDS = 2000;
 
-const KINDS = {
+const TYPES = {
   loss: { show: number, range: fromZero, colors: COLORS },
-  accuracy: { show: (value) => percent(value, value >= 99.95 ? 1 : 2), range: upToHundred, unit: '%', colors: COLORS },
+  percent: { show: (value) => percent(value, value >= 99.95 ? 1 : 2), range: upToHundred, unit: '%', colors: COLORS },
+  plain: { show: number, range: around, colors: COLORS },
   rate: { show: number, range: fromZero, colors: ['--chart-4'] },
   speed: { show: number, range: fromZero, colors: ['--chart-3'] },
 };
 
 function fromZero(_, low, high) {
   return [Math.min(0, low ?? 0), high > 0 ? high * 1.06 : 1];
+}
+
+// R² and the like may be negative or close to each other.
+function around(_, low, high) {
+  const margin = ((high ?? 1) - (low ?? 0)) * 0.08 || 0.1;
+  return [(low ?? 0) - margin, (high ?? 1) + margin];
 }
 
 function upToHundred(_, low, high) {
@@ -26,10 +33,10 @@ function upToHundred(_, low, high) {
 
 /** One chart in its <figure data-chart>. `update(store)` may be called as often as one likes. */
 export class Chart {
-  constructor(figure) {
+  constructor(figure, isPercent = false) {
     this.figure = figure;
     this.name = figure.dataset.chart;
-    this.kind = KINDS[this.name];
+    this.type = TYPES[this.name] ?? TYPES[isPercent ? 'percent' : 'plain'];
     this.title = figure.querySelector('h2').textContent;
     this.area = figure.querySelector('.chart-area');
     this.legend = figure.querySelector('[data-legend]');
@@ -103,7 +110,7 @@ export class Chart {
       padding: [8, 10, 0, 0],
       legend: { show: false },
       cursor: { y: false, drag: { x: true, y: false }, sync: { key: 'metrics', setSeries: false }, points: { size: 7 } },
-      scales: { x: { time: false }, y: this.isLog ? { distr: 3 } : { range: this.kind.range } },
+      scales: { x: { time: false }, y: this.isLog ? { distr: 3 } : { range: this.type.range } },
       axes: [
         { ...axis, size: 28, gap: 4, values: (_, values, __, ___, distance) => values.map((value) => tick(value, distance)) },
         { ...axis, size: 52, gap: 4, values: (_, values, __, ___, distance) => values.map((value) => this.label(value, distance)) },
@@ -119,7 +126,7 @@ export class Chart {
   // A log axis has labels at powers of ten only, the others come as null.
   label(value, distance) {
     if (value === null) return '';
-    return (this.isLog ? number(value) : tick(value, distance)) + (this.kind.unit ?? '');
+    return (this.isLog ? number(value) : tick(value, distance)) + (this.type.unit ?? '');
   }
 
   line(column, index, color) {
@@ -136,7 +143,7 @@ export class Chart {
   }
 
   colorOf(index) {
-    return this.kind.colors[index % this.kind.colors.length];
+    return this.type.colors[index % this.type.colors.length];
   }
 
   noticeZoom(plot) {
@@ -156,7 +163,7 @@ export class Chart {
       this.legend.replaceChildren(...this.series.map((column, index) => this.legendItem(column, index)));
     }
     [...this.legend.children].forEach((item, index) => {
-      item.querySelector('b').textContent = values[index] === null ? '–' : this.kind.show(values[index]);
+      item.querySelector('b').textContent = values[index] === null ? '–' : this.type.show(values[index]);
     });
   }
 
@@ -172,7 +179,7 @@ export class Chart {
   describeSoon() {
     this.describing ||= setTimeout(() => {
       this.describing = 0;
-      const latest = this.series.map((column) => `${labelOf(column)} ${this.kind.show(nearestLeft(column.values, column.values.length - 1))}`);
+      const latest = this.series.map((column) => `${labelOf(column)} ${this.type.show(nearestLeft(column.values, column.values.length - 1))}`);
       this.area.setAttribute('aria-label', `${this.title} over epochs, up to epoch ${number(this.store.epochs.at(-1))}. Latest: ${latest.join(', ')}.`);
     }, this.described ? WORDS_MILLISECONDS : 0);
     this.described = true;
@@ -200,7 +207,7 @@ export class Chart {
       if (this.series.every(({ values }) => values[row] === null)) continue;
       const line = body.insertRow();
       line.insertCell().textContent = number(this.store.epochs[row]);
-      for (const { values } of this.series) line.insertCell().textContent = values[row] === null ? '' : this.kind.show(values[row]);
+      for (const { values } of this.series) line.insertCell().textContent = values[row] === null ? '' : this.type.show(values[row]);
     }
     this.table.replaceChildren(table);
   }
@@ -251,7 +258,7 @@ export class Chart {
     const from = this.plot.cursor.idx ?? last;
     const to = event.key === 'Home' ? 0 : event.key === 'End' ? last : Math.min(last, Math.max(0, from + step));
     this.plot.setCursor({ left: this.plot.valToPos(this.store.epochs[to], 'x'), top: this.area.clientHeight / 3 });
-    this.spoken.textContent = `Epoch ${number(this.store.epochs[to])}: ${this.series.map((column) => `${labelOf(column)} ${this.kind.show(nearestLeft(column.values, to))}`).join(', ')}`;
+    this.spoken.textContent = `Epoch ${number(this.store.epochs[to])}: ${this.series.map((column) => `${labelOf(column)} ${this.type.show(nearestLeft(column.values, to))}`).join(', ')}`;
   }
 
   /** Saves the picture with its title and legend on the page's background. */

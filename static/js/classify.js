@@ -1,8 +1,6 @@
-// The classify panel: choose, drop or paste an image, or name one by its path, and read the best guesses.
+// The prediction panel: choose, drop or paste an image, or enter its path, and see the model's prediction.
 
-import { element } from './element.js';
-import { postForm } from './http.js';
-import { clipped } from './names.js';
+import { request } from './http.js';
 import { errorBox } from './trace.js';
 
 const SMALL_PIXELS = 96;
@@ -21,12 +19,17 @@ export function startClassifying(panel) {
   async function classify(given) {
     const number = (asked += 1);
     result.setAttribute('aria-busy', 'true');
-    time.textContent = 'Classifying…';
+    time.textContent = 'Running…';
     try {
-      const answer = await postForm(panel.dataset.url, fields(given));
+      // The server draws the prediction, because that depends on the kind of the model.
+      const answer = await request(panel.dataset.url, { method: 'POST', body: fields(given), headers: { 'X-Fragment': 'prediction' } });
+      const drawn = document.createElement('template');
+      drawn.innerHTML = await answer.text();
       if (number !== asked) return;
-      result.replaceChildren(guesses(answer.predictions));
-      time.textContent = [answer.snapshot, Number.isFinite(answer.milliseconds) ? `${answer.milliseconds.toFixed(1)} ms` : ''].filter(Boolean).join(' · ');
+      const note = drawn.content.querySelector('[data-note]');
+      note.remove();
+      result.replaceChildren(drawn.content);
+      time.textContent = note.textContent;
     } catch (error) {
       if (number !== asked) return;
       time.textContent = '';
@@ -101,23 +104,7 @@ export function startClassifying(panel) {
       snapshot.replaceChildren(...snapshots.map(([epoch, words]) => new Option(words, epoch)));
       if (kept !== null) snapshot.value = kept;
       const hint = result.querySelector('[data-no-snapshot]');
-      if (hint) hint.textContent = 'Top predictions appear here.';
+      if (hint) hint.textContent = hint.dataset.noSnapshot;
     },
   };
-}
-
-function guesses(predictions) {
-  const list = document.createElement('ol');
-  list.className = 'plain predictions';
-  for (const [label, percent] of predictions) {
-    const row = document.createElement('li');
-    row.className = 'prediction';
-    const name = element('span', 'prediction-label');
-    name.append(clipped(label));
-    const bar = element('span', 'prediction-bar');
-    row.append(name, element('span', 'prediction-percent number', `${percent.toFixed(2)}%`), bar);
-    bar.style.setProperty('--value', percent);
-    list.append(row);
-  }
-  return list;
 }

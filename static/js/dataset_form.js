@@ -23,22 +23,27 @@ form.addEventListener('submit', (event) => {
 
 const percentOf = (name) => Math.min(100, Math.max(0, Number(field(name).value) || 0));
 
+// A split has a source of its own if a box is ticked or a path is entered.
+const isGiven = (control) => Boolean(control && (control.type === 'checkbox' ? control.checked : control.value.trim()));
+
 function drawSplit() {
-  const own = { val: field('has_val_folder')?.checked, test: field('has_test_folder')?.checked };
-  const val = own.val ? 0 : percentOf('folder_pct_val');
-  const test = own.test ? 0 : percentOf('folder_pct_test');
+  const bar = document.getElementById('split-bar');
+  if (!bar) return;
+  const { valShare, testShare, valSource, testSource } = bar.dataset;
+  const own = { val: isGiven(field(valSource)), test: isGiven(field(testSource)) };
+  const val = own.val ? 0 : percentOf(valShare);
+  const test = own.test ? 0 : percentOf(testShare);
   const parts = { train: Math.max(0, 100 - val - test), val, test };
   const titles = { train: 'Training', val: 'Validation', test: 'Test' };
-  const bar = document.getElementById('split-bar');
   for (const [name, share] of Object.entries(parts)) {
     const part = bar.querySelector(`[data-part="${name}"]`);
     part.style.setProperty('--value', share);
     part.hidden = share === 0;
     part.firstElementChild.textContent = (bar.clientWidth * share) / 100 > ROOM_FOR_TITLE_PIXELS ? `${titles[name]} ${share}%` : `${share}%`;
   }
-  bar.setAttribute('aria-label', `Split of the training folder: ${Object.entries(parts).map(([name, share]) => `${titles[name]} ${share}%`).join(', ')}`);
-  field('folder_pct_val').disabled = Boolean(own.val);
-  field('folder_pct_test').disabled = Boolean(own.test);
+  bar.setAttribute('aria-label', `Split of the training images: ${Object.entries(parts).map(([name, share]) => `${titles[name]} ${share}%`).join(', ')}`);
+  field(valShare).disabled = own.val;
+  field(testShare).disabled = own.test;
   const taken = val + test;
   bar.classList.toggle('split-full', taken >= 100);
   document.getElementById('split-problem').textContent = taken >= 100 ? `Validation and test take ${taken}%: nothing is left to train on.` : '';
@@ -108,8 +113,8 @@ for (const button of form.querySelectorAll('[data-fill]')) {
 }
 
 const suggest = startSuggestedName(field('dataset_name'), () => {
-  const parts = field('folder_train').value.split('/').filter(Boolean);
-  const last = ['train', 'training', 'images'].includes(parts.at(-1)) ? parts.at(-2) : parts.at(-1);
+  const parts = form.querySelector('[data-path]').value.replace(/\.\w{1,4}$/, '').split('/').filter(Boolean);
+  const last = ['train', 'training', 'images', 'labels'].includes(parts.at(-1)) ? parts.at(-2) : parts.at(-1);
   return last ? `${last}, ${field('resize_width').value}×${field('resize_height').value}` : '';
 });
 

@@ -25,7 +25,7 @@ document.addEventListener('job-update', ({ detail }) => {
   if (detail.update === 'status' && detail.job_id !== job.id) refreshParts();
 });
 
-/** One row for each class; a bar has a part for each split. `splits`: {name: {labels, counts}}. */
+/** One row for each group; a bar has a part for each split. `splits`: {name: {labels, counts}}. */
 function drawCounts(splits) {
   const present = SPLITS.filter(([name]) => splits[name]?.labels?.length);
   document.getElementById('counts-empty').hidden = present.length > 0;
@@ -41,7 +41,7 @@ function drawCounts(splits) {
   table.className = 'counts-table';
   const caption = table.createCaption();
   caption.className = 'visually-hidden';
-  caption.textContent = 'Class distribution';
+  caption.textContent = document.getElementById('counts-title').textContent;
   const body = table.createTBody();
   for (const row of rows) body.append(countRow(row, most));
   const scroll = document.createElement('div');
@@ -49,7 +49,7 @@ function drawCounts(splits) {
   if (rows.length > 20) {
     scroll.tabIndex = 0;
     scroll.setAttribute('role', 'region');
-    scroll.setAttribute('aria-label', 'Class distribution table');
+    scroll.setAttribute('aria-label', `${caption.textContent} table`);
   }
   scroll.append(table);
   counts.replaceChildren(scroll);

@@ -1,20 +1,23 @@
-// Numbers and times in words, as the server's filters write them.
+// Numbers and times in words, as in digits/web/template_filters.py.
 
 const UNITS = [['day', 86400], ['hour', 3600], ['minute', 60], ['second', 1]];
 
 const plural = (count, name) => `${count} ${name}${count === 1 ? '' : 's'}`;
 
-/** `seconds` in its two largest units, such as "2 minutes, 5 seconds". */
+/** `seconds` in its two largest units, such as "2 minutes and 5 seconds". */
 export function duration(seconds) {
   if (!Number.isFinite(seconds)) return '?';
-  let left = Math.max(0, Math.round(seconds));
+  if (seconds < 0.5) return 'less than a second';
+  const largest = UNITS.findIndex(([, length]) => seconds >= length);
+  const [, smallest] = UNITS.slice(largest).slice(0, 2).at(-1);
+  let left = Math.floor(seconds / smallest + 0.5) * smallest;
   const words = [];
   for (const [name, length] of UNITS) {
     const count = Math.floor(left / length);
     left %= length;
     if (count) words.push(plural(count, name));
   }
-  return words.slice(0, 2).join(', ') || 'less than a second';
+  return words.join(' and ');
 }
 
 /** `seconds` where there is little room, such as "2 min 5 s", "1 h 20 min" or "12 ms". */
@@ -32,18 +35,20 @@ export function shortDuration(seconds) {
 /** How long ago the Unix time `at` was, in its largest unit. */
 export function ago(at, now = Date.now() / 1000) {
   const seconds = now - at;
-  return seconds < 10 ? 'just now' : `${duration(seconds).split(',')[0]} ago`;
+  return seconds < 10 ? 'just now' : `${duration(seconds).split(' and ')[0]} ago`;
 }
 
-/** A size such as "3.2 MB"; a kilobyte is 1000 bytes. */
+/** A size such as "3.2 MB", in powers of 1000. */
 export function bytes(count) {
-  const units = ['B', 'kB', 'MB', 'GB', 'TB'];
+  if (count < 1000) return plural(Math.round(count), 'Byte');
+  const units = ['kB', 'MB', 'GB', 'TB'];
   let unit = 0;
+  count /= 1000;
   while (count >= 1000 && unit < units.length - 1) {
     count /= 1000;
     unit += 1;
   }
-  return `${count >= 100 || unit === 0 ? Math.round(count) : count.toFixed(1)} ${units[unit]}`;
+  return `${count.toFixed(1)} ${units[unit]}`;
 }
 
 /** A number with few digits that still tells values apart: 0.0123, 4.56, 12,345. */

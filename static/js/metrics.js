@@ -1,16 +1,20 @@
 // The measured numbers of a training as columns over epochs. Pure data; charts.js draws it.
 
-/** Chart on which a metric belongs. */
-export function chartOf(name) {
-  if (name === 'learning_rate') return 'rate';
-  if (name === 'images_per_second') return 'speed';
-  return /accuracy/i.test(name) ? 'accuracy' : 'loss';
-}
+const RATE = { id: 'rate', metrics: ['learning_rate'] };
+const SPEED = { id: 'speed', metrics: ['images_per_second'] };
+const LOSS = { id: 'loss', metrics: [''] };
 
 /** Shares one ascending list of epochs; a column has null where its metric was not measured. */
 export class MetricStore {
-  constructor() {
+  /** `charts` are those of the model's kind: {id, metrics, percent}. Metrics that are on none are drawn with the loss. */
+  constructor(charts = []) {
+    this.charts = [RATE, SPEED, ...charts, LOSS];
     this.clear();
+  }
+
+  /** The chart on which a metric belongs: the first with one of its words in the name. */
+  chartOf(name) {
+    return this.charts.find(({ metrics }) => metrics.some((word) => name.toLowerCase().includes(word)));
   }
 
   clear() {
@@ -27,7 +31,7 @@ export class MetricStore {
     for (const stage of stages) {
       for (const [name, values] of Object.entries(history[stage].values)) {
         const column = this.column(stage, name);
-        values.forEach((value, row) => (column[places.get(history[stage].epoch[row])] = drawn(name, value)));
+        values.forEach((value, row) => (column[places.get(history[stage].epoch[row])] = this.drawn(name, value)));
       }
     }
   }
@@ -36,14 +40,14 @@ export class MetricStore {
   add(rows) {
     for (const { stage, epoch, values } of rows) {
       const place = this.place(epoch);
-      for (const [name, value] of Object.entries(values)) this.column(stage, name)[place] = drawn(name, value);
+      for (const [name, value] of Object.entries(values)) this.column(stage, name)[place] = this.drawn(name, value);
     }
   }
 
   /** The columns of a chart as [{key, name, stage, values}], training first. */
   series(chart) {
     return [...this.columns.values()]
-      .filter(({ name }) => chartOf(name) === chart)
+      .filter(({ name }) => this.chartOf(name).id === chart)
       .sort((a, b) => a.name.localeCompare(b.name) || a.stage.localeCompare(b.stage));
   }
 
@@ -55,6 +59,12 @@ export class MetricStore {
       if (value !== undefined) return value;
     }
     return null;
+  }
+
+  // Accuracy is a fraction on the wire and a percentage on the page.
+  drawn(name, value) {
+    if (value === null || value === undefined) return null;
+    return this.chartOf(name).percent ? value * 100 : value;
   }
 
   column(stage, name) {
@@ -72,10 +82,4 @@ export class MetricStore {
     for (const { values } of this.columns.values()) values.splice(at, 0, null);
     return at;
   }
-}
-
-// Accuracy is a fraction on the wire and a percentage on the page.
-function drawn(name, value) {
-  if (value === null || value === undefined) return null;
-  return chartOf(name) === 'accuracy' ? value * 100 : value;
 }

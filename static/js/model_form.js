@@ -18,6 +18,7 @@ import { startSweep } from './sweep.js';
 import { startVisualizing } from './visualize.js';
 
 const form = document.getElementById('model-form');
+const datasets = form ? JSON.parse(document.getElementById('datasets-data').textContent) : [];
 if (form) start();
 
 function start() {
@@ -88,7 +89,10 @@ function start() {
   });
   form.addEventListener('change', (event) => {
     if (event.target.name === 'method') showMethod();
-    if (event.target.name === 'dataset') showDataset(form.elements.dataset.value);
+    if (event.target.name === 'dataset') {
+      showDataset(form.elements.dataset.value);
+      networks.showFitting();
+    }
     suggest();
   });
 
@@ -99,7 +103,7 @@ function start() {
   startSections(form);
   startSolver(form, form.elements.solver_type);
   startDevices(form);
-  startNetworkList(form);
+  const networks = startNetworkList(form, datasets);
   startLrPreview(form, document.getElementById('lr-preview'));
 
   const result = document.getElementById('visualize-result');
@@ -123,16 +127,17 @@ function showFields(fieldset, shown) {
 /** What the chosen dataset is, in a line, with its mean image. */
 async function showDataset(id) {
   const summary = document.getElementById('dataset-summary');
-  const row = JSON.parse(document.getElementById('datasets-data').textContent).find((dataset) => dataset.id === id);
+  const row = datasets.find((dataset) => dataset.id === id);
   summary.textContent = row ? `${row.detail}${row.running ? ' · not ready yet; training will wait for it' : ''}` : '';
   if (!row || row.running) return;
   try {
     const { dataset } = await getJson(`${urlPrefix}/datasets/summary?job_id=${encodeURIComponent(id)}`);
     if (form.elements.dataset.value !== id || !dataset) return;
     const splits = Object.entries(dataset.splits).map(([name, split]) => `${split.count.toLocaleString('en')} ${TITLES[name] ?? name}`);
-    const labels = dataset.labels.slice(0, SHOWN_LABELS).flatMap((label, index) => [inLine(label, index < dataset.labels.length - 1 ? ',' : ''), ' ']);
+    const names = dataset.target_names;
+    const shown = names.slice(0, SHOWN_NAMES).flatMap((name, index) => [inLine(name, index < names.length - 1 ? ',' : ''), ' ']);
     const words = document.createElement('span');
-    words.append(`${row.detail.split(' · ')[0]} · ${splits.join(', ')} images`, document.createElement('br'), `${dataset.labels.length} classes: `, ...labels, dataset.labels.length > SHOWN_LABELS ? '…' : '');
+    words.append(`${row.detail.split(' · ')[0]} · ${splits.join(', ')} images`, document.createElement('br'), `${dataset.about}: `, ...shown, names.length > SHOWN_NAMES ? '…' : '');
     summary.replaceChildren(...(dataset.mean_url ? [meanImage(dataset)] : []), words);
   } catch {
     // The line above says enough.
@@ -146,7 +151,7 @@ function inLine(name, punctuation) {
   return box;
 }
 
-const SHOWN_LABELS = 8;
+const SHOWN_NAMES = 8;
 const TITLES = { train: 'training', val: 'validation', test: 'test' };
 
 function meanImage(dataset) {

@@ -11,7 +11,7 @@ import { MetricStore } from './metrics.js';
 import { showPreflight } from './preflight_result.js';
 import { setProgress } from './progress.js';
 import { refreshParts } from './refresh.js';
-import { restoredNote, showRestored } from './restored.js';
+import { loadedWeightsNote, showLoadedWeights } from './loaded_weights.js';
 import { showUsage } from './usage.js';
 
 // Beyond this many rows the history is asked for again, thinned by the server.
@@ -19,12 +19,16 @@ const MOST_ROWS = 20_000;
 const RETRY_MILLISECONDS = 3000;
 
 const about = JSON.parse(document.getElementById('model-data').textContent);
-const store = new MetricStore();
-const charts = [...document.querySelectorAll('[data-chart]')].map((figure) => new Chart(figure));
+const store = new MetricStore(about.charts);
+const charts = [...document.querySelectorAll('[data-chart]')].map((figure) => new Chart(figure, isPercent(figure.dataset.chart)));
 const classify = startClassifying(document.getElementById('classify-panel'));
 let cursor = null;
 let loading = null;
 let retrying = 0;
+
+function isPercent(id) {
+  return about.charts.some((chart) => chart.id === id && chart.percent);
+}
 
 /** Everything from the start; then what is new comes through the socket. */
 async function loadHistory() {
@@ -61,7 +65,8 @@ function show() {
 }
 
 const isLoss = (name) => /loss/i.test(name);
-const isAccuracy = (name) => /accuracy/i.test(name);
+
+const last = (id) => store.last('val', (name) => store.chartOf(name).id === id);
 
 function showTiles() {
   const epoch = store.epochs.at(-1);
@@ -69,7 +74,7 @@ function showTiles() {
     epoch: epoch === undefined ? '–' : `${Number(epoch.toFixed(2))}${about.epochs ? ` / ${about.epochs}` : ''}`,
     'loss-train': number(store.last('train', isLoss)),
     'loss-val': number(store.last('val', isLoss)),
-    'accuracy-val': percent(store.last('val', isAccuracy), 2),
+    ...Object.fromEntries(about.charts.map(({ id, percent: inPercent }) => [`${id}-val`, (inPercent ? percent : number)(last(id), 2)])),
     speed: number(store.last('train', (name) => name === 'images_per_second')),
   };
   for (const [name, words] of Object.entries(tiles)) {
@@ -130,8 +135,8 @@ const receive = {
     list.dataset.best = message.epoch ?? '';
     markBest(list);
   },
-  fed: () => refreshParts(),
-  restored: () => refreshParts(),
+  input_prepared: () => refreshParts(),
+  weights_loaded: () => refreshParts(),
   usage: (message) => showUsage(document.getElementById('usage'), message.data),
   built(message) {
     document.getElementById('network-size').textContent = `${message.parameters.toLocaleString('en')} parameters`;
@@ -169,11 +174,11 @@ function tellWeights() {
   const text = document.getElementById('weights-data').textContent;
   if (text === weightsTold) return;
   weightsTold = text;
-  const restored = JSON.parse(text);
+  const loaded = JSON.parse(text);
   const panel = document.getElementById('weights-panel');
   panel.hidden = false;
-  panel.querySelector('summary .muted').textContent = restoredNote(restored);
-  showRestored(panel.querySelector('.panel-body'), restored);
+  panel.querySelector('summary .muted').textContent = loadedWeightsNote(loaded);
+  showLoadedWeights(panel.querySelector('.panel-body'), loaded);
 }
 
 document.addEventListener('parts-refreshed', tellWeights);

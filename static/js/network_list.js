@@ -5,8 +5,8 @@ import { labelOf, reveal } from './form_sections.js';
 
 const UNTICKED = ['', '0', 'false', 'no', 'off'];
 
-/** Brings the list in `form` to life. */
-export function startNetworkList(form) {
+/** Brings the list in `form` to life. Answers {showFitting}, which leaves out networks that do not fit the dataset. */
+export function startNetworkList(form, datasets) {
   const search = document.getElementById('network-search');
   search?.addEventListener('input', () => find(form, search.value));
   // Enter would create the model.
@@ -19,7 +19,22 @@ export function startNetworkList(form) {
   // The browser may have kept another choice than the server drew.
   const chosen = form.querySelector('[name="standard_networks"]:checked');
   if (chosen) showAbout(form, chosen.value);
+  const showFitting = () => {
+    const kind = datasets.find(({ id }) => id === form.elements.dataset.value)?.data_kind;
+    for (const card of cards(form)) card.dataset.fits = String(!kind || card.dataset.kinds.split(' ').includes(kind));
+    find(form, search?.value ?? '');
+    const radio = form.querySelector('[name="standard_networks"]:checked');
+    if (radio && radio.closest('.choice').dataset.fits === 'true') return;
+    const first = cards(form).find(({ dataset }) => dataset.fits === 'true')?.querySelector('input');
+    if (!first) return;
+    first.checked = true;
+    showAbout(form, first.value);
+  };
+  showFitting();
+  return { showFitting };
 }
+
+const cards = (form) => [...form.querySelectorAll('#networks .choice')];
 
 /** Fills fields from {name: value} as a person would. Answers the labels of those that changed. */
 export function fill(form, values) {
@@ -57,12 +72,13 @@ function say(labels) {
 function find(form, text) {
   const words = text.toLowerCase().split(/\s+/).filter(Boolean);
   let found = 0;
-  for (const card of form.querySelectorAll('#networks .choice')) {
+  for (const card of cards(form)) {
     const about = card.textContent.toLowerCase();
-    card.hidden = !words.every((word) => about.includes(word));
+    card.hidden = card.dataset.fits === 'false' || !words.every((word) => about.includes(word));
     found += !card.hidden;
   }
-  document.getElementById('network-found').textContent = words.length ? `${found} found` : '';
+  const status = document.getElementById('network-found');
+  if (status) status.textContent = words.length ? `${found} found` : '';
 }
 
 function showAbout(form, id) {

@@ -3,12 +3,12 @@
 import { element, notice } from './element.js';
 import { bytes, number, shortDuration } from './format.js';
 import { isolate } from './names.js';
-import { restoredNote, showRestored } from './restored.js';
+import { loadedWeightsNote, showLoadedWeights } from './loaded_weights.js';
 
 const TONES = { good: 'success', low: 'warning', high: 'warning', large: 'warning', bad: 'danger' };
 
-/** Shows what the step has shown: {result, warnings, restored, batch_url, seconds}. */
-export function showPreflight(region, { result, warnings = [], batch_url: picture, restored, seconds }) {
+/** Shows what the step has shown: {result, warnings, loaded_weights, batch_url, seconds}. */
+export function showPreflight(region, { result, warnings = [], batch_url: picture, loaded_weights: loaded, seconds }) {
   const box = element('div', 'preflight');
   if (result.verdict) {
     const judged = notice(`tone-${TONES[result.verdict_kind] ?? 'info'}`, result.verdict);
@@ -20,18 +20,18 @@ export function showPreflight(region, { result, warnings = [], batch_url: pictur
   tiles.append(...tilesOf(result).map(tile));
   box.append(tiles);
   if (picture) box.append(pictureOf(picture, result.batch ?? []));
-  if (restored) box.append(weights(restored));
+  if (loaded) box.append(weights(loaded));
   if (result.printed) box.append(printed(result.printed));
   if (result.layers) box.append(layersOf(result.layers));
   if (Number.isFinite(seconds)) box.append(element('p', 'small muted', `Checked in ${seconds.toFixed(1)} s.`));
   region.replaceChildren(box);
 }
 
-function weights(restored) {
+function weights(loaded) {
   const box = element('details', 'disclosure');
   const inside = element('div', '');
-  showRestored(inside, restored);
-  box.append(element('summary', '', `Initial weights: ${restoredNote(restored)}`), inside);
+  showLoadedWeights(inside, loaded);
+  box.append(element('summary', '', `Initial weights: ${loadedWeightsNote(loaded)}`), inside);
   return box;
 }
 
@@ -64,14 +64,14 @@ function layersOf(layers) {
   return box;
 }
 
-function layerRow({ name, shape, least, mean, most, spread, zeros }, place) {
+function layerRow({ name, shape, min, mean, max, std, zero_fraction: zeros }, place) {
   const row = element('tr', '');
   const title = element('th', '', name);
   title.scope = 'row';
   const range = element('td', '');
-  range.append(bar(place, least, most, mean - spread, mean + spread, mean));
+  range.append(bar(place, min, max, mean - std, mean + std, mean));
   row.append(title, element('td', 'nowrap', shape.join(' × ')), range);
-  for (const value of [least, mean, most]) row.append(element('td', 'end', number(value)));
+  for (const value of [min, mean, max]) row.append(element('td', 'end', number(value)));
   const share = `${Math.round(100 * zeros)}%`;
   const cell = element('td', 'end', zeros < DEAD ? share : '');
   if (zeros >= DEAD) cell.append(element('span', 'badge tone-warning', share));
@@ -81,15 +81,15 @@ function layerRow({ name, shape, least, mean, most, spread, zeros }, place) {
 
 /** Answers a function from a number to its place, 0 to 100, on a scale for all layers that is linear near zero only. */
 function placesOf(layers) {
-  const spreads = layers.map(({ spread }) => spread).sort((one, other) => one - other);
+  const spreads = layers.map(({ std }) => std).sort((one, other) => one - other);
   const unit = spreads[spreads.length >> 1] || 1;
   const scaled = (value) => Math.asinh(value / unit);
-  const low = Math.min(0, ...layers.map(({ least }) => scaled(least)));
-  const high = Math.max(0, ...layers.map(({ most }) => scaled(most)));
+  const low = Math.min(0, ...layers.map(({ min }) => scaled(min)));
+  const high = Math.max(0, ...layers.map(({ max }) => scaled(max)));
   return (value) => (100 * (scaled(value) - low)) / (high - low || 1);
 }
 
-function bar(place, least, most, from, to, mean) {
+function bar(place, min, max, from, to, mean) {
   const box = element('div', 'range');
   box.setAttribute('aria-hidden', 'true'); // the numbers are beside it
   const part = (name, start, end) => {
@@ -98,8 +98,8 @@ function bar(place, least, most, from, to, mean) {
     piece.style.width = `${place(end) - place(start)}%`;
     return piece;
   };
-  const inside = (value) => Math.min(most, Math.max(least, value));
-  box.append(part('range-zero', 0, 0), part('range-all', least, most), part('range-most', inside(from), inside(to)), part('range-mean', mean, mean));
+  const inside = (value) => Math.min(max, Math.max(min, value));
+  box.append(part('range-zero', 0, 0), part('range-all', min, max), part('range-most', inside(from), inside(to)), part('range-mean', mean, mean));
   return box;
 }
 

@@ -59,7 +59,7 @@ async function loadGraph(panel, address) {
   }
 }
 
-function layerRow({ name, kind, shape, parameters }) {
+function layerRow({ name, type, shape, parameters }) {
   const row = document.createElement('tr');
   const head = document.createElement('th');
   head.scope = 'row';
@@ -67,7 +67,7 @@ function layerRow({ name, kind, shape, parameters }) {
   code.textContent = name;
   head.append(code);
   row.append(head);
-  for (const words of [kind, shape.map((size) => size ?? 'batch').join(' × '), parameters.toLocaleString('en')]) row.insertCell().textContent = words;
+  for (const words of [type, shape.map((size) => size ?? 'batch').join(' × '), parameters.toLocaleString('en')]) row.insertCell().textContent = words;
   row.lastElementChild.className = 'end';
   row.children[2].className = 'nowrap';
   return row;

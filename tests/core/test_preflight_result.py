@@ -35,7 +35,7 @@ def test_a_damaged_file_is_nothing_kept(tmp_path: Path, text: str) -> None:
 
 
 def test_the_lines_for_a_terminal() -> None:
-    layer = {"name": "fc", "shape": [8, 4], "least": -1, "mean": 0, "most": 2, "spread": 0.5, "zeros": 0.25}
+    layer = {"name": "fc", "shape": [8, 4], "min": -1, "mean": 0, "max": 2, "std": 0.5, "zero_fraction": 0.25}
     result = {
         "verdict": "The loss is finite.",
         "memory_bytes": 5e8,

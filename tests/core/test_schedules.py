@@ -6,11 +6,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from digits.core.schedules import POLICIES, LearningRate, preview
+from digits.core.schedules import POLICIES, LearningRate, from_settings, preview
 
 
 def rate(policy: str, **settings: object) -> LearningRate:
-    return LearningRate.of({"policy": policy, **settings}, base=0.01, max_steps=1000)
+    return LearningRate(from_settings(policy, **settings), base=0.01, max_steps=1000)
 
 
 @pytest.mark.parametrize(
@@ -45,32 +45,32 @@ def test_multistep_drops_after_its_values() -> None:
 
 
 def test_more_values_than_steps_stay_a_multistep() -> None:
-    short = LearningRate.of({"policy": "multistep", "values": [10, 20, 30]}, 1.0, max_steps=2)
+    short = LearningRate(from_settings("multistep", values=[10, 20, 30]), 1.0, max_steps=2)
     assert [short.at(step) for step in range(4)] == [1.0, 1.0, 0.125, 0.125]
 
 
 @pytest.mark.parametrize("policy", POLICIES)
 def test_preview_is_the_training_at_every_percent(policy: str) -> None:
-    values = preview({"policy": policy}, 0.01)
+    (values,) = preview(from_settings(policy), [0.01])
     assert len(values) == 101
-    assert values == [LearningRate.of({"policy": policy}, 0.01, 100).at(step) for step in range(101)]
+    assert values == [LearningRate(from_settings(policy), 0.01, 100).at(step) for step in range(101)]
 
 
 def test_the_step_past_the_end_has_a_rate() -> None:
-    assert LearningRate.of({"policy": "poly"}, 0.01, max_steps=9.5).at(10) == 0.0
+    assert LearningRate(from_settings("poly"), 0.01, max_steps=9.5).at(10) == 0.0
 
 
 @pytest.mark.parametrize(
     ("policy", "words"),
     [
-        ({"policy": "nonesuch"}, "no learning-rate policy"),
-        ({"policy": "step", "sizes": 3}, "no setting called 'sizes'"),
-        ({"policy": "step", "size": "many"}, "cannot be 'many'"),
+        ({"policy": "nonesuch"}, r"Invalid value 'nonesuch' - at `\$.policy`"),
+        ({"policy": "step", "sizes": 3}, "unknown field `sizes`"),
+        ({"policy": "step", "size": "many"}, r"Expected `float`, got `str` - at `\$.size`"),
     ],
 )
 def test_mistakes_are_named(policy: dict[str, object], words: str) -> None:
     with pytest.raises(ValueError, match=words):
-        LearningRate.of(policy, 0.01, 100)
+        from_settings(**policy)
 
 
 @pytest.mark.parametrize(
@@ -97,7 +97,7 @@ def test_newer_policies_and_the_warm_up(
 
 
 @given(
-    policy=st.sampled_from(POLICIES),
+    policy=st.sampled_from(list(POLICIES)),
     base=st.floats(1e-6, 10),
     max_steps=st.floats(1, 1e5),
     warmup=st.floats(0, 100),
@@ -106,5 +106,5 @@ def test_newer_policies_and_the_warm_up(
 def test_every_rate_is_a_number_that_is_not_negative(
     policy: str, base: float, max_steps: float, warmup: float, place: float
 ) -> None:
-    at = LearningRate.of({"policy": policy, "warmup": warmup}, base, max_steps).at(int(place * max_steps))
+    at = LearningRate(from_settings(policy, warmup=warmup), base, max_steps).at(int(place * max_steps))
     assert 0 <= at <= base * 1.0001

@@ -221,7 +221,7 @@ def test_files_too_large_are_refused(tmp_path: Path) -> None:
     path = tmp_path / "large.png"
     with path.open("wb") as file:
         file.truncate(images.MAX_FILE_BYTES + 1)
-    with pytest.raises(UnusableImage, match="larger than 512 MiB"):
+    with pytest.raises(UnusableImage, match="larger than 512 MB"):
         images.load(path, 3)
 
 

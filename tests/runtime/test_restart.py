@@ -7,11 +7,14 @@ import re
 import signal
 import subprocess
 import sys
+import threading
 import time
 import urllib.error
 import urllib.parse
 import urllib.request
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from http.client import HTTPException
 from pathlib import Path
 from typing import Any
 
@@ -65,9 +68,10 @@ class RealServer:
                 return
         raise AssertionError("the server did not start")
 
-    def ask(self, path: str, **fields: Any) -> Any:
+    def ask(self, path: str, verb: str | None = None, **fields: Any) -> Any:
         body = urllib.parse.urlencode(fields).encode() if fields else None
-        request = urllib.request.Request(self.address + path, body, {"Accept": "application/json"})
+        headers = {"Accept": "application/json"}
+        request = urllib.request.Request(self.address + path, body, headers, method=verb)
         with urllib.request.urlopen(request, timeout=30) as answer:
             return json.load(answer)
 
@@ -76,6 +80,9 @@ class RealServer:
         while not question():
             assert time.monotonic() < deadline, "this takes too long"
             time.sleep(0.1)
+
+    def wait_for_status(self, model: str, status: str) -> None:
+        self.wait(lambda: self.ask(f"/models/{model}/status")["status"] == status)
 
     def kill(self) -> None:
         self._end(signal.SIGKILL)
@@ -99,8 +106,8 @@ def folder(tmp_path: Path) -> Iterator[Path]:
             process.kill()
 
 
-def start_training(server: RealServer, **fields: Any) -> str:
-    """Make the dataset of bars and start a model on it; returns the model's id."""
+def create_dataset(server: RealServer) -> str:
+    """Create the dataset of bars; return its id once it is done."""
     dataset = server.ask(
         "/datasets/images/classification.json",
         dataset_name="bars",
@@ -109,6 +116,12 @@ def start_training(server: RealServer, **fields: Any) -> str:
         resize_height=16,
     )["id"]
     server.wait(lambda: server.ask(f"/datasets/{dataset}/status")["status"] == "Done")
+    return str(dataset)
+
+
+def start_training(server: RealServer, dataset: str = "", **fields: Any) -> str:
+    """Start a model on the dataset, by default a new one; return the model's id."""
+    dataset = dataset or create_dataset(server)
     model = server.ask(
         "/models/images/classification.json",
         model_name="slow",
@@ -165,3 +178,110 @@ def test_abort_reaches_a_training_of_an_earlier_server(folder: Path) -> None:
         second.wait(lambda: not supervisor.is_running())
     finally:
         second.stop()
+
+
+ENDLESS = SLOW_LINEAR.replace("        flat = tf", "        while True: pass\n        flat = tf")
+
+
+def processes_of(folder: Path) -> set[psutil.Process]:
+    """The supervisors of tasks below ``folder``, and the processes of these tasks."""
+    found = set()
+    for process in psutil.process_iter():
+        try:
+            words = process.cmdline()
+            if any("supervisor.py" in word for word in words) and any(str(folder) in word for word in words):
+                found |= {process, *process.children(recursive=True)}
+        except psutil.Error:
+            pass
+    return found
+
+
+def assert_all_end(processes: set[psutil.Process]) -> None:
+    _, alive = psutil.wait_procs(processes, timeout=15)
+    assert not [process for process in alive if process.status() != psutil.STATUS_ZOMBIE]
+
+
+def previews(folder: Path) -> list[Path]:
+    return list((folder / "jobs" / ".server").glob("previews/*"))
+
+
+@pytest.mark.tensorflow
+@pytest.mark.parametrize("end", [RealServer.kill, RealServer.stop])
+def test_no_preflight_outlives_its_server(folder: Path, end: Callable[[RealServer], None]) -> None:
+    first = RealServer(folder)
+    dataset = create_dataset(first)
+
+    def check() -> Any:
+        return first.ask(
+            "/models/preflight", dataset=dataset, method="custom", custom_network=ENDLESS, train_epochs=1
+        )
+
+    with ThreadPoolExecutor(3) as pool:
+        checks = [pool.submit(check) for _ in range(3)]
+        # The third one waits for its turn, unless the machine has many cores.
+        first.wait(lambda: len(processes_of(folder)) >= 4 and len(previews(folder)) == 3)
+        processes = processes_of(folder)
+        end(first)
+        assert all(isinstance(future.exception(), (OSError, HTTPException)) for future in checks)
+    assert_all_end(processes)
+    second = RealServer(folder)
+    try:
+        assert previews(folder) == []
+        assert processes_of(folder) == set()
+    finally:
+        second.stop()
+
+
+@pytest.mark.tensorflow
+def test_a_halted_inference_server_of_a_killed_server_makes_way_for_its_successor(folder: Path) -> None:
+    first = RealServer(folder)
+    model = start_training(first, train_epochs=1)
+    first.wait(lambda: first.ask(f"/models/{model}/status")["status"] == "Done")
+    image = folder / "data" / "bars" / "left" / "00.png"
+    classify = "/models/images/classification/classify_one.json"
+    answer = first.ask(classify, job_id=model, image_path=image)["predictions"]
+    halted = processes_of(folder / "jobs" / model / "inference")
+    assert len(halted) == 2
+    for process in halted:
+        process.suspend()
+    first.kill()
+    second = RealServer(folder)
+    try:
+        assert second.ask(classify, job_id=model, image_path=image)["predictions"] == answer
+        assert_all_end(halted)
+        successors = processes_of(folder / "jobs" / model / "inference")
+    finally:
+        second.stop()
+    assert_all_end(successors)
+
+
+@pytest.mark.tensorflow
+@pytest.mark.parametrize("action", ["abort", "delete"])
+def test_an_abort_while_the_fork_server_is_halted_is_not_lost(folder: Path, action: str) -> None:
+    server = RealServer(folder)
+    try:
+        dataset = create_dataset(server)
+        log = folder / "digits.log"
+        server.wait(lambda: "the fork server is ready" in log.read_text())
+        (fork_server,) = (
+            child
+            for child in psutil.Process(server.process.pid).children()
+            if "digits.worker.forkserver" in child.cmdline()
+        )
+        for _ in range(3):
+            fork_server.suspend()
+            goes_on = threading.Timer(0.3, fork_server.resume)
+            model = start_training(server, dataset, train_epochs=1000)
+            goes_on.start()
+            if action == "abort":
+                server.ask(f"/models/{model}/abort", sure="yes")
+                server.wait_for_status(model, "Aborted")
+            else:
+                server.ask(f"/jobs/{model}", "DELETE")
+                assert not (folder / "jobs" / model).exists()
+            goes_on.join()
+            assert_all_end(processes_of(folder / "jobs" / model))
+        left = {path.name for path in (folder / "jobs").iterdir() if not path.name.startswith(".")}
+        assert left - {dataset} == {job["id"] for job in server.ask("/index.json")["models"]}
+    finally:
+        server.stop()

@@ -6,141 +6,35 @@ import errno
 import json
 import os
 import subprocess
-import sys
 import time
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any
 
 import gevent
+import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from digits.core import job as jobs
+from digits.core import schema
 from digits.core.errors import InUse
 from digits.core.events import Failed, Measured, Removed, Resumed, Saved, Warned, encode
-from digits.core.job import Job, Wish
+from digits.core.job import DeviceRequest, Job
 from digits.core.metrics import Metrics
 from digits.core.recipe import Recipe
 from digits.core.status import LEGAL_STEPS, Status, worst
-from digits.core.task import EXIT_DISK_FULL, Failure, News, Task
-from digits.runtime.executor import Exit, LocalExecutor, is_alive
-from digits.runtime.scheduler import Resources, Scheduler, choose, verdict
+from digits.core.task import EXIT_DISK_FULL, Failure, Task, TaskState
+from digits.runtime.device_ledger import Resources
+from digits.runtime.executor import Exit
+from digits.runtime.scheduler import Candidate, Choice, choose
 from digits.runtime.store import Store, StoreInUse
-from digits.web import live_messages
+from digits.runtime.task_outcome import verdict
 from tests.failing_disk import failing_disk
+from tests.runtime.toy_jobs import Server, ToyJob
 
 pytestmark = pytest.mark.integration
-
-# What a task's program does; the folder is its argument.
-PROGRAMS = """
-import json, os, sys, time
-folder = sys.argv[1]
-name = json.load(open(folder + '/recipe.json'))['name']
-log = open(folder + '/events.jsonl', 'a')
-def tell(**event):
-    log.write(json.dumps({'at': time.time(), **event}) + '\\n'); log.flush()
-def measure(step):
-    tell(event='measured', stage='train', step=step, epoch=step / 10, values={'loss': 1 / step, 'accuracy': .5})
-if name == 'finishes':
-    for step in range(1, 11): measure(step)
-    tell(event='progressed', fraction=0.5, seconds_left=1.0)
-    tell(event='saved', epoch=1, step=10, path='snapshot_1.ckpt')
-    tell(event='finished')
-elif name == 'slow':
-    for step in range(1, 200):
-        measure(step); time.sleep(0.02)
-    tell(event='finished')
-elif name == 'fails':
-    tell(event='failed', message='Wrong shape.', line=7)
-    sys.exit(1)
-elif name == 'fails at first':
-    if os.path.exists(folder + '/again'):
-        measure(2); tell(event='finished')
-    else:
-        measure(1); tell(event='progressed', fraction=0.25)
-        open(folder + '/again', 'w'); tell(event='failed', message='Once.'); sys.exit(1)
-elif name == 'ends early':
-    measure(1); print('bye', flush=True); os._exit(0)
-elif name == 'crashes':
-    os.kill(os.getpid(), 11)
-elif name == 'dies mid-line':
-    measure(1); log.write('{"event": "meas'); log.flush(); os._exit(1)
-elif name == 'writes noise':
-    log.write('noise\\n\\x00\\n{"event": "measured", "step": "x"}\\n'); log.flush(); measure(1); tell(event='finished')
-"""
-
-
-@dataclass(kw_only=True)
-class ToyRecipe(Recipe):
-    task = "toy"
-    name: str
-
-
-@dataclass(kw_only=True, eq=False)
-class ToyJob(Job):
-    kind: ClassVar[str] = "model"
-    program: str = "finishes"
-    needed: tuple[str, ...] = ()
-    wish: Wish = field(default_factory=lambda: Wish(pool="cpu"))
-
-    def recipe(self, task: Task) -> Recipe:
-        (self.folder / "half").touch()
-        return ToyRecipe(name=self.program)
-
-    def needs(self) -> tuple[str, ...]:
-        return self.needed
-
-    def wants(self, task: Task) -> Wish:
-        return self.wish
-
-    def clear_away(self) -> None:
-        (self.folder / "half").unlink(missing_ok=True)
-
-    def details(self) -> dict[str, Any]:
-        return {"program": self.program, "needed": list(self.needed)}
-
-    @classmethod
-    def own_details(cls, body: dict[str, Any]) -> dict[str, Any]:
-        return {"program": body["program"], "needed": tuple(body["needed"])}
-
-
-class Server:
-    """A store and a scheduler over a folder, as a server has them; may be made again over the same folder."""
-
-    def __init__(self, folder: Path) -> None:
-        self.store = Store(folder, {"model": ToyJob})
-        self.store.load()
-        self.told: list[live_messages.Message] = []
-        self.scheduler = Scheduler(
-            self.store,
-            LocalExecutor(standby=False, program=[sys.executable, "-c", PROGRAMS]),
-            report=lambda change: self.told.extend(live_messages.of(change)),
-            slots={"create": 1, "cpu": 1},
-        )
-        self.scheduler.start()
-
-    def submit(self, program: str, **arguments: Any) -> ToyJob:
-        folder = self.store.new_folder()
-        tasks = [Task(name="toy", title="Toy")]
-        job = ToyJob(id=folder.name, folder=folder, name=program, tasks=tasks, program=program, **arguments)
-        self.scheduler.submit(job)
-        return job
-
-    def wait(self, question: Callable[[], object]) -> None:
-        deadline = time.monotonic() + 30
-        while not question():
-            assert time.monotonic() < deadline
-            gevent.sleep(0.02)
-
-    def wait_for_end(self, job: Job) -> Status:
-        self.wait(lambda: not job.status.is_running)
-        return job.status
-
-    def stop(self) -> None:
-        self.scheduler.stop()
-        self.store.close()
 
 
 @pytest.fixture
@@ -166,7 +60,7 @@ def test_a_job_that_finishes_is_done_and_told_of(server: Server) -> None:
     ]
     assert [row["step"] for row in rows] == list(range(1, 11))
     assert server.scheduler.metrics(job).train.steps == list(range(1, 11))
-    assert job.summary["last_accuracy"] == 50.0
+    assert job.summary.last_accuracy == 50.0
     statuses = [
         body["status"] for room, _, body in server.told if room == job.id and body["update"] == "status"
     ]
@@ -189,7 +83,7 @@ def test_a_job_that_goes_wrong_says_why(server: Server, program: str, words: str
     assert job.failure is not None
     assert words in job.failure.message
     assert not (job.folder / "half").exists()
-    kept = ToyJob.from_json(job.folder, json.loads((job.folder / "job.json").read_text()))
+    kept = jobs.load(job.folder, {"model": ToyJob})
     assert kept.status is Status.ERROR
     assert kept.failure == job.failure
 
@@ -203,7 +97,7 @@ def test_a_job_that_failed_is_taken_up_again(server: Server) -> None:
     assert job.progress == 0.25
     assert server.wait_for_end(job) is Status.DONE
     assert server.scheduler.metrics(job).train.steps == [1, 2]
-    assert [code for code, _ in job.history if code != "W"] == ["I", "R", "E", "I", "R", "D"]
+    assert "".join(status.value for status, _ in job.history).replace("W", "") == "IREIRD"
     assert job.elapsed == pytest.approx(job.tasks[0].seconds_run)
 
 
@@ -226,16 +120,16 @@ def test_abort_works_while_waiting_and_while_running(server: Server) -> None:
 
 
 def test_a_job_waits_for_what_it_needs(server: Server) -> None:
-    dataset = server.submit("finishes", wish=Wish(pool="create"))
+    dataset = server.submit("finishes", request=DeviceRequest(pool="create"))
     model = server.submit("finishes", needed=(dataset.id,))
     assert server.wait_for_end(model) is Status.DONE
-    started = [at for code, at in model.history if code == "R"]
-    ended = [at for code, at in dataset.history if code == "D"]
+    started = [at for status, at in model.history if status is Status.RUN]
+    ended = [at for status, at in dataset.history if status is Status.DONE]
     assert started[0] >= ended[0]
 
 
 def test_a_job_whose_dataset_failed_is_aborted_with_the_reason(server: Server) -> None:
-    dataset = server.submit("fails", wish=Wish(pool="create"))
+    dataset = server.submit("fails", request=DeviceRequest(pool="create"))
     model = server.submit("finishes", needed=(dataset.id,))
     assert server.wait_for_end(model) is Status.ABORT
     assert model.failure is not None
@@ -243,7 +137,7 @@ def test_a_job_whose_dataset_failed_is_aborted_with_the_reason(server: Server) -
 
 
 def test_a_job_in_use_is_not_deleted(server: Server) -> None:
-    dataset = server.submit("finishes", wish=Wish(pool="create"))
+    dataset = server.submit("finishes", request=DeviceRequest(pool="create"))
     model = server.submit("slow", needed=(dataset.id,))
     with pytest.raises(InUse, match="slow"):
         server.scheduler.remove(dataset)
@@ -274,42 +168,45 @@ def test_what_ended_while_the_server_was_down_is_known_afterwards(tmp_path: Path
     first.scheduler.stop()
     handle = job.tasks[0].handle
     assert handle is not None
-    first.scheduler._executor.stop(handle)
+    first.executor.stop(handle)
     first.wait(lambda: (job.folder / "toy" / "exit.json").exists())
-    first.scheduler._executor.poll(job.folder / "toy", handle)
+    first.executor.poll(job.folder / "toy", handle)
     first.store.close()
     second = Server(tmp_path / "jobs")
     assert second.wait_for_end(second.store.get(job.id, ToyJob)) is Status.ABORT
     second.stop()
 
 
-@dataclass(kw_only=True, eq=False)
-class Trouble(ToyJob):
+class Trouble(ToyJob, kw_only=True, eq=False):
     """A job whose code raises, as it might with unexpected files."""
 
     fails_in: str = ""
 
-    def recipe(self, task: Task) -> Recipe:
-        self._fail_in("recipe")
-        return super().recipe(task)
+    def recipe_for(self, task: Task) -> Recipe:
+        self._fail_in("recipe_for")
+        return super().recipe_for(task)
 
     def needs(self) -> tuple[str, ...]:
         self._fail_in("needs")
         return super().needs()
 
-    def wants(self, task: Task) -> Wish:
-        self._fail_in("wants")
-        return super().wants(task)
+    def device_request(self, task: Task) -> DeviceRequest:
+        self._fail_in("device_request")
+        return super().device_request(task)
 
     def clear_away(self) -> None:
         self._fail_in("clear_away")
+
+    def task_folder(self, task: Task) -> Path:
+        self._fail_in("task_folder")
+        return super().task_folder(task)
 
     def _fail_in(self, name: str) -> None:
         if self.fails_in == name:
             raise ZeroDivisionError(name)
 
 
-@pytest.mark.parametrize("fails_in", ["recipe", "needs", "wants"])
+@pytest.mark.parametrize("fails_in", ["recipe_for", "needs", "device_request"])
 def test_a_job_that_makes_trouble_ends_alone(server: Server, fails_in: str) -> None:
     folder = server.store.new_folder()
     job = Trouble(id=folder.name, folder=folder, name="trouble", tasks=[Task(name="toy", title="Toy")])
@@ -330,11 +227,11 @@ def test_a_job_that_makes_trouble_while_it_runs_is_stopped(server: Server) -> No
     server.scheduler.submit(job)
     server.wait(lambda: job.status is Status.RUN)
     handle = job.tasks[0].handle
-    job.fails_in = "wants"
+    job.fails_in = "task_folder"
     assert server.wait_for_end(job) is Status.ERROR
     job.fails_in = ""
     assert handle
-    server.wait(lambda: not is_alive(handle))
+    server.wait(lambda: not server.executor.is_alive(handle))
     assert server.wait_for_end(server.submit("finishes")) is Status.DONE
 
 
@@ -390,11 +287,13 @@ def test_a_job_that_is_resumed_after_the_clock_was_set_back_is_judged_by_its_own
 
 
 def test_elapsed_time_of_a_task_is_never_negative() -> None:
-    task = Task(name="t", title="T", history=[("I", 9e9), ("R", 9e9)])
+    task = Task(name="t", title="T", history=[(Status.INIT, 9e9), (Status.RUN, 9e9)])
     assert 0 <= task.seconds_run < 5
     task.move(Status.DONE)
     assert 0 <= task.seconds_run < 5
-    backwards = Task(name="t", title="T", history=[("I", 100.0), ("R", 90.0), ("D", 10.0)])
+    backwards = Task(
+        name="t", title="T", history=[(Status.INIT, 100.0), (Status.RUN, 90.0), (Status.DONE, 10.0)]
+    )
     assert backwards.seconds_run == 0
 
 
@@ -407,7 +306,7 @@ def test_a_forged_exit_neither_ends_a_job_nor_keeps_it_from_being_stopped(server
     server.wait(lambda: len(server.scheduler.metrics(job).train.steps) > seen + 3)
     assert job.status is Status.RUN
     server.scheduler.remove(job)
-    assert handle and not is_alive(handle)
+    assert handle and not server.executor.is_alive(handle)
     assert not job.folder.exists()
 
 
@@ -434,51 +333,55 @@ def toy(tmp_path: Path, name: str, **arguments: Any) -> ToyJob:
     )
 
 
+def chosen(jobs: list[ToyJob], free: Resources) -> Choice:
+    return choose([Candidate(job, [(job.tasks[0], job.request)]) for job in jobs], free)
+
+
 def test_gpus_are_given_in_the_order_of_asking(tmp_path: Path) -> None:
-    gpu = Wish(pool="gpu")
-    jobs = [toy(tmp_path, str(number), wish=gpu) for number in range(3)]
-    choice = choose(jobs, lambda _: None, Resources({}, ["0", "1"], ("0", "1")))
-    assert [(start.job.id, start.devices) for start in choice.start] == [("0", ["0"]), ("1", ["1"])]
+    gpu = DeviceRequest(pool="gpu")
+    jobs = [toy(tmp_path, str(number), request=gpu) for number in range(3)]
+    choice = chosen(jobs, Resources({}, ["0", "1"], ("0", "1")))
+    assert [(start.job.id, start.devices) for start in choice.start] == [("0", ("0",)), ("1", ("1",))]
     assert choice.waiting == {"2": "a free GPU"}
 
 
 def test_a_chosen_gpu_is_waited_for_and_an_unknown_one_is_an_error(tmp_path: Path) -> None:
-    busy = toy(tmp_path, "busy", wish=Wish(pool="gpu", chosen=("1",)))
-    unknown = toy(tmp_path, "unknown", wish=Wish(pool="gpu", chosen=("7",)))
-    choice = choose([busy, unknown], lambda _: None, Resources({}, ["0"], ("0", "1")))
+    busy = toy(tmp_path, "busy", request=DeviceRequest(pool="gpu", chosen=("1",)))
+    unknown = toy(tmp_path, "unknown", request=DeviceRequest(pool="gpu", chosen=("7",)))
+    choice = chosen([busy, unknown], Resources({}, ["0"], ("0", "1")))
     assert choice.waiting == {"busy": "GPU 1"}
-    assert "no GPU 7" in choice.hopeless["unknown"].message
+    assert "no GPU 7" in choice.unsatisfiable["unknown"].message
 
 
 def test_without_any_gpu_the_next_free_one_is_the_cpu(tmp_path: Path) -> None:
-    jobs = [toy(tmp_path, str(number), wish=Wish(pool="gpu")) for number in range(2)]
-    choice = choose(jobs, lambda _: None, Resources({"cpu": 1}))
-    assert [(start.job.id, start.devices) for start in choice.start] == [("0", ["cpu"])]
+    jobs = [toy(tmp_path, str(number), request=DeviceRequest(pool="gpu")) for number in range(2)]
+    choice = chosen(jobs, Resources({"cpu": 1}))
+    assert [(start.job.id, start.devices) for start in choice.start] == [("0", ("cpu",))]
 
 
 @pytest.mark.parametrize(
-    ("ended", "news", "status", "words"),
+    ("ended", "state", "status", "words"),
     [
-        (Exit(code=0), News(result={}), Status.DONE, None),
-        (Exit(code=143, stopped=True), News(), Status.ABORT, None),
-        (Exit(code=0, stopped=True), News(result={}), Status.DONE, None),
-        (Exit(code=1), News(failure=Failure("told")), Status.ERROR, "told"),
-        (Exit(signal=9, out_of_memory=True), News(), Status.ERROR, "memory"),
-        (Exit(signal=9), News(), Status.ERROR, "SIGKILL"),
-        (Exit(signal=64), News(), Status.ERROR, "signal 64"),
-        (Exit(lost=True), News(), Status.ERROR, "process is gone"),
-        (Exit(code=0), News(), Status.ERROR, "ended early"),
-        (Exit(code=1), News(result={}), Status.ERROR, "exit code 1"),
-        (Exit(signal=9), News(result={}), Status.DONE, None),
-        (Exit(lost=True), News(result={}), Status.DONE, None),
-        (Exit(code=1, disk_full=True), News(), Status.ERROR, "The disk is full"),
-        (Exit(code=EXIT_DISK_FULL), News(), Status.ERROR, "The disk is full"),
-        (Exit(code=1, disk_full=True), News(failure=Failure("told")), Status.ERROR, "told"),
-        (Exit(code=75), News(failure=Failure("of an earlier run")), Status.ERROR, "Another process"),
+        (Exit(code=0), TaskState(result={}), Status.DONE, None),
+        (Exit(code=143, stopped=True), TaskState(), Status.ABORT, None),
+        (Exit(code=0, stopped=True), TaskState(result={}), Status.DONE, None),
+        (Exit(code=1), TaskState(failure=Failure("told")), Status.ERROR, "told"),
+        (Exit(signal=9, out_of_memory=True), TaskState(), Status.ERROR, "memory"),
+        (Exit(signal=9), TaskState(), Status.ERROR, "SIGKILL"),
+        (Exit(signal=64), TaskState(), Status.ERROR, "signal 64"),
+        (Exit(lost=True), TaskState(), Status.ERROR, "process is gone"),
+        (Exit(code=0), TaskState(), Status.ERROR, "ended early"),
+        (Exit(code=1), TaskState(result={}), Status.ERROR, "exit code 1"),
+        (Exit(signal=9), TaskState(result={}), Status.DONE, None),
+        (Exit(lost=True), TaskState(result={}), Status.DONE, None),
+        (Exit(code=1, disk_full=True), TaskState(), Status.ERROR, "The disk is full"),
+        (Exit(code=EXIT_DISK_FULL), TaskState(), Status.ERROR, "The disk is full"),
+        (Exit(code=1, disk_full=True), TaskState(failure=Failure("told")), Status.ERROR, "told"),
+        (Exit(code=75), TaskState(failure=Failure("of an earlier run")), Status.ERROR, "Another process"),
     ],
 )
-def test_verdict(ended: Exit, news: News, status: Status, words: str | None) -> None:
-    judged, failure = verdict(ended, news, ["last words"])
+def test_verdict(ended: Exit, state: TaskState, status: Status, words: str | None) -> None:
+    judged, failure = verdict(ended, state, ["last words"])
     assert judged is status
     assert (failure is None) == (words is None)
     if failure and words:
@@ -497,7 +400,7 @@ def test_a_status_only_takes_legal_steps(steps: list[Status]) -> None:
         else:
             assert step is before or step in LEGAL_STEPS[before]
             assert task.status is step
-    again = Task.from_json(task.as_json())
+    again = schema.decode(msgspec.json.encode(task), Task)
     assert again.history == task.history
 
 
@@ -551,12 +454,12 @@ def test_rows_after_the_step_of_a_resumed_training_are_void() -> None:
 
 
 def test_a_resumed_training_has_not_failed() -> None:
-    news = News()
+    state = TaskState()
     told = [Saved(1, 8, "a"), Saved(2, 16, "b"), Failed("disk full"), Resumed(8, 1), Saved(2, 16, "b")]
     for event in [*told, Removed(1, "a")]:
-        news.add(event)
-    assert news.failure is None and not news.is_finished
-    assert news.snapshots == [(2, "b")]
+        state.apply(event)
+    assert state.failure is None and not state.is_finished
+    assert state.snapshots == [(2, "b")]
 
 
 @pytest.mark.parametrize("clock", [-86400.0, 0.0, 86400.0], ids=["set back", "right", "set forward"])
@@ -565,17 +468,17 @@ def test_the_failure_of_an_earlier_run_is_not_that_of_this_one(tmp_path: Path, c
     for status in (Status.RUN, Status.ERROR):
         task.move(status)
     log.write_bytes(encode(Failed("disk full")) + encode(Warned("kept")))
-    task.read_news(log)
-    assert task.news.failure
+    task.read_events(log)
+    assert task.state.failure
     task.restart(log.stat().st_size)
-    task.read_news(log)
-    assert task.news.failure is None and task.news.warnings == ["kept"]
+    task.read_events(log)
+    assert task.state.failure is None and task.state.warnings == ["kept"]
     with open(log, "ab") as file:
         file.write(encode(Failed("again", at=time.time() + clock)))
-    again = Task.from_json(json.loads(json.dumps(task.as_json())))
+    again = schema.decode(msgspec.json.encode(task), Task)
     for known in (task, again):
-        known.read_news(log)
-        assert known.news.failure == Failure("again")
+        known.read_events(log)
+        assert known.state.failure == Failure("again")
 
 
 def test_a_job_that_ended_while_no_server_was_there_has_the_time_of_its_end(tmp_path: Path) -> None:

@@ -13,30 +13,30 @@ from digits.core import job as jobs
 from digits.core.errors import Damaged
 from digits.core.job import DamagedJob, Job
 from digits.core.model_job import ModelJob
-from digits.core.recipe import CreateDataset, Train
+from digits.core.recipe import Train
 from digits.core.status import Status
-from digits.kinds import KINDS
-from digits.kinds.classification.job import DatasetJob
+from digits.kinds.classification.recipe import CreateClassification, FolderSplit
+from digits.kinds.jobs import JOB_TYPES, DatasetJob
 from digits.runtime.store import Store, StoreInUse, StoreLost
 from tests.power_loss import Recording
 
 
 def dataset(store: Store, name: str = "pictures") -> DatasetJob:
     folder = store.new_folder()
-    plan = CreateDataset(train={"folder": "/data"})
-    job = DatasetJob(id=folder.name, folder=folder, name=name, plan=plan, tasks=DatasetJob.first_tasks())
+    recipe = CreateClassification(train=FolderSplit(folder="/data"))
+    job = DatasetJob(id=folder.name, folder=folder, name=name, recipe=recipe, tasks=DatasetJob.first_tasks())
     store.add(job)
     return job
 
 
 def model(store: Store, parent: DatasetJob) -> ModelJob:
     folder = store.new_folder()
-    plan = Train(dataset=str(parent.folder))
+    recipe = Train(dataset=str(parent.folder))
     job = ModelJob(
         id=folder.name,
         folder=folder,
         name="net",
-        plan=plan,
+        recipe=recipe,
         dataset_id=parent.id,
         tasks=ModelJob.first_tasks(),
     )
@@ -46,14 +46,14 @@ def model(store: Store, parent: DatasetJob) -> ModelJob:
 
 def reopened(store: Store) -> Store:
     store.close()
-    again = Store(store.folder, KINDS)
+    again = Store(store.folder, JOB_TYPES)
     again.load()
     return again
 
 
 @pytest.fixture
 def store(tmp_path: Path) -> Store:
-    return Store(tmp_path / "jobs", KINDS)
+    return Store(tmp_path / "jobs", JOB_TYPES)
 
 
 def test_a_job_survives_a_power_cut_from_its_submission_to_its_deletion(
@@ -125,12 +125,12 @@ def test_unknown_keys_are_ignored_and_missing_ones_have_defaults(store: Store) -
     job = model(store, dataset(store))
     body = json.loads((job.folder / "job.json").read_text())
     body["colour"] = "green"
-    body["plan"]["flavour"] = "sweet"
-    del body["notes"], body["plan"]["mean"], body["device"]
+    body["recipe"]["flavour"] = "sweet"
+    del body["notes"], body["recipe"]["mean"], body["device"]
     (job.folder / "job.json").write_text(json.dumps(body))
     again = reopened(store)
     kept = again.get(job.id, ModelJob)
-    assert (kept.notes, kept.plan.mean, kept.device) == ("", "image", "cpu")
+    assert (kept.notes, kept.recipe.mean, kept.device) == ("", "image", "cpu")
     again.close()
 
 
@@ -154,7 +154,7 @@ def test_a_wait_that_nobody_noticed_is_no_history(store: Store) -> None:
     for status, after in ((Status.WAIT, 1.0), (Status.RUN, 1.5), (Status.DONE, 9.0)):
         job.tasks[0].move(status, start + after)
         job.note_status(start + after)
-    assert [code for code, _ in job.history] == ["I", "R", "D"]
+    assert [code for code, _ in job.history] == [Status.INIT, Status.RUN, Status.DONE]
     assert job.elapsed == pytest.approx(7.5)
     store.close()
 
@@ -180,10 +180,10 @@ def test_a_moved_folder_of_jobs_trains_on_its_own_datasets(store: Store, tmp_pat
     trained = model(store, dataset(store))
     store.close()
     moved = store.folder.rename(tmp_path / "elsewhere")
-    again = Store(moved, KINDS)
+    again = Store(moved, JOB_TYPES)
     again.load()
     job = again.get(trained.id, ModelJob)
-    assert job.recipe(job.tasks[0]).as_json()["dataset"] == str(moved / trained.dataset_id)
+    assert job.recipe_for(job.tasks[0]).as_json()["dataset"] == str(moved / trained.dataset_id)
     again.close()
 
 
@@ -196,7 +196,7 @@ def test_a_training_that_saved_nothing_can_begin_anew(store: Store, end: Status)
         job.note_status()
     assert job.can_resume
     job.resume()
-    assert job.tasks[0].status is Status.INIT and job.plan.resume
+    assert job.tasks[0].status is Status.INIT and job.recipe.resume
     store.close()
 
 
@@ -217,7 +217,7 @@ def test_a_removed_folder_is_noticed_and_nothing_is_written_any_more(
     job = dataset(store)
     assert store.maintain()
     shutil.rmtree(store.folder)
-    second = Store(store.folder, KINDS)  # another server can start there
+    second = Store(store.folder, JOB_TYPES)  # another server can start there
     for _ in range(2):
         assert not store.maintain()
     assert store.problem is not None and "removed or replaced" in store.problem.message
@@ -252,13 +252,13 @@ def test_a_lock_file_that_was_removed_is_made_again(store: Store) -> None:
     (store.folder / ".lock").unlink()
     assert store.maintain()
     with pytest.raises(StoreInUse):
-        Store(store.folder, KINDS)
+        Store(store.folder, JOB_TYPES)
     store.close()
 
 
 def test_a_server_that_took_the_lock_meanwhile_is_noticed(store: Store) -> None:
     (store.folder / ".lock").unlink()
-    second = Store(store.folder, KINDS)
+    second = Store(store.folder, JOB_TYPES)
     assert not store.maintain()
     assert store.problem is not None and "another server" in store.problem.message
     second.close()

@@ -21,11 +21,10 @@ from flask import Flask
 from flask.testing import FlaskClient
 from werkzeug.routing import Rule
 
-from digits.core.recipe import CreateDataset
 from digits.core.settings import Settings
 from digits.core.status import Status
-from digits.kinds import KINDS
-from digits.kinds.classification.job import DatasetJob
+from digits.kinds.classification.recipe import CreateClassification, FolderSplit
+from digits.kinds.jobs import JOB_TYPES, DatasetJob
 from digits.runtime.store import Store
 from digits.web.app import create_app
 from digits.web.peers import CONNECTION, Peer
@@ -391,13 +390,13 @@ def write(server: SmallServer, method: str, path: str, header: str, fields: str 
 
 def test_logout_ends_polling(tmp_path: Path, clean_environment: dict[str, str]) -> None:
     """A long-polling request admitted before the logout must not receive later messages."""
-    store = Store(tmp_path / "jobs", KINDS)
+    store = Store(tmp_path / "jobs", JOB_TYPES)
     folder = store.new_folder()
     job = DatasetJob(
         id=folder.name,
         folder=folder,
         name="old",
-        plan=CreateDataset(train={}),
+        recipe=CreateClassification(train=FolderSplit(folder="/data")),
         tasks=DatasetJob.first_tasks(),
     )
     job.tasks[0].move(Status.ABORT)

@@ -27,8 +27,10 @@ from werkzeug.wrappers import Response
 from digits.core.model_job import ModelJob
 from digits.core.status import Status
 from digits.kinds.classification.form import DatasetForm
-from digits.kinds.classification.job import DatasetJob
+from digits.kinds.jobs import DatasetJob
 from digits.runtime.executor import Exit
+from digits.runtime.short_tasks import ShortTasks
+from digits.runtime.task_runner import TaskRunner
 from digits.web import dataset_views
 from digits.web.model_form import ModelForm
 from tests.raw_http import Answer, SmallServer, small_server
@@ -48,12 +50,15 @@ class NoProcesses:
     def __init__(self) -> None:
         self.started = 0
 
-    def start(self, folder: Path, environment: Any) -> dict[str, Any]:
+    def start(self, folder: Path, devices: Any, **arguments: Any) -> dict[str, Any]:
         self.started += 1
         return {"pid": 0}
 
-    def find(self, folder: Path, since: float) -> None:
-        return None
+    def clear(self, *arguments: Any) -> bool:
+        return True
+
+    def output(self, folder: Path, after: int = 0, limit: int = 0) -> tuple[str, int]:
+        return "", after
 
     def poll(self, folder: Path, handle: Any) -> Exit:
         return Exit(code=1)
@@ -67,7 +72,7 @@ class NoProcesses:
     def close(self) -> None:
         pass
 
-    # As InferenceWorkers
+    # As InferenceServers
 
     def ask(self, folder: Path, request: dict[str, Any]) -> dict[str, Any]:
         self.started += 1
@@ -97,10 +102,13 @@ def site(tmp_path_factory: pytest.TempPathFactory, processes: NoProcesses) -> It
     folder = tmp_path_factory.mktemp("all-routes")
     opened = open_site(site_settings(folder))
     assert opened.wait_for_end(opened.dataset()) == "Done"
-    opened.services.scheduler.stop()  # start no tasks in the background
     parts: Any = opened.services
+    parts.scheduler.stop()  # start no tasks in the background
+    parts.runner.close()
     parts.executor.close()
-    parts.executor = parts.inference = parts.tensorboards = parts.previews._executor = processes
+    parts.executor = parts.inference = parts.tensorboards = processes
+    runner = TaskRunner(parts.executor, parts.ledger)
+    parts.short_tasks = ShortTasks(parts.folder / "previews", runner, parts.store.discard)
     yield opened
     opened.services.store.close()
 

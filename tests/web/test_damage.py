@@ -17,7 +17,7 @@ import pytest
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
-from digits.runtime.executor import LocalExecutor
+from digits.runtime.executors.local import LocalExecutor
 from tests import damage
 from tests.damage import Damage
 from tests.site import Site, open_site, site_settings
@@ -39,7 +39,7 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Site, Path
         patched.setattr(
             LocalExecutor,
             "start",
-            lambda self, folder, environment, run=1: damage.starts_at_once(folder, run),
+            lambda self, folder, devices, *, run=1, owned=False: damage.starts_at_once(folder, run),
         )
         yield opened, folder
     opened.services.tensorboards.stop_all()
@@ -110,7 +110,7 @@ def changed(victim: str, change: Any) -> Damage:
         lambda body: body["tasks"][0]["history"][0].__setitem__(1, 1e300),
         lambda body: body.update(dataset_id=body["id"]),
         lambda body: body.update(device="next:many"),
-        lambda body: body.update(form=[1]),
+        lambda body: body.update(notes=[1]),
     ],
     ids=range(10),
 )
@@ -149,12 +149,12 @@ def test_a_damaged_job_says_what_is_damaged(world: tuple[Site, Path]) -> None:
         said["json"] = site.get(f"/models/{damage.TRAINED}.json").get_json()["error"]["message"]
         said["dataset"] = site.get(f"/datasets/{damage.BROKEN}").text
 
-    done = changed(damage.TRAINED, lambda body: body["plan"].update(epochs="many"))
+    done = changed(damage.TRAINED, lambda body: body["recipe"].update(epochs="many"))
     assert wrongs(world, done, put(damage.BROKEN, "dataset.json", b"{}"), look=look) == []
     for text in said.values():
         assert "is damaged:" in text
     for name in ("page", "home", "json"):
-        assert "plan.epochs is not a number" in said[name]
+        assert "Expected `float`, got `str` - at `$.recipe.epochs`" in said[name]
     assert "dataset.json: " in said["dataset"]
 
 

@@ -17,7 +17,7 @@ from digits.core.errors import explain
 from digits.core.job import Job
 from digits.core.settings import Settings
 from digits.core.status import Status
-from digits.runtime.executor import LocalExecutor
+from digits.runtime.executors.local import LocalExecutor
 from digits.web.app import create_app
 from digits.web.auth import Session, Sessions, read_or_make_secret
 from tests.failing_disk import FailingDisk, failing_disk, fill, small_disk
@@ -213,7 +213,7 @@ def test_a_write_that_fails_is_reported_and_changes_nothing(
     monkeypatch.setattr("digits.runtime.store.RETRY_SECONDS", 0.0)
     disk: FailingDisk
 
-    def start(self: LocalExecutor, folder: Path, environment: Any, run: int = 1) -> Any:
+    def start(self: LocalExecutor, folder: Path, devices: Any, **arguments: Any) -> Any:
         raise OSError(number, os.strerror(number))  # no process is started here
 
     monkeypatch.setattr(LocalExecutor, "start", start)

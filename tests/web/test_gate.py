@@ -19,7 +19,7 @@ from werkzeug.wrappers import Request
 
 from digits.web import gate as gate_module
 from digits.web.auth import VISITOR, Auth, Sessions
-from digits.web.gate import FOREIGN, NONCE, Allowance, Gate, Hosts, comes_from_another_site, origin_matches
+from digits.web.gate import FOREIGN, NONCE, Gate, Hosts, RateLimiter, comes_from_another_site, origin_matches
 from digits.web.peers import CONNECTION, Peer
 from tests.raw_http import OTHER_UID, Answer, SmallServer, join, small_server, websocket
 
@@ -568,15 +568,15 @@ def test_names_may_be_given_as_often_as_one_likes() -> None:
     assert {through(gate, "/login", "POST").status_code for _ in range(30)} == {200}
 
 
-def test_allowance_counts_networks_and_forgets_the_oldest(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_rate_limiter_counts_networks_and_forgets_the_oldest(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(gate_module, "MAX_REMEMBERED_ADDRESSES", 3)
-    allowance = Allowance(1, clock=lambda: 0.0)
-    assert allowance.take("2001:db8::1") and not allowance.take("2001:db8::2")
-    assert allowance.take("2001:db8:0:1::1")
-    assert allowance.take("not an address") and not allowance.take("not an address")
+    limiter = RateLimiter(1, clock=lambda: 0.0)
+    assert limiter.take("2001:db8::1") and not limiter.take("2001:db8::2")
+    assert limiter.take("2001:db8:0:1::1")
+    assert limiter.take("not an address") and not limiter.take("not an address")
     for number in range(3):
-        assert allowance.take(f"10.0.0.{number}")
-    assert len(allowance._left) == 3
+        assert limiter.take(f"10.0.0.{number}")
+    assert len(limiter) == 3
 
 
 # Answers

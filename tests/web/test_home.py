@@ -9,10 +9,11 @@ import pytest
 
 from digits.core.job import Job
 from digits.core.model_job import ModelJob
-from digits.core.recipe import CreateDataset, Train
+from digits.core.recipe import Train
 from digits.core.status import Status
 from digits.core.task import Task
-from digits.kinds.classification.job import DatasetJob
+from digits.kinds.classification.recipe import CreateClassification, FolderSplit
+from digits.kinds.jobs import DatasetJob
 from tests.site import Site
 
 pytestmark = pytest.mark.integration
@@ -30,9 +31,10 @@ def names(site: Site, query: str) -> list[str]:
 def dataset(site: Site, name: str = "bars", group: str = "") -> DatasetJob:
     """Add an aborted dataset."""
     folder = site.services.store.new_folder()
-    plan = CreateDataset(train={"folder": "/data"})
+    recipe = CreateClassification(train=FolderSplit(folder="/data"))
     return add(
-        site, DatasetJob(id=folder.name, folder=folder, name=name, group=group, plan=plan, tasks=[aborted()])
+        site,
+        DatasetJob(id=folder.name, folder=folder, name=name, group=group, recipe=recipe, tasks=[aborted()]),
     )
 
 
@@ -45,7 +47,7 @@ def model(site: Site, parent: DatasetJob, name: str, accuracy: float | None = No
             id=folder.name,
             folder=folder,
             name=name,
-            plan=Train(dataset=str(parent.folder)),
+            recipe=Train(dataset=str(parent.folder)),
             dataset_id=parent.id,
             tasks=[aborted()],
             summary={"last_accuracy": accuracy},

@@ -17,6 +17,7 @@ from digits.core.job import Job
 from digits.core.status import Status
 from digits.data import manifest
 from digits.data.records import Record, ShardWriter, encode_example
+from digits.data.target import class_index
 from digits.web.app import create_app
 from tests.site import Site, bars, site_settings
 
@@ -83,7 +84,7 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
 def dataset(site: Site) -> Job:
     """A finished dataset of one record."""
     job = site.services.store.get(site.dataset(folder_train=str(site.data / "bars")), Job)
-    record = Record(b"\xff\xd8", "jpeg", 1, 1, 3, 0)
+    record = Record(b"\xff\xd8", "jpeg", 1, 1, 3, {"image/class/label": [0]})
     with ShardWriter(job.folder / "train-00000-of-00001.tfrecord") as writer:
         writer.add(encode_example(record), 0)
     split = manifest.Split(count=1, counts=[1], bytes=writer.size_bytes, shards=[writer.path.name])
@@ -93,7 +94,9 @@ def dataset(site: Site) -> Job:
         channels=3,
         encoding="jpg",
         resize_mode="squash",
-        labels=["a"],
+        kind="image-classification",
+        target=class_index(["a"]),
+        groups=["a"],
         splits={"train": split},
         mean_pixel=[0.0, 0.0, 0.0],
     )

@@ -15,6 +15,8 @@ from PIL import Image
 
 from digits.core.job import Job
 from digits.core.model_job import ModelJob
+from digits.core.recipe import EarlyStopping
+from digits.core.schedules import OneCycle
 from tests.site import Site, open_site, site_settings
 
 pytestmark = pytest.mark.integration
@@ -390,7 +392,13 @@ def test_the_form_lists_the_models_of_a_sweep(site: Site, fields: dict[str, str]
 def test_several_ticked_gpus_are_one_choice_and_kept_for_cloning(site: Site, dataset: str) -> None:
     answer = create(site, dataset, select_gpu="", select_gpus=["0", "2"])
     job = site.services.store.get(answer.get_json()["id"], ModelJob)
-    assert job.device == job.form["select_gpus"] == "0,2"
+    assert job.device == "0,2"
+    answer = site.post("/models/images/classification.json", clone=job.id)
+    assert answer.status_code == 200, answer.get_json()
+    twin = next(
+        item for item in site.services.store.all(ModelJob) if item.name == job.name and item is not job
+    )
+    assert twin.device == "0,2"
     site.post(f"/models/{job.id}/abort")
     site.wait_for_end(job.id)
 
@@ -474,16 +482,20 @@ def test_the_form_becomes_the_recipe(site: Site, dataset: str) -> None:
     )
     assert answer.status_code == 200, answer.get_json()
     job_id = answer.get_json()["id"]
-    plan = site.services.store.get(job_id, ModelJob).plan
-    assert (plan.solver["type"], plan.solver["weight_decay"]) == ("ADAMW", 0.05)
-    assert plan.batch_accumulation == 2
-    assert plan.lr_policy == {"policy": "onecycle", "peak": 30, "start": 0.04, "final": 0.0001, "warmup": 5}
-    assert (plan.augment["flip"], plan.augment["hsv_hue"], plan.augment["pad_crop"]) == ("fliplr", 0.1, 4)
-    assert plan.augment["hsv_saturation"] == 0.04
-    assert (plan.balance, plan.precision, plan.xla) == ("class_weights", "mixed_bfloat16", False)
-    assert (plan.snapshots_kept, plan.best_metric) == (3, "accuracy")
-    assert plan.early_stopping == {"metric": "loss", "patience": 2}
-    assert plan.freeze == ["model/conv1*", "model/conv2*"]
+    recipe = site.services.store.get(job_id, ModelJob).recipe
+    assert (recipe.solver.type, recipe.solver.weight_decay) == ("ADAMW", 0.05)
+    assert recipe.batch_accumulation == 2
+    assert recipe.lr_policy == OneCycle(peak=30, start=0.04, final=0.0001, warmup=5)
+    assert (recipe.augment.flip, recipe.augment.hsv_hue, recipe.augment.pad_crop) == (
+        "fliplr",
+        0.1,
+        4,
+    )
+    assert recipe.augment.hsv_saturation == 0.04
+    assert (recipe.balance, recipe.precision, recipe.xla) == ("class_weights", "mixed_bfloat16", False)
+    assert (recipe.snapshots_kept, recipe.best_metric) == (3, "accuracy")
+    assert recipe.early_stopping == EarlyStopping(metric="loss", patience=2)
+    assert recipe.freeze == ["model/conv1*", "model/conv2*"]
     site.post(f"/models/{job_id}/abort")
     site.wait_for_end(job_id)
 

@@ -31,6 +31,7 @@ import pytest
 
 from digits.core import events, recipe
 from digits.data import images, manifest, records
+from digits.data.target import class_index
 from tests import once
 
 SECONDS_ALLOWED = 120
@@ -235,15 +236,12 @@ def trained(
 @pytest.fixture
 def often(monkeypatch: pytest.MonkeyPatch, tensorflow: None) -> None:
     """Trainings in short calls that save a resume point whenever possible."""
-    from digits.worker.training import checkpoints
-    from digits.worker.training import metric_rows as curve_module
-    from digits.worker.training import trainer as train
+    from digits.worker.training import checkpoints, metric_rows, pace
 
     monkeypatch.setattr(checkpoints, "RESUME_SECONDS", 0.0)
-    monkeypatch.setattr(checkpoints, "_SHARE_OF_TIME", 1.0)
-    monkeypatch.setattr(train, "MAX_STEPS_PER_CALL", 2)
-    monkeypatch.setattr(train.Pace, "limit", 2)
-    monkeypatch.setattr(curve_module, "SINGLE_STEPS", 12)  # most rows then cover several steps
+    monkeypatch.setattr(checkpoints, "MAX_TIME_FRACTION", 1.0)
+    monkeypatch.setattr(pace, "MAX_STEPS_PER_CALL", 2)
+    monkeypatch.setattr(metric_rows, "SINGLE_STEPS", 12)  # most rows then cover several steps
 
 
 @pytest.fixture
@@ -251,9 +249,9 @@ def go_on(start: Any) -> Callable[[Path], Running]:
     """Resume the task in a folder."""
 
     def go_on(task_folder: Path) -> Running:
-        plan = recipe.load(task_folder, recipe.Train)
-        plan.resume = True
-        plan.save(task_folder)
+        training = recipe.load(task_folder, recipe.Train)
+        training.resume = True
+        training.save(task_folder)
         return start(task_folder)
 
     return go_on
@@ -350,8 +348,7 @@ def write_dataset(
                 height=size,
                 width=size,
                 channels=channels,
-                label=label,
-                text=labels[label],
+                features={"image/class/label": [label], "image/class/text": [labels[label].encode()]},
                 source=f"{number}.png".encode(),
             )
             writers[number * 2 // count].add(records.encode_example(record), label)
@@ -367,7 +364,9 @@ def write_dataset(
         channels=channels,
         encoding=encoding,
         resize_mode="squash",
-        labels=labels,
+        kind="image-classification",
+        target=class_index(labels),
+        groups=labels,
         splits=splits,
         mean_pixel=mean.mean((0, 1)).tolist(),
     ).save(folder)

@@ -11,7 +11,8 @@ import pytest
 
 from digits.core import events
 from digits.runtime import supervisor
-from digits.runtime.executor import Exit, LocalExecutor
+from digits.runtime.executor import Exit
+from digits.runtime.executors.local import LocalExecutor
 from tests.worker import networks
 
 CLOSES_OUTPUT = "import os\nos.close(1)\nos.close(2)\n"
@@ -30,7 +31,7 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[[Path], E
         time.sleep(0.05)
 
     def wait(task: Path) -> Exit:
-        handle = executor.start(task, {"CUDA_VISIBLE_DEVICES": ""})
+        handle = executor.start(task, ["cpu"])
         deadline = time.monotonic() + 60
         while (ended := executor.poll(task, handle)) is None:
             assert time.monotonic() < deadline

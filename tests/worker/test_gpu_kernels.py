@@ -89,20 +89,19 @@ def _lacking(task: Path) -> list[str]:
     import tensorflow as tf
 
     from digits.worker.training import device_config
-    from digits.worker.training import trainer as train
+    from digits.worker.training.setup import Setup
     from digits.worker.training.tensorboard_log import TensorBoardLog
 
     asked = recipe.load(task, recipe.Train)
     with contextlib.closing(events.EventLog(task / "events.jsonl")) as log:
-        trainer = train.Trainer(asked, task.parent, log, 1, device_config.prepare(asked, log)[0], None)
+        setup = Setup(asked, task.parent, log, device_config.configure(asked, log)[0], 1)
         gpu = SimpleNamespace(name="/device:GPU:0")
         with (
-            TensorBoardLog(task.parent / "tb") as trainer.board,
+            TensorBoardLog(task.parent / "tb") as board,
             mock.patch.object(tf.config, "list_logical_devices", lambda kind=None: [gpu]),
         ):
-            trainer.build()
-    functions = trainer.training._function, trainer.evaluation._function
-    return [name for item in functions for name in without_kernel(item.get_concrete_function().graph)]
+            setup.build(board)
+    return [name for item in (setup.training, setup.evaluation) for name in without_kernel(item.graph)]
 
 
 def _lacking_in_optimizers() -> dict[str, list[str]]:
@@ -113,7 +112,7 @@ def _lacking_in_optimizers() -> dict[str, list[str]]:
     found = {}
     variable = tf.Variable([1.0, 2.0], name="model/w")
     for kind in KINDS:
-        optimizer = Optimizer(kind)
+        optimizer = Optimizer(recipe.Solver(type=kind))
 
         def step(rate: Any, step: Any, optimizer: Any = optimizer) -> None:
             optimizer.apply(tf.constant([0.1, 0.2]), variable, rate, step)

@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from digits.core.events import Fed, Progressed, Warned
+from digits.core.events import InputPrepared, Progressed, Warned
 from digits.runtime.devices import Driver, DriverError
-from digits.runtime.executor import devices_environment
+from digits.runtime.executors.local import devices_environment
 from tests.worker import networks
 from tests.worker.conftest import Outcome, snapshot, write_dataset
 
@@ -86,7 +86,7 @@ def test_images_that_are_read_for_every_batch_are_the_same(
     kept = train_on_gpu(networks.LINEAR, name="kept", dataset=str(dataset), solver=MOMENTUM)
     monkeypatch.setattr(feeds, "RESIDENT_SHARE", 0.0)
     read = train_on_gpu(networks.LINEAR, name="read", dataset=str(dataset), solver=MOMENTUM)
-    assert {event.how for event in read.of(Fed)} == {"streamed"}
+    assert {event.how for event in read.of(InputPrepared)} == {"streamed"}
     first, second = (in_child(snapshot, outcome.job_folder, "snapshot_2.ckpt") for outcome in (kept, read))
     for name, value in first.items():
         assert second[name] == pytest.approx(value, rel=1e-3, abs=1e-4), name
@@ -103,5 +103,5 @@ def test_a_gpu_computes_what_a_processor_does(train: Any, train_on_gpu: Any, in_
 
 def test_a_training_takes_no_more_memory_than_it_may(train_on_gpu: Any) -> None:
     outcome = train_on_gpu(networks.LINEAR, gpu_memory_mb=512)
-    assert {event.place for event in outcome.of(Fed)} == {"GPU memory"}
-    assert all(event.budget_bytes <= 0.4 * 512 * 2**20 for event in outcome.of(Fed))
+    assert {event.place for event in outcome.of(InputPrepared)} == {"GPU memory"}
+    assert all(event.budget_bytes <= 0.4 * 512 * 2**20 for event in outcome.of(InputPrepared))

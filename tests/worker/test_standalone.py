@@ -29,9 +29,9 @@ def test_a_copied_job_trains_again_to_the_same_bytes(
     first = train(networks.LINEAR, seed=None, solver={"type": "ADAM", "learning_rate": 0.01})
     moved = shutil.copytree(gradients, tmp_path / "elsewhere" / "dataset")
     copy = shutil.copytree(first.job_folder, tmp_path / "elsewhere" / "copy")
-    plan = recipe.load(copy / "train", recipe.Train)
-    plan.dataset = "/nowhere"
-    plan.save(copy / "train")
+    training = recipe.load(copy / "train", recipe.Train)
+    training.dataset = "/nowhere"
+    training.save(copy / "train")
 
     missing = run_clean("-m", "digits", "train", str(copy))
     assert (missing.returncode, missing.stdout) == (1, "")
@@ -88,9 +88,9 @@ def test_a_snapshot_is_exported(trained: Any, run_clean: Callable[..., Any], tmp
     target = tmp_path / "exported"
     answer = run_clean("-m", "digits", "export", str(job), str(target), "--epoch", "1")
     assert answer.returncode == 0, answer.stderr + answer.stdout
-    assert f"{target} holds snapshot_1.ckpt, " in answer.stdout
-    assert "takes images [any, 12, 12, 1], float32" in answer.stdout
-    assert "gives output [any, 4], float32" in answer.stdout
+    assert f"Exported snapshot_1.ckpt to {target} (" in answer.stdout
+    assert "input [any, 12, 12, 1] float32, 0 to 255" in answer.stdout
+    assert "output output [any, 4] float32" in answer.stdout
     assert (target / "saved_model.pb").is_file()
     again = run_clean("-m", "digits", "export", str(job), str(target))
     assert again.returncode == 1 and "something in" in again.stderr
@@ -125,7 +125,7 @@ def test_a_stopped_training_goes_on(model: Any, clean_environment: dict[str, str
             process.send_signal(signal.SIGINT)
             said, errors = process.communicate(timeout=60)
         assert process.returncode == 1
-        assert "the same command goes on with it" in errors
+        assert "Run the same command again to resume it." in errors
         assert ("from step" in said) is (run == 1)
         point = resume_point(task_folder.parent)
         assert point
@@ -173,6 +173,6 @@ def test_a_training_does_not_outlive_its_command(model: Any, clean_environment: 
         process.kill()
     psutil.wait_procs([worker], timeout=10)
     assert not worker.is_running()
-    # Nothing was saved yet: it begins anew, in the same folder.
+    # It saved its state when its command was gone, and resumes in the same folder.
     again = standalone.prepare(task_folder.parent)
-    assert again.job_folder == task_folder.parent and again.plan.resume and again.step == 0
+    assert again.job_folder == task_folder.parent and again.recipe.resume and again.step > 0

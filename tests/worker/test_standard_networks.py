@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 from digits.core.events import Built, Finished
+from digits.data.target import class_index
 from digits.web import standard_networks
 from tests.worker.conftest import SECONDS_ALLOWED, gradient, snapshot, write_dataset
 
@@ -44,11 +45,15 @@ def test_the_number_of_parameters_is_the_published_one(in_child, name):
 
 
 def _parameters(name: str, shape: tuple[int, int, int], classes: int) -> int:
-    from digits.worker.network import inference, network
+    from digits.worker import network_loader
+    from digits.worker.network import inference
     from digits.worker.network.variables import VariableStore, count
 
     store = VariableStore(empty=True)
-    inference.trace(network.load(FOLDER / f"{name}.py", shape, classes), store)
+    inference.trace(
+        network_loader.load(FOLDER / f"{name}.py", shape, class_index([str(n) for n in range(classes)])),
+        store,
+    )
     return sum(count(variable) for variable in store.variables.values() if variable.trainable)
 
 
@@ -186,11 +191,12 @@ def _taught(name: str, x: np.ndarray, y: np.ndarray, steps: int) -> dict[str, An
     """Trains on one batch again and again: losses, the last metrics of validation, and what is answered."""
     import tensorflow as tf
 
-    from digits.worker.network import network, tower
+    from digits.worker import network_loader
+    from digits.worker.network import tower
     from digits.worker.network.variables import VariableStore
 
     tf.keras.utils.set_random_seed(1)
-    net = network.load(FOLDER / f"{name}.py", x.shape[1:], 2)
+    net = network_loader.load(FOLDER / f"{name}.py", x.shape[1:], class_index(["a", "b"]))
     store = VariableStore()
 
     @tf.function(autograph=False)
@@ -261,11 +267,12 @@ def _types_of_losses(name: str, shape: tuple[int, int, int]) -> list[str]:
     import keras
     import tensorflow as tf
 
-    from digits.worker.network import network, tower
+    from digits.worker import network_loader
+    from digits.worker.network import tower
     from digits.worker.network.variables import VariableStore
 
     keras.config.set_dtype_policy("mixed_bfloat16")
-    net = network.load(FOLDER / f"{name}.py", shape, 3)
+    net = network_loader.load(FOLDER / f"{name}.py", shape, class_index(["a", "b", "c"]))
     store = VariableStore(empty=True, compute_type=tf.bfloat16)
     labels = {"unet": ([None, *shape[:2], 1], tf.int64), "regression": ([None, 2], tf.float32)}
     types: list[str] = []

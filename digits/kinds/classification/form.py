@@ -1,22 +1,19 @@
-"""The form that makes a dataset, and the recipe it yields."""
+"""The form of a dataset for image classification."""
 
 from __future__ import annotations
 
 import os
-import secrets
 from typing import Any
 
 from wtforms import BooleanField, IntegerField, SelectField, StringField
-from wtforms.validators import DataRequired, InputRequired, Length, Optional, ValidationError
+from wtforms.validators import Optional, ValidationError
 
-from digits.core.recipe import CreateDataset
+from digits.core import schema
+from digits.kinds.classification.recipe import CreateClassification, FolderSplit
+from digits.kinds.dataset_form import ImageDatasetForm, check_shares, required_integer
 from digits.kinds.form_fields import (
-    LARGEST_WHOLE,
-    NAME_LENGTH,
-    OWN_DIRECTION,
     AllowedPath,
     Between,
-    JobForm,
     NotLessThan,
     NotYet,
     OptionalInteger,
@@ -24,55 +21,16 @@ from digits.kinds.form_fields import (
     choices,
 )
 
-MAX_SIDE_PIXELS = 4096
-ENCODINGS = choices(("png", "PNG (lossless)"), ("jpg", "JPEG (quality 90)"), ("none", "None (raw pixels)"))
-CHANNELS = choices(("3", "Color"), ("1", "Grayscale"))
-RESIZE_MODES = choices(
-    ("squash", "Stretch"),
-    ("crop", "Crop"),
-    ("fill", "Fill"),
-    ("half_crop", "Half crop, half fill"),
-)
-RESIZE_TITLES = {choice.value: choice.label for choice in RESIZE_MODES}
+
+def _count(label: str, name: str, *checks: Any) -> OptionalInteger:
+    limits = schema.limits(FolderSplit, name)
+    between = Between(limits, "Must be at least {low}, and at most {high:,}.")
+    return OptionalInteger(label, default=limits.default, validators=[Optional(), between, *checks])
 
 
-def _count(label: str, default: int | None, *checks: Any) -> OptionalInteger:
-    between = Between(min=1, max=LARGEST_WHOLE, message=f"Must be at least 1, and at most {LARGEST_WHOLE:,}.")
-    return OptionalInteger(label, default=default, validators=[Optional(), between, *checks])
-
-
-def _percent(label: str, default: int) -> IntegerField:
-    between = Between(min=0, max=100, message="Must be between 0 and 100.")
-    return IntegerField(label, default=default, validators=[InputRequired(), between])
-
-
-def _side(label: str) -> IntegerField:
-    between = Between(min=1, max=MAX_SIDE_PIXELS, message=f"Must be between 1 and {MAX_SIDE_PIXELS}.")
-    return IntegerField(label, default=256, validators=[InputRequired("This field is required."), between])
-
-
-class DatasetForm(JobForm):
+class DatasetForm(ImageDatasetForm[CreateClassification]):
     """A dataset for image classification, from a folder with a sub-folder for each class."""
 
-    dataset_name = StringField(
-        "Dataset name",
-        validators=[DataRequired("Enter a name for the dataset."), Length(max=NAME_LENGTH)],
-        render_kw=OWN_DIRECTION,
-    )
-    resize_channels = SelectField("Color mode", choices=CHANNELS, default="3")
-    resize_width = _side("Width")
-    resize_height = _side("Height")
-    resize_mode = SelectField("Resize mode", choices=RESIZE_MODES, default="squash")
-    encoding = SelectField("Image encoding", choices=ENCODINGS, default="png")
-    # Accepted for scripts written for DIGITS: whatever they ask for, records go to TFRecord files.
-    backend = SelectField(
-        "Storage",
-        choices=choices(("tfrecords", "TFRecord"), ("lmdb", "LMDB"), ("hdf5", "HDF5")),
-        default="tfrecords",
-    )
-    compression = SelectField(
-        "Compression", choices=choices(("none", "None"), ("gzip", "gzip")), default="none"
-    )
     method = SelectField(
         "Source",
         choices=choices(("folder", "Folder"), ("textfile", "Text files"), ("s3", "S3")),
@@ -83,11 +41,11 @@ class DatasetForm(JobForm):
     folder_train = StringField(
         "Training images", validators=[RequiredIf(method="folder"), AllowedPath("folder")]
     )
-    folder_pct_val = _percent("Validation split (%)", 25)
-    folder_pct_test = _percent("Test split (%)", 0)
-    folder_train_min_per_class = _count("Minimum images per class", 2)
+    folder_pct_val = required_integer("Validation split (%)", CreateClassification, "pct_val")
+    folder_pct_test = required_integer("Test split (%)", CreateClassification, "pct_test")
+    folder_train_min_per_class = _count("Minimum images per class", "min_per_class")
     folder_train_max_per_class = _count(
-        "Maximum images per class", None, NotLessThan("folder_train_min_per_class")
+        "Maximum images per class", "max_per_class", NotLessThan("folder_train_min_per_class")
     )
 
     has_val_folder = BooleanField("Use a separate validation folder", default=False)
@@ -95,18 +53,18 @@ class DatasetForm(JobForm):
         "Validation images",
         validators=[RequiredIf(method="folder", has_val_folder=True), AllowedPath("folder")],
     )
-    folder_val_min_per_class = _count("Minimum images per class", 2)
+    folder_val_min_per_class = _count("Minimum images per class", "min_per_class")
     folder_val_max_per_class = _count(
-        "Maximum images per class", None, NotLessThan("folder_val_min_per_class")
+        "Maximum images per class", "max_per_class", NotLessThan("folder_val_min_per_class")
     )
 
     has_test_folder = BooleanField("Use a separate test folder", default=False)
     folder_test = StringField(
         "Test images", validators=[RequiredIf(method="folder", has_test_folder=True), AllowedPath("folder")]
     )
-    folder_test_min_per_class = _count("Minimum images per class", 2)
+    folder_test_min_per_class = _count("Minimum images per class", "min_per_class")
     folder_test_max_per_class = _count(
-        "Maximum images per class", None, NotLessThan("folder_test_min_per_class")
+        "Maximum images per class", "max_per_class", NotLessThan("folder_test_min_per_class")
     )
 
     def validate_folder_train(self, field: StringField) -> None:
@@ -120,41 +78,50 @@ class DatasetForm(JobForm):
             )
 
     def validate_folder_pct_test(self, field: IntegerField) -> None:
-        taken = (0 if self.has_val_folder.data else self.folder_pct_val.data or 0) + (field.data or 0)
-        if not self.has_test_folder.data and taken >= 100:
-            raise ValidationError(f"Validation and test take {taken}%: nothing is left to train on.")
+        if not self.has_test_folder.data:
+            check_shares(0 if self.has_val_folder.data else self.folder_pct_val.data, field.data)
 
     def validate_folder_pct_val(self, field: IntegerField) -> None:
-        if not self.has_val_folder.data and (field.data or 0) >= 100:
-            raise ValidationError("Nothing is left to train on.")
+        if not self.has_val_folder.data:
+            check_shares(field.data, 0)
 
-    def recipe(self) -> CreateDataset:
-        """What the task is to do; the form has been validated."""
+    def recipe(self) -> CreateClassification:
         val, test = self.has_val_folder.data, self.has_test_folder.data
-        return CreateDataset(
+        return CreateClassification(
             train=self._split("train"),
             val=self._split("val") if val else None,
             test=self._split("test") if test else None,
-            pct_val=0 if val else self.folder_pct_val.data,
-            pct_test=0 if test else self.folder_pct_test.data,
-            width=self.resize_width.data,
-            height=self.resize_height.data,
-            channels=int(self.resize_channels.data),
-            resize_mode=self.resize_mode.data,
-            encoding=self.encoding.data,
-            seed=secrets.randbelow(2**31),
+            pct_val=0.0 if val else self.folder_pct_val.data,
+            pct_test=0.0 if test else self.folder_pct_test.data,
+            **self.image_settings(),
         )
 
-    def _split(self, split: str) -> dict[str, Any]:
-        return {
-            "folder": self[f"folder_{split}"].data,
-            "min_per_class": self[f"folder_{split}_min_per_class"].data or 1,
-            "max_per_class": self[f"folder_{split}_max_per_class"].data,
-        }
+    def fill_source(self, recipe: CreateClassification) -> None:
+        self.set(
+            method="folder",
+            has_val_folder=recipe.val is not None,
+            has_test_folder=recipe.test is not None,
+        )
+        if recipe.val is None:
+            self.folder_pct_val.data = round(recipe.pct_val)
+        if recipe.test is None:
+            self.folder_pct_test.data = round(recipe.pct_test)
+        for name, split in (("train", recipe.train), ("val", recipe.val), ("test", recipe.test)):
+            if split:
+                self[f"folder_{name}"].data = split.folder
+                self[f"folder_{name}_min_per_class"].data = split.min_per_class
+                self[f"folder_{name}_max_per_class"].data = split.max_per_class
+
+    def _split(self, split: str) -> FolderSplit:
+        return FolderSplit(
+            folder=self[f"folder_{split}"].data,
+            min_per_class=self[f"folder_{split}_min_per_class"].data or 1,
+            max_per_class=self[f"folder_{split}_max_per_class"].data,
+        )
 
 
 def _subfolders(folder: str, enough: int) -> list[str]:
-    """The names of the first sub-folders, hidden ones left out; a quick look, as the task looks thoroughly."""
+    """The names of the first sub-folders that are not hidden. The task examines all of them."""
     found: list[str] = []
     with os.scandir(folder) as entries:
         for entry in entries:

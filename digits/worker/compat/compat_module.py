@@ -37,7 +37,7 @@ from digits.worker.compat import (
 )
 from digits.worker.failure import NETWORK_FILE
 from digits.worker.network import api, fused_norm, loading, summaries, tower
-from digits.worker.precision import autocast, loss_scale
+from digits.worker.precision import autocast, full_precision
 
 v1 = tf.compat.v1
 
@@ -90,13 +90,15 @@ def tensorflow() -> Face:
         v1,
         tf,
         **compat_ops.top(),
-        **{name: loss_scale.in_full(getattr(v1, name)) for name in _IN_PYTHON},
+        **{name: full_precision.in_float32(getattr(v1, name)) for name in _IN_PYTHON},
         **_with_one_type(v1),
         layers=slim_patches.layer_functions(),
         summary=summaries.SummaryFunctions(),
         nn=_nn(),
         contrib=_contrib(slim),
-        losses=Face("tensorflow.losses", v1.losses, tf.losses, **loss_scale.functions_in_full(v1.losses)),
+        losses=Face(
+            "tensorflow.losses", v1.losses, tf.losses, **full_precision.functions_in_float32(v1.losses)
+        ),
         distributions=_distributions(),
         data=Face("tensorflow.data", v1.data, tf.data),
         train=Face("tensorflow.train", v1.train, tf.train, **compat_ops.train(), **loading.train()),
@@ -104,7 +106,9 @@ def tensorflow() -> Face:
         math=Face("tensorflow.math", v1.math, tf.math, **_with_one_type(v1.math), **compat_ops.math()),
         random=Face("tensorflow.random", v1.random, tf.random),
         linalg=Face("tensorflow.linalg", v1.linalg, tf.linalg, **_with_one_type(v1.linalg)),
-        signal=Face("tensorflow.signal", v1.signal, tf.signal, **loss_scale.functions_in_full(tf.signal)),
+        signal=Face(
+            "tensorflow.signal", v1.signal, tf.signal, **full_precision.functions_in_float32(tf.signal)
+        ),
         saved_model=Face("tensorflow.saved_model", v1.saved_model, tf.saved_model, load=loading.saved_model),
         estimator=Face("tensorflow.estimator", ModeKeys=compat_ops.ModeKeys),
     )
@@ -148,8 +152,8 @@ _FULL_ONLY = ("lrn", "local_response_normalization")
 
 def _nn() -> Face:
     own = {**{name: getattr(v1.nn, name) for name in (*_LOSSES, *_FULL_ONLY)}, **compat_ops.nn()}
-    own.update({name: loss_scale.in_full(own[name]) for name in _LOSSES})
-    own.update({name: loss_scale.through_full(own[name]) for name in _FULL_ONLY})
+    own.update({name: full_precision.in_float32(own[name]) for name in _LOSSES})
+    own.update({name: full_precision.through_float32(own[name]) for name in _FULL_ONLY})
     return Face("tensorflow.nn", v1.nn, tf.nn, rnn_cell=_rnn_cell(), seq2seq=_legacy_seq2seq(), **own)
 
 
@@ -240,7 +244,7 @@ class _Projector:
 
 @functools.cache
 def _losses(slim: types.ModuleType) -> Face:
-    in_full = types.SimpleNamespace(**loss_scale.functions_in_full(slim.losses))
+    in_full = types.SimpleNamespace(**full_precision.functions_in_float32(slim.losses))
     name = "tensorflow.contrib.losses"
     metric_learning = _Contrib(f"{name}.metric_learning", slim.losses.metric_learning)
     own = contrib_layers.losses(in_full)
@@ -349,8 +353,8 @@ def _is_module(name: str) -> bool:
         return False
 
 
-def namespace() -> dict[str, Any]:
-    """The names that a network's text finds without importing anything."""
+def namespace(missing: missing_modules.Imports | None = None) -> dict[str, Any]:
+    """The global names of a network's text. ``missing`` records its imports of packages that are not installed."""
     import datetime
     import inspect
     import json
@@ -364,7 +368,11 @@ def namespace() -> dict[str, Any]:
     python2.restore_aliases()
     python2.let_tensors_be_keys()
     face = tensorflow()
-    own_builtins = {**vars(builtins), **python2.names(), "__import__": _importer()}
+    own_builtins = {
+        **vars(builtins),
+        **python2.names(),
+        "__import__": _importer(missing or missing_modules.Imports()),
+    }
     return {
         "__builtins__": own_builtins,
         "__name__": "network",
@@ -400,7 +408,7 @@ def _module(name: str, **names: Any) -> types.ModuleType:
     return module
 
 
-def _importer() -> Callable[..., Any]:
+def _importer(missing: missing_modules.Imports) -> Callable[..., Any]:
     """An ``__import__`` that answers for the modules DIGITS provides, and for TensorFlow."""
     face = tensorflow()
     own: dict[str, Any] = {
@@ -419,7 +427,7 @@ def _importer() -> Callable[..., Any]:
     ) -> Any:
         top, _, rest = name.partition(".")
         if level or top not in own:
-            return _other(name, globals, locals, fromlist, level)
+            return _other(missing, name, globals, locals, fromlist, level)
         module = own[top]
         for part in rest.split(".") if rest else ():
             module = _part_or_absent(module, part, name)
@@ -433,7 +441,9 @@ def _importer() -> Callable[..., Any]:
     return importer
 
 
-def _other(name: str, globals: Any, locals: Any, fromlist: Any, level: int) -> Any:
+def _other(
+    missing: missing_modules.Imports, name: str, globals: Any, locals: Any, fromlist: Any, level: int
+) -> Any:
     """Any other module; those of Python 2 under the names they have today."""
     try:
         return builtins.__import__(name, globals, locals, fromlist, level)
@@ -442,7 +452,7 @@ def _other(name: str, globals: Any, locals: Any, fromlist: Any, level: int) -> A
         if found is not None:
             return found
         if error.name and name.partition(".")[0] == error.name.partition(".")[0]:
-            return missing_modules.imported(name, fromlist, error.name)
+            return missing.import_missing(name, fromlist, error.name)
         raise
 
 

@@ -304,7 +304,10 @@ flags = _flag_functions()
 app = types.SimpleNamespace(flags=flags, run=lambda main=None, argv=None: None)
 
 
-class Session(v1.Session):
+_Session: Any = v1.Session
+
+
+class Session(_Session):
     """A session that can only compute what does not depend on the network's input."""
 
     def run(self, fetches: Any, feed_dict: Any = None, options: Any = None, run_metadata: Any = None) -> Any:
@@ -365,7 +368,7 @@ class OtherOptimizers:
     def __getattr__(self, name: str) -> Any:
         if not name[:1].isupper() or "Optimizer" not in name or "Interface" in name:
             raise AttributeError(name)
-        kind = _without_effect(v1.train.GradientDescentOptimizer)
+        kind: Any = _without_effect(v1.train.GradientDescentOptimizer)
 
         def initialise(self: Any, *args: Any, **kwargs: Any) -> None:
             kind.__init__(self, 0.0)

@@ -38,7 +38,7 @@ def linear(
     return outputs + v1.get_variable("bias", [output_size], joined.dtype, initializer=initial)
 
 
-def _without_input_size(kind: type) -> type:
+def _without_input_size(kind: Any) -> Any:
     """The cell ``kind``, which once was told the size of its input, and did not need to be."""
 
     def initialise(self: Any, *args: Any, input_size: Any = None, **kwargs: Any) -> None:

@@ -16,6 +16,8 @@ from tensorflow.python.util import deprecation
 
 plain = tf.compat.v1.distributions
 
+_Distribution: Any = plain.Distribution
+
 
 class _OldMethods:
     """The methods of a distribution under the names that they had."""
@@ -45,8 +47,9 @@ def _named_as_before(kind: Any, **old_names: str) -> Any:
     return type(kind.__name__, (_OldMethods, kind), {"__init__": initialise})
 
 
-Normal = _named_as_before(plain.Normal, mu="loc", sigma="scale")
-Bernoulli = _named_as_before(plain.Bernoulli, p="probs")
+# Any: the classes are made at run time.
+Normal: Any = _named_as_before(plain.Normal, mu="loc", sigma="scale")
+Bernoulli: Any = _named_as_before(plain.Bernoulli, p="probs")
 Categorical = _named_as_before(plain.Categorical, p="probs")
 Multinomial = _named_as_before(plain.Multinomial, n="total_count", p="probs")
 Uniform = _named_as_before(plain.Uniform, a="low", b="high")
@@ -72,7 +75,7 @@ class BernoulliWithSigmoidProbs(Bernoulli):
         super().__init__(logits, *args, **kwargs)
 
 
-class _OfVectors(_OldMethods, plain.Distribution):
+class _OfVectors(_OldMethods, _Distribution):
     """Base of distributions of vectors. ``like`` has the shape of a sample, batch and event."""
 
     def __init__(self, like: tf.Tensor, is_reparameterized: bool, parameters: dict[str, Any], name: str):
@@ -242,7 +245,7 @@ class MultivariateNormalFullCovariance(MultivariateNormalTriL):
         super().__init__(loc, tf.linalg.cholesky(covariance_matrix), *args, **{**name, **kwargs})
 
 
-class Independent(_OldMethods, plain.Distribution):
+class Independent(_OldMethods, _Distribution):
     """The last axes of the batch of ``distribution`` as one event."""
 
     def __init__(
@@ -302,7 +305,7 @@ class Independent(_OldMethods, plain.Distribution):
         return tf.reduce_sum(values, list(range(-self._count, 0)))
 
 
-class Mixture(_OldMethods, plain.Distribution):
+class Mixture(_OldMethods, _Distribution):
     """One of ``components``, distributions of equal shape, drawn by the categorical ``cat``."""
 
     def __init__(
@@ -352,7 +355,7 @@ class Mixture(_OldMethods, plain.Distribution):
         return tf.reduce_sum(means * self._shares(tf.nn.softmax(self.cat.logits), self.event_shape.rank), -1)
 
 
-class MixtureSameFamily(_OldMethods, plain.Distribution):
+class MixtureSameFamily(_OldMethods, _Distribution):
     """One of K distributions of a kind, the last axis of the batch of ``components_distribution``."""
 
     def __init__(

@@ -90,7 +90,7 @@ def _of_file(vocabulary_file: Any) -> list[str]:
 
 def index_table_from_file(
     vocabulary_file: Any, num_oov_buckets: int = 0, default_value: int = -1, **kwargs: Any
-):
+) -> Any:
     """From the lines of a file to their numbers, int64."""
     return index_table_from_tensor(_of_file(vocabulary_file), num_oov_buckets, default_value)
 

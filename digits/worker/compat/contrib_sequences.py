@@ -120,7 +120,8 @@ def rnn_decoder(
 
     With ``loop_function(output, number)``, the inputs after the first are what it gives.
     """
-    state, outputs = initial_state, []
+    state: Any = initial_state
+    outputs: list[Any] = []
     with v1.variable_scope(scope or "rnn_decoder"):
         for number, given in enumerate(decoder_inputs):
             if number:
@@ -169,7 +170,8 @@ def attention_decoder(
         shares = tf.nn.softmax(tf.reduce_sum(vector * tf.tanh(keys + query), 2))
         return tf.reduce_sum(shares[:, :, None] * attention_states, 1)
 
-    state, outputs = initial_state, []
+    state: Any = initial_state
+    outputs: list[Any] = []
     with v1.variable_scope(scope or "attention_decoder", reuse=v1.AUTO_REUSE):
         nothing = tf.zeros([tf.shape(attention_states)[0], size])
         looks = [nothing] * num_heads

@@ -1,9 +1,8 @@
-"""What networks of TensorFlow 1 ask for that nothing answers any more, and what to write instead."""
+"""Names of TensorFlow 1 that no longer exist, and what to use instead."""
 
 from __future__ import annotations
 
 import difflib
-import importlib.util
 from collections.abc import Iterable
 
 LOOP = "DIGITS runs the training: compute the output in inference and the loss in loss."
@@ -39,21 +38,6 @@ _INSTEAD = {
     "Session": LOOP,
 }
 
-# Packages that networks import and that are not among those DIGITS comes with.
-_PACKAGES = {
-    "tensorpack": "Write the layers with tf.layers or slim, which have the same ones.",
-    "tflearn": "Write the layers with tf.layers or tf.keras.layers.",
-    "tensorlayer": "Write the layers with tf.layers or tf.keras.layers.",
-    "sonnet": "Write the layers with tf.keras.layers.",
-    "prettytensor": "Write the layers with tf.layers.",
-    "tensorflow_probability": "Install it beside DIGITS, or write the densities out.",
-    "tensorflow_addons": "Install it beside DIGITS, or use the layer of tf.keras.layers.",
-    "nets": "Write from tensorflow.contrib.slim.nets import …",
-    "caffe": "Use a network for TensorFlow.",
-    "torch": "Use a network for TensorFlow.",
-    "mxnet": "Use a network for TensorFlow.",
-}
-
 
 class MissingName(AttributeError):
     """A name that TensorFlow does not have; ``hint`` says what to use."""
@@ -74,28 +58,3 @@ def instead(name: str) -> str:
             return _INSTEAD[name]
         name = name.rpartition(".")[0]
     return ""
-
-
-def is_installed(package: str) -> bool:
-    """Whether the top-level module ``package`` is installed."""
-    try:
-        return importlib.util.find_spec(package) is not None
-    except (ImportError, ValueError):  # such as __main__
-        return False
-
-
-def is_known_package(name: str) -> bool:
-    """Whether ``name`` is a package that networks commonly use but DIGITS does not install."""
-    return name in _PACKAGES
-
-
-def package(name: str) -> str:
-    """What to do about a package that is not installed."""
-    top = name.partition(".")[0]
-    if top != name and is_installed(top):
-        return f"{top} is installed but has no {name}: check the spelling and the version that the network requires."
-    return _PACKAGES.get(
-        top,
-        f"Only installed packages can be imported by a network: install {top} beside DIGITS, "
-        "or, if it is a file of your own, put its code into the network.",
-    )

@@ -30,6 +30,7 @@ def install() -> None:
     layers.Input = keras.layers.Input = tf.keras.layers.Input = _with_tensors(layers.Input)
     keras.Input = tf.keras.Input = layers.Input
     layers.Layer.add_weight = layers.Layer.add_variable = _named_first(layers.Layer.add_weight)
+    kind: Any
     for kind in {item for item in vars(keras.layers).values() if isinstance(item, type)}:
         if issubclass(kind, layers.Layer) and "__init__" in vars(kind):
             kind.__init__ = _with_old_arguments(kind.__init__)
@@ -109,10 +110,8 @@ def _named_first(add_weight: Any) -> Any:
     @functools.wraps(add_weight)
     def named_first(self: Any, *args: Any, **kwargs: Any) -> Any:
         if args and isinstance(args[0], str):
-            kwargs["name"], *args = args
-            kwargs.update(
-                zip(("shape", "dtype", "initializer", "regularizer", "trainable"), args, strict=False)
-            )
+            names = ("name", "shape", "dtype", "initializer", "regularizer", "trainable")
+            kwargs.update(zip(names, args, strict=False))
             args = ()
         return add_weight(self, *args, **kwargs)
 
@@ -161,7 +160,7 @@ def _with_old_arguments(init: Any) -> Any:
         init(self, *args, **kwargs)
 
     # Keras looks at the arguments of layers to save them.
-    constructor.__signature__ = signature
+    constructor.__signature__ = signature  # type: ignore[attr-defined]  # functions may have any attribute
     return constructor
 
 
@@ -181,7 +180,7 @@ def computed(output: Any, x: Any) -> Any:
 
 
 def _is_training(*args: Any) -> int:
-    built = tower.being_built()
+    built = tower.current_tower()
     return int(bool(built is not None and built.is_training))
 
 

@@ -13,8 +13,7 @@ import sys
 import types
 from typing import Any, NoReturn
 
-from digits.worker import user_text
-from digits.worker.compat import hints
+from digits.worker import packages, user_text
 from digits.worker.user_text import NETWORK_FILE
 
 
@@ -24,26 +23,28 @@ class MissingPackage(ModuleNotFoundError):
     def __init__(self, name: str, line: int | None = None) -> None:
         where = f", which line {line} imports" if line else ""
         super().__init__(f"No module named {name!r}{where}", name=name)
-        self.hint = hints.package(name)
+        self.hint = packages.advice(name)
 
 
-# The packages that the network being loaded has imported so, and the lines that did.
-lines: dict[str, int] = {}
+class Imports:
+    """The missing packages that a network has imported: ``lines`` has the line of the first import of each."""
 
+    def __init__(self) -> None:
+        self.lines: dict[str, int] = {}
 
-def imported(name: str, names: Any, missing: str) -> Any:
-    """What ``import name`` gives, or ``from name import names``; raises MissingPackage."""
-    top, *rest = name.split(".")
-    line = _line()
-    if missing != top or "*" in (names or ()) or line is None or _is_tried(line):
-        raise MissingPackage(missing)
-    lines.setdefault(top, line)
-    package = inner = Absent(top, MissingPackage(missing, line))
-    for part in rest:
-        inner = inner.part(part)
-    for part in names or ():
-        inner.part(part)
-    return inner if names else package
+    def import_missing(self, name: str, names: Any, missing: str) -> Any:
+        """The result of ``import name`` or ``from name import names``; raises MissingPackage."""
+        top, *rest = name.split(".")
+        line = _line()
+        if missing != top or "*" in (names or ()) or line is None or _is_tried(line):
+            raise MissingPackage(missing)
+        self.lines.setdefault(top, line)
+        package = inner = Absent(top, MissingPackage(missing, line))
+        for part in rest:
+            inner = inner.part(part)
+        for part in names or ():
+            inner.part(part)
+        return inner if names else package
 
 
 def in_place_of(name: str, error: ImportError) -> Absent:
@@ -110,7 +111,7 @@ def _is_tried(line: int) -> bool:
     """Whether a line of the network is in a ``try`` that handles errors."""
     tree = user_text.tree()
     return tree is None or any(
-        part.lineno <= line <= part.end_lineno
+        part.lineno <= line <= (part.end_lineno or part.lineno)
         for node in ast.walk(tree)
         if isinstance(node, ast.Try) and node.handlers
         for part in node.body

@@ -221,7 +221,8 @@ def batch_normalization(inputs: Any, *args: Any, **kwargs: Any) -> tf.Tensor:
     """The functional form of `BatchNormalization`, with the arguments of ``tf.layers``."""
     training = kwargs.pop("training", False)
     reuse, name = kwargs.pop("reuse", None), kwargs.pop("name", None)
-    layer = BatchNormalization(*args, name=name, _reuse=reuse, _scope=name, **kwargs)
+    kwargs.update(name=name, _reuse=reuse, _scope=name)
+    layer = BatchNormalization(*args, **kwargs)
     return layer(inputs, training=training)
 
 
@@ -259,8 +260,10 @@ def contrib_layers() -> dict[str, Any]:
     def nothing(*args: Any, **kwargs: Any) -> list[Any]:
         return []
 
-    summaries = ("summarize_tensor", "summarize_tensors", "summarize_collection")
-    summaries += ("summarize_activation", "summarize_activations", "summarize_variables", "summarize_weights")
+    summaries = (
+        *("summarize_tensor", "summarize_tensors", "summarize_collection"),
+        *("summarize_activation", "summarize_activations", "summarize_variables", "summarize_weights"),
+    )
     return {
         **dict.fromkeys(summaries, nothing),
         "instance_norm": tf_slim.add_arg_scope(instance_norm),
@@ -280,11 +283,12 @@ def install() -> types.ModuleType:
     warnings.filterwarnings("ignore", message=r".*`layer\..*` (will be removed|is deprecated)")
     for module in _slim_modules():
         _complete(module)
-    slim_layers = importlib.import_module("tf_slim.layers.layers")
+    slim_layers: Any = importlib.import_module("tf_slim.layers.layers")
     slim_layers._add_variable_to_collections = _add_to_collections
     slim_layers.utils.two_element_tuple = _of_plain_numbers(slim_layers.utils.two_element_tuple)
     conv_utils.normalize_tuple = _of_plain_numbers(conv_utils.normalize_tuple)
-    importlib.import_module("tf_slim.ops.variables").add_model_variable = _add_model_variable
+    slim_variables: Any = importlib.import_module("tf_slim.ops.variables")
+    slim_variables.add_model_variable = _add_model_variable
     legacy_base.Layer._handle_weight_regularization = _once_for_each_variable(
         legacy_base.Layer._handle_weight_regularization
     )
@@ -301,7 +305,7 @@ def _let_scopes_say_training() -> None:
         @functools.wraps(resnet_arg_scope)
         def scope(*args: Any, is_training: Any = None, **kwargs: Any) -> Any:
             if args and isinstance(args[0], (bool, tf.Tensor)):
-                is_training, *args = args
+                is_training, args = args[0], args[1:]
             found = resnet_arg_scope(*args, **kwargs)
             if is_training is None:
                 return found
@@ -321,12 +325,12 @@ def _let_scopes_say_training() -> None:
         return built
 
     for version in ("resnet_v1", "resnet_v2"):
-        module = importlib.import_module(f"tf_slim.nets.{version}")
+        module: Any = importlib.import_module(f"tf_slim.nets.{version}")
         module.resnet_arg_scope = with_training(module.resnet_arg_scope)
         for name, value in list(vars(module).items()):
             if name.startswith("resnet_v") and "is_training" in inspect.signature(value).parameters:
                 setattr(module, name, of_scope(value))
-    utils = importlib.import_module("tf_slim.nets.resnet_utils")
+    utils: Any = importlib.import_module("tf_slim.nets.resnet_utils")
     utils.resnet_arg_scope = with_training(utils.resnet_arg_scope)
 
 
@@ -353,7 +357,7 @@ _MISSING: dict[str, tuple[types.ModuleType, dict[str, Any]]] = {
 }
 
 
-def _complete(module: types.ModuleType) -> None:
+def _complete(module: Any) -> None:
     for attribute, (behind, names) in _MISSING.items():
         if getattr(module, attribute, None) is behind:
             setattr(module, attribute, _Completed(behind, names))

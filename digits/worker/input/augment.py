@@ -16,10 +16,7 @@ a step that is repeated sees the same images.
 
 from __future__ import annotations
 
-import dataclasses
 import math
-from collections.abc import Mapping
-from typing import Any
 
 import numpy as np
 import tensorflow as tf
@@ -30,25 +27,8 @@ from digits.worker.failure import UserFault
 
 FULL_RANGE = 255.0
 
-FLIPS = ("none", "fliplr", "flipud", "fliplrud")
-QUAD_ROTATIONS = ("none", "rot90", "rot180", "rotall")
-
 # Counter-clockwise quarter turns; each is as likely as the others.
 _QUARTERS = {"rot90": (0, 1, 3), "rot180": (0, 2), "rotall": (0, 1, 2, 3)}
-
-# The limits of the settings that are numbers.
-_LARGEST = {
-    "rotation": 180.0,
-    "scale": 1.0,
-    "noise": 1.0,
-    "contrast": 5.0,
-    "hsv_hue": 0.5,
-    "hsv_saturation": 1.0,
-    "hsv_value": 1.0,
-    "mixup": 100.0,
-    "cutmix": 100.0,
-    "randaugment": 1.0,
-}
 
 SMALLEST_ZOOM = 0.1
 
@@ -104,43 +84,19 @@ _ROWS = (
 _NOISE_SEED = 1
 
 
-def of(settings: Mapping[str, Any], shape: tuple[int, int, int]) -> Augment:
-    """The augmentations that ``settings`` ask for, for images of ``shape``; raises UserFault for a mistake.
-
-    What is None or not there, is off.
-    """
-    known = {item.name: item for item in dataclasses.fields(Augment)}
-    for name in settings:
-        if name not in known:
-            raise UserFault(
-                f"There is no augmentation called {name!r}.", f"Choose from {', '.join(sorted(known))}."
-            )
-    augment = Augment(**{name: value for name, value in settings.items() if value is not None})
-    _check_choice("flip", augment.flip, FLIPS)
-    _check_choice("quad_rotation", augment.quad_rotation, QUAD_ROTATIONS)
-    for name, largest in _LARGEST.items():
-        _check_number(name, getattr(augment, name), largest)
+def check(augment: Augment, shape: tuple[int, int, int]) -> None:
+    """Raise UserFault if ``augment`` does not fit images of ``shape``."""
     for name in ("pad_crop", "cutout"):
-        _check_number(name, getattr(augment, name), max(shape[:2]))
+        if getattr(augment, name) > max(shape[:2]):
+            raise UserFault(
+                f"The augmentation {name} cannot be {getattr(augment, name)}.",
+                f"Choose from 0 to {max(shape[:2])}.",
+            )
     if augment.quad_rotation in ("rot90", "rotall") and shape[0] != shape[1]:
         raise UserFault(
             f"Images of {shape[1]}×{shape[0]} pixels do not keep their size when they are turned by 90°.",
             "Choose half turns only (rot180).",
         )
-    return augment
-
-
-def _check_choice(name: str, value: Any, choices: tuple[str, ...]) -> None:
-    if value not in choices:
-        raise UserFault(
-            f"The augmentation {name} cannot be {value!r}.", f"Choose one of {', '.join(choices)}."
-        )
-
-
-def _check_number(name: str, value: Any, largest: float) -> None:
-    is_number = isinstance(value, (int, float)) and not isinstance(value, bool)
-    if not is_number or not 0 <= value <= largest:
-        raise UserFault(f"The augmentation {name} cannot be {value!r}.", f"Choose from 0 to {largest:g}.")
 
 
 class Draws:
@@ -200,7 +156,7 @@ def moved(images: tf.Tensor, augment: Augment, draws: Draws) -> tuple[tf.Tensor,
     rows, rows_inside = _places("shift_y", images.shape[1], padding, flip_y, draws)
     columns, columns_inside = _places("shift_x", images.shape[2], padding, flip_x, draws)
     inside = rows_inside[:, :, None, None] * columns_inside[:, None, :, None] if padding else None
-    if augment.quad_rotation in ("rot90", "rotall"):
+    if quarters is not None and augment.quad_rotation in ("rot90", "rotall"):
         return _gathered_turned(images, rows, columns, quarters % 2 == 1), inside
     if padding or flip_y is not None:
         images = tf.gather(images, rows, axis=1, batch_dims=1)

@@ -13,7 +13,7 @@ import itertools
 import os
 import queue
 import threading
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol
@@ -23,7 +23,8 @@ import psutil
 import tensorflow as tf
 from numpy.typing import NDArray
 
-from digits.core.events import Fed
+from digits.core.events import InputPrepared
+from digits.core.events import Split as SplitName
 from digits.core.files import UnreadableFile
 from digits.core.recipe import Augment
 from digits.data import manifest as manifests
@@ -31,6 +32,7 @@ from digits.data.manifest import MEAN_ARRAY_FILE, Manifest
 from digits.data.records import SplitReader
 from digits.worker.failure import UserFault
 from digits.worker.input import augment, targets
+from digits.worker.input.augment import Draws
 from digits.worker.input.targets import Targets
 
 # The share of the free memory that decoded images may take.
@@ -53,12 +55,12 @@ def training_order(
     first_step: int = 0,
     balanced: NDArray[np.int32] | None = None,
 ) -> Order:
-    """Indexes of ``batch`` records for each step from ``first_step`` on, without end.
+    """Yield the indexes, int64 [batch], of the records of each step from ``first_step`` on, endlessly.
 
-    Epoch after epoch, each record once; a batch may hold the end of one epoch and
-    the beginning of the next. With the labels of all records as ``balanced``, an epoch
-    has as many records of each class as of the others, shuffled: those of a rare class
-    come several times, of a frequent one a new choice every epoch.
+    Each epoch contains each record once; a batch may contain the end of one epoch and
+    the beginning of the next. With the groups of all records as ``balanced``, an epoch
+    contains equally many records of each group, shuffled: records of a rare group
+    repeat, and a frequent group is sampled differently in each epoch.
     """
 
     def order_of(epoch: int) -> NDArray[np.int64]:
@@ -103,13 +105,13 @@ def _epoch_order(count: int, seed: int, epoch: int, shuffle: bool) -> NDArray[np
     return np.random.Generator(np.random.Philox([seed, epoch])).permutation(count)
 
 
-def _balanced_epoch(labels: NDArray[np.int32], seed: int, epoch: int) -> NDArray[np.int64]:
+def _balanced_epoch(groups: NDArray[np.int32], seed: int, epoch: int) -> NDArray[np.int64]:
     chance = np.random.Generator(np.random.Philox([seed, epoch, 1]))
-    classes = chance.permutation(np.unique(labels))
-    each, more = divmod(len(labels), len(classes))
+    present = chance.permutation(np.unique(groups))
+    each, more = divmod(len(groups), len(present))
     parts = []
-    for place, label in enumerate(classes):
-        members = np.flatnonzero(labels == label)
+    for place, group in enumerate(present):
+        members = np.flatnonzero(groups == group)
         wanted = each + (place < more)
         rounds, rest = divmod(wanted, len(members))
         parts += [members] * rounds + [chance.permutation(members)[:rest]]
@@ -145,12 +147,10 @@ class Preparation:
             batch = tf.image.resize_with_crop_or_pad(batch, self.crop, self.crop)
         return self._whitened(batch)
 
-    def for_training(
-        self, images: tf.Tensor, labels: tf.Tensor, seed: tf.Tensor
-    ) -> tuple[tf.Tensor, Targets]:
-        """uint8 [N, H, W, C] as float32 of `shape`, and what the loss needs of the ``labels`` [N].
+    def for_training(self, images: tf.Tensor, y: tf.Tensor, seed: tf.Tensor) -> tuple[tf.Tensor, Targets]:
+        """Augment images, uint8 [N, H, W, C], to float32 of `shape`; also returns the targets for the loss.
 
-        All that happens at random is drawn from ``seed``, int32 [2].
+        ``y`` are the targets of the records, [N, …]. All random numbers are drawn from ``seed``, int32 [2].
         """
         draws = augment.Draws(seed, tf.shape(images)[0])
         if tf.config.list_logical_devices("GPU"):
@@ -163,7 +163,7 @@ class Preparation:
         if self.crop:
             batch = self._random_windows(batch, draws)
         batch, share = augment.blended(self._whitened(batch), self.augment, draws)
-        return batch, self._targets(labels, share)
+        return batch, self._targets(y, share)
 
     def _without_mean(self, batch: tf.Tensor) -> tf.Tensor:
         return batch - self.mean if np.any(self.mean) else batch
@@ -171,7 +171,8 @@ class Preparation:
     def _whitened(self, batch: tf.Tensor) -> tf.Tensor:
         return augment.whitened(batch) if self.augment.whitening else batch
 
-    def _random_windows(self, batch: tf.Tensor, draws: augment.Draws) -> tf.Tensor:
+    def _random_windows(self, batch: tf.Tensor, draws: Draws) -> tf.Tensor:
+        assert self.crop is not None
         if min(self.image_shape[:2]) < self.crop:
             return tf.image.resize_with_crop_or_pad(batch, self.crop, self.crop)
         for axis, row in ((1, "window_y"), (2, "window_x")):
@@ -180,13 +181,17 @@ class Preparation:
             batch = tf.gather(batch, places, axis=axis, batch_dims=1)
         return tf.ensure_shape(batch, (None, *self.shape))
 
-    def _targets(self, labels: tf.Tensor, share: tf.Tensor | None) -> Targets:
-        found = {"labels": labels}
+    def _targets(self, y: tf.Tensor, share: tf.Tensor | None) -> Targets:
+        if share is not None and y.dtype.is_floating:
+            # MixUp blends numbers as it blends images.
+            part = tf.reshape(tf.cast(share, y.dtype), [-1] + [1] * (y.shape.rank - 1))
+            return {"y": part * y + (1 - part) * augment.partners(y)}
+        found = {"y": y}
         if self.class_weights is not None:
-            found["weights"] = tf.gather(self.class_weights, labels)
+            found["weights"] = tf.gather(self.class_weights, y)
         if share is None:
             return found
-        found.update(others=augment.partners(labels), share=share)
+        found.update(others=augment.partners(y), share=share)
         if self.class_weights is not None:
             found["other_weights"] = augment.partners(found["weights"])
         return found
@@ -227,27 +232,35 @@ def preparation(
     dataset: Path,
     mean: str,
     crop: int | None,
-    augmentations: Mapping[str, Any] | None = None,
+    augmentation: Augment = Augment(),  # noqa: B008 - immutable
     class_weights: NDArray[np.float32] | None = None,
 ) -> Preparation:
     """The preparation for a dataset, with its mean ``image``, ``pixel`` or ``none``; raises UserFault."""
-    chosen = augment.of(augmentations or {}, manifest.shape)
-    return Preparation(_mean(manifest, dataset, mean), crop or None, manifest.shape, chosen, class_weights)
+    augment.check(augmentation, manifest.shape)
+    return Preparation(
+        _mean(manifest, dataset, mean), crop or None, manifest.shape, augmentation, class_weights
+    )
 
 
 def balance(
-    kind: str, labels: NDArray[np.int32], classes: int
+    mode: str, groups: NDArray[np.int32], manifest: Manifest
 ) -> tuple[NDArray[np.float32] | None, NDArray[np.int32] | None]:
-    """The weights of the classes, and the labels for a balanced order, as the recipe's ``balance`` asks.
+    """The class weights, and the groups for a balanced order, for the recipe's ``balance``.
 
-    Raises UserFault for a ``kind`` that is not there.
+    Raises UserFault if the dataset does not support it.
     """
-    if kind == "class_weights":
-        return targets.class_weights(labels, classes), None
-    if kind == "sampling":
-        return None, labels
-    if kind != "none":
-        raise UserFault(f"The balance {kind!r} is not one of none, class_weights and sampling.")
+    if mode == "class_weights":
+        if not manifest.target.classes:
+            raise UserFault("Class weights need a dataset with classes.", "Choose oversampling instead.")
+        return targets.class_weights(groups, len(manifest.groups)), None
+    if mode == "sampling":
+        if not manifest.groups:
+            raise UserFault(
+                "The records of this dataset have no groups to balance.", "Train without balancing."
+            )
+        return None, groups
+    if mode != "none":
+        raise UserFault(f"The balance {mode!r} is not one of none, class_weights and sampling.")
     return None, None
 
 
@@ -271,7 +284,7 @@ class Feed(Protocol):
     """Hands out the batches of an order, several at a time."""
 
     def take(self, batches: int) -> Chunk:
-        """Images, labels, and the positions [batches, size] of the next batches in them."""
+        """Images, targets, and the positions [batches, size] of the next batches in them."""
 
     def close(self) -> None: ...
 
@@ -286,13 +299,13 @@ class Room:
 
 
 class Records:
-    """The images and labels of one split: in memory if they fit, else read when they are asked for."""
+    """The images and targets of one split: in memory if they fit, else read when they are needed."""
 
     def __init__(
         self,
         dataset: Path,
         manifest: Manifest,
-        split: str,
+        split: SplitName,
         budget_bytes: float | None = None,
         taken: int = 0,
     ) -> None:
@@ -300,19 +313,19 @@ class Records:
         self._split = split
         self._reader = SplitReader(dataset, manifest.splits[split])
         self._decoder = _Decoder(manifest)
-        self.labels = self._reader.labels
+        self.groups = self._reader.groups
         self._room = room(taken) if budget_bytes is None else Room(budget_bytes, free_bytes())
         self.bytes = len(self) * self._decoder.image_bytes
         self.is_resident = self.bytes <= self._room.budget
-        self._images: tf.Tensor | None = None
+        self._decoded: tuple[tf.Tensor, tf.Tensor] | None = None
 
     def __len__(self) -> int:
         return len(self._reader)
 
     @property
-    def fed(self) -> Fed:
+    def input_prepared(self) -> InputPrepared:
         """How the records reach the network, and why so."""
-        return Fed(
+        return InputPrepared(
             split=self._split,
             how=RESIDENT if self.is_resident else STREAMED,
             records=len(self),
@@ -326,17 +339,17 @@ class Records:
         """A feed of the records in ``order``."""
         if not self.is_resident:
             return self.streamed(order)
-        if self._images is None:
-            self._images = self._decoder.decode_all(self._reader)
-        return _ResidentFeed(self._images, self.labels, order)
+        if self._decoded is None:
+            self._decoded = self._decoder.decode_all(self._reader)
+        return _ResidentFeed(*self._decoded, order)
 
     def streamed(self, order: Order) -> Feed:
         """A feed that reads what it hands out and no more, whether all would fit into memory or not."""
-        return _StreamedFeed(self._reader, self._decoder, self.labels, order)
+        return _StreamedFeed(self._reader, self._decoder, order)
 
     def close(self) -> None:
         self._reader.close()
-        self._images = None
+        self._decoded = None
 
 
 def free_bytes() -> int:
@@ -389,11 +402,12 @@ _as_written = tf.autograph.experimental.do_not_convert
 
 
 class _Decoder:
-    """Decodes the payloads of records to uint8 [N, H, W, C]."""
+    """Decodes the payloads of records to images, uint8 [N, H, W, C], and targets [N, …]."""
 
     def __init__(self, manifest: Manifest) -> None:
         self._shape = manifest.shape
         self._encoding = manifest.encoding
+        self._target = manifest.target
         self.image_bytes = int(np.prod(self._shape))
         self.decode = tf.function(
             self._decode, autograph=False, input_signature=[tf.TensorSpec([None], tf.string)]
@@ -406,25 +420,34 @@ class _Decoder:
         is_for_any_device = any(self.image_bytes % width == 0 for width in _GATHERED)
         return gpus[0].name if gpus and is_for_any_device else "/device:CPU:0"
 
-    def decode_all(self, reader: SplitReader) -> tf.Tensor:
-        """All images of a split."""
+    def decode_all(self, reader: SplitReader) -> tuple[tf.Tensor, tf.Tensor]:
+        """All images and targets of a split."""
         images = _aligned((len(reader), *self._shape))
+        targets = np.empty((len(reader), *self._target.shape), self._target.dtype)
         size = max(1, min(1024, _DECODE_BYTES // self.image_bytes))
         payloads = tf.data.TFRecordDataset([str(path) for path in reader.shards]).batch(size)
         options = tf.data.Options()
         options.threading.max_intra_op_parallelism = 1
         decoded = payloads.map(self._decode, tf.data.AUTOTUNE, deterministic=True).with_options(options)
         start = 0
-        for batch in decoded:
+        for batch, values in decoded:
             images[start : start + len(batch)] = batch
+            targets[start : start + len(batch)] = values
             start += len(batch)
         with tf.device(self.place):
-            return tf.identity(tf.experimental.dlpack.from_dlpack(images.__dlpack__()))
+            return tf.identity(tf.experimental.dlpack.from_dlpack(images.__dlpack__())), tf.constant(targets)
 
     @_as_written
-    def _decode(self, payloads: tf.Tensor) -> tf.Tensor:
-        feature = {"image/encoded": tf.io.FixedLenFeature([], tf.string)}
-        encoded = tf.io.parse_example(payloads, feature)["image/encoded"]
+    def _decode(self, payloads: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+        target = self._target
+        features = {
+            "image/encoded": tf.io.FixedLenFeature([], tf.string),
+            target.feature: tf.io.FixedLenFeature(target.shape, target.dtype),
+        }
+        parsed = tf.io.parse_example(payloads, features)
+        return self._decode_images(parsed["image/encoded"]), parsed[target.feature]
+
+    def _decode_images(self, encoded: tf.Tensor) -> tf.Tensor:
         if self._encoding == "none":
             flat = tf.io.decode_raw(encoded, tf.uint8, fixed_length=None)
             return tf.reshape(flat, (-1, *self._shape))
@@ -452,14 +475,12 @@ def _aligned(shape: tuple[int, ...]) -> NDArray[np.uint8]:
 
 
 class _ResidentFeed:
-    def __init__(self, images: tf.Tensor, labels: NDArray[np.int32], order: Order) -> None:
-        self._images = images
-        self._labels = tf.constant(labels, tf.int64)
-        self._order = order
+    def __init__(self, images: tf.Tensor, targets: tf.Tensor, order: Order) -> None:
+        self._images, self._targets, self._order = images, targets, order
 
     def take(self, batches: int) -> Chunk:
         positions = np.stack(list(itertools.islice(self._order, batches)))
-        return self._images, self._labels, tf.constant(positions, tf.int64)
+        return self._images, self._targets, tf.constant(positions, tf.int64)
 
     def close(self) -> None:
         pass
@@ -468,10 +489,8 @@ class _ResidentFeed:
 class _StreamedFeed:
     """Reads and decodes ahead in a thread."""
 
-    def __init__(
-        self, reader: SplitReader, decoder: _Decoder, labels: NDArray[np.int32], order: Order
-    ) -> None:
-        self._reader, self._decoder, self._labels, self._order = reader, decoder, labels, order
+    def __init__(self, reader: SplitReader, decoder: _Decoder, order: Order) -> None:
+        self._reader, self._decoder, self._order = reader, decoder, order
         self._queue: queue.Queue[Any] = queue.Queue()
         self._room = threading.Semaphore(0)
         self._closed = threading.Event()
@@ -486,16 +505,16 @@ class _StreamedFeed:
         parts = [self._next() for _ in range(batches)]
         with tf.device(self._decoder.place):
             images = tf.concat([part[0] for part in parts], 0) if batches > 1 else parts[0][0]
-        labels = np.concatenate([part[1] for part in parts])
-        positions = np.arange(len(labels)).reshape(batches, -1)
-        return images, tf.constant(labels, tf.int64), tf.constant(positions, tf.int64)
+        targets = tf.concat([part[1] for part in parts], 0)
+        positions = np.arange(len(targets)).reshape(batches, -1)
+        return images, targets, tf.constant(positions, tf.int64)
 
     def close(self) -> None:
         self._closed.set()
         self._room.release()
         self._thread.join()
 
-    def _next(self) -> tuple[tf.Tensor, NDArray[np.int32]]:
+    def _next(self) -> tuple[tf.Tensor, tf.Tensor]:
         item = self._queue.get()
         if isinstance(item, BaseException):
             raise item
@@ -509,11 +528,11 @@ class _StreamedFeed:
                 if self._closed.is_set():
                     return
                 payloads = [self._reader.payload(int(index)) for index in indexes]
-                with tf.device("/device:CPU:0"):  # a GPU is left to the steps
-                    decoded = self._decoder.decode(tf.constant(payloads))
-                with tf.device(self._decoder.place):  # copied to a GPU while it computes the step before
-                    decoded = tf.identity(decoded)
-                self._queue.put((decoded, self._labels[indexes]))
+                with tf.device("/device:CPU:0"):  # the GPU is for the steps
+                    images, targets = self._decoder.decode(tf.constant(payloads))
+                with tf.device(self._decoder.place):  # copied to a GPU while it computes the previous step
+                    images = tf.identity(images)
+                self._queue.put((images, targets))
             self._queue.put(IndexError("the order has no more batches"))
         except Exception as error:  # told to the thread that waits for a batch
             self._queue.put(error)

@@ -1,17 +1,15 @@
-"""What each record of a batch counts in the loss of the training.
+"""The targets of a training batch, and their weights in the loss.
 
-Labels stay whole numbers for the network, whatever is done to the images. Where an
-image is blended with another, or where rare classes are to count more, the mean that
-`digits.classification_loss` takes is over both labels and with the classes' weights.
+Networks always get integer class labels. Where images are blended with others (MixUp, CutMix), or classes
+are weighted, `digits.classification_loss` averages over both labels with the class weights.
 
-The targets of a batch are a dict of tensors [N]: ``labels``, int64, and, where they are
-needed, ``others``, the labels of the second picture in a blend; ``share``, the part of
-the first, 0 to 1; ``weights`` and ``other_weights``, what the class of each counts.
+The targets of a batch are a dict of tensors [N, …]: ``y``, as the network gets it, and, if needed, ``others``,
+the labels of the second image of a blend; ``share``, the weight of the first, 0 to 1; ``weights`` and
+``other_weights``, the class weights of each.
 """
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -20,6 +18,7 @@ import numpy as np
 import tensorflow as tf
 from numpy.typing import NDArray
 
+from digits.worker import build_context
 from digits.worker.failure import UserFault
 
 Targets = dict[str, tf.Tensor]
@@ -40,7 +39,7 @@ def class_weights(labels: NDArray[np.integer[Any]], classes: int) -> NDArray[np.
 
 class _Given:
     def __init__(self, targets: Targets) -> None:
-        self.labels = tf.identity(targets["labels"], name="y")
+        self.labels = tf.identity(targets["y"], name="y")
         self.targets = targets
         self.used = False
 
@@ -49,21 +48,15 @@ class _Given:
         return not self.targets.keys() & {"others", "weights"}
 
 
-_current = threading.local()
-
-
 @contextmanager
 def given(targets: Targets) -> Iterator[tf.Tensor]:
     """The labels for the network that is built in the block, where `mean_loss` uses ``targets``.
 
     Raises UserFault when the network computes its loss in another way, which would be wrong.
     """
-    state, before = _Given(targets), getattr(_current, "state", None)
-    _current.state = state
-    try:
+    state = _Given(targets)
+    with build_context.extended(targets=state):
         yield state.labels
-    finally:
-        _current.state = before
     if state.used or state.are_plain:
         return
     if "weights" in targets:
@@ -80,7 +73,7 @@ def mean_loss(logits: Any, y: Any, name: str) -> tf.Tensor:
     """Mean softmax cross-entropy of ``logits`` [N, classes] and ``y`` [N], which counts as `given` says."""
     labels = tf.cast(y, tf.int64)
     each = _cross_entropy(logits, labels)
-    state = getattr(_current, "state", None)
+    state: _Given | None = build_context.current().targets
     if state is None or state.are_plain or labels is not state.labels:
         return tf.reduce_mean(each, name=name)
     state.used = True

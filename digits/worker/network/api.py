@@ -9,7 +9,7 @@ import tensorflow as tf
 from digits.worker.failure import UserFault
 from digits.worker.input import targets
 from digits.worker.network import tower
-from digits.worker.precision import loss_scale
+from digits.worker.precision import full_precision
 
 STAGE_TRAIN = tower.TRAIN
 STAGE_VAL = tower.VALIDATION
@@ -32,7 +32,7 @@ class GraphKeys:
 def classification_loss(pred: Any, y: Any) -> tf.Tensor:
     """Mean softmax cross-entropy of the logits ``pred`` [N, classes] and the labels ``y`` [N]."""
     _check_outputs(pred)
-    pred = loss_scale.restored(pred)
+    pred = full_precision.to_float32(pred)
     return targets.mean_loss(pred, y, name="cross_entropy")
 
 
@@ -44,13 +44,13 @@ def classification_accuracy(pred: Any, y: Any) -> tf.Tensor:
 
 def classification_accuracy_top_n(pred: Any, y: Any, n: int) -> tf.Tensor:
     """The share of records whose label is among the ``n`` largest logits, 0 to 1."""
-    hits = tf.math.in_top_k(targets=tf.cast(y, tf.int64), predictions=loss_scale.restored(pred), k=n)
+    hits = tf.math.in_top_k(targets=tf.cast(y, tf.int64), predictions=full_precision.to_float32(pred), k=n)
     return tf.reduce_mean(tf.cast(hits, tf.float32), name=f"accuracy_top_{n}")
 
 
 def mse_loss(lhs: Any, rhs: Any) -> tf.Tensor:
     """Mean of the squared difference."""
-    lhs, rhs = _of_one_type(loss_scale.restored(lhs), loss_scale.restored(rhs))
+    lhs, rhs = _of_one_type(full_precision.to_float32(lhs), full_precision.to_float32(rhs))
     return tf.reduce_mean(tf.square(lhs - rhs), name="mse")
 
 
@@ -60,10 +60,10 @@ def constrastive_loss(lhs: Any, rhs: Any, y: Any = None, margin: float = 1.0) ->
     At first it was told their distances [N] or [N, 1], and ``y``.
     """
     if y is None:
-        distances, y = loss_scale.restored(tf.reshape(lhs, [-1])), tf.reshape(rhs, [-1])
+        distances, y = full_precision.to_float32(tf.reshape(lhs, [-1])), tf.reshape(rhs, [-1])
         squared = tf.square(distances)
     else:
-        squared = tf.reduce_sum(tf.square(loss_scale.restored(lhs) - loss_scale.restored(rhs)), 1)
+        squared = tf.reduce_sum(tf.square(full_precision.to_float32(lhs) - full_precision.to_float32(rhs)), 1)
         distances = tf.sqrt(squared + 1e-6)
     apart = tf.square(tf.maximum(margin - distances, 0))
     together = tf.cast(y, squared.dtype)
@@ -116,7 +116,7 @@ def _of_one_type(lhs: Any, rhs: Any) -> tuple[tf.Tensor, tf.Tensor]:
 
 
 def _check_outputs(pred: Any) -> None:
-    built = tower.being_built()
+    built = tower.current_tower()
     outputs = tf.convert_to_tensor(pred).shape
     if built is None or not built.nclasses or outputs.rank is None or outputs[-1] is None:
         return

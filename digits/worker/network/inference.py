@@ -8,6 +8,7 @@ from typing import Any
 
 import tensorflow as tf
 
+from digits.core.events import Layer as LayerRow
 from digits.worker.network import layer_table, tower
 from digits.worker.network.network import Built, Network
 from digits.worker.network.variables import VariableStore
@@ -25,49 +26,16 @@ class Inference:
     build: Callable[[tf.Tensor], Built]
 
     @property
-    def layers(self) -> list[dict[str, Any]]:
+    def layers(self) -> list[LayerRow]:
         """The table of its layers."""
         return layer_table.layers(self.function.graph, self.built)
-
-
-# Under these names networks with several outputs give that by which they classify.
-_CLASSES = ("logits", "predictions", "probabilities", "output", "outputs")
-
-
-def classes(outputs: Any, count: int) -> tf.Tensor:
-    """Select the output [N, classes] used for classification from all outputs.
-
-    In a dict, a key such as ``logits`` takes precedence; otherwise it is the first output with ``count`` numbers
-    per image, else the first with more, else the first one.
-    """
-    tensors = [_flat(tensor) for tensor in _in_order(outputs)]
-    sizes = [tensor.shape[1] if tensor.shape.rank == 2 else None for tensor in tensors]
-    exact = [tensor for tensor, size in zip(tensors, sizes, strict=True) if size == count]
-    wider = [tensor for tensor, size in zip(tensors, sizes, strict=True) if size is not None and size > count]
-    return (exact or wider or tensors)[0]
-
-
-def _in_order(outputs: Any) -> list[tf.Tensor]:
-    if isinstance(outputs, dict):
-        names = sorted(outputs, key=lambda name: name not in _CLASSES)
-        return [tensor for name in names for tensor in _in_order(outputs[name])]
-    if isinstance(outputs, (list, tuple)):
-        return [tensor for item in outputs for tensor in _in_order(item)]
-    return [] if outputs is None else [tf.convert_to_tensor(outputs)]
-
-
-def _flat(tensor: tf.Tensor) -> tf.Tensor:
-    # Fully convolutional networks give [N, 1, 1, classes].
-    if tensor.shape.rank == 4 and tensor.shape[1:3].as_list() == [1, 1]:
-        return tf.squeeze(tensor, [1, 2])
-    return tensor
 
 
 def trace(network: Network, store: VariableStore, shape: tuple[int | None, ...] | None = None) -> Inference:
     """Build the inference network; its variables are made, if they were not.
 
     ``shape`` of an input, where it is not that of the images: a generator of images takes other numbers.
-    There are no labels. A network that cannot do without sees those of the first class.
+    There are no targets. A network that requires them gets zeros.
     """
     shape = shape or network.shape
     try:
@@ -76,7 +44,7 @@ def trace(network: Network, store: VariableStore, shape: tuple[int | None, ...] 
         if not network.may_depend_on("y"):
             raise
         # If labels are not what it lacked, this tells of the same fault.
-        return _traced(network, store, shape, tower.INFERENCE, _first_labels)
+        return _traced(network, store, shape, tower.INFERENCE, _zeros(network))
 
 
 def trace_shown(network: Network, store: VariableStore) -> tuple[Inference, Exception | None]:
@@ -89,11 +57,14 @@ def trace_shown(network: Network, store: VariableStore) -> tuple[Inference, Exce
     except Exception as fault:
         if not network.may_depend_on("is_inference"):
             raise
-        return _traced(network, store, network.shape, tower.VALIDATION, _first_labels), fault
+        return _traced(network, store, network.shape, tower.VALIDATION, _zeros(network)), fault
 
 
-def _first_labels(x: tf.Tensor) -> tf.Tensor:
-    return tf.zeros(tf.shape(x)[:1], tf.int64)
+def _zeros(network: Network) -> Callable[[tf.Tensor], tf.Tensor]:
+    target = network.target
+    return lambda x: tf.zeros(
+        tf.concat([tf.shape(x)[:1], tf.constant(target.shape, tf.int32)], 0), target.dtype
+    )
 
 
 def _traced(

@@ -14,6 +14,7 @@ from typing import Any
 
 import tensorflow as tf
 
+from digits.core.events import Layer as LayerRow
 from digits.worker.network.layer_calls import Call, variables_of
 from digits.worker.network.network import Built
 from digits.worker.network.variables import MODEL_SCOPE, count, plain
@@ -21,7 +22,7 @@ from digits.worker.network.variables import MODEL_SCOPE, count, plain
 _POOLING = {"MaxPool", "MaxPoolV2", "AvgPool", "LRN"}
 # An operation that adds its weights to the layer before it.
 _FINISHING = {"BiasAdd", "Add", "AddV2", "Mul", "Sub"}
-_SHOWN_KINDS = {
+_SHOWN_TYPES = {
     "MatMul": "Dense",
     "BatchMatMulV2": "Dense",
     "DepthwiseConv2dNative": "DepthwiseConv2D",
@@ -42,12 +43,12 @@ class _Layer:
     """A layer whose operations begin at ``place``, its ``row`` of the table and its ``output``."""
 
     place: int
-    row: dict[str, Any]
+    row: LayerRow
     output: Any
 
 
-def layers(graph: Any, built: Built) -> list[dict[str, Any]]:
-    """A row ``{name, kind, shape, parameters}`` for each layer of the inference graph, in order."""
+def layers(graph: Any, built: Built) -> list[LayerRow]:
+    """A row ``{name, type, shape, parameters}`` for each layer of the inference graph, in order."""
     return [layer.row for layer in _layers(graph, built, graph.variables)]
 
 
@@ -93,12 +94,12 @@ def _is_row(call: Call) -> bool:
     return not call.has_inner and bool(outputs) and isinstance(outputs[0], tf.Tensor)
 
 
-def _row_of(call: Call, seen: set[int]) -> dict[str, Any]:
+def _row_of(call: Call, seen: set[int]) -> LayerRow:
     output = tf.nest.flatten(call.outputs)[0]
     name = call.layer.name if call.is_keras else _scope(output.op.name)
     return {
         "name": _without_model(name),
-        "kind": type(call.layer).__name__,
+        "type": type(call.layer).__name__,
         "shape": _shape(output),
         "parameters": _count_new([plain(variable) for variable in variables_of(call.layer)], seen),
     }
@@ -177,13 +178,13 @@ def _is_small(operation: Any) -> bool:
 _GRADIENT = re.compile(r"(^|/)gradients(_\d+)?/")
 
 
-def _raw_row(operation: Any, read: list[tf.Variable], seen: set[int]) -> dict[str, Any]:
+def _raw_row(operation: Any, read: list[tf.Variable], seen: set[int]) -> LayerRow:
     name = _scope(read[0].name) if read else operation.name
     if name in ("", MODEL_SCOPE):
         name = operation.name
     return {
         "name": _without_model(name),
-        "kind": _SHOWN_KINDS.get(operation.type, operation.type),
+        "type": _SHOWN_TYPES.get(operation.type, operation.type),
         "shape": _shape(operation.outputs[0]),
         "parameters": _count_new(read, seen),
     }

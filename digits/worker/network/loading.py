@@ -46,8 +46,8 @@ def take_values(path: Any, variables: Any) -> None:
     """Give variables, a list or a dict by their names in the checkpoint ``path``, its values, once each."""
     named = variables if isinstance(variables, dict) else {item.op.name: item for item in variables}
     reader = tf.train.load_checkpoint(str(path))
-    for name, variable in named.items():
-        variable = getattr(variable, "master", variable)
+    for name, given in named.items():
+        variable: Any = getattr(given, "master", given)
         with set_once(variable) as is_first:
             if is_first:
                 variable.assign(reader.get_tensor(name.removesuffix(":0")))

@@ -1,29 +1,38 @@
-"""A user's network: from its text to the tensors of one stage."""
+"""Building a user's network: from its class to the tensors of one stage."""
 
 from __future__ import annotations
 
 import contextlib
-import linecache
-import sys
-import types
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any
 
 import tensorflow as tf
 
+from digits.data.target import TargetSpec
+from digits.kinds.metrics import Metrics
 from digits.worker import user_text
-from digits.worker.compat import compat_module, hints, keras1, missing_modules, python2, tensor_names
-from digits.worker.failure import NETWORK_FILE, UserFault
+from digits.worker.failure import UserFault
 from digits.worker.network import layer_calls, summaries, tower
-from digits.worker.network.variables import LOSS_SCOPE, MODEL_SCOPE, Own, VariableStore, made_outside, plain
-from digits.worker.precision import autocast_variable, loss_scale
+from digits.worker.network.variables import LOSS_SCOPE, MODEL_SCOPE, Own, VariableStore, plain
+from digits.worker.precision import autocast_variable, full_precision
 
-# What the text calls itself.
-_MODULE = "network"
+# Prefix of the statistics among the metrics, from which the kind's metrics are computed.
+_STATISTIC = "statistic/"
 
-_TEMPLATE_HINT = "A network is a class UserModel(Tower) with the properties inference and loss."
+
+@dataclass(frozen=True)
+class Hooks:
+    """What a layer on top of this one contributes to a build, such as the compatibility with TensorFlow 1.
+
+    ``prepare_graph`` gets the graph before the network is built in it, and a function that returns the variables
+    by name. ``resolve_output`` gets the output of ``inference`` and the input; it returns the output as tensors.
+    """
+
+    prepare_graph: Callable[[tf.Graph, Callable[[], dict[str, tf.Variable]]], None] = (
+        lambda graph, variables: None
+    )
+    resolve_output: Callable[[Any, Any], Any] = lambda output, x: output
 
 
 @dataclass(frozen=True)
@@ -54,18 +63,20 @@ class Built:
 
 @dataclass(frozen=True)
 class Network:
-    """The class ``UserModel`` of a text, for images of ``shape`` (height, width, channels).
+    """A user's class ``UserModel``, for images of ``shape`` (height, width, channels).
 
-    ``asked`` holds which of ``y`` and ``is_inference`` its towers were asked for; ``own`` is what
-    the text made outside of the class.
+    ``accessed`` contains those of ``y`` and ``is_inference`` that its towers have read; ``own`` is what the text
+    created outside of the class. ``kind_metrics`` are those of the dataset's kind.
     """
 
-    kind: type
+    tower_class: type
     shape: tuple[int, int, int]
-    nclasses: int
+    target: TargetSpec
+    kind_metrics: Metrics
     step: tower.Step = field(default_factory=tower.Step)
-    asked: set[str] = field(default_factory=set)
+    accessed: set[str] = field(default_factory=set)
     own: Own = field(default_factory=Own)
+    hooks: Hooks = field(default_factory=Hooks)
 
     def build(
         self,
@@ -81,26 +92,66 @@ class Network:
         Whatever the user's code raises passes through; UserFault for what it leaves out.
         """
         training = stage == tower.TRAIN
-        tensor_names.teach(tf.compat.v1.get_default_graph(), lambda: store.variables)
+        self.hooks.prepare_graph(tf.compat.v1.get_default_graph(), lambda: store.variables)
         with (
             store.trace(self.own, stage),
             layer_calls.watched(training) as calls,
             tower.building(None, self.step, step),
         ):
-            built = self.kind(
-                loss_scale.lowered(x, store.compute_type),
+            built = self.tower_class(
+                full_precision.to_compute_dtype(x, store.compute_type),
                 y,
                 list(self.shape),
-                self.nclasses,
+                self.target.outputs,
                 training,
                 stage == tower.INFERENCE,
             )
-            with tower.building(built, self.step, step, self.asked):
+            with tower.building(built, self.step, step, self.accessed):
                 with tf.compat.v1.variable_scope(MODEL_SCOPE, reuse=tf.compat.v1.AUTO_REUSE):
-                    output = _in_full(built, x, _output(built))
+                    output = _in_float32(built, x, self._output(built))
                 if stage == tower.INFERENCE:
                     return Built(built, output, calls, [], None, {}, [])
-                return _with_losses(built, output, calls, store)
+                found = _with_losses(built, output, calls, store)
+                found.metrics.update(self._statistics(output, y))
+                return found
+
+    def _statistics(self, output: Any, y: tf.Tensor) -> dict[str, tf.Tensor]:
+        with tf.name_scope("metrics"):
+            found = self.kind_metrics.statistics(output, y)
+            return {f"{_STATISTIC}{name}": tf.reduce_mean(values) for name, values in found.items()}
+
+    def summarize(self, means: Mapping[str, float]) -> dict[str, float]:
+        """Replace the statistics among the ``means`` of `Built.metrics` by the metrics of the dataset's kind.
+
+        A metric that the network reports under the same name takes precedence.
+        """
+        statistics, own = {}, {}
+        for name, value in means.items():
+            if name.startswith(_STATISTIC):
+                statistics[name.removeprefix(_STATISTIC)] = value
+            else:
+                own[name] = value
+        return {
+            **own,
+            **{
+                name: value
+                for name, value in self.kind_metrics.summarize(statistics).items()
+                if name not in own
+            },
+        }
+
+    def _output(self, built: Any) -> Any:
+        output = _property(built, "inference")
+        tuned = self.hooks.resolve_output(built.fineTuneHook(output), built.x)
+        if tuned is None:
+            raise UserFault(
+                "UserModel.fineTuneHook returned nothing.",
+                "End it with a return statement.",
+                user_text.line_of_function(type(built).fineTuneHook),
+            )
+        if tuned is not output:
+            setattr(built, tower.cache_name("inference"), tuned)  # the loss gets the result of the hook
+        return tuned
 
     @contextlib.contextmanager
     def continued(self, built: Built, store: VariableStore, step: tf.Tensor) -> Iterator[None]:
@@ -114,114 +165,8 @@ class Network:
         A constructor of the network's own gets both, and what it does with them cannot be seen.
         """
         unseen = ("__new__", "__init__", name)
-        overridden = any(getattr(self.kind, item) is not getattr(tower.Tower, item) for item in unseen)
-        return overridden or name in self.asked
-
-
-def load(path: Path, shape: tuple[int, int, int], nclasses: int) -> Network:
-    """The network in the file ``path``. Raises SyntaxError, UserFault, or what its text raises."""
-    text = path.read_text(encoding="utf-8-sig", errors="replace")
-    with made_outside() as own:
-        kind = _user_model(text)
-    return Network(kind, shape, nclasses, own=own)
-
-
-class _Source:
-    """Tells the text of the network's module: AutoGraph forgets what `linecache` knew, and asks anew."""
-
-    def __init__(self, text: str) -> None:
-        self._text = text
-
-    def get_source(self, name: str) -> str:
-        return self._text
-
-
-def _user_model(text: str) -> type:
-    text = text.replace("\r\n", "\n").replace("\r", "\n")
-    # The text as the interpreter's tracebacks and ours show it: under one fixed name.
-    linecache.cache[NETWORK_FILE] = (len(text), None, user_text.lines(text), NETWORK_FILE)
-    _check_characters(text)
-    code = python2.compiled(text, NETWORK_FILE)
-    # A module that is known by its name: data classes look for theirs.
-    module = sys.modules[_MODULE] = types.ModuleType(_MODULE)
-    names = vars(module)
-    names.update(compat_module.namespace())
-    names["__loader__"] = _Source(text)
-    missing_modules.lines.clear()
-    exec(code, names)  # noqa: S102 - running the user's network is what this process is for
-    try:
-        return _kind_in(names)
-    except UserFault as fault:
-        for package, line in missing_modules.lines.items():
-            # What is no network of DIGITS is one of another program, which the package tells.
-            words = f"{fault.message} It imports {package}, which is not installed."
-            raise UserFault(words, hints.package(package), line) from None
-        raise
-
-
-def _check_characters(text: str) -> None:
-    """Raise SyntaxError, with a line number, for a null character; Python reports no line for it."""
-    before, null, _ = text.partition("\0")
-    if null:
-        line = before.count("\n")
-        message = "invalid non-printable character U+0000"
-        raise SyntaxError(message, (NETWORK_FILE, line + 1, len(before) + 1, text.split("\n")[line]))
-
-
-def _kind_in(names: dict[str, Any]) -> type:
-    kind = names.get("UserModel")
-    if kind is None and callable(names.get("build_model")):
-        kind = tower.of_function(names["build_model"])
-    if kind is None:
-        raise _without_user_model(names)
-    if not isinstance(kind, type) or not issubclass(kind, tower.Tower):
-        raise UserFault(
-            "UserModel does not derive from Tower.", "Write class UserModel(Tower):", _line_of(kind)
-        )
-    for name in ("inference", "loss"):
-        _check_property(kind, name)
-    return kind
-
-
-def _without_user_model(names: dict[str, Any]) -> UserFault:
-    for name, kind in names.items():
-        if isinstance(kind, type) and issubclass(kind, tower.Tower) and kind is not tower.Tower:
-            return UserFault(
-                f"The network defines a class {name}(Tower) and no class UserModel.",
-                f"Rename the class {name} to UserModel.",
-                _line_of(kind),
-            )
-    return UserFault("The network defines no class UserModel.", _TEMPLATE_HINT)
-
-
-def _check_property(kind: type, name: str) -> None:
-    found = getattr(kind, name, None)
-    if found is None:
-        raise UserFault(f"UserModel has no property {name}.", _TEMPLATE_HINT, _line_of(kind))
-    if not isinstance(found, property):
-        raise UserFault(
-            f"UserModel.{name} is not a property.",
-            "Write @model_property above it.",
-            _line_of_function(found),
-        )
-
-
-def _line_of(kind: Any) -> int | None:
-    return _line_starting(f"class {getattr(kind, '__name__', 'UserModel')}", 1)
-
-
-def _line_of_function(function: Any) -> int | None:
-    code = getattr(getattr(function, "__wrapped__", function), "__code__", None)
-    # The code of a function begins with its decorators.
-    return _line_starting("def ", code.co_firstlineno) if code else None
-
-
-def _line_starting(words: str, first: int) -> int | None:
-    lines = linecache.getlines(NETWORK_FILE)
-    for number, line in enumerate(lines[first - 1 :], first):
-        if line.lstrip().startswith(words):
-            return number
-    return None
+        overridden = any(getattr(self.tower_class, item) is not getattr(tower.Tower, item) for item in unseen)
+        return overridden or name in self.accessed
 
 
 def _property(built: Any, name: str) -> Any:
@@ -230,32 +175,18 @@ def _property(built: Any, name: str) -> Any:
         raise UserFault(
             f"UserModel.{name} returned nothing.",
             f"End {name} with a return statement.",
-            _line_of_function(getattr(type(built), name).fget),
+            user_text.line_of_function(getattr(type(built), name).fget),
         )
     return value
 
 
-def _output(built: Any) -> Any:
-    output = _property(built, "inference")
-    tuned = keras1.computed(built.fineTuneHook(output), built.x)
-    if tuned is None:
-        raise UserFault(
-            "UserModel.fineTuneHook returned nothing.",
-            "End it with a return statement.",
-            _line_of_function(type(built).fineTuneHook),
-        )
-    if tuned is not output:
-        setattr(built, tower.cache_name("inference"), tuned)  # what the loss sees
-    return tuned
-
-
-def _in_full(built: Any, x: tf.Tensor, output: Any) -> Any:
-    """``output`` in float32; the loss sees it, the input and all that the network keeps in ``self`` so."""
+def _in_float32(built: Any, x: tf.Tensor, output: Any) -> Any:
+    """Cast the output, the input and all tensors that the network keeps in ``self`` to float32, for the loss."""
     if built.x is None or built.x.dtype == x.dtype:
         return output
     for name, value in list(vars(built).items()):
-        setattr(built, name, loss_scale.restored(value))
-    built.x, output = x, loss_scale.restored(output)
+        setattr(built, name, full_precision.to_float32(value))
+    built.x, output = x, full_precision.to_float32(output)
     setattr(built, tower.cache_name("inference"), output)
     return output
 

@@ -11,6 +11,8 @@ from typing import Any
 import tensorflow as tf
 from tensorflow.python.ops.resource_variable_ops import ResourceVariable
 
+from digits.worker import build_context
+
 TRAIN, VALIDATION, INFERENCE = "train", "val", "inf"
 
 
@@ -33,7 +35,7 @@ def model_property(function: Callable[[Any], Any]) -> property:
 
 
 class _Watched:
-    """An attribute of a tower; while the tower is being built, it is noted that it was read."""
+    """An attribute of a tower whose reads are recorded in the build context."""
 
     def __set_name__(self, owner: type, name: str) -> None:
         self._name = name
@@ -41,8 +43,9 @@ class _Watched:
     def __get__(self, tower: Any, kind: type) -> Any:
         if tower is None:
             return self
-        if _being_built:
-            _being_built[-1].asked.add(self._name)
+        accessed = build_context.current().accessed
+        if accessed is not None:
+            accessed.add(self._name)
         try:
             return vars(tower)[self._name]
         except KeyError:
@@ -62,16 +65,18 @@ class Tower:
     ``{"loss": tensor, "vars": [variables]}``), each under ``@model_property``. It finds
 
     - ``x``: the batch, float32 [N, H, W, C], 0 to 255 less the dataset's mean;
-    - ``y``: the labels, int64 [N]; None for inference;
+    - ``y``: the targets: labels, int64 [N], or numbers, float32 [N, numbers]; None for inference;
     - ``input_shape``: ``[H, W, C]``, after cropping;
-    - ``nclasses``: the number of classes;
+    - ``nclasses``: the number of classes, or of numbers to predict;
+    - ``target``: the dataset's `TargetSpec`: the ``names`` of the classes or numbers, and the ``mean`` and
+      ``std`` of the numbers over the training split;
     - ``is_training``, ``is_inference``: both False for validation;
     - ``summaries``: a list for ``tf.summary.scalar(...)``, ``histogram`` and ``image``.
 
     It may define ``gradientUpdate`` and ``fineTuneHook``, and set ``disableAutoDataParallelism``.
     """
 
-    # What the network for inference has of its own: who never reads it would be built the same for validation.
+    # A network that reads neither of these is built the same for validation and inference.
     y = _Watched()
     is_inference = _Watched()
 
@@ -149,66 +154,62 @@ def of_function(build_model: Callable[[dict[str, Any]], dict[str, Any]]) -> type
 
 @dataclass
 class Step:
-    """The number of the training step, for networks that ask for it.
+    """The number of the training step, for networks that read it.
 
-    The variable is made when a network first asks; each training step gives it its number.
+    The variable is created when a network first reads it; every training step updates it.
     """
 
     variable: tf.Variable | None = None
 
-    def tell(self, number: int) -> None:
-        """The network finds ``number`` from here on, if it asks."""
+    def set(self, number: int) -> None:
+        """Set the number that the network reads, if it reads one."""
         if self.variable is not None:
             self.variable.assign(number)
 
-    def asked_for(self, number: tf.Tensor | None) -> tf.Variable:
-        """The variable, which holds ``number`` from here on if that is given."""
+    def read(self, number: tf.Tensor | None) -> tf.Variable:
+        """The variable; assigns ``number`` first, unless it is None."""
         if self.variable is None:
             with tf.init_scope(), tf.compat.v1.name_scope(None):
-                # Not `tf.Variable`: the creators of the graph being built have no part in it.
+                # Created directly: `tf.Variable` would call the variable creators of the build.
                 self.variable = ResourceVariable(0, trainable=False, name="global_step", dtype=tf.int64)
         if number is not None:
             self.variable.assign(tf.cast(number, tf.int64))
         return self.variable
 
 
-@dataclass
-class _Building:
-    tower: Any
-    step: Step
-    number: tf.Tensor | None
-    asked: set[str]
-    has_set_step: bool = False
+class _StepReader:
+    """Returns the variable with the number of the training step; the first call in a build sets it."""
+
+    def __init__(self, step: Step, number: tf.Tensor | None) -> None:
+        self._step, self._number = step, number
+
+    def __call__(self) -> tf.Variable:
+        number, self._number = self._number, None
+        return self._step.read(number)
 
 
-_being_built: list[_Building] = []
-
-
-def being_built() -> Any:
+def current_tower() -> Any:
     """The tower whose properties are being computed, or None."""
-    return _being_built[-1].tower if _being_built else None
+    return build_context.current().tower
 
 
 def global_step() -> tf.Variable:
-    """The number of the training step, as a variable that the trainer keeps."""
-    if not _being_built:
-        return Step().asked_for(None)
-    building = _being_built[-1]
-    number = None if building.has_set_step else building.number
-    building.has_set_step = True
-    return building.step.asked_for(number)
+    """The number of the training step, as a variable that the trainer updates."""
+    read = build_context.current().global_step
+    return read() if read else Step().read(None)
 
 
 @contextlib.contextmanager
 def building(
-    tower: Any, step: Step, number: tf.Tensor | None = None, asked: set[str] | None = None
+    tower: Any, step: Step, number: tf.Tensor | None = None, accessed: set[str] | None = None
 ) -> Iterator[None]:
-    """Makes ``tower`` the one that `being_built` answers; ``number`` is that of the training step.
+    """Make ``tower`` the one that is being built inside; ``number`` is that of the training step.
 
-    To ``asked`` goes which of ``y`` and ``is_inference`` are read.
+    ``accessed`` collects those of ``y`` and ``is_inference`` that are read.
     """
-    _being_built.append(_Building(tower, step, number, set() if asked is None else asked))
-    try:
+    with build_context.extended(
+        tower=tower,
+        global_step=_StepReader(step, number),
+        accessed=set() if accessed is None else accessed,
+    ):
         yield
-    finally:
-        _being_built.pop()

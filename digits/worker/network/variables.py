@@ -24,6 +24,7 @@ from tensorflow.python.eager import lift_to_graph
 from tensorflow.python.ops.resource_variable_ops import ResourceVariable, UninitializedVariable
 from tensorflow.python.util.object_identity import ObjectIdentityDictionary
 
+from digits.worker import build_context
 from digits.worker.failure import UserFault
 from digits.worker.patching import replaced
 from digits.worker.precision import autocast, autocast_variable
@@ -190,7 +191,7 @@ class VariableStore:
 
 def plain(variable: Any) -> tf.Variable:
     """The TensorFlow variable behind one of Keras, or a flexible one; any other as it is."""
-    if isinstance(variable, autocast_variable.FlexibleVariable):
+    if isinstance(variable, autocast_variable.AutocastVariable):
         return variable.master
     return variable if isinstance(variable, tf.Variable) else variable.value
 
@@ -244,7 +245,7 @@ class _Creator:
         _check_shape(name, variable, kwargs)
         remember(self._graph, variable, kwargs.get("collections"))
         # The layers of Keras cast their variables themselves.
-        return variable if _keras_path else autocast_variable.view(variable)
+        return variable if build_context.current().keras_path else autocast_variable.view(variable)
 
 
 def _creators_of(graph: tf.Graph) -> list[_Creator]:
@@ -291,9 +292,9 @@ def _full_name(name: str, around: str) -> str:
     of a copy of the network is part of the name, not even of one made from a tensor's name:
     all traces share the variable.
     """
-    if _keras_path:
+    if path := build_context.current().keras_path:
         scope = tf.compat.v1.get_variable_scope().name
-        return f"{scope}/{_keras_path[-1]}" if scope else _keras_path[-1]
+        return f"{scope}/{path}" if scope else path
     scope = tf.compat.v1.get_default_graph().get_name_scope()
     full = f"{scope}/{name}" if scope else name
     return _COPY.sub(r"\1", full.removeprefix(f"{around}/" if around else ""))
@@ -301,12 +302,10 @@ def _full_name(name: str, around: str) -> str:
 
 def _is_counter() -> bool:
     """Whether the variable that is being made belongs to a metric of Keras."""
-    scopes = global_state.get_global_attribute("name_scope_stack") if _keras_path else None
+    if not build_context.current().keras_path:
+        return False
+    scopes = global_state.get_global_attribute("name_scope_stack")
     return bool(scopes) and isinstance(scopes[-1].caller, keras.metrics.Metric)
-
-
-# The path of the Keras variable that is being made, such as conv2d_1/kernel.
-_keras_path: list[str] = []
 
 
 def _keras_paths() -> AbstractContextManager[None]:
@@ -315,11 +314,8 @@ def _keras_paths() -> AbstractContextManager[None]:
 
     @functools.wraps(original)
     def initialize(self: Any, value: Any) -> None:
-        _keras_path.append(self.path)
-        try:
+        with build_context.extended(keras_path=self.path):
             original(self, value)
-        finally:
-            _keras_path.pop()
 
     return replaced(KerasVariable, "_initialize", initialize)
 
@@ -340,6 +336,8 @@ class _AsBefore:
 
     The last is for ``tf.summary.histogram(w.op.name, w)``.
     """
+
+    read_value: Callable[[], tf.Tensor]
 
     @property
     def op(self) -> _Operation:

@@ -2,7 +2,7 @@
 
 A network that computes in half precision also makes float32 tensors: constants, random numbers, states of
 recurrent cells, casts of its own. TensorFlow refuses operations whose inputs differ in type. Inside of
-`casting`, such an operation gets all of them in the type that `flexible.compute_type` names: the
+`casting`, such an operation gets all of them in the type that `autocast_variable.compute_type` returns: the
 low one in ``inference``, float32 in ``loss``. An operation without a kernel for half precision computes in
 float32. Operations whose inputs have one type stay as they are: what is cast to float32 explicitly is computed
 in float32 until it meets a tensor of half precision.
@@ -36,9 +36,10 @@ from tensorflow.python.ops import (
 )
 from tensorflow.python.ops.linalg import linear_operator, linear_operator_util
 
+from digits.worker import build_context
 from digits.worker.patching import replaced
 from digits.worker.precision import autocast_variable
-from digits.worker.precision.autocast_variable import FlexibleVariable
+from digits.worker.precision.autocast_variable import AutocastVariable
 
 FLOATS = (tf.float32, *autocast_variable.LOW)
 
@@ -49,7 +50,7 @@ def casting(dtype: tf.DType) -> Iterator[None]:
     if dtype == tf.float32:
         yield
         return
-    with autocast_variable.computing_in(dtype), ExitStack() as stack:
+    with build_context.extended(compute_dtype=dtype), ExitStack() as stack:
         for owner, name, around in _REPLACED:
             stack.enter_context(replaced(owner, name, _where_low(getattr(owner, name), around)))
         yield
@@ -74,7 +75,7 @@ def with_one_type(function: Callable[..., Any]) -> Callable[..., Any]:
 
 def cast(value: Any, dtype: tf.DType) -> tf.Tensor:
     """The tensor, variable or array ``value`` as ``dtype``; float16 gets its largest number for what exceeds it."""
-    if isinstance(value, FlexibleVariable | np.ndarray | np.generic):
+    if isinstance(value, AutocastVariable | np.ndarray | np.generic):
         return tf.convert_to_tensor(value, dtype)
     value = tf.convert_to_tensor(value)
     # A mask of -1e9 must not become -inf: zero times that is NaN.
@@ -127,9 +128,9 @@ def _cast_inputs(definition: Any, given: dict[str, Any]) -> dict[str, tf.DType]:
 
 def _common_type(values: Sequence[Any]) -> tf.DType | None:
     """The type in which an operation computes ``values``; None for those without a floating one."""
-    types = {_type(value) for value in values if not isinstance(value, FlexibleVariable)}
+    types = {_type(value) for value in values if not isinstance(value, AutocastVariable)}
     types &= {*FLOATS}
-    types = types or {value.dtype for value in values if isinstance(value, FlexibleVariable)}
+    types = types or {value.dtype for value in values if isinstance(value, AutocastVariable)}
     return autocast_variable.compute_type() if len(types) > 1 else next(iter(types), None)
 
 
@@ -162,7 +163,7 @@ def _cast_each(given: dict[str, Any], keys: Sequence[str], dtype: tf.DType) -> N
 
 def _as(value: Any, dtype: tf.DType) -> Any:
     is_array = isinstance(value, np.ndarray | np.generic) and value.dtype == np.float32
-    is_other = isinstance(value, FlexibleVariable) or (_type(value) in FLOATS and _type(value) != dtype)
+    is_other = isinstance(value, AutocastVariable) or (_type(value) in FLOATS and _type(value) != dtype)
     return cast(value, dtype) if is_array or is_other else value
 
 
@@ -209,7 +210,10 @@ def _conversion(convert: Callable[..., Any], value: Any, dtype: Any = None, *arg
 
 def _assignment(assign: Callable[..., Any], variable: Any, value: Any, *args: Any, **kwargs: Any) -> Any:
     return assign(
-        variable, autocast_variable.full(value) if variable.dtype == tf.float32 else value, *args, **kwargs
+        variable,
+        autocast_variable.in_float32(value) if variable.dtype == tf.float32 else value,
+        *args,
+        **kwargs,
     )
 
 

@@ -1,8 +1,7 @@
 """Variables of a network that computes in half precision.
 
-They are float32, and what an operation gets of them has the type that it asks for. A
-variable that was asked for in half precision gives half precision to operations that
-take any type; so do variables without a type of their own.
+They are stored in float32 and converted to the dtype that an operation requires. Operations that accept any dtype
+get the dtype in which the network requested the variable.
 """
 
 from __future__ import annotations
@@ -15,14 +14,13 @@ import tensorflow as tf
 from tensorflow.python.framework import op_def_library
 from tensorflow.python.ops.resource_variable_ops import ResourceVariable
 
+from digits.worker import build_context
+
 LOW = (tf.float16, tf.bfloat16)
 
-# The type in which the network that is being built computes; empty for float32.
-_active: list[tf.DType] = []
 
-
-class FlexibleVariable(ResourceVariable):
-    """A view of the float32 variable ``master``, on the same memory."""
+class AutocastVariable(ResourceVariable):
+    """A view of the float32 variable ``master``, on the same memory, with the dtype ``dtype``."""
 
     def __init__(self, master: tf.Variable, dtype: tf.DType) -> None:
         self.__dict__.update(master.__dict__)
@@ -53,13 +51,13 @@ class FlexibleVariable(ResourceVariable):
         return tf.cast(self.master.gather_nd(indices, name), self._seen_dtype)
 
     def assign(self, value: Any, *args: Any, **kwargs: Any) -> Any:
-        return self.master.assign(full(value), *args, **kwargs)
+        return self.master.assign(in_float32(value), *args, **kwargs)
 
     def assign_add(self, delta: Any, *args: Any, **kwargs: Any) -> Any:
-        return self.master.assign_add(full(delta), *args, **kwargs)
+        return self.master.assign_add(in_float32(delta), *args, **kwargs)
 
     def assign_sub(self, delta: Any, *args: Any, **kwargs: Any) -> Any:
-        return self.master.assign_sub(full(delta), *args, **kwargs)
+        return self.master.assign_sub(in_float32(delta), *args, **kwargs)
 
     def _dense_var_to_tensor(self, dtype: Any = None, name: Any = None, as_ref: bool = False) -> Any:
         wanted = self._seen_dtype if dtype is None else tf.as_dtype(dtype)
@@ -69,21 +67,21 @@ class FlexibleVariable(ResourceVariable):
 
 
 tf.register_tensor_conversion_function(
-    FlexibleVariable,
+    AutocastVariable,
     lambda variable, dtype=None, name=None, as_ref=False: variable._dense_var_to_tensor(dtype, name, as_ref),
     priority=50,
 )
 
 
-# What moving averages are computed with.
+# The operations of which moving averages consist.
 _RECOMPUTED = {"Add", "AddV2", "Sub", "Mul", "Neg", "RealDiv", "Identity"}
 _RECOMPUTED_DEPTH = 6
 
 
-def full(value: Any, depth: int = _RECOMPUTED_DEPTH) -> tf.Tensor:
-    """``value`` as float32, with the arithmetic that gave it computed in float32 too.
+def in_float32(value: Any, depth: int = _RECOMPUTED_DEPTH) -> tf.Tensor:
+    """Cast ``value`` to float32 and recompute the arithmetic that led to it in float32 too.
 
-    In half precision the small steps of a moving average would be rounded away.
+    In half precision the small updates of a moving average would be rounded away.
     """
     value = plain(value)
     if not isinstance(value, tf.Tensor) or value.dtype not in LOW or tf.executing_eagerly():
@@ -93,7 +91,7 @@ def full(value: Any, depth: int = _RECOMPUTED_DEPTH) -> tf.Tensor:
         return operation.inputs[0]
     if depth == 0 or operation.type not in _RECOMPUTED:
         return tf.cast(value, tf.float32)
-    inputs = [full(item, depth - 1) for item in operation.inputs]
+    inputs = [in_float32(item, depth - 1) for item in operation.inputs]
     return op_def_library.apply_op(operation.type, **dict(zip(_names(operation), inputs, strict=True)))
 
 
@@ -102,43 +100,34 @@ def _names(operation: tf.Operation) -> list[str]:
 
 
 def is_low() -> bool:
-    """Whether the network that is being built computes in half precision."""
-    return bool(_active)
+    """Whether the network that is being built computes in half precision, its loss included."""
+    return build_context.current().compute_dtype is not None
 
 
 def compute_type() -> tf.DType:
-    """The type in which what is being built computes: that of the network, or float32 for its loss."""
-    return _active[-1] if _active else tf.float32
-
-
-@contextmanager
-def computing_in(dtype: tf.DType) -> Iterator[None]:
-    """Inside, `compute_type` is ``dtype``."""
-    _active.append(dtype)
-    try:
-        yield
-    finally:
-        _active.pop()
+    """The dtype in which the part that is being built computes: that of the network, or float32 for its loss."""
+    dtype: tf.DType | None = build_context.current().compute_dtype
+    return tf.float32 if dtype is None else dtype
 
 
 def plain(variable: Any) -> Any:
-    """The variable behind a flexible one; anything else as it is."""
-    return variable.master if isinstance(variable, FlexibleVariable) else variable
+    """The float32 variable behind an `AutocastVariable`; other values are returned unchanged."""
+    return variable.master if isinstance(variable, AutocastVariable) else variable
 
 
 def view(variable: tf.Variable, dtype: tf.DType | None = None) -> tf.Variable:
-    """``variable`` as the network that is being built shall see it."""
-    if not _active or variable.dtype != tf.float32:
+    """The variable to return to the network that is being built, which views ``variable`` as ``dtype``."""
+    if not is_low() or variable.dtype != tf.float32:
         return variable
-    return FlexibleVariable(variable, dtype or tf.float32)
+    return AutocastVariable(variable, dtype or tf.float32)
 
 
 @contextmanager
 def variables_for(dtype: tf.DType) -> Iterator[None]:
-    """Networks built inside compute in ``dtype``: ``get_variable`` has it as the usual type."""
+    """Make ``dtype`` the compute dtype inside, and the default dtype of ``get_variable``."""
     scope = tf.compat.v1.get_variable_scope()
     with (
-        computing_in(dtype),
+        build_context.extended(compute_dtype=dtype),
         tf.compat.v1.variable_scope(scope, custom_getter=_get, dtype=dtype, auxiliary_name_scope=False),
     ):
         yield
@@ -146,8 +135,8 @@ def variables_for(dtype: tf.DType) -> Iterator[None]:
 
 def _get(getter: Callable[..., Any], name: str, *args: Any, dtype: Any = None, **kwargs: Any) -> Any:
     wanted = tf.as_dtype(dtype or tf.float32)
-    if wanted not in LOW or not _active:
+    if wanted not in LOW or not is_low():
         return getter(name, *args, dtype=dtype, **kwargs)
-    # Outside of this getter's reach: initial values and regularisation are computed in float32.
+    # Initial values and regularization are computed in float32.
     found = getter(name, *args, dtype=tf.float32, **kwargs)
     return view(plain(found), wanted)

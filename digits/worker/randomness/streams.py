@@ -12,10 +12,8 @@ several times a step; there it counts its calls in a variable, which is saved.
 from __future__ import annotations
 
 import functools
-import random
-import threading
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
@@ -31,7 +29,7 @@ from tensorflow.python.ops import (
 )
 from tensorflow.python.ops.resource_variable_ops import ResourceVariable
 
-from digits.worker.patching import replaced
+from digits.worker import build_context
 from digits.worker.randomness import candidate_sampling
 
 raw = tf.raw_ops
@@ -55,12 +53,8 @@ class Randomness:
         A step that is traced twice for the same ``stage`` draws the same numbers in both traces;
         copies of the network for several devices are different ``part``s and draw different ones.
         """
-        before = getattr(_current, "draw", None)
-        _current.draw = _Draw(self, stage, step, part)
-        try:
+        with build_context.extended(draw=_Draw(self, stage, step, part)):
             yield
-        finally:
-            _current.draw = before
 
     @property
     def variables(self) -> dict[str, tf.Variable]:
@@ -122,11 +116,13 @@ class _Draw:
 
 def step_in(graph: tf.Graph) -> tf.Tensor | None:
     """The step that random operations of ``graph`` depend on, while it is traced."""
-    draw = getattr(_current, "draw", None)
+    draw = _current_draw()
     return draw.step if draw is not None and draw.graph is graph else None
 
 
-_current = threading.local()
+def _current_draw() -> _Draw | None:
+    draw: _Draw | None = build_context.current().draw
+    return draw
 
 
 def _philox(key: int, number: tf.Tensor) -> dict[str, Any]:
@@ -225,7 +221,9 @@ def _learned_sampler(
     name: Any = None,
 ) -> Any:
     """Draws by how often each class was among the true ones so far, and once before."""
-    seen = _current.draw.state(f"seen/{at[0]}", [range_max])
+    draw = _current_draw()
+    assert draw is not None, "stand-ins are called only inside of `Randomness.drawn`"
+    seen = draw.state(f"seen/{at[0]}", [range_max])
     with tf.name_scope(name or "candidates"):
         counts = tf.cast(seen.read_value() + 1, tf.float64)
         chances = counts / tf.reduce_sum(counts)
@@ -295,7 +293,7 @@ def _install() -> None:
 
     @functools.wraps(original)
     def get_seed(op_seed: Any) -> Any:
-        draw = getattr(_current, "draw", None)
+        draw = _current_draw()
         if draw is not None:
             draw.own_seed = op_seed if isinstance(op_seed, int) else None
         return original(op_seed)
@@ -309,7 +307,7 @@ def _in_order(while_loop: Callable[..., Any]) -> Callable[..., Any]:
 
     @functools.wraps(while_loop)
     def ordered(*args: Any, **kwargs: Any) -> Any:
-        draw = getattr(_current, "draw", None)
+        draw = _current_draw()
         if draw is None or tf.executing_eagerly():
             return while_loop(*args, **kwargs)
         graph = tf.compat.v1.get_default_graph()
@@ -329,7 +327,7 @@ def _replace(module: Any, name: str, stand_in: Callable[..., Any]) -> None:
 
     @functools.wraps(original)
     def function(*args: Any, **kwargs: Any) -> Any:
-        draw = getattr(_current, "draw", None)
+        draw = _current_draw()
         if draw is None or not _is_traced(draw.graph):
             return original(*args, **kwargs)
         kwargs.pop("seed", None)
@@ -349,87 +347,3 @@ def _is_traced(graph: tf.Graph) -> bool:
 
 def _class_name(name: str) -> str:
     return "".join(part.capitalize() for part in name.split("_"))
-
-
-# The generators that the network has made for itself, in order.
-_made: list[Any] = []
-
-
-@contextmanager
-def noted() -> Iterator[None]:
-    """The generators of NumPy and Python that are made inside belong to the `python_state`.
-
-    Only their order tells them from each other, so a network has to make the same ones each time.
-    """
-    _made.clear()
-    places = ((np.random, "RandomState"), (np.random, "default_rng"), (random, "Random"))
-    with ExitStack() as stack:
-        for module, name in places:
-            stack.enter_context(replaced(module, name, _noting(getattr(module, name))))
-        yield
-
-
-def _noting(maker: Any) -> Any:
-    """``maker``, a class or a function, which notes what it makes."""
-    if not isinstance(maker, type):
-
-        @functools.wraps(maker)
-        def make(*args: Any, **kwargs: Any) -> Any:
-            _made.append(maker(*args, **kwargs))
-            return _made[-1]
-
-        return make
-
-    class Noted(maker):
-        def __init__(self, *args: Any, **kwargs: Any) -> None:
-            super().__init__(*args, **kwargs)
-            _made.append(self)
-
-    return Noted
-
-
-def python_state() -> dict[str, Any]:
-    """The state of Python's and NumPy's generators, which code of the network may draw from."""
-    kind, keys, place, has_gauss, gauss = np.random.get_state()
-    return {
-        "python": random.getstate(),
-        "numpy": [kind, keys.tolist(), place, has_gauss, gauss],
-        "made": [_state_of(generator) for generator in _made],
-    }
-
-
-def restore_python_state(state: dict[str, Any]) -> None:
-    """Go on from what `python_state` gave, which may have been JSON since."""
-    if not state:
-        return
-    version, numbers, gauss = state["python"]
-    random.setstate((version, tuple(numbers), gauss))
-    kind, keys, *rest = state["numpy"]
-    np.random.set_state((kind, np.array(keys, np.uint32), *rest))
-    for generator, made in zip(_made, state.get("made", []), strict=False):
-        _restore(generator, made)
-
-
-def _state_of(generator: Any) -> Any:
-    if isinstance(generator, random.Random):
-        return generator.getstate()
-    if isinstance(generator, np.random.Generator):
-        return _plain(generator.bit_generator.state)
-    return _plain(generator.get_state(legacy=False))
-
-
-def _restore(generator: Any, state: Any) -> None:
-    if isinstance(generator, random.Random):
-        version, numbers, gauss = state
-        generator.setstate((version, tuple(numbers), gauss))
-    elif isinstance(generator, np.random.Generator):
-        generator.bit_generator.state = state
-    else:
-        generator.set_state(state)
-
-
-def _plain(state: Any) -> Any:
-    """``state`` with lists for arrays, as JSON has them."""
-    if isinstance(state, dict):
-        return {name: _plain(value) for name, value in state.items()}
-    return state.tolist() if isinstance(state, np.ndarray) else state

@@ -1,16 +1,14 @@
-"""The task that creates a dataset: recipe, folders, split, records, mean image, manifest.
+"""Create a dataset: read the source, convert the images to records, write the mean image and the manifest.
 
-Every process turns one piece of a split at a time into one shard. Which image
-goes into which shard, and every byte of it, is decided by the recipe and the
-files alone, not by the number of processes. The manifest is written last, so
-that its presence says that the dataset is complete.
+Everything specific to a kind of dataset is in its package: its reader plans which image becomes a record of
+which split, with which target. Each process turns one piece of a split at a time into a shard. The recipe and
+the source alone determine which image goes into which shard, and every byte of it, whatever the number of
+processes. The manifest is written last: its presence marks a complete dataset.
 """
 
 from __future__ import annotations
 
 import csv
-import dataclasses
-import errno
 import hashlib
 import io
 import math
@@ -20,16 +18,18 @@ import time
 from contextlib import closing
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
+import humanize
 import numpy as np
 from numpy.typing import NDArray
 from PIL.Image import Image
 
 from digits.core.events import Counted, EventLog, Progressed, Skipped, Warned
-from digits.core.files import write_bytes
-from digits.core.recipe import CreateDataset, FolderSplit
-from digits.data import image_folder, images, parallel, records, samples
+from digits.core.events import Split as SplitName
+from digits.core.files import is_disk_full, write_bytes
+from digits.core.recipe import CreateDataset
+from digits.data import images, parallel, records, samples
 from digits.data.manifest import (
     LABELS_FILE,
     MEAN_ARRAY_FILE,
@@ -40,9 +40,10 @@ from digits.data.manifest import (
     Split,
     remove_products,
 )
+from digits.data.sources import Plan, UnusableSource, show
+from digits.kinds import kind_named
 from digits.worker.failure import UserFault
 
-MAX_SIDE_PIXELS = 4096
 MAX_SKIPPED_EVENTS = 1000
 MAX_UNUSABLE_FRACTION = 0.5
 
@@ -54,9 +55,9 @@ MAX_SHARD_BYTES = 256 << 20
 NEWS_SECONDS = 0.2
 PROGRESS_SECONDS = 0.25
 SHARE_OF_DOWNLOAD = 0.5
+DIGEST_BYTES = 8
 
 _FORMATS = {"png": "png", "jpg": "jpeg", "none": "raw"}
-_FULL_DISK = {errno.ENOSPC, errno.EDQUOT}
 
 
 def run(recipe: CreateDataset, task_folder: Path, events: EventLog) -> dict[str, Any]:
@@ -85,7 +86,7 @@ class Unusable:
     path: str
     reason: str
     split: str
-    label: str
+    group: str
 
 
 @dataclass(frozen=True)
@@ -98,9 +99,13 @@ class Advanced:
 
 @dataclass(frozen=True)
 class ShardWritten:
-    """A shard is complete. ``digests`` holds 8 bytes for the content of each source file."""
+    """A shard of ``count`` records is complete; ``counts`` are those of the groups.
+
+    ``digests`` holds 8 bytes for the content of each source file.
+    """
 
     split: str
+    count: int
     counts: NDArray[np.int64]
     size_bytes: int
     digests: bytes
@@ -118,6 +123,7 @@ class Written:
     """What the processes have written so far to a split."""
 
     counts: NDArray[np.int64]
+    count: int = 0
     size_bytes: int = 0
     digests: list[bytes] = field(default_factory=list)
 
@@ -131,70 +137,35 @@ class Creation:
         self._report = Report(events)
 
     def run(self) -> dict[str, Any]:
-        _check(self._recipe)
         remove_products(self._job_folder)
         written: dict[str, Written] = {}
         try:
-            self._fetch_sample()
-            plan = self._plan()
-            return self._make(plan, written)
+            return self._make(self._plan(), written)
         except parallel.ProcessDied as death:
             remove_products(self._job_folder)
             raise _process_fault(death) from death
         except OSError as error:
             remove_products(self._job_folder)
-            if error.errno in _FULL_DISK:
+            if is_disk_full(error):
                 raise self._full_disk(written) from error
             raise
         except BaseException:
             remove_products(self._job_folder)
             raise
 
-    def _fetch_sample(self) -> None:
-        recipe = self._recipe
-        if recipe.sample is None:
-            return
-        place = Path(recipe.train["folder"]).parent
-        self._report.share = SHARE_OF_DOWNLOAD
+    def _plan(self) -> Plan:
+        reader = kind_named(self._recipe.kind).load("reader")
         try:
-            fetched = samples.download(recipe.sample, place, self._report.downloaded)
-        except samples.DownloadFailed as error:
-            raise UserFault(error.message, error.hint) from error
-        recipe.train = {**recipe.train, "folder": str(fetched / "train")}
-        recipe.val = {**(recipe.val or {}), "folder": str(fetched / "test")}
-
-    def _plan(self) -> image_folder.Plan:
-        recipe = self._recipe
-        separate = {"val": recipe.val, "test": recipe.test}
-        try:
-            train, bounds = self._scan(recipe.train)
-            plan = image_folder.plan(
-                train,
-                bounds,
-                pct_val=recipe.pct_val,
-                pct_test=recipe.pct_test,
-                seed=recipe.seed,
-                separate={name: self._scan(split) for name, split in separate.items() if split},
-            )
-        except image_folder.UnusableFolder as error:
+            plan: Plan = reader.read(self._recipe, self._report)
+        except (UnusableSource, samples.DownloadFailed) as error:
             raise UserFault(error.message, error.hint) from error
         for warning in plan.warnings:
             self._report.warn(warning)
         for name, split in plan.splits.items():
-            counts = np.bincount(split.labels, minlength=len(plan.labels))
-            self._report.counted(name, plan.labels, counts)
+            self._report.counted(name, plan, np.bincount(split.groups, minlength=len(plan.groups)))
         return plan
 
-    def _scan(self, body: dict[str, Any]) -> tuple[image_folder.Scan, image_folder.Bounds]:
-        known = {item.name for item in dataclasses.fields(FolderSplit)}
-        split = FolderSplit(**{name: value for name, value in body.items() if name in known})
-        root = Path(split.folder)
-        name = image_folder.show(str(root))
-        self._report.doing(f"Reading {name}")
-        found = image_folder.scan(root, lambda files: self._report.doing(f"Reading {name}: {files:,} files"))
-        return found, image_folder.Bounds(split.min_per_class, split.max_per_class)
-
-    def _make(self, plan: image_folder.Plan, written: dict[str, Written]) -> dict[str, Any]:
+    def _make(self, plan: Plan, written: dict[str, Written]) -> dict[str, Any]:
         recipe = self._recipe
         pieces = divide(plan, recipe)
         self._need_room(plan)
@@ -202,38 +173,42 @@ class Creation:
         self._save_skipped(skipped)
         _need_enough(plan, written, skipped)
         self._warn_of_losses(plan, written)
-        mean = total / written["train"].counts.sum()
+        mean = total / written["train"].count
         self._save_mean(mean)
-        write_bytes(self._job_folder / LABELS_FILE, "".join(f"{label}\n" for label in plan.labels).encode())
+        if plan.target.labels:
+            lines = "".join(f"{label}\n" for label in plan.target.labels)
+            write_bytes(self._job_folder / LABELS_FILE, lines.encode())
         for name in plan.splits:
-            self._report.counted(name, plan.labels, written[name].counts)
+            self._report.counted(name, plan, written[name].counts)
         manifest = Manifest(
+            kind=recipe.kind,
             width=recipe.width,
             height=recipe.height,
             channels=recipe.channels,
             encoding=recipe.encoding,
             resize_mode=recipe.resize_mode,
-            labels=plan.labels,
+            target=plan.target,
+            groups=plan.groups,
             splits={name: _split(name, written[name], pieces) for name in SPLITS if name in plan.splits},
             mean_pixel=[float(value) for value in mean.mean(axis=(0, 1))],
             skipped=len(skipped),
             seed=recipe.seed,
-            source={name: image_folder.show(str(split.root)) for name, split in plan.splits.items()},
+            source={name: show(str(split.root)) for name, split in plan.splits.items()},
         )
         manifest.save(self._job_folder)
         self._report.finished()
         return {"images": sum(split.count for split in manifest.splits.values()), "skipped": len(skipped)}
 
     def _write(
-        self, plan: image_folder.Plan, pieces: list[Piece], written: dict[str, Written]
+        self, plan: Plan, pieces: list[Piece], written: dict[str, Written]
     ) -> tuple[NDArray[np.float64], list[Unusable]]:
         """Write all shards; returns the sum of the train images and what was skipped, sorted."""
         recipe = self._recipe
-        written |= {name: Written(np.zeros(len(plan.labels), np.int64)) for name in plan.splits}
+        written |= {name: Written(np.zeros(len(plan.groups), np.int64)) for name in plan.splits}
         total = np.zeros((recipe.height, recipe.width, recipe.channels), np.float64)
         skipped: list[Unusable] = []
         writer = ShardMaker(recipe, plan, pieces, self._job_folder)
-        self._report.start_writing(sum(len(split.files) for split in plan.splits.values()))
+        self._report.start_writing(sum(len(split) for split in plan.splits.values()))
         news = parallel.run(writer.make, len(pieces), processes=recipe.processes, finish=writer.finish)
         with closing(news):
             for message in news:
@@ -244,6 +219,7 @@ class Creation:
                 elif isinstance(message, ShardWritten):
                     split = written[message.split]
                     split.counts += message.counts
+                    split.count += message.count
                     split.size_bytes += message.size_bytes
                     split.digests.append(message.digests)
                 elif isinstance(message, Summed):
@@ -263,11 +239,11 @@ class Creation:
                 f"All that were found are listed in {SKIPPED_FILE}.",
             )
 
-    def _warn_of_losses(self, plan: image_folder.Plan, written: dict[str, Written]) -> None:
-        planned = np.bincount(plan.splits["train"].labels, minlength=len(plan.labels))
+    def _warn_of_losses(self, plan: Plan, written: dict[str, Written]) -> None:
+        planned = np.bincount(plan.splits["train"].groups, minlength=len(plan.groups))
         lost = [
-            label
-            for label, before, after in zip(plan.labels, planned, written["train"].counts, strict=True)
+            group
+            for group, before, after in zip(plan.groups, planned, written["train"].counts, strict=True)
             if before and not after
         ]
         if lost:
@@ -281,7 +257,7 @@ class Creation:
         text = io.StringIO()
         writer = csv.writer(text)
         writer.writerow(["path", "reason", "split", "label"])
-        writer.writerows((item.path, item.reason, item.split, item.label) for item in skipped)
+        writer.writerows((item.path, item.reason, item.split, item.group) for item in skipped)
         write_bytes(self._job_folder / SKIPPED_FILE, text.getvalue().encode())
 
     def _save_mean(self, mean: NDArray[np.float64]) -> None:
@@ -291,18 +267,18 @@ class Creation:
         picture = images.encode(np.rint(mean).astype(np.uint8), "png")
         write_bytes(self._job_folder / MEAN_IMAGE_FILE, picture)
 
-    def _need_room(self, plan: image_folder.Plan) -> None:
+    def _need_room(self, plan: Plan) -> None:
         """Refuse at once what cannot fit; how well PNG and JPEG compress shows only later."""
         recipe = self._recipe
         if recipe.encoding != "none":
             return
-        count = sum(len(split.files) for split in plan.splits.values())
+        count = sum(len(split) for split in plan.splits.values())
         needed = count * _raw_bytes(recipe)
         if needed > shutil.disk_usage(self._job_folder).free:
             raise _full_disk_fault(needed, self._job_folder)
 
     def _full_disk(self, written: dict[str, Written]) -> UserFault:
-        done = sum(int(split.counts.sum()) for split in written.values())
+        done = sum(split.count for split in written.values())
         size = sum(split.size_bytes for split in written.values())
         each = size / done if done else _raw_bytes(self._recipe)
         return _full_disk_fault(math.ceil(self._report.images * each), self._job_folder)
@@ -311,9 +287,7 @@ class Creation:
 class ShardMaker:
     """What a process does: turn the files of a piece into records of a shard."""
 
-    def __init__(
-        self, recipe: CreateDataset, plan: image_folder.Plan, pieces: list[Piece], job_folder: Path
-    ) -> None:
+    def __init__(self, recipe: CreateDataset, plan: Plan, pieces: list[Piece], job_folder: Path) -> None:
         self._recipe = recipe
         self._plan = plan
         self._pieces = pieces
@@ -327,40 +301,42 @@ class ShardMaker:
         split = self._plan.splits[piece.split]
         root = str(split.root)
         in_train = piece.split == "train"
-        counts = [0] * len(self._plan.labels)
+        counts = [0] * len(self._plan.groups)
         digests = bytearray()
         news = _News(send)
         with records.ShardWriter(self._job_folder / piece.name) as writer:
-            for path, label in zip(
-                split.files[piece.start : piece.stop], split.labels[piece.start : piece.stop], strict=True
-            ):
+            for place in range(piece.start, piece.stop):
+                path = split.files[place]
+                group = split.groups[place] if split.groups else -1
                 try:
-                    record, image, digest = self._record(root, path, label)
+                    record, image, digest = self._record(root, path, self._plan.features(split, place))
                 except (images.UnusableImage, OSError) as error:
-                    reason = _reason(error, split.root)
-                    news.advance(
-                        Unusable(image_folder.show(path), reason, piece.split, self._plan.labels[label])
-                    )
+                    name = self._plan.groups[group] if group >= 0 else ""
+                    news.advance(Unusable(show(path), _reason(error, split.root), piece.split, name))
                     continue
-                writer.add(records.encode_example(record), label)
-                counts[label] += 1
+                writer.add(records.encode_example(record), group)
+                if group >= 0:
+                    counts[group] += 1
                 digests += digest
                 if in_train:
                     self._add(images.as_pixels(image))
                 news.advance()
         news.flush()
-        send(ShardWritten(piece.split, np.array(counts, np.int64), writer.size_bytes, bytes(digests)))
+        count = len(digests) // DIGEST_BYTES
+        send(ShardWritten(piece.split, count, np.array(counts, np.int64), writer.size_bytes, bytes(digests)))
 
     def finish(self, send: parallel.Send) -> None:
         """Send the sum of the train images that this process wrote."""
         if self._sum is not None:
             send(Summed(self._sum))
 
-    def _record(self, root: str, path: str, label: int) -> tuple[records.Record, Image, bytes]:
+    def _record(
+        self, root: str, path: str, features: records.Features
+    ) -> tuple[records.Record, Image, bytes]:
         recipe = self._recipe
         size = (recipe.width, recipe.height)
         picture = images.open_picture(f"{root}/{path}", recipe.channels, enough=size)
-        digest = hashlib.blake2b(picture.data, digest_size=8).digest()
+        digest = hashlib.blake2b(picture.data, digest_size=DIGEST_BYTES).digest()
         if picture.plain and picture.image.size == size and picture.format.lower() == self._format:
             image, data = picture.image, picture.data
         else:
@@ -368,9 +344,8 @@ class ShardMaker:
             seed = recipe.seed % (1 << 64) ^ int.from_bytes(digest, "big")
             image = images.resize_image(picture.image, *size, recipe.resize_mode, seed=seed)
             data = images.encode_image(image, recipe.encoding)
-        text = self._plan.labels[label]
         record = records.Record(
-            data, self._format, recipe.height, recipe.width, recipe.channels, label, text, os.fsencode(path)
+            data, self._format, recipe.height, recipe.width, recipe.channels, features, os.fsencode(path)
         )
         return record, image, digest
 
@@ -396,13 +371,17 @@ class Report:
     def warn(self, message: str) -> None:
         self._events.append(Warned(message))
 
-    def counted(self, split: str, labels: list[str], counts: NDArray[np.integer[Any]]) -> None:
-        self._events.append(Counted(split, labels, [int(count) for count in counts]))
+    def counted(self, split: str, plan: Plan, counts: NDArray[np.integer[Any]]) -> None:
+        if plan.groups:
+            self._events.append(
+                Counted(cast(SplitName, split), plan.groups, [int(count) for count in counts])
+            )
 
-    def doing(self, what: str) -> None:
+    def reading(self, what: str) -> None:
         self._events.append(Progressed(self.share, None, what))
 
     def downloaded(self, fraction: float, what: str) -> None:
+        self.share = SHARE_OF_DOWNLOAD
         if self._is_time() or fraction >= 1:
             self._events.append(Progressed(fraction * self.share, None, what))
 
@@ -413,7 +392,7 @@ class Report:
     def advanced(self, news: Advanced) -> None:
         self._done += news.images
         for item in news.unusable[: MAX_SKIPPED_EVENTS - self._skipped]:
-            self._events.append(Skipped(item.path, item.reason, item.split, item.label))
+            self._events.append(Skipped(item.path, item.reason, item.split, item.group))
         self._skipped += len(news.unusable)
         if self._is_time():
             fraction = self._done / self.images
@@ -459,13 +438,13 @@ class _News:
         self._sent_at = time.monotonic()
 
 
-def divide(plan: image_folder.Plan, recipe: CreateDataset) -> list[Piece]:
+def divide(plan: Plan, recipe: CreateDataset) -> list[Piece]:
     """The pieces of all splits, train first. Depends on the plan and the image's size only."""
     pieces = []
     for split in SPLITS:
         if split not in plan.splits:
             continue
-        count = len(plan.splits[split].files)
+        count = len(plan.splits[split])
         total = max(
             1,
             min(SHARDS_OF_SMALL_RECORDS, math.ceil(count / RECORDS_PER_SHARD)),
@@ -479,59 +458,37 @@ def divide(plan: image_folder.Plan, recipe: CreateDataset) -> list[Piece]:
     return pieces
 
 
-def _check(recipe: CreateDataset) -> None:
-    """Raise UserFault for a recipe that no form should let through."""
-    if not (1 <= recipe.width <= MAX_SIDE_PIXELS and 1 <= recipe.height <= MAX_SIDE_PIXELS):
-        raise UserFault(
-            f"Images of {recipe.width}×{recipe.height} pixels cannot be made.",
-            f"Width and height may be 1 to {MAX_SIDE_PIXELS}.",
-        )
-    _check_choice("number of channels", recipe.channels, (1, 3))
-    _check_choice("resize mode", recipe.resize_mode, images.RESIZE_MODES)
-    _check_choice("encoding", recipe.encoding, images.ENCODINGS)
-    shares = (0 if recipe.val else recipe.pct_val, 0 if recipe.test else recipe.pct_test)
-    if min(shares) < 0 or sum(shares) >= 100:
-        raise UserFault(
-            f"{shares[0]}% for validation and {shares[1]}% for testing leave nothing to train on.",
-            "Choose less than 100% for both together.",
-        )
-
-
-def _check_choice(name: str, value: object, choices: tuple[object, ...]) -> None:
-    if value not in choices:
-        raise UserFault(
-            f"The {name} {value!r} is not known.", f"Choose one of {', '.join(map(str, choices))}."
-        )
-
-
 def _reason(error: Exception, root: Path) -> str:
     """Why an image was skipped; raises UserFault when the whole folder is gone."""
     if isinstance(error, images.UnusableImage):
         return error.reason
     if not root.is_dir():
         raise UserFault(
-            f"The folder {image_folder.show(str(root))} vanished or became unreadable while its images were read.",
+            f"The folder {show(str(root))} vanished or became unreadable while its images were read.",
             "Check that the disk is still there, then create the dataset again.",
         ) from error
     if isinstance(error, FileNotFoundError):
-        return "the file vanished"
+        return "the file does not exist"
     return f"cannot be read: {getattr(error, 'strerror', None) or error}"
 
 
-def _need_enough(plan: image_folder.Plan, written: dict[str, Written], skipped: list[Unusable]) -> None:
-    classes = int(np.count_nonzero(written["train"].counts))
-    if classes >= 2:
-        return
+def _need_enough(plan: Plan, written: dict[str, Written], skipped: list[Unusable]) -> None:
     first = f" The first that cannot be used: {skipped[0].path} ({skipped[0].reason})." if skipped else ""
-    raise UserFault(
-        f"Usable train images are left in {classes} of {len(plan.labels)} classes; two are needed.{first}",
-        f"All skipped images are listed in {SKIPPED_FILE}.",
-    )
+    hint = f"All skipped images are listed in {SKIPPED_FILE}."
+    groups = int(np.count_nonzero(written["train"].counts))
+    if plan.required_groups > 1 and groups < plan.required_groups:
+        raise UserFault(
+            f"Usable train images are left in {groups} of {len(plan.groups)} classes; "
+            f"{plan.required_groups} are needed.{first}",
+            hint,
+        )
+    if not written["train"].count:
+        raise UserFault(f"No usable train image is left.{first}", hint)
 
 
 def _split(name: str, written: Written, pieces: list[Piece]) -> Split:
     return Split(
-        count=int(written.counts.sum()),
+        count=written.count,
         counts=[int(count) for count in written.counts],
         bytes=written.size_bytes,
         shards=[piece.name for piece in pieces if piece.split == name],
@@ -557,12 +514,8 @@ def _process_fault(death: parallel.ProcessDied) -> UserFault:
 
 
 def _full_disk_fault(needed: int, place: Path) -> UserFault:
-    free = shutil.disk_usage(place).free
+    size, free = humanize.naturalsize(needed), humanize.naturalsize(shutil.disk_usage(place).free)
     return UserFault(
-        f"The disk is full: the dataset needs about {_megabytes(needed)}, {_megabytes(free)} are free.",
-        f"Free some space for {image_folder.show(str(place))}, or choose smaller images.",
+        f"The disk is full: the dataset needs about {size}, {free} are free.",
+        f"Free some space for {show(str(place))}, or choose smaller images.",
     )
-
-
-def _megabytes(size: int) -> str:
-    return f"{size / 1e9:,.1f} GB" if size >= 1e9 else f"{math.ceil(size / 1e6):,} MB"

@@ -109,7 +109,7 @@ def _check(found: Trained) -> None:
             raise UserFault(
                 "The network calls Python while it computes (tf.py_func), which a SavedModel cannot hold.",
                 "Compute it with functions of TensorFlow.",
-                numerics.asked_at(graph, node.name) or None,
+                numerics.line_that_created(graph, node.name) or None,
             )
 
 
@@ -177,7 +177,8 @@ def _about(found: Trained, exported: _Exported) -> dict[str, Any]:
             }
             for name, spec in exported.signature.structured_outputs.items()
         },
-        "labels": manifest.labels,
+        "target": {"names": manifest.target.names, "classes": manifest.target.classes},
+        "labels": manifest.target.labels,
         "parameters": found.store.parameters,
         "tensorflow": tf.__version__,
     }
@@ -186,5 +187,6 @@ def _about(found: Trained, exported: _Exported) -> dict[str, Any]:
 def _describe(network: Path, extra: Path, about: dict[str, Any]) -> None:
     extra.mkdir()
     shutil.copyfile(network, extra / NETWORK_FILE)
-    (extra / LABELS_FILE).write_text("".join(f"{label}\n" for label in about["labels"]))
+    if about["labels"]:
+        (extra / LABELS_FILE).write_text("".join(f"{label}\n" for label in about["labels"]))
     write_json(extra / ABOUT_FILE, about)

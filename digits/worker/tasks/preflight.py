@@ -17,22 +17,22 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import humanize
 import keras
 import numpy as np
 import tensorflow as tf
 from numpy.typing import NDArray
 
-from digits.core import humanize
 from digits.core import recipe as recipes
-from digits.core.events import EventLog, Fed, Progressed, for_browser
+from digits.core.events import EventLog, InputPrepared, Progressed, for_browser
 from digits.core.preflight_result import PICTURE_FILE
 from digits.data import images
+from digits.data.target import TargetSpec
 from digits.worker.input import feeds
-from digits.worker.training import device_config as executions
-from digits.worker.training import step_debugger
-from digits.worker.training.steps import CROSS_ENTROPY, Rows
+from digits.worker.training import device_config, numerics, step_debugger
+from digits.worker.training.setup import Setup
+from digits.worker.training.steps import CROSS_ENTROPY
 from digits.worker.training.tensorboard_log import TensorBoardLog
-from digits.worker.training.trainer import Trainer
 
 # The picture of the batch: so many images at most, and so large, in pixels.
 MAX_IMAGES = 64
@@ -61,25 +61,24 @@ LONG_SECONDS = 30 * 60
 
 
 def run(recipe: recipes.Preflight, task_folder: Path, events: EventLog) -> dict[str, Any]:
-    """Try the training that ``recipe`` describes; products go to the job's folder.
+    """Check the training that ``recipe`` describes; write the picture and the graph to the job's folder.
 
     Raises UserFault, or whatever the user's network raises.
     """
     events.append(Progressed(0.0, doing="Reading the dataset"))
-    execution, gpus = executions.prepare(recipe, events)
+    config, gpus = device_config.configure(recipe, events)
     seed = secrets.randbelow(2**31) if recipe.seed is None else recipe.seed
     keras.utils.set_random_seed(seed % 2**32)
-    trainer = Trainer(recipe, task_folder.parent, events, seed, execution, None)
-    trainer.measures_labels = True
-    trial = _Trial(trainer, bool(gpus))
+    setup = Setup(recipe, task_folder.parent, events, config, seed, measures_labels=True)
+    preflight = _Preflight(setup, bool(gpus))
     if recipe.eager:
-        return trial.by_operation()
+        return preflight.result_eagerly()
+    events.append(Progressed(0.0, doing="Building the network"))
     with TensorBoardLog(task_folder.parent / "tb") as board:
-        trainer.board = board
-        trainer.build()
-        trainer.load_weights()
+        setup.build(board)
+        setup.load_weights()
     events.append(Progressed(0.5, doing="Running one step"))
-    return trial.result()
+    return preflight.result()
 
 
 @dataclass(frozen=True)
@@ -134,7 +133,7 @@ def verdict(start: Start, cost: Cost) -> Verdict:
     if not start.has_weights and cost.parameters_per_image > MANY_PARAMETERS_PER_IMAGE:
         found.append(_too_large(cost))
     if cost.seconds is not None and cost.seconds > LONG_SECONDS:
-        found.append(Verdict("long", f"Training will take about {humanize.duration(cost.seconds)}."))
+        found.append(Verdict("long", f"Training will take about {humanize.naturaldelta(cost.seconds)}."))
     order = ("bad", "high", "low", "large", "long", "unknown", "good")
     return Verdict(
         min((item.kind for item in found), key=order.index), " ".join(item.message for item in found)
@@ -189,21 +188,23 @@ def _too_large(cost: Cost) -> Verdict:
     )
 
 
-class _Trial:
-    """Runs and measures the steps."""
+class _Preflight:
+    """Runs and measures the first steps of the training that ``setup`` describes."""
 
-    def __init__(self, trainer: Trainer, on_gpu: bool) -> None:
-        self._trainer, self._on_gpu = trainer, on_gpu
+    def __init__(self, setup: Setup, on_gpu: bool) -> None:
+        self._setup, self._on_gpu = setup, on_gpu
+        self._data, self._recipe = setup.data, setup.recipe
 
     def result(self) -> dict[str, Any]:
+        """Run a training step and a validation batch; return the result of the task."""
         chunk, seconds_reading = self._read()
         validation, seconds_validating = self._validate()
-        notes = self._picture(chunk)
+        notes = self._write_picture(chunk)
         first, first_seconds = self._step(chunk, 0)
         seconds = self._measure(chunk)
         durations = self._durations(seconds, seconds_reading, first_seconds, seconds_validating)
         result = {
-            **self._judged(first, durations["seconds_total"]),
+            **self._assess(first, durations["seconds_total"]),
             "metrics": {"train": _curves(first), "val": validation},
             **durations,
             **self._memory(),
@@ -212,23 +213,23 @@ class _Trial:
         }
         return for_browser(result)
 
-    def by_operation(self) -> dict[str, Any]:
-        """What comes of a few steps whose operations are executed as the network asks for them."""
-        trainer = self._trainer
-        trainer.build_nothing()
-        chunks = self._each(min(EAGER_STEPS, trainer.total_steps))
-        notes = self._picture(chunks[0])
-        if trainer.recipe.weights:
-            step_debugger.make_variables(trainer.training, chunks[0])
-            trainer.load_weights()
+    def result_eagerly(self) -> dict[str, Any]:
+        """Run a few steps operation by operation; return the result of the task."""
+        setup = self._setup
+        setup.build_lazily()
+        chunks = self._read_each(min(EAGER_STEPS, setup.timeline.total_steps))
+        notes = self._write_picture(chunks[0])
+        if self._recipe.weights:
+            step_debugger.make_variables(setup.training, chunks[0])
+            setup.load_weights()
         steps = [
-            step_debugger.take(trainer.training, trainer.store, chunk, trainer.rate.at(number), number)
+            step_debugger.take(setup.training, setup.store, chunk, setup.learning_rate.at(number), number)
             for number, chunk in enumerate(chunks)
         ]
-        trainer.tell_unmatched()
-        trainer.warn_of_labels()
+        setup.warn_of_freeze_patterns()
+        setup.warn_of_labels()
         result = {
-            **self._judged(steps[0].metrics, None),
+            **self._assess(steps[0].metrics, None),
             "metrics": {"train": _curves(steps[0].metrics), "val": None},
             **self._memory(),
             **self._facts(),
@@ -241,18 +242,17 @@ class _Trial:
         }
         return for_browser(result)
 
-    def _judged(self, first: dict[str, float], seconds_total: float | None) -> dict[str, Any]:
+    def _assess(self, first: dict[str, float], seconds_total: float | None) -> dict[str, Any]:
         """The loss of the ``first`` training step, and its assessment.
 
         The validation loss is unsuitable: before a training, batch normalization has no meaningful averages.
         """
-        trainer = self._trainer
         start = Start(
             first["loss"],
             first.get(CROSS_ENTROPY),
-            len(trainer.manifest.labels),
-            bool(trainer.recipe.weights),
-            trainer.training.label_flow.has_normalization,
+            len(self._data.manifest.target.labels),
+            bool(self._recipe.weights),
+            self._setup.training.label_flow.has_normalization,
         )
         cost = self._cost(seconds_total)
         judged = verdict(start, cost)
@@ -266,24 +266,23 @@ class _Trial:
         }
 
     def _cost(self, seconds_total: float | None) -> Cost:
-        trainer = self._trainer
         sizes = {
             name: item.shape.num_elements()
-            for name, item in trainer.store.variables.items()
-            if name in trainer.training.trained
+            for name, item in self._setup.store.variables.items()
+            if name in self._setup.training.trained
         }
         largest = max(sizes.items(), key=lambda item: item[1], default=("", 0))
-        return Cost(seconds_total, len(trainer.train_records), sum(sizes.values()), largest)
+        return Cost(seconds_total, len(self._data.train), sum(sizes.values()), largest)
 
     def _durations(
         self, computing: float, reading: float, first: float, validating: float | None
     ) -> dict[str, Any]:
-        trainer, interval = self._trainer, self._trainer.recipe.val_interval
+        timeline, interval = self._setup.timeline, self._recipe.val_interval
         # Reading and computing overlap; images cached in memory are not read again.
-        step = computing if trainer.train_records.is_resident else max(computing, reading)
-        in_all, epoch = first + trainer.total_steps * step, trainer.steps_per_epoch * step
+        step = computing if self._data.train.is_resident else max(computing, reading)
+        in_all, epoch = first + timeline.total_steps * step, timeline.steps_per_epoch * step
         if validating is not None:
-            in_all += validating * (1 + math.ceil(trainer.recipe.epochs / interval))
+            in_all += validating * (1 + math.ceil(timeline.epochs / interval))
             epoch += validating / interval
         return {
             "seconds_per_step": step,
@@ -293,111 +292,107 @@ class _Trial:
             "seconds_per_validation": validating,
             "seconds_per_epoch": epoch,
             "seconds_total": in_all,
-            "images_per_second": trainer.step_records / max(step, 1e-9),
-            "steps_per_epoch": trainer.steps_per_epoch,
-            "steps": trainer.total_steps,
+            "images_per_second": self._data.step_records / max(step, 1e-9),
+            "steps_per_epoch": timeline.steps_per_epoch,
+            "steps": timeline.total_steps,
         }
 
     def _memory(self) -> dict[str, Any]:
-        splits = {"train": self._trainer.train_records, "val": self._trainer.val_records}
+        train, val = self._data.train, self._data.val
         return {
             "memory_bytes": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024,
             "memory_free_bytes": feeds.free_bytes(),
             "gpu_memory_bytes": self._gpu_memory(),
             # What decoded images will take in addition.
             "resident_bytes": sum(
-                records.bytes for records in splits.values() if records and records.is_resident
+                records.bytes for records in (train, val) if records and records.is_resident
             ),
-            "input": _input(self._trainer.train_records.fed),
-            "validation_input": _input(splits["val"].fed) if splits["val"] else None,
+            "input": _input(train.input_prepared),
+            "validation_input": _input(val.input_prepared) if val else None,
         }
 
     def _facts(self) -> dict[str, Any]:
-        trainer = self._trainer
+        setup, data = self._setup, self._data
         return {
-            "parameters": trainer.store.parameters,
-            "image_shape": list(trainer.prepare.image_shape),
-            "shape": list(trainer.prepare.shape),
-            "classes": len(trainer.manifest.labels),
-            "batch_size": trainer.batch,
-            "batches_per_step": trainer.execution.batches,
-            "devices": list(trainer.execution.devices),
-            "precision": trainer.execution.precision,
-            "xla": trainer.execution.compiled and not trainer.training.remark,
-            "seed": trainer.seed,
+            "parameters": setup.store.parameters,
+            "image_shape": list(data.preparation.image_shape),
+            "shape": list(data.preparation.shape),
+            "classes": len(data.manifest.target.labels),
+            "batch_size": data.batch_size,
+            "batches_per_step": setup.config.batches,
+            "devices": list(setup.config.devices),
+            "precision": setup.config.precision,
+            "xla": setup.config.compiled and not setup.training.remark,
+            "seed": setup.seed,
             "picture": PICTURE_FILE,
         }
 
     # Steps
 
     def _read(self) -> tuple[feeds.Chunk, float]:
-        """The first batch, and the seconds that reading one takes."""
-        chunk = self._taken(1)
+        """The first batch, and the seconds that reading a batch takes."""
+        chunk = self._read_batches(1)
         began = time.perf_counter()
-        self._taken(BATCHES_READ)
+        self._read_batches(BATCHES_READ)
         return chunk, (time.perf_counter() - began) / BATCHES_READ
 
-    def _taken(self, batches: int) -> feeds.Chunk:
+    def _read_batches(self, batches: int) -> feeds.Chunk:
         with self._streamed(batches) as feed:
             return feed.take(batches)
 
-    def _each(self, batches: int) -> list[feeds.Chunk]:
+    def _read_each(self, batches: int) -> list[feeds.Chunk]:
         with self._streamed(batches) as feed:
             return [feed.take(1) for _ in range(batches)]
 
     def _streamed(self, batches: int) -> contextlib.closing[feeds.Feed]:
-        """The first batches of the training."""
-        order = itertools.islice(self._trainer.order(), batches)
-        return contextlib.closing(self._trainer.train_records.streamed(order))
+        """A feed of the first batches of the training."""
+        order = itertools.islice(self._data.order(self._setup.seed), batches)
+        return contextlib.closing(self._data.train.streamed(order))
 
     def _step(self, chunk: feeds.Chunk, step: int) -> tuple[dict[str, float], float]:
+        """Run the training step after ``step`` steps; return its metrics and its duration in seconds."""
         began = time.perf_counter()
-        rate = self._trainer.rate.at(step)
-        self._trainer.step = step
-        with self._trainer.faults(rate):
-            row = self._trainer.training.steps(chunk, [rate], step)
+        rate = self._setup.learning_rate.at(step)
+        with numerics.explained(step + 1, rate):
+            row = self._setup.training.steps(chunk, [rate], step)
         seconds = time.perf_counter() - began
-        return _named(self._trainer.training.names, row), seconds
+        return self._setup.training.summarize(row[0].tolist()), seconds
 
     def _measure(self, chunk: feeds.Chunk) -> float:
-        """Seconds for a step: the middle one of a few."""
+        """The median duration of a few steps, in seconds."""
         taken: list[float] = []
         while len(taken) < MAX_MEASURED_STEPS and sum(taken) < MEASURED_SECONDS:
             taken.append(self._step(chunk, len(taken) + 1)[1])
         return float(np.median(taken))
 
     def _validate(self) -> tuple[dict[str, float] | None, float | None]:
-        """The metrics of the first validation batch, and the seconds that all of them would take."""
-        trainer, records = self._trainer, self._trainer.val_records
-        if not records:
+        """The metrics of the first validation batch, and the seconds that a whole validation would take."""
+        records, evaluation = self._data.val, self._setup.evaluation
+        if records is None or evaluation is None:
             return None, None
-        count = min(trainer.batch, len(records))
+        count = min(self._data.batch_size, len(records))
         began = time.perf_counter()
-        feed = records.streamed(iter([np.arange(count)]))
-        try:
-            chunk = feed.take(1)
-        finally:
-            feed.close()
+        chunk = self._data.read_first(records)
         reading = time.perf_counter() - began
         began = time.perf_counter()
-        with trainer.faults(trainer.rate.at(0)):
-            row = trainer.evaluation(chunk)
+        with numerics.explained(1, self._setup.learning_rate.at(0)):
+            row = evaluation(chunk)
             seconds = time.perf_counter() - began
-            if seconds < MEASURED_SECONDS:  # much of that went into preparing
+            if seconds < MEASURED_SECONDS:  # much of that was preparation
                 began = time.perf_counter()
-                trainer.evaluation(chunk)
+                evaluation(chunk)
                 seconds = time.perf_counter() - began
             if last := len(records) % count:  # some networks reject a smaller batch
                 pixels, labels, positions = chunk
-                trainer.evaluation((pixels, labels, positions[:, :last]))
+                evaluation((pixels, labels, positions[:, :last]))
         if not records.is_resident:
             seconds = max(seconds, reading)
-        return _named(trainer.evaluation.names, row), seconds * len(records) / count
+        return evaluation.summarize(row[0].tolist()), seconds * len(records) / count
 
     # Memory
 
     def _gpu_memory(self) -> int | None:
-        """The most that TensorFlow used of a GPU's memory so far, bytes."""
+        """The peak of the memory that TensorFlow has used on a GPU so far, in bytes."""
         if not self._on_gpu:
             return None
         devices = tf.config.list_logical_devices("GPU")
@@ -405,38 +400,34 @@ class _Trial:
 
     # The picture
 
-    def _picture(self, chunk: feeds.Chunk) -> list[dict[str, Any]]:
-        """Write the picture of a batch; what is on it."""
-        trainer = self._trainer
-        x, targets = trainer.training.seen(chunk, 0)
-        pixels = displayed(x[:MAX_IMAGES], trainer.prepare)
-        (trainer.job_folder / PICTURE_FILE).write_bytes(images.encode(contact_sheet(pixels), "png"))
-        labels = trainer.manifest.labels
+    def _write_picture(self, chunk: feeds.Chunk) -> list[dict[str, Any]]:
+        """Write the picture of a batch; return the description of each image."""
+        x, targets = self._setup.training.seen(chunk, 0)
+        pixels = displayed(x[:MAX_IMAGES], self._data.preparation)
+        picture = images.encode(contact_sheet(pixels), "png")
+        (self._setup.job_folder / PICTURE_FILE).write_bytes(picture)
+        target = self._data.manifest.target
         return [
-            _note({name: values[place] for name, values in targets.items()}, labels)
+            _note({name: values[place] for name, values in targets.items()}, target)
             for place in range(len(pixels))
         ]
 
 
-def _input(fed: Fed) -> dict[str, Any]:
+def _input(prepared: InputPrepared) -> dict[str, Any]:
     """How records reach the network, and the reason in words."""
-    budget, free = humanize.byte_size(fed.budget_bytes), humanize.byte_size(fed.free_bytes)
-    reason = f"limit {budget} of {free} free {fed.place}"
-    return {"how": fed.how, "records": fed.records, "bytes": fed.bytes, "reason": reason}
+    budget, free = humanize.naturalsize(prepared.budget_bytes), humanize.naturalsize(prepared.free_bytes)
+    reason = f"limit {budget} of {free} free {prepared.place}"
+    return {"how": prepared.how, "records": prepared.records, "bytes": prepared.bytes, "reason": reason}
 
 
 def _curves(metrics: dict[str, float]) -> dict[str, float]:
     return {name: value for name, value in metrics.items() if name != CROSS_ENTROPY}
 
 
-def _named(names: list[str], rows: Rows) -> dict[str, float]:
-    return dict(zip(names, rows[0].tolist(), strict=True))
-
-
-def _note(target: dict[str, Any], labels: list[str]) -> dict[str, Any]:
-    note: dict[str, Any] = {"label": labels[int(target["labels"])]}
-    if "others" in target:
-        note.update(other=labels[int(target["others"])], share=round(float(target["share"]), 4))
+def _note(values: dict[str, Any], target: TargetSpec) -> dict[str, Any]:
+    note: dict[str, Any] = {"label": target.describe(values["y"])}
+    if "others" in values:
+        note.update(other=target.describe(values["others"]), share=round(float(values["share"]), 4))
     return note
 
 

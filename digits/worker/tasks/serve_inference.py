@@ -1,9 +1,9 @@
-"""Inference server: classifies images with a trained network, one process per model.
+"""Inference server: predictions of a trained network for images, one process per model.
 
 The process listens on a Unix socket. Requests and responses are lines of JSON:
 
-    {"call": "classify", "image": path, "snapshot": "snapshot_1.ckpt", "top": 5}
-    {"ok": true, "predictions": [[label, percent], …], "milliseconds": 3.2}
+    {"call": "predict", "image": path, "snapshot": "snapshot_1.ckpt", "top": 5}
+    {"ok": true, "predictions": [[label, percent], …], "milliseconds": 3.2}   (as the kind describes them)
     {"ok": false, "message": …, "hint": …, "status": 400, "trace": [frame, …]}
 
 It exits after a period without requests.
@@ -27,11 +27,11 @@ import tensorflow as tf
 from numpy.typing import NDArray
 
 from digits.core import recipe as recipes
-from digits.core.events import EventLog
+from digits.core.events import EventLog, Frame
 from digits.core.files import UnreadableFile
 from digits.data import images
+from digits.kinds.targets import UnsuitableOutput
 from digits.worker.failure import UserFault, describe, in_a_sentence
-from digits.worker.network import inference
 from digits.worker.training import trained
 
 MAX_LOADED_SNAPSHOTS = 4
@@ -46,9 +46,7 @@ class Refused(Exception):
     ``trace`` lists the frames of an error in the network, the user's own first.
     """
 
-    def __init__(
-        self, message: str, hint: str = "", status: int = 400, trace: Sequence[dict[str, Any]] = ()
-    ) -> None:
+    def __init__(self, message: str, hint: str = "", status: int = 400, trace: Sequence[Frame] = ()) -> None:
         super().__init__(message)
         self.message, self.hint, self.status, self.trace = message, hint, status, list(trace)
 
@@ -62,7 +60,7 @@ class Refused(Exception):
         return cls(f"{before}{in_a_sentence(event)}", event.hint, 400 if is_users else 500, event.trace)
 
 
-class Classifier:
+class Predictor:
     """A model's network with the weights of one snapshot, warmed up and ready.
 
     ``model_folder`` is the model's job folder. Raises Refused when the snapshot, the
@@ -75,28 +73,26 @@ class Classifier:
         try:
             self._trained = trained.load(model_folder, snapshot)
             self._manifest = self._trained.manifest
-            self._function = self._whole()
+            self._targets = self._trained.targets
+            self._function = self._traced()
         except Exception as error:
             raise Refused.because(error) from error
-        self._least = 1
+        self._repeats = 1
         self._warm_up()
-        self._check_classes()
+        self._check_output()
 
-    def classify(self, image: str | Path, top: int = 5) -> list[tuple[str, float]]:
-        """The ``top`` most likely labels with their percent, the likeliest first; raises Refused."""
-        percents = self._run(self._pixels(image)[None])[0] * 100
-        best = np.argsort(-percents, kind="stable")[: max(1, top)]
-        return [(self._manifest.labels[index], float(percents[index])) for index in best]
+    def predict(self, image: str | Path, top: int = 5) -> list[list[Any]]:
+        """The prediction for one image as its kind describes it, with ``top`` classes; raises Refused."""
+        return self._targets.describe(self._run(self._pixels(image)[None])[0], top)
 
-    def _whole(self) -> Any:
-        """uint8 images to probabilities, in one function."""
+    def _traced(self) -> Any:
+        """A function from images, uint8 [N, H, W, C], to predictions, float32 [N, columns]."""
 
-        def probabilities(pixels: tf.Tensor) -> tf.Tensor:
-            logits = inference.classes(self._trained.outputs(pixels), len(self._manifest.labels))
-            return tf.nn.softmax(tf.cast(logits, tf.float32))
+        def predict(pixels: tf.Tensor) -> tf.Tensor:
+            return self._targets.predict(self._trained.outputs(pixels))
 
         signature = [tf.TensorSpec((None, *self._manifest.shape), tf.uint8)]
-        return tf.function(probabilities, autograph=False, input_signature=signature)
+        return tf.function(predict, autograph=False, input_signature=signature)
 
     def _warm_up(self) -> None:
         """Run once, because the first run is slow, and determine the smallest batch the network accepts.
@@ -107,7 +103,7 @@ class Classifier:
         black = np.zeros((1, *self._manifest.shape), np.uint8)
         sizes = (1, 2, self._trained.batch_size)
         for size in sizes:
-            self._least = size
+            self._repeats = size
             try:
                 self._run(black)
                 return
@@ -117,34 +113,27 @@ class Classifier:
                         error, "The network cannot compute its output from an image. "
                     ) from error
 
-    def _check_classes(self) -> None:
-        """Raise Refused if the output is not over classes: a code or an embedding can have any number of columns."""
-        classes, columns = len(self._manifest.labels), self._columns
+    def _check_output(self) -> None:
+        """Raise Refused if the kind's targets refuse the output."""
         try:
-            flow = self._trained.label_flow(columns)
+            loss = self._trained.label_flow(self._columns)
         except Exception as error:
             log.info("The loss could not be built: %s", error)
-            is_of_classes = columns == classes
-        else:
-            is_of_classes = flow.is_used if columns == classes else bool(flow.cross_entropies)
-        if not is_of_classes:
-            raise self._other_output([None, columns])
-
-    def _other_output(self, shape: list[int | None]) -> Refused:
-        words = ", ".join("N" if size is None else str(size) for size in shape)
-        return Refused(
-            f"The network's output has shape [{words}], which is not one number for each of "
-            f"the {len(self._manifest.labels)} classes.",
-            "Only networks that are trained for classification can classify images.",
-        )
+            loss = None
+        try:
+            self._targets.check(self._columns, loss)
+        except UnsuitableOutput as error:
+            raise Refused(error.message, error.hint) from error
 
     def _run(self, pixels: NDArray[np.uint8]) -> NDArray[np.float32]:
-        values = self._function(tf.constant(np.repeat(pixels, self._least, axis=0))).numpy()
-        classes = len(self._manifest.labels)
-        if values.ndim != 2 or values.shape[1] < classes:
-            raise self._other_output([None, *values.shape[1:]])
+        values: NDArray[np.float32] = self._function(
+            tf.constant(np.repeat(pixels, self._repeats, axis=0))
+        ).numpy()
+        if values.ndim != 2 or values.shape[1] < self._targets.target.outputs:
+            error = self._targets.refuse(values.shape[1:])
+            raise Refused(error.message, error.hint) from error
         self._columns = int(values.shape[1])
-        return values[:, :classes]
+        return values
 
     def _pixels(self, image: str | Path) -> NDArray[np.uint8]:
         height, width, channels = self._manifest.shape
@@ -162,7 +151,7 @@ class Service:
 
     def __init__(self, model_folder: Path) -> None:
         self._folder = model_folder
-        self._loaded: OrderedDict[str, Classifier] = OrderedDict()
+        self._loaded: OrderedDict[str, Predictor] = OrderedDict()
 
     def answer(self, request: Any) -> dict[str, Any]:
         """The answer to a request, whatever it is. Never raises an Exception."""
@@ -177,20 +166,20 @@ class Service:
         milliseconds = round((time.perf_counter() - began) * 1000, 2)
         return {"ok": True, "predictions": predictions, "milliseconds": milliseconds}
 
-    def _predictions(self, request: Any) -> list[tuple[str, float]]:
-        if not isinstance(request, dict) or request.get("call") != "classify":
+    def _predictions(self, request: Any) -> list[list[Any]]:
+        if not isinstance(request, dict) or request.get("call") != "predict":
             raise Refused("The request is not understood.")
         image, snapshot, top = request.get("image"), request.get("snapshot"), request.get("top", 5)
         if not (isinstance(image, str) and isinstance(snapshot, str) and isinstance(top, int)):
             raise Refused("The request lacks an image, a snapshot or a number of labels.")
-        return self._classifier(snapshot).classify(image, top)
+        return self._predictor(snapshot).predict(image, top)
 
-    def _classifier(self, snapshot: str) -> Classifier:
+    def _predictor(self, snapshot: str) -> Predictor:
         if snapshot not in self._loaded:
-            classifier = Classifier(self._folder, snapshot)
+            predictor = Predictor(self._folder, snapshot)
             while len(self._loaded) >= MAX_LOADED_SNAPSHOTS:
                 self._loaded.popitem(last=False)
-            self._loaded[snapshot] = classifier
+            self._loaded[snapshot] = predictor
         self._loaded.move_to_end(snapshot)
         return self._loaded[snapshot]
 
@@ -205,12 +194,12 @@ def _refusal(refusal: Refused) -> dict[str, Any]:
     }
 
 
-def classify(model_folder: Path, image: Path, snapshot: str, top: int = 5) -> list[tuple[str, float]]:
-    """The most likely labels of one image, loading the snapshot for it; raises Refused."""
-    return Classifier(model_folder, snapshot).classify(image, top)
+def predict(model_folder: Path, image: Path, snapshot: str, top: int = 5) -> list[list[Any]]:
+    """Load a snapshot and predict one image; raises Refused."""
+    return Predictor(model_folder, snapshot).predict(image, top)
 
 
-def run(recipe: recipes.Serve, task_folder: Path, events: EventLog) -> None:
+def run(recipe: recipes.ServeInference, task_folder: Path, events: EventLog) -> None:
     """Answer requests as ``recipe`` says; what they ask for is no event."""
     serve(Path(recipe.model), recipe.socket, recipe.idle_seconds)
 

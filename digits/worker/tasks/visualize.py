@@ -14,8 +14,9 @@ import tensorflow as tf
 
 from digits.core import recipe as recipes
 from digits.core.events import Built, EventLog
+from digits.worker import network_loader
 from digits.worker.input.feeds import Preparation, load_manifest
-from digits.worker.network import inference, network
+from digits.worker.network import inference
 from digits.worker.network.variables import VariableStore
 from digits.worker.randomness.streams import Randomness
 from digits.worker.training.optimizers import Optimizer
@@ -29,10 +30,10 @@ def run(recipe: recipes.Visualize, task_folder: Path, events: EventLog) -> dict[
     scratch = task_folder.parent
     manifest = load_manifest(Path(recipe.dataset))
     prepare = Preparation(np.zeros(1, np.float32), recipe.crop_size or None, manifest.shape)
-    net = network.load(scratch / recipe.network, prepare.shape, len(manifest.labels))
+    net = network_loader.load_for(manifest, scratch / recipe.network, prepare.shape)
     store = VariableStore(empty=True)
     shown, _ = inference.trace_shown(net, store)
-    Training(net, store, prepare, Optimizer("SGD"), 0, Randomness(0)).trace()
+    Training(net, store, prepare, Optimizer(recipes.Solver()), 0, Randomness(0)).trace()
     with TensorBoardLog(scratch / "tb") as board:
         board.graph(readable_graph(shown.function))
     events.append(Built(layers=shown.layers, parameters=store.parameters))

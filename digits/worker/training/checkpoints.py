@@ -1,178 +1,212 @@
-"""What a training leaves in its job's folder: snapshots, which is the best, and where to go on."""
+"""Saving a training: epoch snapshots, the best of them, and resume points."""
 
 from __future__ import annotations
 
 import logging
 import shutil
 import time
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from pathlib import Path
+from typing import Any
 
+import humanize
 import tensorflow as tf
 
+from digits.core import resume_point
 from digits.core.best_metric import Watch
-from digits.core.events import EventLog, Excelled, Removed, Saved, Warned
+from digits.core.events import BestSnapshotChanged, EventLog, Saved, Warned
 from digits.core.files import write_json
 from digits.core.recipe import Train
 from digits.core.resume_point import ResumePoint
 from digits.worker.failure import UserFault
 from digits.worker.training import snapshots
+from digits.worker.training.early_stopping import EarlyStopping
+from digits.worker.training.snapshot_retention import SnapshotRetention
 
 BEST_FILE = "best.json"
 
-# So much of a training is lost at most when it is killed.
+# Maximum training time lost when the process is killed, in seconds.
 RESUME_SECONDS = 60.0
 
-# Of the time of a training, this part at most goes into snapshots to go on from.
-_SHARE_OF_TIME = 0.02
+# Maximum fraction of the training time spent on saving resume points.
+MAX_TIME_FRACTION = 0.02
 
 Variables = Mapping[str, tf.Variable]
+# Describes the present state of the training as the resume point of the snapshot with a given name.
+MakePoint = Callable[[str], ResumePoint]
 
 log = logging.getLogger(__name__)
 
 
-class Keeper:
-    """Saves snapshots and removes them, and watches the validation for the best one and for the end."""
+class Checkpoints:
+    """Saves the state of a training in its job's folder and decides which snapshot is the best one.
 
-    def __init__(self, recipe: Train, job_folder: Path, events: EventLog) -> None:
-        self._folder, self._events = job_folder, events
-        self._kept = recipe.snapshots_kept
+    ``flush`` makes the other files of the training durable; it is called before a resume point refers to them.
+    ``saved_step`` is the step of the latest epoch snapshot, -1 if there is none.
+    """
+
+    def __init__(
+        self, recipe: Train, job_folder: Path, events: EventLog, flush: Callable[[], None] = lambda: None
+    ) -> None:
+        self._folder, self._events, self._flush = job_folder, events, flush
+        self._retention = SnapshotRetention(job_folder, recipe.snapshots_kept, events)
         self._best = Watch(recipe.best_metric) if recipe.best_metric else None
-        wanted = recipe.early_stopping or {}
-        self._early = Watch(str(wanted["metric"])) if wanted.get("metric") else None
-        self._patience = float(wanted.get("patience") or 0)
+        self.early_stopping = _early_stopping(recipe)
+        self.saved_step = -1
         self._is_best = False
-        self._best_before: dict[str, object] = {}
+        self._previous_best: dict[str, Any] = {}
         self._is_disk_full = False
         self._due = time.monotonic() + RESUME_SECONDS
         self._newest = ""
 
-    def check(self, metrics: Collection[str]) -> None:
-        """Raises UserFault when a metric that is to be watched is none of the validation's ``metrics``."""
-        for watch in filter(None, (self._best, self._early)):
-            if watch.metric not in metrics:
-                raise UserFault(
-                    f"The validation measures no {watch.metric!r}, which was to be watched.",
-                    f"Choose one of {', '.join(metrics)}."
-                    if metrics
-                    else "Validate with a part of the dataset.",
-                )
+    # Validation metrics
 
-    def watch(self, epoch: float, values: Mapping[str, float]) -> None:
-        """Take in the validation after ``epoch`` epochs."""
-        self._best_before = self._best.as_json() if self._best else {}
+    def observe(self, epoch: float, values: Mapping[str, float]) -> None:
+        """Record the metrics of the validation after ``epoch`` epochs."""
+        self._previous_best = self._best.as_json() if self._best else {}
         self._is_best = bool(self._best and self._best.see(epoch, values))
-        if self._early:
-            self._early.see(epoch, values)
-
-    def wants_snapshot(self) -> bool:
-        """Whether the latest validation was the best one, so that its weights must be kept."""
-        return self._is_best
-
-    def reason_to_end(self, epoch: float) -> str:
-        """Why the training ends after ``epoch`` epochs, if it does."""
-        early = self._early
-        if early is None or early.value is None or epoch - early.epoch < self._patience - 1e-9:
-            return ""
-        return (
-            f"Stopped early after {epoch:g} epochs: the validation's {early.metric} has not been better than "
-            f"{early.value:.6g} since epoch {early.epoch:g}."
-        )
+        if self.early_stopping:
+            self.early_stopping.observe(epoch, values)
 
     @property
-    def watched(self) -> dict[str, object]:
-        """What `recall` needs."""
-        watches = {"best": self._best, "early": self._early}
-        return {name: watch.as_json() for name, watch in watches.items() if watch}
+    def has_unsaved_best(self) -> bool:
+        """Whether the latest validation was the best one and its weights are not saved yet."""
+        return self._is_best
 
-    def recall(self, watched: Mapping[str, dict[str, object]]) -> None:
-        """Go on from what was ``watched`` before."""
-        for name, watch in (("best", self._best), ("early", self._early)):
-            if watch:
-                watch.recall(watched.get(name))
+    def reason_to_stop(self, epoch: float) -> str:
+        """Why the training ends early after ``epoch`` epochs; empty if it continues."""
+        return self.early_stopping.reason(epoch) if self.early_stopping else ""
 
-    def save(self, epoch: float, step: int, variables: Variables) -> None:
-        """Save the snapshot of an epoch."""
+    # State, for resume points
+
+    def state(self) -> dict[str, Any]:
+        """The state to pass to `restore`, for JSON."""
+        found: dict[str, Any] = {}
+        if self._best:
+            found["best"] = self._best.as_json()
+        if self.early_stopping:
+            found["early"] = self.early_stopping.state()
+        return found
+
+    def restore(self, point: ResumePoint, variables: Variables) -> None:
+        """Restore the state saved at ``point``, the values of ``variables`` included.
+
+        Raises UserFault if the snapshot is unreadable or does not match the variables.
+        """
+        snapshots.restore_exactly(self._folder / point.snapshot, variables)
+        if self._best:
+            self._best.recall(point.watched.get("best"))
+        if self.early_stopping:
+            self.early_stopping.restore(point.watched.get("early"))
+        # Remove the snapshots that the killed training was about to remove.
+        self._retention.remove(self._superseded(point.snapshot), {point.snapshot})
+        self._newest, self.saved_step = point.snapshot, point.saved
+
+    # Saving
+
+    @property
+    def is_due(self) -> bool:
+        """Whether a resume point is due."""
+        return time.monotonic() >= self._due
+
+    def save_epoch(
+        self, epoch: float, step: int, variables: Variables, make_point: MakePoint, is_last: bool = False
+    ) -> None:
+        """Save the snapshot of an epoch and its resume point, if the disk has room.
+
+        Raises UserFault if it does not have room for the last snapshot.
+        """
+        began = time.monotonic()
         target = snapshots.prefix(self._folder, epoch)
-        snapshots.save(target, variables, step)
+        if not self._save(target, step, variables, is_last):
+            return
+        self.saved_step = step
         self._events.append(Saved(epoch, step, target.name))
         log.info("Snapshot saved: %s", target.name)
         if self._is_best and self._best:
             self._is_best = False
             write_json(self._folder / BEST_FILE, {**self._best.as_json(), "snapshot": target.name})
-            self._events.append(Excelled(epoch, self._best.metric, self._best.value))
-            log.info("The best by %s so far: %.6g", self._best.metric, self._best.value)
+            if self._best.value is not None:
+                self._events.append(BestSnapshotChanged(epoch, self._best.metric, self._best.value))
+                log.info("Best %s so far: %.6g", self._best.metric, self._best.value)
+        self._commit(make_point(target.name), began, is_last)
 
-    def save_to_resume(self, step: int, variables: Variables) -> None:
-        """Save a resume snapshot."""
-        snapshots.save(snapshots.resume_prefix(self._folder, step), variables, step)
+    def save_to_resume(self, step: int, variables: Variables, make_point: MakePoint) -> None:
+        """Save a resume snapshot and its resume point, if the disk has room."""
+        began = time.monotonic()
+        target = snapshots.resume_prefix(self._folder, step)
+        if self._save(target, step, variables):
+            self._commit(make_point(target.name), began)
 
-    def do_without(self, name: str, error: Exception, is_needed: bool = False) -> None:
-        """Continue without the file ``name`` of a snapshot, which could not be written because the disk is full.
+    def _save(self, target: Path, step: int, variables: Variables, is_needed: bool = False) -> bool:
+        try:
+            snapshots.save(target, variables, step)
+        except Exception as error:
+            self._skip(target.name, error, is_needed)
+            return False
+        return True
 
-        Raises ``error`` if it has another cause, and UserFault if the snapshot ``is_needed``.
+    def _commit(self, point: ResumePoint, began: float, is_last: bool = False) -> None:
+        """Make ``point``, whose snapshot is saved, the newest resume point; remove superseded snapshots.
+
+        The logs are made durable first, and snapshots are removed last. So after a power loss there
+        is always a resume point, and the logs are complete up to it.
+        """
+        try:
+            self._flush()
+            superseded = self._superseded(point.snapshot)
+            self._events.sync()
+            point.save(self._folder)
+            # Keep the previous point, in case this one is damaged later.
+            resumable = {point.snapshot} if is_last else {point.snapshot, self._newest}
+            self._retention.remove(superseded, resumable)
+        except OSError as error:
+            self._skip(f"{point.snapshot}{resume_point.SUFFIX}", error)
+            return
+        self._newest = point.snapshot
+        self._is_disk_full = False
+        seconds = time.monotonic() - began
+        self._due = time.monotonic() + max(RESUME_SECONDS, seconds / MAX_TIME_FRACTION)
+
+    def _superseded(self, newest: str) -> list[Path]:
+        needed = {newest}
+        if self._best and self._best.value is not None:
+            needed.add(snapshots.prefix(self._folder, self._best.epoch).name)
+        return self._retention.superseded(needed)
+
+    def _skip(self, name: str, error: Exception, is_needed: bool = False) -> None:
+        """Continue without the file ``name``, which does not fit on the disk.
+
+        Raises ``error`` if it has another cause, and UserFault if the file ``is_needed``.
         """
         if not snapshots.is_disk_full(error):
             raise error
-        free = f"{shutil.disk_usage(self._folder).free / 1e6:,.1f} MB"
+        free = humanize.naturalsize(shutil.disk_usage(self._folder).free)
         message = f"The disk is full: {name} could not be written to {self._folder}, where {free} are free."
         if is_needed:
             raise UserFault(message, "Free up space there, then resume the training.") from error
         log.warning(message)
         if self._is_best and self._best:
-            # The best snapshot is still the one before.
+            # The best snapshot is still the previous one.
             self._is_best = False
-            self._best.recall(self._best_before)
+            self._best.recall(self._previous_best)
         if not self._is_disk_full:
             self._is_disk_full = True
             self._events.append(Warned(f"{message} The training continues and retries every minute."))
         self._due = time.monotonic() + RESUME_SECONDS
 
-    def remember(self, point: ResumePoint, is_last: bool = False) -> None:
-        """Make ``point``, whose snapshot is saved, the newest resume point; remove superseded snapshots.
 
-        The event log is made durable first, and snapshots are removed last. So after a power loss there
-        is always a resume point, and the log is complete up to it. Raises OSError.
-        """
-        superseded = self._superseded(point.snapshot)
-        self._events.sync()
-        point.save(self._folder)
-        # Keep the previous point, in case this one is damaged later.
-        kept = {point.snapshot} if is_last else {point.snapshot, self._newest}
-        self._remove(superseded, kept)
-        self._newest = point.snapshot
+def check_watched_metrics(recipe: Train, metrics: Collection[str]) -> None:
+    """Raise UserFault if ``recipe`` watches a metric that is not among the validation ``metrics``."""
+    stopping = _early_stopping(recipe)
+    for metric in filter(None, (recipe.best_metric, stopping and stopping.metric)):
+        if metric not in metrics:
+            raise UserFault(
+                f"The validation measures no {metric!r}, which was to be watched.",
+                f"Choose one of {', '.join(metrics)}." if metrics else "Validate with a part of the dataset.",
+            )
 
-    def clear_away(self, newest: str) -> None:
-        """Remove the superseded snapshots left by a killed training that resumes from the snapshot ``newest``."""
-        self._remove(self._superseded(newest), {newest})
-        self._newest = newest
 
-    def is_due(self) -> bool:
-        """Whether a resume snapshot is due."""
-        return time.monotonic() >= self._due
-
-    def took(self, seconds: float) -> None:
-        """Record that saving a resume snapshot took this many seconds."""
-        self._is_disk_full = False
-        self._due = time.monotonic() + max(RESUME_SECONDS, seconds / _SHARE_OF_TIME)
-
-    def _superseded(self, newest: str) -> list[Path]:
-        """The epoch snapshots to remove once ``newest`` is saved.
-
-        Their removal is logged before it happens; a training killed in between logs it again.
-        """
-        if self._kept is None:
-            return []
-        needed = {newest}
-        if self._best and self._best.value is not None:
-            needed.add(snapshots.prefix(self._folder, self._best.epoch).name)
-        old = snapshots.of_epochs(self._folder)[max(1, self._kept) :]
-        superseded = [(epoch, path) for epoch, path in old if path.name not in needed]
-        self._events.append(*(Removed(epoch, path.name) for epoch, path in superseded))
-        return [path for _, path in superseded]
-
-    def _remove(self, superseded: list[Path], kept: Collection[str]) -> None:
-        snapshots.remove_resume_snapshots(self._folder, kept)
-        for path in superseded:
-            snapshots.remove(path)
-            log.info("Snapshot removed: %s", path.name)
+def _early_stopping(recipe: Train) -> EarlyStopping | None:
+    settings = recipe.early_stopping
+    return EarlyStopping(settings.metric, settings.patience) if settings else None

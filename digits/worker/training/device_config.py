@@ -1,4 +1,4 @@
-"""How the steps of a training run: on which devices, how many batches a step, in which precision."""
+"""The configuration of a training's steps: devices, batches, precision, and XLA."""
 
 from __future__ import annotations
 
@@ -13,96 +13,90 @@ import tensorflow as tf
 
 from digits.core import recipe as recipes
 from digits.core.events import EventLog, Warned
-from digits.worker.failure import UserFault
 
 DEFAULT_BATCH_SIZE = 16
-PRECISIONS = {"float32": tf.float32, "mixed_float16": tf.float16, "mixed_bfloat16": tf.bfloat16}
+PRECISIONS: dict[recipes.Precision, tf.DType] = {
+    "float32": tf.float32,
+    "mixed_float16": tf.float16,
+    "mixed_bfloat16": tf.bfloat16,
+}
 log = logging.getLogger(__name__)
-
-STRATEGIES = ("mirrored", "central")
 
 
 @dataclass(frozen=True)
-class Execution:
-    """``devices`` are TensorFlow's names; the weights lie on ``weights_device``, or the first of them.
+class DeviceConfig:
+    """How the steps of a training run.
 
-    ``batches`` batches of ``batch_size`` records make a step. ``compiled`` steps go through XLA.
+    ``devices`` are TensorFlow's device names; the weights are on ``weights_device``, or the first device if it is
+    empty. A step consists of ``batches`` batches of ``batch_size`` records. ``precision`` is a key of
+    `PRECISIONS`. ``compiled`` steps are compiled by XLA.
     """
 
     devices: tuple[str, ...] = ("",)
     weights_device: str = ""
     batch_size: int = DEFAULT_BATCH_SIZE
     batches: int = 1
-    precision: str = "float32"
+    precision: recipes.Precision = "float32"
     compiled: bool = False
 
     @property
     def compute_type(self) -> tf.DType:
-        """The type in which the network computes; its weights are float32 always."""
+        """The dtype in which the network computes; its weights are always float32."""
         return PRECISIONS[self.precision]
 
     @property
     def scales_loss(self) -> bool:
-        """Whether small gradients would vanish in this precision."""
+        """Whether the loss must be scaled, because small gradients underflow in this precision."""
         return self.compute_type == tf.float16
 
-    def wanted_by(self, tower: Any) -> Execution:
-        """This, on one device if the network of ``tower`` says disableAutoDataParallelism."""
+    def supported_by(self, tower: Any) -> DeviceConfig:
+        """This configuration, on one device if ``tower`` sets disableAutoDataParallelism."""
         if not getattr(tower, "disableAutoDataParallelism", False):
             return self
         return dataclasses.replace(self, devices=self.devices[:1])
 
 
-def prepare(recipe: recipes.Train, events: EventLog) -> tuple[Execution, list[int]]:
-    """Make TensorFlow use the devices of ``recipe``, and say how; also the driver's indexes of GPUs.
+def batch_size(recipe: recipes.Train) -> int:
+    """The number of records in a batch: that of ``recipe``, or the default."""
+    return recipe.batch_size or DEFAULT_BATCH_SIZE
 
-    To be called before TensorFlow does anything else. Raises UserFault.
+
+def configure(recipe: recipes.Train, events: EventLog) -> tuple[DeviceConfig, list[int]]:
+    """Configure TensorFlow for the devices and the precision of ``recipe``.
+
+    Returns the configuration of the steps and the driver's indexes of the GPUs in use. Must be called before
+    TensorFlow runs any operation. Raises UserFault for unknown settings.
     """
-    _check(recipe)
     gpus = _choose_gpus(recipe, events)
     keras.config.set_dtype_policy(recipe.precision)
     devices = tuple(device.name for device in tf.config.list_logical_devices("GPU" if gpus else "CPU"))
-    batch_size = recipe.batch_size or DEFAULT_BATCH_SIZE
-    devices = devices[:batch_size]  # every device computes a record at least
+    devices = devices[: batch_size(recipe)]  # every device computes at least one record
     central = recipe.strategy == "central" and len(devices) > 1
     compiled = bool(gpus) if recipe.xla is None else recipe.xla
     if compiled and len(devices) > 1:
         compiled = False
-        tell_without_xla(recipe, events, "it works on one device only")
-    execution = Execution(
+        report_no_xla(recipe, events, "it supports only one device")
+    config = DeviceConfig(
         devices=devices,
         weights_device="/device:CPU:0" if central else "",
-        batch_size=batch_size,
+        batch_size=batch_size(recipe),
         batches=recipe.batch_accumulation,
         precision=recipe.precision,
         compiled=compiled,
     )
-    return execution, gpus
+    return config, gpus
 
 
-def tell_without_xla(recipe: recipes.Train, events: EventLog, reason: str) -> None:
-    """Say that the network is trained without XLA: as a warning if the recipe asks for it, else in the log."""
+def report_no_xla(recipe: recipes.Train, events: EventLog, reason: str) -> None:
+    """Log that the network is trained without XLA; warn if the recipe requests XLA."""
     message = f"The network is trained without XLA: {reason}."
     log.info(message)
     if recipe.xla:
         events.append(Warned(message))
 
 
-def _check(recipe: recipes.Train) -> None:
-    if recipe.precision not in PRECISIONS:
-        raise UserFault(
-            f"There is no precision called {recipe.precision!r}.", f"Choose one of {', '.join(PRECISIONS)}."
-        )
-    if recipe.strategy not in STRATEGIES:
-        raise UserFault(
-            f"There is no strategy called {recipe.strategy!r}.", f"Choose one of {', '.join(STRATEGIES)}."
-        )
-    if recipe.batch_accumulation < 1:
-        raise UserFault(f"A step cannot be made of {recipe.batch_accumulation} batches.", "Choose 1 or more.")
-
-
 def _choose_gpus(recipe: recipes.Train, events: EventLog) -> list[int]:
-    """Make TensorFlow see the recipe's GPUs only; the driver's indexes of those that are used."""
+    """Hide all GPUs from TensorFlow except those of the recipe; return the driver's indexes of those in use."""
     wanted = [int(device) for device in recipe.devices if device.lower() != "cpu"]
     present = tf.config.list_physical_devices("GPU")
     if not wanted or not present:
@@ -113,7 +107,7 @@ def _choose_gpus(recipe: recipes.Train, events: EventLog) -> list[int]:
     if len(wanted) > len(present):
         events.append(Warned(f"TensorFlow sees {len(present)} of the {len(wanted)} chosen GPUs."))
     if len(present) > len(wanted) and max(wanted) < len(present):
-        present = [present[index] for index in wanted]  # nobody narrowed the choice down before
+        present = [present[index] for index in wanted]  # CUDA_VISIBLE_DEVICES does not restrict them
     present = present[: len(wanted)]
     tf.config.set_visible_devices(present, "GPU")
     for gpu in present:
@@ -122,11 +116,11 @@ def _choose_gpus(recipe: recipes.Train, events: EventLog) -> list[int]:
 
 
 def _limit_memory(gpu: tf.config.PhysicalDevice, megabytes: int | None) -> None:
-    """Let the use of the GPU's memory grow as it is needed, or up to ``megabytes``."""
+    """Allocate the GPU's memory as needed, up to ``megabytes`` if that is given."""
     if megabytes is None:
         tf.config.experimental.set_memory_growth(gpu, True)
         return
-    # The limit alone would be taken whole, and at once.
+    # Without this, TensorFlow allocates the whole limit at once.
     os.environ["TF_FORCE_GPU_ALLOW_GROWTH"] = "true"
     limit = tf.config.LogicalDeviceConfiguration(memory_limit=megabytes)
     tf.config.set_logical_device_configuration(gpu, [limit])

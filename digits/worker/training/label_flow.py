@@ -63,6 +63,11 @@ class LabelFlow:
     has_normalization: bool = False
     warnings: list[str] = field(default_factory=list)
 
+    @property
+    def has_cross_entropy(self) -> bool:
+        """Whether the loss contains one of the `cross_entropies`."""
+        return bool(self.cross_entropies)
+
 
 def follow(x: Any, y: Any, losses: list[Any], metrics: Iterable[Any], classes: int) -> LabelFlow:
     """Follow the labels ``y`` [N] of the batch ``x`` to the ``losses`` and the ``metrics``, all in one graph."""
@@ -166,7 +171,7 @@ class _Flow:
             )
 
     def _warn(self, kind: str, operation: Any, text: str) -> None:
-        line = numerics.asked_at(operation.graph, operation.name)
+        line = numerics.line_that_created(operation.graph, operation.name)
         where = f"Line {line}: " if line else "In the network "
         self.warnings.setdefault(kind, where + text)
 

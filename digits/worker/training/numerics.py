@@ -1,43 +1,46 @@
-"""Names the operation that first gives no number, for a training whose loss becomes NaN.
+"""Finding NaN and infinity: in losses, and the operation that yields them first.
 
-Every operation that is built inside of `checked` gets a check behind it, so the first
-one that fails is where it began: what it was given were numbers.
+Every operation that is built inside `checked` is followed by a check. The first check that fails names the
+operation that is the cause, because its inputs were finite.
 """
 
 from __future__ import annotations
 
+import math
 import re
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
 import tensorflow as tf
+from numpy.typing import NDArray
 from tensorflow.python.framework import op_callbacks
 
 from digits.worker.failure import NETWORK_FILE, UserFault
 from digits.worker.network.variables import MODEL_SCOPE
 
-# They only hand on what others computed, or may hold infinities on purpose (masks); or they hold
-# functions, whose operations are checked inside.
-_HANDED_ON = re.compile(
+# Operations that only forward values, that may contain infinities on purpose (masks), or that call functions,
+# whose operations are checked themselves.
+_FORWARDING = re.compile(
     r"Arg|Cast|Concat|Const|Empty|Enter|Exit|ExpandDims|Fill|Gather|Identity|If|Maximum|Merge|Minimum|NextIteration"
     r"|NoOp|Pack|Partitioned|Placeholder|ReadVariable|Reshape|Select|Slice|Squeeze|Stateful|Stateless|StopGradient"
     r"|StridedSlice|Switch|TensorList|Transpose|Unpack|Where|While|CheckNumerics|ArgMax"
 )
-# Its other outputs are reserved for its own gradient.
+# The other outputs of this operation are reserved for its gradient.
 _FIRST_ONLY = "FusedBatchNorm"
 
-# The loop over the steps of a call.
-_OF_THE_LOOP = re.compile(r"^(while(_\d+)?/)+")
+# The scope of the loop over the steps of a call.
+_LOOP_SCOPE = re.compile(r"^(while(_\d+)?/)+")
 
 _MARK = re.compile(r"no-number (\S+) (\S+) (\d+) : Tensor had (.*?) values")
 
 
 @contextmanager
 def checked() -> Iterator[None]:
-    """Operations of graphs that are built inside fail when they give NaN or an infinity."""
+    """Make operations of graphs that are built inside fail when they yield NaN or infinity."""
     op_callbacks.add_op_callback(_check)
     try:
         yield
@@ -45,32 +48,66 @@ def checked() -> Iterator[None]:
         op_callbacks.remove_op_callback(_check)
 
 
+@contextmanager
+def explained(step: int, rate: float) -> Iterator[None]:
+    """Convert the error of a failed check inside to a UserFault that names the operation.
+
+    ``step`` is the number of the step, the first being 1, and ``rate`` its learning rate, for the message.
+    """
+    try:
+        yield
+    except tf.errors.InvalidArgumentError as error:
+        found = _MARK.search(str(error))
+        if found is None:
+            raise
+        op_type, name, line, value = found.groups()
+        raise fault(Place(op_type, name, int(line)), value, step, rate) from None
+
+
+def check_losses(losses: NDArray[np.float32], first_step: int, rates: Sequence[float]) -> None:
+    """Raise UserFault if one of the ``losses`` [steps] is NaN or infinite; they begin after ``first_step`` steps."""
+    bad = np.flatnonzero(~np.isfinite(losses))
+    if bad.size:
+        place = int(bad[0])
+        raise _diverged("loss", float(losses[place]), first_step + place + 1, rates[place])
+
+
+def check_validation_loss(loss: float, step: int, rate: float) -> None:
+    """Raise UserFault if the validation loss after ``step`` steps is NaN or infinite."""
+    if not math.isfinite(loss):
+        raise _diverged("validation loss", loss, step, rate)
+
+
+def _diverged(metric: str, loss: float, step: int, rate: float) -> UserFault:
+    value = "not a number (NaN)" if math.isnan(loss) else "infinite"
+    return UserFault(
+        f"The {metric} became {value} at step {step}, at the learning rate {rate:g}.",
+        f"Lower the learning rate, for example to {rate / 10:.3g}, or begin with a warm-up. If it happens at a low "
+        "one too, look in the network for a division by zero or the logarithm of zero: training with "
+        "“Detect NaN/Inf” names the operation where it begins. Snapshots that were saved before are still good.",
+    )
+
+
 @dataclass(frozen=True)
 class Place:
-    """The operation ``name`` of type ``kind``, and the line of the network that asks for it; 0 for none."""
+    """The operation ``name`` and its type, and the line of the network that creates it; 0 for none."""
 
-    kind: str
+    op_type: str
     name: str
     line: int
 
 
-def fault(error: tf.errors.InvalidArgumentError, step: int, rate: float) -> UserFault | None:
-    """What to tell the user about ``error``; None when it is about something else."""
-    found = _MARK.search(str(error))
-    if found is None:
-        return None
-    kind, name, line, value = found.groups()
-    return told(Place(kind, name, int(line)), value, step, rate)
+def fault(place: Place, value: str, step: int, rate: float, inputs: str = "") -> UserFault:
+    """The error that reports the operation that is the first to yield ``value``, NaN or Inf.
 
-
-def told(place: Place, value: str, step: int, rate: float, inputs: str = "") -> UserFault:
-    """What to tell of the operation that is the first to give ``value``; ``inputs`` is a sentence about its inputs."""
-    name = _OF_THE_LOOP.sub("", place.name)
+    ``inputs`` is a sentence about its inputs.
+    """
+    name = _LOOP_SCOPE.sub("", place.name)
     layer = name.rpartition("/")[0].removeprefix(f"{MODEL_SCOPE}/")
     where = f" in {layer}" if layer and "gradients" not in layer else ""
     backwards = " while gradients were computed" if "gradients" in name else ""
     return UserFault(
-        f"The operation {name} ({place.kind}){where} is the first to give {value} values{backwards}, "
+        f"The operation {name} ({place.op_type}){where} is the first to give {value} values{backwards}, "
         f"at step {step}, at the learning rate {rate:g}.",
         f"{inputs or 'Everything it was given were numbers.'} Look there for a division by zero, the logarithm or "
         "root of what is not positive, or values that grow without bound.",
@@ -78,20 +115,20 @@ def told(place: Place, value: str, step: int, rate: float, inputs: str = "") -> 
     )
 
 
-def hands_on(kind: str) -> bool:
-    """Whether operations of this type are left unchecked."""
-    return bool(_HANDED_ON.match(kind))
+def is_unchecked(op_type: str) -> bool:
+    """Whether operations of this type are not checked."""
+    return bool(_FORWARDING.match(op_type))
 
 
-def checked_outputs(kind: str) -> int | None:
-    """How many outputs of an operation of this type are checked; None for all."""
-    return 1 if kind.startswith(_FIRST_ONLY) else None
+def checked_outputs(op_type: str) -> int | None:
+    """The number of outputs that are checked of an operation of this type; None for all."""
+    return 1 if op_type.startswith(_FIRST_ONLY) else None
 
 
 def line_of(name: str, graph: Any) -> int:
-    """The line of the network that asks for the operation ``name``: the one that is being run; 0 for none.
+    """The line of the network that is creating the operation ``name``; 0 for none.
 
-    For a gradient it is the line of what the gradient is of.
+    For the gradient of an operation, it is the line that created that operation.
     """
     frame = sys._getframe()
     while frame is not None:
@@ -99,15 +136,15 @@ def line_of(name: str, graph: Any) -> int:
             return frame.f_lineno
         frame = frame.f_back  # type: ignore[assignment]
     forward = _GRADIENT_OF.search(name)
-    return asked_at(graph, forward[1]) if forward else 0
+    return line_that_created(graph, forward[1]) if forward else 0
 
 
 # Such as gradients/model/fc/MatMul_grad/MatMul_1.
 _GRADIENT_OF = re.compile(r"gradients(?:_\d+)?/(.+)_grad/")
 
 
-def asked_at(graph: Any, name: str) -> int:
-    """The line of the network in which an operation of ``graph`` was asked for; 0 for none."""
+def line_that_created(graph: Any, name: str) -> int:
+    """The line of the network that created the operation ``name`` of ``graph``; 0 for none."""
     try:
         frames = graph.get_operation_by_name(name).traceback
     except KeyError:
@@ -118,7 +155,7 @@ def asked_at(graph: Any, name: str) -> int:
 def _check(
     op_type: str, inputs: Any, attrs: Any, outputs: Any, op_name: str | None = None, graph: Any = None
 ) -> list[Any] | None:
-    if graph is None or hands_on(op_type):
+    if graph is None or is_unchecked(op_type):
         return None
     checked = list(outputs)
     for slot, output in enumerate(checked[: checked_outputs(op_type)]):

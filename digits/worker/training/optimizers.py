@@ -7,36 +7,18 @@ would mean something else. These operations are the ones TensorFlow 1 itself use
 
 from __future__ import annotations
 
-import dataclasses
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
 import tensorflow as tf
 
-from digits.worker.failure import UserFault
+from digits.core.recipe import Solver
 from digits.worker.network.variables import make_state
 
 STATE_SCOPE = "optimizer"
 
 raw = tf.raw_ops
-
-
-@dataclass(frozen=True)
-class Settings:
-    """What an optimizer needs besides the learning rate."""
-
-    momentum: float = 0.9
-    rms_decay: float = 0.99
-    beta_1: float = 0.9
-    beta_2: float = 0.999
-    weight_decay: float = 0.004
-
-    @classmethod
-    def of(cls, solver: Mapping[str, Any]) -> Settings:
-        """Those of a recipe's ``solver``; what it leaves out has the default."""
-        names = [field.name for field in dataclasses.fields(cls)]
-        return cls(**{name: float(solver[name]) for name in names if name in solver})
 
 
 @dataclass(frozen=True)
@@ -50,12 +32,8 @@ class _Kind:
 class Optimizer:
     """Owns the state of an optimizer: variables called ``optimizer/<slot>/<variable>``."""
 
-    def __init__(self, kind: str, settings: Settings | None = None) -> None:
-        """Raises UserFault for a ``kind`` that is not in `KINDS`."""
-        if kind not in KINDS:
-            raise UserFault(f"There is no optimizer called {kind!r}.", f"Choose one of {', '.join(KINDS)}.")
-        self._kind = KINDS[kind]
-        self._settings = settings or Settings()
+    def __init__(self, solver: Solver) -> None:
+        self._kind, self._settings = KINDS[solver.type], solver
         self.state: dict[str, tf.Variable] = {}
 
     def apply(
@@ -80,12 +58,12 @@ class Optimizer:
         return self.state[name]
 
 
-def _sgd(var: Any, slots: Any, grad: Any, lr: Any, settings: Settings, step: Any) -> Any:
+def _sgd(var: Any, slots: Any, grad: Any, lr: Any, settings: Solver, step: Any) -> Any:
     return raw.ResourceApplyGradientDescent(var=var, alpha=lr, delta=grad)
 
 
 def _momentum(nesterov: bool) -> Callable[..., Any]:
-    def apply(var: Any, slots: Any, grad: Any, lr: Any, settings: Settings, step: Any) -> Any:
+    def apply(var: Any, slots: Any, grad: Any, lr: Any, settings: Solver, step: Any) -> Any:
         return raw.ResourceApplyMomentum(
             var=var,
             accum=slots["momentum"],
@@ -98,11 +76,11 @@ def _momentum(nesterov: bool) -> Callable[..., Any]:
     return apply
 
 
-def _adagrad(var: Any, slots: Any, grad: Any, lr: Any, settings: Settings, step: Any) -> Any:
+def _adagrad(var: Any, slots: Any, grad: Any, lr: Any, settings: Solver, step: Any) -> Any:
     return raw.ResourceApplyAdagrad(var=var, accum=slots["accumulator"], lr=lr, grad=grad)
 
 
-def _adagrad_da(var: Any, slots: Any, grad: Any, lr: Any, settings: Settings, step: Any) -> Any:
+def _adagrad_da(var: Any, slots: Any, grad: Any, lr: Any, settings: Solver, step: Any) -> Any:
     # Put together by hand, as the one operation for it does not run on GPUs.
     total = raw.ReadVariableOp(resource=slots["gradient_accumulator"], dtype=grad.dtype) + grad
     squares = raw.ReadVariableOp(resource=slots["gradient_squared_accumulator"], dtype=grad.dtype)
@@ -112,7 +90,7 @@ def _adagrad_da(var: Any, slots: Any, grad: Any, lr: Any, settings: Settings, st
     return raw.AssignVariableOp(resource=var, value=-lr * total / tf.sqrt(squares))
 
 
-def _adadelta(var: Any, slots: Any, grad: Any, lr: Any, settings: Settings, step: Any) -> Any:
+def _adadelta(var: Any, slots: Any, grad: Any, lr: Any, settings: Solver, step: Any) -> Any:
     return raw.ResourceApplyAdadelta(
         var=var,
         accum=slots["accumulator"],
@@ -124,7 +102,7 @@ def _adadelta(var: Any, slots: Any, grad: Any, lr: Any, settings: Settings, step
     )
 
 
-def _adam(var: Any, slots: Any, grad: Any, lr: Any, settings: Settings, step: Any) -> Any:
+def _adam(var: Any, slots: Any, grad: Any, lr: Any, settings: Solver, step: Any) -> Any:
     beta1, beta2 = tf.constant(settings.beta_1, grad.dtype), tf.constant(settings.beta_2, grad.dtype)
     count = tf.cast(step, grad.dtype) + 1
     return raw.ResourceApplyAdam(
@@ -141,13 +119,13 @@ def _adam(var: Any, slots: Any, grad: Any, lr: Any, settings: Settings, step: An
     )
 
 
-def _adamw(var: Any, slots: Any, grad: Any, lr: Any, settings: Settings, step: Any) -> Any:
+def _adamw(var: Any, slots: Any, grad: Any, lr: Any, settings: Solver, step: Any) -> Any:
     """Adam with the weights' decay apart from the gradient (Loshchilov and Hutter, 2019)."""
     with tf.control_dependencies([_decay(var, grad, lr, settings)]):
         return _adam(var, slots, grad, lr, settings, step)
 
 
-def _lion(var: Any, slots: Any, grad: Any, lr: Any, settings: Settings, step: Any) -> Any:
+def _lion(var: Any, slots: Any, grad: Any, lr: Any, settings: Solver, step: Any) -> Any:
     """Steps of one size, in the direction of an average of gradients (Chen et al., 2023)."""
     momentum = raw.ReadVariableOp(resource=slots["momentum"], dtype=grad.dtype)
     direction = tf.sign(settings.beta_1 * momentum + (1 - settings.beta_1) * grad)
@@ -161,12 +139,12 @@ def _lion(var: Any, slots: Any, grad: Any, lr: Any, settings: Settings, step: An
         return raw.AssignSubVariableOp(resource=var, value=lr * direction)
 
 
-def _decay(var: Any, grad: Any, lr: Any, settings: Settings) -> Any:
+def _decay(var: Any, grad: Any, lr: Any, settings: Solver) -> Any:
     value = raw.ReadVariableOp(resource=var, dtype=grad.dtype)
     return raw.AssignSubVariableOp(resource=var, value=lr * settings.weight_decay * value)
 
 
-def _rmsprop(var: Any, slots: Any, grad: Any, lr: Any, settings: Settings, step: Any) -> Any:
+def _rmsprop(var: Any, slots: Any, grad: Any, lr: Any, settings: Solver, step: Any) -> Any:
     return raw.ResourceApplyRMSProp(
         var=var,
         ms=slots["mean_square"],
@@ -179,7 +157,7 @@ def _rmsprop(var: Any, slots: Any, grad: Any, lr: Any, settings: Settings, step:
     )
 
 
-def _ftrl(var: Any, slots: Any, grad: Any, lr: Any, settings: Settings, step: Any) -> Any:
+def _ftrl(var: Any, slots: Any, grad: Any, lr: Any, settings: Solver, step: Any) -> Any:
     return raw.ResourceApplyFtrl(
         var=var,
         accum=slots["accumulator"],

@@ -1,9 +1,8 @@
-"""Gradients of a step whose batch is computed in parts: on several devices, or one after the other.
+"""Gradients of a step whose batch is split: across devices, or into micro-batches in sequence.
 
-Every part is a copy of the network on its share of the records. The parts' gradients
-and metrics are averaged by their numbers of records, so a step changes the weights as
-one batch on one device would. What is computed over a batch is computed over a part:
-the statistics of batch normalisation see the records of their part only.
+Every part is a replica of the network on its share of the records. Gradients and metrics are averaged, weighted
+by the numbers of records, so a step updates the weights as one batch on one device would. Statistics over a
+batch, such as those of batch normalization, are over the records of one replica.
 """
 
 from __future__ import annotations
@@ -23,25 +22,25 @@ Gradients = list[list[Any]]
 
 
 @dataclass(frozen=True)
-class Part:
-    """What a part of a batch gives: a ``row`` of metrics, and gradients for the objectives of ``built``."""
+class ReplicaResult:
+    """The result of a replica: a ``row`` of metrics, and the gradients for the objectives of ``built``."""
 
     row: tf.Tensor
     gradients: Gradients
     built: Built
 
 
-# Computes the part with the given number from its records.
-Compute = Callable[[int, tf.Tensor, Any], Part]
+# Computes the replica or micro-batch with the given number from its records.
+Compute = Callable[[Any, tf.Tensor, Any], ReplicaResult]
 
 
-def part_of(built: Built, scale: tf.Tensor | None = None) -> Part:
-    """The metrics and gradients of a network; gradients are taken of losses times ``scale``."""
-    return Part(tf.stack(list(built.metrics.values())), _gradients(built, scale), built)
+def compute(built: Built, scale: tf.Tensor | None = None) -> ReplicaResult:
+    """The metrics and gradients of a network; the losses are multiplied by ``scale`` for backpropagation."""
+    return ReplicaResult(tf.stack(list(built.metrics.values())), _gradients(built, scale), built)
 
 
-def on_devices(compute: Compute, devices: Sequence[str], x: tf.Tensor, y: Any) -> Part:
-    """Compute the records on all devices at once, each on its share."""
+def on_devices(compute: Compute, devices: Sequence[str], x: tf.Tensor, y: Any) -> ReplicaResult:
+    """Split the records across ``devices`` and combine the results."""
     if len(devices) == 1:
         return compute(0, x, y)  # TensorFlow chooses the best place for every operation
     count = tf.shape(x)[0]
@@ -50,47 +49,47 @@ def on_devices(compute: Compute, devices: Sequence[str], x: tf.Tensor, y: Any) -
     for number, device in enumerate(devices):
         first, last = bounds[number], bounds[number + 1]
         with tf.device(device):
-            parts.append(compute(number, x[first:last], _each(y, lambda value, a=first, b=last: value[a:b])))
+            parts.append(compute(number, x[first:last], _sliced(y, first, last)))
         shares.append(tf.cast(last - first, tf.float32) / tf.cast(count, tf.float32))
     gradients = [
         [_weighted(found, shares) for found in zip(*of_objective, strict=True)]
         for of_objective in zip(*(part.gradients for part in parts), strict=True)
     ]
-    return Part(_weighted([part.row for part in parts], shares), gradients, parts[0].built)
+    row = _weighted([part.row for part in parts], shares)
+    return ReplicaResult(row, gradients, parts[0].built)
 
 
-def in_turn(
-    compute: Callable[[Any, tf.Tensor, Any], Part],
+def in_sequence(
+    compute: Compute,
     count: int,
     x: tf.Tensor,
     y: Any,
     keep_first: bool = False,
-) -> Part:
-    """Compute the records in ``count`` batches of equal size, one after the other.
+) -> ReplicaResult:
+    """Compute the records in ``count`` micro-batches of equal size, one after the other.
 
-    ``compute`` gets the number of the batch. The network is traced once, inside a loop,
-    and its tensors cannot be used afterwards; with ``keep_first`` it is traced twice, and
-    those of the first batch can. The sums lie in variables that belong to nobody else.
+    The network is traced once, inside a loop, so its tensors cannot be used outside; with ``keep_first`` it is
+    traced twice, and the tensors of the first micro-batch can be used.
     """
     size = tf.shape(x)[0] // count
-    found: list[Part] = []
+    found: list[ReplicaResult] = []
     sums = _Sums()
 
     def row(number: Any) -> tf.Tensor:
         first = number * size
-        part = compute(number, x[first : first + size], _each(y, lambda value: value[first : first + size]))
+        part = compute(number, x[first : first + size], _sliced(y, first, first + size))
         found.append(part)
         sums.add(part, 1.0 / count)
         return part.row
 
     done = [row(0)] if keep_first else []
-    others = rows_of(tf.constant(count - len(done)), lambda number: row(number + len(done)))
+    others = stack_rows(tf.constant(count - len(done)), lambda number: row(number + len(done)))
     rows = tf.concat([*(tf.expand_dims(row, 0) for row in done), others], 0)
-    return Part(tf.reduce_mean(rows, 0), sums.take(found[0]), found[0].built)
+    return ReplicaResult(tf.reduce_mean(rows, 0), sums.take(found[0]), found[0].built)
 
 
-def rows_of(count: tf.Tensor, row: Callable[[tf.Tensor], tf.Tensor]) -> tf.Tensor:
-    """``row(0)`` … ``row(count - 1)``, one after the other, as float32 [count, n]."""
+def stack_rows(count: tf.Tensor, row: Callable[[tf.Tensor], tf.Tensor]) -> tf.Tensor:
+    """``row(0)`` … ``row(count - 1)``, computed in sequence, as float32 [count, n]."""
 
     def body(index: tf.Tensor, rows: tf.TensorArray) -> tuple[tf.Tensor, tf.TensorArray]:
         return index + 1, rows.write(index, row(index))
@@ -102,14 +101,14 @@ def rows_of(count: tf.Tensor, row: Callable[[tf.Tensor], tf.Tensor]) -> tf.Tenso
     return rows.stack()
 
 
-def updates(part: Part) -> list[list[tuple[tf.Tensor, tf.Variable]]]:
-    """For each loss the pairs of gradients and variables that are to be applied.
+def updates(result: ReplicaResult) -> list[list[tuple[tf.Tensor, tf.Variable]]]:
+    """For each loss, the pairs of gradients and variables to apply, processed by the network's gradientUpdate.
 
-    The network's gradientUpdate has seen them. Raises UserFault when there are none.
+    Raises UserFault if there are none.
     """
     found = []
-    for objective, gradients in zip(part.built.objectives, part.gradients, strict=True):
-        pairs = part.built.tower.gradientUpdate(list(zip(gradients, objective.variables, strict=True)))
+    for objective, gradients in zip(result.built.objectives, result.gradients, strict=True):
+        pairs = result.built.tower.gradientUpdate(list(zip(gradients, objective.variables, strict=True)))
         found.append([(gradient, variable) for gradient, variable in pairs if gradient is not None])
     if not any(found):
         raise UserFault(
@@ -120,12 +119,12 @@ def updates(part: Part) -> list[list[tuple[tf.Tensor, tf.Variable]]]:
 
 
 class _Sums:
-    """Sums of gradients, in one variable for each loss and variable of the network."""
+    """Sums of gradients, in one state variable for each loss and variable of the network."""
 
     def __init__(self) -> None:
         self._sums: dict[tuple[int, int], tf.Variable] = {}
 
-    def add(self, part: Part, share: float) -> None:
+    def add(self, part: ReplicaResult, share: float) -> None:
         for number, objective in enumerate(part.built.objectives):
             for place, (variable, gradient) in enumerate(
                 zip(objective.variables, part.gradients[number], strict=True)
@@ -136,8 +135,8 @@ class _Sums:
                     self._sums[number, place] = make_state("sum", variable.shape, 0.0, variable.dtype)
                 self._sums[number, place].assign_add(share * tf.convert_to_tensor(gradient))
 
-    def take(self, part: Part) -> Gradients:
-        """The sums; they are zero afterwards. ``part`` tells the losses and their variables."""
+    def take(self, part: ReplicaResult) -> Gradients:
+        """Return the sums, for the losses and variables of ``part``, and reset them to zero."""
         return [
             [self._taken((number, place)) for place in range(len(gradients))]
             for number, gradients in enumerate(part.gradients)
@@ -152,8 +151,8 @@ class _Sums:
         return total
 
 
-def _each(values: Any, function: Callable[[Any], Any]) -> Any:
-    return tf.nest.map_structure(function, values)
+def _sliced(values: Any, first: Any, last: Any) -> Any:
+    return tf.nest.map_structure(lambda value: value[first:last], values)
 
 
 def _weighted(values: Sequence[Any], shares: Sequence[tf.Tensor]) -> Any:
@@ -173,7 +172,7 @@ def _gradients(built: Built, scale: tf.Tensor | None) -> Gradients:
     for objective in built.objectives:
         gradients = []
         for variable, gradient in zip(objective.variables, _loss_gradients(objective, scale), strict=True):
-            # A variable of several losses is held back by its regularisation once.
+            # The regularization of a variable in several losses counts once.
             extra = regularisation.pop(id(variable), None)
             terms = [tf.convert_to_tensor(term) for term in (gradient, extra) if term is not None]
             gradients.append(tf.add_n(terms) if len(terms) > 1 else gradient if extra is None else extra)
@@ -186,7 +185,7 @@ def _loss_gradients(objective: Objective, scale: tf.Tensor | None) -> list[Any]:
         return []
     if scale is None:
         return tf.gradients(objective.loss, objective.variables)
-    # Backwards the numbers are larger by the scale, and would otherwise vanish in half precision.
+    # Scaled gradients do not underflow in half precision.
     loss = tf.cast(objective.loss, tf.float32)
     gradients = tf.gradients(loss, objective.variables, grad_ys=tf.reshape(scale, tf.shape(loss)))
     return [None if gradient is None else tf.convert_to_tensor(gradient) / scale for gradient in gradients]

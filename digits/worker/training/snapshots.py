@@ -68,7 +68,7 @@ def remove_resume_snapshots(folder: Path, kept: Collection[str]) -> None:
             remove(folder / name)
 
 
-def remove_halves(folder: Path) -> None:
+def remove_incomplete(folder: Path) -> None:
     """Remove incomplete files of a killed training; no other process may be using ``folder``."""
     for name in ("snapshot_", "resume_", "best"):
         for path in folder.glob(f".{name}*.tmp*"):

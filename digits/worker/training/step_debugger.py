@@ -29,7 +29,7 @@ from digits.worker.input.feeds import Chunk
 from digits.worker.network import layer_table
 from digits.worker.network.variables import VariableStore
 from digits.worker.training import numerics
-from digits.worker.training.replication import Part
+from digits.worker.training.replication import ReplicaResult
 from digits.worker.training.steps import Training
 
 MAX_CHARACTERS = 20_000
@@ -63,7 +63,7 @@ def take(training: Training, store: VariableStore, chunk: Chunk, rate: float, st
         raise values.fault
     outputs = layer_table.activations(values.graph, part.built, store.variables.values())
     layers = [_numbers(name, values.of(output).numpy()) for name, output in outputs.items()]
-    return Step(dict(zip(training.names, row, strict=True)), layers, heard.text)
+    return Step(training.summarize(row), layers, heard.text)
 
 
 def make_variables(training: Training, chunk: Chunk) -> None:
@@ -73,14 +73,14 @@ def make_variables(training: Training, chunk: Chunk) -> None:
 
 def _executed_step(
     training: Training, chunk: Chunk, rate: float, step: int, changes_weights: bool = True
-) -> tuple[Part, _Values]:
+) -> tuple[ReplicaResult, _Values]:
     values = _Values(func_graph.FuncGraph("step"), step + 1, rate)
     arguments = (*chunk, tf.constant([rate], tf.float32), tf.constant(step, tf.int64))
     with values.graph.as_default(), values.computed():
-        given = map(values.given, training.signature, arguments)
-        part = training.part(*given, changes_weights=changes_weights)
+        images, labels, positions, rates, first_step = map(values.given, training.signature, arguments)
+        result = training.build_step(images, labels, positions, rates, first_step, changes_weights)
         values.compute_the_rest()
-    return part, values
+    return result, values
 
 
 class _Values:
@@ -166,16 +166,16 @@ class _Values:
             self._values.update(
                 (tensor.name, value) for tensor, value in zip(operation.outputs, found, strict=True)
             )
-            if self.fault is None and not numerics.hands_on(operation.type):
+            if self.fault is None and not numerics.is_unchecked(operation.type):
                 self._check(operation, inputs, found)
 
-    def _check(self, operation: Any, inputs: list[Any], outputs: list[Any]) -> None:
+    def _check(self, operation: Any, inputs: list[Any], outputs: Sequence[Any]) -> None:
         for output in outputs[: numerics.checked_outputs(operation.type)]:
             if not output.dtype.is_floating or tf.reduce_all(tf.math.is_finite(output)):
                 continue
             kind = "NaN" if tf.reduce_any(tf.math.is_nan(output)) else "Inf"
             given = ", ".join(_range(value.numpy()) for value in inputs if value.dtype.is_floating)
-            self.fault = numerics.told(
+            self.fault = numerics.fault(
                 numerics.Place(operation.type, operation.name, numerics.line_of(operation.name, self.graph)),
                 kind,
                 self._step,
@@ -305,11 +305,11 @@ def _numbers(name: str, found: np.ndarray[Any, Any]) -> dict[str, Any]:
     return {
         "name": name,
         "shape": list(numbers.shape),
-        "least": float(numbers.min(initial=np.inf)),
+        "min": float(numbers.min(initial=np.inf)),
         "mean": float(numbers.mean()),
-        "most": float(numbers.max(initial=-np.inf)),
-        "spread": float(numbers.std()),
-        "zeros": float((numbers == 0).mean()),
+        "max": float(numbers.max(initial=-np.inf)),
+        "std": float(numbers.std()),
+        "zero_fraction": float((numbers == 0).mean()),
     }
 
 

@@ -8,12 +8,16 @@ from pathlib import Path
 import tensorflow as tf
 
 from digits.core import recipe as recipes
+from digits.core.recipe import Augment
 from digits.data.manifest import Manifest
+from digits.kinds import kind_named
+from digits.kinds.targets import Targets
+from digits.worker import network_loader
 from digits.worker.failure import UserFault
 from digits.worker.input import feeds
 from digits.worker.network import inference, network, tower
 from digits.worker.network.variables import VariableStore
-from digits.worker.training import label_flow, restore, snapshots
+from digits.worker.training import device_config, label_flow, restore, snapshots
 from digits.worker.training.label_flow import LabelFlow
 
 TRAIN_FOLDER = "train"
@@ -37,6 +41,12 @@ class Trained:
         """What the network gives for uint8 or float32 pixels of 0 to 255, [N, H, W, C]."""
         return self.traced.function(self.prepare(pixels))
 
+    @property
+    def targets(self) -> Targets:
+        """The predictions of the dataset's kind."""
+        targets: Targets = kind_named(self.manifest.kind).load("targets").Targets(self.manifest.target)
+        return targets
+
     def label_flow(self, classes: int) -> LabelFlow:
         """Analyze the loss's use of labels for outputs over ``classes`` scores. Raises the network's own errors."""
         found = []
@@ -44,10 +54,14 @@ class Trained:
         def validate(x: tf.Tensor, y: tf.Tensor) -> tf.Tensor:
             built = self.network.build(self.store, tower.VALIDATION, x, y)
             losses = [item.loss for item in built.objectives]
-            found.append(label_flow.follow(x, y, losses, (), classes))
+            found.append(label_flow.follow(x, y, losses, (), classes if self.network.target.classes else 0))
             return losses[0]
 
-        signature = [tf.TensorSpec((None, *self.network.shape), tf.float32), tf.TensorSpec([None], tf.int64)]
+        target = self.network.target
+        signature = [
+            tf.TensorSpec((None, *self.network.shape), tf.float32),
+            tf.TensorSpec([None, *target.shape], target.dtype),
+        ]
         tf.function(validate, autograph=False, input_signature=signature).get_concrete_function()
         return found[-1]
 
@@ -61,9 +75,9 @@ def load(model_folder: Path, snapshot: str, dataset: Path | None = None) -> Trai
     recipe = recipes.load(model_folder / TRAIN_FOLDER, recipes.Train)
     dataset = dataset or Path(recipe.dataset)
     manifest = feeds.load_manifest(dataset)
-    whitening = {"whitening": bool(recipe.augment.get("whitening"))}
+    whitening = Augment(whitening=recipe.augment.whitening)
     prepare = feeds.preparation(manifest, dataset, recipe.mean, recipe.crop_size, whitening)
-    net = network.load(model_folder / recipe.network, prepare.shape, len(manifest.labels))
+    net = network_loader.load_for(manifest, model_folder / recipe.network, prepare.shape)
     store = VariableStore()
     traced = inference.trace(net, store)
     restored = restore.restore(model_folder / snapshot, store.variables)
@@ -72,5 +86,5 @@ def load(model_folder: Path, snapshot: str, dataset: Path | None = None) -> Trai
             f"The snapshot does not fit the network. {restored.remark}",
             "The network's file was changed after the training.",
         )
-    net.step.tell(snapshots.step_of(model_folder / snapshot))
-    return Trained(net, recipe.batch_size, manifest, prepare, store, traced)
+    net.step.set(snapshots.step_of(model_folder / snapshot))
+    return Trained(net, device_config.batch_size(recipe), manifest, prepare, store, traced)

@@ -9,7 +9,7 @@ from typing import Any
 
 import psutil
 
-from digits.core.events import EventLog, Used
+from digits.core.events import EventLog, UsageSampled
 
 INTERVAL_SECONDS = 2.0
 
@@ -18,7 +18,7 @@ INTERVAL_SECONDS = 2.0
 def reported(
     events: EventLog, device: str, gpus: list[int], interval: float = INTERVAL_SECONDS
 ) -> Iterator[None]:
-    """Append a Used event every ``interval`` seconds while the block runs. ``gpus`` are the driver's indexes."""
+    """Append `UsageSampled` every ``interval`` seconds while the block runs. ``gpus`` are the driver's indexes."""
     stop = threading.Event()
     thread = threading.Thread(target=_report, args=(events, device, gpus, interval, stop), name="usage")
     thread.daemon = True
@@ -36,7 +36,7 @@ def _report(events: EventLog, device: str, gpus: list[int], interval: float, sto
     with _driver(gpus) as read_gpus:
         while not stop.wait(interval):
             events.append(
-                Used(
+                UsageSampled(
                     cpu_percent=process.cpu_percent(),
                     memory_bytes=process.memory_info().rss,
                     device=device,

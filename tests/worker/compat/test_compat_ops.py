@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import tempfile
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from digits.core.events import Measured
+from digits.data.target import class_index
 
 pytestmark = pytest.mark.tensorflow
 
@@ -263,11 +266,15 @@ def _failures(bodies: list[str]) -> dict[str, str]:
 def _build(body: str) -> None:
     import tensorflow as tf
 
-    from digits.worker.network import network, tower
+    from digits.worker import network_loader
+    from digits.worker.network import tower
     from digits.worker.network.variables import VariableStore
 
     lines = "\n".join(f"        {line}" for line in body.split("\n"))
-    net = network.Network(network._user_model(TEMPLATE.format(body=lines)), (12, 12, 3), 4)
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "network.py"
+        path.write_text(TEMPLATE.format(body=lines))
+        net = network_loader.load(path, (12, 12, 3), class_index(list("abcd")))
     store = VariableStore(empty=True)
 
     def train(x: Any, y: Any, step: Any) -> Any:

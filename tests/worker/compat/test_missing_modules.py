@@ -73,11 +73,11 @@ def test_a_network_for_another_program(visualize: Any) -> None:
 
 
 def _fault(text: str) -> Any:
+    from digits.worker import network_loader
     from digits.worker.failure import describe
-    from digits.worker.network import network
 
     try:
-        network._user_model(
+        network_loader.user_model(
             text + "\nclass UserModel(Tower):\n    inference = loss = property(lambda self: None)\n"
         )
     except Exception as error:

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import colorsys
-from typing import Any
+import json
+from typing import Any, get_args
 
 import numpy as np
 import pytest
 
-from digits.core.recipe import Augment
+from digits.core import schema
+from digits.core.recipe import Augment, Flip, QuadRotation
 
 pytestmark = pytest.mark.tensorflow
 
@@ -46,7 +48,7 @@ def _moved(images: np.ndarray, settings: dict[str, Any], seed: tuple[int, int] =
 
     from digits.worker.input import augment
 
-    chosen = augment.of(settings, images.shape[1:])
+    chosen = Augment(**settings)
     draws = augment.Draws(tf.constant(seed), tf.constant(len(images)))
     moved, inside = augment.moved(tf.constant(images), chosen, draws)
     return moved.numpy(), None if inside is None else inside.numpy()
@@ -59,7 +61,7 @@ def _coloured(images: np.ndarray, settings: dict[str, Any], seed: tuple[int, int
 
     draws = augment.Draws(tf.constant(seed), tf.constant(len(images)))
     pixels = tf.constant(images, tf.float32)
-    return augment.coloured(pixels, augment.of(settings, images.shape[1:]), draws).numpy()
+    return augment.coloured(pixels, Augment(**settings), draws).numpy()
 
 
 def _blended(images: np.ndarray, settings: dict[str, Any], seed: tuple[int, int] = (1, 2)) -> Any:
@@ -68,7 +70,7 @@ def _blended(images: np.ndarray, settings: dict[str, Any], seed: tuple[int, int]
     from digits.worker.input import augment
 
     draws = augment.Draws(tf.constant(seed), tf.constant(len(images)))
-    chosen = augment.of(settings, images.shape[1:])
+    chosen = Augment(**settings)
     blended, share = augment.blended(tf.constant(images, tf.float32), chosen, draws)
     return blended.numpy(), None if share is None else share.numpy()
 
@@ -155,7 +157,7 @@ def _moved_by_warp(images: np.ndarray, settings: dict[str, Any]) -> Any:
     from digits.worker.input import augment
 
     draws = augment.Draws(tf.constant((1, 2)), tf.constant(len(images)))
-    places = augment._affine(augment.of(settings, images.shape[1:]), draws, *images.shape[1:3])
+    places = augment._affine(Augment(**settings), draws, *images.shape[1:3])
     return [part.numpy() for part in augment._warped(tf.constant(images), *places)]
 
 
@@ -390,7 +392,7 @@ def _compiled() -> Any:
     from digits.worker.input import augment
 
     images = np.random.default_rng(1).integers(0, 256, (6, 12, 12, 3), np.uint8)
-    chosen = augment.of({**ALL, "noise": 0}, (12, 12, 3))
+    chosen = Augment(**{**ALL, "noise": 0})
     # XLA draws other numbers for the same seed: give both the same ones.
     numbers = np.random.default_rng(2).random((len(augment._ROWS), 6), np.float32)
 
@@ -418,29 +420,43 @@ def test_xla_compiles_all_of_it_to_the_same_images(in_child: Any) -> None:
 @pytest.mark.parametrize(
     ("settings", "words"),
     [
-        ({"flips": "none"}, "no augmentation called 'flips'"),
-        ({"flip": "sideways"}, "flip cannot be 'sideways'"),
-        ({"quad_rotation": "rot45"}, "quad_rotation cannot be"),
-        ({"noise": -0.1}, "noise cannot be -0.1"),
-        ({"rotation": "far"}, "rotation cannot be 'far'"),
-        ({"scale": float("nan")}, "scale cannot be nan"),
-        ({"pad_crop": 100}, "pad_crop cannot be 100"),
-        ({"quad_rotation": "rot90"}, "20×10 pixels"),
+        ({"flips": "none"}, "unknown field `flips`"),
+        ({"flip": "sideways"}, r"Invalid enum value 'sideways' - at `\$.flip`"),
+        ({"quad_rotation": "rot45"}, r"\$.quad_rotation"),
+        ({"noise": -0.1}, r"Expected `float` >= 0.0 - at `\$.noise`"),
+        ({"rotation": "far"}, r"Expected `float`, got `str` - at `\$.rotation`"),
+        ({"scale": float("nan")}, "malformed"),
+        ({"mixup": 10.5}, r"Expected `float` <= 10.0 - at `\$.mixup`"),
+        ({"noise": None}, r"Expected `float`, got `null` - at `\$.noise`"),
     ],
 )
-def test_mistakes_are_told(tensorflow: None, settings: dict[str, Any], words: str) -> None:
+def test_invalid_settings_are_refused(settings: dict[str, Any], words: str) -> None:
+    with pytest.raises(ValueError, match=words):
+        schema.decode(json.dumps(settings).encode(), Augment)
+
+
+@pytest.mark.parametrize(
+    ("settings", "words"),
+    [
+        (Augment(pad_crop=100), "pad_crop cannot be 100"),
+        (Augment(quad_rotation="rot90"), "20×10 pixels"),
+    ],
+)
+def test_settings_that_do_not_fit_the_images_are_refused(
+    tensorflow: None, settings: Augment, words: str
+) -> None:
     from digits.worker.failure import UserFault
     from digits.worker.input import augment
 
     with pytest.raises(UserFault, match=words):
-        augment.of(settings, (10, 20, 3))
+        augment.check(settings, (10, 20, 3))
 
 
 def test_every_setting_is_known(tensorflow: None) -> None:
     from digits.worker.input import augment
 
-    assert augment.of(ALL, (12, 12, 3)) == Augment(**ALL)
-    assert augment.of({}, (12, 12, 3)) == augment.of({"noise": None}, (12, 12, 3)) == Augment()
+    augment.check(schema.convert(ALL, Augment), (12, 12, 3))
+    assert set(ALL) == set(Augment.__struct_fields__)
 
 
 def _any_settings(tries: int) -> list[str]:
@@ -454,7 +470,7 @@ def _any_settings(tries: int) -> list[str]:
     for number in range(tries):
         side, channels = int(chance.integers(1, 9)), int(chance.choice([1, 3]))
         settings = {
-            name: chance.choice(augment.FLIPS if name == "flip" else augment.QUAD_ROTATIONS)
+            name: chance.choice(get_args(Flip if name == "flip" else QuadRotation))
             if isinstance(value, str)
             else bool(value)
             if isinstance(value, bool)
@@ -464,7 +480,7 @@ def _any_settings(tries: int) -> list[str]:
             for name, value in ALL.items()
         }
         images = chance.integers(0, 256, (3, side, side, channels), np.uint8)
-        chosen = augment.of(settings, images.shape[1:])
+        chosen = Augment(**settings)
         draws = augment.Draws(tf.constant([number, 1]), tf.constant(3))
         moved, inside = augment.moved(tf.constant(images), chosen, draws)
         coloured = augment.coloured(tf.cast(moved, tf.float32), chosen, draws).numpy()

@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from digits.core.events import Fed
+from digits.core.events import InputPrepared
 from tests.worker import networks
 from tests.worker.conftest import write_dataset
 
@@ -262,26 +262,26 @@ def _blended_targets() -> Any:
 @pytest.mark.parametrize(("budget", "how"), [(9 * 108, "resident"), (9 * 108 - 1, "streamed")])
 def test_how_records_are_fed_is_told(in_child: Any, tmp_path: Path, budget: int, how: str) -> None:
     write_dataset(tmp_path, {"train": 9}, size=6, channels=3)
-    fed = in_child(_fed, tmp_path, budget)
-    assert (fed.split, fed.how, fed.records, fed.bytes) == ("train", how, 9, 9 * 108)
-    assert fed.budget_bytes == budget and fed.free_bytes > 0 and fed.place == "memory"
+    prepared = in_child(_prepared, tmp_path, budget)
+    assert (prepared.split, prepared.how, prepared.records, prepared.bytes) == ("train", how, 9, 9 * 108)
+    assert prepared.budget_bytes == budget and prepared.free_bytes > 0 and prepared.place == "memory"
 
 
-def _fed(folder: Path, budget: int) -> Any:
+def _prepared(folder: Path, budget: int) -> Any:
     from digits.data import manifest
     from digits.worker.input import feeds as input
 
     split = input.Records(folder, manifest.load(folder), "train", budget)
     split.close()
-    return split.fed
+    return split.input_prepared
 
 
 def test_one_split_leaves_room_for_the_other(input: Any, train: Any, monkeypatch: Any) -> None:
     monkeypatch.setattr(input, "free_bytes", lambda: 30_000)
-    fed = {event.split: event for event in train(networks.LINEAR, epochs=1).of(Fed)}
-    assert (fed["train"].budget_bytes, fed["train"].how) == (12_000, "resident")
-    left = 30_000 - fed["train"].bytes
-    assert (fed["val"].free_bytes, fed["val"].budget_bytes) == (left, int(0.4 * left))
+    prepared = {event.split: event for event in train(networks.LINEAR, epochs=1).of(InputPrepared)}
+    assert (prepared["train"].budget_bytes, prepared["train"].how) == (12_000, "resident")
+    left = 30_000 - prepared["train"].bytes
+    assert (prepared["val"].free_bytes, prepared["val"].budget_bytes) == (left, int(0.4 * left))
 
 
 @pytest.mark.parametrize(

@@ -9,6 +9,8 @@ from typing import Any
 
 import pytest
 
+from digits.data.target import class_index
+
 pytestmark = pytest.mark.tensorflow
 
 PLAIN = """
@@ -84,13 +86,16 @@ def test_it_is_built_again_only_as_something_else(
 
 def _built_and_told(path: Path) -> tuple[int, str]:
     """How often the network was built, and the fault that is told in the end."""
-    from digits.worker.network import inference, network
+    from digits.worker import network_loader
+    from digits.worker.network import inference
     from digits.worker.network.variables import VariableStore
 
     said, told = io.StringIO(), ""
     with contextlib.redirect_stdout(said):
         try:
-            inference.trace_shown(network.load(path, (12, 12, 1), 4), VariableStore())
+            inference.trace_shown(
+                network_loader.load(path, (12, 12, 1), class_index(list("abcd"))), VariableStore()
+            )
         except Exception as error:
             told = str(error)
     return said.getvalue().count("built"), told

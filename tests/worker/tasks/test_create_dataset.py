@@ -6,6 +6,7 @@ import csv
 import errno
 import itertools
 import os
+import re
 import shutil
 import signal
 import subprocess
@@ -23,7 +24,12 @@ from PIL import Image
 
 from digits.core import events
 from digits.core.recipe import CreateDataset
-from digits.data import images, manifest, records, samples
+from digits.data import images, manifest, records
+from digits.data.sample_catalog import SAMPLES, Sample
+from digits.data.sample_formats import LabeledImages
+from digits.data.sources import Plan, SplitPlan
+from digits.data.target import class_index
+from digits.kinds.classification.recipe import CreateClassification, FolderSplit
 from digits.worker.failure import UserFault
 from digits.worker.run import run_task
 from digits.worker.tasks import create_dataset
@@ -81,12 +87,13 @@ def job(tmp_path: Path) -> Path:
     return tmp_path / "job"
 
 
-def recipe(source: Path, **options: Any) -> CreateDataset:
+def recipe(source: Path, **options: Any) -> CreateClassification:
     settings = {"width": 12, "height": 8, "processes": 2, "seed": 7} | options
-    return CreateDataset(train={"folder": str(source)}, **settings)
+    bounds = {name: settings.pop(name) for name in ("min_per_class", "max_per_class") if name in settings}
+    return CreateClassification(train=FolderSplit(folder=str(source), **bounds), **settings)
 
 
-def make(job: Path, task: CreateDataset) -> Made:
+def make(job: Path, task: CreateClassification) -> Made:
     log = events.EventLog(job / "create" / "events.jsonl")
     try:
         create_dataset.run(task, job / "create", log)
@@ -95,7 +102,7 @@ def make(job: Path, task: CreateDataset) -> Made:
     return Made(job)
 
 
-def fault(job: Path, task: CreateDataset) -> UserFault:
+def fault(job: Path, task: CreateClassification) -> UserFault:
     """The fault that ends the task; nothing but the list of skipped images may be left."""
     with pytest.raises(UserFault) as caught:
         make(job, task)
@@ -111,7 +118,7 @@ def skipped_rows(job: Path) -> list[dict[str, str]]:
 def test_a_folder_becomes_a_dataset(job: Path, source: Path) -> None:
     made = make(job, recipe(source))
     dataset = made.manifest
-    assert dataset.labels == ["blue", "green", "red cars"]
+    assert dataset.target.labels == ["blue", "green", "red cars"]
     assert dataset.shape == (8, 12, 3)
     assert {name: (split.count, split.counts) for name, split in dataset.splits.items()} == {
         "train": (18, [6, 6, 6]),
@@ -121,7 +128,9 @@ def test_a_folder_becomes_a_dataset(job: Path, source: Path) -> None:
     for record in made.records("train") + made.records("val"):
         original = Image.open(source / record.filename)
         assert np.array_equal(record.as_array(), np.asarray(original))
-        assert record.text == dataset.labels[record.label] == record.filename.split("/")[0].replace("_", " ")
+        name = record.filename.split("/")[0].replace("_", " ")
+        assert record.features["image/class/text"] == [name.encode()]
+        assert dataset.target.labels[record.features["image/class/label"][0]] == name
         assert (record.format, record.height, record.width, record.channels) == ("png", 8, 12, 3)
     assert dataset.splits["train"].bytes == sum(
         (job / name).stat().st_size for name in dataset.splits["train"].shards
@@ -211,8 +220,8 @@ def test_separate_folders_have_their_own_records(job: Path, tmp_path: Path) -> N
     val = make_source(tmp_path / "val", 3)
     test = make_source(tmp_path / "test", 2)
     shutil.copytree(val / "blue", val / "strange")
-    task = recipe(train, val={"folder": str(val)}, test={"folder": str(test), "max_per_class": 1})
-    task.test["min_per_class"] = 1
+    bounds = {"min_per_class": 1, "max_per_class": 1}
+    task = recipe(train, val=FolderSplit(folder=str(val)), test=FolderSplit(folder=str(test), **bounds))
     made = make(job, task)
     assert {name: split.counts for name, split in made.manifest.splits.items()} == {
         "train": [4, 4, 4],
@@ -362,7 +371,7 @@ def test_a_file_that_vanishes_is_skipped(job: Path, source: Path, monkeypatch: p
     monkeypatch.setattr(images, "open_picture", vanish)
     make(job, recipe(source, pct_val=0))
     assert [(row["path"], row["reason"]) for row in skipped_rows(job)] == [
-        ("blue/003.png", "the file vanished"),
+        ("blue/003.png", "the file does not exist"),
         ("blue/004.png", "cannot be read: Permission denied"),
     ]
 
@@ -370,13 +379,15 @@ def test_a_file_that_vanishes_is_skipped(job: Path, source: Path, monkeypatch: p
 def test_a_full_disk_is_named_with_its_numbers(
     job: Path, source: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def full(self: records.ShardWriter, payload: bytes, label: int) -> None:
+    def full(self: records.ShardWriter, payload: bytes, group: int) -> None:
         raise OSError(errno.ENOSPC, "No space left on device")
 
     monkeypatch.setattr(records.ShardWriter, "add", full)
     refusal = fault(job, recipe(source))
-    assert refusal.message.startswith("The disk is full: the dataset needs about 1 MB, ")
-    assert refusal.message.endswith(" are free.")
+    size = r"[\d.]+ [kMGT]?B(ytes)?"
+    assert re.fullmatch(
+        f"The disk is full: the dataset needs about {size}, {size} are free.", refusal.message
+    )
     assert str(job) in refusal.hint
 
 
@@ -425,14 +436,14 @@ def test_a_second_run_replaces_the_first(job: Path, source: Path) -> None:
 
 
 def test_shards_are_many_and_even(tmp_path: Path) -> None:
-    def plan(count: int) -> create_dataset.image_folder.Plan:
-        split = create_dataset.image_folder.SplitPlan(tmp_path, ["a"] * count, [0] * count)
-        return create_dataset.image_folder.Plan(["a", "b"], {"train": split}, [])
+    def plan(count: int) -> Plan:
+        split = SplitPlan(tmp_path, ["a"] * count, [0] * count, [0] * count)
+        return Plan(class_index(["a", "b"]), {"train": split}, ["a", "b"])
 
-    task = CreateDataset(train={}, width=28, height=28, channels=1)
+    task = CreateDataset(kind="image-classification", width=28, height=28, channels=1)
     sizes = {count: len(create_dataset.divide(plan(count), task)) for count in (1, 128, 129, 60_000)}
     assert sizes == {1: 1, 128: 1, 129: 2, 60_000: 32}
-    large = CreateDataset(train={}, width=1024, height=1024, channels=3)
+    large = CreateDataset(kind="image-classification", width=1024, height=1024, channels=3)
     pieces = create_dataset.divide(plan(20_000), large)
     assert len(pieces) == 235
     assert pieces[0].start == 0
@@ -447,12 +458,15 @@ def tiny_sample(monkeypatch: pytest.MonkeyPatch) -> None:
     class Source:
         name = "memory"
 
-        def splits(self, scratch: Path, tools: Any, progress: Any) -> dict[str, samples.Pictures]:
-            pixels = np.arange(20 * 4 * 4, dtype=np.uint8).reshape(20, 4, 4, 1)
-            pictures = samples.Pictures(pixels, np.arange(20) % 2)
-            return {"train": pictures, "test": samples.Pictures(pixels[:6], np.arange(6) % 2)}
+        def fetch(self, folder: Path, report: Any) -> dict[str, bytes]:
+            return {}
 
-    sample = samples.Sample(
+    def read(files: dict[str, bytes]) -> dict[str, LabeledImages]:
+        pixels = np.arange(20 * 4 * 4, dtype=np.uint8).reshape(20, 4, 4, 1)
+        labeled = LabeledImages(pixels, np.arange(20) % 2)
+        return {"train": labeled, "test": LabeledImages(pixels[:6], np.arange(6) % 2)}
+
+    sample = Sample(
         id="tiny",
         title="Tiny",
         detail="",
@@ -460,9 +474,10 @@ def tiny_sample(monkeypatch: pytest.MonkeyPatch) -> None:
         height=4,
         channels=1,
         labels=("even", "odd"),
-        sources=(Source(),),
+        web=Source(),
+        read=read,
     )
-    monkeypatch.setitem(samples.SAMPLES, "tiny", sample)
+    monkeypatch.setitem(SAMPLES, "tiny", sample)
 
 
 def test_a_sample_is_fetched_first(job: Path, tmp_path: Path, tiny_sample: None) -> None:

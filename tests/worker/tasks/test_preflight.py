@@ -13,6 +13,7 @@ import pytest
 from PIL import Image
 
 from digits.core import events
+from digits.data.target import class_index
 from digits.web.standard_networks import template
 from tests.worker import networks
 from tests.worker.conftest import Outcome, write_dataset
@@ -45,7 +46,7 @@ def test_what_a_training_would_cost(preflight: Any) -> None:
     assert found["input"]["reason"].startswith("limit ")
     assert found["validation_input"]["records"] == 22
     assert (found["precision"], found["xla"], found["seed"]) == ("float32", False, 1)
-    assert outcome.of(events.Built) and len(outcome.of(events.Fed)) == 2
+    assert outcome.of(events.Built) and len(outcome.of(events.InputPrepared)) == 2
     assert list((outcome.job_folder / "tb").iterdir())
     assert not list(outcome.job_folder.glob("snapshot*"))
     described = (Path(__file__).resolve().parents[3] / "docs" / "training.md").read_text()
@@ -106,14 +107,17 @@ def _label_flow(path: Path, batch: int | None = None) -> tuple[int, list[str]]:
     """The number of cross-entropies over the classes in the loss of a network, and the warnings."""
     import tensorflow as tf
 
-    from digits.worker.network import network, tower
+    from digits.worker import network_loader
+    from digits.worker.network import tower
     from digits.worker.network.variables import VariableStore
     from digits.worker.training import label_flow
 
     with tf.Graph().as_default():
         x = tf.compat.v1.placeholder(tf.float32, [batch, 12, 12, 1])
         y = tf.compat.v1.placeholder(tf.int64, [batch])
-        built = network.load(path, (12, 12, 1), 4).build(VariableStore(), tower.TRAIN, x, y)
+        built = network_loader.load(path, (12, 12, 1), class_index(list("abcd"))).build(
+            VariableStore(), tower.TRAIN, x, y
+        )
         losses = [item.loss for item in built.objectives]
         flow = label_flow.follow(x, y, losses, built.metrics.values(), built.tower.nclasses)
     return len(flow.cross_entropies), flow.warnings

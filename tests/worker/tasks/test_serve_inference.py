@@ -64,10 +64,10 @@ class Client:
 @pytest.fixture
 def client(job: Path, start: Any) -> Any:
     """A connection to an inference worker of the trained network."""
-    task = job / "infer"
+    task = job / "inference"
     task.mkdir()
     path = f"/tmp/digits-test-{os.getpid()}.sock"
-    recipe.Serve(model=str(job), socket=path, idle_seconds=600).save(task)
+    recipe.ServeInference(model=str(job), socket=path, idle_seconds=600).save(task)
     worker = start(task)
     client = Client(Path(path))
     yield client
@@ -113,10 +113,10 @@ def test_answers_are_right_and_bad_requests_leave_it_alive(
 
 
 def test_it_ends_when_nobody_asks(job: Path, start: Any, tmp_path: Path) -> None:
-    task = job / "infer"
+    task = job / "inference"
     task.mkdir()
     path = f"/tmp/digits-idle-{os.getpid()}.sock"
-    recipe.Serve(model=str(job), socket=path, idle_seconds=0.2).save(task)
+    recipe.ServeInference(model=str(job), socket=path, idle_seconds=0.2).save(task)
     assert start(task).wait().code == 0
     assert not Path(path).exists()
 

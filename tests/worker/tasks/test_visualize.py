@@ -16,7 +16,7 @@ pytestmark = pytest.mark.tensorflow
 def rows(outcome: Any) -> list[tuple[str, str, list[int | None], int]]:
     assert outcome.code == 0, outcome.output
     return [
-        (layer["name"], layer["kind"], layer["shape"], layer["parameters"])
+        (layer["name"], layer["type"], layer["shape"], layer["parameters"])
         for layer in outcome.of(Built)[0].layers
     ]
 

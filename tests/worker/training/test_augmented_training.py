@@ -106,7 +106,7 @@ def _seen_by_classifier(job: Path) -> float:
 def test_a_mistake_in_the_augmentations(train: Any) -> None:
     outcome = train(networks.LINEAR, augment={"blur": 3})
     assert outcome.code == 1
-    assert outcome.failure.message == "There is no augmentation called 'blur'."
+    assert "unknown field `blur` - at `$.augment`" in outcome.failure.message
 
 
 @pytest.mark.parametrize(
@@ -207,9 +207,11 @@ def test_a_rare_class_is_learned_as_well_as_a_frequent_one(
     assert outcome.values("val", "loss")[-1] == pytest.approx(expected, rel=1e-3)
 
 
-def test_a_training_tells_how_it_is_fed(train: Any) -> None:
+def test_a_training_reports_how_its_input_is_prepared(train: Any) -> None:
     outcome = train(networks.LINEAR, epochs=1)
-    assert [(fed.split, fed.how, fed.records) for fed in outcome.of(events.Fed)] == [
+    assert [
+        (prepared.split, prepared.how, prepared.records) for prepared in outcome.of(events.InputPrepared)
+    ] == [
         ("train", "resident", 64),
         ("val", "resident", 22),
     ]

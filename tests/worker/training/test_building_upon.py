@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from digits.core.events import Built, Warned
+from digits.data.target import class_index
 from digits.worker.tasks import serve_inference
 from tests.worker import networks
 from tests.worker.conftest import snapshot
@@ -190,10 +191,11 @@ def test_a_generator_takes_other_inputs(train: Any, in_child: Any) -> None:
 def _generated(path: Path) -> Any:
     import tensorflow as tf
 
-    from digits.worker.network import inference, network
+    from digits.worker import network_loader
+    from digits.worker.network import inference
     from digits.worker.network.variables import VariableStore
 
-    net = network.load(path, (12, 12, 1), 4)
+    net = network_loader.load(path, (12, 12, 1), class_index(list("abcd")))
     images = inference.trace(net, VariableStore(), (1, 1, 5)).function(tf.zeros([2, 1, 1, 5]))
     return tuple(images.shape.as_list()), images.dtype.name
 
@@ -250,10 +252,13 @@ def test_a_network_that_builds_its_loss_where_it_predicts(train: Any, in_child: 
 def _logits(path: Path) -> Any:
     import tensorflow as tf
 
-    from digits.worker.network import inference, network
+    from digits.worker import network_loader
+    from digits.worker.network import inference
     from digits.worker.network.variables import VariableStore
 
-    function = inference.trace(network.load(path, (12, 12, 1), 4), VariableStore()).function
+    function = inference.trace(
+        network_loader.load(path, (12, 12, 1), class_index(list("abcd"))), VariableStore()
+    ).function
     return tuple(function(tf.zeros([2, 12, 12, 1])).shape.as_list())
 
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from digits.core.events import Excelled, Finished, Measured, Removed, Saved
+from digits.core.events import BestSnapshotChanged, Finished, Measured, Removed, Saved
 from tests.worker import networks
 from tests.worker.conftest import Outcome
 
@@ -57,7 +57,10 @@ def test_the_newest_and_the_best_are_kept(scripted: Any) -> None:
     ]
     best = json.loads((outcome.job_folder / "best.json").read_text())
     assert best == {"epoch": 2, "metric": "score", "value": pytest.approx(0.8), "snapshot": "snapshot_2.ckpt"}
-    assert [(event.epoch, event.metric) for event in outcome.of(Excelled)] == [(1, "score"), (2, "score")]
+    assert [(event.epoch, event.metric) for event in outcome.of(BestSnapshotChanged)] == [
+        (1, "score"),
+        (2, "score"),
+    ]
     assert not list(outcome.job_folder.glob("snapshot_1.ckpt*"))
 
 

@@ -11,6 +11,8 @@ import numpy as np
 import pytest
 
 from digits.core.events import Measured, Progressed, Warned
+from digits.core.recipe import Solver
+from digits.data.target import class_index
 from tests.worker import networks
 from tests.worker.conftest import Outcome, snapshot
 
@@ -322,7 +324,7 @@ def _overflowing_steps() -> tuple[list[int], list[float]]:
     """Steps of which the second and the last overflow; two good ones in a row double the scale."""
     import tensorflow as tf
 
-    from digits.worker.precision.loss_scale import LossScale
+    from digits.worker.training.loss_scale import LossScale
 
     scale = LossScale(first=8.0, patience=2)
     count = tf.Variable(0)
@@ -414,11 +416,11 @@ def test_a_variable_in_another_memory_is_named(in_child: Any, tmp_path: Path) ->
 def _remark_on_variables_elsewhere(path: Path) -> str:
     import tensorflow as tf
 
+    from digits.worker import network_loader
     from digits.worker.input.feeds import Preparation
-    from digits.worker.network import network
     from digits.worker.network.variables import VariableStore
     from digits.worker.randomness.streams import Randomness
-    from digits.worker.training.device_config import Execution
+    from digits.worker.training.device_config import DeviceConfig
     from digits.worker.training.optimizers import Optimizer
     from digits.worker.training.steps import Training
 
@@ -426,11 +428,11 @@ def _remark_on_variables_elsewhere(path: Path) -> str:
     tf.config.set_logical_device_configuration(processor, [tf.config.LogicalDeviceConfiguration()] * 2)
     shape, store = (12, 12, 1), VariableStore(device="/device:CPU:1")
     prepare = Preparation(np.zeros(1, np.float32), None, shape)
-    execution = Execution(devices=("/device:CPU:0",), batch_size=4, compiled=True)
-    net = network.load(path, shape, 4)
+    config = DeviceConfig(devices=("/device:CPU:0",), batch_size=4, compiled=True)
+    net = network_loader.load(path, shape, class_index(list("abcd")))
     # Variables that a trace makes are not yet there for XLA: another trace makes them.
-    Training(net, store, prepare, Optimizer("SGD"), 1, Randomness(1)).trace()
-    training = Training(net, store, prepare, Optimizer("SGD"), 1, Randomness(1), execution)
+    Training(net, store, prepare, Optimizer(Solver()), 1, Randomness(1)).trace()
+    training = Training(net, store, prepare, Optimizer(Solver()), 1, Randomness(1), config)
     training.trace()
     return training.remark
 

@@ -53,7 +53,7 @@ def _prepare(count: int, folder: Path, settings: dict[str, Any]) -> tuple[Any, .
     asked = recipe.Train(dataset="none", **settings)
     configuration = Configuration(count)
     with mock.patch.object(device_config.tf, "config", configuration):
-        found, gpus = device_config.prepare(asked, log)
+        found, gpus = device_config.configure(asked, log)
     warnings = [event.message for event in events.read(folder / "events.jsonl")[0]]
     return found, gpus, configuration.visible, configuration.growing, configuration.limits, warnings
 

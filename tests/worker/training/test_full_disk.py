@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from digits.core import recipe
-from digits.core.events import Excelled, Failed, Saved, Warned
+from digits.core.events import BestSnapshotChanged, Failed, Saved, Warned
 from digits.core.resume_point import resume_point
 from tests.worker import networks
 from tests.worker.conftest import snapshot
@@ -37,7 +37,7 @@ def full(monkeypatch: pytest.MonkeyPatch, tensorflow: None) -> Callable[[Callabl
 
         monkeypatch.setattr(snapshots, "save", save)
         monkeypatch.setattr(checkpoints, "RESUME_SECONDS", 0.0)
-        monkeypatch.setattr(checkpoints, "_SHARE_OF_TIME", 1.0)
+        monkeypatch.setattr(checkpoints, "MAX_TIME_FRACTION", 1.0)
 
     return make
 
@@ -56,7 +56,7 @@ def test_the_training_goes_on_without_what_does_not_fit(
     assert "MB are free" in warned.message and "training continues" in warned.message
     assert [saved.epoch for saved in outcome.of(Saved)] == [1, 4]
     # What could not be kept is not called the best one.
-    assert [excelled.epoch for excelled in outcome.of(Excelled)] == [1, 4]
+    assert [best.epoch for best in outcome.of(BestSnapshotChanged)] == [1, 4]
     one, two = (in_child(snapshot, item.job_folder, "snapshot_4.ckpt") for item in (whole, outcome))
     assert all(np.array_equal(value, two[name]) for name, value in one.items())
 
@@ -81,9 +81,9 @@ def test_only_the_end_needs_room(train: Any, start: Any, full: Any) -> None:
     point = resume_point(outcome.job_folder)
     assert point and point.step == 8
     (outcome.job_folder / "room").touch()
-    plan = recipe.load(outcome.job_folder / "train", recipe.Train)
-    plan.resume = True
-    plan.save(outcome.job_folder / "train")
+    training = recipe.load(outcome.job_folder / "train", recipe.Train)
+    training.resume = True
+    training.save(outcome.job_folder / "train")
     again = start(outcome.job_folder / "train").wait()
     assert again.code == 0, again.output
     assert again.of(Saved)[-1].epoch == 4
@@ -95,9 +95,9 @@ def test_a_disk_that_is_still_full_keeps_no_training_from_going_on(
     from digits.core import resume_point as resume
 
     first = trained(networks.LINEAR, **SETTINGS)
-    plan = recipe.load(first.job_folder / "train", recipe.Train)
-    plan.resume = True
-    plan.save(first.job_folder / "train")
+    training = recipe.load(first.job_folder / "train", recipe.Train)
+    training.resume = True
+    training.save(first.job_folder / "train")
 
     def write(path: Path, value: Any) -> None:
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))

@@ -11,21 +11,21 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from digits.worker.training import metric_rows
-from digits.worker.training.metric_rows import Curve, ends_row
+from digits.worker.training.metric_rows import MetricRows, ends_row
 
 NAMES = ["loss", "odd"]
 
 
 def rows_of(metrics: np.ndarray, calls: list[int], kept: int | None = None) -> list[metric_rows.Row]:
     """The rows of steps that arrive in ``calls``; after call number ``kept`` another curve goes on."""
-    found, step, made = [], 0, Curve()
+    found, step, made = [], 0, MetricRows()
     for number, count in enumerate(calls):
         found += made.add(metrics[step : step + count], None)
         step = min(step + count, len(metrics))
         if number == kept:
             state = json.loads(json.dumps(made.state(NAMES), allow_nan=False))
-            made = Curve()
-            made.recall(step, NAMES, state)
+            made = MetricRows()
+            made.restore(step, NAMES, state)
     return found + made.add(metrics[step:], None) + made.cut()
 
 
@@ -72,28 +72,28 @@ def test_rows_do_not_depend_on_calls_and_interruptions(
 
 def test_a_value_that_is_no_number_outlives_an_interruption() -> None:
     metrics = np.array([[1.0, math.nan]] * 5, np.float32)
-    made = Curve()
-    made.recall(5000, NAMES, None)
+    made = MetricRows()
+    made.restore(5000, NAMES, None)
     made.add(metrics[:2], 1.0)
     state = json.loads(json.dumps(made.state(NAMES), allow_nan=False))
-    again = Curve()
-    again.recall(5002, NAMES, state)
+    again = MetricRows()
+    again.restore(5002, NAMES, state)
     (row,) = again.add(metrics, 1.0) + again.cut()
     assert row.count == 7 and row.means[0] == 1.0 and math.isnan(row.means[1])
 
 
 def test_metrics_of_other_names_are_not_added_to() -> None:
-    made = Curve()
-    made.recall(5000, NAMES, None)
+    made = MetricRows()
+    made.restore(5000, NAMES, None)
     made.add(np.ones((2, 2), np.float32), None)
-    again = Curve()
-    again.recall(5002, ["loss"], made.state(NAMES))
+    again = MetricRows()
+    again.restore(5002, ["loss"], made.state(NAMES))
     again.add(np.full((1, 1), 3.0, np.float32), None)
     assert again.cut()[0].means == [3.0]
 
 
 def test_steps_without_a_time_tell_nothing_about_the_speed() -> None:
-    made = Curve()
+    made = MetricRows()
     (first,) = made.add(np.ones((1, 1), np.float32), None)
     rows = made.add(np.ones((4, 1), np.float32), 2.0)
     assert first.steps_per_second is None

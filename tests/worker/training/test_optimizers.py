@@ -134,12 +134,13 @@ def _kinds() -> list[str]:
 def _two_steps(kinds: list[str]) -> dict[str, Any]:
     import tensorflow as tf
 
-    from digits.worker.training.optimizers import Optimizer, Settings
+    from digits.core.recipe import Solver
+    from digits.worker.training.optimizers import Optimizer
 
     found = {}
     for kind in kinds:
         solver = {"momentum": 0.9, "rms_decay": 0.8, "beta_1": 0.7, "beta_2": 0.95, "weight_decay": 0.2}
-        optimizer = Optimizer(kind, Settings.of({"type": kind, "learning_rate": RATE, **solver}))
+        optimizer = Optimizer(Solver(type=kind, learning_rate=RATE, **solver))
         variable = tf.Variable(START.astype(np.float32), name="model/w")
         for step, gradient in enumerate(GRADIENTS):
             optimizer.apply(

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from digits.core.events import Restored, Warned
+from digits.core.events import Warned, WeightsLoaded
 from tests.worker import networks
 from tests.worker.conftest import snapshot as read_snapshot
 
@@ -234,7 +234,7 @@ def test_a_training_takes_over_and_freezes(train: Any, in_child: Any) -> None:
     warnings = [event.message for event in second.of(Warned)]
     assert any("model/fc3/weights" in message and "model/fc2/weights" in message for message in warnings)
     assert any("'nonsense'" in message for message in warnings)
-    (told,) = second.of(Restored)
+    (told,) = second.of(WeightsLoaded)
     assert (
         told.source == "snapshot_1.ckpt.index" and told.taken["model/conv1/weights"] == "model/conv1/weights"
     )
@@ -242,7 +242,7 @@ def test_a_training_takes_over_and_freezes(train: Any, in_child: Any) -> None:
     assert sorted(told.unused) == ["model/fc2/biases", "model/fc2/weights"]
     assert told.frozen == [name for name in told.taken if "conv" in name] + ["model/fc1/weights"]
     assert "model/conv1/weights is taken from model/conv1/weights" in second.output
-    assert not first.of(Restored)
+    assert not first.of(WeightsLoaded)
     before = in_child(read_snapshot, first.job_folder, "snapshot_1.ckpt")
     after = in_child(read_snapshot, second.job_folder, "snapshot_1.ckpt")
     same = {name for name in before if name in after and np.array_equal(before[name], after[name])}

@@ -383,9 +383,9 @@ def test_a_changed_network_does_not_go_on(trained: Any, go_on: Any) -> None:
 
 def test_another_batch_size_does_not_go_on(trained: Any, go_on: Any) -> None:
     first = trained(networks.LINEAR)
-    plan = recipe.load(first.job_folder / "train", recipe.Train)
-    plan.batch_size = 4
-    plan.save(first.job_folder / "train")
+    training = recipe.load(first.job_folder / "train", recipe.Train)
+    training.batch_size = 4
+    training.save(first.job_folder / "train")
     again = go_on(first.job_folder / "train").wait()
     assert "batch size" in again.failure.message
 
@@ -470,38 +470,43 @@ def test_patience_is_judged_at_validations_alone(
 
 def fails_at(patched: pytest.MonkeyPatch, step: int) -> None:
     """Let trainings fail when they come to ``step``."""
-    from digits.worker.training import checkpoints
-    from digits.worker.training.trainer import Trainer
+    from digits.worker.training import checkpoints, steps
 
-    patched.setattr(checkpoints, "_SHARE_OF_TIME", math.inf)  # the resume point is the previous step
-    steps = Trainer._steps
+    patched.setattr(checkpoints, "MAX_TIME_FRACTION", math.inf)  # the resume point is the previous step
+    take = steps.Training.steps
 
-    def fail(self: Any, count: int) -> Any:
-        if self.step + count > step:
+    def fail(self: Any, chunk: Any, rates: list[float], first_step: int) -> Any:
+        if first_step + len(rates) > step:
             raise RuntimeError("broken")
-        return steps(self, count)
+        return take(self, chunk, rates, first_step)
 
-    patched.setattr(Trainer, "_steps", fail)
+    patched.setattr(steps.Training, "steps", fail)
 
 
 def test_stopped_in_the_middle_of_a_validation(
     model: Any, train: Any, start: Any, go_on: Any, in_child: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """What the batches seen so far have drawn from NumPy's numbers is drawn again."""
-    from digits.worker.training.trainer import Trainer
+    from digits.worker.training.steps import Evaluation
 
     settings = {**SETTINGS, "epochs": 3, "best_metric": None}
     whole = train(RANDOM, name="whole", **settings)
-    progress = Trainer._progress
+    began: list[int] = []
+    begin, evaluate = Evaluation.begin, Evaluation.__call__
 
-    def stop(self: Any, doing: str, now: bool = False) -> None:
-        progress(self, doing, now)
-        if doing == "Validating" and not now and self.step == 12:
+    def remember(self: Any, step: int) -> None:
+        began.append(step)
+        begin(self, step)
+
+    def stop(self: Any, chunk: Any) -> Any:
+        if began[-1] == 12:
             os.kill(os.getpid(), signal.SIGTERM)
+        return evaluate(self, chunk)
 
     task_folder = model(RANDOM, name="stopped", **settings)
     with monkeypatch.context() as patched:
-        patched.setattr(Trainer, "_progress", stop)
+        patched.setattr(Evaluation, "begin", remember)
+        patched.setattr(Evaluation, "__call__", stop)
         stopped = start(task_folder).wait()
     point = resume_point(stopped.job_folder)
     assert stopped.code == 143 and point and (point.step, point.validated) == (12, 6)

@@ -160,8 +160,10 @@ return slim.fully_connected(net, self.nclasses, activation_fn=None, scope='fc')
 def test_what_the_layers_give(look: Any) -> None:
     _, first, last = result(look(TWO_LAYERS))["layers"]
     assert (first["name"], first["shape"], last["name"], last["shape"]) == ("hidden", [8, 8], "fc", [8, 4])
-    assert first["least"] == 0 < first["mean"] < first["most"] and 0 < first["zeros"] < 1  # after the ReLU
-    assert last["least"] < last["mean"] < last["most"] and last["spread"] > 0 == last["zeros"]
+    assert (
+        first["min"] == 0 < first["mean"] < first["max"] and 0 < first["zero_fraction"] < 1
+    )  # after the ReLU
+    assert last["min"] < last["mean"] < last["max"] and last["std"] > 0 == last["zero_fraction"]
 
 
 def test_much_that_is_printed_is_cut(look: Any) -> None:

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from digits.core.events import Built, Finished, Measured, Progressed, Saved, Used, Warned
+from digits.core.events import Built, Finished, Measured, Progressed, Saved, UsageSampled, Warned
 from tests.worker import networks
 from tests.worker.conftest import gradient, snapshot, write_dataset
 
@@ -455,7 +455,7 @@ return slim.fully_connected(x, self.nclasses, activation_fn=None)
 
 def test_usage_is_told(start: Any, model: Any) -> None:
     task = start(model(networks.LINEAR, epochs=100000, snapshot_interval=0, val_interval=0))
-    used = task.wait_for(Used)
+    used = task.wait_for(UsageSampled)
     assert used.memory_bytes > 50e6 and used.device == "CPU"
 
 

@@ -1,36 +1,39 @@
-"""From a folder of images to lists of files: which classes there are and which image goes where.
+"""Read a folder of images with a sub-folder for each class.
 
-Each folder directly below the root is a class; its images lie anywhere below it.
-Nothing is opened here, only names and types of directory entries are read.
-Everything is decided by the names and the seed, never by the order in which a
-file system lists them.
+Each folder directly below the root is a class; its images are anywhere below it.
+Only the names and types of directory entries are read; no file is opened.
 """
 
 from __future__ import annotations
 
-import hashlib
-import math
 import os
-import random
 import stat
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from msgspec import structs
+
+from digits.data import samples
 from digits.data.images import EXTENSIONS
+from digits.data.sources import (
+    Plan,
+    Progress,
+    SplitPlan,
+    UnusableSource,
+    check_shares,
+    choose,
+    count_of,
+    listed,
+    show,
+    shuffle,
+    split_counts,
+)
+from digits.data.target import class_index
+from digits.kinds.classification.recipe import CreateClassification, FolderSplit
 
 PROGRESS_EVERY_FILES = 20_000
-MAX_NAMES_IN_A_MESSAGE = 5
-
-
-class UnusableFolder(Exception):
-    """A folder cannot become a dataset; ``message`` and ``hint`` are for the user."""
-
-    def __init__(self, message: str, hint: str = "") -> None:
-        super().__init__(message)
-        self.message = message
-        self.hint = hint
 
 
 @dataclass
@@ -73,35 +76,50 @@ class Bounds:
     maximum: int | None = None
 
 
-@dataclass
-class SplitPlan:
-    """The images of a split in the order of their records: paths relative to ``root``, and classes."""
+def read(recipe: CreateClassification, progress: Progress) -> Plan:
+    """Plan the dataset of ``recipe``, after downloading its sample if it has one.
 
-    root: Path
-    files: list[str] = field(default_factory=list)
-    labels: list[int] = field(default_factory=list)
+    Raises UnusableSource, `samples.DownloadFailed` and OSError.
+    """
+    check_shares(0 if recipe.val else recipe.pct_val, 0 if recipe.test else recipe.pct_test)
+    train, val = recipe.train, recipe.val
+    if recipe.sample is not None:
+        folder = samples.download(
+            recipe.sample, Path(train.folder).parent, progress.downloaded, mirrors=recipe.sample_mirrors
+        )
+        train = structs.replace(train, folder=str(folder / "train"))
+        val = structs.replace(val or train, folder=str(folder / "test"))
+    found, bounds = _scan(train, progress)
+    separate = {"val": val, "test": recipe.test}
+    return plan(
+        found,
+        bounds,
+        pct_val=recipe.pct_val,
+        pct_test=recipe.pct_test,
+        seed=recipe.seed,
+        separate={name: _scan(split, progress) for name, split in separate.items() if split},
+    )
 
 
-@dataclass
-class Plan:
-    """The dataset to be made: labels by class, the files of each split, and what to tell the user."""
-
-    labels: list[str]
-    splits: dict[str, SplitPlan]
-    warnings: list[str]
+def _scan(split: FolderSplit, progress: Progress) -> tuple[Scan, Bounds]:
+    root = Path(split.folder)
+    name = show(str(root))
+    progress.reading(f"Reading {name}")
+    found = scan(root, lambda files: progress.reading(f"Reading {name}: {files:,} files"))
+    return found, Bounds(split.min_per_class, split.max_per_class)
 
 
 def scan(root: Path, progress: Callable[[int], None] = lambda files: None) -> Scan:
-    """List the images below ``root`` by class; ``progress`` is told the number of files now and then.
+    """List the images below ``root`` by class; ``progress`` receives the number of files at intervals.
 
-    Raises UnusableFolder when ``root`` is missing, no folder, or cannot be read.
+    Raises UnusableSource when ``root`` is missing, no folder, or cannot be read.
     """
     found = Scan(Path(root))
     resolved = os.path.realpath(root)
     try:
         entries = _entries(resolved)
     except OSError as error:
-        raise UnusableFolder(f"The folder {show(str(root))} cannot be read: {error.strerror}.") from error
+        raise UnusableSource(f"The folder {show(str(root))} cannot be read: {error.strerror}.") from error
     walk = _Walk(found, resolved, progress)
     for entry in entries:
         if walk.is_folder(entry):
@@ -110,49 +128,13 @@ def scan(root: Path, progress: Callable[[int], None] = lambda files: None) -> Sc
             found.classes.append(item)
         elif walk.is_image(entry):
             found.loose += 1
-    _tell_same_labels_apart(found.classes)
+    _distinguish_labels(found.classes)
     return found
 
 
 def label_of(folder_name: str) -> str:
     """The label of a class folder: underscores become spaces, what cannot be printed is escaped."""
     return show(folder_name).replace("_", " ").strip() or show(folder_name)
-
-
-def show(path: str) -> str:
-    """``path`` fit for messages and files: one line, and bytes that are not UTF-8 as ``\\xff``."""
-    text = os.fsencode(path).decode("utf-8", "backslashreplace")
-    if text.isprintable():
-        return text
-    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
-
-
-def split_counts(count: int, pct_val: float, pct_test: float) -> tuple[int, int, int]:
-    """How many of ``count`` images go to train, val and test.
-
-    Train gets its rounded share and at least one. A split that is asked for gets at
-    least one while train keeps one, val before test. Test gets what remains.
-    """
-    if count <= 1:
-        return count, 0, 0
-    train = _rounded(count * (100 - pct_val - pct_test) / 100)
-    asked = (pct_val > 0) + (pct_test > 0)
-    train = max(1, min(train, count - asked))
-    rest = count - train
-    if not pct_test:
-        return (train, rest, 0) if pct_val else (count, 0, 0)
-    if not pct_val:
-        return train, 0, rest
-    val = max(1, _rounded(count * pct_val / 100))
-    val = min(val, max(1, rest - 1))
-    return train, val, rest - val
-
-
-def choose(files: list[str], seed: int, *names: str, maximum: int | None = None) -> list[str]:
-    """``files`` in an order decided by ``seed`` and ``names``, cut to ``maximum``."""
-    shuffled = list(files)
-    _random(seed, *names).shuffle(shuffled)
-    return shuffled[:maximum]
 
 
 def plan(
@@ -166,7 +148,7 @@ def plan(
 ) -> Plan:
     """Decide the dataset. ``separate`` gives folders of their own to ``val`` or ``test``.
 
-    A split with its own folder takes no share of ``train``. Raises UnusableFolder when
+    A split with its own folder takes no share of ``train``. Raises UnusableSource when
     fewer than two classes have images.
     """
     separate = separate or {}
@@ -185,8 +167,8 @@ def plan(
         warnings += _remarks(found)
         splits[name] = _matched(name, found, own_bounds, classes, seed, warnings)
     for name, split in splits.items():
-        _shuffle(split, seed, name)
-    return Plan(labels, splits, warnings)
+        shuffle(split, seed, name)
+    return Plan(class_index(labels), splits, labels, warnings, required_groups=2)
 
 
 class _Walk:
@@ -287,29 +269,19 @@ def _entries(path: str) -> list[os.DirEntry[str]]:
     return sorted(visible, key=lambda entry: os.fsencode(entry.name))
 
 
-def _tell_same_labels_apart(classes: list[ClassFolder]) -> None:
+def _distinguish_labels(classes: list[ClassFolder]) -> None:
     times = Counter(item.label for item in classes)
     for item in classes:
         if times[item.label] > 1:
             item.label = show(item.name)
 
 
-def _rounded(value: float) -> int:
-    # Halves go up. The tiny addition undoes what 100 - 33.3 - 33.4 loses as a binary fraction.
-    return math.floor(value + 0.5 + 1e-9)
-
-
-def _random(seed: int, *names: str) -> random.Random:
-    key = b"\0".join([str(seed).encode(), *map(os.fsencode, names)])
-    return random.Random(int.from_bytes(hashlib.blake2b(key, digest_size=8).digest(), "big"))
-
-
 def _large_enough(found: Scan, minimum: int, warnings: list[str]) -> list[ClassFolder]:
     kept = [item for item in found.classes if item.files and len(item.files) >= minimum]
     small = [item for item in found.classes if len(item.files) < minimum]
     if small:
-        names = _listed(f"{item.label} ({len(item.files)})" for item in small)
-        warnings.append(f"Left out, because they have fewer than {_images(minimum)}: {names}.")
+        names = listed(f"{item.label} ({len(item.files)})" for item in small)
+        warnings.append(f"Left out, because they have fewer than {count_of(minimum, 'image')}: {names}.")
     return kept
 
 
@@ -319,25 +291,25 @@ def _need_two_classes(found: Scan, kept: list[ClassFolder], warnings: list[str])
     root = show(str(found.root))
     left_out = warnings[-1] if len(kept) < len(found.classes) else ""
     if not kept:
-        raise UnusableFolder(f"No class in {root} has enough images.", left_out)
+        raise UnusableSource(f"No class in {root} has enough images.", left_out)
     if len(kept) == 1:
-        raise UnusableFolder(
+        raise UnusableSource(
             f"Only one class with enough images was found in {root}: {kept[0].label}.",
             left_out
             or "A classifier needs at least two, each in a folder of its own directly below this one.",
         )
 
 
-def _without_images(found: Scan) -> UnusableFolder:
+def _without_images(found: Scan) -> UnusableSource:
     root = show(str(found.root))
     extensions = ", ".join(extension[1:] for extension in EXTENSIONS)
     if found.loose:
-        return UnusableFolder(
-            f"No folders with images found in {root}, but {_images(found.loose)} directly in it.",
+        return UnusableSource(
+            f"No folders with images found in {root}, but {count_of(found.loose, 'image')} directly in it.",
             "Put the images of each class into a folder of its own.",
         )
-    hint = f"Not readable: {_listed(found.unreadable)}." if found.unreadable else ""
-    return UnusableFolder(f"No images found in {root} (looked for {extensions}).", hint)
+    hint = f"Not readable: {listed(found.unreadable)}." if found.unreadable else ""
+    return UnusableSource(f"No images found in {root} (looked for {extensions}).", hint)
 
 
 def _remarks(found: Scan) -> list[str]:
@@ -346,16 +318,18 @@ def _remarks(found: Scan) -> list[str]:
     remarks = []
     if found.links:
         remarks.append(
-            f"{_times(found.links, 'link')} ignored in {root}: broken, leading out of it, or in circles."
+            f"{count_of(found.links, 'link')} ignored in {root}: broken, leading out of it, or in circles."
         )
     if found.specials:
         remarks.append(
-            f"{_times(found.specials, 'special file')} (pipe, device or socket) ignored in {root}."
+            f"{count_of(found.specials, 'special file')} (pipe, device or socket) ignored in {root}."
         )
     if found.loose and found.count:
-        remarks.append(f"{_images(found.loose)} ignored directly in {root}, outside any class's folder.")
+        remarks.append(
+            f"{count_of(found.loose, 'image')} ignored directly in {root}, outside any class's folder."
+        )
     if found.unreadable:
-        remarks.append(f"Folders in {root} that cannot be read: {_listed(found.unreadable)}.")
+        remarks.append(f"Folders in {root} that cannot be read: {listed(found.unreadable)}.")
     return remarks
 
 
@@ -363,10 +337,10 @@ def _remark_on_names(found: Scan, classes: list[ClassFolder], warnings: list[str
     folded = Counter(item.label.casefold() for item in classes)
     alike = [item.label for item in classes if folded[item.label.casefold()] > 1]
     if alike:
-        warnings.append(f"Classes that differ only in upper and lower case: {_listed(alike)}.")
+        warnings.append(f"Classes that differ only in upper and lower case: {listed(alike)}.")
     if {item.name.lower() for item in classes} <= {"train", "training", "val", "valid", "validation", "test"}:
         warnings.append(
-            f"The classes are called {_listed(item.label for item in classes)}: "
+            f"The classes are called {listed(item.label for item in classes)}: "
             f"perhaps you meant a folder below {show(str(found.root))}."
         )
 
@@ -384,7 +358,8 @@ def _shared_out(
         for name, count in zip(("train", "val", "test"), counts, strict=True):
             if count:
                 splits[name].files += files[start : start + count]
-                splits[name].labels += [number] * count
+                splits[name].targets += [number] * count
+                splits[name].groups += [number] * count
             start += count
     return splits
 
@@ -401,47 +376,26 @@ def _matched(
     known = [item for item in found.classes if item.name in numbers or item.label in numbers]
     unknown = [item.label for item in found.classes if item not in known]
     if not known:
-        raise UnusableFolder(
+        raise UnusableSource(
             f"No folder in {root} is named like a class of the training images.",
-            f"Expected names such as {_listed(item.label for item in classes)}.",
+            f"Expected names such as {listed(item.label for item in classes)}.",
         )
     if unknown:
         warnings.append(
-            f"Folders in {root} without a class of that name in the training images: {_listed(unknown)}."
+            f"Folders in {root} without a class of that name in the training images: {listed(unknown)}."
         )
     split = SplitPlan(found.root)
     kept = _large_enough(Scan(found.root, known), bounds.minimum, warnings)
     for item in kept:
         files = choose(item.files, seed, name, item.name, maximum=bounds.maximum)
         split.files += files
-        split.labels += [numbers.get(item.name, numbers.get(item.label, 0))] * len(files)
-    present = set(split.labels)
+        targets = [numbers.get(item.name, numbers.get(item.label, 0))] * len(files)
+        split.targets += targets
+        split.groups += targets
+    present = set(split.groups)
     missing = [item.label for number, item in enumerate(classes) if number not in present]
     if missing:
-        warnings.append(f"Classes without {name} images: {_listed(missing)}.")
+        warnings.append(f"Classes without {name} images: {listed(missing)}.")
     if not split.files:
-        raise UnusableFolder(f"No class in {root} has enough images for {name}.")
+        raise UnusableSource(f"No class in {root} has enough images for {name}.")
     return split
-
-
-def _shuffle(split: SplitPlan, seed: int, name: str) -> None:
-    order = list(range(len(split.files)))
-    _random(seed, name).shuffle(order)
-    split.files = [split.files[place] for place in order]
-    split.labels = [split.labels[place] for place in order]
-
-
-def _listed(names: Iterable[str]) -> str:
-    """A few of ``names`` for a sentence, and how many more there are."""
-    shown = [show(name) for name in names]
-    more = len(shown) - MAX_NAMES_IN_A_MESSAGE
-    text = ", ".join(shown[:MAX_NAMES_IN_A_MESSAGE])
-    return f"{text} and {more:,} more" if more > 0 else text
-
-
-def _images(count: int) -> str:
-    return _times(count, "image")
-
-
-def _times(count: int, noun: str) -> str:
-    return f"{count:,} {noun}" if count == 1 else f"{count:,} {noun}s"

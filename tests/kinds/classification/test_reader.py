@@ -11,8 +11,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from digits.data import image_folder
-from digits.data.image_folder import Bounds, ClassFolder, Scan, UnusableFolder
+from digits.data import sources
+from digits.data.images import EXTENSIONS
+from digits.data.sources import Plan, UnusableSource
+from digits.kinds.classification import reader
+from digits.kinds.classification.reader import Bounds, ClassFolder, Scan
 
 
 def touch(root: Path, *names: str) -> Path:
@@ -27,20 +30,20 @@ def touch(root: Path, *names: str) -> Path:
 def found(**classes: int) -> Scan:
     """A scan of classes with so many images each."""
     folders = [
-        ClassFolder(name, image_folder.label_of(name), [f"{name}/{number}.png" for number in range(count)])
+        ClassFolder(name, reader.label_of(name), [f"{name}/{number}.png" for number in range(count)])
         for name, count in sorted(classes.items())
     ]
     return Scan(Path("/pictures"), folders)
 
 
-def planned(scan: Scan, bounds: Bounds | None = None, **options) -> image_folder.Plan:
+def planned(scan: Scan, bounds: Bounds | None = None, **options) -> Plan:
     settings = {"pct_val": 25, "pct_test": 0, "seed": 0} | options
-    return image_folder.plan(scan, bounds or Bounds(), **settings)
+    return reader.plan(scan, bounds or Bounds(), **settings)
 
 
-def counts(plan: image_folder.Plan) -> dict[str, list[int]]:
+def counts(plan: Plan) -> dict[str, list[int]]:
     return {
-        name: [split.labels.count(number) for number in range(len(plan.labels))]
+        name: [split.groups.count(number) for number in range(len(plan.groups))]
         for name, split in plan.splits.items()
     }
 
@@ -62,14 +65,14 @@ def counts(plan: image_folder.Plan) -> dict[str, list[int]]:
     ],
 )
 def test_the_shares_of_a_class(count, pct_val, pct_test, expected) -> None:
-    assert image_folder.split_counts(count, pct_val, pct_test) == expected
+    assert sources.split_counts(count, pct_val, pct_test) == expected
 
 
 @given(st.integers(0, 5000), st.floats(0, 99), st.floats(0, 99))
 def test_no_image_is_lost_or_doubled_in_a_split(count: int, pct_val: float, pct_test: float) -> None:
     if pct_val + pct_test >= 100:
         pct_test = 99 - pct_val
-    shares = image_folder.split_counts(count, pct_val, pct_test)
+    shares = sources.split_counts(count, pct_val, pct_test)
     assert sum(shares) == count
     assert min(shares) >= 0
     if count >= 3:
@@ -83,7 +86,7 @@ def test_classes_are_the_folders_sorted_by_name(tmp_path: Path) -> None:
     touch(
         tmp_path, "red_cars/b.png", "red_cars/deep/er/a.JPG", "Blue/1.tiff", "Blue/notes.txt", "zero/x.webp"
     )
-    scan = image_folder.scan(tmp_path)
+    scan = reader.scan(tmp_path)
     assert [(item.name, item.label, item.files) for item in scan.classes] == [
         ("Blue", "Blue", ["Blue/1.tiff"]),
         ("red_cars", "red cars", ["red_cars/b.png", "red_cars/deep/er/a.JPG"]),
@@ -93,14 +96,14 @@ def test_classes_are_the_folders_sorted_by_name(tmp_path: Path) -> None:
 
 
 def test_every_extension_counts_in_any_case(tmp_path: Path) -> None:
-    names = [f"a/{n}{ending}" for n, ending in enumerate(image_folder.EXTENSIONS)]
+    names = [f"a/{n}{ending}" for n, ending in enumerate(EXTENSIONS)]
     names += [name.upper().replace("A/", "a/") for name in names]
-    assert image_folder.scan(touch(tmp_path, *names)).count == 20
+    assert reader.scan(touch(tmp_path, *names)).count == 20
 
 
 def test_hidden_files_and_folders_are_no_images(tmp_path: Path) -> None:
     touch(tmp_path, "a/._1.png", ".git/1.png", "a/.thumbnails/1.png", "a/1.png")
-    scan = image_folder.scan(tmp_path)
+    scan = reader.scan(tmp_path)
     assert [item.files for item in scan.classes] == [["a/1.png"]]
 
 
@@ -114,7 +117,7 @@ def test_links_out_of_the_folder_and_in_circles_are_not_followed(tmp_path: Path)
     (root / "a" / "self").symlink_to(root / "a" / "self")
     (root / "a" / "broken.png").symlink_to(root / "nowhere")
     (root / "a" / "again").symlink_to(root / "a" / "inner")
-    scan = image_folder.scan(root)
+    scan = reader.scan(root)
     assert {item.name: len(item.files) for item in scan.classes} == {"a": 2, "b": 1}
     assert scan.links == 7
 
@@ -123,7 +126,7 @@ def test_links_inside_the_folder_are_followed(tmp_path: Path) -> None:
     root = touch(tmp_path / "root", "a/1.png", "b/2.png")
     (root / "a" / "of_b.png").symlink_to(root / "b" / "2.png")
     (root / "c").symlink_to(root / "b")
-    scan = image_folder.scan(root)
+    scan = reader.scan(root)
     assert {item.name: len(item.files) for item in scan.classes} == {"a": 2, "b": 1, "c": 1}
     assert scan.links == 0
 
@@ -136,7 +139,7 @@ def test_links_that_multiply_end(tmp_path: Path) -> None:
         for number in range(10):
             (tmp_path / "store" / str(depth) / f"l{number}").symlink_to(tmp_path / "store" / str(depth + 1))
     touch(tmp_path, "store/11/x.png")
-    assert image_folder.scan(tmp_path).count == 1
+    assert reader.scan(tmp_path).count == 1
 
 
 def test_pipes_and_sockets_are_counted_not_opened(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -145,7 +148,7 @@ def test_pipes_and_sockets_are_counted_not_opened(tmp_path: Path, monkeypatch: p
     monkeypatch.chdir(tmp_path / "a")  # a socket's path must be short
     with socket.socket(socket.AF_UNIX) as unix:
         unix.bind("socket.png")
-        scan = image_folder.scan(tmp_path)
+        scan = reader.scan(tmp_path)
     assert (scan.count, scan.specials) == (1, 2)
 
 
@@ -154,7 +157,7 @@ def test_names_of_any_bytes_are_kept(tmp_path: Path) -> None:
         os.makedirs(os.fsencode(tmp_path) + b"/" + name)
         with open(os.fsencode(tmp_path) + b"/" + name + b"/\xff \xf0\x9f\x98\x80.png", "wb"):
             pass
-    scan = image_folder.scan(tmp_path)
+    scan = reader.scan(tmp_path)
     assert scan.count == 4
     labels = [item.label for item in scan.classes]
     assert labels == ["caf\\xe9", "line\\nbreak", "naïve \\u202e", "x" * 250]
@@ -162,7 +165,7 @@ def test_names_of_any_bytes_are_kept(tmp_path: Path) -> None:
 
 
 def test_labels_that_would_be_the_same_stay_apart(tmp_path: Path) -> None:
-    scan = image_folder.scan(touch(tmp_path, "a_b/1.png", "a b/1.png", "c_d/1.png"))
+    scan = reader.scan(touch(tmp_path, "a_b/1.png", "a b/1.png", "c_d/1.png"))
     assert [item.label for item in scan.classes] == ["a b", "a_b", "c d"]
 
 
@@ -170,7 +173,7 @@ def test_labels_that_would_be_the_same_stay_apart(tmp_path: Path) -> None:
 def test_unreadable_folders_are_named(tmp_path: Path) -> None:
     touch(tmp_path, "a/1.png", "a/locked/2.png", "b/1.png")
     (tmp_path / "a" / "locked").chmod(0)
-    scan = image_folder.scan(tmp_path)
+    scan = reader.scan(tmp_path)
     (tmp_path / "a" / "locked").chmod(0o700)
     assert (scan.count, scan.unreadable) == (2, ["a/locked"])
 
@@ -185,50 +188,48 @@ def test_a_folder_that_fails_to_open_is_named(tmp_path: Path, monkeypatch: pytes
         return scandir(path)
 
     monkeypatch.setattr(os, "scandir", refuse)
-    scan = image_folder.scan(tmp_path)
+    scan = reader.scan(tmp_path)
     assert (scan.count, scan.unreadable) == (2, ["a/locked"])
     warnings = planned(scan, Bounds(1), pct_val=0).warnings
     assert any("a/locked" in warning for warning in warnings)
 
 
 def test_a_missing_folder_is_named(tmp_path: Path) -> None:
-    with pytest.raises(UnusableFolder, match="nowhere cannot be read: No such file"):
-        image_folder.scan(tmp_path / "nowhere")
-    with pytest.raises(UnusableFolder, match="Not a directory"):
-        image_folder.scan(touch(tmp_path, "file") / "file")
+    with pytest.raises(UnusableSource, match="nowhere cannot be read: No such file"):
+        reader.scan(tmp_path / "nowhere")
+    with pytest.raises(UnusableSource, match="Not a directory"):
+        reader.scan(touch(tmp_path, "file") / "file")
 
 
 def test_progress_is_told_for_many_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(image_folder, "PROGRESS_EVERY_FILES", 2)
+    monkeypatch.setattr(reader, "PROGRESS_EVERY_FILES", 2)
     told: list[int] = []
-    image_folder.scan(touch(tmp_path, *(f"a/{n}.png" for n in range(5))), told.append)
+    reader.scan(touch(tmp_path, *(f"a/{n}.png" for n in range(5))), told.append)
     assert told == [2, 4]
 
 
 def test_an_empty_folder_has_no_images(tmp_path: Path) -> None:
-    with pytest.raises(UnusableFolder) as caught:
-        planned(image_folder.scan(touch(tmp_path, "a/readme.txt")))
+    with pytest.raises(UnusableSource) as caught:
+        planned(reader.scan(touch(tmp_path, "a/readme.txt")))
     assert caught.value.message.startswith(f"No images found in {tmp_path} (looked for png, jpg, jpeg, bmp,")
 
 
 def test_images_outside_any_class_are_named(tmp_path: Path) -> None:
-    with pytest.raises(UnusableFolder, match=r"No folders with images .* 2 images directly in it"):
-        planned(image_folder.scan(touch(tmp_path, "1.png", "2.png")))
-    warnings = planned(
-        image_folder.scan(touch(tmp_path, "a/1.png", "a/2.png", "b/1.png", "b/2.png"))
-    ).warnings
+    with pytest.raises(UnusableSource, match=r"No folders with images .* 2 images directly in it"):
+        planned(reader.scan(touch(tmp_path, "1.png", "2.png")))
+    warnings = planned(reader.scan(touch(tmp_path, "a/1.png", "a/2.png", "b/1.png", "b/2.png"))).warnings
     assert any("2 images ignored directly in" in warning for warning in warnings)
 
 
 def test_one_class_is_not_enough() -> None:
     with pytest.raises(
-        UnusableFolder, match="Only one class with enough images was found in /pictures: cats"
+        UnusableSource, match="Only one class with enough images was found in /pictures: cats"
     ):
         planned(found(cats=10))
-    with pytest.raises(UnusableFolder) as caught:
+    with pytest.raises(UnusableSource) as caught:
         planned(found(cats=10, dogs=1))
     assert "dogs (1)" in caught.value.hint
-    with pytest.raises(UnusableFolder, match="No class in /pictures has enough images"):
+    with pytest.raises(UnusableSource, match="No class in /pictures has enough images"):
         planned(found(cats=1, dogs=1))
 
 
@@ -241,13 +242,13 @@ def test_each_class_is_split_by_itself() -> None:
 
 def test_small_classes_are_left_out_and_named() -> None:
     plan = planned(found(a=10, b=10, rare=4), Bounds(minimum=5))
-    assert plan.labels == ["a", "b"]
+    assert plan.groups == ["a", "b"]
     assert plan.warnings == ["Left out, because they have fewer than 5 images: rare (4)."]
 
 
 def test_a_class_needs_an_image_for_every_split() -> None:
-    assert planned(found(a=10, b=10, rare=2), Bounds(1), pct_test=25).labels == ["a", "b"]
-    assert planned(found(a=10, b=10, rare=2), Bounds(1)).labels == ["a", "b", "rare"]
+    assert planned(found(a=10, b=10, rare=2), Bounds(1), pct_test=25).groups == ["a", "b"]
+    assert planned(found(a=10, b=10, rare=2), Bounds(1)).groups == ["a", "b", "rare"]
 
 
 def test_the_maximum_is_drawn_from_all_images() -> None:
@@ -267,14 +268,14 @@ def test_another_class_does_not_change_the_choice_for_the_first() -> None:
     small = planned(found(a=50, b=50), Bounds(maximum=9), pct_val=0)
     large = planned(found(a=50, b=50, c=50), Bounds(maximum=9), pct_val=0)
 
-    def of_a(plan: image_folder.Plan) -> set[str]:
+    def of_a(plan: Plan) -> set[str]:
         return {path for path in plan.splits["train"].files if path.startswith("a/")}
 
     assert of_a(small) == of_a(large)
 
 
 def test_records_are_shuffled_across_classes() -> None:
-    labels = planned(found(a=100, b=100), pct_val=0).splits["train"].labels
+    labels = planned(found(a=100, b=100), pct_val=0).splits["train"].groups
     assert Counter(labels[:100])[0] in range(25, 76)
 
 
@@ -298,15 +299,15 @@ def test_folders_of_a_split_are_matched_by_name() -> None:
 def test_a_dropped_class_of_a_split_takes_no_other_with_it() -> None:
     separate = {"val": (found(a=1, b=9, c=9), Bounds(2, 5))}
     plan = planned(found(a=10, b=10, c=10), separate=separate)
-    assert plan.labels == ["a", "b", "c"]
+    assert plan.groups == ["a", "b", "c"]
     assert counts(plan)["val"] == [0, 5, 5]
 
 
 def test_a_split_without_any_known_class_is_refused() -> None:
-    with pytest.raises(UnusableFolder, match="No folder in /pictures is named like a class") as caught:
+    with pytest.raises(UnusableSource, match="No folder in /pictures is named like a class") as caught:
         planned(found(a=10, b=10), separate={"val": (found(x=5, y=5), Bounds(1))})
     assert "a, b" in caught.value.hint
-    with pytest.raises(UnusableFolder, match="No images found"):
+    with pytest.raises(UnusableSource, match="No images found"):
         planned(found(a=10, b=10), separate={"val": (found(), Bounds(1))})
 
 

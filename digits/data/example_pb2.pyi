@@ -1,0 +1,56 @@
+from collections.abc import Iterable as _Iterable
+from collections.abc import Mapping as _Mapping
+from typing import ClassVar as _ClassVar
+
+from google.protobuf import descriptor as _descriptor
+from google.protobuf import message as _message
+from google.protobuf.internal import containers as _containers
+
+DESCRIPTOR: _descriptor.FileDescriptor
+
+class BytesList(_message.Message):
+    __slots__ = ("value",)
+    VALUE_FIELD_NUMBER: _ClassVar[int]
+    value: _containers.RepeatedScalarFieldContainer[bytes]
+    def __init__(self, value: _Iterable[bytes] | None = ...) -> None: ...
+
+class FloatList(_message.Message):
+    __slots__ = ("value",)
+    VALUE_FIELD_NUMBER: _ClassVar[int]
+    value: _containers.RepeatedScalarFieldContainer[float]
+    def __init__(self, value: _Iterable[float] | None = ...) -> None: ...
+
+class Int64List(_message.Message):
+    __slots__ = ("value",)
+    VALUE_FIELD_NUMBER: _ClassVar[int]
+    value: _containers.RepeatedScalarFieldContainer[int]
+    def __init__(self, value: _Iterable[int] | None = ...) -> None: ...
+
+class Feature(_message.Message):
+    __slots__ = ("bytes_list", "float_list", "int64_list")
+    BYTES_LIST_FIELD_NUMBER: _ClassVar[int]
+    FLOAT_LIST_FIELD_NUMBER: _ClassVar[int]
+    INT64_LIST_FIELD_NUMBER: _ClassVar[int]
+    bytes_list: BytesList
+    float_list: FloatList
+    int64_list: Int64List
+    def __init__(self, bytes_list: BytesList | _Mapping | None = ..., float_list: FloatList | _Mapping | None = ..., int64_list: Int64List | _Mapping | None = ...) -> None: ...
+
+class Features(_message.Message):
+    __slots__ = ("feature",)
+    class FeatureEntry(_message.Message):
+        __slots__ = ("key", "value")
+        KEY_FIELD_NUMBER: _ClassVar[int]
+        VALUE_FIELD_NUMBER: _ClassVar[int]
+        key: str
+        value: Feature
+        def __init__(self, key: str | None = ..., value: Feature | _Mapping | None = ...) -> None: ...
+    FEATURE_FIELD_NUMBER: _ClassVar[int]
+    feature: _containers.MessageMap[str, Feature]
+    def __init__(self, feature: _Mapping[str, Feature] | None = ...) -> None: ...
+
+class Example(_message.Message):
+    __slots__ = ("features",)
+    FEATURES_FIELD_NUMBER: _ClassVar[int]
+    features: Features
+    def __init__(self, features: Features | _Mapping | None = ...) -> None: ...

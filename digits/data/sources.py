@@ -1,0 +1,162 @@
+"""The plan of a dataset: which image becomes a record of which split, decided before any image is opened.
+
+A kind's reader makes the plan from its source. Plans depend on the source and the seed only, never on the
+order in which a file system lists files.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import math
+import os
+import random
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Protocol
+
+from digits.data.records import Features
+from digits.data.target import TargetSpec
+
+MAX_NAMES_IN_A_MESSAGE = 5
+
+
+class UnusableSource(Exception):
+    """A source cannot become a dataset; ``message`` and ``hint`` are for the user."""
+
+    def __init__(self, message: str, hint: str = "") -> None:
+        super().__init__(message)
+        self.message = message
+        self.hint = hint
+
+
+class Progress(Protocol):
+    """Receives the progress of reading a source."""
+
+    def reading(self, what: str) -> None:
+        """Report the present activity, such as ``Reading images: 20,000 files``."""
+
+    def downloaded(self, fraction: float, what: str) -> None:
+        """Report the progress of a download, 0 to 1."""
+
+
+@dataclass
+class SplitPlan:
+    """The images of a split in the order of their records.
+
+    ``files`` are relative to ``root``. ``targets`` holds the target of each, and ``groups`` the position of
+    its group in `Plan.groups`; it is empty for kinds without groups.
+    """
+
+    root: Path
+    files: list[str] = field(default_factory=list)
+    targets: list[Any] = field(default_factory=list)
+    groups: list[int] = field(default_factory=list)
+
+    def __len__(self) -> int:
+        return len(self.files)
+
+    def reorder(self, order: list[int]) -> None:
+        """Rearrange the images: place n gets the image ``order[n]``."""
+        self.files = [self.files[place] for place in order]
+        self.targets = [self.targets[place] for place in order]
+        self.groups = [self.groups[place] for place in order if self.groups]
+
+
+@dataclass
+class Plan:
+    """The dataset to create: its target, the groups of its records, its splits, and warnings for the user.
+
+    ``required_groups`` is the number of groups that must have usable images in the train split.
+    """
+
+    target: TargetSpec
+    splits: dict[str, SplitPlan]
+    groups: list[str] = field(default_factory=list)
+    warnings: list[str] = field(default_factory=list)
+    required_groups: int = 1
+
+    def features(self, split: SplitPlan, place: int) -> Features:
+        """The features of a record besides those of its image."""
+        value = split.targets[place]
+        if self.target.classes:
+            return {
+                self.target.feature: [value],
+                "image/class/text": [self.target.names[value].encode()],
+            }
+        return {self.target.feature: value if self.target.shape else [value]}
+
+
+def check_shares(pct_val: float, pct_test: float) -> None:
+    """Raise UnusableSource if the validation and test shares, in percent, leave nothing to train on."""
+    if min(pct_val, pct_test) < 0 or pct_val + pct_test >= 100:
+        raise UnusableSource(
+            f"{pct_val}% for validation and {pct_test}% for testing leave nothing to train on.",
+            "Choose less than 100% for both together.",
+        )
+
+
+def split_counts(count: int, pct_val: float, pct_test: float) -> tuple[int, int, int]:
+    """Divide ``count`` images into train, val and test.
+
+    Train gets its rounded share and at least one. A requested split gets at
+    least one while train keeps one, val before test. Test gets what remains.
+    """
+    if count <= 1:
+        return count, 0, 0
+    train = _rounded(count * (100 - pct_val - pct_test) / 100)
+    requested = (pct_val > 0) + (pct_test > 0)
+    train = max(1, min(train, count - requested))
+    rest = count - train
+    if not pct_test:
+        return (train, rest, 0) if pct_val else (count, 0, 0)
+    if not pct_val:
+        return train, 0, rest
+    val = max(1, _rounded(count * pct_val / 100))
+    val = min(val, max(1, rest - 1))
+    return train, val, rest - val
+
+
+def choose(files: list[str], seed: int, *names: str, maximum: int | None = None) -> list[str]:
+    """Shuffle ``files`` by ``seed`` and ``names``, and keep the first ``maximum``."""
+    shuffled = list(files)
+    _random(seed, *names).shuffle(shuffled)
+    return shuffled[:maximum]
+
+
+def shuffle(split: SplitPlan, seed: int, name: str) -> None:
+    """Shuffle the images of the split ``name`` in place."""
+    order = list(range(len(split)))
+    _random(seed, name).shuffle(order)
+    split.reorder(order)
+
+
+def show(path: str) -> str:
+    """``path`` for messages and files: one line, with bytes that are not UTF-8 as ``\\xff``."""
+    text = os.fsencode(path).decode("utf-8", "backslashreplace")
+    if text.isprintable():
+        return text
+    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
+
+
+def listed(names: Iterable[str]) -> str:
+    """The first few of ``names`` for a sentence, and the number of further ones."""
+    shown = [show(name) for name in names]
+    more = len(shown) - MAX_NAMES_IN_A_MESSAGE
+    text = ", ".join(shown[:MAX_NAMES_IN_A_MESSAGE])
+    return f"{text} and {more:,} more" if more > 0 else text
+
+
+def count_of(count: int, noun: str) -> str:
+    """``1 image``, ``2 images``."""
+    return f"{count:,} {noun}" if count == 1 else f"{count:,} {noun}s"
+
+
+def _rounded(value: float) -> int:
+    # Halves round up. The tiny addition undoes what 100 - 33.3 - 33.4 loses as a binary fraction.
+    return math.floor(value + 0.5 + 1e-9)
+
+
+def _random(seed: int, *names: str) -> random.Random:
+    key = b"\0".join([str(seed).encode(), *map(os.fsencode, names)])
+    return random.Random(int.from_bytes(hashlib.blake2b(key, digest_size=8).digest(), "big"))

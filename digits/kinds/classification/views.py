@@ -1,0 +1,30 @@
+"""Pages and JSON of image classification."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from digits.data.manifest import Manifest
+from digits.kinds import views
+from digits.kinds.classification.recipe import CreateClassification
+
+
+class Views(views.Views[CreateClassification]):
+    """Classes, accuracy, and the most likely classes of an image."""
+
+    charts = (views.Chart("accuracy", "Accuracy", ("accuracy",), percent=True, best="highest"),)
+    invitation = "Assign each image to one class. From a folder with a sub-folder of images per class."
+    infer = "Classify"
+    result = "Top predictions appear here."
+
+    def describe_dataset(self, manifest: Manifest) -> str:
+        return f"{len(manifest.target.labels)} classes"
+
+    def tiles(self, manifest: Manifest) -> list[tuple[str, str]]:
+        return [("Classes", str(len(manifest.target.labels)))]
+
+    def parse_task(self, manifest: Manifest) -> dict[str, Any]:
+        return {"label_count": len(manifest.target.labels)}
+
+    def dataset_json(self, manifest: Manifest) -> dict[str, Any]:
+        return {"labels": manifest.target.labels}

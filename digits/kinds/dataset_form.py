@@ -1,0 +1,102 @@
+"""The form fields that datasets of images of all kinds share."""
+
+from __future__ import annotations
+
+import secrets
+from typing import Any, Generic, TypeVar, cast
+
+from wtforms import IntegerField, SelectField, StringField
+from wtforms.validators import DataRequired, InputRequired, Length, ValidationError
+
+from digits.core import schema
+from digits.core.recipe import CreateDataset
+from digits.kinds.form_fields import NAME_LENGTH, OWN_DIRECTION, Between, JobForm, choices, select
+from digits.kinds.jobs import DatasetJob
+
+ENCODINGS = choices(("png", "PNG (lossless)"), ("jpg", "JPEG (quality 90)"), ("none", "None (raw pixels)"))
+CHANNELS = choices(("3", "Color"), ("1", "Grayscale"))
+RESIZE_MODES = choices(
+    ("squash", "Stretch"),
+    ("crop", "Crop"),
+    ("fill", "Fill"),
+    ("half_crop", "Half crop, half fill"),
+)
+RESIZE_TITLES = {choice.value: choice.label for choice in RESIZE_MODES}
+
+AnyRecipe = TypeVar("AnyRecipe", bound=CreateDataset)
+
+
+def required_integer(label: str, recipe: type[CreateDataset], name: str) -> IntegerField:
+    """A field with the default and the limits of the field ``name`` of a ``recipe``."""
+    limits = schema.limits(recipe, name)
+    return IntegerField(
+        label,
+        default=int(limits.default),
+        validators=[InputRequired("This field is required."), Between(limits)],
+    )
+
+
+class ImageDatasetForm(JobForm, Generic[AnyRecipe]):
+    """Base of the forms that create a dataset of images."""
+
+    dataset_name = StringField(
+        "Dataset name",
+        validators=[DataRequired("Enter a name for the dataset."), Length(max=NAME_LENGTH)],
+        render_kw=OWN_DIRECTION,
+    )
+    resize_channels = select("Color mode", CHANNELS, CreateDataset, "channels")
+    resize_width = required_integer("Width", CreateDataset, "width")
+    resize_height = required_integer("Height", CreateDataset, "height")
+    resize_mode = select("Resize mode", RESIZE_MODES, CreateDataset, "resize_mode")
+    encoding = select("Image encoding", ENCODINGS, CreateDataset, "encoding")
+    # Accepted for scripts written for DIGITS; records are always stored in TFRecord files.
+    backend = SelectField(
+        "Storage",
+        choices=choices(("tfrecords", "TFRecord"), ("lmdb", "LMDB"), ("hdf5", "HDF5")),
+        default="tfrecords",
+    )
+    compression = SelectField(
+        "Compression", choices=choices(("none", "None"), ("gzip", "gzip")), default="none"
+    )
+
+    def recipe(self) -> AnyRecipe:
+        """The recipe of the validated form."""
+        raise NotImplementedError
+
+    def fill_source(self, recipe: AnyRecipe) -> None:
+        """Fill in the fields of this kind from a ``recipe``."""
+        raise NotImplementedError
+
+    def image_settings(self) -> dict[str, Any]:
+        """The arguments of `CreateDataset` for the image fields, with a new seed."""
+        return {
+            "width": self.resize_width.data,
+            "height": self.resize_height.data,
+            "channels": 1 if self.resize_channels.data == "1" else 3,
+            "resize_mode": self.resize_mode.data,
+            "encoding": self.encoding.data,
+            "seed": secrets.randbelow(2**31),
+        }
+
+    def fill(self, job: DatasetJob) -> None:
+        """Fill in the configuration, the current name and the group of another dataset."""
+        self.fill_names(job)
+        self.fill_recipe(cast(AnyRecipe, job.recipe))
+
+    def fill_recipe(self, recipe: AnyRecipe) -> None:
+        """Fill in the fields that `recipe` reads; its inverse, except for the seed."""
+        self.set(
+            resize_width=recipe.width,
+            resize_height=recipe.height,
+            resize_channels=str(recipe.channels),
+            resize_mode=recipe.resize_mode,
+            encoding=recipe.encoding,
+        )
+        self.fill_source(recipe)
+
+
+def check_shares(pct_val: int | None, pct_test: int | None) -> None:
+    """Raise ValidationError if the validation and test splits leave nothing to train on."""
+    taken = (pct_val or 0) + (pct_test or 0)
+    if taken >= 100:
+        raise ValidationError(f"Validation and test take {taken}%: nothing is left to train on.")

@@ -1,0 +1,74 @@
+"""Dataset jobs of all kinds, and the table of the types of jobs that the store loads."""
+
+from __future__ import annotations
+
+import functools
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from digits.core.files import UnreadableFile
+from digits.core.job import DeviceRequest, Job
+from digits.core.model_job import ModelJob
+from digits.core.recipe import CreateDataset
+from digits.core.status import Status
+from digits.core.task import Failure, Task
+from digits.data import manifest as manifests
+from digits.kinds import Kind, kind_named
+from digits.kinds.recipes import build_recipe
+
+if TYPE_CHECKING:
+    AnyRecipe = CreateDataset
+else:
+    AnyRecipe = Any  # its class depends on the kind; see DatasetJob.__post_init__
+
+
+class DatasetJob(Job, kw_only=True, eq=False):
+    """Creates a dataset; once done, it is the dataset. ``recipe.kind`` names its kind."""
+
+    kind: ClassVar[str] = "dataset"
+
+    recipe: AnyRecipe
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if not isinstance(self.recipe, CreateDataset):
+            self.recipe = build_recipe(self.recipe)
+
+    @classmethod
+    def first_tasks(cls) -> list[Task]:
+        return [Task(name="create", title="Create the records")]
+
+    @property
+    def data_kind(self) -> Kind:
+        return kind_named(self.recipe.kind)
+
+    def recipe_for(self, task: Task) -> CreateDataset:
+        return self.recipe
+
+    def device_request(self, task: Task) -> DeviceRequest:
+        return DeviceRequest(pool="create")
+
+    def clear_away(self) -> None:
+        manifests.remove_products(self.folder)
+
+    def manifest(self) -> manifests.Manifest | None:
+        """The manifest of the finished dataset; None until it is finished, or if it is damaged."""
+        try:
+            return self._loaded_manifest
+        except UnreadableFile:
+            return None
+
+    @property
+    def damage(self) -> Failure | None:
+        if self.status is Status.DONE:
+            try:
+                _ = self._loaded_manifest
+            except UnreadableFile as error:
+                return Failure(f"This dataset is damaged: {error}.", "Clone it to create it again.")
+        return None
+
+    @functools.cached_property
+    def _loaded_manifest(self) -> manifests.Manifest:
+        return manifests.load(self.folder)
+
+
+JOB_TYPES: dict[str, type[Job]] = {job_type.kind: job_type for job_type in (DatasetJob, ModelJob)}

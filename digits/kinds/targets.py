@@ -1,0 +1,96 @@
+"""Predictions: from the outputs of a network to values for the target. Runs in the worker only.
+
+The module ``targets`` of a kind defines ``Targets``, a subclass of the class here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Protocol
+
+import tensorflow as tf
+from numpy.typing import NDArray
+
+from digits.data.target import TargetSpec
+
+# Networks with several outputs use these names for their prediction.
+_PREDICTION_NAMES = ("logits", "predictions", "probabilities", "output", "outputs")
+
+
+class UnsuitableOutput(ValueError):
+    """The outputs of a network are no predictions for the target; ``message`` and ``hint`` are for the user."""
+
+    def __init__(self, message: str, hint: str = "") -> None:
+        super().__init__(message)
+        self.message, self.hint = message, hint
+
+
+class LossLabels(Protocol):
+    """How the loss of a network uses the labels."""
+
+    @property
+    def is_used(self) -> bool:
+        """Whether the loss depends on the labels."""
+
+    @property
+    def has_cross_entropy(self) -> bool:
+        """Whether the loss contains a cross-entropy over as many scores as the output has columns."""
+
+
+class Targets:
+    """The predictions of networks for one ``target``."""
+
+    def __init__(self, target: TargetSpec) -> None:
+        self.target = target
+
+    def predict(self, outputs: Any) -> tf.Tensor:
+        """Select the predictions, float32 [N, …], from all ``outputs`` of a network, in its graph."""
+        return tf.cast(select_output(outputs, self.target.outputs), tf.float32)
+
+    def check(self, columns: int, loss: LossLabels | None) -> None:
+        """Raise UnsuitableOutput if predictions [N, columns] are not for the target.
+
+        ``loss`` is None if the loss could not be built.
+        """
+
+    def describe(self, predicted: NDArray[Any], top: int) -> list[list[Any]]:
+        """The prediction [columns] for one image as JSON, at most ``top`` entries for classes."""
+        raise NotImplementedError
+
+    def refuse(self, shape: Sequence[int | None]) -> UnsuitableOutput:
+        """The error for an output of another shape [N, …]."""
+        words = ", ".join("N" if size is None else str(size) for size in (None, *shape))
+        return UnsuitableOutput(
+            f"The network's output has shape [{words}], not one number for each of the "
+            f"{self.target.outputs} {'classes' if self.target.classes else 'targets'}.",
+            "Only networks trained for this kind of dataset can make predictions.",
+        )
+
+
+def select_output(outputs: Any, count: int) -> tf.Tensor:
+    """Select the prediction [N, count] from all outputs of a network.
+
+    In a dict, a key such as ``logits`` takes precedence; otherwise it is the first output with ``count`` numbers
+    per image, else the first with more, else the first one.
+    """
+    tensors = [_flat(tensor) for tensor in _in_order(outputs)]
+    sizes = [tensor.shape[1] if tensor.shape.rank == 2 else None for tensor in tensors]
+    exact = [tensor for tensor, size in zip(tensors, sizes, strict=True) if size == count]
+    wider = [tensor for tensor, size in zip(tensors, sizes, strict=True) if size is not None and size > count]
+    return (exact or wider or tensors)[0]
+
+
+def _in_order(outputs: Any) -> list[tf.Tensor]:
+    if isinstance(outputs, dict):
+        names = sorted(outputs, key=lambda name: name not in _PREDICTION_NAMES)
+        return [tensor for name in names for tensor in _in_order(outputs[name])]
+    if isinstance(outputs, (list, tuple)):
+        return [tensor for item in outputs for tensor in _in_order(item)]
+    return [] if outputs is None else [tf.convert_to_tensor(outputs)]
+
+
+def _flat(tensor: tf.Tensor) -> tf.Tensor:
+    # Fully convolutional networks return [N, 1, 1, columns].
+    if tensor.shape.rank == 4 and tensor.shape[1:3].as_list() == [1, 1]:
+        return tf.squeeze(tensor, [1, 2])
+    return tensor

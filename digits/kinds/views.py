@@ -1,0 +1,80 @@
+"""What pages and JSON say about a dataset and its models. A kind's ``views`` module overrides what differs."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Generic
+
+from digits.data.manifest import Manifest
+from digits.data.records import Record
+from digits.kinds.dataset_form import AnyRecipe
+
+
+@dataclass(frozen=True)
+class Chart:
+    """A chart of metrics on a model's page, beside that of the loss.
+
+    It draws the metrics whose names contain one of ``metrics``; the others are drawn with the loss. Metrics
+    from 0 to 1 can be shown in percent. ``best`` is ``highest`` or ``lowest``.
+    """
+
+    id: str
+    title: str
+    metrics: tuple[str, ...]
+    percent: bool = False
+    best: str = "lowest"
+
+    def word(self, metric: str) -> str:
+        """A metric as sentences name it: abbreviations in capitals."""
+        return metric if len(metric) > 4 else metric.upper()
+
+
+class Views(Generic[AnyRecipe]):
+    """Texts and data of one kind. The module ``views`` of a kind defines ``Views``, a subclass.
+
+    ``group`` and ``groups`` are the words for the groups that records are counted by, such as *class* and
+    *classes*; ``charts`` are those of a model's metrics, the most important one first. ``invitation`` explains
+    the kind in the list of kinds, and ``infer`` labels the button that runs a model on an image;
+    ``result`` holds the place of the prediction until there is one.
+    """
+
+    group = "class"
+    groups = "classes"
+    distribution = "Class distribution"
+    charts: tuple[Chart, ...] = ()
+    invitation = ""
+    infer = "Predict"
+    result = "The prediction appears here."
+
+    def describe_source(self, recipe: AnyRecipe) -> dict[str, str]:
+        """Facts about the source by title, for the page of a dataset that is not finished."""
+        return {}
+
+    def describe_dataset(self, manifest: Manifest) -> str:
+        """A few words on the targets for lists, such as ``10 classes``."""
+        raise NotImplementedError
+
+    def describe_record(self, manifest: Manifest, record: Record) -> str:
+        """The target of a record in words, for its image."""
+        target = manifest.target
+        values = record.features.get(target.feature, [])
+        if not values or isinstance(values[0], bytes):
+            return "no target"
+        return target.describe(values if target.shape else values[0])
+
+    def tiles(self, manifest: Manifest) -> list[tuple[str, str]]:
+        """Titles and values of tiles on the dataset's page, besides those of the splits and the image size."""
+        return []
+
+    def parse_task(self, manifest: Manifest) -> dict[str, Any]:
+        """What DIGITS' JSON says about the reading of the source, besides the counts of the splits."""
+        return {}
+
+    def dataset_json(self, manifest: Manifest) -> dict[str, Any]:
+        """Further keys for the JSON of the dataset."""
+        return {}
+
+
+def format_number(value: float) -> str:
+    """A number with as many digits as float32 has: ``0.1``, not ``0.10000000149``."""
+    return f"{value:.6g}"

@@ -1,0 +1,237 @@
+"""Run tasks as processes of this machine, each under a supervisor that outlives the server.
+
+The two sides share only the task's folder: see `digits.runtime.supervisor`.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import os
+import signal
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Annotated
+
+import msgspec
+from msgspec import Meta
+
+from digits.core import files
+from digits.core.environment import TASK_VARIABLES, inherited
+from digits.core.schema import Count, Integer, UnixTime
+from digits.core.task import Handle
+from digits.runtime import supervisor, task_output
+from digits.runtime.executor import OUTPUT_LIMIT, Exit
+from digits.runtime.executors import processes
+from digits.runtime.executors.fork_server import FORK_SECONDS, ForkServer
+
+log = logging.getLogger(__name__)
+
+
+class _ExitRecord(msgspec.Struct, frozen=True, kw_only=True):
+    """The supervisor's record of the end of a run: the fields of `Exit`, and the number of the run."""
+
+    code: Integer | None
+    signal: Integer | None
+    stopped: bool = False
+    out_of_memory: bool = False
+    disk_full: bool = False
+    at: UnixTime | None = None
+    seconds: Annotated[float, Meta(ge=0, le=1e10)] | None = None
+    run: Count = 1
+
+
+class LocalExecutor:
+    """Runs tasks as processes of this machine.
+
+    With ``standby``, a fork server keeps TensorFlow imported, so that tasks start
+    at once; while it is unavailable, tasks start with a fresh interpreter.
+    ``program`` is the command of a worker; the task's folder is added to it.
+    ``environment`` contains the environment variables of tasks, by default those that `child_environment`
+    selects from the ones of this process and those named by ``pass_env``. A fork server that does not start
+    a task within ``fork_seconds`` is replaced.
+    """
+
+    def __init__(
+        self,
+        *,
+        standby: bool = True,
+        log_file: Path | None = None,
+        # -P: import installed modules only, not those in the current folder.
+        program: Sequence[str] = (sys.executable, "-P", "-m", "digits.worker"),
+        pass_env: Sequence[str] = (),
+        environment: Mapping[str, str] | None = None,
+        fork_seconds: float = FORK_SECONDS,
+    ) -> None:
+        self._program = tuple(program)
+        self._environment = environment or child_environment(os.environ, pass_env)
+        self._fork_server = ForkServer(log_file, self._environment, fork_seconds) if standby else None
+        self._children: set[int] = set()
+
+    @property
+    def fork_server_pid(self) -> int | None:
+        """The process id of the fork server while it is running."""
+        return self._fork_server.pid if self._fork_server else None
+
+    def start(self, folder: Path, devices: Sequence[str], *, run: int = 1, owned: bool = False) -> Handle:
+        for path in folder.glob(f"{supervisor.EXIT_FILE}*"):
+            path.unlink(missing_ok=True)
+        # Before the process starts, so that a full disk is reported now and not when it ends.
+        os.close(supervisor.reserve_exit(str(folder)))
+        environment = {
+            **self._environment,
+            **devices_environment(devices),
+            processes.TASK_VARIABLE: str(folder),
+            supervisor.RUN_VARIABLE: str(run),
+            supervisor.OWNER_VARIABLE: supervisor.owner_id(os.getpid()) if owned else "",
+        }
+        pid = self._fork_server.fork(folder, environment) if self._fork_server else None
+        if pid is None:
+            pid = self._start_fresh(folder, environment)
+        return processes.handle_of(pid, run)
+
+    def find(self, folder: Path, run: int) -> Handle | None:
+        pid = processes.supervisor_of(folder)
+        if pid is not None:
+            return processes.handle_of(pid, run)
+        # A run that has ended is known by its supervisor's record only.
+        return processes.handle_of(0, run) if _read_exit(folder, run) else None
+
+    def is_alive(self, handle: Handle) -> bool:
+        return processes.is_alive(handle)
+
+    def poll(self, folder: Path, handle: Handle | None) -> Exit | None:
+        self._reap()
+        try:
+            # A task can forge its exit record, so do not read it while any of its processes runs.
+            if handle and processes.is_alive(handle):
+                return None
+            if not self.clear(folder, [handle] if handle else ()):
+                return None
+            ended = _read_exit(folder, handle.get("run", 1) if handle else 1)
+            return ended or Exit(lost=True, at=_last_change(folder))
+        except OSError as error:
+            log.warning("could not determine whether the task in %s is running: %s", folder, error)
+            return None
+
+    def stop(self, handle: Handle) -> None:
+        if processes.is_alive(handle):
+            for number in (signal.SIGTERM, signal.SIGCONT):  # the task may have stopped its supervisor
+                with contextlib.suppress(OSError):
+                    os.kill(handle["pid"], number)
+
+    def clear(self, folder: Path, handles: Sequence[Handle] = ()) -> bool:
+        left = list(processes.processes_in(folder, handles))
+        for pid in left:
+            with contextlib.suppress(OSError):
+                os.kill(pid, signal.SIGKILL)
+        self._reap()
+        return not left
+
+    def output(self, folder: Path, after: int = 0, limit: int = OUTPUT_LIMIT) -> tuple[str, int]:
+        return task_output.read(folder, after, limit)
+
+    def warm_up(self) -> None:
+        """Start the fork server now, in the background."""
+        if self._fork_server:
+            self._fork_server.start()
+
+    def is_warm(self) -> bool:
+        """Whether the fork server is running and ready."""
+        return bool(self._fork_server and self._fork_server.is_ready)
+
+    def close(self) -> None:
+        """Stop the fork server. Tasks keep running."""
+        if self._fork_server:
+            self._fork_server.close()
+
+    def _start_fresh(self, folder: Path, environment: Mapping[str, str]) -> int:
+        program = [
+            sys.executable,
+            "-I",
+            "-S",
+            supervisor.__file__,
+            str(folder),
+            "--",
+            *self._program,
+            str(folder),
+        ]
+        to_null = [(os.POSIX_SPAWN_OPEN, number, os.devnull, os.O_RDWR, 0) for number in range(3)]
+        # Not subprocess.Popen: this process is meant to outlive the object that started it.
+        # A stop that comes before the supervisor is ready for it has to wait, not to kill it.
+        child = os.posix_spawn(
+            program[0],
+            program,
+            dict(environment),
+            file_actions=to_null,
+            setsid=True,
+            setsigmask=[signal.SIGTERM],
+        )
+        self._children.add(child)
+        return child
+
+    def _reap(self) -> None:
+        for child in list(self._children):
+            try:
+                gone = os.waitpid(child, os.WNOHANG)[0] == child
+            except ChildProcessError:
+                gone = True  # gevent was quicker
+            if gone:
+                self._children.discard(child)
+
+
+def child_environment(environment: Mapping[str, str], pass_env: Sequence[str] = ()) -> dict[str, str]:
+    """The environment variables that a task inherits: no token, password or key of the server.
+
+    ``pass_env`` names variables to keep in addition to `digits.core.environment.TASK_VARIABLES`.
+    """
+    kept = inherited(environment, (*TASK_VARIABLES, *pass_env))
+    package_home = str(Path(__file__).resolve().parents[3])
+    path = [package_home, *filter(None, kept.get("PYTHONPATH", "").split(os.pathsep))]
+    return {
+        **kept,
+        "PYTHONPATH": os.pathsep.join(path),
+        "PYTHONUNBUFFERED": "1",
+        "PYTHONFAULTHANDLER": "1",
+        "PYTHONNOUSERSITE": "1",
+        "TF_CPP_MIN_LOG_LEVEL": kept.get("TF_CPP_MIN_LOG_LEVEL", "2"),
+    }
+
+
+def devices_environment(devices: Sequence[str]) -> dict[str, str]:
+    """The environment variables that restrict a task to ``devices``: ``cpu``, or GPU indexes."""
+    # An empty value hides the GPUs from a task that is to run on the CPU.
+    gpus = ",".join(device for device in devices if device != "cpu")
+    # The driver numbers GPUs by their bus; CUDA would otherwise put the fastest first.
+    return {"CUDA_VISIBLE_DEVICES": gpus, "CUDA_DEVICE_ORDER": "PCI_BUS_ID"}
+
+
+def _read_exit(folder: Path, run: int) -> Exit | None:
+    """The exit record of this ``run``; None if there is none."""
+    path = folder / supervisor.EXIT_FILE
+    try:
+        record = files.read_json(path, _ExitRecord, below=folder.parent)
+    except files.UnreadableFile as error:
+        if _is_blank(path):
+            return None
+        return Exit(lost=True, damage=str(error), at=_last_change(folder))
+    known = msgspec.structs.asdict(record)
+    return Exit(**known) if known.pop("run") == run else None
+
+
+def _is_blank(path: Path) -> bool:
+    """Whether the file is missing or blank."""
+    try:
+        return not files.read_bytes(path).strip(b"\0 \n")
+    except files.UnreadableFile:
+        return not os.path.lexists(path)
+
+
+def _last_change(folder: Path) -> float | None:
+    """Time of the last change to a file in ``folder``, as Unix time."""
+    try:
+        with os.scandir(folder) as entries:
+            return max((entry.stat(follow_symlinks=False).st_mtime for entry in entries), default=None)
+    except OSError:
+        return None

@@ -1,0 +1,97 @@
+"""Identify processes of this machine by ``/proc``: whether they run, and which belong to a task."""
+
+from __future__ import annotations
+
+import functools
+import os
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+from digits.core.task import Handle
+from digits.runtime import supervisor
+
+# Identifies the processes of a task, which inherit it.
+TASK_VARIABLE = "DIGITS_TASK"
+
+_DEAD = (b"Z", b"X")
+
+
+def handle_of(pid: int, run: int) -> Handle:
+    """The handle of the ``run`` whose supervisor is process ``pid``; 0 for one that has ended."""
+    return {"boot": _boot_id(), "pid": pid, "began": start_ticks(pid), "run": run}
+
+
+def is_alive(handle: Handle) -> bool:
+    """Whether the process of the handle is running, as opposed to another one that reuses its id.
+
+    Raises OSError if that cannot be determined, for example with too many open files.
+    """
+    return (
+        handle["pid"] > 1
+        and handle["began"] is not None
+        and handle["boot"] == _boot_id()
+        and handle["began"] == start_ticks(handle["pid"])
+    )
+
+
+def start_ticks(pid: int) -> int | None:
+    """Start time of the process in clock ticks since boot; None if it is dead or a zombie."""
+    stat = _stat(pid)
+    return None if stat is None or stat[0] in _DEAD else int(stat[19])
+
+
+def supervisor_of(folder: Path) -> int | None:
+    """The process that supervises the task in ``folder``; None if there is none."""
+    wanted = [os.fsencode(Path(supervisor.__file__).name), os.fsencode(folder)]
+    for pid, words in supervisor.words_of_all("cmdline"):
+        # python -I -S …/supervisor.py FOLDER …
+        if [os.path.basename(words[3]) if len(words) > 4 else b"", *words[4:5]] == wanted:
+            return pid
+    return None
+
+
+def processes_in(folder: Path, handles: Sequence[Handle] = ()) -> Iterator[int]:
+    """The running processes of the tasks in or below ``folder``.
+
+    Their initial environment names the task, or, if they were forked by the fork server, they
+    belong to the session of their supervisor, whose environment does, or of a handle.
+    """
+    sessions = {handle["pid"] for handle in handles if _may_have_session(handle)}
+    mark = os.fsencode(f"{TASK_VARIABLE}={folder}")
+    found: list[tuple[int, int]] = []
+    marked: set[int] = set()
+    for pid, words in supervisor.words_of_all("environ"):
+        stat = _stat(pid)
+        if stat is None or stat[0] in _DEAD or pid == os.getpid():
+            continue
+        session = int(stat[3])
+        found.append((pid, session))
+        if any(word == mark or word.startswith(mark + os.sep.encode()) for word in words):
+            marked.add(pid)
+            if pid == session:
+                sessions.add(pid)
+    return (pid for pid, session in found if pid in marked or session in sessions)
+
+
+def _may_have_session(handle: Handle) -> bool:
+    """Whether the session with the id of the handle's process must be the one that it led."""
+    if handle["pid"] <= 1 or handle["boot"] != _boot_id() or handle["began"] is None:
+        return False
+    stat = _stat(handle["pid"])
+    # A process id is not reused while its session has members.
+    return stat is None or int(stat[19]) == handle["began"]
+
+
+def _stat(pid: int) -> list[bytes] | None:
+    """The fields of ``/proc/PID/stat`` from the third one on: state, parent, group, session, and so on."""
+    try:
+        with open(f"/proc/{pid}/stat", "rb") as file:
+            return file.read().rpartition(b")")[2].split() or None
+    except (FileNotFoundError, ProcessLookupError):
+        return None
+
+
+@functools.cache
+def _boot_id() -> str:
+    with open("/proc/sys/kernel/random/boot_id") as file:
+        return file.read().strip()

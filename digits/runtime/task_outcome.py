@@ -1,0 +1,52 @@
+"""Judge how a task ended."""
+
+from __future__ import annotations
+
+import signal
+
+from digits.core.status import Status
+from digits.core.task import EXIT_BUSY, EXIT_DISK_FULL, Failure, TaskState
+from digits.runtime.executor import Exit
+
+
+def verdict(ended: Exit, state: TaskState, last_lines: list[str]) -> tuple[Status, Failure | None]:
+    """The final status of a task, from its exit, its events, and the last lines of its output."""
+    # A signal that comes after the end of the work does no harm.
+    if state.is_finished and (ended.went_well or ended.code is None):
+        return Status.DONE, None
+    if ended.stopped:
+        return Status.ABORT, None
+    if state.failure and ended.code != EXIT_BUSY:  # which told nothing of its own
+        return Status.ERROR, state.failure
+    return Status.ERROR, Failure(*_why(ended, last_lines))
+
+
+def _why(ended: Exit, last_lines: list[str]) -> tuple[str, str]:
+    tail = "\n".join(last_lines)
+    said = f"Last lines of its output:\n{tail}" if tail else "It produced no output."
+    if ended.damage:
+        return f"The outcome of the task is unknown because its exit record is damaged: {ended.damage}.", said
+    if ended.lost:
+        return "The task's process is gone: it was killed, or the machine shut down.", said
+    if ended.out_of_memory:
+        return "The machine ran out of memory, and the kernel killed the task.", (
+            "Choose a smaller batch size, smaller images or a smaller network."
+        )
+    if ended.disk_full or ended.code == EXIT_DISK_FULL:
+        return (
+            "The disk is full.",
+            f"Free up space on the disk with the jobs folder, then start the job again. {said}",
+        )
+    if ended.signal is not None:
+        try:
+            name = signal.Signals(ended.signal).name
+        except ValueError:
+            name = "unknown"
+        return f"The task crashed (signal {ended.signal}, {name}).", said
+    if ended.code == EXIT_BUSY:
+        return "Another process, such as digits train, works on this job already.", (
+            "Wait for its end, or stop it."
+        )
+    if ended.code == 0:
+        return "The task ended early: something called exit before all work was done.", said
+    return f"The task ended early with exit code {ended.code}.", said

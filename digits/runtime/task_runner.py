@@ -1,0 +1,327 @@
+"""Run tasks: jobs, short tasks and inference servers alike.
+
+The runner queues tasks until their devices are free, starts them on an executor, polls the active
+ones in a single loop, and ends those that exceed their time. Its users follow a task
+through a callback: the scheduler for jobs, `ShortTasks`, `InferenceServers`, and ``digits train``.
+"""
+
+from __future__ import annotations
+
+import enum
+import logging
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import gevent
+from gevent.event import Event
+
+from digits.core.task import Handle
+from digits.runtime.device_ledger import Allocation, DeviceLedger
+from digits.runtime.executor import Executor, Exit
+
+log = logging.getLogger(__name__)
+
+POLL_SECONDS = 0.05
+# Longest time between two rounds.
+IDLE_SECONDS = 1.0
+CLEAR_SECONDS = 5.0
+
+
+class Phase(enum.Enum):
+    """Where a run is in its life."""
+
+    QUEUED = "queued"
+    STARTING = "starting"
+    RUNNING = "running"
+    ENDED = "ended"
+
+
+@dataclass(kw_only=True, eq=False)
+class TaskRun:
+    """One run of the task in ``folder``.
+
+    ``allocate`` reserves the devices, and returns None while they are in use. ``prepare`` writes the
+    recipe for these devices, and may raise. ``follow`` is called when the task has started, after every poll, and when
+    it has ended; if it raises OSError, it is called again in the next round.
+
+    ``number`` is the number of the run, which distinguishes it from earlier ones in the same folder. With
+    ``may_exist``, an earlier server may have started it already. An ``owned`` run ends with
+    the server; others keep running.
+
+    ``queue_seconds`` and ``seconds`` limit the time in the queue and the running time.
+    """
+
+    folder: Path
+    allocate: Callable[[], Allocation | None]
+    prepare: Callable[[Sequence[str]], object]
+    follow: Callable[[TaskRun], object]
+    number: int = 1
+    may_exist: bool = False
+    owned: bool = True
+    queue_seconds: float | None = None
+    seconds: float | None = None
+    poll_seconds: float = POLL_SECONDS
+
+    phase: Phase = field(default=Phase.QUEUED, init=False)
+    allocation: Allocation | None = field(default=None, init=False)
+    handle: Handle | None = field(default=None, init=False)
+    # How it ended, or why it could not be started.
+    exit: Exit | None = field(default=None, init=False)
+    error: Exception | None = field(default=None, init=False)
+    timed_out: Phase | None = field(default=None, init=False)
+    stop_requested: bool = field(default=False, init=False)
+
+    def __post_init__(self) -> None:
+        self._settled = Event()
+        self._since = time.monotonic()
+        self._due = 0.0
+        self._is_stopped = False
+        self._problem = ""
+
+    @property
+    def devices(self) -> list[str]:
+        return list(self.allocation.devices) if self.allocation else []
+
+    @property
+    def has_ended(self) -> bool:
+        return self.phase is Phase.ENDED
+
+    @property
+    def is_settled(self) -> bool:
+        """Whether its outcome is known, although its process may still be exiting."""
+        return bool(self._settled.is_set())
+
+    def settle(self) -> None:
+        """Note that its outcome is known, and wake those who wait for it."""
+        self._settled.set()
+
+
+class TaskRunner:
+    """Runs tasks on ``executor``, with devices from ``ledger``.
+
+    While ``may_run`` returns False, nothing is started or polled. The callbacks in
+    ``every_round`` are called in each round, before queued tasks start.
+
+    `serve` runs the loop in a greenlet. Without it, as in ``digits train``, `wait` does the work.
+    """
+
+    def __init__(
+        self, executor: Executor, ledger: DeviceLedger, may_run: Callable[[], bool] = lambda: True
+    ) -> None:
+        self.executor = executor
+        self.ledger = ledger
+        self.every_round: list[Callable[[], object]] = []
+        self._may_run = may_run
+        self._queue: list[TaskRun] = []
+        self._active: list[TaskRun] = []
+        self._bell = Event()
+        self._loop: gevent.Greenlet | None = None
+        self._is_closed = False
+
+    # Public interface
+
+    def submit(self, run: TaskRun) -> TaskRun:
+        """Start ``run`` as soon as its devices are free, after those submitted before it."""
+        self._queue.append(run)
+        if self._is_closed:
+            self.stop(run)
+        else:
+            self._start_queued()
+        self.wake()
+        return run
+
+    def adopt(self, run: TaskRun, handle: Handle | None) -> TaskRun:
+        """Follow a run that an earlier server started."""
+        run.handle, run.allocation = handle, run.allocate()
+        run.phase = Phase.RUNNING
+        self._active.append(run)
+        self.wake()
+        return run
+
+    def stop(self, run: TaskRun) -> None:
+        """Ask ``run`` to stop, in whichever phase it is. Returns immediately; `follow` reports the end."""
+        run.stop_requested = True
+        if run.phase is Phase.QUEUED:
+            run.exit = Exit(stopped=True)
+            self._finish(run)
+        elif run.phase is Phase.RUNNING:
+            self._stop_process(run)
+        self.wake()
+
+    def clear(self, folder: Path, handles: Sequence[Handle] = (), seconds: float = CLEAR_SECONDS) -> bool:
+        """Kill the processes of all tasks in or below ``folder``; return whether they are gone in time."""
+        deadline = time.monotonic() + seconds
+        while not self.executor.clear(folder, handles):
+            if time.monotonic() > deadline:
+                return False
+            self.pause(0.01)
+        return True
+
+    def wait(self, run: TaskRun) -> None:
+        """Wait until ``run`` is settled, which its end implies."""
+        if self._loop is not None:
+            run._settled.wait()
+        while not run.is_settled:
+            self.tick()
+            if not run.is_settled:
+                time.sleep(self._patience())
+
+    def pause(self, seconds: float) -> None:
+        """Let the loop run for ``seconds``."""
+        if self._loop is None:
+            self.tick()
+            time.sleep(seconds)
+        else:
+            gevent.sleep(seconds)
+
+    def wake(self) -> None:
+        """Begin the next round now."""
+        self._bell.set()
+
+    def serve(self) -> None:
+        """Run the loop in a greenlet until `close`."""
+        self._loop = gevent.spawn(self._run)
+
+    def close(self) -> None:
+        """End the loop, and stop all owned tasks. Others keep running."""
+        self._is_closed = True
+        self._bell.set()
+        if self._loop is not None:
+            self._loop.join(timeout=5)
+            self._loop = None
+        for run in [*self._queue, *self._active]:
+            if run.owned or run.phase is Phase.QUEUED:
+                self.stop(run)
+                run.settle()
+
+    # The loop
+
+    def tick(self) -> None:
+        """One round: poll the active runs that are due, then start queued ones."""
+        may_run = self._may_run()
+        now = time.monotonic()
+        for run in list(self._active):
+            if run.phase is Phase.RUNNING and now >= run._due:
+                run._due = now + run.poll_seconds
+                if may_run:
+                    self._poll(run)
+                self._limit_time(run, now)
+        if may_run:
+            for call in self.every_round:
+                call()
+            self._start_queued()
+        for run in list(self._queue):
+            self._limit_time(run, now)
+
+    def _run(self) -> None:
+        while not self._is_closed:
+            try:
+                self.tick()
+            except Exception:
+                log.exception("unexpected error in the task runner; continuing")
+                gevent.sleep(1)
+            self._bell.wait(timeout=self._patience())
+            self._bell.clear()
+
+    def _patience(self) -> float:
+        """Seconds until the next run is due."""
+        due = [run._due for run in self._active if run.phase is Phase.RUNNING]
+        return min(IDLE_SECONDS, max(0.0, min(due) - time.monotonic())) if due else IDLE_SECONDS
+
+    def _start_queued(self) -> None:
+        for run in list(self._queue):
+            # Starting a run yields, and another greenlet may do the same.
+            if run.phase is not Phase.QUEUED:
+                continue
+            run.allocation = run.allocate()
+            if run.allocation is None:
+                continue
+            self._queue.remove(run)
+            self._active.append(run)
+            run.phase = Phase.STARTING
+            if self._loop is None:
+                self._start(run)
+            else:
+                gevent.spawn(self._start, run)  # a slow executor does not delay other tasks
+
+    def _start(self, run: TaskRun) -> None:
+        try:
+            if run.may_exist:
+                run.handle = self.executor.find(run.folder, run.number)
+            if run.handle is None and run.stop_requested:
+                run.exit = Exit(stopped=True)
+            elif run.handle is None:
+                run.prepare(run.devices)
+                run.handle = self.executor.start(run.folder, run.devices, run=run.number, owned=run.owned)
+        except Exception as error:
+            run.error = error
+        if run.handle is None:
+            self._finish(run)
+            return
+        run.phase = Phase.RUNNING
+        run._since = time.monotonic()
+        if run.stop_requested:
+            self._stop_process(run)
+        self._call_follow(run)
+        self.wake()
+
+    def _poll(self, run: TaskRun) -> None:
+        if run.stop_requested and not run._is_stopped:
+            self._stop_process(run)
+        # Poll before the events are read, so that no event written before the exit is missed.
+        run.exit = self.executor.poll(run.folder, run.handle)
+        if run.exit is not None:
+            self._finish(run)
+        else:
+            self._call_follow(run)
+
+    def _limit_time(self, run: TaskRun, now: float) -> None:
+        limit = run.queue_seconds if run.phase is Phase.QUEUED else run.seconds
+        if limit is None or run.timed_out or run.has_ended or now - run._since <= limit:
+            return
+        run.timed_out = run.phase
+        self.stop(run)
+        run.settle()
+
+    def _stop_process(self, run: TaskRun) -> None:
+        try:
+            if run.handle is not None:
+                self.executor.stop(run.handle)
+            run._is_stopped = True
+        except OSError as error:
+            self._note(run, f"could not be stopped: {error}")  # tried again in the next round
+
+    def _finish(self, run: TaskRun) -> None:
+        """End ``run``, unless `follow` has to be called again."""
+        phase, run.phase = run.phase, Phase.ENDED
+        if not self._call_follow(run) and phase is Phase.RUNNING:
+            run.phase = phase
+            return
+        for runs in (self._queue, self._active):
+            if run in runs:
+                runs.remove(run)
+        if run.allocation is not None:
+            self.ledger.release(run.allocation)
+        run.settle()
+        self.wake()
+
+    def _call_follow(self, run: TaskRun) -> bool:
+        """Call the user of ``run``; return whether it could do its work."""
+        try:
+            run.follow(run)
+        except OSError as error:
+            self._note(run, str(error))
+            return False
+        except Exception:
+            log.exception("unexpected error while following the task in %s", run.folder)
+        else:
+            run._problem = ""
+        return True
+
+    def _note(self, run: TaskRun, problem: str) -> None:
+        """Log a temporary problem once."""
+        if run._problem != problem:
+            run._problem = problem
+            log.warning("the task in %s is delayed: %s", run.folder, problem)

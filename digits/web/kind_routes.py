@@ -1,0 +1,47 @@
+"""Routes with the kind of a dataset in them, such as ``/datasets/images/classification/new``."""
+
+from __future__ import annotations
+
+import functools
+import re
+from typing import Any
+
+from flask import Flask
+from jinja2 import ChoiceLoader, PackageLoader, PrefixLoader
+from werkzeug.routing import BaseConverter
+
+from digits.kinds import Kind, all_kinds
+from digits.kinds.views import Views
+
+
+@functools.cache
+def views_of(kind: Kind) -> Views[Any]:
+    """The texts and data of ``kind`` for pages and JSON."""
+    views: Views[Any] = kind.load("views").Views()
+    return views
+
+
+def add_kinds(app: Flask) -> None:
+    """Enable ``<kind:kind>`` in the routes of ``app``, and add the kinds' templates as ``<name>/<file>``."""
+    app.url_map.converters["kind"] = _converter()
+    packages = {kind.name: PackageLoader(kind.package) for kind in all_kinds().values()}
+    own = app.jinja_loader
+    app.jinja_loader = ChoiceLoader([*([own] if own else []), PrefixLoader(packages)])
+
+
+def _converter() -> type[BaseConverter]:
+    by_route = {kind.route: kind for kind in all_kinds().values()}
+
+    class KindConverter(BaseConverter):
+        """Matches the routes of the kinds, which contain slashes."""
+
+        regex = "|".join(re.escape(route) for route in by_route)
+        part_isolating = False
+
+        def to_python(self, value: str) -> Kind:
+            return by_route[value]
+
+        def to_url(self, value: Kind) -> str:
+            return value.route
+
+    return KindConverter

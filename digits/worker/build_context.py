@@ -1,0 +1,56 @@
+"""The context of the network build in progress.
+
+A network calls functions of `tf` and `digits` without saying for which build, so what these functions need
+cannot be passed as arguments. It is here, and nowhere else: one context variable that holds one `BuildContext`.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass
+from typing import Any
+
+
+@dataclass(frozen=True)
+class BuildContext:
+    """What the functions that a network calls need to know about its build.
+
+    - ``tower``: the tower whose properties are being computed (`digits.worker.network.tower.Tower`), or None.
+    - ``accessed``: collects those of ``y`` and ``is_inference`` that the tower's code reads, or None.
+    - ``global_step``: returns the variable with the number of the training step, or None outside of a build.
+    - ``compute_dtype``: the dtype in which a mixed-precision network computes, float32 for its loss; None for a
+      network in float32 (see `digits.worker.precision.autocast_variable`).
+    - ``keras_path``: the path of the Keras variable that is being created, such as ``conv2d_1/kernel``, or "".
+    - ``targets``: what the records count in the loss (see `digits.worker.input.targets`), or None.
+    - ``draw``: the source of reproducible random numbers (see `digits.worker.randomness.streams`), or None.
+    """
+
+    tower: Any = None
+    accessed: set[str] | None = None
+    global_step: Callable[[], Any] | None = None
+    compute_dtype: Any = None
+    keras_path: str = ""
+    targets: Any = None
+    draw: Any = None
+
+
+_OUTSIDE = BuildContext()
+_current: ContextVar[BuildContext] = ContextVar("build_context")
+
+
+def current() -> BuildContext:
+    """The context of the innermost build in this thread; an empty one outside of builds."""
+    return _current.get(_OUTSIDE)
+
+
+@contextmanager
+def extended(**changes: Any) -> Iterator[None]:
+    """Replace some fields of the current context inside the block."""
+    token = _current.set(dataclasses.replace(current(), **changes))
+    try:
+        yield
+    finally:
+        _current.reset(token)

@@ -1,0 +1,48 @@
+"""Python packages that networks import: which are installed, and what to do about the others.
+
+Standard library only.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+
+# Packages that networks commonly import and that DIGITS does not install.
+_PACKAGES = {
+    "tensorpack": "Write the layers with tf.layers or slim, which have the same ones.",
+    "tflearn": "Write the layers with tf.layers or tf.keras.layers.",
+    "tensorlayer": "Write the layers with tf.layers or tf.keras.layers.",
+    "sonnet": "Write the layers with tf.keras.layers.",
+    "prettytensor": "Write the layers with tf.layers.",
+    "tensorflow_probability": "Install it beside DIGITS, or write the densities out.",
+    "tensorflow_addons": "Install it beside DIGITS, or use the layer of tf.keras.layers.",
+    "nets": "Write from tensorflow.contrib.slim.nets import …",
+    "caffe": "Use a network for TensorFlow.",
+    "torch": "Use a network for TensorFlow.",
+    "mxnet": "Use a network for TensorFlow.",
+}
+
+
+def is_installed(package: str) -> bool:
+    """Whether the top-level module ``package`` is installed."""
+    try:
+        return importlib.util.find_spec(package) is not None
+    except (ImportError, ValueError):  # such as __main__
+        return False
+
+
+def is_known_package(name: str) -> bool:
+    """Whether ``name`` is a package that networks commonly use but DIGITS does not install."""
+    return name in _PACKAGES
+
+
+def advice(name: str) -> str:
+    """How to fix the import of ``name``, a package or module that is not installed."""
+    top = name.partition(".")[0]
+    if top != name and is_installed(top):
+        return f"{top} is installed but has no {name}: check the spelling and the version that the network requires."
+    return _PACKAGES.get(
+        top,
+        f"Only installed packages can be imported by a network: install {top} beside DIGITS, "
+        "or, if it is a file of your own, put its code into the network.",
+    )

@@ -1,0 +1,75 @@
+"""Full precision for parts of a network that computes in half precision.
+
+A network under ``mixed_float16`` or ``mixed_bfloat16`` gets its input in that dtype. Its variables are float32, in
+snapshots too; the network gets an `AutocastVariable` of each, which converts to the dtype that an operation needs.
+Other float32 tensors are cast where they meet half precision (see `digits.worker.precision.autocast`). The output
+and every other tensor that the network keeps in ``self`` is cast to float32 before the loss is computed, and
+losses of TensorFlow always compute in float32.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from typing import Any
+
+import tensorflow as tf
+
+from digits.worker.precision import autocast_variable
+
+
+def to_compute_dtype(value: Any, dtype: tf.DType) -> Any:
+    """Cast the tensor ``value`` from float32 to ``dtype``; return tensors of other dtypes unchanged."""
+    return tf.cast(value, dtype) if value.dtype == tf.float32 and dtype != tf.float32 else value
+
+
+def to_float32(value: Any) -> Any:
+    """Cast tensors in half precision to float32, those in lists, tuples and dicts too."""
+    if isinstance(value, tf.Tensor) and value.dtype in autocast_variable.LOW:
+        return tf.cast(value, tf.float32)
+    if isinstance(value, tuple) and hasattr(value, "_fields"):
+        return type(value)(*(to_float32(item) for item in value))
+    if type(value) in (list, tuple):
+        return type(value)(to_float32(item) for item in value)
+    if isinstance(value, dict):
+        found = value.copy()  # keeps the type, such as OrderedDict
+        found.update((key, to_float32(item)) for key, item in value.items())
+        return found
+    return value
+
+
+def in_float32(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Wrap ``function`` so that half-precision tensors among its arguments are cast to float32 in a build."""
+
+    @functools.wraps(function)
+    def computed(*args: Any, **kwargs: Any) -> Any:
+        if not autocast_variable.is_low():
+            return function(*args, **kwargs)
+        return function(*to_float32(args), **to_float32(kwargs))
+
+    return computed
+
+
+def through_float32(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Wrap ``function`` of a tensor so that it computes in float32 in a build; the result has the tensor's dtype."""
+
+    @functools.wraps(function)
+    def computed(input: Any, *args: Any, **kwargs: Any) -> Any:
+        if not autocast_variable.is_low():
+            return function(input, *args, **kwargs)
+        input = tf.convert_to_tensor(input)
+        return tf.cast(function(to_float32(input), *args, **kwargs), input.dtype)
+
+    return computed
+
+
+def functions_in_float32(*sources: Any) -> dict[str, Callable[..., Any]]:
+    """The functions of modules of losses and the like, each wrapped by `in_float32`, by name."""
+    found: dict[str, Callable[..., Any]] = {}
+    for source in reversed(sources):
+        for name in dir(source):
+            function = getattr(source, name)
+            computes = not name.startswith(("_", "get_", "add_")) and callable(function)
+            if computes and not isinstance(function, type):
+                found[name] = in_float32(function)
+    return found

@@ -1,0 +1,198 @@
+"""Setting up a training: data, network, optimizer, and the functions of its steps.
+
+The preflight and the training share this, so that the preflight checks exactly what the training runs.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import logging
+from collections.abc import Callable
+from pathlib import Path
+
+import tensorflow as tf
+
+from digits.core import recipe as recipes
+from digits.core.events import Built as NetworkBuilt
+from digits.core.events import EventLog, Warned
+from digits.core.schedules import LearningRate
+from digits.worker import network_loader
+from digits.worker.failure import describe, in_a_sentence
+from digits.worker.network import inference
+from digits.worker.network.network import Built, Network
+from digits.worker.network.variables import VariableStore
+from digits.worker.randomness.python_generators import PythonGenerators
+from digits.worker.randomness.streams import Randomness
+from digits.worker.training import (
+    checkpoints,
+    device_config,
+    initial_weights,
+    numerics,
+    pace,
+    restore,
+    training_data,
+)
+from digits.worker.training.activations import Activations
+from digits.worker.training.device_config import DeviceConfig
+from digits.worker.training.optimizers import Optimizer
+from digits.worker.training.side_effects import SideEffects
+from digits.worker.training.steps import Evaluation, Training
+from digits.worker.training.tensorboard_log import TensorBoardLog, readable_graph
+from digits.worker.training.timeline import Timeline
+
+log = logging.getLogger(__name__)
+
+
+class Setup:
+    """A training before its first step, as ``recipe`` describes it.
+
+    The constructor opens the dataset. `build` or `build_lazily` then builds the network and sets ``training``,
+    ``evaluation`` (None without validation) and ``activations`` (None unless their histograms are wanted).
+
+    ``config`` describes devices, precision and batches; `build` may adapt it to the network. With
+    ``measures_labels``, the steps also measure the cross-entropy over the classes.
+    Raises UserFault for an unusable dataset or recipe.
+    """
+
+    training: Training
+    evaluation: Evaluation | None = None
+    activations: Activations | None = None
+
+    def __init__(
+        self,
+        recipe: recipes.Train,
+        job_folder: Path,
+        events: EventLog,
+        config: DeviceConfig,
+        seed: int,
+        measures_labels: bool = False,
+    ) -> None:
+        self.recipe, self.job_folder, self.events = recipe, job_folder, events
+        self.config, self.seed, self._measures_labels = config, seed, measures_labels
+        self.data = training_data.load(recipe, config, events)
+        self.timeline = Timeline(recipe.epochs, self.data.steps_per_epoch)
+        self.learning_rate = self._learning_rate()
+        self._frozen = restore.Frozen(Path(recipe.weights) if recipe.weights else None, recipe.freeze)
+        self.store = VariableStore(
+            frozen=self._frozen, device=config.weights_device, compute_type=config.compute_type
+        )
+        self.optimizer = Optimizer(recipe.solver)
+        self.randomness = Randomness(seed)
+        self.generators = PythonGenerators()
+        self.side_effects = SideEffects(self.store, self.randomness, self.generators)
+        self._without_xla = ""
+
+    @property
+    def max_steps_per_call(self) -> int:
+        """The most steps that one call of `training` or `evaluation` may run."""
+        if self.recipe.numerics_checks:
+            return 1  # so that the step of a fault is known
+        return pace.max_steps(self.data.is_resident, self.data.step_bytes)
+
+    @property
+    def variables(self) -> dict[str, tf.Variable]:
+        """All variables that the training modifies, by name."""
+        return {
+            **self.store.variables,
+            **self.store.local,
+            **self.optimizer.state,
+            **self.randomness.variables,
+        }
+
+    def build(self, board: TensorBoardLog) -> None:
+        """Build the network for all stages and write its graph to ``board``.
+
+        Raises UserFault for mistakes of the network, and whatever its code raises.
+        """
+        with self.generators.recorded():
+            self._build(board)
+
+    def _build(self, board: TensorBoardLog) -> None:
+        net = self._network()
+        shown, fault = inference.trace_shown(net, self.store)
+        self.config = self.config.supported_by(shown.built.tower)
+        if self.recipe.numerics_checks and self.config.compiled:
+            self.config = dataclasses.replace(self.config, compiled=False)
+            device_config.report_no_xla(self.recipe, self.events, "it skips the checks for NaN and Inf")
+        self.training = self._training(net)
+        with self._checked_numerics():
+            self.training.trace()
+        self.warn_of_xla()
+        self.warn_of_labels()
+        if fault:
+            reason = in_a_sentence(describe(fault))
+            self.events.append(Warned(f"The network cannot predict from images. {reason}"))
+        self.store.lock("in validation but not in training")
+        self.warn_of_freeze_patterns()
+        if self.data.val:
+            self.evaluation = Evaluation(
+                net, self.store, self.data.preparation, Randomness(self.seed), self.config
+            )
+            with self._checked_numerics():
+                self.evaluation.trace()
+        self.randomness.begin()
+        if self.recipe.histograms:
+            self.activations = self._activations(shown.build)
+        checkpoints.check_watched_metrics(
+            self.recipe, self.evaluation.metric_names if self.evaluation else []
+        )
+        self.events.append(NetworkBuilt(layers=shown.layers, parameters=self.store.parameters))
+        board.graph(readable_graph(shown.function))
+
+    def build_lazily(self) -> None:
+        """Prepare steps that are built when they run, for `digits.worker.training.step_debugger`."""
+        self.config = dataclasses.replace(self.config, devices=self.config.devices[:1], compiled=False)
+        self.training = self._training(self._network())
+
+    def load_weights(self) -> None:
+        """Load the weights that the recipe names, if any, and report them. Raises UserFault."""
+        initial_weights.load(
+            self.recipe.weights, self.store, self._frozen, self.training.trained, self.events
+        )
+
+    def _learning_rate(self) -> LearningRate:
+        recipe = self.recipe
+        max_steps = recipe.epochs * self.data.steps_per_epoch
+        return LearningRate(recipe.lr_policy, recipe.solver.learning_rate, max_steps)
+
+    def _network(self) -> Network:
+        file = self.job_folder / self.recipe.network
+        return network_loader.load_for(self.data.manifest, file, self.data.preparation.shape)
+
+    def _training(self, net: Network) -> Training:
+        return Training(
+            net,
+            self.store,
+            self.data.preparation,
+            self.optimizer,
+            self.seed,
+            self.randomness,
+            self.config,
+            self._measures_labels,
+        )
+
+    def _activations(self, build: Callable[[tf.Tensor], Built]) -> Activations:
+        """Histograms of the activations for the first validation batch, or training batch without validation."""
+        images, _, _ = self.data.read_first(self.data.val or self.data.train)
+        return Activations(build, self.store, self.data.preparation, Randomness(self.seed), images)
+
+    def _checked_numerics(self) -> contextlib.AbstractContextManager[None]:
+        return numerics.checked() if self.recipe.numerics_checks else contextlib.nullcontext()
+
+    # Warnings
+
+    def warn_of_xla(self) -> None:
+        """Warn once if XLA cannot compile the steps."""
+        if self.training.remark != self._without_xla:
+            self._without_xla = self.training.remark
+            self.events.append(Warned(self._without_xla))
+
+    def warn_of_labels(self) -> None:
+        """Warn about labels that the loss misinterprets."""
+        self.events.append(*map(Warned, self.training.label_flow.warnings))
+
+    def warn_of_freeze_patterns(self) -> None:
+        """Warn about freeze patterns that match no variable."""
+        for pattern in self._frozen.unmatched:
+            self.events.append(Warned(f"No variable is called {pattern!r}, so it freezes none."))

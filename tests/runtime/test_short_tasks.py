@@ -1,0 +1,141 @@
+"""Short tasks: their queue, their devices and their end. The text of the network is the program that runs."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import gevent
+import pytest
+
+from digits.core.errors import Unavailable
+from digits.core.job import DeviceRequest
+from digits.core.recipe import Preflight
+from digits.runtime.device_ledger import DeviceLedger
+from digits.runtime.executors.local import LocalExecutor
+from digits.runtime.short_tasks import ShortTaskResult, ShortTasks
+from digits.runtime.store import Store
+from digits.runtime.task_runner import TaskRunner
+
+PROGRAM = """
+import json, os, pathlib, sys, time
+folder = pathlib.Path(sys.argv[1])
+def tell(**event):
+    with open(folder / "events.jsonl", "a") as log:
+        log.write(json.dumps({"at": time.time(), **event}) + "\\n")
+exec((folder.parent / "network.py").read_text())
+"""
+FINISHES = "tell(event='finished', result={'devices': os.environ['CUDA_VISIBLE_DEVICES']})"
+HANGS = "tell(event='progressed', fraction=0.5, doing='Building')\ntime.sleep(60)"
+WAITS_FOR_A_FILE = "while not os.path.exists(folder.parent / 'go'): time.sleep(0.01)\n" + FINISHES
+ENDS_EARLY = "print('bye')"
+
+
+class Site:
+    """Short tasks with one slot, on a machine with one GPU."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder / "previews"
+        self.store = Store(folder / "jobs", {})
+        self.executor = LocalExecutor(standby=False, program=[sys.executable, "-c", PROGRAM])
+        self.ledger = DeviceLedger({"short": 1}, gpus=lambda: ["0"])
+        self.runner = TaskRunner(self.executor, self.ledger)
+        self.runner.serve()
+
+    def tasks(self, queue_seconds: float = 30) -> ShortTasks:
+        return ShortTasks(self.folder, self.runner, self.store.discard, queue_seconds)
+
+    def wait(self, question: Callable[[], object]) -> None:
+        with gevent.Timeout(30):
+            while not question():
+                gevent.sleep(0.01)
+
+    def is_idle(self) -> bool:
+        return self.ledger.free().slots == {"short": 1} and self.executor.clear(self.folder)
+
+
+@pytest.fixture
+def site(tmp_path: Path) -> Iterator[Site]:
+    site = Site(tmp_path)
+    yield site
+    site.runner.close()
+    site.wait(lambda: site.executor.clear(site.folder))
+    site.store.close()
+
+
+def preflight(tasks: ShortTasks, network: str, pool: str = "gpu", watch: str = "") -> ShortTaskResult:
+    return tasks.preflight(network, Preflight(dataset="/nowhere"), DeviceRequest(pool=pool), watch)
+
+
+def test_a_task_beyond_the_limit_waits_for_its_turn(site: Site) -> None:
+    tasks = site.tasks()
+    first = gevent.spawn(tasks.visualize, WAITS_FOR_A_FILE, Path("/nowhere"), None)
+    site.wait(lambda: site.ledger.free().slots == {"short": 0})
+    second = gevent.spawn(preflight, tasks, FINISHES, watch="second")
+    site.wait(lambda: tasks.watched("second"))
+    waiting = tasks.watched("second")
+    assert waiting and waiting.doing == "Waiting for other checks"
+    (folder,) = (path.parent for path in site.folder.glob("*/visualize"))
+    (folder / "go").touch()
+    assert first.get(timeout=30).state.is_finished
+    assert second.get(timeout=30).state.is_finished
+    assert tasks.watched("second") is None
+    site.wait(site.is_idle)
+
+
+def test_a_task_that_waits_for_too_long_says_so_and_never_runs(site: Site) -> None:
+    first = gevent.spawn(site.tasks().visualize, HANGS, Path("/nowhere"), None)
+    site.wait(lambda: site.ledger.free().slots == {"short": 0})
+    before = set(site.folder.iterdir())
+    with pytest.raises(Unavailable, match=r"waited 0\.2 seconds for its turn"):
+        site.tasks(queue_seconds=0.2).visualize(FINISHES, Path("/nowhere"), None)
+    assert set(site.folder.iterdir()) == before
+    assert not first.ready()
+
+
+def test_a_preflight_reserves_its_gpu_and_takes_the_cpu_if_it_is_busy(site: Site) -> None:
+    tasks = site.tasks()
+    first = gevent.spawn(preflight, tasks, WAITS_FOR_A_FILE)
+    site.wait(lambda: site.ledger.holders() == {"0": "Check of a network"})
+    assert site.ledger.free().gpus == []
+    (task_folder,) = site.folder.glob("*/preflight")
+    assert json.loads((task_folder / "recipe.json").read_text())["devices"] == ["0"]
+    (task_folder.parent / "go").touch()
+    assert first.get(timeout=30).state.result == {"devices": "0"}
+    site.wait(site.is_idle)
+    training = site.ledger.reserve("gpu", ("0",))
+    assert preflight(tasks, FINISHES).state.result == {"devices": ""}
+    site.ledger.release(training)
+    assert site.ledger.free().gpus == ["0"]
+
+
+def test_a_network_that_ends_the_program_is_a_failure_with_its_last_words(site: Site) -> None:
+    failure = site.tasks().visualize(ENDS_EARLY, Path("/nowhere"), None).state.failure
+    assert failure and "ended the program" in failure.message and "bye" in failure.hint
+
+
+def test_tasks_end_with_the_server(site: Site) -> None:
+    tasks = site.tasks()
+    running = gevent.spawn(tasks.visualize, HANGS, Path("/nowhere"), None)
+    site.wait(lambda: list(site.folder.glob("*/visualize/events.jsonl")))
+    waiting = gevent.spawn(tasks.visualize, FINISHES, Path("/nowhere"), None)
+    gevent.sleep(0.05)
+    site.runner.close()
+    for request in (running, waiting):
+        with pytest.raises(Unavailable, match="shutting down"):
+            request.get(timeout=30)
+    site.wait(lambda: site.executor.clear(site.folder))
+    site.wait(lambda: not list(site.folder.iterdir()))
+
+
+def test_leftovers_of_an_earlier_server_are_ended_and_removed(site: Site) -> None:
+    task_folder = site.folder / "preview-0123456789ab" / "visualize"
+    task_folder.mkdir(parents=True)
+    (task_folder.parent / "network.py").write_text(HANGS)
+    handle = site.executor.start(task_folder, ["cpu"])  # not owned: it would go on
+    site.wait((task_folder / "events.jsonl").exists)
+    site.tasks().clear()
+    assert not site.folder.exists()
+    assert not site.executor.is_alive(handle)

@@ -1,0 +1,226 @@
+"""The life of tasks: submitted, started, aborted, resumed, deleted, and the death of the server, in any order.
+
+The executor is the one of the product, with failpoints around its methods: in each of these windows, the job may be
+aborted or deleted, the start may fail, or the server may die. ``DIGITS_LIFE_EXAMPLES`` sets the number of examples.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import sys
+import tempfile
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import gevent
+from hypothesis import HealthCheck, settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
+
+from digits.core.errors import DigitsError
+from digits.core.job import Job
+from digits.core.status import Status
+from digits.core.task import Handle
+from digits.runtime.executor import OUTPUT_LIMIT, Exit
+from digits.runtime.executors.local import LocalExecutor
+from tests.runtime.toy_jobs import PROGRAMS, Server, ToyJob
+
+EXAMPLES = int(os.environ.get("DIGITS_LIFE_EXAMPLES", "8"))
+WINDOWS = [f"{when} {method}" for when in ("before", "after") for method in ("find", "start", "poll", "stop")]
+ACTIONS = ["abort", "delete", "die", "fail"]
+
+
+class Failpoints:
+    """An executor that calls ``reach`` before and after each call of ``executor``, naming the window."""
+
+    def __init__(self, executor: LocalExecutor, reach: Callable[[str], None]) -> None:
+        self._executor = executor
+        self._reach = reach
+
+    def start(self, folder: Path, devices: Sequence[str], *, run: int = 1, owned: bool = False) -> Handle:
+        return self._within("start", folder, devices, run=run, owned=owned)
+
+    def find(self, folder: Path, run: int) -> Handle | None:
+        return self._within("find", folder, run)
+
+    def poll(self, folder: Path, handle: Handle | None) -> Exit | None:
+        return self._within("poll", folder, handle)
+
+    def stop(self, handle: Handle) -> None:
+        self._within("stop", handle)
+
+    def clear(self, folder: Path, handles: Sequence[Handle] = ()) -> bool:
+        return self._within("clear", folder, handles)
+
+    def is_alive(self, handle: Handle) -> bool:
+        return self._executor.is_alive(handle)
+
+    def output(self, folder: Path, after: int = 0, limit: int = OUTPUT_LIMIT) -> tuple[str, int]:
+        return self._executor.output(folder, after, limit)
+
+    def warm_up(self) -> None: ...
+
+    def is_warm(self) -> bool:
+        return False
+
+    def close(self) -> None: ...
+
+    def _within(self, method: str, *arguments: Any, **keywords: Any) -> Any:
+        self._reach(f"before {method}")
+        result = getattr(self._executor, method)(*arguments, **keywords)
+        self._reach(f"after {method}")
+        return result
+
+
+class TaskLife(RuleBasedStateMachine):
+    def __init__(self) -> None:
+        super().__init__()
+        self.folder = tempfile.TemporaryDirectory()
+        self.executor = LocalExecutor(standby=False, program=[sys.executable, "-c", PROGRAMS])
+        self.armed: tuple[str, str, str] | None = None  # window, action, job
+        self.is_dead = False
+        self.requests: list[gevent.Greenlet] = []
+        self.aborted: set[str] = set()
+        self.deleted: set[str] = set()
+        self.server = self.new_server()
+
+    def new_server(self) -> Server:
+        return Server(Path(self.folder.name) / "jobs", Failpoints(self.executor, self.reach))
+
+    # What happens in windows
+
+    def reach(self, window: str) -> None:
+        if self.is_dead:
+            raise gevent.GreenletExit
+        if self.armed is None or self.armed[0] != window:
+            return
+        _, action, job_id = self.armed
+        self.armed = None
+        if action == "die":
+            self.is_dead = True
+            raise gevent.GreenletExit
+        if action == "fail":
+            raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
+        job = self.server.store.find(job_id)
+        if job is not None:
+            self.request(self.abort_job if action == "abort" else self.delete_job, job)
+            gevent.sleep(0.01)
+
+    def request(self, act: Callable[[Job], None], job: Job) -> None:
+        """What a request does, in a greenlet of its own."""
+        self.requests.append(gevent.spawn(act, job))
+
+    def abort_job(self, job: Job) -> None:
+        if self.server.scheduler.abort(job) and not self.is_dead:
+            self.aborted.add(job.id)
+
+    def delete_job(self, job: Job) -> None:
+        try:
+            self.server.scheduler.remove(job)
+        except DigitsError:
+            return
+        self.deleted.add(job.id)
+
+    def settle(self, seconds: float = 0.02) -> None:
+        """Let the server work, and replace it by another one if it has died."""
+        gevent.sleep(seconds)
+        if self.is_dead:
+            gevent.killall(self.requests)
+            self.requests.clear()
+            self.server.stop()
+            self.is_dead = False
+            self.server = self.new_server()
+
+    def jobs(self) -> list[ToyJob]:
+        return self.server.store.all(ToyJob)
+
+    # Rules
+
+    @rule(
+        program=st.sampled_from(["hangs", "hangs", "finishes", "fails"]),
+        window=st.sampled_from(WINDOWS),
+        action=st.sampled_from(ACTIONS),
+    )
+    def submit(self, program: str, window: str, action: str) -> None:
+        job = self.server.submit(program)
+        self.armed = window, action, job.id
+        self.settle()
+
+    @rule(seconds=st.floats(0.0, 0.2))
+    def wait(self, seconds: float) -> None:
+        self.settle(seconds)
+
+    @precondition(lambda self: self.jobs())
+    @rule(data=st.data())
+    def abort(self, data: st.DataObject) -> None:
+        self.request(self.abort_job, data.draw(st.sampled_from(self.jobs())))
+        self.settle()
+
+    @precondition(lambda self: self.jobs())
+    @rule(data=st.data())
+    def delete(self, data: st.DataObject) -> None:
+        self.request(self.delete_job, data.draw(st.sampled_from(self.jobs())))
+        self.settle()
+
+    @precondition(lambda self: any(not job.status.is_running for job in self.jobs()))
+    @rule(data=st.data())
+    def resume(self, data: st.DataObject) -> None:
+        ended = [job for job in self.jobs() if job.status in (Status.ABORT, Status.ERROR)]
+        gevent.joinall(self.requests, timeout=10)
+        if (
+            ended
+            and (job := data.draw(st.sampled_from(ended))).status is not Status.DONE
+            and not job.status.is_running
+        ):
+            self.aborted.discard(job.id)
+            if self.server.store.find(job.id) is job:
+                self.server.scheduler.resume(job)
+        self.settle()
+
+    @rule()
+    def kill_the_server(self) -> None:
+        self.is_dead = True
+        self.settle()
+
+    # What must hold
+
+    @invariant()
+    def deleted_jobs_stay_deleted(self) -> None:
+        for job_id in self.deleted:
+            assert self.server.store.find(job_id) is None
+            assert not (self.server.store.folder / job_id).exists()
+
+    def teardown(self) -> None:
+        try:
+            self.armed = None
+            self.settle()
+            gevent.joinall(self.requests, timeout=15)
+            for job in self.jobs():
+                if job.id in self.aborted:
+                    status = self.server.wait_for_end(job)
+                    assert status is Status.ABORT or job.program != "hangs"
+            for job in self.jobs():
+                self.server.scheduler.abort(job)
+                self.server.wait_for_end(job)
+                log = job.task_folder(job.tasks[0]) / "events.jsonl"
+                started = log.read_text().count('"measured"') if log.exists() else 0
+                assert job.program != "hangs" or started <= job.tasks[0].run
+            self.deleted_jobs_stay_deleted()
+            self.server.wait(lambda: self.server.ledger.free().slots == {"create": 1, "cpu": 1})
+            folders = {path.name for path in self.server.store.folder.iterdir() if path.is_dir()}
+            assert folders == {job.id for job in self.jobs()}
+            assert self.executor.clear(self.server.store.folder), "processes of tasks were left"
+        finally:
+            self.server.stop()
+            self.folder.cleanup()
+
+
+TestTaskLife = TaskLife.TestCase
+TestTaskLife.settings = settings(
+    max_examples=EXAMPLES,
+    stateful_step_count=10,
+    deadline=None,
+    suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
+)

