@@ -30,7 +30,7 @@ from digits.core.model_job import ModelJob  # noqa: E402
 from digits.core.recipe import Train  # noqa: E402
 from digits.core.status import Status  # noqa: E402
 from digits.core.task import Handle  # noqa: E402
-from digits.kinds import KINDS  # noqa: E402
+from digits.kinds.jobs import JOB_TYPES  # noqa: E402
 from digits.runtime.device_ledger import DeviceLedger  # noqa: E402
 from digits.runtime.executors.local import LocalExecutor  # noqa: E402
 from digits.runtime.scheduler import Scheduler  # noqa: E402
@@ -160,7 +160,7 @@ def cpu_seconds(process: psutil.Process) -> float:
 
 def time_rounds(jobs: Path, executor: LocalExecutor) -> list[float]:
     """Seconds of CPU time for each of `ROUNDS` rounds in which the running task is polled."""
-    store = Store(jobs, KINDS)
+    store = Store(jobs, JOB_TYPES)
     store.load()
     runner = TaskRunner(executor, DeviceLedger({"create": 1, "cpu": 1}), may_run=store.maintain)
     scheduler = Scheduler(store, runner)

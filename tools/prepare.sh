@@ -1,7 +1,7 @@
 # shellcheck shell=bash
-# Makes a checkout ready to run: .venv with every Python package, static/vendor with the scripts of the pages.
-# Sourced by digits-devserver and digits-test, which set ROOT to the checkout. When nothing has changed since the
-# last time this costs a few milliseconds and starts neither python nor pip.
+# Set up a checkout: .venv with all Python packages, static/vendor with the scripts of the pages.
+# Sourced by digits-devserver and digits-test, which set ROOT to the checkout. If nothing has changed since the
+# last time, this takes a few milliseconds and starts neither python nor pip.
 
 VENV="$ROOT/.venv"
 PYTHON="$VENV/bin/python"
@@ -14,7 +14,7 @@ fail() {
     exit 1
 }
 
-# prepare serve|test: the packages that serving needs, or those of the tests as well.
+# prepare serve|test: install the packages of the server, or also those of the tests.
 prepare() {
     local purpose=$1 stamp="$VENV/.ready-$1" digest
     digest=$(ingredients_digest) || fail "This needs sha256sum (package coreutils)."
@@ -29,7 +29,7 @@ prepare() {
     say "Ready."
 }
 
-# Everything that decides what is installed, as one hash. The path belongs to it: a venv does not survive being moved.
+# Print a hash of everything that determines the installed packages, including the path: a venv cannot be moved.
 ingredients_digest() {
     local sum=sha256sum
     command -v sha256sum >/dev/null || sum="shasum -a 256"
@@ -50,11 +50,11 @@ prepare_venv() {
     fi
     local python
     python=$(fitting_python) || exit 1
-    say "Making .venv with $("$python" --version)."
-    "$python" -m venv --clear "$VENV" || fail "Making .venv failed; the reason stands above."
+    say "Creating .venv with $("$python" --version)."
+    "$python" -m venv --clear "$VENV" || fail "Creating .venv failed; see the error above."
 }
 
-# The first Python 3.11 to 3.13 that can make a venv. DIGITS_PYTHON names one to be used instead.
+# Print the first Python 3.11 to 3.13 that can create a venv. DIGITS_PYTHON selects another one.
 fitting_python() {
     local candidate without_venv=""
     for candidate in ${DIGITS_PYTHON:-python3.12 python3.11 python3.13 python3}; do
@@ -68,31 +68,31 @@ fitting_python() {
     if [ -n "$without_venv" ]; then
         local package
         package=$("$without_venv" -c 'import sys; print("python%d.%d-venv" % sys.version_info[:2])')
-        fail "$without_venv cannot make virtual environments: its module venv is packaged apart." \
+        fail "$without_venv cannot create virtual environments: its venv module is a separate package." \
             "Install it (on Debian and Ubuntu: sudo apt-get install $package) and start this again."
     fi
     fail "No Python 3.11, 3.12 or 3.13 was found on PATH; TensorFlow has packages for these." \
-        "Install one (on Debian and Ubuntu: sudo apt-get install python3 python3-venv), or name one:" \
+        "Install one (on Debian and Ubuntu: sudo apt-get install python3 python3-venv), or select one:" \
         "  DIGITS_PYTHON=/path/to/python3.12 $0"
 }
 
-# Asked by running it: version switchers put commands on PATH that only answer with an error.
+# Run it: version managers put commands on PATH that only print an error.
 is_fitting() {
     "$1" -c 'import sys; sys.exit(not (3, 11) <= sys.version_info[:2] <= (3, 13))' 2>/dev/null
 }
 
-# The packages come first, every file checked against requirements/*.txt; then the checkout, which needs no more.
+# Install the packages, with the hashes in requirements/*.txt, then the checkout without dependencies.
 install_packages() {
     local locks=(--requirement "$ROOT/requirements/serve.txt")
     if has_nvidia_driver; then
-        say "There is an NVIDIA driver: TensorFlow comes with its CUDA libraries (about 3 GB)."
+        say "Found an NVIDIA driver: installing TensorFlow with the CUDA libraries (about 3 GB)."
         locks+=(--requirement "$ROOT/requirements/gpu.txt")
     fi
     [ "$1" = test ] && locks+=(--requirement "$ROOT/requirements/test.txt")
     has_node || locks+=(--requirement "$ROOT/requirements/node.txt")
-    say "Installing packages; everything pip says goes to $INSTALL_LOG."
+    say "Installing packages; the output of pip is in $INSTALL_LOG."
     : >"$INSTALL_LOG"
-    # Nothing is built from source: what that needs would come without a check.
+    # Build nothing from source: build dependencies would be installed without hashes.
     pip_install --require-hashes --only-binary :all: "${locks[@]}"
     pip_install --no-deps --no-build-isolation --editable "$ROOT"
 }
@@ -101,19 +101,19 @@ pip_install() {
     "$PYTHON" -m pip install --disable-pip-version-check "$@" 2>&1 | tee -a "$INSTALL_LOG" | show_downloads
     if [ "${PIPESTATUS[0]}" -ne 0 ]; then
         grep -v '^WARNING' "$INSTALL_LOG" | tail -n 25 >&2
-        fail "Installing the packages failed; the end of $INSTALL_LOG stands above." \
-            "If it speaks of connections, look after the network or the proxy (HTTPS_PROXY) and start this again:" \
-            "what was fetched is kept. If it speaks of hashes, the package index does not have the files that this" \
-            "release was tested with. If it speaks of node or npm, they may be missing: install node 18 or newer."
+        fail "Installing the packages failed; the end of $INSTALL_LOG is above." \
+            "For connection errors, check the network or the proxy (HTTPS_PROXY) and run this again; downloaded" \
+            "packages are cached. For hash errors, the package index does not have the files that this release was" \
+            "tested with. For errors of node or npm, install node 18 or newer."
     fi
 }
 
-# The scripts of the pages are bundled with node; without one, a Python package brings it.
+# Node.js bundles the scripts of the pages; a Python package provides it if it is not installed.
 has_node() {
     command -v npm >/dev/null && node -e 'process.exit(parseInt(process.versions.node) < 18 ? 1 : 0)' 2>/dev/null
 }
 
-# Signs of life for those who wait: the large files as they come.
+# Show progress: large downloads, and the start of the installation.
 show_downloads() {
     local line
     while IFS= read -r line; do

@@ -45,13 +45,15 @@ class SplitPlan:
     """The images of a split in the order of their records.
 
     ``files`` are relative to ``root``. ``targets`` holds the target of each, and ``groups`` the position of
-    its group in `Plan.groups`; it is empty for kinds without groups.
+    its group in `Plan.groups`; it is empty for kinds without groups. ``source`` is what pages show as the source,
+    by default the root.
     """
 
     root: Path
     files: list[str] = field(default_factory=list)
     targets: list[Any] = field(default_factory=list)
     groups: list[int] = field(default_factory=list)
+    source: str = ""
 
     def __len__(self) -> int:
         return len(self.files)

@@ -15,7 +15,8 @@ class Chart:
     """A chart of metrics on a model's page, beside that of the loss.
 
     It draws the metrics whose names contain one of ``metrics``; the others are drawn with the loss. Metrics
-    from 0 to 1 can be shown in percent. ``best`` is ``highest`` or ``lowest``.
+    from 0 to 1 can be shown in percent. ``best`` is ``highest`` or ``lowest``. The axis does not extend below
+    ``low``.
     """
 
     id: str
@@ -23,9 +24,12 @@ class Chart:
     metrics: tuple[str, ...]
     percent: bool = False
     best: str = "lowest"
+    low: float | None = None
 
     def word(self, metric: str) -> str:
-        """A metric as sentences name it: abbreviations in capitals."""
+        """A metric as sentences name it: the title if it is the only one; abbreviations in capitals."""
+        if len(self.metrics) == 1:
+            return self.title.lower() if self.title.isalpha() else self.title
         return metric if len(metric) > 4 else metric.upper()
 
 
@@ -34,7 +38,8 @@ class Views(Generic[AnyRecipe]):
 
     ``group`` and ``groups`` are the words for the groups that records are counted by, such as *class* and
     *classes*; ``charts`` are those of a model's metrics, the most important one first. ``invitation`` explains
-    the kind in the list of kinds, and ``infer`` labels the button that runs a model on an image;
+    the kind in the list of kinds, and ``infer`` labels the button that runs a model on an image, under
+    the heading ``infer_title``;
     ``result`` holds the place of the prediction until there is one.
     """
 
@@ -44,6 +49,7 @@ class Views(Generic[AnyRecipe]):
     charts: tuple[Chart, ...] = ()
     invitation = ""
     infer = "Predict"
+    infer_title = "Predict from an image"
     result = "The prediction appears here."
 
     def describe_source(self, recipe: AnyRecipe) -> dict[str, str]:

@@ -1,6 +1,6 @@
-"""What can be done with the folder of a model job without the server: train it, try a step of it, export it.
+"""Work on the folder of a model job without the server: train the model, check it, export it.
 
-The recipe in the folder is enough to make the training again.
+The recipe in the folder describes the whole training.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ OUTPUT_BYTES = 16 * 1024 * 1024
 
 @dataclass(frozen=True)
 class Rerun:
-    """A training that is about to run in ``job_folder``; ``step`` is where it goes on."""
+    """A training that is about to run in ``job_folder``, from ``step`` on."""
 
     job_folder: Path
     recipe: Train
@@ -51,11 +51,10 @@ class Rerun:
 
 
 def prepare(job_folder: Path, dataset: Path | None = None, output: Path | None = None) -> Rerun:
-    """Make ready to train what the folder of a model job tells, on ``dataset`` if the recipe's is elsewhere now.
+    """Prepare to train the model in the folder of its job, on ``dataset`` if the one of the recipe has moved.
 
-    A job that has not run yet runs in its folder, and one that ended early goes on there.
-    What is finished is made again, with the same seed, in the folder ``output``, or else in
-    one beside it. Raises BadRequest for what is missing.
+    A new job runs in its folder, and one that ended early resumes there. A finished training is repeated with the
+    same seed in the folder ``output``, by default in a new one beside it. Raises BadRequest if something is missing.
     """
     job_folder = job_folder.resolve()
     recipe = _recipe(job_folder)
@@ -85,47 +84,53 @@ def train(rerun: Rerun, say: Callable[[str], object]) -> bool:
     """
     executor = LocalExecutor(standby=False, environment=_environment())
     ledger = DeviceLedger({})
-    printer = _Printer(executor, say)
+    runner = TaskRunner(executor, ledger)
+    printer = _Printer(runner, say)
     run = TaskRun(
         folder=rerun.task_folder.absolute(),
         allocate=lambda: ledger.reserve(TASK, tuple(rerun.recipe.devices)),
         prepare=lambda devices: None,  # the recipe is there
         follow=printer.print_output,
     )
-    runner = TaskRunner(executor, ledger)
     with _stopped_by_signals(lambda: runner.stop(run)):
         runner.submit(run)
         runner.wait(run)
-    if run.error:
-        raise run.error
+    error = run.error or printer.error
+    if error:
+        raise error
     if run.exit and run.exit.code == EXIT_BUSY:
         raise _busy(rerun.job_folder)
     return run.exit is not None and run.exit.went_well
 
 
 class _Printer:
-    """Passes the output of a run on, line by line."""
+    """Calls ``say`` with each line that a run prints. If it raises, the run is stopped; see ``error``."""
 
-    def __init__(self, executor: LocalExecutor, say: Callable[[str], object]) -> None:
-        self._executor = executor
+    def __init__(self, runner: TaskRunner, say: Callable[[str], object]) -> None:
+        self.error: Exception | None = None
+        self._runner = runner
         self._say = say
         self._offset = 0
         self._rest = ""
 
     def print_output(self, run: TaskRun) -> None:
-        text, self._offset = self._executor.output(run.folder, self._offset, OUTPUT_BYTES)
+        text, self._offset = self._runner.executor.output(run.folder, self._offset, OUTPUT_BYTES)
         *lines, self._rest = (self._rest + text).split("\n")
         if run.has_ended and self._rest:
             lines.append(self._rest)
-        for line in lines:
-            self._say(line)
+        try:
+            for line in lines if self.error is None else ():
+                self._say(line)
+        except Exception as error:  # such as a closed pipe
+            self.error = error
+            self._runner.stop(run)
 
 
 def check(job_folder: Path, dataset: Path | None = None, eager: bool = False) -> TaskState:
-    """Try the first step of what the folder of a model job tells, in this terminal; the folder stays as it is.
+    """Run the first step of the training in the folder of a model job, in this terminal, without changing the folder.
 
-    With ``eager`` it is a few steps, operation by operation, and the network may print values or
-    begin the debugger by ``breakpoint()``. Raises BadRequest for what is missing.
+    With ``eager``, run a few steps operation by operation; the network can print values and call
+    ``breakpoint()``. Raises BadRequest if something is missing.
     """
     job_folder = job_folder.resolve()
     training = _on(dataset, _recipe(job_folder))
@@ -136,9 +141,9 @@ def check(job_folder: Path, dataset: Path | None = None, eager: bool = False) ->
 def export(
     job_folder: Path, target: Path, epoch: float | None = None, dataset: Path | None = None
 ) -> TaskState:
-    """Write a snapshot of a model job, the newest one unless ``epoch`` says which, as a SavedModel into ``target``.
+    """Write the snapshot of ``epoch``, by default the newest one, as a SavedModel into ``target``.
 
-    Raises BadRequest for what is missing.
+    Raises BadRequest if something is missing.
     """
     job_folder = job_folder.resolve()
     training = _on(dataset, _recipe(job_folder))
@@ -148,7 +153,7 @@ def export(
         epochs = ", ".join(epoch_label(at) for at, _ in found)
         raise BadRequest(
             f"{job_folder} has no such snapshot" if found else f"{job_folder} has no snapshot yet",
-            f"There are those of the epochs {epochs}." if found else "",
+            f"It has snapshots of epochs {epochs}." if found else "",
         )
     recipe = Export(
         model=str(job_folder),
@@ -160,7 +165,7 @@ def export(
 
 
 def _done(recipe: Recipe, training: Train, network: Path | None = None) -> TaskState:
-    """Do a short task in this terminal, on the devices of ``training``; what it told."""
+    """Run a short task in this terminal, on the devices of ``training``; return its state."""
     with tempfile.TemporaryDirectory(prefix="digits-") as folder:
         task_folder = Path(folder) / recipe.task
         task_folder.mkdir()
@@ -180,13 +185,13 @@ def _done(recipe: Recipe, training: Train, network: Path | None = None) -> TaskS
 
 
 def _on(dataset: Path | None, recipe: Train) -> Train:
-    """``recipe`` with the ``dataset`` that is to be used in place of its own, if one is."""
+    """Replace the dataset of ``recipe`` if ``dataset`` is given; raises BadRequest if there is none."""
     if dataset is not None:
         recipe = structs.replace(recipe, dataset=str(dataset.resolve()))
     if not (Path(recipe.dataset) / manifest.FILE_NAME).is_file():
         raise BadRequest(
             f"there is no dataset in {recipe.dataset}",
-            "Say where it is: --dataset FOLDER, the folder of its job.",
+            "Name the folder of its job with --dataset FOLDER.",
         )
     return recipe
 
@@ -201,8 +206,8 @@ def _environment() -> dict[str, str]:
 
 def _busy(job_folder: Path) -> BadRequest:
     return BadRequest(
-        f"a training is at work in {job_folder}",
-        "Wait for its end or stop it, or train anew in another folder: --output FOLDER.",
+        f"a training is running in {job_folder}",
+        "Wait until it ends, stop it, or train in another folder with --output FOLDER.",
     )
 
 
@@ -224,7 +229,7 @@ def _stopped_by_signals(stop: Callable[[], object]) -> Iterator[None]:
 
 
 def failure(rerun: Rerun) -> str:
-    """Why the training failed, in words; empty when it only was stopped."""
+    """The error of a failed training; empty if it was stopped."""
     happened, _ = events.read(rerun.task_folder / EVENTS_FILE)
     last = next(
         (event for event in reversed(happened) if isinstance(event, (events.Failed, events.Resumed))), None
@@ -250,7 +255,7 @@ def _is_finished(happened: list[events.Event]) -> bool:
 
 
 def _seed_of(happened: list[events.Event]) -> int | None:
-    """The seed that a run had drawn for itself."""
+    """The seed that a finished run drew."""
     results: list[dict[str, Any]] = [event.result for event in happened if isinstance(event, events.Finished)]
     seed = results[-1].get("seed") if results else None
     return seed if isinstance(seed, int) else None
@@ -268,7 +273,7 @@ def _beside(job_folder: Path) -> Path:
 def _copy_network(job_folder: Path, rerun: Rerun) -> None:
     if (rerun.task_folder / EVENTS_FILE).exists():
         raise BadRequest(
-            f"{rerun.job_folder} holds a training already", "Choose another folder for --output."
+            f"{rerun.job_folder} already contains a training", "Choose another folder for --output."
         )
     rerun.task_folder.mkdir(parents=True, exist_ok=True)
     sync_folder(rerun.job_folder.parent)

@@ -47,7 +47,7 @@ def predict(kind: Kind, call: str) -> Response:
             job=serializers.row(job),
             image_url=image_url,
             partial=f"{of_job.name}/predictions.html",
-            title=views_of(of_job).infer,
+            title=views_of(of_job).infer_title,
             **_predict(job),
         )
     )

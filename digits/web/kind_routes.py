@@ -35,7 +35,7 @@ def _converter() -> type[BaseConverter]:
     class KindConverter(BaseConverter):
         """Matches the routes of the kinds, which contain slashes."""
 
-        regex = "|".join(re.escape(route) for route in by_route)
+        regex = f"(?:{'|'.join(re.escape(route) for route in by_route)})"
         part_isolating = False
 
         def to_python(self, value: str) -> Kind:

@@ -8,7 +8,7 @@ Requests and answers are JSON lines on standard input and output:
 
     {"folder": task folder, "environment": {name: value}}  →  {"pid": of the supervisor}
 
-The end of standard input ends the server; the tasks go on.
+The end of standard input ends the server; tasks keep running.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-SHIM = str(Path(__file__).resolve().parents[1] / "runtime" / "supervisor.py")
+SUPERVISOR = str(Path(__file__).resolve().parents[1] / "runtime" / "supervisor.py")
 
 
 def main() -> int:
@@ -67,9 +67,9 @@ def _import_what_tasks_need() -> None:
 
 def _fork(request: dict[str, Any], private: tuple[int, ...]) -> int:
     """Fork the supervisor, which forks the task and then becomes `digits.runtime.supervisor`."""
-    supervisor = os.fork()
-    if supervisor:
-        return supervisor
+    child = os.fork()
+    if child:
+        return child
     try:
         os.setsid()
         signal.signal(signal.SIGCHLD, signal.SIG_DFL)
@@ -84,7 +84,7 @@ def _fork(request: dict[str, Any], private: tuple[int, ...]) -> int:
         os.close(writing)
         os.set_inheritable(reading, True)
         adopt = [request["folder"], "--adopt", str(task), "--pipe", str(reading)]
-        os.execv(sys.executable, [sys.executable, "-I", "-S", SHIM, *adopt])
+        os.execv(sys.executable, [sys.executable, "-I", "-S", SUPERVISOR, *adopt])
     finally:
         os._exit(127)
 
@@ -92,10 +92,10 @@ def _fork(request: dict[str, Any], private: tuple[int, ...]) -> int:
 def _run_task(folder: Path, output: int) -> None:
     code = 1
     try:
-        from digits.runtime import supervisor as shim
+        from digits.runtime.supervisor import prepare_child
         from digits.worker import run
 
-        shim.prepare_child(output)
+        prepare_child(output)
         run.keep_output_open()
         os.close(output)
         os.chdir(folder)

@@ -18,7 +18,7 @@ EXIT_STOPPED = 128 + signal.SIGTERM
 # How long a stopping task may take to leave by itself before the process is ended.
 GRACE_SECONDS = 1.5
 
-# The same for one that has something to save first. The shim waits a little longer than this.
+# The same for one that has something to save first. The supervisor waits a little longer than this.
 SAVING_GRACE_SECONDS = 4.0
 
 

@@ -11,7 +11,6 @@ const WORDS_MILLISECONDS = 2000;
 const TYPES = {
   loss: { show: number, range: fromZero, colors: COLORS },
   percent: { show: (value) => percent(value, value >= 99.95 ? 1 : 2), range: upToHundred, unit: '%', colors: COLORS },
-  plain: { show: number, range: around, colors: COLORS },
   rate: { show: number, range: fromZero, colors: ['--chart-4'] },
   speed: { show: number, range: fromZero, colors: ['--chart-3'] },
 };
@@ -21,9 +20,12 @@ function fromZero(_, low, high) {
 }
 
 // R² and the like may be negative or close to each other.
-function around(_, low, high) {
-  const margin = ((high ?? 1) - (low ?? 0)) * 0.08 || 0.1;
-  return [(low ?? 0) - margin, (high ?? 1) + margin];
+function around(least) {
+  return (_, low, high) => {
+    const bottom = Math.max(low ?? 0, least ?? -Infinity);
+    const margin = ((high ?? 1) - bottom) * 0.08 || 0.1;
+    return [bottom - margin, Math.max(high ?? 1, bottom) + margin];
+  };
 }
 
 function upToHundred(_, low, high) {
@@ -33,10 +35,11 @@ function upToHundred(_, low, high) {
 
 /** One chart in its <figure data-chart>. `update(store)` may be called as often as one likes. */
 export class Chart {
-  constructor(figure, isPercent = false) {
+  /** `about` describes a chart of the model's kind: {percent, low}. */
+  constructor(figure, about = null) {
     this.figure = figure;
     this.name = figure.dataset.chart;
-    this.type = TYPES[this.name] ?? TYPES[isPercent ? 'percent' : 'plain'];
+    this.type = TYPES[this.name] ?? (about?.percent ? TYPES.percent : { show: number, range: around(about?.low), colors: COLORS });
     this.title = figure.querySelector('h2').textContent;
     this.area = figure.querySelector('.chart-area');
     this.legend = figure.querySelector('[data-legend]');

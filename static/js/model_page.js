@@ -20,15 +20,11 @@ const RETRY_MILLISECONDS = 3000;
 
 const about = JSON.parse(document.getElementById('model-data').textContent);
 const store = new MetricStore(about.charts);
-const charts = [...document.querySelectorAll('[data-chart]')].map((figure) => new Chart(figure, isPercent(figure.dataset.chart)));
+const charts = [...document.querySelectorAll('[data-chart]')].map((figure) => new Chart(figure, about.charts.find(({ id }) => id === figure.dataset.chart)));
 const classify = startClassifying(document.getElementById('classify-panel'));
 let cursor = null;
 let loading = null;
 let retrying = 0;
-
-function isPercent(id) {
-  return about.charts.some((chart) => chart.id === id && chart.percent);
-}
 
 /** Everything from the start; then what is new comes through the socket. */
 async function loadHistory() {

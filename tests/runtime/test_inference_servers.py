@@ -63,16 +63,16 @@ def site(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.Mon
 
 
 def test_a_warm_server_leaves_no_socket_and_answers_again(site: Site) -> None:
-    first = site.servers.ask(site.model, {"call": "classify"})
+    first = site.servers.ask(site.model, {"call": "predict"})
     assert list(site.temporary.iterdir()) == []
-    assert site.servers.ask(site.model, {"call": "classify"}) == first
+    assert site.servers.ask(site.model, {"call": "predict"}) == first
 
 
 def test_a_server_that_ended_is_followed_by_another(site: Site) -> None:
-    first = site.servers.ask(site.model, {"call": "classify"})
+    first = site.servers.ask(site.model, {"call": "predict"})
     with pytest.raises(Unavailable, match="no answer"):
         site.servers.ask(site.model, {"call": "end"})
-    assert site.servers.ask(site.model, {"call": "classify"})["pid"] != first["pid"]
+    assert site.servers.ask(site.model, {"call": "predict"})["pid"] != first["pid"]
 
 
 def test_a_refusal_carries_the_frames_of_the_network(site: Site) -> None:
@@ -85,6 +85,6 @@ def test_a_refusal_carries_the_frames_of_the_network(site: Site) -> None:
 def test_a_server_that_does_not_start_says_why(site: Site) -> None:
     for _ in range(2):
         with pytest.raises(Unavailable, match="could not be started") as told:
-            site.servers.ask(site.model, {"call": "classify"})
+            site.servers.ask(site.model, {"call": "predict"})
         assert "no memory" in told.value.hint
         assert list(site.temporary.iterdir()) == []

@@ -15,8 +15,7 @@ from typing import Any
 import psutil
 import pytest
 
-from digits.runtime import supervisor as shim
-from digits.runtime import task_output
+from digits.runtime import supervisor, task_output
 from tests.failing_disk import small_disk
 
 pytestmark = pytest.mark.integration
@@ -77,7 +76,17 @@ print('left', flush=True)
 
 
 def start(folder: Path, program: str) -> subprocess.Popen[bytes]:
-    command = [sys.executable, "-I", "-S", shim.__file__, str(folder), "--", sys.executable, "-c", program]
+    command = [
+        sys.executable,
+        "-I",
+        "-S",
+        supervisor.__file__,
+        str(folder),
+        "--",
+        sys.executable,
+        "-c",
+        program,
+    ]
     return subprocess.Popen(command, start_new_session=True)
 
 
@@ -90,7 +99,7 @@ def wait_for_output(folder: Path, words: str) -> None:
 
 def ended(folder: Path, supervisor: subprocess.Popen[bytes]) -> dict[str, Any]:
     supervisor.wait(timeout=30)
-    body: dict[str, Any] = json.loads((folder / shim.EXIT_FILE).read_text())
+    body: dict[str, Any] = json.loads((folder / supervisor.EXIT_FILE).read_text())
     return body
 
 
@@ -134,7 +143,7 @@ def test_kills_everything_that_a_program_left(tmp_path: Path) -> None:
 def test_keeps_the_beginning_and_the_end_of_a_flood(tmp_path: Path) -> None:
     ended(tmp_path, start(tmp_path, FLOODS))
     kept = sum(path.stat().st_size for path in tmp_path.glob("output*.log"))
-    assert kept <= shim.HEAD_BYTES + shim.KEPT_SEGMENTS * shim.SEGMENT_BYTES
+    assert kept <= supervisor.HEAD_BYTES + supervisor.KEPT_SEGMENTS * supervisor.SEGMENT_BYTES
     assert task_output.last_lines(tmp_path, 1) == ["the end"]
     text, end = task_output.read(tmp_path, 0, limit=100_000_000)
     assert end == 3000 * 8000 + len("the end\n")
@@ -213,12 +222,12 @@ def test_a_full_disk_does_not_prevent_the_exit_record(tmp_path: Path) -> None:
         if is_small:
             supervisor = start(folder, FILLS_THE_DISK)
         else:
-            words = [shim.__file__, str(folder), "--", sys.executable, "-c", FILLS_THE_DISK]
+            words = [supervisor.__file__, str(folder), "--", sys.executable, "-c", FILLS_THE_DISK]
             command = [sys.executable, "-I", "-S", "-c", FULL_DISK, *words]
             supervisor = subprocess.Popen(command, start_new_session=True)
         told = ended(folder, supervisor)
         assert (told["code"], told["disk_full"]) == (1, True)
-        assert not list(folder.glob(f"{shim.EXIT_FILE}.*"))
+        assert not list(folder.glob(f"{supervisor.EXIT_FILE}.*"))
 
 
 def test_a_program_may_remove_any_file_in_its_folder(tmp_path: Path) -> None:
@@ -235,4 +244,4 @@ def test_no_room_for_the_end_is_noticed_before_the_start(tmp_path: Path) -> None
         if is_small:
             (folder / "another").touch()
         with pytest.raises(OSError, match="No s"):
-            shim.reserve_exit(str(folder))
+            supervisor.reserve_exit(str(folder))

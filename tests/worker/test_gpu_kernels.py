@@ -78,10 +78,12 @@ def test_what_lacks_a_kernel_is_noticed(in_child: Any) -> None:
 
 
 def test_xla_knows_the_same_operations_on_gpus_as_on_processors(in_child: Any) -> None:
-    """So what it compiles for a processor, such as in the tests, it takes for a GPU too."""
+    """So a step that is compiled for a processor, such as in the tests, can be compiled for a GPU too."""
     cpu, gpu = in_child(_compiled_operations)
-    assert len(cpu) > 300
-    assert cpu == gpu
+    assert len(cpu) > 300 and cpu.keys() == gpu.keys()
+    missing = {name: types - gpu[name] for name, types in cpu.items() if types - gpu[name]}
+    integers = ("Conv", "Conv2D", "Conv2DBackpropInput", "ExtractImagePatches")
+    assert missing == {name: {("T", "int32")} for name in integers}
 
 
 def _lacking(task: Path) -> list[str]:
@@ -159,14 +161,17 @@ def _fits(limit: Any, node: Any) -> bool:
     return set(types) <= set(limit.allowed_values.list.type)
 
 
-def _compiled_operations() -> tuple[set[str], set[str]]:
+def _compiled_operations() -> tuple[dict[str, set[tuple[str, str]]], ...]:
+    """The operations that XLA compiles for processors and for GPUs, with the allowed types of their attributes."""
     import tensorflow as tf
     from tensorflow.python.framework import kernels
 
     tf.function(lambda x: x + 1, jit_compile=True)(tf.constant(1.0))  # they are listed once it was used
     known = kernels.get_all_registered_kernels().kernel
-    cpu, gpu = (
-        {kernel.op for kernel in known if kernel.device_type == device}
-        for device in ("XLA_CPU_JIT", "XLA_GPU_JIT")
-    )
-    return cpu, gpu
+    found: dict[str, dict[str, set[tuple[str, str]]]] = {"XLA_CPU_JIT": {}, "XLA_GPU_JIT": {}}
+    for kernel in known:
+        if kernel.device_type in found:
+            types = found[kernel.device_type].setdefault(kernel.op, set())
+            for limit in kernel.constraint:
+                types.update((limit.name, tf.as_dtype(item).name) for item in limit.allowed_values.list.type)
+    return tuple(found.values())

@@ -155,7 +155,7 @@ def test_a_folder_without_a_recipe(tmp_path: Path, folder: str) -> None:
 def test_another_training_is_not_overwritten(model: Any, tmp_path: Path) -> None:
     job, other = model("", name="job").parent, model("", name="other")
     (other / "events.jsonl").write_bytes(events.encode(events.Progressed(0.5)))
-    with pytest.raises(BadRequest, match="holds a training already"):
+    with pytest.raises(BadRequest, match="already contains a training"):
         standalone.prepare(job, output=other.parent)
     assert standalone.prepare(job, output=tmp_path / "new").job_folder == tmp_path / "new"
     assert standalone.prepare(job).job_folder == job

@@ -15,6 +15,7 @@ class Views(views.Views[CreateClassification]):
     charts = (views.Chart("accuracy", "Accuracy", ("accuracy",), percent=True, best="highest"),)
     invitation = "Assign each image to one class. From a folder with a sub-folder of images per class."
     infer = "Classify"
+    infer_title = "Classify an image"
     result = "Top predictions appear here."
 
     def describe_dataset(self, manifest: Manifest) -> str:

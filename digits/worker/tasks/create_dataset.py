@@ -193,7 +193,7 @@ class Creation:
             mean_pixel=[float(value) for value in mean.mean(axis=(0, 1))],
             skipped=len(skipped),
             seed=recipe.seed,
-            source={name: show(str(split.root)) for name, split in plan.splits.items()},
+            source={name: show(split.source or str(split.root)) for name, split in plan.splits.items()},
         )
         manifest.save(self._job_folder)
         self._report.finished()

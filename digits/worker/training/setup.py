@@ -72,7 +72,8 @@ class Setup:
         self.config, self.seed, self._measures_labels = config, seed, measures_labels
         self.data = training_data.load(recipe, config, events)
         self.timeline = Timeline(recipe.epochs, self.data.steps_per_epoch)
-        self.learning_rate = self._learning_rate()
+        max_steps = recipe.epochs * self.data.steps_per_epoch
+        self.learning_rate = LearningRate(recipe.lr_policy, recipe.solver.learning_rate, max_steps)
         self._frozen = restore.Frozen(Path(recipe.weights) if recipe.weights else None, recipe.freeze)
         self.store = VariableStore(
             frozen=self._frozen, device=config.weights_device, compute_type=config.compute_type
@@ -150,11 +151,6 @@ class Setup:
         initial_weights.load(
             self.recipe.weights, self.store, self._frozen, self.training.trained, self.events
         )
-
-    def _learning_rate(self) -> LearningRate:
-        recipe = self.recipe
-        max_steps = recipe.epochs * self.data.steps_per_epoch
-        return LearningRate(recipe.lr_policy, recipe.solver.learning_rate, max_steps)
 
     def _network(self) -> Network:
         file = self.job_folder / self.recipe.network

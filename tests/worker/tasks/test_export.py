@@ -124,6 +124,20 @@ def test_a_network_is_used_elsewhere(
     assert (folder / "assets.extra" / "network.py").read_text() == network
 
 
+def test_a_recipe_without_batch_size_has_the_default(train: Any, export: Any, in_child: Any) -> None:
+    """Exporting and classifying use the batch size of the training."""
+    training = train(networks.LINEAR, epochs=1, batch_size=None)
+    outcome = export(training)
+    assert outcome.code == 0, outcome.output
+    assert in_child(batch_size, training.job_folder) == 16
+
+
+def batch_size(job_folder: Path) -> int:
+    from digits.worker.training import trained
+
+    return trained.load(job_folder, "snapshot_1.ckpt").batch_size
+
+
 def test_an_export_that_is_finished_survives_a_power_cut(
     trained: Any, export: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -78,7 +78,7 @@ def client(job: Path, start: Any) -> Any:
 
 
 def request(image: Path, snapshot: str = SNAPSHOT, **more: Any) -> dict[str, Any]:
-    return {"call": "classify", "image": str(image), "snapshot": snapshot, **more}
+    return {"call": "predict", "image": str(image), "snapshot": snapshot, **more}
 
 
 def test_answers_are_right_and_bad_requests_leave_it_alive(
@@ -135,7 +135,7 @@ def test_classify_prepares_images_as_training_did(job: Path, in_child: Any) -> N
 def _classify(model: Path, image: Path) -> Any:
     from digits.worker.tasks import serve_inference
 
-    return serve_inference.classify(model, image, SNAPSHOT)
+    return serve_inference.predict(model, image, SNAPSHOT)
 
 
 def _by_hand(model: Path, pixels: np.ndarray) -> float:
@@ -162,7 +162,7 @@ def _refusal(model: Path, image: Path, snapshot: str) -> str:
     from digits.worker.tasks import serve_inference
 
     try:
-        serve_inference.classify(model, image, snapshot)
+        serve_inference.predict(model, image, snapshot)
     except serve_inference.Refused as refusal:
         return refusal.message
     return ""
@@ -191,7 +191,7 @@ def test_a_network_that_squeezes_its_output(train: Any, picture: Path, in_child:
 def _classified(job_folder: Path, picture: Path) -> list[tuple[str, float]]:
     from digits.worker.tasks import serve_inference
 
-    return serve_inference.classify(job_folder, picture, SNAPSHOT)
+    return serve_inference.predict(job_folder, picture, SNAPSHOT)
 
 
 def test_a_network_that_takes_no_image_at_all(train: Any, picture: Path, in_child: Any) -> None:

@@ -96,9 +96,9 @@ def test_whitening_is_for_all_stages(train: Any, in_child: Any) -> None:
 def _seen_by_classifier(job: Path) -> float:
     import tensorflow as tf
 
-    from digits.worker.tasks.serve_inference import Classifier
+    from digits.worker.tasks.serve_inference import Predictor
 
-    classifier = Classifier(job, "snapshot_2.ckpt")
+    classifier = Predictor(job, "snapshot_2.ckpt")
     pixels = np.random.default_rng(1).integers(0, 256, (1, 12, 12, 1), np.uint8)
     return float(tf.math.reduce_std(classifier._trained.prepare(tf.constant(pixels))))
 

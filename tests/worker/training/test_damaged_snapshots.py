@@ -95,7 +95,7 @@ def _refusal(job: Path, name: str) -> tuple[str, str]:
     from digits.worker.tasks import serve_inference
 
     try:
-        serve_inference.Classifier(job, name)
+        serve_inference.Predictor(job, name)
     except serve_inference.Refused as refused:
         return refused.message, refused.hint
     return "", ""

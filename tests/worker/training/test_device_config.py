@@ -15,6 +15,7 @@ from digits.core.recipe import Solver
 from digits.data.target import class_index
 from tests.worker import networks
 from tests.worker.conftest import Outcome, snapshot
+from tests.worker.training.test_activations import histograms
 
 pytestmark = pytest.mark.tensorflow
 
@@ -105,6 +106,10 @@ def test_histograms_are_written_from_accumulated_steps(train: Any, in_child: Any
     _assert_alike(
         _weights(in_child, plain, "snapshot_2.ckpt"), _weights(in_child, pictured, "snapshot_2.ckpt")
     )
+    assert in_child(histograms, plain.job_folder / "tb" / "train") == {}
+    shown = in_child(histograms, pictured.job_folder / "tb" / "train")
+    # The step after each validation but the last; its first batch of 4 images, with an output for each of 4 classes.
+    assert [(step, count) for step, (_, _, count, *_) in shown["logits"]] == [(1, 16), (5, 16)]
 
 
 # Several devices

@@ -16,6 +16,7 @@ from digits.core.events import BestSnapshotChanged, Failed, Saved, Warned
 from digits.core.resume_point import resume_point
 from tests.worker import networks
 from tests.worker.conftest import snapshot
+from tests.worker.training.test_resume import fails_at
 
 pytestmark = pytest.mark.tensorflow
 
@@ -61,6 +62,21 @@ def test_the_training_goes_on_without_what_does_not_fit(
     assert all(np.array_equal(value, two[name]) for name, value in one.items())
 
 
+def test_a_snapshot_that_was_skipped_is_not_retried_when_the_training_resumes(
+    train: Any, go_on: Any, full: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The resume point is later than the snapshot, whose weights are gone."""
+    full(lambda target: target.name == "snapshot_2.ckpt")
+    with monkeypatch.context() as patched:
+        fails_at(patched, 20)
+        failed = train(networks.LINEAR, **SETTINGS)
+    point = resume_point(failed.job_folder)
+    assert point and point.step > 16 and point.saved == 8
+    again = go_on(failed.job_folder / "train").wait()
+    assert again.code == 0, again.output
+    assert [saved.epoch for saved in again.of(Saved)] == [1, 3, 4]
+
+
 def test_a_place_to_go_on_from_that_does_not_fit_keeps_the_one_before(
     train: Any, start: Any, in_child: Any, full: Any
 ) -> None:
@@ -92,17 +108,17 @@ def test_only_the_end_needs_room(train: Any, start: Any, full: Any) -> None:
 def test_a_disk_that_is_still_full_keeps_no_training_from_going_on(
     trained: Any, start: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from digits.core import resume_point as resume
+    from digits.core import resume_point as resume_points
 
     first = trained(networks.LINEAR, **SETTINGS)
-    training = recipe.load(first.job_folder / "train", recipe.Train)
-    training.resume = True
-    training.save(first.job_folder / "train")
+    plan = recipe.load(first.job_folder / "train", recipe.Train)
+    plan.resume = True
+    plan.save(first.job_folder / "train")
 
     def write(path: Path, value: Any) -> None:
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
-    monkeypatch.setattr(resume, "write_json", write)
+    monkeypatch.setattr(resume_points, "write_json", write)
     again = start(first.job_folder / "train").wait()
     assert again.code == 0, again.output
 

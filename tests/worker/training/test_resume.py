@@ -383,9 +383,9 @@ def test_a_changed_network_does_not_go_on(trained: Any, go_on: Any) -> None:
 
 def test_another_batch_size_does_not_go_on(trained: Any, go_on: Any) -> None:
     first = trained(networks.LINEAR)
-    training = recipe.load(first.job_folder / "train", recipe.Train)
-    training.batch_size = 4
-    training.save(first.job_folder / "train")
+    plan = recipe.load(first.job_folder / "train", recipe.Train)
+    plan.batch_size = 4
+    plan.save(first.job_folder / "train")
     again = go_on(first.job_folder / "train").wait()
     assert "batch size" in again.failure.message
 

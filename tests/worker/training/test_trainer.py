@@ -279,13 +279,13 @@ def _right_answers(job_folder: Path, name: str) -> float:
 
     from digits.worker.tasks import serve_inference
 
-    classifier = serve_inference.Classifier(job_folder, name)
+    classifier = serve_inference.Predictor(job_folder, name)
     labels = ["right", "left", "down", "up"]
     right = []
     for number in range(12):
         pixels = gradient(number % 4, 12, 1, np.random.default_rng(number))
         Image.fromarray(pixels[:, :, 0]).save(job_folder / "picture.png")
-        right.append(classifier.classify(job_folder / "picture.png")[0][0] == labels[number % 4])
+        right.append(classifier.predict(job_folder / "picture.png")[0][0] == labels[number % 4])
     return sum(right) / len(right)
 
 

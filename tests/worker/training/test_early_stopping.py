@@ -1,0 +1,36 @@
+"""When a training ends early."""
+
+from __future__ import annotations
+
+import json
+import math
+
+from digits.worker.training.early_stopping import EarlyStopping
+
+
+def test_it_ends_when_the_metric_has_not_improved_for_long_enough() -> None:
+    stopping = EarlyStopping("accuracy", 2)
+    for epoch, value in enumerate([0.5, 0.8, 0.7]):
+        stopping.observe(epoch, {"accuracy": value, "loss": 0})
+        assert stopping.reason(epoch) == ""
+    stopping.observe(3, {"accuracy": 0.8})
+    assert "not been better than 0.8 since epoch 1" in stopping.reason(3)
+
+
+def test_a_smaller_loss_is_better_and_nan_never_is() -> None:
+    stopping = EarlyStopping("loss", 1)
+    stopping.observe(1, {"loss": 2.0})
+    stopping.observe(2, {"loss": 1.0})
+    assert stopping.reason(2) == ""
+    stopping.observe(3, {"loss": math.nan})
+    assert stopping.reason(3)
+
+
+def test_it_continues_from_a_saved_state() -> None:
+    first, second = EarlyStopping("loss", 2), EarlyStopping("loss", 2)
+    first.observe(1, {"loss": 1.0})
+    second.restore(json.loads(json.dumps(first.state())))
+    assert second.reason(2) == "" and second.reason(3) == first.reason(3) != ""
+    other = EarlyStopping("accuracy", 2)
+    other.restore(first.state())
+    assert other.reason(9) == ""
