@@ -167,7 +167,9 @@ def with_a_manifest(site: Site) -> Job:
         "channels": 3,
         "encoding": "png",
         "resize_mode": "squash",
-        "labels": ["a"],
+        "kind": "image-classification",
+        "target": {"feature": "image/class/label", "dtype": "int64", "names": ["a"], "classes": True},
+        "groups": ["a"],
         "splits": {},
         "mean_pixel": [0.0, 0.0, 0.0],
     }
