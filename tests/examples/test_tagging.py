@@ -22,6 +22,8 @@ import numpy as np
 import pytest
 from PIL import Image
 
+from tests.kinds.installed_plugins import install_view
+
 pytestmark = [pytest.mark.tensorflow, pytest.mark.integration, pytest.mark.slow]
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -31,13 +33,20 @@ PATIENCE_SECONDS = 120
 
 @pytest.fixture(scope="module")
 def installed(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder that contains the plugin as pip installs it, from a copy: the build leaves files in its source."""
+    """A folder that contains the plugin as pip installs it, and a plugin with a view of its predictions."""
+    # The build leaves files in its source.
     folder = tmp_path_factory.mktemp("plugin")
     shutil.copytree(ROOT / "examples" / "tagging", folder / "source")
     options = ["--quiet", "--no-deps", "--no-index", "--no-build-isolation", "--target", folder / "site"]
     command = [sys.executable, "-m", "pip", "install", *map(str, options), str(folder / "source")]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
+    install_view(
+        folder / "site",
+        "shouting",
+        ("image-tagging",),
+        "{% for tag, _ in predictions %}{{ tag|upper }}!{% endfor %}",
+    )
     return folder / "site"
 
 
@@ -218,6 +227,17 @@ def test_predictions_are_tags(server: Server, model: dict[str, Any]) -> None:
     assert likely == {"left", "right"} and len(answer["predictions"]) == 3
     page = server.get(f"/models/images/tagging/infer_one?{urlencode(fields)}")
     assert page.count("✓") == 2 and "Predict the tags of an image" in page
+
+
+def test_another_plugin_shows_the_predictions(server: Server, model: dict[str, Any]) -> None:
+    page = server.get(f"/models/{model['id']}")
+    assert '<option value="shouting">In capitals</option>' in page
+    image = draw(server.data / "middle.png", {"middle"})
+    fields = {"job_id": model["id"], "image_path": image}
+    shown = server.get(f"/models/images/tagging/infer_one?{urlencode({**fields, 'view': 'shouting'})}")
+    assert "MIDDLE!" in shown and "✓" not in shown
+    error = server.post("/models/images/tagging/infer_one", **fields, view="whispering")["error"]
+    assert error["message"] == "There is no view “whispering” for image tagging."
 
 
 def test_nothing_is_refused_or_logged(server: Server, model: dict[str, Any]) -> None:
