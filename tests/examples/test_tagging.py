@@ -125,7 +125,7 @@ def server(tmp_path_factory: pytest.TempPathFactory, installed: Path) -> Iterato
 
 def draw(path: Path, tags: set[str]) -> Path:
     """A dark picture with a bright bar for each tag."""
-    pixels = np.random.default_rng(len(path.name)).integers(0, 40, (16, 16, 3), np.uint8)
+    pixels = np.random.default_rng(list(path.name.encode())).integers(0, 40, (16, 16, 3), np.uint8)
     for number, tag in enumerate(TAGS):
         if tag in tags:
             pixels[:, 5 * number : 5 * number + 5] += 200

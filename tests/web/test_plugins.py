@@ -16,6 +16,7 @@ from tests.kinds.installed_plugins import (
     install,
     install_kind,
 )
+from tests.site import open_site
 
 pytestmark = pytest.mark.integration
 
@@ -65,3 +66,24 @@ def test_a_kind_with_a_broken_module_does_not_break_the_pages(pages, tmp_path):
     assert [answers[path][0] for path in paths] == [200] * 3
     assert "not_installed_here" in answers["/"][1]
     assert answers["/datasets/images/broken/new"][0] == 404
+
+
+def test_a_dataset_of_a_plugin_that_was_uninstalled_is_shown_with_the_reason(settings):
+    site = open_site(settings)
+    dataset_id = site.dataset()
+    site.wait_for_end(dataset_id)
+    model_id = site.finished_model(dataset_id)
+    site.close()
+    path = settings.jobs_dir / dataset_id / "job.json"
+    path.write_text(path.read_text().replace('"image-classification"', '"image-poetry"'))
+    site = open_site(settings)
+    try:
+        assert (
+            "the plugin that provides it is not installed"
+            in site.get(f"/jobs/{dataset_id}", follow_redirects=True).text
+        )
+        for page in ("/", "/index.json", f"/models/{model_id}", "/models/images/classification/new"):
+            assert site.get(page).status_code == 200, page
+        assert "image-poetry" in path.read_text()
+    finally:
+        site.close()

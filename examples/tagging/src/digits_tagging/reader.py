@@ -11,6 +11,7 @@ from digits.data.sources import (
     SplitPlan,
     UnusableSource,
     choose,
+    count_of,
     path_below,
     split_counts,
 )
@@ -45,7 +46,7 @@ def read(recipe: Recipe, progress: Progress) -> Plan:
             if chosen
         },
         # The page of the dataset shows a bar for each group, and Explore filters by it.
-        groups=[f"{count} tags" for count in range(max(map(len, tags_of.values())) + 1)],
+        groups=[count_of(count, "tag") for count in range(max(map(len, tags_of.values())) + 1)],
     )
 
 
