@@ -241,7 +241,7 @@ def create_dataset(scratch: Path, asked: argparse.Namespace) -> Path:
 
 
 def draw_pictures(folder: Path, count: int, side: int, different: int = 200) -> None:
-    """JPEG files of coloured clouds with some grain, as large as those of photographs; in ten classes."""
+    """JPEG files of colored clouds with some grain, as large as those of photographs; in ten classes."""
     import numpy as np
     from PIL import Image
 

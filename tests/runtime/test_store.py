@@ -124,7 +124,7 @@ def test_a_link_in_the_place_of_a_job_is_not_followed(store: Store, tmp_path: Pa
 def test_unknown_keys_are_ignored_and_missing_ones_have_defaults(store: Store) -> None:
     job = model(store, dataset(store))
     body = json.loads((job.folder / "job.json").read_text())
-    body["colour"] = "green"
+    body["color"] = "green"
     body["recipe"]["flavour"] = "sweet"
     del body["notes"], body["recipe"]["mean"], body["device"]
     (job.folder / "job.json").write_text(json.dumps(body))

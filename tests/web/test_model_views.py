@@ -44,7 +44,7 @@ def changed(old: str, new: str) -> str:
     return LINEAR.replace(old, new)
 
 
-# Named misbehaviours: each is a network that somebody might paste.
+# Named misbehaviors: each is a network that somebody might paste.
 SYNTAX_ERROR = changed("def inference(self):", "def inference(self)")
 NO_USER_MODEL = changed("class UserModel", "class MyModel")
 NO_LOSS = LINEAR.split("    @model_property\n    def loss")[0]

@@ -2,7 +2,7 @@
 
 Calls of the time before 1.0 had their arguments in another order
 (``tf.concat(axis, values)``); which one is meant shows in the types. What switched
-TensorFlow's behaviour for a whole program does nothing here: the program is DIGITS.
+TensorFlow's behavior for a whole program does nothing here: the program is DIGITS.
 """
 
 from __future__ import annotations
@@ -370,10 +370,10 @@ class OtherOptimizers:
             raise AttributeError(name)
         kind: Any = _without_effect(v1.train.GradientDescentOptimizer)
 
-        def initialise(self: Any, *args: Any, **kwargs: Any) -> None:
+        def initialize(self: Any, *args: Any, **kwargs: Any) -> None:
             kind.__init__(self, 0.0)
 
-        return type(name, (kind,), {"__init__": initialise})
+        return type(name, (kind,), {"__init__": initialize})
 
 
 class ModeKeys:

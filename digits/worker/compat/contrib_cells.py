@@ -41,10 +41,10 @@ def linear(
 def _without_input_size(kind: Any) -> Any:
     """The cell ``kind``, which once was told the size of its input, and did not need to be."""
 
-    def initialise(self: Any, *args: Any, input_size: Any = None, **kwargs: Any) -> None:
+    def initialize(self: Any, *args: Any, input_size: Any = None, **kwargs: Any) -> None:
         kind.__init__(self, *args, **kwargs)
 
-    return type(kind.__name__, (kind,), {"__init__": initialise})
+    return type(kind.__name__, (kind,), {"__init__": initialize})
 
 
 BasicRNNCell = _without_input_size(rnn_cell.BasicRNNCell)
@@ -86,7 +86,7 @@ class GRUBlockCell(rnn_cell.GRUCell):
 
 
 class LayerNormBasicLSTMCell(rnn_cell.RNNCell):
-    """An LSTM with layer normalisation of its gates and its state, and dropout of what it takes up."""
+    """An LSTM with layer normalization of its gates and its state, and dropout of what it takes up."""
 
     def __init__(
         self,
@@ -118,16 +118,16 @@ class LayerNormBasicLSTMCell(rnn_cell.RNNCell):
         c, h = state
         gates = tf.split(linear([inputs, h], 4 * self._units, bias=not self._has_norm), 4, 1)
         names = ("input", "transform", "forget", "output")
-        i, j, f, o = (self._normalised(gate, name) for gate, name in zip(gates, names, strict=True))
+        i, j, f, o = (self._normalized(gate, name) for gate, name in zip(gates, names, strict=True))
         taken_up = self._activation(j)
         if not isinstance(self._keep, (int, float)) or self._keep < 1:
             taken_up = v1.nn.dropout(taken_up, self._keep, seed=self._dropout_seed)
         c = c * tf.sigmoid(f + self._forget_bias) + tf.sigmoid(i) * taken_up
-        c = self._normalised(c, "state")
+        c = self._normalized(c, "state")
         h = self._activation(c) * tf.sigmoid(o)
         return h, LSTMStateTuple(c, h)
 
-    def _normalised(self, values: tf.Tensor, name: str) -> tf.Tensor:
+    def _normalized(self, values: tf.Tensor, name: str) -> tf.Tensor:
         if not self._has_norm:
             return values
         with v1.variable_scope(name):
@@ -437,7 +437,7 @@ class EmbeddingWrapper(_Wrapper):
 
 
 class HighwayWrapper(_Wrapper):
-    """A cell whose output is mixed with its input, both of one size, by a learnt gate."""
+    """A cell whose output is mixed with its input, both of one size, by a learned gate."""
 
     def __init__(
         self, cell: Any, couple_carry_transform_gates: bool = True, carry_bias_init: float = 1.0

@@ -40,11 +40,11 @@ class _OldMethods:
 def _named_as_before(kind: Any, **old_names: str) -> Any:
     """The distribution ``kind``, which also takes its arguments and methods by their old names."""
 
-    def initialise(self: Any, *args: Any, **kwargs: Any) -> None:
+    def initialize(self: Any, *args: Any, **kwargs: Any) -> None:
         renamed = {old_names.get(name, name): value for name, value in kwargs.items()}
         kind.__init__(self, *args, **{"name": kind.__name__, **renamed})
 
-    return type(kind.__name__, (_OldMethods, kind), {"__init__": initialise})
+    return type(kind.__name__, (_OldMethods, kind), {"__init__": initialize})
 
 
 # Any: the classes are made at run time.

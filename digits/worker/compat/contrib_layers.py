@@ -29,7 +29,7 @@ def instance_norm(
     data_format: str = "NHWC",
     scope: Any = None,
 ) -> tf.Tensor:
-    """Every channel of every record normalised by itself."""
+    """Every channel of every record normalized by itself."""
     inputs = tf.convert_to_tensor(inputs)
     channels = 1 if data_format.startswith("NC") else inputs.shape.rank - 1
     axes = [axis for axis in range(1, inputs.shape.rank) if axis != channels]
@@ -57,7 +57,7 @@ def group_norm(
     scope: Any = None,
     mean_close_to_zero: bool = False,
 ) -> tf.Tensor:
-    """``groups`` groups of neighbouring channels, each normalised by itself in every record."""
+    """``groups`` groups of neighboring channels, each normalized by itself in every record."""
     inputs = tf.convert_to_tensor(inputs)
     rank = inputs.shape.rank
     channels = channels_axis % rank

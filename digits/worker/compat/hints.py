@@ -25,7 +25,7 @@ _INSTEAD = {
     "contrib.seq2seq": "Use BasicDecoder with TrainingHelper or GreedyEmbeddingHelper, or tf.keras.layers.",
     "contrib.gan": "Return a list of {'loss': …, 'vars': …} from loss.",
     "contrib.legacy_seq2seq": "Use tf.keras.layers.",
-    "contrib.quantize": "Quantise weights and outputs with tf.fake_quant_with_min_max_vars.",
+    "contrib.quantize": "Quantize weights and outputs with tf.fake_quant_with_min_max_vars.",
     "contrib.model_pruning": "Multiply the weights with a mask: tf.get_variable(…, trainable=False).",
     "contrib.layers": "Use the layer of that name in tf.layers, slim or tf.keras.layers.",
     "contrib": "Look for it in tf, slim or tf.keras.",

@@ -4,9 +4,9 @@ tf_slim was written for names inside TensorFlow that have since moved or gone.
 `install` gives its modules complete stand-ins for the modules they lost names of;
 TensorFlow itself keeps its modules as they are. What else is repaired:
 
-- batch normalisation, whose layer class left TensorFlow with Keras 2;
+- batch normalization, whose layer class left TensorFlow with Keras 2;
 - membership tests of variables by ``in``, which TensorFlow 2 makes element-wise;
-- regularisation of shared layers, which was counted once a call, not once a variable;
+- regularization of shared layers, which was counted once a call, not once a variable;
 - sizes that NumPy computed, ``np.prod(shape)``, which were integers in Python 2.
 """
 
@@ -32,7 +32,7 @@ from tensorflow.python.ops import array_ops, control_flow_ops, variable_scope
 from digits.worker.compat.contrib_layers import bow_encoder, embed_sequence, group_norm, instance_norm
 from digits.worker.precision import autocast_variable
 
-_REGULARISED = ("__digits_regularised_variables__",)
+_REGULARISED = ("__digits_regularized_variables__",)
 
 
 class _Completed(types.ModuleType):
@@ -48,7 +48,7 @@ class _Completed(types.ModuleType):
 
 
 class BatchNormalization(legacy_base.Layer):
-    """Batch normalisation as `tf.layers` had it: any rank, one axis, moving averages.
+    """Batch normalization as `tf.layers` had it: any rank, one axis, moving averages.
 
     Its updates are put into the UPDATE_OPS collection and run with the step.
     """
@@ -80,7 +80,7 @@ class BatchNormalization(legacy_base.Layer):
     ) -> None:
         super().__init__(trainable=trainable, name=name, **kwargs)
         if virtual_batch_size or adjustment:
-            raise NotImplementedError("batch normalisation knows no virtual batches and no adjustment")
+            raise NotImplementedError("batch normalization knows no virtual batches and no adjustment")
         self.renorm, self.renorm_momentum = renorm, renorm_momentum
         self.renorm_clipping = renorm_clipping or {}
         self.axis = axis[0] if isinstance(axis, (list, tuple)) else axis
@@ -102,7 +102,7 @@ class BatchNormalization(legacy_base.Layer):
         shape = tf.TensorShape(input_shape)
         channels = shape.as_list()[self.axis]
         if channels is None:
-            raise ValueError("batch normalisation needs to know the size of the axis it normalises")
+            raise ValueError("batch normalization needs to know the size of the axis it normalizes")
         if self.scale:
             self.gamma = self._parameter("gamma", channels, trainable=True)
         if self.center:
@@ -134,14 +134,14 @@ class BatchNormalization(legacy_base.Layer):
 
     def _training(self, inputs: tf.Tensor) -> tf.Tensor:
         if self.renorm:
-            outputs, mean, variance = self._renormalised(inputs)
+            outputs, mean, variance = self._renormalized(inputs)
         elif self._can_fuse(inputs):
             outputs, mean, variance = tf.compat.v1.nn.fused_batch_norm(
                 inputs, *self._scale_and_offset(), epsilon=self.epsilon, data_format=self._format()
             )
         else:
             mean, variance = self._moments(inputs)
-            outputs = self._normalised(inputs, mean, variance)
+            outputs = self._normalized(inputs, mean, variance)
         self._move(self.moving_mean, mean, self.momentum)
         self._move(self.moving_variance, variance, self.momentum)
         return outputs
@@ -154,16 +154,16 @@ class BatchNormalization(legacy_base.Layer):
         step = (average - tf.cast(value, average.dtype)) * (1 - momentum)
         ops.add_to_collection(ops.GraphKeys.UPDATE_OPS, average.assign_sub(step))
 
-    def _renormalised(self, inputs: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
-        """Batch renormalisation: by the batch, and corrected towards the moving averages."""
+    def _renormalized(self, inputs: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
+        """Batch renormalization: by the batch, and corrected towards the moving averages."""
         mean, variance = self._moments(inputs)
         stddev = tf.sqrt(variance + self.epsilon)
         known_mean, known_stddev = self.renorm_mean.read_value(), self.renorm_stddev.read_value()
         scale = self._clipped(stddev / known_stddev, "rmin", "rmax")
         shift = self._clipped((mean - known_mean) / known_stddev, None, "dmax")
         scale, shift = tf.stop_gradient(scale), tf.stop_gradient(shift)
-        # (x - mean) / stddev * scale + shift, as one normalisation by other moments.
-        outputs = self._normalised(
+        # (x - mean) / stddev * scale + shift, as one normalization by other moments.
+        outputs = self._normalized(
             inputs, mean - shift * stddev / scale, tf.square(stddev / scale) - self.epsilon
         )
         self._move(self.renorm_mean, mean, self.renorm_momentum)
@@ -178,7 +178,7 @@ class BatchNormalization(legacy_base.Layer):
 
     def _inference(self, inputs: tf.Tensor) -> tf.Tensor:
         if not self._can_fuse(inputs):
-            return self._normalised(inputs, self.moving_mean, self.moving_variance)
+            return self._normalized(inputs, self.moving_mean, self.moving_variance)
         outputs, _, _ = tf.compat.v1.nn.fused_batch_norm(
             inputs,
             *self._scale_and_offset(),
@@ -204,7 +204,7 @@ class BatchNormalization(legacy_base.Layer):
             self.beta if self.beta is not None else tf.zeros(shape),
         )
 
-    def _normalised(self, inputs: tf.Tensor, mean: Any, variance: Any) -> tf.Tensor:
+    def _normalized(self, inputs: tf.Tensor, mean: Any, variance: Any) -> tf.Tensor:
         shape = [1] * inputs.shape.rank
         shape[self.axis] = -1
         scale, offset = self._scale_and_offset()
@@ -367,10 +367,10 @@ def _complete(module: Any) -> None:
         module.normalization_layers = stand_in
 
 
-def _of_plain_numbers(normalised: Any) -> Any:
-    @functools.wraps(normalised)
+def _of_plain_numbers(normalized: Any) -> Any:
+    @functools.wraps(normalized)
     def of_numbers(size: Any, *args: Any, **kwargs: Any) -> Any:
-        return normalised(int(size) if isinstance(size, np.integer) else size, *args, **kwargs)
+        return normalized(int(size) if isinstance(size, np.integer) else size, *args, **kwargs)
 
     return of_numbers
 

@@ -4,7 +4,7 @@ What happens to a batch of pixels, in this order:
 
 1. `moved`, on pixels of 0 to 255: quarter turn, flip, shift by padding and cutting, rotation, zoom and the moving
    parts of RandAugment. All are one map from places of the new image to places of the old one.
-2. `coloured`, on pixels of 0 to 255, as a colour means nothing once a mean was taken off: RandAugment, hue,
+2. `colored`, on pixels of 0 to 255, as a color means nothing once a mean was taken off: RandAugment, hue,
    saturation, value, contrast, noise; then pixels are cut to 0 to 255 again.
 3. The mean is taken off, what came in from outside of the image becomes zero, windows are cut (all in `input`).
 4. `whitened`, in validation and inference too.
@@ -293,15 +293,15 @@ def _warped(images: tf.Tensor, matrix: tf.Tensor, shift: tf.Tensor) -> tuple[tf.
     return above * (1 - lower) + below * lower, tf.cast(inside, tf.float32)[..., None]
 
 
-# 2. Colours
+# 2. Colors
 
 
-def coloured(images: tf.Tensor, augment: Augment, draws: Draws) -> tf.Tensor:
-    """``images``, float32 [N, H, W, C] of 0 to 255, in other colours; within 0 to 255 again."""
-    if not changes_colours(augment):
+def colored(images: tf.Tensor, augment: Augment, draws: Draws) -> tf.Tensor:
+    """``images``, float32 [N, H, W, C] of 0 to 255, in other colors; within 0 to 255 again."""
+    if not changes_colors(augment):
         return images
     if augment.randaugment:
-        images = _random_colours(images, augment.randaugment, draws)
+        images = _random_colors(images, augment.randaugment, draws)
     if augment.hsv_hue or augment.hsv_saturation or augment.hsv_value:
         images = _hsv_changed(images, augment, draws)
     if augment.contrast:
@@ -313,8 +313,8 @@ def coloured(images: tf.Tensor, augment: Augment, draws: Draws) -> tf.Tensor:
     return tf.clip_by_value(images, 0.0, FULL_RANGE)
 
 
-def changes_colours(augment: Augment) -> bool:
-    """Whether `coloured` does anything."""
+def changes_colors(augment: Augment) -> bool:
+    """Whether `colored` does anything."""
     hsv = augment.hsv_hue or augment.hsv_saturation or augment.hsv_value
     return bool(augment.randaugment or hsv or augment.contrast or augment.noise)
 
@@ -339,7 +339,7 @@ def _contrasted(images: tf.Tensor, factor: tf.Tensor) -> tf.Tensor:
     return mean + (images - mean) * _each(factor)
 
 
-def _random_colours(images: tf.Tensor, magnitude: float, draws: Draws) -> tf.Tensor:
+def _random_colors(images: tf.Tensor, magnitude: float, draws: Draws) -> tf.Tensor:
     largest = _LARGEST_FACTOR * magnitude
     images = _stretched(images, draws.chosen("stretch"))
     if images.shape[3] == 3:
@@ -376,7 +376,7 @@ def _solarized(images: tf.Tensor, amount: tf.Tensor) -> tf.Tensor:
 
 
 def whitened(images: tf.Tensor) -> tf.Tensor:
-    """Each image with the mean 0 and the deviation 1; one of a single colour becomes 0."""
+    """Each image with the mean 0 and the deviation 1; one of a single color becomes 0."""
     return tf.image.per_image_standardization(images)
 
 

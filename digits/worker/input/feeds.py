@@ -156,7 +156,7 @@ class Preparation:
         if tf.config.list_logical_devices("GPU"):
             images = tf.cast(images, tf.float32)  # a GPU cannot move single bytes
         moved, inside = augment.moved(images, self.augment, draws)
-        batch = augment.coloured(tf.cast(moved, tf.float32), self.augment, draws)
+        batch = augment.colored(tf.cast(moved, tf.float32), self.augment, draws)
         batch = self._without_mean(batch)
         if inside is not None:
             batch *= inside

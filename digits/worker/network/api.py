@@ -94,7 +94,7 @@ def chw_to_hwc(x: Any) -> tf.Tensor:
 
 
 def bgr_to_rgb(x: Any) -> tf.Tensor:
-    """``x`` with its last axis, the colours, in the other order."""
+    """``x`` with its last axis, the colors, in the other order."""
     return tf.reverse(x, [-1])
 
 

@@ -1,4 +1,4 @@
-"""Batch normalisation of Keras in one operation.
+"""Batch normalization of Keras in one operation.
 
 Keras 3 puts it together from a dozen small ones, each of which goes through the whole batch;
 TensorFlow has one that does the same several times as fast, on processors and on GPUs.

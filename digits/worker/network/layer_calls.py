@@ -53,21 +53,21 @@ class Calls:
     last: int = 0
     _open: list[Call] = field(default_factory=list)
     _begun: set[int] = field(default_factory=set)
-    _regularisation: dict[int, tf.Tensor] = field(default_factory=dict)
+    _regularization: dict[int, tf.Tensor] = field(default_factory=dict)
 
     def keras_losses(self) -> list[tf.Tensor]:
-        """Regularisation and other losses that Keras layers collected in this trace, each once."""
+        """Regularization and other losses that Keras layers collected in this trace, each once."""
         layers = {id(call.layer): call.layer for call in self.calls if call.is_keras and call.depth == 0}
         losses = [loss for layer in layers.values() for loss in layer.losses]
         return list({id(loss): loss for loss in losses}.values())
 
-    def regularisation_of(self, variable: KerasVariable) -> tf.Tensor:
+    def regularization_of(self, variable: KerasVariable) -> tf.Tensor:
         """The loss of a variable with a regularizer: the same tensor whoever asks for it."""
         if tf.compat.v1.get_default_graph() is not self.graph:
             return variable.regularizer(variable)
-        if id(variable) not in self._regularisation:
-            self._regularisation[id(variable)] = variable.regularizer(variable)
-        return self._regularisation[id(variable)]
+        if id(variable) not in self._regularization:
+            self._regularization[id(variable)] = variable.regularizer(variable)
+        return self._regularization[id(variable)]
 
     def held_fast(self) -> set[int]:
         """The ids of the TensorFlow variables in Keras layers that are set not to be trained."""
@@ -136,7 +136,7 @@ def watched(is_training: bool) -> Iterator[Calls]:
             stack.enter_context(_wrapped(kind, calls))
         stack.enter_context(_keras_stage(is_training))
         stack.enter_context(_loaded_once())
-        stack.enter_context(_regularised_once(calls))
+        stack.enter_context(_regularized_once(calls))
         stack.enter_context(_not_run())
         yield calls
         calls.last = calls.graph.version
@@ -171,11 +171,11 @@ def _loaded_once() -> contextlib.AbstractContextManager[None]:
     return replaced(KerasVariable, "assign", assign)
 
 
-def _regularised_once(calls: Calls) -> contextlib.AbstractContextManager[None]:
+def _regularized_once(calls: Calls) -> contextlib.AbstractContextManager[None]:
     """Who adds ``model.losses`` to a loss adds what is known to be a part of it then, instead of a copy."""
 
     def losses(layer: Any) -> list[tf.Tensor]:
-        return [calls.regularisation_of(item) for item in layer.trainable_weights if item.regularizer]
+        return [calls.regularization_of(item) for item in layer.trainable_weights if item.regularizer]
 
     return replaced(keras.layers.Layer, "_get_regularization_losses", losses)
 

@@ -136,7 +136,7 @@ def _gives_values(operation: Any) -> bool:
 
 
 def _finishes(operation: Any, read: list[tf.Variable], before: _Layer) -> bool:
-    # What scales by weights of another scope, such as a batch normalisation, is a layer of its own.
+    # What scales by weights of another scope, such as a batch normalization, is a layer of its own.
     is_apart = operation.type == "Mul" and _without_model(_scope(read[0].name)) != before.row["name"]
     return operation.type in _FINISHING and not is_apart
 

@@ -47,8 +47,8 @@ class Objective:
 class Built:
     """The tensors of a network in one graph.
 
-    ``metrics`` are float32 scalars; the first is ``loss``: data loss and regularisation.
-    ``objectives`` and ``regularisation`` are what gradients are taken of. For
+    ``metrics`` are float32 scalars; the first is ``loss``: data loss and regularization.
+    ``objectives`` and ``regularization`` are what gradients are taken of. For
     inference only ``output`` and ``calls`` are there.
     """
 
@@ -56,7 +56,7 @@ class Built:
     output: Any
     calls: layer_calls.Calls
     objectives: list[Objective]
-    regularisation: tf.Tensor | None
+    regularization: tf.Tensor | None
     metrics: dict[str, tf.Tensor]
     pictures: list[summaries.Recorded]
 
@@ -208,13 +208,13 @@ def _with_losses(built: Any, output: Any, calls: layer_calls.Calls, store: Varia
     calls.hand_on_constraints()
     recorded = summaries.flatten(built.summaries)
     with tf.name_scope(LOSS_SCOPE):
-        regularisation = _regularisation(calls, objectives)
+        regularization = _regularization(calls, objectives)
         data_loss = tf.add_n([tf.cast(item.loss, tf.float32) for item in objectives])
-        total = data_loss if regularisation is None else data_loss + regularisation
+        total = data_loss if regularization is None else data_loss + regularization
     with tf.name_scope("metrics"):
         metrics = {**summaries.charts(recorded), "loss": total}
     ordered = {"loss": metrics.pop("loss"), **metrics}
-    return Built(built, output, calls, objectives, regularisation, ordered, summaries.pictures(recorded))
+    return Built(built, output, calls, objectives, regularization, ordered, summaries.pictures(recorded))
 
 
 def _objectives(returned: Any, store: VariableStore, held_fast: set[int]) -> list[Objective]:
@@ -264,7 +264,7 @@ def _listed(wanted: Any, store: VariableStore) -> list[tf.Variable]:
     return [variable for variable in found if not store.is_frozen(variable)]
 
 
-def _regularisation(calls: layer_calls.Calls, objectives: list[Objective]) -> tf.Tensor | None:
+def _regularization(calls: layer_calls.Calls, objectives: list[Objective]) -> tf.Tensor | None:
     """What is added to the losses of the network, which may have added some of it themselves."""
     terms = list(tf.compat.v1.losses.get_regularization_losses()) + calls.keras_losses()
     if terms:

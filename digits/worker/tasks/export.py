@@ -167,7 +167,7 @@ def _about(found: Trained, exported: _Exported) -> dict[str, Any]:
             "shape": [None, *manifest.shape],
             "type": "float32",
             "range": [0, 255],
-            "colours": "RGB" if manifest.channels == 3 else "gray",
+            "colors": "RGB" if manifest.channels == 3 else "gray",
             "resize_mode": manifest.resize_mode,
         },
         "outputs": {

@@ -199,8 +199,8 @@ def test_the_order_of_what_is_done(in_child: Any) -> None:
 
 
 def _white(images: np.ndarray) -> np.ndarray:
-    centred = images - images.mean((1, 2, 3), keepdims=True)
-    return centred / centred.std((1, 2, 3), keepdims=True)
+    centered = images - images.mean((1, 2, 3), keepdims=True)
+    return centered / centered.std((1, 2, 3), keepdims=True)
 
 
 def _prepared() -> Any:

@@ -53,10 +53,10 @@ def source(tmp_path: Path) -> Path:
 
 def make_source(root: Path, count: int = 8, size: tuple[int, int] = (12, 8)) -> Path:
     """Three classes of plain images, each a little different."""
-    for name, colour in COLOURS.items():
+    for name, color in COLOURS.items():
         (root / name).mkdir(parents=True)
         for number in range(count):
-            image = Image.new("RGB", size, colour)
+            image = Image.new("RGB", size, color)
             image.putpixel((number % size[0], number // size[0]), (number, number, 0))
             image.save(root / name / f"{number:03d}.png")
     return root

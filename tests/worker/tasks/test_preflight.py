@@ -285,7 +285,7 @@ def test_the_picture_is_of_the_images_that_the_step_sees(preflight: Any, train: 
     assert shown == pytest.approx(first_of_training, abs=0.1)
 
 
-def test_large_colour_images_are_made_smaller(
+def test_large_color_images_are_made_smaller(
     preflight: Any, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
     folder = tmp_path_factory.mktemp("large")

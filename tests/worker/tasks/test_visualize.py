@@ -68,7 +68,7 @@ with tf.variable_scope('normed', custom_getter=normed):
     assert outcome.of(Built)[0].parameters == 144 * 4 + 4 + 4
 
 
-def test_layers_normalised_by_hand(visualize: Any, train: Any) -> None:
+def test_layers_normalized_by_hand(visualize: Any, train: Any) -> None:
     """Neither weight decay nor moving averages nor gradients that the network takes itself are layers."""
     network = networks.classifier(
         """
