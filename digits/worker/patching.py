@@ -1,4 +1,4 @@
-"""Replaces what libraries do, for as long as it is wanted."""
+"""Temporarily replacing functions of libraries."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 
 @contextmanager
 def replaced(owner: Any, name: str, replacement: Any) -> Iterator[None]:
-    """Inside, the attribute ``name`` of a class or module is ``replacement``; afterwards it is as it was."""
+    """Replace the attribute ``name`` of a class or module inside the block."""
     is_own, original = name in vars(owner), getattr(owner, name)
     setattr(owner, name, replacement)
     try:
@@ -18,4 +18,4 @@ def replaced(owner: Any, name: str, replacement: Any) -> Iterator[None]:
         if is_own:
             setattr(owner, name, original)
         else:
-            delattr(owner, name)  # what a class inherits shows again
+            delattr(owner, name)  # reveals the inherited attribute again

@@ -1,4 +1,4 @@
-"""How a task ends when it is asked to (SIGTERM): at once, or when it has put away what it has."""
+"""Ending a task on SIGTERM: at once, or after it has saved its state."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ from digits.worker.failure import Stopped
 
 EXIT_STOPPED = 128 + signal.SIGTERM
 
-# How long a stopping task may take to leave by itself before the process is ended.
+# Time that a stopping task has to end on its own before its process is killed, in seconds.
 GRACE_SECONDS = 1.5
 
-# The same for one that has something to save first. The supervisor waits a little longer than this.
+# The same for a task that saves its state first. The supervisor waits a little longer than this.
 SAVING_GRACE_SECONDS = 4.0
 
 
 class _Request:
-    """Whether the task was asked to stop, and whether it looks at this by itself."""
+    """Whether the task was asked to stop, and whether it polls for that itself."""
 
     asked = False
     is_deferred = False
@@ -38,11 +38,10 @@ _request = _Request()
 
 @contextmanager
 def heeded() -> Iterator[None]:
-    """SIGTERM raises Stopped where the task is; what does not heed it is ended a little later.
+    """Raise Stopped on SIGTERM inside; kill the process if that does not end it in time.
 
-    Python runs a signal's handler only between two of its own instructions, which
-    may be long in coming while a graph runs. The wake-up descriptor is written at
-    once, and a thread that waits on it sees to the end of the process.
+    Python runs signal handlers only between its own instructions, which can take long while a graph runs. The
+    wake-up descriptor is written at once, and a thread that waits for it kills the process.
     """
     if threading.current_thread() is not threading.main_thread():
         yield  # only the main thread may handle signals
@@ -66,9 +65,9 @@ def heeded() -> Iterator[None]:
 
 @contextmanager
 def deferred() -> Iterator[Callable[[], bool]]:
-    """Inside, SIGTERM interrupts nothing; the function yielded tells whether it came.
+    """Do not interrupt the block on SIGTERM; yield a function that returns whether it was received.
 
-    The task then has `SAVING_GRACE_SECONDS` to raise Stopped by itself.
+    The task then has `SAVING_GRACE_SECONDS` to raise Stopped itself.
     """
     _request.is_deferred = True
     try:

@@ -46,12 +46,12 @@ function bundledPackages(metafile) {
 function licenses(folders) {
   const notices = folders.map((folder) => {
     const about = JSON.parse(readFileSync(join(root, folder, 'package.json'), 'utf8'));
-    return `${about.name} ${about.version} (${about.license})\n\n${licenceText(folder)}`;
+    return `${about.name} ${about.version} (${about.license})\n\n${licenseText(folder)}`;
   });
   return `The files in this folder contain the following packages.\n\n${notices.join(`\n${'-'.repeat(80)}\n\n`)}`;
 }
 
-function licenceText(folder) {
+function licenseText(folder) {
   const file = readdirSync(join(root, folder)).find((name) => /^licen[sc]e/i.test(name));
   return file ? readFileSync(join(root, folder, file), 'utf8').trim() + '\n' : '(the package carries no license file)\n';
 }

@@ -47,9 +47,8 @@ class Objective:
 class Built:
     """The tensors of a network in one graph.
 
-    ``metrics`` are float32 scalars; the first is ``loss``: data loss and regularization.
-    ``objectives`` and ``regularization`` are what gradients are taken of. For
-    inference only ``output`` and ``calls`` are there.
+    ``metrics`` are float32 scalars by name; the first is ``loss``: data loss plus regularization. Gradients are
+    those of ``objectives`` and ``regularization``. Inference only has ``output`` and ``calls``.
     """
 
     tower: Any
@@ -86,10 +85,11 @@ class Network:
         y: tf.Tensor | None,
         step: tf.Tensor | None = None,
     ) -> Built:
-        """Build the network in the current graph, on the weights of ``store``.
+        """Build the network in the current graph, with the variables of ``store``.
 
-        ``step`` is the number of the training step, for networks that ask for it.
-        Whatever the user's code raises passes through; UserFault for what it leaves out.
+        ``stage`` is one of those in `digits.worker.network.tower`; ``x`` is float32 [N, H, W, C], ``y`` the labels,
+        and ``step`` the number of the training step, an integer scalar. Raises UserFault for mistakes such as a
+        missing loss, and whatever the user's code raises.
         """
         training = stage == tower.TRAIN
         self.hooks.prepare_graph(tf.compat.v1.get_default_graph(), lambda: store.variables)
@@ -155,14 +155,14 @@ class Network:
 
     @contextlib.contextmanager
     def continued(self, built: Built, store: VariableStore, step: tf.Tensor) -> Iterator[None]:
-        """What ``built`` does inside, in its graph, finds the number of the ``step`` and variables as before."""
+        """Continue the build of ``built`` inside, in its graph: variables and the ``step`` are the same."""
         with store.continued(), tower.building(built.tower, self.step, step):
             yield
 
     def may_depend_on(self, name: str) -> bool:
-        """Whether what was built so far may depend on ``y`` or ``is_inference``.
+        """Whether the towers built so far may depend on ``name``, ``y`` or ``is_inference``.
 
-        A constructor of the network's own gets both, and what it does with them cannot be seen.
+        A constructor of the network's own gets both, so it may depend on either.
         """
         unseen = ("__new__", "__init__", name)
         overridden = any(getattr(self.tower_class, item) is not getattr(tower.Tower, item) for item in unseen)
@@ -195,7 +195,7 @@ def _with_losses(built: Any, output: Any, calls: layer_calls.Calls, store: Varia
     model_scope = tf.compat.v1.variable_scope(
         MODEL_SCOPE, reuse=tf.compat.v1.AUTO_REUSE, auxiliary_name_scope=False
     )
-    # What the loss asks for itself is float32 as well.
+    # Variables that the loss creates are float32 too.
     variables = (
         autocast_variable.variables_for(tf.float32)
         if autocast_variable.is_low()
@@ -252,7 +252,7 @@ def _check_saved(objectives: list[Objective], store: VariableStore) -> None:
 
 
 def _listed(wanted: Any, store: VariableStore) -> list[tf.Variable]:
-    """The variables that a loss names, without those that are frozen."""
+    """The variables that a loss lists, without frozen ones."""
     listed = list(wanted) if isinstance(wanted, (list, tuple, set)) else [wanted]
     if not listed:
         raise UserFault(
@@ -265,7 +265,7 @@ def _listed(wanted: Any, store: VariableStore) -> list[tf.Variable]:
 
 
 def _regularization(calls: layer_calls.Calls, objectives: list[Objective]) -> tf.Tensor | None:
-    """What is added to the losses of the network, which may have added some of it themselves."""
+    """The regularization that the losses of the network do not already contain."""
     terms = list(tf.compat.v1.losses.get_regularization_losses()) + calls.keras_losses()
     if terms:
         used = _used([item.loss for item in objectives])

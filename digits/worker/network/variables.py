@@ -1,9 +1,8 @@
-"""The weights, by name: one set that every trace of the network shares.
+"""Variables by name: one set that all traces of a network share.
 
-TensorFlow 1 networks say ``get_variable("w")`` while a graph is built. Here a
-graph is traced several times (training, validation, inference, every replica),
-and each trace must find the same weights. A `VariableStore` answers every request
-for a variable, whatever API made it, by the variable's full name.
+Networks create variables while a graph is built. A network is traced several times (for training, validation,
+inference, and each replica), and every trace must use the same variables. A `VariableStore` answers all
+requests for variables, whichever API makes them, by the variable's full name.
 """
 
 from __future__ import annotations
@@ -36,7 +35,7 @@ LOSS_SCOPE = "loss"
 
 @dataclass(frozen=True)
 class _Counter:
-    """A variable of a metric, which begins with every batch anew from its ``initial`` value."""
+    """A variable of a Keras metric, which is reset to its ``initial`` value for every batch."""
 
     variable: tf.Variable
     initial: Any
@@ -47,9 +46,10 @@ class _Counter:
 
 @dataclass
 class Own:
-    """What a network's text made before any graph: ``variables`` by name, and how many layers of each name.
+    """What a network's text creates outside of its class.
 
-    ``counters`` are what the metrics of Keras count in.
+    ``variables`` and ``counters``, the variables of Keras metrics, are by name; ``layer_names`` are Keras' counts
+    of automatic names.
     """
 
     variables: dict[str, tf.Variable] = field(default_factory=dict)
@@ -59,7 +59,7 @@ class Own:
 
 @contextmanager
 def made_outside() -> Iterator[Own]:
-    """Collects what is made inside, outside of any trace; all traces share it."""
+    """Collect the variables that are created inside, outside of any trace, for all traces to share."""
     own = Own()
     asked_for: dict[str, int] = {}
 
@@ -79,18 +79,17 @@ def made_outside() -> Iterator[Own]:
 
 
 def _name_layers_from(counts: dict[str, int]) -> None:
-    """Keras' automatic names of layers go on from here, so that every trace gives the same ones."""
+    """Reset the counts of Keras' automatic layer names, so that every trace gets the same names."""
     global_state.set_global_attribute("object_name_uids", defaultdict(int, counts))
 
 
 class VariableStore:
-    """Owns the variables of a network. A variable is made once and found again by its name.
+    """Owns the variables of a network. A variable is created once and reused by name.
 
-    Once locked, the store makes no more variables: a trace that asks for a new one
-    is told so, because that variable would never have been trained. With ``empty``
-    the variables have shapes and no values: good for looking, and quick. Variables
-    named in ``frozen`` are never trained. Variables lie on ``device``; networks compute
-    with them in ``compute_type``. Those in ``local`` belong to single stages.
+    A locked store creates no more variables: a trace that requests a new one gets a UserFault, because that
+    variable would never be trained. With ``empty``, variables have shapes but no values, which is faster.
+    Variables named in ``frozen`` are not trainable. Variables are on ``device``; networks compute with them in
+    ``compute_type``. ``local`` contains the variables of single stages, such as counters, by name.
     """
 
     def __init__(
@@ -116,23 +115,23 @@ class VariableStore:
 
     @property
     def parameters(self) -> int:
-        """How many numbers the network holds; the states of random generators do not count."""
+        """The number of parameters: floating-point values of all variables."""
         return sum(count(variable) for variable in self._variables.values())
 
     def is_frozen(self, variable: tf.Variable) -> bool:
-        """Whether ``variable`` is one of the store's that are never trained."""
+        """Whether ``variable`` is frozen."""
         return plain_name(variable) in self._frozen
 
     def lock(self, reason: str) -> None:
-        """Make no more variables. ``reason`` ends the sentence about one that is asked for."""
+        """Create no more variables. ``reason`` completes the error message “The network asks for the variable …”."""
         self._locked_for = reason
 
     @contextmanager
     def trace(self, own: Own | None = None, stage: str = "") -> Iterator[None]:
-        """Everything built inside, in the current graph, finds its variables in this store.
+        """Answer requests for variables inside, in the current graph, from this store.
 
-        What the network's text made before, its ``own``, is part of the network. Local variables
-        are shared with the other traces of the ``stage``.
+        ``own`` contains what the network's text created before. Local variables are shared with the other traces
+        of ``stage``.
         """
         graph = tf.compat.v1.get_default_graph()
         _forget_collections(graph)
@@ -154,14 +153,14 @@ class VariableStore:
 
     @contextmanager
     def continued(self) -> Iterator[None]:
-        """What is built inside belongs to what was traced last in the current graph."""
+        """Continue the latest trace in the current graph."""
         graph = tf.compat.v1.get_default_graph()
         creators = _creators_of(graph)
         with _keras_paths(), tf.variable_creator_scope(creators[-1] if creators else _Creator(self, graph)):
             yield
 
     def find_or_make(self, name: str, request: dict[str, Any]) -> tf.Variable:
-        """The variable called ``name``; made as ``request``, the arguments of a creator, says if there is none."""
+        """The variable called ``name``; created from ``request``, the arguments of a variable creator, if it is new."""
         if name not in self._variables:
             if self._locked_for:
                 raise UserFault(
@@ -175,14 +174,14 @@ class VariableStore:
         return self._variables[name]
 
     def find_or_make_local(self, name: str, request: dict[str, Any]) -> tf.Variable:
-        """A variable that counts something in one stage, such as those of ``tf.metrics``: no weight."""
+        """A variable of one stage, such as the counters of ``tf.metrics``."""
         if name not in self.local:
             with tf.device(self._device or None):
                 self.local[name] = self._make(name, {**request, "trainable": False})
         return self.local[name]
 
     def make_counter(self, name: str, request: dict[str, Any]) -> tf.Variable:
-        """The same for a metric of Keras, which tells of a batch: what comes after it counts from the beginning."""
+        """The same for a Keras metric, which is reset before every batch."""
         variable = self.find_or_make_local(name, request)
         counter = self._counters[plain_name(variable)] = _Counter(variable, request["initial_value"])
         counter.begin()
@@ -190,7 +189,7 @@ class VariableStore:
 
 
 def plain(variable: Any) -> tf.Variable:
-    """The TensorFlow variable behind one of Keras, or a flexible one; any other as it is."""
+    """The TensorFlow variable behind a Keras variable or an `AutocastVariable`; others are returned unchanged."""
     if isinstance(variable, autocast_variable.AutocastVariable):
         return variable.master
     return variable if isinstance(variable, tf.Variable) else variable.value
@@ -198,24 +197,24 @@ def plain(variable: Any) -> tf.Variable:
 
 @contextmanager
 def set_once(variable: tf.Variable) -> Iterator[bool]:
-    """For a value that the network itself loads: whether it is to be assigned inside, which it is once and for all."""
+    """Yield whether a value that the network loads into ``variable`` must be assigned: True only the first time."""
     with tf.init_scope():
         yield not getattr(variable, "digits_loaded", False)
     variable.digits_loaded = True
 
 
 def plain_name(variable: tf.Variable) -> str:
-    """The full name of ``variable``, as the store knows it."""
+    """The full name of ``variable`` in the store."""
     return str(variable.name).removesuffix(":0")
 
 
 def count(variable: tf.Variable) -> int:
-    """How many parameters ``variable`` holds."""
+    """The number of parameters in ``variable``; 0 for integers, such as the states of random generators."""
     return int(variable.shape.num_elements()) if variable.dtype.is_floating else 0
 
 
 class _Creator:
-    """Answers the requests for variables of one trace."""
+    """The variable creator of one trace."""
 
     def __init__(self, store: VariableStore, graph: tf.Graph, stage: str = "") -> None:
         creators = _creators_of(graph)
@@ -244,7 +243,7 @@ class _Creator:
             variable = self._store.find_or_make(name, kwargs)
         _check_shape(name, variable, kwargs)
         remember(self._graph, variable, kwargs.get("collections"))
-        # The layers of Keras cast their variables themselves.
+        # Keras layers cast their variables themselves.
         return variable if build_context.current().keras_path else autocast_variable.view(variable)
 
 
@@ -321,7 +320,7 @@ def _keras_paths() -> AbstractContextManager[None]:
 
 
 class _Operation:
-    """What networks read of a variable's ``op``: its name."""
+    """The ``op`` of a variable, of which networks read the name."""
 
     type = "VarHandleOp"
 
@@ -332,10 +331,7 @@ class _Operation:
 
 
 class _AsBefore:
-    """What variables could in TensorFlow 1: be compared with each other, be keys, and have an ``op``.
-
-    The last is for ``tf.summary.histogram(w.op.name, w)``.
-    """
+    """The behavior of variables in TensorFlow 1: comparable, hashable, and with an ``op``, for ``w.op.name``."""
 
     read_value: Callable[[], tf.Tensor]
 
@@ -407,13 +403,13 @@ def _is_symbolic(initial: Any) -> bool:
 
 
 def _lifted(name: str, initial: tf.Tensor) -> tf.Tensor:
-    """``initial``, a tensor of the graph being built, computed anew in the current graph."""
+    """Copy the computation of ``initial``, a tensor of the graph being built, to the current graph."""
     graph = tf.compat.v1.get_default_graph()
     step = streams.step_in(initial.graph)
     try:
         if step is None:
             return lift_to_graph.lift_to_graph([initial], graph)[initial]
-        # A random value of the first step, whatever step is being traced.
+        # Random values are those of the first step.
         known = _Known(step, tf.zeros([], step.dtype))
         return lift_to_graph.lift_to_graph([initial], graph, sources=[step], op_map=known)[initial]
     except lift_to_graph.UnliftableError as error:
@@ -450,7 +446,7 @@ def _outside() -> Iterator[None]:
 
 
 def make_state(name: str, shape: Any, value: float = 0.0, dtype: tf.DType = tf.float32) -> tf.Variable:
-    """A variable of the trainer itself, filled with ``value`` and never trained."""
+    """Create a variable of the trainer itself, filled with ``value`` and not trainable."""
     with _outside():
         initial = tf.fill(tf.TensorShape(shape).as_list(), tf.cast(value, dtype))
         return ResourceVariable(initial, trainable=False, name=name)

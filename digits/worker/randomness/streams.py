@@ -1,12 +1,11 @@
-"""Random numbers that can be drawn again: those of a step depend on the seed and the step alone.
+"""Reproducible random numbers, which depend only on the seed and the step.
 
-TensorFlow's random operations keep counters inside the runtime. Nothing can save
-those, so a training that is taken up again would draw other numbers. While a
-network is traced for training, its random operations are therefore replaced by
-stateless ones of the same distribution, which are as fast.
+TensorFlow's random operations keep counters inside the runtime, which cannot be saved, so a resumed training
+would draw different numbers. While a network is traced for training, its random operations are therefore
+replaced by stateless ones with the same distribution, which are as fast.
 
-Inside loops, branches and functions of the network's own, an operation may run
-several times a step; there it counts its calls in a variable, which is saved.
+Inside loops, branches and functions of the network, an operation may run several times per step; there it counts
+its calls in a variable, which is saved.
 """
 
 from __future__ import annotations
@@ -39,7 +38,7 @@ _PHILOX = 1
 
 
 class Randomness:
-    """The random numbers of a run. ``state`` holds its counters, by name."""
+    """The random numbers of a run. ``state`` contains its counters by name."""
 
     def __init__(self, seed: int) -> None:
         self._seed = seed
@@ -48,27 +47,27 @@ class Randomness:
 
     @contextmanager
     def drawn(self, stage: str, step: tf.Tensor, part: int = 0) -> Iterator[None]:
-        """Random operations that are built inside draw anew for every value of ``step``, an integer.
+        """Make random operations that are built inside functions of the seed and ``step``, an integer scalar.
 
-        A step that is traced twice for the same ``stage`` draws the same numbers in both traces;
-        copies of the network for several devices are different ``part``s and draw different ones.
+        Two traces of a step for the same ``stage`` draw the same numbers; replicas are different ``part``s and
+        draw different ones.
         """
         with build_context.extended(draw=_Draw(self, stage, step, part)):
             yield
 
     @property
     def variables(self) -> dict[str, tf.Variable]:
-        """All that a snapshot has to keep, by name."""
+        """All variables that snapshots must contain, by name."""
         generator = stateful_random_ops.global_generator
         return {**self.state, f"{STATE_SCOPE}/generator": generator.state} if generator else dict(self.state)
 
     def begin(self) -> None:
-        """Give TensorFlow's own generator, where a network has called for it, a state that follows from the seed."""
+        """Seed TensorFlow's global generator, if the network uses it."""
         if stateful_random_ops.global_generator:
             stateful_random_ops.global_generator.reset_from_seed(self._seed)
 
     def reset(self) -> None:
-        """Let the counters begin anew."""
+        """Reset the counters."""
         for variable in self.state.values():
             variable.assign(tf.zeros_like(variable))
 

@@ -1,4 +1,4 @@
-"""How the outputs of a network's layers are spread over a batch, for histograms in TensorBoard."""
+"""Histograms of the outputs of a network's layers over a batch, for TensorBoard."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ from digits.worker.training.tensorboard_log import spread
 
 
 class Activations:
-    """The layers of the network that ``build`` builds, on the images of one batch, uint8 [N, H, W, C].
+    """The layers of the network that ``build`` builds, for the images of one batch, uint8 [N, H, W, C].
 
-    The values are counted where they are computed: those of a large network would fill the memory.
+    The histograms are computed on the device, because the activations of a large network would fill the memory.
     """
 
     def __init__(
@@ -36,7 +36,7 @@ class Activations:
         self._function = tf.function(self._spreads, autograph=False)
 
     def spreads(self) -> dict[str, NDArray[Any]]:
-        """For each layer what `digits.worker.training.tensorboard_log.spread` gives."""
+        """The result of `digits.worker.training.tensorboard_log.spread` for each layer, by tag."""
         self._randomness.reset()
         found = self._function(self._images)
         return {f"activations/{name}": value.numpy() for name, value in zip(self._names, found, strict=True)}

@@ -1,8 +1,7 @@
-"""The optimizers of the model form, by TensorFlow's fused update operations.
+"""The optimizers of the model form, built on TensorFlow's fused update operations.
 
-Keras' optimizers differ from those of TensorFlow 1 in small ways (where the
-momentum takes the learning rate, where epsilon is added), so published settings
-would mean something else. These operations are the ones TensorFlow 1 itself used.
+Keras' optimizers differ from those of TensorFlow 1 in details (how the momentum uses the learning rate, where
+epsilon is added), so published settings would have another effect. TensorFlow 1 used these operations.
 """
 
 from __future__ import annotations
@@ -39,8 +38,8 @@ class Optimizer:
     def apply(
         self, gradient: tf.Tensor, variable: tf.Variable, rate: tf.Tensor, step: tf.Tensor
     ) -> tf.Operation:
-        """Change ``variable`` by ``gradient``, within its constraint. ``step`` counts from 0."""
-        gradient = tf.convert_to_tensor(gradient)  # the slices of an embedding, as a whole
+        """Update ``variable`` with ``gradient`` at the learning ``rate``, then its constraint; ``step`` starts at 0."""
+        gradient = tf.convert_to_tensor(gradient)  # densify the slices of an embedding
         slots = {slot: self._slot(slot, variable).handle for slot in self._kind.slots}
         rate = tf.cast(rate, gradient.dtype)
         changed = self._kind.apply(variable.handle, slots, gradient, rate, self._settings, step)
@@ -81,7 +80,7 @@ def _adagrad(var: Any, slots: Any, grad: Any, lr: Any, settings: Solver, step: A
 
 
 def _adagrad_da(var: Any, slots: Any, grad: Any, lr: Any, settings: Solver, step: Any) -> Any:
-    # Put together by hand, as the one operation for it does not run on GPUs.
+    # The fused operation does not run on GPUs.
     total = raw.ReadVariableOp(resource=slots["gradient_accumulator"], dtype=grad.dtype) + grad
     squares = raw.ReadVariableOp(resource=slots["gradient_squared_accumulator"], dtype=grad.dtype)
     squares += tf.square(grad)
@@ -120,13 +119,13 @@ def _adam(var: Any, slots: Any, grad: Any, lr: Any, settings: Solver, step: Any)
 
 
 def _adamw(var: Any, slots: Any, grad: Any, lr: Any, settings: Solver, step: Any) -> Any:
-    """Adam with the weights' decay apart from the gradient (Loshchilov and Hutter, 2019)."""
+    """Adam with decoupled weight decay (I. Loshchilov, F. Hutter, "Decoupled Weight Decay Regularization", 2019)."""
     with tf.control_dependencies([_decay(var, grad, lr, settings)]):
         return _adam(var, slots, grad, lr, settings, step)
 
 
 def _lion(var: Any, slots: Any, grad: Any, lr: Any, settings: Solver, step: Any) -> Any:
-    """Steps of one size, in the direction of an average of gradients (Chen et al., 2023)."""
+    """Sign of interpolated momentum (X. Chen et al., "Symbolic Discovery of Optimization Algorithms", 2023)."""
     momentum = raw.ReadVariableOp(resource=slots["momentum"], dtype=grad.dtype)
     direction = tf.sign(settings.beta_1 * momentum + (1 - settings.beta_1) * grad)
     changed = [

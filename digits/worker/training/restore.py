@@ -1,17 +1,15 @@
-"""Gives a network the values of variables that were trained before, by name and shape.
+"""Restoring pretrained weights by name and shape.
 
-They may come from a snapshot or any checkpoint of TensorFlow 1 or 2, from a frozen graph
-(its constants), from a SavedModel, or from a Keras model. A variable ``model/conv1/weights``
-takes the first of these that is there and has its shape:
+Sources are snapshots and other checkpoints of TensorFlow 1 or 2, frozen graphs (their constants), SavedModels and
+Keras models. A variable ``model/conv1/weights`` gets the first of these values that exists with its shape:
 
-1. the value of the same name; for a layer frozen by renaming, of the name before;
-2. without ``model/`` in front, as other programs name theirs, or without the first part of
-   the other name, which Keras takes from its model;
-3. the same with ``kernel`` for ``weights`` and ``bias`` for ``biases``, or the other way round.
+1. the value with the same name; for a layer frozen by renaming, with its original name;
+2. the name without ``model/``, as in other programs, or the other name without its first part, which Keras
+   derives from the model;
+3. the same with ``kernel`` for ``weights`` and ``bias`` for ``biases``, or the reverse.
 
-The layers of a Keras model that the user never named are called ``conv2d_4`` or the like by
-accident. So when no name of such a file fits, its variables are taken in their order, up to the
-first whose shape differs.
+Keras numbers unnamed layers, such as ``conv2d_4``. So if no name of a Keras file matches, its variables are
+restored in order, up to the first whose shape differs.
 """
 
 from __future__ import annotations
@@ -38,7 +36,7 @@ _TWINS = {"weights": "kernel", "kernel": "weights", "biases": "bias", "bias": "b
 
 @dataclass(frozen=True)
 class Source:
-    """Values by name, read when they are asked for. ``is_ordered``: their order means something."""
+    """Values by name, read on demand. ``is_ordered``: the order of the names is that of the layers."""
 
     shapes: dict[str, list[int]]
     read: Callable[[str], NDArray[Any]]
@@ -47,10 +45,10 @@ class Source:
 
 @dataclass(frozen=True)
 class Report:
-    """What became of a network's variables: names by outcome.
+    """The outcome of a restore, with the names of the network's variables.
 
-    ``taken`` has the names in the file, ``other_shape`` both shapes in words;
-    ``unused`` are names of the file that no variable took.
+    ``taken`` maps restored variables to the names in the file, and ``other_shape`` variables to a description of
+    both shapes; ``unused`` are names in the file that match no variable. ``by_order``: names were ignored.
     """
 
     taken: dict[str, str] = field(default_factory=dict)
@@ -61,7 +59,7 @@ class Report:
 
     @property
     def remark(self) -> str:
-        """A sentence about what kept its initial value; empty when nothing did."""
+        """A sentence about the variables that keep their initial values; empty if there are none."""
         parts = []
         if self.missing:
             parts.append(f"not in it: {listed(self.missing)}")
@@ -76,9 +74,9 @@ class Report:
 
 
 def restore(path: Path, variables: Mapping[str, tf.Variable]) -> Report:
-    """Give the variables the values that the file or folder ``path`` has for them.
+    """Assign to ``variables``, by name, the matching values in the file or folder ``path``.
 
-    Raises UserFault when it cannot be read.
+    Raises UserFault if it is unreadable.
     """
     with _readable(path):
         source = _source(path)
@@ -90,10 +88,10 @@ def restore(path: Path, variables: Mapping[str, tf.Variable]) -> Report:
 
 
 class Frozen:
-    """The names of variables that are not trained: renamed ones, and those that match a pattern.
+    """The names of frozen variables: those renamed with `FROZEN_SUFFIX`, and those that match a pattern.
 
-    A pattern is a name with wildcards, as in file names: ``conv*`` or ``*/weights``. The name of
-    a layer stands for its variables, and ``model/`` may be left out.
+    Patterns have the wildcards of file names: ``conv*`` or ``*/weights``. The name of a layer matches its
+    variables, and ``model/`` is optional.
     """
 
     def __init__(self, weights: Path | None = None, patterns: Iterable[str] = ()) -> None:
@@ -108,7 +106,7 @@ class Frozen:
     def __contains__(self, name: object) -> bool:
         if not isinstance(name, str):
             return False
-        # Every pattern is tried, so that it is known which ones fit nothing.
+        # Try every pattern, to find those that match nothing.
         matching = [pattern for pattern in self._patterns if _matches(name, pattern)]
         for pattern in matching:
             self._unmatched.pop(pattern, None)
@@ -117,7 +115,7 @@ class Frozen:
 
     @property
     def unmatched(self) -> list[str]:
-        """The patterns that no variable's name matched so far."""
+        """The patterns that have matched no variable so far."""
         return list(self._unmatched)
 
 
@@ -283,12 +281,12 @@ def _keras_weights(path: Path) -> Source:
 
 @contextmanager
 def _readable(path: Path) -> Iterator[None]:
-    """What goes wrong inside with the file ``path`` becomes a UserFault."""
+    """Convert errors while reading the file ``path`` to UserFault."""
     try:
         yield
     except UserFault:
         raise
-    except Exception as error:  # several libraries read here, and each raises what it likes
+    except Exception as error:  # several libraries read here, with errors of their own
         reason = str(error).partition("\n")[0][:300]
         raise UserFault(
             f"The weights {path.name} cannot be read: {reason}",

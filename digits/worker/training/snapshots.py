@@ -11,8 +11,8 @@ before it. A resume point beside a snapshot (see `digits.core.resume_point`) mar
 TensorFlow stores a checksum of every tensor and of every block of the index, and verifies it on
 reading, so no further checksums are needed to detect damage.
 
-A layer is frozen by renaming it: a variable whose name is that of a variable of the
-snapshot and `FROZEN_SUFFIX` takes that variable's value, and is not trained.
+Renaming a layer freezes it: a variable with the name of a variable in the snapshot plus `FROZEN_SUFFIX` gets
+its value and is not trained.
 """
 
 from __future__ import annotations

@@ -26,7 +26,7 @@ log = logging.getLogger(__name__)
 _FILE_VERSION = "brain.Event:2"
 _MAX_BINS = 64
 
-# So long nothing is written after the disk was found to be full.
+# Time without writing after the disk was full, in seconds.
 FULL_SECONDS = 60.0
 
 
@@ -34,7 +34,7 @@ class TensorBoardLog:
     """One run: a folder with one event file. A context manager; every write reaches the file."""
 
     def __init__(self, folder: Path, resumed: int | None = None) -> None:
-        """``resumed`` says that what the folder has of later steps is void."""
+        """Open the log in ``folder``; ``resumed`` invalidates the existing points of later steps."""
         folder.mkdir(parents=True, exist_ok=True)
         self._folder, self._files, self._full_until = folder, 0, 0.0
         self._writer: Any = None
@@ -59,7 +59,7 @@ class TensorBoardLog:
                 log.warning("TensorBoard's log could not be synced: %s", error)
 
     def scalars(self, rows: Iterable[tuple[int, Mapping[str, float]]]) -> None:
-        """Points of charts: steps, and values by tag."""
+        """Write points of charts: steps, and values by tag."""
         now, events = time.time(), []
         for step, row in rows:
             values = [v1.Summary.Value(tag=tag, simple_value=value) for tag, value in row.items()]
@@ -67,7 +67,7 @@ class TensorBoardLog:
         self._write(*events)
 
     def pictures(self, step: int, recorded: list[Recorded], values: list[Any]) -> None:
-        """Histograms, images and texts of a network, with the ``values`` that they had in ``step``."""
+        """Write the histograms, images and texts of a network, with their ``values`` in ``step``."""
         found: list[Any] = []
         for item, value in zip(recorded, values, strict=True):
             if item.kind == HISTOGRAM:
@@ -79,19 +79,19 @@ class TensorBoardLog:
         self._summary(step, found)
 
     def histograms(self, step: int, values: Mapping[str, Any]) -> None:
-        """How the numbers of each of ``values``, such as weights, are spread."""
+        """Write a histogram of each array in ``values``, such as weights, by tag."""
         self._summary(
             step, [v1.Summary.Value(tag=tag, histo=_histogram(value)) for tag, value in values.items()]
         )
 
     def spreads(self, step: int, values: Mapping[str, NDArray[Any]]) -> None:
-        """Histograms that were counted elsewhere, each as `spread` gives it."""
+        """Write histograms computed by `spread`, float64 [5 + bins], by tag."""
         self._summary(
             step, [v1.Summary.Value(tag=tag, histo=_counted(value)) for tag, value in values.items()]
         )
 
     def graph(self, graph: Any) -> None:
-        """The graph of a network, a GraphDef."""
+        """Write the graph of a network, a GraphDef."""
         self._write(v1.Event(wall_time=time.time(), graph_def=graph.SerializeToString()))
 
     def _summary(self, step: int, values: list[Any]) -> None:
@@ -108,8 +108,8 @@ class TensorBoardLog:
                 self._writer.write(event.SerializeToString())
             self._writer.flush()
         except tf.errors.ResourceExhaustedError as error:
-            # A full disk: these points are missing. What comes later goes to a new file, as nobody
-            # could read on behind half a record.
+            # The disk is full and these points are lost. Later points go to a new file, because readers
+            # stop at an incomplete record.
             log.warning("TensorBoard's log could not be written: %s", error.message)
             self._full_until = time.monotonic() + FULL_SECONDS
             self._close()
@@ -174,11 +174,11 @@ def _histogram(value: Any) -> Any:
 
 
 def spread(tensor: tf.Tensor) -> tf.Tensor:
-    """How the finite numbers of a tensor are spread, float64: least, largest, count, sum, sum of squares, bins."""
+    """The histogram of the finite values of a tensor, float64: min, max, count, sum, sum of squares, bins."""
     values = tf.cast(tf.reshape(tensor, [-1]), tf.float64)
     values = tf.boolean_mask(values, tf.math.is_finite(values))
     ends = tf.stack([tf.reduce_min(values), tf.reduce_max(values)])
-    # Bins of no width count nothing; of no numbers the ends are infinite.
+    # Bins need a width; without values, the ends are infinite.
     wide = tf.where(ends[1] > ends[0], ends, tf.constant([0.0, 1.0], tf.float64))
     shares = (values - wide[0]) / (wide[1] - wide[0])
     places = tf.clip_by_value(tf.cast(shares * _MAX_BINS, tf.int32), 0, _MAX_BINS - 1)
@@ -209,7 +209,7 @@ def _counted(found: NDArray[Any]) -> Any:
 def _images(item: Recorded, value: Any) -> list[Any]:
     images = np.asarray(value)
     if images.ndim != 4 or images.shape[-1] not in (1, 3, 4):
-        return []  # such a summary was legal as long as nobody looked at it
+        return []  # TensorFlow 1 accepted such summaries until they were written
     several = min(item.max_images, len(images)) > 1
     return [
         v1.Summary.Value(
@@ -242,7 +242,7 @@ def _image(pixels: NDArray[Any]) -> Any:
 
 
 def _as_bytes(pixels: NDArray[Any]) -> NDArray[np.uint8]:
-    """Pixels of any kind as uint8: stretched to the brightest; with negative values, 0 is gray."""
+    """Convert pixels of any dtype to uint8: scaled to the largest value; with negative values, 0 becomes gray."""
     if pixels.dtype == np.uint8:
         return pixels
     values = np.nan_to_num(np.asarray(pixels, np.float64))

@@ -1,4 +1,4 @@
-"""A trained network: that of a model job, for inference, with the weights of one of its snapshots."""
+"""Loading the network of a model job for inference, with the weights of one of its snapshots."""
 
 from __future__ import annotations
 
@@ -25,8 +25,9 @@ TRAIN_FOLDER = "train"
 
 @dataclass(frozen=True)
 class Trained:
-    """``prepare`` preprocesses pixels [N, H, W, C] for ``traced``, whose variables are in ``store``.
+    """A network with restored weights.
 
+    ``prepare`` preprocesses pixels [N, H, W, C] for ``traced``, whose variables are in ``store``.
     ``batch_size`` is that of the training; a network may require it.
     """
 
@@ -38,7 +39,7 @@ class Trained:
     traced: inference.Inference
 
     def outputs(self, pixels: tf.Tensor) -> object:
-        """What the network gives for uint8 or float32 pixels of 0 to 255, [N, H, W, C]."""
+        """The network's output for pixels of 0 to 255, uint8 or float32 [N, H, W, C]."""
         return self.traced.function(self.prepare(pixels))
 
     @property
@@ -67,10 +68,10 @@ class Trained:
 
 
 def load(model_folder: Path, snapshot: str, dataset: Path | None = None) -> Trained:
-    """The network of the model job in ``model_folder`` with the weights of ``snapshot``, such as ``snapshot_1.ckpt``.
+    """Load the network of the model job in ``model_folder`` with the weights of ``snapshot`` (``snapshot_1.ckpt``).
 
-    ``dataset`` is the folder of its dataset, if that was moved since. Raises UserFault when the network, the
-    snapshot or the dataset cannot be loaded, or what the network raises.
+    ``dataset`` is the folder of its dataset, if it has moved. Raises UserFault if the network, the snapshot or the
+    dataset cannot be loaded, and whatever the network raises.
     """
     recipe = recipes.load(model_folder / TRAIN_FOLDER, recipes.Train)
     dataset = dataset or Path(recipe.dataset)

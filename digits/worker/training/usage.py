@@ -1,4 +1,4 @@
-"""Tells now and then what the task's process uses: processor, memory, GPUs."""
+"""Report the resource usage of the task periodically: CPU, memory, GPUs."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def reported(
 
 def _report(events: EventLog, device: str, gpus: list[int], interval: float, stop: threading.Event) -> None:
     process = psutil.Process()
-    process.cpu_percent()  # the first call starts the measuring
+    process.cpu_percent()  # the first call starts the measurement
     with _driver(gpus) as read_gpus:
         while not stop.wait(interval):
             events.append(
@@ -47,7 +47,7 @@ def _report(events: EventLog, device: str, gpus: list[int], interval: float, sto
 
 @contextlib.contextmanager
 def _driver(gpus: list[int]) -> Iterator[Any]:
-    """A function that reads the state of the GPUs; an empty list where there is no driver."""
+    """Yield a function that returns the state of each GPU; without a driver, an empty list."""
     if not gpus:
         yield list
         return
@@ -60,7 +60,7 @@ def _driver(gpus: list[int]) -> Iterator[Any]:
         return
 
     def read() -> list[dict[str, Any]]:
-        # Some GPUs share the computer's memory and tell nothing of it, and some fall off the bus.
+        # GPUs that share the main memory do not report theirs, and a GPU may fall off the bus.
         with contextlib.suppress(pynvml.NVMLError):
             return [_gpu(pynvml, index) for index in gpus]
         return []

@@ -63,7 +63,7 @@ def test_the_training_goes_on_without_what_does_not_fit(
 
 
 def test_a_snapshot_that_was_skipped_is_not_retried_when_the_training_resumes(
-    train: Any, go_on: Any, full: Any, monkeypatch: pytest.MonkeyPatch
+    train: Any, go_on: Any, often: None, full: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The resume point is later than the snapshot, whose weights are gone."""
     full(lambda target: target.name == "snapshot_2.ckpt")
