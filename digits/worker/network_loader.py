@@ -60,7 +60,7 @@ def load(
 
 
 # Networks of TensorFlow 1 look tensors up by their old names, and return outputs of functional Keras models.
-_HOOKS = Hooks(prepare_graph=tensor_names.teach, resolve_output=keras1.computed)
+_HOOKS = Hooks(prepare_graph=tensor_names.patch_lookups, resolve_output=keras1.resolve_output)
 
 
 class _Source:
@@ -76,11 +76,11 @@ class _Source:
 def user_model(text: str) -> type:
     """Run the ``text`` of a network and return its class. Raises SyntaxError, UserFault, or whatever it raises."""
     text = text.replace("\r\n", "\n").replace("\r", "\n")
-    user_text.register_translation(python2_statements.translated)
+    user_text.register_translation(python2_statements.translate)
     # Tracebacks find the text under one fixed name.
     linecache.cache[NETWORK_FILE] = (len(text), None, user_text.lines(text), NETWORK_FILE)
     _check_characters(text)
-    code = python2.compiled(text, NETWORK_FILE)
+    code = python2.compile_text(text, NETWORK_FILE)
     # Data classes look their module up by name.
     module = sys.modules[_MODULE] = types.ModuleType(_MODULE)
     names = vars(module)
