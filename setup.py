@@ -133,6 +133,7 @@ setup(
         "digits.static": "static",
     },
     package_data={
+        "": ["templates/*.html", "*.proto", "*.pyi"],  # the kinds' partial templates; the records' schema
         "digits.docs": ["*.md", "images/*"],
         "digits.templates": ["**/*.html"],
         "digits.static": ["css/**/*", "img/**/*", "js/**/*", "vendor/*"],

@@ -25,8 +25,8 @@ PACKAGES = {
     "flask_socketio": "flask-socketio",
     "flask_wtf": "flask-wtf",
     "google_crc32c": "google-crc32c",
-    # TensorFlow brings these in the versions that it works with.
-    "google": "tensorflow",
+    "google": "protobuf",
+    # TensorFlow requires it in the version that it works with.
     "h5py": "tensorflow",
     "markupsafe": "jinja2",
     "pynvml": "nvidia-ml-py",
@@ -88,6 +88,8 @@ def own_files(folder: str, *suffixes: str) -> set[str]:
 def test_pages_and_scripts_are_inside(wheel):
     files = set(wheel.namelist())
     assert own_files("templates", ".html") <= files
+    partials = {str(path.relative_to(ROOT)) for path in (ROOT / "digits" / "kinds").glob("*/templates/*.html")}
+    assert partials and partials <= files
     assert own_files("docs", ".md", ".png") <= files
     assert own_files("static/js", ".js") | own_files("static/css", ".css") <= files
     assert own_files("static/img", ".svg", ".png", ".ico") <= files

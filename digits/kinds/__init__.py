@@ -17,6 +17,7 @@ BUILT_IN = (
     Kind(
         "image-classification", "Image classification", "images/classification", "digits.kinds.classification"
     ),
+    Kind("image-regression", "Image regression", "images/regression", "digits.kinds.regression"),
 )
 
 

@@ -123,7 +123,10 @@ class TaskRunner:
     # Public interface
 
     def submit(self, run: TaskRun) -> TaskRun:
-        """Start ``run`` as soon as its devices are free, after those submitted before it."""
+        """Start ``run`` as soon as its devices are free, after those submitted before it.
+
+        It waits for the end of an active run in the same folder.
+        """
         self._queue.append(run)
         if self._is_closed:
             self.stop(run)
@@ -147,6 +150,7 @@ class TaskRunner:
             run.exit = Exit(stopped=True)
             self._finish(run)
         elif run.phase is Phase.RUNNING:
+            run.poll_seconds, run._due = min(run.poll_seconds, POLL_SECONDS), 0.0
             self._stop_process(run)
         self.wake()
 
@@ -234,6 +238,9 @@ class TaskRunner:
         for run in list(self._queue):
             # Starting a run yields, and another greenlet may do the same.
             if run.phase is not Phase.QUEUED:
+                continue
+            # The end of a run is known once none of the processes in its folder runs.
+            if any(other.folder == run.folder for other in self._active):
                 continue
             run.allocation = run.allocate()
             if run.allocation is None:

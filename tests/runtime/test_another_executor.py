@@ -54,7 +54,7 @@ def test_a_job_is_done_and_its_metrics_and_output_are_there(server: Server) -> N
     assert server.wait_for_end(job) is Status.DONE
     assert server.scheduler.metrics(job).train.steps == [1, 2, 3]
     assert server.executor.output(job.task_folder(job.tasks[0]))[0] == "on ['cpu']\n"
-    assert job.summary["last_accuracy"] == 50.0
+    assert job.summary.last_accuracy == 50.0
     assert server.ledger.holders() == {}
 
 

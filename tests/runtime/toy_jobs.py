@@ -5,11 +5,11 @@ from __future__ import annotations
 import sys
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, ClassVar
 
 import gevent
+from msgspec import field
 
 from digits.core.job import DeviceRequest, Job
 from digits.core.recipe import Recipe
@@ -65,14 +65,11 @@ elif name == 'writes noise':
 """
 
 
-@dataclass(kw_only=True)
-class ToyRecipe(Recipe):
-    task = "toy"
+class ToyRecipe(Recipe, tag="toy"):
     name: str
 
 
-@dataclass(kw_only=True, eq=False)
-class ToyJob(Job):
+class ToyJob(Job, kw_only=True, eq=False):
     kind: ClassVar[str] = "model"
     program: str = "finishes"
     needed: tuple[str, ...] = ()
@@ -90,13 +87,6 @@ class ToyJob(Job):
 
     def clear_away(self) -> None:
         (self.folder / "half").unlink(missing_ok=True)
-
-    def details(self) -> dict[str, Any]:
-        return {"program": self.program, "needed": list(self.needed)}
-
-    @classmethod
-    def own_details(cls, body: dict[str, Any]) -> dict[str, Any]:
-        return {"program": body["program"], "needed": tuple(body["needed"])}
 
 
 class Server:

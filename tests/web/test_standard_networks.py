@@ -58,11 +58,11 @@ def test_every_file_is_in_the_list():
 
 
 def test_only_networks_for_the_kind_of_dataset_are_offered():
-    offered = standard_networks.networks()
+    offered = standard_networks.networks(["image-classification"])
     assert next(iter(offered)) == "lenet"
     assert {"alexnet", "resnet50", "autoencoder", "gan"} <= set(offered)
     assert not {"unet", "regression", "siamese"} & set(offered)
-    assert list(standard_networks.networks("segmentation")) == ["unet"]
+    assert list(standard_networks.networks(["image-segmentation"])) == ["unet"]
     assert standard_networks.network("unet").title == "U-Net"
 
 
@@ -100,7 +100,7 @@ def test_the_form_takes_the_settings_that_a_network_wants(name):
         recipe = form.recipe("", None, form.batch_size.data[0], form.learning_rate.data[0])
     assert recipe.epochs == int(values["train_epochs"])
     assert recipe.batch_size == int(values["batch_size"])
-    assert recipe.solver["type"] == values["solver_type"]
+    assert recipe.solver.type == values["solver_type"]
     assert recipe.solver["learning_rate"] == float(values["learning_rate"])
     assert recipe.lr_policy["policy"] == values["lr_policy"]
     assert recipe.mean == values["use_mean"]

@@ -95,7 +95,7 @@ def test_a_snapshot_is_exported(trained: Any, run_clean: Callable[..., Any], tmp
     again = run_clean("-m", "digits", "export", str(job), str(target))
     assert again.returncode == 1 and "something in" in again.stderr
     other = run_clean("-m", "digits", "export", str(job), str(tmp_path / "other"), "--epoch", "7")
-    assert other.returncode == 1 and "those of the epochs 1." in other.stderr
+    assert other.returncode == 1 and "snapshots of epochs 1." in other.stderr
 
 
 def test_nothing_to_export(model: Any, run_clean: Callable[..., Any], tmp_path: Path) -> None:
@@ -140,7 +140,7 @@ def read(task_folder: Path) -> list[events.Event]:
 def rows_of_run(task_folder: Path, run: int) -> int:
     """How many rows the run with this number, from 0, has measured."""
     runs = "".join(
-        "|" if event.kind == "resumed" else "m" if event.kind == "measured" else ""
+        "|" if isinstance(event, events.Resumed) else "m" if isinstance(event, events.Measured) else ""
         for event in read(task_folder)
     )
     return len(runs.split("|")[run]) if runs.count("|") == run else 0

@@ -433,8 +433,8 @@ def test_every_step_draws_other_numbers(train: Any) -> None:
 def test_events_are_in_the_log_of_both_runs(trained: Any, go_on: Any) -> None:
     first = trained(networks.LINEAR)
     go_on(first.job_folder / "train").wait()
-    kinds = [event.kind for event in events.read(first.job_folder / "train" / "events.jsonl")[0]]
-    assert kinds.count("finished") == 2 and kinds.count("resumed") == 1
+    names = [type(event).__name__ for event in events.read(first.job_folder / "train" / "events.jsonl")[0]]
+    assert names.count("Finished") == 2 and names.count("Resumed") == 1
 
 
 def test_patience_is_judged_at_validations_alone(

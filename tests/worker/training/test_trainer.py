@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from digits.core.events import Built, Finished, Measured, Progressed, Saved, UsageSampled, Warned
+from digits.core.events import Built, Failed, Finished, Measured, Progressed, Saved, UsageSampled, Warned
 from tests.worker import networks
 from tests.worker.conftest import gradient, snapshot, write_dataset
 
@@ -465,7 +465,7 @@ def test_a_stop_is_prompt_and_leaves_no_failure(start: Any, model: Any) -> None:
     task.stop()
     outcome = task.wait(seconds=10)
     assert outcome.code == 143
-    assert not any(event.kind in ("failed", "finished") for event in outcome.events)
+    assert not any(isinstance(event, (Failed, Finished)) for event in outcome.events)
 
 
 def test_weights_are_shown_and_steps_traced_for_tensorboard(train: Any, in_child: Any) -> None:

@@ -1,0 +1,42 @@
+"""Pages and JSON of regression."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from digits.data.manifest import Manifest
+from digits.data.records import Record
+from digits.data.sources import count_of
+from digits.kinds import views
+from digits.kinds.regression.recipe import CreateRegression
+
+
+class Views(views.Views[CreateRegression]):
+    """Numbers, their errors, and their distribution."""
+
+    group = "range"
+    groups = "ranges"
+    distribution = "Target distribution"
+    charts = (
+        views.Chart("error", "Error", ("mae", "rmse")),
+        views.Chart("r2", "R²", ("r2",), best="highest", low=-1),
+    )
+    invitation = "Predict one or more numbers for each image, such as an angle or an age. From a CSV file."
+
+    def describe_record(self, manifest: Manifest, record: Record) -> str:
+        numbers = record.features.get(manifest.target.feature, [])
+        return " · ".join(f"{number:.4g}" for number in numbers if isinstance(number, float))
+
+    def describe_dataset(self, manifest: Manifest) -> str:
+        return count_of(len(manifest.target.names), "target")
+
+    def tiles(self, manifest: Manifest) -> list[tuple[str, str]]:
+        target = manifest.target
+        return [
+            (name, f"{mean:.4g} ± {std:.3g}")
+            for name, mean, std in list(zip(target.names, target.mean, target.std, strict=True))[:4]
+        ]
+
+    def dataset_json(self, manifest: Manifest) -> dict[str, Any]:
+        target = manifest.target
+        return {"targets": target.names, "target_mean": target.mean, "target_std": target.std}

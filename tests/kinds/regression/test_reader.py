@@ -1,0 +1,186 @@
+"""Tables of images and numbers: delimiters, headers, splits, ranges, and errors with line numbers."""
+
+from __future__ import annotations
+
+import csv
+import io
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from digits.data.sources import Plan, UnusableSource
+from digits.kinds.regression import reader
+from digits.kinds.regression.recipe import CreateRegression
+
+
+class Silent:
+    def reading(self, what: str) -> None: ...
+
+    def downloaded(self, fraction: float, what: str) -> None: ...
+
+
+def write(folder: Path, text: str | bytes, name: str = "table.csv") -> Path:
+    path = folder / name
+    path.write_bytes(text if isinstance(text, bytes) else text.encode())
+    return path
+
+
+def table(folder: Path, text: str | bytes, **columns: object) -> reader.Table:
+    return reader.read_table(write(folder, text), folder, **columns)  # type: ignore[arg-type]
+
+
+def plan(folder: Path, text: str, **options: object) -> Plan:
+    recipe = CreateRegression(table=str(write(folder, text)), folder=str(folder), **options)  # type: ignore[arg-type]
+    return reader.read(recipe, Silent())
+
+
+@pytest.mark.parametrize("delimiter", [",", ";", "\t", "|"])
+def test_the_delimiter_and_the_header_are_detected(tmp_path: Path, delimiter: str) -> None:
+    text = "file,angle,distance\na.png,1.5,-2\nsub/b.png,2e1,3\n".replace(",", delimiter)
+    found = table(tmp_path, text)
+    assert found.names == ["angle", "distance"]
+    assert found.files == ["a.png", "sub/b.png"]
+    assert found.values.tolist() == [[1.5, -2], [20, 3]]
+
+
+def test_a_table_without_a_header_has_numbered_columns(tmp_path: Path) -> None:
+    found = table(tmp_path, "a.png,1\nb.png,2\n")
+    assert (found.names, found.values.tolist()) == (["column 2"], [[1], [2]])
+
+
+def test_columns_are_chosen_by_name(tmp_path: Path) -> None:
+    text = "id,path,angle,note\n7,a.png,1,x\n8,b.png,2,y\n"
+    found = table(tmp_path, text, image_column="path", target_columns=["angle"])
+    assert (found.files, found.names) == (["a.png", "b.png"], ["angle"])
+    with pytest.raises(UnusableSource, match="no column “size”") as caught:
+        table(tmp_path, text, target_columns=["size"])
+    assert "id, path, angle, note" in caught.value.hint
+
+
+def test_a_byte_order_mark_quotes_and_blank_lines_are_accepted(tmp_path: Path) -> None:
+    found = table(tmp_path, b'\xef\xbb\xbf"my file",n\r\n\r\n"a, b.png",1\r\n')
+    assert (found.files, found.values.tolist()) == (["a, b.png"], [[1]])
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("file,n\na.png,1\nb.png,one\n", "line 3: “one” is not a number (n)"),
+        ("file,n\na.png,\n", "line 2: no value for n"),
+        ("file,n\na.png\n", "line 2: no value for n"),
+        ("file,n\n,1\n", "line 2: the path of the image is missing"),
+        ("file,n\n../a.png,1\n", "line 2: “../a.png” is outside the image folder"),
+        ("file,n\n/etc/passwd,1\n", "outside the image folder"),
+        ("file,n\na.png,nan\n", "“nan” is not a number"),
+        ("file,n\na.png,inf\n", "inf is out of range"),
+        ("file,n\n", "has no rows"),
+        ("", "is empty"),
+        ("file\na.png\n", "only one column"),
+        ("a,b,b\nx,1,2\n", "two columns have the same name"),
+    ],
+)
+def test_an_unusable_table_is_refused_with_its_line(tmp_path: Path, text: str, message: str) -> None:
+    with pytest.raises(UnusableSource) as caught:
+        table(tmp_path, text)
+    assert message in caught.value.message
+
+
+def test_only_the_first_faulty_lines_are_listed(tmp_path: Path) -> None:
+    with pytest.raises(UnusableSource, match=r"20 lines of table.csv .*line 6.*and 15 more"):
+        table(tmp_path, "file,n\n" + "a.png,x\n" * 20)
+
+
+def test_text_that_is_not_utf8_is_refused_with_its_line(tmp_path: Path) -> None:
+    with pytest.raises(UnusableSource, match=r"table.csv, line 2, is not UTF-8"):
+        table(tmp_path, b"file,n\na\xe9.png,1\n")
+
+
+def test_a_missing_table_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(UnusableSource, match="cannot be read: No such file"):
+        reader.read_table(tmp_path / "none.csv", tmp_path)
+
+
+def test_a_link_out_of_the_image_folder_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "images").mkdir()
+    (tmp_path / "images" / "a.png").symlink_to(tmp_path / "secret.png")
+    with pytest.raises(UnusableSource, match="outside the image folder"):
+        reader.read_table(write(tmp_path, "file,n\na.png,1\n"), tmp_path / "images")
+
+
+@settings(max_examples=50)
+@given(
+    rows=st.lists(
+        st.tuples(
+            st.text("abc-_ .,;é", min_size=1, max_size=12).filter(
+                lambda name: name.strip(". ") == name != ""
+            ),
+            st.floats(-1e30, 1e30),
+        ),
+        min_size=1,
+        max_size=20,
+    )
+)
+def test_what_a_csv_writer_wrote_is_read(tmp_path_factory: pytest.TempPathFactory, rows: list) -> None:
+    text = io.StringIO()
+    csv.writer(text).writerows([["file", "n"], *rows])
+    found = table(tmp_path_factory.mktemp("table"), text.getvalue())
+    assert found.files == [name for name, _ in rows]
+    assert found.values[:, 0].tolist() == [value for _, value in rows]
+
+
+ROWS = "file,n\n" + "".join(f"{number}.png,{number}\n" for number in range(100))
+
+
+def test_the_rows_are_divided_at_random_but_repeatably(tmp_path: Path) -> None:
+    first, again = (plan(tmp_path, ROWS, pct_val=20, pct_test=10, seed=3) for _ in range(2))
+    assert {name: len(split) for name, split in first.splits.items()} == {"train": 70, "val": 20, "test": 10}
+    files = [name for split in first.splits.values() for name in split.files]
+    assert sorted(files) == sorted(f"{number}.png" for number in range(100))
+    assert files != sorted(files)
+    assert files == [name for split in again.splits.values() for name in split.files]
+    for split in first.splits.values():
+        assert [float(name.removesuffix(".png")) for name in split.files] == [row[0] for row in split.targets]
+
+
+def test_a_separate_table_is_the_whole_split(tmp_path: Path) -> None:
+    val = write(tmp_path, "file,n\nx.png,500\n", "val.csv")
+    found = plan(tmp_path, ROWS, val_table=str(val))
+    assert len(found.splits["train"]) == 100 and found.splits["val"].files == ["x.png"]
+    assert found.splits["val"].source == str(val)
+    other = write(tmp_path, "file,m\nx.png,500\n", "other.csv")
+    with pytest.raises(UnusableSource, match="the columns m, the train table n"):
+        plan(tmp_path, ROWS, val_table=str(other))
+
+
+def test_mean_and_deviation_are_those_of_the_training_rows(tmp_path: Path) -> None:
+    found = plan(tmp_path, ROWS, pct_val=50)
+    train = [row[0] for row in found.splits["train"].targets]
+    assert found.target.mean == pytest.approx([np.mean(train)])
+    assert found.target.std == pytest.approx([np.std(train)])
+    assert (found.target.names, found.target.shape, found.target.labels) == (["n"], [1], [])
+
+
+def test_records_are_grouped_by_round_ranges(tmp_path: Path) -> None:
+    found = plan(tmp_path, ROWS)
+    assert found.groups == [f"{low} to {low + 10}" for low in range(0, 100, 10)]
+    for split in found.splits.values():
+        assert split.groups == [int(row[0] // 10) for row in split.targets]
+
+
+@given(
+    st.lists(
+        st.floats(-1e30, 1e30).filter(lambda value: value == 0 or abs(value) > 1e-30), min_size=1, max_size=60
+    )
+)
+def test_every_number_is_in_one_of_a_few_ranges(values: list[float]) -> None:
+    edges, names = reader.bins(np.array(values))
+    assert 1 <= len(names) <= reader.MAX_GROUPS + 2
+    assert len(edges) == len(names) - 1
+    assert (np.diff(edges) > 0).all()
+
+
+def test_a_number_that_never_varies_is_reported(tmp_path: Path) -> None:
+    assert "same value: n" in plan(tmp_path, "file,n\na.png,4\nb.png,4\nc.png,4\n").warnings[0]

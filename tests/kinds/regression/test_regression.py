@@ -1,0 +1,147 @@
+"""A regression dataset from its form to a prediction, over HTTP."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from PIL import Image
+
+from tests.site import Site, open_site, site_settings
+
+
+@pytest.fixture
+def site(tmp_path: Path) -> Iterator[Site]:
+    site = open_site(site_settings(tmp_path))
+    yield site
+    site.close()
+
+
+@pytest.fixture
+def table(site: Site) -> Path:
+    """Gray images of 16×16 pixels, and a table with their brightness and its opposite."""
+    chance = np.random.default_rng(0)
+    rows = ["image,brightness,darkness"]
+    for number in range(48):
+        level = int(chance.integers(20, 230))
+        pixels = chance.integers(level - 10, level + 10, (16, 16), np.uint8)
+        Image.fromarray(pixels).save(site.data / f"{number}.png")
+        rows.append(f"{number}.png,{level},{255 - level}")
+    path = site.data / "levels.csv"
+    path.write_text("\n".join(rows))
+    return path
+
+
+def create(site: Site, table: Path, **fields: object) -> str:
+    size = {"resize_width": 16, "resize_height": 16, "resize_channels": 1}
+    answer = site.post(
+        "/datasets/images/regression.json", dataset_name="levels", table_train=str(table), **size, **fields
+    )
+    assert answer.status_code == 200, answer.get_json()
+    return str(answer.get_json()["id"])
+
+
+@pytest.mark.tensorflow
+def test_a_table_becomes_a_model_that_predicts_numbers(site: Site, table: Path) -> None:
+    dataset = create(site, table)
+    assert site.wait_for_end(dataset) == "Done"
+    body = site.json(f"/datasets/{dataset}.json")
+    assert body["targets"] == ["brightness", "darkness"]
+    page = site.get(f"/datasets/{dataset}").text
+    assert "Target distribution" in page and "2 targets" in site.get("/").text
+    explored = site.get(f"/datasets/images/regression/explore?job_id={dataset}&label=0").text
+    assert "in the range" in explored
+
+    model = site.post(
+        "/models/images/regression.json",
+        model_name="levels",
+        dataset=dataset,
+        method="standard",
+        standard_networks="regression",
+        train_epochs=20,
+        batch_size=8,
+        solver_type="ADAM",
+        learning_rate=0.003,
+        lr_policy="fixed",
+        use_mean="none",
+        best_metric="r2",
+    ).get_json()["id"]
+    assert site.wait_for_end(model) == "Done"
+    metrics = site.json(f"/models/{model}/metrics.json")["val"]["values"]
+    assert metrics["r2"][-1] > 0.8
+    assert 0 < metrics["mae"][-1] <= metrics["rmse"][-1] < 30
+    page = site.get(f"/models/{model}").text
+    assert "Validation MAE" in page and "Predict from an image" in page
+
+    name, level, dark = table.read_text().splitlines()[1].split(",")
+    asked = {"job_id": model, "image_path": str(table.parent / name)}
+    answer = site.post("/models/images/regression/infer_one.json", **asked).get_json()
+    assert [label for label, _ in answer["predictions"]] == ["brightness", "darkness"]
+    predicted = [value for _, value in answer["predictions"]]
+    assert predicted == pytest.approx([float(level), float(dark)], abs=60)
+    part = site.client.post(
+        "/models/images/regression/infer_one", data=asked, headers={"X-Fragment": "prediction"}
+    ).text
+    assert '<th scope="row"' in part and "brightness" in part and "<html" not in part
+
+
+def test_networks_of_other_kinds_are_refused(site: Site, table: Path) -> None:
+    dataset = create(site, table)
+    answer = site.post(
+        "/models/images/regression.json", model_name="no", dataset=dataset, standard_networks="lenet"
+    )
+    assert answer.status_code == 400
+    assert (
+        "LeNet is not a network for image regression" in answer.get_json()["errors"]["standard_networks"][0]
+    )
+    site.wait_for_end(dataset)
+
+
+def test_a_wrong_table_comes_back_into_the_form(site: Site, table: Path) -> None:
+    wrong = {"target_columns": "size", "table_train": str(table), "dataset_name": "no"}
+    page = site.client.post("/datasets/images/regression", data=wrong)
+    assert page.status_code == 400
+    assert "no column “size”" in page.text and str(table) in page.text
+
+
+def test_a_line_without_a_number_ends_the_task_with_its_line(site: Site, table: Path) -> None:
+    table.write_text(table.read_text().replace("7.png,", "7.png,?"))
+    dataset = create(site, table)
+    assert site.wait_for_end(dataset) == "Error"
+    assert "line 9" in site.json(f"/datasets/{dataset}.json")["error"]
+
+
+@settings(max_examples=20, suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
+@given(
+    pct_val=st.integers(1, 40),
+    pct_test=st.integers(0, 40),
+    columns=st.lists(st.sampled_from(["brightness", "darkness"]), unique=True),
+)
+def test_a_clone_is_filled_from_the_recipe(
+    site: Site, table: Path, pct_val: int, pct_test: int, columns: list[str]
+) -> None:
+    from digits.kinds.regression.form import DatasetForm
+
+    data = {
+        "dataset_name": "levels",
+        "table_train": str(table),
+        "target_columns": ", ".join(columns),
+        "pct_val": str(pct_val),
+        "pct_test": str(pct_test),
+    }
+    with site.app.test_request_context(method="POST", data=data):
+        from flask import request
+
+        meta = {"data_roots": site.services.roots}
+        form = DatasetForm(request.form, meta=meta)
+        assert form.validate(), form.errors
+        recipe = form.recipe()
+        again = DatasetForm(None, meta=meta)
+        again.fill_recipe(recipe)
+        filled = again.recipe()
+        filled.seed = recipe.seed
+        assert filled == recipe

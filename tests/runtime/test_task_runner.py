@@ -1,0 +1,168 @@
+"""The queue, the time limits and the end of runs, with tasks in threads."""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import gevent
+import pytest
+
+from digits.runtime.device_ledger import DeviceLedger
+from digits.runtime.executor import Exit
+from digits.runtime.task_runner import Phase, TaskRun, TaskRunner
+from tests.runtime.thread_executor import ThreadExecutor, ThreadTask
+
+
+class Site:
+    """A runner with one slot, whose tasks run until they are stopped or `finish` is called."""
+
+    def __init__(self, folder: Path, *, serves: bool) -> None:
+        self.folder = folder
+        self.done = threading.Event()
+        self.executor = ThreadExecutor({"waits": self.wait_for_end})
+        self.ledger = DeviceLedger({"short": 1})
+        self.runner = TaskRunner(self.executor, self.ledger)
+        self.phases: list[tuple[str, Phase]] = []
+        if serves:
+            self.runner.serve()
+
+    def wait_for_end(self, task: ThreadTask) -> int:
+        while not (self.done.is_set() or task.stop.is_set()):
+            self.done.wait(0.01)
+        return 0
+
+    def run(
+        self, name: str, follow: Callable[[TaskRun], object] = lambda run: None, **changes: object
+    ) -> TaskRun:
+        folder = self.folder / name
+        folder.mkdir(exist_ok=True)
+
+        def note(run: TaskRun) -> None:
+            follow(run)
+            self.phases.append((name, run.phase))
+
+        arguments = {
+            "folder": folder,
+            "allocate": lambda: self.ledger.reserve_slot("short"),
+            "prepare": lambda devices: (folder / "recipe.json").write_text(json.dumps({"name": "waits"})),
+            "follow": note,
+            "poll_seconds": 0.01,
+        }
+        return TaskRun(**{**arguments, **changes})  # type: ignore[arg-type]
+
+    def wait(self, question: Callable[[], object]) -> None:
+        with gevent.Timeout(30):
+            while not question():
+                gevent.sleep(0.01)
+
+
+@pytest.fixture
+def site(tmp_path: Path) -> Iterator[Site]:
+    site = Site(tmp_path, serves=True)
+    yield site
+    site.done.set()
+    site.runner.close()
+
+
+def test_runs_wait_for_a_slot_in_their_order(site: Site) -> None:
+    runs = [site.runner.submit(site.run(name)) for name in "abc"]
+    site.wait(lambda: runs[0].phase is Phase.RUNNING)
+    assert [run.phase for run in runs[1:]] == [Phase.QUEUED, Phase.QUEUED]
+    site.runner.stop(runs[1])  # before it started
+    assert runs[1].exit == Exit(stopped=True) and runs[1].handle is None
+    site.runner.stop(runs[0])
+    site.wait(lambda: runs[2].phase is Phase.RUNNING)
+    assert runs[0].exit and runs[0].exit.stopped
+    assert ("b", Phase.RUNNING) not in site.phases
+    assert site.phases.count(("a", Phase.ENDED)) == site.phases.count(("b", Phase.ENDED)) == 1
+
+
+def test_a_run_waits_for_the_end_of_an_earlier_one_in_its_folder(site: Site) -> None:
+    free = {"allocate": lambda: site.ledger.reserve_slot("unlimited")}
+    first = site.runner.submit(site.run("same", **free))
+    site.wait(lambda: first.phase is Phase.RUNNING)
+    second = site.runner.submit(site.run("same", **free))
+    gevent.sleep(0.1)
+    assert second.phase is Phase.QUEUED
+    site.runner.stop(first)
+    site.wait(lambda: second.phase is Phase.RUNNING)
+    assert first.has_ended
+
+
+def test_time_in_the_queue_and_running_time_are_limited(site: Site) -> None:
+    first = site.runner.submit(site.run("first", seconds=0.3))
+    second = site.runner.submit(site.run("second", queue_seconds=0.1))
+    site.runner.wait(second)
+    assert (second.timed_out, second.has_ended) == (Phase.QUEUED, True)
+    site.runner.wait(first)
+    assert first.timed_out is Phase.RUNNING
+    site.wait(lambda: first.has_ended)
+    assert site.ledger.free().slots == {"short": 1}
+
+
+def test_an_end_that_cannot_be_processed_is_reported_again(site: Site) -> None:
+    failures = [OSError("too many open files")] * 3
+
+    def follow(run: TaskRun) -> None:
+        if run.has_ended and failures:
+            raise failures.pop()
+
+    run = site.runner.submit(site.run("a", follow))
+    site.done.set()
+    site.wait(lambda: run.has_ended and not failures)
+    assert site.phases.count(("a", Phase.ENDED)) == 1
+    assert site.ledger.free().slots == {"short": 1}
+
+
+def test_a_run_that_cannot_be_prepared_ends_with_the_error(site: Site) -> None:
+    def fail(devices: object) -> None:
+        raise OSError("the disk is full")
+
+    run = site.runner.submit(site.run("a", prepare=fail))
+    site.runner.wait(run)
+    assert run.has_ended and str(run.error) == "the disk is full"
+    assert site.ledger.free().slots == {"short": 1}
+
+
+def test_closing_stops_owned_runs_only_and_wakes_their_users(site: Site) -> None:
+    owned = site.runner.submit(site.run("owned"))
+    waiting = site.runner.submit(site.run("waiting"))
+    other = site.runner.submit(
+        site.run("other", owned=False, allocate=lambda: site.ledger.reserve_slot("unlimited"))
+    )
+    site.wait(lambda: owned.phase is other.phase is Phase.RUNNING)
+    users = [gevent.spawn(site.runner.wait, run) for run in (owned, waiting)]
+    gevent.sleep(0.01)
+    site.runner.close()
+    gevent.joinall(users, timeout=10, raise_error=True)
+    assert all(user.ready() for user in users)
+    assert (owned.stop_requested, other.stop_requested) == (True, False)
+    late = site.runner.submit(site.run("late"))
+    assert late.exit == Exit(stopped=True) and late.is_settled
+
+
+def test_without_a_loop_waiting_does_the_work(tmp_path: Path) -> None:
+    site = Site(tmp_path, serves=False)
+    run = site.run("a")
+    timer = threading.Timer(0.1, site.done.set)
+    timer.start()
+    site.runner.submit(run)
+    site.runner.wait(run)
+    timer.join()
+    assert run.exit == Exit(code=0)
+
+
+def test_nothing_runs_while_the_runner_may_not(tmp_path: Path) -> None:
+    site = Site(tmp_path, serves=False)
+    allowed = [False]
+    runner = TaskRunner(site.executor, site.ledger, may_run=lambda: allowed[0])
+    calls: list[str] = []
+    runner.every_round.append(lambda: calls.append("round"))
+    runner.tick()
+    assert calls == []
+    allowed[0] = True
+    runner.tick()
+    assert calls == ["round"]

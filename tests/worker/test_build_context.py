@@ -1,0 +1,39 @@
+"""The context of the network build in progress."""
+
+from __future__ import annotations
+
+import threading
+
+import pytest
+
+from digits.worker import build_context
+
+
+def test_it_is_extended_inside_a_block_and_restored_after_it() -> None:
+    with build_context.extended(tower="tower", keras_path="dense/kernel"):
+        with build_context.extended(keras_path=""):
+            inner = build_context.current()
+        outer = build_context.current()
+    assert (inner.tower, inner.keras_path) == ("tower", "")
+    assert (outer.tower, outer.keras_path) == ("tower", "dense/kernel")
+    assert build_context.current() == build_context.BuildContext()
+
+
+def test_it_is_restored_after_an_error() -> None:
+    with pytest.raises(ValueError, match="broken"), build_context.extended(tower="tower"):
+        raise ValueError("broken")
+    assert build_context.current().tower is None
+
+
+def test_another_thread_builds_nothing() -> None:
+    found = []
+    with build_context.extended(tower="tower"):
+        thread = threading.Thread(target=lambda: found.append(build_context.current().tower))
+        thread.start()
+        thread.join()
+    assert found == [None]
+
+
+def test_an_unknown_field_is_an_error() -> None:
+    with pytest.raises(TypeError), build_context.extended(towers="tower"):
+        pass
