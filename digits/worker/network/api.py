@@ -30,34 +30,40 @@ class GraphKeys:
 
 
 def classification_loss(pred: Any, y: Any) -> tf.Tensor:
-    """Mean softmax cross-entropy of the logits ``pred`` [N, classes] and the labels ``y`` [N]."""
+    """Mean softmax cross-entropy of the logits ``pred``, float [N, classes], and the labels ``y``, integers [N].
+
+    Takes class weights and blended images (MixUp, CutMix) into account if ``y`` is ``self.y``. Raises UserFault if
+    there are fewer logits than classes.
+    """
     _check_outputs(pred)
     pred = full_precision.to_float32(pred)
     return targets.mean_loss(pred, y, name="cross_entropy")
 
 
 def classification_accuracy(pred: Any, y: Any) -> tf.Tensor:
-    """The share of records whose largest logit is the label's, 0 to 1."""
+    """The fraction of records whose largest logit is that of the label, 0 to 1."""
     hits = tf.equal(tf.argmax(pred, 1), tf.cast(y, tf.int64))
     return tf.reduce_mean(tf.cast(hits, tf.float32), name="accuracy")
 
 
 def classification_accuracy_top_n(pred: Any, y: Any, n: int) -> tf.Tensor:
-    """The share of records whose label is among the ``n`` largest logits, 0 to 1."""
+    """The fraction of records whose label is among the ``n`` largest logits, 0 to 1."""
     hits = tf.math.in_top_k(targets=tf.cast(y, tf.int64), predictions=full_precision.to_float32(pred), k=n)
     return tf.reduce_mean(tf.cast(hits, tf.float32), name=f"accuracy_top_{n}")
 
 
 def mse_loss(lhs: Any, rhs: Any) -> tf.Tensor:
-    """Mean of the squared difference."""
+    """Mean squared difference of two tensors of the same shape."""
     lhs, rhs = _of_one_type(full_precision.to_float32(lhs), full_precision.to_float32(rhs))
     return tf.reduce_mean(tf.square(lhs - rhs), name="mse")
 
 
 def constrastive_loss(lhs: Any, rhs: Any, y: Any = None, margin: float = 1.0) -> tf.Tensor:
-    """Contrastive loss of two embeddings [N, d]: ``y`` is 1 for pairs that belong together.
+    """Mean contrastive loss of two embeddings, float32 [N, d]; ``y`` [N] is 1 for similar pairs, else 0.
 
-    At first it was told their distances [N] or [N, 1], and ``y``.
+    Also takes the distances [N] or [N, 1] and ``y`` as the two arguments, as in DIGITS' first version. Dissimilar
+    pairs count only if they are closer than ``margin``. R. Hadsell, S. Chopra, Y. LeCun, "Dimensionality Reduction
+    by Learning an Invariant Mapping", 2006.
     """
     if y is None:
         distances, y = full_precision.to_float32(tf.reshape(lhs, [-1])), tf.reshape(rhs, [-1])
@@ -102,7 +108,7 @@ rgb_to_bgr = bgr_to_rgb
 
 
 def get_available_gpus() -> list[str]:
-    """Names of the GPUs that this training may use."""
+    """The names of the GPUs that TensorFlow can use in this process."""
     return [device.name for device in tf.config.list_logical_devices("GPU")]
 
 

@@ -18,7 +18,7 @@ from digits.worker.network.variables import VariableStore
 class Inference:
     """A traced inference network. ``function`` maps float32 [N, H, W, C] to its output.
 
-    ``build`` builds it once more, in the current graph, for images [N, H, W, C] there.
+    ``build`` builds it again, in the current graph, for images [N, H, W, C] of that graph.
     """
 
     function: Any
@@ -43,14 +43,14 @@ def trace(network: Network, store: VariableStore, shape: tuple[int | None, ...] 
     except Exception:
         if not network.may_depend_on("y"):
             raise
-        # If labels are not what it lacked, this tells of the same fault.
+        # If missing labels are not the cause, this raises the same error again.
         return _traced(network, store, shape, tower.INFERENCE, _zeros(network))
 
 
 def trace_shown(network: Network, store: VariableStore) -> tuple[Inference, Exception | None]:
-    """A network to be looked at: that for inference or, if it takes no such images, that for validation.
+    """Build a network for display: for inference or, if that fails, for validation.
 
-    With it comes why it cannot be built for inference, if that is so.
+    Also returns the error of the inference network, or None.
     """
     try:
         return trace(network, store), None

@@ -1,4 +1,4 @@
-"""Graphs, models and values that a network itself loads: once, outside of the graphs it is built in."""
+"""Models and values that a network itself loads: once, outside of the graphs in which it is built."""
 
 from __future__ import annotations
 
@@ -12,16 +12,13 @@ from digits.worker.network.variables import set_once
 
 
 def saved_model(export_dir: Any, tags: Any = None, options: Any = None) -> Any:
-    """``tf.saved_model.load`` for a network; its variables stay as they are.
-
-    A network is built several times, and loading makes variables: every build gets the same ones.
-    """
+    """``tf.saved_model.load`` for a network. All builds of the network share the variables of the loaded model."""
     return _loaded(str(export_dir), tuple(tags) if isinstance(tags, (list, set, tuple)) else tags)
 
 
 @functools.cache
 def _loaded(folder: str, tags: Any) -> Any:
-    # A thread of its own has no graph that is being built, and nobody there who answers for variables.
+    # Another thread has no graph under construction and no variable creators.
     with ThreadPoolExecutor(1) as outside:
         return outside.submit(
             tf.saved_model.load, folder, list(tags) if isinstance(tags, tuple) else tags
@@ -29,7 +26,7 @@ def _loaded(folder: str, tags: Any) -> Any:
 
 
 class Saver:
-    """``tf.train.Saver`` for a network: it restores, at once and once; DIGITS saves."""
+    """``tf.train.Saver`` for a network: `restore` assigns values once, and `save` does nothing."""
 
     def __init__(self, var_list: Any = None, *args: Any, **kwargs: Any) -> None:
         self._variables = var_list
@@ -43,7 +40,7 @@ class Saver:
 
 
 def take_values(path: Any, variables: Any) -> None:
-    """Give variables, a list or a dict by their names in the checkpoint ``path``, its values, once each."""
+    """Assign values of the checkpoint ``path``, once, to a list of variables or a dict of them by checkpoint name."""
     named = variables if isinstance(variables, dict) else {item.op.name: item for item in variables}
     reader = tf.train.load_checkpoint(str(path))
     for name, given in named.items():
@@ -72,7 +69,7 @@ def init_from_checkpoint(ckpt_dir_or_file: Any, assignment_map: Any) -> None:
 
 
 def _below(name: str, scope: str) -> str:
-    """The part of ``name`` below ``scope``, which may be told from the current scope on; else empty."""
+    """The part of ``name`` below ``scope``, which may be relative to the current scope; empty if it is elsewhere."""
     for prefix in (scope.removeprefix("/"), _scoped(scope.removeprefix("/"))):
         if name.startswith(prefix):
             return name.removeprefix(prefix)
@@ -90,18 +87,18 @@ def assign_from_checkpoint_fn(model_path: Any, var_list: Any, *args: Any, **kwar
 
 
 def assign_from_checkpoint(model_path: Any, var_list: Any, *args: Any, **kwargs: Any) -> Any:
-    """``slim.assign_from_checkpoint``: restored at once; nothing is left to run or to feed."""
+    """``slim.assign_from_checkpoint``: restores immediately; the returned operation does nothing."""
     take_values(model_path, var_list)
     return tf.no_op(), {}
 
 
 def train() -> dict[str, Any]:
-    """What stands under ``tf.train``."""
+    """The functions for ``tf.train``, by name."""
     return {"Saver": Saver, "init_from_checkpoint": init_from_checkpoint}
 
 
 def framework() -> dict[str, Any]:
-    """What stands under ``tf.contrib.framework`` and slim."""
+    """The functions for ``tf.contrib.framework`` and slim, by name."""
     return {
         "init_from_checkpoint": init_from_checkpoint,
         "assign_from_checkpoint": assign_from_checkpoint,

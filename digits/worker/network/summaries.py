@@ -1,8 +1,7 @@
-"""What user code finds under ``tf.summary``: it records, and evaluates nothing.
+"""The functions of ``tf.summary`` for networks, which record tensors instead of writing files.
 
-A network makes summaries and appends those it wants to ``self.summaries``. A
-scalar becomes a chart, so its value must be a number of every step; histograms, images
-and texts are only computed for steps that write them.
+A network appends summaries to ``self.summaries``. A scalar becomes a chart, with a value in every step;
+histograms, images and texts are computed only in steps that write them.
 """
 
 from __future__ import annotations
@@ -61,7 +60,7 @@ class SummaryFunctions:
     tensor_summary = audio
 
     class FileWriter:
-        """Accepted and ignored: the product writes the event files itself."""
+        """Does nothing: DIGITS writes the event files itself."""
 
         def __init__(self, *args: Any, **kwargs: Any) -> None:
             pass
@@ -80,7 +79,7 @@ def _recorded(kind: str, name: Any, tensor: Any, kwargs: dict[str, Any], max_ima
 
 
 def flatten(summaries: Any) -> list[Recorded]:
-    """The summaries in a list that may hold merged ones; what is no summary is left out."""
+    """Flatten a list of summaries and merged summaries; other items are ignored."""
     found: list[Recorded] = []
     for item in summaries or []:
         if isinstance(item, Recorded):
@@ -91,7 +90,7 @@ def flatten(summaries: Any) -> list[Recorded]:
 
 
 def charts(recorded: list[Recorded]) -> dict[str, tf.Tensor]:
-    """A float32 number for every chart; summaries of equal name are averaged."""
+    """A float32 scalar for every chart, by name; summaries with the same name are averaged."""
     groups: dict[str, list[tf.Tensor]] = {}
     for item in recorded:
         if item.kind == SCALAR:
