@@ -88,7 +88,9 @@ def own_files(folder: str, *suffixes: str) -> set[str]:
 def test_pages_and_scripts_are_inside(wheel):
     files = set(wheel.namelist())
     assert own_files("templates", ".html") <= files
-    partials = {str(path.relative_to(ROOT)) for path in (ROOT / "digits" / "kinds").glob("*/templates/*.html")}
+    partials = {
+        str(path.relative_to(ROOT)) for path in (ROOT / "digits" / "kinds").glob("*/templates/*.html")
+    }
     assert partials and partials <= files
     assert own_files("docs", ".md", ".png") <= files
     assert own_files("static/js", ".js") | own_files("static/css", ".css") <= files

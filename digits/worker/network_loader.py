@@ -27,7 +27,7 @@ from digits.worker.compat import (
 from digits.worker.failure import NETWORK_FILE, UserFault
 from digits.worker.network import tower
 from digits.worker.network.network import Hooks, Network
-from digits.worker.network.variables import made_outside
+from digits.worker.network.variables import record_outside_variables
 
 # The name of the module in which the text runs.
 _MODULE = "network"
@@ -52,7 +52,7 @@ def load(
     ``metrics`` are those of the dataset's kind. Raises SyntaxError, UserFault, or whatever its text raises.
     """
     text = path.read_text(encoding="utf-8-sig", errors="replace")
-    with made_outside() as own:
+    with record_outside_variables() as own:
         tower_class = user_model(text)
     if not hasattr(tower_class, "target"):
         tower_class.target = target  # type: ignore[attr-defined]
@@ -110,7 +110,7 @@ def _check_characters(text: str) -> None:
 def _tower_class_in(names: dict[str, Any]) -> type:
     kind = names.get("UserModel")
     if kind is None and callable(names.get("build_model")):
-        kind = tower.of_function(names["build_model"])
+        kind = tower.from_function(names["build_model"])
     if kind is None:
         raise _without_user_model(names)
     if not isinstance(kind, type) or not issubclass(kind, tower.Tower):

@@ -129,7 +129,7 @@ _DTYPE_CHECKED = ("accumulate_n", "div_no_nan", "divide_no_nan", "matmul", "mult
 
 def _match_dtypes(module: Any) -> dict[str, Any]:
     names = (name for name in _DTYPE_CHECKED if hasattr(module, name))
-    return {name: autocast.with_one_type(getattr(module, name)) for name in names}
+    return {name: autocast.match_dtypes(getattr(module, name)) for name in names}
 
 
 # Losses below ``tf.nn``, which half precision would make inaccurate.

@@ -35,15 +35,15 @@ class SummaryFunctions:
     """Stands in for the module ``tf.summary``."""
 
     def scalar(self, name: str, tensor: Any = None, *args: Any, **kwargs: Any) -> Recorded:
-        return _recorded(SCALAR, name, tensor, kwargs)
+        return _record(SCALAR, name, tensor, kwargs)
 
     def histogram(self, name: str, values: Any = None, *args: Any, **kwargs: Any) -> Recorded:
-        return _recorded(HISTOGRAM, name, values, kwargs)
+        return _record(HISTOGRAM, name, values, kwargs)
 
     def image(
         self, name: str, tensor: Any = None, max_outputs: int = 3, *args: Any, **kwargs: Any
     ) -> Recorded:
-        return _recorded(IMAGE, name, tensor, kwargs, int(kwargs.get("max_images", max_outputs)))
+        return _record(IMAGE, name, tensor, kwargs, int(kwargs.get("max_images", max_outputs)))
 
     def merge(self, inputs: Any, *args: Any, **kwargs: Any) -> list[Recorded]:
         return list(inputs)
@@ -52,7 +52,7 @@ class SummaryFunctions:
         return None
 
     def text(self, name: str, tensor: Any = None, *args: Any, **kwargs: Any) -> Recorded:
-        return _recorded(TEXT, name, tensor, kwargs)
+        return _record(TEXT, name, tensor, kwargs)
 
     def audio(self, *args: Any, **kwargs: Any) -> None:
         return None
@@ -71,7 +71,7 @@ class SummaryFunctions:
     SummaryWriter = FileWriter
 
 
-def _recorded(kind: str, name: Any, tensor: Any, kwargs: dict[str, Any], max_images: int = 3) -> Recorded:
+def _record(kind: str, name: Any, tensor: Any, kwargs: dict[str, Any], max_images: int = 3) -> Recorded:
     recorded = Recorded(kind, str(name), kwargs.get("data") if tensor is None else tensor, max_images)
     for collection in kwargs.get("collections") or ():
         tf.compat.v1.add_to_collection(collection, recorded)

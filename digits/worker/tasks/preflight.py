@@ -1,8 +1,8 @@
 """Preflight: run one training step and one validation batch before the training starts.
 
-Only the required batches are decoded, and no snapshot is saved. The result is that of the
-task; errors are reported as in a training. The first batch is saved in the job's folder as
-the network sees it, as a picture and a description.
+Only the required batches are decoded, and no snapshot is saved. The result is that of the task; errors are reported
+as in a training. The first batch is saved in the job's folder as the network sees it, as a picture and a
+description.
 """
 
 from __future__ import annotations
@@ -347,7 +347,7 @@ class _Preflight:
     def _streamed(self, batches: int) -> contextlib.closing[feeds.Feed]:
         """A feed of the first batches of the training."""
         order = itertools.islice(self._data.order(self._setup.seed), batches)
-        return contextlib.closing(self._data.train.streamed(order))
+        return contextlib.closing(self._data.train.stream(order))
 
     def _step(self, chunk: feeds.Chunk, step: int) -> tuple[dict[str, float], float]:
         """Run the training step after ``step`` steps; return its metrics and its duration in seconds."""

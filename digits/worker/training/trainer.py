@@ -116,7 +116,7 @@ class Trainer:
         self._progress("Decoding images", now=True)
         with (
             contextlib.closing(setup.data.train.feed(setup.data.order(setup.seed, self.step))) as self._feed,
-            stopping.deferred() as self._is_stopping,
+            stopping.defer() as self._is_stopping,
         ):
             return self._loop()
 

@@ -50,7 +50,7 @@ def _moved(images: np.ndarray, settings: dict[str, Any], seed: tuple[int, int] =
 
     chosen = Augment(**settings)
     draws = augment.Draws(tf.constant(seed), tf.constant(len(images)))
-    moved, inside = augment.moved(tf.constant(images), chosen, draws)
+    moved, inside = augment.augment_geometry(tf.constant(images), chosen, draws)
     return moved.numpy(), None if inside is None else inside.numpy()
 
 
@@ -61,7 +61,7 @@ def _colored(images: np.ndarray, settings: dict[str, Any], seed: tuple[int, int]
 
     draws = augment.Draws(tf.constant(seed), tf.constant(len(images)))
     pixels = tf.constant(images, tf.float32)
-    return augment.colored(pixels, Augment(**settings), draws).numpy()
+    return augment.augment_colors(pixels, Augment(**settings), draws).numpy()
 
 
 def _blended(images: np.ndarray, settings: dict[str, Any], seed: tuple[int, int] = (1, 2)) -> Any:
@@ -71,7 +71,7 @@ def _blended(images: np.ndarray, settings: dict[str, Any], seed: tuple[int, int]
 
     draws = augment.Draws(tf.constant(seed), tf.constant(len(images)))
     chosen = Augment(**settings)
-    blended, share = augment.blended(tf.constant(images, tf.float32), chosen, draws)
+    blended, share = augment.blend(tf.constant(images, tf.float32), chosen, draws)
     return blended.numpy(), None if share is None else share.numpy()
 
 
@@ -158,7 +158,7 @@ def _moved_by_warp(images: np.ndarray, settings: dict[str, Any]) -> Any:
 
     draws = augment.Draws(tf.constant((1, 2)), tf.constant(len(images)))
     places = augment._affine(Augment(**settings), draws, *images.shape[1:3])
-    return [part.numpy() for part in augment._warped(tf.constant(images), *places)]
+    return [part.numpy() for part in augment._warp(tf.constant(images), *places)]
 
 
 def _turned(images: np.ndarray, degrees: list[float], zooms: list[float]) -> Any:
@@ -166,8 +166,8 @@ def _turned(images: np.ndarray, degrees: list[float], zooms: list[float]) -> Any
 
     from digits.worker.input import augment
 
-    matrix = augment._turn(tf.constant(np.radians(degrees), tf.float32), tf.constant(zooms))
-    return [part.numpy() for part in augment._warped(tf.constant(images), matrix, tf.zeros([len(images), 2]))]
+    matrix = augment._rotation_matrix(tf.constant(np.radians(degrees), tf.float32), tf.constant(zooms))
+    return [part.numpy() for part in augment._warp(tf.constant(images), matrix, tf.zeros([len(images), 2]))]
 
 
 def test_a_known_angle_and_zoom(in_child: Any) -> None:
@@ -305,7 +305,7 @@ def _operations() -> Any:
     from digits.worker.input import augment
 
     draws = augment.Draws(tf.constant([1, 2]), tf.constant(2000))
-    return {name: draws.chosen(name).numpy() for name in augment.OPERATIONS}
+    return {name: draws.is_chosen(name).numpy() for name in augment.OPERATIONS}
 
 
 def test_randaugment_chooses_operations_evenly(in_child: Any) -> None:
@@ -334,10 +334,10 @@ def _operations_of_color() -> Any:
     ramp = tf.reshape(tf.range(256, dtype=tf.float32), [1, 16, 16, 1])
     half = tf.constant([0.5])
     return (
-        augment._posterized(ramp, tf.constant([1.0])).numpy().ravel(),
-        augment._solarized(ramp, half).numpy().ravel(),
-        augment._stretched(ramp / 2 + 10, tf.constant([True])).numpy().ravel(),
-        augment._stretched(ramp * 0 + 10, tf.constant([True])).numpy().ravel(),
+        augment._posterize(ramp, tf.constant([1.0])).numpy().ravel(),
+        augment._solarize(ramp, half).numpy().ravel(),
+        augment._autocontrast(ramp / 2 + 10, tf.constant([True])).numpy().ravel(),
+        augment._autocontrast(ramp * 0 + 10, tf.constant([True])).numpy().ravel(),
     )
 
 
@@ -399,9 +399,9 @@ def _compiled() -> Any:
     def whole(pixels: tf.Tensor, numbers: tf.Tensor) -> Any:
         draws = augment.Draws(tf.constant([1, 2]), tf.shape(pixels)[0])
         draws._uniform = numbers
-        moved, inside = augment.moved(pixels, chosen, draws)
-        colored = augment.colored(moved, chosen, draws) * inside
-        return augment.blended(augment.whitened(colored), chosen, draws)
+        moved, inside = augment.augment_geometry(pixels, chosen, draws)
+        colored = augment.augment_colors(moved, chosen, draws) * inside
+        return augment.blend(augment.standardize(colored), chosen, draws)
 
     values = [tf.function(whole, jit_compile=jit)(images, numbers) for jit in (False, True)]
     return [[part.numpy() for part in value] for value in values]
@@ -438,7 +438,7 @@ def test_invalid_settings_are_refused(settings: dict[str, Any], words: str) -> N
 @pytest.mark.parametrize(
     ("settings", "words"),
     [
-        (Augment(pad_crop=100), "pad_crop cannot be 100"),
+        (Augment(pad_crop=100), "pad_crop is 100 pixels, more than"),
         (Augment(quad_rotation="rot90"), "20×10 pixels"),
     ],
 )
@@ -482,9 +482,9 @@ def _any_settings(tries: int) -> list[str]:
         images = chance.integers(0, 256, (3, side, side, channels), np.uint8)
         chosen = Augment(**settings)
         draws = augment.Draws(tf.constant([number, 1]), tf.constant(3))
-        moved, inside = augment.moved(tf.constant(images), chosen, draws)
-        colored = augment.colored(tf.cast(moved, tf.float32), chosen, draws).numpy()
-        blended, share = augment.blended(augment.whitened(colored), chosen, draws)
+        moved, inside = augment.augment_geometry(tf.constant(images), chosen, draws)
+        colored = augment.augment_colors(tf.cast(moved, tf.float32), chosen, draws).numpy()
+        blended, share = augment.blend(augment.standardize(colored), chosen, draws)
         is_sound = (
             moved.shape == colored.shape == blended.shape == images.shape
             and blended.dtype == np.float32

@@ -202,7 +202,7 @@ MISTAKES = {
     ),
     "too few outputs": (
         networks.LINEAR.replace("self.nclasses", "3"),
-        "The network gives 3 outputs, the dataset has 4 classes",
+        "The network has 3 outputs, but the dataset has 4 classes",
         12,
     ),
     "undefined name": (networks.LINEAR.replace("self.x / 100.0", "_x"), "NameError", 5),
