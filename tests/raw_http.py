@@ -122,7 +122,7 @@ class RawWebSocket:
     """The client's end of a websocket, as plain as can be."""
 
     def __init__(self, connection: socket.socket, port: int, path: str, headers: list[str]) -> None:
-        self._connection = connection
+        self.connection = connection
         key = base64.b64encode(os.urandom(16)).decode()
         lines = [
             f"GET {path} HTTP/1.1",
@@ -152,7 +152,7 @@ class RawWebSocket:
         data, mask = text.encode(), os.urandom(4)
         assert len(data) < 126
         masked = bytes(byte ^ mask[place % 4] for place, byte in enumerate(data))
-        self._connection.sendall(bytes([0x81, 0x80 | len(data)]) + mask + masked)
+        self.connection.sendall(bytes([0x81, 0x80 | len(data)]) + mask + masked)
 
     def receive(self) -> str | None:
         """The next text; None when the other end has closed."""
@@ -169,12 +169,12 @@ class RawWebSocket:
         return payload.decode() if first == 0x81 else None
 
     def close(self) -> None:
-        self._connection.close()
+        self.connection.close()
 
     def _exactly(self, count: int) -> bytes:
         data = b""
         while len(data) < count:
-            piece = self._connection.recv(min(count - len(data), 65536))
+            piece = self.connection.recv(min(count - len(data), 65536))
             if not piece:
                 raise EOFError
             data += piece

@@ -309,9 +309,7 @@ class Scheduler:
         try:
             self._advance(job, task, follower, run)
         except OSError:
-            if run.handle is None:
-                self._forget(job, task)  # nothing was started: start it again in the next round
-            raise
+            raise  # temporary, such as too many open files
         except Exception as error:
             self._break(job, error)
         if run.has_ended:

@@ -263,25 +263,28 @@ class TaskRunner:
                 run.prepare(run.devices)
                 run.handle = self.executor.start(run.folder, run.devices, run=run.number, owned=run.owned)
         except Exception as error:
+            # A process may have been started before the error: the first poll without a handle kills it.
             run.error = error
-        if run.handle is None:
-            self._finish(run)
-            return
         run.phase = Phase.RUNNING
         run._since = time.monotonic()
-        if run.stop_requested:
-            self._stop_process(run)
-        self._call_follow(run)
+        if run.handle is not None:
+            if run.stop_requested:
+                self._stop_process(run)
+            self._call_follow(run)
         self.wake()
 
     def _poll(self, run: TaskRun) -> None:
         if run.stop_requested and not run._is_stopped:
             self._stop_process(run)
         # Poll before the events are read, so that no event written before the exit is missed.
-        run.exit = self.executor.poll(run.folder, run.handle)
+        try:
+            run.exit = run.exit or self.executor.poll(run.folder, run.handle)
+        except OSError as error:
+            self._note(run, str(error))
+            return
         if run.exit is not None:
             self._finish(run)
-        else:
+        elif run.error is None:
             self._call_follow(run)
 
     def _limit_time(self, run: TaskRun, now: float) -> None:

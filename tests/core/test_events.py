@@ -46,13 +46,18 @@ def same(left: events.Event, right: events.Event) -> bool:
     return events.encode(left) == events.encode(right)
 
 
-def test_events_wait_while_the_disk_is_full(tmp_path: Path, full_disk: Path) -> None:
-    log = events.EventLog(full_disk)
-    log.append(events.Warned("first"), events.Warned("second"))
-    log.append(events.Warned("third"))
+def test_events_wait_while_the_disk_is_full(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = tmp_path / "events.jsonl"
-    with open(path, "wb") as roomy:
-        os.dup2(roomy.fileno(), log._descriptor)
+    log = events.EventLog(path)
+
+    def write(descriptor: int, data: bytes) -> int:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    with monkeypatch.context() as patched:
+        patched.setattr(os, "write", write)
+        log.append(events.Warned("first"), events.Warned("second"))
+        log.append(events.Warned("third"))
+    assert path.read_bytes() == b""
     log.append(events.Warned("fourth"))
     log.close()
     found, _ = events.read(path)

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
+import runpy
 import subprocess
 import sys
 import types
 from pathlib import Path
 from typing import Any
 
+import psutil
 import pytest
 
 from digits.runtime import devices
@@ -139,25 +141,40 @@ def test_helper_that_fails_is_an_error(text: str, message: str) -> None:
         Driver(program(text)).ask()
 
 
+def helpers() -> list[psutil.Process]:
+    """The processes of helpers that still run."""
+    children = psutil.Process().children()
+    return [
+        child
+        for child in children
+        if child.status() != psutil.STATUS_ZOMBIE and "time.sleep(600)" in " ".join(child.cmdline())
+    ]
+
+
 def test_helper_that_hangs_is_ended() -> None:
     driver = Driver(program("import time; time.sleep(600)"), seconds=0.2)
     with pytest.raises(DriverError, match="no answer"):
         driver.ask()
-    assert driver._stuck is not None and driver._stuck.poll() is not None
+    assert helpers() == []
     with pytest.raises(DriverError, match="no answer"):
         driver.ask()
 
 
 def test_helper_beyond_killing_is_not_joined_by_another(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(subprocess.Popen, "kill", lambda self: None)
     driver = Driver(program("import time; time.sleep(600)"), seconds=0.2)
+    with monkeypatch.context() as patched:
+        patched.setattr(subprocess.Popen, "kill", lambda self: None)
+        with pytest.raises(DriverError, match="no answer"):
+            driver.ask()
+        with pytest.raises(DriverError, match="still hangs"):
+            driver.ask()
+    (helper,) = helpers()
+    helper.terminate()
+    helper.wait()
+    # Another one starts, and is killed.
     with pytest.raises(DriverError, match="no answer"):
         driver.ask()
-    with pytest.raises(DriverError, match="still hangs"):
-        driver.ask()
-    assert driver._stuck is not None
-    driver._stuck.terminate()
-    driver._stuck.wait()
+    assert helpers() == []
 
 
 class FakeError(Exception):
@@ -213,16 +230,27 @@ def lost_gpu(index: int) -> int:
     ],
 )
 def test_driver_errors_become_words(
-    monkeypatch: pytest.MonkeyPatch, answers: dict[str, Any], expected: dict[str, Any]
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    answers: dict[str, Any],
+    expected: dict[str, Any],
 ) -> None:
     monkeypatch.setitem(sys.modules, "pynvml", fake_pynvml(**answers))
-    assert devices._answer() == expected
+    assert helper_output(capsys) == expected
 
 
-def test_gpu_that_does_not_tell_everything_is_listed(monkeypatch: pytest.MonkeyPatch) -> None:
+def helper_output(capsys: pytest.CaptureFixture[str]) -> Any:
+    """Run the helper in this process, and return what it prints."""
+    runpy.run_path(devices.__file__, run_name="__main__")
+    return json.loads(capsys.readouterr().out)
+
+
+def test_gpu_that_does_not_tell_everything_is_listed(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     silent = {"nvmlDeviceGetMemoryInfo": FakeError(3), "nvmlDeviceGetUtilizationRates": FakeError(3)}
     monkeypatch.setitem(sys.modules, "pynvml", fake_pynvml(**silent))
-    (found,) = devices._answer()["gpus"]
+    (found,) = helper_output(capsys)["gpus"]
     assert Device(**found) == Device("0", "H200", None, None, None, 33, "GPU-1")
 
 

@@ -97,8 +97,8 @@ def wait_for_output(folder: Path, words: str) -> None:
         time.sleep(0.02)
 
 
-def ended(folder: Path, supervisor: subprocess.Popen[bytes]) -> dict[str, Any]:
-    supervisor.wait(timeout=30)
+def ended(folder: Path, process: subprocess.Popen[bytes]) -> dict[str, Any]:
+    process.wait(timeout=30)
     body: dict[str, Any] = json.loads((folder / supervisor.EXIT_FILE).read_text())
     return body
 
@@ -123,10 +123,10 @@ def test_keeps_output_of_both_streams(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("program", [HANGS, IGNORES_STOP], ids=["hangs", "ignores the stop signal"])
 def test_stops_a_program(tmp_path: Path, program: str) -> None:
-    supervisor = start(tmp_path, program)
+    process = start(tmp_path, program)
     wait_for_output(tmp_path, "n" if program is HANGS else "deaf")
-    supervisor.terminate()
-    told = ended(tmp_path, supervisor)
+    process.terminate()
+    told = ended(tmp_path, process)
     assert told["stopped"]
     assert told["signal"] == (signal.SIGTERM if program is HANGS else signal.SIGKILL)
 
@@ -171,10 +171,10 @@ THEN = {
 
 @pytest.mark.parametrize("then", THEN)
 def test_a_task_that_removes_its_output_is_not_lost(tmp_path: Path, then: str) -> None:
-    supervisor = start(
+    process = start(
         tmp_path, f"import os; os.chdir({str(tmp_path)!r})" + REMOVES_OUTPUT.format(then=THEN[then])
     )
-    told = ended(tmp_path, supervisor)
+    told = ended(tmp_path, process)
     assert (told["code"], told["signal"]) == (0, None)
     assert task_output.last_lines(tmp_path, 1) == ["the end"]
     if then == "nothing":
@@ -185,11 +185,11 @@ def test_a_task_that_removes_its_output_is_not_lost(tmp_path: Path, then: str) -
 
 
 def test_child_dies_with_its_supervisor(tmp_path: Path) -> None:
-    supervisor = start(tmp_path, HANGS)
+    process = start(tmp_path, HANGS)
     wait_for_output(tmp_path, "hanging")
-    (child,) = psutil.Process(supervisor.pid).children()
-    supervisor.kill()
-    supervisor.wait(timeout=10)
+    (child,) = psutil.Process(process.pid).children()
+    process.kill()
+    process.wait(timeout=10)
     psutil.wait_procs([child], timeout=10)
     assert not child.is_running() or child.status() == psutil.STATUS_ZOMBIE
 
@@ -220,12 +220,12 @@ def test_a_full_disk_does_not_prevent_the_exit_record(tmp_path: Path) -> None:
     with small_disk(tmp_path / "task", "size=64k") as is_small:
         folder = tmp_path / "task"
         if is_small:
-            supervisor = start(folder, FILLS_THE_DISK)
+            process = start(folder, FILLS_THE_DISK)
         else:
             words = [supervisor.__file__, str(folder), "--", sys.executable, "-c", FILLS_THE_DISK]
             command = [sys.executable, "-I", "-S", "-c", FULL_DISK, *words]
-            supervisor = subprocess.Popen(command, start_new_session=True)
-        told = ended(folder, supervisor)
+            process = subprocess.Popen(command, start_new_session=True)
+        told = ended(folder, process)
         assert (told["code"], told["disk_full"]) == (1, True)
         assert not list(folder.glob(f"{supervisor.EXIT_FILE}.*"))
 

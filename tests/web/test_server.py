@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import importlib.util
 import json
+import os
 import signal
 import socket
 import time
@@ -12,6 +13,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import psutil
 import pytest
 
 from digits.web.server import UNACKNOWLEDGED_SECONDS, Server
@@ -251,7 +253,7 @@ def test_closing_a_websocket_is_not_taken_for_a_bad_request(tmp_path: Path) -> N
             join(live)
             live.send("41")
             live.send("1")
-            live._connection.sendall(b"\x88\x80\x00\x00\x00\x00" + b"leftover\r\n\r\n")
+            live.connection.sendall(b"\x88\x80\x00\x00\x00\x00" + b"leftover\r\n\r\n")
         until(lambda: json.loads(server.get("/clients").body)["queued"] == [])
         assert "Invalid" not in server.log and '" 400 ' not in server.log
 
@@ -291,7 +293,11 @@ def test_signal_ends_the_server_in_order(tmp_path: Path, number: int) -> None:
 def test_dead_peers_are_given_up() -> None:
     server = Server(lambda environ, start: [], ("127.0.0.1", 0))
     server.start()
-    milliseconds = server._wsgi.socket.getsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT)
+    (descriptor,) = (
+        item.fd for item in psutil.Process().net_connections("tcp") if item.laddr.port == server.port
+    )
+    with socket.socket(fileno=os.dup(descriptor)) as listening:
+        milliseconds = listening.getsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT)
     assert milliseconds == UNACKNOWLEDGED_SECONDS * 1000 and server.port > 0
     server.stop()
 

@@ -188,11 +188,12 @@ def model(tmp_path: Path, gradients: Path) -> Callable[..., Path]:
     return make
 
 
-def write_model(job: Path, network: str, dataset: Path, **settings: Any) -> Path:
+def write_model(job: Path, network: str, default_dataset: Path, **settings: Any) -> Path:
+    """Write a network's text and a recipe of a training into the folder of a job; return the task's folder."""
     task = job / "train"
     task.mkdir(parents=True)
     (job / "network.py").write_text(network)
-    defaults = {"dataset": str(dataset), "epochs": 2, "batch_size": 8, "seed": 1}
+    defaults = {"dataset": str(default_dataset), "epochs": 2, "batch_size": 8, "seed": 1}
     recipe.Train(**{**defaults, **settings}).save(task)
     return task
 

@@ -96,11 +96,10 @@ def test_whitening_is_for_all_stages(train: Any, in_child: Any) -> None:
 def _seen_by_classifier(job: Path) -> float:
     import tensorflow as tf
 
-    from digits.worker.tasks.serve_inference import Predictor
+    from digits.worker.training import trained
 
-    classifier = Predictor(job, "snapshot_2.ckpt")
     pixels = np.random.default_rng(1).integers(0, 256, (1, 12, 12, 1), np.uint8)
-    return float(tf.math.reduce_std(classifier._trained.prepare(tf.constant(pixels))))
+    return float(tf.math.reduce_std(trained.load(job, "snapshot_2.ckpt").prepare(tf.constant(pixels))))
 
 
 def test_a_mistake_in_the_augmentations(train: Any) -> None:

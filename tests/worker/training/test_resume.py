@@ -75,7 +75,7 @@ def killed_at_random_moments(start: Any, go_on: Any) -> Callable[..., tuple[Outc
         task, kills = start(task_folder), 0
         for step in sorted(chance.sample(range(2, before), most)):
             while task.poll() is None and not has_come_to(task_folder.parent, step):
-                time.sleep(0.005)
+                time.sleep(0.02)
             time.sleep(chance.uniform(0.0, 0.02))
             if task.poll() is not None:
                 break
