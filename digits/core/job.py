@@ -51,7 +51,7 @@ class Job(Struct, kw_only=True, eq=False, dict=True, weakref=True):
     ``id`` and ``folder`` come from the job's place in the store, whatever the file contains.
     """
 
-    kind: ClassVar[str] = ""
+    type: ClassVar[str] = ""
 
     id: str
     folder: Path
@@ -68,7 +68,7 @@ class Job(Struct, kw_only=True, eq=False, dict=True, weakref=True):
         if not self.history:
             self.history = [(Status.INIT, time.time())]
 
-    # Defined by each kind of job
+    # Defined by each type of job
 
     def recipe_for(self, task: Task) -> Recipe:
         """What ``task`` is to do, decided when it starts."""
@@ -82,7 +82,7 @@ class Job(Struct, kw_only=True, eq=False, dict=True, weakref=True):
         """The devices that ``task`` runs on."""
         return DeviceRequest()
 
-    # Shared by all kinds
+    # Shared by all types
 
     @property
     def status(self) -> Status:
@@ -160,7 +160,7 @@ class Job(Struct, kw_only=True, eq=False, dict=True, weakref=True):
         """The contents of ``job.json``."""
         body = msgspec.to_builtins(self, enc_hook=str)
         del body["folder"]
-        return {"schema": SCHEMA, "kind": self.kind, **body}
+        return {"schema": SCHEMA, "type": self.type, **body}
 
 
 class DeviceRequest(Struct, frozen=True):
@@ -177,13 +177,13 @@ class DeviceRequest(Struct, frozen=True):
 
 class _Header(Struct):
     schema: int
-    kind: str
+    type: str
 
 
 class DamagedJob(Job, kw_only=True, eq=False):
     """A job whose folder is invalid. It can be viewed and deleted, but is never written."""
 
-    kind: ClassVar[str] = "damaged"
+    type: ClassVar[str] = "damaged"
 
     reason: str
 
@@ -214,16 +214,16 @@ def _made_at(job_id: str) -> float:
         return 0.0
 
 
-def load(folder: Path, kinds: dict[str, type[Job]]) -> Job:
+def load(folder: Path, types: dict[str, type[Job]]) -> Job:
     """Load the job in ``folder``; raises UnreadableFile."""
     body = read_json(folder / FILE_NAME, dict[str, Any])
     try:
         header = schema.convert(body, _Header)
         if header.schema > SCHEMA:
             raise UnreadableFile(f"{FILE_NAME} was written by a newer version of DIGITS")
-        if header.kind not in kinds:
-            raise UnreadableFile(f"{FILE_NAME}: unknown kind of job {header.kind!r}")
-        return _from_json(kinds[header.kind], folder, body)
+        if header.type not in types:
+            raise UnreadableFile(f"{FILE_NAME}: unknown type of job {header.type!r}")
+        return _from_json(types[header.type], folder, body)
     except schema.Malformed as error:
         raise UnreadableFile(f"{FILE_NAME}: {error}") from error
 
@@ -233,5 +233,5 @@ def check_readable(job: Job) -> None:
     _from_json(type(job), job.folder, job.as_json())
 
 
-def _from_json(kind: type[Job], folder: Path, body: dict[str, Any]) -> Job:
-    return schema.convert({**body, "id": folder.name, "folder": str(folder)}, kind)
+def _from_json(job_type: type[Job], folder: Path, body: dict[str, Any]) -> Job:
+    return schema.convert({**body, "id": folder.name, "folder": str(folder)}, job_type)

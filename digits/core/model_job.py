@@ -31,7 +31,7 @@ class ModelJob(Job, kw_only=True, eq=False):
     none), ``next:N`` for several, or GPU indexes joined by commas.
     """
 
-    kind: ClassVar[str] = "model"
+    type: ClassVar[str] = "model"
 
     dataset_id: Annotated[str, Meta(pattern=rf"^(?a:{ID})\Z")]
     recipe: Train

@@ -355,7 +355,7 @@ class Scheduler:
     ) -> None:
         """End ``task``; ``at`` is the time of its exit, which may have been while the server was down."""
         # First, because it reads the log: if that fails, the next round retries all of this.
-        metrics = self.metrics(job) if job.kind == "model" else None
+        metrics = self.metrics(job) if job.type == "model" else None
         task.failure = failure
         task.move(status, at, seconds)
         job.waiting_for = ""

@@ -85,9 +85,9 @@ def completed_jobs() -> Response:
     ended = [row for row in rows if not row["running"]]
     return jsonify(
         running=[row for row in rows if row["running"]],
-        datasets=[row for row in ended if row["kind"] == "dataset"],
-        models=[row for row in ended if row["kind"] == "model"],
-        damaged=[row for row in ended if row["kind"] == "damaged"],
+        datasets=[row for row in ended if row["type"] == "dataset"],
+        models=[row for row in ended if row["type"] == "model"],
+        damaged=[row for row in ended if row["type"] == "damaged"],
         pretrained_models=[],
         model_output_fields=[],
     )

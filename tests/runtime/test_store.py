@@ -89,9 +89,9 @@ def test_jobs_are_the_same_after_a_restart(store: Store) -> None:
         b"{",
         b"[]",
         b'{"schema": 1}',
-        b'{"schema": 1, "kind": "unknown"}',
+        b'{"schema": 1, "type": "unknown"}',
         b"\xff\xfe",
-        b'{"schema": 99, "kind": "model"}',
+        b'{"schema": 99, "type": "model"}',
     ],
 )
 def test_a_damaged_job_is_listed_and_left_alone(store: Store, content: bytes) -> None:

@@ -119,11 +119,11 @@ class Cost:
 class Verdict:
     """Whether the training is worth starting.
 
-    ``kind`` is the most serious finding: ``bad`` (the loss is not finite), ``high`` or ``low`` (the cross-entropy
+    ``level`` is the most serious finding: ``bad`` (the loss is not finite), ``high`` or ``low`` (the cross-entropy
     is far from the chance level), ``large`` (too many parameters for the images), ``long``, ``unknown`` or ``good``.
     """
 
-    kind: str
+    level: str
     message: str
 
 
@@ -136,7 +136,7 @@ def verdict(start: Start, cost: Cost) -> Verdict:
         found.append(Verdict("long", f"Training will take about {humanize.naturaldelta(cost.seconds)}."))
     order = ("bad", "high", "low", "large", "long", "unknown", "good")
     return Verdict(
-        min((item.kind for item in found), key=order.index), " ".join(item.message for item in found)
+        min((item.level for item in found), key=order.index), " ".join(item.message for item in found)
     )
 
 
@@ -262,7 +262,7 @@ class _Preflight:
             "chance_loss": start.chance,
             "parameters_per_image": cost.parameters_per_image,
             "verdict": judged.message,
-            "verdict_kind": judged.kind,
+            "verdict_level": judged.level,
         }
 
     def _cost(self, seconds_total: float | None) -> Cost:
