@@ -79,7 +79,7 @@ def make_jobs(site: Site, folder: Path) -> None:
             ),
             summary=Summary(sparkline=[3.0, 2.0, 1.5], last_accuracy=91.25),
         )
-        job.note_status()
+        job.update_status()
         (job.folder / "train").mkdir(parents=True)
         job.save()
         _write_products(job)

@@ -275,7 +275,7 @@ class Store:
         had_problem, self.problem = self.problem, None
         for job in list(self._unsaved.values()):
             with contextlib.suppress(OSError):
-                files.remove_halves(job.folder / jobs.FILE_NAME)
+                files.remove_partial_writes(job.folder / jobs.FILE_NAME)
             self.save(job)
         if had_problem and not self.problem:
             log.info("%s is writable again", self.folder)
@@ -339,7 +339,7 @@ def _is_leftover(folder: Path) -> bool:
     if not jobs.is_id(folder.name):
         return folder.name.startswith(_DELETED) and jobs.is_id(folder.name.removeprefix(_DELETED))
     try:
-        files.remove_halves(folder / jobs.FILE_NAME)
+        files.remove_partial_writes(folder / jobs.FILE_NAME)
         rest = {name for name in os.listdir(folder) if not name.endswith(".tmp")}
     except OSError:
         return False

@@ -353,7 +353,7 @@ def _network(job: ModelJob) -> dict[str, str]:
 
 def _preflight(job: ModelJob) -> dict[str, Any] | None:
     """What the one step before the training has shown, with the address of its picture."""
-    found = preflight_result.kept(job.folder)
+    found = preflight_result.load(job.folder)
     return found and {**found, "batch_url": url_for("models.first_batch", job_id=job.id)}
 
 

@@ -170,7 +170,7 @@ def test_the_first_frame_of_an_animation_is_used() -> None:
         (b"%!PS-Adobe-3.0 EPSF-3.0", "not an image (it looks like PostScript)"),
         (b"8BPS\0\1" + bytes(20), "not an image (it looks like a Photoshop document)"),
         (bytes(4096), "not an image (it contains only zeros)"),
-        (b"\xf3\x00\x12\xfe" * 9, "not an image (its content is of no known type)"),
+        (b"\xf3\x00\x12\xfe" * 9, "not an image (its type is unknown)"),
         (b"\x89PNG\r\n\x1a\n", "not an image (it looks like a damaged PNG)"),
     ],
 )
@@ -208,7 +208,7 @@ def test_the_limit_of_pixels_is_exact() -> None:
 def test_a_fifo_and_a_folder_are_refused_without_waiting(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "pipe.png")
     for path in (tmp_path / "pipe.png", tmp_path):
-        with pytest.raises(UnusableImage, match="not a plain file"):
+        with pytest.raises(UnusableImage, match="not a regular file"):
             images.load(path, 3)
 
 

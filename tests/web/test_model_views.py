@@ -505,7 +505,7 @@ def test_what_is_done_cannot_go_on(site: Site, dataset: str) -> None:
     site.wait_for_end(job_id)
     answer = site.client.post(f"/models/{job_id}/resume", headers={"Accept": "application/json"})
     assert answer.status_code == 403
-    assert "cannot go on" in answer.get_json()["error"]["message"]
+    assert "cannot be resumed" in answer.get_json()["error"]["message"]
 
 
 def test_lenet_is_customized(site: Site) -> None:

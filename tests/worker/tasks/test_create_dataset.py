@@ -410,7 +410,7 @@ def test_a_killed_process_ends_the_task(job: Path, source: Path, monkeypatch: py
         raise AssertionError
 
     monkeypatch.setattr(images, "open_picture", die)
-    assert "most likely the memory ran out" in fault(job, recipe(source)).message
+    assert "most likely ran out of memory" in fault(job, recipe(source)).message
 
 
 def test_an_error_of_the_program_leaves_nothing_behind(
