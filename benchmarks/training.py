@@ -241,7 +241,7 @@ def create_dataset(scratch: Path, asked: argparse.Namespace) -> Path:
 
 
 def draw_pictures(folder: Path, count: int, side: int, different: int = 200) -> None:
-    """JPEG files of coloured clouds with some grain, as large as those of photographs; in ten classes."""
+    """JPEG files of colored clouds with some grain, as large as those of photographs; in ten classes."""
     import numpy as np
     from PIL import Image
 
@@ -318,7 +318,11 @@ def accuracy(work: Work, scratch: Path) -> None:
     began = time.monotonic()
     job = scratch / "accuracy"
     in_child(product, work, job)
-    rows = [event for event in events.read(job / "train" / "events.jsonl")[0] if event.kind == "measured"]
+    rows = [
+        event
+        for event in events.read(job / "train" / "events.jsonl")[0]
+        if isinstance(event, events.Measured)
+    ]
     for row in rows:
         if row.stage == "val":
             print(f"epoch {row.epoch:g}: validation accuracy {row.values['accuracy']:.2%}")
@@ -331,7 +335,7 @@ def product(work: Work, job: Path) -> float:
     _silence(task)
     assert run.run_task(task) == 0
     happened = events.read(task / "events.jsonl")[0]
-    steps = [event for event in happened if event.kind == "measured" and event.stage == "train"]
+    steps = [event for event in happened if isinstance(event, events.Measured) and event.stage == "train"]
     images = (steps[-1].step - steps[0].step) * work.batch
     return images / (happened[-1].at - steps[0].at)
 

@@ -79,7 +79,7 @@ def make_jobs(site: Site, folder: Path) -> None:
             ),
             summary=Summary(sparkline=[3.0, 2.0, 1.5], last_accuracy=91.25),
         )
-        job.note_status()
+        job.update_status()
         (job.folder / "train").mkdir(parents=True)
         job.save()
         _write_products(job)
@@ -104,7 +104,7 @@ def _write_products(job: ModelJob) -> None:
     write_json(
         job.folder / "best.json", {"epoch": 1, "metric": "loss", "value": 0.5, "snapshot": "snapshot_1.ckpt"}
     )
-    result = {"verdict": "The loss is fine.", "verdict_kind": "good", "memory_bytes": 1000, "parameters": 10}
+    result = {"verdict": "The loss is fine.", "verdict_level": "good", "memory_bytes": 1000, "parameters": 10}
     write_json(job.folder / "preflight.json", {"result": result, "warnings": ["slow"]})
     ResumePoint(
         snapshot="resume_8.ckpt", step=8, epoch=0.5, seed=7, records=24, step_records=4, watched={"best": {}}

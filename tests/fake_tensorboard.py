@@ -8,10 +8,10 @@ import threading
 import time
 
 settings = json.loads(sys.stdin.readline())
-behaviour = os.path.basename(settings["logdir"])
-if behaviour == "crashes":
+behavior = os.path.basename(settings["logdir"])
+if behavior == "crashes":
     sys.exit("no module named plugin")
-if behaviour == "hangs":
+if behavior == "hangs":
     time.sleep(600)
 
 

@@ -126,7 +126,7 @@ class Site:
         job = ModelJob(
             id=folder.name, folder=folder, name="finished", tasks=[task], dataset_id=dataset_id, recipe=recipe
         )
-        job.note_status()
+        job.update_status()
         self.services.store.add(job)
         return job.id
 

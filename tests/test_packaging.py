@@ -97,7 +97,7 @@ def test_pages_and_scripts_are_inside(wheel):
     assert own_files("static/img", ".svg", ".png", ".ico") <= files
 
 
-def test_bundled_scripts_and_their_licences_are_inside(wheel):
+def test_bundled_scripts_and_their_licenses_are_inside(wheel):
     names = {name.removeprefix("digits/static/vendor/") for name in wheel.namelist() if "/vendor/" in name}
     built = {f"{path.stem}{path.suffix}" for path in (ROOT / "static" / "src").glob("*.[jc]s*")}
     assert names == built | {"THIRD_PARTY_LICENSES.txt"}

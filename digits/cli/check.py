@@ -27,4 +27,4 @@ def command(job: Path, dataset: Path | None, eager: bool) -> None:
     from digits.runtime import standalone
 
     result = result_of(lambda: standalone.check(job, dataset, eager))
-    click.echo("\n".join(preflight_result.lines(result)))
+    click.echo("\n".join(preflight_result.format_lines(result)))

@@ -1,4 +1,4 @@
-"""Watches a metric of the validation: which epoch was the best, and since when nothing got better."""
+"""Tracking of a validation metric: its best value and the epoch of it."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ _LOWER_IS_BETTER = re.compile(r"loss|error|entropy|perplexity|distance|^(mse|mae
 
 
 def lower_is_better(metric: str) -> bool:
-    """Whether a small value of ``metric`` is a good one, judged by its name."""
+    """Return whether smaller values of ``metric`` are better, judged by its name."""
     return bool(_LOWER_IS_BETTER.search(metric))
 
 
 class Best(TypedDict):
-    """The best validation so far, as stored by `Watch`."""
+    """The best validation so far, as stored by `BestValue`."""
 
     epoch: float
     metric: str
@@ -25,15 +25,15 @@ class Best(TypedDict):
 
 
 @dataclass
-class Watch:
+class BestValue:
     """The best ``value`` of ``metric`` so far, and its ``epoch``."""
 
     metric: str
     value: float | None = None
     epoch: float = 0.0
 
-    def see(self, epoch: float, values: Mapping[str, float]) -> bool:
-        """Take in a validation; whether it is the best one. What is not a finite number is never better."""
+    def observe(self, epoch: float, values: Mapping[str, float]) -> bool:
+        """Record a validation; return whether it is the best one so far. NaN and infinity never are."""
         value = values[self.metric]
         if not math.isfinite(value) or not self._is_better(value):
             return False
@@ -43,8 +43,8 @@ class Watch:
     def as_json(self) -> dict[str, Any]:
         return {"epoch": self.epoch, "metric": self.metric, "value": self.value}
 
-    def recall(self, body: Mapping[str, Any] | None) -> None:
-        """Go on from what `as_json` gave, if it was about the same metric."""
+    def restore(self, body: Mapping[str, Any] | None) -> None:
+        """Continue from the result of `as_json`, if it is about the same metric."""
         if body and body.get("metric") == self.metric:
             self.value, self.epoch = body.get("value"), float(body.get("epoch", 0.0))
 

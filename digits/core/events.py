@@ -1,7 +1,7 @@
-"""What happened in a task: facts in the past tense, one JSON object a line, appended to a log.
+"""Events of a task: facts in the past tense, one JSON object per line, appended to a log.
 
-A task's process appends; the server reads on from where it stopped. The place
-in the log (a byte offset, called *cursor*) is all that a reader has to remember.
+A task's process appends; the server reads on from the previous position in the log (a byte offset, called
+*cursor*), which is all that a reader has to remember.
 """
 
 from __future__ import annotations
@@ -119,9 +119,9 @@ class Built(Event, frozen=True):
 class InputPrepared(Event, frozen=True):
     """How the ``records`` of ``split`` reach the network.
 
-    ``resident``: decoded once and kept in memory, as their ``bytes`` fit into ``budget_bytes``,
-    the part of the ``free_bytes`` in ``place`` (``memory`` or ``GPU memory``) that they may take.
-    ``streamed``: read and decoded again for every batch, as they do not fit.
+    ``resident``: decoded once and cached in memory, because their ``bytes`` fit into ``budget_bytes``, the usable
+    part of the ``free_bytes`` in ``place`` (``memory`` or ``GPU memory``). ``streamed``: read and decoded again for
+    every batch, because they do not fit.
     """
 
     split: Split
@@ -134,11 +134,11 @@ class InputPrepared(Event, frozen=True):
 
 
 class WeightsLoaded(Event, frozen=True):
-    """Variables of the network took values from the weights ``source``, or are not to be trained.
+    """Values from the weights ``source`` were assigned to variables of the network, or variables were frozen.
 
-    ``taken`` maps the names of variables to the names there. Others keep their initial values: those that are
-    ``missing`` there, and those ``of_other_shape``, by name with both shapes. ``unused`` is what no variable
-    took. ``frozen`` weights are not trained, and averages and counters are no ``weights``.
+    ``taken`` maps the names of variables to the names in the source. Others keep their initial values: those that
+    are ``missing`` in the source, and those ``of_other_shape``, by name with both shapes. ``unused`` are names that
+    match no variable. ``frozen`` weights are not trained; ``weights`` excludes averages and counters.
     """
 
     source: str

@@ -72,14 +72,16 @@ def make_folder(path: Path) -> None:
         raise NotADirectoryError(errno.ENOTDIR, "Links are not followed", str(path))
 
 
-def remove_halves(path: Path) -> None:
-    """Remove what a killed process was going to put in the place of ``path``; nobody else may be writing it."""
+def remove_partial_writes(path: Path) -> None:
+    """Remove the incomplete files of a killed process that was writing ``path``; no other process may be writing
+    it.
+    """
     for half in path.parent.glob(f".{path.name}.*.tmp"):
         half.unlink(missing_ok=True)
 
 
 def is_disk_full(error: BaseException) -> bool:
-    """Whether something could not be written because the disk, or the user's share of it, is full."""
+    """Return whether a write failed because the disk, or the user's quota of it, is full."""
     return isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT)
 
 

@@ -1,7 +1,7 @@
-"""A job: something the user asked for, with a name, an owner, a folder and tasks.
+"""A job: something the user requested, with a name, an owner, a folder and tasks.
 
-A job's folder is its only record; ``job.json`` in it is written
-atomically, and only by the server, whenever something changes.
+A job's folder is its only record; ``job.json`` in it is written atomically, and only by the server, whenever
+something changes.
 """
 
 from __future__ import annotations
@@ -29,17 +29,17 @@ ID = r"\d{8}-\d{6}-[0-9a-f]{4,16}"
 
 
 def new_id() -> str:
-    """A new job id: local time and 24 random bits, ``YYYYMMDD-HHMMSS-xxxxxx``."""
+    """Return a new job id: local time and 24 random bits, ``YYYYMMDD-HHMMSS-xxxxxx``."""
     return f"{time.strftime('%Y%m%d-%H%M%S')}-{secrets.token_hex(3)}"
 
 
 def is_id(text: str) -> bool:
-    """Whether ``text`` has the form of a job id, and so may name a folder."""
+    """Return whether ``text`` has the form of a job id, and so may name a folder."""
     return re.fullmatch(ID, text, re.ASCII) is not None
 
 
 class Summary(Struct, kw_only=True):
-    """The part of an ended training's metrics that lists show, so that they need not read its events again."""
+    """The part of an ended training's metrics that lists show, so that its events need not be read again."""
 
     sparkline: list[float] = field(default_factory=list)
     last_accuracy: float | None = None
@@ -51,7 +51,7 @@ class Job(Struct, kw_only=True, eq=False, dict=True, weakref=True):
     ``id`` and ``folder`` come from the job's place in the store, whatever the file contains.
     """
 
-    kind: ClassVar[str] = ""
+    type: ClassVar[str] = ""
 
     id: str
     folder: Path
@@ -68,21 +68,21 @@ class Job(Struct, kw_only=True, eq=False, dict=True, weakref=True):
         if not self.history:
             self.history = [(Status.INIT, time.time())]
 
-    # Defined by each kind of job
+    # Defined by each type of job
 
     def recipe_for(self, task: Task) -> Recipe:
-        """What ``task`` is to do, decided when it starts."""
+        """Return the recipe of ``task``, created when it starts."""
         raise NotImplementedError
 
     def needs(self) -> Sequence[str]:
-        """Ids of jobs that must be done before this one starts."""
+        """Return the ids of jobs that must be done before this one starts."""
         return ()
 
     def device_request(self, task: Task) -> DeviceRequest:
-        """The devices that ``task`` runs on."""
+        """Return the devices that ``task`` requires."""
         return DeviceRequest()
 
-    # Shared by all kinds
+    # Shared by all types
 
     @property
     def status(self) -> Status:
@@ -95,12 +95,12 @@ class Job(Struct, kw_only=True, eq=False, dict=True, weakref=True):
 
     @property
     def elapsed(self) -> float:
-        """Seconds for which tasks have run."""
+        """Total running time of the tasks, in seconds."""
         return sum(task.seconds_run for task in self.tasks)
 
     @property
     def progress(self) -> float:
-        """From 0 to 1: the mean of the tasks."""
+        """The mean progress of the tasks, 0 to 1."""
         if self.status is Status.DONE:
             return 1.0
         return sum(task.progress for task in self.tasks) / max(1, len(self.tasks))
@@ -112,11 +112,11 @@ class Job(Struct, kw_only=True, eq=False, dict=True, weakref=True):
 
     @property
     def can_resume(self) -> bool:
-        """Whether the job, stopped or failed, can be taken up again."""
+        """Whether the job, stopped or failed, can be resumed."""
         return False
 
     def resume(self) -> None:
-        """Prepare to run again; the scheduler does the rest."""
+        """Prepare the job to run again; the scheduler starts it."""
         ended = [task for task in self.tasks if task.status in (Status.ABORT, Status.ERROR)]
         # All logs are read before the first task changes, because reading may fail.
         log_ends = [events.end(self.task_folder(task) / EVENTS_FILE) for task in ended]
@@ -139,8 +139,8 @@ class Job(Struct, kw_only=True, eq=False, dict=True, weakref=True):
     def task_folder(self, task: Task) -> Path:
         return self.folder / task.name
 
-    def note_status(self, at: float | None = None) -> bool:
-        """Bring the job's status in line with its tasks'; whether it changed."""
+    def update_status(self, at: float | None = None) -> bool:
+        """Update the job's status from those of its tasks; return whether it changed."""
         status = worst(task.status for task in self.tasks)
         if status is self.status:
             return False
@@ -160,14 +160,14 @@ class Job(Struct, kw_only=True, eq=False, dict=True, weakref=True):
         """The contents of ``job.json``."""
         body = msgspec.to_builtins(self, enc_hook=str)
         del body["folder"]
-        return {"schema": SCHEMA, "kind": self.kind, **body}
+        return {"schema": SCHEMA, "type": self.type, **body}
 
 
 class DeviceRequest(Struct, frozen=True):
-    """The devices a task asks for: a pool's slot, certain GPUs, or the next free ones.
+    """The devices that a task requests: a slot of a pool, specific GPUs, or the next free ones.
 
-    ``pool`` is ``create``, ``cpu`` or ``gpu``. For ``gpu``, ``chosen`` lists GPU
-    indexes; without any, the next ``count`` free GPUs are meant.
+    ``pool`` is ``create``, ``cpu`` or ``gpu``. For ``gpu``, ``chosen`` lists GPU indexes; if it is empty, the next
+    ``count`` free GPUs are requested.
     """
 
     pool: str = "create"
@@ -177,13 +177,13 @@ class DeviceRequest(Struct, frozen=True):
 
 class _Header(Struct):
     schema: int
-    kind: str
+    type: str
 
 
 class DamagedJob(Job, kw_only=True, eq=False):
     """A job whose folder is invalid. It can be viewed and deleted, but is never written."""
 
-    kind: ClassVar[str] = "damaged"
+    type: ClassVar[str] = "damaged"
 
     reason: str
 
@@ -214,16 +214,16 @@ def _made_at(job_id: str) -> float:
         return 0.0
 
 
-def load(folder: Path, kinds: dict[str, type[Job]]) -> Job:
+def load(folder: Path, types: dict[str, type[Job]]) -> Job:
     """Load the job in ``folder``; raises UnreadableFile."""
     body = read_json(folder / FILE_NAME, dict[str, Any])
     try:
         header = schema.convert(body, _Header)
         if header.schema > SCHEMA:
             raise UnreadableFile(f"{FILE_NAME} was written by a newer version of DIGITS")
-        if header.kind not in kinds:
-            raise UnreadableFile(f"{FILE_NAME}: unknown kind of job {header.kind!r}")
-        return _from_json(kinds[header.kind], folder, body)
+        if header.type not in types:
+            raise UnreadableFile(f"{FILE_NAME}: unknown type of job {header.type!r}")
+        return _from_json(types[header.type], folder, body)
     except schema.Malformed as error:
         raise UnreadableFile(f"{FILE_NAME}: {error}") from error
 
@@ -233,5 +233,5 @@ def check_readable(job: Job) -> None:
     _from_json(type(job), job.folder, job.as_json())
 
 
-def _from_json(kind: type[Job], folder: Path, body: dict[str, Any]) -> Job:
-    return schema.convert({**body, "id": folder.name, "folder": str(folder)}, kind)
+def _from_json(job_type: type[Job], folder: Path, body: dict[str, Any]) -> Job:
+    return schema.convert({**body, "id": folder.name, "folder": str(folder)}, job_type)

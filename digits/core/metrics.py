@@ -1,4 +1,4 @@
-"""The measured curves of a training, as columns that charts and files take."""
+"""The metrics of a training as columns, for charts and files."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ STAGES = ("train", "val")
 
 @dataclass
 class Series:
-    """The rows of one stage. ``values[name][i]`` belongs to ``steps[i]``; None where there is none."""
+    """The rows of one stage. ``values[name][i]`` belongs to ``steps[i]``; None if it was not measured."""
 
     steps: list[int] = field(default_factory=list)
     epochs: list[float] = field(default_factory=list)
@@ -28,7 +28,7 @@ class Series:
 
     def add(self, event: events.Measured) -> None:
         if self.steps and self.steps[-1] >= event.step:
-            self.cut(event.step - 1)  # measured again
+            self.cut(event.step - 1)  # the step was repeated
         count = len(self.steps)
         self.steps.append(event.step)
         self.epochs.append(event.epoch)
@@ -42,7 +42,7 @@ class Series:
                 column.append(None)
 
     def cut(self, step: int) -> None:
-        """Forget the rows after ``step`` steps, and names that no row has any more."""
+        """Remove the rows after ``step`` steps, and names without any values left."""
         count = bisect.bisect_right(self.steps, step)
         del self.steps[count:], self.epochs[count:]
         for name, column in list(self.values.items()):
@@ -51,12 +51,12 @@ class Series:
                 del self.values[name]
 
     def last(self, name: str) -> float | None:
-        """The latest value called ``name`` that is a finite number."""
+        """Return the latest finite value of ``name``, or None."""
         column = self.values.get(name, [])
         return next((value for value in reversed(column) if value is not None and math.isfinite(value)), None)
 
-    def thinned(self, points: int) -> Series:
-        """At most about ``points`` rows; the rows of extreme values are among them."""
+    def downsample(self, points: int) -> Series:
+        """Return about ``points`` rows at most, including those with extreme values."""
         if len(self.steps) <= points:
             return self
         kept = sorted(_rows_to_keep(self.values, len(self.steps), points))
@@ -72,7 +72,7 @@ class Series:
 
 @dataclass
 class Metrics:
-    """All that a task measured, up to ``cursor`` in its log."""
+    """All metrics of a task, up to ``cursor`` in its log."""
 
     cursor: int = 0
     train: Series = field(default_factory=Series)
@@ -89,15 +89,15 @@ class Metrics:
         return self.train if name == "train" else self.val
 
     def as_json(self, points: int = MAX_CHART_POINTS) -> dict[str, Any]:
-        """What a chart begins with: both stages, thinned for the wire."""
+        """Return the data for charts: both stages, downsampled to about ``points`` rows."""
         return {
             "cursor": self.cursor,
-            "train": self.train.thinned(points).as_json(),
-            "val": self.val.thinned(points).as_json(),
+            "train": self.train.downsample(points).as_json(),
+            "val": self.val.downsample(points).as_json(),
         }
 
     def as_csv(self) -> str:
-        """All rows of both stages, unthinned; a column for each metric."""
+        """Return all rows of both stages as CSV, with a column for each metric."""
         names = sorted({*self.train.values, *self.val.values})
         text = io.StringIO()
         writer = csv.writer(text, lineterminator="\n")
@@ -110,14 +110,14 @@ class Metrics:
         return text.getvalue()
 
     def sparkline(self) -> list[float]:
-        """The training loss in a few numbers."""
+        """Return the training loss in a few numbers, for a sparkline."""
         column = [value for value in self.train.values.get("loss", []) if value is not None]
         finite = [value for value in column if math.isfinite(value)]
         stride = max(1, math.ceil(len(finite) / MAX_SPARKLINE_POINTS))
         return [float(f"{value:.4g}") for value in finite[::stride]]
 
     def last_accuracy(self) -> float | None:
-        """The latest accuracy in percent: of the validation, or of the training without one."""
+        """Return the latest accuracy in percent: of the validation, or of the training without validation."""
         for series in (self.val, self.train):
             for name in series.values:
                 value = series.last(name) if "accuracy" in name.lower() else None
@@ -127,13 +127,13 @@ class Metrics:
 
 
 def row_json(event: events.Measured) -> dict[str, Any]:
-    """One row as it goes to browsers."""
+    """Return one row in the format for browsers."""
     values = events.for_browser(event.values)
     return {"stage": event.stage, "step": event.step, "epoch": event.epoch, "values": values}
 
 
 def _rows_to_keep(columns: dict[str, list[float | None]], count: int, points: int) -> set[int]:
-    # A bucket gives its first row and the two extreme rows of each column.
+    # Keep the first row of each bucket and the two extreme rows of each column.
     size = max(1, math.ceil(count * (1 + 2 * len(columns)) / points))
     kept = {count - 1}
     for begin in range(0, count, size):

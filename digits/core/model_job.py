@@ -25,13 +25,13 @@ _SNAPSHOT = re.compile(r"snapshot_(\d+(?:\.\d+)?)\.ckpt\.index")
 
 
 class ModelJob(Job, kw_only=True, eq=False):
-    """Trains a network on the dataset ``dataset_id``, and then is the trained model.
+    """Trains a network on the dataset ``dataset_id``; once done, it is the trained model.
 
-    ``device`` is ``cpu``, ``next`` (the next free GPU, or the CPU where there is
-    none), ``next:N`` for several, or GPU indexes joined by commas.
+    ``device`` is ``cpu``, ``next`` (the next free GPU, or the CPU if there is none), ``next:N`` for several, or GPU
+    indexes joined by commas.
     """
 
-    kind: ClassVar[str] = "model"
+    type: ClassVar[str] = "model"
 
     dataset_id: Annotated[str, Meta(pattern=rf"^(?a:{ID})\Z")]
     recipe: Train
@@ -46,7 +46,7 @@ class ModelJob(Job, kw_only=True, eq=False):
 
     def recipe_for(self, task: Task) -> Train:
         self.recipe.devices = task.devices or ["cpu"]
-        # Beside this job, wherever the folder of all jobs has been moved to.
+        # A sibling of this job, wherever the jobs folder has been moved to.
         self.recipe.dataset = str(self.folder.with_name(self.dataset_id))
         return self.recipe
 
@@ -74,11 +74,11 @@ class ModelJob(Job, kw_only=True, eq=False):
         return self.folder / TENSORBOARD_FOLDER
 
     def snapshots(self) -> list[tuple[float, str]]:
-        """Epoch and file prefix of every snapshot that is complete, the newest first."""
+        """The epoch and file prefix of each complete snapshot, newest first."""
         return snapshots_in(self.folder)
 
     def best_epoch(self) -> float | None:
-        """The epoch of the best snapshot, if the training watches for one."""
+        """The epoch of the best snapshot, if the training tracks one."""
         try:
             return read_json(self.folder / BEST_FILE, Best)["epoch"]
         except UnreadableFile:
@@ -86,7 +86,7 @@ class ModelJob(Job, kw_only=True, eq=False):
 
 
 def request_devices(device: str) -> DeviceRequest:
-    """The request for a ``device`` as `ModelJob` names it."""
+    """Return the request for a ``device`` in the notation of `ModelJob`."""
     if device == "cpu":
         return DeviceRequest(pool="cpu")
     if device.startswith("next"):
@@ -95,7 +95,7 @@ def request_devices(device: str) -> DeviceRequest:
 
 
 def snapshots_in(folder: Path) -> list[tuple[float, str]]:
-    """Epoch and file prefix of every snapshot in the folder of a model job that is complete, the newest first."""
+    """Return the epoch and file prefix of each complete snapshot in the folder of a model job, newest first."""
     try:
         names = [path.name for path in folder.iterdir()]
     except OSError:
@@ -105,5 +105,5 @@ def snapshots_in(folder: Path) -> list[tuple[float, str]]:
 
 
 def epoch_label(epoch: float) -> str:
-    """An epoch as snapshots show it: ``3`` or ``0.5``."""
+    """Return an epoch as snapshots display it: ``3`` or ``0.5``."""
     return f"{epoch:g}"

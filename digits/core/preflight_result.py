@@ -1,4 +1,4 @@
-"""What the one step before a training has shown, kept in the folder of the training."""
+"""The result of a preflight, stored in the folder of the training it checked."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ RESULT_FILE = "preflight.json"
 PICTURE_FILE = "batch.png"
 
 
-class Kept(TypedDict):
+class SavedResult(TypedDict):
     """The outcome of a preflight: its ``result`` as JSON, and its warnings."""
 
     result: JsonObject
@@ -21,27 +21,27 @@ class Kept(TypedDict):
 
 
 def save(folder: Path, result: dict[str, Any], warnings: list[str]) -> None:
-    """Write what the step in ``folder`` has shown; ``result`` is JSON already."""
+    """Save the result and the warnings of the preflight in ``folder``; ``result`` must be JSON."""
     write_json(folder / RESULT_FILE, {"result": result, "warnings": warnings})
 
 
-def keep(folder: Path, job_folder: Path) -> None:
-    """Copy what the step in ``folder`` has shown to the training that it was taken for."""
+def copy_to_job(folder: Path, job_folder: Path) -> None:
+    """Copy the result of the preflight in ``folder`` to the training's ``job_folder``."""
     for name in (RESULT_FILE, PICTURE_FILE):
         with contextlib.suppress(UnreadableFile):
             write_bytes(job_folder / name, read_bytes(folder / name, below=folder))
 
 
-def kept(job_folder: Path) -> Kept | None:
-    """The ``result`` and ``warnings`` of the step before this training; None if there was none."""
+def load(job_folder: Path) -> SavedResult | None:
+    """Return the result of the preflight of this training; None if there is none."""
     try:
-        return read_json(job_folder / RESULT_FILE, Kept)
+        return read_json(job_folder / RESULT_FILE, SavedResult)
     except UnreadableFile:
         return None
 
 
-def lines(result: dict[str, Any]) -> list[str]:
-    """What the step has shown, for a terminal."""
+def format_lines(result: dict[str, Any]) -> list[str]:
+    """Format a ``result`` for a terminal, as lines of text."""
     said = [str(result["verdict"])]
     if "seconds_per_epoch" in result:
         said += [

@@ -225,7 +225,7 @@ class ServeInference(Recipe, tag="serve-inference"):
 
 
 def task_name(kind: type[Recipe]) -> str:
-    """The value of ``task`` in recipes of ``kind``."""
+    """Return the value of ``task`` in recipes of the class ``kind``."""
     return str(kind.__struct_config__.tag)
 
 

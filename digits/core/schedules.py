@@ -1,4 +1,4 @@
-"""Learning-rate schedules: the rate at every step, the same in the form's preview and in training.
+"""Learning-rate schedules: the rate at every step, for the form's preview and for training.
 
 A schedule is called a policy, as in DIGITS' form, and each is a struct with its settings:
 

@@ -1,4 +1,4 @@
-"""The states a job or a task goes through, and the steps that are legal between them."""
+"""The states of a job or task, and the legal transitions between them."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Iterable
 
 
 class Status(enum.Enum):
-    """State of a job or a task. The value is the one-letter code kept on disk."""
+    """State of a job or task. The value is the one-letter code stored on disk."""
 
     INIT = "I"
     WAIT = "W"
@@ -18,26 +18,26 @@ class Status(enum.Enum):
 
     @property
     def title(self) -> str:
-        """The word in JSON, such as ``Running``."""
+        """The name in JSON, such as ``Running``."""
         return _TITLES[self]
 
     @property
     def label(self) -> str:
-        """The title as pages show it. JSON keeps DIGITS' word for a job that was just created."""
+        """The name on pages. JSON keeps DIGITS' name for a job that was just created."""
         return "Created" if self is Status.INIT else self.title
 
     @property
     def css(self) -> str:
-        """The tone of the state: ``warning``, ``info``, ``success`` or ``danger``."""
+        """The color of the state on pages: ``warning``, ``info``, ``success`` or ``danger``."""
         return _TONES[self]
 
     @property
     def is_running(self) -> bool:
-        """Whether the job may still change by itself."""
+        """Whether the job may still change without a request."""
         return self in (Status.INIT, Status.WAIT, Status.RUN)
 
     def may_become(self, other: Status) -> bool:
-        """Whether ``other`` is a legal next state."""
+        """Return whether the transition to ``other`` is legal."""
         return other in LEGAL_STEPS[self]
 
 
@@ -64,16 +64,16 @@ LEGAL_STEPS: dict[Status, frozenset[Status]] = {
     Status.WAIT: frozenset({Status.RUN, Status.ABORT, Status.ERROR}),
     Status.RUN: frozenset({Status.DONE, Status.ABORT, Status.ERROR}),
     Status.DONE: frozenset(),
-    # What was stopped or failed may be taken up again.
+    # Stopped and failed jobs may be resumed.
     Status.ABORT: frozenset({Status.INIT}),
     Status.ERROR: frozenset({Status.INIT}),
 }
 
-# A job is as bad as its worst task; Done only when every task is.
+# A job has the worst status of its tasks; it is Done only if all of them are.
 _WORST_FIRST = (Status.ERROR, Status.ABORT, Status.RUN, Status.WAIT, Status.INIT, Status.DONE)
 
 
 def worst(statuses: Iterable[Status]) -> Status:
-    """The status of a job whose tasks have these statuses; INIT for no tasks."""
+    """Return the status of a job whose tasks have these statuses; INIT for no tasks."""
     present = set(statuses)
     return next((status for status in _WORST_FIRST if status in present), Status.INIT)

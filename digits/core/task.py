@@ -241,7 +241,7 @@ def _removed(state: TaskState, event: events.Removed) -> None:
 
 
 def _resumed(state: TaskState, event: events.Resumed) -> None:
-    # How the run before this one ended is over; its warnings are told again if they still hold.
+    # The end of the previous run is obsolete; its warnings are repeated if they still apply.
     state.failure = state.result = None
     state.warnings = []
 

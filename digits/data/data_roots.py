@@ -1,8 +1,7 @@
 """The folders of this machine that the server may read data from.
 
-Every path a user gives is made absolute, all links are followed, and what comes
-out has to lie below one of the roots. Nothing is said about paths outside of
-them, not even whether they exist.
+Every path from a user is made absolute and all links are followed; the result must be below one of the roots.
+Errors reveal nothing about paths outside of the roots, not even whether they exist.
 """
 
 from __future__ import annotations
@@ -18,7 +17,7 @@ from digits.core.errors import BadRequest, NotAllowed
 
 OPTION = "--data-root"
 MAX_SUGGESTIONS = 100
-# Folders with more entries are listed in part: the server answers other people too.
+# Larger folders are listed in part, so that one request does not block others.
 MAX_LISTED_ENTRIES = 20_000
 MAX_PATH_BYTES = 4096
 
@@ -26,18 +25,17 @@ Kind = Literal["folder", "file"]
 
 
 class Roots:
-    """The allowed folders, links followed. They need not exist yet."""
+    """The allowed folders, with links resolved. They need not exist yet."""
 
     def __init__(self, paths: Iterable[str | Path]) -> None:
         resolved = (Path(os.path.realpath(os.path.expanduser(path))) for path in paths)
         self.paths: tuple[Path, ...] = tuple(dict.fromkeys(resolved))
 
     def resolve(self, text: str, kind: Kind = "folder") -> Path:
-        """The real path of the readable folder or file that ``text`` names.
+        """Return the real path of the readable folder or file that ``text`` names.
 
-        ``text`` is an absolute path, or one that starts with ``~/``. Raises
-        BadRequest for what is not such a path or not of this kind, and
-        NotAllowed for what lies outside the roots or may not be read.
+        ``text`` is an absolute path, or one that starts with ``~/``. Raises BadRequest if it is not a valid path or
+        not of this type, and NotAllowed if it is outside of the roots or not readable.
         """
         written = _absolute(text)
         path = Path(os.path.realpath(written))
@@ -47,21 +45,21 @@ class Roots:
         return path
 
     def contain(self, path: Path) -> bool:
-        """Whether ``path``, a real path, is one of the roots or lies below one."""
+        """Return whether ``path``, a real path, is one of the roots or below one."""
         return any(_is_below(path, root) for root in self.paths)
 
     def advice(self) -> str:
-        """What to do about a path outside the roots."""
+        """Return a hint for a path outside of the roots."""
         if not self.paths:
             return f"Start the server with {OPTION} FOLDER to allow one."
         allowed = ", ".join(_shown(str(root)) for root in self.paths)
         return f"Allowed are: {allowed}. Start the server with {OPTION} FOLDER to allow another one."
 
     def complete(self, query: str, *, only_folders: bool = False) -> list[str]:
-        """Paths that start with ``query``: sorted, at most 100, folders end with ``/``.
+        """Return paths that start with ``query``: sorted, at most 100; folders end with ``/``.
 
-        Only what lies below the roots is offered; for shorter queries, the roots
-        themselves. Hidden entries are offered when asked for by their dot.
+        Only paths below the roots are included; for shorter queries, the roots themselves. Hidden entries are
+        included only if the query contains their dot.
         """
         try:
             written = _absolute(query, keep_slash=True) if query.strip() else "/"
@@ -86,25 +84,25 @@ class Roots:
 
 
 def _absolute(text: str, keep_slash: bool = False) -> str:
-    """The normal form of an absolute path; raises BadRequest.
+    """Normalize an absolute path; raises BadRequest.
 
-    ``..`` is left alone: what it means depends on the links before it.
+    ``..`` is kept, because its meaning depends on the links before it.
     """
     path = text.strip()
     if not path:
         raise BadRequest("No path was given.")
     if "\0" in path:
-        raise BadRequest("A path cannot hold a NUL character.")
+        raise BadRequest("A path cannot contain a null character.")
     try:
         length = len(os.fsencode(path))
     except UnicodeEncodeError as error:
-        raise BadRequest("The path has characters that no file name can have.") from error
+        raise BadRequest("The path contains characters that are invalid in file names.") from error
     if length > MAX_PATH_BYTES:
         raise BadRequest(f"The path is longer than {MAX_PATH_BYTES} bytes.")
     if path == "~" or path.startswith("~/"):
         path = os.path.expanduser("~") + path[1:]
     if not path.startswith("/"):
-        raise BadRequest(f"{_shown(path)} is not a full path.", "Write it from the root on, starting with /.")
+        raise BadRequest(f"{_shown(path)} is not an absolute path.", "Start it with /.")
     path = "/" + path.lstrip("/")
     return path if keep_slash else path.rstrip("/") or "/"
 
@@ -130,7 +128,7 @@ def _check_kind(path: Path, written: str, kind: Kind) -> None:
 
 
 def _names(folder: Path, start: str, only_folders: bool) -> Iterator[str]:
-    """Names in ``folder`` that start with ``start`` and can be written as text."""
+    """Return the names in ``folder`` that start with ``start`` and are valid text."""
     try:
         with os.scandir(folder) as entries:
             for _, entry in zip(range(MAX_LISTED_ENTRIES), entries, strict=False):
@@ -143,7 +141,7 @@ def _names(folder: Path, start: str, only_folders: bool) -> Iterator[str]:
 
 
 def _shown(path: str) -> str:
-    """``path`` fit for a message: printable, and cut in the middle when long."""
+    """Return ``path`` for a message: printable, and shortened in the middle."""
     text = path.encode("utf-8", "backslashreplace").decode()
     text = "".join(
         character if character.isprintable() else "\N{REPLACEMENT CHARACTER}" for character in text

@@ -1,14 +1,12 @@
-"""Images of any file type turned into pixels of the wanted size: uint8 [height, width, channels].
+"""Convert images of any file type to pixels of a given size: uint8 [height, width, channels].
 
-Files come from strangers. Only the formats of `FORMATS` are tried, the size is
-checked before anything is decoded, and whatever a decoder may raise becomes
-`UnusableImage` with a reason for people.
+Files are untrusted. Only the formats of `FORMATS` are tried, the size is checked before anything is decoded, and
+any error of a decoder becomes `UnusableImage` with a reason for users.
 
-How a file becomes 8-bit gray or RGB: the first frame of an animation; turned
-upright as its EXIF orientation says; 16-bit values keep their high byte; a
-palette is looked up; transparency is laid over white; CMYK, YCbCr, LAB and HSV
-become RGB; gray from RGB is ITU-R 601 luma. Floating-point pixels and integers
-beyond 16 bits have no defined brightness and are refused.
+Conversion to 8-bit grayscale or RGB: the first frame of an animation; rotated according to its EXIF orientation;
+the high byte of 16-bit values; palettes are resolved; transparency is composited on white; CMYK, YCbCr, LAB and HSV
+are converted to RGB; grayscale from RGB is ITU-R 601 luma. Floating-point pixels and integers beyond 16 bits have
+no defined brightness and are rejected.
 """
 
 from __future__ import annotations
@@ -44,7 +42,7 @@ _WITHOUT_MEANING = {"F": "floating-point pixels are not supported"}
 
 
 class UnusableImage(ValueError):
-    """A file cannot be used as an image; ``reason`` says why, for people."""
+    """A file cannot be used as an image; ``reason`` is for users."""
 
     def __init__(self, reason: str) -> None:
         super().__init__(reason)
@@ -53,10 +51,10 @@ class UnusableImage(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class Picture:
-    """A decoded image in mode L or RGB, and the file it came from.
+    """A decoded image in mode L or RGB, and the file it was read from.
 
-    ``plain`` says that the file holds exactly these pixels in this mode with
-    8 bits each, upright and opaque, so that it can stand for them.
+    ``plain``: the file contains exactly these pixels in this mode with 8 bits each, upright and opaque, so that it
+    can be stored instead of them.
     """
 
     image: Image.Image
@@ -66,10 +64,10 @@ class Picture:
 
 
 def load(source: Source, channels: int, *, max_pixels: int = MAX_PIXELS) -> Pixels:
-    """The pixels of an image file, uint8 [height, width, channels] with 1 or 3 channels.
+    """Load the pixels of an image file, uint8 [height, width, channels] with 1 or 3 channels.
 
-    ``source`` is a path, a binary file or a file's bytes. Raises UnusableImage for
-    what cannot be used and OSError for what cannot be read.
+    ``source`` is a path, a binary file or a file's bytes. Raises UnusableImage for unusable images and OSError for
+    unreadable files.
     """
     return as_pixels(open_picture(source, channels, max_pixels=max_pixels).image)
 
@@ -77,10 +75,10 @@ def load(source: Source, channels: int, *, max_pixels: int = MAX_PIXELS) -> Pixe
 def open_picture(
     source: Source, channels: int, *, max_pixels: int = MAX_PIXELS, enough: tuple[int, int] | None = None
 ) -> Picture:
-    """Decode an image file to mode L (1 channel) or RGB (3). Raises as `load` does.
+    """Decode an image file to mode L (1 channel) or RGB (3). Raises the same errors as `load`.
 
-    With ``enough`` = (width, height), a JPEG larger than four times that may be decoded
-    at a half, quarter or eighth of its size, which is several times faster.
+    With ``enough`` = (width, height), a JPEG larger than four times that may be decoded at a half, quarter or
+    eighth of its size, which is several times faster.
     """
     if channels not in _MODES:
         raise ValueError(f"an image has 1 or 3 channels, not {channels}")
@@ -88,7 +86,7 @@ def open_picture(
     if not data:
         raise UnusableImage("the file is empty")
     with warnings.catch_warnings():
-        # Odd metadata makes Pillow warn; only the pixels matter here.
+        # Pillow warns about unusual metadata, which is not used.
         warnings.simplefilter("ignore")
         try:
             return _decode(data, channels, max_pixels, enough)
@@ -99,13 +97,13 @@ def open_picture(
         except Image.DecompressionBombError as error:
             raise UnusableImage(f"more pixels than the limit of {max_pixels:,}") from error
         except MemoryError as error:
-            raise UnusableImage("decoding needs more memory than there is") from error
+            raise UnusableImage("decoding needs more memory than is available") from error
         except Exception as error:  # decoders raise anything for damaged files
             raise UnusableImage(_damage(error)) from error
 
 
 def read_source(source: Source) -> bytes:
-    """All bytes of a source of at most `MAX_FILE_BYTES`; never waits at a FIFO or a device."""
+    """Return all bytes of a source of at most `MAX_FILE_BYTES`; never blocks on a FIFO or a device."""
     if isinstance(source, bytes):
         return source
     if not isinstance(source, (str, os.PathLike)):
@@ -114,7 +112,7 @@ def read_source(source: Source) -> bytes:
     try:
         status = os.fstat(descriptor)
         if not stat.S_ISREG(status.st_mode):
-            raise UnusableImage("not a plain file")
+            raise UnusableImage("not a regular file")
         if status.st_size > MAX_FILE_BYTES:
             raise UnusableImage(_TOO_LARGE)
         data = os.read(descriptor, status.st_size + 1)
@@ -126,17 +124,21 @@ def read_source(source: Source) -> bytes:
 
 
 def resize(pixels: Pixels, width: int, height: int, mode: str, *, seed: int = 0) -> Pixels:
-    """``pixels`` as uint8 [height, width, channels], by bilinear scaling with area averaging.
+    """Resize ``pixels`` to uint8 [height, width, channels] by bilinear interpolation with antialiasing.
 
-    ``squash`` stretches them. ``crop`` covers the target and cuts what is too much.
-    ``fill`` fits them in and pads with noise. ``half_crop`` does half of each. The noise
-    (0 to 254, uniform) depends on ``seed`` alone. The same size stays untouched.
+    - ``squash`` stretches the image.
+    - ``crop`` covers the target size and crops the excess.
+    - ``fill`` fits the image into the target size and pads with noise.
+    - ``half_crop`` is halfway between ``crop`` and ``fill``.
+
+    The noise (uniform, 0 to 254) depends only on ``seed``. Images of the target size are unchanged. The modes are
+    those of https://github.com/NVIDIA/DIGITS. Raises ValueError for an unknown mode or an invalid size.
     """
     return as_pixels(resize_image(as_image(pixels), width, height, mode, seed=seed))
 
 
 def resize_image(image: Image.Image, width: int, height: int, mode: str, *, seed: int = 0) -> Image.Image:
-    """What `resize` does, for a Pillow image of mode L or RGB."""
+    """Resize a Pillow image of mode L or RGB; see `resize`."""
     if mode not in RESIZE_MODES:
         raise ValueError(f"{mode!r} is not one of {', '.join(RESIZE_MODES)}")
     if width < 1 or height < 1:
@@ -146,19 +148,19 @@ def resize_image(image: Image.Image, width: int, height: int, mode: str, *, seed
     scaled_width, scaled_height = _scaled_size(image.size, width, height, mode)
     left, right = _cut(image.width, scaled_width, width)
     top, bottom = _cut(image.height, scaled_height, height)
-    # The cut is made by the scaler's box, so a long thin image never becomes a huge one.
+    # The resampling box crops, so that a long thin image never becomes a huge one.
     inner = (min(scaled_width, width), min(scaled_height, height))
     scaled = image.resize(inner, Image.Resampling.BILINEAR, box=(left, top, right, bottom))
     return scaled if inner == (width, height) else _padded(scaled, width, height, seed)
 
 
 def encode(pixels: Pixels, encoding: str) -> bytes:
-    """``pixels`` as a ``png`` or ``jpg`` file (quality 90), or as they are for ``none``."""
+    """Encode ``pixels`` as a ``png`` or ``jpg`` file (quality 90), or as raw bytes for ``none``."""
     return encode_image(as_image(pixels), encoding)
 
 
 def encode_image(image: Image.Image, encoding: str) -> bytes:
-    """What `encode` does, for a Pillow image of mode L or RGB."""
+    """Encode a Pillow image of mode L or RGB; see `encode`."""
     if encoding == "none":
         return image.tobytes()
     file = io.BytesIO()
@@ -172,12 +174,12 @@ def encode_image(image: Image.Image, encoding: str) -> bytes:
 
 
 def as_image(pixels: Pixels) -> Image.Image:
-    """uint8 [height, width, 1 or 3] as a Pillow image of mode L or RGB."""
+    """Convert uint8 [height, width, 1 or 3] to a Pillow image of mode L or RGB."""
     return Image.fromarray(pixels[:, :, 0] if pixels.shape[2] == 1 else pixels)
 
 
 def as_pixels(image: Image.Image) -> Pixels:
-    """A Pillow image of mode L or RGB as uint8 [height, width, 1 or 3]."""
+    """Convert a Pillow image of mode L or RGB to uint8 [height, width, 1 or 3]."""
     pixels = np.asarray(image, np.uint8)
     return pixels[:, :, np.newaxis] if pixels.ndim == 2 else pixels
 
@@ -207,8 +209,8 @@ def _decode(data: bytes, channels: int, max_pixels: int, enough: tuple[int, int]
 
 
 def _open(data: bytes) -> Image.Image:
-    # Pillow's own limit would refuse a large image without saying its size. The
-    # caller compares the size with our lower limit before anything is decoded.
+    # Pillow's own limit rejects large images without naming their size; the caller applies a lower limit before
+    # anything is decoded.
     limit, Image.MAX_IMAGE_PIXELS = Image.MAX_IMAGE_PIXELS, None
     try:
         return Image.open(io.BytesIO(data), formats=FORMATS)
@@ -217,8 +219,8 @@ def _open(data: bytes) -> Image.Image:
 
 
 def _draft(image: Image.Image, mode: str, side: int) -> None:
-    # At least twice the wanted size in each direction is left for the scaler, so
-    # that the result can hardly be told from a full decode.
+    # Keep at least twice the target size in each direction, so that the result is nearly indistinguishable from
+    # that of a full decode.
     if image.mode in ("L", "RGB") and min(image.size) >= 4 * side:
         image.draft(mode, (2 * side, 2 * side))
 
@@ -230,7 +232,7 @@ def _upright(image: Image.Image) -> Image.Image:
 
 
 def _opaque(image: Image.Image) -> Image.Image:
-    """``image`` in an 8-bit mode without transparency."""
+    """Convert ``image`` to an 8-bit mode without transparency."""
     if image.mode in _WITHOUT_MEANING:
         raise UnusableImage(_WITHOUT_MEANING[image.mode])
     if image.mode in _WIDE_GRAY:
@@ -267,7 +269,7 @@ def _is_simple_file(image: Image.Image, data: bytes) -> bool:
 
 
 def _is_simple_png(data: bytes) -> bool:
-    # Pillow does not compare the checksums of pixel data, which stricter decoders do.
+    # Pillow does not verify the checksums of pixel data; stricter decoders do.
     bit_depth = data[24]  # of the header chunk, which comes first
     if bit_depth != 8:
         return False
@@ -286,7 +288,7 @@ def _is_simple_png(data: bytes) -> bool:
 
 
 def _scaled_size(size: tuple[int, int], width: int, height: int, mode: str) -> tuple[int, int]:
-    """The size that an image is scaled to before cutting and padding to width × height."""
+    """Return the size that an image is scaled to before cropping and padding to width × height."""
     across, down = size[0] / width, size[1] / height
     if mode == "squash" or across == down:
         return width, height
@@ -296,12 +298,12 @@ def _scaled_size(size: tuple[int, int], width: int, height: int, mode: str) -> t
 
 def _scaled_side(side: int, ratio: float, target: int) -> int:
     scaled = max(1, round(side / ratio))
-    # Padding is the same on both sides, so an odd remainder goes to the image.
+    # Padding is symmetric, so an odd remainder goes to the image.
     return scaled + 1 if scaled < target and (target - scaled) % 2 else scaled
 
 
 def _cut(side: int, scaled: int, target: int) -> tuple[float, float]:
-    """The part of a source's side that remains when its scaled form is cut to ``target`` pixels."""
+    """Return the part of a source's side that remains when its scaled form is cropped to ``target`` pixels."""
     if scaled <= target:
         return 0.0, float(side)
     start = round((scaled - target) / 2)
@@ -349,13 +351,13 @@ def _resemblance(data: bytes) -> str:
         if head.startswith(beginning):
             return f"it looks like {name}"
     if data[4:8] == b"ftyp":
-        return "it looks like HEIC, AVIF or a film"
+        return "it looks like HEIC, AVIF or a video"
     if not any(data[:512]):
         return "it contains only zeros"
     try:
         data[:512].decode("utf-8")
     except UnicodeDecodeError:
-        return "its content is of no known type"
+        return "its type is unknown"
     return "it looks like text"
 
 

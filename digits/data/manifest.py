@@ -12,7 +12,7 @@ from typing import Annotated
 import msgspec
 from msgspec import Meta, Struct, field
 
-from digits.core.files import read_json, remove_halves, sync_folder, write_json
+from digits.core.files import read_json, remove_partial_writes, sync_folder, write_json
 from digits.core.schema import Count, Integer
 from digits.data.target import TargetSpec
 
@@ -40,10 +40,10 @@ class Split(Struct, kw_only=True):
 class Manifest(Struct, kw_only=True):
     """A finished dataset of images.
 
-    ``kind`` is a name in `digits.kinds`. ``groups`` are the names of the groups that records are counted,
-    listed and balanced by: the classes, or ranges of a number; there may be none. ``mean_pixel`` has one value
-    per channel, 0 to 255. ``mean.npy`` holds the mean image, float32 [height, width, channels]; ``mean.png``
-    shows it. ``source`` holds one line of text per split.
+    ``kind`` is a name in `digits.kinds`. ``groups`` are the names of the groups by which records are counted,
+    listed and balanced: the classes, or ranges of a number; there may be none. ``mean_pixel`` has one value per
+    channel, 0 to 255. ``mean.npy`` contains the mean image, float32 [height, width, channels]; ``mean.png`` is a
+    picture of it. ``source`` contains one line of text per split.
     """
 
     kind: str
@@ -72,17 +72,17 @@ class Manifest(Struct, kw_only=True):
 
     @property
     def shape(self) -> tuple[int, int, int]:
-        """Height, width and channels of every image."""
+        """The shape of every image: height, width, channels."""
         return self.height, self.width, self.channels
 
     def save(self, job_folder: Path) -> None:
-        """Write the manifest after making the names of the files it describes durable."""
+        """Write the manifest, after making the names of the files it describes durable."""
         sync_folder(job_folder)
         write_json(job_folder / FILE_NAME, {"schema": 1, **msgspec.to_builtins(self)})
 
 
 def load(job_folder: Path) -> Manifest:
-    """The manifest in a dataset job's folder; raises UnreadableFile."""
+    """Load the manifest in a dataset job's folder; raises UnreadableFile."""
     return read_json(job_folder / FILE_NAME, Manifest)
 
 
@@ -91,7 +91,7 @@ def remove_products(job_folder: Path) -> None:
     names = [FILE_NAME, LABELS_FILE, MEAN_ARRAY_FILE, MEAN_IMAGE_FILE]
     for name in names:
         (job_folder / name).unlink(missing_ok=True)
-        remove_halves(job_folder / name)
+        remove_partial_writes(job_folder / name)
     for split in SPLITS:
         for ending in ("tfrecord", "index"):
             for path in job_folder.glob(f"{split}-*-of-*.{ending}"):

@@ -53,16 +53,15 @@ _MEDIA_TYPES = {"png": "image/png", "jpeg": "image/jpeg"}
 
 
 class DamagedRecords(UnreadableFile):
-    """A shard or its index is cut short, altered, or not what the manifest says."""
+    """A shard or its index is truncated, modified, or inconsistent with the manifest."""
 
 
 @dataclass(frozen=True, slots=True)
 class Record:
     """An image and its features.
 
-    ``data`` is a PNG or JPEG file, or for format ``raw`` the pixels, uint8
-    [height, width, channels]. ``features`` are those of the dataset's kind, such as the label.
-    ``source`` holds the bytes of the file name.
+    ``data`` is a PNG or JPEG file, or for the format ``raw`` the pixels, uint8 [height, width, channels].
+    ``features`` are those of the dataset's kind, such as the label. ``source`` contains the bytes of the file name.
     """
 
     data: bytes
@@ -79,10 +78,10 @@ class Record:
         return self.source.decode("utf-8", "backslashreplace")
 
     def as_browser_image(self) -> tuple[bytes, str]:
-        """The image in a format that browsers display, and its media type; raises DamagedRecords."""
+        """Return the image in a format that browsers display, and its media type; raises DamagedRecords."""
         if self.format in _MEDIA_TYPES:
             return self.data, _MEDIA_TYPES[self.format]
-        from PIL import Image  # imported late: most readers of records never need it
+        from PIL import Image  # imported late: most readers of records do not need it
 
         pixels = self.as_array()
         try:
@@ -94,7 +93,7 @@ class Record:
         return file.getvalue(), "image/png"
 
     def as_array(self) -> NDArray[np.uint8]:
-        """The pixels, uint8 [height, width, channels]; raises DamagedRecords."""
+        """Decode the pixels, uint8 [height, width, channels]; raises DamagedRecords."""
         shape = (self.height, self.width, self.channels)
         try:
             if self.format == "raw":
@@ -158,25 +157,24 @@ def _values(feature: Feature) -> list[Any]:
 
 
 def shard_name(split: str, number: int, total: int) -> str:
-    """File name of a split's shard, such as ``train-00000-of-00004.tfrecord``."""
+    """Return the file name of a shard, such as ``train-00000-of-00004.tfrecord``."""
     return f"{split}-{number:05d}-of-{total:05d}.tfrecord"
 
 
 def index_path(shard: Path) -> Path:
-    """Where the index of ``shard`` lies."""
+    """Return the path of the index of ``shard``."""
     return shard.with_suffix(".index")
 
 
 def temporary_path(path: Path) -> Path:
-    """The name under which `ShardWriter` writes ``path`` until it is complete."""
+    """Return the name under which `ShardWriter` writes ``path`` until it is complete."""
     return path.with_name(f".{path.name}.tmp")
 
 
 class ShardWriter:
     """Writes one shard and its index; both appear under their names at `close`.
 
-    As a context manager it closes at the end of the block, and leaves nothing
-    behind when the block raises.
+    As a context manager, it closes at the end of the block, and removes its files if the block raises.
     """
 
     def __init__(self, path: Path) -> None:
@@ -186,7 +184,7 @@ class ShardWriter:
         self._file: BinaryIO = open(temporary_path(path), "wb", buffering=1 << 20)  # noqa: SIM115 - close() closes it
 
     def add(self, payload: bytes, group: int = -1) -> None:
-        """Append an Example of the group number ``group``."""
+        """Append an Example of the group with index ``group``."""
         length = len(payload).to_bytes(8, "little")
         self._file.write(length + _masked_checksum(length))
         self._file.write(payload)
@@ -196,7 +194,7 @@ class ShardWriter:
 
     @property
     def size_bytes(self) -> int:
-        """Bytes of the shard so far."""
+        """Size of the shard so far, in bytes."""
         return self._offset
 
     def close(self) -> None:
@@ -213,11 +211,11 @@ class ShardWriter:
             raise
 
     def discard(self) -> None:
-        """Give up: remove what was written."""
+        """Discard what was written."""
         try:
             self._file.close()
         except OSError:
-            pass  # what could not be flushed is thrown away with the rest
+            pass  # unflushed data is discarded with the rest
         for path in (self.path, index_path(self.path)):
             temporary_path(path).unlink(missing_ok=True)
 
@@ -236,9 +234,8 @@ class ShardWriter:
 class SplitReader:
     """Random and bulk access to the records of a split, in the order of its shards.
 
-    Opening reads the indexes only. Raises DamagedRecords (an UnreadableFile) when
-    files are missing or do not fit together. Owns its file descriptors: use it as
-    a context manager, or call `close`.
+    Opening reads only the indexes. Raises DamagedRecords (an UnreadableFile) if files are missing or inconsistent.
+    Owns its file descriptors: use it as a context manager, or call `close`.
     """
 
     def __init__(self, job_folder: Path, split: Split) -> None:
@@ -248,7 +245,7 @@ class SplitReader:
         self._indexes = [_read_index(path, job_folder) for path in self._paths]
         self._starts = np.cumsum([0, *map(len, self._indexes)])
         if len(self) != split.count:
-            raise DamagedRecords(f"the shards hold {len(self)} records, the manifest says {split.count}")
+            raise DamagedRecords(f"the shards contain {len(self)} records, but the manifest {split.count}")
 
     def __len__(self) -> int:
         return int(self._starts[-1])
@@ -266,15 +263,15 @@ class SplitReader:
         return list(self._paths)
 
     def offsets(self, shard: int) -> NDArray[Any]:
-        """Where the payloads of a shard lie: an array of `INDEX_DTYPE`."""
+        """Return the positions of the payloads of a shard: an array of `INDEX_DTYPE`."""
         return self._indexes[shard]
 
     def read(self, number: int) -> Record:
-        """Record ``number``, counted from 0; raises IndexError and DamagedRecords."""
+        """Return record ``number``, counted from 0; raises IndexError and DamagedRecords."""
         return decode_example(self.payload(number))
 
     def payload(self, number: int) -> bytes:
-        """The Example bytes of record ``number``, checked against their checksum."""
+        """Return the Example bytes of record ``number``, verified against their checksum."""
         if not 0 <= number < len(self):
             raise IndexError(f"record {number} of {len(self)}")
         shard = int(np.searchsorted(self._starts, number, side="right")) - 1
@@ -283,7 +280,7 @@ class SplitReader:
         frame = os.pread(self._file(shard).fileno(), length + _CHECKSUM.size, offset)
         payload = frame[:length]
         if frame[length:] != _masked_checksum(payload):
-            raise DamagedRecords(f"{self._paths[shard].name}: record {number} fails its checksum")
+            raise DamagedRecords(f"{self._paths[shard].name}: record {number} does not match its checksum")
         return payload
 
     def close(self) -> None:
@@ -313,32 +310,32 @@ def _open_shard(path: Path, job_folder: Path) -> BinaryIO:
 
 
 def _read_index(shard: Path, job_folder: Path) -> NDArray[Any]:
-    """The index of ``shard``, known to lie inside the shard without overlaps."""
+    """Load the index of ``shard``, verified to lie inside the shard without overlaps."""
     try:
         data = read_bytes(index_path(shard), MAX_INDEX_BYTES, below=job_folder)
     except UnreadableFile as error:
         raise DamagedRecords(str(error)) from error
     if len(data) % INDEX_DTYPE.itemsize:
-        raise DamagedRecords(f"{index_path(shard).name} is cut short")
+        raise DamagedRecords(f"{index_path(shard).name} is truncated")
     index = np.frombuffer(data, INDEX_DTYPE)
     with _open_shard(shard, job_folder) as file:
         shard_bytes = os.fstat(file.fileno()).st_size
-    # Frames lie one after the other, so the lengths alone say where each must be.
+    # Frames are contiguous, so their lengths determine their positions.
     frames = index["length"].astype(np.uint64) + np.uint64(_HEADER.size + _CHECKSUM.size)
     ends = np.cumsum(frames)
     starts = ends - frames + np.uint64(_HEADER.size)
     expected_bytes = int(ends[-1]) if len(ends) else 0
     if len(index) and int(index["length"].max()) > MAX_PAYLOAD_BYTES:
         raise DamagedRecords(
-            f"{index_path(shard).name} names a record of more than {MAX_PAYLOAD_BYTES:,} bytes"
+            f"{index_path(shard).name} contains a record of more than {MAX_PAYLOAD_BYTES:,} bytes"
         )
     if expected_bytes != shard_bytes or not np.array_equal(starts, index["offset"]):
-        raise DamagedRecords(f"{shard.name} and its index do not fit together: one is cut short or damaged")
+        raise DamagedRecords(f"{shard.name} and its index are inconsistent: one is truncated or damaged")
     return index
 
 
 def _masked_checksum(data: bytes) -> bytes:
-    # TFRecord stores CRC-32C rotated and offset, so that the checksum of data that
-    # contains checksums stays meaningful.
+    # TFRecord stores masked CRC-32C values: rotated and offset, so that the checksum of data that contains
+    # checksums remains meaningful.
     value = google_crc32c.value(data)
     return _CHECKSUM.pack((((value >> 15) | (value << 17)) + 0xA282EAD8) & 0xFFFFFFFF)

@@ -63,7 +63,7 @@ class JobForm(FlaskForm):
 
     def fill_names(self, job: Job) -> None:
         """Fill in the current name and group of another job."""
-        self.set(**{f"{job.kind}_name": job.name, "group_name": job.group})
+        self.set(**{f"{job.type}_name": job.name, "group_name": job.group})
 
 
 def _shorten(field: Field) -> None:

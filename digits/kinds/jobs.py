@@ -24,7 +24,7 @@ else:
 class DatasetJob(Job, kw_only=True, eq=False):
     """Creates a dataset; once done, it is the dataset. ``recipe.kind`` names its kind."""
 
-    kind: ClassVar[str] = "dataset"
+    type: ClassVar[str] = "dataset"
 
     recipe: AnyRecipe
 
@@ -71,4 +71,4 @@ class DatasetJob(Job, kw_only=True, eq=False):
         return manifests.load(self.folder)
 
 
-JOB_TYPES: dict[str, type[Job]] = {job_type.kind: job_type for job_type in (DatasetJob, ModelJob)}
+JOB_TYPES: dict[str, type[Job]] = {job_type.type: job_type for job_type in (DatasetJob, ModelJob)}

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from functools import partial
 
 from digits.core.errors import NotReady, explain
-from digits.core.files import UnreadableFile, make_folder, remove_halves
+from digits.core.files import UnreadableFile, make_folder, remove_partial_writes
 from digits.core.job import DamagedJob, DeviceRequest, Job
 from digits.core.metrics import Metrics
 from digits.core.recipe import FILE_NAME as RECIPE_FILE
@@ -301,7 +301,7 @@ class Scheduler:
         task.devices = list(devices)
         folder = job.task_folder(task)
         make_folder(folder)
-        remove_halves(folder / RECIPE_FILE)
+        remove_partial_writes(folder / RECIPE_FILE)
         job.recipe_for(task).save(folder)
 
     def _follow(self, job: Job, task: Task, follower: TaskFollower, run: TaskRun) -> None:
@@ -357,7 +357,7 @@ class Scheduler:
     ) -> None:
         """End ``task``; ``at`` is the time of its exit, which may have been while the server was down."""
         # First, because it reads the log: if that fails, the next round retries all of this.
-        metrics = self.metrics(job) if job.kind == "model" else None
+        metrics = self.metrics(job) if job.type == "model" else None
         task.failure = failure
         task.move(status, at, seconds)
         job.waiting_for = ""
@@ -425,7 +425,7 @@ class Scheduler:
             log.exception("job %s could not be ended", job.id)
 
     def _status_changed(self, job: Job, *, even_if_same: bool = False, at: float | None = None) -> None:
-        if not (job.note_status(at) or even_if_same):
+        if not (job.update_status(at) or even_if_same):
             return
         try:
             self._store.save(job)

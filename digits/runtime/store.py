@@ -48,9 +48,9 @@ class Store:
     ``problem`` is the error that currently keeps the store from writing; its text is meant for the user.
     """
 
-    def __init__(self, folder: Path, kinds: dict[str, type[Job]]) -> None:
+    def __init__(self, folder: Path, types: dict[str, type[Job]]) -> None:
         self.folder = folder
-        self._kinds = kinds
+        self._types = types
         self._jobs: dict[str, Job] = {}
         # Those that have not ended, so that the scheduler need not look at all jobs; see `running`.
         self._unfinished: set[str] = set()
@@ -77,7 +77,7 @@ class Store:
 
     def _load(self, folder: Path) -> Job:
         try:
-            job = jobs.load(folder, self._kinds)
+            job = jobs.load(folder, self._types)
             if job.id in job.needs():
                 raise UnreadableFile(f"{jobs.FILE_NAME}: the job depends on itself")
             return job
@@ -167,21 +167,21 @@ class Store:
         for name, value in changes.items():
             setattr(job, name, value)
 
-    def get(self, job_id: str, kind: type[AnyJob]) -> AnyJob:
-        """The job of this kind (`Job` for any); raises NotFound, and Damaged for a damaged one of any kind."""
+    def get(self, job_id: str, job_type: type[AnyJob]) -> AnyJob:
+        """Return the job of this type (`Job` for any). Raises NotFound, and Damaged for a damaged job."""
         job = self._jobs.get(job_id)
-        if isinstance(job, DamagedJob) and kind is not Job:
+        if isinstance(job, DamagedJob) and job_type is not Job:
             raise job.error()
-        if not isinstance(job, kind):
+        if not isinstance(job, job_type):
             raise NotFound("There is no such job.", "It may have been deleted.")
         return job
 
     def find(self, job_id: str) -> Job | None:
         return self._jobs.get(job_id)
 
-    def all(self, kind: type[AnyJob]) -> list[AnyJob]:
-        """All jobs of a kind, the newest first."""
-        return [job for job in reversed(list(self._jobs.values())) if isinstance(job, kind)]
+    def all(self, job_type: type[AnyJob]) -> list[AnyJob]:
+        """Return all jobs of a type, newest first."""
+        return [job for job in reversed(list(self._jobs.values())) if isinstance(job, job_type)]
 
     def children(self, job: Job) -> list[Job]:
         """The jobs that need ``job``, the newest first."""
@@ -275,7 +275,7 @@ class Store:
         had_problem, self.problem = self.problem, None
         for job in list(self._unsaved.values()):
             with contextlib.suppress(OSError):
-                files.remove_halves(job.folder / jobs.FILE_NAME)
+                files.remove_partial_writes(job.folder / jobs.FILE_NAME)
             self.save(job)
         if had_problem and not self.problem:
             log.info("%s is writable again", self.folder)
@@ -339,7 +339,7 @@ def _is_leftover(folder: Path) -> bool:
     if not jobs.is_id(folder.name):
         return folder.name.startswith(_DELETED) and jobs.is_id(folder.name.removeprefix(_DELETED))
     try:
-        files.remove_halves(folder / jobs.FILE_NAME)
+        files.remove_partial_writes(folder / jobs.FILE_NAME)
         rest = {name for name in os.listdir(folder) if not name.endswith(".tmp")}
     except OSError:
         return False

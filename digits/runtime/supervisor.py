@@ -238,13 +238,13 @@ class Supervisor:
         return len(killed)
 
     def _write_exit(self, status: int, usage: resource.struct_rusage, orphans: int) -> None:
-        signalled = os.WTERMSIG(status) if os.WIFSIGNALED(status) else None
+        signaled = os.WTERMSIG(status) if os.WIFSIGNALED(status) else None
         killed_by_kernel = (
-            signalled == signal.SIGKILL and not self._stopped and _oom_kills() > self._oom_before
+            signaled == signal.SIGKILL and not self._stopped and _oom_kills() > self._oom_before
         )
         body = {
             "code": os.WEXITSTATUS(status) if os.WIFEXITED(status) else None,
-            "signal": signalled,
+            "signal": signaled,
             "stopped": self._stopped,
             "out_of_memory": killed_by_kernel,
             "disk_full": self._output.is_disk_full,

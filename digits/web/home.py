@@ -89,9 +89,9 @@ def completed_jobs() -> Response:
     ended = [row for row in rows if not row["running"]]
     return jsonify(
         running=[row for row in rows if row["running"]],
-        datasets=[row for row in ended if row["kind"] == "dataset"],
-        models=[row for row in ended if row["kind"] == "model"],
-        damaged=[row for row in ended if row["kind"] == "damaged"],
+        datasets=[row for row in ended if row["type"] == "dataset"],
+        models=[row for row in ended if row["type"] == "model"],
+        damaged=[row for row in ended if row["type"] == "damaged"],
         pretrained_models=[],
         model_output_fields=[],
     )
@@ -111,9 +111,9 @@ def try_sample(sample: str) -> AnyResponse:
     return redirect(url_for("models.show", job_id=model.id))
 
 
-def _rows(kind: type[Any], query: JobQuery) -> tuple[list[dict[str, Any]], int]:
+def _rows(job_type: type[Any], query: JobQuery) -> tuple[list[dict[str, Any]], int]:
     """The first rows of the jobs that match ``query``, and the number of matches."""
-    jobs = query.select(services().store.all(kind), COLUMNS, _searched_texts)
+    jobs = query.select(services().store.all(job_type), COLUMNS, _searched_texts)
     return serializers.rows(jobs[:PAGE_ROWS]), len(jobs)
 
 

@@ -139,7 +139,7 @@ def clone(job_id: str) -> AnyResponse:
     job = _job("jobs", job_id)
     if isinstance(job, DamagedJob):
         raise job.error()
-    page = "models.new" if job.kind == "model" else "datasets.new"
+    page = "models.new" if job.type == "model" else "datasets.new"
     return redirect(url_for(page, kind=serializers.data_kind(job) or default_kind(), clone=job.id))
 
 
@@ -157,8 +157,8 @@ def file(path: str) -> Response:
 
 @blueprint.get("/autocomplete/path")
 def complete_path() -> Response:
-    """Paths below the data roots that start with ``query``; with ``kind=folder``, folders only."""
-    only_folders = request.args.get("kind") == "folder"
+    """Paths below the data roots that start with ``query``; with ``type=folder``, folders only."""
+    only_folders = request.args.get("type") == "folder"
     found = services().roots.complete(request.args.get("query", ""), only_folders=only_folders)
     return jsonify(suggestions=found)
 

@@ -93,7 +93,7 @@ def create(kind: Kind) -> AnyResponse | tuple[str | Response, int]:
         ]
         checked = services().short_tasks.folder(request.form.get("preflight", ""))
         if checked and len(jobs) == 1:
-            preflights.keep(checked, jobs[0].folder)
+            preflights.copy_to_job(checked, jobs[0].folder)
         services().scheduler.submit(*jobs)
     if len(jobs) > 1:
         bodies = [serializers.model_json(job) for job in jobs]
@@ -151,8 +151,8 @@ def resume(job_id: str) -> AnyResponse:
     check_owner(job)
     if not job.can_resume:
         raise NotAllowed(
-            f"“{job.name}” cannot go on: it is {job.status.title.lower()}.",
-            "Only a training that was stopped or failed can.",
+            f"“{job.name}” cannot be resumed: it is {job.status.title.lower()}.",
+            "Only an aborted or failed training can.",
         )
     services().scheduler.resume(job)
     if request.accept_mimetypes.best == "application/json":

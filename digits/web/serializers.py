@@ -36,8 +36,7 @@ def row(job: Job) -> dict[str, Any]:
     return {
         "id": job.id,
         "name": job.name,
-        "kind": job.kind,
-        "type": job.kind,
+        "type": job.type,
         "type_title": type_title(job),
         "group": job.group,
         "owner": job.owner,
@@ -65,7 +64,7 @@ def row(job: Job) -> dict[str, Any]:
 def type_title(job: Job) -> str:
     """The type of a job in words, such as *Image classification model*."""
     kind = data_kind(job)
-    return f"{kind.title} {job.kind}" if kind else f"{job.kind.capitalize()} job"
+    return f"{kind.title} {job.type}" if kind else f"{job.type.capitalize()} job"
 
 
 def data_kind(job: Job) -> Kind | None:
@@ -321,13 +320,13 @@ def dataset_name(job: Job) -> str | None:
 
 def last_accuracy(job: Job) -> float | None:
     """The latest validation accuracy of a model in percent, including a running one; None if there is none."""
-    if job.kind == "model" and job.status is Status.RUN:
+    if job.type == "model" and job.status is Status.RUN:
         return services().scheduler.metrics(job).last_accuracy()
     return job.summary.last_accuracy
 
 
 def _sparkline(job: Job) -> list[float]:
-    if job.kind == "model" and job.status is Status.RUN:
+    if job.type == "model" and job.status is Status.RUN:
         return services().scheduler.metrics(job).sparkline()
     return job.summary.sparkline
 
@@ -354,7 +353,7 @@ def _network(job: ModelJob) -> dict[str, str]:
 
 def _preflight(job: ModelJob) -> dict[str, Any] | None:
     """What the one step before the training has shown, with the address of its picture."""
-    found = preflight_result.kept(job.folder)
+    found = preflight_result.load(job.folder)
     return found and {**found, "batch_url": url_for("models.first_batch", job_id=job.id)}
 
 
@@ -371,4 +370,4 @@ def _data_loading(told: dict[str, Any] | None) -> str | None:
 def _url(job: Job) -> str:
     if isinstance(job, DamagedJob):
         return url_for("jobs.show", job_id=job.id)
-    return url_for("models.show" if job.kind == "model" else "datasets.show", job_id=job.id)
+    return url_for("models.show" if job.type == "model" else "datasets.show", job_id=job.id)

@@ -47,7 +47,7 @@ def current() -> BuildContext:
 
 
 @contextmanager
-def extended(**changes: Any) -> Iterator[None]:
+def extend(**changes: Any) -> Iterator[None]:
     """Replace some fields of the current context inside the block."""
     token = _current.set(dataclasses.replace(current(), **changes))
     try:

@@ -221,7 +221,7 @@ def _kind(error: BaseException) -> str:
 
 def _essence(text: str) -> str:
     """``text`` without the lists of frames that TensorFlow and Keras put into their messages."""
-    text = re.sub(r"\x1b\[[0-9;]*m", "", text.partition("\n\nArguments received by")[0])  # no colours
+    text = re.sub(r"\x1b\[[0-9;]*m", "", text.partition("\n\nArguments received by")[0])  # no colors
     text = _OF_A_SINGLE_OPERATION.sub("", text)
     if "Detected at node" not in text and "Graph execution error" not in text:
         return text.strip()

@@ -1,14 +1,14 @@
-"""The fork server: imports TensorFlow once and forks a process for every task.
+"""The fork server: imports TensorFlow once and forks a process for each task.
 
-A task's process then begins with TensorFlow imported, in some 30 ms instead of
-seconds. Forking is safe only while this process has a single thread and has
-never run an operation; `main` checks the first and nothing here does the second.
+A forked task starts with TensorFlow imported, in about 30 ms instead of seconds. Forking is safe only while this
+process has a single thread and has never run an operation; `main` checks the first, and nothing in this module does
+the second.
 
 Requests and answers are JSON lines on standard input and output:
 
     {"folder": task folder, "environment": {name: value}}  →  {"pid": of the supervisor}
 
-The end of standard input ends the server; tasks keep running.
+The server exits at the end of standard input; tasks keep running.
 """
 
 from __future__ import annotations
@@ -33,17 +33,17 @@ def main() -> int:
     """Serve until standard input ends. Returns 2 when this process cannot be forked safely."""
     requests = os.fdopen(os.dup(0), "rb", buffering=0)
     answers = os.fdopen(os.dup(1), "wb", buffering=0)
-    os.dup2(2, 1)  # What libraries print must not look like an answer.
+    os.dup2(2, 1)  # Output of libraries must not be mistaken for an answer.
     _import_what_tasks_need()
     threads = len(os.listdir("/proc/self/task"))
     if threads > 1:
         _answer(answers, {"error": f"{threads} threads after importing TensorFlow"})
         return 2
     gc.collect()
-    gc.freeze()  # Keeps the collector of the children off the pages they share.
+    gc.freeze()  # Keeps the garbage collector of the children from copying shared pages.
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # Supervisors are reaped by the kernel.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    # Blocked in supervisors until they are ready for it; they and the tasks unblock it.
+    # Blocked until the supervisor can handle it; supervisors and tasks unblock it.
     signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM})
     server = os.getppid()
     _answer(answers, {"ready": True})
@@ -112,10 +112,11 @@ def _run_task(folder: Path, output: int) -> None:
 
 @contextlib.contextmanager
 def temporary_files(folder: Path) -> Iterator[None]:
-    """Temporary files lie in ``folder``, in a folder that goes when the task ends; after a kill, when the job goes.
+    """Create temporary files in a subfolder of ``folder`` that is deleted with the task or, after SIGKILL, with the
+    job.
 
-    Libraries remove theirs when the interpreter ends, which that of a fork never does. AutoGraph has one for
-    each function that it rewrites.
+    Libraries delete their temporary files when the interpreter exits, which never happens in a forked process.
+    AutoGraph creates one for each function that it converts.
     """
     with tempfile.TemporaryDirectory(prefix="tmp-", dir=folder, ignore_cleanup_errors=True) as made:
         tempfile.tempdir = os.environ["TMPDIR"] = made

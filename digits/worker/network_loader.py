@@ -27,7 +27,7 @@ from digits.worker.compat import (
 from digits.worker.failure import NETWORK_FILE, UserFault
 from digits.worker.network import tower
 from digits.worker.network.network import Hooks, Network
-from digits.worker.network.variables import made_outside
+from digits.worker.network.variables import record_outside_variables
 
 # The name of the module in which the text runs.
 _MODULE = "network"
@@ -52,7 +52,7 @@ def load(
     ``metrics`` are those of the dataset's kind. Raises SyntaxError, UserFault, or whatever its text raises.
     """
     text = path.read_text(encoding="utf-8-sig", errors="replace")
-    with made_outside() as own:
+    with record_outside_variables() as own:
         tower_class = user_model(text)
     if not hasattr(tower_class, "target"):
         tower_class.target = target  # type: ignore[attr-defined]
@@ -60,7 +60,7 @@ def load(
 
 
 # Networks of TensorFlow 1 look tensors up by their old names, and return outputs of functional Keras models.
-_HOOKS = Hooks(prepare_graph=tensor_names.teach, resolve_output=keras1.computed)
+_HOOKS = Hooks(prepare_graph=tensor_names.patch_lookups, resolve_output=keras1.resolve_output)
 
 
 class _Source:
@@ -76,11 +76,11 @@ class _Source:
 def user_model(text: str) -> type:
     """Run the ``text`` of a network and return its class. Raises SyntaxError, UserFault, or whatever it raises."""
     text = text.replace("\r\n", "\n").replace("\r", "\n")
-    user_text.register_translation(python2_statements.translated)
+    user_text.register_translation(python2_statements.translate)
     # Tracebacks find the text under one fixed name.
     linecache.cache[NETWORK_FILE] = (len(text), None, user_text.lines(text), NETWORK_FILE)
     _check_characters(text)
-    code = python2.compiled(text, NETWORK_FILE)
+    code = python2.compile_text(text, NETWORK_FILE)
     # Data classes look their module up by name.
     module = sys.modules[_MODULE] = types.ModuleType(_MODULE)
     names = vars(module)
@@ -110,7 +110,7 @@ def _check_characters(text: str) -> None:
 def _tower_class_in(names: dict[str, Any]) -> type:
     kind = names.get("UserModel")
     if kind is None and callable(names.get("build_model")):
-        kind = tower.of_function(names["build_model"])
+        kind = tower.from_function(names["build_model"])
     if kind is None:
         raise _without_user_model(names)
     if not isinstance(kind, type) or not issubclass(kind, tower.Tower):

@@ -1,4 +1,4 @@
-"""Python packages that networks import: which are installed, and what to do about the others.
+"""Python packages that networks import, installed or not.
 
 Standard library only.
 """
@@ -14,7 +14,7 @@ _PACKAGES = {
     "tensorlayer": "Write the layers with tf.layers or tf.keras.layers.",
     "sonnet": "Write the layers with tf.keras.layers.",
     "prettytensor": "Write the layers with tf.layers.",
-    "tensorflow_probability": "Install it beside DIGITS, or write the densities out.",
+    "tensorflow_probability": "Install it beside DIGITS, or implement the densities.",
     "tensorflow_addons": "Install it beside DIGITS, or use the layer of tf.keras.layers.",
     "nets": "Write from tensorflow.contrib.slim.nets import …",
     "caffe": "Use a network for TensorFlow.",
@@ -37,7 +37,7 @@ def is_known_package(name: str) -> bool:
 
 
 def advice(name: str) -> str:
-    """How to fix the import of ``name``, a package or module that is not installed."""
+    """Return a hint for the import of ``name``, a package or module that is not installed."""
     top = name.partition(".")[0]
     if top != name and is_installed(top):
         return f"{top} is installed but has no {name}: check the spelling and the version that the network requires."

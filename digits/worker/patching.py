@@ -8,7 +8,7 @@ from typing import Any
 
 
 @contextmanager
-def replaced(owner: Any, name: str, replacement: Any) -> Iterator[None]:
+def replace(owner: Any, name: str, replacement: Any) -> Iterator[None]:
     """Replace the attribute ``name`` of a class or module inside the block."""
     is_own, original = name in vars(owner), getattr(owner, name)
     setattr(owner, name, replacement)

@@ -1,7 +1,7 @@
 """Runs one task in this process: from the recipe in its folder to its last event.
 
-The table below is the list of everything a worker can do. A program is imported
-only when a recipe asks for it, so that a task without tensors never pays for TensorFlow.
+The table below lists the programs of the worker. A program is imported only for a recipe that needs it, so that a
+task without tensors does not load TensorFlow.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from digits.worker.failure import Stopped, UserFault, describe
 
 LOG_FORMAT = "%(asctime)s [%(levelname)s] %(message)s"
 
-# Task name: kind of its recipe, module with ``run(recipe, task_folder, events)``.
+# Task name: class of its recipe, module with ``run(recipe, task_folder, events)``.
 PROGRAMS: dict[str, tuple[type[recipes.Recipe], str]] = {
     "create-dataset": (recipes.CreateDataset, "digits.worker.tasks.create_dataset"),
     "train": (recipes.Train, "digits.worker.training.trainer"),
@@ -41,9 +41,9 @@ EXIT_FAILED = 1
 def run_task(task_folder: Path) -> int:
     """Run the recipe in ``task_folder``; return the exit code.
 
-    0 after a Finished event, 1 after a Failed event, 143 without either when the process
-    was asked to stop (SIGTERM); `EXIT_BUSY` if another process is working on the task;
-    `EXIT_DISK_FULL` if the disk is too full to log the last events.
+    0 after a Finished event, 1 after a Failed event, 143 without either when the process was stopped by SIGTERM;
+    `EXIT_BUSY` if another process is working on the task; `EXIT_DISK_FULL` if the disk is too full to log the last
+    events.
     """
     _flush_every_line()
     logging.basicConfig(stream=sys.stdout, level=logging.INFO, format=LOG_FORMAT, force=True)
@@ -58,7 +58,7 @@ def run_task(task_folder: Path) -> int:
         logging.error("The disk is full: the task's log could not be created.")
         return EXIT_DISK_FULL
     try:
-        with stopping.heeded():
+        with stopping.handle_sigterm():
             code = _run(task_folder, events)
     except Stopped:
         code = stopping.EXIT_STOPPED
@@ -73,7 +73,7 @@ def run_task(task_folder: Path) -> int:
 
 
 def import_programs() -> None:
-    """Import what tasks with tensors need, for a process that forks one for every task."""
+    """Import the modules for tasks with tensors, in a process that forks one for each task."""
     for _, module in PROGRAMS.values():
         importlib.import_module(module)
     importlib.import_module("digits.worker.compat.compat_module").tensorflow()

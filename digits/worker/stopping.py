@@ -37,7 +37,7 @@ _request = _Request()
 
 
 @contextmanager
-def heeded() -> Iterator[None]:
+def handle_sigterm() -> Iterator[None]:
     """Raise Stopped on SIGTERM inside; kill the process if that does not end it in time.
 
     Python runs signal handlers only between its own instructions, which can take long while a graph runs. The
@@ -51,7 +51,7 @@ def heeded() -> Iterator[None]:
     os.set_blocking(writing, False)
     watcher = threading.Thread(target=_end_when_asked, args=(reading,), name="stop-watcher", daemon=True)
     watcher.start()
-    before = signal.signal(signal.SIGTERM, _note_or_raise)
+    before = signal.signal(signal.SIGTERM, _handle)
     wakeup_before = signal.set_wakeup_fd(writing, warn_on_full_buffer=False)
     try:
         yield
@@ -64,8 +64,8 @@ def heeded() -> Iterator[None]:
 
 
 @contextmanager
-def deferred() -> Iterator[Callable[[], bool]]:
-    """Do not interrupt the block on SIGTERM; yield a function that returns whether it was received.
+def defer() -> Iterator[Callable[[], bool]]:
+    """Suppress the interruption by SIGTERM inside; yield a function that returns whether it was received.
 
     The task then has `SAVING_GRACE_SECONDS` to raise Stopped itself.
     """
@@ -76,14 +76,16 @@ def deferred() -> Iterator[Callable[[], bool]]:
         _request.is_deferred = False
 
 
-def _note_or_raise(signum: int, frame: object) -> None:
+def _handle(signum: int, frame: object) -> None:
     _request.asked = True
     if not _request.is_deferred:
         raise Stopped
 
 
 def _end_when_asked(reading: int) -> None:
-    """Read signal numbers until the pipe closes; after SIGTERM wait a little, then end the process."""
+    """Read signal numbers until the pipe closes; after SIGTERM, wait for the grace period, then kill the
+    process.
+    """
     with suppress(OSError):  # the network may have closed it
         while number := os.read(reading, 1):
             if number[0] == signal.SIGTERM:
@@ -96,5 +98,5 @@ def _wait_for_end_of(reading: int) -> None:
     deadline = time.monotonic() + _request.grace_seconds
     while (left := deadline - time.monotonic()) > 0:
         if select.select([reading], [], [], left)[0] and not os.read(reading, 64):
-            return  # the task left by itself
+            return  # the task ended on its own
     os._exit(EXIT_STOPPED)

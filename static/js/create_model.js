@@ -21,7 +21,7 @@ export function startCreating(form, region, check, job) {
     const offer = setTimeout(() => (unchecked.hidden = false), PATIENCE_MILLISECONDS);
     const { answer, error } = await check();
     clearTimeout(offer);
-    if (answer && answer.result.verdict_kind !== 'bad') return send(answer.id);
+    if (answer && answer.result.verdict_level !== 'bad') return send(answer.id);
     if (CANNOT_CHECK.includes(error?.status)) return send();
     unchecked.hidden = Boolean(error?.body?.errors); // what the fields ask for is refused anyway
     job.free();

@@ -9,10 +9,10 @@ import { setProgress } from './progress.js';
 import { refreshParts } from './refresh.js';
 import { toast } from './dialog.js';
 
-/** Brings the page to life. Answers what it is about: {id, kind, url}. */
+/** Brings the page to life. Answers what it is about: {id, url}. */
 export function startJobPage() {
   const head = document.querySelector('.job-head');
-  const job = { id: head.dataset.job, kind: head.dataset.kind, url: head.dataset.url };
+  const job = { id: head.dataset.job, url: head.dataset.url };
   document.addEventListener('job-update', ({ detail }) => detail.job_id === job.id && JOB_UPDATES[detail.update]?.(detail));
   document.addEventListener('task-update', ({ detail }) => detail.job_id === job.id && TASK_UPDATES[detail.update]?.(detail));
   startCatchingUp(job);

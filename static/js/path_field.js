@@ -60,7 +60,7 @@ function complete(input) {
   const ask = async () => {
     const number = (asked += 1);
     try {
-      const answer = await getJson(`${urlPrefix}/autocomplete/path?${new URLSearchParams({ query: input.value, kind: input.dataset.path })}`);
+      const answer = await getJson(`${urlPrefix}/autocomplete/path?${new URLSearchParams({ query: input.value, type: input.dataset.path })}`);
       if (number === asked) show((answer.suggestions ?? []).map((item) => item.value ?? item));
     } catch {
       close(); // Completion is a comfort: the form itself says what is wrong with a path.

@@ -37,7 +37,7 @@ export function startPreflight(form, button, region, { failed, focus }) {
       return answer;
     },
     show(place, answer) {
-      if (answer.result.verdict_kind === 'bad') latest = null;
+      if (answer.result.verdict_level === 'bad') latest = null;
       showPreflight(place, answer);
     },
     failed,

@@ -11,7 +11,7 @@ const TONES = { good: 'success', low: 'warning', high: 'warning', large: 'warnin
 export function showPreflight(region, { result, warnings = [], batch_url: picture, loaded_weights: loaded, seconds }) {
   const box = element('div', 'preflight');
   if (result.verdict) {
-    const judged = notice(`tone-${TONES[result.verdict_kind] ?? 'info'}`, result.verdict);
+    const judged = notice(`tone-${TONES[result.verdict_level] ?? 'info'}`, result.verdict);
     judged.setAttribute('role', 'status');
     box.append(judged);
   }

@@ -28,7 +28,7 @@ const result = await build({
   logLevel: 'warning',
 });
 
-writeFileSync(join(vendor, 'THIRD_PARTY_LICENSES.txt'), licences(bundledPackages(result.metafile)));
+writeFileSync(join(vendor, 'THIRD_PARTY_LICENSES.txt'), licenses(bundledPackages(result.metafile)));
 report(result.metafile);
 
 /** The folders in node_modules from which at least one byte went into a bundle, in order. */
@@ -43,17 +43,17 @@ function bundledPackages(metafile) {
   return [...folders].sort();
 }
 
-function licences(folders) {
+function licenses(folders) {
   const notices = folders.map((folder) => {
     const about = JSON.parse(readFileSync(join(root, folder, 'package.json'), 'utf8'));
-    return `${about.name} ${about.version} (${about.license})\n\n${licenceText(folder)}`;
+    return `${about.name} ${about.version} (${about.license})\n\n${licenseText(folder)}`;
   });
   return `The files in this folder contain the following packages.\n\n${notices.join(`\n${'-'.repeat(80)}\n\n`)}`;
 }
 
-function licenceText(folder) {
+function licenseText(folder) {
   const file = readdirSync(join(root, folder)).find((name) => /^licen[sc]e/i.test(name));
-  return file ? readFileSync(join(root, folder, file), 'utf8').trim() + '\n' : '(the package carries no licence file)\n';
+  return file ? readFileSync(join(root, folder, file), 'utf8').trim() + '\n' : '(the package carries no license file)\n';
 }
 
 function report(metafile) {

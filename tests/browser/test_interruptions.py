@@ -167,7 +167,7 @@ def test_a_long_check_shows_that_it_is_under_way(page: Page, dataset) -> None:
     expect(region.get_by_role("status")).to_have_text("Building the network…")
     expect(region).to_contain_text(re.compile(r"[1-9] s"))
     expect(region.locator(".progress")).to_be_visible()
-    held[0].fulfill(json={"id": "", "result": {"verdict": "Good", "verdict_kind": "good"}})
+    held[0].fulfill(json={"id": "", "result": {"verdict": "Good", "verdict_level": "good"}})
     expect(region).to_contain_text("Good")
     expect(region.locator(".progress")).to_have_count(0)
 

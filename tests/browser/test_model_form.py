@@ -333,7 +333,7 @@ class ByHand:
 
 def passed(number: int, kind: str = "good") -> dict[str, Any]:
     """What the server answers to the check of this number."""
-    return {"id": f"preview-{number}", "result": {"verdict": f"Loss {number}", "verdict_kind": kind}}
+    return {"id": f"preview-{number}", "result": {"verdict": f"Loss {number}", "verdict_level": kind}}
 
 
 @pytest.fixture

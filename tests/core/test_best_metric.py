@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from digits.core.best_metric import Watch, lower_is_better
+from digits.core.best_metric import BestValue, lower_is_better
 from digits.core.resume_point import ResumePoint, resume_point, resume_points
 
 
@@ -28,9 +28,9 @@ def test_direction_by_name(metric: str, lower: bool) -> None:
 
 
 def test_the_first_of_equal_values_is_the_best() -> None:
-    watch = Watch("accuracy")
+    watch = BestValue("accuracy")
     seen = [
-        watch.see(epoch, {"accuracy": value})
+        watch.observe(epoch, {"accuracy": value})
         for epoch, value in enumerate([0.5, float("nan"), 0.7, 0.7, 0.6, float("inf")], 1)
     ]
     assert seen == [True, False, True, False, False, False]
@@ -38,12 +38,12 @@ def test_the_first_of_equal_values_is_the_best() -> None:
 
 
 def test_a_watch_goes_on() -> None:
-    watch = Watch("loss")
-    watch.recall({"metric": "loss", "value": 0.5, "epoch": 2})
-    assert not watch.see(3, {"loss": 0.6})
-    assert watch.see(4, {"loss": 0.4})
-    other = Watch("accuracy")
-    other.recall({"metric": "loss", "value": 0.5, "epoch": 2})
+    watch = BestValue("loss")
+    watch.restore({"metric": "loss", "value": 0.5, "epoch": 2})
+    assert not watch.observe(3, {"loss": 0.6})
+    assert watch.observe(4, {"loss": 0.4})
+    other = BestValue("accuracy")
+    other.restore({"metric": "loss", "value": 0.5, "epoch": 2})
     assert other.value is None
 
 
@@ -86,7 +86,7 @@ def test_every_altered_byte_of_a_point_is_noticed(tmp_path: Path) -> None:
 @pytest.mark.parametrize("value", [float("nan"), float("inf"), float("-inf")])
 def test_what_is_not_finite_is_never_the_best(value: float) -> None:
     for metric in ("score", "loss"):
-        watch = Watch(metric)
-        assert not watch.see(1, {metric: value})
-        assert watch.see(2, {metric: 0.5}) and not watch.see(3, {metric: value})
+        watch = BestValue(metric)
+        assert not watch.observe(1, {metric: value})
+        assert watch.observe(2, {metric: 0.5}) and not watch.observe(3, {metric: value})
         assert watch.as_json() == {"epoch": 2, "metric": metric, "value": 0.5}

@@ -223,7 +223,7 @@ def test_a_log_that_became_shorter_is_not_read_twice(tmp_path: Path) -> None:
 
 
 def test_unknown_keys_are_ignored() -> None:
-    event = events.decode(b'{"event": "warned", "message": "m", "colour": "red", "at": 1.0}')
+    event = events.decode(b'{"event": "warned", "message": "m", "color": "red", "at": 1.0}')
     assert event == events.Warned("m", at=1.0)
 
 

@@ -15,8 +15,8 @@ def test_what_was_shown_is_kept(tmp_path: Path) -> None:
         folder.mkdir()
     preflight_result.save(step, {"loss": 2.3, "chance_loss": None}, ["a warning"])
     (step / preflight_result.PICTURE_FILE).write_bytes(b"pixels")
-    preflight_result.keep(step, job)
-    assert preflight_result.kept(job) == {
+    preflight_result.copy_to_job(step, job)
+    assert preflight_result.load(job) == {
         "result": {"loss": 2.3, "chance_loss": None},
         "warnings": ["a warning"],
     }
@@ -24,14 +24,14 @@ def test_what_was_shown_is_kept(tmp_path: Path) -> None:
 
 
 def test_nothing_shown_is_nothing_kept(tmp_path: Path) -> None:
-    preflight_result.keep(tmp_path / "forgotten", tmp_path)
-    assert preflight_result.kept(tmp_path) is None
+    preflight_result.copy_to_job(tmp_path / "forgotten", tmp_path)
+    assert preflight_result.load(tmp_path) is None
 
 
 @pytest.mark.parametrize("text", ["", "{", "[]", "null", "{}", '{"result": 3}'])
 def test_a_damaged_file_is_nothing_kept(tmp_path: Path, text: str) -> None:
     (tmp_path / preflight_result.RESULT_FILE).write_text(text)
-    assert preflight_result.kept(tmp_path) is None
+    assert preflight_result.load(tmp_path) is None
 
 
 def test_the_lines_for_a_terminal() -> None:
@@ -43,7 +43,7 @@ def test_the_lines_for_a_terminal() -> None:
         "parameters": 1234,
         "layers": [layer],
     }
-    said = preflight_result.lines(result)
+    said = preflight_result.format_lines(result)
     assert said[:3] == ["The loss is finite.", "memory             500 MB", "parameters         1,234"]
     assert said[-1].split() == ["fc", "8×4", "-1", "0", "2", "0.5", "25%"]
     timed = {
@@ -52,7 +52,7 @@ def test_the_lines_for_a_terminal() -> None:
         "seconds_total": 50.0,
         "gpu_memory_bytes": 2e9,
     }
-    assert preflight_result.lines({**result, **timed})[1:5] == [
+    assert preflight_result.format_lines({**result, **timed})[1:5] == [
         "time per step      0.01 s",
         "time per epoch     10 s",
         "estimated total    50 s",

@@ -69,7 +69,7 @@ def test_home_is_expanded_and_still_checked(tree: Path, monkeypatch: pytest.Monk
     "relative", ["data", "./data", "../data", "~root/data", "~~", "file:///etc", "C:\\data"]
 )
 def test_relative_path_is_refused(roots: Roots, relative: str) -> None:
-    with pytest.raises(BadRequest, match="not a full path"):
+    with pytest.raises(BadRequest, match="not an absolute path"):
         roots.resolve(relative)
 
 

@@ -70,7 +70,7 @@ def test_paths_files_and_bytes_are_sources(tmp_path: Path) -> None:
     assert np.array_equal(images.load(io.BytesIO(data), 1), images.load(str(path), 1))
 
 
-def test_gray_becomes_colour_and_colour_gray() -> None:
+def test_gray_becomes_color_and_color_gray() -> None:
     gray = images.load(saved(Image.new("L", (2, 2), 90), "PNG"), 3)
     assert np.array_equal(gray, np.full((2, 2, 3), 90, np.uint8))
     red = images.load(saved(Image.new("RGB", (2, 2), (255, 0, 0)), "PNG"), 1)
@@ -118,7 +118,7 @@ def test_a_palette_with_transparency_is_laid_over_white() -> None:
     assert loaded.tolist() == [[[255, 0, 0], [255, 255, 255]]]
 
 
-def test_a_transparent_colour_is_laid_over_white() -> None:
+def test_a_transparent_color_is_laid_over_white() -> None:
     image = Image.new("L", (2, 1), 7)
     image.putpixel((1, 0), 8)
     assert images.load(saved(image, "PNG", transparency=8), 1)[0, :, 0].tolist() == [7, 255]
@@ -170,7 +170,7 @@ def test_the_first_frame_of_an_animation_is_used() -> None:
         (b"%!PS-Adobe-3.0 EPSF-3.0", "not an image (it looks like PostScript)"),
         (b"8BPS\0\1" + bytes(20), "not an image (it looks like a Photoshop document)"),
         (bytes(4096), "not an image (it contains only zeros)"),
-        (b"\xf3\x00\x12\xfe" * 9, "not an image (its content is of no known type)"),
+        (b"\xf3\x00\x12\xfe" * 9, "not an image (its type is unknown)"),
         (b"\x89PNG\r\n\x1a\n", "not an image (it looks like a damaged PNG)"),
     ],
 )
@@ -208,7 +208,7 @@ def test_the_limit_of_pixels_is_exact() -> None:
 def test_a_fifo_and_a_folder_are_refused_without_waiting(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "pipe.png")
     for path in (tmp_path / "pipe.png", tmp_path):
-        with pytest.raises(UnusableImage, match="not a plain file"):
+        with pytest.raises(UnusableImage, match="not a regular file"):
             images.load(path, 3)
 
 
@@ -241,25 +241,25 @@ def test_altered_files_load_or_are_refused(format: str, data: st.DataObject) -> 
 
 
 def test_only_files_that_any_decoder_reads_the_same_are_plain() -> None:
-    gray, colour = images.as_image(gradient(9, 9, 1)), images.as_image(gradient(9, 9, 3))
+    gray, color = images.as_image(gradient(9, 9, 1)), images.as_image(gradient(9, 9, 3))
     turned = Image.Exif()
     turned[0x0112] = 6
     plain = {
         "gray png": (saved(gray, "PNG"), 1),
-        "colour png": (saved(colour, "PNG"), 3),
-        "colour jpeg": (saved(colour, "JPEG"), 3),
+        "color png": (saved(color, "PNG"), 3),
+        "color jpeg": (saved(color, "JPEG"), 3),
     }
     changed = {
-        "gray for colour": (saved(gray, "PNG"), 3),
-        "colour for gray": (saved(colour, "PNG"), 1),
+        "gray for color": (saved(gray, "PNG"), 3),
+        "color for gray": (saved(color, "PNG"), 1),
         "one bit": (saved(gray.convert("1"), "PNG"), 1),
         "four bits": (saved(gray.convert("P").quantize(4), "PNG"), 3),
-        "alpha": (saved(colour.convert("RGBA"), "PNG"), 3),
+        "alpha": (saved(color.convert("RGBA"), "PNG"), 3),
         "transparent gray": (saved(gray, "PNG", transparency=0), 1),
-        "turned": (saved(colour, "JPEG", exif=turned), 3),
-        "another format": (saved(colour, "BMP"), 3),
-        "much besides pixels": (saved(colour, "JPEG", comment=bytes(9000)), 3),
-        "cmyk": (saved(colour.convert("CMYK"), "JPEG"), 3),
+        "turned": (saved(color, "JPEG", exif=turned), 3),
+        "another format": (saved(color, "BMP"), 3),
+        "much besides pixels": (saved(color, "JPEG", comment=bytes(9000)), 3),
+        "cmyk": (saved(color.convert("CMYK"), "JPEG"), 3),
     }
     assert [name for name, (data, n) in plain.items() if not images.open_picture(data, n).plain] == []
     assert [name for name, (data, n) in changed.items() if images.open_picture(data, n).plain] == []
@@ -273,7 +273,7 @@ def test_a_png_with_a_wrong_checksum_is_not_plain() -> None:
     assert not picture.plain
 
 
-def test_sixteen_bit_colour_is_not_plain() -> None:
+def test_sixteen_bit_color_is_not_plain() -> None:
     def chunk(name: bytes, data: bytes) -> bytes:
         return struct.pack(">I", len(data)) + name + data + struct.pack(">I", zlib.crc32(name + data))
 

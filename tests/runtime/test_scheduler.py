@@ -418,7 +418,7 @@ def test_thinned_curves_keep_their_extremes(values: list[float], points: int) ->
     metrics = Metrics()
     for step, value in enumerate(values):
         metrics.add(Measured("train", step, step / 10, {"loss": value}))
-    thin = metrics.train.thinned(points)
+    thin = metrics.train.downsample(points)
     kept = [value for value in thin.values["loss"] if value is not None]
     assert max(kept) == max(values)
     assert min(kept) == min(values)

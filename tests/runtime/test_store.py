@@ -73,7 +73,7 @@ def test_jobs_are_the_same_after_a_restart(store: Store) -> None:
     second = model(store, first)
     first.notes, first.owner = "on a rainy day", "ada"
     first.tasks[0].move(Status.RUN)
-    first.note_status()
+    first.update_status()
     first.save()
     again = reopened(store)
     assert again.get(first.id, Job).as_json() == first.as_json()
@@ -89,9 +89,9 @@ def test_jobs_are_the_same_after_a_restart(store: Store) -> None:
         b"{",
         b"[]",
         b'{"schema": 1}',
-        b'{"schema": 1, "kind": "unknown"}',
+        b'{"schema": 1, "type": "unknown"}',
         b"\xff\xfe",
-        b'{"schema": 99, "kind": "model"}',
+        b'{"schema": 99, "type": "model"}',
     ],
 )
 def test_a_damaged_job_is_listed_and_left_alone(store: Store, content: bytes) -> None:
@@ -124,7 +124,7 @@ def test_a_link_in_the_place_of_a_job_is_not_followed(store: Store, tmp_path: Pa
 def test_unknown_keys_are_ignored_and_missing_ones_have_defaults(store: Store) -> None:
     job = model(store, dataset(store))
     body = json.loads((job.folder / "job.json").read_text())
-    body["colour"] = "green"
+    body["color"] = "green"
     body["recipe"]["flavour"] = "sweet"
     del body["notes"], body["recipe"]["mean"], body["device"]
     (job.folder / "job.json").write_text(json.dumps(body))
@@ -153,7 +153,7 @@ def test_a_wait_that_nobody_noticed_is_no_history(store: Store) -> None:
     start = job.history[0][1]
     for status, after in ((Status.WAIT, 1.0), (Status.RUN, 1.5), (Status.DONE, 9.0)):
         job.tasks[0].move(status, start + after)
-        job.note_status(start + after)
+        job.update_status(start + after)
     assert [code for code, _ in job.history] == [Status.INIT, Status.RUN, Status.DONE]
     assert job.elapsed == pytest.approx(7.5)
     store.close()
@@ -193,7 +193,7 @@ def test_a_training_that_saved_nothing_can_begin_anew(store: Store, end: Status)
     for status in (Status.RUN, end):
         assert not job.can_resume
         job.tasks[0].move(status)
-        job.note_status()
+        job.update_status()
     assert job.can_resume
     job.resume()
     assert job.tasks[0].status is Status.INIT and job.recipe.resume

@@ -20,7 +20,7 @@ from tests.failing_disk import small_disk
 
 pytestmark = pytest.mark.integration
 
-# Named misbehaviours: each is a program that a task might turn out to be.
+# Named misbehaviors: each is a program that a task might turn out to be.
 FINISHES = "print('hello')"
 FAILS = "import sys; print('why', file=sys.stderr); sys.exit(3)"
 SEGFAULTS = "import os, signal; os.kill(os.getpid(), signal.SIGSEGV)"

@@ -77,7 +77,7 @@ def a_dataset(site: Site) -> str:
 def ended(site: Site, job_id: str) -> Job:
     job = site.services.store.get(job_id, Job)
     job.tasks[0].move(Status.ABORT)
-    job.note_status()
+    job.update_status()
     site.services.store.save(job)
     return job
 

@@ -62,7 +62,7 @@ def aborted() -> Task:
 
 
 def add(site: Site, job: AnyJob) -> AnyJob:
-    job.note_status()
+    job.update_status()
     site.services.store.add(job)
     return job
 

@@ -127,7 +127,7 @@ def at_end(site: Site, job: Job, status: Status) -> Job:
     if status is Status.DONE:
         job.tasks[0].move(Status.RUN)
     job.tasks[0].move(status)
-    job.note_status()
+    job.update_status()
     site.services.store.save(job)
     return job
 

@@ -153,7 +153,7 @@ def test_a_folder_is_completed_by_folders_only(site: Site) -> None:
     (site.data / "pictures").mkdir()
     for number in range(150):
         (site.data / f"a{number:03}.png").touch()
-    offered = site.json(f"/autocomplete/path?query={site.data}/&kind=folder")["suggestions"]
+    offered = site.json(f"/autocomplete/path?query={site.data}/&type=folder")["suggestions"]
     assert offered == [f"{site.data}/pictures/"]
     assert len(site.json(f"/autocomplete/path?query={site.data}/")["suggestions"]) == 100
 

@@ -44,7 +44,7 @@ def changed(old: str, new: str) -> str:
     return LINEAR.replace(old, new)
 
 
-# Named misbehaviours: each is a network that somebody might paste.
+# Named misbehaviors: each is a network that somebody might paste.
 SYNTAX_ERROR = changed("def inference(self):", "def inference(self)")
 NO_USER_MODEL = changed("class UserModel", "class MyModel")
 NO_LOSS = LINEAR.split("    @model_property\n    def loss")[0]
@@ -505,7 +505,7 @@ def test_what_is_done_cannot_go_on(site: Site, dataset: str) -> None:
     site.wait_for_end(job_id)
     answer = site.client.post(f"/models/{job_id}/resume", headers={"Accept": "application/json"})
     assert answer.status_code == 403
-    assert "cannot go on" in answer.get_json()["error"]["message"]
+    assert "cannot be resumed" in answer.get_json()["error"]["message"]
 
 
 def test_lenet_is_customized(site: Site) -> None:

@@ -300,13 +300,13 @@ def gradients(run_folder: Path) -> Path:
 
 
 @pytest.fixture(scope="session")
-def colours(run_folder: Path) -> Path:
+def colors(run_folder: Path) -> Path:
     """A dataset of 12×12 color gradients in JPEG, 3 classes, without validation records."""
 
     def make(folder: Path) -> None:
         write_dataset(folder, {"train": 24}, size=12, channels=3, classes=3, encoding="jpg")
 
-    return once.make_once(run_folder / "colours", make)
+    return once.make_once(run_folder / "colors", make)
 
 
 def gradient(label: int, size: int, channels: int, noise: np.random.Generator) -> np.ndarray:

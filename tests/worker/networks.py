@@ -1,4 +1,4 @@
-"""Networks as users write them, one for each behaviour."""
+"""Networks as users write them, one for each behavior."""
 
 from __future__ import annotations
 

@@ -10,8 +10,8 @@ from digits.worker import build_context
 
 
 def test_it_is_extended_inside_a_block_and_restored_after_it() -> None:
-    with build_context.extended(tower="tower", keras_path="dense/kernel"):
-        with build_context.extended(keras_path=""):
+    with build_context.extend(tower="tower", keras_path="dense/kernel"):
+        with build_context.extend(keras_path=""):
             inner = build_context.current()
         outer = build_context.current()
     assert (inner.tower, inner.keras_path) == ("tower", "")
@@ -20,14 +20,14 @@ def test_it_is_extended_inside_a_block_and_restored_after_it() -> None:
 
 
 def test_it_is_restored_after_an_error() -> None:
-    with pytest.raises(ValueError, match="broken"), build_context.extended(tower="tower"):
+    with pytest.raises(ValueError, match="broken"), build_context.extend(tower="tower"):
         raise ValueError("broken")
     assert build_context.current().tower is None
 
 
 def test_another_thread_builds_nothing() -> None:
     found = []
-    with build_context.extended(tower="tower"):
+    with build_context.extend(tower="tower"):
         thread = threading.Thread(target=lambda: found.append(build_context.current().tower))
         thread.start()
         thread.join()
@@ -35,5 +35,5 @@ def test_another_thread_builds_nothing() -> None:
 
 
 def test_an_unknown_field_is_an_error() -> None:
-    with pytest.raises(TypeError), build_context.extended(towers="tower"):
+    with pytest.raises(TypeError), build_context.extend(towers="tower"):
         pass

@@ -142,7 +142,7 @@ def test_without_a_better_hint_the_line_is_one() -> None:
     assert describe(raised("x = 1\nint('y')\n")).hint == "Check line 2 of the network: int('y')"
 
 
-def test_colours_are_left_out_of_messages() -> None:
+def test_colors_are_left_out_of_messages() -> None:
     text = "raise ValueError('Exception in call. \\x1b[1mToo small.\\x1b[0m\\n\\nArguments received by it')"
     assert describe(raised(text)).message == "ValueError: Exception in call. Too small."
 

@@ -61,7 +61,7 @@ def test_a_gpu_has_all_operations_of_steps_and_validation(
 
 
 @pytest.mark.parametrize(("name", "side"), [("resnet32", 16), ("alexnet", 68)])
-def test_a_gpu_has_all_operations_of_normalisation(
+def test_a_gpu_has_all_operations_of_normalization(
     model: Any, in_child: Any, tmp_path: Path, name: str, side: int
 ) -> None:
     write_dataset(tmp_path, {"train": 16, "val": 8}, size=side, channels=3)

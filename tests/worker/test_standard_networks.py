@@ -74,7 +74,7 @@ def test_the_auxiliary_classifiers_of_googlenet_are_for_training_only(visualize,
 class Lesson:
     """How a network is taught: squares with sides of ``side`` pixels, a learning rate falling along a cosine.
 
-    Networks with batch normalisation need some dozen steps until their moving averages
+    Networks with batch normalization need some dozen steps until their moving averages
     have settled, MobileNetV3 with its small activations a hundred.
     """
 

@@ -1,9 +1,8 @@
-"""The TensorFlow 1 face of TensorFlow 2 that networks see, and the modules they may import.
+"""The `tf` module that networks import: TensorFlow 1 on top of TensorFlow 2.
 
-A name such as ``tf.nn.dropout`` is looked up among our own stand-ins first, then in
-``tf.compat.v1``, then in TensorFlow 2. Imports inside a network go through a private
-``__import__``, so that ``import tensorflow as tf`` gives this face and not the real
-module, without a trace in ``sys.modules``.
+A name such as ``tf.nn.dropout`` is looked up in this package first, then in ``tf.compat.v1``, then in TensorFlow 2.
+Networks import through a private ``__import__``, so that ``import tensorflow as tf`` returns this module instead of
+the installed one; ``sys.modules`` is not changed.
 """
 
 from __future__ import annotations
@@ -42,17 +41,17 @@ from digits.worker.precision import autocast, full_precision
 v1 = tf.compat.v1
 
 
-class Face(types.ModuleType):
-    """A module made of others: its own names first, then those of each source in turn."""
+class CompatModule(types.ModuleType):
+    """A module composed of others: looks a name up in its own attributes, then in each source in order."""
 
     def __init__(self, name: str, *sources: Any, **own: Any) -> None:
         super().__init__(name)
         self.__dict__.update(own)
         self.__dict__["_sources"] = sources
-        self.__dict__["__path__"] = []  # a package, so that its parts can be imported
+        self.__dict__["__path__"] = []  # makes it a package, so that its submodules can be imported
 
     def __getattr__(self, name: str) -> Any:
-        if name == "__all__":  # what `from module import *` takes
+        if name == "__all__":  # for `from module import *`
             return [item for item in dir(self) if not item.startswith("_") and hasattr(self, item)]
         if name.startswith("__") and name != "__version__":
             raise AttributeError(name)
@@ -70,8 +69,8 @@ class Face(types.ModuleType):
         return sorted({*self.__dict__, *(item for source in self._sources for item in dir(source))})
 
 
-class _Contrib(Face):
-    """A part of ``tensorflow.contrib``. Its inner modules, which have left, are the part itself."""
+class _Contrib(CompatModule):
+    """A module below ``tensorflow.contrib``. Former submodules resolve to the module itself."""
 
     def __getattr__(self, name: str) -> Any:
         if name in ("python", "ops", "api", self.__name__.rpartition(".")[2]):
@@ -80,58 +79,60 @@ class _Contrib(Face):
 
 
 @functools.cache
-def tensorflow() -> Face:
-    """The face itself: what networks call ``tf``."""
+def tensorflow() -> CompatModule:
+    """Return the module that networks import as ``tf``."""
     slim = slim_patches.install()
     keras1.install()
     fused_norm.install()
-    face = Face(
+    compat_tf = CompatModule(
         "tensorflow",
         v1,
         tf,
         **compat_ops.top(),
-        **{name: full_precision.in_float32(getattr(v1, name)) for name in _IN_PYTHON},
-        **_with_one_type(v1),
+        **{name: full_precision.in_float32(getattr(v1, name)) for name in _PYTHON_FUNCTIONS},
+        **_match_dtypes(v1),
         layers=slim_patches.layer_functions(),
         summary=summaries.SummaryFunctions(),
         nn=_nn(),
         contrib=_contrib(slim),
-        losses=Face(
+        losses=CompatModule(
             "tensorflow.losses", v1.losses, tf.losses, **full_precision.functions_in_float32(v1.losses)
         ),
         distributions=_distributions(),
-        data=Face("tensorflow.data", v1.data, tf.data),
-        train=Face("tensorflow.train", v1.train, tf.train, **compat_ops.train(), **loading.train()),
-        image=Face("tensorflow.image", v1.image, tf.image, **compat_ops.image()),
-        math=Face("tensorflow.math", v1.math, tf.math, **_with_one_type(v1.math), **compat_ops.math()),
-        random=Face("tensorflow.random", v1.random, tf.random),
-        linalg=Face("tensorflow.linalg", v1.linalg, tf.linalg, **_with_one_type(v1.linalg)),
-        signal=Face(
+        data=CompatModule("tensorflow.data", v1.data, tf.data),
+        train=CompatModule("tensorflow.train", v1.train, tf.train, **compat_ops.train(), **loading.train()),
+        image=CompatModule("tensorflow.image", v1.image, tf.image, **compat_ops.image()),
+        math=CompatModule("tensorflow.math", v1.math, tf.math, **_match_dtypes(v1.math), **compat_ops.math()),
+        random=CompatModule("tensorflow.random", v1.random, tf.random),
+        linalg=CompatModule("tensorflow.linalg", v1.linalg, tf.linalg, **_match_dtypes(v1.linalg)),
+        signal=CompatModule(
             "tensorflow.signal", v1.signal, tf.signal, **full_precision.functions_in_float32(tf.signal)
         ),
-        saved_model=Face("tensorflow.saved_model", v1.saved_model, tf.saved_model, load=loading.saved_model),
-        estimator=Face("tensorflow.estimator", ModeKeys=compat_ops.ModeKeys),
+        saved_model=CompatModule(
+            "tensorflow.saved_model", v1.saved_model, tf.saved_model, load=loading.saved_model
+        ),
+        estimator=CompatModule("tensorflow.estimator", ModeKeys=compat_ops.ModeKeys),
     )
-    face.__dict__["keras"] = _Keras("tensorflow.keras", face, tf.keras, keras)
-    face.__dict__["compat"] = Face("tensorflow.compat", tf.compat, v1=face, v2=tf.compat.v2)
-    face.contrib.__dict__["keras"] = face.keras
-    face.__dict__["python"] = _Internal("tensorflow.python", face)
-    return face
+    compat_tf.__dict__["keras"] = _Keras("tensorflow.keras", compat_tf, tf.keras, keras)
+    compat_tf.__dict__["compat"] = CompatModule("tensorflow.compat", tf.compat, v1=compat_tf, v2=tf.compat.v2)
+    compat_tf.contrib.__dict__["keras"] = compat_tf.keras
+    compat_tf.__dict__["python"] = _Internal("tensorflow.python", compat_tf)
+    return compat_tf
 
 
-# Functions of NumPy work with float32.
-_IN_PYTHON = ("py_func", "py_function", "numpy_function")
+# Functions that call Python with NumPy arrays; these are float32.
+_PYTHON_FUNCTIONS = ("py_func", "py_function", "numpy_function")
 
-# Functions that compare the types of their tensors themselves.
-_COMPARING = ("accumulate_n", "div_no_nan", "divide_no_nan", "matmul", "multiply_no_nan", "one_hot")
-
-
-def _with_one_type(module: Any) -> dict[str, Any]:
-    names = (name for name in _COMPARING if hasattr(module, name))
-    return {name: autocast.with_one_type(getattr(module, name)) for name in names}
+# Functions that check the dtypes of their inputs themselves.
+_DTYPE_CHECKED = ("accumulate_n", "div_no_nan", "divide_no_nan", "matmul", "multiply_no_nan", "one_hot")
 
 
-# Losses below ``tf.nn``, which half precision would make wrong.
+def _match_dtypes(module: Any) -> dict[str, Any]:
+    names = (name for name in _DTYPE_CHECKED if hasattr(module, name))
+    return {name: autocast.match_dtypes(getattr(module, name)) for name in names}
+
+
+# Losses below ``tf.nn``, which half precision would make inaccurate.
 _LOSSES = (
     "softmax_cross_entropy_with_logits",
     "softmax_cross_entropy_with_logits_v2",
@@ -146,32 +147,32 @@ _LOSSES = (
     "sampled_softmax_loss",
 )
 
-# What GPUs know in float32 only.
-_FULL_ONLY = ("lrn", "local_response_normalization")
+# Operations whose GPU kernels support float32 only.
+_FLOAT32_ONLY = ("lrn", "local_response_normalization")
 
 
-def _nn() -> Face:
-    own = {**{name: getattr(v1.nn, name) for name in (*_LOSSES, *_FULL_ONLY)}, **compat_ops.nn()}
+def _nn() -> CompatModule:
+    own = {**{name: getattr(v1.nn, name) for name in (*_LOSSES, *_FLOAT32_ONLY)}, **compat_ops.nn()}
     own.update({name: full_precision.in_float32(own[name]) for name in _LOSSES})
-    own.update({name: full_precision.through_float32(own[name]) for name in _FULL_ONLY})
-    return Face("tensorflow.nn", v1.nn, tf.nn, rnn_cell=_rnn_cell(), seq2seq=_legacy_seq2seq(), **own)
+    own.update({name: full_precision.through_float32(own[name]) for name in _FLOAT32_ONLY})
+    return CompatModule("tensorflow.nn", v1.nn, tf.nn, rnn_cell=_rnn_cell(), seq2seq=_legacy_seq2seq(), **own)
 
 
-def _legacy_seq2seq() -> Face:
+def _legacy_seq2seq() -> CompatModule:
     return _Contrib("tensorflow.contrib.legacy_seq2seq", **contrib_sequences.legacy_seq2seq())
 
 
-def _rnn_cell() -> Face:
+def _rnn_cell() -> CompatModule:
     from tensorflow.python.ops import rnn_cell
 
-    return Face("tensorflow.nn.rnn_cell", rnn_cell, **contrib_cells.names())
+    return CompatModule("tensorflow.nn.rnn_cell", rnn_cell, **contrib_cells.names())
 
 
-def _distributions() -> Face:
+def _distributions() -> CompatModule:
     return _Contrib("tensorflow.contrib.distributions", v1.distributions, **contrib_distributions.names())
 
 
-def _contrib(slim: types.ModuleType) -> Face:
+def _contrib(slim: types.ModuleType) -> CompatModule:
     nets = importlib.import_module("tf_slim.nets")
     step = dict.fromkeys(
         ("get_or_create_global_step", "get_global_step", "create_global_step"), compat_ops.global_step
@@ -222,28 +223,28 @@ def _contrib(slim: types.ModuleType) -> Face:
         "tensorboard": _tensorboard(),
         "util": _Contrib("tensorflow.contrib.util", v1, tf, constant_value=tf.get_static_value),
     }
-    return Face("tensorflow.contrib", **names)
+    return CompatModule("tensorflow.contrib", **names)
 
 
-# What slim.learning shares with tf.contrib.training.
+# Shared by slim.learning and tf.contrib.training.
 _OF_LEARNING = ("add_gradients_summaries", "clip_gradient_norms", "create_train_op", "multiply_gradients")
 
 
-def _tensorboard() -> Face:
+def _tensorboard() -> CompatModule:
     name = "tensorflow.contrib.tensorboard.plugins"
-    projector = Face(f"{name}.projector", _Projector(), visualize_embeddings=lambda *args: None)
+    projector = CompatModule(f"{name}.projector", _Projector(), visualize_embeddings=lambda *args: None)
     return _Contrib("tensorflow.contrib.tensorboard", plugins=_Contrib(name, projector=projector))
 
 
 class _Projector:
-    """The records of TensorBoard's projector, for networks that describe their embeddings to it."""
+    """The protocol buffers of TensorBoard's projector, for networks that describe their embeddings."""
 
     def __getattr__(self, name: str) -> Any:
         return getattr(importlib.import_module("tensorboard.plugins.projector"), name)
 
 
 @functools.cache
-def _losses(slim: types.ModuleType) -> Face:
+def _losses(slim: types.ModuleType) -> CompatModule:
     in_full = types.SimpleNamespace(**full_precision.functions_in_float32(slim.losses))
     name = "tensorflow.contrib.losses"
     metric_learning = _Contrib(f"{name}.metric_learning", slim.losses.metric_learning)
@@ -251,8 +252,8 @@ def _losses(slim: types.ModuleType) -> Face:
     return _Contrib(name, slim.losses, metric_learning=metric_learning, **own)
 
 
-def _slim(slim: types.ModuleType, nets: types.ModuleType) -> Face:
-    # Networks reach the nets by the inner path of contrib too.
+def _slim(slim: types.ModuleType, nets: types.ModuleType) -> CompatModule:
+    # Networks also import the nets by contrib's internal path.
     own = {
         "nets": nets,
         "losses": _losses(slim),
@@ -261,67 +262,69 @@ def _slim(slim: types.ModuleType, nets: types.ModuleType) -> Face:
         **slim_patches.contrib_layers(),
         **loading.framework(),
     }
-    inner = Face("tensorflow.contrib.slim.python.slim", slim, **own)
-    python = Face("tensorflow.contrib.slim.python", slim=inner)
-    return Face("tensorflow.contrib.slim", slim, python=python, **own)
+    inner = CompatModule("tensorflow.contrib.slim.python.slim", slim, **own)
+    python = CompatModule("tensorflow.contrib.slim.python", slim=inner)
+    return CompatModule("tensorflow.contrib.slim", slim, python=python, **own)
 
 
-class _Internal(Face):
-    """A module below ``tensorflow.python``: its own names, and those that it once had.
+class _Internal(CompatModule):
+    """A module below ``tensorflow.python``: its current names and its former ones.
 
-    What has moved is found where the same names are today; Keras' are those of Keras 3.
+    Names that have moved are looked up in their current location; those of Keras in Keras 3.
     """
 
-    def __init__(self, name: str, face: Any) -> None:
+    def __init__(self, name: str, compat_tf: Any) -> None:
         try:
             source = importlib.import_module(name)
         except ImportError:
             source = types.ModuleType(name)
         super().__init__(name, source)
-        self.__dict__["_face"] = face
+        self.__dict__["_compat_tf"] = compat_tf
 
     def __getattr__(self, name: str) -> Any:
         if name.startswith("__"):
             raise AttributeError(name)
         full = f"{self.__name__}.{name}"
         if full == "tensorflow.python.keras":
-            return self._face.keras
+            return self._compat_tf.keras
         found = self._sources[0].__dict__.get(name)
         if isinstance(found, types.ModuleType) or (found is None and _is_module(full)):
             inner = found if found is not None and found.__name__ != full else None
-            part = inner or _Internal(full, self._face)
+            part = inner or _Internal(full, self._compat_tf)
             self.__dict__[name] = part
             return part
-        for source in (self._sources[0], *self._moved()):
-            # What TensorFlow loads when it is asked for may be of Keras 2, which is not installed.
+        for source in (self._sources[0], *self._candidate_sources()):
+            # A lazily loaded attribute may require Keras 2, which is not installed.
             with contextlib.suppress(AttributeError, ImportError):
                 return getattr(source, name)
         raise hints.MissingName(self.__name__, name)
 
-    def _moved(self) -> list[Any]:
-        """Where the names of this module may be today."""
+    def _candidate_sources(self) -> list[Any]:
+        """Return the modules that may contain this module's former names today."""
         last = self.__name__.rpartition(".")[2]
-        face = self._face
+        compat_tf = self._compat_tf
         known = {
-            "rnn": types.SimpleNamespace(rnn=face.nn.rnn, bidirectional_rnn=face.nn.bidirectional_rnn),
-            "rnn_cell": face.nn.rnn_cell,
-            "rnn_cell_impl": face.nn.rnn_cell,
-            "layers": face.layers,
-            "normalization": face.layers,
-            "function": types.SimpleNamespace(Defun=face.Defun),
+            "rnn": types.SimpleNamespace(
+                rnn=compat_tf.nn.rnn, bidirectional_rnn=compat_tf.nn.bidirectional_rnn
+            ),
+            "rnn_cell": compat_tf.nn.rnn_cell,
+            "rnn_cell_impl": compat_tf.nn.rnn_cell,
+            "layers": compat_tf.layers,
+            "normalization": compat_tf.layers,
+            "function": types.SimpleNamespace(Defun=compat_tf.Defun),
         }
-        return [known.get(last, face), face.nn, face]
+        return [known.get(last, compat_tf), compat_tf.nn, compat_tf]
 
 
-class _Keras(Face):
-    """A module of Keras: that of `tf.keras`, of Keras 3, and what they have no more.
+class _Keras(CompatModule):
+    """A module of Keras: `tf.keras`, then Keras 3, then names that both have removed.
 
-    What were modules inside of it, such as ``layers.core`` or ``engine``, is the module itself.
+    Former submodules, such as ``layers.core`` or ``engine``, resolve to the module itself.
     """
 
-    def __init__(self, name: str, face: Any, *sources: Any) -> None:
-        super().__init__(name, *sources, **keras1.names(name.rpartition(".")[2], face))
-        self.__dict__["_face"] = face
+    def __init__(self, name: str, compat_tf: Any, *sources: Any) -> None:
+        super().__init__(name, *sources, **keras1.names(name.rpartition(".")[2], compat_tf))
+        self.__dict__["_compat_tf"] = compat_tf
 
     def __getattr__(self, name: str) -> Any:
         try:
@@ -332,9 +335,9 @@ class _Keras(Face):
             if name == "objectives":
                 return self.losses
             raise
-        if isinstance(found, types.ModuleType) and not isinstance(found, Face):
+        if isinstance(found, types.ModuleType) and not isinstance(found, CompatModule):
             parts = [getattr(source, name) for source in self._sources if hasattr(source, name)]
-            found = self.__dict__[name] = _Keras(f"{self.__name__}.{name}", self._face, *parts)
+            found = self.__dict__[name] = _Keras(f"{self.__name__}.{name}", self._compat_tf, *parts)
         return found
 
 
@@ -354,7 +357,9 @@ def _is_module(name: str) -> bool:
 
 
 def namespace(missing: missing_modules.Imports | None = None) -> dict[str, Any]:
-    """The global names of a network's text. ``missing`` records its imports of packages that are not installed."""
+    """Return the global names of a network's module. ``missing`` records imports of packages that are not
+    installed.
+    """
     import datetime
     import inspect
     import json
@@ -366,8 +371,8 @@ def namespace(missing: missing_modules.Imports | None = None) -> dict[str, Any]:
     import numpy
 
     python2.restore_aliases()
-    python2.let_tensors_be_keys()
-    face = tensorflow()
+    python2.make_tensors_hashable()
+    compat_tf = tensorflow()
     own_builtins = {
         **vars(builtins),
         **python2.names(),
@@ -380,15 +385,15 @@ def namespace(missing: missing_modules.Imports | None = None) -> dict[str, Any]:
         "Tower": tower.Tower,
         "Model": tower.Tower,
         "model_property": tower.model_property,
-        "tf": face,
-        "slim": face.contrib.slim,
+        "tf": compat_tf,
+        "slim": compat_tf.contrib.slim,
         "digits": api,
-        "keras": face.keras,
+        "keras": compat_tf.keras,
         "FLAGS": compat_ops.FLAGS,
-        "template": face.python.ops.template,
-        "timeline": face.python.client.timeline,
-        "device_lib": face.python.client.device_lib,
-        "file_io": face.python.lib.io.file_io,
+        "template": compat_tf.python.ops.template,
+        "timeline": compat_tf.python.client.timeline,
+        "device_lib": compat_tf.python.client.device_lib,
+        "file_io": compat_tf.python.lib.io.file_io,
         "tf_data": _module("tf_data"),
         "lr_policy": _module("lr_policy"),
         "np": numpy,
@@ -409,14 +414,14 @@ def _module(name: str, **names: Any) -> types.ModuleType:
 
 
 def _importer(missing: missing_modules.Imports) -> Callable[..., Any]:
-    """An ``__import__`` that answers for the modules DIGITS provides, and for TensorFlow."""
-    face = tensorflow()
+    """Return an ``__import__`` that resolves TensorFlow and the modules provided by DIGITS."""
+    compat_tf = tensorflow()
     own: dict[str, Any] = {
-        "tensorflow": face,
-        "tf_slim": face.contrib.slim,
-        "keras": face.keras,
+        "tensorflow": compat_tf,
+        "tf_slim": compat_tf.contrib.slim,
+        "keras": compat_tf.keras,
         "model": _module("model", Tower=tower.Tower, Model=tower.Tower, model_property=tower.model_property),
-        "utils": Face("utils", api, model_property=tower.model_property, tf=face),
+        "utils": CompatModule("utils", api, model_property=tower.model_property, tf=compat_tf),
         "digits": api,
         "tf_data": _module("tf_data"),
         "lr_policy": _module("lr_policy"),
@@ -427,24 +432,24 @@ def _importer(missing: missing_modules.Imports) -> Callable[..., Any]:
     ) -> Any:
         top, _, rest = name.partition(".")
         if level or top not in own:
-            return _other(missing, name, globals, locals, fromlist, level)
+            return _import_other(missing, name, globals, locals, fromlist, level)
         module = own[top]
         for part in rest.split(".") if rest else ():
-            module = _part_or_absent(module, part, name)
+            module = _import_part(module, part, name)
         for part in fromlist or ():
             if part != "*":
-                _part_or_absent(module, part, name)
-            elif isinstance(module, missing_modules.Absent):
+                _import_part(module, part, name)
+            elif isinstance(module, missing_modules.MissingModule):
                 module.check(at_once=True)
         return module if fromlist else own[top]
 
     return importer
 
 
-def _other(
+def _import_other(
     missing: missing_modules.Imports, name: str, globals: Any, locals: Any, fromlist: Any, level: int
 ) -> Any:
-    """Any other module; those of Python 2 under the names they have today."""
+    """Import any other module; Python 2 modules under their current names."""
     try:
         return builtins.__import__(name, globals, locals, fromlist, level)
     except ModuleNotFoundError as error:
@@ -456,26 +461,26 @@ def _other(
         raise
 
 
-def _part_or_absent(module: Any, part: str, wanted: str) -> Any:
-    if isinstance(module, missing_modules.Absent):
+def _import_part(module: Any, part: str, wanted: str) -> Any:
+    if isinstance(module, missing_modules.MissingModule):
         return module.part(part)
     try:
-        found = _part(module, part, wanted)
+        found = _find_part(module, part, wanted)
     except MissingPart as error:
-        found = missing_modules.in_place_of(wanted, error)
-        setattr(module, part, found)  # where the import looks for it
-    if isinstance(found, missing_modules.Absent):
+        found = missing_modules.stand_in_for(wanted, error)
+        setattr(module, part, found)  # for the import statement
+    if isinstance(found, missing_modules.MissingModule):
         found.check()
     return found
 
 
-def _part(module: Any, part: str, wanted: str) -> Any:
+def _find_part(module: Any, part: str, wanted: str) -> Any:
     try:
         return getattr(module, part)
     except AttributeError:
         pass
     if isinstance(module, _Contrib) and ".python" in wanted:
-        module.__dict__[part] = module  # an inner module, whose names are those of the whole
+        module.__dict__[part] = module  # a former submodule resolves to the module itself
         return module
     try:
         return importlib.import_module(f"{module.__name__}.{part}")
@@ -484,9 +489,9 @@ def _part(module: Any, part: str, wanted: str) -> Any:
 
 
 class MissingPart(ImportError):
-    """Something below TensorFlow that is not there."""
+    """A name below TensorFlow that does not exist."""
 
     def __init__(self, part: str, wanted: str) -> None:
         super().__init__(f"cannot import {part!r} from {wanted!r}", name=wanted)
         path = wanted if wanted.endswith(part) else f"{wanted}.{part}"
-        self.hint = hints.instead(path.removeprefix("tensorflow."))
+        self.hint = hints.suggest(path.removeprefix("tensorflow."))

@@ -1,8 +1,8 @@
-"""Functions of TensorFlow 1 that are gone, or that mean something else today.
+"""Functions of TensorFlow 1 that were removed or changed their meaning.
 
-Calls of the time before 1.0 had their arguments in another order
-(``tf.concat(axis, values)``); which one is meant shows in the types. What switched
-TensorFlow's behaviour for a whole program does nothing here: the program is DIGITS.
+Before TensorFlow 1.0, some functions took their arguments in a different order (``tf.concat(axis, values)``); the
+types of the arguments show which one is meant. Functions that change TensorFlow's global behavior do nothing here:
+a network is not the program.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ def _is_number(value: Any) -> bool:
 
 
 def concat(values: Any = None, axis: Any = None, name: str = "concat", concat_dim: Any = None) -> Any:
-    """``tf.concat(values, axis)``, or ``(axis, values)`` as before 1.0."""
+    """Implement ``tf.concat(values, axis)`` and, from before 1.0, ``tf.concat(axis, values)``."""
     axis = concat_dim if axis is None else axis
     if _is_number(values) and isinstance(axis, (list, tuple, tf.Tensor)):
         values, axis = axis, values
@@ -49,9 +49,9 @@ def split(
     split_dim: Any = None,
     num_split: Any = None,
 ) -> Any:
-    """``tf.split(value, n, axis)``, or ``(axis, n, value)`` as before 1.0."""
+    """Implement ``tf.split(value, n, axis)`` and, from before 1.0, ``tf.split(axis, n, value)``."""
     if split_dim is not None:
-        # Its keywords left the order free: split(value=x, split_dim=0, num_split=2).
+        # Keyword arguments work in any order: split(value=x, split_dim=0, num_split=2).
         value, axis = (axis if value is None else value), split_dim
     elif _is_number(value) and isinstance(axis, (tf.Tensor, tf.Variable, list)):
         value, axis = axis, value
@@ -59,8 +59,8 @@ def split(
     return tf.split(value, sizes, axis, num, name)
 
 
-def _labels_first(function: Callable[..., Any], kind: str) -> Callable[..., Any]:
-    """The cross-entropies took (logits, labels) before 1.0; then positions were forbidden."""
+def _labels_first(function: Callable[..., Any], labels_type: str) -> Callable[..., Any]:
+    """Accept positional (logits, labels), the order before 1.0; later versions require keywords."""
 
     def cross_entropy(*args: Any, labels: Any = None, logits: Any = None, **kwargs: Any) -> Any:
         kwargs.pop("_sentinel", None)
@@ -69,7 +69,7 @@ def _labels_first(function: Callable[..., Any], kind: str) -> Callable[..., Any]
             logits = given.pop(0)
         if labels is None and given:
             labels = given.pop(0)
-        if kind == "sparse" and not tf.convert_to_tensor(labels).dtype.is_integer:
+        if labels_type == "sparse" and not tf.convert_to_tensor(labels).dtype.is_integer:
             labels, logits = (
                 (logits, labels) if tf.convert_to_tensor(logits).dtype.is_integer else (labels, logits)
             )
@@ -79,7 +79,7 @@ def _labels_first(function: Callable[..., Any], kind: str) -> Callable[..., Any]
 
 
 def reverse(tensor: Any, axis: Any = None, name: Any = None, dims: Any = None) -> Any:
-    """``tf.reverse(x, axes)``, or with a truth value for each axis as before 1.0."""
+    """Implement ``tf.reverse(x, axes)`` and, from before 1.0, one with a bool per axis."""
     axis = dims if axis is None else axis
     if isinstance(axis, (list, tuple)) and axis and all(isinstance(item, bool) for item in axis):
         axis = [number for number, wanted in enumerate(axis) if wanted]
@@ -87,30 +87,32 @@ def reverse(tensor: Any, axis: Any = None, name: Any = None, dims: Any = None) -
 
 
 def batch_matmul(x: Any, y: Any, adj_x: bool = False, adj_y: bool = False, name: Any = None) -> Any:
-    """``tf.matmul`` of before 1.0."""
+    """Implement ``tf.batch_matmul``, the ``tf.matmul`` of versions before 1.0."""
     return tf.matmul(x, y, adjoint_a=adj_x, adjoint_b=adj_y, name=name)
 
 
 def histogram_fixed_width(
     values: Any, value_range: Any, nbins: int = 100, dtype: Any = tf.int32, name: Any = None
 ) -> Any:
-    """A float dtype was legal once and networks use it."""
+    """Compute the histogram of ``values``; also accept float dtypes, which TensorFlow 2 rejects."""
     return tf.cast(v1.histogram_fixed_width(values, value_range, nbins, tf.int32, name), dtype)
 
 
 def resize_images(images: Any, size: Any, *args: Any, **kwargs: Any) -> Any:
-    """``tf.image.resize_images(x, [h, w])``, or ``(x, h, w)`` as before 1.0."""
+    """Implement ``tf.image.resize_images(x, [h, w])`` and, from before 1.0, one with ``(x, h, w)``."""
     if _is_number(size):
         size, args = [size, args[0]], args[1:]
     return v1.image.resize_images(images, size, *args, **kwargs)
 
 
-# What TensorFlow 1 called by these numbers.
+# The methods that TensorFlow 1 numbered.
 _RESIZE_METHODS = ("bilinear", "nearest", "bicubic", "area")
 
 
 def resize(images: Any, size: Any, method: Any = "bilinear", *args: Any, **kwargs: Any) -> Any:
-    """``tf.image.resize``, which few asked for in TensorFlow 1: that of today, unless it is told about corners."""
+    """Implement ``tf.image.resize`` of TensorFlow 2; that of TensorFlow 1 when ``align_corners`` is
+    passed.
+    """
     if "align_corners" in kwargs:
         return v1.image.resize(images, size, method, *args, **kwargs)
     if isinstance(method, int):
@@ -118,8 +120,10 @@ def resize(images: Any, size: Any, method: Any = "bilinear", *args: Any, **kwarg
     return tf.image.resize(images, size, method, *args, **kwargs)
 
 
-def _of_either(module: str, name: str) -> Callable[..., Any]:
-    """A function of TensorFlow 1, or where it does not know the names of the arguments, of today."""
+def _prefer_v1(module: str, name: str) -> Callable[..., Any]:
+    """Return a function of TensorFlow 1 that falls back to TensorFlow 2 for keyword arguments it does not
+    have.
+    """
     old, new = (operator.attrgetter(f"{module}{name}")(tensorflow) for tensorflow in (v1, tf))
     known = inspect.signature(old).parameters.keys()
 
@@ -131,10 +135,9 @@ def _of_either(module: str, name: str) -> Callable[..., Any]:
 
 
 def device(name: Any = None) -> Any:
-    """``tf.device`` for a network: a CPU where it says so; the engine chooses among GPUs.
+    """Implement ``tf.device`` for networks: honor the CPU; DIGITS chooses among GPUs.
 
-    A GPU of another number than the first is taken where there is one; functions and
-    job names, which placed the parts of a cluster, do nothing.
+    GPUs other than the first are used if they exist. Device functions and job names of clusters are ignored.
     """
     words = name.lower() if isinstance(name, str) else ""
     if "cpu:" in words or words.endswith("cpu"):
@@ -146,15 +149,15 @@ def device(name: Any = None) -> Any:
 
 
 def global_step(graph: Any = None) -> Any:
-    """The number of the training step, int64; the trainer keeps it."""
+    """Return the number of the training step, an int64 tensor; the trainer updates it."""
     return tower.global_step()
 
 
 class ExponentialMovingAverage:
-    """Moving averages of variables and tensors, kept in variables that are not trained.
+    """Moving averages of variables and tensors, stored in non-trainable variables.
 
-    The average of ``x`` is called ``<name of x>/<name>``; it begins with the value of a
-    variable, and with zero for a tensor.
+    The average of ``x`` is named ``<name of x>/<name>``. It starts at the value of a variable, and at zero for a
+    tensor. See https://www.tensorflow.org/api_docs/python/tf/compat/v1/train/ExponentialMovingAverage.
     """
 
     def __init__(
@@ -172,7 +175,7 @@ class ExponentialMovingAverage:
         return self._name
 
     def apply(self, var_list: Any = None) -> Any:
-        """An operation that moves the averages."""
+        """Return an operation that updates the averages."""
         values = list(v1.trainable_variables() if var_list is None else var_list)
         decay = self._decay
         if self._updates is not None:
@@ -186,7 +189,7 @@ class ExponentialMovingAverage:
         return tf.group(*moves)
 
     def average(self, var: Any) -> Any:
-        """The variable that holds the average of ``var``."""
+        """Return the variable that stores the average of ``var``."""
         name = self.average_name(var)
         if name not in self._averages:
             with v1.variable_scope(
@@ -196,7 +199,7 @@ class ExponentialMovingAverage:
                     name,
                     var.shape,
                     var.dtype.base_dtype,
-                    initializer=_beginning(var),
+                    initializer=_initial_value(var),
                     trainable=False,
                     collections=[v1.GraphKeys.GLOBAL_VARIABLES, v1.GraphKeys.MOVING_AVERAGE_VARIABLES],
                 )
@@ -209,7 +212,7 @@ class ExponentialMovingAverage:
         return {variable.op.name: variable for variable in v1.global_variables()}
 
 
-def _beginning(var: Any) -> Any:
+def _initial_value(var: Any) -> Any:
     def value(shape: Any, dtype: Any = tf.float32, **kwargs: Any) -> Any:
         if isinstance(var, tf.Variable) and tf.executing_eagerly():
             return var.read_value()
@@ -219,7 +222,7 @@ def _beginning(var: Any) -> Any:
 
 
 class _Flags(types.SimpleNamespace):
-    """Flags by name. They begin as the trainer of DIGITS 6 had them."""
+    """Flags by name, initialized with the values that the trainer of DIGITS 6 used."""
 
     def __call__(self, *args: Any, **kwargs: Any) -> list[str]:
         return []
@@ -234,7 +237,7 @@ class _Flags(types.SimpleNamespace):
         return dict(vars(self))
 
     def mark_as_parsed(self) -> None:
-        """For networks that do so; there is nothing to parse."""
+        """Do nothing: there is no command line to parse."""
 
 
 FLAGS = _Flags(
@@ -290,13 +293,13 @@ def _flag_functions() -> types.SimpleNamespace:
     def ignored(*args: Any, **kwargs: Any) -> None:
         return None
 
-    kinds = ("integer", "string", "float", "boolean", "bool", "list", "multi_integer", "multi_string")
+    type_names = ("integer", "string", "float", "boolean", "bool", "list", "multi_integer", "multi_string")
     return types.SimpleNamespace(
         FLAGS=FLAGS,
         DEFINE_enum=define_enum,
         mark_flag_as_required=ignored,
         mark_flags_as_required=ignored,
-        **{f"DEFINE_{kind}": define for kind in kinds},
+        **{f"DEFINE_{type_name}": define for type_name in type_names},
     )
 
 
@@ -308,7 +311,7 @@ _Session: Any = v1.Session
 
 
 class Session(_Session):
-    """A session that can only compute what does not depend on the network's input."""
+    """A session that evaluates only tensors that do not depend on the network's input."""
 
     def run(self, fetches: Any, feed_dict: Any = None, options: Any = None, run_metadata: Any = None) -> Any:
         if isinstance(fetches, tf.Operation) and fetches.type == "NoOp":
@@ -323,11 +326,11 @@ class Session(_Session):
 
 
 class InteractiveSession(Session):
-    """The same; it is nobody's default."""
+    """A session that does not install itself as the default."""
 
 
-class _VariableKind(type):
-    """Makes variables with the arguments of TensorFlow 1, and knows every variable."""
+class _VariableType(type):
+    """Creates variables with the arguments of TensorFlow 1; every variable is an instance."""
 
     def __call__(cls, *args: Any, **kwargs: Any) -> Any:
         return v1.Variable(*args, **kwargs)
@@ -339,45 +342,47 @@ class _VariableKind(type):
         return getattr(v1.Variable, name)
 
 
-class Variable(metaclass=_VariableKind):
+class Variable(metaclass=_VariableType):
     """``tf.Variable``."""
 
 
 def _optimizers() -> dict[str, Any]:
-    """The optimizers of TensorFlow 1. They give gradients and change nothing.
+    """Return the optimizers of TensorFlow 1. They compute gradients but never update variables.
 
-    DIGITS 6 never ran what they returned, and here every operation with an effect would run.
+    DIGITS 6 did not run the operations they returned; here, every operation with a side effect would run.
     """
-    kinds = {name: kind for name, kind in vars(v1.train).items() if name.endswith("Optimizer")}
-    return {name: _without_effect(kind) for name, kind in kinds.items() if isinstance(kind, type)}
+    classes = {name: cls for name, cls in vars(v1.train).items() if name.endswith("Optimizer")}
+    return {name: _disable_updates(cls) for name, cls in classes.items() if isinstance(cls, type)}
 
 
-def _without_effect(kind: type) -> type:
+def _disable_updates(cls: type) -> type:
     def apply_gradients(self: Any, grads_and_vars: Any, global_step: Any = None, name: Any = None) -> Any:
         return tf.no_op(name=name or "train")
 
     def minimize(self: Any, loss: Any, *args: Any, **kwargs: Any) -> Any:
         return tf.no_op(name=kwargs.get("name") or "train")
 
-    return type(kind.__name__, (kind,), {"apply_gradients": apply_gradients, "minimize": minimize})
+    return type(cls.__name__, (cls,), {"apply_gradients": apply_gradients, "minimize": minimize})
 
 
 class OtherOptimizers:
-    """The names of ``tf.contrib.opt``: whatever optimizer is asked for, it gives gradients and changes nothing."""
+    """``tf.contrib.opt``: any optimizer name resolves to one that computes gradients but never updates
+    variables.
+    """
 
     def __getattr__(self, name: str) -> Any:
         if not name[:1].isupper() or "Optimizer" not in name or "Interface" in name:
             raise AttributeError(name)
-        kind: Any = _without_effect(v1.train.GradientDescentOptimizer)
+        cls: Any = _disable_updates(v1.train.GradientDescentOptimizer)
 
-        def initialise(self: Any, *args: Any, **kwargs: Any) -> None:
-            kind.__init__(self, 0.0)
+        def initialize(self: Any, *args: Any, **kwargs: Any) -> None:
+            cls.__init__(self, 0.0)
 
-        return type(name, (kind,), {"__init__": initialise})
+        return type(name, (cls,), {"__init__": initialize})
 
 
 class ModeKeys:
-    """``tf.estimator.ModeKeys``: what the parts of a network that was made for an estimator are told."""
+    """``tf.estimator.ModeKeys``."""
 
     TRAIN, EVAL, PREDICT, INFER = "train", "eval", "infer", "infer"
 
@@ -405,10 +410,10 @@ class HParams:
         return self
 
     def parse(self, values: str) -> HParams:
-        """Take values from ``name=value`` with commas between, each of the type that it has."""
+        """Set comma-separated ``name=value`` pairs, converted to the types of the current values."""
         for name, value in re.findall(r"(\w+)=([^,\[\]]+)", values or ""):
-            kind = type(getattr(self, name))
-            setattr(self, name, value.lower() in ("true", "1") if kind is bool else kind(value))
+            cls = type(getattr(self, name))
+            setattr(self, name, value.lower() in ("true", "1") if cls is bool else cls(value))
         return self
 
     def __contains__(self, key: str) -> bool:
@@ -425,47 +430,48 @@ _PROGRAMS = (
 ).split()
 
 
-def _of_a_program(name: str, hint: str) -> Callable[..., Any]:
+def _refuse(name: str, hint: str) -> Callable[..., Any]:
     def refused(*args: Any, **kwargs: Any) -> Any:
         raise UserFault(
-            f"A network cannot use tf.train.{name}: it is for programs that train by themselves.", hint
+            f"A network cannot use tf.train.{name}: it is for programs that run their own training loop.",
+            hint,
         )
 
     return refused
 
 
-def _nothing(*args: Any, **kwargs: Any) -> None:
-    """Switches of a whole program, which a network must not turn."""
+def _do_nothing(*args: Any, **kwargs: Any) -> None:
+    """Ignore a global setting, which a network must not change."""
 
 
 def _initializer(*args: Any, **kwargs: Any) -> Any:
     return tf.no_op(name="init")
 
 
-def _summary(kind: str) -> Callable[..., Any]:
+def _summary(summary_type: str) -> Callable[..., Any]:
     functions = summaries.SummaryFunctions()
 
     def record(tag: Any = None, *args: Any, **kwargs: Any) -> Any:
         tag = kwargs.pop("tags", kwargs.pop("name", None)) if tag is None else tag
-        return getattr(functions, kind)(tag, *args, **kwargs)
+        return getattr(functions, summary_type)(tag, *args, **kwargs)
 
     return record
 
 
 def old_summaries() -> dict[str, Any]:
-    """The summaries of before 1.0."""
+    """Return the summary functions of versions before 1.0."""
     return {
         "scalar_summary": _summary("scalar"),
         "histogram_summary": _summary("histogram"),
         "image_summary": _summary("image"),
         "audio_summary": _summary("audio"),
         "merge_summary": _summary("merge"),
-        "merge_all_summaries": _nothing,
+        "merge_all_summaries": _do_nothing,
     }
 
 
 def top() -> dict[str, Any]:
-    """What stands under ``tf`` itself."""
+    """Return the names in ``tf`` that replace TensorFlow's."""
     aliases = {
         "pack": tf.stack,
         "unpack": tf.unstack,
@@ -494,15 +500,15 @@ def top() -> dict[str, Any]:
     ).split()
     return {
         **aliases,
-        **dict.fromkeys(switches, _nothing),
+        **dict.fromkeys(switches, _do_nothing),
         **dict.fromkeys(initializers, _initializer),
         "concat": concat,
         "split": split,
         "reverse": reverse,
         "histogram_fixed_width": histogram_fixed_width,
         "device": device,
-        "zeros_like": _of_either("", "zeros_like"),
-        "ones_like": _of_either("", "ones_like"),
+        "zeros_like": _prefer_v1("", "zeros_like"),
+        "ones_like": _prefer_v1("", "ones_like"),
         "Session": Session,
         "Variable": Variable,
         "InteractiveSession": InteractiveSession,
@@ -515,10 +521,10 @@ def top() -> dict[str, Any]:
 
 
 def nn() -> dict[str, Any]:
-    """What stands under ``tf.nn``."""
+    """Return the names in ``tf.nn`` that replace TensorFlow's."""
     return {
-        "dilation2d": _of_either("nn.", "dilation2d"),
-        "erosion2d": _of_either("nn.", "erosion2d"),
+        "dilation2d": _prefer_v1("nn.", "dilation2d"),
+        "erosion2d": _prefer_v1("nn.", "erosion2d"),
         "rnn": v1.nn.static_rnn,
         "bidirectional_rnn": v1.nn.static_bidirectional_rnn,
         "state_saving_rnn": v1.nn.static_state_saving_rnn,
@@ -531,32 +537,32 @@ def nn() -> dict[str, Any]:
 
 
 def math() -> dict[str, Any]:
-    """What stands under ``tf.math``."""
-    return {"bincount": _of_either("math.", "bincount")}
+    """Return the names in ``tf.math`` that replace TensorFlow's."""
+    return {"bincount": _prefer_v1("math.", "bincount")}
 
 
 def train() -> dict[str, Any]:
-    """What stands under ``tf.train``."""
+    """Return the names in ``tf.train`` that replace TensorFlow's."""
     return {
         **_optimizers(),
-        **{name: _of_a_program(name, hints.DATA) for name in _READERS},
-        **{name: _of_a_program(name, hints.LOOP) for name in _PROGRAMS},
+        **{name: _refuse(name, hints.DATA) for name in _READERS},
+        **{name: _refuse(name, hints.LOOP) for name in _PROGRAMS},
         "get_or_create_global_step": global_step,
         "get_global_step": global_step,
         "create_global_step": global_step,
         "ExponentialMovingAverage": ExponentialMovingAverage,
         "SummaryWriter": summaries.SummaryFunctions.FileWriter,
-        "replica_device_setter": _nothing,
+        "replica_device_setter": _do_nothing,
     }
 
 
 def image() -> dict[str, Any]:
-    """What stands under ``tf.image``."""
+    """Return the names in ``tf.image`` that replace TensorFlow's."""
     return {
         "per_image_whitening": tf.image.per_image_standardization,
         "resize_image_with_crop_or_pad": tf.image.resize_with_crop_or_pad,
         "resize_images": resize_images,
         "resize": resize,
-        "ResizeMethod": tf.image.ResizeMethod,  # has all that the old one had
-        "extract_glimpse": _of_either("image.", "extract_glimpse"),
+        "ResizeMethod": tf.image.ResizeMethod,  # a superset of the old one
+        "extract_glimpse": _prefer_v1("image.", "extract_glimpse"),
     }

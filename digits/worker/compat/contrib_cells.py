@@ -1,7 +1,7 @@
-"""Cells of ``tf.contrib.rnn`` that left TensorFlow with it, and what else stood beside them.
+"""RNN cells of ``tf.contrib.rnn`` and ``tf.contrib.cudnn_rnn``, and related functions.
 
-A cell takes inputs [N, D] and a state and gives outputs and the next state; its
-variables have the names that they had. A fused cell takes a whole sequence [T, N, D].
+A cell maps inputs [N, D] and a state to outputs and the next state; its variables have the names they had in
+TensorFlow 1. A fused cell processes a whole sequence [T, N, D].
 """
 
 from __future__ import annotations
@@ -26,7 +26,9 @@ def linear(
     bias_initializer: _Initializer = None,
     kernel_initializer: _Initializer = None,
 ) -> tf.Tensor:
-    """``args``, a tensor [N, D] or several side by side, times a ``kernel``, plus a ``bias`` of zeros."""
+    """Multiply ``args``, one tensor [N, D] or several concatenated, by ``kernel`` and add a zero-initialized
+    ``bias``.
+    """
     joined = tf.concat(args, 1) if isinstance(args, (list, tuple)) else args
     kernel = v1.get_variable(
         "kernel", [joined.shape[1], output_size], joined.dtype, initializer=kernel_initializer
@@ -38,23 +40,23 @@ def linear(
     return outputs + v1.get_variable("bias", [output_size], joined.dtype, initializer=initial)
 
 
-def _without_input_size(kind: Any) -> Any:
-    """The cell ``kind``, which once was told the size of its input, and did not need to be."""
+def _accept_input_size(cell: Any) -> Any:
+    """Return ``cell`` with an ignored ``input_size`` argument, which early versions had."""
 
-    def initialise(self: Any, *args: Any, input_size: Any = None, **kwargs: Any) -> None:
-        kind.__init__(self, *args, **kwargs)
+    def initialize(self: Any, *args: Any, input_size: Any = None, **kwargs: Any) -> None:
+        cell.__init__(self, *args, **kwargs)
 
-    return type(kind.__name__, (kind,), {"__init__": initialise})
+    return type(cell.__name__, (cell,), {"__init__": initialize})
 
 
-BasicRNNCell = _without_input_size(rnn_cell.BasicRNNCell)
-GRUCell = _without_input_size(rnn_cell.GRUCell)
-BasicLSTMCell = _without_input_size(rnn_cell.BasicLSTMCell)
-LSTMCell = _without_input_size(rnn_cell.LSTMCell)
+BasicRNNCell = _accept_input_size(rnn_cell.BasicRNNCell)
+GRUCell = _accept_input_size(rnn_cell.GRUCell)
+BasicLSTMCell = _accept_input_size(rnn_cell.BasicLSTMCell)
+LSTMCell = _accept_input_size(rnn_cell.LSTMCell)
 
 
 class LSTMBlockCell(rnn_cell.LSTMCell):
-    """An LSTM that was one operation; its variables are those of `BasicLSTMCell`."""
+    """An LSTM cell whose variables are named as in `BasicLSTMCell`."""
 
     def __init__(
         self,
@@ -79,14 +81,14 @@ class LSTMBlockCell(rnn_cell.LSTMCell):
 
 
 class GRUBlockCell(rnn_cell.GRUCell):
-    """A GRU that was one operation."""
+    """A GRU cell."""
 
     def __init__(self, num_units: Any = None, cell_size: Any = None, reuse: Any = None, name: Any = None):
         super().__init__(cell_size if num_units is None else num_units, reuse=reuse, name=name or "gru_cell")
 
 
 class LayerNormBasicLSTMCell(rnn_cell.RNNCell):
-    """An LSTM with layer normalisation of its gates and its state, and dropout of what it takes up."""
+    """An LSTM cell with layer normalization (https://arxiv.org/abs/1607.06450) and recurrent dropout."""
 
     def __init__(
         self,
@@ -118,16 +120,16 @@ class LayerNormBasicLSTMCell(rnn_cell.RNNCell):
         c, h = state
         gates = tf.split(linear([inputs, h], 4 * self._units, bias=not self._has_norm), 4, 1)
         names = ("input", "transform", "forget", "output")
-        i, j, f, o = (self._normalised(gate, name) for gate, name in zip(gates, names, strict=True))
+        i, j, f, o = (self._normalize(gate, name) for gate, name in zip(gates, names, strict=True))
         taken_up = self._activation(j)
         if not isinstance(self._keep, (int, float)) or self._keep < 1:
             taken_up = v1.nn.dropout(taken_up, self._keep, seed=self._dropout_seed)
         c = c * tf.sigmoid(f + self._forget_bias) + tf.sigmoid(i) * taken_up
-        c = self._normalised(c, "state")
+        c = self._normalize(c, "state")
         h = self._activation(c) * tf.sigmoid(o)
         return h, LSTMStateTuple(c, h)
 
-    def _normalised(self, values: tf.Tensor, name: str) -> tf.Tensor:
+    def _normalize(self, values: tf.Tensor, name: str) -> tf.Tensor:
         if not self._has_norm:
             return values
         with v1.variable_scope(name):
@@ -139,7 +141,9 @@ class LayerNormBasicLSTMCell(rnn_cell.RNNCell):
 
 
 class ConvLSTMCell(rnn_cell.RNNCell):
-    """An LSTM on pictures: inputs [N, …, C] of ``input_shape`` [(…, C)], with convolutions for products."""
+    """A convolutional LSTM cell (https://arxiv.org/abs/1506.04214) for inputs [N, …, C] of ``input_shape``
+    (…, C).
+    """
 
     def __init__(
         self,
@@ -173,12 +177,12 @@ class ConvLSTMCell(rnn_cell.RNNCell):
 
     def call(self, inputs: Any, state: Any, scope: Any = None) -> Any:
         c, h = state
-        i, j, f, o = tf.split(self._convolved(tf.concat([inputs, h], -1)), 4, -1)
+        i, j, f, o = tf.split(self._convolve(tf.concat([inputs, h], -1)), 4, -1)
         c = tf.sigmoid(f + self._forget_bias) * c + tf.sigmoid(i) * tf.tanh(j)
         h = tf.tanh(c) * tf.sigmoid(o)
         return tf.concat([h, inputs], -1) if self._skips else h, LSTMStateTuple(c, h)
 
-    def _convolved(self, values: tf.Tensor) -> tf.Tensor:
+    def _convolve(self, values: tf.Tensor) -> tf.Tensor:
         shape = [*self._kernel, values.shape[-1], 4 * self._channels]
         kernel = v1.get_variable("kernel", shape, values.dtype, initializer=self._initial)
         outputs = tf.nn.convolution(values, kernel, padding="SAME")
@@ -196,7 +200,9 @@ def _conv_cell(axes: int) -> Callable[..., ConvLSTMCell]:
 
 
 class UGRNNCell(rnn_cell.RNNCell):
-    """The update gate RNN: one gate between the old state and the new."""
+    """Update gate RNN cell (https://arxiv.org/abs/1611.09913): one gate between the previous and the next
+    state.
+    """
 
     def __init__(
         self,
@@ -227,7 +233,7 @@ class UGRNNCell(rnn_cell.RNNCell):
 
 
 class NASCell(rnn_cell.RNNCell):
-    """The cell that Zoph and Le found by search (2017): eight products, then three layers of pairs."""
+    """The NAS cell found by neural architecture search (https://arxiv.org/abs/1611.01578)."""
 
     def __init__(
         self, num_units: int, num_proj: int | None = None, use_biases: bool = False, reuse: Any = None
@@ -264,7 +270,9 @@ class NASCell(rnn_cell.RNNCell):
 
 
 class IndRNNCell(rnn_cell.RNNCell):
-    """A cell whose units see their own last output and not those of the others."""
+    """Independently recurrent cell (https://arxiv.org/abs/1803.04831): each unit sees only its own last
+    output.
+    """
 
     def __init__(
         self,
@@ -295,7 +303,7 @@ class IndRNNCell(rnn_cell.RNNCell):
 
 
 class SRUCell(rnn_cell.RNNCell):
-    """The simple recurrent unit of Lei and others (2017): its gates do not look at the state."""
+    """Simple recurrent unit (https://arxiv.org/abs/1709.02755): its gates do not depend on the state."""
 
     def __init__(self, num_units: int, activation: Any = None, reuse: Any = None, name: Any = None) -> None:
         super().__init__(name=name, _reuse=reuse)
@@ -319,9 +327,9 @@ class SRUCell(rnn_cell.RNNCell):
 
 
 class AttentionCellWrapper(rnn_cell.RNNCell):
-    """A cell that also sees its last ``attn_length`` outputs, by attention.
+    """A cell that attends to its last ``attn_length`` outputs.
 
-    Its state is that of the cell, the last look back, and the outputs it looks back to.
+    Its state contains the state of the cell, the last attention, and the outputs it attends to.
     """
 
     def __init__(
@@ -372,7 +380,7 @@ class AttentionCellWrapper(rnn_cell.RNNCell):
 
 
 class _Wrapper(rnn_cell.RNNCell):
-    """A cell around another one, with its state."""
+    """A wrapper around a cell, with the cell's state."""
 
     def __init__(self, cell: Any, reuse: Any = None) -> None:
         super().__init__(_reuse=reuse)
@@ -388,7 +396,7 @@ class _Wrapper(rnn_cell.RNNCell):
 
 
 class InputProjectionWrapper(_Wrapper):
-    """A cell that sees a linear function of the input."""
+    """Apply a linear projection to the inputs of a cell."""
 
     def __init__(
         self, cell: Any, num_proj: int, activation: Any = None, input_size: Any = None, reuse: Any = None
@@ -401,7 +409,7 @@ class InputProjectionWrapper(_Wrapper):
 
 
 class OutputProjectionWrapper(_Wrapper):
-    """A cell that gives a linear function of another one's output."""
+    """Apply a linear projection to the outputs of a cell."""
 
     def __init__(self, cell: Any, output_size: int, activation: Any = None, reuse: Any = None) -> None:
         super().__init__(cell, reuse)
@@ -417,7 +425,7 @@ class OutputProjectionWrapper(_Wrapper):
 
 
 class EmbeddingWrapper(_Wrapper):
-    """A cell whose inputs are numbers [N] or [N, 1] of ``embedding_classes``."""
+    """Embed integer inputs [N] or [N, 1] below ``embedding_classes``."""
 
     def __init__(
         self,
@@ -437,7 +445,7 @@ class EmbeddingWrapper(_Wrapper):
 
 
 class HighwayWrapper(_Wrapper):
-    """A cell whose output is mixed with its input, both of one size, by a learnt gate."""
+    """Combine the output of a cell with its input, of the same size, by a learned gate."""
 
     def __init__(
         self, cell: Any, couple_carry_transform_gates: bool = True, carry_bias_init: float = 1.0
@@ -463,7 +471,7 @@ class HighwayWrapper(_Wrapper):
 
 
 class FusedRNNCellAdaptor:
-    """A cell as a fused one: it takes [T, N, D] and gives all outputs and the last state."""
+    """Run a cell over a whole sequence [T, N, D]; returns all outputs and the last state."""
 
     def __init__(self, cell: Any, use_dynamic_rnn: bool = False) -> None:
         self._cell = cell
@@ -498,7 +506,7 @@ class LSTMBlockFusedCell(FusedRNNCellAdaptor):
 
 
 class TimeReversedFusedRNN:
-    """A fused cell that goes through each sequence from its end."""
+    """Run a fused cell over reversed sequences."""
 
     def __init__(self, cell: Any) -> None:
         self._cell = cell
@@ -511,17 +519,17 @@ class TimeReversedFusedRNN:
         sequence_length: Any = None,
         scope: Any = None,
     ) -> Any:
-        def reversed_in_time(values: Any) -> Any:
+        def reverse_time(values: Any) -> Any:
             if sequence_length is None:
                 return tf.reverse(values, [0])
             return tf.reverse_sequence(values, sequence_length, seq_axis=0, batch_axis=1)
 
-        outputs, state = self._cell(reversed_in_time(inputs), initial_state, dtype, sequence_length, scope)
-        return reversed_in_time(outputs), state
+        outputs, state = self._cell(reverse_time(inputs), initial_state, dtype, sequence_length, scope)
+        return reverse_time(outputs), state
 
 
 class _Cudnn:
-    """Layers of cells over sequences [T, N, D], in one or both directions, as a call of cuDNN."""
+    """Stacked RNN layers over sequences [T, N, D], in one or both directions, with cuDNN's interface."""
 
     def __init__(
         self,
@@ -546,7 +554,7 @@ class _Cudnn:
 
     def __call__(self, inputs: Any, initial_state: Any = None, training: Any = True) -> Any:
         outputs, states = inputs, []
-        given = self._parted(initial_state)
+        given = self._split_states(initial_state)
         for layer in range(self._layers):
             if layer and self._dropout and training is not False:
                 rate = tf.where(training, self._dropout, 0.0)
@@ -554,7 +562,7 @@ class _Cudnn:
             with v1.variable_scope(f"{self._name}/cell_{layer}", reuse=v1.AUTO_REUSE):
                 outputs, more = self._layer(outputs, given[layer])
             states += more
-        return outputs, self._together(states)
+        return outputs, self._join_states(states)
 
     def _layer(self, inputs: Any, states: list[Any]) -> tuple[Any, list[Any]]:
         options = {"dtype": inputs.dtype, "time_major": True}
@@ -571,8 +579,8 @@ class _Cudnn:
         )
         return tf.concat(outputs, 2), list(both)
 
-    def _parted(self, state: Any) -> list[list[Any]]:
-        """The states for each layer and direction, of tensors [layers and directions, N, units], or None."""
+    def _split_states(self, state: Any) -> list[list[Any]]:
+        """Split state tensors [layers × directions, N, units] by layer and direction; None stays None."""
         ways = 2 if self._is_both else 1
         if state is None:
             return [[None] * ways] * self._layers
@@ -583,12 +591,12 @@ class _Cudnn:
     def _state(self, parts: Any) -> Any:
         return parts[0]
 
-    def _together(self, states: list[Any]) -> tuple[Any, ...]:
+    def _join_states(self, states: list[Any]) -> tuple[Any, ...]:
         return (tf.stack(states),)
 
 
 class CudnnLSTM(_Cudnn):
-    """LSTMs; the state is (h, c)."""
+    """LSTM layers; the state is (h, c)."""
 
     scope = "cudnn_lstm"
 
@@ -598,7 +606,7 @@ class CudnnLSTM(_Cudnn):
     def _state(self, parts: Any) -> Any:
         return LSTMStateTuple(parts[1], parts[0])
 
-    def _together(self, states: list[Any]) -> tuple[Any, ...]:
+    def _join_states(self, states: list[Any]) -> tuple[Any, ...]:
         return tf.stack([state.h for state in states]), tf.stack([state.c for state in states])
 
 
@@ -612,7 +620,7 @@ class CudnnGRU(_Cudnn):
 
 
 class CudnnRNNTanh(_Cudnn):
-    """Plain cells."""
+    """Simple RNN layers with tanh activation."""
 
     scope = "cudnn_rnn_tanh"
 
@@ -621,7 +629,7 @@ class CudnnRNNTanh(_Cudnn):
 
 
 class CudnnRNNRelu(_Cudnn):
-    """Plain cells with rectified outputs."""
+    """Simple RNN layers with ReLU activation."""
 
     scope = "cudnn_rnn_relu"
 
@@ -630,10 +638,10 @@ class CudnnRNNRelu(_Cudnn):
 
 
 def cudnn() -> dict[str, Any]:
-    """What stands under ``tf.contrib.cudnn_rnn``."""
-    kinds = (CudnnLSTM, CudnnGRU, CudnnRNNTanh, CudnnRNNRelu)
+    """Return the names of ``tf.contrib.cudnn_rnn``."""
+    cells = (CudnnLSTM, CudnnGRU, CudnnRNNTanh, CudnnRNNRelu)
     return {
-        **{kind.__name__: kind for kind in kinds},
+        **{cell.__name__: cell for cell in cells},
         "CudnnCompatibleLSTMCell": functools.partial(
             LSTMBlockCell, forget_bias=0.0, name="cudnn_compatible_lstm_cell"
         ),
@@ -651,12 +659,12 @@ def stack_bidirectional_rnn(
     sequence_length: Any = None,
     scope: Any = None,
 ) -> tuple[Any, Any, Any]:
-    """Layers, each over both directions of the one below it. ``inputs`` is a list of T tensors [N, D]."""
+    """Stack bidirectional layers over ``inputs``, a list of T tensors [N, D]."""
 
     def layer(forth: Any, back: Any, below: Any, first: Any, last: Any, name: str) -> Any:
         return v1.nn.static_bidirectional_rnn(forth, back, below, first, last, dtype, sequence_length, name)
 
-    return _stacked(layer, cells_fw, cells_bw, inputs, initial_states_fw, initial_states_bw, scope)
+    return _stack(layer, cells_fw, cells_bw, inputs, initial_states_fw, initial_states_bw, scope)
 
 
 def stack_bidirectional_dynamic_rnn(
@@ -672,7 +680,7 @@ def stack_bidirectional_dynamic_rnn(
     scope: Any = None,
     swap_memory: bool = False,
 ) -> tuple[Any, Any, Any]:
-    """The same over ``inputs`` [N, T, D]."""
+    """Stack bidirectional layers over ``inputs`` [N, T, D]."""
 
     def layer(forth: Any, back: Any, below: Any, first: Any, last: Any, name: str) -> Any:
         outputs, (forward, backward) = v1.nn.bidirectional_dynamic_rnn(
@@ -690,10 +698,10 @@ def stack_bidirectional_dynamic_rnn(
         )
         return tf.concat(outputs, 2), forward, backward
 
-    return _stacked(layer, cells_fw, cells_bw, inputs, initial_states_fw, initial_states_bw, scope)
+    return _stack(layer, cells_fw, cells_bw, inputs, initial_states_fw, initial_states_bw, scope)
 
 
-def _stacked(
+def _stack(
     layer: Callable[..., Any],
     forth: Any,
     back: Any,
@@ -716,14 +724,14 @@ def _stacked(
 
 
 def transpose_batch_time(x: Any) -> Any:
-    """[N, T, …] as [T, N, …], or the other way."""
+    """Transpose [N, T, …] to [T, N, …], or back."""
     x = tf.convert_to_tensor(x)
     return tf.transpose(x, [1, 0, *range(2, x.shape.rank)])
 
 
 def names() -> dict[str, Any]:
-    """What stands under ``tf.nn.rnn_cell`` and ``tf.contrib.rnn`` besides TensorFlow's own."""
-    kinds = (
+    """Return the names in ``tf.nn.rnn_cell`` and ``tf.contrib.rnn`` that TensorFlow 2 does not have."""
+    cells = (
         BasicRNNCell,
         GRUCell,
         BasicLSTMCell,
@@ -746,7 +754,7 @@ def names() -> dict[str, Any]:
         TimeReversedFusedRNN,
     )
     return {
-        **{kind.__name__: kind for kind in kinds},
+        **{cell.__name__: cell for cell in cells},
         "GRUBlockCellV2": GRUBlockCell,
         **{f"Conv{axes}DLSTMCell": _conv_cell(axes) for axes in (1, 2, 3)},
         "CompiledWrapper": lambda cell, *args, **kwargs: cell,

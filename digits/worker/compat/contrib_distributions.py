@@ -1,8 +1,8 @@
-"""``tf.contrib.distributions``: what networks with a variational part take from it.
+"""Distributions of ``tf.contrib.distributions`` for variational networks.
 
-TensorFlow still has the plain distributions (``tf.compat.v1.distributions``). Here are
-those that left with contrib, and the names and arguments of before 1.0. A distribution
-of vectors has the event shape [D]; the axes before it are the batch.
+``tf.compat.v1.distributions`` still has the basic distributions. This module adds those that were removed with
+contrib, and the names and arguments of versions before 1.0. A distribution of vectors has event shape [D]; the axes
+before it are the batch.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _Distribution: Any = plain.Distribution
 
 
 class _OldMethods:
-    """The methods of a distribution under the names that they had."""
+    """Methods of a distribution under their former names."""
 
     def pdf(self: Any, value: Any, name: str = "pdf") -> tf.Tensor:
         return self.prob(value, name)
@@ -37,53 +37,53 @@ class _OldMethods:
         return self.sample(n, seed, name)
 
 
-def _named_as_before(kind: Any, **old_names: str) -> Any:
-    """The distribution ``kind``, which also takes its arguments and methods by their old names."""
+def _accept_old_names(cls: Any, **old_names: str) -> Any:
+    """Return the distribution ``cls`` with its former argument and method names added."""
 
-    def initialise(self: Any, *args: Any, **kwargs: Any) -> None:
+    def initialize(self: Any, *args: Any, **kwargs: Any) -> None:
         renamed = {old_names.get(name, name): value for name, value in kwargs.items()}
-        kind.__init__(self, *args, **{"name": kind.__name__, **renamed})
+        cls.__init__(self, *args, **{"name": cls.__name__, **renamed})
 
-    return type(kind.__name__, (_OldMethods, kind), {"__init__": initialise})
+    return type(cls.__name__, (_OldMethods, cls), {"__init__": initialize})
 
 
-# Any: the classes are made at run time.
-Normal: Any = _named_as_before(plain.Normal, mu="loc", sigma="scale")
-Bernoulli: Any = _named_as_before(plain.Bernoulli, p="probs")
-Categorical = _named_as_before(plain.Categorical, p="probs")
-Multinomial = _named_as_before(plain.Multinomial, n="total_count", p="probs")
-Uniform = _named_as_before(plain.Uniform, a="low", b="high")
-Gamma = _named_as_before(plain.Gamma, alpha="concentration", beta="rate")
-Beta = _named_as_before(plain.Beta, a="concentration1", b="concentration0")
-Exponential = _named_as_before(plain.Exponential, lam="rate")
-Laplace = _named_as_before(plain.Laplace)
-StudentT = _named_as_before(plain.StudentT, mu="loc", sigma="scale")
-Dirichlet = _named_as_before(plain.Dirichlet, alpha="concentration")
+# Any: the classes are created at run time.
+Normal: Any = _accept_old_names(plain.Normal, mu="loc", sigma="scale")
+Bernoulli: Any = _accept_old_names(plain.Bernoulli, p="probs")
+Categorical = _accept_old_names(plain.Categorical, p="probs")
+Multinomial = _accept_old_names(plain.Multinomial, n="total_count", p="probs")
+Uniform = _accept_old_names(plain.Uniform, a="low", b="high")
+Gamma = _accept_old_names(plain.Gamma, alpha="concentration", beta="rate")
+Beta = _accept_old_names(plain.Beta, a="concentration1", b="concentration0")
+Exponential = _accept_old_names(plain.Exponential, lam="rate")
+Laplace = _accept_old_names(plain.Laplace)
+StudentT = _accept_old_names(plain.StudentT, mu="loc", sigma="scale")
+Dirichlet = _accept_old_names(plain.Dirichlet, alpha="concentration")
 
 
 class NormalWithSoftplusScale(Normal):
-    """A normal distribution whose scale is the softplus of what is given."""
+    """A normal distribution whose standard deviation is ``softplus(scale)``."""
 
     def __init__(self, loc: Any, scale: Any, *args: Any, **kwargs: Any) -> None:
         super().__init__(loc, tf.nn.softplus(scale), *args, **kwargs)
 
 
 class BernoulliWithSigmoidProbs(Bernoulli):
-    """A Bernoulli distribution whose probability is the sigmoid of what is given."""
+    """A Bernoulli distribution with probability ``sigmoid(logits)``."""
 
     def __init__(self, logits: Any = None, *args: Any, **kwargs: Any) -> None:
         super().__init__(logits, *args, **kwargs)
 
 
-class _OfVectors(_OldMethods, _Distribution):
-    """Base of distributions of vectors. ``like`` has the shape of a sample, batch and event."""
+class _VectorDistribution(_OldMethods, _Distribution):
+    """Base class of distributions of vectors. ``like`` has the shape of one sample, batch and event."""
 
     def __init__(self, like: tf.Tensor, is_reparameterized: bool, parameters: dict[str, Any], name: str):
         self._like = like
-        kind = plain.FULLY_REPARAMETERIZED if is_reparameterized else plain.NOT_REPARAMETERIZED
+        reparameterization = plain.FULLY_REPARAMETERIZED if is_reparameterized else plain.NOT_REPARAMETERIZED
         super().__init__(
             dtype=like.dtype,
-            reparameterization_type=kind,
+            reparameterization_type=reparameterization,
             validate_args=False,
             allow_nan_stats=True,
             parameters=parameters,
@@ -107,8 +107,8 @@ class _OfVectors(_OldMethods, _Distribution):
         return tf.concat([[n], tf.shape(self._like)], 0)
 
 
-class MultivariateNormalDiag(_OfVectors):
-    """Independent normal distributions along the last axis of ``loc`` and ``scale_diag``."""
+class MultivariateNormalDiag(_VectorDistribution):
+    """A normal distribution of vectors with a diagonal covariance matrix."""
 
     def __init__(
         self,
@@ -123,7 +123,7 @@ class MultivariateNormalDiag(_OfVectors):
     ) -> None:
         loc, scale = (mu if loc is None else loc), (diag_stdev if scale_diag is None else scale_diag)
         if loc is None and scale is None:
-            raise ValueError("MultivariateNormalDiag needs loc or scale_diag: they tell its size")
+            raise ValueError("MultivariateNormalDiag requires loc or scale_diag, which determine its size")
         scale = tf.ones_like(tf.convert_to_tensor(loc)) if scale is None else tf.convert_to_tensor(scale)
         if scale_identity_multiplier is not None:
             factor = tf.convert_to_tensor(scale_identity_multiplier, scale.dtype)[..., None]
@@ -167,22 +167,20 @@ class MultivariateNormalDiag(_OfVectors):
 
 
 class MultivariateNormalDiagWithSoftplusScale(MultivariateNormalDiag):
-    """The same with the softplus of what is given as scale."""
+    """`MultivariateNormalDiag` with standard deviations ``softplus(scale_diag)``."""
 
     def __init__(self, loc: Any, scale_diag: Any, *args: Any, **kwargs: Any) -> None:
         super().__init__(loc, tf.nn.softplus(scale_diag), *args, **kwargs)
 
 
-def _between_normals(
-    one: MultivariateNormalDiag, other: MultivariateNormalDiag, name: Any = None
-) -> tf.Tensor:
+def _kl_normals(one: MultivariateNormalDiag, other: MultivariateNormalDiag, name: Any = None) -> tf.Tensor:
     ratio = tf.square(one._scale / other._scale)
     distance = tf.square((one.loc - other.loc) / other._scale)
     return 0.5 * tf.reduce_sum(ratio + distance - 1 - tf.math.log(ratio), -1)
 
 
-class MultivariateNormalTriL(_OfVectors):
-    """A normal distribution of vectors; its noise goes through the lower triangle ``scale_tril`` [..., D, D]."""
+class MultivariateNormalTriL(_VectorDistribution):
+    """A normal distribution of vectors with the lower-triangular scale matrix ``scale_tril`` [..., D, D]."""
 
     def __init__(
         self,
@@ -193,7 +191,7 @@ class MultivariateNormalTriL(_OfVectors):
         name: str = "MultivariateNormalTriL",
     ) -> None:
         if scale_tril is None:
-            raise ValueError(f"{name} needs a scale")
+            raise ValueError(f"{name} requires a scale")
         self._scale = tf.linalg.band_part(tf.convert_to_tensor(scale_tril), -1, 0)
         zeros = tf.zeros_like(self._scale[..., 0])
         self.loc = zeros if loc is None else tf.convert_to_tensor(loc) + zeros
@@ -246,7 +244,7 @@ class MultivariateNormalFullCovariance(MultivariateNormalTriL):
 
 
 class Independent(_OldMethods, _Distribution):
-    """The last axes of the batch of ``distribution`` as one event."""
+    """Reinterpret the last batch axes of ``distribution`` as event axes."""
 
     def __init__(
         self,
@@ -258,7 +256,7 @@ class Independent(_OldMethods, _Distribution):
         self.distribution = distribution
         rank = distribution.batch_shape.rank
         self._count = rank - 1 if reinterpreted_batch_ndims is None else reinterpreted_batch_ndims
-        _from_others(self, [distribution], name)
+        _inherit_dtype(self, [distribution], name)
 
     def _batch_shape(self) -> tf.TensorShape:
         shape = self.distribution.batch_shape
@@ -281,13 +279,13 @@ class Independent(_OldMethods, _Distribution):
         return self.distribution.sample(n, seed)
 
     def _log_prob(self, x: Any) -> tf.Tensor:
-        return self._summed(self.distribution.log_prob(x))
+        return self._sum_event(self.distribution.log_prob(x))
 
     def _prob(self, x: Any) -> tf.Tensor:
         return tf.exp(self._log_prob(x))
 
     def _entropy(self) -> tf.Tensor:
-        return self._summed(self.distribution.entropy())
+        return self._sum_event(self.distribution.entropy())
 
     def _mean(self) -> tf.Tensor:
         return self.distribution.mean()
@@ -301,12 +299,12 @@ class Independent(_OldMethods, _Distribution):
     def _stddev(self) -> tf.Tensor:
         return self.distribution.stddev()
 
-    def _summed(self, values: tf.Tensor) -> tf.Tensor:
+    def _sum_event(self, values: tf.Tensor) -> tf.Tensor:
         return tf.reduce_sum(values, list(range(-self._count, 0)))
 
 
 class Mixture(_OldMethods, _Distribution):
-    """One of ``components``, distributions of equal shape, drawn by the categorical ``cat``."""
+    """A mixture of ``components``, distributions of equal shape, selected by the categorical ``cat``."""
 
     def __init__(
         self,
@@ -318,7 +316,7 @@ class Mixture(_OldMethods, _Distribution):
         name: str = "Mixture",
     ) -> None:
         self.cat, self.components = cat, list(components)
-        _from_others(self, self.components, name)
+        _inherit_dtype(self, self.components, name)
 
     def _batch_shape(self) -> tf.TensorShape:
         return self.components[0].batch_shape
@@ -332,8 +330,8 @@ class Mixture(_OldMethods, _Distribution):
     def _event_shape_tensor(self) -> tf.Tensor:
         return self.components[0].event_shape_tensor()
 
-    def _shares(self, logits: tf.Tensor, above: int) -> tf.Tensor:
-        """``logits`` [..., K] of the batch with ones for the axes of an event, the components behind."""
+    def _mixture_weights(self, logits: tf.Tensor, above: int) -> tf.Tensor:
+        """Expand ``logits`` [..., K] to the ``above`` axes of an event, components last."""
         shape = tf.shape(logits)
         ones = tf.ones([above], tf.int32)
         return tf.reshape(logits, tf.concat([shape[:-1], ones, shape[-1:]], 0))
@@ -341,7 +339,7 @@ class Mixture(_OldMethods, _Distribution):
     def _sample_n(self, n: Any, seed: Any = None) -> tf.Tensor:
         drawn = tf.stack([component.sample(n, seed) for component in self.components], -1)
         chosen = tf.one_hot(self.cat.sample(n, seed), len(self.components), dtype=drawn.dtype)
-        return tf.reduce_sum(drawn * self._shares(chosen, self.event_shape.rank), -1)
+        return tf.reduce_sum(drawn * self._mixture_weights(chosen, self.event_shape.rank), -1)
 
     def _log_prob(self, x: Any) -> tf.Tensor:
         each = tf.stack([component.log_prob(x) for component in self.components], -1)
@@ -352,11 +350,13 @@ class Mixture(_OldMethods, _Distribution):
 
     def _mean(self) -> tf.Tensor:
         means = tf.stack([component.mean() for component in self.components], -1)
-        return tf.reduce_sum(means * self._shares(tf.nn.softmax(self.cat.logits), self.event_shape.rank), -1)
+        return tf.reduce_sum(
+            means * self._mixture_weights(tf.nn.softmax(self.cat.logits), self.event_shape.rank), -1
+        )
 
 
 class MixtureSameFamily(_OldMethods, _Distribution):
-    """One of K distributions of a kind, the last axis of the batch of ``components_distribution``."""
+    """A mixture of K distributions of one class, along the last batch axis of ``components_distribution``."""
 
     def __init__(
         self,
@@ -370,7 +370,7 @@ class MixtureSameFamily(_OldMethods, _Distribution):
             mixture_distribution,
             components_distribution,
         )
-        _from_others(self, [components_distribution], name)
+        _inherit_dtype(self, [components_distribution], name)
 
     def _batch_shape(self) -> tf.TensorShape:
         return self.components_distribution.batch_shape[:-1]
@@ -395,7 +395,7 @@ class MixtureSameFamily(_OldMethods, _Distribution):
     def _sample_n(self, n: Any, seed: Any = None) -> tf.Tensor:
         drawn = self.components_distribution.sample(n, seed)
         count = self.components_distribution.batch_shape[-1]
-        # The mixture may have less of a batch than its components.
+        # The mixture weights may have fewer batch axes than the components.
         logits = self.mixture_distribution.logits + tf.zeros(
             self.components_distribution.batch_shape_tensor()
         )
@@ -415,8 +415,8 @@ class MixtureSameFamily(_OldMethods, _Distribution):
         return tf.reduce_sum(self.components_distribution.mean() * shares, self._components_axis())
 
 
-def _from_others(self: Any, others: list[Any], name: str) -> None:
-    """Make ``self`` a distribution with the type of the ``others`` that it is made of."""
+def _inherit_dtype(self: Any, others: list[Any], name: str) -> None:
+    """Give ``self`` the dtype of the ``others`` that it is composed of."""
     plain.Distribution.__init__(
         self,
         dtype=others[0].dtype,
@@ -430,12 +430,14 @@ def _from_others(self: Any, others: list[Any], name: str) -> None:
 
 def _logits_of(logits: Any, probs: Any) -> tf.Tensor:
     if (logits is None) == (probs is None):
-        raise ValueError("give either logits or probs")
+        raise ValueError("pass either logits or probs")
     return tf.math.log(tf.convert_to_tensor(probs)) if logits is None else tf.convert_to_tensor(logits)
 
 
-class OneHotCategorical(_OfVectors):
-    """A class of K by ``logits`` or ``probs`` [..., K]; samples are one-hot, int32 if not told."""
+class OneHotCategorical(_VectorDistribution):
+    """A categorical distribution over K classes by ``logits`` or ``probs`` [..., K]; samples are one-hot,
+    int32 by default.
+    """
 
     def __init__(
         self,
@@ -473,13 +475,13 @@ class OneHotCategorical(_OfVectors):
         return tf.one_hot(tf.argmax(self.logits, -1), tf.shape(self.logits)[-1], dtype=self.dtype)
 
 
-def _between_classes(one: OneHotCategorical, other: OneHotCategorical, name: Any = None) -> tf.Tensor:
+def _kl_categoricals(one: OneHotCategorical, other: OneHotCategorical, name: Any = None) -> tf.Tensor:
     difference = tf.nn.log_softmax(one.logits) - tf.nn.log_softmax(other.logits)
     return tf.reduce_sum(one.probs * difference, -1)
 
 
-class ExpRelaxedOneHotCategorical(_OfVectors):
-    """The logarithms of what `RelaxedOneHotCategorical` gives."""
+class ExpRelaxedOneHotCategorical(_VectorDistribution):
+    """The logarithm of a `RelaxedOneHotCategorical`."""
 
     def __init__(
         self,
@@ -497,7 +499,7 @@ class ExpRelaxedOneHotCategorical(_OfVectors):
         super().__init__(self.logits, True, {"temperature": temperature, "logits": self.logits}, name)
 
     def _sample_n(self, n: Any, seed: Any = None) -> tf.Tensor:
-        smallest = np.finfo(self.dtype.as_numpy_dtype).tiny  # zero has no logarithm
+        smallest = np.finfo(self.dtype.as_numpy_dtype).tiny  # log(0) is undefined
         uniform = tf.compat.v1.random_uniform(
             self._samples_shape(n), smallest, 1, dtype=self.dtype, seed=seed
         )
@@ -505,7 +507,8 @@ class ExpRelaxedOneHotCategorical(_OfVectors):
         return tf.nn.log_softmax((self.logits + gumbel) / self._spread_temperature())
 
     def _log_prob(self, y: Any) -> tf.Tensor:
-        # Maddison, Mnih and Teh 2017, appendix C: of the logarithms.
+        # Density of the logarithms: Maddison, Mnih and Teh (2017), appendix C,
+        # https://arxiv.org/abs/1611.00712.
         count = tf.cast(tf.shape(self.logits)[-1], self.dtype)
         score = tf.reduce_sum(tf.nn.log_softmax(self.logits - y * self._spread_temperature()), -1)
         return tf.math.lgamma(count) + (count - 1) * tf.math.log(self.temperature) + score
@@ -518,7 +521,7 @@ class ExpRelaxedOneHotCategorical(_OfVectors):
 
 
 class RelaxedOneHotCategorical(ExpRelaxedOneHotCategorical):
-    """Points of the simplex near its corners: the Gumbel-softmax with a ``temperature``."""
+    """The Gumbel-softmax distribution with a ``temperature`` (https://arxiv.org/abs/1611.01144)."""
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **{"name": "RelaxedOneHotCategorical", **kwargs})
@@ -531,15 +534,15 @@ class RelaxedOneHotCategorical(ExpRelaxedOneHotCategorical):
         return super()._log_prob(logarithms) - tf.reduce_sum(logarithms, -1)
 
 
-# Nobody has called for anything yet: nobody is to be warned that it is old.
+# Suppress the deprecation warnings of a module that the network has not used yet.
 with deprecation.silence():
-    plain.RegisterKL(MultivariateNormalDiag, MultivariateNormalDiag)(_between_normals)
-    plain.RegisterKL(OneHotCategorical, OneHotCategorical)(_between_classes)
+    plain.RegisterKL(MultivariateNormalDiag, MultivariateNormalDiag)(_kl_normals)
+    plain.RegisterKL(OneHotCategorical, OneHotCategorical)(_kl_categoricals)
 
 
 def names() -> dict[str, Any]:
-    """What stands under ``tf.contrib.distributions`` and ``tf.distributions``."""
-    kinds = (
+    """Return the names of ``tf.contrib.distributions`` and ``tf.distributions``."""
+    classes = (
         Normal,
         NormalWithSoftplusScale,
         Bernoulli,
@@ -565,7 +568,7 @@ def names() -> dict[str, Any]:
         RelaxedOneHotCategorical,
     )
     return {
-        **{kind.__name__: kind for kind in kinds},
+        **{cls.__name__: cls for cls in classes},
         "kl": plain.kl_divergence,
         "NormalWithSoftplusSigma": NormalWithSoftplusScale,
         "MultivariateNormalDiagWithSoftplusStDev": MultivariateNormalDiagWithSoftplusScale,

@@ -1,7 +1,7 @@
-"""What ``tf.contrib.image`` and ``tf.contrib.resampler`` had: images moved through transforms and flows.
+"""``tf.contrib.image`` and ``tf.contrib.resampler``: projective transforms, warps and resampling of images.
 
-A projective transform is eight numbers ``a0 … c1``: the pixel (x, y) of the result is that at
-((a0 x + a1 y + a2) / k, (b0 x + b1 y + b2) / k) of the image, with k = c0 x + c1 y + 1.
+A projective transform is a vector of eight numbers (a0, a1, a2, b0, b1, b2, c0, c1): pixel (x, y) of the output is
+the input at ((a0 x + a1 y + a2) / k, (b0 x + b1 y + b2) / k), with k = c0 x + c1 y + 1.
 """
 
 from __future__ import annotations
@@ -12,14 +12,14 @@ import tensorflow as tf
 
 
 def rotate(images: Any, angles: Any, interpolation: str = "NEAREST", name: Any = None) -> Any:
-    """Images turned counterclockwise by ``angles`` in radians, one or one for each image."""
+    """Rotate images counterclockwise by ``angles`` in radians, a scalar or [N]."""
     images = tf.convert_to_tensor(images)
     height, width = (tf.shape(images)[axis] for axis in ((1, 2) if images.shape.rank == 4 else (0, 1)))
     return transform(images, angles_to_projective_transforms(angles, height, width), interpolation)
 
 
 def translate(images: Any, translations: Any, interpolation: str = "NEAREST", name: Any = None) -> Any:
-    """Images moved by ``translations`` [N or 1, 2] (right, down), in pixels."""
+    """Translate images by ``translations`` [N or 1, 2] (right, down), in pixels."""
     return transform(images, translations_to_projective_transforms(translations), interpolation)
 
 
@@ -30,7 +30,7 @@ def transform(
     output_shape: Any = None,
     name: Any = None,
 ) -> Any:
-    """Images [N, H, W, C], [H, W, C] or [H, W] through the projective ``transforms`` [N or 1, 8]."""
+    """Apply the projective ``transforms`` [N or 1, 8] to images [N, H, W, C], [H, W, C] or [H, W]."""
     images = tf.convert_to_tensor(images)
     rank = images.shape.rank
     batch = {2: lambda: images[None, :, :, None], 3: lambda: images[None]}.get(rank, lambda: images)()
@@ -53,7 +53,9 @@ def _flat(transforms: Any) -> tf.Tensor:
 def angles_to_projective_transforms(
     angles: Any, image_height: Any, image_width: Any, name: Any = None
 ) -> tf.Tensor:
-    """The transforms [N, 8] that turn images counterclockwise about their middle."""
+    """Return the transforms [N, 8] that rotate images counterclockwise about their center; ``angles`` in
+    radians.
+    """
     angles = tf.reshape(tf.cast(angles, tf.float32), [-1])
     height, width = (tf.cast(side, tf.float32) - 1 for side in (image_height, image_width))
     cos, sin = tf.cos(angles), tf.sin(angles)
@@ -64,26 +66,28 @@ def angles_to_projective_transforms(
 
 
 def translations_to_projective_transforms(translations: Any, name: Any = None) -> tf.Tensor:
-    """The transforms [N, 8] that move images by ``translations`` [N, 2] or [2] (right, down)."""
+    """Return the transforms [N, 8] that translate images by ``translations`` [N, 2] or [2] (right, down), in
+    pixels.
+    """
     moves = tf.reshape(tf.cast(translations, tf.float32), [-1, 2])
     ones, zeros = tf.ones_like(moves[:, 0]), tf.zeros_like(moves[:, 0])
     return tf.stack([ones, zeros, -moves[:, 0], zeros, ones, -moves[:, 1], zeros, zeros], 1)
 
 
 def flat_transforms_to_matrices(transforms: Any, name: Any = None) -> tf.Tensor:
-    """Transforms [N, 8] as matrices [N, 3, 3]."""
+    """Convert transforms [N, 8] to matrices [N, 3, 3]."""
     flat = _flat(transforms)
     return tf.reshape(tf.concat([flat, tf.ones_like(flat[:, :1])], 1), [-1, 3, 3])
 
 
 def matrices_to_flat_transforms(transform_matrices: Any, name: Any = None) -> tf.Tensor:
-    """Matrices [N, 3, 3] or [3, 3] as transforms [N, 8]."""
+    """Convert matrices [N, 3, 3] or [3, 3] to transforms [N, 8]."""
     flat = tf.reshape(tf.cast(transform_matrices, tf.float32), [-1, 9])
     return flat[:, :8] / flat[:, 8:]
 
 
 def compose_transforms(*transforms: Any, name: Any = None) -> tf.Tensor:
-    """One transform [N, 8] that does all of ``transforms``, the first of them first."""
+    """Compose ``transforms`` into one [N, 8], applied from first to last."""
     composed = flat_transforms_to_matrices(transforms[0])
     for more in transforms[1:]:
         composed = tf.matmul(composed, flat_transforms_to_matrices(more))
@@ -91,9 +95,9 @@ def compose_transforms(*transforms: Any, name: Any = None) -> tf.Tensor:
 
 
 def dense_image_warp(image: Any, flow: Any, name: str = "dense_image_warp") -> tf.Tensor:
-    """Each pixel (y, x) of the result is that of ``image`` [N, H, W, C] at (y, x) less ``flow`` [N, H, W, 2].
+    """Sample ``image`` [N, H, W, C] at the position (y, x) of each pixel minus ``flow`` [N, H, W, 2].
 
-    Between pixels it is interpolated; places outside count as the nearest inside.
+    Values are interpolated bilinearly; positions outside of the image use the nearest pixel inside.
     """
     with tf.name_scope(name):
         image, flow = tf.convert_to_tensor(image), tf.convert_to_tensor(flow)
@@ -102,20 +106,20 @@ def dense_image_warp(image: Any, flow: Any, name: str = "dense_image_warp") -> t
         grid = tf.cast(tf.stack([rows, columns], 2), flow.dtype)
         places = grid - flow
         last = tf.cast(tf.stack([height, width]) - 1, flow.dtype)
-        return _between(image, tf.clip_by_value(places, 0, last))
+        return _interpolate(image, tf.clip_by_value(places, 0, last))
 
 
 def resampler(data: Any, warp: Any, name: str = "resampler") -> tf.Tensor:
-    """``data`` [N, H, W, C] at the places ``warp`` [N, …, 2] (x, y), interpolated; it is zero outside."""
+    """Sample ``data`` [N, H, W, C] at ``warp`` [N, …, 2] (x, y), bilinearly; zero outside."""
     with tf.name_scope(name):
         data, warp = tf.convert_to_tensor(data), tf.convert_to_tensor(warp)
         padded = tf.pad(data, [[0, 0], [1, 1], [1, 1], [0, 0]])
         last = tf.cast(tf.shape(padded)[1:3] - 1, warp.dtype)
-        return _between(padded, tf.clip_by_value(warp[..., ::-1] + 1, 0, last))
+        return _interpolate(padded, tf.clip_by_value(warp[..., ::-1] + 1, 0, last))
 
 
-def _between(image: tf.Tensor, places: tf.Tensor) -> tf.Tensor:
-    """``image`` [N, H, W, C] at ``places`` [N, …, 2] (y, x) inside of it, interpolated between four pixels."""
+def _interpolate(image: tf.Tensor, places: tf.Tensor) -> tf.Tensor:
+    """Sample ``image`` [N, H, W, C] at ``places`` [N, …, 2] (y, x) inside of it, bilinearly."""
     last = tf.maximum(tf.shape(image)[1:3] - 2, 0)
     corner = tf.minimum(tf.cast(tf.floor(places), tf.int32), last)
     down, right = tf.split(tf.cast(places - tf.cast(corner, places.dtype), image.dtype), 2, -1)
@@ -130,7 +134,7 @@ def _between(image: tf.Tensor, places: tf.Tensor) -> tf.Tensor:
 
 
 def names() -> dict[str, Any]:
-    """What stands under ``tf.contrib.image``."""
+    """Return the names of ``tf.contrib.image``."""
     functions = (
         rotate,
         translate,

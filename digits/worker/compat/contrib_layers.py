@@ -1,4 +1,6 @@
-"""What ``tf.contrib.layers``, ``.framework``, ``.losses`` and ``.metrics`` had and tf_slim does not have."""
+"""Functions of ``tf.contrib.layers``, ``framework``, ``losses`` and ``metrics`` that tf_slim does not
+have.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +13,7 @@ from tensorflow.python.framework import ops
 
 v1 = tf.compat.v1
 
-# What `tf.nn.selu` gives for very negative numbers.
+# The limit of `tf.nn.selu` at minus infinity.
 _LEAST_SELU = -1.7580993408473766
 
 
@@ -29,7 +31,7 @@ def instance_norm(
     data_format: str = "NHWC",
     scope: Any = None,
 ) -> tf.Tensor:
-    """Every channel of every record normalised by itself."""
+    """Normalize each channel of each record (instance normalization, https://arxiv.org/abs/1607.08022)."""
     inputs = tf.convert_to_tensor(inputs)
     channels = 1 if data_format.startswith("NC") else inputs.shape.rank - 1
     axes = [axis for axis in range(1, inputs.shape.rank) if axis != channels]
@@ -37,7 +39,7 @@ def instance_norm(
         mean, variance = tf.nn.moments(inputs, axes, keepdims=True)
         beta, gamma = _parameters(inputs, channels, center, scale, param_initializers, trainable)
         outputs = tf.nn.batch_normalization(inputs, mean, variance, beta, gamma, epsilon)
-        return _finished(outputs, activation_fn, outputs_collections)
+        return _finish(outputs, activation_fn, outputs_collections)
 
 
 def group_norm(
@@ -57,13 +59,15 @@ def group_norm(
     scope: Any = None,
     mean_close_to_zero: bool = False,
 ) -> tf.Tensor:
-    """``groups`` groups of neighbouring channels, each normalised by itself in every record."""
+    """Normalize each of ``groups`` groups of adjacent channels per record (group normalization,
+    https://arxiv.org/abs/1803.08494).
+    """
     inputs = tf.convert_to_tensor(inputs)
     rank = inputs.shape.rank
     channels = channels_axis % rank
     count = inputs.shape[channels]
     if count % groups:
-        raise ValueError(f"{count} channels cannot be parted into {groups} groups")
+        raise ValueError(f"{count} channels cannot be divided into {groups} groups")
     with v1.variable_scope(scope, "GroupNorm", [inputs], reuse=reuse):
         beta, gamma = _parameters(inputs, channels, center, scale, param_initializers, trainable)
         sizes = tf.unstack(tf.shape(inputs), rank)
@@ -75,7 +79,7 @@ def group_norm(
         outputs = tf.ensure_shape(tf.reshape(parted, tf.shape(inputs)), inputs.shape)
         outputs = outputs if gamma is None else outputs * gamma
         outputs = outputs if beta is None else outputs + beta
-        return _finished(outputs, activation_fn, outputs_collections)
+        return _finish(outputs, activation_fn, outputs_collections)
 
 
 def embed_sequence(
@@ -89,10 +93,10 @@ def embed_sequence(
     scope: Any = None,
     reuse: Any = None,
 ) -> tf.Tensor:
-    """The embeddings [N, T, ``embed_dim``] of the numbers ``ids`` [N, T], which are less than ``vocab_size``."""
+    """Return the embeddings [N, T, ``embed_dim``] of ``ids`` [N, T], integers below ``vocab_size``."""
     if vocab_size is None or embed_dim is None:
         if not reuse:
-            raise ValueError("embed_sequence needs vocab_size and embed_dim")
+            raise ValueError("embed_sequence requires vocab_size and embed_dim")
         shape = None
     else:
         shape = [vocab_size, embed_dim]
@@ -114,7 +118,7 @@ def bow_encoder(
     scope: Any = None,
     reuse: Any = None,
 ) -> tf.Tensor:
-    """The mean [N, ``embed_dim``] of the embeddings of ``ids`` [N, T]: a bag of words."""
+    """Return the mean [N, ``embed_dim``] of the embeddings of ``ids`` [N, T] (bag of words)."""
     sparse = isinstance(ids, tf.SparseTensor)
     with v1.variable_scope(scope, "bow_encoder", [] if sparse else [ids], reuse=reuse):
         embeddings = v1.get_variable(
@@ -132,7 +136,7 @@ def bow_encoder(
 def alpha_dropout(
     x: Any, keep_prob: Any, noise_shape: Any = None, seed: Any = None, name: Any = None
 ) -> tf.Tensor:
-    """Dropout for ``tf.nn.selu``: what is left out gets the value that keeps mean and variance as they are."""
+    """Dropout that preserves mean and variance of ``tf.nn.selu`` (https://arxiv.org/abs/1706.02515)."""
     with tf.name_scope(name or "alpha_dropout"):
         x = tf.convert_to_tensor(x)
         keep_prob = tf.cast(keep_prob, x.dtype)
@@ -143,7 +147,7 @@ def alpha_dropout(
 
 
 def smart_cond(pred: Any, true_fn: Any = None, false_fn: Any = None, name: Any = None, **old: Any) -> Any:
-    """``true_fn()`` or ``false_fn()``: at once where ``pred`` is known while the network is built."""
+    """Return ``true_fn()`` or ``false_fn()``, without a conditional if ``pred`` is constant."""
     true_fn, false_fn = old.get("fn1", true_fn), old.get("fn2", false_fn)
     known = tf.get_static_value(pred) if isinstance(pred, tf.Tensor) else pred
     if known is None or isinstance(known, tf.Variable):
@@ -152,17 +156,19 @@ def smart_cond(pred: Any, true_fn: Any = None, false_fn: Any = None, name: Any =
 
 
 def with_shape(expected_shape: Any, tensor: Any) -> tf.Tensor:
-    """``tensor``, which has ``expected_shape``; checked when it runs where that is not known before."""
+    """Return ``tensor`` with the static shape ``expected_shape``, checked at run time if it is unknown."""
     return tf.ensure_shape(tensor, expected_shape)
 
 
 def _decorator(*args: Any, **kwargs: Any) -> Any:
-    """Of TensorFlow's own decorators, such as ``deprecated(date, instructions)``, one that changes nothing."""
+    """Replace a decorator of TensorFlow, such as ``deprecated(date, instructions)``, by one that does
+    nothing.
+    """
     return lambda function: function
 
 
 def framework() -> dict[str, Any]:
-    """What stands under ``tf.contrib.framework``."""
+    """Return the names of ``tf.contrib.framework``."""
     decorators = ("deprecated", "deprecated_args", "deprecated_arg_values", "experimental")
     checkpoints = ("list_variables", "load_variable", "load_checkpoint", "checkpoints_iterator")
     return {
@@ -176,29 +182,29 @@ def framework() -> dict[str, Any]:
 
 
 def losses(slim_losses: Any) -> dict[str, Any]:
-    """What stands under ``tf.contrib.losses`` and ``slim.losses``: those of tf_slim, with the names of before 1.0."""
+    """Return the names of ``tf.contrib.losses`` and ``slim.losses``, including those from before 1.0."""
     functions = {name: value for name, value in vars(slim_losses).items() if inspect.isfunction(value)}
     functions["sum_of_squares"] = functions["mean_squared_error"]
     functions["sum_of_pairwise_squares"] = functions["mean_pairwise_squared_error"]
-    return {name: _with_weight(function) for name, function in functions.items()}
+    return {name: _accept_weight(function) for name, function in functions.items()}
 
 
-def _with_weight(function: Any) -> Any:
-    """``function``, whose argument ``weights`` may also be called ``weight``."""
+def _accept_weight(function: Any) -> Any:
+    """Return ``function`` with ``weight`` accepted as another name of its argument ``weights``."""
     if "weights" not in inspect.signature(function).parameters:
         return function
 
     @functools.wraps(function)
-    def weighted(*args: Any, **kwargs: Any) -> Any:
+    def accept_weight(*args: Any, **kwargs: Any) -> Any:
         if "weight" in kwargs:
             kwargs["weights"] = kwargs.pop("weight")
         return function(*args, **kwargs)
 
-    return weighted
+    return accept_weight
 
 
 def metrics() -> dict[str, Any]:
-    """What stands under ``tf.contrib.metrics``."""
+    """Return the names of ``tf.contrib.metrics``."""
     return {
         "confusion_matrix": v1.confusion_matrix,
         "set_size": tf.sets.size,
@@ -211,7 +217,7 @@ def metrics() -> dict[str, Any]:
 def _parameters(
     inputs: tf.Tensor, channels: int, center: bool, scale: bool, initializers: Any, trainable: bool
 ) -> tuple[Any, Any]:
-    """Beta and gamma, or None, in a shape that spreads over ``inputs``."""
+    """Return beta and gamma, or None for each, in a shape that broadcasts over ``inputs``."""
     initializers = initializers or {}
     shape = [1] * inputs.shape.rank
     shape[channels] = -1
@@ -235,7 +241,7 @@ def _parameters(
     )
 
 
-def _finished(outputs: tf.Tensor, activation_fn: Any, collections: Any) -> tf.Tensor:
+def _finish(outputs: tf.Tensor, activation_fn: Any, collections: Any) -> tf.Tensor:
     outputs = outputs if activation_fn is None else activation_fn(outputs)
     if collections:
         ops.add_to_collections(collections, outputs)

@@ -1,4 +1,4 @@
-"""``tf.contrib.lookup``: tables of constants, made outside of the graph that a network is built in."""
+"""``tf.contrib.lookup``: lookup tables of constants, created outside of the network's graph."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ _KEPT = "_digits_tables"
 
 
 class HashTable:
-    """A table that ``initializer`` fills at once; keys that it does not know give ``default_value``."""
+    """A table initialized by ``initializer``; missing keys map to ``default_value``."""
 
     def __init__(
         self,
@@ -20,16 +20,16 @@ class HashTable:
         name: Any = None,
         oov_buckets: int = 0,
     ) -> None:
-        kind = tf.lookup.StaticVocabularyTable if oov_buckets else tf.lookup.StaticHashTable
+        table_type = tf.lookup.StaticVocabularyTable if oov_buckets else tf.lookup.StaticHashTable
         with tf.init_scope():
-            self._table = kind(initializer(), oov_buckets or default_value)
-        # A table lives as long as an object of Python refers to it.
+            self._table = table_type(initializer(), oov_buckets or default_value)
+        # A table exists as long as a Python object references it.
         graph = tf.compat.v1.get_default_graph()
         setattr(graph, _KEPT, [*getattr(graph, _KEPT, []), self._table])
         self.init = self.initializer = tf.no_op()
 
     def lookup(self, keys: Any, name: Any = None) -> Any:
-        """The values for ``keys``."""
+        """Return the values for ``keys``."""
         return self._table.lookup(keys, name=name)
 
     def size(self, name: Any = None) -> tf.Tensor:
@@ -39,16 +39,16 @@ class HashTable:
 def key_value_tensor_initializer(
     keys: Any, values: Any, key_dtype: Any = None, value_dtype: Any = None, name: Any = None
 ) -> Any:
-    """``KeyValueTensorInitializer``, to be made where the table is."""
+    """Create a ``KeyValueTensorInitializer`` lazily, in the graph of the table."""
     keys, values = _constant(keys), _constant(values)
     return lambda: tf.lookup.KeyValueTensorInitializer(keys, values, key_dtype, value_dtype)
 
 
 def _constant(values: Any) -> Any:
-    """The numbers or words of a constant, which may be a tensor of the graph being built."""
+    """Return the values of a constant, which may be a tensor of the graph being built."""
     known = tf.get_static_value(values) if isinstance(values, tf.Tensor) else values
     if known is None:
-        raise ValueError("the keys and values of a table have to be constants")
+        raise ValueError("the keys and values of a table must be constants")
     return known
 
 
@@ -61,7 +61,7 @@ def index_table_from_tensor(
     name: Any = None,
     vocabulary_list: Any = None,
 ) -> HashTable:
-    """From the words in ``mapping`` to their numbers, int64."""
+    """Map the strings in ``mapping`` to their indexes, int64."""
     words = _constant(vocabulary_list if mapping is None else mapping)
 
     def initializer() -> Any:
@@ -74,7 +74,7 @@ def index_table_from_tensor(
 def index_to_string_table_from_tensor(
     mapping: Any = None, default_value: str = "UNK", name: Any = None, vocabulary_list: Any = None
 ) -> HashTable:
-    """From numbers, int64, to the words in ``mapping``."""
+    """Map indexes, int64, to the strings in ``mapping``."""
     words = _constant(vocabulary_list if mapping is None else mapping)
 
     def initializer() -> Any:
@@ -84,26 +84,26 @@ def index_to_string_table_from_tensor(
     return HashTable(initializer, default_value)
 
 
-def _of_file(vocabulary_file: Any) -> list[str]:
+def _read_lines(vocabulary_file: Any) -> list[str]:
     return tf.io.gfile.GFile(vocabulary_file).read().splitlines()
 
 
 def index_table_from_file(
     vocabulary_file: Any, num_oov_buckets: int = 0, default_value: int = -1, **kwargs: Any
 ) -> Any:
-    """From the lines of a file to their numbers, int64."""
-    return index_table_from_tensor(_of_file(vocabulary_file), num_oov_buckets, default_value)
+    """Map the lines of a file to their indexes, int64."""
+    return index_table_from_tensor(_read_lines(vocabulary_file), num_oov_buckets, default_value)
 
 
 def index_to_string_table_from_file(
     vocabulary_file: Any, default_value: str = "UNK", **kwargs: Any
 ) -> HashTable:
-    """From numbers, int64, to the lines of a file."""
-    return index_to_string_table_from_tensor(_of_file(vocabulary_file), default_value)
+    """Map indexes, int64, to the lines of a file."""
+    return index_to_string_table_from_tensor(_read_lines(vocabulary_file), default_value)
 
 
 def names() -> dict[str, Any]:
-    """What stands under ``tf.contrib.lookup``."""
+    """Return the names of ``tf.contrib.lookup``."""
     return {
         "HashTable": HashTable,
         "StaticHashTable": HashTable,

@@ -1,7 +1,8 @@
-"""Sequences as ``tf.contrib`` had them: chains of tags (``crf``), decoders and attention (``seq2seq``).
+"""Sequence models of ``tf.contrib``: conditional random fields (``crf``), decoders and attention
+(``seq2seq``).
 
-Sequences are [N, T, …]; lists of T tensors [N, …] in ``legacy_seq2seq``. What lies behind the
-end of a sequence, as its length tells, counts nothing.
+Sequences are [N, T, …]; in ``legacy_seq2seq`` they are lists of T tensors [N, …]. Steps beyond the length of a
+sequence are ignored.
 """
 
 from __future__ import annotations
@@ -24,20 +25,20 @@ v1 = tf.compat.v1
 def crf_sequence_score(
     inputs: Any, tag_indices: Any, sequence_lengths: Any, transition_params: Any
 ) -> tf.Tensor:
-    """The score [N] of the tags [N, T] by ``inputs`` [N, T, K] and ``transition_params`` [K, K]."""
+    """Return the score [N] of the tags [N, T] for ``inputs`` [N, T, K] and ``transition_params`` [K, K]."""
     return crf_unary_score(tag_indices, sequence_lengths, inputs) + crf_binary_score(
         tag_indices, sequence_lengths, transition_params
     )
 
 
 def crf_unary_score(tag_indices: Any, sequence_lengths: Any, inputs: Any) -> tf.Tensor:
-    """What ``inputs`` [N, T, K] give to the tags [N, T]: [N]."""
+    """Return the sum [N] of the ``inputs`` [N, T, K] selected by the tags [N, T]."""
     each = tf.gather(inputs, tf.cast(tag_indices, tf.int32), batch_dims=2)
     return tf.reduce_sum(each * tf.sequence_mask(sequence_lengths, tf.shape(inputs)[1], inputs.dtype), 1)
 
 
 def crf_binary_score(tag_indices: Any, sequence_lengths: Any, transition_params: Any) -> tf.Tensor:
-    """What the steps from tag to tag give: [N]."""
+    """Return the sum [N] of the transition scores between consecutive tags [N, T]."""
     tags = tf.cast(tag_indices, tf.int32)
     transitions = tf.convert_to_tensor(transition_params)
     each = tf.gather_nd(transitions, tf.stack([tags[:, :-1], tags[:, 1:]], 2))
@@ -46,7 +47,7 @@ def crf_binary_score(tag_indices: Any, sequence_lengths: Any, transition_params:
 
 
 def crf_log_norm(inputs: Any, sequence_lengths: Any, transition_params: Any) -> tf.Tensor:
-    """The logarithm [N] of the sum over all chains of tags."""
+    """Return the log [N] of the partition function, the sum over all tag sequences."""
 
     def step(before: tf.Tensor, now: Any) -> tf.Tensor:
         values, number = now
@@ -60,7 +61,9 @@ def crf_log_norm(inputs: Any, sequence_lengths: Any, transition_params: Any) -> 
 def crf_log_likelihood(
     inputs: Any, tag_indices: Any, sequence_lengths: Any, transition_params: Any = None
 ) -> tuple[tf.Tensor, Any]:
-    """The log-likelihood [N] of the tags, and the transitions, which are made if there are none."""
+    """Return the log-likelihood [N] of the tags, and the transitions [K, K], which are created if None is
+    passed.
+    """
     if transition_params is None:
         count = inputs.shape[2]
         transition_params = v1.get_variable("transitions", [count, count])
@@ -69,7 +72,7 @@ def crf_log_likelihood(
 
 
 def crf_decode(potentials: Any, transition_params: Any, sequence_length: Any) -> tuple[tf.Tensor, tf.Tensor]:
-    """The best tags, int32 [N, T], and their score [N]."""
+    """Return the most likely tags, int32 [N, T], and their scores [N] (Viterbi decoding)."""
     count = tf.shape(potentials)[2]
 
     def step(before: Any, now: Any) -> tuple[tf.Tensor, tf.Tensor]:
@@ -92,13 +95,13 @@ def crf_decode(potentials: Any, transition_params: Any, sequence_length: Any) ->
 
 
 def _later_steps(inputs: Any, lengths: Any) -> tuple[tf.Tensor, tf.Tensor]:
-    """What comes after the first step, [T - 1, N, K], and its numbers."""
+    """Return the inputs after the first step, [T - 1, N, K], and their step numbers."""
     later = tf.transpose(inputs, [1, 0, 2])[1:]
     return later, tf.cast(tf.range(1, tf.shape(inputs)[1]), tf.convert_to_tensor(lengths).dtype)
 
 
 def viterbi_decode(score: Any, transition_params: Any) -> tuple[list[int], float]:
-    """The best tags of one sequence of numbers [T, K], and their score."""
+    """Return the most likely tags of one sequence of scores [T, K], a NumPy array, and their score."""
     best, came_from = np.asarray(score[0]), []
     for values in score[1:]:
         through = best[:, None] + transition_params
@@ -116,9 +119,9 @@ def viterbi_decode(score: Any, transition_params: Any) -> tuple[list[int], float
 def rnn_decoder(
     decoder_inputs: Any, initial_state: Any, cell: Any, loop_function: Any = None, scope: Any = None
 ) -> tuple[list[Any], Any]:
-    """The outputs of ``cell`` for each input, and its last state.
+    """Return the outputs of ``cell`` for each input, and its last state.
 
-    With ``loop_function(output, number)``, the inputs after the first are what it gives.
+    With ``loop_function(output, number)``, its results replace all inputs after the first.
     """
     state: Any = initial_state
     outputs: list[Any] = []
@@ -137,7 +140,7 @@ def rnn_decoder(
 def basic_rnn_seq2seq(
     encoder_inputs: Any, decoder_inputs: Any, cell: Any, dtype: Any = tf.float32, scope: Any = None
 ) -> tuple[list[Any], Any]:
-    """A decoder that begins where an encoder, of the same kind but with weights of its own, has ended."""
+    """Run a decoder from the last state of an encoder; both use ``cell``, with separate weights."""
     import copy
 
     with v1.variable_scope(scope or "basic_rnn_seq2seq"):
@@ -157,7 +160,7 @@ def attention_decoder(
     scope: Any = None,
     initial_state_attention: bool = False,
 ) -> tuple[list[Any], Any]:
-    """A decoder that looks at ``attention_states`` [N, T, D] before each output."""
+    """Run a decoder that attends to ``attention_states`` [N, T, D] before each output."""
     size = attention_states.shape[2]
     length = output_size or cell.output_size
 
@@ -196,7 +199,7 @@ def sequence_loss_by_example(
     softmax_loss_function: Any = None,
     name: Any = None,
 ) -> tf.Tensor:
-    """The weighted cross-entropy [N] of lists of T logits [N, K], targets [N] and weights [N]."""
+    """Return the weighted cross-entropy [N] of lists of T logits [N, K], targets [N] and weights [N]."""
     loss = softmax_loss_function or v1.nn.sparse_softmax_cross_entropy_with_logits
     each = [
         loss(labels=tf.reshape(target, [-1]), logits=logit) * weight
@@ -215,7 +218,7 @@ def sequence_loss_of_lists(
     softmax_loss_function: Any = None,
     name: Any = None,
 ) -> tf.Tensor:
-    """The sum of `sequence_loss_by_example`, or its mean over the batch."""
+    """Return the sum of `sequence_loss_by_example`, or its mean over the batch."""
     each = sequence_loss_by_example(logits, targets, weights, average_across_timesteps, softmax_loss_function)
     return tf.reduce_mean(each) if average_across_batch else tf.reduce_sum(each)
 
@@ -229,7 +232,7 @@ def sequence_loss(
     softmax_loss_function: Any = None,
     name: Any = None,
 ) -> Any:
-    """Cross-entropy of a sequence: logits [N, T, C], targets and weights [N, T]."""
+    """Return the weighted cross-entropy of logits [N, T, C], with targets and weights [N, T]."""
     loss = softmax_loss_function or v1.nn.sparse_softmax_cross_entropy_with_logits
     with tf.name_scope(name or "sequence_loss"):
         each = loss(labels=targets, logits=logits) * tf.cast(weights, logits.dtype)
@@ -246,7 +249,7 @@ def sequence_loss(
 
 
 class TrainingHelper:
-    """Feeds a decoder the right inputs [N, T, D], whatever it gave."""
+    """Feed a decoder the true inputs [N, T, D] (teacher forcing)."""
 
     def __init__(self, inputs: Any, sequence_length: Any, time_major: bool = False, name: Any = None) -> None:
         self._inputs = inputs if time_major else transpose_batch_time(inputs)
@@ -266,7 +269,7 @@ class TrainingHelper:
 
 
 class GreedyEmbeddingHelper:
-    """Feeds a decoder the embedding of what it gave, until that is ``end_token``."""
+    """Feed a decoder the embedding of its most likely output until that is ``end_token``."""
 
     def __init__(self, embedding: Any, start_tokens: Any, end_token: Any) -> None:
         self._embed = embedding if callable(embedding) else lambda ids: tf.nn.embedding_lookup(embedding, ids)
@@ -288,7 +291,7 @@ BasicDecoderOutput = namedtuple("BasicDecoderOutput", ("rnn_output", "sample_id"
 
 
 class BasicDecoder:
-    """A cell, what feeds it, and a layer on its outputs."""
+    """A decoder with a cell, a helper that provides its inputs, and an optional output layer."""
 
     def __init__(self, cell: Any, helper: Any, initial_state: Any, output_layer: Any = None) -> None:
         self._cell, self._helper = cell, helper
@@ -320,9 +323,9 @@ def dynamic_decode(
     scope: Any = None,
     **kwargs: Any,
 ) -> tuple[Any, Any, tf.Tensor]:
-    """Let ``decoder`` go on until all sequences are finished; its outputs, last state and their lengths."""
+    """Run ``decoder`` until all sequences are finished; returns outputs, last state and sequence lengths."""
 
-    def going_on(time: Any, finished: Any, *others: Any) -> tf.Tensor:
+    def is_unfinished(time: Any, finished: Any, *others: Any) -> tf.Tensor:
         more = tf.logical_not(tf.reduce_all(finished))
         return more if maximum_iterations is None else more & (time < maximum_iterations)
 
@@ -342,7 +345,7 @@ def dynamic_decode(
         )
         start = (tf.constant(0), finished, tf.zeros_like(finished, tf.int32), inputs, state, arrays)
         ended = v1.while_loop(
-            going_on, step, start, parallel_iterations=parallel_iterations, swap_memory=swap_memory
+            is_unfinished, step, start, parallel_iterations=parallel_iterations, swap_memory=swap_memory
         )
     outputs = tf.nest.map_structure(lambda array: array.stack(), ended[5])
     if not output_time_major:
@@ -351,13 +354,13 @@ def dynamic_decode(
 
 
 def _where(finished: tf.Tensor, yes: Any, no: Any) -> Any:
-    if yes.shape.rank == 0:  # such as the number of the step
+    if yes.shape.rank == 0:  # such as the step number
         return no
     return tf.where(tf.reshape(finished, [-1, *[1] * (yes.shape.rank - 1)]), yes, no)
 
 
 class _Attention:
-    """Shares [N, T] of a memory [N, T, D], by scores of a query."""
+    """Attention weights [N, T] over a memory [N, T, D], by scores of a query."""
 
     def __init__(self, memory: Any, lengths: Any, units: int, probability_fn: Any, keyed: bool, name: str):
         self._name, self._units = name, units
@@ -388,7 +391,7 @@ class _Attention:
 
 
 class BahdanauAttention(_Attention):
-    """Scores by a small network of query and memory."""
+    """Additive attention (https://arxiv.org/abs/1409.0473)."""
 
     def __init__(
         self,
@@ -416,7 +419,7 @@ class BahdanauAttention(_Attention):
 
 
 class LuongAttention(_Attention):
-    """Scores by products of query and memory."""
+    """Multiplicative attention (https://arxiv.org/abs/1508.04025)."""
 
     def __init__(
         self,
@@ -452,7 +455,7 @@ class AttentionWrapperState(
 
 
 class AttentionWrapper(rnn_cell.RNNCell):
-    """A cell that sees what its last look at a memory gave, and looks again after each step."""
+    """A cell that receives the previous attention as input, and attends to a memory after each step."""
 
     def __init__(
         self,
@@ -467,7 +470,7 @@ class AttentionWrapper(rnn_cell.RNNCell):
     ) -> None:
         super().__init__(name=name)
         if isinstance(attention_mechanism, (list, tuple)):
-            raise NotImplementedError("AttentionWrapper takes one attention mechanism")
+            raise NotImplementedError("AttentionWrapper supports a single attention mechanism")
         self._cell, self._attention = cell, attention_mechanism
         self._layer_size, self._gives_attention = attention_layer_size, output_attention
         self._input = cell_input_fn or (lambda inputs, attention: tf.concat([inputs, attention], -1))
@@ -508,12 +511,12 @@ class AttentionWrapper(rnn_cell.RNNCell):
 
 
 def tile_batch(t: Any, multiplier: int, name: Any = None) -> Any:
-    """Every record ``multiplier`` times, one after the other."""
+    """Repeat each record ``multiplier`` times in a row."""
     return tf.nest.map_structure(lambda value: tf.repeat(value, multiplier, axis=0), t)
 
 
 def crf() -> dict[str, Any]:
-    """What stands under ``tf.contrib.crf``."""
+    """Return the names of ``tf.contrib.crf``."""
     functions = (
         crf_sequence_score,
         crf_unary_score,
@@ -527,7 +530,7 @@ def crf() -> dict[str, Any]:
 
 
 def seq2seq() -> dict[str, Any]:
-    """What stands under ``tf.contrib.seq2seq``."""
+    """Return the names of ``tf.contrib.seq2seq``."""
     names = (
         TrainingHelper,
         GreedyEmbeddingHelper,
@@ -545,7 +548,7 @@ def seq2seq() -> dict[str, Any]:
 
 
 def legacy_seq2seq() -> dict[str, Any]:
-    """What stands under ``tf.contrib.legacy_seq2seq`` and once stood under ``tf.nn.seq2seq``."""
+    """Return the names of ``tf.contrib.legacy_seq2seq`` and its predecessor ``tf.nn.seq2seq``."""
     functions = (rnn_decoder, basic_rnn_seq2seq, attention_decoder, sequence_loss_by_example)
     return {
         **{function.__name__: function for function in functions},

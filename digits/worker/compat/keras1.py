@@ -1,8 +1,8 @@
-"""Keras as networks of its first two versions ask for it, on top of Keras 3.
+"""The interface of Keras 1 and 2 on top of Keras 3.
 
-`install` lets the layers of Keras 3 take what they took: initializers and regularizers of TensorFlow 1, weights
-whose name comes first, tensors as inputs of a functional model, operations of TensorFlow between its layers. `names`
-are those that have left its modules.
+`install` makes the layers of Keras 3 accept former arguments: initializers and regularizers of TensorFlow 1,
+weights with the name first, tensors as inputs of a functional model, and TensorFlow operations between layers.
+`names` are those that Keras has removed.
 """
 
 from __future__ import annotations
@@ -23,22 +23,22 @@ from digits.worker.network import tower
 
 @functools.cache
 def install() -> None:
-    """Let layers of Keras 3 take the arguments of before; once for this process."""
+    """Make the layers of Keras 3 accept former arguments, once per process."""
     initializers, regularizers, layers = keras.src.initializers, keras.src.regularizers, keras.src.layers
-    initializers.get = _typed(initializers.get)
-    regularizers.get = _on_tensors(regularizers.get)
-    layers.Input = keras.layers.Input = tf.keras.layers.Input = _with_tensors(layers.Input)
+    initializers.get = _add_dtypes(initializers.get)
+    regularizers.get = _pass_tensors(regularizers.get)
+    layers.Input = keras.layers.Input = tf.keras.layers.Input = _accept_tensors(layers.Input)
     keras.Input = tf.keras.Input = layers.Input
-    layers.Layer.add_weight = layers.Layer.add_variable = _named_first(layers.Layer.add_weight)
-    kind: Any
-    for kind in {item for item in vars(keras.layers).values() if isinstance(item, type)}:
-        if issubclass(kind, layers.Layer) and "__init__" in vars(kind):
-            kind.__init__ = _with_old_arguments(kind.__init__)
+    layers.Layer.add_weight = layers.Layer.add_variable = _accept_name_first(layers.Layer.add_weight)
+    layer_type: Any
+    for layer_type in {item for item in vars(keras.layers).values() if isinstance(item, type)}:
+        if issubclass(layer_type, layers.Layer) and "__init__" in vars(layer_type):
+            layer_type.__init__ = _accept_old_arguments(layer_type.__init__)
     _BetweenLayers().register()
 
 
 class _BetweenLayers(dispatch.GlobalOpDispatcher):
-    """What TensorFlow refuses because it is promised by a layer becomes a part of the functional model."""
+    """Turns a TensorFlow operation on a symbolic Keras tensor into a layer of the functional model."""
 
     def handle(self, op: Any, args: Any, kwargs: Any) -> Any:
         if any(isinstance(item, KerasTensor) for item in tf.nest.flatten((args, kwargs))):
@@ -47,7 +47,7 @@ class _BetweenLayers(dispatch.GlobalOpDispatcher):
 
 
 class _TensorFlowOperation(keras.Operation):
-    """A function of TensorFlow in a functional model."""
+    """A TensorFlow function as an operation of a functional model."""
 
     def __init__(self, function: Any) -> None:
         super().__init__()
@@ -60,8 +60,8 @@ class _TensorFlowOperation(keras.Operation):
         return keras.src.backend.compute_output_spec(self.call, *args, **kwargs)
 
 
-def _typed(get: Any) -> Any:
-    """``initializers.get``, whose answers get types of TensorFlow where they are of TensorFlow 1."""
+def _add_dtypes(get: Any) -> Any:
+    """Wrap ``initializers.get`` so that initializers of TensorFlow 1 receive TensorFlow dtypes."""
 
     @functools.wraps(get)
     def typed(identifier: Any) -> Any:
@@ -76,8 +76,10 @@ def _typed(get: Any) -> Any:
     return typed
 
 
-def _on_tensors(get: Any) -> Any:
-    """``regularizers.get``; functions of TensorFlow 1 get a tensor, and not a variable of Keras."""
+def _pass_tensors(get: Any) -> Any:
+    """Wrap ``regularizers.get`` so that functions of TensorFlow 1 receive a tensor instead of a Keras
+    variable.
+    """
 
     @functools.wraps(get)
     def on_tensors(identifier: Any) -> Any:
@@ -89,8 +91,8 @@ def _on_tensors(get: Any) -> Any:
     return on_tensors
 
 
-def _with_tensors(make: Any) -> Any:
-    """``Input``, whose ``tensor`` may be one of TensorFlow; `computed` finds it again."""
+def _accept_tensors(make: Any) -> Any:
+    """Wrap ``Input`` to accept a TensorFlow ``tensor``, which `resolve_output` uses as its value."""
 
     @functools.wraps(make)
     def with_tensors(*args: Any, tensor: Any = None, **kwargs: Any) -> Any:
@@ -104,8 +106,8 @@ def _with_tensors(make: Any) -> Any:
     return with_tensors
 
 
-def _named_first(add_weight: Any) -> Any:
-    """``add_weight``, whose first argument may be the name."""
+def _accept_name_first(add_weight: Any) -> Any:
+    """Wrap ``add_weight`` to accept the name as first argument."""
 
     @functools.wraps(add_weight)
     def named_first(self: Any, *args: Any, **kwargs: Any) -> Any:
@@ -118,7 +120,7 @@ def _named_first(add_weight: Any) -> Any:
     return named_first
 
 
-# Arguments of Keras 1, and what they are called today.
+# Arguments of Keras 1 and their current names.
 _RENAMED = {
     "border_mode": "padding",
     "subsample": "strides",
@@ -135,12 +137,12 @@ _RENAMED = {
     "dim_ordering": "data_format",
 }
 _DIMENSIONS = {"tf": "channels_last", "th": "channels_first"}
-# Arguments of Keras 2 and before that said how a layer was to be computed.
+# Arguments of Keras 2 and earlier that selected an implementation.
 _DROPPED = ("fused", "virtual_batch_size", "mode", "implementation", "consume_less")
 
 
-def _with_old_arguments(init: Any) -> Any:
-    """The constructor ``init`` of a layer, which also takes arguments by their old names."""
+def _accept_old_arguments(init: Any) -> Any:
+    """Wrap a layer's constructor ``init`` to accept former argument names."""
     signature = inspect.signature(init)
     known = signature.parameters
 
@@ -156,16 +158,16 @@ def _with_old_arguments(init: Any) -> Any:
             if name not in known:
                 kwargs.pop(name, None)
         if "pool_size" in known and not args:
-            kwargs.setdefault("pool_size", 2)  # that of averages has no default any more
+            kwargs.setdefault("pool_size", 2)  # the merge layer's axis has no default anymore
         init(self, *args, **kwargs)
 
-    # Keras looks at the arguments of layers to save them.
+    # Keras inspects a layer's arguments to serialize it.
     constructor.__signature__ = signature  # type: ignore[attr-defined]  # functions may have any attribute
     return constructor
 
 
-def computed(output: Any, x: Any) -> Any:
-    """``output``, where it is what a functional model promises, computed from ``x`` or from its own inputs."""
+def resolve_output(output: Any, x: Any) -> Any:
+    """Compute the symbolic Keras tensors in ``output`` from ``x`` or from their own inputs."""
     leaves = tf.nest.flatten(output)
     promised = [leaf for leaf in leaves if isinstance(leaf, KerasTensor)]
     if not promised:
@@ -174,7 +176,7 @@ def computed(output: Any, x: Any) -> Any:
     model = keras.Model(list(sources.values()), promised)
     values = iter(tf.nest.flatten(model([getattr(item, "digits_tensor", x) for item in sources.values()])))
     if len(leaves) == 1 and all(hasattr(item, "digits_tensor") for item in sources.values()):
-        return next(values)  # as a model of that time gave its only output
+        return next(values)  # models used to return a single output without a list
     kept = [next(values) if isinstance(leaf, KerasTensor) else leaf for leaf in leaves]
     return tf.nest.pack_sequence_as(output, kept)
 
@@ -184,18 +186,18 @@ def _is_training(*args: Any) -> int:
     return int(bool(built is not None and built.is_training))
 
 
-def _chosen(x: Any, alt: Any, training: Any = None) -> Any:
-    """``x`` in training, else ``alt``; both may be functions that give it."""
+def _select_phase(x: Any, alt: Any, training: Any = None) -> Any:
+    """Return ``x`` in training, else ``alt``; either may be a function that returns the value."""
     chosen = x if (_is_training() if training is None else training) else alt
     return chosen() if callable(chosen) else chosen
 
 
-def _nothing(*args: Any, **kwargs: Any) -> None:
-    """What set up a whole program: sessions, phases, orders of dimensions."""
+def _do_nothing(*args: Any, **kwargs: Any) -> None:
+    """Ignore a global setting: session, learning phase or image data format."""
 
 
-def names(module: str, face: Any) -> dict[str, Any]:
-    """The names that the module ``module`` of Keras had, and that neither `keras` nor `tf.keras` has."""
+def names(module: str, compat_tf: Any) -> dict[str, Any]:
+    """Return the names of the Keras module ``module`` that neither `keras` nor `tf.keras` has."""
     if module == "layers":
         return {"CuDNNLSTM": keras.layers.LSTM, "CuDNNGRU": keras.layers.GRU}
     if module == "backend":
@@ -207,18 +209,18 @@ def names(module: str, face: Any) -> dict[str, Any]:
             "set_image_dim_ordering",
         )
         return {
-            **dict.fromkeys(ignored, _nothing),
+            **dict.fromkeys(ignored, _do_nothing),
             "learning_phase": _is_training,
-            "in_train_phase": _chosen,
-            "in_test_phase": lambda x, alt, training=None: _chosen(alt, x, training),
+            "in_train_phase": _select_phase,
+            "in_test_phase": lambda x, alt, training=None: _select_phase(alt, x, training),
             "image_dim_ordering": lambda: "tf",
-            "tf": face,
+            "tf": compat_tf,
         }
     if module == "losses":
         names = {"NONE": "none", "SUM": "sum", "AUTO": "sum_over_batch_size"}
         names["SUM_OVER_BATCH_SIZE"] = names["AUTO"]
         return {"Reduction": types.SimpleNamespace(**names)}
     if module == "utils":
-        # A session that is cleared would forget who makes the variables of the network.
-        return {"multi_gpu_model": lambda model, *args, **kwargs: model, "clear_session": _nothing}
+        # Clearing the session would discard the state that tracks the network's variables.
+        return {"multi_gpu_model": lambda model, *args, **kwargs: model, "clear_session": _do_nothing}
     return {}

@@ -1,9 +1,10 @@
-"""Packages that a network imports and that are not installed, and parts that TensorFlow has no more.
+"""Stand-ins for packages that a network imports but that are not installed, and for removed TensorFlow
+modules.
 
-An import alone does no harm: many a network imports what it never uses. Nor does a setting of such a package: a call
-of its functions in a line of its own, outside of those of the network, as ``matplotlib.use('Agg')`` is. The first
-other use of something of them fails and says what is missing. The import itself fails where the network is prepared
-for that, in ``try``, and where its names would be needed at once, ``import *``.
+Importing one does not fail, because many networks import packages they never use. Neither does configuring one: a
+call in a module-level statement whose result is not used, such as ``matplotlib.use('Agg')``. Any other use raises
+the import error. The import itself fails inside ``try``, where the network handles the error, and for ``import *``,
+which needs the names.
 """
 
 from __future__ import annotations
@@ -27,19 +28,21 @@ class MissingPackage(ModuleNotFoundError):
 
 
 class Imports:
-    """The missing packages that a network has imported: ``lines`` has the line of the first import of each."""
+    """The missing packages that a network has imported: ``lines`` maps each to the line of its first
+    import.
+    """
 
     def __init__(self) -> None:
         self.lines: dict[str, int] = {}
 
     def import_missing(self, name: str, names: Any, missing: str) -> Any:
-        """The result of ``import name`` or ``from name import names``; raises MissingPackage."""
+        """Return the result of ``import name`` or ``from name import names``. Raises MissingPackage."""
         top, *rest = name.split(".")
         line = _line()
-        if missing != top or "*" in (names or ()) or line is None or _is_tried(line):
+        if missing != top or "*" in (names or ()) or line is None or _is_in_try(line):
             raise MissingPackage(missing)
         self.lines.setdefault(top, line)
-        package = inner = Absent(top, MissingPackage(missing, line))
+        package = inner = MissingModule(top, MissingPackage(missing, line))
         for part in rest:
             inner = inner.part(part)
         for part in names or ():
@@ -47,47 +50,47 @@ class Imports:
         return inner if names else package
 
 
-def in_place_of(name: str, error: ImportError) -> Absent:
-    """What is imported as ``name``, a part of a module that has no such part; raises ``error``."""
-    found = Absent(name, error)
+def stand_in_for(name: str, error: ImportError) -> MissingModule:
+    """Return a stand-in for ``name``, which a module does not have; using it raises ``error``."""
+    found = MissingModule(name, error)
     found.check()
     return found
 
 
-class Absent(types.ModuleType):
-    """Stands in for a missing package, a module of it or something in there."""
+class MissingModule(types.ModuleType):
+    """A stand-in for a missing package, one of its modules, or a name in them."""
 
     def __init__(self, name: str, error: ImportError) -> None:
         super().__init__(name)
         self.__dict__["_error"] = error
 
-    def part(self, name: str) -> Absent:
-        """What is imported from it."""
-        return self.__dict__.setdefault(name, Absent(f"{self.__name__}.{name}", self._error))
+    def part(self, name: str) -> MissingModule:
+        """Return the stand-in for a name imported from it."""
+        return self.__dict__.setdefault(name, MissingModule(f"{self.__name__}.{name}", self._error))
 
     def check(self, at_once: bool = False) -> None:
-        """Raise the error of the import where the network's line is prepared for it, or needs names ``at_once``."""
+        """Raise the import error if the network's line handles it, or needs the names ``at_once``."""
         line = _line()
-        if at_once or line is None or _is_tried(line):
-            self._used()
+        if at_once or line is None or _is_in_try(line):
+            self._raise()
 
     def __getattr__(self, name: str) -> Any:
         if name.startswith("__"):
             raise AttributeError(name)
-        if isinstance(self._error, MissingPackage) and _is_setting():
-            return _Setting()
-        return self._used()
+        if isinstance(self._error, MissingPackage) and _is_configuration_call():
+            return _IgnoredCall()
+        return self._raise()
 
-    def _used(self, *args: Any, **kwargs: Any) -> NoReturn:
+    def _raise(self, *args: Any, **kwargs: Any) -> NoReturn:
         raise self._error.with_traceback(None)
 
-    __call__ = __getitem__ = __iter__ = __mro_entries__ = _used
+    __call__ = __getitem__ = __iter__ = __mro_entries__ = _raise
 
 
-class _Setting:
-    """A function of a missing package that is called for what it changes there, and does nothing."""
+class _IgnoredCall:
+    """A configuration function of a missing package; calling it does nothing."""
 
-    def __getattr__(self, name: str) -> _Setting:
+    def __getattr__(self, name: str) -> _IgnoredCall:
         return self
 
     def __call__(self, *args: Any, **kwargs: Any) -> None:
@@ -95,7 +98,7 @@ class _Setting:
 
 
 def _frame() -> types.FrameType | None:
-    """The part of the network that is being run."""
+    """Return the innermost frame of the network."""
     frame: types.FrameType | None = sys._getframe(1)
     while frame is not None and frame.f_code.co_filename != NETWORK_FILE:
         frame = frame.f_back
@@ -107,8 +110,8 @@ def _line() -> int | None:
     return frame.f_lineno if frame else None
 
 
-def _is_tried(line: int) -> bool:
-    """Whether a line of the network is in a ``try`` that handles errors."""
+def _is_in_try(line: int) -> bool:
+    """Return whether a line of the network is inside a ``try`` that handles errors."""
     tree = user_text.tree()
     return tree is None or any(
         part.lineno <= line <= (part.end_lineno or part.lineno)
@@ -118,8 +121,8 @@ def _is_tried(line: int) -> bool:
     )
 
 
-def _is_setting() -> bool:
-    """Whether the network is at a call outside of its functions, the result of which nobody takes."""
+def _is_configuration_call() -> bool:
+    """Return whether the network is at a module-level call whose result is not used."""
     frame = _frame()
     if frame is None or frame.f_code.co_name != "<module>":
         return False

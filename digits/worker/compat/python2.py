@@ -1,14 +1,14 @@
-"""Lets a network's text say what Python 2 and the shapes of TensorFlow 1 allowed.
+"""Support for Python 2 syntax, builtins and TensorFlow 1 shapes in a network's text.
 
-What can mean nothing else today is rewritten in the syntax tree, so that lines and columns stay as the user
-wrote them:
+Expressions that have no valid meaning in Python 3 are rewritten in the syntax tree, so that lines and columns
+remain those of the user's text:
 
-- ``shape[1].value``: a dimension of a shape was an object, now it is a number or None;
-- ``tensor in tensors``: asked for the same tensor, now it would compare numbers;
+- ``shape[1].value``: dimensions of a shape were objects, now they are integers or None;
+- ``tensor in tensors``: tested identity, now it would compare values;
 - ``d.iteritems()``, ``itervalues()``, ``iterkeys()``, ``has_key(k)``, ``d.keys()[0]``, ``range(3) + [5]``.
 
-A division of integers by ``/`` is the true division of Python 3, which DIGITS 6 had switched on as well.
-Text that does not parse may have statements of Python 2 (see `digits.worker.compat.python2_statements`).
+Integer division by ``/`` is the true division of Python 3, which DIGITS 6 had also enabled. Text that is not valid
+Python 3 may contain Python 2 statements (see `digits.worker.compat.python2_statements`).
 """
 
 from __future__ import annotations
@@ -33,30 +33,30 @@ from tensorflow.python.framework import ops
 from digits.worker.compat import python2_statements
 
 _VALUE, _IS_IN, _OLD_METHOD = "__digits_value__", "__digits_is_in__", "__digits_old_method__"
-_LISTED = "__digits_listed__"
+_AS_LIST = "__digits_listed__"
 _OLD_METHODS = {"iteritems": "items", "itervalues": "values", "iterkeys": "keys", "has_key": "__contains__"}
 
 
 _VIEWS = ("keys", "values", "items")
 
 
-def compiled(text: str, file: str) -> types.CodeType:
-    """The code of a module with the text ``text``; raises SyntaxError."""
-    tree = _parsed(text, file)
+def compile_text(text: str, file: str) -> types.CodeType:
+    """Compile ``text`` as a module. Raises SyntaxError."""
+    tree = _parse(text, file)
     return compile(ast.fix_missing_locations(_Rewriter().visit(tree)), file, "exec", dont_inherit=True)
 
 
-def _parsed(text: str, file: str) -> ast.Module:
+def _parse(text: str, file: str) -> ast.Module:
     try:
         return ast.parse(text, file)
     except SyntaxError as error:
-        translated = python2_statements.translated(text)
+        translated = python2_statements.translate(text)
         if translated == text:
             raise
         try:
             return ast.parse(translated, file)
         except SyntaxError as later:
-            # What is wrong besides Python 2 is worth more than that it is Python 2.
+            # An error that is not about Python 2 is more useful than one that is.
             raise (later if later.lineno != error.lineno else error) from None
 
 
@@ -76,10 +76,10 @@ _OLD_NAMES: dict[types.ModuleType, dict[str, Any]] = {
 
 
 def restore_aliases() -> None:
-    """Give modules the names back that they had, where nothing else has them now."""
-    for name, kind in {"float": float, "int": int, "bool": bool, "object": object, "str": str}.items():
+    """Restore the aliases of builtins that NumPy and others have removed."""
+    for name, builtin in {"float": float, "int": int, "bool": bool, "object": object, "str": str}.items():
         if name not in vars(np):
-            setattr(np, name, kind)
+            setattr(np, name, builtin)
     for name in collections.abc.__all__:
         if not hasattr(collections, name):
             setattr(collections, name, getattr(collections.abc, name))
@@ -89,21 +89,21 @@ def restore_aliases() -> None:
                 setattr(module, name, value)
 
 
-def let_tensors_be_keys() -> None:
-    """Let tensors of a graph be keys of dicts and members of sets, as ``{placeholder: value}`` has them.
+def make_tensors_hashable() -> None:
+    """Make graph tensors hashable, for dict keys such as ``{placeholder: value}`` and sets.
 
-    TensorFlow refuses this because equality of tensors compares numbers; a dict asks for identity first.
+    TensorFlow forbids it because ``==`` compares tensors element-wise; dicts compare identity first.
     """
     ops.SymbolicTensor.__hash__ = object.__hash__
 
 
 def names() -> dict[str, Any]:
-    """The builtins of Python 2, and what rewritten text calls."""
+    """Return the builtins of Python 2, and the functions that rewritten text calls."""
     return {
         _VALUE: _value,
         _IS_IN: _is_in,
         _OLD_METHOD: _old_method,
-        _LISTED: _listed,
+        _AS_LIST: _as_list,
         "map": _eager(map),
         "filter": _eager(filter),
         "zip": _eager(zip),
@@ -139,8 +139,8 @@ _RENAMED_MODULES = {
 
 
 def module(name: str) -> Any:
-    """The module that a module of Python 2 called ``name`` has become, or None."""
-    if name in ("future", "future.standard_library"):  # which gave Python 2 the modules that are here
+    """Return the current module for the Python 2 module ``name``, or None."""
+    if name in ("future", "future.standard_library"):  # which provides these modules for Python 2
         own = types.SimpleNamespace(install_aliases=lambda: None, install_hooks=lambda: None)
         return types.SimpleNamespace(standard_library=own, **vars(own))
     renamed = _RENAMED_MODULES.get(name)
@@ -163,7 +163,7 @@ class _Rewriter(ast.NodeTransformer):
 
     def visit_Call(self, node: ast.Call) -> ast.AST:
         if isinstance(node.func, ast.Attribute) and node.func.attr == "value":
-            node.func.value = self.visit(node.func.value)  # a method of that name is no dimension
+            node.func.value = self.visit(node.func.value)  # a method of this name is not a dimension
             node.args = [self.visit(item) for item in node.args]
             node.keywords = [self.visit(item) for item in node.keywords]
             return node
@@ -175,8 +175,8 @@ class _Rewriter(ast.NodeTransformer):
 
     def visit_Subscript(self, node: ast.Subscript) -> ast.AST:
         self.generic_visit(node)
-        if _gave_a_list(node.value):
-            node.value = _call(_LISTED, [node.value], node.value)
+        if _returned_list(node.value):
+            node.value = _call(_AS_LIST, [node.value], node.value)
         return node
 
     def visit_BinOp(self, node: ast.BinOp) -> ast.AST:
@@ -184,7 +184,7 @@ class _Rewriter(ast.NodeTransformer):
         if isinstance(node.op, ast.Add):
             sides = node.left, node.right
             node.left, node.right = (
-                _call(_LISTED, [side], side) if _gave_a_list(side) else side for side in sides
+                _call(_AS_LIST, [side], side) if _returned_list(side) else side for side in sides
             )
         return node
 
@@ -198,8 +198,8 @@ class _Rewriter(ast.NodeTransformer):
         return ast.copy_location(ast.UnaryOp(ast.Not(), found), node)
 
 
-def _gave_a_list(node: ast.expr) -> bool:
-    """Whether ``node`` is ``range(…)``, ``d.keys()`` or the like, which gave lists."""
+def _returned_list(node: ast.expr) -> bool:
+    """Return whether ``node`` is ``range(…)``, ``d.keys()`` or similar, which returned a list in Python 2."""
     if not isinstance(node, ast.Call):
         return False
     if isinstance(node.func, ast.Name):
@@ -225,7 +225,7 @@ def _is_in(item: Any, container: Any) -> Any:
         return item in container
     if not _is_tensor(item):
         return any(other == item for other in container if not _is_tensor(other))
-    # In half precision a network holds views of its variables.
+    # In half precision, a network holds views of its variables.
     wanted = getattr(item, "master", item)
     return any(getattr(other, "master", other) is wanted for other in container)
 
@@ -238,14 +238,14 @@ def _old_method(owner: Any, name: str) -> Any:
     return getattr(owner, name, None) or getattr(owner, _OLD_METHODS[name])
 
 
-def _listed(items: Any) -> Any:
-    """A range, or what a dict has, as the list that it was; anything else as it is."""
+def _as_list(items: Any) -> Any:
+    """Convert a range or dict view to a list; return other values unchanged."""
     views = (range, collections.abc.KeysView, collections.abc.ValuesView, collections.abc.ItemsView)
     return list(items) if isinstance(items, views) else items
 
 
 class _Items(list[Any]):
-    """A list, as ``map`` and ``zip`` gave, from which ``next`` takes the items one after the other as today."""
+    """A list, as returned by Python 2's ``map`` and ``zip``, that also supports ``next``."""
 
     def __next__(self) -> Any:
         if not hasattr(self, "_rest"):

@@ -1,8 +1,7 @@
-"""Statements of Python 2 as today's Python has them, line by line.
+"""Translation of Python 2 statements to Python 3, line by line.
 
-``print``, ``exec`` and ``raise`` were statements, ``except`` named the error behind a comma, and a tab
-counted up to the next eighth column. Numbers could be ``10L`` and ``0777``, ``<>`` was another ``!=``,
-and what stood between backticks was shown as text.
+Covers the statements ``print``, ``exec`` and ``raise``, ``except Error, name``, tabs as indentation to multiples of
+eight columns, the literals ``10L`` and ``0777``, the operator ``<>``, and backticks for ``repr``.
 """
 
 from __future__ import annotations
@@ -17,7 +16,7 @@ Tokens = list[tokenize.TokenInfo]
 _NOT_CODE = {tokenize.COMMENT, tokenize.NL, tokenize.NEWLINE, tokenize.INDENT, tokenize.DEDENT}
 
 
-# Strings and comments, which stay as they are, and what is written otherwise today.
+# Strings and comments, which are kept, and tokens with a different spelling in Python 3.
 _WORDS = re.compile(
     r"""
     \b[uU](?P<raw>[rR])(?=["'])
@@ -39,16 +38,16 @@ def _word(found: re.Match[str]) -> str:
     return "!=" if found["unequal"] else found["raw"] or found["long"] or found[0]
 
 
-def translated(text: str) -> str:
-    """``text`` in today's Python, with as many lines; unchanged where nothing is of Python 2."""
+def translate(text: str) -> str:
+    """Translate ``text`` to Python 3, keeping the number of lines; unchanged if it contains no Python 2."""
     text = re.sub(r"^[ \t]+", lambda spaces: spaces[0].expandtabs(8), text, flags=re.MULTILINE)
     text = _WORDS.sub(_word, text)
-    lines = io.StringIO(text).readlines()  # as Python counts lines
+    lines = io.StringIO(text).readlines()  # Python's definition of a line
     try:
         tokens = list(tokenize.generate_tokens(io.StringIO(text).readline))
     except (tokenize.TokenError, SyntaxError):
         return text
-    # From the end, so that the places of what comes before stay right.
+    # Replace from the end, so that earlier positions stay valid.
     for statement in reversed(list(_statements(tokens))):
         words = _TRANSLATIONS.get(statement[0].string)
         new = words(statement, lines) if words else None
@@ -58,7 +57,9 @@ def translated(text: str) -> str:
 
 
 def _statements(tokens: Tokens) -> Iterator[Tokens]:
-    """The tokens of each simple statement, and of the heads of compound ones without their colon."""
+    """Return the tokens of each simple statement, and of the heads of compound statements without the
+    colon.
+    """
     depth, found = 0, []
     for token in tokens:
         depth += {"(": 1, "[": 1, "{": 1, ")": -1, "]": -1, "}": -1}.get(token.string, 0)
@@ -71,7 +72,7 @@ def _statements(tokens: Tokens) -> Iterator[Tokens]:
 
 
 def _parts(tokens: Tokens, lines: list[str]) -> list[str]:
-    """The texts between the commas of ``tokens``."""
+    """Return the texts between the commas of ``tokens``."""
     parts, depth, begin = [], 0, 0
     for place, token in enumerate(tokens):
         depth += {"(": 1, "[": 1, "{": 1, ")": -1, "]": -1, "}": -1}.get(token.string, 0)
@@ -110,7 +111,7 @@ def _print(tokens: Tokens, lines: list[str]) -> str | None:
 
 
 def _is_a_call(tokens: Tokens) -> bool:
-    """Whether all that follows the first token is in one pair of parentheses."""
+    """Return whether a single pair of parentheses encloses all tokens after the first."""
     depth = 0
     for token in tokens[1:-1]:
         depth += {"(": 1, ")": -1}.get(token.string, 0)
@@ -126,13 +127,13 @@ def _exec(tokens: Tokens, lines: list[str]) -> str | None:
 
 
 def _raise(tokens: Tokens, lines: list[str]) -> str | None:
-    kind, *values = _parts(tokens[1:], lines)
-    return f"raise {kind}({values[0]})" if values else None
+    error, *values = _parts(tokens[1:], lines)
+    return f"raise {error}({values[0]})" if values else None
 
 
 def _except(tokens: Tokens, lines: list[str]) -> str | None:
-    kind, *names = _parts(tokens[1:], lines)
-    return f"except {kind} as {names[0]}" if len(names) == 1 else None
+    error, *names = _parts(tokens[1:], lines)
+    return f"except {error} as {names[0]}" if len(names) == 1 else None
 
 
 _TRANSLATIONS = {"print": _print, "exec": _exec, "raise": _raise, "except": _except}

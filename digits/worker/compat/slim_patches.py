@@ -1,13 +1,12 @@
-"""Makes tf_slim 1.1 and the layers below it work on TensorFlow 2.21.
+"""Patches that make tf_slim 1.1 and the layers it uses work on TensorFlow 2.21.
 
-tf_slim was written for names inside TensorFlow that have since moved or gone.
-`install` gives its modules complete stand-ins for the modules they lost names of;
-TensorFlow itself keeps its modules as they are. What else is repaired:
+tf_slim uses names inside TensorFlow that have since moved or been removed. `install` gives its modules complete
+stand-ins for the modules that lost names; TensorFlow's own modules are not changed. Also patched:
 
-- batch normalisation, whose layer class left TensorFlow with Keras 2;
-- membership tests of variables by ``in``, which TensorFlow 2 makes element-wise;
-- regularisation of shared layers, which was counted once a call, not once a variable;
-- sizes that NumPy computed, ``np.prod(shape)``, which were integers in Python 2.
+- batch normalization, whose layer class was removed with Keras 2;
+- membership tests of variables with ``in``, which TensorFlow 2 evaluates element-wise;
+- regularization of shared layers, which was added once per call instead of once per variable;
+- sizes computed by NumPy, such as ``np.prod(shape)``, which were integers in Python 2.
 """
 
 from __future__ import annotations
@@ -32,11 +31,11 @@ from tensorflow.python.ops import array_ops, control_flow_ops, variable_scope
 from digits.worker.compat.contrib_layers import bow_encoder, embed_sequence, group_norm, instance_norm
 from digits.worker.precision import autocast_variable
 
-_REGULARISED = ("__digits_regularised_variables__",)
+_REGULARIZED = ("__digits_regularized_variables__",)
 
 
-class _Completed(types.ModuleType):
-    """A module with additional names, for the one module that asks for them."""
+class _CompletedModule(types.ModuleType):
+    """A module with additional names, for one module that uses them."""
 
     def __init__(self, module: types.ModuleType, names: dict[str, Any]) -> None:
         super().__init__(module.__name__)
@@ -48,9 +47,13 @@ class _Completed(types.ModuleType):
 
 
 class BatchNormalization(legacy_base.Layer):
-    """Batch normalisation as `tf.layers` had it: any rank, one axis, moving averages.
+    """Batch normalization of ``tf.layers``: any rank, one axis, moving averages.
 
-    Its updates are put into the UPDATE_OPS collection and run with the step.
+    Adds its updates to the UPDATE_OPS collection, which runs with the training step. Inputs are floating-point
+    tensors of known rank; the moments are float32. See https://arxiv.org/abs/1502.03167, and for ``renorm``
+    https://arxiv.org/abs/1702.03275.
+
+    Raises NotImplementedError for ``virtual_batch_size`` and ``adjustment``.
     """
 
     def __init__(
@@ -80,7 +83,9 @@ class BatchNormalization(legacy_base.Layer):
     ) -> None:
         super().__init__(trainable=trainable, name=name, **kwargs)
         if virtual_batch_size or adjustment:
-            raise NotImplementedError("batch normalisation knows no virtual batches and no adjustment")
+            raise NotImplementedError(
+                "batch normalization does not support virtual_batch_size and adjustment"
+            )
         self.renorm, self.renorm_momentum = renorm, renorm_momentum
         self.renorm_clipping = renorm_clipping or {}
         self.axis = axis[0] if isinstance(axis, (list, tuple)) else axis
@@ -102,7 +107,7 @@ class BatchNormalization(legacy_base.Layer):
         shape = tf.TensorShape(input_shape)
         channels = shape.as_list()[self.axis]
         if channels is None:
-            raise ValueError("batch normalisation needs to know the size of the axis it normalises")
+            raise ValueError("batch normalization requires a static size of the normalized axis")
         if self.scale:
             self.gamma = self._parameter("gamma", channels, trainable=True)
         if self.center:
@@ -134,43 +139,45 @@ class BatchNormalization(legacy_base.Layer):
 
     def _training(self, inputs: tf.Tensor) -> tf.Tensor:
         if self.renorm:
-            outputs, mean, variance = self._renormalised(inputs)
+            outputs, mean, variance = self._renormalize(inputs)
         elif self._can_fuse(inputs):
             outputs, mean, variance = tf.compat.v1.nn.fused_batch_norm(
                 inputs, *self._scale_and_offset(), epsilon=self.epsilon, data_format=self._format()
             )
         else:
             mean, variance = self._moments(inputs)
-            outputs = self._normalised(inputs, mean, variance)
-        self._move(self.moving_mean, mean, self.momentum)
-        self._move(self.moving_variance, variance, self.momentum)
+            outputs = self._normalize(inputs, mean, variance)
+        self._update_average(self.moving_mean, mean, self.momentum)
+        self._update_average(self.moving_variance, variance, self.momentum)
         return outputs
 
     def _moments(self, inputs: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
         axes = [axis for axis in range(inputs.shape.rank) if axis != self.axis % inputs.shape.rank]
         return tf.nn.moments(tf.cast(inputs, tf.float32), axes)
 
-    def _move(self, average: Any, value: tf.Tensor, momentum: Any) -> None:
+    def _update_average(self, average: Any, value: tf.Tensor, momentum: Any) -> None:
         step = (average - tf.cast(value, average.dtype)) * (1 - momentum)
         ops.add_to_collection(ops.GraphKeys.UPDATE_OPS, average.assign_sub(step))
 
-    def _renormalised(self, inputs: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
-        """Batch renormalisation: by the batch, and corrected towards the moving averages."""
+    def _renormalize(self, inputs: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
+        """Normalize by the batch, corrected towards the moving averages
+        (https://arxiv.org/abs/1702.03275).
+        """
         mean, variance = self._moments(inputs)
         stddev = tf.sqrt(variance + self.epsilon)
         known_mean, known_stddev = self.renorm_mean.read_value(), self.renorm_stddev.read_value()
-        scale = self._clipped(stddev / known_stddev, "rmin", "rmax")
-        shift = self._clipped((mean - known_mean) / known_stddev, None, "dmax")
+        scale = self._clip(stddev / known_stddev, "rmin", "rmax")
+        shift = self._clip((mean - known_mean) / known_stddev, None, "dmax")
         scale, shift = tf.stop_gradient(scale), tf.stop_gradient(shift)
-        # (x - mean) / stddev * scale + shift, as one normalisation by other moments.
-        outputs = self._normalised(
+        # (x - mean) / stddev * scale + shift, as one normalization with adjusted moments.
+        outputs = self._normalize(
             inputs, mean - shift * stddev / scale, tf.square(stddev / scale) - self.epsilon
         )
-        self._move(self.renorm_mean, mean, self.renorm_momentum)
-        self._move(self.renorm_stddev, stddev, self.renorm_momentum)
+        self._update_average(self.renorm_mean, mean, self.renorm_momentum)
+        self._update_average(self.renorm_stddev, stddev, self.renorm_momentum)
         return outputs, mean, variance
 
-    def _clipped(self, value: tf.Tensor, low: str | None, high: str) -> tf.Tensor:
+    def _clip(self, value: tf.Tensor, low: str | None, high: str) -> tf.Tensor:
         most = self.renorm_clipping.get(high)
         least = self.renorm_clipping.get(low) if low else None if most is None else -most
         value = value if least is None else tf.maximum(value, least)
@@ -178,7 +185,7 @@ class BatchNormalization(legacy_base.Layer):
 
     def _inference(self, inputs: tf.Tensor) -> tf.Tensor:
         if not self._can_fuse(inputs):
-            return self._normalised(inputs, self.moving_mean, self.moving_variance)
+            return self._normalize(inputs, self.moving_mean, self.moving_variance)
         outputs, _, _ = tf.compat.v1.nn.fused_batch_norm(
             inputs,
             *self._scale_and_offset(),
@@ -204,7 +211,7 @@ class BatchNormalization(legacy_base.Layer):
             self.beta if self.beta is not None else tf.zeros(shape),
         )
 
-    def _normalised(self, inputs: tf.Tensor, mean: Any, variance: Any) -> tf.Tensor:
+    def _normalize(self, inputs: tf.Tensor, mean: Any, variance: Any) -> tf.Tensor:
         shape = [1] * inputs.shape.rank
         shape[self.axis] = -1
         scale, offset = self._scale_and_offset()
@@ -218,7 +225,7 @@ class BatchNormalization(legacy_base.Layer):
 
 
 def batch_normalization(inputs: Any, *args: Any, **kwargs: Any) -> tf.Tensor:
-    """The functional form of `BatchNormalization`, with the arguments of ``tf.layers``."""
+    """Implement ``tf.layers.batch_normalization`` with `BatchNormalization`."""
     training = kwargs.pop("training", False)
     reuse, name = kwargs.pop("reuse", None), kwargs.pop("name", None)
     kwargs.update(name=name, _reuse=reuse, _scope=name)
@@ -227,7 +234,7 @@ def batch_normalization(inputs: Any, *args: Any, **kwargs: Any) -> tf.Tensor:
 
 
 def layer_functions() -> types.SimpleNamespace:
-    """What user code finds under ``tf.layers``."""
+    """Return the names of ``tf.layers``."""
     names = {name: value for name, value in vars(core_layers).items() if not name.startswith("_")}
     normalization = {
         "BatchNormalization": BatchNormalization,
@@ -240,7 +247,7 @@ def layer_functions() -> types.SimpleNamespace:
 
 
 def _with_scope(function: Any) -> Any:
-    """``function``, which also takes its name as ``scope``."""
+    """Return ``function`` with ``scope`` accepted as another name of its argument ``name``."""
     if not isinstance(function, types.FunctionType):
         return function
 
@@ -254,7 +261,7 @@ def _with_scope(function: Any) -> Any:
 
 
 def contrib_layers() -> dict[str, Any]:
-    """What ``tf.contrib.layers`` and slim have besides tf_slim's own layers."""
+    """Return the names of ``tf.contrib.layers`` and slim that tf_slim does not have."""
     import tf_slim
 
     def nothing(*args: Any, **kwargs: Any) -> list[Any]:
@@ -276,7 +283,7 @@ def contrib_layers() -> dict[str, Any]:
 
 @functools.cache
 def install() -> types.ModuleType:
-    """Repair tf_slim, once, and return it."""
+    """Patch tf_slim, once, and return it."""
     import tf_slim
 
     warnings.filterwarnings("ignore", message=r".*tf\.layers\..*is deprecated")
@@ -285,23 +292,25 @@ def install() -> types.ModuleType:
         _complete(module)
     slim_layers: Any = importlib.import_module("tf_slim.layers.layers")
     slim_layers._add_variable_to_collections = _add_to_collections
-    slim_layers.utils.two_element_tuple = _of_plain_numbers(slim_layers.utils.two_element_tuple)
-    conv_utils.normalize_tuple = _of_plain_numbers(conv_utils.normalize_tuple)
+    slim_layers.utils.two_element_tuple = _accept_numpy_sizes(slim_layers.utils.two_element_tuple)
+    conv_utils.normalize_tuple = _accept_numpy_sizes(conv_utils.normalize_tuple)
     slim_variables: Any = importlib.import_module("tf_slim.ops.variables")
     slim_variables.add_model_variable = _add_model_variable
-    legacy_base.Layer._handle_weight_regularization = _once_for_each_variable(
+    legacy_base.Layer._handle_weight_regularization = _once_per_variable(
         legacy_base.Layer._handle_weight_regularization
     )
-    _let_scopes_say_training()
+    _accept_training_in_scopes()
     return tf_slim
 
 
-def _let_scopes_say_training() -> None:
-    """``resnet_arg_scope(is_training=…)``, as before 1.1; the networks follow it where they are not told themselves."""
+def _accept_training_in_scopes() -> None:
+    """Support ``resnet_arg_scope(is_training=…)`` as before 1.1: the default for networks built in the
+    scope.
+    """
     scopes = importlib.import_module("tf_slim.ops.arg_scope")
     batch_norm = scopes.arg_scope_func_key(importlib.import_module("tf_slim.layers.layers").batch_norm)
 
-    def with_training(resnet_arg_scope: Any) -> Any:
+    def accept_training(resnet_arg_scope: Any) -> Any:
         @functools.wraps(resnet_arg_scope)
         def scope(*args: Any, is_training: Any = None, **kwargs: Any) -> Any:
             if args and isinstance(args[0], (bool, tf.Tensor)):
@@ -313,25 +322,25 @@ def _let_scopes_say_training() -> None:
 
         return scope
 
-    def of_scope(network: Any) -> Any:
+    def read_scope(network: Any) -> Any:
         @functools.wraps(network)
         def built(*args: Any, **kwargs: Any) -> Any:
-            said = scopes.current_arg_scope().get(batch_norm, {})
-            told = inspect.signature(network).bind_partial(*args, **kwargs).arguments
-            if "is_training" in said and "is_training" not in told:
-                kwargs["is_training"] = said["is_training"]
+            scope_arguments = scopes.current_arg_scope().get(batch_norm, {})
+            passed = inspect.signature(network).bind_partial(*args, **kwargs).arguments
+            if "is_training" in scope_arguments and "is_training" not in passed:
+                kwargs["is_training"] = scope_arguments["is_training"]
             return network(*args, **kwargs)
 
         return built
 
     for version in ("resnet_v1", "resnet_v2"):
         module: Any = importlib.import_module(f"tf_slim.nets.{version}")
-        module.resnet_arg_scope = with_training(module.resnet_arg_scope)
+        module.resnet_arg_scope = accept_training(module.resnet_arg_scope)
         for name, value in list(vars(module).items()):
             if name.startswith("resnet_v") and "is_training" in inspect.signature(value).parameters:
-                setattr(module, name, of_scope(value))
+                setattr(module, name, read_scope(value))
     utils: Any = importlib.import_module("tf_slim.nets.resnet_utils")
-    utils.resnet_arg_scope = with_training(utils.resnet_arg_scope)
+    utils.resnet_arg_scope = accept_training(utils.resnet_arg_scope)
 
 
 def _slim_modules() -> list[types.ModuleType]:
@@ -339,7 +348,7 @@ def _slim_modules() -> list[types.ModuleType]:
     return [module for name, module in sorted(sys.modules.items()) if name.startswith("tf_slim")]
 
 
-# Attribute of a tf_slim module: the names that the module behind it lacks.
+# Attribute of a tf_slim module, the module it refers to, and the names that this module lacks.
 _MISSING: dict[str, tuple[types.ModuleType, dict[str, Any]]] = {
     "ops": (ops, {"Tensor": tf.Tensor, "IndexedSlices": tf.IndexedSlices}),
     "framework_ops": (ops, {"Tensor": tf.Tensor, "IndexedSlices": tf.IndexedSlices}),
@@ -360,19 +369,19 @@ _MISSING: dict[str, tuple[types.ModuleType, dict[str, Any]]] = {
 def _complete(module: Any) -> None:
     for attribute, (behind, names) in _MISSING.items():
         if getattr(module, attribute, None) is behind:
-            setattr(module, attribute, _Completed(behind, names))
+            setattr(module, attribute, _CompletedModule(behind, names))
     normalization = getattr(module, "normalization_layers", None)
-    if normalization is not None and not isinstance(normalization, _Completed):
-        stand_in = _Completed(normalization, {"BatchNormalization": BatchNormalization})
+    if normalization is not None and not isinstance(normalization, _CompletedModule):
+        stand_in = _CompletedModule(normalization, {"BatchNormalization": BatchNormalization})
         module.normalization_layers = stand_in
 
 
-def _of_plain_numbers(normalised: Any) -> Any:
-    @functools.wraps(normalised)
-    def of_numbers(size: Any, *args: Any, **kwargs: Any) -> Any:
-        return normalised(int(size) if isinstance(size, np.integer) else size, *args, **kwargs)
+def _accept_numpy_sizes(normalize: Any) -> Any:
+    @functools.wraps(normalize)
+    def convert_size(size: Any, *args: Any, **kwargs: Any) -> Any:
+        return normalize(int(size) if isinstance(size, np.integer) else size, *args, **kwargs)
 
-    return of_numbers
+    return convert_size
 
 
 def _add_to_collections(variable: Any, collections: Any, name: str) -> None:
@@ -391,11 +400,11 @@ def _add_once(collection: str, variable: Any) -> None:
         ops.add_to_collection(collection, variable)
 
 
-def _once_for_each_variable(handle: Any) -> Any:
+def _once_per_variable(handle: Any) -> Any:
     @functools.wraps(handle)
     def handle_once(self: Any, name: str, variable: Any, regularizer: Any) -> None:
         variable = autocast_variable.plain(variable)
-        known = ops.get_default_graph().get_collection_ref(_REGULARISED)
+        known = ops.get_default_graph().get_collection_ref(_REGULARIZED)
         if not any(seen is variable for seen in known):
             known.append(variable)
             handle(self, name, variable, regularizer)

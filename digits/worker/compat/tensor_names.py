@@ -1,10 +1,9 @@
-"""Finds tensors by the names that they had in TensorFlow 1.
+"""Lookup of tensors by their names in TensorFlow 1.
 
-There, ``get_tensor_by_name`` knew everything in one graph: a network's tensors under its
-stage (``train/model/conv1/Relu:0``), its variables by theirs (``model/conv1/weights:0``).
-Here a graph holds one stage, without a prefix, and no variables. So a name is looked
-up as it is, then without the prefix of a stage or tower, then among the variables, and
-at last by its end.
+There, one graph contained a network's tensors under the prefix of their stage (``train/model/conv1/Relu:0``) and
+its variables (``model/conv1/weights:0``). Here, a graph contains one stage, without a prefix, and no variables. A
+name is looked up unchanged, then without the prefix of a stage or tower, then among the variables, and finally by
+its last component.
 """
 
 from __future__ import annotations
@@ -20,8 +19,8 @@ _PREFIXES = re.compile(r"^(?:(?:train|val|inf|tower_\d+|model_1|gpu_\d+|\^)/)+")
 Variables = Callable[[], Mapping[str, tf.Variable]]
 
 
-def teach(graph: tf.Graph, variables: Variables) -> None:
-    """Let the lookups of ``graph`` find the names of TensorFlow 1 too, and the ``variables`` by name."""
+def patch_lookups(graph: tf.Graph, variables: Variables) -> None:
+    """Make the lookups of ``graph`` also find names of TensorFlow 1, and the ``variables`` by name."""
     find = type(graph).as_graph_element
 
     def operation(name: str) -> Any:
@@ -64,5 +63,5 @@ def _operation(graph: tf.Graph, name: str) -> Any:
 def _missing(graph: tf.Graph, name: str) -> str:
     last = name.rpartition("/")[2]
     near = [item.name for item in graph.get_operations() if last and last in item.name][:5]
-    also = f" Of the names like it there are: {', '.join(near)}." if near else ""
+    also = f" Similar names: {', '.join(near)}." if near else ""
     return f"The network has no tensor or operation {name!r}.{also}"

@@ -1,17 +1,17 @@
-"""Random changes of training images, on whole batches inside the function that trains.
+"""Random augmentation of image batches, inside the training function.
 
-What happens to a batch of pixels, in this order:
+Augmentations are applied in this order:
 
-1. `moved`, on pixels of 0 to 255: quarter turn, flip, shift by padding and cutting, rotation, zoom and the moving
-   parts of RandAugment. All are one map from places of the new image to places of the old one.
-2. `coloured`, on pixels of 0 to 255, as a colour means nothing once a mean was taken off: RandAugment, hue,
-   saturation, value, contrast, noise; then pixels are cut to 0 to 255 again.
-3. The mean is taken off, what came in from outside of the image becomes zero, windows are cut (all in `input`).
-4. `whitened`, in validation and inference too.
-5. `blended`: cut-out, MixUp and CutMix.
+1. `augment_geometry`, to pixels of 0 to 255: 90° rotation, flip, pad and crop, rotation, zoom and the geometric
+operations of RandAugment, combined into one map from output to input positions.
+2. `augment_colors`, to pixels of 0 to 255, because colors are undefined after mean subtraction: RandAugment, hue,
+saturation, value, contrast and noise; the result is clipped to 0 to 255.
+3. Mean subtraction, zero padding outside of the image, and random crops (all in `digits.worker.input.feeds`).
+4. `standardize`, also for validation and inference.
+5. `blend`: Cutout, MixUp and CutMix.
 
-Every image gets numbers of its own. All of them are drawn from a seed of two numbers (the run's and the step's), so
-a step that is repeated sees the same images.
+Each image is augmented differently. All random numbers are drawn from a seed of two numbers, the run's and the
+step's, so that a repeated step sees the same images.
 """
 
 from __future__ import annotations
@@ -27,12 +27,12 @@ from digits.worker.failure import UserFault
 
 FULL_RANGE = 255.0
 
-# Counter-clockwise quarter turns; each is as likely as the others.
+# Numbers of counterclockwise quarter turns, drawn uniformly.
 _QUARTERS = {"rot90": (0, 1, 3), "rot180": (0, 2), "rotall": (0, 1, 2, 3)}
 
 SMALLEST_ZOOM = 0.1
 
-# RandAugment: how many operations each image gets, and how far one goes at magnitude 1.
+# RandAugment: the number of operations per image, and the range of each operation at magnitude 1.
 OPERATIONS_PER_IMAGE = 2
 _LARGEST_TURN = math.radians(30)
 _LARGEST_SHEAR = 0.3
@@ -55,7 +55,7 @@ OPERATIONS = (
     "stretch",
 )
 
-# Each random number has its row, so that one augmentation draws the same whether others are on or not.
+# Each random number has its own row, so that enabling one augmentation does not change the others.
 _ROWS = (
     "flip_x",
     "flip_y",
@@ -74,7 +74,7 @@ _ROWS = (
     "mix",
     "mix_x",
     "mix_y",
-    "mix_kind",
+    "mix_choice",
     "first_operation",
     "second_operation",
     "window_x",
@@ -85,79 +85,83 @@ _NOISE_SEED = 1
 
 
 def check(augment: Augment, shape: tuple[int, int, int]) -> None:
-    """Raise UserFault if ``augment`` does not fit images of ``shape``."""
+    """Raise UserFault if ``augment`` is not possible for images of ``shape`` (height, width, channels)."""
     for name in ("pad_crop", "cutout"):
         if getattr(augment, name) > max(shape[:2]):
             raise UserFault(
-                f"The augmentation {name} cannot be {getattr(augment, name)}.",
-                f"Choose from 0 to {max(shape[:2])}.",
+                f"The augmentation {name} is {getattr(augment, name)} pixels, more than the image has.",
+                f"Choose a value from 0 to {max(shape[:2])}.",
             )
     if augment.quad_rotation in ("rot90", "rotall") and shape[0] != shape[1]:
         raise UserFault(
-            f"Images of {shape[1]}×{shape[0]} pixels do not keep their size when they are turned by 90°.",
-            "Choose half turns only (rot180).",
+            f"Images of {shape[1]}×{shape[0]} pixels change their size when rotated by 90°.",
+            "Choose 180° rotations only (rot180).",
         )
 
 
 class Draws:
-    """The random numbers for one batch of ``count`` images; ``seed`` is int32 [2]."""
+    """Random numbers for one batch of ``count`` images; ``seed`` is int32 [2]."""
 
     def __init__(self, seed: tf.Tensor, count: tf.Tensor) -> None:
         self._seed, self._count = seed, count
-        # One call for all: each costs more than the numbers that it draws.
+        # A single call: each one costs more than the numbers it draws.
         self._uniform = tf.random.stateless_uniform([len(_ROWS), count], seed, alg="philox")
 
     def uniform(self, row: str, low: float = 0.0, high: float = 1.0) -> tf.Tensor:
-        """float32 [N] from ``low`` to ``high``."""
+        """Return uniform numbers, float32 [N], in [``low``, ``high``)."""
         return low + self._uniform[_ROWS.index(row)] * (high - low)
 
-    def whole(self, row: str, low: int, high: int) -> tf.Tensor:
-        """int32 [N] from ``low`` to ``high``, both included."""
+    def integer(self, row: str, low: int, high: int) -> tf.Tensor:
+        """Return uniform integers, int32 [N], from ``low`` to ``high``, both included."""
         numbers = tf.cast(tf.floor(self.uniform(row) * (high - low + 1)), tf.int32)
         return low + tf.minimum(numbers, high - low)
 
-    def zooms(self, deviation: float) -> tf.Tensor:
-        """float32 [N]: normal around 1, nothing beyond two deviations or below `SMALLEST_ZOOM`."""
-        # The method of Box and Muller; the logarithm's argument is never 0.
+    def zoom_factors(self, deviation: float) -> tf.Tensor:
+        """Return zoom factors, float32 [N]: normal around 1, truncated at two standard deviations and
+        `SMALLEST_ZOOM`.
+        """
+        # Box–Muller transform; the argument of the logarithm is never 0.
         radius = tf.sqrt(-2.0 * tf.math.log(1.0 - self.uniform("zoom_radius")))
         normal = radius * tf.cos(2 * math.pi * self.uniform("zoom_phase"))
         return tf.maximum(1.0 + deviation * tf.clip_by_value(normal, -2.0, 2.0), SMALLEST_ZOOM)
 
     def noise(self, shape: tf.Tensor) -> tf.Tensor:
-        """float32 of ``shape``, normal with the deviation 1."""
+        """Return standard normal noise, float32 of ``shape``."""
         seed = tf.random.experimental.stateless_fold_in(self._seed, _NOISE_SEED, alg="philox")
         return tf.random.stateless_normal(shape, seed, alg="philox")
 
     def amount(self, operation: str) -> tf.Tensor:
-        """float32 [N], -1 to 1: how far RandAugment takes an operation; 0 where it is not chosen."""
-        return tf.where(self.chosen(operation), self.uniform(f"amount_{operation}", -1.0, 1.0), 0.0)
+        """Return the signed strength of a RandAugment operation, float32 [N] in [-1, 1]; 0 for images without
+        it.
+        """
+        return tf.where(self.is_chosen(operation), self.uniform(f"amount_{operation}", -1.0, 1.0), 0.0)
 
-    def chosen(self, operation: str) -> tf.Tensor:
-        """bool [N]: whether ``operation`` is one of those that RandAugment chose for an image."""
+    def is_chosen(self, operation: str) -> tf.Tensor:
+        """Return for which images RandAugment selected ``operation``, bool [N]."""
         number, last = OPERATIONS.index(operation), len(OPERATIONS) - 1
         rows = ("first_operation", "second_operation")
-        return tf.reduce_any([tf.equal(self.whole(row, 0, last), number) for row in rows], axis=0)
+        return tf.reduce_any([tf.equal(self.integer(row, 0, last), number) for row in rows], axis=0)
 
 
-# 1. Places
+# 1. Geometry
 
 
-def moved(images: tf.Tensor, augment: Augment, draws: Draws) -> tuple[tf.Tensor, tf.Tensor | None]:
-    """``images`` [N, H, W, C] with their pixels at other places, in the same size.
+def augment_geometry(images: tf.Tensor, augment: Augment, draws: Draws) -> tuple[tf.Tensor, tf.Tensor | None]:
+    """Apply the geometric augmentations to ``images``, uint8 or float32 [N, H, W, C].
 
-    Also float32 [N, H, W, 1]: 1 where the pixel comes from inside of the image, 0 where
-    it repeats the border; None when all come from inside. float32, or uint8 as it was.
+    Returns the images in the same size, float32 or with their dtype, and a mask, float32 [N, H, W, 1], that is 1
+    for pixels from inside of the image and 0 for pixels that repeat its border; None if all are from inside.
     """
     if augment.rotation or augment.scale or augment.randaugment:
-        return _warped(images, *_affine(augment, draws, *images.shape[1:3]))
+        return _warp(images, *_affine(augment, draws, *images.shape[1:3]))
     quarters = _quarters(augment, draws)
     flip_x, flip_y = _flips(augment, draws, quarters)
     padding = augment.pad_crop
-    rows, rows_inside = _places("shift_y", images.shape[1], padding, flip_y, draws)
-    columns, columns_inside = _places("shift_x", images.shape[2], padding, flip_x, draws)
+    rows, rows_inside = _source_positions("shift_y", images.shape[1], padding, flip_y, draws)
+    columns, columns_inside = _source_positions("shift_x", images.shape[2], padding, flip_x, draws)
     inside = rows_inside[:, :, None, None] * columns_inside[:, None, :, None] if padding else None
     if quarters is not None and augment.quad_rotation in ("rot90", "rotall"):
-        return _gathered_turned(images, rows, columns, quarters % 2 == 1), inside
+        return _gather_rotated(images, rows, columns, quarters % 2 == 1), inside
     if padding or flip_y is not None:
         images = tf.gather(images, rows, axis=1, batch_dims=1)
     if padding or flip_x is not None:
@@ -166,17 +170,17 @@ def moved(images: tf.Tensor, augment: Augment, draws: Draws) -> tuple[tf.Tensor,
 
 
 def _quarters(augment: Augment, draws: Draws) -> tf.Tensor | None:
-    """How many quarters each image is turned counter-clockwise."""
+    """Return the number of counterclockwise quarter turns of each image, int32 [N], or None."""
     choices = _QUARTERS.get(augment.quad_rotation)
-    return None if choices is None else tf.gather(choices, draws.whole("quarter", 0, len(choices) - 1))
+    return None if choices is None else tf.gather(choices, draws.integer("quarter", 0, len(choices) - 1))
 
 
 def _flips(
     augment: Augment, draws: Draws, quarters: tf.Tensor | None
 ) -> tuple[tf.Tensor | None, tf.Tensor | None]:
-    """Whether left and right, and top and bottom, of each image change places. A turn is flips too.
+    """Return which images are mirrored left to right, and top to bottom, bool [N]; None for none.
 
-    A quarter turn exchanges rows and columns first.
+    A 90° rotation is a transposition, followed by one of these.
     """
     flip_x = draws.uniform("flip_x") < 0.5 if augment.flip in ("fliplr", "fliplrud") else None
     flip_y = draws.uniform("flip_y") < 0.5 if augment.flip in ("flipud", "fliplrud") else None
@@ -189,11 +193,11 @@ def _flips(
     )
 
 
-def _places(
+def _source_positions(
     row: str, side: int, padding: int, flip: tf.Tensor | None, draws: Draws
 ) -> tuple[tf.Tensor, tf.Tensor]:
-    """Where the pixels along one side come from, int32 [N, side], and 1 where that is inside."""
-    places = draws.whole(row, -padding, padding)[:, None] + tf.range(side)[None, :]
+    """Return the source positions along one axis, int32 [N, side], and a mask: 1 inside of the image, float32."""
+    places = draws.integer(row, -padding, padding)[:, None] + tf.range(side)[None, :]
     inside = tf.cast((places >= 0) & (places < side), tf.float32)
     places = tf.clip_by_value(places, 0, side - 1)
     if flip is not None:
@@ -201,10 +205,10 @@ def _places(
     return places, inside
 
 
-def _gathered_turned(
+def _gather_rotated(
     images: tf.Tensor, rows: tf.Tensor, columns: tf.Tensor, exchanged: tf.Tensor
 ) -> tf.Tensor:
-    """Pixels of square ``images`` at ``rows`` and ``columns``; the two change their meaning where ``exchanged``."""
+    """Gather pixels of square ``images`` at ``rows`` and ``columns``, swapped for images in ``exchanged``."""
     side, channels = images.shape[2:]
     plain = rows[:, :, None] * side + columns[:, None, :]
     turned = columns[:, None, :] * side + rows[:, :, None]
@@ -213,9 +217,9 @@ def _gathered_turned(
 
 
 def _affine(augment: Augment, draws: Draws, height: int, width: int) -> tuple[tf.Tensor, tf.Tensor]:
-    """For each image the matrix [N, 2, 2] and the shift [N, 2] (y, x) from new to old places.
+    """Return the matrix [N, 2, 2] and the offset [N, 2] (y, x) from output to input positions of each image.
 
-    Places count from the middle of the image.
+    Positions are relative to the center of the image, in pixels.
     """
     zero = tf.zeros_like(draws.uniform("turn"))
     matrix = _matrix(zero + 1, zero, zero, zero + 1)
@@ -230,31 +234,35 @@ def _affine(augment: Augment, draws: Draws, height: int, width: int) -> tuple[tf
     matrix = matrix @ _matrix(sign_y, zero, zero, sign_x)
     if augment.pad_crop:
         padding = augment.pad_crop
-        starts = [tf.cast(draws.whole(row, -padding, padding), tf.float32) for row in ("shift_y", "shift_x")]
-        shift += _times(matrix, tf.stack(starts, 1))
+        starts = [
+            tf.cast(draws.integer(row, -padding, padding), tf.float32) for row in ("shift_y", "shift_x")
+        ]
+        shift += _apply_matrix(matrix, tf.stack(starts, 1))
     angle, zoom = draws.uniform("turn", -1.0, 1.0) * math.radians(augment.rotation), zero + 1
     if augment.scale:
-        zoom = draws.zooms(augment.scale)
-    matrix = matrix @ _turn(angle, zoom)
+        zoom = draws.zoom_factors(augment.scale)
+    matrix = matrix @ _rotation_matrix(angle, zoom)
     if augment.randaugment:
-        more, more_shift = _random_affine(augment.randaugment, draws, height, width)
-        shift += _times(matrix, more_shift)
+        more, more_shift = _randaugment_affine(augment.randaugment, draws, height, width)
+        shift += _apply_matrix(matrix, more_shift)
         matrix = matrix @ more
     return matrix, shift
 
 
-def _random_affine(magnitude: float, draws: Draws, height: int, width: int) -> tuple[tf.Tensor, tf.Tensor]:
+def _randaugment_affine(
+    magnitude: float, draws: Draws, height: int, width: int
+) -> tuple[tf.Tensor, tf.Tensor]:
     angle = draws.amount("turn") * (_LARGEST_TURN * magnitude)
     shear_x = draws.amount("shear_x") * (_LARGEST_SHEAR * magnitude)
     shear_y = draws.amount("shear_y") * (_LARGEST_SHEAR * magnitude)
     down = draws.amount("shift_y") * (_LARGEST_SHIFT * magnitude * height)
     right = draws.amount("shift_x") * (_LARGEST_SHIFT * magnitude * width)
     one = tf.ones_like(angle)
-    return _turn(angle, one) @ _matrix(one, shear_y, shear_x, one), tf.stack([down, right], 1)
+    return _rotation_matrix(angle, one) @ _matrix(one, shear_y, shear_x, one), tf.stack([down, right], 1)
 
 
-def _turn(angle: tf.Tensor, zoom: tf.Tensor) -> tf.Tensor:
-    """Turns the picture counter-clockwise by ``angle`` and enlarges it ``zoom`` times."""
+def _rotation_matrix(angle: tf.Tensor, zoom: tf.Tensor) -> tf.Tensor:
+    """Return matrices that rotate images counterclockwise by ``angle`` in radians and magnify them by ``zoom``."""
     cosine, sine = tf.cos(angle) / zoom, tf.sin(angle) / zoom
     return _matrix(cosine, sine, -sine, cosine)
 
@@ -263,12 +271,12 @@ def _matrix(yy: tf.Tensor, yx: tf.Tensor, xy: tf.Tensor, xx: tf.Tensor) -> tf.Te
     return tf.stack([tf.stack([yy, yx], 1), tf.stack([xy, xx], 1)], 1)
 
 
-def _times(matrix: tf.Tensor, vector: tf.Tensor) -> tf.Tensor:
+def _apply_matrix(matrix: tf.Tensor, vector: tf.Tensor) -> tf.Tensor:
     return tf.linalg.matvec(matrix, vector)
 
 
-def _warped(images: tf.Tensor, matrix: tf.Tensor, shift: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
-    """``images`` at the places that ``matrix`` and ``shift`` give, between pixels in proportion."""
+def _warp(images: tf.Tensor, matrix: tf.Tensor, shift: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+    """Sample ``images`` at the positions given by ``matrix`` and ``shift``, with bilinear interpolation."""
     height, width = images.shape[1:3]
     middle_y, middle_x = (height - 1) / 2, (width - 1) / 2
     down = (tf.range(height, dtype=tf.float32) - middle_y)[None, :, None]
@@ -277,7 +285,7 @@ def _warped(images: tf.Tensor, matrix: tf.Tensor, shift: tf.Tensor) -> tuple[tf.
     x = matrix[:, 1, 0, None, None] * down + matrix[:, 1, 1, None, None] * right
     y += shift[:, 0, None, None] + middle_y
     x += shift[:, 1, None, None] + middle_x
-    # Half a pixel around the border's places still belongs to the image.
+    # Pixels extend half a pixel beyond the outermost positions.
     inside = (y > -0.5) & (y < height - 0.5) & (x > -0.5) & (x < width - 0.5)
     pixels = tf.reshape(images, [-1, height * width, images.shape[3]])
     top, left = tf.floor(y), tf.floor(x)
@@ -293,19 +301,21 @@ def _warped(images: tf.Tensor, matrix: tf.Tensor, shift: tf.Tensor) -> tuple[tf.
     return above * (1 - lower) + below * lower, tf.cast(inside, tf.float32)[..., None]
 
 
-# 2. Colours
+# 2. Colors
 
 
-def coloured(images: tf.Tensor, augment: Augment, draws: Draws) -> tf.Tensor:
-    """``images``, float32 [N, H, W, C] of 0 to 255, in other colours; within 0 to 255 again."""
-    if not changes_colours(augment):
+def augment_colors(images: tf.Tensor, augment: Augment, draws: Draws) -> tf.Tensor:
+    """Apply the color augmentations to ``images``, float32 [N, H, W, C] in 0 to 255; the result has this range
+    too.
+    """
+    if not changes_colors(augment):
         return images
     if augment.randaugment:
-        images = _random_colours(images, augment.randaugment, draws)
+        images = _randaugment_colors(images, augment.randaugment, draws)
     if augment.hsv_hue or augment.hsv_saturation or augment.hsv_value:
-        images = _hsv_changed(images, augment, draws)
+        images = _adjust_hsv(images, augment, draws)
     if augment.contrast:
-        images = _contrasted(
+        images = _adjust_contrast(
             images, draws.uniform("contrast", max(0.0, 1 - augment.contrast), 1 + augment.contrast)
         )
     if augment.noise:
@@ -313,16 +323,18 @@ def coloured(images: tf.Tensor, augment: Augment, draws: Draws) -> tf.Tensor:
     return tf.clip_by_value(images, 0.0, FULL_RANGE)
 
 
-def changes_colours(augment: Augment) -> bool:
-    """Whether `coloured` does anything."""
+def changes_colors(augment: Augment) -> bool:
+    """Return whether `augment_colors` changes images."""
     hsv = augment.hsv_hue or augment.hsv_saturation or augment.hsv_value
     return bool(augment.randaugment or hsv or augment.contrast or augment.noise)
 
 
-def _hsv_changed(images: tf.Tensor, augment: Augment, draws: Draws) -> tf.Tensor:
-    """Hue shifted by a part of the circle, saturation times a factor, value shifted by a part of the range."""
+def _adjust_hsv(images: tf.Tensor, augment: Augment, draws: Draws) -> tf.Tensor:
+    """Shift the hue by a fraction of the circle, scale the saturation, and shift the value by a fraction of the
+    range.
+    """
     value_shift = draws.uniform("value", -augment.hsv_value, augment.hsv_value)[:, None, None]
-    if images.shape[3] != 3:  # gray has neither hue nor saturation
+    if images.shape[3] != 3:  # grayscale has neither hue nor saturation
         return tf.clip_by_value(images + value_shift[..., None] * FULL_RANGE, 0.0, FULL_RANGE)
     hue, saturation, value = tf.unstack(tf.image.rgb_to_hsv(images / FULL_RANGE), axis=-1)
     hue += draws.uniform("hue", -augment.hsv_hue, augment.hsv_hue)[:, None, None]
@@ -333,58 +345,65 @@ def _hsv_changed(images: tf.Tensor, augment: Augment, draws: Draws) -> tf.Tensor
     return tf.image.hsv_to_rgb(tf.stack([hue, saturation, value], axis=-1)) * FULL_RANGE
 
 
-def _contrasted(images: tf.Tensor, factor: tf.Tensor) -> tf.Tensor:
-    """Distances from the mean of each image and channel, times ``factor`` [N]."""
+def _adjust_contrast(images: tf.Tensor, factor: tf.Tensor) -> tf.Tensor:
+    """Scale the deviations from the mean of each image and channel by ``factor`` [N]."""
     mean = tf.reduce_mean(images, axis=[1, 2], keepdims=True)
-    return mean + (images - mean) * _each(factor)
+    return mean + (images - mean) * _per_image(factor)
 
 
-def _random_colours(images: tf.Tensor, magnitude: float, draws: Draws) -> tf.Tensor:
+def _randaugment_colors(images: tf.Tensor, magnitude: float, draws: Draws) -> tf.Tensor:
     largest = _LARGEST_FACTOR * magnitude
-    images = _stretched(images, draws.chosen("stretch"))
+    images = _autocontrast(images, draws.is_chosen("stretch"))
     if images.shape[3] == 3:
         gray = tf.image.rgb_to_grayscale(images)
-        images = gray + (images - gray) * _each(1 + draws.amount("saturation") * largest)
-    images = _contrasted(images, 1 + draws.amount("contrast") * largest)
-    images *= _each(1 + draws.amount("brightness") * largest)
+        images = gray + (images - gray) * _per_image(1 + draws.amount("saturation") * largest)
+    images = _adjust_contrast(images, 1 + draws.amount("contrast") * largest)
+    images *= _per_image(1 + draws.amount("brightness") * largest)
     images = tf.clip_by_value(images, 0.0, FULL_RANGE)
-    images = _posterized(images, tf.abs(draws.amount("posterize")) * magnitude)
-    return _solarized(images, tf.abs(draws.amount("solarize")) * magnitude)
+    images = _posterize(images, tf.abs(draws.amount("posterize")) * magnitude)
+    return _solarize(images, tf.abs(draws.amount("solarize")) * magnitude)
 
 
-def _stretched(images: tf.Tensor, chosen: tf.Tensor) -> tf.Tensor:
-    """Each channel of the ``chosen`` images over the full range; one of a single value stays."""
+def _autocontrast(images: tf.Tensor, chosen: tf.Tensor) -> tf.Tensor:
+    """Stretch each channel of the ``chosen`` images to the full range; constant channels are unchanged."""
     low = tf.reduce_min(images, axis=[1, 2], keepdims=True)
     high = tf.reduce_max(images, axis=[1, 2], keepdims=True)
     whole = tf.math.divide_no_nan((images - low) * FULL_RANGE, high - low)
-    return tf.where(_each(chosen) & (high > low), whole, images)
+    return tf.where(_per_image(chosen) & (high > low), whole, images)
 
 
-def _posterized(images: tf.Tensor, amount: tf.Tensor) -> tf.Tensor:
-    """Fewer bits for each pixel: 8 for an ``amount`` of 0, `_FEWEST_BITS` for 1."""
+def _posterize(images: tf.Tensor, amount: tf.Tensor) -> tf.Tensor:
+    """Reduce the bits per value: 8 for an ``amount`` of 0, `_FEWEST_BITS` for 1."""
     lost = tf.round(amount * (8 - _FEWEST_BITS))
-    size = _each(tf.pow(2.0, lost))
-    return tf.where(_each(lost > 0), tf.floor(images / size) * size, images)
+    size = _per_image(tf.pow(2.0, lost))
+    return tf.where(_per_image(lost > 0), tf.floor(images / size) * size, images)
 
 
-def _solarized(images: tf.Tensor, amount: tf.Tensor) -> tf.Tensor:
-    """Inverts pixels above a brightness: none for an ``amount`` of 0, all for 1."""
-    return tf.where(images > _each(FULL_RANGE * (1 - amount)), FULL_RANGE - images, images)
+def _solarize(images: tf.Tensor, amount: tf.Tensor) -> tf.Tensor:
+    """Invert values above a threshold: none for an ``amount`` of 0, all for 1."""
+    return tf.where(images > _per_image(FULL_RANGE * (1 - amount)), FULL_RANGE - images, images)
 
 
 # 4. and 5.
 
 
-def whitened(images: tf.Tensor) -> tf.Tensor:
-    """Each image with the mean 0 and the deviation 1; one of a single colour becomes 0."""
+def standardize(images: tf.Tensor) -> tf.Tensor:
+    """Scale each image to mean 0 and variance 1 (``tf.image.per_image_standardization``); constant images become
+    0.
+    """
     return tf.image.per_image_standardization(images)
 
 
-def blended(images: tf.Tensor, augment: Augment, draws: Draws) -> tuple[tf.Tensor, tf.Tensor | None]:
-    """Cut-out, then MixUp and CutMix of each image with the one before it in the batch.
+def blend(images: tf.Tensor, augment: Augment, draws: Draws) -> tuple[tf.Tensor, tf.Tensor | None]:
+    """Apply Cutout, then blend each image with the previous one in the batch by MixUp or CutMix.
 
-    Also float32 [N], the share that an image has in the blend; None when nothing is blended.
-    With both MixUp and CutMix, each image gets one or the other.
+    Returns the images, float32 [N, H, W, C], and the share of the original image in each, float32 [N] from 0 to 1,
+    which is also the weight of its label; None without blending. If both are enabled, each image gets MixUp or
+    CutMix with equal probability.
+
+    - Cutout: DeVries and Taylor (2017), https://arxiv.org/abs/1708.04552
+    - MixUp: Zhang et al. (2018), https://arxiv.org/abs/1710.09412
+    - CutMix: Yun et al. (2019), https://arxiv.org/abs/1905.04899
     """
     height, width = images.shape[1:3]
     if augment.cutout:
@@ -394,33 +413,33 @@ def blended(images: tf.Tensor, augment: Augment, draws: Draws) -> tuple[tf.Tenso
     if not augment.mixup and not augment.cutmix:
         return images, None
     weights = _weights(augment, draws, height, width)
-    images = images * weights + partners(images) * (1 - weights)
+    images = images * weights + take_partners(images) * (1 - weights)
     return images, tf.reduce_mean(weights, axis=[1, 2, 3])
 
 
-def partners(values: tf.Tensor) -> tf.Tensor:
-    """For each row of a batch, that of the image it is blended with."""
+def take_partners(values: tf.Tensor) -> tf.Tensor:
+    """Return, for each row of a batch, the row of the image that it is blended with."""
     return tf.roll(values, 1, axis=0)
 
 
 def _weights(augment: Augment, draws: Draws, height: int, width: int) -> tf.Tensor:
-    """float32 [N, H, W, 1]: what each pixel of the image counts, against its partner's."""
+    """Return the weight of each pixel against its partner's, float32 [N, H, W, 1] from 0 to 1."""
     even = None
     if augment.mixup:
         share = _quantile(_beta(augment.mixup), draws.uniform("mix"))
-        even = tf.broadcast_to(_each(share), [tf.shape(share)[0], height, width, 1])
+        even = tf.broadcast_to(_per_image(share), [tf.shape(share)[0], height, width, 1])
     if not augment.cutmix:
         return even
     side = tf.sqrt(1 - _quantile(_beta(augment.cutmix), draws.uniform("mix")))
     middle_y, middle_x = draws.uniform("mix_y", 0, height), draws.uniform("mix_x", 0, width)
     patch = 1 - _box(middle_y, middle_x, side * height, side * width, height, width)
-    return patch if even is None else tf.where(_each(draws.uniform("mix_kind") < 0.5), patch, even)
+    return patch if even is None else tf.where(_per_image(draws.uniform("mix_choice") < 0.5), patch, even)
 
 
 def _box(
     middle_y: tf.Tensor, middle_x: tf.Tensor, tall: tf.Tensor, wide: tf.Tensor, height: int, width: int
 ) -> tf.Tensor:
-    """float32 [N, height, width, 1]: 1 in a rectangle around a place, which the border may cut."""
+    """Return a mask, float32 [N, height, width, 1]: 1 in a rectangle around a center, clipped at the border."""
 
     def stripe(middle: tf.Tensor, size: tf.Tensor, side: int) -> tf.Tensor:
         first = tf.round(middle - size / 2)[:, None]
@@ -431,9 +450,9 @@ def _box(
 
 
 def _beta(parameter: float) -> NDArray[np.float32]:
-    """4096 equally likely numbers of the distribution Beta(parameter, parameter), in order.
+    """Return 4096 equally likely values of the distribution Beta(parameter, parameter), sorted.
 
-    A table, because XLA has no gamma function to draw from.
+    A table, because XLA cannot sample the gamma distribution.
     """
     sample = np.sort(np.random.Generator(np.random.Philox(0)).beta(parameter, parameter, 2**18))
     return sample[32::64].astype(np.float32)
@@ -444,6 +463,6 @@ def _quantile(table: NDArray[np.float32], uniform: tf.Tensor) -> tf.Tensor:
     return tf.gather(tf.constant(table), tf.minimum(place, len(table) - 1))
 
 
-def _each(values: tf.Tensor) -> tf.Tensor:
-    """[N] as [N, 1, 1, 1]."""
+def _per_image(values: tf.Tensor) -> tf.Tensor:
+    """Reshape [N] to [N, 1, 1, 1]."""
     return tf.reshape(values, [-1, 1, 1, 1])

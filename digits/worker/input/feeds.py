@@ -1,9 +1,8 @@
-"""Batches for the network: from the shards of a dataset to float32 tensors.
+"""Input pipeline: from the shards of a dataset to float32 batches.
 
-The order of the records is a pure function of (seed, epoch), whether the decoded
-images are kept in memory or read again for every batch. So a run can be repeated,
-and taken up again in the middle of an epoch. What is done to the images at random
-depends on (seed, step) alone.
+The order of the records is a pure function of (seed, epoch), whether the decoded images are cached in memory or
+streamed from disk. A run is therefore reproducible and can be resumed in the middle of an epoch. Random
+augmentation depends only on (seed, step).
 """
 
 from __future__ import annotations
@@ -35,7 +34,7 @@ from digits.worker.input import augment, targets
 from digits.worker.input.augment import Draws
 from digits.worker.input.targets import Targets
 
-# The share of the free memory that decoded images may take.
+# Maximum fraction of the free memory used for decoded images.
 RESIDENT_SHARE = 0.4
 
 RESIDENT, STREAMED = "resident", "streamed"
@@ -55,12 +54,11 @@ def training_order(
     first_step: int = 0,
     balanced: NDArray[np.int32] | None = None,
 ) -> Order:
-    """Yield the indexes, int64 [batch], of the records of each step from ``first_step`` on, endlessly.
+    """Yield the indexes of the records of each step, int64 [batch], from ``first_step`` on, endlessly.
 
-    Each epoch contains each record once; a batch may contain the end of one epoch and
-    the beginning of the next. With the groups of all records as ``balanced``, an epoch
-    contains equally many records of each group, shuffled: records of a rare group
-    repeat, and a frequent group is sampled differently in each epoch.
+    An epoch contains each record once; a batch may contain the end of one epoch and the beginning of the next. If
+    ``balanced`` contains the groups of all records, an epoch contains the same number of records of each group,
+    shuffled: records of rare groups are repeated, and frequent groups are sampled differently in each epoch.
     """
 
     def order_of(epoch: int) -> NDArray[np.int64]:
@@ -79,7 +77,7 @@ def training_order(
 
 
 def evaluation_order(count: int, batch: int) -> Order:
-    """Indexes of each record once, in their order, in batches of `evaluation_sizes`."""
+    """Yield the indexes of all records, in order, in batches of `evaluation_sizes`."""
     start = 0
     for size in evaluation_sizes(count, batch):
         yield np.arange(start, start + size)
@@ -87,10 +85,10 @@ def evaluation_order(count: int, batch: int) -> Order:
 
 
 def evaluation_sizes(count: int, batch: int) -> list[int]:
-    """The numbers of records in the batches of an evaluation of ``count`` records.
+    """Return the batch sizes for evaluating ``count`` records.
 
-    The last batch may be smaller. A single record that is left goes with the batch before it: networks that
-    say ``tf.squeeze(x)`` take more than one.
+    The last batch may be smaller. A single remaining record is added to the batch before it, because networks that
+    call ``tf.squeeze(x)`` require more than one.
     """
     full, rest = divmod(count, batch)
     sizes = [batch] * full + [rest] * (rest > 0)
@@ -120,12 +118,11 @@ def _balanced_epoch(groups: NDArray[np.int32], seed: int, epoch: int) -> NDArray
 
 @dataclass(frozen=True)
 class Preparation:
-    """What is done to images before the network sees them.
+    """Preprocessing of images for the network.
 
-    The mean is taken off, images are cut to ``crop`` pixels (windows at random places in
-    training, the central one else; what lies outside of the image is zero) and whitened
-    if ``augment`` says so. In training they are changed as `digits.worker.input.augment` tells.
-    ``class_weights`` is what a record of each class counts in training.
+    Subtracts the mean, crops to ``crop`` pixels (random crops in training, center crops otherwise; zero outside of
+    the image) and standardizes each image if ``augment`` enables it. Training also applies the random augmentations
+    of `digits.worker.input.augment`. ``class_weights`` are the weights of the classes in the training loss.
     """
 
     mean: NDArray[np.float32]
@@ -136,16 +133,16 @@ class Preparation:
 
     @property
     def shape(self) -> tuple[int, int, int]:
-        """Height, width and channels of what the network gets."""
+        """The shape of the network's input: height, width, channels."""
         height, width, channels = self.image_shape
         return (self.crop, self.crop, channels) if self.crop else (height, width, channels)
 
     def __call__(self, images: tf.Tensor) -> tf.Tensor:
-        """uint8 [N, H, W, C] as float32 of `shape`, for validation and inference."""
-        batch = self._without_mean(tf.cast(images, tf.float32))
+        """Convert images, uint8 [N, H, W, C], to float32 of `shape`, for validation and inference."""
+        batch = self._subtract_mean(tf.cast(images, tf.float32))
         if self.crop:
             batch = tf.image.resize_with_crop_or_pad(batch, self.crop, self.crop)
-        return self._whitened(batch)
+        return self._standardize(batch)
 
     def for_training(self, images: tf.Tensor, y: tf.Tensor, seed: tf.Tensor) -> tuple[tf.Tensor, Targets]:
         """Augment images, uint8 [N, H, W, C], to float32 of `shape`; also returns the targets for the loss.
@@ -154,58 +151,58 @@ class Preparation:
         """
         draws = augment.Draws(seed, tf.shape(images)[0])
         if tf.config.list_logical_devices("GPU"):
-            images = tf.cast(images, tf.float32)  # a GPU cannot move single bytes
-        moved, inside = augment.moved(images, self.augment, draws)
-        batch = augment.coloured(tf.cast(moved, tf.float32), self.augment, draws)
-        batch = self._without_mean(batch)
+            images = tf.cast(images, tf.float32)  # GPUs cannot gather single bytes
+        moved, inside = augment.augment_geometry(images, self.augment, draws)
+        batch = augment.augment_colors(tf.cast(moved, tf.float32), self.augment, draws)
+        batch = self._subtract_mean(batch)
         if inside is not None:
             batch *= inside
         if self.crop:
             batch = self._random_windows(batch, draws)
-        batch, share = augment.blended(self._whitened(batch), self.augment, draws)
+        batch, share = augment.blend(self._standardize(batch), self.augment, draws)
         return batch, self._targets(y, share)
 
-    def _without_mean(self, batch: tf.Tensor) -> tf.Tensor:
+    def _subtract_mean(self, batch: tf.Tensor) -> tf.Tensor:
         return batch - self.mean if np.any(self.mean) else batch
 
-    def _whitened(self, batch: tf.Tensor) -> tf.Tensor:
-        return augment.whitened(batch) if self.augment.whitening else batch
+    def _standardize(self, batch: tf.Tensor) -> tf.Tensor:
+        return augment.standardize(batch) if self.augment.whitening else batch
 
     def _random_windows(self, batch: tf.Tensor, draws: Draws) -> tf.Tensor:
         assert self.crop is not None
         if min(self.image_shape[:2]) < self.crop:
             return tf.image.resize_with_crop_or_pad(batch, self.crop, self.crop)
         for axis, row in ((1, "window_y"), (2, "window_x")):
-            starts = draws.whole(row, 0, self.image_shape[axis - 1] - self.crop)
+            starts = draws.integer(row, 0, self.image_shape[axis - 1] - self.crop)
             places = starts[:, None] + tf.range(self.crop)[None, :]
             batch = tf.gather(batch, places, axis=axis, batch_dims=1)
         return tf.ensure_shape(batch, (None, *self.shape))
 
     def _targets(self, y: tf.Tensor, share: tf.Tensor | None) -> Targets:
         if share is not None and y.dtype.is_floating:
-            # MixUp blends numbers as it blends images.
+            # MixUp blends numbers like images.
             part = tf.reshape(tf.cast(share, y.dtype), [-1] + [1] * (y.shape.rank - 1))
-            return {"y": part * y + (1 - part) * augment.partners(y)}
+            return {"y": part * y + (1 - part) * augment.take_partners(y)}
         found = {"y": y}
         if self.class_weights is not None:
             found["weights"] = tf.gather(self.class_weights, y)
         if share is None:
             return found
-        found.update(others=augment.partners(y), share=share)
+        found.update(others=augment.take_partners(y), share=share)
         if self.class_weights is not None:
-            found["other_weights"] = augment.partners(found["weights"])
+            found["other_weights"] = augment.take_partners(found["weights"])
         return found
 
 
-# Types in which a GPU can gather, by their size in bytes. Single bytes it cannot.
+# Dtypes that a GPU can gather, by their size in bytes. It cannot gather single bytes.
 _GATHERED = {8: tf.int64, 2: tf.float16}
 
-# Tensors begin at multiples of so many bytes.
+# Alignment of tensor buffers, in bytes.
 _ALIGNMENT = 64
 
 
-def gathered(images: tf.Tensor, positions: tf.Tensor) -> tf.Tensor:
-    """``images``, uint8 [N, H, W, C], at the ``positions`` [n], on the device where they are."""
+def gather_images(images: tf.Tensor, positions: tf.Tensor) -> tf.Tensor:
+    """Gather ``images``, uint8 [N, H, W, C], at the ``positions`` [n], on their device."""
     shape = images.shape[1:]
     size = int(np.prod(shape))
     width = next((width for width in _GATHERED if size % width == 0), None)
@@ -217,13 +214,13 @@ def gathered(images: tf.Tensor, positions: tf.Tensor) -> tf.Tensor:
 
 
 def load_manifest(dataset: Path) -> Manifest:
-    """What is in the dataset job's folder ``dataset``; raises UserFault when it is not finished."""
+    """Return the manifest of the dataset job in the folder ``dataset``. Raises UserFault if it is not finished."""
     try:
         return manifests.load(dataset)
     except UnreadableFile as error:
         raise UserFault(
             f"The dataset cannot be read: {error}",
-            "Wait until the dataset is finished, or create it anew if it failed.",
+            "Wait until the dataset is finished, or create it again if it failed.",
         ) from error
 
 
@@ -235,7 +232,7 @@ def preparation(
     augmentation: Augment = Augment(),  # noqa: B008 - immutable
     class_weights: NDArray[np.float32] | None = None,
 ) -> Preparation:
-    """The preparation for a dataset, with its mean ``image``, ``pixel`` or ``none``; raises UserFault."""
+    """Return the preprocessing for a dataset; ``mean`` is ``image``, ``pixel`` or ``none``. Raises UserFault."""
     augment.check(augmentation, manifest.shape)
     return Preparation(
         _mean(manifest, dataset, mean), crop or None, manifest.shape, augmentation, class_weights
@@ -245,13 +242,14 @@ def preparation(
 def balance(
     mode: str, groups: NDArray[np.int32], manifest: Manifest
 ) -> tuple[NDArray[np.float32] | None, NDArray[np.int32] | None]:
-    """The class weights, and the groups for a balanced order, for the recipe's ``balance``.
+    """Return the class weights and the groups for balanced sampling according to the recipe's ``balance``, or None
+    for each.
 
     Raises UserFault if the dataset does not support it.
     """
     if mode == "class_weights":
         if not manifest.target.classes:
-            raise UserFault("Class weights need a dataset with classes.", "Choose oversampling instead.")
+            raise UserFault("Class weights require a dataset with classes.", "Choose oversampling instead.")
         return targets.class_weights(groups, len(manifest.groups)), None
     if mode == "sampling":
         if not manifest.groups:
@@ -260,7 +258,7 @@ def balance(
             )
         return None, groups
     if mode != "none":
-        raise UserFault(f"The balance {mode!r} is not one of none, class_weights and sampling.")
+        raise UserFault(f"Unknown class balancing {mode!r}: use none, class_weights or sampling.")
     return None, None
 
 
@@ -270,28 +268,30 @@ def _mean(manifest: Manifest, dataset: Path, mean: str) -> NDArray[np.float32]:
     if mean == "pixel":
         return np.asarray(manifest.mean_pixel, np.float32)
     if mean != "image":
-        raise UserFault(f"The mean {mean!r} is not one of image, pixel and none.")
+        raise UserFault(f"Unknown mean subtraction {mean!r}: use image, pixel or none.")
     try:
         image = np.load(dataset / MEAN_ARRAY_FILE, allow_pickle=False).astype(np.float32)
     except (OSError, ValueError) as error:
-        raise UserFault("The dataset's mean image cannot be read.", "Train without mean.") from error
+        raise UserFault(
+            "The dataset's mean image cannot be read.", "Train without mean subtraction."
+        ) from error
     if image.shape != manifest.shape:
         raise UserFault(f"The dataset's mean image has shape {image.shape}, its images {manifest.shape}.")
     return image
 
 
 class Feed(Protocol):
-    """Hands out the batches of an order, several at a time."""
+    """Provides the batches of an order, several at a time."""
 
     def take(self, batches: int) -> Chunk:
-        """Images, targets, and the positions [batches, size] of the next batches in them."""
+        """Return images, targets, and the positions [batches, size] of the next batches in them."""
 
     def close(self) -> None: ...
 
 
 @dataclass(frozen=True)
-class Room:
-    """How many bytes decoded images may take, of so many that are free in ``place``."""
+class MemoryBudget:
+    """Memory for decoded images: the ``budget`` of the ``free`` bytes in ``place``."""
 
     budget: float
     free: int
@@ -299,7 +299,7 @@ class Room:
 
 
 class Records:
-    """The images and targets of one split: in memory if they fit, else read when they are needed."""
+    """Images and targets of one split: cached in memory if they fit, otherwise streamed from disk."""
 
     def __init__(
         self,
@@ -309,14 +309,16 @@ class Records:
         budget_bytes: float | None = None,
         taken: int = 0,
     ) -> None:
-        """``taken`` is what other images will take of the room, bytes, unless ``budget_bytes`` says how many may."""
+        """``taken``: bytes reserved for other images; ignored if ``budget_bytes`` sets the budget."""
         self._split = split
         self._reader = SplitReader(dataset, manifest.splits[split])
         self._decoder = _Decoder(manifest)
         self.groups = self._reader.groups
-        self._room = room(taken) if budget_bytes is None else Room(budget_bytes, free_bytes())
+        self._memory = (
+            memory_budget(taken) if budget_bytes is None else MemoryBudget(budget_bytes, free_bytes())
+        )
         self.bytes = len(self) * self._decoder.image_bytes
-        self.is_resident = self.bytes <= self._room.budget
+        self.is_resident = self.bytes <= self._memory.budget
         self._decoded: tuple[tf.Tensor, tf.Tensor] | None = None
 
     def __len__(self) -> int:
@@ -324,27 +326,27 @@ class Records:
 
     @property
     def input_prepared(self) -> InputPrepared:
-        """How the records reach the network, and why so."""
+        """How the records reach the network, and the memory this was decided by."""
         return InputPrepared(
             split=self._split,
             how=RESIDENT if self.is_resident else STREAMED,
             records=len(self),
             bytes=self.bytes,
-            budget_bytes=int(self._room.budget),
-            free_bytes=self._room.free,
-            place=self._room.place,
+            budget_bytes=int(self._memory.budget),
+            free_bytes=self._memory.free,
+            place=self._memory.place,
         )
 
     def feed(self, order: Order) -> Feed:
-        """A feed of the records in ``order``."""
+        """Return a feed of the records in ``order``."""
         if not self.is_resident:
-            return self.streamed(order)
+            return self.stream(order)
         if self._decoded is None:
             self._decoded = self._decoder.decode_all(self._reader)
         return _ResidentFeed(*self._decoded, order)
 
-    def streamed(self, order: Order) -> Feed:
-        """A feed that reads what it hands out and no more, whether all would fit into memory or not."""
+    def stream(self, order: Order) -> Feed:
+        """Return a feed that reads records from disk when they are needed, even if all fit into memory."""
         return _StreamedFeed(self._reader, self._decoder, order)
 
     def close(self) -> None:
@@ -353,25 +355,25 @@ class Records:
 
 
 def free_bytes() -> int:
-    """Memory that can be used without swapping."""
+    """Return the memory that is available without swapping, in bytes."""
     return int(psutil.virtual_memory().available)
 
 
-def room(taken: int = 0) -> Room:
-    """The room for decoded images beside ``taken`` bytes of others.
+def memory_budget(taken: int = 0) -> MemoryBudget:
+    """Return the memory budget for decoded images, excluding ``taken`` bytes reserved for others.
 
-    On a GPU they have to fit into its memory and, before, into the computer's.
+    On a GPU, images must fit into its memory as well as the main memory.
     """
     free, place = free_bytes(), "memory"
     free_on_gpu = _free_gpu_bytes()
     if free_on_gpu is not None and free_on_gpu < free:
         free, place = free_on_gpu, "GPU memory"
     free = max(0, free - taken)
-    return Room(free * RESIDENT_SHARE, free, place)
+    return MemoryBudget(free * RESIDENT_SHARE, free, place)
 
 
 def _free_gpu_bytes() -> int | None:
-    """What this process may still take of its first GPU's memory; None without a GPU, or if nobody says."""
+    """Return the bytes that this process can allocate on its first GPU; None without a GPU or if unknown."""
     gpus = tf.config.get_visible_devices("GPU")
     if not gpus:
         return None
@@ -382,7 +384,7 @@ def _free_gpu_bytes() -> int | None:
 
 
 def _free_bytes_by_driver() -> int | None:
-    """Free memory of the first GPU that this process may use; None when the driver does not say."""
+    """Return the free memory of the first visible GPU in bytes; None if the driver does not report it."""
     import pynvml
 
     first = os.environ.get("CUDA_VISIBLE_DEVICES", "0").split(",")[0].strip()
@@ -397,7 +399,7 @@ def _free_bytes_by_driver() -> int | None:
     return None
 
 
-# Not rewritten by AutoGraph, which would do so for each process anew.
+# Excluded from AutoGraph, which would convert it again in each process.
 _as_written = tf.autograph.experimental.do_not_convert
 
 
@@ -415,14 +417,14 @@ class _Decoder:
 
     @property
     def place(self) -> str:
-        """The device for decoded images: the first GPU where it can gather such images, else the processor."""
+        """The device for decoded images: the first GPU if it can gather them, otherwise the CPU."""
         gpus = tf.config.list_logical_devices("GPU")
         is_for_any_device = any(self.image_bytes % width == 0 for width in _GATHERED)
         return gpus[0].name if gpus and is_for_any_device else "/device:CPU:0"
 
     def decode_all(self, reader: SplitReader) -> tuple[tf.Tensor, tf.Tensor]:
-        """All images and targets of a split."""
-        images = _aligned((len(reader), *self._shape))
+        """Return all images and targets of a split."""
+        images = _allocate_aligned((len(reader), *self._shape))
         targets = np.empty((len(reader), *self._target.shape), self._target.dtype)
         size = max(1, min(1024, _DECODE_BYTES // self.image_bytes))
         payloads = tf.data.TFRecordDataset([str(path) for path in reader.shards]).batch(size)
@@ -461,13 +463,13 @@ class _Decoder:
         if self._encoding == "png":
             image = tf.io.decode_png(data, channels)
         else:
-            # As exact as the decoder that inference reads its images with.
+            # Exact DCT, as in the decoder used for inference.
             image = tf.io.decode_jpeg(data, channels, dct_method="INTEGER_ACCURATE")
         return tf.ensure_shape(image, self._shape)
 
 
-def _aligned(shape: tuple[int, ...]) -> NDArray[np.uint8]:
-    """Room for uint8 numbers that can become a tensor as it is, where a usual array would have to be copied."""
+def _allocate_aligned(shape: tuple[int, ...]) -> NDArray[np.uint8]:
+    """Allocate a uint8 array that TensorFlow can use as a tensor without copying."""
     size = int(np.prod(shape))
     memory = np.empty(size + _ALIGNMENT, np.uint8)
     first = -memory.ctypes.data % _ALIGNMENT
@@ -492,13 +494,13 @@ class _StreamedFeed:
     def __init__(self, reader: SplitReader, decoder: _Decoder, order: Order) -> None:
         self._reader, self._decoder, self._order = reader, decoder, order
         self._queue: queue.Queue[Any] = queue.Queue()
-        self._room = threading.Semaphore(0)
+        self._memory = threading.Semaphore(0)
         self._closed = threading.Event()
         self._thread = threading.Thread(target=self._read_ahead, name="records", daemon=True)
         first = next(order, np.arange(0))
         self._order = itertools.chain([first], order)
         batches_ahead = max(2, _AHEAD_BYTES // max(1, len(first) * decoder.image_bytes))
-        self._room.release(batches_ahead)
+        self._memory.release(batches_ahead)
         self._thread.start()
 
     def take(self, batches: int) -> Chunk:
@@ -511,28 +513,28 @@ class _StreamedFeed:
 
     def close(self) -> None:
         self._closed.set()
-        self._room.release()
+        self._memory.release()
         self._thread.join()
 
     def _next(self) -> tuple[tf.Tensor, tf.Tensor]:
         item = self._queue.get()
         if isinstance(item, BaseException):
             raise item
-        self._room.release()
+        self._memory.release()
         return item
 
     def _read_ahead(self) -> None:
         try:
             for indexes in self._order:
-                self._room.acquire()
+                self._memory.acquire()
                 if self._closed.is_set():
                     return
                 payloads = [self._reader.payload(int(index)) for index in indexes]
-                with tf.device("/device:CPU:0"):  # the GPU is for the steps
+                with tf.device("/device:CPU:0"):  # keeps the GPU free for training steps
                     images, targets = self._decoder.decode(tf.constant(payloads))
                 with tf.device(self._decoder.place):  # copied to a GPU while it computes the previous step
                     images = tf.identity(images)
                 self._queue.put((images, targets))
             self._queue.put(IndexError("the order has no more batches"))
-        except Exception as error:  # told to the thread that waits for a batch
+        except Exception as error:  # raised in the thread that waits for a batch
             self._queue.put(error)

@@ -1,11 +1,11 @@
-"""The targets of a training batch, and their weights in the loss.
+"""The targets of a training batch and their weights in the loss.
 
-Networks always get integer class labels. Where images are blended with others (MixUp, CutMix), or classes
-are weighted, `digits.classification_loss` averages over both labels with the class weights.
+Networks always receive integer class labels. If images are blended (MixUp, CutMix) or classes are weighted,
+`digits.classification_loss` averages over both labels with the class weights.
 
-The targets of a batch are a dict of tensors [N, …]: ``y``, as the network gets it, and, if needed, ``others``,
-the labels of the second image of a blend; ``share``, the weight of the first, 0 to 1; ``weights`` and
-``other_weights``, the class weights of each.
+The targets of a batch are a dict of tensors [N, …]: ``y``, the network's targets, and optionally ``others``, the
+labels of the blended images; ``share``, the weight of the first label, 0 to 1; ``weights`` and ``other_weights``,
+the class weights of both labels.
 """
 
 from __future__ import annotations
@@ -27,9 +27,10 @@ _HINT = "Compute the loss of the network as digits.classification_loss(self.infe
 
 
 def class_weights(labels: NDArray[np.integer[Any]], classes: int) -> NDArray[np.float32]:
-    """n / (k · n_c) for each class c, of n records in k classes; 0 for a class without records.
+    """Return n / (k · n_c) for each class c, of n records in k classes, float32 [classes]; 0 for empty classes.
 
-    Over an epoch every class counts the same, and all records together as much as without weights.
+    Over an epoch, each class has the same total weight and the mean weight of the records is 1. The formula is that
+    of scikit-learn's ``class_weight="balanced"``.
     """
     counts = np.bincount(labels, minlength=classes)
     present = np.count_nonzero(counts)
@@ -37,7 +38,7 @@ def class_weights(labels: NDArray[np.integer[Any]], classes: int) -> NDArray[np.
     return np.where(counts > 0, each, 0).astype(np.float32)
 
 
-class _Given:
+class _CurrentTargets:
     def __init__(self, targets: Targets) -> None:
         self.labels = tf.identity(targets["y"], name="y")
         self.targets = targets
@@ -49,39 +50,39 @@ class _Given:
 
 
 @contextmanager
-def given(targets: Targets) -> Iterator[tf.Tensor]:
-    """The labels for the network that is built in the block, where `mean_loss` uses ``targets``.
+def use_targets(targets: Targets) -> Iterator[tf.Tensor]:
+    """Yield the labels for the network that is built inside, where `mean_loss` uses ``targets``.
 
-    Raises UserFault when the network computes its loss in another way, which would be wrong.
+    Raises UserFault if the network computes its loss in another way, which would ignore the weights.
     """
-    state = _Given(targets)
-    with build_context.extended(targets=state):
+    state = _CurrentTargets(targets)
+    with build_context.extend(targets=state):
         yield state.labels
     if state.used or state.are_plain:
         return
     if "weights" in targets:
         raise UserFault(
-            "Classes can only be weighed in a loss that digits.classification_loss computes.",
-            f"{_HINT} Or choose balanced sampling.",
+            "Class weights require a loss computed by digits.classification_loss.",
+            f"{_HINT} Or choose oversampling.",
         )
-    # A network that never looks at its labels, such as an auto-encoder, may have blended images.
+    # Blended images are valid for a network that does not use its labels, such as an autoencoder.
     if state.labels.consumers():
-        raise UserFault("MixUp and CutMix need a loss that digits.classification_loss computes.", _HINT)
+        raise UserFault("MixUp and CutMix require a loss computed by digits.classification_loss.", _HINT)
 
 
 def mean_loss(logits: Any, y: Any, name: str) -> tf.Tensor:
-    """Mean softmax cross-entropy of ``logits`` [N, classes] and ``y`` [N], which counts as `given` says."""
+    """Return the mean softmax cross-entropy of ``logits`` [N, classes] and ``y`` [N], weighted by `use_targets`."""
     labels = tf.cast(y, tf.int64)
     each = _cross_entropy(logits, labels)
-    state: _Given | None = build_context.current().targets
+    state: _CurrentTargets | None = build_context.current().targets
     if state is None or state.are_plain or labels is not state.labels:
         return tf.reduce_mean(each, name=name)
     state.used = True
     targets = state.targets
-    each = _weighed(each, targets.get("weights"))
+    each = _apply_weights(each, targets.get("weights"))
     if "others" in targets:
         share = tf.cast(targets["share"], each.dtype)
-        other = _weighed(_cross_entropy(logits, targets["others"]), targets.get("other_weights"))
+        other = _apply_weights(_cross_entropy(logits, targets["others"]), targets.get("other_weights"))
         each = share * each + (1 - share) * other
     return tf.reduce_mean(each, name=name)
 
@@ -90,5 +91,5 @@ def _cross_entropy(logits: Any, labels: tf.Tensor) -> tf.Tensor:
     return tf.nn.sparse_softmax_cross_entropy_with_logits(labels=labels, logits=logits)
 
 
-def _weighed(each: tf.Tensor, weights: tf.Tensor | None) -> tf.Tensor:
+def _apply_weights(each: tf.Tensor, weights: tf.Tensor | None) -> tf.Tensor:
     return each if weights is None else each * tf.cast(weights, each.dtype)

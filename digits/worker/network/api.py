@@ -1,4 +1,4 @@
-"""The functions that a network finds under ``digits``: losses, accuracies, changes of layout."""
+"""The ``digits`` module of networks: losses, accuracies and layout conversions."""
 
 from __future__ import annotations
 
@@ -30,7 +30,8 @@ class GraphKeys:
 
 
 def classification_loss(pred: Any, y: Any) -> tf.Tensor:
-    """Mean softmax cross-entropy of the logits ``pred``, float [N, classes], and the labels ``y``, integers [N].
+    """Return the mean softmax cross-entropy of the logits ``pred``, float [N, classes], and the labels ``y``,
+    integers [N].
 
     Takes class weights and blended images (MixUp, CutMix) into account if ``y`` is ``self.y``. Raises UserFault if
     there are fewer logits than classes.
@@ -41,29 +42,29 @@ def classification_loss(pred: Any, y: Any) -> tf.Tensor:
 
 
 def classification_accuracy(pred: Any, y: Any) -> tf.Tensor:
-    """The fraction of records whose largest logit is that of the label, 0 to 1."""
+    """Return the fraction of records whose largest logit is that of the label, 0 to 1."""
     hits = tf.equal(tf.argmax(pred, 1), tf.cast(y, tf.int64))
     return tf.reduce_mean(tf.cast(hits, tf.float32), name="accuracy")
 
 
 def classification_accuracy_top_n(pred: Any, y: Any, n: int) -> tf.Tensor:
-    """The fraction of records whose label is among the ``n`` largest logits, 0 to 1."""
+    """Return the fraction of records whose label is among the ``n`` largest logits, 0 to 1."""
     hits = tf.math.in_top_k(targets=tf.cast(y, tf.int64), predictions=full_precision.to_float32(pred), k=n)
     return tf.reduce_mean(tf.cast(hits, tf.float32), name=f"accuracy_top_{n}")
 
 
 def mse_loss(lhs: Any, rhs: Any) -> tf.Tensor:
-    """Mean squared difference of two tensors of the same shape."""
+    """Return the mean squared difference of two tensors of the same shape."""
     lhs, rhs = _of_one_type(full_precision.to_float32(lhs), full_precision.to_float32(rhs))
     return tf.reduce_mean(tf.square(lhs - rhs), name="mse")
 
 
 def constrastive_loss(lhs: Any, rhs: Any, y: Any = None, margin: float = 1.0) -> tf.Tensor:
-    """Mean contrastive loss of two embeddings, float32 [N, d]; ``y`` [N] is 1 for similar pairs, else 0.
+    """Return the mean contrastive loss of two embeddings, float32 [N, d]; ``y`` [N] is 1 for similar pairs, else 0.
 
     Also takes the distances [N] or [N, 1] and ``y`` as the two arguments, as in DIGITS' first version. Dissimilar
-    pairs count only if they are closer than ``margin``. R. Hadsell, S. Chopra, Y. LeCun, "Dimensionality Reduction
-    by Learning an Invariant Mapping", 2006.
+    pairs contribute only if they are closer than ``margin``. R. Hadsell, S. Chopra, Y. LeCun, "Dimensionality
+    Reduction by Learning an Invariant Mapping", 2006.
     """
     if y is None:
         distances, y = full_precision.to_float32(tf.reshape(lhs, [-1])), tf.reshape(rhs, [-1])
@@ -80,27 +81,27 @@ contrastive_loss = constrastive_loss
 
 
 def nhwc_to_nchw(x: Any) -> tf.Tensor:
-    """``x`` [N, H, W, C] as [N, C, H, W]."""
+    """Transpose ``x`` [N, H, W, C] to [N, C, H, W]."""
     return tf.transpose(x, [0, 3, 1, 2])
 
 
 def nchw_to_nhwc(x: Any) -> tf.Tensor:
-    """``x`` [N, C, H, W] as [N, H, W, C]."""
+    """Transpose ``x`` [N, C, H, W] to [N, H, W, C]."""
     return tf.transpose(x, [0, 2, 3, 1])
 
 
 def hwc_to_chw(x: Any) -> tf.Tensor:
-    """``x`` [H, W, C] as [C, H, W]."""
+    """Transpose ``x`` [H, W, C] to [C, H, W]."""
     return tf.transpose(x, [2, 0, 1])
 
 
 def chw_to_hwc(x: Any) -> tf.Tensor:
-    """``x`` [C, H, W] as [H, W, C]."""
+    """Transpose ``x`` [C, H, W] to [H, W, C]."""
     return tf.transpose(x, [1, 2, 0])
 
 
 def bgr_to_rgb(x: Any) -> tf.Tensor:
-    """``x`` with its last axis, the colours, in the other order."""
+    """Reverse the last axis of ``x``, the color channels."""
     return tf.reverse(x, [-1])
 
 
@@ -108,12 +109,12 @@ rgb_to_bgr = bgr_to_rgb
 
 
 def get_available_gpus() -> list[str]:
-    """The names of the GPUs that TensorFlow can use in this process."""
+    """Return the names of the GPUs that TensorFlow can use in this process."""
     return [device.name for device in tf.config.list_logical_devices("GPU")]
 
 
 def _of_one_type(lhs: Any, rhs: Any) -> tuple[tf.Tensor, tf.Tensor]:
-    # Numbers of classes are integers, outputs are not.
+    # Class labels are integers, outputs are floats.
     lhs, rhs = tf.convert_to_tensor(lhs), tf.convert_to_tensor(rhs)
     if lhs.dtype == rhs.dtype:
         return lhs, rhs
@@ -128,6 +129,6 @@ def _check_outputs(pred: Any) -> None:
         return
     if outputs[-1] < built.nclasses:
         raise UserFault(
-            f"The network gives {outputs[-1]} outputs, the dataset has {built.nclasses} classes.",
-            "Let the last layer have self.nclasses outputs.",
+            f"The network has {outputs[-1]} outputs, but the dataset has {built.nclasses} classes.",
+            "Give the last layer self.nclasses outputs.",
         )

@@ -1,7 +1,7 @@
-"""Batch normalisation of Keras in one operation.
+"""Fused batch normalization for Keras layers.
 
-Keras 3 puts it together from a dozen small ones, each of which goes through the whole batch;
-TensorFlow has one that does the same several times as fast, on processors and on GPUs.
+Keras 3 composes it from a dozen operations, each of which passes over the whole batch. TensorFlow's fused operation
+computes the same several times as fast, on CPUs and GPUs.
 """
 
 from __future__ import annotations
@@ -15,19 +15,19 @@ import tensorflow as tf
 
 @functools.cache
 def install() -> None:
-    """Let layers of Keras use it where they can; once for this process."""
+    """Make Keras layers use the fused operation where possible, once per process."""
     kind = keras.layers.BatchNormalization
-    kind.call = _fused(kind.call)
+    kind.call = _fuse(kind.call)
 
 
-def _fused(call: Any) -> Any:
-    """``call`` of the layer, which stays the way for what the one operation cannot."""
+def _fuse(call: Any) -> Any:
+    """Wrap the layer's ``call``, which remains the fallback for unsupported cases."""
 
     @functools.wraps(call)
     def fused(self: Any, inputs: Any, training: Any = None, mask: Any = None) -> Any:
         if not _is_possible(self, inputs, training, mask):
             return call(self, inputs, training=training, mask=mask)
-        x = tf.cast(inputs, tf.float32)  # half precision overflows here
+        x = tf.cast(inputs, tf.float32)  # half precision would overflow
         channels = [x.shape[-1]]
         learns = bool(training and self.trainable)
         moving = [tf.cast(value, tf.float32) for value in (self.moving_mean, self.moving_variance)]
@@ -41,7 +41,7 @@ def _fused(call: Any) -> Any:
             is_training=learns,
         )
         if learns:
-            # The operation gives the variance of the population that the batch was drawn from; Keras keeps the batch's.
+            # The operation returns the unbiased variance; Keras uses that of the batch.
             count = tf.cast(tf.size(x) / channels[0], tf.float32)
             variance *= tf.maximum(count - 1, 1) / count
             for average, before, now in zip(

@@ -1,4 +1,4 @@
-"""The inference graph of a network: images in, output out."""
+"""The inference graph of a network, from images to output."""
 
 from __future__ import annotations
 
@@ -27,27 +27,27 @@ class Inference:
 
     @property
     def layers(self) -> list[LayerRow]:
-        """The table of its layers."""
+        """The layer table of the network."""
         return layer_table.layers(self.function.graph, self.built)
 
 
 def trace(network: Network, store: VariableStore, shape: tuple[int | None, ...] | None = None) -> Inference:
-    """Build the inference network; its variables are made, if they were not.
+    """Build the inference network and create its variables if necessary.
 
-    ``shape`` of an input, where it is not that of the images: a generator of images takes other numbers.
-    There are no targets. A network that requires them gets zeros.
+    ``shape`` is that of the input if it differs from the images: the generator of a GAN takes random vectors. There
+    are no targets; a network that requires them gets zeros.
     """
     shape = shape or network.shape
     try:
-        return _traced(network, store, shape, tower.INFERENCE, lambda x: None)
+        return _trace(network, store, shape, tower.INFERENCE, lambda x: None)
     except Exception:
         if not network.may_depend_on("y"):
             raise
         # If missing labels are not the cause, this raises the same error again.
-        return _traced(network, store, shape, tower.INFERENCE, _zeros(network))
+        return _trace(network, store, shape, tower.INFERENCE, _zeros(network))
 
 
-def trace_shown(network: Network, store: VariableStore) -> tuple[Inference, Exception | None]:
+def trace_for_display(network: Network, store: VariableStore) -> tuple[Inference, Exception | None]:
     """Build a network for display: for inference or, if that fails, for validation.
 
     Also returns the error of the inference network, or None.
@@ -57,7 +57,7 @@ def trace_shown(network: Network, store: VariableStore) -> tuple[Inference, Exce
     except Exception as fault:
         if not network.may_depend_on("is_inference"):
             raise
-        return _traced(network, store, network.shape, tower.VALIDATION, _zeros(network)), fault
+        return _trace(network, store, network.shape, tower.VALIDATION, _zeros(network)), fault
 
 
 def _zeros(network: Network) -> Callable[[tf.Tensor], tf.Tensor]:
@@ -67,7 +67,7 @@ def _zeros(network: Network) -> Callable[[tf.Tensor], tf.Tensor]:
     )
 
 
-def _traced(
+def _trace(
     network: Network,
     store: VariableStore,
     shape: tuple[int | None, ...],

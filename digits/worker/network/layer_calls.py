@@ -1,7 +1,6 @@
-"""Watches which layers a network calls while it is built: Keras 3 layers, tf.layers and tf_slim.
+"""Records the calls of layers while a network is built: Keras 3 layers, tf.layers and tf_slim.
 
-The trainer needs them for the losses that Keras layers keep to themselves, the
-table of layers for names and shapes.
+The trainer needs them for losses that are stored in Keras layers, the layer table for names and shapes.
 """
 
 from __future__ import annotations
@@ -22,12 +21,12 @@ from tensorflow.python.keras.legacy_tf_layers.base import Layer as LegacyLayer
 
 from digits.worker.failure import UserFault
 from digits.worker.network.variables import plain, remember, set_once
-from digits.worker.patching import replaced
+from digits.worker.patching import replace
 
 
 @dataclass
 class Call:
-    """A call of ``layer``: the operations numbered from ``first`` up to ``last`` are its own."""
+    """A call of ``layer``: the operations numbered from ``first`` up to ``last`` belong to it."""
 
     layer: Any
     depth: int
@@ -43,9 +42,9 @@ class Call:
 
 @dataclass
 class Calls:
-    """The calls of one trace, in the order in which they began: those in the current ``graph``.
+    """The calls of layers in one trace, in the current ``graph``, in order.
 
-    Operations of the graph from number ``last`` on are not the network's.
+    Operations of the graph from number ``last`` on do not belong to the network.
     """
 
     graph: tf.Graph = field(default_factory=tf.compat.v1.get_default_graph)
@@ -53,28 +52,28 @@ class Calls:
     last: int = 0
     _open: list[Call] = field(default_factory=list)
     _begun: set[int] = field(default_factory=set)
-    _regularisation: dict[int, tf.Tensor] = field(default_factory=dict)
+    _regularization: dict[int, tf.Tensor] = field(default_factory=dict)
 
     def keras_losses(self) -> list[tf.Tensor]:
-        """Regularisation and other losses that Keras layers collected in this trace, each once."""
+        """Return the regularization and other losses that Keras layers collected in this trace, each once."""
         layers = {id(call.layer): call.layer for call in self.calls if call.is_keras and call.depth == 0}
         losses = [loss for layer in layers.values() for loss in layer.losses]
         return list({id(loss): loss for loss in losses}.values())
 
-    def regularisation_of(self, variable: KerasVariable) -> tf.Tensor:
-        """The loss of a variable with a regularizer: the same tensor whoever asks for it."""
+    def regularization_of(self, variable: KerasVariable) -> tf.Tensor:
+        """Return the regularization loss of ``variable``: always the same tensor."""
         if tf.compat.v1.get_default_graph() is not self.graph:
             return variable.regularizer(variable)
-        if id(variable) not in self._regularisation:
-            self._regularisation[id(variable)] = variable.regularizer(variable)
-        return self._regularisation[id(variable)]
+        if id(variable) not in self._regularization:
+            self._regularization[id(variable)] = variable.regularizer(variable)
+        return self._regularization[id(variable)]
 
-    def held_fast(self) -> set[int]:
-        """The ids of the TensorFlow variables in Keras layers that are set not to be trained."""
+    def frozen_variables(self) -> set[int]:
+        """Return the ids of the TensorFlow variables in Keras layers that are not trainable."""
         return {id(item._value) for item in self._keras_variables() if not item.trainable}
 
-    def hand_on_constraints(self) -> None:
-        """Tell the variables of TensorFlow, which the optimizer asks, what Keras keeps to itself."""
+    def copy_constraints(self) -> None:
+        """Copy the constraints of Keras variables to the TensorFlow variables that the optimizer updates."""
         for item in self._keras_variables():
             item._value._constraint = item.constraint
 
@@ -85,7 +84,7 @@ class Calls:
     def around(self, layer: Any, function: Any, *args: Any, **kwargs: Any) -> Any:
         elsewhere = tf.compat.v1.get_default_graph() is not self.graph
         if elsewhere and isinstance(layer, keras.layers.Layer):
-            return function(layer, *args, **kwargs)  # Keras tries the layer out, to learn its shape
+            return function(layer, *args, **kwargs)  # Keras calls the layer to infer shapes
         call = Call(layer, len(self._open), self.graph.version)
         if self._open:
             self._open[-1].has_inner = True
@@ -103,7 +102,7 @@ class Calls:
         return call.outputs
 
     def _begin(self, layer: keras.layers.Layer) -> None:
-        """What a layer, or one inside of it, added to the losses of another trace is none of this one's."""
+        """Clear losses that other traces added to a layer and the layers inside it."""
         for item in layer._flatten_layers():
             if id(item) not in self._begun:
                 self._begun.add(id(item))
@@ -111,7 +110,7 @@ class Calls:
                 item._loss_ids.clear()
 
     def _remember(self, layer: Any) -> None:
-        """A layer that another trace has built asks for no variable in this one."""
+        """Register the variables of a layer that was built in another trace."""
         key = tf.compat.v1.GraphKeys.GLOBAL_VARIABLES
         known = {id(variable) for variable in self.graph.get_collection_ref(key)}
         for variable in map(plain, variables_of(layer)):
@@ -120,42 +119,42 @@ class Calls:
 
 
 def variables_of(layer: Any) -> list[Any]:
-    """The variables of a layer; what a getter of the network's own made of them is none.
+    """Return the variables of a layer, without tensors that a custom getter derived from them.
 
-    A cell of the network's own that never called the constructor of its base cannot tell.
+    Empty for a custom cell that did not call the constructor of its base class.
     """
     return [item for item in getattr(layer, "variables", ()) if not isinstance(item, tf.Tensor)]
 
 
 @contextlib.contextmanager
-def watched(is_training: bool) -> Iterator[Calls]:
-    """Collects the calls made inside; Keras layers take ``is_training`` unless they are told."""
+def record_calls(is_training: bool) -> Iterator[Calls]:
+    """Record the calls of layers inside; Keras layers use ``is_training`` by default."""
     calls = Calls()
     with contextlib.ExitStack() as stack:
         for kind in (keras.layers.Layer, LegacyLayer):
-            stack.enter_context(_wrapped(kind, calls))
+            stack.enter_context(_wrap(kind, calls))
         stack.enter_context(_keras_stage(is_training))
-        stack.enter_context(_loaded_once())
-        stack.enter_context(_regularised_once(calls))
-        stack.enter_context(_not_run())
+        stack.enter_context(_load_once())
+        stack.enter_context(_regularize_once(calls))
+        stack.enter_context(_refuse_running())
         yield calls
         calls.last = calls.graph.version
 
 
-def _wrapped(kind: Any, calls: Calls) -> contextlib.AbstractContextManager[None]:
+def _wrap(kind: Any, calls: Calls) -> contextlib.AbstractContextManager[None]:
     original = kind.__call__
 
     @functools.wraps(original)
     def wrapper(self: Any, *args: Any, **kwargs: Any) -> Any:
         return calls.around(self, original, *args, **kwargs)
 
-    return replaced(kind, "__call__", wrapper)
+    return replace(kind, "__call__", wrapper)
 
 
-def _loaded_once() -> contextlib.AbstractContextManager[None]:
-    """Weights that the network itself loads into Keras layers are set now and once.
+def _load_once() -> contextlib.AbstractContextManager[None]:
+    """Assign weights that the network itself loads into Keras layers immediately and only once.
 
-    In a graph they would be set again with every step, and with every stage that is built.
+    In a graph, every step and every build would assign them again.
     """
     original = KerasVariable.assign
 
@@ -168,19 +167,19 @@ def _loaded_once() -> contextlib.AbstractContextManager[None]:
                 original(self, np.asarray(value))
         return self._value
 
-    return replaced(KerasVariable, "assign", assign)
+    return replace(KerasVariable, "assign", assign)
 
 
-def _regularised_once(calls: Calls) -> contextlib.AbstractContextManager[None]:
-    """Who adds ``model.losses`` to a loss adds what is known to be a part of it then, instead of a copy."""
+def _regularize_once(calls: Calls) -> contextlib.AbstractContextManager[None]:
+    """Make networks that add ``model.losses`` to their loss use the known tensors instead of copies."""
 
     def losses(layer: Any) -> list[tf.Tensor]:
-        return [calls.regularisation_of(item) for item in layer.trainable_weights if item.regularizer]
+        return [calls.regularization_of(item) for item in layer.trainable_weights if item.regularizer]
 
-    return replaced(keras.layers.Layer, "_get_regularization_losses", losses)
+    return replace(keras.layers.Layer, "_get_regularization_losses", losses)
 
 
-_TRAINED = "Leave it out: DIGITS trains and validates what inference and loss return."
+_TRAINED = "Remove this call: DIGITS trains and validates the results of inference and loss."
 _CALLED = "Call the model itself: model(x)."
 _RUNS = {
     **dict.fromkeys(("fit", "train_on_batch", "evaluate", "test_on_batch"), _TRAINED),
@@ -189,15 +188,17 @@ _RUNS = {
 
 
 @contextlib.contextmanager
-def _not_run() -> Iterator[None]:
-    """Models cannot run what they are a part of: there is no batch yet."""
+def _refuse_running() -> Iterator[None]:
+    """Raise UserFault for ``fit``, ``predict`` etc. of a model that is part of the network: there is no batch
+    yet.
+    """
     with contextlib.ExitStack() as stack:
         for name in _RUNS:
-            stack.enter_context(replaced(keras.Model, name, _refused(name)))
+            stack.enter_context(replace(keras.Model, name, _refuse(name)))
         yield
 
 
-def _refused(name: str) -> Any:
+def _refuse(name: str) -> Any:
     original = getattr(keras.Model, name)
 
     @functools.wraps(original)
@@ -210,7 +211,7 @@ def _refused(name: str) -> Any:
 
 
 class _Stage:
-    """What Keras asks for arguments that a call of a layer leaves open."""
+    """Default values of arguments for calls of Keras layers."""
 
     entry_layer = None
 

@@ -1,8 +1,7 @@
-"""The table of a network's layers, whatever they were written with.
+"""The table of a network's layers, for any API.
 
-Layers of Keras, tf.layers and tf_slim are known by their calls. What a network
-computes by itself, with `get_variable` and ``tf.nn``, is found in the graph: an
-operation that reads weights is a layer, one that pools is too.
+Layers of Keras, tf.layers and tf_slim are known by their calls. Layers written with `get_variable` and ``tf.nn``
+are found in the graph: an operation that reads weights is a layer, and so is a pooling operation.
 """
 
 from __future__ import annotations
@@ -20,7 +19,7 @@ from digits.worker.network.network import Built
 from digits.worker.network.variables import MODEL_SCOPE, count, plain
 
 _POOLING = {"MaxPool", "MaxPoolV2", "AvgPool", "LRN"}
-# An operation that adds its weights to the layer before it.
+# Operations that add their weights to the previous layer.
 _FINISHING = {"BiasAdd", "Add", "AddV2", "Mul", "Sub"}
 _SHOWN_TYPES = {
     "MatMul": "Dense",
@@ -34,13 +33,13 @@ _SHOWN_TYPES = {
 }
 
 
-# Activation functions that a network applies to the output of a layer by itself, as tf_slim does.
+# Activation functions that a network or tf_slim applies to the output of a layer.
 _ACTIVATIONS = {"Relu", "Relu6", "LeakyRelu", "Elu", "Selu", "Softplus", "Softsign", "Sigmoid", "Tanh"}
 
 
 @dataclass
 class _Layer:
-    """A layer whose operations begin at ``place``, its ``row`` of the table and its ``output``."""
+    """A layer whose operations start at ``place``, its ``row`` of the table and its ``output``."""
 
     place: int
     row: LayerRow
@@ -48,14 +47,14 @@ class _Layer:
 
 
 def layers(graph: Any, built: Built) -> list[LayerRow]:
-    """A row ``{name, type, shape, parameters}`` for each layer of the inference graph, in order."""
+    """Return a row ``{name, type, shape, parameters}`` for each layer of the inference graph, in order."""
     return [layer.row for layer in _layers(graph, built, graph.variables)]
 
 
 def activations(graph: Any, built: Built, variables: Iterable[tf.Variable]) -> dict[str, tf.Tensor]:
-    """What each layer gives, after its activation function; by name, in order.
+    """Return the output of each layer, after its activation function, by name, in order.
 
-    ``graph`` may still be in the making; ``variables`` are the network's.
+    ``graph`` may still be under construction; ``variables`` are the network's.
     """
     found: dict[str, tf.Tensor] = {}
     for layer in _layers(graph, built, variables):
@@ -75,7 +74,7 @@ def activations(graph: Any, built: Built, variables: Iterable[tf.Variable]) -> d
 
 def _layers(graph: Any, built: Built, variables: Iterable[tf.Variable]) -> list[_Layer]:
     calls = [call for call in built.calls.calls if _is_row(call)]
-    first_calls = {id(call.layer): call for call in reversed(calls)}  # a shared layer has one row
+    first_calls = {id(call.layer): call for call in reversed(calls)}  # shared layers have one row
     seen: set[int] = set()
     found = [
         _Layer(call.first, _row_of(call, seen), tf.nest.flatten(call.outputs)[0])
@@ -88,8 +87,8 @@ def _layers(graph: Any, built: Built, variables: Iterable[tf.Variable]) -> list[
 
 
 def _is_row(call: Call) -> bool:
-    # A model or a block is shown by the layers inside it.
-    # Keras also calls layers with stand-ins for tensors, to learn their shapes.
+    # A model or block is represented by the layers inside it.
+    # Keras also calls layers with symbolic tensors, to infer shapes.
     outputs = tf.nest.flatten(call.outputs)
     return not call.has_inner and bool(outputs) and isinstance(outputs[0], tf.Tensor)
 
@@ -108,7 +107,7 @@ def _row_of(call: Call, seen: set[int]) -> LayerRow:
 def _layers_between(
     graph: Any, last: int, variables: Iterable[tf.Variable], layers_at: list[tuple[int, int]], seen: set[int]
 ) -> list[_Layer]:
-    """The operations with weights, up to number ``last``, that belong to no known layer."""
+    """Return layers for operations with weights, up to number ``last``, that belong to no known layer."""
     handles = {id(variable.handle): variable for variable in variables}
     weights = _Weights({inner.op.name: handles.get(id(outer)) for outer, inner in graph.captures})
     inside = {place for first, last in layers_at for place in range(first, last)}
@@ -131,20 +130,20 @@ def _layers_between(
 
 
 def _gives_values(operation: Any) -> bool:
-    # An assignment gives nothing, a loop that belongs to the layer inside of it the number of its turns first.
+    # An assignment has no output; the first output of a loop around the layer is the loop counter.
     return bool(operation.outputs) and operation.outputs[0].shape.rank != 0
 
 
 def _finishes(operation: Any, read: list[tf.Variable], before: _Layer) -> bool:
-    # What scales by weights of another scope, such as a batch normalisation, is a layer of its own.
+    # Scaling by weights of another scope, such as batch normalization, is a separate layer.
     is_apart = operation.type == "Mul" and _without_model(_scope(read[0].name)) != before.row["name"]
     return operation.type in _FINISHING and not is_apart
 
 
 class _Weights:
-    """Follows the weights of a graph: decayed, clipped, averaged or made to a factor they are no layer yet.
+    """Tracks weights in a graph: decay, clipping, averaging and scaling of weights are not layers.
 
-    ``handles`` tells which variable is behind an input of the graph, or None.
+    ``handles`` returns the variable behind an input of the graph, or None.
     """
 
     def __init__(self, handles: dict[str, tf.Variable | None]) -> None:
@@ -152,7 +151,7 @@ class _Weights:
         self._of_input: set[str] = set()
 
     def read(self, operation: Any) -> list[tf.Variable]:
-        """The variables that ``operation`` reads. To be asked for all operations, in order."""
+        """Return the variables that ``operation`` reads. Must be called for all operations, in order."""
         if operation.name in self._known:
             return self._known[operation.name]
         names = [item.op.name for item in operation.inputs]
@@ -164,17 +163,17 @@ class _Weights:
         return list(found.values())
 
     def are_computed(self, operation: Any) -> bool:
-        """Whether ``operation`` computes with weights and the statistics of a batch, and not with the images."""
+        """Return whether ``operation`` depends on weights and batch statistics, but not on the images."""
         return operation.name in self._known
 
 
 def _is_small(operation: Any) -> bool:
-    """Whether it gives a number or a row of as many for every batch, such as a factor or a moving average."""
+    """Return whether its output is a scalar or vector independent of the batch size, such as a moving average."""
     shapes = [output.shape for output in operation.outputs]
     return all(shape.rank is not None and shape.rank < 2 and shape.is_fully_defined() for shape in shapes)
 
 
-# Such as model/gradients/model/fc/MatMul_grad/MatMul_1.
+# for example model/gradients/model/fc/MatMul_grad/MatMul_1.
 _GRADIENT = re.compile(r"(^|/)gradients(_\d+)?/")
 
 
@@ -191,7 +190,7 @@ def _raw_row(operation: Any, read: list[tf.Variable], seen: set[int]) -> LayerRo
 
 
 def _count_new(variables: list[Any], seen: set[int]) -> int:
-    """The parameters of those variables that no row before has counted."""
+    """Return the number of parameters in ``variables`` that no previous row has counted."""
     new = {id(item.handle): item for item in variables if id(item.handle) not in seen}
     seen.update(new)
     return sum(count(item) for item in new.values())

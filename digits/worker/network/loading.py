@@ -1,4 +1,4 @@
-"""Models and values that a network itself loads: once, outside of the graphs in which it is built."""
+"""Models and values that a network loads itself: once, outside of the graphs in which it is built."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from digits.worker.network.variables import set_once
 
 def saved_model(export_dir: Any, tags: Any = None, options: Any = None) -> Any:
     """``tf.saved_model.load`` for a network. All builds of the network share the variables of the loaded model."""
-    return _loaded(str(export_dir), tuple(tags) if isinstance(tags, (list, set, tuple)) else tags)
+    return _load(str(export_dir), tuple(tags) if isinstance(tags, (list, set, tuple)) else tags)
 
 
 @functools.cache
-def _loaded(folder: str, tags: Any) -> Any:
+def _load(folder: str, tags: Any) -> Any:
     # Another thread has no graph under construction and no variable creators.
     with ThreadPoolExecutor(1) as outside:
         return outside.submit(
@@ -26,20 +26,20 @@ def _loaded(folder: str, tags: Any) -> Any:
 
 
 class Saver:
-    """``tf.train.Saver`` for a network: `restore` assigns values once, and `save` does nothing."""
+    """``tf.train.Saver`` for a network: `restore` assigns values once; `save` does nothing."""
 
     def __init__(self, var_list: Any = None, *args: Any, **kwargs: Any) -> None:
         self._variables = var_list
 
     def restore(self, sess: Any, save_path: Any) -> None:
         wanted = tf.compat.v1.global_variables() if self._variables is None else self._variables
-        take_values(save_path, wanted)
+        load_values(save_path, wanted)
 
     def save(self, sess: Any, save_path: Any, *args: Any, **kwargs: Any) -> str:
         return str(save_path)
 
 
-def take_values(path: Any, variables: Any) -> None:
+def load_values(path: Any, variables: Any) -> None:
     """Assign values of the checkpoint ``path``, once, to a list of variables or a dict of them by checkpoint name."""
     named = variables if isinstance(variables, dict) else {item.op.name: item for item in variables}
     reader = tf.train.load_checkpoint(str(path))
@@ -51,54 +51,58 @@ def take_values(path: Any, variables: Any) -> None:
 
 
 def init_from_checkpoint(ckpt_dir_or_file: Any, assignment_map: Any) -> None:
-    """``tf.train.init_from_checkpoint``: names or scopes (``"a/": "b/"``) to variables, names or scopes."""
+    """Implement ``tf.train.init_from_checkpoint``: maps names or scopes (``"a/": "b/"``) to variables, names or
+    scopes.
+    """
     known = {item.op.name: item for item in tf.compat.v1.global_variables()}
     shapes = tf.train.load_checkpoint(str(ckpt_dir_or_file)).get_variable_to_shape_map()
     pairs = assignment_map.items() if isinstance(assignment_map, dict) else assignment_map
     for old, new in pairs:
         if not isinstance(new, str):
-            take_values(ckpt_dir_or_file, {old: new})
+            load_values(ckpt_dir_or_file, {old: new})
         elif not old.endswith("/"):
-            take_values(ckpt_dir_or_file, {old: known[new] if new in known else known[_scoped(new)]})
+            load_values(ckpt_dir_or_file, {old: known[new] if new in known else known[_add_scope(new)]})
         else:
             for name, variable in known.items():
                 inner = _below(name, new)
                 prefix = old.removeprefix("/")
                 if inner and f"{prefix}{inner}" in shapes:
-                    take_values(ckpt_dir_or_file, {f"{prefix}{inner}": variable})
+                    load_values(ckpt_dir_or_file, {f"{prefix}{inner}": variable})
 
 
 def _below(name: str, scope: str) -> str:
-    """The part of ``name`` below ``scope``, which may be relative to the current scope; empty if it is elsewhere."""
-    for prefix in (scope.removeprefix("/"), _scoped(scope.removeprefix("/"))):
+    """Return the part of ``name`` below ``scope``, which may be relative to the current scope; "" if it is
+    elsewhere.
+    """
+    for prefix in (scope.removeprefix("/"), _add_scope(scope.removeprefix("/"))):
         if name.startswith(prefix):
             return name.removeprefix(prefix)
     return ""
 
 
-def _scoped(name: str) -> str:
+def _add_scope(name: str) -> str:
     scope = tf.compat.v1.get_variable_scope().name
     return f"{scope}/{name}" if scope else name
 
 
 def assign_from_checkpoint_fn(model_path: Any, var_list: Any, *args: Any, **kwargs: Any) -> Any:
-    """``slim.assign_from_checkpoint_fn``: a function of a session that restores the variables."""
-    return lambda session=None: take_values(model_path, var_list)
+    """Implement ``slim.assign_from_checkpoint_fn``: return a function of a session that restores the variables."""
+    return lambda session=None: load_values(model_path, var_list)
 
 
 def assign_from_checkpoint(model_path: Any, var_list: Any, *args: Any, **kwargs: Any) -> Any:
-    """``slim.assign_from_checkpoint``: restores immediately; the returned operation does nothing."""
-    take_values(model_path, var_list)
+    """Implement ``slim.assign_from_checkpoint``: restore immediately; the returned operation does nothing."""
+    load_values(model_path, var_list)
     return tf.no_op(), {}
 
 
 def train() -> dict[str, Any]:
-    """The functions for ``tf.train``, by name."""
+    """Return the functions for ``tf.train``, by name."""
     return {"Saver": Saver, "init_from_checkpoint": init_from_checkpoint}
 
 
 def framework() -> dict[str, Any]:
-    """The functions for ``tf.contrib.framework`` and slim, by name."""
+    """Return the functions for ``tf.contrib.framework`` and slim, by name."""
     return {
         "init_from_checkpoint": init_from_checkpoint,
         "assign_from_checkpoint": assign_from_checkpoint,

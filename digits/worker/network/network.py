@@ -23,10 +23,11 @@ _STATISTIC = "statistic/"
 
 @dataclass(frozen=True)
 class Hooks:
-    """What a layer on top of this one contributes to a build, such as the compatibility with TensorFlow 1.
+    """Hooks by which a higher layer takes part in a build, such as the compatibility with TensorFlow 1.
 
-    ``prepare_graph`` gets the graph before the network is built in it, and a function that returns the variables
-    by name. ``resolve_output`` gets the output of ``inference`` and the input; it returns the output as tensors.
+    ``prepare_graph`` receives the graph before the network is built in it, and a function that returns the
+    variables by name. ``resolve_output`` receives the output of ``inference`` and the input, and returns the output
+    as tensors.
     """
 
     prepare_graph: Callable[[tf.Graph, Callable[[], dict[str, tf.Variable]]], None] = (
@@ -48,14 +49,14 @@ class Built:
     """The tensors of a network in one graph.
 
     ``metrics`` are float32 scalars by name; the first is ``loss``: data loss plus regularization. Gradients are
-    those of ``objectives`` and ``regularisation``. Inference only has ``output`` and ``calls``.
+    those of ``objectives`` and ``regularization``. Inference only has ``output`` and ``calls``.
     """
 
     tower: Any
     output: Any
     calls: layer_calls.Calls
     objectives: list[Objective]
-    regularisation: tf.Tensor | None
+    regularization: tf.Tensor | None
     metrics: dict[str, tf.Tensor]
     pictures: list[summaries.Recorded]
 
@@ -95,7 +96,7 @@ class Network:
         self.hooks.prepare_graph(tf.compat.v1.get_default_graph(), lambda: store.variables)
         with (
             store.trace(self.own, stage),
-            layer_calls.watched(training) as calls,
+            layer_calls.record_calls(training) as calls,
             tower.building(None, self.step, step),
         ):
             built = self.tower_class(
@@ -150,13 +151,13 @@ class Network:
                 user_text.line_of_function(type(built).fineTuneHook),
             )
         if tuned is not output:
-            setattr(built, tower.cache_name("inference"), tuned)  # the loss gets the result of the hook
+            setattr(built, tower.cache_name("inference"), tuned)  # the loss uses the result of the hook
         return tuned
 
     @contextlib.contextmanager
-    def continued(self, built: Built, store: VariableStore, step: tf.Tensor) -> Iterator[None]:
+    def continue_build(self, built: Built, store: VariableStore, step: tf.Tensor) -> Iterator[None]:
         """Continue the build of ``built`` inside, in its graph: variables and the ``step`` are the same."""
-        with store.continued(), tower.building(built.tower, self.step, step):
+        with store.continue_trace(), tower.building(built.tower, self.step, step):
             yield
 
     def may_depend_on(self, name: str) -> bool:
@@ -203,31 +204,31 @@ def _with_losses(built: Any, output: Any, calls: layer_calls.Calls, store: Varia
     )
     with model_scope, tf.name_scope(LOSS_SCOPE), variables:
         returned = _property(built, "loss")
-    objectives = _objectives(returned, store, calls.held_fast())
+    objectives = _objectives(returned, store, calls.frozen_variables())
     _check_saved(objectives, store)
-    calls.hand_on_constraints()
+    calls.copy_constraints()
     recorded = summaries.flatten(built.summaries)
     with tf.name_scope(LOSS_SCOPE):
-        regularisation = _regularisation(calls, objectives)
+        regularization = _regularization(calls, objectives)
         data_loss = tf.add_n([tf.cast(item.loss, tf.float32) for item in objectives])
-        total = data_loss if regularisation is None else data_loss + regularisation
+        total = data_loss if regularization is None else data_loss + regularization
     with tf.name_scope("metrics"):
         metrics = {**summaries.charts(recorded), "loss": total}
     ordered = {"loss": metrics.pop("loss"), **metrics}
-    return Built(built, output, calls, objectives, regularisation, ordered, summaries.pictures(recorded))
+    return Built(built, output, calls, objectives, regularization, ordered, summaries.pictures(recorded))
 
 
-def _objectives(returned: Any, store: VariableStore, held_fast: set[int]) -> list[Objective]:
+def _objectives(returned: Any, store: VariableStore, frozen_variables: set[int]) -> list[Objective]:
     items = returned if isinstance(returned, (list, tuple)) else [returned]
-    return [_objective(item, store, held_fast) for item in items]
+    return [_objective(item, store, frozen_variables) for item in items]
 
 
-def _objective(item: Any, store: VariableStore, held_fast: set[int]) -> Objective:
+def _objective(item: Any, store: VariableStore, frozen_variables: set[int]) -> Objective:
     loss, wanted = item, None
     if isinstance(item, dict):
         if item.get("loss") is None:
             raise UserFault(
-                "A loss of the list has no entry 'loss'.", "Return [{'loss': …, 'vars': […]}, …]."
+                "An item of the list of losses has no key 'loss'.", "Return [{'loss': …, 'vars': […]}, …]."
             )
         loss, wanted = item["loss"], item.get("vars")
     loss = tf.convert_to_tensor(loss)
@@ -236,8 +237,10 @@ def _objective(item: Any, store: VariableStore, held_fast: set[int]) -> Objectiv
             f"The loss is not a number: it has shape {loss.shape} and type {loss.dtype.name}.",
             "Return a scalar, for example tf.reduce_mean(...) of the losses of the records.",
         )
-    variables = tf.compat.v1.trainable_variables() if wanted is None else _listed(wanted, store)
-    trained = {id(item): item for item in variables if item.dtype.is_floating and id(item) not in held_fast}
+    variables = tf.compat.v1.trainable_variables() if wanted is None else _list_variables(wanted, store)
+    trained = {
+        id(item): item for item in variables if item.dtype.is_floating and id(item) not in frozen_variables
+    }
     return Objective(tf.reshape(loss, []), list(trained.values()))
 
 
@@ -246,35 +249,35 @@ def _check_saved(objectives: list[Objective], store: VariableStore) -> None:
     for variable in (item for objective in objectives for item in objective.variables):
         if id(variable) not in known:
             raise UserFault(
-                f"The variable {variable.name!r} would be trained, and never saved: it was made in another graph.",
-                "Make layers and variables in the class UserModel or before it, and in no graph of their own.",
+                f"The variable {variable.name!r} is created in another graph, so it would be trained but never saved.",
+                "Create layers and variables inside the class UserModel or before it, not in a graph of their own.",
             )
 
 
-def _listed(wanted: Any, store: VariableStore) -> list[tf.Variable]:
-    """The variables that a loss lists, without frozen ones."""
+def _list_variables(wanted: Any, store: VariableStore) -> list[tf.Variable]:
+    """Return the variables that a loss lists, without frozen ones."""
     listed = list(wanted) if isinstance(wanted, (list, tuple, set)) else [wanted]
     if not listed:
         raise UserFault(
-            "A loss names no variable that it trains: its list 'vars' is empty.",
-            "Look for the variables by names that they have: "
+            "A loss trains no variables: its list 'vars' is empty.",
+            "Select variables by their names, such as "
             f"{', '.join(variable.name for variable in tf.compat.v1.trainable_variables()[:8])}.",
         )
     found = [plain(variable) for variable in listed]
     return [variable for variable in found if not store.is_frozen(variable)]
 
 
-def _regularisation(calls: layer_calls.Calls, objectives: list[Objective]) -> tf.Tensor | None:
-    """The regularization that the losses of the network do not already contain."""
+def _regularization(calls: layer_calls.Calls, objectives: list[Objective]) -> tf.Tensor | None:
+    """Return the regularization that the losses of the network do not already contain."""
     terms = list(tf.compat.v1.losses.get_regularization_losses()) + calls.keras_losses()
     if terms:
-        used = _used([item.loss for item in objectives])
+        used = _ancestors([item.loss for item in objectives])
         terms = [term for term in map(tf.convert_to_tensor, terms) if term.name not in used]
     return tf.add_n([tf.cast(term, tf.float32) for term in terms]) if terms else None
 
 
-def _used(tensors: list[tf.Tensor]) -> set[str]:
-    """The names of all tensors that ``tensors`` are computed from."""
+def _ancestors(tensors: list[tf.Tensor]) -> set[str]:
+    """Return the names of all tensors that ``tensors`` depend on."""
     names: set[str] = set()
     waiting = list(tensors)
     while waiting:

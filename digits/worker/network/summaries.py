@@ -20,7 +20,7 @@ SCALAR, HISTOGRAM, IMAGE, TEXT = "scalar", "histogram", "image", "text"
 class Recorded:
     """A summary of the network. ``tensor`` belongs to the graph in which it was made."""
 
-    kind: str
+    type: str
     name: str
     tensor: Any
     max_images: int = 3
@@ -35,15 +35,15 @@ class SummaryFunctions:
     """Stands in for the module ``tf.summary``."""
 
     def scalar(self, name: str, tensor: Any = None, *args: Any, **kwargs: Any) -> Recorded:
-        return _recorded(SCALAR, name, tensor, kwargs)
+        return _record(SCALAR, name, tensor, kwargs)
 
     def histogram(self, name: str, values: Any = None, *args: Any, **kwargs: Any) -> Recorded:
-        return _recorded(HISTOGRAM, name, values, kwargs)
+        return _record(HISTOGRAM, name, values, kwargs)
 
     def image(
         self, name: str, tensor: Any = None, max_outputs: int = 3, *args: Any, **kwargs: Any
     ) -> Recorded:
-        return _recorded(IMAGE, name, tensor, kwargs, int(kwargs.get("max_images", max_outputs)))
+        return _record(IMAGE, name, tensor, kwargs, int(kwargs.get("max_images", max_outputs)))
 
     def merge(self, inputs: Any, *args: Any, **kwargs: Any) -> list[Recorded]:
         return list(inputs)
@@ -52,7 +52,7 @@ class SummaryFunctions:
         return None
 
     def text(self, name: str, tensor: Any = None, *args: Any, **kwargs: Any) -> Recorded:
-        return _recorded(TEXT, name, tensor, kwargs)
+        return _record(TEXT, name, tensor, kwargs)
 
     def audio(self, *args: Any, **kwargs: Any) -> None:
         return None
@@ -71,8 +71,8 @@ class SummaryFunctions:
     SummaryWriter = FileWriter
 
 
-def _recorded(kind: str, name: Any, tensor: Any, kwargs: dict[str, Any], max_images: int = 3) -> Recorded:
-    recorded = Recorded(kind, str(name), kwargs.get("data") if tensor is None else tensor, max_images)
+def _record(type: str, name: Any, tensor: Any, kwargs: dict[str, Any], max_images: int = 3) -> Recorded:
+    recorded = Recorded(type, str(name), kwargs.get("data") if tensor is None else tensor, max_images)
     for collection in kwargs.get("collections") or ():
         tf.compat.v1.add_to_collection(collection, recorded)
     return recorded
@@ -93,14 +93,14 @@ def charts(recorded: list[Recorded]) -> dict[str, tf.Tensor]:
     """A float32 scalar for every chart, by name; summaries with the same name are averaged."""
     groups: dict[str, list[tf.Tensor]] = {}
     for item in recorded:
-        if item.kind == SCALAR:
+        if item.type == SCALAR:
             groups.setdefault(item.chart, []).append(_number(item))
     return {name: tf.add_n(values) / len(values) for name, values in groups.items()}
 
 
 def pictures(recorded: list[Recorded]) -> list[Recorded]:
     """The histograms, images and texts among ``recorded``."""
-    return [item for item in recorded if item.kind != SCALAR]
+    return [item for item in recorded if item.type != SCALAR]
 
 
 def _number(item: Recorded) -> tf.Tensor:

@@ -17,12 +17,12 @@ TRAIN, VALIDATION, INFERENCE = "train", "val", "inf"
 
 
 def cache_name(name: str) -> str:
-    """The attribute that keeps the value of the property ``name``."""
+    """Return the attribute that caches the value of the property ``name``."""
     return f"_cache_{name}"
 
 
 def model_property(function: Callable[[Any], Any]) -> property:
-    """A property that is computed once and then kept."""
+    """A property that is computed once per instance and cached."""
     attribute = cache_name(function.__name__)
 
     @functools.wraps(function)
@@ -34,7 +34,7 @@ def model_property(function: Callable[[Any], Any]) -> property:
     return property(cached)
 
 
-class _Watched:
+class _RecordedAttribute:
     """An attribute of a tower whose reads are recorded in the build context."""
 
     def __set_name__(self, owner: type, name: str) -> None:
@@ -61,24 +61,24 @@ class _Watched:
 class Tower:
     """One copy of a network, in one graph. A network is a ``class UserModel(Tower)``.
 
-    It defines ``inference`` (the output) and ``loss`` (a scalar tensor, or a list of
-    ``{"loss": tensor, "vars": [variables]}``), each under ``@model_property``. It finds
+    It defines ``inference`` (the output) and ``loss`` (a scalar tensor, or a list of ``{"loss": tensor, "vars":
+    [variables]}``), each decorated with ``@model_property``, and uses
 
-    - ``x``: the batch, float32 [N, H, W, C], 0 to 255 less the dataset's mean;
+    - ``x``: the batch, float32 [N, H, W, C], 0 to 255 minus the dataset's mean;
     - ``y``: the targets: labels, int64 [N], or numbers, float32 [N, numbers]; None for inference;
     - ``input_shape``: ``[H, W, C]``, after cropping;
     - ``nclasses``: the number of classes, or of numbers to predict;
-    - ``target``: the dataset's `TargetSpec`: the ``names`` of the classes or numbers, and the ``mean`` and
-      ``std`` of the numbers over the training split;
+    - ``target``: the dataset's `TargetSpec`: the ``names`` of the classes or numbers, and the ``mean`` and ``std``
+      of the numbers over the training split;
     - ``is_training``, ``is_inference``: both False for validation;
     - ``summaries``: a list for ``tf.summary.scalar(...)``, ``histogram`` and ``image``.
 
     It may define ``gradientUpdate`` and ``fineTuneHook``, and set ``disableAutoDataParallelism``.
     """
 
-    # A network that reads neither of these is built the same for validation and inference.
-    y = _Watched()
-    is_inference = _Watched()
+    # A network that reads neither of these is built identically for validation and inference.
+    y = _RecordedAttribute()
+    is_inference = _RecordedAttribute()
 
     def __init__(
         self,
@@ -98,25 +98,24 @@ class Tower:
         self.summaries: list[Any] = []
         self.train: Any = None
 
-    # Set it where copies of the network on several devices would do harm; the batch then
-    # goes to one device as a whole.
+    # Set by networks that must not be replicated; the batch is then processed on one device as a whole.
     disableAutoDataParallelism = False  # noqa: N815 - the name that networks set
 
     def fineTuneHook(self, net: Any) -> Any:  # noqa: N802 - the name that networks override
-        """Called with the output of ``inference``; returns what is to be used in its place."""
+        """Replace the output ``net`` of ``inference``."""
         return net
 
     def gradientUpdate(self, grad: Any) -> Any:  # noqa: N802 - the name that networks override
-        """Called with the (gradient, variable) pairs of each loss; returns those to apply."""
+        """Replace the (gradient, variable) pairs of a loss."""
         return grad
 
 
-def of_function(build_model: Callable[[dict[str, Any]], dict[str, Any]]) -> type[Tower]:
-    """The network that a ``build_model(params)`` of the first DIGITS with TensorFlow makes.
+def from_function(build_model: Callable[[dict[str, Any]], dict[str, Any]]) -> type[Tower]:
+    """Create a network from a function ``build_model(params)``, the interface of DIGITS' first TensorFlow version.
 
-    It returns the output as ``model`` and, as ``loss``, a function of the labels; as ``feed_dict_train`` and
-    ``feed_dict_val`` it may return what its placeholders hold in training and else. Its summaries are those it
-    put into the collections for training and validation.
+    It returns the output as ``model`` and a function of the labels as ``loss``, and optionally the values of its
+    placeholders in training and otherwise as ``feed_dict_train`` and ``feed_dict_val``. Its summaries are those in
+    the collections for training and validation.
     """
 
     class UserModel(Tower):
@@ -140,7 +139,7 @@ def of_function(build_model: Callable[[dict[str, Any]], dict[str, Any]]) -> type
             return loss
 
         def _feed(self) -> None:
-            """Give all that reads a fed placeholder its value instead."""
+            """Replace a fed placeholder by its value for all consumers."""
             feeds = self.built.get("feed_dict_train" if self.is_training else "feed_dict_val") or {}
             for placeholder, value in feeds.items():
                 constant = tf.constant(value, placeholder.dtype)
@@ -203,11 +202,11 @@ def global_step() -> tf.Variable:
 def building(
     tower: Any, step: Step, number: tf.Tensor | None = None, accessed: set[str] | None = None
 ) -> Iterator[None]:
-    """Make ``tower`` the one that is being built inside; ``number`` is that of the training step.
+    """Make ``tower`` the one that is built inside; ``number`` is that of the training step.
 
     ``accessed`` collects those of ``y`` and ``is_inference`` that are read.
     """
-    with build_context.extended(
+    with build_context.extend(
         tower=tower,
         global_step=_StepReader(step, number),
         accessed=set() if accessed is None else accessed,

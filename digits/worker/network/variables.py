@@ -25,7 +25,7 @@ from tensorflow.python.util.object_identity import ObjectIdentityDictionary
 
 from digits.worker import build_context
 from digits.worker.failure import UserFault
-from digits.worker.patching import replaced
+from digits.worker.patching import replace
 from digits.worker.precision import autocast, autocast_variable
 from digits.worker.randomness import streams
 
@@ -46,7 +46,7 @@ class _Counter:
 
 @dataclass
 class Own:
-    """What a network's text creates outside of its class.
+    """Variables and layer names that a network's text creates outside of its class.
 
     ``variables`` and ``counters``, the variables of Keras metrics, are by name; ``layer_names`` are Keras' counts
     of automatic names.
@@ -58,13 +58,13 @@ class Own:
 
 
 @contextmanager
-def made_outside() -> Iterator[Own]:
+def record_outside_variables() -> Iterator[Own]:
     """Collect the variables that are created inside, outside of any trace, for all traces to share."""
     own = Own()
     asked_for: dict[str, int] = {}
 
     def make(next_creator: Callable[..., tf.Variable], **kwargs: Any) -> tf.Variable:
-        name = _unique(asked_for, _full_name(kwargs.get("name") or "Variable", ""))
+        name = _make_unique(asked_for, _full_name(kwargs.get("name") or "Variable", ""))
         made = _make(name, kwargs)
         if _is_counter():
             own.counters[name] = _Counter(made, kwargs["initial_value"])
@@ -123,7 +123,9 @@ class VariableStore:
         return plain_name(variable) in self._frozen
 
     def lock(self, reason: str) -> None:
-        """Create no more variables. ``reason`` completes the error message “The network asks for the variable …”."""
+        """Create no more variables. ``reason`` completes the error message “The network requests the variable
+        …”.
+        """
         self._locked_for = reason
 
     @contextmanager
@@ -152,19 +154,21 @@ class VariableStore:
                 yield
 
     @contextmanager
-    def continued(self) -> Iterator[None]:
+    def continue_trace(self) -> Iterator[None]:
         """Continue the latest trace in the current graph."""
         graph = tf.compat.v1.get_default_graph()
         creators = _creators_of(graph)
         with _keras_paths(), tf.variable_creator_scope(creators[-1] if creators else _Creator(self, graph)):
             yield
 
-    def find_or_make(self, name: str, request: dict[str, Any]) -> tf.Variable:
-        """The variable called ``name``; created from ``request``, the arguments of a variable creator, if it is new."""
+    def get_or_create(self, name: str, request: dict[str, Any]) -> tf.Variable:
+        """Return the variable called ``name``; create it from ``request``, the arguments of a variable creator, if
+        it is new.
+        """
         if name not in self._variables:
             if self._locked_for:
                 raise UserFault(
-                    f"The network asks for the variable {name!r} {self._locked_for}.",
+                    f"The network requests the variable {name!r} {self._locked_for}.",
                     "Create the same variables whether or not the network is being trained.",
                 )
             if name in self._frozen:
@@ -173,16 +177,16 @@ class VariableStore:
                 self._variables[name] = self._make(name, request)
         return self._variables[name]
 
-    def find_or_make_local(self, name: str, request: dict[str, Any]) -> tf.Variable:
-        """A variable of one stage, such as the counters of ``tf.metrics``."""
+    def get_or_create_local(self, name: str, request: dict[str, Any]) -> tf.Variable:
+        """Return a variable of one stage, such as the counters of ``tf.metrics``."""
         if name not in self.local:
             with tf.device(self._device or None):
                 self.local[name] = self._make(name, {**request, "trainable": False})
         return self.local[name]
 
     def make_counter(self, name: str, request: dict[str, Any]) -> tf.Variable:
-        """The same for a Keras metric, which is reset before every batch."""
-        variable = self.find_or_make_local(name, request)
+        """Return a variable of a Keras metric, which is reset before every batch."""
+        variable = self.get_or_create_local(name, request)
         counter = self._counters[plain_name(variable)] = _Counter(variable, request["initial_value"])
         counter.begin()
         return variable
@@ -227,20 +231,20 @@ class _Creator:
         self._asked_for: dict[str, int] = {}
 
     def take(self, name: str, variable: tf.Variable) -> None:
-        """A variable that was made before."""
+        """Register a variable that was created before."""
         self._asked_for[name] = 1
         if not self._store.is_frozen(variable):
             remember(self._graph, variable)
 
     def __call__(self, next_creator: Callable[..., tf.Variable], **kwargs: Any) -> tf.Variable:
-        name = _unique(self._asked_for, _full_name(kwargs.get("name") or "Variable", self._around))
+        name = _make_unique(self._asked_for, _full_name(kwargs.get("name") or "Variable", self._around))
         if _is_counter():
             kwargs["collections"] = [tf.compat.v1.GraphKeys.LOCAL_VARIABLES]
             variable = self._store.make_counter(f"{self._local}/{name}", kwargs)
         elif tf.compat.v1.GraphKeys.LOCAL_VARIABLES in (kwargs.get("collections") or ()):
-            variable = self._store.find_or_make_local(f"{self._local}/{name}", kwargs)
+            variable = self._store.get_or_create_local(f"{self._local}/{name}", kwargs)
         else:
-            variable = self._store.find_or_make(name, kwargs)
+            variable = self._store.get_or_create(name, kwargs)
         _check_shape(name, variable, kwargs)
         remember(self._graph, variable, kwargs.get("collections"))
         # Keras layers cast their variables themselves.
@@ -248,21 +252,21 @@ class _Creator:
 
 
 def _creators_of(graph: tf.Graph) -> list[_Creator]:
-    """Those of the traces in ``graph``, in order."""
+    """Return the creators of the traces in ``graph``, in order."""
     if not hasattr(graph, "digits_creators"):
         graph.digits_creators = []
     return graph.digits_creators
 
 
-def _unique(asked_for: dict[str, int], name: str) -> str:
-    """``name``, or ``name_1`` for the second variable of this trace that wants it."""
+def _make_unique(asked_for: dict[str, int], name: str) -> str:
+    """Return ``name``, or ``name_1`` for the second variable of this trace with that name."""
     times = asked_for.get(name, 0)
     asked_for[name] = times + 1
-    return _unique(asked_for, f"{name}_{times}") if times else name
+    return _make_unique(asked_for, f"{name}_{times}") if times else name
 
 
 def remember(graph: tf.Graph, variable: tf.Variable, collections: Any = None) -> None:
-    """Put the variable into the collections of this trace, as creating it would have done."""
+    """Add the variable to the collections of this trace, as creating it would have done."""
     keys = list(collections or [tf.compat.v1.GraphKeys.GLOBAL_VARIABLES])
     if variable.trainable:
         keys.append(tf.compat.v1.GraphKeys.TRAINABLE_VARIABLES)
@@ -273,23 +277,21 @@ def remember(graph: tf.Graph, variable: tf.Variable, collections: Any = None) ->
 
 
 def _forget_collections(graph: tf.Graph) -> None:
-    # The graph of a function begins with the collections of the graph around it, and with its
-    # store of variables under a key that is not listed. Only the inner references are dropped.
+    # The graph of a function inherits the collections of the outer graph and its variable store under an unlisted
+    # key. Only the inner references are dropped.
     graph._collections.clear()
 
 
-# The copies of a network in one graph have scopes called model, model_1 and so on.
+# Replicas of a network in one graph have the scopes model, model_1 and so on.
 _COPY = re.compile(rf"^({MODEL_SCOPE}|{LOSS_SCOPE})_\d+(?=/|$)")
 
 
 def _full_name(name: str, around: str) -> str:
-    """The name of a variable with its scopes.
+    """Return the name of a variable with its scopes.
 
-    `get_variable` has cleared the name scope and gives the full name; `tf.Variable`
-    counts on the name scope; the layers of Keras name theirs by a path of their own.
-    Neither the scope ``around`` the network, such as a loop over steps, nor the number
-    of a copy of the network is part of the name, not even of one made from a tensor's name:
-    all traces share the variable.
+    `get_variable` clears the name scope and passes the full name; `tf.Variable` depends on the name scope; Keras
+    layers use their own path. The scope ``around`` the network, such as a loop over steps, and the number of a
+    replica are not part of the name, not even of one derived from a tensor's name: all traces share the variable.
     """
     if path := build_context.current().keras_path:
         scope = tf.compat.v1.get_variable_scope().name
@@ -300,7 +302,7 @@ def _full_name(name: str, around: str) -> str:
 
 
 def _is_counter() -> bool:
-    """Whether the variable that is being made belongs to a metric of Keras."""
+    """Return whether the variable being created belongs to a Keras metric."""
     if not build_context.current().keras_path:
         return False
     scopes = global_state.get_global_attribute("name_scope_stack")
@@ -308,19 +310,19 @@ def _is_counter() -> bool:
 
 
 def _keras_paths() -> AbstractContextManager[None]:
-    """Keras makes some variables long after the layer asked for them: the path is told by the variable itself."""
+    """Make the path of Keras variables available, some of which are created long after the layer requested them."""
     original = KerasVariable._initialize
 
     @functools.wraps(original)
     def initialize(self: Any, value: Any) -> None:
-        with build_context.extended(keras_path=self.path):
+        with build_context.extend(keras_path=self.path):
             original(self, value)
 
-    return replaced(KerasVariable, "_initialize", initialize)
+    return replace(KerasVariable, "_initialize", initialize)
 
 
 class _Operation:
-    """The ``op`` of a variable, of which networks read the name."""
+    """The ``op`` of a variable, for networks that read its name."""
 
     type = "VarHandleOp"
 
@@ -330,7 +332,7 @@ class _Operation:
         self.graph = tf.compat.v1.get_default_graph()
 
 
-class _AsBefore:
+class _V1Behavior:
     """The behavior of variables in TensorFlow 1: comparable, hashable, and with an ``op``, for ``w.op.name``."""
 
     read_value: Callable[[], tf.Tensor]
@@ -358,19 +360,19 @@ class _AsBefore:
         )
 
 
-class _Variable(_AsBefore, ResourceVariable):
+class _Variable(_V1Behavior, ResourceVariable):
     """A variable of a network."""
 
 
-class _EmptyVariable(_AsBefore, UninitializedVariable):
-    """The same without a value."""
+class _EmptyVariable(_V1Behavior, UninitializedVariable):
+    """A variable of a network without a value."""
 
 
 def _make(name: str, kwargs: dict[str, Any]) -> tf.Variable:
     initial = kwargs["initial_value"]
     if _is_symbolic(initial):
-        initial = tf.function(lambda: _lifted(name, kwargs["initial_value"]), autograph=False)
-    # Made directly: `tf.Variable` would ask the creators of the graph around, this one included.
+        initial = tf.function(lambda: _lift(name, kwargs["initial_value"]), autograph=False)
+    # Created directly: `tf.Variable` would call the creators of the outer graph, including this one.
     with _outside():
         return _Variable(
             initial() if callable(initial) else initial,
@@ -386,7 +388,7 @@ def _make_empty(name: str, kwargs: dict[str, Any]) -> tf.Variable:
     initial = kwargs["initial_value"]
     with tf.Graph().as_default():
         if _is_symbolic(initial):
-            initial = _lifted(name, initial)
+            initial = _lift(name, initial)
         value = tf.convert_to_tensor(initial() if callable(initial) else initial, kwargs.get("dtype"))
         shape, dtype = kwargs.get("shape") or value.shape, value.dtype
     with _outside():
@@ -402,7 +404,7 @@ def _is_symbolic(initial: Any) -> bool:
     return bool(tf.is_symbolic_tensor(initial))
 
 
-def _lifted(name: str, initial: tf.Tensor) -> tf.Tensor:
+def _lift(name: str, initial: tf.Tensor) -> tf.Tensor:
     """Copy the computation of ``initial``, a tensor of the graph being built, to the current graph."""
     graph = tf.compat.v1.get_default_graph()
     step = streams.step_in(initial.graph)
@@ -410,17 +412,17 @@ def _lifted(name: str, initial: tf.Tensor) -> tf.Tensor:
         if step is None:
             return lift_to_graph.lift_to_graph([initial], graph)[initial]
         # Random values are those of the first step.
-        known = _Known(step, tf.zeros([], step.dtype))
+        known = _CopyMap(step, tf.zeros([], step.dtype))
         return lift_to_graph.lift_to_graph([initial], graph, sources=[step], op_map=known)[initial]
     except lift_to_graph.UnliftableError as error:
         raise UserFault(
             f"The initial value of the variable {name!r} depends on the input.",
-            "Give the variable an initial value that is known before the first batch.",
+            "Use an initial value that does not depend on the batch.",
         ) from error
 
 
-class _Known(ObjectIdentityDictionary):
-    """What lifting has copied; the copy of ``tensor`` is known beforehand, and stays."""
+class _CopyMap(ObjectIdentityDictionary):
+    """The tensors copied by lifting; the copy of ``tensor`` is predefined and final."""
 
     def __init__(self, tensor: tf.Tensor, copy: tf.Tensor) -> None:
         super().__init__()
@@ -440,7 +442,7 @@ def _check_shape(name: str, variable: tf.Variable, kwargs: dict[str, Any]) -> No
 
 @contextmanager
 def _outside() -> Iterator[None]:
-    """Out of the graph being built, and out of its name scopes: names are given in full."""
+    """Leave the graph being built and its name scopes, because names are complete."""
     with tf.init_scope(), tf.compat.v1.name_scope(None):
         yield
 

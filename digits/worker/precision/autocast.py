@@ -1,11 +1,11 @@
-"""Automatic casts where float32 meets half precision, while a network is built.
+"""Automatic casts of mixed float32 and half-precision inputs while a network is built.
 
-A network that computes in half precision also makes float32 tensors: constants, random numbers, states of
-recurrent cells, casts of its own. TensorFlow refuses operations whose inputs differ in type. Inside of
-`casting`, such an operation gets all of them in the type that `autocast_variable.compute_type` returns: the
-low one in ``inference``, float32 in ``loss``. An operation without a kernel for half precision computes in
-float32. Operations whose inputs have one type stay as they are: what is cast to float32 explicitly is computed
-in float32 until it meets a tensor of half precision.
+A network that computes in half precision also creates float32 tensors: constants, random numbers, states of
+recurrent cells, explicit casts. TensorFlow rejects operations whose inputs differ in dtype. Inside `casting`, all
+inputs of such an operation are cast to `autocast_variable.compute_type`: the half-precision dtype in ``inference``,
+float32 in ``loss``. Operations without a half-precision kernel compute in float32. Operations whose inputs have the
+same dtype are unchanged: an explicit cast to float32 remains effective until the result meets a half-precision
+tensor.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ from tensorflow.python.ops import (
 from tensorflow.python.ops.linalg import linear_operator, linear_operator_util
 
 from digits.worker import build_context
-from digits.worker.patching import replaced
+from digits.worker.patching import replace
 from digits.worker.precision import autocast_variable
 from digits.worker.precision.autocast_variable import AutocastVariable
 
@@ -46,18 +46,18 @@ FLOATS = (tf.float32, *autocast_variable.LOW)
 
 @contextmanager
 def casting(dtype: tf.DType) -> Iterator[None]:
-    """Cast the inputs of operations that are built inside and mix float32 and ``dtype``."""
+    """Cast the inputs of operations built inside that mix float32 and ``dtype``."""
     if dtype == tf.float32:
         yield
         return
-    with build_context.extended(compute_dtype=dtype), ExitStack() as stack:
+    with build_context.extend(compute_dtype=dtype), ExitStack() as stack:
         for owner, name, around in _REPLACED:
-            stack.enter_context(replaced(owner, name, _where_low(getattr(owner, name), around)))
+            stack.enter_context(replace(owner, name, _wrap_low(getattr(owner, name), around)))
         yield
 
 
-def _where_low(function: Callable[..., Any], around: Callable[..., Any]) -> Callable[..., Any]:
-    """``function``; ``around`` it, which gets it first, while a graph is built in half precision."""
+def _wrap_low(function: Callable[..., Any], around: Callable[..., Any]) -> Callable[..., Any]:
+    """Wrap ``function`` in ``around``, which receives it as first argument, for builds in half precision."""
 
     @functools.wraps(function)
     def called(*args: Any, **kwargs: Any) -> Any:
@@ -68,17 +68,17 @@ def _where_low(function: Callable[..., Any], around: Callable[..., Any]) -> Call
     return called
 
 
-def with_one_type(function: Callable[..., Any]) -> Callable[..., Any]:
-    """``function``, which gets its tensors in one type while a network is built in half precision."""
-    return _where_low(function, _of_one_type)
+def match_dtypes(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Wrap ``function`` to receive tensors of the same dtype in builds with half precision."""
+    return _wrap_low(function, _match_dtypes)
 
 
 def cast(value: Any, dtype: tf.DType) -> tf.Tensor:
-    """The tensor, variable or array ``value`` as ``dtype``; float16 gets its largest number for what exceeds it."""
+    """Cast a tensor, variable or array to ``dtype``; values beyond the range of float16 are clipped."""
     if isinstance(value, AutocastVariable | np.ndarray | np.generic):
         return tf.convert_to_tensor(value, dtype)
     value = tf.convert_to_tensor(value)
-    # A mask of -1e9 must not become -inf: zero times that is NaN.
+    # A mask of -1e9 must not become -inf: 0 · inf is NaN.
     is_narrower = dtype == tf.float16 and value.dtype == tf.float32
     return tf.saturate_cast(value, dtype) if is_narrower else tf.cast(value, dtype)
 
@@ -101,9 +101,9 @@ def _operation(build: Callable[..., Any], op_type: str, name: Any = None, **give
 
 
 def _cast_inputs(definition: Any, given: dict[str, Any]) -> dict[str, tf.DType]:
-    """Give all inputs of a type attribute one type.
+    """Cast all inputs that share a type attribute to one dtype.
 
-    Returns the types of attributes that have no kernel in half precision: their inputs are float32 now.
+    Returns the dtypes of attributes without a half-precision kernel, whose inputs are float32 now.
     """
     groups: dict[str, list[str]] = defaultdict(list)
     for argument in definition.input_arg:
@@ -114,8 +114,8 @@ def _cast_inputs(definition: Any, given: dict[str, Any]) -> dict[str, tf.DType]:
             _cast_each(given, [key], tf.float32)
     computed_in_full = {}
     for attribute, keys in groups.items():
-        wanted = _common_type([value for key in keys for value in _listed(given.get(key))])
-        wanted = wanted and (_type_of_variable(definition, given) or wanted)
+        wanted = _common_dtype([value for key in keys for value in _flatten(given.get(key))])
+        wanted = wanted and (_dtype_of_variable(definition, given) or wanted)
         if wanted in autocast_variable.LOW:
             if not _is_allowed(definition, attribute, wanted):
                 wanted = tf.float32
@@ -126,23 +126,23 @@ def _cast_inputs(definition: Any, given: dict[str, Any]) -> dict[str, tf.DType]:
     return computed_in_full
 
 
-def _common_type(values: Sequence[Any]) -> tf.DType | None:
-    """The type in which an operation computes ``values``; None for those without a floating one."""
-    types = {_type(value) for value in values if not isinstance(value, AutocastVariable)}
+def _common_dtype(values: Sequence[Any]) -> tf.DType | None:
+    """Return the dtype in which an operation computes ``values``; None if none is floating-point."""
+    types = {_dtype(value) for value in values if not isinstance(value, AutocastVariable)}
     types &= {*FLOATS}
     types = types or {value.dtype for value in values if isinstance(value, AutocastVariable)}
     return autocast_variable.compute_type() if len(types) > 1 else next(iter(types), None)
 
 
-def _type(value: Any) -> tf.DType | None:
-    """The type of a tensor or variable; other values take that of the tensors they meet."""
+def _dtype(value: Any) -> tf.DType | None:
+    """Return the dtype of a tensor or variable; other values adopt that of the tensors they meet."""
     if isinstance(value, tf.Tensor | tf.Variable):
         return value.dtype.base_dtype
     return tf.as_dtype(value.dtype) if isinstance(value, KerasVariable) else None
 
 
-def _type_of_variable(definition: Any, given: dict[str, Any]) -> tf.DType | None:
-    """The type of the variable that an operation changes."""
+def _dtype_of_variable(definition: Any, given: dict[str, Any]) -> tf.DType | None:
+    """Return the dtype of the variable that an operation modifies."""
     for argument in definition.input_arg:
         if argument.type == types_pb2.DT_RESOURCE:
             data = resource_variable_ops.get_eager_safe_handle_data(given[argument.name])
@@ -163,11 +163,11 @@ def _cast_each(given: dict[str, Any], keys: Sequence[str], dtype: tf.DType) -> N
 
 def _as(value: Any, dtype: tf.DType) -> Any:
     is_array = isinstance(value, np.ndarray | np.generic) and value.dtype == np.float32
-    is_other = isinstance(value, AutocastVariable) or (_type(value) in FLOATS and _type(value) != dtype)
+    is_other = isinstance(value, AutocastVariable) or (_dtype(value) in FLOATS and _dtype(value) != dtype)
     return cast(value, dtype) if is_array or is_other else value
 
 
-def _listed(value: Any) -> Sequence[Any]:
+def _flatten(value: Any) -> Sequence[Any]:
     return value if isinstance(value, list | tuple) else [value]
 
 
@@ -183,7 +183,7 @@ def _has_kernel(op_type: str, attribute: str, dtype: tf.DType) -> bool:
 
 @functools.cache
 def _has_kernel_on(devices: tuple[str, ...], op_type: str, attribute: str, dtype: tf.DType) -> bool:
-    """Whether the first of ``devices`` that can compute the operation in float32 can do it in ``dtype`` too."""
+    """Return whether the first of ``devices`` with a float32 kernel also has one for ``dtype``."""
     known = [item for item in kernels.get_registered_kernels_for_op(op_type).kernel if not item.label]
     for device in devices:
         types: set[int] = set()
@@ -198,11 +198,11 @@ def _has_kernel_on(devices: tuple[str, ...], op_type: str, attribute: str, dtype
     return True
 
 
-# What compares types before there is an operation
+# Functions that compare dtypes before an operation is created
 
 
 def _conversion(convert: Callable[..., Any], value: Any, dtype: Any = None, *args: Any, **kwargs: Any) -> Any:
-    """Convert a tensor, or read a plain variable such as one of a Keras layer, in the type asked for."""
+    """Convert a tensor, or read a plain variable such as one of a Keras layer, with the requested dtype."""
     if dtype is not None and dtype != value.dtype and {dtype, value.dtype} <= {*FLOATS}:
         return cast(convert(value, None, *args, **kwargs), dtype)
     return convert(value, dtype, *args, **kwargs)
@@ -222,10 +222,10 @@ def _argument(bind: Callable[..., Any], spec: tf.TensorSpec, value: Any, context
     return bind(spec, _as(value, spec.dtype) if spec.dtype in FLOATS else value, context)
 
 
-def _of_one_type(function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
-    """Call ``function`` with its tensors in one type."""
+def _match_dtypes(function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+    """Call ``function`` with tensors of the same dtype."""
     flat = tf.nest.flatten((args, kwargs))
-    wanted = _common_type(flat)
+    wanted = _common_dtype(flat)
     if wanted is not None:
         flat = [_as(value, wanted) for value in flat]
     args, kwargs = tf.nest.pack_sequence_as((args, kwargs), flat)
@@ -237,16 +237,16 @@ def _dropout(function: Callable[..., Any], x: Any, rate: Any, *args: Any, **kwar
     return function(x, _as(rate, x.dtype), *args, **kwargs)
 
 
-def _packed(function: Callable[..., Any], values: Any, dtype: tf.DType, name: Any) -> Any:
-    """Pack a nested list whose first tensor is of ``dtype``."""
-    wanted = _common_type(tf.nest.flatten(values))
+def _pack(function: Callable[..., Any], values: Any, dtype: tf.DType, name: Any) -> Any:
+    """Pack a nested list whose first tensor has ``dtype``."""
+    wanted = _common_dtype(tf.nest.flatten(values))
     if wanted is not None:
         values, dtype = tf.nest.map_structure(lambda value: _as(value, wanted), values), wanted
     return function(values, dtype, name)
 
 
-def _stored(method: Callable[..., Any], array: Any, *args: Any, **kwargs: Any) -> Any:
-    """Call a method of a TensorArray with values of its type."""
+def _store(method: Callable[..., Any], array: Any, *args: Any, **kwargs: Any) -> Any:
+    """Call a method of a TensorArray with values of its dtype."""
     if array.dtype in FLOATS:
         args, kwargs = tf.nest.map_structure(lambda value: _as(value, array.dtype), (args, kwargs))
     return method(array, *args, **kwargs)
@@ -254,7 +254,7 @@ def _stored(method: Callable[..., Any], array: Any, *args: Any, **kwargs: Any) -
 
 def _branches(check: Callable[..., None], kind: Any, graphs: Sequence[Any]) -> None:
     for number, outputs in enumerate(zip(*(graph.outputs for graph in graphs), strict=False)):
-        wanted = _common_type(outputs)
+        wanted = _common_dtype(outputs)
         for graph in graphs:
             _cast_output(graph, number, wanted)
     check(kind, graphs)
@@ -288,25 +288,25 @@ def _loop_in_python(
     left: Any,
     shape: Any,
 ) -> None:
-    left = _as(left, entered.dtype) if _type(entered) in FLOATS else left
+    left = _as(left, entered.dtype) if _dtype(entered) in FLOATS else left
     check(name, check_shape, initial, entered, left, shape)
 
 
-def _checked(check: Callable[..., Any], *args: Any) -> Any:
-    """Let a comparison of types pass: the operations that follow cast."""
+def _skip_check(check: Callable[..., Any], *args: Any) -> Any:
+    """Skip a comparison of dtypes: the operations that follow cast."""
     types = {getattr(item, "dtype", item) for item in tf.nest.flatten(args) if _is_typed(item)}
     return autocast_variable.compute_type() if len(types) > 1 and types <= {*FLOATS} else check(*args)
 
 
 def _is_typed(item: Any) -> bool:
-    return isinstance(item, tf.DType) or _type(item) is not None
+    return isinstance(item, tf.DType) or _dtype(item) is not None
 
 
 def _state_type(infer: Callable[..., Any], explicit: Any, state: Any) -> Any:
-    return infer(explicit or _common_type(tf.nest.flatten(state)), state)
+    return infer(explicit or _common_dtype(tf.nest.flatten(state)), state)
 
 
-# Of what: the name, and what is done around it.
+# Owner, name, and the wrapper.
 _REPLACED: list[tuple[Any, str, Callable[..., Any]]] = [
     (op_def_library, "_apply_op_helper", _operation),
     (Tensor, "__tf_tensor__", _conversion),
@@ -316,18 +316,22 @@ _REPLACED: list[tuple[Any, str, Callable[..., Any]]] = [
         for name in ("assign", "assign_add", "assign_sub")
     ),
     (tf.TensorSpec, "cast", _argument),
-    (math_ops, "_truediv_python3", _of_one_type),
-    (math_ops, "_div_python2", _of_one_type),
-    (math_ops, "matmul", _of_one_type),  # of bfloat16 and float32 it makes an operation that GPUs lack
+    (math_ops, "_truediv_python3", _match_dtypes),
+    (math_ops, "_div_python2", _match_dtypes),
+    (
+        math_ops,
+        "matmul",
+        _match_dtypes,
+    ),  # would create an operation without GPU kernel from bfloat16 and float32
     (nn_ops, "_dropout", _dropout),
-    (array_ops, "_autopacking_helper", _packed),
-    *((tensor_array_ops.TensorArray, name, _stored) for name in ("write", "unstack", "scatter", "split")),
+    (array_ops, "_autopacking_helper", _pack),
+    *((tensor_array_ops.TensorArray, name, _store) for name in ("write", "unstack", "scatter", "split")),
     (cond_v2, "_check_same_outputs", _branches),
     (while_v2, "_check_inputs_outputs_types_match", _loop),
-    (check_ops, "_assert_same_base_type", _checked),
-    (linear_operator.LinearOperator, "_check_input_dtype", _checked),
-    (linear_operator_util, "check_dtype", _checked),
+    (check_ops, "_assert_same_base_type", _skip_check),
+    (linear_operator.LinearOperator, "_check_input_dtype", _skip_check),
+    (linear_operator_util, "check_dtype", _skip_check),
     (control_flow, "_verify_single_loop_var", _loop_in_python),
-    (control_flow, "verify_single_cond_var", _checked),
+    (control_flow, "verify_single_cond_var", _skip_check),
     (rnn, "_infer_state_dtype", _state_type),
 ]

@@ -28,7 +28,7 @@ class AutocastVariable(ResourceVariable):
         self._seen_dtype = dtype
 
     def __del__(self) -> None:
-        pass  # the memory belongs to the master
+        pass  # the master owns the memory
 
     @property
     def dtype(self) -> tf.DType:
@@ -73,15 +73,15 @@ tf.register_tensor_conversion_function(
 )
 
 
-# The operations of which moving averages consist.
+# The operations that moving averages consist of.
 _RECOMPUTED = {"Add", "AddV2", "Sub", "Mul", "Neg", "RealDiv", "Identity"}
 _RECOMPUTED_DEPTH = 6
 
 
 def in_float32(value: Any, depth: int = _RECOMPUTED_DEPTH) -> tf.Tensor:
-    """Cast ``value`` to float32 and recompute the arithmetic that led to it in float32 too.
+    """Cast ``value`` to float32, and recompute the arithmetic that led to it in float32.
 
-    In half precision the small updates of a moving average would be rounded away.
+    In half precision, the small updates of a moving average would be rounded away.
     """
     value = plain(value)
     if not isinstance(value, tf.Tensor) or value.dtype not in LOW or tf.executing_eagerly():
@@ -100,23 +100,23 @@ def _names(operation: tf.Operation) -> list[str]:
 
 
 def is_low() -> bool:
-    """Whether the network that is being built computes in half precision, its loss included."""
+    """Return whether the network being built computes in half precision, its loss included."""
     return build_context.current().compute_dtype is not None
 
 
 def compute_type() -> tf.DType:
-    """The dtype in which the part that is being built computes: that of the network, or float32 for its loss."""
+    """Return the dtype in which the current part of the build computes: the network's, or float32 for its loss."""
     dtype: tf.DType | None = build_context.current().compute_dtype
     return tf.float32 if dtype is None else dtype
 
 
 def plain(variable: Any) -> Any:
-    """The float32 variable behind an `AutocastVariable`; other values are returned unchanged."""
+    """Return the float32 variable behind an `AutocastVariable`; other values are returned unchanged."""
     return variable.master if isinstance(variable, AutocastVariable) else variable
 
 
 def view(variable: tf.Variable, dtype: tf.DType | None = None) -> tf.Variable:
-    """The variable to return to the network that is being built, which views ``variable`` as ``dtype``."""
+    """Return the view of ``variable`` with ``dtype`` for the network being built."""
     if not is_low() or variable.dtype != tf.float32:
         return variable
     return AutocastVariable(variable, dtype or tf.float32)
@@ -127,7 +127,7 @@ def variables_for(dtype: tf.DType) -> Iterator[None]:
     """Make ``dtype`` the compute dtype inside, and the default dtype of ``get_variable``."""
     scope = tf.compat.v1.get_variable_scope()
     with (
-        build_context.extended(compute_dtype=dtype),
+        build_context.extend(compute_dtype=dtype),
         tf.compat.v1.variable_scope(scope, custom_getter=_get, dtype=dtype, auxiliary_name_scope=False),
     ):
         yield

@@ -1,9 +1,9 @@
 """Full precision for parts of a network that computes in half precision.
 
-A network under ``mixed_float16`` or ``mixed_bfloat16`` gets its input in that dtype. Its variables are float32, in
-snapshots too; the network gets an `AutocastVariable` of each, which converts to the dtype that an operation needs.
-Other float32 tensors are cast where they meet half precision (see `digits.worker.precision.autocast`). The output
-and every other tensor that the network keeps in ``self`` is cast to float32 before the loss is computed, and
+A network under ``mixed_float16`` or ``mixed_bfloat16`` receives its input in that dtype. Its variables are float32,
+also in snapshots; the network gets an `AutocastVariable` of each, which converts to the dtype that an operation
+requires. Other float32 tensors are cast where they meet half precision (see `digits.worker.precision.autocast`).
+The output and all tensors that the network keeps in ``self`` are cast to float32 before the loss is computed, and
 losses of TensorFlow always compute in float32.
 """
 
@@ -24,7 +24,7 @@ def to_compute_dtype(value: Any, dtype: tf.DType) -> Any:
 
 
 def to_float32(value: Any) -> Any:
-    """Cast tensors in half precision to float32, those in lists, tuples and dicts too."""
+    """Cast half-precision tensors to float32, including those in lists, tuples and dicts."""
     if isinstance(value, tf.Tensor) and value.dtype in autocast_variable.LOW:
         return tf.cast(value, tf.float32)
     if isinstance(value, tuple) and hasattr(value, "_fields"):
@@ -39,7 +39,7 @@ def to_float32(value: Any) -> Any:
 
 
 def in_float32(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Wrap ``function`` so that half-precision tensors among its arguments are cast to float32 in a build."""
+    """Wrap ``function`` to cast half-precision tensors among its arguments to float32 in a build."""
 
     @functools.wraps(function)
     def computed(*args: Any, **kwargs: Any) -> Any:
@@ -64,7 +64,7 @@ def through_float32(function: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def functions_in_float32(*sources: Any) -> dict[str, Callable[..., Any]]:
-    """The functions of modules of losses and the like, each wrapped by `in_float32`, by name."""
+    """Return the functions of modules, such as losses, each wrapped by `in_float32`, by name."""
     found: dict[str, Callable[..., Any]] = {}
     for source in reversed(sources):
         for name in dir(source):

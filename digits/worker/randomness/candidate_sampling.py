@@ -1,7 +1,7 @@
-"""Sampling of classes for ``tf.nn.sampled_softmax_loss`` and ``tf.nn.nce_loss``, from random numbers that are given.
+"""Candidate sampling for ``tf.nn.sampled_softmax_loss`` and ``tf.nn.nce_loss`` from given random numbers.
 
-TensorFlow's own samplers draw from counters that nothing can save. These give classes
-of the same distributions, and the same expected counts with them.
+TensorFlow's own samplers draw from counters that cannot be saved. These sample the same distributions, with the
+same expected counts. See https://www.tensorflow.org/extras/candidate_sampling.pdf.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import tensorflow as tf
 
 
 class Sampled(NamedTuple):
-    """The classes, and how often the true ones and those drawn are expected; called as TensorFlow calls them."""
+    """The sampled classes, and the expected counts of the true and the sampled classes, with TensorFlow's names."""
 
     sampled_candidates: tf.Tensor
     true_expected_count: tf.Tensor
@@ -23,12 +23,14 @@ class Sampled(NamedTuple):
 
 
 def uniform(range_max: int) -> tf.Tensor:
-    """The same probability for each of ``range_max`` classes, float64 [range_max]."""
+    """Return the same probability for each of ``range_max`` classes, float64 [range_max]."""
     return tf.fill([range_max], tf.constant(1.0 / range_max, tf.float64))
 
 
 def log_uniform(range_max: int) -> tf.Tensor:
-    """Probabilities that fall with the class as in Zipf's law, float64 [range_max]."""
+    """Return the probabilities of an approximate Zipf distribution, decreasing with the class, float64
+    [range_max].
+    """
     place = tf.range(range_max, dtype=tf.float64)
     return (tf.math.log(place + 2.0) - tf.math.log(place + 1.0)) / np.log(range_max + 1.0)
 
@@ -42,7 +44,9 @@ def unigrams(
     shard: int = 0,
     unigrams: Sequence[float] = (),
 ) -> tf.Tensor:
-    """Probabilities as the counts of ``unigrams`` or of the last column of a file have them, float64 [range_max]."""
+    """Return probabilities proportional to ``unigrams`` or the last column of ``vocab_file``, float64
+    [range_max].
+    """
     if vocab_file:
         lines = Path(tf.compat.as_str(vocab_file)).read_text().splitlines()
         unigrams = [float(line.rpartition(",")[2]) for line in lines if line.strip()]
@@ -51,10 +55,10 @@ def unigrams(
     return tf.constant(np.pad(weights, (0, range_max - len(weights))) / weights.sum(), tf.float64)
 
 
-def sampled(chances: tf.Tensor, numbers: tf.Tensor, true_classes: Any, count: int, unique: bool) -> Sampled:
-    """Draw ``count`` classes by their ``chances`` [classes].
+def sample(chances: tf.Tensor, numbers: tf.Tensor, true_classes: Any, count: int, unique: bool) -> Sampled:
+    """Sample ``count`` classes with the probabilities ``chances``, float64 [classes].
 
-    ``numbers`` are as many uniform random ones as `numbers_needed` says, float64 from 0 to 1.
+    ``numbers`` are `numbers_needed` uniform random numbers, float64 in [0, 1). Expected counts are float32.
     """
     true_classes = tf.convert_to_tensor(true_classes)
     if not unique:
@@ -67,22 +71,23 @@ def sampled(chances: tf.Tensor, numbers: tf.Tensor, true_classes: Any, count: in
 
         return Sampled(found, expected(true_classes), expected(found))
 
-    # Who waits for the shortest time is drawn first: as if one drew until there are enough different ones.
+    # The classes with the shortest exponential waiting times: equivalent to drawing until `count` classes are
+    # found.
     waits, more = tf.math.log1p(-numbers[:-count]) / chances, numbers[-count:]
     found = tf.cast(tf.math.top_k(waits, count).indices, tf.int64)
-    # For each class, how often one then drew in vain before: it hit one of those that had been drawn.
+    # The number of rejected draws before each class, which repeated classes already drawn.
     drawn_before = tf.cumsum(tf.gather(chances, found), exclusive=True)
     in_vain = tf.floor(tf.math.log1p(-more) / tf.math.log(drawn_before))
     tries = count + tf.reduce_sum(in_vain)
 
-    def expected_of(classes: tf.Tensor) -> tf.Tensor:
+    def expected_unique(classes: tf.Tensor) -> tf.Tensor:
         chance = tf.gather(chances, classes)
         often = -tf.math.expm1(tries * tf.math.log1p(-chance))
         return tf.cast(tf.where(tf.equal(tries, count), chance * count, often), tf.float32)
 
-    return Sampled(found, expected_of(true_classes), expected_of(found))
+    return Sampled(found, expected_unique(true_classes), expected_unique(found))
 
 
 def numbers_needed(classes: int, count: int, unique: bool) -> int:
-    """How many random numbers `sampled` takes."""
+    """Return the number of random numbers that `sample` requires."""
     return classes + count if unique else count

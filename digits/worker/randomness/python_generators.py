@@ -1,6 +1,6 @@
-"""The state of Python's and NumPy's random generators, which a network may draw from on the host.
+"""The state of Python's and NumPy's random generators, which a network may use on the host.
 
-It is saved with a training, so that a resumed one draws the same numbers.
+It is saved with the training state, so that a resumed run draws the same numbers.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from digits.worker.patching import replaced
+from digits.worker.patching import replace
 
 _CONSTRUCTORS = ((np.random, "RandomState"), (np.random, "default_rng"), (random, "Random"))
 
@@ -25,15 +25,15 @@ class PythonGenerators:
         self._created: list[Any] = []
 
     @contextmanager
-    def recorded(self) -> Iterator[None]:
-        """Add the generators that are created inside.
+    def record(self) -> Iterator[None]:
+        """Record the generators that are created inside.
 
         They are identified by their order, so a network must create the same ones each time it is built.
         """
         self._created.clear()
         with ExitStack() as stack:
             for module, name in _CONSTRUCTORS:
-                stack.enter_context(replaced(module, name, self._recording(getattr(module, name))))
+                stack.enter_context(replace(module, name, self._wrap(getattr(module, name))))
             yield
 
     def state(self) -> dict[str, Any]:
@@ -47,7 +47,7 @@ class PythonGenerators:
         }
 
     def restore(self, state: dict[str, Any]) -> None:
-        """Restore a saved `state`; an empty one changes nothing."""
+        """Restore a saved `state`; an empty one is ignored."""
         if not state:
             return
         version, numbers, gauss = state["python"]
@@ -57,8 +57,8 @@ class PythonGenerators:
         for generator, saved in zip(self._created, state.get("made", []), strict=False):
             _restore(generator, saved)
 
-    def _recording(self, constructor: Any) -> Any:
-        """``constructor``, a class or a function, that also records what it creates."""
+    def _wrap(self, constructor: Any) -> Any:
+        """Wrap ``constructor``, a class or a function, to record the generators it creates."""
         created = self._created
         if not isinstance(constructor, type):
 
@@ -96,7 +96,7 @@ def _restore(generator: Any, state: Any) -> None:
 
 
 def _plain(state: Any) -> Any:
-    """``state`` with lists in place of arrays, for JSON."""
+    """Return ``state`` with arrays converted to lists, for JSON."""
     if isinstance(state, dict):
         return {name: _plain(value) for name, value in state.items()}
     return state.tolist() if isinstance(state, np.ndarray) else state

@@ -1,8 +1,8 @@
 """Reproducible random numbers, which depend only on the seed and the step.
 
-TensorFlow's random operations keep counters inside the runtime, which cannot be saved, so a resumed training
-would draw different numbers. While a network is traced for training, its random operations are therefore
-replaced by stateless ones with the same distribution, which are as fast.
+TensorFlow's random operations keep counters inside the runtime, which cannot be saved, so a resumed run would draw
+different numbers. While a network is traced for training, its random operations are therefore replaced by stateless
+ones with the same distribution, which are as fast.
 
 Inside loops, branches and functions of the network, an operation may run several times per step; there it counts
 its calls in a variable, which is saved.
@@ -46,13 +46,13 @@ class Randomness:
         _install()
 
     @contextmanager
-    def drawn(self, stage: str, step: tf.Tensor, part: int = 0) -> Iterator[None]:
-        """Make random operations that are built inside functions of the seed and ``step``, an integer scalar.
+    def draw_for(self, stage: str, step: tf.Tensor, part: int = 0) -> Iterator[None]:
+        """Make random operations built inside functions of the seed and ``step``, an integer scalar.
 
-        Two traces of a step for the same ``stage`` draw the same numbers; replicas are different ``part``s and
-        draw different ones.
+        Two traces of a step for the same ``stage`` draw the same numbers; replicas are different ``part``s and draw
+        different ones.
         """
-        with build_context.extended(draw=_Draw(self, stage, step, part)):
+        with build_context.extend(draw=_Draw(self, stage, step, part)):
             yield
 
     @property
@@ -86,18 +86,18 @@ class Randomness:
 
 
 class _Draw:
-    """What the random operations of one trace need: their keys in turn, and the step."""
+    """The context of random operations in one trace: their keys in order, and the step."""
 
     def __init__(self, randomness: Randomness, stage: str, step: tf.Tensor, part: int) -> None:
         self.graph = tf.compat.v1.get_default_graph()
         self.step = tf.identity(tf.cast(step, tf.int64), name="random_step")
         self._randomness, self._stage, self._part = randomness, stage, part
         self._count = 0
-        self.counted = 0  # the operations that count their calls
-        self.own_seed: int | None = None  # the seed that the user gave to the operation being built
+        self.counted = 0  # operations that count their calls
+        self.own_seed: int | None = None  # the user's seed for the operation being built
 
     def next(self) -> tuple[int, tf.Tensor]:
-        """The key of the next operation, and the number of its draw, int64."""
+        """Return the key of the next operation, and the number of its draw, int64."""
         own_seed, self.own_seed = self.own_seed, None
         number, self._count = self._count, self._count + 1
         place = ("own", own_seed) if own_seed is not None else ("nth", number)
@@ -109,12 +109,12 @@ class _Draw:
         return key, calls.assign_add(1, read_value=True)
 
     def state(self, name: str, shape: Sequence[int]) -> tf.Variable:
-        """Counts that an operation keeps from step to step, zero at first, int64."""
+        """Return a counter that an operation updates from step to step, initially zero, int64."""
         return self._randomness.counter(f"{STATE_SCOPE}/{self._stage}/{self._part}/{name}", shape)
 
 
 def step_in(graph: tf.Graph) -> tf.Tensor | None:
-    """The step that random operations of ``graph`` depend on, while it is traced."""
+    """Return the step that random operations of ``graph`` depend on, while it is traced."""
     draw = _current_draw()
     return draw.step if draw is not None and draw.graph is graph else None
 
@@ -186,7 +186,7 @@ def _shuffle(at: Any, value: Any, name: Any = None) -> Any:
 def _sampler(
     chances: Callable[..., tf.Tensor],
 ) -> Callable[..., Any]:
-    """The stand-in for a sampler of classes, by the ``chances`` of its class."""
+    """Return the replacement of a candidate sampler with the probabilities ``chances``."""
 
     def sampler(
         at: Any,
@@ -199,15 +199,19 @@ def _sampler(
         **settings: Any,
     ) -> Any:
         with tf.name_scope(name or "candidates"):
-            return _sampled(at, chances(range_max, **settings), true_classes, num_sampled, unique, range_max)
+            return _sample_candidates(
+                at, chances(range_max, **settings), true_classes, num_sampled, unique, range_max
+            )
 
     return sampler
 
 
-def _sampled(at: Any, chances: tf.Tensor, true_classes: Any, count: int, unique: bool, range_max: int) -> Any:
+def _sample_candidates(
+    at: Any, chances: tf.Tensor, true_classes: Any, count: int, unique: bool, range_max: int
+) -> Any:
     needed = candidate_sampling.numbers_needed(range_max, count, unique)
     numbers = raw.StatelessRandomUniformV2(shape=[needed], dtype=tf.float64, **_philox(*at))
-    return candidate_sampling.sampled(chances, numbers, true_classes, count, unique)
+    return candidate_sampling.sample(chances, numbers, true_classes, count, unique)
 
 
 def _learned_sampler(
@@ -219,14 +223,14 @@ def _learned_sampler(
     range_max: int,
     name: Any = None,
 ) -> Any:
-    """Draws by how often each class was among the true ones so far, and once before."""
+    """Sample by the number of times each class was among the true ones so far, plus one."""
     draw = _current_draw()
-    assert draw is not None, "stand-ins are called only inside of `Randomness.drawn`"
+    assert draw is not None, "stand-ins are called only inside of `Randomness.draw_for`"
     seen = draw.state(f"seen/{at[0]}", [range_max])
     with tf.name_scope(name or "candidates"):
         counts = tf.cast(seen.read_value() + 1, tf.float64)
         chances = counts / tf.reduce_sum(counts)
-        found = _sampled(at, chances, true_classes, num_sampled, unique, range_max)
+        found = _sample_candidates(at, chances, true_classes, num_sampled, unique, range_max)
         flat = tf.reshape(tf.convert_to_tensor(true_classes), [-1])
         with tf.control_dependencies(found):
             seen.scatter_add(tf.IndexedSlices(tf.ones_like(flat), flat))
@@ -279,7 +283,7 @@ _NUMBERS: dict[str, Callable[..., Any]] = {
 
 @functools.cache
 def _install() -> None:
-    """Ask for a stand-in at every random operation. Outside of `Randomness.drawn` nothing changes."""
+    """Replace all random operations. Outside of `Randomness.draw_for` they are unchanged."""
     for module, stand_ins in (
         (gen_random_ops, _NUMBERS),
         (gen_candidate_sampling_ops, _SAMPLERS),
@@ -298,11 +302,11 @@ def _install() -> None:
         return original(op_seed)
 
     random_seed.get_seed = get_seed
-    while_v2.while_loop = _in_order(while_v2.while_loop)
+    while_v2.while_loop = _run_in_order(while_v2.while_loop)
 
 
-def _in_order(while_loop: Callable[..., Any]) -> Callable[..., Any]:
-    """Loops in which random numbers are drawn take their turns one after the other, so that each gets its own."""
+def _run_in_order(while_loop: Callable[..., Any]) -> Callable[..., Any]:
+    """Make loops that draw random numbers sequential, so that each iteration draws different ones."""
 
     @functools.wraps(while_loop)
     def ordered(*args: Any, **kwargs: Any) -> Any:
@@ -337,7 +341,7 @@ def _replace(module: Any, name: str, stand_in: Callable[..., Any]) -> None:
 
 
 def _is_traced(graph: tf.Graph) -> bool:
-    """Whether the current graph is ``graph`` or inside of it; initial values are computed outside."""
+    """Return whether the current graph is ``graph`` or inside it; initial values are computed outside."""
     current: Any = tf.compat.v1.get_default_graph()
     while current is not None and current is not graph and not tf.executing_eagerly():
         current = getattr(current, "outer_graph", None)

@@ -47,7 +47,7 @@ from digits.worker.failure import UserFault
 MAX_SKIPPED_EVENTS = 1000
 MAX_UNUSABLE_FRACTION = 0.5
 
-# Shards small enough to share the work evenly, and few enough to be opened together.
+# Small enough to share the work evenly, and few enough to be opened together.
 RECORDS_PER_SHARD = 128
 SHARDS_OF_SMALL_RECORDS = 32
 MAX_SHARD_BYTES = 256 << 20
@@ -63,8 +63,8 @@ _FORMATS = {"png": "png", "jpg": "jpeg", "none": "raw"}
 def run(recipe: CreateDataset, task_folder: Path, events: EventLog) -> dict[str, Any]:
     """Create the dataset that ``recipe`` describes in the parent of ``task_folder``.
 
-    Raises UserFault when that cannot be done. Whatever ends it early, no part of a
-    dataset is left behind, only the list of skipped images.
+    Raises UserFault if that is not possible. If it ends early for any reason, no part of a dataset is left behind,
+    only the list of skipped images.
     """
     return Creation(recipe, task_folder.parent, events).run()
 
@@ -81,7 +81,7 @@ class Piece:
 
 @dataclass(frozen=True)
 class Unusable:
-    """An image that was skipped; ``path`` is relative to its split's folder, fit to be shown."""
+    """A skipped image; ``path`` is relative to its split's folder and printable."""
 
     path: str
     reason: str
@@ -91,7 +91,7 @@ class Unusable:
 
 @dataclass(frozen=True)
 class Advanced:
-    """A process dealt with ``images`` more images, of which ``unusable`` were skipped."""
+    """A process has finished ``images`` more images, of which ``unusable`` were skipped."""
 
     images: int
     unusable: list[Unusable]
@@ -101,7 +101,7 @@ class Advanced:
 class ShardWritten:
     """A shard of ``count`` records is complete; ``counts`` are those of the groups.
 
-    ``digests`` holds 8 bytes for the content of each source file.
+    ``digests`` contains 8 bytes for the content of each source file.
     """
 
     split: str
@@ -113,14 +113,14 @@ class ShardWritten:
 
 @dataclass(frozen=True)
 class Summed:
-    """The sum over all train images that a process wrote, float64 [height, width, channels]."""
+    """The sum of all training images that a process wrote, float64 [height, width, channels]."""
 
     total: NDArray[np.float64]
 
 
 @dataclass
 class Written:
-    """What the processes have written so far to a split."""
+    """The records written to a split so far."""
 
     counts: NDArray[np.int64]
     count: int = 0
@@ -129,7 +129,7 @@ class Written:
 
 
 class Creation:
-    """One dataset in the making: owns its files until the manifest is written."""
+    """A dataset being created: owns its files until the manifest is written."""
 
     def __init__(self, recipe: CreateDataset, job_folder: Path, events: EventLog) -> None:
         self._recipe = recipe
@@ -202,7 +202,7 @@ class Creation:
     def _write(
         self, plan: Plan, pieces: list[Piece], written: dict[str, Written]
     ) -> tuple[NDArray[np.float64], list[Unusable]]:
-        """Write all shards; returns the sum of the train images and what was skipped, sorted."""
+        """Write all shards; return the sum of the training images, and the skipped images, sorted."""
         recipe = self._recipe
         written |= {name: Written(np.zeros(len(plan.groups), np.int64)) for name in plan.splits}
         total = np.zeros((recipe.height, recipe.width, recipe.channels), np.float64)
@@ -235,8 +235,8 @@ class Creation:
             first = skipped[0]
             raise UserFault(
                 f"More than half of the {self._report.images:,} images cannot be used. "
-                f"The first of them: {first.path} ({first.reason}).",
-                f"All that were found are listed in {SKIPPED_FILE}.",
+                f"The first one: {first.path} ({first.reason}).",
+                f"All of them are listed in {SKIPPED_FILE}.",
             )
 
     def _warn_of_losses(self, plan: Plan, written: dict[str, Written]) -> None:
@@ -268,7 +268,9 @@ class Creation:
         write_bytes(self._job_folder / MEAN_IMAGE_FILE, picture)
 
     def _need_room(self, plan: Plan) -> None:
-        """Refuse at once what cannot fit; how well PNG and JPEG compress shows only later."""
+        """Fail early if the dataset cannot fit on the disk; the compression ratio of PNG and JPEG is not known
+        yet.
+        """
         recipe = self._recipe
         if recipe.encoding != "none":
             return
@@ -285,7 +287,7 @@ class Creation:
 
 
 class ShardMaker:
-    """What a process does: turn the files of a piece into records of a shard."""
+    """The work of one process: convert the files of a piece to the records of a shard."""
 
     def __init__(self, recipe: CreateDataset, plan: Plan, pieces: list[Piece], job_folder: Path) -> None:
         self._recipe = recipe
@@ -296,7 +298,7 @@ class ShardMaker:
         self._sum: NDArray[np.float64] | None = None
 
     def make(self, number: int, send: parallel.Send) -> None:
-        """Write the shard of piece ``number``; sends Advanced now and then, ShardWritten at the end."""
+        """Write the shard of piece ``number``; send Advanced periodically, and ShardWritten at the end."""
         piece = self._pieces[number]
         split = self._plan.splits[piece.split]
         root = str(split.root)
@@ -326,7 +328,7 @@ class ShardMaker:
         send(ShardWritten(piece.split, count, np.array(counts, np.int64), writer.size_bytes, bytes(digests)))
 
     def finish(self, send: parallel.Send) -> None:
-        """Send the sum of the train images that this process wrote."""
+        """Send the sum of the training images that this process wrote."""
         if self._sum is not None:
             send(Summed(self._sum))
 
@@ -340,7 +342,7 @@ class ShardMaker:
         if picture.plain and picture.image.size == size and picture.format.lower() == self._format:
             image, data = picture.image, picture.data
         else:
-            # Noise that pads an image depends on the image, so that it is the same every time.
+            # The padding noise depends on the image only, so that it is reproducible.
             seed = recipe.seed % (1 << 64) ^ int.from_bytes(digest, "big")
             image = images.resize_image(picture.image, *size, recipe.resize_mode, seed=seed)
             data = images.encode_image(image, recipe.encoding)
@@ -350,14 +352,14 @@ class ShardMaker:
         return record, image, digest
 
     def _add(self, pixels: images.Pixels) -> None:
-        # Sums of whole numbers are exact in float64, so the order of adding does not matter.
+        # Sums of integers are exact in float64, so the order does not matter.
         if self._sum is None:
             self._sum = np.zeros(pixels.shape, np.float64)
         np.add(self._sum, pixels, out=self._sum)
 
 
 class Report:
-    """Tells the event log how far the task is, not more often than a reader can follow."""
+    """Reports the progress of the task as events, no more often than a reader can follow."""
 
     def __init__(self, events: EventLog) -> None:
         self._events = events
@@ -366,7 +368,7 @@ class Report:
         self._done = 0
         self._skipped = 0
         self.images = 0
-        self.share = 0.0  # the part of the whole that lies before the writing
+        self.share = 0.0  # the progress before writing starts
 
     def warn(self, message: str) -> None:
         self._events.append(Warned(message))
@@ -417,7 +419,7 @@ class Report:
 
 
 class _News:
-    """Collects what happened to single images and sends it in portions."""
+    """Collects messages about single images and sends them in batches."""
 
     def __init__(self, send: parallel.Send) -> None:
         self._send = send
@@ -439,7 +441,7 @@ class _News:
 
 
 def divide(plan: Plan, recipe: CreateDataset) -> list[Piece]:
-    """The pieces of all splits, train first. Depends on the plan and the image's size only."""
+    """Return the pieces of all splits, train first. Depends only on the plan and the size of the images."""
     pieces = []
     for split in SPLITS:
         if split not in plan.splits:
@@ -459,13 +461,13 @@ def divide(plan: Plan, recipe: CreateDataset) -> list[Piece]:
 
 
 def _reason(error: Exception, root: Path) -> str:
-    """Why an image was skipped; raises UserFault when the whole folder is gone."""
+    """Return why an image was skipped; raises UserFault if the whole folder has disappeared."""
     if isinstance(error, images.UnusableImage):
         return error.reason
     if not root.is_dir():
         raise UserFault(
-            f"The folder {show(str(root))} vanished or became unreadable while its images were read.",
-            "Check that the disk is still there, then create the dataset again.",
+            f"The folder {show(str(root))} disappeared or became unreadable while its images were read.",
+            "Check that the disk is still mounted, then create the dataset again.",
         ) from error
     if isinstance(error, FileNotFoundError):
         return "the file does not exist"
@@ -473,7 +475,7 @@ def _reason(error: Exception, root: Path) -> str:
 
 
 def _need_enough(plan: Plan, written: dict[str, Written], skipped: list[Unusable]) -> None:
-    first = f" The first that cannot be used: {skipped[0].path} ({skipped[0].reason})." if skipped else ""
+    first = f" The first unusable one: {skipped[0].path} ({skipped[0].reason})." if skipped else ""
     hint = f"All skipped images are listed in {SKIPPED_FILE}."
     groups = int(np.count_nonzero(written["train"].counts))
     if plan.required_groups > 1 and groups < plan.required_groups:
@@ -500,17 +502,17 @@ def _digests(written: Written) -> NDArray[np.uint64]:
 
 
 def _raw_bytes(recipe: CreateDataset) -> int:
-    """Bytes of one image's pixels, the most that its record needs but for its names."""
+    """Return the size of one image's pixels in bytes: the maximum size of its record, except for names."""
     return recipe.width * recipe.height * recipe.channels
 
 
 def _process_fault(death: parallel.ProcessDied) -> UserFault:
     if death.code == -9:
         return UserFault(
-            "A process that converts images was killed (signal 9, SIGKILL): most likely the memory ran out.",
-            "Close other programs, or let fewer processes work at once.",
+            "A process that converts images was killed (signal 9, SIGKILL): it most likely ran out of memory.",
+            "Close other programs, or use fewer processes.",
         )
-    return UserFault(f"A process that converts images crashed ({death.reason}).", "The output tells more.")
+    return UserFault(f"A process that converts images crashed ({death.reason}).", "See the log.")
 
 
 def _full_disk_fault(needed: int, place: Path) -> UserFault:

@@ -1,10 +1,9 @@
-"""Writes a trained network as a SavedModel, which TensorFlow Serving, TensorFlow Lite and others take.
+"""Exports a trained network as a SavedModel for TensorFlow Serving, TensorFlow Lite and other programs.
 
-Its signature ``serving_default`` takes ``images``, float32 [N, H, W, C], pixels of 0 to 255 as the dataset has them;
-what is done to them before the network, such as taking off the mean, is inside. It gives all outputs of the network:
-one as ``output``, those of a list as ``output_0`` and so on, those of a dict by their names. Beside it, in
-``assets.extra``, lie the labels, the text of the network and a description. What was written is loaded again and
-compared before it counts.
+Its signature ``serving_default`` takes ``images``, float32 [N, H, W, C], pixels of 0 to 255 in the dataset's size;
+preprocessing such as mean subtraction is part of the model. It returns all outputs of the network: ``output``, or
+``output_0`` and so on for a list, or the names of a dict. ``assets.extra`` contains the labels, the text of the
+network and a description. The exported model is loaded again and compared with the network.
 """
 
 from __future__ import annotations
@@ -27,7 +26,7 @@ EXTRA_FOLDER = "assets.extra"
 LABELS_FILE = "labels.txt"
 ABOUT_FILE = "model.json"
 
-# Differences up to this part of the largest number come from adding up in another order.
+# Relative differences up to this size are due to another order of summation.
 TOLERANCE = 1e-4
 COMPARED_IMAGES = 3
 
@@ -35,12 +34,12 @@ _OF_PYTHON = ("PyFunc", "PyFuncStateless", "EagerPyFunc")
 
 
 def run(recipe: recipes.Export, task_folder: Path, events: EventLog) -> dict[str, Any]:
-    """Write what ``recipe`` asks for. Raises UserFault, or whatever the network raises."""
+    """Export the model of ``recipe``. Raises UserFault, or whatever the network raises."""
     tf.config.set_visible_devices([], "GPU")
     events.append(Progressed(0.0, doing="Loading the snapshot"))
     model, target = Path(recipe.model), Path(recipe.target)
     if target.exists():
-        raise UserFault(f"There is something in {target} already.", "Choose another folder.")
+        raise UserFault(f"The folder {target} is not empty.", "Choose another folder.")
     found = trained.load(model, recipe.snapshot, Path(recipe.dataset))
     _check(found)
     events.append(Progressed(0.5, doing="Writing the model"))
@@ -50,12 +49,12 @@ def run(recipe: recipes.Export, task_folder: Path, events: EventLog) -> dict[str
         difference = _difference(found, target)
         if difference is None:
             events.append(
-                Warned("The network draws random numbers, so what was written could not be compared.")
+                Warned("The network draws random numbers, so the exported model could not be verified.")
             )
         elif difference > TOLERANCE:
             raise UserFault(
-                f"Loaded again, the model gives other numbers: they differ by {difference:.2g} of the largest.",
-                "The network computes something that a SavedModel does not hold.",
+                f"The exported model returns other values: they differ by {difference:.2g} of the largest value.",
+                "The network contains a computation that a SavedModel cannot represent.",
             )
         about = {"snapshot": recipe.snapshot, **_about(found, exported)}
         _describe(model / NETWORK_FILE, target / EXTRA_FOLDER, about)
@@ -68,12 +67,12 @@ def run(recipe: recipes.Export, task_folder: Path, events: EventLog) -> dict[str
 
 
 class _Exported(tf.Module):
-    """What a SavedModel is made of: the variables and the function that computes with them."""
+    """The contents of a SavedModel: the variables and the function that uses them."""
 
     def __init__(self, found: Trained) -> None:
         super().__init__()
         known = [*found.store.variables.values(), *found.store.local.values()]
-        # The network may also ask for what is not its own, such as the number of the step.
+        # The network may also use variables that it does not own, such as the step number.
         self._variables = list(
             {id(item): item for item in [*known, *found.traced.function.variables]}.values()
         )
@@ -85,7 +84,7 @@ class _Exported(tf.Module):
 
 
 def named(outputs: Any, name: str = "output") -> dict[str, tf.Tensor]:
-    """All tensors of a network's outputs by name: ``output``, ``output_0`` of a list, ``name`` of a dict."""
+    """Return all tensors of a network's outputs by name: ``output``, ``output_0`` of a list, ``name`` of a dict."""
     if isinstance(outputs, dict):
         parts = {_plain(str(key)): item for key, item in outputs.items()}
     elif isinstance(outputs, (list, tuple)):
@@ -96,7 +95,7 @@ def named(outputs: Any, name: str = "output") -> dict[str, tf.Tensor]:
 
 
 def _plain(name: str) -> str:
-    """``name`` with nothing in it that the names of outputs may not have."""
+    """Return ``name`` without the characters that names of outputs may not contain."""
     return "".join(letter if letter.isalnum() and letter.isascii() else "_" for letter in name) or "output"
 
 
@@ -107,27 +106,29 @@ def _check(found: Trained) -> None:
     for node in nodes:
         if node.op in _OF_PYTHON:
             raise UserFault(
-                "The network calls Python while it computes (tf.py_func), which a SavedModel cannot hold.",
-                "Compute it with functions of TensorFlow.",
+                "The network calls Python while it computes (tf.py_func), which a SavedModel cannot contain.",
+                "Use TensorFlow functions instead.",
                 numerics.line_that_created(graph, node.name) or None,
             )
 
 
 def _save(exported: _Exported, target: Path) -> None:
-    # Gradients of the network's own are not called for here, and they may be of Python.
+    # Custom gradients are not needed here, and may call Python.
     options = tf.saved_model.SaveOptions(experimental_custom_gradients=False)
     try:
         tf.saved_model.save(exported, str(target), signatures=exported.signature, options=options)
     except (AssertionError, ValueError, TypeError) as error:
         reason = str(error).partition("\n")[0][:300]
         raise UserFault(
-            f"The network cannot be written as a SavedModel: {reason}",
-            "It may depend on something outside of it, such as a table or a loaded graph.",
+            f"The network cannot be exported as a SavedModel: {reason}",
+            "It may depend on an external resource, such as a table or a loaded graph.",
         ) from error
 
 
 def _difference(found: Trained, target: Path) -> float | None:
-    """The largest difference to what the written model gives, as a part of the largest number; None for random ones."""
+    """Return the largest difference to the exported model, relative to the largest value; None for random
+    outputs.
+    """
     try:
         return _difference_for(min(COMPARED_IMAGES, found.batch_size), found, target)
     except tf.errors.InvalidArgumentError:
@@ -167,7 +168,7 @@ def _about(found: Trained, exported: _Exported) -> dict[str, Any]:
             "shape": [None, *manifest.shape],
             "type": "float32",
             "range": [0, 255],
-            "colours": "RGB" if manifest.channels == 3 else "gray",
+            "colors": "RGB" if manifest.channels == 3 else "gray",
             "resize_mode": manifest.resize_mode,
         },
         "outputs": {

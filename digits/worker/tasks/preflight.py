@@ -1,8 +1,8 @@
 """Preflight: run one training step and one validation batch before the training starts.
 
-Only the required batches are decoded, and no snapshot is saved. The result is that of the
-task; errors are reported as in a training. The first batch is saved in the job's folder as
-the network sees it, as a picture and a description.
+Only the required batches are decoded, and no snapshot is saved. The result is that of the task; errors are reported
+as in a training. The first batch is saved in the job's folder as the network sees it, as a picture and a
+description.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ COLUMNS = 8
 SMALLEST_SIDE, LARGEST_SIDE = 48, 160
 GAP = 2
 
-# Time for which steps are repeated to measure their duration.
+# Time to repeat steps for measuring their duration, in seconds.
 MEASURED_SECONDS = 0.5
 MAX_MEASURED_STEPS = 6
 BATCHES_READ = 3
@@ -119,11 +119,11 @@ class Cost:
 class Verdict:
     """Whether the training is worth starting.
 
-    ``kind`` is the most serious finding: ``bad`` (the loss is not finite), ``high`` or ``low`` (the cross-entropy
+    ``level`` is the most serious finding: ``bad`` (the loss is not finite), ``high`` or ``low`` (the cross-entropy
     is far from the chance level), ``large`` (too many parameters for the images), ``long``, ``unknown`` or ``good``.
     """
 
-    kind: str
+    level: str
     message: str
 
 
@@ -136,7 +136,7 @@ def verdict(start: Start, cost: Cost) -> Verdict:
         found.append(Verdict("long", f"Training will take about {humanize.naturaldelta(cost.seconds)}."))
     order = ("bad", "high", "low", "large", "long", "unknown", "good")
     return Verdict(
-        min((item.kind for item in found), key=order.index), " ".join(item.message for item in found)
+        min((item.level for item in found), key=order.index), " ".join(item.message for item in found)
     )
 
 
@@ -262,7 +262,7 @@ class _Preflight:
             "chance_loss": start.chance,
             "parameters_per_image": cost.parameters_per_image,
             "verdict": judged.message,
-            "verdict_kind": judged.kind,
+            "verdict_level": judged.level,
         }
 
     def _cost(self, seconds_total: float | None) -> Cost:
@@ -303,7 +303,7 @@ class _Preflight:
             "memory_bytes": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024,
             "memory_free_bytes": feeds.free_bytes(),
             "gpu_memory_bytes": self._gpu_memory(),
-            # What decoded images will take in addition.
+            # The memory for decoded images, in addition.
             "resident_bytes": sum(
                 records.bytes for records in (train, val) if records and records.is_resident
             ),
@@ -347,7 +347,7 @@ class _Preflight:
     def _streamed(self, batches: int) -> contextlib.closing[feeds.Feed]:
         """A feed of the first batches of the training."""
         order = itertools.islice(self._data.order(self._setup.seed), batches)
-        return contextlib.closing(self._data.train.streamed(order))
+        return contextlib.closing(self._data.train.stream(order))
 
     def _step(self, chunk: feeds.Chunk, step: int) -> tuple[dict[str, float], float]:
         """Run the training step after ``step`` steps; return its metrics and its duration in seconds."""
@@ -378,7 +378,7 @@ class _Preflight:
         with numerics.explained(1, self._setup.learning_rate.at(0)):
             row = evaluation(chunk)
             seconds = time.perf_counter() - began
-            if seconds < MEASURED_SECONDS:  # much of that was preparation
+            if seconds < MEASURED_SECONDS:  # most of that was preparation
                 began = time.perf_counter()
                 evaluation(chunk)
                 seconds = time.perf_counter() - began
@@ -414,7 +414,7 @@ class _Preflight:
 
 
 def _input(prepared: InputPrepared) -> dict[str, Any]:
-    """How records reach the network, and the reason in words."""
+    """Return how records reach the network, and the reason in words."""
     budget, free = humanize.naturalsize(prepared.budget_bytes), humanize.naturalsize(prepared.free_bytes)
     reason = f"limit {budget} of {free} free {prepared.place}"
     return {"how": prepared.how, "records": prepared.records, "bytes": prepared.bytes, "reason": reason}
@@ -432,9 +432,9 @@ def _note(values: dict[str, Any], target: TargetSpec) -> dict[str, Any]:
 
 
 def displayed(x: NDArray[np.float32], prepare: feeds.Preparation) -> NDArray[np.uint8]:
-    """The batch ``x`` [N, H, W, C] that the network gets, as pixels: its mean is put back.
+    """Convert the batch ``x`` [N, H, W, C] of the network's input back to pixels, adding the mean.
 
-    Whitened images get a middle gray and a usual contrast.
+    Standardized images get a medium gray and a typical contrast.
     """
     if prepare.augment.whitening:
         pixels = 128 + 64 * x
@@ -444,14 +444,14 @@ def displayed(x: NDArray[np.float32], prepare: feeds.Preparation) -> NDArray[np.
 
 
 def _mean_of_windows(prepare: feeds.Preparation) -> NDArray[np.float32]:
-    """The mean where it is known, which is not so for windows at random places."""
+    """Return the mean at the crop's position; the mean pixel for random crops."""
     if prepare.mean.ndim == 3 and prepare.crop:
         return prepare.mean.mean((0, 1))
     return prepare.mean
 
 
 def contact_sheet(pixels: NDArray[np.uint8]) -> NDArray[np.uint8]:
-    """Images [N, H, W, C] side by side in rows on white."""
+    """Arrange images [N, H, W, C] in rows on white."""
     height, width, channels = pixels.shape[1:]
     if channels not in (1, 3):
         pixels = pixels[..., :1]

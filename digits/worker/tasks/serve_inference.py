@@ -147,14 +147,14 @@ class Predictor:
 
 
 class Service:
-    """Answers requests for one model; keeps the snapshots loaded that were asked for last."""
+    """Answers requests for one model; caches the most recently used snapshots."""
 
     def __init__(self, model_folder: Path) -> None:
         self._folder = model_folder
         self._loaded: OrderedDict[str, Predictor] = OrderedDict()
 
     def answer(self, request: Any) -> dict[str, Any]:
-        """The answer to a request, whatever it is. Never raises an Exception."""
+        """Answer a request of any content. Never raises an Exception."""
         began = time.perf_counter()
         try:
             predictions = self._predictions(request)
@@ -168,7 +168,7 @@ class Service:
 
     def _predictions(self, request: Any) -> list[list[Any]]:
         if not isinstance(request, dict) or request.get("call") != "predict":
-            raise Refused("The request is not understood.")
+            raise Refused("The request is invalid.")
         image, snapshot, top = request.get("image"), request.get("snapshot"), request.get("top", 5)
         if not (isinstance(image, str) and isinstance(snapshot, str) and isinstance(top, int)):
             raise Refused("The request lacks an image, a snapshot or a number of labels.")
@@ -200,13 +200,13 @@ def predict(model_folder: Path, image: Path, snapshot: str, top: int = 5) -> lis
 
 
 def run(recipe: recipes.ServeInference, task_folder: Path, events: EventLog) -> None:
-    """Answer requests as ``recipe`` says; what they ask for is no event."""
+    """Run the inference server of ``recipe``; requests are not logged as events."""
     serve(Path(recipe.model), recipe.socket, recipe.idle_seconds)
 
 
 def serve(model_folder: Path, socket_path: str, idle_seconds: float) -> None:
-    """Answer requests at ``socket_path`` until none came for ``idle_seconds``."""
-    tf.config.set_visible_devices([], "GPU")  # one image is quick on any device
+    """Answer requests at ``socket_path`` until there are none for ``idle_seconds``."""
+    tf.config.set_visible_devices([], "GPU")  # a single image is fast on any device
     Path(socket_path).unlink(missing_ok=True)
     with socket.socket(socket.AF_UNIX) as listener:
         before = os.umask(0o177)
@@ -220,7 +220,7 @@ def serve(model_folder: Path, socket_path: str, idle_seconds: float) -> None:
 
 
 class _Listener:
-    """Takes lines from any number of connections and answers them one after the other."""
+    """Reads lines from any number of connections and answers them one at a time."""
 
     def __init__(self, listener: socket.socket, service: Service, idle_seconds: float) -> None:
         self._service, self._idle_seconds = service, idle_seconds
@@ -242,7 +242,7 @@ class _Listener:
 
     def _accept(self) -> None:
         connection, _ = self._listener.accept()
-        connection.settimeout(10)  # for answers; reading never waits
+        connection.settimeout(10)  # for answers; reading never blocks
         self._received[connection] = bytearray()
         self._selector.register(connection, selectors.EVENT_READ)
 

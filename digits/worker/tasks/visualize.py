@@ -1,7 +1,7 @@
 """Builds a network without training it: a table of its layers and a graph for TensorBoard.
 
-The loss of the training network is built too, with its gradients, so that what is
-wrong with it shows before a training is started.
+The loss of the training network is built too, with its gradients, so that its mistakes are found before the
+training starts.
 """
 
 from __future__ import annotations
@@ -25,14 +25,16 @@ from digits.worker.training.tensorboard_log import TensorBoardLog, readable_grap
 
 
 def run(recipe: recipes.Visualize, task_folder: Path, events: EventLog) -> dict[str, Any]:
-    """Build the network of ``recipe`` for its dataset's images. Raises what is wrong with it."""
-    tf.config.set_visible_devices([], "GPU")  # nothing is computed: leave the GPUs to those who do
+    """Build the network of ``recipe`` for its dataset's images. Raises UserFault, or whatever the network
+    raises.
+    """
+    tf.config.set_visible_devices([], "GPU")  # no tensors are computed: leave the GPUs to other tasks
     scratch = task_folder.parent
     manifest = load_manifest(Path(recipe.dataset))
     prepare = Preparation(np.zeros(1, np.float32), recipe.crop_size or None, manifest.shape)
     net = network_loader.load_for(manifest, scratch / recipe.network, prepare.shape)
     store = VariableStore(empty=True)
-    shown, _ = inference.trace_shown(net, store)
+    shown, _ = inference.trace_for_display(net, store)
     Training(net, store, prepare, Optimizer(recipes.Solver()), 0, Randomness(0)).trace()
     with TensorBoardLog(scratch / "tb") as board:
         board.graph(readable_graph(shown.function))

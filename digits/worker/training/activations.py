@@ -42,7 +42,7 @@ class Activations:
         return {f"activations/{name}": value.numpy() for name, value in zip(self._names, found, strict=True)}
 
     def _spreads(self, images: tf.Tensor) -> list[tf.Tensor]:
-        with self._randomness.drawn("activations", tf.constant(0, tf.int64)):
+        with self._randomness.draw_for("activations", tf.constant(0, tf.int64)):
             built = self._build(self._prepare(images))
         graph = tf.compat.v1.get_default_graph()
         outputs = layer_table.activations(graph, built, self._store.variables.values())

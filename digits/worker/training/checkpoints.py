@@ -13,7 +13,7 @@ import humanize
 import tensorflow as tf
 
 from digits.core import resume_point
-from digits.core.best_metric import Watch
+from digits.core.best_metric import BestValue
 from digits.core.events import BestSnapshotChanged, EventLog, Saved, Warned
 from digits.core.files import write_json
 from digits.core.recipe import Train
@@ -50,7 +50,7 @@ class Checkpoints:
     ) -> None:
         self._folder, self._events, self._flush = job_folder, events, flush
         self._retention = SnapshotRetention(job_folder, recipe.snapshots_kept, events)
-        self._best = Watch(recipe.best_metric) if recipe.best_metric else None
+        self._best = BestValue(recipe.best_metric) if recipe.best_metric else None
         self.early_stopping = _early_stopping(recipe)
         self.saved_step = -1
         self._is_best = False
@@ -64,7 +64,7 @@ class Checkpoints:
     def observe(self, epoch: float, values: Mapping[str, float]) -> None:
         """Record the metrics of the validation after ``epoch`` epochs."""
         self._previous_best = self._best.as_json() if self._best else {}
-        self._is_best = bool(self._best and self._best.see(epoch, values))
+        self._is_best = bool(self._best and self._best.observe(epoch, values))
         if self.early_stopping:
             self.early_stopping.observe(epoch, values)
 
@@ -95,7 +95,7 @@ class Checkpoints:
         """
         snapshots.restore_exactly(self._folder / point.snapshot, variables)
         if self._best:
-            self._best.recall(point.watched.get("best"))
+            self._best.restore(point.watched.get("best"))
         if self.early_stopping:
             self.early_stopping.restore(point.watched.get("early"))
         # Remove the snapshots that the killed training was about to remove.
@@ -189,7 +189,7 @@ class Checkpoints:
         if self._is_best and self._best:
             # The best snapshot is still the previous one.
             self._is_best = False
-            self._best.recall(self._previous_best)
+            self._best.restore(self._previous_best)
         if not self._is_disk_full:
             self._is_disk_full = True
             self._events.append(Warned(f"{message} The training continues and retries every minute."))
@@ -202,8 +202,10 @@ def check_watched_metrics(recipe: Train, metrics: Collection[str]) -> None:
     for metric in filter(None, (recipe.best_metric, stopping and stopping.metric)):
         if metric not in metrics:
             raise UserFault(
-                f"The validation measures no {metric!r}, which was to be watched.",
-                f"Choose one of {', '.join(metrics)}." if metrics else "Validate with a part of the dataset.",
+                f"The validation does not report the metric {metric!r}.",
+                f"Choose one of {', '.join(metrics)}."
+                if metrics
+                else "Create the dataset with a validation split.",
             )
 
 

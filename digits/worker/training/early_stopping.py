@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from digits.core.best_metric import Watch
+from digits.core.best_metric import BestValue
 
 # Epochs below this are rounding errors.
 _EPSILON = 1e-9
@@ -14,7 +14,7 @@ class EarlyStopping:
     """Ends the training when ``metric`` has not improved for ``patience`` epochs."""
 
     def __init__(self, metric: str, patience: float) -> None:
-        self._best, self._patience = Watch(metric), patience
+        self._best, self._patience = BestValue(metric), patience
 
     @property
     def metric(self) -> str:
@@ -23,7 +23,7 @@ class EarlyStopping:
 
     def observe(self, epoch: float, values: Mapping[str, float]) -> None:
         """Record the metrics of the validation after ``epoch`` epochs."""
-        self._best.see(epoch, values)
+        self._best.observe(epoch, values)
 
     def reason(self, epoch: float) -> str:
         """Why the training ends after ``epoch`` epochs; empty if it continues."""
@@ -41,4 +41,4 @@ class EarlyStopping:
 
     def restore(self, state: Mapping[str, object] | None) -> None:
         """Restore a saved `state`; that of another metric is ignored."""
-        self._best.recall(state)
+        self._best.restore(state)

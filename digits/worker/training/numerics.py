@@ -109,7 +109,7 @@ def fault(place: Place, value: str, step: int, rate: float, inputs: str = "") ->
     return UserFault(
         f"The operation {name} ({place.op_type}){where} is the first to give {value} values{backwards}, "
         f"at step {step}, at the learning rate {rate:g}.",
-        f"{inputs or 'Everything it was given were numbers.'} Look there for a division by zero, the logarithm or "
+        f"{inputs or 'All of its inputs were finite.'} Check it for a division by zero, the logarithm or "
         "root of what is not positive, or values that grow without bound.",
         place.line or None,
     )

@@ -167,13 +167,13 @@ def _weighted(values: Sequence[Any], shares: Sequence[tf.Tensor]) -> Any:
 
 
 def _gradients(built: Built, scale: tf.Tensor | None) -> Gradients:
-    regularisation = _regularisation_gradients(built)
+    regularization = _regularization_gradients(built)
     found = []
     for objective in built.objectives:
         gradients = []
         for variable, gradient in zip(objective.variables, _loss_gradients(objective, scale), strict=True):
             # The regularization of a variable in several losses counts once.
-            extra = regularisation.pop(id(variable), None)
+            extra = regularization.pop(id(variable), None)
             terms = [tf.convert_to_tensor(term) for term in (gradient, extra) if term is not None]
             gradients.append(tf.add_n(terms) if len(terms) > 1 else gradient if extra is None else extra)
         found.append(gradients)
@@ -191,9 +191,9 @@ def _loss_gradients(objective: Objective, scale: tf.Tensor | None) -> list[Any]:
     return [None if gradient is None else tf.convert_to_tensor(gradient) / scale for gradient in gradients]
 
 
-def _regularisation_gradients(built: Built) -> dict[int, tf.Tensor]:
+def _regularization_gradients(built: Built) -> dict[int, tf.Tensor]:
     variables = {id(variable): variable for item in built.objectives for variable in item.variables}
-    if built.regularisation is None or not variables:
+    if built.regularization is None or not variables:
         return {}
-    gradients = tf.gradients(built.regularisation, list(variables.values()))
+    gradients = tf.gradients(built.regularization, list(variables.values()))
     return {key: gradient for key, gradient in zip(variables, gradients, strict=True) if gradient is not None}

@@ -69,8 +69,12 @@ class Report:
         if not parts:
             return ""
         how = " in their order" if self.by_order else ""
-        unused = f" It also holds {listed(self.unused)}, which the network has not." if self.unused else ""
-        return f"Of the chosen weights, {len(self.taken)} variables were taken over{how}; {'; '.join(parts)}.{unused}"
+        unused = (
+            f" The file also contains {listed(self.unused)}, which the network does not have."
+            if self.unused
+            else ""
+        )
+        return f"{len(self.taken)} variables were restored from the weights{how}; {'; '.join(parts)}.{unused}"
 
 
 def restore(path: Path, variables: Mapping[str, tf.Variable]) -> Report:
@@ -202,7 +206,7 @@ def _source(path: Path) -> Source:
     if path.is_dir():
         latest = tf.train.latest_checkpoint(str(path))
         if latest is None:
-            raise FileNotFoundError("The folder holds no SavedModel and no checkpoint.")
+            raise FileNotFoundError("The folder contains neither a SavedModel nor a checkpoint.")
         return _checkpoint(latest)
     prefix = str(path)
     for ending in (".index", ".meta", ".data-"):

@@ -51,8 +51,8 @@ class Setup:
     ``evaluation`` (None without validation) and ``activations`` (None unless their histograms are wanted).
 
     ``config`` describes devices, precision and batches; `build` may adapt it to the network. With
-    ``measures_labels``, the steps also measure the cross-entropy over the classes.
-    Raises UserFault for an unusable dataset or recipe.
+    ``measures_labels``, the steps also measure the cross-entropy over the classes. Raises UserFault for an unusable
+    dataset or recipe.
     """
 
     training: Training
@@ -106,12 +106,12 @@ class Setup:
 
         Raises UserFault for mistakes of the network, and whatever its code raises.
         """
-        with self.generators.recorded():
+        with self.generators.record():
             self._build(board)
 
     def _build(self, board: TensorBoardLog) -> None:
         net = self._network()
-        shown, fault = inference.trace_shown(net, self.store)
+        shown, fault = inference.trace_for_display(net, self.store)
         self.config = self.config.supported_by(shown.built.tower)
         if self.recipe.numerics_checks and self.config.compiled:
             self.config = dataclasses.replace(self.config, compiled=False)

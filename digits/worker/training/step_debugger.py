@@ -1,12 +1,12 @@
-"""Takes a step operation by operation: while the network is built, its tensors have values.
+"""Runs a step operation by operation: while the network is built, its tensors have values.
 
-The network is built as ever, in a graph, so one written for TensorFlow 1 can be looked into like one of today. But
-every operation that its text asks for is also executed at once, on the values of its inputs. So ``print(net)`` shows
-numbers, ``net.numpy()`` gives them, a breakpoint finds them, and where the loss or a weight comes out as no
-number, the first operation that gave none is told with the line that asked for it.
+The network is built in a graph as usual, so that networks for TensorFlow 1 can be debugged like others. Each
+operation is also executed immediately on the values of its inputs. So ``print(net)`` and ``net.numpy()`` show
+numbers, breakpoints can inspect them, and if the loss or a weight becomes NaN or infinite, the error names the
+first operation that returned such a value and its line.
 
-What is inside a loop, a branch or a function of the network's own stands for many values and has none;
-the whole of it is executed as one operation.
+Tensors inside a loop, branch or function of the network represent many values and have none; the loop, branch or
+function is executed as one operation.
 """
 
 from __future__ import annotations
@@ -33,16 +33,16 @@ from digits.worker.training.replication import ReplicaResult
 from digits.worker.training.steps import Training
 
 MAX_CHARACTERS = 20_000
-# Of larger tensors the first and last numbers are shown.
+# Larger tensors show their first and last values.
 SHOWN_NUMBERS = 64
 
 
 @dataclass(frozen=True)
 class Step:
-    """What a step has shown: its ``metrics``, a row for each layer, and what the network has ``printed``.
+    """The output of a step: its ``metrics``, a row for each layer, and what the network ``printed``.
 
-    A row tells ``name``, ``shape``, and of the numbers that the layer gives ``least``, ``mean``, ``most``,
-    their standard deviation ``spread`` and which part of them is zero, ``zeros``.
+    A row contains ``name``, ``shape`` and statistics of the layer's output: ``min``, ``mean``, ``max``, the
+    standard deviation ``std``, and ``zero_fraction``.
     """
 
     metrics: dict[str, float]
@@ -51,14 +51,14 @@ class Step:
 
 
 def take(training: Training, store: VariableStore, chunk: Chunk, rate: float, step: int) -> Step:
-    """One training step on a ``chunk`` of one batch; the weights change as in any.
+    """Run one training step on a ``chunk`` of one batch; the weights are updated as usual.
 
-    Raises UserFault where the loss or a weight is no number afterwards, or what the network raises.
+    Raises UserFault if the loss or a weight is NaN or infinite afterwards, or whatever the network raises.
     """
     with _heard() as heard:
         part, values = _executed_step(training, chunk, rate, step)
     row = values.of(part.row).numpy().tolist()
-    # What gives no number does no harm behind a `tf.where`, or in a chart.
+    # NaN is harmless behind `tf.where` or in a chart.
     if values.fault and not _are_numbers([row[0], *store.variables.values()]):
         raise values.fault
     outputs = layer_table.activations(values.graph, part.built, store.variables.values())
@@ -67,7 +67,7 @@ def take(training: Training, store: VariableStore, chunk: Chunk, rate: float, st
 
 
 def make_variables(training: Training, chunk: Chunk) -> None:
-    """Have the network ask for all of its variables, which a step that is taken for the first time does too."""
+    """Make the network create all of its variables, as the first training step would."""
     _executed_step(training, chunk, 0.0, 0, changes_weights=False)
 
 
@@ -84,22 +84,22 @@ def _executed_step(
 
 
 class _Values:
-    """The values of the tensors of ``graph``; those that get one while it is being built."""
+    """The values of the tensors of ``graph``, computed while it is being built."""
 
     def __init__(self, graph: Any, step: int, rate: float) -> None:
         self.graph, self._step, self._rate = graph, step, rate
-        self._values: dict[str, Any] = {}  # by the names of tensors
-        self._done: set[str] = set()  # names of operations
-        self.fault: UserFault | None = None  # the first operation that gave no number
+        self._values: dict[str, Any] = {}  # by tensor name
+        self._done: set[str] = set()  # operation names
+        self.fault: UserFault | None = None  # the first operation that returned NaN or infinity
 
     def given(self, spec: tf.TensorSpec, value: Any) -> Tensor:
-        """An input of the graph with ``value``."""
+        """Return a new input of the graph with ``value``."""
         tensor = tf.compat.v1.placeholder(spec.dtype, spec.shape)
         self._values[tensor.name] = value
         return tensor
 
     def of(self, tensor: Tensor) -> Any:
-        """The value of a tensor of the graph."""
+        """Return the value of a tensor of the graph."""
         if tensor.name not in self._values:
             if tensor.op.type == "Placeholder":  # a variable, for example
                 self._values.update((inner.name, outer) for outer, inner in self.graph.captures)
@@ -109,8 +109,8 @@ class _Values:
                         "Take self.x, self.y or self.is_training, or give it a value by tf.placeholder_with_default.",
                     )
             else:
-                # It came into the graph without a word, or is a loop or a function that was given further
-                # outputs for its gradient: that is computed once more.
+                # Added to the graph without a callback, or a loop or function that received further outputs for its
+                # gradient: compute it again.
                 self._done.discard(tensor.op.name)
                 self._compute(tensor.op)
         return self._values[tensor.name]
@@ -120,13 +120,13 @@ class _Values:
 
     @contextlib.contextmanager
     def computed(self) -> Iterator[None]:
-        """Whatever is built inside is computed."""
+        """Compute everything that is built inside."""
         create = self.graph._create_op_internal
 
         def created(op_type: str, *args: Any, **kwargs: Any) -> Any:
             operation = create(op_type, *args, **kwargs)
             if op_type in ("PartitionedCall", "StatefulPartitionedCall"):
-                self._compute(operation)  # no callback is told of a call, which may change a variable
+                self._compute(operation)  # callbacks do not report calls, which may modify a variable
             return operation
 
         op_callbacks.add_op_callback(self._built)
@@ -139,7 +139,7 @@ class _Values:
             del self.graph._create_op_internal
 
     def compute_the_rest(self) -> None:
-        """Compute what came into the graph without a word."""
+        """Compute operations that were added to the graph without a callback."""
         for operation in self.graph.get_operations():
             self._compute(operation)
 
@@ -180,7 +180,7 @@ class _Values:
                 kind,
                 self._step,
                 self._rate,
-                f"It was given {given}." if given else "",
+                f"Its inputs were {given}." if given else "",
             )
             return
 
@@ -191,15 +191,15 @@ def _are_numbers(values: list[Any]) -> bool:
 
 
 def _executed(operation: Any, inputs: list[Any]) -> Sequence[Any]:
-    """What ``operation`` gives for the values ``inputs``."""
+    """Execute ``operation`` on the values ``inputs``."""
     if operation.type == "Const":
         return [tf.constant(tf.make_ndarray(operation.get_attr("value")), operation.get_attr("dtype"))]
-    if operation.type == "PrintV2":  # tf.print, which would write past Python
+    if operation.type == "PrintV2":  # tf.print, which would bypass Python's streams
         text = inputs[0].numpy() + operation.get_attr("end")
         sys.stdout.write(text.decode(errors="replace"))
         return []
     try:
-        # Not `execute.execute`, which tells the callbacks of it.
+        # Not `execute.execute`, which calls the callbacks.
         return execute.quick_execute(
             operation.type.encode(),
             len(operation.outputs),
@@ -210,18 +210,18 @@ def _executed(operation: Any, inputs: list[Any]) -> Sequence[Any]:
     except tf.errors.FailedPreconditionError:
         return _executed_in_a_graph(operation, inputs)
     except (tf.errors.NotFoundError, tf.errors.InvalidArgumentError) as error:
-        # The gradient of a Defun that has one of its own; layouts that TensorFlow replaces in a graph.
+        # Custom gradients of Defun, and layouts that TensorFlow replaces in a graph.
         if not isinstance(error, tf.errors.NotFoundError) and "only supports NHWC" not in error.message:
             raise
         raise UserFault(
-            f"{operation.name} ({operation.type}) cannot be executed by itself.",
+            f"{operation.name} ({operation.type}) cannot be executed on its own.",
             "Training can run it: turn off “Run eagerly” and check the network again.",
             numerics.line_of(operation.name, operation.graph) or None,
         ) from error
 
 
 def _executed_in_a_graph(operation: Any, inputs: list[Any]) -> Sequence[Any]:
-    """The same for what there is in graphs only, such as the switches of TensorFlow 1 in a loop."""
+    """Replace features that exist only in graphs, such as the Switch operations of TensorFlow 1 in a loop."""
 
     def built(*values: tf.Tensor) -> list[tf.Tensor]:
         graph = tf.compat.v1.get_default_graph()
@@ -243,16 +243,16 @@ def _attribute(operation: Any, name: str) -> tuple[str, Any]:
 
 
 def _plain(value: Any) -> Any:
-    """A value of an attribute as operations take it that are executed at once."""
+    """Convert the value of an attribute for an operation that is executed immediately."""
     if hasattr(value, "unknown_rank"):
         return None if value.unknown_rank else [item.size for item in value.dim]
-    # Functions go by their names.
+    # Functions are passed by name.
     return value.name if hasattr(value, "attr") else value
 
 
 @contextlib.contextmanager
 def _readable(values: _Values) -> Iterator[None]:
-    """Tensors of the graph show their values, and give them as ``numpy()``."""
+    """Make tensors of the graph display their values and return them from ``numpy()``."""
     kind = ops.SymbolicTensor
 
     def text(tensor: Any) -> str:
@@ -262,8 +262,10 @@ def _readable(values: _Values) -> Iterator[None]:
         return f"<tf.Tensor {tensor.name!r} shape={tensor.shape} dtype={tensor.dtype.name}\n{numbers}>"
 
     def numpy(tensor: Any) -> Any:
-        if not values.has(tensor):  # one of a function has none, and Keras asks whether it has
-            raise AttributeError(f"{tensor.name} is inside of a function, and has no value.")
+        if not values.has(
+            tensor
+        ):  # AttributeError, because Keras checks whether tensors of a function have it
+            raise AttributeError(f"{tensor.name} is inside a function and has no value.")
         return values.of(tensor).numpy
 
     before = kind.__repr__
@@ -276,7 +278,7 @@ def _readable(values: _Values) -> Iterator[None]:
 
 
 class _Heard(io.TextIOBase):
-    """Hands on what is written, and keeps the beginning of it as ``text``."""
+    """Forwards what is written, and stores the beginning of it as ``text``."""
 
     def __init__(self, stream: Any) -> None:
         self._stream, self.text = stream, ""
@@ -294,7 +296,7 @@ class _Heard(io.TextIOBase):
 
 @contextlib.contextmanager
 def _heard() -> Iterator[_Heard]:
-    """Keeps what is printed inside. A terminal is left alone: there may be somebody who debugs."""
+    """Capture printed text inside. Terminals are not captured, because a user may be debugging."""
     heard = _Heard(sys.stdout)
     with contextlib.nullcontext() if sys.stdout.isatty() else contextlib.redirect_stdout(heard):
         yield heard

@@ -16,7 +16,7 @@ import tensorflow as tf
 from numpy.typing import NDArray
 
 from digits.worker.input import targets
-from digits.worker.input.feeds import Chunk, Preparation, gathered
+from digits.worker.input.feeds import Chunk, Preparation, gather_images
 from digits.worker.input.targets import Targets
 from digits.worker.network import tower
 from digits.worker.network.network import Built, Network
@@ -120,7 +120,7 @@ class Evaluation:
         return tf.reshape(turns, [-1, len(self.names)])[:count]
 
     def _metrics(self, images: tf.Tensor, labels: tf.Tensor, batch: tf.Tensor) -> tf.Tensor:
-        with self._randomness.drawn(self.stage, batch):
+        with self._randomness.draw_for(self.stage, batch):
             built = self._network.build(self._store, self.stage, self._prepare(images), labels)
         self.names = list(built.metrics)
         return tf.stack(list(built.metrics.values()))
@@ -307,7 +307,7 @@ class Training(Evaluation):
 
             def replica(number: int, x: tf.Tensor, y: Any) -> ReplicaResult:
                 stage = f"{self.stage}/{number}" if number else self.stage
-                with self._randomness.drawn(stage, draw), targets.given(y) as labels:
+                with self._randomness.draw_for(stage, draw), targets.use_targets(y) as labels:
                     built = self._network.build(self._store, self.stage, x, labels, step)
                 built = self._with_label_flow(built, x, labels)
                 with autocast.casting(self._store.compute_type):
@@ -332,8 +332,8 @@ class Training(Evaluation):
     def _update_weights(self, result: ReplicaResult, rate: tf.Tensor, step: tf.Tensor) -> None:
         # All gradients are computed before the first update; the updates keep their order.
         with (
-            self._randomness.drawn(f"{self.stage}/update", step),
-            self._network.continued(result.built, self._store, step),
+            self._randomness.draw_for(f"{self.stage}/update", step),
+            self._network.continue_build(result.built, self._store, step),
         ):
             updates = replication.updates(result)
 
@@ -375,4 +375,4 @@ def _settings(rates: Sequence[float], first_step: int) -> tuple[tf.Tensor, tf.Te
 
 
 def _batch(images: tf.Tensor, labels: tf.Tensor, positions: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
-    return gathered(images, positions), tf.gather(labels, positions)
+    return gather_images(images, positions), tf.gather(labels, positions)

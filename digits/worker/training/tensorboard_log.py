@@ -70,9 +70,9 @@ class TensorBoardLog:
         """Write the histograms, images and texts of a network, with their ``values`` in ``step``."""
         found: list[Any] = []
         for item, value in zip(recorded, values, strict=True):
-            if item.kind == HISTOGRAM:
+            if item.type == HISTOGRAM:
                 found.append(v1.Summary.Value(tag=item.name, histo=_histogram(value)))
-            elif item.kind == TEXT:
+            elif item.type == TEXT:
                 found += _texts(item, value)
             else:
                 found += _images(item, value)

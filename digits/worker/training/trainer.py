@@ -101,7 +101,7 @@ class Trainer:
         data = self._setup.data
         if (point.records, point.step_records) != (len(data.train), data.step_records):
             raise UserFault(
-                "The training cannot go on: the dataset or the batch size was changed since.",
+                "The training cannot resume: the dataset or the batch size has changed since.",
                 "Start a new training.",
             )
         self._checkpoints.restore(point, self._setup.variables)
@@ -116,7 +116,7 @@ class Trainer:
         self._progress("Decoding images", now=True)
         with (
             contextlib.closing(setup.data.train.feed(setup.data.order(setup.seed, self.step))) as self._feed,
-            stopping.deferred() as self._is_stopping,
+            stopping.defer() as self._is_stopping,
         ):
             return self._loop()
 

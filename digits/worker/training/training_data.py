@@ -59,7 +59,7 @@ class TrainingData:
     def read_first(self, records: feeds.Records) -> feeds.Chunk:
         """Decode the first batch of ``records``, which may be smaller than `batch_size`."""
         batches: Iterator[NDArray[np.int64]] = iter([np.arange(min(self.batch_size, len(records)))])
-        feed = records.streamed(batches)
+        feed = records.stream(batches)
         try:
             return feed.take(1)
         finally:

@@ -61,21 +61,21 @@ def test_plain_lstms_are_one(in_child: Any) -> None:
         return _twice(cells.LayerNormBasicLSTMCell(2, layer_norm=False), tf)
 
     (plain, block), variables = in_child(_run, all_of_them)
-    unnormalised, _ = in_child(_run, norms)
+    unnormalized, _ = in_child(_run, norms)
     kernel = variables["same/kernel"]
     h = c = np.zeros((2, 2))
     for _ in range(2):
         h, c = _lstm(np.concatenate([X, h], 1) @ kernel, c)
-    for output, state in (plain, block, unnormalised):
+    for output, state in (plain, block, unnormalized):
         assert np.allclose(output, h, atol=1e-6) and np.allclose(state.c, c, atol=1e-6)
 
 
-def test_layer_normalisation(in_child: Any) -> None:
+def test_layer_normalization(in_child: Any) -> None:
     (output, _), variables = in_child(
         _run, lambda cells, tf: _twice(cells.LayerNormBasicLSTMCell(4, norm_gain=0.5, norm_shift=0.25), tf)
     )
 
-    def normalised(x: Any) -> Any:
+    def normalized(x: Any) -> Any:
         return (x - x.mean(1, keepdims=True)) / x.std(1, keepdims=True) * 0.5 + 0.25
 
     kernel = variables.pop("layer_norm_basic_lstm_cell/kernel")
@@ -85,8 +85,8 @@ def test_layer_normalisation(in_child: Any) -> None:
     h = c = np.zeros((2, 4))
     for _ in range(2):
         gates = np.split(np.concatenate([X, h], 1) @ kernel, 4, 1)
-        i, j, f, o = map(normalised, gates)
-        c = normalised(c * _sigmoid(f + 1) + _sigmoid(i) * np.tanh(j))
+        i, j, f, o = map(normalized, gates)
+        c = normalized(c * _sigmoid(f + 1) + _sigmoid(i) * np.tanh(j))
         h = np.tanh(c) * _sigmoid(o)
     assert np.allclose(output, h, atol=1e-5)
 

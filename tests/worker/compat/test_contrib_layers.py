@@ -49,7 +49,7 @@ def test_embeddings_of_sequences(in_child: Any) -> None:
     assert in_child(_evaluated, EMBEDDED + bag).tolist() == [[3, 4], [2, 3]]
 
 
-def test_normalisations(in_child: Any) -> None:
+def test_normalizations(in_child: Any) -> None:
     x = "x = tf.constant([[1., 10., 3., 30.], [3., 10., 5., 10.]])[:, None, None, :] * [[[[1.]], [[3.]]]]\n"
     # Every record has each channel c at two places, as c and 3c: 2c and c are its mean and deviation.
     instance = in_child(_evaluated, x + "tf.contrib.layers.instance_norm(tf.reshape(x, [2, 2, 1, 4]))")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from digits.worker.compat.python2_statements import translated
+from digits.worker.compat.python2_statements import translate
 
 STATEMENTS = {
     "print": "print()",
@@ -25,7 +25,7 @@ STATEMENTS = {
 
 @pytest.mark.parametrize("old", STATEMENTS)
 def test_a_statement(old: str) -> None:
-    assert translated(old + "\n") == STATEMENTS[old] + "\n"
+    assert translate(old + "\n") == STATEMENTS[old] + "\n"
     compile(STATEMENTS[old], "network.py", "exec")
 
 
@@ -44,4 +44,4 @@ def test_a_statement(old: str) -> None:
     ],
 )
 def test_what_is_no_such_statement_stays(text: str) -> None:
-    assert translated(text) == text
+    assert translate(text) == text

@@ -39,8 +39,8 @@ def numbered(count: int, height: int, width: int, channels: int = 1) -> np.ndarr
     return np.repeat(image[None], count, axis=0)
 
 
-def flat(count: int, colour: tuple[int, ...], side: int = 8) -> np.ndarray:
-    return np.broadcast_to(np.uint8(colour), (count, side, side, len(colour))).copy()
+def flat(count: int, color: tuple[int, ...], side: int = 8) -> np.ndarray:
+    return np.broadcast_to(np.uint8(color), (count, side, side, len(color))).copy()
 
 
 def _moved(images: np.ndarray, settings: dict[str, Any], seed: tuple[int, int] = (1, 2)) -> Any:
@@ -50,18 +50,18 @@ def _moved(images: np.ndarray, settings: dict[str, Any], seed: tuple[int, int] =
 
     chosen = Augment(**settings)
     draws = augment.Draws(tf.constant(seed), tf.constant(len(images)))
-    moved, inside = augment.moved(tf.constant(images), chosen, draws)
+    moved, inside = augment.augment_geometry(tf.constant(images), chosen, draws)
     return moved.numpy(), None if inside is None else inside.numpy()
 
 
-def _coloured(images: np.ndarray, settings: dict[str, Any], seed: tuple[int, int] = (1, 2)) -> np.ndarray:
+def _colored(images: np.ndarray, settings: dict[str, Any], seed: tuple[int, int] = (1, 2)) -> np.ndarray:
     import tensorflow as tf
 
     from digits.worker.input import augment
 
     draws = augment.Draws(tf.constant(seed), tf.constant(len(images)))
     pixels = tf.constant(images, tf.float32)
-    return augment.coloured(pixels, Augment(**settings), draws).numpy()
+    return augment.augment_colors(pixels, Augment(**settings), draws).numpy()
 
 
 def _blended(images: np.ndarray, settings: dict[str, Any], seed: tuple[int, int] = (1, 2)) -> Any:
@@ -71,7 +71,7 @@ def _blended(images: np.ndarray, settings: dict[str, Any], seed: tuple[int, int]
 
     draws = augment.Draws(tf.constant(seed), tf.constant(len(images)))
     chosen = Augment(**settings)
-    blended, share = augment.blended(tf.constant(images, tf.float32), chosen, draws)
+    blended, share = augment.blend(tf.constant(images, tf.float32), chosen, draws)
     return blended.numpy(), None if share is None else share.numpy()
 
 
@@ -79,14 +79,14 @@ def _blended(images: np.ndarray, settings: dict[str, Any], seed: tuple[int, int]
 
 
 def _without(images: np.ndarray) -> Any:
-    return _moved(images, {}), _coloured(images, {}), _blended(images, {})
+    return _moved(images, {}), _colored(images, {}), _blended(images, {})
 
 
 def test_defaults_change_nothing(in_child: Any) -> None:
     images = numbered(4, 5, 7, 3)
-    (moved, inside), coloured, (blended, share) = in_child(_without, images)
+    (moved, inside), colored, (blended, share) = in_child(_without, images)
     assert inside is None and share is None
-    for result in (moved, coloured, blended):
+    for result in (moved, colored, blended):
         assert np.array_equal(result, images)
 
 
@@ -158,7 +158,7 @@ def _moved_by_warp(images: np.ndarray, settings: dict[str, Any]) -> Any:
 
     draws = augment.Draws(tf.constant((1, 2)), tf.constant(len(images)))
     places = augment._affine(Augment(**settings), draws, *images.shape[1:3])
-    return [part.numpy() for part in augment._warped(tf.constant(images), *places)]
+    return [part.numpy() for part in augment._warp(tf.constant(images), *places)]
 
 
 def _turned(images: np.ndarray, degrees: list[float], zooms: list[float]) -> Any:
@@ -166,8 +166,8 @@ def _turned(images: np.ndarray, degrees: list[float], zooms: list[float]) -> Any
 
     from digits.worker.input import augment
 
-    matrix = augment._turn(tf.constant(np.radians(degrees), tf.float32), tf.constant(zooms))
-    return [part.numpy() for part in augment._warped(tf.constant(images), matrix, tf.zeros([len(images), 2]))]
+    matrix = augment._rotation_matrix(tf.constant(np.radians(degrees), tf.float32), tf.constant(zooms))
+    return [part.numpy() for part in augment._warp(tf.constant(images), matrix, tf.zeros([len(images), 2]))]
 
 
 def test_a_known_angle_and_zoom(in_child: Any) -> None:
@@ -205,11 +205,11 @@ def test_zoom_has_the_deviation_asked_for(in_child: Any) -> None:
     assert sides.min() > 0.75 and sides.max() < 1.25
 
 
-# Colours
+# Colors
 
 
 def test_noise_is_in_parts_of_the_full_range(in_child: Any) -> None:
-    noisy = in_child(_coloured, flat(40, (128,), 16), {"noise": 0.1}) - 128
+    noisy = in_child(_colored, flat(40, (128,), 16), {"noise": 0.1}) - 128
     assert noisy.std() == pytest.approx(25.5, rel=0.03)
     assert abs(noisy.mean()) < 1
     assert np.abs(np.corrcoef(noisy[0].ravel(), noisy[1].ravel())[0, 1]) < 0.3
@@ -218,7 +218,7 @@ def test_noise_is_in_parts_of_the_full_range(in_child: Any) -> None:
 def test_contrast_changes_distances_from_the_mean_of_an_image(in_child: Any) -> None:
     images = flat(200, (100, 50, 120), 4)
     images[:, :2] += 20
-    changed = in_child(_coloured, images, {"contrast": 0.5})
+    changed = in_child(_colored, images, {"contrast": 0.5})
     assert np.allclose(changed.mean((1, 2)), [110, 60, 130], atol=1e-3)
     factors = (changed[:, 0, 0] - changed[:, 3, 0]) / 20
     assert np.allclose(factors, factors[:, :1], atol=1e-4)
@@ -226,21 +226,21 @@ def test_contrast_changes_distances_from_the_mean_of_an_image(in_child: Any) -> 
 
 
 def test_hue_goes_around_the_circle(in_child: Any) -> None:
-    red = in_child(_coloured, flat(300, (255, 0, 0), 1), {"hsv_hue": 0.5}).reshape(-1, 3)
+    red = in_child(_colored, flat(300, (255, 0, 0), 1), {"hsv_hue": 0.5}).reshape(-1, 3)
     hues = np.array([colorsys.rgb_to_hsv(*pixel) for pixel in red / 255])
     assert np.allclose(hues[:, 1:], 1, atol=1e-3)
     assert np.histogram(hues[:, 0], 10, (0, 1))[0].min() > 10
-    little = in_child(_coloured, flat(300, (255, 0, 0), 1), {"hsv_hue": 0.1}).reshape(-1, 3)
+    little = in_child(_colored, flat(300, (255, 0, 0), 1), {"hsv_hue": 0.1}).reshape(-1, 3)
     assert little[:, 0].min() == pytest.approx(255, abs=0.01)
     assert 140 < little[:, 1:].max() <= 255 * 0.6 + 0.1  # a tenth of the circle from red
 
 
 def test_saturation_and_value(in_child: Any) -> None:
-    pixels = in_child(_coloured, flat(300, (200, 100, 100), 1), {"hsv_saturation": 0.4}).reshape(-1, 3)
+    pixels = in_child(_colored, flat(300, (200, 100, 100), 1), {"hsv_saturation": 0.4}).reshape(-1, 3)
     assert np.allclose(pixels[:, 0], 200, atol=0.01)
     saturation = 1 - pixels[:, 1] / 200
     assert 0.3 <= saturation.min() + 1e-5 < 0.32 and 0.68 < saturation.max() < 0.7 + 1e-5
-    gray = in_child(_coloured, flat(300, (100,), 2), {"hsv_value": 0.2})
+    gray = in_child(_colored, flat(300, (100,), 2), {"hsv_value": 0.2})
     assert np.ptp(gray, axis=(1, 2, 3)).max() == 0
     assert 49 <= gray.min() + 1e-3 < 54 and 146 < gray.max() < 151 + 1e-3
 
@@ -248,10 +248,10 @@ def test_saturation_and_value(in_child: Any) -> None:
 def test_gray_images_have_no_hue(in_child: Any) -> None:
     gray = numbered(5, 4, 4)
     settings = {"hsv_hue": 0.5, "hsv_saturation": 1}
-    assert np.array_equal(in_child(_coloured, gray, settings), gray)
+    assert np.array_equal(in_child(_colored, gray, settings), gray)
     settings["hsv_value"] = 0.1
-    colours = in_child(_coloured, flat(9, (90, 90, 90)), settings)
-    assert np.allclose(colours, in_child(_coloured, flat(9, (90,)), settings), atol=1e-3)
+    colors = in_child(_colored, flat(9, (90, 90, 90)), settings)
+    assert np.allclose(colors, in_child(_colored, flat(9, (90,)), settings), atol=1e-3)
 
 
 # Blends
@@ -305,7 +305,7 @@ def _operations() -> Any:
     from digits.worker.input import augment
 
     draws = augment.Draws(tf.constant([1, 2]), tf.constant(2000))
-    return {name: draws.chosen(name).numpy() for name in augment.OPERATIONS}
+    return {name: draws.is_chosen(name).numpy() for name in augment.OPERATIONS}
 
 
 def test_randaugment_chooses_operations_evenly(in_child: Any) -> None:
@@ -321,12 +321,12 @@ def test_randaugment_of_little_magnitude_changes_little(in_child: Any) -> None:
     images[:, 0, 0], images[:, 0, 1] = 0, 255  # nothing to stretch
     for magnitude, smallest, largest in ((1e-6, 0, 0.3), (0.5, 5, 60), (1.0, 10, 90)):
         moved, _ = in_child(_moved, images, {"randaugment": magnitude})
-        changed = in_child(_coloured, moved, {"randaugment": magnitude})
+        changed = in_child(_colored, moved, {"randaugment": magnitude})
         assert changed.shape == images.shape and changed.min() >= 0 and changed.max() <= 255
         assert smallest <= np.abs(changed - images).mean() <= largest
 
 
-def _operations_of_colour() -> Any:
+def _operations_of_color() -> Any:
     import tensorflow as tf
 
     from digits.worker.input import augment
@@ -334,15 +334,15 @@ def _operations_of_colour() -> Any:
     ramp = tf.reshape(tf.range(256, dtype=tf.float32), [1, 16, 16, 1])
     half = tf.constant([0.5])
     return (
-        augment._posterized(ramp, tf.constant([1.0])).numpy().ravel(),
-        augment._solarized(ramp, half).numpy().ravel(),
-        augment._stretched(ramp / 2 + 10, tf.constant([True])).numpy().ravel(),
-        augment._stretched(ramp * 0 + 10, tf.constant([True])).numpy().ravel(),
+        augment._posterize(ramp, tf.constant([1.0])).numpy().ravel(),
+        augment._solarize(ramp, half).numpy().ravel(),
+        augment._autocontrast(ramp / 2 + 10, tf.constant([True])).numpy().ravel(),
+        augment._autocontrast(ramp * 0 + 10, tf.constant([True])).numpy().ravel(),
     )
 
 
-def test_operations_on_colours(in_child: Any) -> None:
-    posterized, solarized, stretched, flat_one = in_child(_operations_of_colour)
+def test_operations_on_colors(in_child: Any) -> None:
+    posterized, solarized, stretched, flat_one = in_child(_operations_of_color)
     ramp = np.arange(256)
     assert np.array_equal(posterized, ramp // 16 * 16)
     assert np.array_equal(solarized, np.where(ramp > 127.5, 255 - ramp, ramp))
@@ -356,9 +356,9 @@ def test_operations_on_colours(in_child: Any) -> None:
 def _everything(channels: int, seed: tuple[int, int]) -> Any:
     images = np.random.default_rng(1).integers(0, 256, (9, 12, 12, channels), np.uint8)
     moved, inside = _moved(images, ALL, seed)
-    coloured = _coloured(moved, ALL, seed)
-    blended, share = _blended(coloured, ALL, seed)
-    return moved, inside, coloured, blended, share
+    colored = _colored(moved, ALL, seed)
+    blended, share = _blended(colored, ALL, seed)
+    return moved, inside, colored, blended, share
 
 
 @pytest.mark.parametrize("channels", [1, 3])
@@ -375,15 +375,15 @@ def test_the_same_seed_gives_the_same_images(in_child: Any, channels: int) -> No
 def _golden() -> Any:
     images = numbered(3, 2, 2)
     settings = {"flip": "fliplrud", "pad_crop": 1}
-    return _moved(images, settings, (7, 11))[0][..., 0].tolist(), _coloured(
+    return _moved(images, settings, (7, 11))[0][..., 0].tolist(), _colored(
         flat(2, (100, 150, 200), 1), {"hsv_hue": 0.1, "noise": 0.02}, (7, 11)
     ).round(1).tolist()
 
 
 def test_images_of_a_seed_stay_those_they_were(in_child: Any) -> None:
-    moved, coloured = in_child(_golden)
+    moved, colored = in_child(_golden)
     assert moved == [[[2, 3], [0, 1]], [[0, 0], [2, 2]], [[3, 3], [3, 3]]]
-    assert np.allclose(coloured, [[[[97.4, 179.8, 201.4]]], [[[97.7, 149.5, 200.0]]]], atol=0.11)
+    assert np.allclose(colored, [[[[97.4, 179.8, 201.4]]], [[[97.7, 149.5, 200.0]]]], atol=0.11)
 
 
 def _compiled() -> Any:
@@ -399,9 +399,9 @@ def _compiled() -> Any:
     def whole(pixels: tf.Tensor, numbers: tf.Tensor) -> Any:
         draws = augment.Draws(tf.constant([1, 2]), tf.shape(pixels)[0])
         draws._uniform = numbers
-        moved, inside = augment.moved(pixels, chosen, draws)
-        coloured = augment.coloured(moved, chosen, draws) * inside
-        return augment.blended(augment.whitened(coloured), chosen, draws)
+        moved, inside = augment.augment_geometry(pixels, chosen, draws)
+        colored = augment.augment_colors(moved, chosen, draws) * inside
+        return augment.blend(augment.standardize(colored), chosen, draws)
 
     values = [tf.function(whole, jit_compile=jit)(images, numbers) for jit in (False, True)]
     return [[part.numpy() for part in value] for value in values]
@@ -438,7 +438,7 @@ def test_invalid_settings_are_refused(settings: dict[str, Any], words: str) -> N
 @pytest.mark.parametrize(
     ("settings", "words"),
     [
-        (Augment(pad_crop=100), "pad_crop cannot be 100"),
+        (Augment(pad_crop=100), "pad_crop is 100 pixels, more than"),
         (Augment(quad_rotation="rot90"), "20×10 pixels"),
     ],
 )
@@ -482,14 +482,14 @@ def _any_settings(tries: int) -> list[str]:
         images = chance.integers(0, 256, (3, side, side, channels), np.uint8)
         chosen = Augment(**settings)
         draws = augment.Draws(tf.constant([number, 1]), tf.constant(3))
-        moved, inside = augment.moved(tf.constant(images), chosen, draws)
-        coloured = augment.coloured(tf.cast(moved, tf.float32), chosen, draws).numpy()
-        blended, share = augment.blended(augment.whitened(coloured), chosen, draws)
+        moved, inside = augment.augment_geometry(tf.constant(images), chosen, draws)
+        colored = augment.augment_colors(tf.cast(moved, tf.float32), chosen, draws).numpy()
+        blended, share = augment.blend(augment.standardize(colored), chosen, draws)
         is_sound = (
-            moved.shape == coloured.shape == blended.shape == images.shape
+            moved.shape == colored.shape == blended.shape == images.shape
             and blended.dtype == np.float32
-            and coloured.min() >= 0
-            and coloured.max() <= 255
+            and colored.min() >= 0
+            and colored.max() <= 255
             and bool(np.isfinite(blended).all())
             and (inside is None or set(np.unique(inside)) <= {0, 1})
             and (share is None or bool(((share.numpy() >= 0) & (share.numpy() <= 1)).all()))

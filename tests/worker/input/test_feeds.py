@@ -173,7 +173,7 @@ def test_weights_of_classes(input: Any) -> None:
     assert weights[labels].sum() == pytest.approx(10)
     assert input.balance("none", labels, 4) == (None, None)
     assert input.balance("sampling", labels, 4) == (None, labels)
-    with pytest.raises(Exception, match="'twice' is not one of"):
+    with pytest.raises(Exception, match="Unknown class balancing 'twice'"):
         input.balance("twice", labels, 4)
 
 
@@ -199,8 +199,8 @@ def test_the_order_of_what_is_done(in_child: Any) -> None:
 
 
 def _white(images: np.ndarray) -> np.ndarray:
-    centred = images - images.mean((1, 2, 3), keepdims=True)
-    return centred / centred.std((1, 2, 3), keepdims=True)
+    centered = images - images.mean((1, 2, 3), keepdims=True)
+    return centered / centered.std((1, 2, 3), keepdims=True)
 
 
 def _prepared() -> Any:
@@ -302,8 +302,8 @@ def test_a_gpu_has_the_room_that_it_may_be_used_of(
     monkeypatch.setattr(input, "_free_bytes_by_driver", lambda: free)
     monkeypatch.setattr(input.tf.config, "get_visible_devices", lambda kind: ["gpu"])
     monkeypatch.setattr(input.tf.config, "get_logical_device_configuration", lambda gpu: limits)
-    assert (input.room().free, input.room().place) == expected
-    assert input.room(taken=1000).budget == input.RESIDENT_SHARE * (expected[0] - 1000)
+    assert (input.memory_budget().free, input.memory_budget().place) == expected
+    assert input.memory_budget(taken=1000).budget == input.RESIDENT_SHARE * (expected[0] - 1000)
 
 
 @pytest.mark.parametrize("budget", [0, 1e9], ids=["streamed", "resident"])
@@ -327,7 +327,7 @@ def _placed(folder: Path, budget: float, number: int) -> tuple[np.ndarray, str]:
         feed = records.feed(iter([np.array([3, 1]), np.array([0, 8])]))
         images, _, positions = feed.take(2)
         feed.close()
-        return input.gathered(images, tf.reshape(positions, [-1])).numpy(), images.device
+        return input.gather_images(images, tf.reshape(positions, [-1])).numpy(), images.device
 
 
 @pytest.mark.parametrize("shape", [(4, 2, 3), (2, 3, 3), (3, 3, 1)], ids=["by 8", "by 2", "odd"])
@@ -344,7 +344,9 @@ def _gathered(images: np.ndarray, positions: list[int]) -> np.ndarray:
     from digits.worker.input import feeds as input
 
     signature = [tf.TensorSpec((None, *images.shape[1:]), tf.uint8), tf.TensorSpec([None], tf.int64)]
-    return tf.function(input.gathered, autograph=False, input_signature=signature)(images, positions).numpy()
+    return tf.function(input.gather_images, autograph=False, input_signature=signature)(
+        images, positions
+    ).numpy()
 
 
 def test_a_gpu_has_what_moving_images_needs(in_child: Any) -> None:

@@ -1,4 +1,4 @@
-"""Batch normalisation in one operation, next to that of Keras."""
+"""Batch normalization in one operation, next to that of Keras."""
 
 from __future__ import annotations
 

@@ -93,7 +93,7 @@ def _built_and_told(path: Path) -> tuple[int, str]:
     said, told = io.StringIO(), ""
     with contextlib.redirect_stdout(said):
         try:
-            inference.trace_shown(
+            inference.trace_for_display(
                 network_loader.load(path, (12, 12, 1), class_index(list("abcd"))), VariableStore()
             )
         except Exception as error:

@@ -27,7 +27,7 @@ def drawn(kind: str, unique: bool) -> list[tuple[np.ndarray, np.ndarray]]:
         ](CLASSES)
         needed = candidate_sampling.numbers_needed(CLASSES, COUNT, unique)
         numbers = tf.random.stateless_uniform([needed], [number, 1], dtype=tf.float64)
-        return candidate_sampling.sampled(chances, numbers, every, COUNT, unique)
+        return candidate_sampling.sample(chances, numbers, every, COUNT, unique)
 
     def theirs(number: Any) -> Any:
         sampler = getattr(tf.random, f"{kind}_candidate_sampler")
@@ -69,7 +69,7 @@ def _all_of_them() -> list[int]:
     numbers = np.random.default_rng(0).uniform(size=2 * CLASSES)
     true = tf.constant([[0]], tf.int64)
     return (
-        candidate_sampling.sampled(candidate_sampling.log_uniform(CLASSES), numbers, true, CLASSES, True)[0]
+        candidate_sampling.sample(candidate_sampling.log_uniform(CLASSES), numbers, true, CLASSES, True)[0]
         .numpy()
         .tolist()
     )

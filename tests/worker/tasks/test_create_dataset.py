@@ -53,10 +53,10 @@ def source(tmp_path: Path) -> Path:
 
 def make_source(root: Path, count: int = 8, size: tuple[int, int] = (12, 8)) -> Path:
     """Three classes of plain images, each a little different."""
-    for name, colour in COLOURS.items():
+    for name, color in COLOURS.items():
         (root / name).mkdir(parents=True)
         for number in range(count):
-            image = Image.new("RGB", size, colour)
+            image = Image.new("RGB", size, color)
             image.putpixel((number % size[0], number // size[0]), (number, number, 0))
             image.save(root / name / f"{number:03d}.png")
     return root
@@ -410,7 +410,7 @@ def test_a_killed_process_ends_the_task(job: Path, source: Path, monkeypatch: py
         raise AssertionError
 
     monkeypatch.setattr(images, "open_picture", die)
-    assert "most likely the memory ran out" in fault(job, recipe(source)).message
+    assert "most likely ran out of memory" in fault(job, recipe(source)).message
 
 
 def test_an_error_of_the_program_leaves_nothing_behind(

@@ -58,10 +58,10 @@ def test_the_loss_is_compared_with_chance(preflight: Any) -> None:
     assert found["chance_loss"] == pytest.approx(math.log(4))
     assert found["loss"] == found["cross_entropy"] == found["metrics"]["train"]["loss"]
     assert found["parameters_per_image"] == (12 * 12 * 4 + 4) / 64
-    assert found["verdict_kind"] == "good", found["verdict"]
+    assert found["verdict_level"] == "good", found["verdict"]
     assert set(found["metrics"]["train"]) == set(found["metrics"]["val"]) == {"loss", "accuracy"}
     loud = networks.LINEAR.replace("self.x / 100.0", "self.x * 10.0")
-    assert result(preflight(loud))["verdict_kind"] == "high"
+    assert result(preflight(loud))["verdict_level"] == "high"
 
 
 def test_the_verdict_is_that_of_the_training_not_of_moving_averages(preflight: Any) -> None:
@@ -76,7 +76,7 @@ with slim.arg_scope([slim.fully_connected], weights_regularizer=slim.l2_regulari
     found = result(preflight(network, mean="none"))
     assert found["metrics"]["val"]["loss"] > 100
     assert found["loss"] > 10 > found["cross_entropy"]
-    assert (found["verdict_kind"], found["chance_loss"]) == ("good", pytest.approx(math.log(4)))
+    assert (found["verdict_level"], found["chance_loss"]) == ("good", pytest.approx(math.log(4)))
 
 
 ENTROPY_BY_HAND = "tf.reduce_mean(tf.nn.softmax_cross_entropy_with_logits(labels={}, logits=self.inference))"
@@ -226,18 +226,18 @@ def test_verdicts(
         preflight.Start(**{"loss": 2.3, "classes": 10, **start}),
         preflight.Cost(**{"seconds": 1700.0, "images": 1000, "parameters": 431_080, **cost}),
     )
-    assert judged.kind == kind and words in judged.message, judged
+    assert judged.level == kind and words in judged.message, judged
 
 
 def test_a_loss_that_is_no_number_is_no_mistake_of_the_task(preflight: Any) -> None:
     broken = networks.LINEAR.replace("return digits.", "return tf.math.log(-1.0) + digits.")
     found = result(preflight(broken))
-    assert found["verdict_kind"] == "bad" and found["loss"] is None
+    assert found["verdict_level"] == "bad" and found["loss"] is None
 
 
 def test_other_losses_have_no_chance(preflight: Any) -> None:
     found = result(preflight(networks.AUTO_ENCODER, val_interval=0))
-    assert found["chance_loss"] is None and found["verdict_kind"] == "unknown"
+    assert found["chance_loss"] is None and found["verdict_level"] == "unknown"
     assert found["metrics"]["val"] is None and found["seconds_per_validation"] is None
     assert found["validation_input"] is None
 
@@ -285,7 +285,7 @@ def test_the_picture_is_of_the_images_that_the_step_sees(preflight: Any, train: 
     assert shown == pytest.approx(first_of_training, abs=0.1)
 
 
-def test_large_colour_images_are_made_smaller(
+def test_large_color_images_are_made_smaller(
     preflight: Any, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
     folder = tmp_path_factory.mktemp("large")

@@ -31,7 +31,7 @@ def job(trained: Any) -> Path:
 
 @pytest.fixture
 def picture(tmp_path: Path) -> Path:
-    """A gradient towards the left, larger than the dataset's images and in colour."""
+    """A gradient towards the left, larger than the dataset's images and in color."""
     pixels = gradient(1, 30, 3, np.random.default_rng(1))
     Image.fromarray(pixels).save(tmp_path / "left.png")
     return tmp_path / "left.png"

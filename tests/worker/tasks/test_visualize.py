@@ -68,7 +68,7 @@ with tf.variable_scope('normed', custom_getter=normed):
     assert outcome.of(Built)[0].parameters == 144 * 4 + 4 + 4
 
 
-def test_layers_normalised_by_hand(visualize: Any, train: Any) -> None:
+def test_layers_normalized_by_hand(visualize: Any, train: Any) -> None:
     """Neither weight decay nor moving averages nor gradients that the network takes itself are layers."""
     network = networks.classifier(
         """
@@ -202,7 +202,7 @@ MISTAKES = {
     ),
     "too few outputs": (
         networks.LINEAR.replace("self.nclasses", "3"),
-        "The network gives 3 outputs, the dataset has 4 classes",
+        "The network has 3 outputs, but the dataset has 4 classes",
         12,
     ),
     "undefined name": (networks.LINEAR.replace("self.x / 100.0", "_x"), "NameError", 5),

@@ -157,7 +157,7 @@ def _losses() -> tuple[float, float, float]:
     @tf.function(autograph=False)
     def losses() -> Any:
         plain = api.classification_loss(logits, labels)
-        with targets.given(given) as y:
+        with targets.use_targets(given) as y:
             blended = api.classification_loss(logits, y)
         return plain, blended
 

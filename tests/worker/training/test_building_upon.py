@@ -309,7 +309,7 @@ return one + two
 )
 
 
-def test_regularisation_of_shared_layers_counts_once(train: Any) -> None:
+def test_regularization_of_shared_layers_counts_once(train: Any) -> None:
     outcome = train(SIAMESE, epochs=1)
     assert outcome.code == 0, outcome.output
     assert outcome.values("val", "twice") == pytest.approx(outcome.values("val", "once"))

@@ -22,7 +22,7 @@ pytestmark = pytest.mark.tensorflow
 SGD = {"type": "SGD", "learning_rate": 0.05}
 MOMENTUM = {"type": "MOMENTUM", "learning_rate": 0.02, "momentum": 0.9}
 
-# Convolutions and regularisation; nothing is random, nothing is computed over the batch but means.
+# Convolutions and regularization; nothing is random, nothing is computed over the batch but means.
 CONVOLUTIONS = networks.classifier(
     """
 with slim.arg_scope([slim.conv2d, slim.fully_connected], weights_regularizer=slim.l2_regularizer(0.001)):
@@ -302,7 +302,7 @@ def test_half_precision_follows_float32(train: Any, in_child: Any) -> None:
     assert half.values("val", "loss") == pytest.approx(full.values("val", "loss"), rel=0.05)
 
 
-def test_regularisation_is_exact_in_half_precision(train: Any, in_child: Any) -> None:
+def test_regularization_is_exact_in_half_precision(train: Any, in_child: Any) -> None:
     """A sum of squares that half precision cannot hold: 144 * 4 weights of 50."""
     network = networks.classifier(
         """

@@ -70,8 +70,8 @@ def test_restored_by_name_and_shape(in_child: Any, tmp_path: Path) -> None:
     assert restored.taken == {"same": "same"}
     assert restored.missing == ["new"]
     assert restored.remark == (
-        "Of the chosen weights, 1 variables were taken over; not in it: new; of another shape: other ([1], not [2]). "
-        "It also holds unused, which the network has not."
+        "1 variables were restored from the weights; not in it: new; of another shape: other ([1], not [2]). "
+        "The file also contains unused."
     )
 
 

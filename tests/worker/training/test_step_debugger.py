@@ -201,7 +201,7 @@ def test_the_first_without_a_number_ends_it_in_its_line(look: Any, network: str,
     failure = look(network).failure
     assert words in failure.message and "at step 1" in failure.message
     assert network.splitlines()[failure.line - 1].strip().startswith("x = tf.")
-    assert "It was given numbers from" in failure.hint
+    assert "Its inputs were numbers from" in failure.hint
 
 
 DEFUN = networks.classifier(
@@ -220,7 +220,7 @@ def softer(x): return tf.log(1.0 + tf.exp(x))
 
 def test_what_cannot_be_executed_by_itself_is_told(look: Any, train: Any) -> None:
     failure = look(DEFUN).failure
-    assert "cannot be executed by itself" in failure.message and "turn off “Run eagerly”" in failure.hint
+    assert "cannot be executed on its own" in failure.message and "turn off “Run eagerly”" in failure.hint
     assert train(DEFUN, epochs=1).code == 0
 
 

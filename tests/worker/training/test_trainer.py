@@ -143,8 +143,8 @@ def test_a_batch_larger_than_the_dataset(train: Any) -> None:
     assert outcome.of(Saved)[-1].epoch == 3
 
 
-def test_regularisation_is_trained(train: Any, in_child: Any) -> None:
-    """Weights that no data touches shrink by their regulariser alone."""
+def test_regularization_is_trained(train: Any, in_child: Any) -> None:
+    """Weights that no data touches shrink by their regularizer alone."""
     network = networks.classifier(
         """
 x = slim.flatten(self.x) * 0.0
@@ -160,7 +160,7 @@ return slim.fully_connected(x, self.nclasses, activation_fn=None, scope='fc',
     assert outcome.values("val", "loss")[0] == pytest.approx(np.log(4) + 144 * 4 / 2, rel=1e-5)
 
 
-def test_regularisation_of_shared_weights_counts_once(train: Any) -> None:
+def test_regularization_of_shared_weights_counts_once(train: Any) -> None:
     network = networks.classifier(
         """
 def branch(x):
@@ -274,7 +274,7 @@ def test_raw_variables(train: Any, in_child: Any) -> None:
 
 
 def _right_answers(job_folder: Path, name: str) -> float:
-    """The share of gradients that the trained model recognises."""
+    """The share of gradients that the trained model recognizes."""
     from PIL import Image
 
     from digits.worker.tasks import serve_inference
