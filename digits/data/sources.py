@@ -133,18 +133,17 @@ def shuffle(split: SplitPlan, seed: int, name: str) -> None:
     split.reorder(order)
 
 
-def path_below(root: Path, path: str) -> str:
-    """The real path of the file ``path``, relative to ``root``; raises ValueError, with a message, if it is outside.
+def path_below(root: str, path: str) -> str:
+    """The real path of the image ``path``, relative to ``root``; raises ValueError, with a message, if it is outside.
 
-    For paths that a source contains: it may name any file, or a link to it.
+    For paths that a source contains, which can lead anywhere, also through links. ``root`` must be a real path.
     """
-    inside = os.path.realpath(root)
-    whole = "" if not path or "\0" in path else os.path.realpath(os.path.join(inside, path))
-    if not whole:
+    if not path or "\0" in path:
         raise ValueError("the path of the image is missing")
-    if os.path.commonpath([whole, inside]) != inside:
-        raise ValueError(f"“{show(path)}” is outside the folder {show(str(root))}")
-    return os.path.relpath(whole, inside)
+    whole = os.path.realpath(os.path.join(root, path))
+    if os.path.commonpath([whole, root]) != root:
+        raise ValueError(f"“{show(path)}” is outside the image folder")
+    return os.path.relpath(whole, root)
 
 
 def show(path: str) -> str:

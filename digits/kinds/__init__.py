@@ -9,8 +9,8 @@ from __future__ import annotations
 import functools
 from collections.abc import Mapping
 
-from digits.kinds.kind import Kind, UnknownKind
-from digits.kinds.plugins import Refusal, cannot_import, load_plugins
+from digits.kinds.kind import SERVER_MODULES, Kind, UnknownKind
+from digits.kinds.plugins import Refusal, cannot_import, forbid_imports, load_plugins
 from digits.kinds.prediction_view import PredictionView
 
 DATA_PLUGINS = "digits.plugins.data"
@@ -52,19 +52,24 @@ def refused_plugins() -> list[Refusal]:
     return [*_kinds()[1], *_prediction_views()[1]]
 
 
-def refuse_broken_plugins(*modules: str) -> None:
-    """Import ``modules`` of all kinds of plugins, and remove the kinds that fail from the table.
+def check_plugins_for_server() -> None:
+    """Import the modules of plugins that the server uses, and remove the kinds that fail from the table.
 
-    For the server: one broken plugin would otherwise break the pages that concern all kinds.
+    One broken plugin would otherwise break the pages that concern all kinds, and one that imports TensorFlow
+    would load it into the server.
     """
-    kinds, refusals = _kinds()
-    for kind in list(kinds.values())[len(BUILT_IN) :]:
-        try:
-            for module in modules:
-                kind.load(module)
-        except (Exception, SystemExit) as error:
-            del kinds[kind.name]
-            refusals.append(cannot_import(f"{kind.title} ({kind.package})", error))
+    with forbid_imports(
+        ("keras", "tensorflow"), "the server does not load it; import it only in targets.py and metrics.py"
+    ):
+        prediction_views()
+        kinds, refusals = _kinds()
+        for kind in list(kinds.values())[len(BUILT_IN) :]:
+            try:
+                for module in SERVER_MODULES:
+                    kind.load(module)
+            except (Exception, SystemExit) as error:
+                del kinds[kind.name]
+                refusals.append(cannot_import(f"{kind.title} ({kind.package})", error))
 
 
 @functools.cache
@@ -87,9 +92,9 @@ __all__ = [
     "Refusal",
     "UnknownKind",
     "all_kinds",
+    "check_plugins_for_server",
     "default_kind",
     "kind_named",
     "prediction_views",
-    "refuse_broken_plugins",
     "refused_plugins",
 ]

@@ -10,7 +10,8 @@ from typing import Any
 
 from digits.kinds.plugins import check_name, missing_templates
 
-MODULES = ("recipe", "reader", "form", "views", "targets", "metrics")
+SERVER_MODULES = ("recipe", "reader", "form", "views")
+MODULES = (*SERVER_MODULES, "targets", "metrics")
 TEMPLATES = ("form.html", "predictions.html")
 
 

@@ -6,9 +6,12 @@ import importlib.metadata
 import importlib.resources
 import linecache
 import re
+import sys
 import traceback
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
+from importlib.abc import MetaPathFinder
 from importlib.metadata import EntryPoint
 from typing import Protocol, TypeVar
 
@@ -84,6 +87,27 @@ def cannot_import(plugin: str, error: BaseException) -> Refusal:
         f"It cannot be imported: {type(error).__name__}: {error}.",
         "Install a version for this version of DIGITS, or uninstall the plugin.",
     )
+
+
+@contextmanager
+def forbid_imports(packages: Sequence[str], reason: str) -> Iterator[None]:
+    """Raise ImportError with ``reason`` for any first import of one of the ``packages`` in the block."""
+    finder = _ForbiddenFinder(packages, reason)
+    sys.meta_path.insert(0, finder)
+    try:
+        yield
+    finally:
+        sys.meta_path.remove(finder)
+
+
+class _ForbiddenFinder(MetaPathFinder):
+    def __init__(self, packages: Sequence[str], reason: str) -> None:
+        self._packages = packages
+        self._reason = reason
+
+    def find_spec(self, fullname: str, path: object = None, target: object = None) -> None:
+        if fullname.partition(".")[0] in self._packages:
+            raise ImportError(f"{fullname}: {self._reason}")
 
 
 def _load(point: EntryPoint, type_: type[Entry], others: list[Entry]) -> Entry | Refusal:

@@ -11,7 +11,7 @@ from flask import Flask
 from jinja2 import ChoiceLoader, PackageLoader, PrefixLoader
 from werkzeug.routing import BaseConverter
 
-from digits.kinds import Kind, all_kinds, prediction_views, refuse_broken_plugins, refused_plugins
+from digits.kinds import Kind, all_kinds, check_plugins_for_server, prediction_views, refused_plugins
 from digits.kinds.views import Views
 
 log = logging.getLogger(__name__)
@@ -29,7 +29,7 @@ def add_kinds(app: Flask) -> None:
 
     Logs the plugins that could not be loaded.
     """
-    refuse_broken_plugins("recipe", "reader", "form", "views")
+    check_plugins_for_server()
     for refusal in refused_plugins():
         log.error("The plugin %s was not loaded. %s %s", refusal.plugin, refusal.reason, refusal.hint)
     app.url_map.converters["kind"] = _converter()

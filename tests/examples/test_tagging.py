@@ -208,7 +208,7 @@ def test_a_table_with_an_image_elsewhere_is_refused(server: Server, table: Path)
     outside = table.with_name("outside.csv")
     outside.write_text("image,tags\n../../secret.png,left\n")
     job = server.post("/datasets/images/tagging.json", dataset_name="x", table=outside)
-    with pytest.raises(AssertionError, match="outside the folder"):
+    with pytest.raises(AssertionError, match="outside the image folder"):
         server.wait_for_end(job)
 
 

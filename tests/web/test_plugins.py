@@ -58,6 +58,15 @@ def test_refused_plugins_are_shown_and_logged(pages, tmp_path):
     assert [set(item) for item in listed] == [{"plugin", "reason", "hint"}] * 2
 
 
+@pytest.mark.parametrize("module", ["__init__", "recipe", "reader", "form", "views"])
+def test_a_kind_that_loads_tensorflow_into_the_server_is_refused(pages, tmp_path, module):
+    package = install_kind(tmp_path / "installed", "heavy", "image-heavy", "images/heavy")
+    with open(package / f"{module}.py", "a") as file:
+        file.write("\nfrom tensorflow import keras\n")
+    notice = "cannot be imported: ImportError: tensorflow: the server does not load it"
+    assert notice in pages("/")["/"][1]
+
+
 def test_a_kind_with_a_broken_module_does_not_break_the_pages(pages, tmp_path):
     package = install_kind(tmp_path / "installed", "broken", "image-broken", "images/broken")
     (package / "views.py").write_text("import not_installed_here")

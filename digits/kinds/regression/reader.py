@@ -22,6 +22,7 @@ from digits.data.sources import (
     check_shares,
     count_of,
     listed,
+    path_below,
     show,
     shuffle,
     split_counts,
@@ -102,7 +103,7 @@ def read_table(
     inside = os.path.realpath(root)
     for line, cells in rows:
         try:
-            files.append(_image(cells, image, inside))
+            files.append(path_below(inside, cells[image] if image < len(cells) else ""))
             values.append([_number(cells, place, header[place]) for place in targets])
         except ValueError as error:
             errors.append(f"line {line}: {error}")
@@ -237,16 +238,6 @@ def _one_column(path: Path) -> UnusableSource:
     return UnusableSource(
         f"{show(path.name)} has only one column.", "Each line needs the path of an image and its numbers."
     )
-
-
-def _image(cells: list[str], place: int, inside: str) -> str:
-    path = cells[place] if place < len(cells) else ""
-    if not path:
-        raise ValueError("the path of the image is missing")
-    whole = os.path.realpath(os.path.join(inside, path))
-    if "\0" in path or os.path.commonpath([whole, inside]) != inside:
-        raise ValueError(f"“{show(path)}” is outside the image folder")
-    return os.path.relpath(whole, inside)
 
 
 def _number(cells: list[str], place: int, name: str) -> float:

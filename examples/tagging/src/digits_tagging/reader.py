@@ -22,8 +22,8 @@ from digits_tagging.recipe import Recipe
 def read(recipe: Recipe, progress: Progress) -> Plan:
     """Plan the dataset of ``recipe``; raises UnusableSource with a message for the user."""
     progress.reading(f"Reading {recipe.table}")
-    folder = Path(recipe.table).parent
-    tags_of = read_table(Path(recipe.table))
+    table = Path(recipe.table).resolve()
+    tags_of = read_table(table)
     tags = sorted(set().union(*tags_of.values()))
     if not tags:
         raise UnusableSource(f"{recipe.table} has no tags.", "Add them to its column “tags”.")
@@ -36,7 +36,7 @@ def read(recipe: Recipe, progress: Progress) -> Plan:
         target=TargetSpec(feature="tags", dtype="float32", shape=[len(tags)], names=tags),
         splits={
             name: SplitPlan(
-                folder,
+                table.parent,
                 chosen,
                 targets=[[float(tag in tags_of[file]) for tag in tags] for file in chosen],
                 groups=[len(tags_of[file]) for file in chosen],
@@ -59,7 +59,7 @@ def read_table(path: Path) -> dict[str, set[str]]:
             if not {"image", "tags"} <= set(rows.fieldnames or ()):
                 raise UnusableSource(f"{path.name} must have the columns “image” and “tags”.")
             for row in rows:
-                image = path_below(path.parent, row["image"])
+                image = path_below(str(path.parent), row["image"])
                 tags_of.setdefault(image, set()).update((row["tags"] or "").split())
     except (ValueError, csv.Error) as error:
         raise UnusableSource(f"{path.name} cannot be used: {error}.", "Correct the table.") from error
