@@ -83,7 +83,9 @@ class Leftovers:
 
     def _temporary(self) -> list[str]:
         folder = tempfile.gettempdir()
-        return [f"temporary file {folder}/{name}" for name in set(os.listdir(folder)) - self.temporary]
+        new = set(os.listdir(folder)) - self.temporary
+        # AutoGraph removes its files when the process ends.
+        return [f"temporary file {folder}/{name}" for name in new if not name.startswith("__autograph_")]
 
 
 def open_files(kinds: Sequence[Callable[[int], bool]] = (lambda mode: True,)) -> dict[int, str]:

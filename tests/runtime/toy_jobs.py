@@ -70,7 +70,7 @@ class ToyRecipe(Recipe, tag="toy"):
 
 
 class ToyJob(Job, kw_only=True, eq=False):
-    kind: ClassVar[str] = "model"
+    type: ClassVar[str] = "model"
     program: str = "finishes"
     needed: tuple[str, ...] = ()
     request: DeviceRequest = field(default_factory=lambda: DeviceRequest(pool="cpu"))

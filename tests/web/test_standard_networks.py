@@ -8,6 +8,7 @@ import pytest
 from flask import Flask
 from werkzeug.datastructures import MultiDict
 
+from digits.core import schedules
 from digits.core.errors import NotFound
 from digits.web import standard_networks
 from digits.web.model_form import ModelForm
@@ -102,5 +103,5 @@ def test_the_form_takes_the_settings_that_a_network_wants(name):
     assert recipe.batch_size == int(values["batch_size"])
     assert recipe.solver.type == values["solver_type"]
     assert recipe.solver.learning_rate == float(values["learning_rate"])
-    assert recipe.lr_policy["policy"] == values["lr_policy"]
+    assert isinstance(recipe.lr_policy, schedules.POLICIES[values["lr_policy"]])
     assert recipe.mean == values["use_mean"]

@@ -35,7 +35,7 @@ MAX_TARGETS = 100
 MAX_GROUPS = 10
 MAX_ERRORS_SHOWN = 5
 LARGEST_NUMBER = 1e30  # the squares of errors must fit into float32
-DELIMITERS = ",;\t|"
+DELIMITERS = "\t;|,"
 _SAMPLE_CHARACTERS = 64 * 1024
 
 
@@ -193,13 +193,14 @@ def _rows(path: Path) -> Iterator[tuple[int, list[str]]]:
 
 
 def _delimiter(text: str) -> str:
-    """The delimiter that occurs equally often in the first lines, or most often."""
-    lines = [line for line in text.splitlines()[:20] if line.strip()]
+    """The delimiter that divides the first lines into the same number of cells, or into the most cells."""
+    lines = text.splitlines()[:20]
 
     def score(delimiter: str) -> tuple[bool, int]:
-        counts = [line.count(delimiter) for line in lines]
-        return bool(counts) and min(counts) == max(counts) > 0, sum(counts)
+        cells = [len(row) for row in csv.reader(lines, delimiter=delimiter) if row]
+        return bool(cells) and min(cells) == max(cells) > 1, sum(cells)
 
+    # Of several, not the comma: it may be that of decimals, or in texts.
     return max(DELIMITERS, key=score)
 
 

@@ -14,6 +14,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from digits.core.events import InputPrepared
+from digits.data.manifest import Manifest
+from digits.data.target import TargetSpec, class_index, numbers
 from tests.worker import networks
 from tests.worker.conftest import write_dataset
 
@@ -77,7 +79,7 @@ def test_records_are_decoded_in_the_order_asked_for(
     with records.SplitReader(tmp_path, manifest.load(tmp_path).splits["train"]) as reader:
         expected = [reader.read(number) for number in (7, 0, 3, 8)]
     images, labels = in_child(_taken, tmp_path, budget, [[7, 0], [3, 8]])
-    assert labels.tolist() == [record.label for record in expected]
+    assert labels.tolist() == [record.features["image/class/label"][0] for record in expected]
     assert np.array_equal(images, np.stack([record.as_array() for record in expected]))
 
 
@@ -166,15 +168,40 @@ def test_no_class_is_drawn_much_more_often_than_another(
     assert drawn.sum() == len(labels) and np.ptp(drawn) <= 1
 
 
-def test_weights_of_classes(input: Any) -> None:
-    labels = np.array([0] * 9 + [2] * 1, np.int32)
-    weights, balanced = input.balance("class_weights", labels, 4)
+def test_class_weights_and_balanced_sampling(input: Any) -> None:
+    groups = np.array([0] * 9 + [2] * 1, np.int32)
+    found = manifest_of(class_index(["a", "b", "c", "d"]))
+    weights, balanced = input.balance("class_weights", groups, found)
     assert np.allclose(weights, [10 / 18, 0, 5, 0]) and balanced is None
-    assert weights[labels].sum() == pytest.approx(10)
-    assert input.balance("none", labels, 4) == (None, None)
-    assert input.balance("sampling", labels, 4) == (None, labels)
+    assert weights[groups].sum() == pytest.approx(10)
+    assert input.balance("none", groups, found) == (None, None)
+    assert input.balance("sampling", groups, found) == (None, groups)
     with pytest.raises(Exception, match="Unknown class balancing 'twice'"):
-        input.balance("twice", labels, 4)
+        input.balance("twice", groups, found)
+
+
+def test_targets_without_classes_have_no_class_weights(input: Any) -> None:
+    found = manifest_of(numbers(["angle"], [0.0], [1.0]))
+    with pytest.raises(Exception, match="Class weights need a dataset with classes"):
+        input.balance("class_weights", np.zeros(3, np.int32), found)
+    found.groups = []
+    with pytest.raises(Exception, match="no groups to balance"):
+        input.balance("sampling", np.full(3, -1, np.int32), found)
+
+
+def manifest_of(target: TargetSpec) -> Manifest:
+    return Manifest(
+        kind="any",
+        width=1,
+        height=1,
+        channels=1,
+        encoding="png",
+        resize_mode="squash",
+        target=target,
+        groups=list(target.names),
+        splits={},
+        mean_pixel=[0.0],
+    )
 
 
 def test_the_order_of_what_is_done(in_child: Any) -> None:
@@ -194,7 +221,7 @@ def test_the_order_of_what_is_done(in_child: Any) -> None:
             for left in range(3)
         ]
         assert any(np.allclose(image, window, atol=1e-4) for window in windows)
-    assert targets["labels"].tolist() == [0, 1, 2, 0, 1, 2]
+    assert targets["y"].tolist() == [0, 1, 2, 0, 1, 2]
     assert np.allclose(targets["weights"], [0.5, 1, 2, 0.5, 1, 2])
 
 
@@ -262,12 +289,12 @@ def _blended_targets() -> Any:
 @pytest.mark.parametrize(("budget", "how"), [(9 * 108, "resident"), (9 * 108 - 1, "streamed")])
 def test_how_records_are_fed_is_told(in_child: Any, tmp_path: Path, budget: int, how: str) -> None:
     write_dataset(tmp_path, {"train": 9}, size=6, channels=3)
-    prepared = in_child(_prepared, tmp_path, budget)
+    prepared = in_child(_how_loaded, tmp_path, budget)
     assert (prepared.split, prepared.how, prepared.records, prepared.bytes) == ("train", how, 9, 9 * 108)
     assert prepared.budget_bytes == budget and prepared.free_bytes > 0 and prepared.place == "memory"
 
 
-def _prepared(folder: Path, budget: int) -> Any:
+def _how_loaded(folder: Path, budget: int) -> Any:
     from digits.data import manifest
     from digits.worker.input import feeds as input
 

@@ -360,7 +360,7 @@ def test_a_folder_that_vanishes_is_named(job: Path, source: Path, monkeypatch: p
         return read(path, *arguments, **options)
 
     monkeypatch.setattr(images, "open_picture", vanish)
-    assert f"The folder {source} vanished" in fault(job, recipe(source)).message
+    assert f"The folder {source} disappeared" in fault(job, recipe(source)).message
 
 
 def test_a_file_that_vanishes_is_skipped(job: Path, source: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -241,5 +241,5 @@ def test_what_is_there_is_not_overwritten(trained: Any, export: Any, tmp_path: P
     (tmp_path / "exported").mkdir()
     (tmp_path / "exported" / "mine").touch()
     outcome = export(trained(networks.LINEAR, epochs=1))
-    assert "already" in outcome.failure.message
+    assert "is not empty" in outcome.failure.message
     assert [path.name for path in (tmp_path / "exported").iterdir()] == ["mine"]

@@ -221,9 +221,7 @@ def test_a_code_is_no_class(train: Any, picture: Path, in_child: Any, columns: i
     outcome = train(ENCODER.format(columns=columns), epochs=1, solver=still)
     assert outcome.code == 0, outcome.output
     refusal = in_child(_refusal, outcome.job_folder, picture, "snapshot_1.ckpt")
-    assert refusal.startswith(
-        f"The network's output has shape [N, {columns}], which is not one number for each"
-    )
+    assert refusal.startswith(f"The network's output has shape [N, {columns}], not one number for each")
 
 
 def test_a_network_with_more_outputs_than_classes(train: Any, picture: Path, in_child: Any) -> None:
