@@ -145,20 +145,11 @@ def test_padding_and_cutting(in_child: Any) -> None:
 def test_the_warp_is_the_same_map_as_moving_whole_pixels(in_child: Any, settings: dict[str, Any]) -> None:
     images = numbered(60, 7, 7, 3)
     moved, inside = in_child(_moved, images, settings)
-    warped, warped_inside = in_child(_moved_by_warp, images, settings)
+    # A deviation too small for float32: the zoom of each image is exactly 1, but zooming needs the warp.
+    warped, warped_inside = in_child(_moved, images, {**settings, "scale": 1e-9})
     assert warped.dtype == np.float32
     assert np.array_equal(warped, moved)
     assert np.array_equal(warped_inside, np.ones((60, 7, 7, 1)) if inside is None else inside)
-
-
-def _moved_by_warp(images: np.ndarray, settings: dict[str, Any]) -> Any:
-    import tensorflow as tf
-
-    from digits.worker.input import augment
-
-    draws = augment.Draws(tf.constant((1, 2)), tf.constant(len(images)))
-    places = augment._affine(Augment(**settings), draws, *images.shape[1:3])
-    return [part.numpy() for part in augment.warp(tf.constant(images), *places)]
 
 
 def _turned(images: np.ndarray, degrees: list[float], zooms: list[float]) -> Any:
