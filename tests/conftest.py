@@ -24,6 +24,16 @@ os.environ["CUDA_VISIBLE_DEVICES"] = ""
 
 ROOT = Path(__file__).resolve().parent.parent
 
+# A test that uses one of these fixtures runs a site, a server or another program.
+INTEGRATION_FIXTURES = {"site", "server", "locked_server", "own_server", "run_clean", "clean_environment"}
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Mark tests that run a site, a server or another program, by the fixtures that do it."""
+    for item in items:
+        if INTEGRATION_FIXTURES.intersection(getattr(item, "fixturenames", ())):
+            item.add_marker(pytest.mark.integration)
+
 
 @pytest.fixture(autouse=True, scope="session")
 def record_stalls(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:

@@ -12,6 +12,8 @@ import pytest
 from tests import leftovers
 from tests.leftovers import Leftovers
 
+pytestmark = pytest.mark.integration
+
 DETACHES = "import subprocess; subprocess.Popen(['sleep', '600'], start_new_session=True)"
 
 

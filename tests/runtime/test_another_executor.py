@@ -14,6 +14,8 @@ from digits.runtime.executor import Executor
 from tests.runtime.thread_executor import ThreadExecutor, ThreadTask
 from tests.runtime.toy_jobs import Server
 
+pytestmark = pytest.mark.integration
+
 
 def finishes(task: ThreadTask) -> int:
     task.say(f"on {task.devices}")

@@ -15,6 +15,8 @@ from digits.runtime.executors.local import LocalExecutor
 from digits.runtime.inference_servers import InferenceServers
 from digits.runtime.task_runner import TaskRunner
 
+pytestmark = pytest.mark.integration
+
 ANSWERS = """
 import json, os, pathlib, socket, sys
 recipe = json.loads((pathlib.Path(sys.argv[1]) / "recipe.json").read_text())

@@ -19,6 +19,8 @@ from digits.runtime.short_tasks import ShortTaskResult, ShortTasks
 from digits.runtime.store import Store
 from digits.runtime.task_runner import TaskRunner
 
+pytestmark = pytest.mark.integration
+
 PROGRAM = """
 import json, os, pathlib, sys, time
 folder = pathlib.Path(sys.argv[1])

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import gevent
+import pytest
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
@@ -26,6 +27,8 @@ from digits.core.task import Handle
 from digits.runtime.executor import OUTPUT_LIMIT, Exit
 from digits.runtime.executors.local import LocalExecutor
 from tests.runtime.toy_jobs import PROGRAMS, Server, ToyJob
+
+pytestmark = pytest.mark.integration
 
 EXAMPLES = int(os.environ.get("DIGITS_LIFE_EXAMPLES", "8"))
 WINDOWS = [f"{when} {method}" for when in ("before", "after") for method in ("find", "start", "poll", "stop")]

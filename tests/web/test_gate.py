@@ -718,6 +718,7 @@ def test_own_websocket_and_polling_work(server: SmallServer) -> None:
     assert not [name for name in answer.headers if name.startswith("access-control")]
 
 
+@pytest.mark.integration
 def test_chunked_body_is_counted_on_the_line(tmp_path: Path) -> None:
     with small_server(tmp_path, gate={"max_body_bytes": 1000}) as server:
         for pieces, status in ((1, 200), (20, 413)):

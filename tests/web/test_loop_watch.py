@@ -90,6 +90,7 @@ def test_labels_are_fit_for_a_log(watched):
     assert "\n" not in label and len(label) < 300
 
 
+@pytest.mark.integration
 def test_the_server_logs_code_that_blocks_its_loop(tmp_path: Path) -> None:
     with small_server(tmp_path) as server:
         assert server.get("/hold?seconds=0.3").body == b"held"
