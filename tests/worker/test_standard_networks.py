@@ -87,9 +87,9 @@ class Lesson:
 
 LESSONS = {
     "lenet": Lesson(28, 0.01),
-    "alexnet": Lesson(67, 0.005, epochs=2),
+    "alexnet": Lesson(67, 0.005, epochs=4),
     "vgg16": Lesson(32, 0.002, batch=12),
-    "googlenet": Lesson(32, 0.0005, "ADAM"),
+    "googlenet": Lesson(32, 0.0005, "ADAM", epochs=14),
     "resnet32": Lesson(16, 0.01),
     "resnet50": Lesson(32, 0.001, "ADAM"),
     "mobilenetv3": Lesson(32, 0.001, "ADAM", epochs=30),

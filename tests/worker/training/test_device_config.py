@@ -50,10 +50,12 @@ def _assert_alike(
 
 
 @pytest.mark.parametrize("solver", [SGD, {"type": "ADAM", "learning_rate": 0.001}], ids=["sgd", "adam"])
-def test_accumulated_batches_are_one_larger_batch(train: Any, in_child: Any, solver: dict[str, Any]) -> None:
+def test_accumulated_batches_are_one_larger_batch(
+    train: Any, trained: Any, in_child: Any, solver: dict[str, Any]
+) -> None:
     settings = {"epochs": 3, "solver": solver, "crop_size": 10}
     large = train(CONVOLUTIONS, name="large", batch_size=16, **settings)
-    small = train(CONVOLUTIONS, name="small", batch_size=4, batch_accumulation=4, **settings)
+    small = trained(CONVOLUTIONS, name="small", batch_size=4, batch_accumulation=4, **settings)
     _assert_alike(
         _weights(in_child, large, "snapshot_3.ckpt"), _weights(in_child, small, "snapshot_3.ckpt"), 1e-4
     )
@@ -97,19 +99,17 @@ PICTURES = CONVOLUTIONS.replace(
 )
 
 
-def test_histograms_are_written_from_accumulated_steps(train: Any, in_child: Any) -> None:
-    settings = {"solver": SGD, "batch_size": 4, "batch_accumulation": 4}
-    plain, pictured = (
-        train(CONVOLUTIONS, name="plain", **settings),
-        train(PICTURES, name="pictured", **settings),
-    )
+def test_histograms_are_written_from_accumulated_steps(train: Any, trained: Any, in_child: Any) -> None:
+    settings = {"epochs": 3, "solver": SGD, "crop_size": 10, "batch_size": 4, "batch_accumulation": 4}
+    plain = trained(CONVOLUTIONS, name="plain", **settings)
+    pictured = train(PICTURES, name="pictured", **settings)
     _assert_alike(
-        _weights(in_child, plain, "snapshot_2.ckpt"), _weights(in_child, pictured, "snapshot_2.ckpt")
+        _weights(in_child, plain, "snapshot_3.ckpt"), _weights(in_child, pictured, "snapshot_3.ckpt")
     )
     assert in_child(histograms, plain.job_folder / "tb" / "train") == {}
     shown = in_child(histograms, pictured.job_folder / "tb" / "train")
     # The step after each validation but the last; its first batch of 4 images, with an output for each of 4 classes.
-    assert [(step, count) for step, (_, _, count, *_) in shown["logits"]] == [(1, 16), (5, 16)]
+    assert [(step, count) for step, (_, _, count, *_) in shown["logits"]] == [(1, 16), (5, 16), (9, 16)]
 
 
 # Several devices
@@ -228,8 +228,10 @@ HALVES = ("mixed_float16", "mixed_bfloat16")
     ids=["lenet", "keras", "raw", "tf_layers", "slim_norm", "slim_norm_unfused"],
 )
 def test_networks_learn_in_half_precision(train: Any, in_child: Any, network: str, precision: str) -> None:
-    outcome = train(network, epochs=20, solver=MOMENTUM, precision=precision, val_interval=20)
-    weights = _weights(in_child, outcome, "snapshot_20.ckpt")
+    outcome = train(
+        network, epochs=10, solver=MOMENTUM, precision=precision, val_interval=10, snapshot_interval=10
+    )
+    weights = _weights(in_child, outcome, "snapshot_10.ckpt")
     assert outcome.values("val", "accuracy")[-1] > 0.9
     kinds = {value.dtype for name, value in weights.items() if name.startswith("model")}
     assert kinds <= {np.dtype(np.float32), np.dtype(np.int64)}
