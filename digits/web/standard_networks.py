@@ -45,9 +45,9 @@ _ORDER = (
 
 @dataclass(frozen=True)
 class Network:
-    """A standard network. ``summary`` says what it is and ``settings`` what it likes to be trained with.
+    """A standard network. ``summary`` describes it, and ``settings`` the input and the recommended settings.
 
-    ``values`` are these settings once more: fields of the model form and their texts.
+    ``values`` are these settings as fields of the model form with their texts.
     """
 
     id: str
@@ -60,24 +60,24 @@ class Network:
 
 
 def networks(kinds: Collection[str]) -> dict[str, Network]:
-    """The standard networks for datasets of any of ``kinds``, by id, in the order of the list."""
+    """Return the standard networks for datasets of any of ``kinds``, by id, in the order of the list."""
     return {item.id: item for item in every_network().values() if not set(item.kinds).isdisjoint(kinds)}
 
 
 @cache
 def every_network() -> dict[str, Network]:
-    """All standard networks by id, for whatever kind of dataset."""
+    """Return all standard networks by id."""
     return {name: read(name, (_FOLDER / f"{name}.py").read_text(encoding="utf-8")) for name in _ORDER}
 
 
 @cache
 def template() -> str:
-    """The initial network in the form's editor."""
+    """Return the initial network in the form's editor."""
     return (_FOLDER / "template.py").read_text(encoding="utf-8")
 
 
 def network(name: str) -> Network:
-    """The standard network of this id; raises NotFound."""
+    """Return the standard network with this id; raises NotFound."""
     try:
         return every_network()[name]
     except KeyError:
@@ -85,7 +85,7 @@ def network(name: str) -> Network:
 
 
 def read(name: str, text: str) -> Network:
-    """The network in a file's ``text``, with what the comment at its top says."""
+    """Parse a network's ``text`` and the comment at its top."""
     comment = itertools.takewhile(lambda line: line.startswith("#"), text.splitlines())
     prose: list[str] = []
     told: dict[str, list[str]] = {"settings": [], "kinds": []}

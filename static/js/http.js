@@ -27,7 +27,7 @@ export async function request(url, { method = 'GET', headers = {}, ...rest } = {
     });
   } catch (error) {
     if (error.name === 'AbortError') throw error;
-    throw new RequestError('The server does not answer. Check that it is still running.');
+    throw new RequestError('The server does not respond. Check that it is still running.');
   }
   if (!response.ok) throw await errorOf(response);
   return response;
