@@ -293,7 +293,7 @@ def test_damage_is_noticed_at_opening(tmp_path: Path, damage) -> None:
 def test_a_split_with_too_few_records_is_refused(tmp_path: Path) -> None:
     split = write(tmp_path, numbered(4))
     split.count = 5
-    with pytest.raises(DamagedRecords, match="4 records, the manifest says 5"):
+    with pytest.raises(DamagedRecords, match="4 records, but the manifest 5"):
         SplitReader(tmp_path, split)
 
 
