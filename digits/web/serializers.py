@@ -363,14 +363,14 @@ def _preflight(job: ModelJob) -> dict[str, Any] | None:
     return found and {**found, "batch_url": url_for("models.first_batch", job_id=job.id)}
 
 
-def _data_loading(told: dict[str, Any] | None) -> str | None:
+def _data_loading(prepared: dict[str, Any] | None) -> str | None:
     """Describe how the images reach the network, and why."""
-    if told is None:
+    if prepared is None:
         return None
-    need, room = humanize.naturalsize(told["bytes"]), humanize.naturalsize(told["budget_bytes"])
-    if told["how"] == "resident":
-        return f"Cached in {told['place']} ({need} of {room} available)"
-    return f"Streamed from disk ({need} exceeds the {room} of {told['place']} available)"
+    need, room = humanize.naturalsize(prepared["bytes"]), humanize.naturalsize(prepared["budget_bytes"])
+    if prepared["how"] == "resident":
+        return f"Cached in {prepared['place']} ({need} of {room} available)"
+    return f"Streamed from disk ({need} exceeds the {room} of {prepared['place']} available)"
 
 
 def _url(job: Job) -> str:

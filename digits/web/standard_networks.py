@@ -2,9 +2,9 @@
 
 A file begins with a comment:
 
-    # Title: what it is, and the paper.
+    # Title: a description, and the paper.
     #
-    # The input it is made for, and the settings it likes, in words.
+    # The input it was designed for, and the recommended settings, as text.
     #
     # settings: solver_type=ADAM learning_rate=0.001
     # kinds: image-classification
@@ -88,12 +88,12 @@ def read(name: str, text: str) -> Network:
     """Parse a network's ``text`` and the comment at its top."""
     comment = itertools.takewhile(lambda line: line.startswith("#"), text.splitlines())
     prose: list[str] = []
-    told: dict[str, list[str]] = {"settings": [], "kinds": []}
+    tags: dict[str, list[str]] = {"settings": [], "kinds": []}
     for line in comment:
         line = line.removeprefix("#").strip()
         key, _, rest = line.partition(": ")
-        if key in told:
-            told[key] += rest.split()
+        if key in tags:
+            tags[key] += rest.split()
         else:
             prose.append(line)
     paragraphs = [" ".join(lines) for filled, lines in itertools.groupby(prose, bool) if filled]
@@ -103,8 +103,8 @@ def read(name: str, text: str) -> Network:
         title=title,
         summary=summary[:1].upper() + summary[1:],
         settings=" ".join(paragraphs[1:]),
-        values=dict(_pair(item) for item in told["settings"]),
-        kinds=tuple(told["kinds"]),
+        values=dict(_pair(item) for item in tags["settings"]),
+        kinds=tuple(tags["kinds"]),
         text=text,
     )
 
