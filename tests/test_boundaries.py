@@ -5,11 +5,13 @@ Contracts in ``pyproject.toml`` state which zone may import which; import-linter
 
 from __future__ import annotations
 
+import graphlib
 import json
 import subprocess
 import sys
 from pathlib import Path
 
+import grimp
 import pytest
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -79,6 +81,13 @@ def test_imports_between_zones_keep_the_contracts():
     answer = subprocess.run([program, "--no-cache", "--no-logo"], cwd=ROOT, capture_output=True, text=True)
     assert answer.returncode == 0, answer.stdout
     assert "0 broken" in answer.stdout
+
+
+def test_no_modules_import_each_other_in_a_circle():
+    graph = grimp.build_graph("digits")
+    imports = {name: graph.find_modules_directly_imported_by(name) for name in graph.modules}
+    assert len(imports) > 200
+    graphlib.TopologicalSorter(imports).prepare()  # raises CycleError, which names them
 
 
 def test_every_module_belongs_to_a_zone():

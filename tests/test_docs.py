@@ -15,11 +15,17 @@ from digits.core.settings import settings_page
 from digits.data.images import ENCODINGS, RESIZE_MODES
 from digits.data.manifest import FILE_NAME as MANIFEST_FILE
 from digits.data.manifest import LABELS_FILE, MEAN_ARRAY_FILE, MEAN_IMAGE_FILE, SKIPPED_FILE
+from digits.kinds.kind import MODULES, TEMPLATES
 from digits.web import live_messages
 from digits.web.model_form import SOLVERS
 
 ROOT = Path(__file__).resolve().parent.parent
-PAGES = [*ROOT.glob("*.md"), *(ROOT / "docs").glob("*.md"), ROOT / "jobs" / "README.md"]
+PAGES = [
+    *ROOT.glob("*.md"),
+    *(ROOT / "docs").glob("*.md"),
+    *(ROOT / "examples").rglob("README.md"),
+    ROOT / "jobs" / "README.md",
+]
 
 
 def text(name: str) -> str:
@@ -124,3 +130,25 @@ PAGES_ONLY = {
 def test_every_augmentation_is_described():
     names = [item.name for item in structs.fields(Augment)]
     assert [name for name in names if f"`{name}`" not in text("training.md")] == []
+
+
+def test_every_part_of_a_kind_is_described():
+    parts = [*MODULES, *(f"templates/{name}" for name in TEMPLATES)]
+    assert [part for part in parts if f"| `{part}` |" not in text("plugins.md")] == []
+    for module, name in (("views", "Views"), ("targets", "Targets"), ("metrics", "Metrics")):
+        tree = ast.parse((ROOT / "digits" / "kinds" / f"{module}.py").read_text())
+        (base,) = [node for node in tree.body if isinstance(node, ast.ClassDef) and node.name == name]
+        members = {getattr(node, "name", "") for node in base.body}
+        members |= {node.targets[0].id for node in base.body if isinstance(node, ast.Assign)}
+        members |= {node.target.id for node in base.body if isinstance(node, ast.AnnAssign)}
+        missing = [
+            item for item in members if item.strip("_") == item and f"`{item}`" not in text("plugins.md")
+        ]
+        assert [item for item in missing if item and item != "refuse"] == [], name
+
+
+@pytest.mark.parametrize(
+    ("path", "code"), re.findall(r"```\w+\n# ([\w./]+)\n(.*?)```", text("plugins.md"), re.S)
+)
+def test_code_of_the_example_plugin_is_current(path, code):
+    assert code in (ROOT / "examples" / "tagging" / path).read_text()

@@ -8,7 +8,7 @@ import click
 from click.shell_completion import CompletionItem
 
 from digits import __version__
-from digits.cli.main import is_serving
+from digits.cli.default_command import is_serving
 
 # The module of each command, which defines `command`.
 MODULES = {

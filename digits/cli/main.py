@@ -9,6 +9,8 @@ from __future__ import annotations
 import sys
 from collections.abc import Sequence
 
+from digits.cli.default_command import is_serving
+
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Run the command line and exit; without a command, serve."""
@@ -18,15 +20,6 @@ def main(arguments: Sequence[str] | None = None) -> None:
     from digits.cli.commands import digits
 
     digits.main(words, prog_name="digits")
-
-
-def is_serving(words: Sequence[str]) -> bool:
-    """Return whether ``words`` are a call of ``serve``, the command that may be omitted."""
-    return not words or words[0] == "serve" or _is_option_of_serve(words[0])
-
-
-def _is_option_of_serve(word: str) -> bool:
-    return word.startswith("-") and word not in ("-h", "--help", "--version")
 
 
 def _patch_standard_library() -> None:

@@ -133,6 +133,20 @@ def shuffle(split: SplitPlan, seed: int, name: str) -> None:
     split.reorder(order)
 
 
+def path_below(root: Path, path: str) -> str:
+    """The real path of the file ``path``, relative to ``root``; raises ValueError, with a message, if it is outside.
+
+    For paths that a source contains: it may name any file, or a link to it.
+    """
+    inside = os.path.realpath(root)
+    whole = "" if not path or "\0" in path else os.path.realpath(os.path.join(inside, path))
+    if not whole:
+        raise ValueError("the path of the image is missing")
+    if os.path.commonpath([whole, inside]) != inside:
+        raise ValueError(f"“{show(path)}” is outside the folder {show(str(root))}")
+    return os.path.relpath(whole, inside)
+
+
 def show(path: str) -> str:
     """``path`` for messages and files: one line, with bytes that are not UTF-8 as ``\\xff``."""
     text = os.fsencode(path).decode("utf-8", "backslashreplace")

@@ -1,6 +1,7 @@
 """The table of the kinds of datasets and models. To add a kind, write its package and one line here.
 
-Plugins add theirs through the entry points ``digits.plugins.data``.
+Plugins add theirs through the entry points ``digits.plugins.data``, and views of predictions through
+``digits.plugins.view``.
 """
 
 from __future__ import annotations
@@ -9,9 +10,11 @@ import functools
 from collections.abc import Mapping
 
 from digits.kinds.kind import Kind, UnknownKind
-from digits.kinds.plugins import Refusal, load_plugins
+from digits.kinds.plugins import Refusal, cannot_import, load_plugins
+from digits.kinds.prediction_view import PredictionView
 
 DATA_PLUGINS = "digits.plugins.data"
+VIEW_PLUGINS = "digits.plugins.view"
 
 BUILT_IN = (
     Kind(
@@ -23,17 +26,12 @@ BUILT_IN = (
 
 def all_kinds() -> Mapping[str, Kind]:
     """All kinds by name: the built-in ones, then those of plugins."""
-    return _loaded()[0]
+    return _kinds()[0]
 
 
 def default_kind() -> Kind:
     """The first kind of the table."""
     return BUILT_IN[0]
-
-
-def refused_plugins() -> list[Refusal]:
-    """The installed plugins that could not be loaded, with the reasons."""
-    return _loaded()[1]
 
 
 def kind_named(name: str) -> Kind:
@@ -44,20 +42,54 @@ def kind_named(name: str) -> Kind:
         raise UnknownKind(name) from None
 
 
+def prediction_views() -> list[PredictionView]:
+    """The views of predictions that plugins provide."""
+    return _prediction_views()[0]
+
+
+def refused_plugins() -> list[Refusal]:
+    """The installed plugins that could not be loaded, with the reasons."""
+    return [*_kinds()[1], *_prediction_views()[1]]
+
+
+def refuse_broken_plugins(*modules: str) -> None:
+    """Import ``modules`` of all kinds of plugins, and remove the kinds that fail from the table.
+
+    For the server: one broken plugin would otherwise break the pages that concern all kinds.
+    """
+    kinds, refusals = _kinds()
+    for kind in list(kinds.values())[len(BUILT_IN) :]:
+        try:
+            for module in modules:
+                kind.load(module)
+        except (Exception, SystemExit) as error:
+            del kinds[kind.name]
+            refusals.append(cannot_import(f"{kind.title} ({kind.package})", error))
+
+
 @functools.cache
-def _loaded() -> tuple[Mapping[str, Kind], list[Refusal]]:
-    plugins, refusals = load_plugins(DATA_PLUGINS, Kind, taken=[kind.name for kind in BUILT_IN])
+def _kinds() -> tuple[dict[str, Kind], list[Refusal]]:
+    plugins, refusals = load_plugins(DATA_PLUGINS, Kind, BUILT_IN)
     return {kind.name: kind for kind in (*BUILT_IN, *plugins)}, refusals
+
+
+@functools.cache
+def _prediction_views() -> tuple[list[PredictionView], list[Refusal]]:
+    return load_plugins(VIEW_PLUGINS, PredictionView)
 
 
 __all__ = [
     "BUILT_IN",
     "DATA_PLUGINS",
+    "VIEW_PLUGINS",
     "Kind",
+    "PredictionView",
     "Refusal",
     "UnknownKind",
     "all_kinds",
     "default_kind",
     "kind_named",
+    "prediction_views",
+    "refuse_broken_plugins",
     "refused_plugins",
 ]

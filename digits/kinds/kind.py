@@ -3,8 +3,15 @@
 from __future__ import annotations
 
 import importlib
+import importlib.util
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
+
+from digits.kinds.plugins import check_name, missing_templates
+
+MODULES = ("recipe", "reader", "form", "views", "targets", "metrics")
+TEMPLATES = ("form.html", "predictions.html")
 
 
 class UnknownKind(LookupError):
@@ -20,7 +27,8 @@ class Kind:
     """A kind of dataset, and of the models that are trained on it.
 
     ``name`` identifies it in files, ``title`` on pages, and ``route`` in URLs:
-    ``/datasets/<route>/new``. Its ``package`` contains modules that are imported on demand:
+    ``/datasets/<route>/new``. Names are lowercase words with hyphens, and routes two of them with a slash:
+    ``image-tagging``, ``images/tagging``. Its ``package`` contains modules that are imported on demand:
 
     ========== =========== ==============================================================
     module     used by     contents
@@ -33,14 +41,33 @@ class Kind:
     metrics    the worker  metrics of the validation; see `digits.kinds.metrics`
     ========== =========== ==============================================================
 
-    and the folder ``templates`` with the partial templates ``form.html`` and ``predictions.html``.
-    Neither the package itself nor ``recipe`` and ``reader`` may import Flask or TensorFlow.
+    and the folder ``templates`` with the partial templates ``form.html`` and ``predictions.html``. The folder
+    ``networks``, if there is one, contains standard networks. Neither the package itself nor ``recipe`` and
+    ``reader`` may import Flask or TensorFlow.
     """
 
     name: str
     title: str
     route: str
     package: str
+
+    def __post_init__(self) -> None:
+        """Raise ValueError for a name or a route of another form."""
+        check_name(self.name)
+        if self.route.count("/") != 1:
+            raise ValueError(f"the route {self.route!r} must consist of two names with a slash between them")
+        for part in self.route.split("/"):
+            check_name(part)
+
+    @property
+    def identifiers(self) -> Mapping[str, str]:
+        """The name and the route, which no two kinds share."""
+        return {"name": self.name, "route": self.route}
+
+    def missing_files(self) -> list[str]:
+        """The modules and templates that the package lacks; raises whatever importing the package raises."""
+        modules = [name for name in MODULES if importlib.util.find_spec(f"{self.package}.{name}") is None]
+        return [*(f"{name}.py" for name in modules), *missing_templates(self.package, TEMPLATES)]
 
     def load(self, module: str) -> Any:
         """Import a module of the kind's package."""

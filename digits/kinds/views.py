@@ -38,9 +38,8 @@ class Views(Generic[AnyRecipe]):
 
     ``group`` and ``groups`` are the words for the groups that records are counted by, such as *class* and
     *classes*; ``charts`` are those of a model's metrics, the most important one first. ``invitation`` explains
-    the kind in the list of kinds, and ``infer`` labels the button that runs a model on an image, under
-    the heading ``infer_title``;
-    ``result`` holds the place of the prediction until there is one.
+    the kind above its form. ``infer`` labels the button that runs a model on an image, under the heading
+    ``infer_title``; ``result`` is shown in place of the prediction until there is one.
     """
 
     group = "class"
@@ -51,10 +50,6 @@ class Views(Generic[AnyRecipe]):
     infer = "Predict"
     infer_title = "Predict from an image"
     result = "The prediction appears here."
-
-    def describe_source(self, recipe: AnyRecipe) -> dict[str, str]:
-        """Facts about the source by title, for the page of a dataset that is not finished."""
-        return {}
 
     def describe_dataset(self, manifest: Manifest) -> str:
         """A few words on the targets for lists, such as ``10 classes``."""
@@ -79,8 +74,3 @@ class Views(Generic[AnyRecipe]):
     def dataset_json(self, manifest: Manifest) -> dict[str, Any]:
         """Further keys for the JSON of the dataset."""
         return {}
-
-
-def format_number(value: float) -> str:
-    """A number with as many digits as float32 has: ``0.1``, not ``0.10000000149``."""
-    return f"{value:.6g}"

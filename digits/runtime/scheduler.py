@@ -308,8 +308,10 @@ class Scheduler:
         """Update ``job`` after a start, a poll or the end of ``run``; raises OSError to be called again."""
         try:
             self._advance(job, task, follower, run)
-        except OSError:
-            raise  # temporary, such as too many open files
+        except OSError:  # temporary, such as too many open files
+            if run.error:
+                self._forget(job, task)  # start it again in the next round
+            raise
         except Exception as error:
             self._break(job, error)
         if run.has_ended:

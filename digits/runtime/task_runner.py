@@ -7,6 +7,7 @@ through a callback: the scheduler for jobs, `ShortTasks`, `InferenceServers`, an
 
 from __future__ import annotations
 
+import contextlib
 import enum
 import logging
 import time
@@ -263,8 +264,12 @@ class TaskRunner:
                 run.prepare(run.devices)
                 run.handle = self.executor.start(run.folder, run.devices, run=run.number, owned=run.owned)
         except Exception as error:
-            # A process may have been started before the error: the first poll without a handle kills it.
             run.error = error
+            # A process may have been started before the error.
+            with contextlib.suppress(OSError):
+                self.executor.clear(run.folder)
+            self._finish(run)
+            return
         run.phase = Phase.RUNNING
         run._since = time.monotonic()
         if run.handle is not None:
@@ -284,7 +289,7 @@ class TaskRunner:
             return
         if run.exit is not None:
             self._finish(run)
-        elif run.error is None:
+        else:
             self._call_follow(run)
 
     def _limit_time(self, run: TaskRun, now: float) -> None:

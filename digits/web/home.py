@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from typing import Any
 
 from flask import Blueprint, Response, jsonify, make_response, redirect, render_template, request, url_for
@@ -12,6 +13,7 @@ from digits.core.errors import NotFound
 from digits.core.job import DamagedJob, Job
 from digits.core.model_job import ModelJob
 from digits.data.sample_catalog import SAMPLES
+from digits.kinds import refused_plugins
 from digits.kinds.jobs import DatasetJob
 from digits.web import serializers
 from digits.web.dataset_submit import new_sample
@@ -51,6 +53,7 @@ def index() -> Response:
         samples=[{"id": item.id, "title": item.title, "detail": item.detail} for item in SAMPLES.values()],
         devices=serializers.device_rows(),
         damaged=serializers.rows(services().store.all(DamagedJob)),
+        refused_plugins=refused_plugins(),
     )
     response = make_response(page)
     response.vary.add("X-Fragment")
@@ -76,6 +79,7 @@ def index_json() -> Response:
         datasets=[serializers.brief(job) for job in store.all(DatasetJob)],
         models=[serializers.model_json(job, verbose=False) for job in store.all(ModelJob)],
         damaged=[serializers.brief(job) for job in store.all(DamagedJob)],
+        refused_plugins=[asdict(refusal) for refusal in refused_plugins()],
     )
 
 

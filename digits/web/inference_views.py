@@ -14,7 +14,7 @@ from werkzeug.datastructures import FileStorage
 from digits.core.errors import BadRequest, Unavailable
 from digits.core.model_job import ModelJob, epoch_label
 from digits.data import images
-from digits.kinds import Kind
+from digits.kinds import Kind, prediction_views
 from digits.web import serializers
 from digits.web.kind_routes import views_of
 from digits.web.model_views import snapshot_of
@@ -46,13 +46,26 @@ def predict(kind: Kind, call: str) -> Response:
             "_prediction.html" if is_part else "prediction.html",
             job=serializers.row(job),
             image_url=image_url,
-            partial=f"{of_job.name}/predictions.html",
+            partial=_template(of_job, request.values.get("view", "")),
             title=views_of(of_job).infer_title,
             **_predict(job),
         )
     )
     response.vary.add("X-Fragment")
     return response
+
+
+def _template(kind: Kind, view: str) -> str:
+    """The template of the ``view`` of predictions, by default that of ``kind``; raises BadRequest."""
+    if not view:
+        return f"{kind.name}/predictions.html"
+    for plugin in prediction_views():
+        if plugin.name == view and kind.name in plugin.kinds:
+            return f"{plugin.template_folder}/predictions.html"
+    raise BadRequest(
+        f"There is no view “{view}” for {kind.title.lower()}.",
+        "Leave “view” out, or install the plugin that provides it.",
+    )
 
 
 @blueprint.get("/models/image")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import logging
 import re
 from typing import Any
 
@@ -10,8 +11,10 @@ from flask import Flask
 from jinja2 import ChoiceLoader, PackageLoader, PrefixLoader
 from werkzeug.routing import BaseConverter
 
-from digits.kinds import Kind, all_kinds
+from digits.kinds import Kind, all_kinds, prediction_views, refuse_broken_plugins, refused_plugins
 from digits.kinds.views import Views
+
+log = logging.getLogger(__name__)
 
 
 @functools.cache
@@ -22,11 +25,19 @@ def views_of(kind: Kind) -> Views[Any]:
 
 
 def add_kinds(app: Flask) -> None:
-    """Enable ``<kind:kind>`` in the routes of ``app``, and add the kinds' templates as ``<name>/<file>``."""
+    """Enable ``<kind:kind>`` in the routes of ``app``, and add the kinds' templates as ``<name>/<file>``.
+
+    Logs the plugins that could not be loaded.
+    """
+    refuse_broken_plugins("recipe", "reader", "form", "views")
+    for refusal in refused_plugins():
+        log.error("The plugin %s was not loaded. %s %s", refusal.plugin, refusal.reason, refusal.hint)
     app.url_map.converters["kind"] = _converter()
-    packages = {kind.name: PackageLoader(kind.package) for kind in all_kinds().values()}
+    packages = {kind.name: kind.package for kind in all_kinds().values()}
+    packages |= {view.template_folder: view.package for view in prediction_views()}
+    loaders = {name: PackageLoader(package) for name, package in packages.items()}
     own = app.jinja_loader
-    app.jinja_loader = ChoiceLoader([*([own] if own else []), PrefixLoader(packages)])
+    app.jinja_loader = ChoiceLoader([*([own] if own else []), PrefixLoader(loaders)])
 
 
 def _converter() -> type[BaseConverter]:

@@ -32,7 +32,7 @@ from digits.core.recipe import Preflight
 from digits.core.status import Status
 from digits.core.task import EVENTS_FILE
 from digits.data.archive import MEDIA_TYPES, stream
-from digits.kinds import Kind, all_kinds, default_kind
+from digits.kinds import Kind, all_kinds, default_kind, prediction_views
 from digits.kinds.form_fields import choices, cursor_of, errors_of
 from digits.kinds.jobs import DatasetJob
 from digits.runtime.short_tasks import EXPORTED_FOLDER, ShortTaskResult
@@ -133,6 +133,7 @@ def show(job_id: str) -> str:
         kind=kind,
         views=views,
         charts=[asdict(chart) for chart in views.charts],
+        prediction_views=[view for view in prediction_views() if kind.name in view.kinds],
         model=serializers.model(job),
         cursor=metrics.cursor,
     )

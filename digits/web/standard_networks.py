@@ -11,17 +11,20 @@ A file begins with a comment:
 
 ``settings`` are fields of the model form with their values, on as many such lines as
 they need; ``kinds`` are the names of the kinds of datasets that the network can be trained on.
+The package of a kind can have further networks in its folder ``networks``, by default for this kind.
 """
 
 from __future__ import annotations
 
+import importlib.resources
 import itertools
-from collections.abc import Collection
-from dataclasses import dataclass
+from collections.abc import Collection, Iterator
+from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
 
 from digits.core.errors import NotFound
+from digits.kinds import Kind, all_kinds
 
 _FOLDER = Path(__file__).resolve().parents[1] / "networks"
 
@@ -67,7 +70,20 @@ def networks(kinds: Collection[str]) -> dict[str, Network]:
 @cache
 def every_network() -> dict[str, Network]:
     """Return all standard networks by id."""
-    return {name: read(name, (_FOLDER / f"{name}.py").read_text(encoding="utf-8")) for name in _ORDER}
+    shipped = {name: read(name, (_FOLDER / f"{name}.py").read_text(encoding="utf-8")) for name in _ORDER}
+    of_kinds = {item.id: item for kind in all_kinds().values() for item in _networks_of(kind)}
+    return shipped | {name: item for name, item in of_kinds.items() if name not in shipped}
+
+
+def _networks_of(kind: Kind) -> Iterator[Network]:
+    """Yield the networks in the package of ``kind``."""
+    folder = importlib.resources.files(kind.package) / "networks"
+    files = sorted(folder.iterdir(), key=lambda file: file.name) if folder.is_dir() else []
+    for file in files:
+        name, _, ending = file.name.rpartition(".")
+        if ending == "py" and name != "__init__":
+            item = read(name, file.read_text(encoding="utf-8"))
+            yield item if item.kinds else replace(item, kinds=(kind.name,))
 
 
 @cache

@@ -8,7 +8,7 @@ const SMALL_PIXELS = 96;
 /** Initializes `panel`. Returns {setSnapshots}, which selects the newest one until the user chooses another. */
 export function startClassifying(panel) {
   const form = panel.querySelector('form');
-  const { image_file: file, image_path: path, snapshot_epoch: snapshot } = form.elements;
+  const { image_file: file, image_path: path, snapshot_epoch: snapshot, view } = form.elements;
   const drop = panel.querySelector('#drop');
   const image = panel.querySelector('#classify-image');
   const result = panel.querySelector('#predictions');
@@ -43,6 +43,7 @@ export function startClassifying(panel) {
     const data = new FormData();
     data.set('job_id', form.elements.job_id.value);
     if (snapshot.value) data.set('snapshot_epoch', snapshot.value);
+    if (view?.value) data.set('view', view.value);
     if (given instanceof File) data.set('image_file', given);
     else data.set('image_path', given);
     return data;
@@ -78,6 +79,8 @@ export function startClassifying(panel) {
     chosen = true;
     if (last) classify(last);
   });
+
+  view?.addEventListener('change', () => last && classify(last));
 
   panel.addEventListener('dragover', (event) => {
     if (![...event.dataTransfer.types].includes('Files')) return;

@@ -65,6 +65,7 @@ def site(tmp_path: Path) -> Iterator[Site]:
     yield site
     site.done.set()
     site.runner.close()
+    site.wait(lambda: site.executor.clear(site.folder))
 
 
 def test_runs_wait_for_a_slot_in_their_order(site: Site) -> None:

@@ -69,7 +69,7 @@ def routes(app: Flask) -> list[tuple[Rule, str, str]]:
 
 
 def example(rule: Rule) -> str:
-    path = re.sub(r"<any\((\w+)[^>]*>", r"\1", rule.rule)
+    path = re.sub(r"<any\((\w+)[^>]*>", r"\1", rule.rule).replace("<kind:kind>", "images/classification")
     return re.sub(r"<int:\w+>", "1", re.sub(r"<path:\w+>", "a/b", path)).replace(
         "<job_id>", "20260101-000000-abcdef"
     )

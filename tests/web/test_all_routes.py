@@ -26,7 +26,7 @@ from werkzeug.wrappers import Response
 
 from digits.core.model_job import ModelJob
 from digits.core.status import Status
-from digits.kinds.classification.form import DatasetForm
+from digits.kinds import all_kinds
 from digits.kinds.jobs import DatasetJob
 from digits.runtime.executor import Exit
 from digits.runtime.short_tasks import ShortTasks
@@ -113,6 +113,9 @@ def site(tmp_path_factory: pytest.TempPathFactory, processes: NoProcesses) -> It
     opened.services.store.close()
 
 
+DATASET_FORMS = [kind.load("form").DatasetForm for kind in all_kinds().values()]
+
+
 @cache
 def names_for(app: Flask, rule: str) -> list[str]:
     """The names of the fields and arguments read by the views of a rule or their modules."""
@@ -124,14 +127,15 @@ def names_for(app: Flask, rule: str) -> list[str]:
             names.update(FIELD.findall(inspect.getsource(view)) or FIELD.findall(module))
             text = inspect.getsource(view)
             if " _form(" in text:
-                form = DatasetForm if inspect.getmodule(view) is dataset_views else ModelForm
-                names.update(name for name in dir(form) if hasattr(getattr(form, name), "field_class"))
+                of_datasets = inspect.getmodule(view) is dataset_views
+                for form in DATASET_FORMS if of_datasets else [ModelForm]:
+                    names.update(name for name in dir(form) if hasattr(getattr(form, name), "field_class"))
     return sorted(names) or ["x"]
 
 
 def test_names_of_fields_are_found(site: Site) -> None:
     assert names_for(site.app, "/models/<job_id>/metrics.json") == ["after"]
-    assert {"learning_rate", "crop_size"} <= {*names_for(site.app, "/models/images/classification")}
+    assert {"learning_rate", "crop_size"} <= {*names_for(site.app, "/models/<kind:kind>")}
     assert {"resize_width", "encoding"} <= {*names_for(site.app, "/datasets/images/resize-example")}
     assert "job_ids[]" in names_for(site.app, "/abort_jobs")
 
@@ -209,6 +213,8 @@ def draw_request(data: st.DataObject, site: Site) -> dict[str, Any]:
     method = draw(st.sampled_from(methods or METHODS) | st.sampled_from(METHODS), label="method")
 
     def part(found: re.Match[str]) -> str:
+        if found[1] == "kind:kind":
+            return draw(st.sampled_from([kind.route for kind in all_kinds().values()]))
         choices = (
             found[1].removeprefix("any(").partition(")")[0].split(", ") if found[1].startswith("any(") else []
         )

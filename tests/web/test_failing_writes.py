@@ -167,7 +167,9 @@ def with_a_manifest(site: Site) -> Job:
         "channels": 3,
         "encoding": "png",
         "resize_mode": "squash",
-        "labels": ["a"],
+        "kind": "image-classification",
+        "target": {"feature": "image/class/label", "dtype": "int64", "names": ["a"], "classes": True},
+        "groups": ["a"],
         "splits": {},
         "mean_pixel": [0.0, 0.0, 0.0],
     }
@@ -226,7 +228,7 @@ def test_a_write_that_fails_is_reported_and_changes_nothing(
         if answer.status_code != 200:
             failures += 1
             status, words = SAID[number]
-            assert answer.status_code == status
+            assert answer.status_code == status, answer.text
             assert words in answer.get_json()["error"]["message"]
         check_memory_is_what_is_on_disk(idle)
         if not disk.has_failed:

@@ -14,8 +14,10 @@ from msgspec import structs
 from werkzeug.datastructures import MultiDict
 
 from digits.core import schedules, schema
-from digits.core.recipe import Augment, CreateDataset, EarlyStopping, FolderSplit, Solver, Train, json_schema
-from digits.kinds.classification.form import CHANNELS, ENCODINGS, RESIZE_MODES, DatasetForm
+from digits.core.recipe import Augment, CreateDataset, EarlyStopping, Solver, Train, json_schema
+from digits.kinds.classification.form import DatasetForm
+from digits.kinds.classification.recipe import CreateClassification, FolderSplit
+from digits.kinds.dataset_form import CHANNELS, ENCODINGS, RESIZE_MODES
 from digits.kinds.form_fields import Between
 from digits.web.model_form import MEANS, POLICY_CHOICES, SOLVERS, ModelForm
 from digits.web.model_form_fields import BALANCES, FLIPS, PRECISIONS, QUARTER_TURNS, STRATEGIES
@@ -178,7 +180,7 @@ SPLITS = structs_of(
     max_per_class=st.none() | integers(FolderSplit, "max_per_class"),
 )
 DATASETS = structs_of(
-    CreateDataset,
+    CreateClassification,
     train=SPLITS,
     val=st.none() | SPLITS,
     test=st.none() | SPLITS,
@@ -191,7 +193,7 @@ DATASETS = structs_of(
 
 @settings(max_examples=60, deadline=None)
 @given(recipe=DATASETS)
-def test_a_dataset_form_filled_from_a_recipe_yields_it_again(recipe: CreateDataset) -> None:
+def test_a_dataset_form_filled_from_a_recipe_yields_it_again(recipe: CreateClassification) -> None:
     form = DatasetForm(None)
     form.fill_recipe(recipe)
     again = structs.replace(form.recipe(), seed=recipe.seed)

@@ -7,7 +7,7 @@ from typing import TypeVar
 
 import pytest
 
-from digits.core.job import Job
+from digits.core.job import Job, Summary
 from digits.core.model_job import ModelJob
 from digits.core.recipe import Train
 from digits.core.status import Status
@@ -50,7 +50,7 @@ def model(site: Site, parent: DatasetJob, name: str, accuracy: float | None = No
             recipe=Train(dataset=str(parent.folder)),
             dataset_id=parent.id,
             tasks=[aborted()],
-            summary={"last_accuracy": accuracy},
+            summary=Summary(last_accuracy=accuracy),
         ),
     )
 

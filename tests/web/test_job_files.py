@@ -235,7 +235,7 @@ def test_a_manifest_names_no_file_elsewhere(site: Site, dataset: Job, outside: P
     (dataset.folder / "dataset.json").write_text(json.dumps(body))
     answer = site.get(f"/datasets/{dataset.id}/records/train/0", headers=JSON)
     assert answer.status_code == 404
-    assert "splits.train.shards" in answer.get_json()["error"]["hint"]
+    assert "$.splits[...].shards[0]" in answer.get_json()["error"]["hint"]
 
 
 def test_a_file_is_sent_in_parts_and_not_again(site: Site, model: Job) -> None:

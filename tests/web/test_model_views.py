@@ -186,9 +186,9 @@ def test_an_image_is_classified_by_upload_and_by_path(site: Site, trained: str) 
     assert by_path["predictions"][0][0] in ("left", "middle", "right")
     page = site.post("/models/images/classification/classify_one", job_id=trained, image_path=str(picture))
     assert "middle" in page.text
-    shown = site.get("/models/images/classification/image", query_string={"path": str(picture)})
+    shown = site.get("/models/image", query_string={"path": str(picture)})
     assert Image.open(io.BytesIO(shown.data)).size == (16, 16)
-    assert f"/models/images/classification/image?path={picture}" in page.text
+    assert f"/models/image?path={picture}" in page.text
     assert list((site.services.folder / "uploads").iterdir()) == []
 
 
@@ -236,7 +236,7 @@ def test_what_cannot_be_classified_is_said(
 def test_only_images_of_the_roots_are_shown(site: Site, path: str, status: int) -> None:
     (site.data / "text.png").write_text("no picture")
     asked = {"path": path.replace("DATA", str(site.data))}
-    assert site.get("/models/images/classification/image", query_string=asked).status_code == status
+    assert site.get("/models/image", query_string=asked).status_code == status
 
 
 @pytest.mark.tensorflow

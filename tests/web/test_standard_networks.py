@@ -101,6 +101,6 @@ def test_the_form_takes_the_settings_that_a_network_wants(name):
     assert recipe.epochs == int(values["train_epochs"])
     assert recipe.batch_size == int(values["batch_size"])
     assert recipe.solver.type == values["solver_type"]
-    assert recipe.solver["learning_rate"] == float(values["learning_rate"])
+    assert recipe.solver.learning_rate == float(values["learning_rate"])
     assert recipe.lr_policy["policy"] == values["lr_policy"]
     assert recipe.mean == values["use_mean"]

@@ -130,7 +130,9 @@ def _lacking_in_optimizers() -> dict[str, list[str]]:
 def _lacking_to_gather_bytes() -> list[str]:
     import tensorflow as tf
 
-    gather = tf.function(lambda x: tf.gather(x, [0])).get_concrete_function(tf.TensorSpec([2, 2], tf.uint8))
+    gather = tf.function(lambda x: tf.gather(x, [0]), autograph=False).get_concrete_function(
+        tf.TensorSpec([2, 2], tf.uint8)
+    )
     return without_kernel(gather.graph)
 
 
@@ -166,7 +168,9 @@ def _compiled_operations() -> tuple[dict[str, set[tuple[str, str]]], ...]:
     import tensorflow as tf
     from tensorflow.python.framework import kernels
 
-    tf.function(lambda x: x + 1, jit_compile=True)(tf.constant(1.0))  # they are listed once it was used
+    tf.function(lambda x: x + 1, autograph=False, jit_compile=True)(
+        tf.constant(1.0)
+    )  # they are listed once it was used
     known = kernels.get_all_registered_kernels().kernel
     found: dict[str, dict[str, set[tuple[str, str]]]] = {"XLA_CPU_JIT": {}, "XLA_GPU_JIT": {}}
     for kernel in known:

@@ -54,7 +54,7 @@ def test_the_training_goes_on_without_what_does_not_fit(
     # Once for one time of need, however often it is tried.
     (warned,) = outcome.of(Warned)
     assert f"snapshot_2.ckpt could not be written to {outcome.job_folder}, where " in warned.message
-    assert "MB are free" in warned.message and "training continues" in warned.message
+    assert "B are free" in warned.message and "training continues" in warned.message
     assert [saved.epoch for saved in outcome.of(Saved)] == [1, 4]
     # What could not be kept is not called the best one.
     assert [best.epoch for best in outcome.of(BestSnapshotChanged)] == [1, 4]

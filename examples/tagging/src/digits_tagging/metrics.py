@@ -1,0 +1,38 @@
+"""Metrics: computed for every network, in training and in validation. Runs in the worker."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import tensorflow as tf
+
+from digits.kinds import metrics
+from digits.kinds.targets import select_output
+
+
+class Metrics(metrics.Metrics):
+    """Precision, recall and F1 over all tags of all images (micro-averaged). A tag counts from 50% on."""
+
+    def statistics(self, output: Any, y: tf.Tensor) -> dict[str, tf.Tensor]:
+        """For each image the number of tags that are predicted, true, or both."""
+        logits = select_output(output, self.target.outputs)
+        if logits.shape.rank != 2 or logits.shape[1] != self.target.outputs:
+            return {}  # for another purpose, such as an autoencoder
+        predicted = tf.cast(logits > 0, tf.float32)
+        return {
+            "predicted": tf.reduce_sum(predicted, axis=1),
+            "true": tf.reduce_sum(y, axis=1),
+            "both": tf.reduce_sum(predicted * y, axis=1),
+        }
+
+    def summarize(self, means: Mapping[str, float]) -> dict[str, float]:
+        """The metrics from the means of the statistics over a whole split."""
+        if not means:
+            return {}
+        predicted, true, both = means["predicted"], means["true"], means["both"]
+        return {
+            "f1": 2 * both / (predicted + true) if predicted + true else 0.0,
+            "precision": both / predicted if predicted else 0.0,
+            "recall": both / true if true else 0.0,
+        }

@@ -1,0 +1,68 @@
+"""The reader: from the source to the plan of a dataset. Runs in the worker; DIGITS opens the images later."""
+
+from __future__ import annotations
+
+import csv
+from pathlib import Path
+
+from digits.data.sources import (
+    Plan,
+    Progress,
+    SplitPlan,
+    UnusableSource,
+    choose,
+    count_of,
+    path_below,
+    split_counts,
+)
+from digits.data.target import TargetSpec
+from digits_tagging.recipe import Recipe
+
+
+def read(recipe: Recipe, progress: Progress) -> Plan:
+    """Plan the dataset of ``recipe``; raises UnusableSource with a message for the user."""
+    progress.reading(f"Reading {recipe.table}")
+    folder = Path(recipe.table).parent
+    tags_of = read_table(Path(recipe.table))
+    tags = sorted(set().union(*tags_of.values()))
+    if not tags:
+        raise UnusableSource(f"{recipe.table} has no tags.", "Add them to its column “tags”.")
+
+    files = choose(sorted(tags_of), recipe.seed)
+    train, val, _ = split_counts(len(files), recipe.pct_val, 0)
+    splits = {"train": files[:train], "val": files[train : train + val]}
+    return Plan(
+        # Networks find zeros and ones of this shape as self.y.
+        target=TargetSpec(feature="tags", dtype="float32", shape=[len(tags)], names=tags),
+        splits={
+            name: SplitPlan(
+                folder,
+                chosen,
+                targets=[[float(tag in tags_of[file]) for tag in tags] for file in chosen],
+                groups=[len(tags_of[file]) for file in chosen],
+                source=recipe.table,
+            )
+            for name, chosen in splits.items()
+            if chosen
+        },
+        # The page of the dataset shows a bar for each group, and Explore filters by it.
+        groups=[count_of(count, "tag") for count in range(max(map(len, tags_of.values())) + 1)],
+    )
+
+
+def read_table(path: Path) -> dict[str, set[str]]:
+    """The tags of each image by its path relative to the table; raises UnusableSource."""
+    tags_of: dict[str, set[str]] = {}
+    try:
+        with open(path, encoding="utf-8-sig", newline="") as file:
+            rows = csv.DictReader(file)
+            if not {"image", "tags"} <= set(rows.fieldnames or ()):
+                raise UnusableSource(f"{path.name} must have the columns “image” and “tags”.")
+            for row in rows:
+                image = path_below(path.parent, row["image"])
+                tags_of.setdefault(image, set()).update((row["tags"] or "").split())
+    except (ValueError, csv.Error) as error:
+        raise UnusableSource(f"{path.name} cannot be used: {error}.", "Correct the table.") from error
+    if not tags_of:
+        raise UnusableSource(f"{path.name} has no rows.")
+    return tags_of

@@ -1,0 +1,146 @@
+"""Which installed packages become kinds and views, and why others are refused."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from digits.kinds import BUILT_IN, DATA_PLUGINS, VIEW_PLUGINS, Kind, PredictionView, Refusal
+from digits.kinds.kind import MODULES, TEMPLATES
+from digits.kinds.plugins import load_plugins
+from tests.kinds.installed_plugins import (
+    OLD_DATA_PLUGIN,
+    OLD_DATA_PLUGIN_WITHOUT_BASE,
+    OLD_VIEW_PLUGIN,
+    install,
+    install_kind,
+    install_view,
+)
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """A folder of installed packages, which this process forgets in the end."""
+    before = set(sys.modules)
+    monkeypatch.syspath_prepend(tmp_path)
+    yield tmp_path
+    for name in set(sys.modules) - before:
+        del sys.modules[name]
+
+
+def loaded() -> list[str]:
+    """The names of the kinds of plugins; none may be refused."""
+    kinds, refusals = load_plugins(DATA_PLUGINS, Kind, BUILT_IN)
+    assert refusals == []
+    return [kind.name for kind in kinds]
+
+
+def refused() -> Refusal:
+    """The one plugin that is refused, of those for kinds."""
+    kinds, refusals = load_plugins(DATA_PLUGINS, Kind, BUILT_IN)
+    assert kinds == []
+    (refusal,) = refusals
+    return refusal
+
+
+def test_kinds_are_found_by_their_entry_points(folder):
+    install_kind(folder, "second", "image-b", "images/b")
+    install_kind(folder, "first", "image-a", "images/a")
+    assert loaded() == ["image-a", "image-b"]
+
+
+@pytest.mark.parametrize("code", [OLD_DATA_PLUGIN, OLD_DATA_PLUGIN_WITHOUT_BASE])
+def test_a_data_plugin_of_digits_6_is_refused_by_name(folder, code):
+    install(folder, "digits_text_plugin", code, target="DataIngestion")
+    refusal = refused()
+    assert refusal.plugin == "digits_text_plugin (digits_text_plugin:DataIngestion)"
+    assert "written for the plugin interface of DIGITS 6" in refusal.reason
+    assert "digits.kinds.Kind" in refusal.hint and "Plugins" in refusal.hint
+
+
+@pytest.mark.parametrize(
+    "before", ["import caffe_of_old\n", "from flask.ext.wtf import Form\n", "print 'Python 2'\n"]
+)
+def test_it_is_recognized_if_something_else_fails_first(folder, before):
+    package = install(folder, "old", "from .data import DataIngestion", target="DataIngestion")
+    (package / "data.py").write_text(f"{before}from digits.extensions.data import interface\n")
+    assert "DIGITS 6" in refused().reason
+
+
+def test_a_view_plugin_of_digits_6_is_refused_by_name(folder):
+    install(folder, "digits_boxes", OLD_VIEW_PLUGIN, VIEW_PLUGINS, "Visualization")
+    views, (refusal,) = load_plugins(VIEW_PLUGINS, PredictionView)
+    assert views == []
+    assert refusal.plugin == "digits_boxes (digits_boxes:Visualization)"
+    assert "DIGITS 6" in refusal.reason and "digits.kinds.PredictionView" in refusal.hint
+
+
+@pytest.mark.parametrize(
+    ("code", "reason"),
+    [
+        ("1 / 0", "ZeroDivisionError: division by zero"),
+        ("import not_installed_here", "No module named 'not_installed_here'"),
+        ("raise SystemExit(3)", "SystemExit: 3"),
+        ("def broken(:", "SyntaxError"),
+        ("", "has no attribute 'KIND'"),
+        ("from digits.kinds import Kind; KIND = Kind('A b', '', 'images/a', 'bad')", "'A b' must consist"),
+        ("from digits.kinds import Kind; KIND = Kind('a', '', 'images', 'bad')", "'images' must consist"),
+    ],
+)
+def test_a_plugin_that_cannot_be_imported_is_refused_with_the_error(folder, code, reason):
+    install(folder, "bad", code)
+    refusal = refused()
+    assert refusal.plugin == "bad (bad:KIND)"
+    assert "cannot be imported" in refusal.reason and reason in refusal.reason
+
+
+def test_other_objects_are_refused(folder):
+    install(folder, "other", "KIND = 3")
+    assert "not a Kind" in refused().reason and "digits.kinds.Kind" in refused().hint
+
+
+@pytest.mark.parametrize(
+    "part", [*(f"{name}.py" for name in MODULES), *(f"templates/{name}" for name in TEMPLATES)]
+)
+def test_an_incomplete_package_is_refused_with_what_is_missing(folder, part):
+    (install_kind(folder, "parts", "image-a", "images/a") / part).unlink()
+    assert refused().reason == f"Its package has no {part}."
+
+
+@pytest.mark.parametrize(
+    ("name", "route", "taken"),
+    [
+        (BUILT_IN[0].name, "images/a", f"name “{BUILT_IN[0].name}”"),
+        ("image-a", BUILT_IN[0].route, f"route “{BUILT_IN[0].route}”"),
+    ],
+)
+def test_a_taken_name_is_refused(folder, name, route, taken):
+    install_kind(folder, "parts", name, route)
+    assert refused().reason == f"The {taken} is taken."
+
+
+def test_the_second_of_two_plugins_of_one_name_is_refused(folder):
+    install_kind(folder, "one", "image-a", "images/a")
+    install_kind(folder, "two", "image-a", "images/b")
+    kinds, (refusal,) = load_plugins(DATA_PLUGINS, Kind, BUILT_IN)
+    assert [kind.package for kind in kinds] == ["one"]
+    assert refusal.plugin == "two (two:KIND)"
+
+
+def test_a_plugin_does_not_affect_the_others(folder):
+    install(folder, "bad", "1 / 0")
+    install_kind(folder, "good", "image-a", "images/a")
+    kinds, refusals = load_plugins(DATA_PLUGINS, Kind, BUILT_IN)
+    assert ([kind.name for kind in kinds], len(refusals)) == (["image-a"], 1)
+
+
+def test_a_view_needs_its_template(folder):
+    package = install_view(folder, "views", ("image-classification",), "")
+    (view,), refusals = load_plugins(VIEW_PLUGINS, PredictionView)
+    assert (view.title, refusals) == ("In capitals", [])
+    (package / "templates" / "predictions.html").unlink()
+    _, (refusal,) = load_plugins(VIEW_PLUGINS, PredictionView)
+    assert refusal.reason == "Its package has no templates/predictions.html."

@@ -1,0 +1,80 @@
+"""The maps in docs/architecture.md: the files exist, and one list of names does not lag behind another."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import get_args
+
+import pytest
+
+from digits.cli.commands import MODULES
+from digits.core import recipe as recipes
+from digits.core import schedules
+from digits.web.model_form import POLICY_CHOICES, SOLVERS, ModelForm
+from digits.worker.run import PROGRAMS
+
+ROOT = Path(__file__).resolve().parent.parent
+TEXT = (ROOT / "docs" / "architecture.md").read_text()
+
+
+def section(title: str) -> str:
+    return TEXT.split(f"## {title}\n")[1].split("\n## ")[0]
+
+
+def files_in(text: str) -> list[str]:
+    """The paths in backticks that start with a folder of the checkout."""
+    return re.findall(r"`((?:digits|static|templates|tests|docs|benchmarks)/[\w/.-]*)`", text)
+
+
+@pytest.mark.parametrize(
+    "title", ["Where is …?", "To add a … touch …", "Kinds", "The way of a request", "Running tasks"]
+)
+def test_the_files_of_the_map_exist(title: str) -> None:
+    found = files_in(section(title))
+    assert found
+    assert [name for name in found if not (ROOT / name).exists()] == []
+
+
+def test_every_row_of_the_map_is_checked_by_a_test() -> None:
+    rows = [line for line in section("To add a … touch …").splitlines() if line.startswith("| a")]
+    assert len(rows) > 10
+    assert [row for row in rows if not any(name.startswith("tests/") for name in files_in(row))] == []
+
+
+def test_the_form_offers_all_optimizers_in_the_order_of_the_recipe() -> None:
+    assert [choice.value for choice in SOLVERS] == list(get_args(recipes.SolverType))
+
+
+@pytest.mark.tensorflow
+def test_the_worker_has_all_optimizers(run_clean) -> None:
+    program = "from digits.worker.training.optimizers import KINDS; print(*KINDS)"
+    answer = run_clean("-c", program)
+    assert set(answer.stdout.split()) == set(get_args(recipes.SolverType)), answer.stderr
+
+
+def test_the_form_has_all_schedules_and_their_settings() -> None:
+    assert [choice.value for choice in POLICY_CHOICES] == list(schedules.POLICIES)
+    page = (ROOT / "templates" / "model_new.html").read_text()
+    for name, schedule in schedules.POLICIES.items():
+        for setting in set(schedule.__struct_fields__) - set(schedules.Schedule.__struct_fields__):
+            field = f"lr_{name}_{setting}"
+            assert hasattr(ModelForm, field) and f"form.{field}" in page, field
+
+
+def test_every_command_is_in_the_table() -> None:
+    defining = {
+        f"digits.cli.{path.stem}"
+        for path in (ROOT / "digits" / "cli").glob("*.py")
+        if re.search(r"^(def command\(|command = )", path.read_text(), re.M)
+    }
+    assert defining == set(MODULES.values())
+
+
+def test_every_recipe_has_a_program() -> None:
+    own = {
+        recipe_class
+        for recipe_class in (recipes.Recipe.__subclasses__() + recipes.Train.__subclasses__())
+        if recipe_class.__module__ == recipes.__name__
+    }
+    assert {recipe_class for recipe_class, _ in PROGRAMS.values()} == own
