@@ -16,7 +16,7 @@ from digits.core import schema
 from digits.core.errors import BadRequest, DigitsError
 from digits.core.job import Job
 from digits.core.schema import LARGEST_NUMBER, Limits
-from digits.data.data_roots import Kind
+from digits.data.data_roots import FileType
 
 NAME_LENGTH = 200
 # For all fields except those in ``LONG_FIELDS`` of a form.
@@ -285,12 +285,12 @@ class AllowedPath:
 
     field_flags: dict[str, Any] = {}
 
-    def __init__(self, kind: Kind) -> None:
-        self._kind = kind
+    def __init__(self, file_type: FileType) -> None:
+        self._file_type = file_type
 
     def __call__(self, form: Form, field: Field) -> None:
         try:
-            field.data = str(form.meta.data_roots.resolve(field.data.strip(), kind=self._kind))
+            field.data = str(form.meta.data_roots.resolve(field.data.strip(), file_type=self._file_type))
         except DigitsError as error:
             raise ValidationError(" ".join(filter(None, (error.message, error.hint)))) from None
 

@@ -71,7 +71,7 @@ def _template(kind: Kind, view: str) -> str:
 @blueprint.get("/models/image")
 def image() -> Response:
     """Return an image below the data roots as a small PNG without metadata."""
-    path = services().roots.resolve(request.args.get("path", ""), kind="file")
+    path = services().roots.resolve(request.args.get("path", ""), file_type="file")
     try:
         data = in_thread(_as_small_png, path)  # decoding a large photo takes a second
     except images.UnusableImage as error:
@@ -121,7 +121,7 @@ def _image(job: ModelJob) -> Iterator[Path]:
         raise BadRequest("Upload an image, or specify its path.")
     if "://" in text:
         raise BadRequest("Images are not fetched from other servers.", "Download it and upload it here.")
-    yield services().roots.resolve(text, kind="file")
+    yield services().roots.resolve(text, file_type="file")
 
 
 def _keep(upload: FileStorage, folder: Path) -> Path:
