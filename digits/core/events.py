@@ -28,7 +28,7 @@ MAX_METRIC_NAME = 64
 _READ_BYTES = 4 * 1024 * 1024
 
 # A killed writer holds its lock until its memory is released.
-_WRITER_SECONDS = 5.0
+WRITER_SECONDS = 5.0
 
 
 class LogInUse(Exception):
@@ -379,7 +379,7 @@ def _may(command: int, descriptor: int) -> bool:
 
 
 def _soon(happens: Callable[[], bool]) -> bool:
-    deadline = time.monotonic() + _WRITER_SECONDS
+    deadline = time.monotonic() + WRITER_SECONDS
     while not happens():
         if time.monotonic() > deadline:
             return False

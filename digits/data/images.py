@@ -145,7 +145,7 @@ def resize_image(image: Image.Image, width: int, height: int, mode: str, *, seed
         raise ValueError(f"{width}×{height} is not a size")
     if image.size == (width, height):
         return image
-    scaled_width, scaled_height = _scaled_size(image.size, width, height, mode)
+    scaled_width, scaled_height = scaled_size(image.size, width, height, mode)
     left, right = _cut(image.width, scaled_width, width)
     top, bottom = _cut(image.height, scaled_height, height)
     # The resampling box crops, so that a long thin image never becomes a huge one.
@@ -287,7 +287,7 @@ def _is_simple_png(data: bytes) -> bool:
     return False
 
 
-def _scaled_size(size: tuple[int, int], width: int, height: int, mode: str) -> tuple[int, int]:
+def scaled_size(size: tuple[int, int], width: int, height: int, mode: str) -> tuple[int, int]:
     """Return the size that an image is scaled to before cropping and padding to width × height."""
     across, down = size[0] / width, size[1] / height
     if mode == "squash" or across == down:

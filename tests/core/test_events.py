@@ -283,7 +283,7 @@ def test_a_log_has_one_writer(tmp_path: Path) -> None:
         assert process.stdin and process.stdout
         process.stdout.readline()
         with pytest.MonkeyPatch.context() as patched:
-            patched.setattr(events, "_WRITER_SECONDS", 0.1)
+            patched.setattr(events, "WRITER_SECONDS", 0.1)
             assert events.is_written(path)
             with pytest.raises(events.LogInUse, match="Another process"):
                 events.EventLog(path)

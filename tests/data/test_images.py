@@ -348,7 +348,7 @@ def test_the_same_ratio_is_squashed(width: int, height: int, factor: int, mode: 
     ],
 )
 def test_the_scale_of_each_mode(mode, size, target, expected) -> None:
-    assert images._scaled_size(size, *target, mode) == expected
+    assert images.scaled_size(size, *target, mode) == expected
 
 
 def test_crop_keeps_the_middle() -> None:
@@ -361,7 +361,7 @@ def test_crop_keeps_the_middle() -> None:
 def test_cutting_by_the_scalers_box_equals_cutting_afterwards(width, height, to_width, to_height) -> None:
     assume(width * to_height != height * to_width)
     image = images.as_image(gradient(width, height, 3))
-    scaled = images._scaled_size(image.size, to_width, to_height, "crop")
+    scaled = images.scaled_size(image.size, to_width, to_height, "crop")
     whole = np.asarray(image.resize(scaled, Image.Resampling.BILINEAR)).astype(int)
     left, top = round((scaled[0] - to_width) / 2), round((scaled[1] - to_height) / 2)
     cut = whole[top : top + to_height, left : left + to_width]

@@ -56,7 +56,7 @@ OPERATIONS = (
 )
 
 # Each random number has its own row, so that enabling one augmentation does not change the others.
-_ROWS = (
+ROWS = (
     "flip_x",
     "flip_y",
     "quarter",
@@ -105,11 +105,11 @@ class Draws:
     def __init__(self, seed: tf.Tensor, count: tf.Tensor) -> None:
         self._seed, self._count = seed, count
         # A single call: each one costs more than the numbers it draws.
-        self._uniform = tf.random.stateless_uniform([len(_ROWS), count], seed, alg="philox")
+        self.numbers = tf.random.stateless_uniform([len(ROWS), count], seed, alg="philox")
 
     def uniform(self, row: str, low: float = 0.0, high: float = 1.0) -> tf.Tensor:
         """Return uniform numbers, float32 [N], in [``low``, ``high``)."""
-        return low + self._uniform[_ROWS.index(row)] * (high - low)
+        return low + self.numbers[ROWS.index(row)] * (high - low)
 
     def integer(self, row: str, low: int, high: int) -> tf.Tensor:
         """Return uniform integers, int32 [N], from ``low`` to ``high``, both included."""
@@ -153,7 +153,7 @@ def augment_geometry(images: tf.Tensor, augment: Augment, draws: Draws) -> tuple
     for pixels from inside of the image and 0 for pixels that repeat its border; None if all are from inside.
     """
     if augment.rotation or augment.scale or augment.randaugment:
-        return _warp(images, *_affine(augment, draws, *images.shape[1:3]))
+        return warp(images, *_affine(augment, draws, *images.shape[1:3]))
     quarters = _quarters(augment, draws)
     flip_x, flip_y = _flips(augment, draws, quarters)
     padding = augment.pad_crop
@@ -241,7 +241,7 @@ def _affine(augment: Augment, draws: Draws, height: int, width: int) -> tuple[tf
     angle, zoom = draws.uniform("turn", -1.0, 1.0) * math.radians(augment.rotation), zero + 1
     if augment.scale:
         zoom = draws.zoom_factors(augment.scale)
-    matrix = matrix @ _rotation_matrix(angle, zoom)
+    matrix = matrix @ rotation_matrix(angle, zoom)
     if augment.randaugment:
         more, more_shift = _randaugment_affine(augment.randaugment, draws, height, width)
         shift += _apply_matrix(matrix, more_shift)
@@ -258,10 +258,10 @@ def _randaugment_affine(
     down = draws.amount("shift_y") * (_LARGEST_SHIFT * magnitude * height)
     right = draws.amount("shift_x") * (_LARGEST_SHIFT * magnitude * width)
     one = tf.ones_like(angle)
-    return _rotation_matrix(angle, one) @ _matrix(one, shear_y, shear_x, one), tf.stack([down, right], 1)
+    return rotation_matrix(angle, one) @ _matrix(one, shear_y, shear_x, one), tf.stack([down, right], 1)
 
 
-def _rotation_matrix(angle: tf.Tensor, zoom: tf.Tensor) -> tf.Tensor:
+def rotation_matrix(angle: tf.Tensor, zoom: tf.Tensor) -> tf.Tensor:
     """Return matrices that rotate images counterclockwise by ``angle`` in radians and magnify them by ``zoom``."""
     cosine, sine = tf.cos(angle) / zoom, tf.sin(angle) / zoom
     return _matrix(cosine, sine, -sine, cosine)
@@ -275,7 +275,7 @@ def _apply_matrix(matrix: tf.Tensor, vector: tf.Tensor) -> tf.Tensor:
     return tf.linalg.matvec(matrix, vector)
 
 
-def _warp(images: tf.Tensor, matrix: tf.Tensor, shift: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+def warp(images: tf.Tensor, matrix: tf.Tensor, shift: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
     """Sample ``images`` at the positions given by ``matrix`` and ``shift``, with bilinear interpolation."""
     height, width = images.shape[1:3]
     middle_y, middle_x = (height - 1) / 2, (width - 1) / 2
@@ -353,18 +353,18 @@ def _adjust_contrast(images: tf.Tensor, factor: tf.Tensor) -> tf.Tensor:
 
 def _randaugment_colors(images: tf.Tensor, magnitude: float, draws: Draws) -> tf.Tensor:
     largest = _LARGEST_FACTOR * magnitude
-    images = _autocontrast(images, draws.is_chosen("stretch"))
+    images = autocontrast(images, draws.is_chosen("stretch"))
     if images.shape[3] == 3:
         gray = tf.image.rgb_to_grayscale(images)
         images = gray + (images - gray) * _per_image(1 + draws.amount("saturation") * largest)
     images = _adjust_contrast(images, 1 + draws.amount("contrast") * largest)
     images *= _per_image(1 + draws.amount("brightness") * largest)
     images = tf.clip_by_value(images, 0.0, FULL_RANGE)
-    images = _posterize(images, tf.abs(draws.amount("posterize")) * magnitude)
-    return _solarize(images, tf.abs(draws.amount("solarize")) * magnitude)
+    images = posterize(images, tf.abs(draws.amount("posterize")) * magnitude)
+    return solarize(images, tf.abs(draws.amount("solarize")) * magnitude)
 
 
-def _autocontrast(images: tf.Tensor, chosen: tf.Tensor) -> tf.Tensor:
+def autocontrast(images: tf.Tensor, chosen: tf.Tensor) -> tf.Tensor:
     """Stretch each channel of the ``chosen`` images to the full range; constant channels are unchanged."""
     low = tf.reduce_min(images, axis=[1, 2], keepdims=True)
     high = tf.reduce_max(images, axis=[1, 2], keepdims=True)
@@ -372,14 +372,14 @@ def _autocontrast(images: tf.Tensor, chosen: tf.Tensor) -> tf.Tensor:
     return tf.where(_per_image(chosen) & (high > low), whole, images)
 
 
-def _posterize(images: tf.Tensor, amount: tf.Tensor) -> tf.Tensor:
+def posterize(images: tf.Tensor, amount: tf.Tensor) -> tf.Tensor:
     """Reduce the bits per value: 8 for an ``amount`` of 0, `_FEWEST_BITS` for 1."""
     lost = tf.round(amount * (8 - _FEWEST_BITS))
     size = _per_image(tf.pow(2.0, lost))
     return tf.where(_per_image(lost > 0), tf.floor(images / size) * size, images)
 
 
-def _solarize(images: tf.Tensor, amount: tf.Tensor) -> tf.Tensor:
+def solarize(images: tf.Tensor, amount: tf.Tensor) -> tf.Tensor:
     """Invert values above a threshold: none for an ``amount`` of 0, all for 1."""
     return tf.where(images > _per_image(FULL_RANGE * (1 - amount)), FULL_RANGE - images, images)
 

@@ -312,7 +312,7 @@ class Records:
         """``taken``: bytes reserved for other images; ignored if ``budget_bytes`` sets the budget."""
         self._split = split
         self._reader = SplitReader(dataset, manifest.splits[split])
-        self._decoder = _Decoder(manifest)
+        self._decoder = Decoder(manifest)
         self.groups = self._reader.groups
         self._memory = (
             memory_budget(taken) if budget_bytes is None else MemoryBudget(budget_bytes, free_bytes())
@@ -379,11 +379,11 @@ def _free_gpu_bytes() -> int | None:
         return None
     limits = tf.config.get_logical_device_configuration(gpus[0]) or []
     known = [limit.memory_limit * 2**20 for limit in limits[:1] if limit.memory_limit]
-    free = _free_bytes_by_driver()
+    free = free_bytes_by_driver()
     return min([*known, *([] if free is None else [free])], default=None)
 
 
-def _free_bytes_by_driver() -> int | None:
+def free_bytes_by_driver() -> int | None:
     """Return the free memory of the first visible GPU in bytes; None if the driver does not report it."""
     import pynvml
 
@@ -403,7 +403,7 @@ def _free_bytes_by_driver() -> int | None:
 _as_written = tf.autograph.experimental.do_not_convert
 
 
-class _Decoder:
+class Decoder:
     """Decodes the payloads of records to images, uint8 [N, H, W, C], and targets [N, …]."""
 
     def __init__(self, manifest: Manifest) -> None:
@@ -491,7 +491,7 @@ class _ResidentFeed:
 class _StreamedFeed:
     """Reads and decodes ahead in a thread."""
 
-    def __init__(self, reader: SplitReader, decoder: _Decoder, order: Order) -> None:
+    def __init__(self, reader: SplitReader, decoder: Decoder, order: Order) -> None:
         self._reader, self._decoder, self._order = reader, decoder, order
         self._queue: queue.Queue[Any] = queue.Queue()
         self._memory = threading.Semaphore(0)

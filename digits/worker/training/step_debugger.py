@@ -73,8 +73,8 @@ def make_variables(training: Training, chunk: Chunk) -> None:
 
 def _executed_step(
     training: Training, chunk: Chunk, rate: float, step: int, changes_weights: bool = True
-) -> tuple[ReplicaResult, _Values]:
-    values = _Values(func_graph.FuncGraph("step"), step + 1, rate)
+) -> tuple[ReplicaResult, Values]:
+    values = Values(func_graph.FuncGraph("step"), step + 1, rate)
     arguments = (*chunk, tf.constant([rate], tf.float32), tf.constant(step, tf.int64))
     with values.graph.as_default(), values.computed():
         images, labels, positions, rates, first_step = map(values.given, training.signature, arguments)
@@ -83,7 +83,7 @@ def _executed_step(
     return result, values
 
 
-class _Values:
+class Values:
     """The values of the tensors of ``graph``, computed while it is being built."""
 
     def __init__(self, graph: Any, step: int, rate: float) -> None:
@@ -251,7 +251,7 @@ def _plain(value: Any) -> Any:
 
 
 @contextlib.contextmanager
-def _readable(values: _Values) -> Iterator[None]:
+def _readable(values: Values) -> Iterator[None]:
     """Make tensors of the graph display their values and return them from ``numpy()``."""
     kind = ops.SymbolicTensor
 

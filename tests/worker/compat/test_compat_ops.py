@@ -247,10 +247,10 @@ TEMPLATE = """class UserModel(Tower):
 
 @pytest.mark.parametrize("kind", BODIES)
 def test_idioms_build(in_child: Any, kind: str) -> None:
-    assert in_child(_failures, BODIES[kind]) == {}
+    assert in_child(failures, BODIES[kind]) == {}
 
 
-def _failures(bodies: list[str]) -> dict[str, str]:
+def failures(bodies: list[str]) -> dict[str, str]:
     """What went wrong with each body, the training network with its gradients being built."""
     from digits.worker.failure import describe
 

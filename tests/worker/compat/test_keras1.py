@@ -8,7 +8,7 @@ import pytest
 
 from digits.core.events import Built
 from tests.worker import networks
-from tests.worker.compat.test_compat_ops import _failures
+from tests.worker.compat.test_compat_ops import failures
 
 pytestmark = pytest.mark.tensorflow
 
@@ -49,7 +49,7 @@ BODIES = [
 
 
 def test_layers_of_before(in_child: Any) -> None:
-    assert in_child(_failures, BODIES) == {}
+    assert in_child(failures, BODIES) == {}
 
 
 def test_everything_can_be_imported_at_once(train: Any) -> None:

@@ -145,20 +145,11 @@ def test_padding_and_cutting(in_child: Any) -> None:
 def test_the_warp_is_the_same_map_as_moving_whole_pixels(in_child: Any, settings: dict[str, Any]) -> None:
     images = numbered(60, 7, 7, 3)
     moved, inside = in_child(_moved, images, settings)
-    warped, warped_inside = in_child(_moved_by_warp, images, settings)
+    # A deviation too small for float32: the zoom of each image is exactly 1, but zooming needs the warp.
+    warped, warped_inside = in_child(_moved, images, {**settings, "scale": 1e-9})
     assert warped.dtype == np.float32
     assert np.array_equal(warped, moved)
     assert np.array_equal(warped_inside, np.ones((60, 7, 7, 1)) if inside is None else inside)
-
-
-def _moved_by_warp(images: np.ndarray, settings: dict[str, Any]) -> Any:
-    import tensorflow as tf
-
-    from digits.worker.input import augment
-
-    draws = augment.Draws(tf.constant((1, 2)), tf.constant(len(images)))
-    places = augment._affine(Augment(**settings), draws, *images.shape[1:3])
-    return [part.numpy() for part in augment._warp(tf.constant(images), *places)]
 
 
 def _turned(images: np.ndarray, degrees: list[float], zooms: list[float]) -> Any:
@@ -166,8 +157,8 @@ def _turned(images: np.ndarray, degrees: list[float], zooms: list[float]) -> Any
 
     from digits.worker.input import augment
 
-    matrix = augment._rotation_matrix(tf.constant(np.radians(degrees), tf.float32), tf.constant(zooms))
-    return [part.numpy() for part in augment._warp(tf.constant(images), matrix, tf.zeros([len(images), 2]))]
+    matrix = augment.rotation_matrix(tf.constant(np.radians(degrees), tf.float32), tf.constant(zooms))
+    return [part.numpy() for part in augment.warp(tf.constant(images), matrix, tf.zeros([len(images), 2]))]
 
 
 def test_a_known_angle_and_zoom(in_child: Any) -> None:
@@ -334,10 +325,10 @@ def _operations_of_color() -> Any:
     ramp = tf.reshape(tf.range(256, dtype=tf.float32), [1, 16, 16, 1])
     half = tf.constant([0.5])
     return (
-        augment._posterize(ramp, tf.constant([1.0])).numpy().ravel(),
-        augment._solarize(ramp, half).numpy().ravel(),
-        augment._autocontrast(ramp / 2 + 10, tf.constant([True])).numpy().ravel(),
-        augment._autocontrast(ramp * 0 + 10, tf.constant([True])).numpy().ravel(),
+        augment.posterize(ramp, tf.constant([1.0])).numpy().ravel(),
+        augment.solarize(ramp, half).numpy().ravel(),
+        augment.autocontrast(ramp / 2 + 10, tf.constant([True])).numpy().ravel(),
+        augment.autocontrast(ramp * 0 + 10, tf.constant([True])).numpy().ravel(),
     )
 
 
@@ -394,11 +385,11 @@ def _compiled() -> Any:
     images = np.random.default_rng(1).integers(0, 256, (6, 12, 12, 3), np.uint8)
     chosen = Augment(**{**ALL, "noise": 0})
     # XLA draws other numbers for the same seed: give both the same ones.
-    numbers = np.random.default_rng(2).random((len(augment._ROWS), 6), np.float32)
+    numbers = np.random.default_rng(2).random((len(augment.ROWS), 6), np.float32)
 
     def whole(pixels: tf.Tensor, numbers: tf.Tensor) -> Any:
         draws = augment.Draws(tf.constant([1, 2]), tf.shape(pixels)[0])
-        draws._uniform = numbers
+        draws.numbers = numbers
         moved, inside = augment.augment_geometry(pixels, chosen, draws)
         colored = augment.augment_colors(moved, chosen, draws) * inside
         return augment.blend(augment.standardize(colored), chosen, draws)

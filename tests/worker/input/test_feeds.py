@@ -326,7 +326,7 @@ def test_a_gpu_has_the_room_that_it_may_be_used_of(
     input: Any, monkeypatch: Any, limits: Any, free: int | None, expected: tuple[int, str]
 ) -> None:
     monkeypatch.setattr(input, "free_bytes", lambda: 2**33)
-    monkeypatch.setattr(input, "_free_bytes_by_driver", lambda: free)
+    monkeypatch.setattr(input, "free_bytes_by_driver", lambda: free)
     monkeypatch.setattr(input.tf.config, "get_visible_devices", lambda kind: ["gpu"])
     monkeypatch.setattr(input.tf.config, "get_logical_device_configuration", lambda gpu: limits)
     assert (input.memory_budget().free, input.memory_budget().place) == expected
@@ -349,7 +349,7 @@ def _placed(folder: Path, budget: float, number: int) -> tuple[np.ndarray, str]:
 
     (processor,) = tf.config.list_physical_devices("CPU")
     tf.config.set_logical_device_configuration(processor, [tf.config.LogicalDeviceConfiguration()] * 2)
-    with mock.patch.object(input._Decoder, "place", f"/device:CPU:{number}"):
+    with mock.patch.object(input.Decoder, "place", f"/device:CPU:{number}"):
         records = input.Records(folder, manifest.load(folder), "train", budget)
         feed = records.feed(iter([np.array([3, 1]), np.array([0, 8])]))
         images, _, positions = feed.take(2)

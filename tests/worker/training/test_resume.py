@@ -534,7 +534,7 @@ def test_two_processes_never_train_in_the_same_folder(
     task_folder = model(networks.LINEAR, epochs=100000, snapshot_interval=0, val_interval=0)
     first = start(task_folder)
     first.wait_for(Measured)
-    monkeypatch.setattr(events, "_WRITER_SECONDS", 0.2)
+    monkeypatch.setattr(events, "WRITER_SECONDS", 0.2)
     second = start(task_folder).wait()
     assert second.code == EXIT_BUSY and "Another process is working on this task" in second.output
     recipe_before = (task_folder / "recipe.json").read_bytes()

@@ -266,10 +266,10 @@ def _text_of_a_tensor() -> str:
 
     from digits.worker.training import step_debugger
 
-    graph = FuncGraph("step")
-    with graph.as_default():
-        constant = tf.constant(2.0)
-        with step_debugger._readable(step_debugger._Values(graph, 1, 0.1)):
+    values = step_debugger.Values(FuncGraph("step"), step=1, rate=0.1)
+    with values.graph.as_default():
+        with values.computed():
+            constant = tf.constant(2.0)
             assert constant.numpy() == 2 and "2." in str(constant)
         assert not hasattr(constant, "numpy")
         return str(constant)
