@@ -1,12 +1,11 @@
-"""How fast a dataset is created, next to the least that any program would have to do.
+"""Measure the creation of a dataset, compared with the minimum work of any program.
 
     python benchmarks/dataset.py [FOLDER]
 
-FOLDER is a sample laid out by ``digits download-data mnist FOLDER``; without it, MNIST
-is downloaded into a temporary folder first. The limit is decoding every PNG and
-encoding it again with Pillow on all cores, with nothing looked up and nothing
-written. Both are measured in turns in the same run, because what else the machine
-does at the time changes both; the ratio is what counts.
+FOLDER is a sample laid out by ``digits download-data mnist FOLDER``; without it, MNIST is downloaded to a temporary
+folder first. The baseline decodes every PNG and encodes it again with Pillow on all cores, without lookups and
+writes. Both are measured alternately in the same run, because the load of the machine affects both; the ratio is
+the result.
 """
 
 from __future__ import annotations
@@ -54,7 +53,7 @@ def main() -> None:
 
 @dataclass
 class Taken:
-    """What handling all images took, by the clock and summed over the cores."""
+    """The cost of processing all images: wall time, and CPU time of all cores."""
 
     images: int
     seconds: float = 0.0
@@ -66,7 +65,7 @@ class Taken:
 
 
 def limit(files: list[str]) -> Taken:
-    """Decode and encode every file in memory, and do nothing else."""
+    """Decode and encode every file in memory."""
 
     def work(piece: int, send: parallel.Send) -> None:
         for path in files[piece * PIECE : (piece + 1) * PIECE]:
@@ -79,7 +78,7 @@ def limit(files: list[str]) -> Taken:
 
 
 def creation(folder: Path, job: Path) -> Taken:
-    """From the recipe to the complete dataset: both splits, mean image and manifest."""
+    """Create the complete dataset from the recipe: both splits, mean image and manifest."""
     task = job / "create"
     task.mkdir(parents=True)
     recipe = CreateClassification(
@@ -99,7 +98,7 @@ def creation(folder: Path, job: Path) -> Taken:
 
 @contextmanager
 def stopwatch(images: int) -> Iterator[Taken]:
-    """Fills in what the block takes, its processes included."""
+    """Record the cost of the block, including its child processes."""
     taken = Taken(images)
     start, before = time.perf_counter(), sum(os.times()[:4])
     yield taken

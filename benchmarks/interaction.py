@@ -1,16 +1,16 @@
-"""How long people wait: in a real browser, through the whole product.
+"""Measure the latency that users experience, with a real browser and the whole product.
 
     .venv/bin/python benchmarks/interaction.py [--sample mnist] [--requests 200] [--epochs 2]
 
-Starts a server of its own, makes a dataset of the sample (fetching it when it is not there), and measures
+Starts a separate server, creates a dataset from the sample (downloading it if necessary), and measures
 
-- Create clicked on a model until the first loss point is in the chart, with a warm standby process
-- Visualize clicked on LeNet until the table of layers is there
-- one image classified through HTTP, warm: the median and the 99th percentile
-- a metric written by the trainer until it is drawn: the median and the 99th percentile
-- one epoch of LeNet asked for through HTTP until it is done, validation before and after and the snapshot included
+- from clicking Create model to the first loss point in the chart, with a warm standby process
+- from clicking Visualize for LeNet to the table of layers
+- classification of one image over HTTP, warm: the median and the 99th percentile
+- from writing a metric in the trainer to drawing it: the median and the 99th percentile
+- one epoch of LeNet from the HTTP request to its end, including validation before and after and the snapshot
 
-Prints one line of JSON; times are in seconds. Run it on a quiet machine.
+Prints one line of JSON; times are in seconds. Run it on an idle machine.
 """
 
 from __future__ import annotations

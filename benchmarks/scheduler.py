@@ -119,7 +119,7 @@ def save_job(folder: Path, name: str, status: Status, handle: Handle | None = No
         dataset_id=DATASET,
         recipe=Train(dataset=DATASET),
     )
-    job.note_status()
+    job.update_status()
     folder.mkdir(parents=True, exist_ok=True)
     (folder / "job.json").write_text(json.dumps(job.as_json()))
 

@@ -1,9 +1,9 @@
-"""How long the server takes to answer: from the command ./digits-devserver to the first page.
+"""Measure the startup time of the server: from the command ./digits-devserver to the first page.
 
     .venv/bin/python benchmarks/startup.py [--runs 5]
 
-The checkout has to be set up (the first start does that). Prints one line of JSON: the median and the worst of
-all runs in seconds, and the memory of the server in bytes once it has answered.
+The checkout must be set up (the first start does that). Prints one line of JSON: the median and maximum time of all
+runs in seconds, and the memory of the server in bytes after its first response.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ def main() -> None:
 
 
 def measure(folder: Path) -> tuple[float, int]:
-    """Seconds from the command to the first page, and the memory of the server then."""
+    """Return the seconds from the command to the first page, and the memory of the server then."""
     with socket.create_server(("127.0.0.1", 0)) as free:
         port = free.getsockname()[1]
     places = ["--jobs-dir", folder / "jobs", "--state-dir", folder / "state", "--log-file", folder / "log"]
@@ -60,7 +60,7 @@ def measure(folder: Path) -> tuple[float, int]:
 
 
 def fetch(address: str, process: subprocess.Popen[bytes]) -> None:
-    """Wait for the page; raises RuntimeError if the server ends or takes too long."""
+    """Wait for the page; raises RuntimeError if the server exits or takes too long."""
     give_up = time.monotonic() + GIVE_UP_SECONDS
     while time.monotonic() < give_up and process.poll() is None:
         try:

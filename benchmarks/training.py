@@ -1,27 +1,24 @@
-"""How fast and how large a training is, next to Keras' own fit; and how accurate it becomes.
+"""Measure the throughput and memory of a training, compared with Keras' fit, and the accuracy it reaches.
 
     python benchmarks/training.py [--network lenet|resnet32|resnet50] [--batch N] [--epochs N] [--turns N]
                                   [--dataset JOB_FOLDER | --sample mnist|fashion|cifar10|pictures] [--records N]
                                   [--device cpu|0] [--precision P] [--streamed]
                                   [--best | --bare | --memory | --accuracy]
 
-JOB_FOLDER is the folder of a finished dataset job; without it the sample is downloaded and
-created in a temporary folder, whole or with so many records to train with. The sample
-``pictures`` needs no download: JPEG files of 224×224 pixels (--side) in ten classes.
-Without --device the first GPU is used, if there is one. The product's
-side is the whole way from the shards to metrics, validation, TensorBoard files and
-snapshots. Keras' side is the same network written with Keras layers, on images that lie in
-memory decoded and come through a pipeline that shuffles, batches, casts and prefetches,
-with validation. Both train in turns in the same run, each in a process of its own, from
-the first step on to the end; the ratio is what counts.
+JOB_FOLDER is the folder of a finished dataset job; without it, the sample is downloaded and created in a temporary
+folder, completely or with N training records. The sample ``pictures`` needs no download: JPEG files of 224×224
+pixels (--side) in ten classes. Without --device, the first GPU is used if there is one. The product is measured
+completely, from the shards to metrics, validation, TensorBoard files and snapshots. Keras trains the same network
+written with Keras layers, with validation, on decoded images in memory and a pipeline that shuffles, batches, casts
+and prefetches. Both train alternately in the same run, each in a separate process, from the first step to the end;
+the ratio is the result.
 
---best first tries both sides in float32 and bfloat16, with XLA and without, and compares what
-is fastest for each. --bare compares with the product's own functions for steps and validation,
-called as often with one batch that never changes. --memory compares the largest memory of both
-processes. --accuracy trains with the settings that were published for the network. --streamed
-has images read again for every batch, whether they fit into the memory or not.
+--best tries both sides in float32 and bfloat16, with and without XLA, and compares the fastest of each. --bare
+compares with the product's own functions for steps and validation, called equally often with one constant batch.
+--memory compares the peak memory of both processes. --accuracy trains with the published settings of the network.
+--streamed streams images from disk even if they fit into memory.
 
-What is to be reached on a GPU, one command each:
+Targets on a GPU, one command each:
 
     python benchmarks/training.py --best --epochs 5
     python benchmarks/training.py --best --epochs 5 --network resnet32 --sample cifar10 --batch 128
@@ -47,7 +44,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # forking wants a process with one thread
+os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # forking requires a single-threaded process
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
 
 from digits.core import events, recipe
@@ -71,7 +68,7 @@ USUAL = {
     "solver": {"type": "MOMENTUM", "learning_rate": 0.01, "momentum": 0.9},
     "lr_policy": {"policy": "step", "size": 33, "gamma": 0.1},
 }
-# With these networks become as accurate as was published.
+# Settings with which these networks reach the published accuracy.
 PUBLISHED = {
     "lenet": {**USUAL, "epochs": 5},
     "resnet32": {
@@ -85,7 +82,7 @@ PUBLISHED = {
 
 @dataclass(frozen=True)
 class Way:
-    """In which precision, and whether with XLA; None leaves that to each side."""
+    """Precision and XLA; None means the default of each side."""
 
     precision: str = "float32"
     xla: bool | None = None
@@ -99,7 +96,7 @@ WAYS = [Way(precision, xla) for precision in ("float32", "mixed_bfloat16") for x
 
 @dataclass(frozen=True)
 class Work:
-    """What is trained: a network on a dataset job's folder, and with which settings of the recipe."""
+    """What is trained: a network on the folder of a dataset job, with settings of the recipe."""
 
     network: str
     dataset: Path
@@ -115,7 +112,7 @@ class Work:
         return manifest.load(self.dataset).splits["train"].count
 
     def task(self, job: Path) -> Path:
-        """A model job's task in the new folder ``job``."""
+        """Create a model job's task in the new folder ``job``."""
         task = job / "train"
         task.mkdir(parents=True)
         (job / "network.py").write_text((NETWORKS / f"{self.network}.py").read_text())
@@ -141,7 +138,7 @@ class Work:
 
 @dataclass(frozen=True)
 class Spent:
-    """What a process gave and used. ``peak`` is the largest memory, in bytes."""
+    """The result and cost of a process. ``peak`` is its maximum memory in bytes."""
 
     value: float
     processor_seconds: float
@@ -192,30 +189,34 @@ def _arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
     parser.add_argument("--network", choices=list(TARGET_BARE), default="lenet")
     parser.add_argument("--sample", choices=["mnist", "fashion", "cifar10", "pictures"], default="mnist")
-    parser.add_argument("--side", type=int, default=224, help="width and height of the sample pictures")
+    parser.add_argument(
+        "--side", type=int, default=224, help="width and height of the sample pictures, pixels"
+    )
     parser.add_argument("--batch", type=int, default=64)
     parser.add_argument("--dataset", help="folder of a finished dataset job")
-    parser.add_argument("--records", type=int, help="train with so many records of the sample only")
-    parser.add_argument("--device", help="cpu, or the number of a GPU")
+    parser.add_argument("--records", type=int, help="use only N training records of the sample")
+    parser.add_argument("--device", help="cpu, or the index of a GPU")
     parser.add_argument("--precision", choices=PRECISIONS, default="float32")
-    parser.add_argument("--streamed", action="store_true", help="keep no images in memory")
+    parser.add_argument("--streamed", action="store_true", help="do not cache images in memory")
     what = parser.add_mutually_exclusive_group()
-    what.add_argument("--best", action="store_true", help="compare what is fastest for each side")
+    what.add_argument("--best", action="store_true", help="compare the fastest settings of each side")
     what.add_argument("--bare", action="store_true", help="compare with the bare step function")
-    what.add_argument("--memory", action="store_true", help="compare the largest memory of the processes")
-    what.add_argument("--accuracy", action="store_true", help="train as published and show the accuracy")
+    what.add_argument("--memory", action="store_true", help="compare the peak memory of the processes")
+    what.add_argument(
+        "--accuracy", action="store_true", help="train with the published settings and print the accuracy"
+    )
     parser.add_argument("--epochs", type=int, help="2, or as published with --accuracy")
     parser.add_argument("--turns", type=int, default=3)
     arguments = parser.parse_args()
     if arguments.accuracy and arguments.network not in PUBLISHED:
-        parser.error(f"how {arguments.network} becomes accurate is not known here")
+        parser.error(f"there are no published settings for {arguments.network}")
     if not (arguments.accuracy or arguments.bare) and arguments.network not in TARGET_RATIO:
-        parser.error(f"there is no {arguments.network} by hand to compare with; --bare needs none")
+        parser.error(f"there is no Keras version of {arguments.network} to compare with; use --bare")
     return arguments
 
 
 def create_dataset(scratch: Path, asked: argparse.Namespace) -> Path:
-    """A sample as the product creates it; with ``records`` so many to train with and a fifth to validate."""
+    """Create a dataset from a sample; with ``records``, use N to train with and a fifth of that to validate."""
     side, channels = {"cifar10": (32, 3), "pictures": (asked.side, 3)}.get(asked.sample, (28, 1))
     if asked.sample == "pictures":
         folder = scratch / "pictures"
@@ -241,7 +242,7 @@ def create_dataset(scratch: Path, asked: argparse.Namespace) -> Path:
 
 
 def draw_pictures(folder: Path, count: int, side: int, different: int = 200) -> None:
-    """JPEG files of colored clouds with some grain, as large as those of photographs; in ten classes."""
+    """Create JPEG files of colored clouds with noise, as large as photographs, in ten classes."""
     import numpy as np
     from PIL import Image
 
@@ -267,7 +268,7 @@ def _thin_out(folder: Path, records: int) -> None:
 
 
 def fastest(side: Callable[..., float], work: Work, *places: Path) -> Work:
-    """``work`` in the way in which ``side`` is fastest."""
+    """Return ``work`` with the fastest precision and XLA setting of ``side``."""
     values = {}
     for number, way in enumerate(WAYS):
         tried = dataclasses.replace(work, way=way)
@@ -282,7 +283,10 @@ def speed(work: Work, keras_work: Work, scratch: Path, turns: int) -> None:
         ours = in_child(product, work, scratch / f"speed-{turn}")
         theirs = in_child(keras_fit, keras_work)
         ratios.append(ours.value / theirs.value)
-        print(f"{_told('product', ours)}   {_told('keras fit', theirs)}   {_ratio(ratios[-1])}", flush=True)
+        print(
+            f"{_describe_spent('product', ours)}   {_describe_spent('keras fit', theirs)}   {_ratio(ratios[-1])}",
+            flush=True,
+        )
     target = (TARGET_RATIO if work.device == devices.CPU else TARGET_RATIO_ON_GPU)[work.network]
     print(f"median ratio {statistics.median(ratios):.2f} (target {target})")
 
@@ -293,7 +297,10 @@ def against_bare(work: Work, scratch: Path, turns: int) -> None:
         ours = in_child(product, work, scratch / f"product-{turn}")
         alone = in_child(bare, work, scratch / f"bare-{turn}")
         ratios.append(ours.value / alone.value)
-        print(f"{_told('product', ours)}   {_told('bare step', alone)}   {_ratio(ratios[-1])}", flush=True)
+        print(
+            f"{_describe_spent('product', ours)}   {_describe_spent('bare step', alone)}   {_ratio(ratios[-1])}",
+            flush=True,
+        )
     print(f"median ratio {statistics.median(ratios):.2f} (target {TARGET_BARE[work.network]})")
 
 
@@ -306,7 +313,7 @@ def memory(work: Work, scratch: Path) -> None:
     )
 
 
-def _told(name: str, spent: Spent) -> str:
+def _describe_spent(name: str, spent: Spent) -> str:
     return f"{name} {spent.value:7,.0f} images/s, {spent.processor_seconds:5.1f} s of processor"
 
 
@@ -330,7 +337,7 @@ def accuracy(work: Work, scratch: Path) -> None:
 
 
 def product(work: Work, job: Path) -> float:
-    """Trains as a job does; images a second from the first step to the last validation and snapshot."""
+    """Train as a job does; return the images/s from the first step to the last validation and snapshot."""
     task = work.task(job)
     _silence(task)
     assert run.run_task(task) == 0
@@ -341,7 +348,7 @@ def product(work: Work, job: Path) -> float:
 
 
 def bare(work: Work, job: Path) -> float:
-    """The product's steps and validations, as many on one batch that never changes; images a second."""
+    """Run the product's steps and validations on one constant batch, equally often; return the images/s."""
     import numpy as np
     import tensorflow as tf
 
@@ -376,7 +383,7 @@ def bare(work: Work, job: Path) -> float:
 
 
 def keras_fit(work: Work) -> float:
-    """The same network, as one writes it with Keras; images a second from the first batch to the end."""
+    """Train the same network in Keras; return the images/s from the first batch to the end."""
     import keras
     import numpy as np
     import tensorflow as tf
@@ -388,7 +395,7 @@ def keras_fit(work: Work) -> float:
         data = tf.data.Dataset.from_tensor_slices((images, labels))
         if split == "train":
             data = data.shuffle(len(labels), seed=1)
-        data = data.batch(work.batch, drop_remainder=split == "train")  # XLA compiles for one size
+        data = data.batch(work.batch, drop_remainder=split == "train")  # XLA compiles for a single batch size
         data = data.map(lambda x, y: (tf.cast(x, tf.float32) - mean, y), tf.data.AUTOTUNE)
         return data.prefetch(tf.data.AUTOTUNE)
 
@@ -408,7 +415,7 @@ def keras_fit(work: Work) -> float:
                 first.append(time.time())
 
     train, val = batches("train"), batches("val")
-    model.evaluate(val, verbose=0)  # as the product validates before the first step
+    model.evaluate(val, verbose=0)  # the product also validates before the first step
     model.fit(train, shuffle=False, epochs=work.epochs, validation_data=val, verbose=0, callbacks=[Clock()])
     steps = work.epochs * (work.images // work.batch) - 1
     return steps * work.batch / (time.time() - first[0])
@@ -418,7 +425,7 @@ def _keras_lenet(shape: tuple[int, ...]) -> Any:
     import keras
     from keras import layers
 
-    l2 = keras.regularizers.L2(0.00025)  # slim's is half as strong for the same number
+    l2 = keras.regularizers.L2(0.00025)  # slim's weight decay is half as strong for the same value
     return keras.Sequential(
         [
             keras.Input(shape),
@@ -469,7 +476,7 @@ def _keras_resnet32(shape: tuple[int, ...]) -> Any:
 
 
 def _arrays(dataset: Path, split: str, count: int | None = None) -> tuple[Any, Any]:
-    """The first ``count`` images of a split, uint8 [N, H, W, C], and their labels."""
+    """Return the first ``count`` images of a split, uint8 [N, H, W, C], and their labels."""
     import numpy as np
 
     found = manifest.load(dataset)
@@ -487,7 +494,7 @@ def _silence(task: Path) -> None:
 
 
 def in_child(function: Callable[..., float], *arguments: Any) -> Spent:
-    """The number that ``function`` returns, from a process of its own, and what that process used."""
+    """Run ``function`` in a separate process; return its result and the cost of the process."""
     reading, writing = os.pipe()
     errors = os.dup(2)
     pid = os.fork()

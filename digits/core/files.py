@@ -143,11 +143,11 @@ def read_bytes(path: Path, limit: int = MAX_JSON_BYTES, *, below: Path | None = 
     return data
 
 
-def read_json(path: Path, kind: type[T], *, below: Path | None = None) -> T:
-    """Load the JSON value in ``path`` as ``kind``; raises UnreadableFile if it is missing or invalid."""
+def read_json(path: Path, type_: type[T], *, below: Path | None = None) -> T:
+    """Load the JSON value in ``path`` as ``type_``; raises UnreadableFile if it is missing or invalid."""
     data = read_bytes(path, below=below)
     try:
-        return schema.decode(data, kind)
+        return schema.decode(data, type_)
     except schema.Malformed as error:
         raise UnreadableFile(f"{path.name}: {error}") from error
     except (ValueError, RecursionError) as error:

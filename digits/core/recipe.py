@@ -224,14 +224,14 @@ class ServeInference(Recipe, tag="serve-inference"):
     idle_seconds: NonNegative = 600.0
 
 
-def task_name(kind: type[Recipe]) -> str:
-    """Return the value of ``task`` in recipes of the class ``kind``."""
-    return str(kind.__struct_config__.tag)
+def task_name(recipe_type: type[Recipe]) -> str:
+    """Return the value of ``task`` in recipes of the class ``recipe_type``."""
+    return str(recipe_type.__struct_config__.tag)
 
 
-def load(folder: Path, kind: type[R]) -> R:
-    """Load the recipe of ``kind`` in a task's folder; raises UnreadableFile."""
-    return read_json(folder / FILE_NAME, kind, below=folder.parent)
+def load(folder: Path, recipe_type: type[R]) -> R:
+    """Load the recipe of ``recipe_type`` in a task's folder; raises UnreadableFile."""
+    return read_json(folder / FILE_NAME, recipe_type, below=folder.parent)
 
 
 class _Header(Struct):
@@ -243,8 +243,8 @@ def task_of(folder: Path) -> str:
     return read_json(folder / FILE_NAME, _Header, below=folder.parent).task
 
 
-def json_schema(*kinds: type[Recipe]) -> dict[str, Any]:
-    """The JSON Schema of recipes of ``kinds``, by default of all that DIGITS itself defines."""
-    known = kinds or (CreateDataset, Train, Preflight, Visualize, Export, ServeInference)
+def json_schema(*recipe_types: type[Recipe]) -> dict[str, Any]:
+    """The JSON Schema of recipes of ``recipe_types``, by default of all that DIGITS itself defines."""
+    known = recipe_types or (CreateDataset, Train, Preflight, Visualize, Export, ServeInference)
     schemas, components = msgspec.json.schema_components(known)
     return {"anyOf": list(schemas), "$defs": components}

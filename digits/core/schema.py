@@ -55,29 +55,29 @@ class Limits(NamedTuple):
 
 
 @functools.cache
-def decoder(kind: Any) -> msgspec.json.Decoder[Any]:
-    """The decoder of JSON as ``kind``."""
-    return msgspec.json.Decoder(kind, dec_hook=_decode_custom)
+def decoder(type_: Any) -> msgspec.json.Decoder[Any]:
+    """The decoder of JSON as ``type_``."""
+    return msgspec.json.Decoder(type_, dec_hook=_decode_custom)
 
 
-def decode(data: bytes, kind: type[T]) -> T:
-    """Decode JSON as ``kind``. Raises ValueError or RecursionError; `Malformed` contains the value's path."""
-    known: T = decoder(kind).decode(data)  # type: ignore[arg-type]
+def decode(data: bytes, type_: type[T]) -> T:
+    """Decode JSON as ``type_``. Raises ValueError or RecursionError; `Malformed` contains the value's path."""
+    known: T = decoder(type_).decode(data)  # type: ignore[arg-type]
     return known
 
 
-def convert(value: Any, kind: type[T]) -> T:
-    """Convert decoded JSON to ``kind``; raises `Malformed` with the path of the faulty value."""
-    return msgspec.convert(value, kind, dec_hook=_decode_custom)
+def convert(value: Any, type_: type[T]) -> T:
+    """Convert decoded JSON to ``type_``; raises `Malformed` with the path of the faulty value."""
+    return msgspec.convert(value, type_, dec_hook=_decode_custom)
 
 
 @functools.cache
-def limits(kind: type[Struct], name: str) -> Limits:
-    """The default and the limits of the field ``name`` of ``kind``, as declared by its type hint.
+def limits(type_: type[Struct], name: str) -> Limits:
+    """The default and the limits of the field ``name`` of ``type_``, as declared by its type hint.
 
     A limit that is excluded, such as that of a positive number, is the same as an included one here.
     """
-    field = next(field for field in msgspec.structs.fields(kind) if field.name == name)
+    field = next(field for field in msgspec.structs.fields(type_) if field.name == name)
     declared = inspect.type_info(field.type)
     if isinstance(declared, inspect.UnionType):
         declared = next(item for item in declared.types if not isinstance(item, inspect.NoneType))
@@ -91,13 +91,13 @@ def limits(kind: type[Struct], name: str) -> Limits:
     return Limits(default)
 
 
-def _decode_custom(kind: Any, value: Any) -> Any:
-    if kind is JsonObject and isinstance(value, dict):
+def _decode_custom(type_: Any, value: Any) -> Any:
+    if type_ is JsonObject and isinstance(value, dict):
         _check_bounds(value, 0)
         return JsonObject(value)
-    if kind is Path and isinstance(value, str):
+    if type_ is Path and isinstance(value, str):
         return Path(value)
-    raise ValueError(f"Expected `{'object' if kind is JsonObject else 'str'}`")
+    raise ValueError(f"Expected `{'object' if type_ is JsonObject else 'str'}`")
 
 
 def _check_bounds(value: Any, depth: int) -> None:

@@ -21,7 +21,7 @@ MAX_SUGGESTIONS = 100
 MAX_LISTED_ENTRIES = 20_000
 MAX_PATH_BYTES = 4096
 
-Kind = Literal["folder", "file"]
+FileType = Literal["folder", "file"]
 
 
 class Roots:
@@ -31,7 +31,7 @@ class Roots:
         resolved = (Path(os.path.realpath(os.path.expanduser(path))) for path in paths)
         self.paths: tuple[Path, ...] = tuple(dict.fromkeys(resolved))
 
-    def resolve(self, text: str, kind: Kind = "folder") -> Path:
+    def resolve(self, text: str, file_type: FileType = "folder") -> Path:
         """Return the real path of the readable folder or file that ``text`` names.
 
         ``text`` is an absolute path, or one that starts with ``~/``. Raises BadRequest if it is not a valid path or
@@ -41,7 +41,7 @@ class Roots:
         path = Path(os.path.realpath(written))
         if not self.contain(path):
             raise NotAllowed(f"{_shown(written)} is outside the folders this server may read.", self.advice())
-        _check_kind(path, written, kind)
+        _check_type(path, written, file_type)
         return path
 
     def contain(self, path: Path) -> bool:
@@ -111,7 +111,7 @@ def _is_below(path: Path, root: Path) -> bool:
     return os.path.commonpath((path, root)) == str(root)
 
 
-def _check_kind(path: Path, written: str, kind: Kind) -> None:
+def _check_type(path: Path, written: str, file_type: FileType) -> None:
     try:
         mode = path.stat().st_mode
     except PermissionError as error:
@@ -119,11 +119,11 @@ def _check_kind(path: Path, written: str, kind: Kind) -> None:
     except OSError as error:
         raise BadRequest(f"{_shown(written)} does not exist.") from error
     # A plain file only: opening a FIFO or a device could hang.
-    if kind == "folder" and not stat.S_ISDIR(mode):
+    if file_type == "folder" and not stat.S_ISDIR(mode):
         raise BadRequest(f"{_shown(written)} is not a folder.")
-    if kind == "file" and not stat.S_ISREG(mode):
+    if file_type == "file" and not stat.S_ISREG(mode):
         raise BadRequest(f"{_shown(written)} is not a file.")
-    if not os.access(path, os.R_OK | os.X_OK if kind == "folder" else os.R_OK):
+    if not os.access(path, os.R_OK | os.X_OK if file_type == "folder" else os.R_OK):
         raise NotAllowed(f"The server has no permission to read {_shown(written)}.")
 
 

@@ -260,7 +260,7 @@ def _high_bytes(image: Image.Image) -> Image.Image:
 
 
 def _is_simple_file(image: Image.Image, data: bytes) -> bool:
-    """Whether any decoder makes of the file what this module makes of it, and it is not bloated."""
+    """Return whether any decoder reads the same pixels from the file as this module, and it is not bloated."""
     if len(data) > image.width * image.height * len(image.getbands()) + 4096:
         return False
     if image.format == "PNG":

@@ -1,4 +1,4 @@
-"""Fields and validators that several forms share. Messages are named here, once."""
+"""Fields, validators and messages that several forms share."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from digits.core import schema
 from digits.core.errors import BadRequest, DigitsError
 from digits.core.job import Job
 from digits.core.schema import LARGEST_NUMBER, Limits
-from digits.data.data_roots import Kind
+from digits.data.data_roots import FileType
 
 NAME_LENGTH = 200
 # For all fields except those in ``LONG_FIELDS`` of a form.
@@ -234,12 +234,12 @@ def select(
 
 
 def plain(number: float) -> float:
-    """``number`` as a form shows it: an int if it is integral."""
+    """Return ``number`` in the form's notation: an int if it is integral."""
     return int(number) if number == int(number) else number
 
 
 class RequiredIf:
-    """The field is required when the other fields have these values, and not looked at otherwise."""
+    """Require the field if other fields have these values; ignore it otherwise."""
 
     field_flags: dict[str, Any] = {}
 
@@ -256,7 +256,7 @@ class RequiredIf:
 
 
 class NotYet:
-    """A field of DIGITS that this version keeps the name of but cannot do: only its default passes."""
+    """Accept only the default of a field of DIGITS that this version does not support."""
 
     field_flags: dict[str, Any] = {}
 
@@ -265,11 +265,11 @@ class NotYet:
 
     def __call__(self, form: Form, field: Field) -> None:
         if field.data not in self._accepted:
-            raise ValidationError("This is not supported yet; leave it out.")
+            raise ValidationError("This is not supported yet; omit it.")
 
 
 class NotLessThan:
-    """The number is not less than that of another field."""
+    """Require a number that is not less than that of another field."""
 
     def __init__(self, other: str) -> None:
         self._other = other
@@ -281,16 +281,16 @@ class NotLessThan:
 
 
 class AllowedPath:
-    """The text names a readable ``file`` or ``folder`` below an allowed root; ``data`` becomes its real path."""
+    """Validate a readable ``file`` or ``folder`` below an allowed root; ``data`` becomes its real path."""
 
     field_flags: dict[str, Any] = {}
 
-    def __init__(self, kind: Kind) -> None:
-        self._kind = kind
+    def __init__(self, file_type: FileType) -> None:
+        self._file_type = file_type
 
     def __call__(self, form: Form, field: Field) -> None:
         try:
-            field.data = str(form.meta.data_roots.resolve(field.data.strip(), kind=self._kind))
+            field.data = str(form.meta.data_roots.resolve(field.data.strip(), file_type=self._file_type))
         except DigitsError as error:
             raise ValidationError(" ".join(filter(None, (error.message, error.hint)))) from None
 

@@ -12,17 +12,16 @@
 
 from keras import layers, regularizers
 
-# The paper cut three of the convolutions into halves, one for each of its two GPUs. With 1 they are whole,
-# as in the one-tower variant of 2014: 62,378,344 parameters.
+# The paper splits three of the convolutions into two groups, one for each of its two GPUs. With 1 they are not
+# split, as in the single-tower variant of 2014: 62,378,344 parameters.
 GROUPS = 2
 
-# What held the network back from learning the training images by heart: weights shrink by 0.0005 of
-# themselves. The gradient of L2(a) is 2a times the weight.
+# Weight decay of 0.0005, which reduces overfitting. The gradient of L2(a) is 2a times the weight.
 WEIGHT_DECAY = regularizers.L2(0.0005 / 2)
 
 
 def convolution(net, filters, size, name, stride=1, padding="same", groups=1):
-    """A convolution with ReLU. Each group of filters sees only its own part of the channels."""
+    """A grouped convolution with ReLU."""
     parts = []
     for number, part in enumerate(tf.split(net, groups, axis=3), 1):
         layer = layers.Conv2D(
@@ -31,7 +30,7 @@ def convolution(net, filters, size, name, stride=1, padding="same", groups=1):
             strides=stride,
             padding=padding,
             activation="relu",
-            # Weights as large as their layer needs. The paper drew all with deviation 0.01, which starts slowly.
+            # He initialization. The paper uses a standard deviation of 0.01, which starts slowly.
             kernel_initializer="he_normal",
             kernel_regularizer=WEIGHT_DECAY,
             name=name if groups == 1 else f"{name}_{number}",
@@ -41,19 +40,19 @@ def convolution(net, filters, size, name, stride=1, padding="same", groups=1):
 
 
 def normalize(net):
-    """Local response normalization: a channel is damped where its five neighbors are strong."""
+    """Local response normalization over five adjacent channels."""
     return tf.nn.local_response_normalization(net, depth_radius=2, bias=2, alpha=0.0001, beta=0.75)
 
 
 def pool(net):
-    """The largest of 3x3 values, taken every 2: the windows overlap."""
+    """Max pooling of 3x3 with stride 2: the windows overlap."""
     return layers.MaxPooling2D(3, strides=2)(net)
 
 
 class UserModel(Tower):
     @model_property
     def inference(self):
-        # Pixels are 0 to 255 less the mean; 64 is about their standard deviation in photographs.
+        # Pixels are 0 to 255 minus the mean; 64 is about their standard deviation in photographs.
         net = self.x / 64.0
         net = convolution(net, 96, 11, "conv1", stride=4, padding="valid")
         net = pool(normalize(net))
@@ -66,11 +65,11 @@ class UserModel(Tower):
         net = layers.Flatten()(net)
         net = self.fully_connected(net, "fc6")
         net = self.fully_connected(net, "fc7")
-        # No ReLU here: the classes' scores may be negative.
+        # No ReLU: logits may be negative.
         return layers.Dense(self.nclasses, kernel_regularizer=WEIGHT_DECAY, name="fc8")(net)
 
     def fully_connected(self, net, name):
-        """4096 neurons with ReLU, half of which are left out at random while training."""
+        """4096 units with ReLU and dropout."""
         net = layers.Dense(
             4096,
             activation="relu",

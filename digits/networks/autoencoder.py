@@ -11,7 +11,7 @@
 
 from keras import layers
 
-# How many numbers describe an image, and the widths of the layers on the way there.
+# The size of the code, and the widths of the encoder's layers.
 CODE = 30
 WIDTHS = [1000, 500, 250]
 
@@ -23,7 +23,7 @@ class UserModel(Tower):
         net = layers.Flatten()(self.x / 255.0)
         for number, neurons in enumerate(WIDTHS, 1):
             net = self.neurons(net, neurons, f"encoder{number}")
-        # The code itself may take any value.
+        # No activation: the code is unbounded.
         self.code = layers.Dense(CODE, name="code")(net)
         net = self.code
         for number, neurons in enumerate(reversed(WIDTHS), 1):

@@ -21,13 +21,13 @@ class UserModel(Tower):
             weights=None,
             input_shape=self.input_shape,
             classes=self.nclasses,
-            classifier_activation=None,  # the loss wants numbers before softmax
-            include_preprocessing=False,  # Keras' own is for three colors only
+            classifier_activation=None,  # logits, without softmax
+            include_preprocessing=False,  # Keras' preprocessing supports three channels only
         )
         return net(self.prepared(self.x), training=self.is_training)
 
     def prepared(self, x):
-        """Pixels less the mean of ImageNet, by its standard deviation, as Keras' weights of this network want them."""
+        """Normalize by ImageNet's mean and standard deviation, as for Keras' weights of this network."""
         if self.input_shape[2] == 3:
             return (x - [123.675, 116.28, 103.53]) / [58.395, 57.12, 57.375]
         return (x - 118.0) / 58.0

@@ -21,8 +21,8 @@ class UserModel(Tower):
             weights=None,
             input_shape=self.input_shape,
             classes=self.nclasses,
-            classifier_activation=None,  # the loss wants numbers before softmax
-            include_preprocessing=True,  # from 0..255 to numbers around 0
+            classifier_activation=None,  # logits, without softmax
+            include_preprocessing=True,  # normalizes 0..255
         )
         return net(self.x, training=self.is_training)
 

@@ -13,12 +13,12 @@
 import keras
 from keras import layers
 
-# How many random numbers a new image is drawn from.
+# The size of the random vector from which the generator creates an image.
 NOISE = 100
 
 
 def smooth(x):
-    """ReLU that lets a little of the negative values through."""
+    """Leaky ReLU."""
     return tf.nn.leaky_relu(x, alpha=0.2)
 
 
@@ -32,7 +32,7 @@ class UserModel(Tower):
         return (self.drawn + 1) * 127.5
 
     def make_generator(self):
-        """From random numbers to an image of -1 to 1, in two steps of enlargement."""
+        """The generator: from random vectors to images of -1 to 1, with two upsampling steps."""
         height, width, channels = self.input_shape
         return keras.Sequential(
             [
@@ -51,7 +51,7 @@ class UserModel(Tower):
         )
 
     def make_discriminator(self):
-        """From an image to one number: large for images of the dataset, small for drawn ones."""
+        """The discriminator: from images to a logit, large for images of the dataset, small for generated ones."""
         return keras.Sequential(
             [
                 layers.Conv2D(64, 5, strides=2, padding="same", activation=smooth, name="conv1"),
@@ -71,10 +71,10 @@ class UserModel(Tower):
         real = discriminator(self.x / 127.5 - 1, training=self.is_training)
         drawn = discriminator(self.drawn, training=self.is_training)
 
-        # Losses are taken in full precision, also where the network computes in half.
+        # Losses are computed in float32, also in mixed precision.
         real, drawn = tf.cast(real, tf.float32), tf.cast(drawn, tf.float32)
 
-        # The discriminator wants 1 for real images and 0 for drawn ones; the generator wants 1 for its own.
+        # The discriminator's targets are 1 for real images and 0 for generated ones; the generator's target is 1.
         entropy = tf.nn.sigmoid_cross_entropy_with_logits
         found_out = entropy(labels=tf.ones_like(real), logits=real) + entropy(
             labels=tf.zeros_like(drawn), logits=drawn
@@ -85,7 +85,7 @@ class UserModel(Tower):
         self.summaries.append(tf.summary.scalar("discriminator_loss", discriminator_loss))
         self.summaries.append(tf.summary.scalar("generator_loss", generator_loss))
         self.summaries.append(tf.summary.image("drawn", new_images, max_outputs=8))
-        # Each loss changes its own part only, otherwise each part would learn to help the other.
+        # Each loss updates its own part only, otherwise each part would learn to help the other.
         return [
             {"loss": discriminator_loss, "vars": discriminator.trainable_variables},
             {"loss": generator_loss, "vars": self.generator.trainable_variables},

@@ -12,10 +12,10 @@
 
 from keras import initializers, layers, regularizers
 
-# Weights shrink by 0.0002 of themselves; the gradient of L2(a) is 2a times the weight.
+# Weight decay of 0.0002; the gradient of L2(a) is 2a times the weight.
 WEIGHT_DECAY = regularizers.L2(0.0002 / 2)
 
-# How much the auxiliary classifiers count beside the main one.
+# The weight of each auxiliary loss.
 AUXILIARY_WEIGHT = 0.3
 
 
@@ -37,7 +37,9 @@ def pool(net):
 
 
 def normalize(net):
-    """Local response normalization over five channels. TensorFlow's alpha is for one channel, the usual one for all."""
+    """Local response normalization over five channels. TensorFlow's alpha is per channel, the usual one for all
+    five.
+    """
     return tf.nn.local_response_normalization(net, depth_radius=2, bias=1, alpha=0.0001 / 5, beta=0.75)
 
 
@@ -61,7 +63,7 @@ def inception(net, name, ones, threes, fives, pooled):
 class UserModel(Tower):
     @model_property
     def inference(self):
-        # Pixels are 0 to 255 less the mean; 64 is about their standard deviation in photographs.
+        # Pixels are 0 to 255 minus the mean; 64 is about their standard deviation in photographs.
         net = self.x / 64.0
         net = convolution(net, 64, 7, "conv1", stride=2)
         net = normalize(pool(net))
@@ -83,14 +85,14 @@ class UserModel(Tower):
         net = inception(net, "inception_5a", 256, (160, 320), (32, 128), 128)
         net = inception(net, "inception_5b", 384, (192, 384), (48, 128), 128)
 
-        # The mean over the whole picture: 7x7 for 224x224.
+        # Global average pooling: 7x7 for 224x224.
         net = layers.GlobalAveragePooling2D()(net)
         net = layers.Dropout(0.4)(net, training=self.is_training)
-        # No ReLU here: the classes' scores may be negative.
+        # No ReLU: logits may be negative.
         return layers.Dense(self.nclasses, kernel_regularizer=WEIGHT_DECAY, name="classifier")(net)
 
     def auxiliary(self, net, name):
-        """A classifier half-way, so that the layers before it hear early what is wrong."""
+        """An auxiliary classifier, whose gradients reach the earlier layers directly."""
         size = min(5, net.shape[1], net.shape[2])
         net = layers.AveragePooling2D(size, strides=3)(net)
         net = convolution(net, 128, 1, f"{name}_conv")
@@ -103,7 +105,7 @@ class UserModel(Tower):
         )(net)
         net = layers.Dropout(0.7)(net, training=self.is_training)
         net = layers.Dense(self.nclasses, kernel_regularizer=WEIGHT_DECAY, name=f"{name}_classifier")(net)
-        # Losses are taken in full precision, also where the network computes in half.
+        # Losses are computed in float32, also in mixed precision.
         return tf.cast(net, tf.float32)
 
     @model_property

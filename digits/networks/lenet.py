@@ -15,7 +15,7 @@ class UserModel(Tower):
     def inference(self):
         height, width, channels = self.input_shape
         x = tf.reshape(self.x, shape=[-1, height, width, channels])
-        # Pixels are 0 to 255 less the mean; 0.0125 is about 1 / their standard deviation in MNIST.
+        # Pixels are 0 to 255 minus the mean; 0.0125 is about 1 / their standard deviation in MNIST.
         x = x * 0.0125
         with slim.arg_scope(
             [slim.conv2d, slim.fully_connected],

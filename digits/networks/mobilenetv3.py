@@ -21,12 +21,13 @@ class UserModel(Tower):
             weights=None,
             input_shape=self.input_shape,
             classes=self.nclasses,
-            classifier_activation=None,  # the loss wants numbers before softmax
+            classifier_activation=None,  # logits, without softmax
             include_preprocessing=True,  # from 0..255 to -1..1
         )
         for layer in net.layers:
             if isinstance(layer, keras.layers.BatchNormalization):
-                # Validation uses the moving averages. Keras' 0.999 takes thousands of steps until they have settled.
+                # Validation uses the moving averages. Keras' momentum of 0.999 takes thousands of steps to
+                # converge.
                 layer.momentum = 0.9
         return net(self.x, training=self.is_training)
 

@@ -12,17 +12,17 @@
 
 from keras import layers, regularizers
 
-# The depth is 6 times this, plus 2: 3 gives ResNet-20, 9 ResNet-56, 18 ResNet-110.
+# The depth is 6 times this plus 2: 3 gives ResNet-20, 9 ResNet-56, 18 ResNet-110.
 BLOCKS = 5
 
-# Weights shrink by 0.0001 of themselves; the gradient of L2(a) is 2a times the weight.
+# Weight decay of 0.0001; the gradient of L2(a) is 2a times the weight.
 WEIGHT_DECAY = regularizers.L2(0.0001 / 2)
 
 
 class UserModel(Tower):
     @model_property
     def inference(self):
-        # Pixels are 0 to 255 less the mean; 64 is about their standard deviation in photographs.
+        # Pixels are 0 to 255 minus the mean; 64 is about their standard deviation in photographs.
         net = self.x / 64.0
         net = tf.nn.relu(self.convolution(net, 16, 1, "first"))
         for stage, filters in enumerate([16, 32, 64], 1):
@@ -35,17 +35,17 @@ class UserModel(Tower):
         )(net)
 
     def residual(self, net, filters, stride, name):
-        """Two convolutions learn what has to be added to their input."""
+        """A residual block of two convolutions."""
         added = tf.nn.relu(self.convolution(net, filters, stride, f"{name}_conv1"))
         added = self.convolution(added, filters, 1, f"{name}_conv2")
         if stride > 1:
-            # Every second pixel, and channels of zeros for the new filters.
+            # Subsample, and pad the channels with zeros.
             new = filters - net.shape[3]
             net = tf.pad(net[:, ::stride, ::stride, :], [[0, 0], [0, 0], [0, 0], [new // 2, new - new // 2]])
         return tf.nn.relu(net + added)
 
     def convolution(self, net, filters, stride, name):
-        """A 3x3 convolution and batch normalization, which brings a bias of its own."""
+        """A 3x3 convolution without bias, and batch normalization."""
         net = layers.Conv2D(
             filters,
             3,
@@ -56,7 +56,7 @@ class UserModel(Tower):
             kernel_regularizer=WEIGHT_DECAY,
             name=name,
         )(net)
-        # Validation uses the moving averages: with 0.9 they have settled after a few dozen steps.
+        # Validation uses the moving averages: with a momentum of 0.9 they converge after a few dozen steps.
         return layers.BatchNormalization(momentum=0.9, epsilon=1e-5, name=f"{name}_norm")(
             net, training=self.is_training
         )

@@ -13,7 +13,7 @@
 
 import keras
 
-# Weights shrink by 0.0001 of themselves; the gradient of L2(a) is 2a times the weight.
+# Weight decay of 0.0001; the gradient of L2(a) is 2a times the weight.
 WEIGHT_DECAY = keras.regularizers.L2(0.0001 / 2)
 
 
@@ -24,18 +24,18 @@ class UserModel(Tower):
             weights=None,
             input_shape=self.input_shape,
             classes=self.nclasses,
-            classifier_activation=None,  # the loss wants numbers before softmax
+            classifier_activation=None,  # logits, without softmax
         )
         for layer in net.layers:
             if isinstance(layer, keras.layers.BatchNormalization):
-                # Validation uses the moving averages. Keras' 0.99 takes hundreds of steps until they have settled.
+                # Validation uses the moving averages. Keras' momentum of 0.99 takes hundreds of steps to converge.
                 layer.momentum = 0.9
             elif layer.trainable_weights:
                 layer.kernel.regularizer = WEIGHT_DECAY
         return net(self.prepared(self.x), training=self.is_training)
 
     def prepared(self, x):
-        """Pixels as Keras' weights of this network want them: blue, green, red, less the means of ImageNet."""
+        """Convert to BGR and subtract ImageNet's mean, as for Keras' weights of this network."""
         if self.input_shape[2] == 3:
             return digits.rgb_to_bgr(x) - [103.939, 116.779, 123.68]
         return x - 118.0

@@ -12,17 +12,17 @@
 import keras
 from keras import layers
 
-# How many numbers describe an image.
+# The size of the embedding of an image.
 EMBEDDING = 16
 
-# Images that do not belong together are pushed apart until they are this far from each other.
+# The margin: images of different classes are pushed apart until their distance is this large.
 MARGIN = 1.0
 
 
 class UserModel(Tower):
     @model_property
     def inference(self):
-        # One network, used twice: both images are seen with the same weights.
+        # One network, used twice: both images share its weights.
         embed = keras.Sequential(
             [
                 layers.Conv2D(20, 5, activation="relu", kernel_initializer="he_normal", name="conv1"),
@@ -36,10 +36,10 @@ class UserModel(Tower):
             name="embed",
         )
         left, right = tf.split(self.x / 255.0, 2, axis=3)
-        # Distances are taken in full precision, also where the network computes in half.
+        # Distances are computed in float32, also in mixed precision.
         self.left = tf.cast(embed(left), tf.float32)
         self.right = tf.cast(embed(right), tf.float32)
-        # A little is added before the root, whose slope at 0 is infinite.
+        # Avoid the infinite gradient of the square root at 0.
         return tf.sqrt(tf.reduce_sum(tf.square(self.left - self.right), axis=1, keepdims=True) + 1e-6)
 
     @model_property

@@ -3,7 +3,7 @@ class UserModel(Tower):
 
     @model_property
     def inference(self):
-        # self.x: the batch, float32 [N, height, width, channels], values of 0 to 255 less the mean.
+        # self.x: the batch, float32 [N, height, width, channels], values of 0 to 255 minus the mean.
         layers = tf.keras.layers
         net = self.x / 255
         net = layers.Conv2D(32, 3, padding="same", activation="relu")(net)
@@ -11,11 +11,11 @@ class UserModel(Tower):
         net = layers.Conv2D(64, 3, padding="same", activation="relu")(net)
         net = layers.GlobalAveragePooling2D()(net)
         net = layers.Dropout(0.5)(net, training=self.is_training)
-        return layers.Dense(self.nclasses)(net)  # one output for each class, no softmax
+        return layers.Dense(self.nclasses)(net)  # one logit per class
 
     @model_property
     def loss(self):
-        # self.y: the labels, int64 [N], numbers of classes.
+        # self.y: the labels, int64 [N], class indexes.
         accuracy = digits.classification_accuracy(self.inference, self.y)
         self.summaries.append(tf.summary.scalar("accuracy", accuracy))
         return digits.classification_loss(self.inference, self.y)

@@ -10,7 +10,7 @@
 
 from keras import layers
 
-# Filters at each depth; the paper's, 64 to 1024, are these times four.
+# Filters at each depth: a quarter of the paper's 64 to 1024.
 WIDTHS = [16, 32, 64, 128]
 DEEPEST = 256
 
@@ -20,13 +20,13 @@ class UserModel(Tower):
     def inference(self):
         net = self.x / 64.0
         passed = []
-        # Down: the picture becomes smaller and the network sees more of it at once.
+        # Encoder: halve the resolution and increase the receptive field.
         for depth, filters in enumerate(WIDTHS, 1):
             net = self.two_convolutions(net, filters, f"down{depth}")
             passed.append(net)
             net = layers.MaxPooling2D(2)(net)
         net = self.two_convolutions(net, DEEPEST, "bottom")
-        # Up again: what was found below meets the fine details that were passed on.
+        # Decoder: upsample and concatenate the features of the same resolution.
         for depth, filters in reversed(list(enumerate(WIDTHS, 1))):
             net = layers.Conv2DTranspose(filters, 2, strides=2, padding="same", name=f"enlarge{depth}")(net)
             net = tf.concat([passed.pop(), net], axis=3)

@@ -12,17 +12,17 @@
 
 from keras import layers, regularizers
 
-# For each block: how many convolutions, with how many filters.
+# The number of convolutions and filters in each block.
 BLOCKS = [(2, 64), (2, 128), (3, 256), (3, 512), (3, 512)]
 
-# Weights shrink by 0.0005 of themselves; the gradient of L2(a) is 2a times the weight.
+# Weight decay of 0.0005; the gradient of L2(a) is 2a times the weight.
 WEIGHT_DECAY = regularizers.L2(0.0005 / 2)
 
 
 class UserModel(Tower):
     @model_property
     def inference(self):
-        # Pixels are 0 to 255 less the mean; 64 is about their standard deviation in photographs.
+        # Pixels are 0 to 255 minus the mean; 64 is about their standard deviation in photographs.
         net = self.x / 64.0
         for block, (convolutions, filters) in enumerate(BLOCKS, 1):
             for number in range(1, convolutions + 1):
@@ -31,8 +31,8 @@ class UserModel(Tower):
                     3,
                     padding="same",
                     activation="relu",
-                    # Keeps the signal as strong behind the layer as before it. The authors had to train a
-                    # shallow network first and to deepen it, because their deep ones did not start to learn.
+                    # He initialization preserves the variance. The authors trained a shallow network first and
+                    # deepened it, because their deep networks did not converge otherwise.
                     kernel_initializer="he_normal",
                     kernel_regularizer=WEIGHT_DECAY,
                     name=f"conv{block}_{number}",
@@ -44,7 +44,7 @@ class UserModel(Tower):
         return layers.Dense(self.nclasses, kernel_regularizer=WEIGHT_DECAY, name="fc8")(net)
 
     def fully_connected(self, net, name):
-        """4096 neurons with ReLU, half of which are left out at random while training."""
+        """4096 units with ReLU and dropout."""
         net = layers.Dense(
             4096,
             activation="relu",

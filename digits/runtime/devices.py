@@ -51,7 +51,7 @@ class Device:
 
 
 class DriverError(Exception):
-    """The driver is there but gave no useful answer in time."""
+    """The driver is present but did not give a valid answer in time."""
 
 
 class Devices:
@@ -135,7 +135,7 @@ class Driver:
             output, _ = helper.communicate(timeout=self._seconds)
         except subprocess.TimeoutExpired:
             self._abandon(helper)
-            raise DriverError(f"The GPU driver gave no answer in {self._seconds:g} seconds.") from None
+            raise DriverError(f"The GPU driver did not answer within {self._seconds:g} seconds.") from None
         return _gpus_in(output, helper.returncode)
 
     def _abandon(self, helper: subprocess.Popen[str]) -> None:
@@ -224,7 +224,7 @@ def _answer() -> dict[str, Any]:
 
 
 def _gpu(pynvml: Any, index: int) -> dict[str, Any] | None:
-    """What the driver tells about one GPU; None for one that fell off the bus."""
+    """Return the driver's data about one GPU; None if it has failed."""
     try:
         handle = pynvml.nvmlDeviceGetHandleByIndex(index)
     except pynvml.NVMLError:

@@ -74,7 +74,7 @@ class InferenceServers:
                 known = explain(error) if isinstance(error, OSError) else None
                 if known is not None:
                     raise known from error
-                raise Unavailable(f"The inference server gave no answer: {error}") from error
+                raise Unavailable(f"The inference server did not answer: {error}") from error
         if answer.get("ok"):
             return answer
         kind = BadRequest if answer.get("status", 500) < 500 else DigitsError
@@ -104,7 +104,7 @@ class InferenceServers:
             connection.sendall(json.dumps(request).encode() + b"\n")
             answer = json.loads(_read_line(connection))
         if not isinstance(answer, dict):
-            raise ValueError("its answer is not understood")
+            raise ValueError("its answer is invalid")
         return answer
 
     def _server(self, model_folder: Path) -> _Server:

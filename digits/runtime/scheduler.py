@@ -166,7 +166,7 @@ class Scheduler:
         """Ask all tasks of ``job`` to stop; False if it had ended already.
 
         Returns when all processes have been asked, so that the request survives the end of the server. Raises
-        NotReady if a task takes long to start.
+        NotReady if a task is still starting.
         """
         if not job.status.is_running:
             return False
@@ -177,7 +177,7 @@ class Scheduler:
             elif task.status in (Status.INIT, Status.WAIT):
                 self._end(job, task, Status.ABORT, None)
         if not self._wait(lambda: not self._is_starting(job)):
-            raise NotReady(f"A process of “{job.name}” takes long to start.", "Try again in a moment.")
+            raise NotReady(f"A process of “{job.name}” is still starting.", "Try again in a moment.")
         return True
 
     def resume(self, job: Job) -> None:

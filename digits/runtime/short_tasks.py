@@ -1,6 +1,6 @@
 """Short tasks on a network: show its layers, check a training before it is created, export a snapshot.
 
-Each runs in a folder of its own while a request waits for it. Only a few run at the same time; others wait.
+Each runs in a separate folder while a request waits for it. Only a few run at the same time; others wait.
 """
 
 from __future__ import annotations

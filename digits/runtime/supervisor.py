@@ -178,7 +178,7 @@ class Supervisor:
             if wake_up in ready:
                 os.read(wake_up, 4096)
             if self._pipe in ready and not self._copy_output():
-                readable = [wake_up]  # The task closed its output and goes on.
+                readable = [wake_up]  # The task closed its output and continues.
             if self._owner and self._stop_at is None and not _is_running(self._owner):
                 self._ask_to_stop()
             self._insist()

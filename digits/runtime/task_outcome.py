@@ -16,18 +16,21 @@ def verdict(ended: Exit, state: TaskState, last_lines: list[str]) -> tuple[Statu
         return Status.DONE, None
     if ended.stopped:
         return Status.ABORT, None
-    if state.failure and ended.code != EXIT_BUSY:  # which told nothing of its own
+    if state.failure and ended.code != EXIT_BUSY:  # which reported no failure of its own
         return Status.ERROR, state.failure
     return Status.ERROR, Failure(*_why(ended, last_lines))
 
 
 def _why(ended: Exit, last_lines: list[str]) -> tuple[str, str]:
     tail = "\n".join(last_lines)
-    said = f"Last lines of its output:\n{tail}" if tail else "It produced no output."
+    output = f"Last lines of its output:\n{tail}" if tail else "It produced no output."
     if ended.damage:
-        return f"The outcome of the task is unknown because its exit record is damaged: {ended.damage}.", said
+        return (
+            f"The outcome of the task is unknown because its exit record is damaged: {ended.damage}.",
+            output,
+        )
     if ended.lost:
-        return "The task's process is gone: it was killed, or the machine shut down.", said
+        return "The task's process is gone: it was killed, or the machine shut down.", output
     if ended.out_of_memory:
         return "The machine ran out of memory, and the kernel killed the task.", (
             "Choose a smaller batch size, smaller images or a smaller network."
@@ -35,18 +38,18 @@ def _why(ended: Exit, last_lines: list[str]) -> tuple[str, str]:
     if ended.disk_full or ended.code == EXIT_DISK_FULL:
         return (
             "The disk is full.",
-            f"Free up space on the disk with the jobs folder, then start the job again. {said}",
+            f"Free up space on the disk with the jobs folder, then start the job again. {output}",
         )
     if ended.signal is not None:
         try:
             name = signal.Signals(ended.signal).name
         except ValueError:
             name = "unknown"
-        return f"The task crashed (signal {ended.signal}, {name}).", said
+        return f"The task crashed (signal {ended.signal}, {name}).", output
     if ended.code == EXIT_BUSY:
         return "Another process, such as digits train, works on this job already.", (
             "Wait for its end, or stop it."
         )
     if ended.code == 0:
-        return "The task ended early: something called exit before all work was done.", said
-    return f"The task ended early with exit code {ended.code}.", said
+        return "The task ended early: something called exit before all work was done.", output
+    return f"The task ended early with exit code {ended.code}.", output

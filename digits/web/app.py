@@ -1,4 +1,4 @@
-"""Builds the web application out of its parts."""
+"""Create the web application."""
 
 from __future__ import annotations
 
@@ -54,9 +54,9 @@ class _App(Flask):
 
 
 def create_app(settings: Settings, *, start: bool = True) -> Flask:
-    """The application. ``app.extensions["digits"]`` holds its `Services`; stop them at the end.
+    """Create the application. ``app.extensions["digits"]`` is its `Services`; stop them at the end.
 
-    With ``start`` False the jobs are not read and nothing runs.
+    With ``start=False``, jobs are not loaded and nothing runs.
     """
     app = _App(
         "digits",
@@ -90,7 +90,7 @@ def create_app(settings: Settings, *, start: bool = True) -> Flask:
     _add_error_pages(app, show_traceback=settings.debug)
     parts.live.connect(app)
     guard.on_logout.append(parts.live.disconnect)
-    # The gate is the outermost part: nothing, not even the socket, is reached around it.
+    # The gate is the outermost layer: nothing, not even the socket, can be reached without it.
     app.wsgi_app = Gate(  # type: ignore[method-assign]
         app.wsgi_app,
         bind_host=settings.host,
@@ -105,13 +105,13 @@ def create_app(settings: Settings, *, start: bool = True) -> Flask:
 
 
 def load_templates(app: Flask) -> None:
-    """Compile the templates in a thread ahead of the first requests; some take 100 ms."""
+    """Compile the templates in a thread before the first requests; some take 100 ms."""
     for name in app.jinja_env.list_templates(extensions=["html"]):
         in_thread(app.jinja_env.get_template, name)
 
 
 def wants_json() -> bool:
-    """Whether the client of this request asks for JSON rather than a page."""
+    """Return whether the client of this request prefers JSON to a page."""
     if request.path.endswith(".json"):
         return True
     best = request.accept_mimetypes.best_match(["text/html", "application/json"])

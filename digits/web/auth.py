@@ -55,7 +55,7 @@ FORWARDED = "digits.forwarded"
 USERNAME_COOKIE = "username"
 USERNAME = re.compile(r"\w[\w.@+-]{0,63}")
 
-# TensorBoard's page posts its questions, and knows nothing of our tokens.
+# TensorBoard's page sends queries as POST without our CSRF token.
 _WITHOUT_TOKEN = ("digits.web.tensorboard_views.proxy",)
 
 IDLE_SECONDS = 7 * 24 * 3600
@@ -90,7 +90,7 @@ def read_or_make_secret(path: Path) -> str:
 
 
 def _read_secret(path: Path) -> str:
-    advice = f"Delete {path} to have a new one made."
+    advice = f"Delete {path} to generate a new one."
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
     except OSError as error:
@@ -98,20 +98,20 @@ def _read_secret(path: Path) -> str:
     try:
         status = os.fstat(descriptor)
         if not stat.S_ISREG(status.st_mode) or status.st_uid != os.geteuid():
-            raise ExposureError(f"{path} is not a plain file of yours. {advice}")
+            raise ExposureError(f"{path} is not a regular file that you own. {advice}")
         if status.st_mode & 0o077:
             raise ExposureError(f"Other users of this machine can read the secret in {path}. {advice}")
         secret = os.read(descriptor, 1000).decode("ascii", "replace").strip()
     finally:
         os.close(descriptor)
     if len(secret) < 16:
-        raise ExposureError(f"{path} holds no secret. {advice}")
+        raise ExposureError(f"{path} does not contain a secret. {advice}")
     return secret
 
 
 @dataclass(frozen=True)
 class Session:
-    """What the login cookie says. ``started`` and ``renewed`` are unix times."""
+    """The contents of the login cookie. ``started`` and ``renewed`` are Unix times."""
 
     id: str
     username: str
@@ -120,7 +120,7 @@ class Session:
 
 
 class Sessions:
-    """Logins as signed cookies. Only those that were ended early are remembered here, in ``ended_file``."""
+    """Logins as signed cookies. Only sessions that ended early are stored, in ``ended_file``."""
 
     def __init__(
         self, secret_key: str, ended_file: Path | None = None, clock: Callable[[], float] = time.time
@@ -132,12 +132,12 @@ class Sessions:
         self._ended = self._load()
 
     def start(self, username: str) -> str:
-        """The cookie of a new session."""
+        """Return the cookie of a new session."""
         now = int(self._clock())
         return self._sign(Session(secrets.token_urlsafe(16), username, now, now))
 
     def read(self, cookie: str) -> Session | None:
-        """The session of ``cookie``; None if it is forged, expired, or logged out."""
+        """Return the session of ``cookie``; None if it is forged, expired, or logged out."""
         try:
             session = Session(**self._serializer.loads(cookie))
             over = self._is_over(session)
@@ -146,7 +146,7 @@ class Sessions:
         return None if over else session
 
     def renewed(self, session: Session) -> str | None:
-        """A fresh cookie for a session in use; None while the old one is good enough."""
+        """Return a new cookie for a session in use; None if the old one need not be renewed."""
         now = int(self._clock())
         if now - session.renewed < RENEW_SECONDS:
             return None
@@ -188,7 +188,7 @@ class Sessions:
 
 @dataclass(frozen=True)
 class Visitor:
-    """Who sent a request that was let in: by a session's cookie, by the token, or without any need of it."""
+    """The sender of an admitted request: identified by a session cookie, by the token, or without a login."""
 
     session: Session | None = None
 
@@ -259,7 +259,7 @@ class Auth:
         )
 
     def is_secret(self, text: str) -> bool:
-        """Whether ``text`` is the password, or the token typed in its place."""
+        """Return whether ``text`` is the password, or the token entered instead."""
         if self.is_token(text):
             return True
         if not self._password_hash or not 0 < len(text) <= LONGEST_PASSWORD:
@@ -290,7 +290,7 @@ class Auth:
         if password.startswith("$argon2"):
             return password
         if 0 < len(password) < SHORTEST_PASSWORD:
-            raise ExposureError(f"The password needs at least {SHORTEST_PASSWORD} characters.")
+            raise ExposureError(f"The password must have at least {SHORTEST_PASSWORD} characters.")
         return self._hasher.hash(password) if password else ""
 
 
@@ -322,9 +322,9 @@ def made_token(folder: Path) -> str:
 
 
 def safe_next(text: str | None) -> str:
-    """``text`` if it is a path of this site, else an empty string.
+    """Return ``text`` if it is a path of this site, else an empty string.
 
-    Browsers drop control characters and read a backslash as a slash, so both are refused.
+    Browsers drop control characters and treat a backslash as a slash, so both are rejected.
     """
     if not text or len(text) > 2000 or not text.startswith("/") or text.startswith("//"):
         return ""
@@ -386,7 +386,7 @@ def shown_username(request: Request) -> str | None:
 
 
 def checked_username(text: str) -> str:
-    """``text`` without spaces around it; raises BadRequest if it is no name."""
+    """Strip ``text``; raises BadRequest if it is not a valid user name."""
     name = text.strip()
     if not USERNAME.fullmatch(name):
         raise BadRequest(
@@ -397,14 +397,14 @@ def checked_username(text: str) -> str:
 
 
 class LoginForm(FlaskForm):  # type: ignore[misc]
-    """A name, and the secret where one is needed."""
+    """A user name, and the secret if one is required."""
 
     username = StringField("User name")
     password = PasswordField("Password or token")
 
 
 def login_blueprint(auth: Auth) -> Blueprint:
-    """The pages ``/login`` and ``/logout``, for people and for scripts that want JSON."""
+    """Add the pages ``/login`` and ``/logout``, for browsers and for scripts that request JSON."""
     blueprint = Blueprint("auth", __name__)
 
     @blueprint.get("/login")
@@ -535,7 +535,7 @@ def _next() -> str:
 
 
 def _wants_json() -> bool:
-    """Whether JSON is preferred to a page; programs that accept anything get redirects, as from DIGITS."""
+    """Return whether JSON is preferred to a page; programs that accept anything get redirects, as from DIGITS."""
     accepted = request.accept_mimetypes
     return request.is_json or accepted["application/json"] > accepted["text/html"]
 

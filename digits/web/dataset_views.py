@@ -50,7 +50,7 @@ def new(kind: Kind) -> str:
 @blueprint.post("/datasets/<kind:kind>")
 @blueprint.post("/datasets/<kind:kind>.json", endpoint="create_json")
 def create(kind: Kind) -> AnyResponse | tuple[str | Response, int]:
-    """Create a dataset. An invalid form is shown again with everything that was filled in."""
+    """Create a dataset. An invalid form is shown again with all entries."""
     form = _form(kind)
     _clone_into(form, request.form.get("clone"))
     as_json = request.path.endswith(".json")
@@ -106,7 +106,7 @@ def show_json(job_id: str) -> Response:
 
 @blueprint.get("/datasets/summary")
 def summary() -> Response:
-    """What the form of a model shows of the dataset that is chosen in it."""
+    """Return details of the dataset chosen in the model form."""
     job_id = request.args.get("job_id")
     if not job_id:
         raise BadRequest("Specify the job_id.")
@@ -116,7 +116,7 @@ def summary() -> Response:
 
 @blueprint.post("/datasets/images/resize-example")
 def resize_example() -> Response:
-    """The example picture resized as the form says: ``{image: data URI, bytes}``."""
+    """Return the example image resized with the form's settings: ``{image: data URI, bytes}``."""
     form = ImageDatasetForm[Any](request.form)
     names = ("resize_width", "resize_height", "resize_channels", "resize_mode", "encoding")
     short = {name.removeprefix("resize_"): name for name in names}
@@ -150,7 +150,7 @@ def _resized_example(channels: int, size: tuple[int, int], mode: str, encoding: 
 
 @blueprint.get("/datasets/<kind:kind>/explore")
 def explore(kind: Kind) -> str:
-    """The records of a split, page by page: all, or those of one group."""
+    """Browse the records of a split: all, or those of one group."""
     job = _dataset(request.args.get("job_id", ""))
     views = views_of(job.data_kind)
     manifest = _finished(job)
@@ -192,7 +192,7 @@ def record(job_id: str, split: str, number: int) -> Response:
     job = _dataset(job_id)
     data, mimetype = _record(job, split, number)
     response = Response(data, mimetype=mimetype)
-    # A record never changes: a dataset is written once.
+    # A record never changes, because a dataset is written once.
     response.headers["Cache-Control"] = "private, max-age=86400, immutable"
     return response
 
@@ -203,10 +203,8 @@ def _dataset(job_id: str) -> DatasetJob:
 
 def _finished(job: DatasetJob) -> Manifest:
     if job.status is not Status.DONE:
-        raise BadRequest(
-            f"“{job.name}” has no records to show: its status should be Done, but is {job.status.title}."
-        )
-    return job.manifest() or manifests.load(job.folder)  # which says why it cannot be read
+        raise BadRequest(f"“{job.name}” has no records to show: it is {job.status.title}, not Done.")
+    return job.manifest() or manifests.load(job.folder)  # raises the reason
 
 
 def _record(job: DatasetJob, split: str, number: int) -> tuple[bytes, str]:
@@ -251,7 +249,7 @@ def _items(job: DatasetJob, split: str, manifest: Manifest, numbers: Any) -> lis
 
 
 def _samples(job: DatasetJob, manifest: Manifest) -> list[dict[str, Any]]:
-    """A few training images of each group; raises UnreadableFile."""
+    """Return a few training images of each group; raises UnreadableFile."""
     split = manifest.splits.get("train")
     if split is None or not split.count:
         return []

@@ -1,4 +1,4 @@
-"""The home page: all jobs, and the first steps of a newcomer."""
+"""The home page: all jobs, and the first steps for new users."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ COLUMNS = {
 
 @blueprint.get("/")
 def index() -> Response:
-    """The home page, or its table alone for a page that refreshes itself."""
+    """Show the home page, or only its tables for a page that refreshes itself."""
     fragment = request.headers.get("X-Fragment") == "jobs"
     query = JobQuery.parse(request.args, COLUMNS)
     datasets, dataset_count = _rows(DatasetJob, query)
@@ -99,7 +99,7 @@ def completed_jobs() -> Response:
 
 @blueprint.post("/try/<sample>")
 def try_sample(sample: str) -> AnyResponse:
-    """Download a sample, make a dataset of it and train LeNet on that, with one click."""
+    """Download a sample, create a dataset from it and train LeNet on that, with one click."""
     if sample not in SAMPLES:
         raise NotFound(f"There is no sample called “{sample}”.")
     with services().store.creation() as new_folder:
@@ -112,7 +112,7 @@ def try_sample(sample: str) -> AnyResponse:
 
 
 def _rows(job_type: type[Any], query: JobQuery) -> tuple[list[dict[str, Any]], int]:
-    """The first rows of the jobs that match ``query``, and the number of matches."""
+    """Return the first rows of the jobs that match ``query``, and the number of matches."""
     jobs = query.select(services().store.all(job_type), COLUMNS, _searched_texts)
     return serializers.rows(jobs[:PAGE_ROWS]), len(jobs)
 
@@ -122,7 +122,7 @@ def _searched_texts(job: Job) -> tuple[str | None, ...]:
 
 
 def _heads(query: JobQuery) -> dict[str, dict[str, str]]:
-    """The ``aria-sort`` value of each column, and the URL that sorts by it."""
+    """Return the ``aria-sort`` value of each column, and the URL that sorts by it."""
     orders = {"asc": "ascending", "desc": "descending"}
     return {
         key: {

@@ -1,4 +1,4 @@
-"""Predictions of a trained model for an image of the user's own."""
+"""Predictions of trained models for the user's images."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def predict_json(kind: Kind, call: str) -> Response:
 
 @blueprint.route("/models/<kind:kind>/<any(infer_one, classify_one):call>", methods=["GET", "POST"])
 def predict(kind: Kind, call: str) -> Response:
-    """The prediction for an image as a page, or as the part of a page that shows it."""
+    """Predict from an image; return a page or the part of a page that shows the prediction."""
     job = _model()
     path = request.values.get("image_path", "").strip()
     uploaded = bool(request.files.get("image_file"))
@@ -70,12 +70,12 @@ def _template(kind: Kind, view: str) -> str:
 
 @blueprint.get("/models/image")
 def image() -> Response:
-    """An image below the data roots as a small PNG, without metadata."""
-    path = services().roots.resolve(request.args.get("path", ""), kind="file")
+    """Return an image below the data roots as a small PNG without metadata."""
+    path = services().roots.resolve(request.args.get("path", ""), file_type="file")
     try:
-        data = in_thread(_as_small_png, path)  # decoding a large photograph takes a second
+        data = in_thread(_as_small_png, path)  # decoding a large photo takes a second
     except images.UnusableImage as error:
-        raise BadRequest("The file cannot be shown as an image.", error.reason) from error
+        raise BadRequest("The file cannot be displayed as an image.", error.reason) from error
     return Response(data, mimetype="image/png", headers={"Cache-Control": "no-store"})
 
 
@@ -107,7 +107,7 @@ def _predict(job: ModelJob) -> dict[str, Any]:
 
 @contextmanager
 def _image(job: ModelJob) -> Iterator[Path]:
-    """The image of this request as a file: the upload, for as long as it is needed, or a file of a root."""
+    """Yield the image of this request as a file: the upload, while it is needed, or a file below a root."""
     upload = request.files.get("image_file")
     if upload is not None and upload.filename:
         path = _keep(upload, services().folder / "uploads")
@@ -121,7 +121,7 @@ def _image(job: ModelJob) -> Iterator[Path]:
         raise BadRequest("Upload an image, or specify its path.")
     if "://" in text:
         raise BadRequest("Images are not fetched from other servers.", "Download it and upload it here.")
-    yield services().roots.resolve(text, kind="file")
+    yield services().roots.resolve(text, file_type="file")
 
 
 def _keep(upload: FileStorage, folder: Path) -> Path:

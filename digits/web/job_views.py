@@ -1,4 +1,4 @@
-"""What all jobs have in common on the web: renaming, aborting, deleting, cloning, their files."""
+"""Routes that all jobs share: rename, abort, delete, clone, and their files."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ blueprint = Blueprint("jobs", __name__)
 
 MAX_NOTES_CHARACTERS = 20_000
 OUTPUT_BYTES = 256 * 1024
-# A job's files may come from anybody's code. Only these are shown in the browser; all else is downloaded.
+# Job files are untrusted. Only these types are displayed in the browser; all others are downloaded.
 _SHOWN_TYPES = {
     ".png": "image/png",
     ".jpg": "image/jpeg",
@@ -72,7 +72,7 @@ def status(place: str, job_id: str) -> Response:
 
 @blueprint.get("/jobs/<job_id>/output", endpoint="output")
 def output_text(job_id: str) -> Response:
-    """What the job's task printed after a byte offset, and the offset to go on from."""
+    """Return what the job's task printed after a byte offset, and the next offset."""
     job = _job("jobs", job_id)
     if isinstance(job, DamagedJob):
         raise job.error()
@@ -83,7 +83,7 @@ def output_text(job_id: str) -> Response:
 
 @blueprint.put("/<any(jobs, datasets, models):place>/<job_id>")
 def edit(place: str, job_id: str) -> Response:
-    """Change the name, the notes or the group."""
+    """Change the name, notes or group."""
     job = _job(place, job_id)
     if isinstance(job, DamagedJob):
         raise job.error()
@@ -145,7 +145,7 @@ def clone(job_id: str) -> AnyResponse:
 
 @blueprint.get("/files/<path:path>")
 def file(path: str) -> Response:
-    """A file of a job's folder."""
+    """Send a file from a job's folder."""
     job_id, _, name = path.partition("/")
     if not is_id(job_id) or services().store.find(job_id) is None or "/." in f"/{name}":
         raise NotFound("There is no such file.")
@@ -157,7 +157,7 @@ def file(path: str) -> Response:
 
 @blueprint.get("/autocomplete/path")
 def complete_path() -> Response:
-    """Paths below the data roots that start with ``query``; with ``type=folder``, folders only."""
+    """Return paths below the data roots that start with ``query``; with ``type=folder``, only folders."""
     only_folders = request.args.get("type") == "folder"
     found = services().roots.complete(request.args.get("query", ""), only_folders=only_folders)
     return jsonify(suggestions=found)
@@ -168,7 +168,7 @@ def _job(place: str, job_id: str) -> Job:
 
 
 def check_owner(job: Job) -> None:
-    """Raise NotAllowed if the job has an owner other than this request's user name."""
+    """Raise NotAllowed if the job's owner is not this request's user."""
     user = login_name(request)
     if job.owner and user and job.owner != user:
         raise NotAllowed(f"“{job.name}” belongs to {job.owner}.", "Ask them, or log in as them.")
@@ -203,7 +203,7 @@ def _each(act: Any, done: str) -> Response:
                 raise
             refused[job_id] = known
     if refused:
-        # One status for all: that of a disk error, if there is one.
+        # One status for all errors: that of a disk error, if there is one.
         kind = max((type(error) for error in refused.values()), key=lambda kind: kind.http_status)
         said = " ".join(dict.fromkeys(error.message for error in refused.values()))
         raise (kind if kind.http_status >= 500 else BadRequest)(

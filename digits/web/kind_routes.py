@@ -1,4 +1,4 @@
-"""Routes with the kind of a dataset in them, such as ``/datasets/images/classification/new``."""
+"""Routes that contain the kind of a dataset, such as ``/datasets/images/classification/new``."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ log = logging.getLogger(__name__)
 
 @functools.cache
 def views_of(kind: Kind) -> Views[Any]:
-    """The texts and data of ``kind`` for pages and JSON."""
+    """Return the texts and data of ``kind`` for pages and JSON."""
     views: Views[Any] = kind.load("views").Views()
     return views
 
@@ -44,7 +44,7 @@ def _converter() -> type[BaseConverter]:
     by_route = {kind.route: kind for kind in all_kinds().values()}
 
     class KindConverter(BaseConverter):
-        """Matches the routes of the kinds, which contain slashes."""
+        """Matches the routes of kinds, which contain slashes."""
 
         regex = f"(?:{'|'.join(re.escape(route) for route in by_route)})"
         part_isolating = False

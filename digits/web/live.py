@@ -1,8 +1,7 @@
-"""Tells browsers what happens, as data over Socket.IO: the only module that knows the socket.
+"""Live updates for browsers over Socket.IO. No other module uses the socket.
 
-Clients of the namespace ``/jobs`` join the room of a job, or the room of all of
-them, and then get the messages of `digits.web.live_messages`. What they missed they ask
-for by HTTP.
+Clients of the namespace ``/jobs`` join the room of a job, or the room for all jobs, and receive the messages of
+`digits.web.live_messages`. They request missed updates over HTTP.
 """
 
 from __future__ import annotations
@@ -21,18 +20,18 @@ MAX_MESSAGE_BYTES = 100_000
 
 
 class Live:
-    """The server's end of the socket."""
+    """The server side of the socket."""
 
     def __init__(self) -> None:
         self.socketio = SocketIO()
 
     def connect(self, app: Flask) -> None:
-        """Serve the socket beside ``app``. Host, origin and login are the gate's business."""
+        """Serve the socket beside ``app``. The gate checks host, origin and login."""
         self.socketio.init_app(
             app,
             async_mode="gevent",
             path="socket.io",
-            # The gate in front has checked the Origin against the allowed hosts already.
+            # The gate has already checked the Origin against the allowed hosts.
             cors_allowed_origins=_every_origin,
             max_http_buffer_size=MAX_MESSAGE_BYTES,
             serve_client=False,
@@ -41,7 +40,7 @@ class Live:
         self.socketio.on_event("leave", _leave, namespace=NAMESPACE)
 
     def publish(self, room: str, event: str, body: dict[str, Any]) -> None:
-        """Send ``body`` to everybody in ``room``; nothing happens when nobody is."""
+        """Send ``body`` to all clients in ``room``."""
         if self.socketio.server is not None:
             self.socketio.emit(event, body, to=room, namespace=NAMESPACE)
 

@@ -1,7 +1,7 @@
-"""Messages to browsers about changes of jobs: plain data, made by pure functions.
+"""Messages to browsers about changes of jobs: plain data, created by pure functions.
 
-A message is a room, the name of a Socket.IO event and a JSON value. The rooms
-are a job's id, for the job's page, and `EVERYONE`, for the lists.
+A message consists of a room, the name of a Socket.IO event and a JSON value. Rooms are job ids, for the pages of
+jobs, and `EVERYONE`, for lists.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ def history(job: Job) -> list[list[Any]]:
 
 
 def of(change: changes.Change) -> list[Message]:
-    """The messages that report ``change`` to browsers."""
+    """Return the messages that report ``change`` to browsers."""
     return _MESSAGES[type(change)](change)
 
 
@@ -92,7 +92,7 @@ def _events_applied(change: changes.EventsApplied) -> list[Message]:
 
 
 def _to_both(change: changes.Change, body: dict[str, Any]) -> list[Message]:
-    """``body`` for the job's page and for the lists."""
+    """Return messages with ``body`` for the job's page and for lists."""
     body = {**body, "job_id": change.job.id}
     return [(change.job.id, JOB, body), (EVERYONE, JOB, body)]
 
@@ -173,7 +173,7 @@ def _weights_loaded(state: TaskState, _: list[Any]) -> dict[str, Any]:
 
 
 _TASK_UPDATES: tuple[tuple[type[events.Event], Callable[[TaskState, list[Any]], dict[str, Any]]], ...] = (
-    # First: it voids rows, and others of this batch may come after it.
+    # First, because it invalidates rows, and later events of this batch may add others.
     (events.Resumed, _resumed),
     (events.Progressed, _progress),
     (events.Counted, _counts),
@@ -185,7 +185,7 @@ _TASK_UPDATES: tuple[tuple[type[events.Event], Callable[[TaskState, list[Any]], 
     (events.Measured, _metrics),
     (events.Saved, _snapshots),
     (events.Removed, _snapshots),
-    # After the snapshots: the best one is among them.
+    # After the snapshots, which include the best one.
     (events.BestSnapshotChanged, _best_snapshot_changed),
     (events.UsageSampled, _usage),
 )

@@ -1,4 +1,4 @@
-"""The server's log: to the terminal and to a file that is renamed and kept when it grows large."""
+"""The server's log: on the terminal and in a rotating file."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ KEPT_FILES = 10
 
 
 class _Format(logging.Formatter):
-    """``2026-11-20 09:30:00 [20261120-093000-a1b2c3] [INFO] text``; the job only where a record has ``job_id``."""
+    """``2026-11-20 09:30:00 [20261120-093000-a1b2c3] [INFO] text``; the job only if the record has a ``job_id``."""
 
     def __init__(self) -> None:
         super().__init__("%(asctime)s %(job)s[%(levelname)s] %(message)s", "%Y-%m-%d %H:%M:%S")
@@ -25,10 +25,10 @@ class _Format(logging.Formatter):
 
 
 def start_logging(settings: Settings) -> None:
-    """Send all log records of this process to standard error and to the settings' file.
+    """Send all log records of this process to standard error and to the log file of the settings.
 
-    Raises SettingsError when a file was asked for that cannot be written; without
-    the default file the server gets along, and says so.
+    Raises SettingsError if an explicitly configured file is not writable; if the default file is not writable, logs
+    a warning and continues without it.
     """
     root = logging.getLogger()
     root.setLevel(logging.DEBUG if settings.debug else settings.logfile_level.upper())

@@ -1,4 +1,4 @@
-"""The form that makes a model, and the recipes it yields: one for each swept pair of numbers."""
+"""The form that creates models, and the recipes it yields: one for each pair of swept values."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ SOLVERS = choices(
     ("FTRL", "FTRL"),
 )
 SOLVER_TITLES = {choice.value: choice.label for choice in SOLVERS}
-# What a solver is usually begun with. The rate of the others is that of plain gradient descent.
+# Usual initial settings of each solver. The other solvers use the rate of plain gradient descent.
 USUAL = {
     solver: {name: schema.limits(Solver, name).default for name in ("learning_rate", "beta_2")}
     | {
@@ -99,7 +99,7 @@ def _joined(values: Iterable[float]) -> str:
 
 
 class AllowedWeights(AllowedPath):
-    """The text names weights below an allowed root: a file, a folder, or the prefix of a checkpoint's files."""
+    """Validate a path of weights below an allowed root: a file, a folder, or the prefix of a checkpoint's files."""
 
     def __init__(self) -> None:
         super().__init__("file")
@@ -117,7 +117,7 @@ class AllowedWeights(AllowedPath):
 
 
 class ModelForm(AugmentationFields, RunFields, DeviceFields):
-    """A model for image classification."""
+    """A model for a dataset of any kind."""
 
     LONG_FIELDS = frozenset({"custom_network"})
 
@@ -206,7 +206,7 @@ class ModelForm(AugmentationFields, RunFields, DeviceFields):
             raise ValidationError("Enter at least one percentage.")
 
     def policy(self) -> AnySchedule:
-        """The learning-rate schedule. Raises ValueError if its fields are invalid."""
+        """Return the learning-rate schedule. Raises ValueError if its fields are invalid."""
         name = self.lr_policy.data
         prefix = f"lr_{name}_"
         settings = {
@@ -217,7 +217,7 @@ class ModelForm(AugmentationFields, RunFields, DeviceFields):
         return schedules.from_settings(name, **settings, warmup=self.lr_warmup.data)
 
     def sweep(self) -> list[tuple[str, int | None, float]]:
-        """A name, a batch size and a learning rate for every job that the form asks for."""
+        """Return a name, a batch size and a learning rate for each job that the form creates."""
         name = self.model_name.data.strip()
         sizes: list[int | None] = list(self.batch_size.data) or [None]
         rates = self.learning_rate.data
@@ -230,7 +230,7 @@ class ModelForm(AugmentationFields, RunFields, DeviceFields):
         return jobs
 
     def recipe(self, dataset_folder: str, weights: str | None, size: int | None, rate: float) -> Train:
-        """The recipe of the task; the form has been validated."""
+        """Return the recipe of the task; the form must be valid."""
         solver = Solver(
             type=self.solver_type.data,
             learning_rate=rate,

@@ -1,4 +1,4 @@
-"""Groups of the model form's fields: how images are changed, how a run goes, on what it runs."""
+"""Groups of fields of the model form: augmentation, checkpoints and logging, devices and precision."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ _XLA_VALUES = {"auto": None, "on": True, "off": False}
 
 
 class AugmentationFields(JobForm):
-    """Random changes of the training images. Amounts are parts of the full range unless a unit is told."""
+    """Random augmentation of training images. Amounts are fractions of the full range unless a unit is given."""
 
     aug_flip = select("Flip", FLIPS, Augment, "flip")
     aug_quad_rot = select("90° rotation", QUARTER_TURNS, Augment, "quad_rotation")
@@ -108,7 +108,7 @@ class AugmentationFields(JobForm):
 
 
 class RunFields(JobForm):
-    """How a run is watched over: what is kept of it, when it stops, what TensorBoard gets."""
+    """Snapshots to keep, early stopping, and logging for TensorBoard."""
 
     snapshots_kept = whole("Snapshots to keep", Train, "snapshots_kept")
     best_metric = StringField("Best snapshot", default="", validators=[Optional(), Length(max=64)])
@@ -152,7 +152,7 @@ class RunFields(JobForm):
 
 
 class DeviceFields(JobForm):
-    """What a run runs on, and in which precision."""
+    """Devices and precision of a training."""
 
     select_gpu = StringField("Device", default="next")
     select_gpus = JoinedField("GPUs", default="")

@@ -63,7 +63,7 @@ def new(kind: Kind) -> str:
 @blueprint.post("/models/<kind:kind>")
 @blueprint.post("/models/<kind:kind>.json", endpoint="create_json")
 def create(kind: Kind) -> AnyResponse | tuple[str | Response, int]:
-    """Create a model, or one for each swept pair. An invalid form is shown again with everything filled in.
+    """Create a model, or one for each pair of swept values. An invalid form is shown again with all entries.
 
     The dataset determines the kind of the model; the form is the same for all kinds.
     """
@@ -113,7 +113,7 @@ def back_to_form(kind: Kind) -> AnyResponse:
 
 @blueprint.post("/models/sweep")
 def sweep() -> Response:
-    """The names of the models that the form would create."""
+    """Return the names of the models that the form would create."""
     form = _form(request.form)
     form.model_name.data = form.model_name.data or ""
     fields = (form.learning_rate, form.batch_size)
@@ -146,7 +146,7 @@ def show_json(job_id: str) -> Response:
 
 @blueprint.post("/models/<job_id>/resume")
 def resume(job_id: str) -> AnyResponse:
-    """Let a training that was stopped or failed go on from where it was, or begin anew if it had saved nothing."""
+    """Resume an aborted or failed training, or restart it if it has not saved anything."""
     job = _model(job_id)
     check_owner(job)
     if not job.can_resume:
@@ -162,9 +162,9 @@ def resume(job_id: str) -> AnyResponse:
 
 @blueprint.get("/models/<job_id>/metrics.json")
 def metrics(job_id: str) -> Response:
-    """The curves as columns; with ``after``, only the rows behind that cursor.
+    """Return the metrics as columns; with ``after``, only the rows after that cursor.
 
-    ``resumed`` says that among them are rows in place of others: the whole has to be asked for.
+    ``resumed`` means that some rows replace earlier ones, so that all metrics must be fetched again.
     """
     job = _model(job_id)
     after = cursor_of(request.args, "after")
@@ -194,7 +194,7 @@ def metrics_csv(job_id: str) -> Response:
 @blueprint.route("/models/<job_id>/download", defaults={"ending": "tar.gz"}, methods=["GET", "POST"])
 @blueprint.route("/models/<job_id>/download.<ending>", methods=["GET", "POST"])
 def download(job_id: str, ending: str) -> Response:
-    """A snapshot with all that is needed to use it: network, labels, mean, description."""
+    """Download a snapshot with everything needed to use it: network, labels, mean, description."""
     job = _model(job_id)
     _check_ending(ending)
     epoch, prefix = snapshot_of(job, request.values.get("epoch") or request.values.get("snapshot_epoch"))
@@ -217,7 +217,7 @@ def download(job_id: str, ending: str) -> Response:
 
 @blueprint.get("/models/<job_id>/savedmodel.<ending>")
 def saved_model(job_id: str, ending: str) -> Response:
-    """A snapshot as a SavedModel, made now: the network, its weights and what is done to images before."""
+    """Export a snapshot as a SavedModel: the network, its weights and the preprocessing of images."""
     refuse_other_sites()
     _check_tensorflow()
     _check_ending(ending)
@@ -241,9 +241,7 @@ def saved_model(job_id: str, ending: str) -> Response:
 
 def _check_ending(ending: str) -> None:
     if ending not in MEDIA_TYPES:
-        raise BadRequest(
-            f"There are no archives of the kind “{ending}”.", f"There are {', '.join(MEDIA_TYPES)}."
-        )
+        raise BadRequest(f"Unknown archive format “{ending}”.", f"Use one of {', '.join(MEDIA_TYPES)}.")
 
 
 def _check_tensorflow() -> None:
@@ -253,7 +251,7 @@ def _check_tensorflow() -> None:
 
 @blueprint.post("/models/customize")
 def customize() -> Response:
-    """The text of a standard network or of a model's, to be changed in the editor."""
+    """Return the text of a standard network or of a model's network, for the editor."""
     name = request.values.get("network", "")
     job = services().store.find(name)
     if isinstance(job, ModelJob):
@@ -273,7 +271,7 @@ def check() -> Response:
 
 @blueprint.post("/models/visualize-network")
 def visualize_network() -> tuple[Response, int]:
-    """Build a network in a process of its own: its layers, or the mistake in it."""
+    """Build a network in a separate process; return its layers, or its error."""
     _check_tensorflow()
     job_id = request.form.get("dataset") or request.form.get("dataset_id") or ""
     if not job_id:
@@ -305,9 +303,9 @@ def visualize_network() -> tuple[Response, int]:
 
 @blueprint.post("/models/preflight")
 def preflight() -> tuple[Response, int]:
-    """Take one real step of the training that the form asks for, and tell how it went.
+    """Run one training step of the form's model, and report the result.
 
-    With ``eager`` a few steps are taken operation by operation, and what the network prints is told too.
+    With ``eager``, a few steps run operation by operation, and the text that the network prints is reported too.
     """
     _check_tensorflow()
     form = _form(request.form)
@@ -320,7 +318,7 @@ def preflight() -> tuple[Response, int]:
     dataset = services().store.get(form.dataset.data, DatasetJob)
     if dataset.manifest() is None:
         raise NotReady(f"The dataset “{dataset.name}” is not finished.", "Check again as soon as it is.")
-    _, size, rate = max(form.sweep(), key=lambda run: run[1] or 0)  # the one that takes the most memory
+    _, size, rate = max(form.sweep(), key=lambda run: run[1] or 0)  # the one that requires the most memory
     training = form.recipe(str(dataset.folder), weights, size, rate)
     recipe = Preflight.of(training, eager="eager" in request.form)
     preview = services().short_tasks.preflight(
@@ -350,16 +348,16 @@ def preflight_progress() -> Response:
 
 @blueprint.get("/models/previews/<preview_id>/batch.png")
 def preflight_picture(preview_id: str) -> Response:
-    """The first batch of a checked training, as the network sees it."""
+    """Return a picture of the first batch of a checked training, as the network's input."""
     folder = services().short_tasks.folder(preview_id)
     if folder is None:
-        raise NotFound("There is no such picture any more.")
+        raise NotFound("This picture no longer exists.")
     return send_job_file(folder, preflights.PICTURE_FILE, "image/png")
 
 
 @blueprint.get("/models/<job_id>/batch.png")
 def first_batch(job_id: str) -> Response:
-    """The first batch as the network sees it, if a step was taken before the training."""
+    """Return a picture of the first batch as the network's input, if a preflight ran before the training."""
     return send_job_file(_model(job_id).folder, preflights.PICTURE_FILE, "image/png")
 
 
@@ -370,7 +368,7 @@ def _preview_failed(preview: ShortTaskResult) -> tuple[Response, int]:
 
 @blueprint.post("/models/visualize-lr")
 def visualize_lr() -> Response:
-    """The learning rate after 0 to 100 percent of the training, a column for each swept rate."""
+    """Return the learning rate after 0 to 100 percent of the training, in a column for each swept rate."""
     form = _form(request.form)
     policy_fields = [field.name for field in form if field.name.startswith(f"lr_{form.lr_policy.data}_")]
     form.validate()
@@ -381,7 +379,7 @@ def visualize_lr() -> Response:
         curves = schedules.preview(form.policy(), form.learning_rate.data)
         columns = [[f"Learning Rate {number}", *curve] for number, curve in enumerate(curves)]
     except (ValueError, TypeError, OverflowError) as error:
-        raise BadRequest(f"The policy cannot be drawn: {error}") from error
+        raise BadRequest(f"The schedule cannot be drawn: {error}") from error
     return jsonify(data={"columns": for_browser(columns)})
 
 
@@ -404,7 +402,7 @@ def _networks() -> dict[str, Network]:
 
 
 def _newest_dataset(kind: Kind) -> str | None:
-    """The id of the newest usable dataset of ``kind``."""
+    """Return the id of the newest usable dataset of ``kind``."""
     datasets = services().store.all(DatasetJob)
     return next((job.id for job in datasets if job.data_kind == kind and _is_usable(job)), None)
 
@@ -426,7 +424,7 @@ def _fill_from(form: ModelForm, job_id: str) -> None:
 
 
 def _trained_by(weights: str | None) -> ModelJob | None:
-    """The model of this server that saved the snapshot ``weights``."""
+    """Return the model of this server that saved the snapshot ``weights``."""
     folder = Path(weights).parent if weights else None
     job = services().store.find(folder.name) if folder else None
     return job if isinstance(job, ModelJob) and job.folder == folder else None
@@ -437,7 +435,7 @@ def _is_usable(job: Job) -> bool:
 
 
 def _network_of(form: ModelForm) -> tuple[str, str | None]:
-    """The network's text, and the snapshot to start from. Mistakes are added to the form's fields."""
+    """Return the network's text and the snapshot to start from. Errors are added to the form's fields."""
     if form.method.data == "custom":
         text = (form.custom_network.data or "").replace("\r\n", "\n")
         # A text that is too long already has an error.
@@ -488,7 +486,7 @@ def _blame(field: Field, message: str) -> None:
 
 
 def snapshot_of(job: ModelJob, asked: str | None) -> tuple[float, str]:
-    """Epoch and prefix of the snapshot asked for, the newest for nothing or -1."""
+    """Return the epoch and prefix of the requested snapshot, the newest by default or for -1."""
     snapshots = job.snapshots()
     if not snapshots:
         raise BadRequest(f"“{job.name}” has no snapshot yet.")
@@ -542,7 +540,7 @@ def _form_page(form: ModelForm) -> str:
 
 
 def _metric_choices() -> dict[str, list[tuple[str, str]]]:
-    """The choices of metrics for the best snapshot and for early stopping, for models of all kinds."""
+    """Return the choices of metrics for the best snapshot and for early stopping, for models of all kinds."""
     charts = [chart for kind in all_kinds().values() for chart in views_of(kind).charts]
     metrics = [(name, chart) for chart in charts for name in chart.metrics]
     best = [(name, f"{chart.best.capitalize()} validation {chart.word(name)}") for name, chart in metrics]

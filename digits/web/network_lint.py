@@ -71,7 +71,7 @@ def _check_contract(tree: ast.Module) -> list[Diagnostic]:
         return [_at(model.lineno, model.col_offset, "UserModel must inherit Tower.")]
     base = model.bases[0]
     if len(model.bases) > 1 or not isinstance(base, ast.Name) or base.id != "Tower":
-        return []  # Another base class may bring the properties along.
+        return []  # Another base class may define the properties.
     defined = set(_names_defined_in(model))
     return [
         _at(model.lineno, model.col_offset, f"UserModel must define the property “{name}”.")

@@ -1,4 +1,4 @@
-"""Jobs as plain data, for pages and for their JSON twins alike."""
+"""Jobs as plain data, for pages and for JSON."""
 
 from __future__ import annotations
 
@@ -26,12 +26,14 @@ log = logging.getLogger(__name__)
 
 
 def brief(job: Job) -> dict[str, Any]:
-    """What creating a job answers."""
+    """Return the response to creating a job."""
     return {"id": job.id, "name": job.name, "status": job.status.title}
 
 
 def row(job: Job) -> dict[str, Any]:
-    """A job as lists show it. Times are Unix times and seconds; progress and accuracy percents."""
+    """Return a job's row in lists. Times are in seconds, as Unix times or durations; progress and accuracy in
+    percent.
+    """
     parent = _dataset_of(job)
     return {
         "id": job.id,
@@ -62,19 +64,21 @@ def row(job: Job) -> dict[str, Any]:
 
 
 def type_title(job: Job) -> str:
-    """The type of a job in words, such as *Image classification model*."""
+    """Return the type of a job in words, such as *Image classification model*."""
     kind = data_kind(job)
     return f"{kind.title} {job.type}" if kind else f"{job.type.capitalize()} job"
 
 
 def data_kind(job: Job) -> Kind | None:
-    """The kind of a dataset, or of a model's dataset; None for a damaged job or a missing dataset."""
+    """Return the kind of a dataset, or of a model's dataset; None for a damaged job or a missing dataset."""
     found = job if isinstance(job, DatasetJob) else _dataset_of(job)
     return found.data_kind if isinstance(found, DatasetJob) else None
 
 
 def rows(jobs: Iterable[Job]) -> list[dict[str, Any]]:
-    """Rows for lists of jobs. A job that raises an error is shown as damaged and does not affect the others."""
+    """Return rows for lists of jobs. A job that raises an error is shown as damaged and does not affect the
+    others.
+    """
     shown = []
     for job in jobs:
         try:
@@ -87,7 +91,7 @@ def rows(jobs: Iterable[Job]) -> list[dict[str, Any]]:
 
 
 def page(job: Job) -> dict[str, Any]:
-    """A job as its own page shows it."""
+    """Return a job's data for its own page."""
     return {
         **row(job),
         "notes": job.notes,
@@ -125,7 +129,7 @@ def page(job: Job) -> dict[str, Any]:
 
 
 def dataset(job: DatasetJob) -> dict[str, Any] | None:
-    """What a finished dataset holds; None until it is finished."""
+    """Return the contents of a finished dataset; None until it is finished."""
     manifest = job.manifest() if job.status is Status.DONE else None
     if manifest is None:
         return None
@@ -155,7 +159,7 @@ def dataset(job: DatasetJob) -> dict[str, Any] | None:
 
 
 def skipped(job: DatasetJob) -> dict[str, Any]:
-    """The skipped images of a dataset: their number, the first ones, and the URL of the full list."""
+    """Return the skipped images of a dataset: their number, the first ones, and the URL of the full list."""
     state = services().scheduler.task_state(job, job.tasks[0])
     manifest = job.manifest() if job.status is Status.DONE else None
     count = manifest.skipped if manifest else state.skipped
@@ -168,7 +172,7 @@ def skipped(job: DatasetJob) -> dict[str, Any]:
 
 
 def dataset_json(job: DatasetJob) -> dict[str, Any]:
-    """The JSON of a dataset, with DIGITS' keys."""
+    """Return the JSON of a dataset, with DIGITS' keys."""
     body: dict[str, Any] = {**brief(job), "directory": str(job.folder), "error": _failure(job)}
     manifest = job.manifest()
     if manifest is None:
@@ -204,7 +208,7 @@ def dataset_json(job: DatasetJob) -> dict[str, Any]:
 
 
 def model_json(job: ModelJob, *, verbose: bool = True) -> dict[str, Any]:
-    """The JSON of a model, with DIGITS' keys."""
+    """Return the JSON of a model, with DIGITS' keys."""
     parent = _dataset_of(job)
     manifest = parent.manifest() if isinstance(parent, DatasetJob) else None
     snapshots = job.snapshots()
@@ -232,7 +236,7 @@ def model_json(job: ModelJob, *, verbose: bool = True) -> dict[str, Any]:
 
 
 def model(job: ModelJob) -> dict[str, Any]:
-    """What the page of a model shows beside its job."""
+    """Return the additional data for a model's page."""
     task = job.tasks[0]
     state = services().scheduler.task_state(job, task)
     found = _dataset_of(job)
@@ -268,7 +272,7 @@ def model(job: ModelJob) -> dict[str, Any]:
 
 
 def device_rows() -> list[dict[str, Any]]:
-    """The devices of the machine, each with the name of the job that uses it."""
+    """Return the devices of the machine, each with the name of the job that uses it."""
     busy = services().ledger.holders()
     return [
         {
@@ -307,19 +311,21 @@ def _optimizer(job: ModelJob) -> str:
 
 
 def record_bytes(job: Job) -> int | None:
-    """Bytes of a finished dataset's records; None for any other job."""
+    """Return the size of a finished dataset's records in bytes; None for other jobs."""
     manifest = job.manifest() if isinstance(job, DatasetJob) and job.status is Status.DONE else None
     return sum(split.bytes for split in manifest.splits.values()) if manifest else None
 
 
 def dataset_name(job: Job) -> str | None:
-    """The name of a model's dataset; None for other jobs."""
+    """Return the name of a model's dataset; None for other jobs."""
     parent = _dataset_of(job)
     return parent.name if parent else None
 
 
 def last_accuracy(job: Job) -> float | None:
-    """The latest validation accuracy of a model in percent, including a running one; None if there is none."""
+    """Return the latest validation accuracy of a model in percent, including a running one; None if there is
+    none.
+    """
     if job.type == "model" and job.status is Status.RUN:
         return services().scheduler.metrics(job).last_accuracy()
     return job.summary.last_accuracy
@@ -344,7 +350,7 @@ def _whole(epoch: float | None) -> float | None:
 
 
 def _network(job: ModelJob) -> dict[str, str]:
-    """The text of the network, or the reason why it cannot be shown."""
+    """Return the text of the network, or the reason why it cannot be shown."""
     try:
         return {"network": job.network_text(), "network_problem": ""}
     except UnreadableFile as error:
@@ -352,19 +358,19 @@ def _network(job: ModelJob) -> dict[str, str]:
 
 
 def _preflight(job: ModelJob) -> dict[str, Any] | None:
-    """What the one step before the training has shown, with the address of its picture."""
+    """Return the result of the preflight before the training, with the URL of its picture."""
     found = preflight_result.load(job.folder)
     return found and {**found, "batch_url": url_for("models.first_batch", job_id=job.id)}
 
 
-def _data_loading(told: dict[str, Any] | None) -> str | None:
-    """How the images reach the network, and why, in words."""
-    if told is None:
+def _data_loading(prepared: dict[str, Any] | None) -> str | None:
+    """Describe how the images reach the network, and why."""
+    if prepared is None:
         return None
-    need, room = humanize.naturalsize(told["bytes"]), humanize.naturalsize(told["budget_bytes"])
-    if told["how"] == "resident":
-        return f"Cached in {told['place']} ({need} of {room} available)"
-    return f"Streamed from disk ({need} exceeds the {room} of {told['place']} available)"
+    need, room = humanize.naturalsize(prepared["bytes"]), humanize.naturalsize(prepared["budget_bytes"])
+    if prepared["how"] == "resident":
+        return f"Cached in {prepared['place']} ({need} of {room} available)"
+    return f"Streamed from disk ({need} exceeds the {room} of {prepared['place']} available)"
 
 
 def _url(job: Job) -> str:

@@ -1,7 +1,7 @@
-"""Answers HTTP and websockets with gevent, with bounds on what strangers can make it hold.
+"""An HTTP and websocket server on gevent, with limits that protect it from slow and malicious clients.
 
-gevent's server waits forever for a request that never ends, and a websocket
-client that does not read makes the queue of its messages grow without limit.
+gevent's server waits forever for incomplete requests, and a websocket client that does not read makes its message
+queue grow without limit.
 """
 
 from __future__ import annotations
@@ -97,9 +97,9 @@ class Server:
         self.body_seconds = body_seconds
         self.slowest_bytes_per_second = slowest_bytes_per_second
         self.connections = Connections(max_connections, max_connections_per_address)
-        # The connections between two requests.
+        # Connections between two requests.
         self.waiting: set[_Reader] = set()
-        # The websockets that are open, and those of them that go on from a polling session.
+        # Open websockets, and those upgraded from a polling session.
         self.websockets: weakref.WeakSet[WebSocket] = weakref.WeakSet()
         self.websocket_of: weakref.WeakValueDictionary[str, WebSocket] = weakref.WeakValueDictionary()
         self._socketio = socketio
@@ -122,14 +122,14 @@ class Server:
         return int(self._wsgi.server_port)
 
     def start(self) -> None:
-        """Begin to answer; returns at once."""
+        """Start to serve; returns immediately."""
         self._wsgi.start()
         self._loop_watch.start()
         if self._socketio is not None:
             self._watch = gevent.spawn(self._watch_queues)
 
     def stop(self, seconds: float = STOP_SECONDS) -> None:
-        """Take no more requests, close the websockets, and give the rest ``seconds`` to end."""
+        """Accept no more requests, close the websockets, and wait up to ``seconds`` for the remaining requests."""
         if self._watch is not None:
             self._watch.kill()
         self._wsgi.close()
@@ -140,11 +140,11 @@ class Server:
         self._loop_watch.stop()
 
     def drop_slow_clients(self) -> None:
-        """Cut off the Socket.IO clients that have let too many messages pile up."""
+        """Disconnect Socket.IO clients whose message queue is too long."""
         engine = self._socketio.server.eio
         for client_id, client in [*engine.sockets.items()]:
             if client.queue.qsize() > self._max_queued_messages:
-                _log.info("a client that does not read its messages was cut off")
+                _log.info("disconnected a client that does not read its messages")
                 self._drop(client_id, client)
 
     def cut_abandoned_websockets(self) -> None:
@@ -172,7 +172,7 @@ class Server:
         while not client.queue.empty():
             client.queue.get_nowait()
             client.queue.task_done()
-        client.queue.put(None)  # its writer waits for an end
+        client.queue.put(None)  # its writer waits for the end
         if websocket is not None:
             websocket.cut()
 
@@ -213,10 +213,10 @@ def serve(
 
 
 class WebSocket:
-    """The connection of a websocket, as simple-websocket wants it, that can be cut by others.
+    """The connection of a websocket for simple-websocket, which other greenlets can close.
 
-    simple-websocket believes that ``send`` sends everything, which gevent's does not,
-    and it answers pings while another greenlet may be sending.
+    simple-websocket assumes that ``send`` sends all data, which gevent's does not, and it answers pings while
+    another greenlet may be sending.
     """
 
     def __init__(self, connection: Any) -> None:
@@ -225,7 +225,7 @@ class WebSocket:
         self._sending = BoundedSemaphore(1)
 
     def get_socket(self) -> WebSocket:
-        """What simple-websocket asks a server's request for."""
+        """The attributes that simple-websocket expects of a server's request."""
         return self
 
     def send(self, data: bytes) -> int:
@@ -246,7 +246,7 @@ class WebSocket:
         self.cut()
 
     def cut(self) -> None:
-        """End the connection; whoever reads or writes it is woken. The server closes it."""
+        """Close the connection and wake blocked readers and writers."""
         _shut_down(self._connection)
 
 
@@ -254,10 +254,10 @@ class _WSGIServer(WSGIServer):  # type: ignore[misc]
     owner: Server
 
     def init_socket(self) -> None:
-        # Not gevent's way, which asks the network for the machine's name.
+        # gevent's default would look up the machine's name in the network.
         self.environ.setdefault("SERVER_NAME", "digits")
         super().init_socket()
-        # Connections inherit it: one whose peer is gone does not stay for hours.
+        # Inherited by connections, so that those with dead peers are closed before hours pass.
         milliseconds = int(UNACKNOWLEDGED_SECONDS * 1000)
         self.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, milliseconds)
 
@@ -328,7 +328,7 @@ class _Handler(WSGIHandler):  # type: ignore[misc]
             self.close_connection = True
             self._counted.state = State.LIVE
             websocket = WebSocket(self.socket)
-            # The key under which simple-websocket finds a server's own socket object.
+            # The key under which simple-websocket looks for the server's socket.
             environ[WEBSOCKET] = environ["eventlet.input"] = websocket
             self.server.owner.websockets.add(websocket)
             for client_id in parse_qs(environ["QUERY_STRING"]).get("sid", ()):
@@ -351,7 +351,7 @@ class _Handler(WSGIHandler):  # type: ignore[misc]
         self._turn.end_if_long()
 
     def format_request(self) -> str:
-        # Without the query, which may hold the token.
+        # Without the query, which may contain the token.
         self.requestline = (self.requestline or "")[:500].partition("?")[0]
         return str(super().format_request())
 

@@ -32,7 +32,7 @@ SERVER_FOLDER = ".server"
 
 
 class Services:
-    """The store keeps jobs, the scheduler decides which task is next, the runner runs tasks, and so on."""
+    """Store, scheduler, task runner and the other services of the server."""
 
     def __init__(self, settings: Settings) -> None:
         self.settings = settings
@@ -82,7 +82,7 @@ class Services:
         return [device.id for device in self.devices.list() if device.is_gpu]
 
     def tensorboard_folder(self, job_id: str) -> Path | None:
-        """Where the events of a model, or of a preview, lie; None for an unknown id."""
+        """Return the folder with the events of a model or preview; None for an unknown id."""
         folder = self.short_tasks.tensorboard_folder(job_id)
         if folder:
             return folder
@@ -91,11 +91,11 @@ class Services:
 
 
 def _limits() -> dict[str, int]:
-    """The number of tasks that may run at the same time in each pool."""
+    """Return the number of tasks that may run at the same time in each pool."""
     cores = os.cpu_count() or 1
     return {
         "create": 1,
-        # A training on the CPU uses about four cores well.
+        # A training on the CPU uses about four cores efficiently.
         "cpu": max(1, cores // 4),
         short_tasks.POOL: max(2, cores // 4),
         inference_servers.POOL: inference_servers.MAX_SERVERS,
@@ -114,5 +114,5 @@ def refuse_other_sites() -> None:
 
 
 def services() -> Services:
-    """The services of the app that handles this request."""
+    """Return the services of the app that handles this request."""
     return cast(Services, current_app.extensions["digits"])

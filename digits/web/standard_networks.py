@@ -2,9 +2,9 @@
 
 A file begins with a comment:
 
-    # Title: what it is, and the paper.
+    # Title: a description, and the paper.
     #
-    # The input it is made for, and the settings it likes, in words.
+    # The input it was designed for, and the recommended settings, as text.
     #
     # settings: solver_type=ADAM learning_rate=0.001
     # kinds: image-classification
@@ -48,9 +48,9 @@ _ORDER = (
 
 @dataclass(frozen=True)
 class Network:
-    """A standard network. ``summary`` says what it is and ``settings`` what it likes to be trained with.
+    """A standard network. ``summary`` describes it, and ``settings`` the input and the recommended settings.
 
-    ``values`` are these settings once more: fields of the model form and their texts.
+    ``values`` are these settings as fields of the model form with their texts.
     """
 
     id: str
@@ -63,20 +63,20 @@ class Network:
 
 
 def networks(kinds: Collection[str]) -> dict[str, Network]:
-    """The standard networks for datasets of any of ``kinds``, by id, in the order of the list."""
+    """Return the standard networks for datasets of any of ``kinds``, by id, in the order of the list."""
     return {item.id: item for item in every_network().values() if not set(item.kinds).isdisjoint(kinds)}
 
 
 @cache
 def every_network() -> dict[str, Network]:
-    """All standard networks by id, for whatever kind of dataset."""
+    """Return all standard networks by id."""
     shipped = {name: read(name, (_FOLDER / f"{name}.py").read_text(encoding="utf-8")) for name in _ORDER}
     of_kinds = {item.id: item for kind in all_kinds().values() for item in _networks_of(kind)}
     return shipped | {name: item for name, item in of_kinds.items() if name not in shipped}
 
 
 def _networks_of(kind: Kind) -> Iterator[Network]:
-    """The networks in the package of ``kind``."""
+    """Yield the networks in the package of ``kind``."""
     folder = importlib.resources.files(kind.package) / "networks"
     files = sorted(folder.iterdir(), key=lambda file: file.name) if folder.is_dir() else []
     for file in files:
@@ -88,12 +88,12 @@ def _networks_of(kind: Kind) -> Iterator[Network]:
 
 @cache
 def template() -> str:
-    """The initial network in the form's editor."""
+    """Return the initial network in the form's editor."""
     return (_FOLDER / "template.py").read_text(encoding="utf-8")
 
 
 def network(name: str) -> Network:
-    """The standard network of this id; raises NotFound."""
+    """Return the standard network with this id; raises NotFound."""
     try:
         return every_network()[name]
     except KeyError:
@@ -101,15 +101,15 @@ def network(name: str) -> Network:
 
 
 def read(name: str, text: str) -> Network:
-    """The network in a file's ``text``, with what the comment at its top says."""
+    """Parse a network's ``text`` and the comment at its top."""
     comment = itertools.takewhile(lambda line: line.startswith("#"), text.splitlines())
     prose: list[str] = []
-    told: dict[str, list[str]] = {"settings": [], "kinds": []}
+    tags: dict[str, list[str]] = {"settings": [], "kinds": []}
     for line in comment:
         line = line.removeprefix("#").strip()
         key, _, rest = line.partition(": ")
-        if key in told:
-            told[key] += rest.split()
+        if key in tags:
+            tags[key] += rest.split()
         else:
             prose.append(line)
     paragraphs = [" ".join(lines) for filled, lines in itertools.groupby(prose, bool) if filled]
@@ -119,8 +119,8 @@ def read(name: str, text: str) -> Network:
         title=title,
         summary=summary[:1].upper() + summary[1:],
         settings=" ".join(paragraphs[1:]),
-        values=dict(_pair(item) for item in told["settings"]),
-        kinds=tuple(told["kinds"]),
+        values=dict(_pair(item) for item in tags["settings"]),
+        kinds=tuple(tags["kinds"]),
         text=text,
     )
 

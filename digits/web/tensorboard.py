@@ -1,8 +1,7 @@
-"""TensorBoard on the server's own port: one process for each job that is looked at, and a proxy.
+"""TensorBoard on the server's own port: one process per viewed job, and a proxy.
 
-A job's id leads to that job's process and nowhere else: no host, port or folder
-ever comes from a request. The processes answer on loopback, below a path that
-only this server knows, and end when nobody looks for a while or the server ends.
+A job's id selects that job's process: no host, port or folder comes from a request. The processes listen on
+loopback, below a path that only this server knows, and exit when they are idle or the server exits.
 """
 
 from __future__ import annotations
@@ -41,13 +40,13 @@ PROGRAM = Path(tensorboard_process.__file__)
 MAX_PROCESSES = 8
 IDLE_SECONDS = 15 * 60.0
 START_SECONDS = 60.0
-# How long a page waits for the process before it says so; a script waits for the whole start.
+# Time that a page waits for the process before it shows a message; scripts wait for the whole start.
 PAGE_SECONDS = 0.3
 REQUEST_SECONDS = 120.0
 STOP_SECONDS = 5.0
 CHUNK_BYTES = 64 * 1024
 
-# TensorBoard's page sends long questions as POST; nothing else of it may be posted to.
+# TensorBoard's page sends long queries as POST; no other route accepts it.
 _POSTABLE = re.compile(
     r"(experiment/[^/]+/)?data/plugin/"
     r"(timeseries/timeSeries|scalars/scalars_multirun|hparams/(experiment|session_groups|metric_evals|download_data))"
@@ -65,7 +64,7 @@ _log = logging.getLogger(__name__)
 
 
 class TensorBoards:
-    """The TensorBoard processes of this server. All methods may be called at any time from any greenlet."""
+    """The TensorBoard processes of this server. All methods are safe to call from any greenlet."""
 
     def __init__(
         self,
@@ -91,23 +90,23 @@ class TensorBoards:
         atexit.register(_stop_all_of, weakref.ref(self))
 
     def url_for(self, job_id: str) -> str:
-        """Where the TensorBoard of a job is to be found."""
+        """Return the URL of a job's TensorBoard."""
         return f"{self._url_prefix}/tensorboard/{quote(job_id, safe='')}/"
 
     def proxy(self, job_id: str, logdir: Path, path: str, request: Request) -> Response:
-        """The answer of the job's TensorBoard to ``request`` for ``path``; starts one if none runs.
+        """Return the response of the job's TensorBoard to ``request`` for ``path``; start one if none is running.
 
-        While it starts, people get a page that asks again by itself. Raises NotFound
-        if ``logdir`` is no folder, Unavailable if TensorBoard does not start or answer.
+        While it starts, browsers get a page that reloads itself. Raises NotFound if ``logdir`` is not a folder, and
+        Unavailable if TensorBoard does not start or respond.
         """
         if request.method not in ("GET", "HEAD") and not (
             request.method == "POST" and _POSTABLE.fullmatch(path)
         ):
             raise MethodNotAllowed(["GET", "HEAD"])
         if logdir.is_symlink() or not logdir.is_dir():
-            raise NotFound("This job has written nothing for TensorBoard yet.")
+            raise NotFound("This job has no TensorBoard logs yet.")
         process = self._process(job_id, logdir)
-        # Also while it starts: a process with waiting requests is not idle.
+        # Also during the start: a process with waiting requests is not idle.
         with process.in_use(self._clock):
             return self._answer(job_id, process, path, request)
 
@@ -118,7 +117,7 @@ class TensorBoards:
         if not has_settled:
             if is_page:
                 return _starting_page()
-            raise Unavailable("TensorBoard takes long to start. Try again in a moment.")
+            raise Unavailable("TensorBoard is still starting. Try again in a moment.")
         if process.port is None:
             self._give_up(job_id, process)
             raise Unavailable("TensorBoard did not start.", process.last_words())
@@ -126,18 +125,18 @@ class TensorBoards:
             return process.forward(path, request, self.url_for(job_id), self._clock)
         except (OSError, http.client.HTTPException) as error:
             if isinstance(error, ConnectionError):
-                self._give_up(job_id, process)  # it is dying or dead; the next request starts another
-            raise Unavailable("TensorBoard does not answer. Try again in a moment.") from error
+                self._give_up(job_id, process)  # it has ended or is about to; the next request starts another
+            raise Unavailable("TensorBoard does not respond. Try again in a moment.") from error
 
     def stop(self, job_id: str) -> None:
-        """End the TensorBoard of a job, if one runs."""
+        """Stop the TensorBoard of a job, if one is running."""
         with self._lock:
             process = self._processes.pop(job_id, None)
         if process is not None:
             process.stop()
 
     def stop_all(self) -> None:
-        """End all of them."""
+        """Stop all processes."""
         with self._lock:
             processes, self._processes = [*self._processes.values()], {}
         for process in processes:
@@ -146,7 +145,7 @@ class TensorBoards:
             process.stop()
 
     def stop_idle(self) -> None:
-        """End those that nobody has looked at for a while."""
+        """Stop idle processes."""
         latest = self._clock() - self._idle_seconds
         with self._lock:
             idle = [name for name, process in self._processes.items() if process.is_idle_since(latest)]
@@ -154,7 +153,7 @@ class TensorBoards:
             self.stop(job_id)
 
     def running(self) -> list[str]:
-        """The ids of the jobs whose TensorBoard runs or is starting."""
+        """The ids of the jobs whose TensorBoard is running or starting."""
         with self._lock:
             return [job_id for job_id, process in self._processes.items() if process.is_alive()]
 
@@ -181,7 +180,7 @@ class TensorBoards:
         process.stop()
 
     def _take_surplus(self, job_id: str) -> list[_Process]:
-        """Remove the one that has died, and those used longest ago so that one more may start."""
+        """Remove ended processes, and stop the least recently used ones so that one more may start."""
         dead = self._processes.pop(job_id, None)
         by_use = sorted(self._processes, key=lambda name: self._processes[name].last_use)
         surplus = by_use[: max(0, len(by_use) + 1 - self._max_processes)]
@@ -196,7 +195,7 @@ class TensorBoards:
 
 
 class _Process:
-    """One TensorBoard. It reads from our end of a pipe, so it cannot outlive us."""
+    """A TensorBoard process. It reads from a pipe of this process, so it cannot outlive it."""
 
     def __init__(self, program: Path, logdir: Path, now: float) -> None:
         self.port: int | None = None
@@ -224,7 +223,7 @@ class _Process:
         return self._process.poll() is None
 
     def wait(self, seconds: float) -> bool:
-        """Wait until it answers or has ended; False if it is still starting."""
+        """Wait until it responds or has ended; return False if it is still starting."""
         return self._settled.wait(seconds)
 
     def last_words(self) -> str:
@@ -243,9 +242,9 @@ class _Process:
             self.last_use = clock()
 
     def forward(self, path: str, request: Request, base: str, clock: Callable[[], float]) -> Response:
-        """Its answer to ``request``, streamed; raises OSError or HTTPException if there is none.
+        """Return its response to ``request``, streamed; raises OSError or HTTPException if there is none.
 
-        ``base`` is the path by which visitors know it.
+        ``base`` is the path by which clients reach it.
         """
         connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=REQUEST_SECONDS)
         body = request.get_data() if request.method == "POST" else None
@@ -270,7 +269,7 @@ class _Process:
                 os.killpg(self._process.pid, signal.SIGTERM)
 
     def stop(self) -> None:
-        """End it and what it started, and reap it."""
+        """Stop it and its child processes, and reap it."""
         self.ask_to_stop()
         try:
             self._process.wait(STOP_SECONDS)
@@ -284,13 +283,13 @@ class _Process:
 
     def _tell(self, settings: dict[str, str]) -> None:
         assert self._process.stdin is not None
-        # It may have died already; then it never settles on a port, which is noticed.
+        # It may have ended already; then it never reports a port, which is noticed.
         with contextlib.suppress(OSError):
             self._process.stdin.write(json.dumps(settings) + "\n")
             self._process.stdin.flush()
 
     def _listen(self) -> None:
-        """Take what it says, from the start to its end, so that it never waits for a reader."""
+        """Read its output until the end, so that it never blocks on a full pipe."""
         assert self._process.stdout is not None
         with self._process.stdout as lines:
             for line in lines:
@@ -312,7 +311,7 @@ class _Process:
                 while chunk := answer.read(CHUNK_BYTES):
                     yield chunk
             except (OSError, http.client.HTTPException) as error:
-                _log.info("TensorBoard broke off in the middle of an answer: %s", error)
+                _log.info("TensorBoard interrupted a response: %s", error)
                 raise
             finally:
                 connection.close()
@@ -328,7 +327,7 @@ class _Process:
 
 
 def font(name: str) -> bytes | None:
-    """A font file that TensorBoard's page asks for at the root of the site, whatever its prefix is."""
+    """Return a font file, which TensorBoard's page requests at the root of the site, whatever its prefix."""
     spec = importlib.util.find_spec("tensorboard")
     if not _FONT.fullmatch(name) or spec is None or spec.origin is None:
         return None
@@ -349,7 +348,7 @@ def _kept(
 
 
 def _target(path: str, request: Request) -> str:
-    """The path and query to ask TensorBoard for, encoded again."""
+    """Return the path and query for TensorBoard, encoded again."""
     query = request.query_string.decode("latin-1")
     encoded = "/" + quote(path, safe="/:@!$&'()*+,;=~-._", errors="surrogateescape")
     return f"{encoded}?{quote(query, safe='%/:?@!$&()*+,;=~-._[]')}" if query else encoded
@@ -362,12 +361,12 @@ def _starting_page() -> Response:
 <body><p>TensorBoard is starting. This page refreshes automatically.</p></body></html>
 """
     headers = {"Retry-After": "1", "Cache-Control": "no-store"}
-    # Not an error, which browsers would report: this is how it always begins.
+    # Not an error status, which browsers would report: this is the normal start.
     return Response(page, status=202, headers=headers, content_type="text/html; charset=utf-8")
 
 
 def _watch(owner: weakref.ref[TensorBoards], pause: float) -> None:
-    """End idle processes until there are none left."""
+    """Stop idle processes until there are none left."""
     while True:
         time.sleep(pause)
         boards = owner()

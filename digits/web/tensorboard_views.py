@@ -22,14 +22,14 @@ def proxy(job_id: str, path: str) -> Response:
     folder = services().tensorboard_folder(job_id)
     if folder is None:
         raise NotFound("There is no such job.")
-    with contextlib.suppress(OSError):  # a damaged job's folder; the proxy tells
+    with contextlib.suppress(OSError):  # a damaged job's folder; the proxy reports it
         make_folder(folder)
     return services().tensorboards.proxy(job_id, folder, path, request)
 
 
 @blueprint.get("/font-roboto/<name>")
 def board_font(name: str) -> Response:
-    """TensorBoard's font, which its page asks for at the root of the site."""
+    """Send TensorBoard's font, which its page requests at the root of the site."""
     data = font(name)
     if data is None:
         raise NotFound("There is no such font.")

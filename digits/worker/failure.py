@@ -1,4 +1,4 @@
-"""Mistakes of the user told to the user: what went wrong, in which line, and what to change.
+"""Errors of the user, reported with a message, the line in the network, and a hint.
 
 Standard library only, so that a task without TensorFlow can use it too.
 """
@@ -59,7 +59,7 @@ def describe(error: BaseException) -> Failed:
         hint = "self.y has shape [N]: it contains the class number of each image."
     if not hint and own:
         hint = f"Check line {line} of the network: {own[0]['code']}"
-    # A fault that the worker found by itself needs no trace of the worker.
+    # A fault detected by the worker needs no trace of the worker.
     others = [] if isinstance(source, UserFault) else [frame for frame in frames if not frame["own"]]
     title = message if isinstance(error, UserFault) else headline(message)
     return Failed(
@@ -232,7 +232,7 @@ def _essence(text: str) -> str:
     return "\n".join(kept)
 
 
-# Where an operation was executed by itself.
+# The location of an operation that was executed on its own.
 _OF_A_SINGLE_OPERATION = re.compile(r"\{\{function_node __wrapped__[^}]*\}\} | \[Op:\w+\]( name: *)?$")
 _OF_A_TRACE = re.compile(r"Graph execution error|Detected at node|Traceback|\s|Stack trace for op")
 
@@ -241,7 +241,7 @@ def _is_a(error: BaseException, name: str) -> bool:
     return any(kind.__name__ == name for kind in type(error).__mro__)
 
 
-# The system's words; TensorFlow has them in an error that otherwise tells of memory.
+# The message of the operating system; TensorFlow puts it into an error for exhausted memory.
 _DISK_FULL = re.compile(r"No space left on device|Disk quota exceeded")
 
 # By class name, because TensorFlow must not be imported here.
@@ -252,7 +252,7 @@ _HINTS = {
     "UnboundLocalError": "The function assigns this name only later: assign it before use.",
     "NameError": "Check the spelling, and that the name is defined before it is used.",
     "AttributeError": "Check the spelling of the attribute, and that the object has it.",
-    "BdbQuit": "A breakpoint ends the program where nobody can debug: take it out, or run digits check JOB --eager.",
+    "BdbQuit": "A breakpoint ends the program if no debugger is attached: remove it, or run digits check JOB --eager.",
     "UnreadableFile": "A file that the task needs is missing or damaged.",
 }
 

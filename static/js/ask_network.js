@@ -1,18 +1,18 @@
-// Buttons that have the server build the network, and the region that they share for what came of it.
+// Buttons that make the server build the network, and the region in which they show the result.
 
 import { element } from './element.js';
 import { errorBox } from './trace.js';
 
 const SECOND = 1000;
 
-// What each region is being asked, or was asked last.
+// The current or latest request of each region.
 const turns = new WeakMap();
 
 /**
- * On a click, shows `doing`, awaits `ask(isClick, watch)`, and passes the response to `show(region, answer)`.
+  * On click, shows `doing`, awaits `ask(isClick, watch)`, and passes the response to `show(region, answer)`.
  * `watch.stage = () => words` can report the current stage.
- * A mistake is shown and then told to `failed(fault)`; `refused(region, error)` may take it over by answering true.
- * Answers a function that does the same without a click, as soon as the region is free, and answers {answer} or {error}.
+  * Errors are shown and passed to `failed(fault)`; `refused(region, error)` may handle one by returning true.
+  * Returns a function that does the same without a click once the region is idle, and resolves to {answer} or {error}.
  */
 export function startAsking(button, region, { doing, ask, show, failed, refused = () => false }) {
   async function run(isClick) {
@@ -45,7 +45,7 @@ export function startAsking(button, region, { doing, ask, show, failed, refused 
     return turn;
   }
 
-  // Clicks are not collected while one is being answered.
+  // Ignore clicks while a request is pending.
   button.addEventListener('click', () => region.getAttribute('aria-busy') === 'true' || inTurn(true));
   return () => inTurn(false);
 }

@@ -1,4 +1,4 @@
-// Draws the columns of a MetricStore: zoom, log scale, a table beside the picture, PNG.
+// Draws the columns of a MetricStore: zoom, log scale, a table, and export as PNG.
 
 import uPlot from '../vendor/uplot.js';
 import { number, percent, tick } from './format.js';
@@ -19,7 +19,7 @@ function fromZero(_, low, high) {
   return [Math.min(0, low ?? 0), high > 0 ? high * 1.06 : 1];
 }
 
-// R² and the like may be negative or close to each other.
+// R² and similar metrics may be negative or nearly constant.
 function around(least) {
   return (_, low, high) => {
     const bottom = Math.max(low ?? 0, least ?? -Infinity);
@@ -33,7 +33,7 @@ function upToHundred(_, low, high) {
   return [Math.min(floor, 98), 100];
 }
 
-/** One chart in its <figure data-chart>. `update(store)` may be called as often as one likes. */
+/** A chart in its <figure data-chart>. `update(store)` may be called at any rate. */
 export class Chart {
   /** `about` describes a chart of the model's kind: {percent, low}. */
   constructor(figure, about = null) {
@@ -62,7 +62,7 @@ export class Chart {
     this.figure.setAttribute('aria-busy', String(state === 'loading'));
   }
 
-  /** Draws what `store` holds now, at most once a frame; a hidden tab draws nothing. */
+  /** Draws the contents of `store`, at most once per frame; a hidden tab draws nothing. */
   update(store) {
     this.store = store;
     this.state = 'ready';
@@ -94,7 +94,7 @@ export class Chart {
     return [this.store.epochs, ...columns];
   }
 
-  /* Building ----------------------------------------------------------- */
+  /* Construction ------------------------------------------------------- */
 
   build() {
     const zoom = this.plot && this.isZoomed ? { min: this.plot.scales.x.min, max: this.plot.scales.x.max } : null;
@@ -126,7 +126,7 @@ export class Chart {
     };
   }
 
-  // A log axis has labels at powers of ten only, the others come as null.
+  // A log axis has labels only at powers of ten; the others are null.
   label(value, distance) {
     if (value === null) return '';
     return (this.isLog ? number(value) : tick(value, distance)) + (this.type.unit ?? '');
@@ -156,7 +156,7 @@ export class Chart {
     this.figure.querySelector('[data-tool="reset"]').hidden = !this.isZoomed;
   }
 
-  /* Words beside the picture ------------------------------------------- */
+  /* Legend and table --------------------------------------------------- */
 
   /** Each series with its value at the cursor, or its latest one. */
   showLegend() {
@@ -215,7 +215,7 @@ export class Chart {
     this.table.replaceChildren(table);
   }
 
-  /* Tools -------------------------------------------------------------- */
+  /* Toolbar ------------------------------------------------------------ */
 
   listen() {
     const tools = {
@@ -264,7 +264,7 @@ export class Chart {
     this.spoken.textContent = `Epoch ${number(this.store.epochs[to])}: ${this.series.map((column) => `${labelOf(column)} ${this.type.show(nearestLeft(column.values, to))}`).join(', ')}`;
   }
 
-  /** Saves the picture with its title and legend on the page's background. */
+  /** Saves the chart with its title and legend on the page's background. */
   savePicture() {
     if (!this.plot) return;
     const source = this.plot.ctx.canvas;

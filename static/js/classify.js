@@ -5,7 +5,7 @@ import { errorBox } from './trace.js';
 
 const SMALL_PIXELS = 96;
 
-/** Brings `panel` to life. Answers {setSnapshots}, which follows the newest one until somebody chooses. */
+/** Initializes `panel`. Returns {setSnapshots}, which selects the newest one until the user chooses another. */
 export function startClassifying(panel) {
   const form = panel.querySelector('form');
   const { image_file: file, image_path: path, snapshot_epoch: snapshot, view } = form.elements;

@@ -1,4 +1,4 @@
-// Buttons with data-copy put that text on the clipboard.
+// Buttons with data-copy copy that text to the clipboard.
 
 import { toast } from './dialog.js';
 
@@ -20,7 +20,7 @@ async function copy(text) {
   }
 }
 
-// Without HTTPS there is no clipboard object beyond localhost.
+// Without HTTPS, the clipboard API is available on localhost only.
 function copyBySelection(text) {
   const area = document.createElement('textarea');
   area.value = text;

@@ -1,8 +1,8 @@
-// Create: one real step is taken first, so that a mistake comes back into the form and not, hours later, out of a queue.
+// Create model: runs the preflight first, so that errors are shown in the form instead of after hours in the queue.
 
-// The server has no TensorFlow, or the dataset is still being made: there is nothing to check with.
+// Without TensorFlow on the server, or before the dataset is finished, the check is not possible.
 const CANNOT_CHECK = [503, 409];
-// A check takes a second as a rule; only a long one is worth a way around it.
+// A check usually takes a second; offer to skip it only if it takes longer.
 const PATIENCE_MILLISECONDS = 2000;
 
 /** `check()` runs the preflight once `region` is idle and returns {answer} or {error}. `job` submits the form. */
@@ -23,7 +23,7 @@ export function startCreating(form, region, check, job) {
     clearTimeout(offer);
     if (answer && answer.result.verdict_level !== 'bad') return send(answer.id);
     if (CANNOT_CHECK.includes(error?.status)) return send();
-    unchecked.hidden = Boolean(error?.body?.errors); // what the fields ask for is refused anyway
+    unchecked.hidden = Boolean(error?.body?.errors); // invalid fields would be rejected anyway
     job.free();
   });
   unchecked.addEventListener('click', () => form.reportValidity() && send());

@@ -1,4 +1,4 @@
-// The form of a new dataset: the split drawn as a bar, and an example picture resized as asked.
+// The form of a new dataset: a bar for the split, and an example image resized with the form's settings.
 
 import { startCreatingJob } from './create_job.js';
 import { bytes } from './format.js';
@@ -23,7 +23,7 @@ form.addEventListener('submit', (event) => {
 
 const percentOf = (name) => Math.min(100, Math.max(0, Number(field(name).value) || 0));
 
-// A split has a source of its own if a box is ticked or a path is entered.
+// A split has a separate source if a box is ticked or a path is entered.
 const isGiven = (control) => Boolean(control && (control.type === 'checkbox' ? control.checked : control.value.trim()));
 
 function drawSplit() {
@@ -49,7 +49,7 @@ function drawSplit() {
   document.getElementById('split-problem').textContent = taken >= 100 ? `Validation and test take ${taken}%: nothing is left to train on.` : '';
 }
 
-/* The example picture -------------------------------------------------- */
+/* The example image ---------------------------------------------------- */
 
 const preview = document.getElementById('resize-preview');
 const frame = preview.querySelector('.resize-frame');
@@ -76,7 +76,7 @@ function picture(source, width, height) {
   const image = new Image();
   image.src = source;
   image.alt = 'Sample image, resized';
-  // Small pictures are enlarged by a whole number, so that single pixels can be seen.
+  // Scale small images by integers, so that single pixels are visible.
   const scale = Math.max(1, Math.floor(192 / Math.max(width, height)));
   image.style.width = `${width * scale}px`;
   image.style.height = 'auto';

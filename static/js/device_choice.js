@@ -1,6 +1,6 @@
-// Where a model trains: the CPU, the next free GPUs, or chosen ones. Several GPUs are boxes, the rest are radios.
+// Training devices: the CPU, the next free GPUs, or specific ones. Several GPUs are checkboxes, all else radio buttons.
 
-/** Ticking a GPU takes the choice from the radios and the other way round; what concerns several GPUs shows with them. */
+/** Ticking a GPU clears the radio buttons and vice versa; settings for several GPUs are shown with them. */
 export function startDevices(form) {
   const box = document.getElementById('devices');
   const gpus = [...box.querySelectorAll('[name="select_gpus"]')];

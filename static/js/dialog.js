@@ -3,8 +3,8 @@
 import { isolateQuoted } from './names.js';
 
 /**
- * Asks before something final. `action` runs while the dialog is open; what it throws is shown there.
- * Answers whether the action was done.
+  * Asks for confirmation of an irreversible action. `action` runs while the dialog is open; its error is shown there.
+  * Resolves to whether the action succeeded.
  */
 export function confirmed({ title, text, yes, keep = 'Cancel', action }) {
   const dialog = document.getElementById('confirm-dialog');
@@ -39,7 +39,7 @@ export function confirmed({ title, text, yes, keep = 'Cancel', action }) {
   });
 }
 
-/** A message that goes away by itself. `tone` is info, success, warning or danger. */
+/** A message that disappears automatically. `tone` is info, success, warning or danger. */
 export function toast(message, tone = 'success', seconds = 6) {
   const box = document.createElement('div');
   box.className = `toast tone-${tone}`;

@@ -1,4 +1,4 @@
-// A code editor over a textarea. The textarea stays the source of truth: it is what the form sends.
+// A code editor over a textarea. The textarea remains the source of truth, which the form submits.
 
 import {
   Compartment, EditorState, EditorView, HighlightStyle, autocompletion, bracketMatching, closeBrackets, closeBracketsKeymap,
@@ -11,7 +11,7 @@ import { postForm, urlPrefix } from './http.js';
 const LINT_MILLISECONDS = 500;
 const LONGEST_PROBLEM = 160;
 
-// Colors are tokens of tokens.css, so one style serves both themes.
+// Colors are tokens of tokens.css, so that one style serves both themes.
 const colors = HighlightStyle.define([
   { tag: [tags.keyword, tags.operatorKeyword, tags.controlKeyword, tags.definitionKeyword, tags.moduleKeyword], color: 'var(--code-keyword)' },
   { tag: [tags.string, tags.special(tags.string)], color: 'var(--code-string)' },
@@ -37,8 +37,8 @@ const look = {
 };
 
 /**
- * Mounts an editor beside `textarea`. Answers {text, setText, mark, focus}:
- * `mark(line, message)` shows a mistake found elsewhere until the text is changed.
+  * Mounts an editor beside `textarea`. Returns {text, setText, mark, focus}:
+  * `mark(line, message)` shows an error from elsewhere until the text changes.
  */
 export function mountEditor(textarea, problems) {
   const theme = new Compartment();
@@ -88,7 +88,7 @@ export function mountEditor(textarea, problems) {
       const { diagnostics } = await postForm(`${urlPrefix}/models/lint`, { custom_network: textarea.value });
       if (asked === version) show(diagnostics);
     } catch {
-      // Checking while typing is a comfort; Visualize and Create check again.
+      // Checking while typing is optional; Visualize and Create check again.
     }
   }
 
@@ -96,7 +96,7 @@ export function mountEditor(textarea, problems) {
     const all = [...marked, ...diagnostics];
     view.dispatch(setDiagnostics(view.state, all.map(place)));
     problems.replaceChildren(...all.map((item) => problem(item, () => goTo(item))));
-    // What the server said of the whole form would be said twice.
+    // Do not repeat the server's errors for the whole form.
     if (all.length) document.getElementById(`${textarea.id}-error`)?.remove();
   }
 

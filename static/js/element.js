@@ -1,4 +1,4 @@
-// Makes the elements that scripts add to a page.
+// Creates the elements that scripts add to a page.
 
 export function notice(tone, text) {
   const box = element('div', `notice ${tone}`);

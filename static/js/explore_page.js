@@ -1,4 +1,4 @@
-// The gallery: split, class and page change in place to keep the focus; a click on an image enlarges it.
+// The gallery: split, class and page change in place to keep the focus; clicking an image enlarges it.
 
 import { toast } from './dialog.js';
 import { startViewer } from './image_viewer.js';

@@ -1,4 +1,4 @@
-// Mistakes that the server found in fields, shown as a page that comes back with them would show them.
+// Field errors from the server, shown as in pages that the server renders.
 
 import { element, notice } from './element.js';
 import { labelOf, reveal } from './form_sections.js';
@@ -51,7 +51,7 @@ export function clearFieldErrors(form) {
   for (const field of form.querySelectorAll('[data-field]:has(.error-text)')) clear(field);
 }
 
-/** {field: [messages]} as [{label, text, id}], for a list with links; `id` is undefined for what this form does not show. */
+/** Converts {field: [messages]} to [{label, text, id}], for a list with links; `id` is undefined for fields not in this form. */
 function wordsOf(form, errors) {
   return Object.entries(errors).map(([name, messages]) => {
     const field = form.querySelector(`[data-field="${CSS.escape(name)}"]`);
@@ -73,7 +73,7 @@ function show(name, text, field) {
   const described = field.matches('fieldset') ? field : controlOf({ name, field });
   described.setAttribute('aria-describedby', [...wordsIn(described), message.id].join(' '));
   if (described !== field) described.setAttribute('aria-invalid', 'true');
-  // What is being corrected is not wrong any more, as far as anybody knows.
+  // A field that is being edited may be valid now.
   field.addEventListener('input', () => clear(field), { once: true });
 }
 

@@ -1,6 +1,6 @@
-// Small behaviors of both long forms.
+// Small behaviors that both long forms share.
 
-/** Fields under an element with data-reveals=<id of a box> show while the box is ticked. */
+/** Shows elements with data-reveals=<id of a checkbox> while the box is ticked. */
 export function startReveals(form) {
   for (const box of form.querySelectorAll('[data-reveals]')) {
     const target = document.getElementById(box.dataset.reveals);
@@ -10,7 +10,7 @@ export function startReveals(form) {
   }
 }
 
-/** Elements with data-<name>="value" show while `select` has that value. */
+/** Shows elements with data-<name>="value" while `select` has that value. */
 export function startVariants(form, select, name) {
   const show = () => {
     for (const part of form.querySelectorAll(`[data-${name}]`)) {
@@ -21,7 +21,7 @@ export function startVariants(form, select, name) {
   if (select) show();
 }
 
-/** Keeps the name in step with `suggest()` until somebody types one. Answers the function to call on changes. */
+/** Sets the name to `suggest()` until the user enters one. Returns the function to call on changes. */
 export function startSuggestedName(input, suggest) {
   let own = input.value !== '';
   const mark = () => input.toggleAttribute('data-suggested', !own); // suggestions need not be remembered
@@ -37,7 +37,7 @@ export function startSuggestedName(input, suggest) {
   return update;
 }
 
-/** `act`, called once when calls have stopped for `milliseconds`. */
+/** Debounces `act`: calls it once when calls have stopped for `milliseconds`. */
 export function settled(act, milliseconds) {
   let timer = 0;
   return () => {

@@ -1,6 +1,6 @@
-// Sections of a form that are closed at first: their summaries say what in them differs from the usual.
+// Collapsed sections of a form, whose summaries list the settings that differ from the defaults.
 
-/** Keeps the summaries of all `details` with data-defaults in step with their fields. */
+/** Updates the summaries of all `details` with data-defaults. */
 export function startSections(form) {
   for (const section of form.querySelectorAll('[data-defaults]')) {
     const defaults = JSON.parse(section.dataset.defaults);
@@ -12,7 +12,7 @@ export function startSections(form) {
   }
 }
 
-/** Opens what hides `control`, so that it can be seen and focused. */
+/** Opens all sections around `control`, so that it can be focused. */
 export function reveal(control) {
   for (let section = control.closest('details'); section; section = section.parentElement.closest('details')) section.open = true;
 }
@@ -30,7 +30,7 @@ function changed(form, defaults) {
     .map(([control]) => labelOf(control));
 }
 
-// What is hidden inside of a section has no say; what a closed section hides has.
+// Ignore fields that are hidden within a section, but not those hidden because the section is closed.
 function isShown(control) {
   return !control.disabled && !control.closest('[hidden]');
 }

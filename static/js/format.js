@@ -20,7 +20,7 @@ export function duration(seconds) {
   return words.join(' and ');
 }
 
-/** `seconds` where there is little room, such as "2 min 5 s", "1 h 20 min" or "12 ms". */
+/** `seconds` in a short form, such as "2 min 5 s", "1 h 20 min" or "12 ms". */
 export function shortDuration(seconds) {
   if (!Number.isFinite(seconds)) return '?';
   if (seconds < 1) return `${Number((seconds * 1000).toPrecision(3))} ms`;
@@ -51,7 +51,7 @@ export function bytes(count) {
   return `${count.toFixed(1)} ${units[unit]}`;
 }
 
-/** A number with few digits that still tells values apart: 0.0123, 4.56, 12,345. */
+/** A number with few but distinguishing digits: 0.0123, 4.56, 12,345. */
 export function number(value) {
   if (value === null || value === undefined || !Number.isFinite(value)) return '–';
   const size = Math.abs(value);
@@ -64,7 +64,7 @@ export function number(value) {
   return value.toExponential(1);
 }
 
-/** An axis label: as many decimals as the distance between two labels needs. */
+/** An axis label with as many decimals as the distance between labels requires. */
 export function tick(value, distance) {
   let decimals = 0;
   while (decimals < 9 && Math.abs(distance * 10 ** decimals - Math.round(distance * 10 ** decimals)) > 1e-6) decimals += 1;

@@ -1,4 +1,4 @@
-// Colors for Python text that is only read: one pass with one expression, so no editor has to be loaded.
+// Syntax highlighting for read-only Python text: one pass with one regular expression, without loading the editor.
 
 const TOKENS = new RegExp(
   [
@@ -11,7 +11,7 @@ const TOKENS = new RegExp(
   'g',
 );
 
-/** Colors the text in `element` by wrapping its tokens in spans of class tok-…. */
+/** Highlights the text in `element` by wrapping tokens in spans of class tok-…. */
 export function highlightPython(element) {
   const text = element.textContent;
   const pieces = [];

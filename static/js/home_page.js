@@ -1,4 +1,4 @@
-// The home page: search and sort without a reload, and rows that follow their jobs.
+// The home page: search and sort without a reload, and live rows.
 
 import { join } from './live.js';
 import { request, urlPrefix } from './http.js';
@@ -39,7 +39,7 @@ function go(changes) {
   refetch();
 }
 
-/** Gathers a burst of changes (ten jobs aborted at once) into one request. */
+/** Combines a burst of changes, such as ten aborted jobs, into one request. */
 function refetchSoon() {
   clearTimeout(gathering);
   gathering = setTimeout(refetch, GATHER_MILLISECONDS);

@@ -1,10 +1,10 @@
-// Requests to our own server: the token against forgery, the prefix, and errors with the server's own words.
+// Requests to this server, with the CSRF token, the URL prefix, and the server's error messages.
 
 const meta = (name) => document.querySelector(`meta[name="${name}"]`)?.content ?? '';
 
 export const urlPrefix = meta('url-prefix');
 
-/** An answer that is not 2xx. `message` is for people; `body` is the JSON that came, if any. */
+/** A response that is not 2xx. `message` is for users; `body` is its JSON, if any. */
 export class RequestError extends Error {
   constructor(message, { status = 0, hint = '', body = null } = {}) {
     super(message);
@@ -14,7 +14,7 @@ export class RequestError extends Error {
   }
 }
 
-/** Like fetch, but raises RequestError for what is not 2xx and when the server cannot be reached. */
+/** Like fetch, but throws RequestError for responses that are not 2xx and if the server is unreachable. */
 export async function request(url, { method = 'GET', headers = {}, ...rest } = {}) {
   const token = method === 'GET' ? {} : { 'X-CSRFToken': meta('csrf-token') };
   let response;
@@ -27,24 +27,24 @@ export async function request(url, { method = 'GET', headers = {}, ...rest } = {
     });
   } catch (error) {
     if (error.name === 'AbortError') throw error;
-    throw new RequestError('The server does not answer. Check that it is still running.');
+    throw new RequestError('The server does not respond. Check that it is still running.');
   }
   if (!response.ok) throw await errorOf(response);
   return response;
 }
 
-/** The JSON that a GET of `url` answers. */
+/** The JSON response to a GET of `url`. */
 export async function getJson(url, options = {}) {
   return (await request(url, options)).json();
 }
 
-/** Posts fields (FormData or an object); the JSON answer. */
+/** Posts fields (FormData or an object); resolves to the JSON response. */
 export async function postForm(url, fields, options = {}) {
   const body = fields instanceof FormData ? fields : formData(fields);
   return (await request(url, { method: 'POST', body, ...options })).json();
 }
 
-/** The fields of an object as form data. */
+/** Converts the fields of an object to form data. */
 export function formData(fields) {
   const data = new FormData();
   for (const [name, value] of Object.entries(fields)) data.append(name, value);
@@ -57,7 +57,7 @@ async function errorOf(response) {
   try {
     body = JSON.parse(text);
   } catch {
-    // Not JSON: the status has to do.
+    // Not JSON: use the status.
   }
   const error = body?.error;
   const message =

@@ -1,4 +1,4 @@
-// Buttons that stop, resume or delete a job, wherever they stand: data-action, data-url, data-name and, after a delete, data-then.
+// Buttons that abort, resume or delete a job: data-action, data-url, data-name and, for the page after deletion, data-then.
 
 import { confirmed, toast } from './dialog.js';
 import { request } from './http.js';
@@ -26,7 +26,7 @@ const ACTIONS = {
   },
 };
 
-/** Listens for clicks in the whole page, so that rows that come later work too. */
+/** Listens for clicks on the whole page, so that rows added later work too. */
 export function startJobActions() {
   document.addEventListener('click', async (event) => {
     const button = event.target.closest?.('[data-action]');
@@ -44,7 +44,7 @@ function asked({ title, text, yes, keep, send }, name, url) {
   return confirmed({ title: title(name), text, yes, keep, action: () => send(url) });
 }
 
-/** Does what can be undone, without asking. Answers whether it was done. */
+/** Runs a reversible action without confirmation. Resolves to whether it succeeded. */
 async function sent({ send }, button) {
   button.disabled = true;
   try {

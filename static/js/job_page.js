@@ -9,7 +9,7 @@ import { setProgress } from './progress.js';
 import { refreshParts } from './refresh.js';
 import { toast } from './dialog.js';
 
-/** Brings the page to life. Answers what it is about: {id, url}. */
+/** Initializes the page. Returns its job: {id, url}. */
 export function startJobPage() {
   const head = document.querySelector('.job-head');
   const job = { id: head.dataset.job, url: head.dataset.url };
@@ -29,7 +29,7 @@ const JOB_UPDATES = {
     setProgress(document.querySelector('#job-status [data-meter]'), message.percentage, message.eta_seconds);
   },
   attribute(message) {
-    // Buttons and facts show it too.
+    // Other parts of the page show the status too.
     if (message.attribute !== 'notes') refreshParts();
     else document.dispatchEvent(new CustomEvent('notes-changed', { detail: message.value ?? '' }));
   },
@@ -66,7 +66,7 @@ function showWarnings(messages) {
   );
 }
 
-// What happened before the room was entered, or while the connection was lost, is seen by fetching the page's parts again.
+// Fetch the page's parts again for events before the room was joined, or while the connection was lost.
 function startCatchingUp(job) {
   let settled = document.getElementById('job-status').dataset.running === 'false';
   document.addEventListener('live-joined', ({ detail }) => {

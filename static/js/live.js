@@ -1,7 +1,7 @@
-// The only module that knows the socket. Messages come out as events on the document:
+// The only module that uses the socket. It dispatches messages as events on the document:
 //   job-update, task-update   detail: the message
-//   live-joined               detail: {room}; what was missed before this moment has to be fetched
-// Messages carry data, never markup.
+//   live-joined               detail: {room}; earlier changes must be fetched
+// Messages contain data, never markup.
 
 import { io } from '../vendor/socket.io.js';
 import { urlPrefix } from './http.js';
@@ -29,7 +29,7 @@ function enter(room) {
   socket.timeout(JOIN_MILLISECONDS).emit('join', { room }, joined);
 }
 
-/** Listens to a job's id or to `job_management`; again by itself after a lost connection. */
+/** Joins the room of a job's id or `job_management`; rejoins automatically after a lost connection. */
 export function join(room) {
   if (rooms.has(room)) return;
   rooms.add(room);

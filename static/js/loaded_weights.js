@@ -1,10 +1,10 @@
-// Where the weights of a network come from at the start: in the form after a check, and on the page of the model.
+// The initial weights of a network: in the form after a check, and on the model's page.
 
 import { element } from './element.js';
 
 const NAMES_SHOWN = 40;
 
-/** In a line: how many were taken over, and how many are not trained. */
+/** A one-line summary: the numbers of restored and of frozen variables. */
 export function loadedWeightsNote({ source, taken, missing, of_other_shape: others, frozen }) {
   const count = Object.keys(taken).length;
   const all = count + missing.length + Object.keys(others).length;
@@ -14,7 +14,7 @@ export function loadedWeightsNote({ source, taken, missing, of_other_shape: othe
   return parts.join(' · ');
 }
 
-/** A table of all variables that are not simply new and trained. */
+/** A table of all variables that are not both new and trained. */
 export function showLoadedWeights(region, loaded) {
   const { source, unused } = loaded;
   const box = element('div', 'table-wrap');

@@ -1,4 +1,4 @@
-// The output of a job: read when its panel is open, and followed while the reader is at its end.
+// The output of a job: loaded when its panel is open, and followed while it is scrolled to the end.
 
 import { getJson } from './http.js';
 
@@ -24,7 +24,7 @@ export function startLogTail(panel) {
       }
       if (!view.textContent) view.textContent = 'No output yet.';
     } catch {
-      // The next message or the next opening tries again.
+      // The next message, or opening the panel again, retries.
     } finally {
       busy = false;
     }

@@ -1,4 +1,4 @@
-// Draws the learning-rate policy while it is edited.
+// Draws the learning-rate schedule while it is edited.
 
 import uPlot from '../vendor/uplot.js';
 import { settled } from './form_parts.js';
@@ -8,7 +8,7 @@ import { postForm } from './http.js';
 const COLORS = ['--chart-4', '--chart-1', '--chart-2', '--chart-3', '--chart-5', '--chart-6'];
 const WAIT_MILLISECONDS = 150;
 
-/** Keeps the chart in `figure` in step with the form. */
+/** Updates the chart in `figure` from the form. */
 export function startLrPreview(form, figure) {
   const area = figure.querySelector('.chart-area');
   const caption = figure.querySelector('[data-caption]');

@@ -1,18 +1,18 @@
-// The measured numbers of a training as columns over epochs. Pure data; charts.js draws it.
+// The metrics of a training as columns over epochs. Data only; charts.js draws it.
 
 const RATE = { id: 'rate', metrics: ['learning_rate'] };
 const SPEED = { id: 'speed', metrics: ['images_per_second'] };
 const LOSS = { id: 'loss', metrics: [''] };
 
-/** Shares one ascending list of epochs; a column has null where its metric was not measured. */
+/** Stores columns over one ascending list of epochs, with null where a metric was not measured. */
 export class MetricStore {
-  /** `charts` are those of the model's kind: {id, metrics, percent}. Metrics that are on none are drawn with the loss. */
+  /** `charts` are those of the model's kind: {id, metrics, percent}. Metrics on none of them are drawn with the loss. */
   constructor(charts = []) {
     this.charts = [RATE, SPEED, ...charts, LOSS];
     this.clear();
   }
 
-  /** The chart on which a metric belongs: the first with one of its words in the name. */
+  /** The chart of a metric: the first one with one of its words in the name. */
   chartOf(name) {
     return this.charts.find(({ metrics }) => metrics.some((word) => name.toLowerCase().includes(word)));
   }
@@ -22,7 +22,7 @@ export class MetricStore {
     this.columns = new Map();
   }
 
-  /** Takes the whole history as the server sends it: {train: {epoch, values}, val: …}. */
+  /** Replaces the contents by the server's history: {train: {epoch, values}, val: …}. */
   load(history) {
     this.clear();
     const stages = ['train', 'val'].filter((stage) => history[stage]);
@@ -36,7 +36,7 @@ export class MetricStore {
     }
   }
 
-  /** Adds rows {stage, epoch, values}. A row that is there already changes nothing. */
+  /** Adds rows {stage, epoch, values}. Adding a row twice changes nothing. */
   add(rows) {
     for (const { stage, epoch, values } of rows) {
       const place = this.place(epoch);
@@ -51,7 +51,7 @@ export class MetricStore {
       .sort((a, b) => a.name.localeCompare(b.name) || a.stage.localeCompare(b.stage));
   }
 
-  /** The latest value whose name passes `matches`, or null. */
+  /** The latest value whose name `matches` accepts, or null. */
   last(stage, matches) {
     for (const column of this.columns.values()) {
       if (column.stage !== stage || !matches(column.name)) continue;
@@ -61,7 +61,7 @@ export class MetricStore {
     return null;
   }
 
-  // Accuracy is a fraction on the wire and a percentage on the page.
+  // Accuracy is a fraction in messages and a percentage on the page.
   drawn(name, value) {
     if (value === null || value === undefined) return null;
     return this.chartOf(name).percent ? value * 100 : value;
@@ -73,7 +73,7 @@ export class MetricStore {
     return this.columns.get(key).values;
   }
 
-  // Rows come in order, so the end is the usual place.
+  // Rows arrive in order, so search from the end.
   place(epoch) {
     let at = this.epochs.length;
     while (at > 0 && this.epochs[at - 1] > epoch) at -= 1;

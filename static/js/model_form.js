@@ -42,7 +42,7 @@ function start() {
     for (const radio of form.querySelectorAll('[data-shows]')) {
       document.getElementById(radio.dataset.shows).hidden = !radio.checked;
     }
-    // New weights have nothing to be tuned finely, and only a text of one's own takes weights from anywhere.
+    // Fine-tuning does not apply to new weights, and only custom networks accept weights from a path.
     showFields(document.getElementById('tuning'), method() !== 'standard');
     showFields(document.getElementById('tuning-weights'), method() === 'custom');
     if (method() === 'custom') openEditor();
@@ -124,7 +124,7 @@ function showFields(fieldset, shown) {
   fieldset.hidden = fieldset.disabled = !shown;
 }
 
-/** What the chosen dataset is, in a line, with its mean image. */
+/** A one-line description of the chosen dataset, with its mean image. */
 async function showDataset(id) {
   const summary = document.getElementById('dataset-summary');
   const row = datasets.find((dataset) => dataset.id === id);
@@ -140,11 +140,11 @@ async function showDataset(id) {
     words.append(`${row.detail.split(' · ')[0]} · ${splits.join(', ')} images`, document.createElement('br'), `${dataset.about}: `, ...shown, names.length > SHOWN_NAMES ? '…' : '');
     summary.replaceChildren(...(dataset.mean_url ? [meanImage(dataset)] : []), words);
   } catch {
-    // The line above says enough.
+    // The line above is sufficient.
   }
 }
 
-/** A name with its punctuation, without a line break between them. */
+/** A name with its punctuation, without a line break in between. */
 function inLine(name, punctuation) {
   const box = element('span', 'nowrap');
   box.append(clipped(name), punctuation);

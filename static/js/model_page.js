@@ -1,4 +1,4 @@
-// The page of a model: its curves, its numbers, its snapshots, and what it makes of an image.
+// The page of a model: charts, numbers, snapshots, and predictions.
 
 import { Chart } from './charts.js';
 import { startClassifying } from './classify.js';
@@ -14,7 +14,7 @@ import { refreshParts } from './refresh.js';
 import { loadedWeightsNote, showLoadedWeights } from './loaded_weights.js';
 import { showUsage } from './usage.js';
 
-// Beyond this many rows the history is asked for again, thinned by the server.
+// Beyond this many rows, fetch the history again, downsampled by the server.
 const MOST_ROWS = 20_000;
 const RETRY_MILLISECONDS = 3000;
 
@@ -26,7 +26,7 @@ let cursor = null;
 let loading = null;
 let retrying = 0;
 
-/** Everything from the start; then what is new comes through the socket. */
+/** Loads the whole history; later rows arrive through the socket. */
 async function loadHistory() {
   const history = await getJson(about.metrics_url);
   store.load(history);
@@ -34,7 +34,7 @@ async function loadHistory() {
   show();
 }
 
-/** What was measured while nobody listened. Rows that came twice do no harm. */
+/** Loads rows that were missed while disconnected. Duplicate rows are ignored. */
 async function loadMissed() {
   const missed = await getJson(`${about.metrics_url}?after=${cursor}`);
   if (missed.resumed) return loadHistory();
@@ -102,7 +102,7 @@ function showSnapshots(snapshots) {
   if (snapshots.length === 1) refreshParts(); // The first one brings the download button.
 }
 
-/** Marks the snapshot of the epoch that the list knows as the best. */
+/** Marks the best snapshot in the list. */
 function markBest(list) {
   for (const mark of list.querySelectorAll('[data-mark]')) mark.remove();
   const best = [...list.children].find(({ dataset }) => dataset.epoch !== undefined && dataset.epoch === list.dataset.best);
@@ -120,10 +120,10 @@ const receive = {
     }
   },
   async resumed() {
-    await loading; // What is being loaded may hold rows that are void now.
+    await loading; // It may contain rows that are invalid now.
     cursor = null;
     await load();
-    load(); // What came while the history was on its way.
+    load(); // Rows that arrived while the history was loading.
   },
   snapshots: (message) => showSnapshots(message.data),
   best(message) {
@@ -149,7 +149,7 @@ document.addEventListener('job-update', ({ detail: message }) => {
 });
 document.addEventListener('live-joined', load);
 
-// A model may be made before its dataset is: then the dataset's progress is what there is to see.
+// A model may be created before its dataset is finished: show the dataset's progress until then.
 function followDataset() {
   const id = document.querySelector('[data-waits-for]')?.dataset.waitsFor;
   if (id) join(id);

@@ -1,22 +1,22 @@
-// The list of standard networks: finding one, reading about it, taking over the settings that suit it.
+// The list of standard networks: search, descriptions, and applying recommended settings.
 
 import { toast } from './dialog.js';
 import { labelOf, reveal } from './form_sections.js';
 
 const UNTICKED = ['', '0', 'false', 'no', 'off'];
 
-/** Brings the list in `form` to life. Answers {showFitting}, which leaves out networks that do not fit the dataset. */
+/** Initializes the list in `form`. Returns {showFitting}, which hides networks that do not fit the dataset. */
 export function startNetworkList(form, datasets) {
   const search = document.getElementById('network-search');
   search?.addEventListener('input', () => find(form, search.value));
-  // Enter would create the model.
+  // Enter would submit the form.
   search?.addEventListener('keydown', (event) => event.key === 'Enter' && event.preventDefault());
   form.addEventListener('change', ({ target }) => target.name === 'standard_networks' && showAbout(form, target.value));
   form.addEventListener('click', ({ target }) => {
     const button = target.closest('[data-values]');
     if (button) say(fill(form, JSON.parse(button.dataset.values)));
   });
-  // The browser may have kept another choice than the server drew.
+  // The browser may have restored a choice other than the server's.
   const chosen = form.querySelector('[name="standard_networks"]:checked');
   if (chosen) showAbout(form, chosen.value);
   const showFitting = () => {
@@ -36,7 +36,7 @@ export function startNetworkList(form, datasets) {
 
 const cards = (form) => [...form.querySelectorAll('#networks .choice')];
 
-/** Fills fields from {name: value} as a person would. Answers the labels of those that changed. */
+/** Fills in fields from {name: value} as a user would. Returns the labels of those that changed. */
 export function fill(form, values) {
   return Object.entries(values)
     .map(([name, value]) => [form.elements[name], value])
@@ -53,12 +53,12 @@ function set(control, value) {
   const before = control.value;
   const wanted = [value ?? ''].flat().join(', ');
   control.value = wanted;
-  if (control.value !== wanted) control.value = before; // A list without such a choice.
+  if (control.value !== wanted) control.value = before; // The list does not have this choice.
   return control.value !== before;
 }
 
 function announce(control) {
-  // Radios of one name come as a list; the events come from the one that is chosen.
+  // Radio buttons with the same name are a list; events come from the checked one.
   const element = control instanceof RadioNodeList ? [...control].find(({ checked }) => checked) : control;
   for (const type of ['input', 'change']) element.dispatchEvent(new Event(type, { bubbles: true }));
   reveal(element);

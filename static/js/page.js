@@ -1,4 +1,4 @@
-// What every page does.
+// The behavior of every page.
 
 import { startCopying } from './copy.js';
 import { startJobActions } from './job_actions.js';

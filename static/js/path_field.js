@@ -63,7 +63,7 @@ function complete(input) {
       const answer = await getJson(`${urlPrefix}/autocomplete/path?${new URLSearchParams({ query: input.value, type: input.dataset.path })}`);
       if (number === asked) show((answer.suggestions ?? []).map((item) => item.value ?? item));
     } catch {
-      close(); // Completion is a comfort: the form itself says what is wrong with a path.
+      close(); // Completion is optional: the form itself reports invalid paths.
     }
   };
 

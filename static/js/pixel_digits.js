@@ -1,4 +1,4 @@
-// The ten digits in gray pixels: the picture of the empty home page.
+// The ten digits in gray pixels: the illustration of the empty home page.
 
 const SHAPES = [
   '.###.#...##...##...##...##...#.###.', '..#...##....#....#....#....#...###.', '.###.#...#....#...#...#...#...#####',
@@ -22,7 +22,7 @@ function digit(shape, value) {
   if (value === FOUND) svg.setAttribute('class', 'found');
   [...shape].forEach((mark, index) => {
     const lit = mark === '#';
-    // A scanned pixel is never quite black; a fixed pattern keeps the picture the same on every visit.
+    // Scanned pixels are never quite black; a fixed pattern keeps the illustration identical on every visit.
     const gray = ((index * 37 + value * 53) % 10) / 10;
     svg.append(pixel(index % 5, Math.floor(index / 5), lit ? 0.72 + 0.28 * gray : 0.05 + 0.04 * gray));
   });

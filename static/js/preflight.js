@@ -1,23 +1,23 @@
-// Has the server take one real step with the form's settings, and shows what it says of the whole training.
+// Runs the preflight with the form's settings, and shows its result.
 
 import { startAsking } from './ask_network.js';
 import { clearFieldErrors, mistakes, showFieldErrors } from './field_errors.js';
 import { getJson, postForm, urlPrefix } from './http.js';
 import { showPreflight } from './preflight_result.js';
 
-// Only a click asks for this: a network can do then what it cannot in a training.
+// Only on click: eagerly, a network can do things that it cannot do in training.
 const STEP_BY_STEP = 'eager';
 
-// What a step does not depend on.
+// Fields that do not affect the preflight.
 const ONLY_NAMES = ['model_name', 'group_name', 'preflight', 'csrf_token', STEP_BY_STEP];
 
 /**
- * `failed(fault)` is told about a mistake in the network; `focus` has ways to focus odd fields, by name.
- * Answers a function that answers {answer} or {error} for the form as it is then: without a click, after what is under way,
- * and without another step if the latest one was just that.
+  * `failed(fault)` receives an error in the network; `focus` contains functions that focus special fields, by name.
+  * Returns a function that resolves to {answer} or {error} for the current form: without a click, after any pending check,
+  * and without another check if the latest one had the same settings.
  */
 export function startPreflight(form, button, region, { failed, focus }) {
-  // The step under way, or the latest one if nothing speaks against the training: {settings, answer}.
+  // The pending check, or the latest one if it does not advise against training: {settings, answer}.
   let latest = null;
 
   const run = startAsking(button, region, {
@@ -55,7 +55,7 @@ export function startPreflight(form, button, region, { failed, focus }) {
 
   async function check() {
     const outcome = await (isCurrent() ? outcomeOf(latest.answer) : run());
-    // What was changed meanwhile is not what was checked.
+    // The form has changed since the check started.
     return latest && !isCurrent() ? check() : outcome;
   }
   return check;

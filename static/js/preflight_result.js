@@ -1,4 +1,4 @@
-// What one real step says of a whole training: in the form, and later on the page of the model.
+// The result of a preflight: in the form, and later on the model's page.
 
 import { element, notice } from './element.js';
 import { bytes, number, shortDuration } from './format.js';
@@ -7,7 +7,7 @@ import { loadedWeightsNote, showLoadedWeights } from './loaded_weights.js';
 
 const TONES = { good: 'success', low: 'warning', high: 'warning', large: 'warning', bad: 'danger' };
 
-/** Shows what the step has shown: {result, warnings, loaded_weights, batch_url, seconds}. */
+/** Shows the result of a preflight: {result, warnings, loaded_weights, batch_url, seconds}. */
 export function showPreflight(region, { result, warnings = [], batch_url: picture, loaded_weights: loaded, seconds }) {
   const box = element('div', 'preflight');
   if (result.verdict) {
@@ -43,11 +43,11 @@ function printed(text) {
   return box;
 }
 
-// Of a layer that gives hardly anything but zeros, little reaches the next.
+// A layer whose output is mostly zeros passes little to the next one.
 const DEAD = 0.95;
 const NUMBERS = ['Min', 'Mean', 'Max', 'Zeros'];
 
-/** A table of what each layer gives in the last step, with the range of its numbers as a bar. */
+/** A table of the layers' outputs in the last step, with the range of their values as a bar. */
 function layersOf(layers) {
   const box = element('section', 'table-wrap');
   const table = element('table', 'table table-tight');
@@ -79,7 +79,7 @@ function layerRow({ name, shape, min, mean, max, std, zero_fraction: zeros }, pl
   return row;
 }
 
-/** Answers a function from a number to its place, 0 to 100, on a scale for all layers that is linear near zero only. */
+/** Returns a function from a number to its position, 0 to 100, on a scale for all layers that is linear only near zero. */
 function placesOf(layers) {
   const spreads = layers.map(({ std }) => std).sort((one, other) => one - other);
   const unit = spreads[spreads.length >> 1] || 1;
@@ -103,7 +103,7 @@ function bar(place, min, max, from, to, mean) {
   return box;
 }
 
-/** What is known, as {label, value, note}. */
+/** The available facts as {label, value, note}. */
 function tilesOf(result) {
   const { loss, cross_entropy: entropy, chance_loss: chance, seconds_per_step: step, seconds_per_epoch: epoch, seconds_total: total, images_per_second: speed } = result;
   const { memory_bytes: memory, gpu_memory_bytes: gpuMemory, memory_free_bytes: free, parameters, parameters_per_image: perImage, shape, input } = result;

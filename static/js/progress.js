@@ -1,4 +1,4 @@
-// Patches progress bars and status badges in place.
+// Updates progress bars and status badges in place.
 
 import { duration } from './format.js';
 

@@ -1,4 +1,4 @@
-// Fetches this page again and brings the parts that carry data-refresh up to date. The server draws; nothing is written twice.
+// Fetches this page again and updates the parts with data-refresh, so that only the server renders them.
 
 import { request } from './http.js';
 import { morph } from './morph.js';
@@ -6,7 +6,7 @@ import { morph } from './morph.js';
 let running = null;
 let again = false;
 
-/** Does it once more, at most one request at a time. Charts, editor and open panels stay. */
+/** Refreshes with at most one request at a time. Charts, editor and open panels are kept. */
 export function refreshParts() {
   if (running) {
     again = true;

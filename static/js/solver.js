@@ -1,8 +1,8 @@
-// A solver brings its usual settings, unless somebody has chosen others.
+// Choosing a solver fills in its usual settings, unless the user has changed them.
 
 import { fill } from './network_list.js';
 
-/** `select` is the form's list of solvers; its data-usual has {solver: {field: value}}. */
+/** `select` is the form's list of solvers; its data-usual contains {solver: {field: value}}. */
 export function startSolver(form, select) {
   const usual = JSON.parse(select.dataset.usual);
   let before = select.value;

@@ -1,10 +1,10 @@
-// A small line without axes, the same shape as the macro in _macros.html.
+// A small line without axes, with the same shape as the macro in _macros.html.
 
 import { number } from './format.js';
 
 const SVG = 'http://www.w3.org/2000/svg';
 
-/** Draws `numbers` in place of `element`, which carries data-sparkline. */
+/** Draws `numbers` in place of `element`, which has data-sparkline. */
 export function drawSparkline(element, numbers, label = 'Training loss so far') {
   const known = numbers.filter((value) => value !== null);
   if (known.length < 2) return;

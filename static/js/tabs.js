@@ -1,6 +1,6 @@
 // Tabs within a page: one list of role=tab buttons, each with aria-controls.
 
-/** Makes `list` switch its panels; `shown(panel)` is called each time one is shown. */
+/** Makes `list` switch its panels; `shown(panel)` is called whenever one is shown. */
 export function startTabs(list, shown = () => {}) {
   const tabs = [...list.querySelectorAll('[role="tab"]')];
 

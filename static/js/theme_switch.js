@@ -1,4 +1,4 @@
-// The button that goes through automatic, light and dark. Others listen for `theme-changed` on the document.
+// The button that cycles through automatic, light and dark. Other scripts listen for `theme-changed` on the document.
 
 const CHOICES = ['auto', 'light', 'dark'];
 const WORDS = { auto: 'automatic', light: 'light', dark: 'dark' };
@@ -17,7 +17,7 @@ function remember(choice) {
     if (choice === 'auto') localStorage.removeItem('theme');
     else localStorage.setItem('theme', choice);
   } catch {
-    // The choice then lasts for this page only.
+    // The choice then applies to this page only.
   }
 }
 

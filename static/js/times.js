@@ -1,4 +1,4 @@
-// Keeps "3 min ago" true while the page is open.
+// Keeps relative times such as "3 min ago" up to date.
 
 import { ago } from './format.js';
 

@@ -1,4 +1,4 @@
-// An error with its hint and stack trace, the user's own frames first: the same shape as error_box in _job.html.
+// An error with its hint and stack trace, the user's own frames first, with the same shape as error_box in _job.html.
 
 import { element } from './element.js';
 import { isolateQuoted } from './names.js';

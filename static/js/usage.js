@@ -1,4 +1,4 @@
-// What the training uses of the machine.
+// The resource usage of the training.
 
 import { bytes } from './format.js';
 

@@ -1,4 +1,4 @@
-// Builds the network on the server and shows its layers and its graph below the form's network.
+// Builds the network on the server and shows its layers and graph below the form's network.
 
 import { startAsking } from './ask_network.js';
 import { postForm, urlPrefix } from './http.js';
@@ -8,7 +8,7 @@ const STARTING = 202;
 const START_TRIES = 90;
 const START_MILLISECONDS = 500;
 
-/** `network()` answers the text to build; `failed(error)` is told what went wrong after it was shown. */
+/** `network()` returns the text to build; `failed(error)` receives the error after it is shown. */
 export function startVisualizing(form, button, result, { network, failed }) {
   startAsking(button, result, {
     doing: 'Building the network…',
@@ -26,16 +26,16 @@ function show(result, { layers, parameters, tensorboard_url: address, seconds })
   const fresh = document.getElementById('visualized').content.cloneNode(true);
   fresh.querySelector('.visualized-total').textContent = `${parameters.toLocaleString('en')} parameters · ${seconds.toFixed(1)} s`;
   fresh.querySelector('tbody').append(...layers.map(layerRow));
-  // Without its fragment: the page that waits for TensorBoard's start would not reload with one.
+  // Without the fragment, because the page that waits for TensorBoard would not reload with one.
   for (const link of fresh.querySelectorAll('[data-graph-link]')) link.href = address.split('#')[0];
   result.replaceChildren(fresh);
   startTabs(result.querySelector('[role="tablist"]'), (panel) => {
-    // The graph is laid out for the size of its frame, so it is loaded when it is looked at.
+    // The graph's layout depends on the size of its frame, so load it only when it is visible.
     if (panel.querySelector('iframe:not([src])')) loadGraph(panel, address);
   });
 }
 
-/** Shows TensorBoard in the panel's frame as soon as its process answers. */
+/** Shows TensorBoard in the panel's frame once its process responds. */
 async function loadGraph(panel, address) {
   const words = panel.querySelector('[data-graph-words]');
   if (words.dataset.waiting) return;

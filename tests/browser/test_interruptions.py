@@ -91,7 +91,7 @@ def test_the_model_form_survives_reload_back_and_another_tab(
     page.route("**/models/preflight", lambda route: route.fulfill(status=503, json={}))
     page_faults.allow("/models/preflight$")
     page.get_by_role("button", name="Train model").click()
-    expect(page.locator("#create-status")).to_contain_text("The server does not answer")
+    expect(page.locator("#create-status")).to_contain_text("The server does not respond")
     check_accessibility(page)
     expect_all()
     mend()

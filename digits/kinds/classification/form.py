@@ -74,7 +74,7 @@ class DatasetForm(ImageDatasetForm[CreateClassification]):
         if len(classes) < 2:
             found = f"only “{classes[0]}”" if classes else "none"
             raise ValidationError(
-                f"Each class needs a sub-folder of its own, and at least two are needed: {field.data} has {found}."
+                f"Each class requires a separate sub-folder, and at least two are required: {field.data} has {found}."
             )
 
     def validate_folder_pct_test(self, field: IntegerField) -> None:

@@ -47,11 +47,10 @@ class ClassFolder:
 
 @dataclass
 class Scan:
-    """What was found below ``root``, classes sorted by folder name.
+    """The contents of ``root``, with classes sorted by folder name.
 
-    ``links`` were not followed because they leave the root or lead back;
-    ``specials`` are FIFOs, devices and sockets; ``loose`` images lie outside any
-    class; ``others`` are files without an image's extension.
+    ``links`` were not followed because they lead outside of the root or form a cycle; ``specials`` are FIFOs,
+    devices and sockets; ``loose`` images are outside of any class; ``others`` are files without an image extension.
     """
 
     root: Path
@@ -70,7 +69,7 @@ class Scan:
 
 @dataclass
 class Bounds:
-    """How many images of a class are used: too few drop the class, too many are left out at random."""
+    """Limits on the images per class: classes with too few are dropped, and excess images are dropped at random."""
 
     minimum: int = 2
     maximum: int | None = None
@@ -146,10 +145,10 @@ def plan(
     seed: int,
     separate: dict[str, tuple[Scan, Bounds]] | None = None,
 ) -> Plan:
-    """Decide the dataset. ``separate`` gives folders of their own to ``val`` or ``test``.
+    """Plan the splits. ``separate`` contains separate folders for ``val`` or ``test``.
 
-    A split with its own folder takes no share of ``train``. Raises UnusableSource when
-    fewer than two classes have images.
+    A split with a separate folder takes no share of ``train``. Raises UnusableSource if fewer than two classes have
+    images.
     """
     separate = separate or {}
     shares = {"val": pct_val, "test": pct_test}
@@ -172,7 +171,7 @@ def plan(
 
 
 class _Walk:
-    """One pass over a root: what was visited, what was passed over."""
+    """One traversal of a root, with the visited and skipped entries."""
 
     def __init__(self, found: Scan, root: str, progress: Callable[[int], None]) -> None:
         self._found = found
@@ -182,8 +181,7 @@ class _Walk:
 
     def collect(self, top: os.DirEntry[str], item: ClassFolder) -> None:
         """Add all images below ``top`` to ``item``, sorted."""
-        # A folder is visited once a class, so that links cannot lead in circles
-        # or multiply what they lead to.
+        # Visit each folder once per class, so that links cannot form cycles or duplicate images.
         visited: set[tuple[int, int]] = set()
         pending = [(top.path, top.name, top.is_symlink())]
         while pending:
@@ -210,7 +208,7 @@ class _Walk:
             return False
 
     def is_image(self, entry: os.DirEntry[str]) -> bool:
-        """Whether ``entry`` is a plain file with an image's extension; counts what it is otherwise."""
+        """Return whether ``entry`` is a regular file with an image extension; count it otherwise."""
         self._files += 1
         if self._files % PROGRESS_EVERY_FILES == 0:
             self._progress(self._files)
@@ -242,7 +240,7 @@ class _Walk:
             self._found.unreadable.append(os.path.relpath(path, self._root))
             return False
         identity = (status.st_dev, status.st_ino)
-        # A link to the root itself, or to a folder above the class, would gather all classes in one.
+        # A link to the root itself, or to a folder above the class, would merge all classes into one.
         if identity in visited or (is_link and self._is_above(path)):
             self._found.links += 1
             return False
@@ -281,7 +279,7 @@ def _large_enough(found: Scan, minimum: int, warnings: list[str]) -> list[ClassF
     small = [item for item in found.classes if len(item.files) < minimum]
     if small:
         names = listed(f"{item.label} ({len(item.files)})" for item in small)
-        warnings.append(f"Left out, because they have fewer than {count_of(minimum, 'image')}: {names}.")
+        warnings.append(f"Excluded, because they have fewer than {count_of(minimum, 'image')}: {names}.")
     return kept
 
 
@@ -296,7 +294,7 @@ def _need_two_classes(found: Scan, kept: list[ClassFolder], warnings: list[str])
         raise UnusableSource(
             f"Only one class with enough images was found in {root}: {kept[0].label}.",
             left_out
-            or "A classifier needs at least two, each in a folder of its own directly below this one.",
+            or "Classification requires at least two, each in a folder of its own directly below this one.",
         )
 
 
@@ -306,19 +304,19 @@ def _without_images(found: Scan) -> UnusableSource:
     if found.loose:
         return UnusableSource(
             f"No folders with images found in {root}, but {count_of(found.loose, 'image')} directly in it.",
-            "Put the images of each class into a folder of its own.",
+            "Put the images of each class into a separate folder.",
         )
-    hint = f"Not readable: {listed(found.unreadable)}." if found.unreadable else ""
+    hint = f"Unreadable: {listed(found.unreadable)}." if found.unreadable else ""
     return UnusableSource(f"No images found in {root} (looked for {extensions}).", hint)
 
 
 def _remarks(found: Scan) -> list[str]:
-    """What the user should know about a scan."""
+    """Return warnings about a scan for the user."""
     root = show(str(found.root))
     remarks = []
     if found.links:
         remarks.append(
-            f"{count_of(found.links, 'link')} ignored in {root}: broken, leading out of it, or in circles."
+            f"{count_of(found.links, 'link')} ignored in {root}: broken, leading outside of it, or cyclic."
         )
     if found.specials:
         remarks.append(
@@ -348,7 +346,7 @@ def _remark_on_names(found: Scan, classes: list[ClassFolder], warnings: list[str
 def _shared_out(
     root: Path, classes: list[ClassFolder], bounds: Bounds, shares: dict[str, float], seed: int
 ) -> dict[str, SplitPlan]:
-    """Each class of one folder divided between train and the splits that take a share of it."""
+    """Divide each class of a folder between train and the splits that take a share of it."""
     splits = {"train": SplitPlan(root)}
     splits |= {name: SplitPlan(root) for name, share in shares.items() if share > 0}
     for number, item in enumerate(classes):
@@ -367,7 +365,7 @@ def _shared_out(
 def _matched(
     name: str, found: Scan, bounds: Bounds, classes: list[ClassFolder], seed: int, warnings: list[str]
 ) -> SplitPlan:
-    """The split made of a folder of its own, whose classes are those of train."""
+    """Return the split of a separate folder, whose classes are those of train."""
     root = show(str(found.root))
     if not found.count:
         raise _without_images(found)

@@ -22,7 +22,7 @@ class FolderSplit(Struct, kw_only=True, frozen=True):
     max_per_class: Positive | None = None
 
 
-class CreateClassification(CreateDataset, kw_only=True, tag="create-dataset"):
+class CreateClassification(CreateDataset, kw_only=True):
     """Read a folder of images with a sub-folder for each class.
 
     ``val`` and ``test`` are separate folders; without them ``pct_val`` and ``pct_test`` percent of

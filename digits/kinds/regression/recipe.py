@@ -10,7 +10,7 @@ from digits.core.schema import Percent
 KIND = "image-regression"
 
 
-class CreateRegression(CreateDataset, kw_only=True, tag="create-dataset"):
+class CreateRegression(CreateDataset, kw_only=True):
     """Read a table of images and numbers from the CSV file ``table``.
 
     The paths in the column ``image_column``, by default the first, are relative to ``folder``. The numbers are

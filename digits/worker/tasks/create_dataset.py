@@ -363,7 +363,7 @@ class Report:
 
     def __init__(self, events: EventLog) -> None:
         self._events = events
-        self._told_at = 0.0
+        self._reported_at = 0.0
         self._started_at = 0.0
         self._done = 0
         self._skipped = 0
@@ -412,9 +412,9 @@ class Report:
 
     def _is_time(self) -> bool:
         now = time.monotonic()
-        if now - self._told_at < PROGRESS_SECONDS:
+        if now - self._reported_at < PROGRESS_SECONDS:
             return False
-        self._told_at = now
+        self._reported_at = now
         return True
 
 

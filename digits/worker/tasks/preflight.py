@@ -34,7 +34,7 @@ from digits.worker.training.setup import Setup
 from digits.worker.training.steps import CROSS_ENTROPY
 from digits.worker.training.tensorboard_log import TensorBoardLog
 
-# The picture of the batch: so many images at most, and so large, in pixels.
+# The maximum number of images in the picture of the batch, and their size in pixels.
 MAX_IMAGES = 64
 COLUMNS = 8
 SMALLEST_SIDE, LARGEST_SIDE = 48, 160

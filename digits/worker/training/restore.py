@@ -69,11 +69,7 @@ class Report:
         if not parts:
             return ""
         how = " in their order" if self.by_order else ""
-        unused = (
-            f" The file also contains {listed(self.unused)}, which the network does not have."
-            if self.unused
-            else ""
-        )
+        unused = f" Unused values: {listed(self.unused)}." if self.unused else ""
         return f"{len(self.taken)} variables were restored from the weights{how}; {'; '.join(parts)}.{unused}"
 
 

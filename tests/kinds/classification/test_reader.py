@@ -243,7 +243,7 @@ def test_each_class_is_split_by_itself() -> None:
 def test_small_classes_are_left_out_and_named() -> None:
     plan = planned(found(a=10, b=10, rare=4), Bounds(minimum=5))
     assert plan.groups == ["a", "b"]
-    assert plan.warnings == ["Left out, because they have fewer than 5 images: rare (4)."]
+    assert plan.warnings == ["Excluded, because they have fewer than 5 images: rare (4)."]
 
 
 def test_a_class_needs_an_image_for_every_split() -> None:

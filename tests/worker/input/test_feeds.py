@@ -182,7 +182,7 @@ def test_class_weights_and_balanced_sampling(input: Any) -> None:
 
 def test_targets_without_classes_have_no_class_weights(input: Any) -> None:
     found = manifest_of(numbers(["angle"], [0.0], [1.0]))
-    with pytest.raises(Exception, match="Class weights need a dataset with classes"):
+    with pytest.raises(Exception, match="Class weights require a dataset with classes"):
         input.balance("class_weights", np.zeros(3, np.int32), found)
     found.groups = []
     with pytest.raises(Exception, match="no groups to balance"):

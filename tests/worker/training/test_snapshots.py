@@ -71,7 +71,7 @@ def test_restored_by_name_and_shape(in_child: Any, tmp_path: Path) -> None:
     assert restored.missing == ["new"]
     assert restored.remark == (
         "1 variables were restored from the weights; not in it: new; of another shape: other ([1], not [2]). "
-        "The file also contains unused."
+        "Unused values: unused."
     )
 
 

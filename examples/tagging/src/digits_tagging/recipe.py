@@ -7,7 +7,7 @@ from digits.core.schema import Percent
 
 
 # The tag tells the worker which task the recipe is for. It is the same for all kinds of datasets.
-class Recipe(CreateDataset, kw_only=True, tag="create-dataset"):
+class Recipe(CreateDataset, kw_only=True):
     """Read the images and tags that the CSV file ``table`` lists. ``pct_val`` percent are for validation."""
 
     kind: str = "image-tagging"
