@@ -93,7 +93,7 @@ def test_a_snapshot_is_exported(trained: Any, run_clean: Callable[..., Any], tmp
     assert "output output [any, 4] float32" in answer.stdout
     assert (target / "saved_model.pb").is_file()
     again = run_clean("-m", "digits", "export", str(job), str(target))
-    assert again.returncode == 1 and "something in" in again.stderr
+    assert again.returncode == 1 and "is not empty" in again.stderr
     other = run_clean("-m", "digits", "export", str(job), str(tmp_path / "other"), "--epoch", "7")
     assert other.returncode == 1 and "snapshots of epochs 1." in other.stderr
 

@@ -100,8 +100,8 @@ def test_answers_are_right_and_bad_requests_leave_it_alive(
         (request(picture, "snapshot_9.ckpt"), 404, "no snapshot 'snapshot_9.ckpt'"),
         (request(picture, "../model/snapshot_4.ckpt"), 404, "no snapshot"),
         (request(picture, top="many"), 400, "lacks"),
-        ({"call": "sing"}, 400, "not understood"),
-        ([1, 2], 400, "not understood"),
+        ({"call": "sing"}, 400, "is invalid"),
+        ([1, 2], 400, "is invalid"),
     ]:
         answer = client.ask(wrong)
         assert (answer["ok"], answer["status"]) == (False, status), answer

@@ -111,8 +111,8 @@ def test_a_mistake_in_the_augmentations(train: Any) -> None:
 @pytest.mark.parametrize(
     ("settings", "words"),
     [
-        ({"augment": {"mixup": 0.2}}, "MixUp and CutMix need"),
-        ({"balance": "class_weights"}, "Classes can only"),
+        ({"augment": {"mixup": 0.2}}, "MixUp and CutMix require"),
+        ({"balance": "class_weights"}, "Class weights require"),
     ],
 )
 def test_losses_of_ones_own_do_not_fit(train: Any, settings: dict[str, Any], words: str) -> None:
@@ -147,7 +147,7 @@ def _losses() -> tuple[float, float, float]:
         tf.constant([3.0, 1.0]),
     )
     given = {
-        "labels": labels,
+        "y": labels,
         "others": others,
         "share": share,
         "weights": weights,

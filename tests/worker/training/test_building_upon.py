@@ -152,7 +152,7 @@ def test_networks_with_several_outputs(
 def _classify(*arguments: Any) -> Any:
     from digits.worker.tasks import serve_inference
 
-    return serve_inference.classify(*arguments)
+    return serve_inference.predict(*arguments)
 
 
 def networks_picture(folder: Path) -> Path:

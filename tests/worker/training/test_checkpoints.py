@@ -101,7 +101,7 @@ def test_does_not_end_while_it_gets_better(scripted: Any) -> None:
 def test_a_metric_that_is_not_measured_is_told(train: Any, settings: dict[str, Any]) -> None:
     outcome = train(networks.LINEAR, **settings)
     assert outcome.code == 1
-    assert "measures no 'score'" in outcome.failure.message
+    assert "does not report the metric 'score'" in outcome.failure.message
     assert "loss, accuracy" in outcome.failure.hint
     without = train(networks.LINEAR, name="without", val_interval=0, **settings)
     assert "Validate" in without.failure.hint

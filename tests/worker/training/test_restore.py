@@ -241,7 +241,7 @@ def test_a_training_takes_over_and_freezes(train: Any, in_child: Any) -> None:
     assert told.missing == ["model/fc3/weights", "model/fc3/biases"] and not told.of_other_shape
     assert sorted(told.unused) == ["model/fc2/biases", "model/fc2/weights"]
     assert told.frozen == [name for name in told.taken if "conv" in name] + ["model/fc1/weights"]
-    assert "model/conv1/weights is taken from model/conv1/weights" in second.output
+    assert "model/conv1/weights: loaded from model/conv1/weights" in second.output
     assert not first.of(WeightsLoaded)
     before = in_child(read_snapshot, first.job_folder, "snapshot_1.ckpt")
     after = in_child(read_snapshot, second.job_folder, "snapshot_1.ckpt")
