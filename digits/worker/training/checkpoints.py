@@ -205,7 +205,7 @@ def check_watched_metrics(recipe: Train, metrics: Collection[str]) -> None:
                 f"The validation does not report the metric {metric!r}.",
                 f"Choose one of {', '.join(metrics)}."
                 if metrics
-                else "Create the dataset with a validation split.",
+                else "Validate the training, with a dataset that has a validation split.",
             )
 
 
