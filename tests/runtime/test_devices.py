@@ -153,10 +153,10 @@ def helpers() -> list[psutil.Process]:
 
 def test_helper_that_hangs_is_ended() -> None:
     driver = Driver(program("import time; time.sleep(600)"), seconds=0.2)
-    with pytest.raises(DriverError, match="no answer"):
+    with pytest.raises(DriverError, match="did not answer"):
         driver.ask()
     assert helpers() == []
-    with pytest.raises(DriverError, match="no answer"):
+    with pytest.raises(DriverError, match="did not answer"):
         driver.ask()
 
 
@@ -164,7 +164,7 @@ def test_helper_beyond_killing_is_not_joined_by_another(monkeypatch: pytest.Monk
     driver = Driver(program("import time; time.sleep(600)"), seconds=0.2)
     with monkeypatch.context() as patched:
         patched.setattr(subprocess.Popen, "kill", lambda self: None)
-        with pytest.raises(DriverError, match="no answer"):
+        with pytest.raises(DriverError, match="did not answer"):
             driver.ask()
         with pytest.raises(DriverError, match="still hangs"):
             driver.ask()
@@ -172,7 +172,7 @@ def test_helper_beyond_killing_is_not_joined_by_another(monkeypatch: pytest.Monk
     helper.terminate()
     helper.wait()
     # Another one starts, and is killed.
-    with pytest.raises(DriverError, match="no answer"):
+    with pytest.raises(DriverError, match="did not answer"):
         driver.ask()
     assert helpers() == []
 

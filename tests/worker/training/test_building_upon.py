@@ -145,11 +145,11 @@ def test_networks_with_several_outputs(
     assert outcome.values("val", "accuracy")[-1] > 0.9
     assert visualize(text).code == 0
     picture = networks_picture(tmp_path)
-    best = in_child(_classify, outcome.job_folder, picture, "snapshot_6.ckpt", 1)
+    best = in_child(_predict, outcome.job_folder, picture, "snapshot_6.ckpt", 1)
     assert best[0][0] == "right"
 
 
-def _classify(*arguments: Any) -> Any:
+def _predict(*arguments: Any) -> Any:
     from digits.worker.tasks import serve_inference
 
     return serve_inference.predict(*arguments)

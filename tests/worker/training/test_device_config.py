@@ -476,7 +476,7 @@ return slim.fully_connected(x, self.nclasses, activation_fn=None, scope='fc')
     [
         ("precision", "mixed_float8", "mixed_float8"),
         ("strategy", "parameter_server", "parameter_server"),
-        ("batch_accumulation", 0, "0 batches"),
+        ("batch_accumulation", 0, "batch_accumulation"),
     ],
 )
 def test_unknown_ways_are_refused(train: Any, setting: str, value: Any, word: str) -> None:
