@@ -84,7 +84,7 @@ def test_an_unfinished_dataset_is_not_explored(site: Site) -> None:
         f"/datasets/images/classification/explore?job_id={job_id}", headers={"Accept": "application/json"}
     )
     assert answer.status_code == 400
-    assert "should be Done" in answer.get_json()["error"]["message"]
+    assert "not Done" in answer.get_json()["error"]["message"]
 
 
 def test_corrupt_images_are_skipped_counted_and_named(site: Site) -> None:
