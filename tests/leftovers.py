@@ -84,8 +84,12 @@ class Leftovers:
     def _temporary(self) -> list[str]:
         folder = tempfile.gettempdir()
         new = set(os.listdir(folder)) - self.temporary
-        # AutoGraph removes its files when the process ends.
-        return [f"temporary file {folder}/{name}" for name in new if not name.startswith("__autograph_")]
+        # AutoGraph compiles files here, and removes them when the process ends.
+        return [
+            f"temporary file {folder}/{name}"
+            for name in new
+            if not name.startswith(("__autograph_", "__pycache__"))
+        ]
 
 
 def open_files(kinds: Sequence[Callable[[int], bool]] = (lambda mode: True,)) -> dict[int, str]:

@@ -41,7 +41,7 @@ function drawSplit() {
     part.hidden = share === 0;
     part.firstElementChild.textContent = (bar.clientWidth * share) / 100 > ROOM_FOR_TITLE_PIXELS ? `${titles[name]} ${share}%` : `${share}%`;
   }
-  bar.setAttribute('aria-label', `Split of the training images: ${Object.entries(parts).map(([name, share]) => `${titles[name]} ${share}%`).join(', ')}`);
+  bar.setAttribute('aria-label', `Split: ${Object.entries(parts).map(([name, share]) => `${titles[name]} ${share}%`).join(', ')}`);
   field(valShare).disabled = own.val;
   field(testShare).disabled = own.test;
   const taken = val + test;

@@ -70,7 +70,10 @@ def test_gevent_patches_before_anything_else_is_loaded(run_clean):
         "try:\n    main(['serve', '--port', 'x'])\n"
         "except SystemExit:\n    print(seen)\n"
     )
-    assert run_clean("-c", code).stdout.strip() == "[['digits', 'digits.cli', 'digits.cli.main']]"
+    assert (
+        run_clean("-c", code).stdout.strip()
+        == "[['digits', 'digits.cli', 'digits.cli.default_command', 'digits.cli.main']]"
+    )
 
 
 def test_other_commands_are_not_patched(run_clean):

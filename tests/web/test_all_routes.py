@@ -126,7 +126,7 @@ def names_for(app: Flask, rule: str) -> list[str]:
             module = inspect.getsource(inspect.getmodule(view) or view)
             names.update(FIELD.findall(inspect.getsource(view)) or FIELD.findall(module))
             text = inspect.getsource(view)
-            if " _form(" in text:
+            if " _form(" in text or "ImageDatasetForm" in text:
                 of_datasets = inspect.getmodule(view) is dataset_views
                 for form in DATASET_FORMS if of_datasets else [ModelForm]:
                     names.update(name for name in dir(form) if hasattr(getattr(form, name), "field_class"))

@@ -537,7 +537,7 @@ def test_two_processes_never_train_in_the_same_folder(
     second = start(task_folder).wait()
     assert second.code == EXIT_BUSY and "Another process is working on this task" in second.output
     recipe_before = (task_folder / "recipe.json").read_bytes()
-    with pytest.raises(BadRequest, match="a training is at work"):
+    with pytest.raises(BadRequest, match="a training is running"):
         standalone.prepare(task_folder.parent)
     assert (task_folder / "recipe.json").read_bytes() == recipe_before
     assert first.poll() is None

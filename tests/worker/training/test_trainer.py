@@ -403,9 +403,9 @@ def test_a_missing_snapshot_is_named(train: Any, tmp_path: Path) -> None:
     assert "snapshot_9.ckpt" in outcome.failure.message
 
 
-@pytest.mark.parametrize("rate", [1e30, float(np.finfo(np.float32).max)])
+@pytest.mark.parametrize("rate", [1e8, 1e9])
 def test_a_diverging_loss_stops_the_training(train: Any, rate: float) -> None:
-    network = networks.LINEAR.replace("(self.inference, self.y)\n", "(self.inference, self.y) * 1e9\n")
+    network = networks.LINEAR.replace("(self.inference, self.y)\n", "(self.inference, self.y) * 1e30\n")
     outcome = train(network, solver={"type": "SGD", "learning_rate": rate}, epochs=3)
     assert outcome.code == 1
     failure = outcome.failure
