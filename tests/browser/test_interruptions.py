@@ -218,7 +218,8 @@ def test_a_job_page_with_a_slow_and_a_broken_connection(
     expect(second.locator("#job-notes")).to_have_value("last")
 
     # An image on the server is shown while it is classified.
-    second.route("**/classify_one.json", lambda route: route.fulfill(json={"predictions": [["left", 90.0]]}))
+    drawn = '<ol><li class="prediction">left</li></ol><p data-note>Epoch 1</p>'
+    second.route("**/infer_one", lambda route: route.fulfill(body=drawn, content_type="text/html"))
     second.get_by_label("Or enter a path on the server").fill(str(image_folder / "left" / "00.png"))
     second.get_by_role("button", name="Classify", exact=True).click()
     shown = second.get_by_alt_text("Image to classify")

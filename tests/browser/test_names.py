@@ -114,7 +114,13 @@ def test_no_name_widens_a_page_or_hides_its_actions(
     dataset, (model, long_model) = wide_dataset["id"], named_models
     explore = f"/datasets/images/classification/explore?job_id={dataset}"
     prediction = {"predictions": [[name, 50.0] for name in (LONG, RIGHT_TO_LEFT)], "milliseconds": 1.0}
-    page.route("**/classify_one.json", lambda route: route.fulfill(json=prediction))
+    labels = "".join(
+        f'<li class="prediction"><span class="prediction-label"><bdi class="clipped" title="{label}">{label}</bdi></span>'
+        f'<span class="prediction-percent number">{percent}%</span></li>'
+        for label, percent in prediction["predictions"]
+    )
+    drawn = f'<ol class="plain predictions">{labels}</ol><p data-note>Epoch 1</p>'
+    page.route("**/infer_one", lambda route: route.fulfill(body=drawn, content_type="text/html"))
     page_faults.allow("abcdef$")
 
     def check(path: str, prepare: Callable[[], Any] = lambda: None, *, with_axe: bool = False) -> None:
@@ -211,7 +217,7 @@ def test_the_focus_stays_while_images_are_explored(page: Page, wide_dataset: dic
     expect(select.locator("option", has_text="class 007")).to_contain_text("(2)")
     select.focus()
     select.select_option(str(CLASSES - 1))
-    expect(total).to_contain_text(f"2 training images of class “{RIGHT_TO_LEFT}”")
+    expect(total).to_contain_text(f"2 training images in the class “{RIGHT_TO_LEFT}”")
     expect(select).to_be_focused()
     expect(images).to_have_count(2)
     page.go_back()
