@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Generic
 
@@ -32,6 +33,15 @@ class Chart:
             return self.title.lower() if self.title.isalpha() else self.title
         return metric if len(metric) > 4 else metric.upper()
 
+    def format(self, value: float) -> str:
+        """A value of one of the metrics, such as ``93.25%`` or ``0.931``."""
+        return f"{100 * value:.2f}%" if self.percent else format_number(value)
+
+
+def format_number(value: float) -> str:
+    """Return ``value`` with three digits, or without decimals: ``0.0123``, ``12,345``."""
+    return f"{value:,.0f}" if 1000 <= abs(value) < 1e9 else f"{value:.3g}"
+
 
 class Views(Generic[AnyRecipe]):
     """Texts and data of one kind. The module ``views`` of a kind defines ``Views``, a subclass.
@@ -50,6 +60,23 @@ class Views(Generic[AnyRecipe]):
     infer = "Predict"
     infer_title = "Predict from an image"
     result = "The prediction appears here."
+
+    def describe_metric(self, name: str, value: float) -> str:
+        """The metric ``name`` in words, such as ``accuracy 93.25%``."""
+        for chart in self.charts:
+            if name in chart.metrics:
+                return f"{chart.word(name)} {chart.format(value)}"
+            if any(part in name.lower() for part in chart.metrics):
+                return f"{name.replace('_', ' ')} {chart.format(value)}"
+        return f"{name.replace('_', ' ')} {format_number(value)}"
+
+    def describe_metrics(self, metrics: Mapping[str, float]) -> str:
+        """The ``metrics`` of a validation in words: those of the charts, in their order, and the loss."""
+        words = [*(word for chart in self.charts for word in chart.metrics), "loss"]
+        names = [
+            name for word in words for name in metrics if name == word or (word in name and word != "loss")
+        ]
+        return " · ".join(self.describe_metric(name, metrics[name]) for name in dict.fromkeys(names))
 
     def describe_dataset(self, manifest: Manifest) -> str:
         """A few words on the targets for lists, such as ``10 classes``."""

@@ -10,12 +10,13 @@ import humanize
 from flask import url_for
 
 from digits.core import preflight_result
+from digits.core.events import for_browser
 from digits.core.files import UnreadableFile, tree_bytes
 from digits.core.job import DamagedJob, Job
 from digits.core.model_job import ModelJob, epoch_label
 from digits.core.status import Status
 from digits.data.manifest import SKIPPED_FILE
-from digits.kinds import Kind
+from digits.kinds import Kind, default_kind
 from digits.kinds.dataset_form import RESIZE_TITLES
 from digits.kinds.jobs import DatasetJob
 from digits.web.kind_routes import views_of
@@ -211,7 +212,7 @@ def model_json(job: ModelJob, *, verbose: bool = True) -> dict[str, Any]:
     """Return the JSON of a model, with DIGITS' keys."""
     parent = _dataset_of(job)
     manifest = parent.manifest() if isinstance(parent, DatasetJob) else None
-    snapshots = job.snapshots()
+    saved = job.snapshots()
     body: dict[str, Any] = {
         **brief(job),
         "dataset_id": job.dataset_id,
@@ -225,11 +226,16 @@ def model_json(job: ModelJob, *, verbose: bool = True) -> dict[str, Any]:
         "mean subtraction": job.recipe.mean,
         "labels file": "labels.txt",
         "model file": "network.py",
-        "snapshot file": snapshots[0][1] if snapshots else "no snapshots",
+        "snapshot file": saved.snapshots[0].name if saved else "no snapshots",
     }
     if verbose:
         body["directory"] = str(job.folder)
-        body["snapshots"] = [_epoch(epoch) for epoch, _ in reversed(snapshots)]
+        body["snapshots"] = [_epoch(snapshot.epoch) for snapshot in reversed(saved.snapshots)]
+        body["best_epoch"] = _epoch(saved.best.epoch) if saved.best else None
+        body["snapshot_metrics"] = [
+            {"epoch": _epoch(snapshot.epoch), "file": snapshot.name, "metrics": for_browser(snapshot.metrics)}
+            for snapshot in reversed(saved.snapshots)
+        ]
         body["error"] = _failure(job)
         body["progress"] = round(100 * job.progress, 1)
     return body
@@ -257,8 +263,7 @@ def model(job: ModelJob) -> dict[str, Any]:
         "parameters": state.parameters,
         "layers": state.layers,
         "loaded_weights": state.loaded_weights,
-        "snapshots": [[_epoch(epoch), f"Epoch {epoch_label(epoch)}"] for epoch, _ in job.snapshots()],
-        "best": _whole(job.best_epoch()),
+        "snapshots": snapshots(job),
         "preflight": _preflight(job),
         "data_loading": _data_loading(state.inputs.get("train")),
         "recipe": job.recipe.as_json(),
@@ -269,6 +274,35 @@ def model(job: ModelJob) -> dict[str, Any]:
         "metrics_url": url_for("models.metrics", job_id=job.id),
         "csv_url": url_for("models.metrics_csv", job_id=job.id),
     }
+
+
+def snapshots(job: ModelJob) -> list[dict[str, Any]]:
+    """Return the snapshots of a model, newest first, for lists and choices.
+
+    ``metrics`` are those of its validation in words, and ``words`` the whole choice. ``default`` is the one to use
+    unless the user chooses another: the best one, or the newest one if none has been validated.
+    """
+    saved, kind = job.snapshots(), data_kind(job) or default_kind()
+    best, default = saved.best, saved.default
+    rows = []
+    for snapshot in saved:
+        title, metrics = (
+            f"Epoch {epoch_label(snapshot.epoch)}",
+            views_of(kind).describe_metrics(snapshot.metrics),
+        )
+        marks = " (best)" if snapshot is best else "" if snapshot.is_intact else " (damaged)"
+        rows.append(
+            {
+                "epoch": _epoch(snapshot.epoch),
+                "title": title,
+                "metrics": metrics,
+                "words": " · ".join(filter(None, (title + marks, metrics))),
+                "best": snapshot is best,
+                "default": snapshot is default,
+                "intact": snapshot.is_intact,
+            }
+        )
+    return rows
 
 
 def device_rows() -> list[dict[str, Any]]:
@@ -343,10 +377,6 @@ def _failure(job: Job) -> str | None:
 
 def _epoch(epoch: float) -> float:
     return int(epoch) if epoch == int(epoch) else epoch
-
-
-def _whole(epoch: float | None) -> float | None:
-    return None if epoch is None else _epoch(epoch)
 
 
 def _network(job: ModelJob) -> dict[str, str]:
