@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Generic
 
+from digits.core.recipe import Balance
 from digits.data.manifest import Manifest
 from digits.data.records import Record
 from digits.kinds.dataset_form import AnyRecipe
@@ -47,15 +48,17 @@ class Views(Generic[AnyRecipe]):
     """Texts and data of one kind. The module ``views`` of a kind defines ``Views``, a subclass.
 
     ``group`` and ``groups`` are the words for the groups that records are counted by, such as *class* and
-    *classes*; ``charts`` are those of a model's metrics, the most important one first. ``invitation`` explains
-    the kind above its form. ``infer`` labels the button that runs a model on an image, under the heading
-    ``infer_title``; ``result`` is shown in place of the prediction until there is one.
+    *classes*; ``charts`` are those of a model's metrics, the most important one first. ``balancing`` are the ways
+    to balance the groups, as in `digits.core.recipe.Balance`. ``invitation`` explains the kind above its form.
+    ``infer`` labels the button that runs a model on an image, under the heading ``infer_title``; ``result`` is shown
+    in place of the prediction until there is one.
     """
 
     group = "class"
     groups = "classes"
     distribution = "Class distribution"
     charts: tuple[Chart, ...] = ()
+    balancing: tuple[Balance, ...] = ("none", "sampling")
     invitation = ""
     infer = "Predict"
     infer_title = "Predict from an image"

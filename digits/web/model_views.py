@@ -20,6 +20,7 @@ from flask import (
 )
 from werkzeug.wrappers import Response as AnyResponse
 from wtforms import Field
+from wtforms.fields.choices import SelectChoice
 
 from digits.core import preflight_result as preflights
 from digits.core import schedules
@@ -44,6 +45,7 @@ from digits.web.file_response import send_job_file
 from digits.web.job_views import check_owner
 from digits.web.kind_routes import views_of
 from digits.web.model_form import MAX_NETWORK_CHARACTERS, POLICY_TITLES, USUAL, ModelForm
+from digits.web.model_form_fields import BALANCES
 from digits.web.model_submit import new_model
 from digits.web.offload import each_in_thread
 from digits.web.services import refuse_other_sites, services
@@ -79,6 +81,7 @@ def create(kind: Kind) -> AnyResponse | tuple[str | Response, int]:
     as_json = request.path.endswith(".json")
     form.validate()
     text, weights = _network_of(form)
+    _check_kind(form)
     errors = errors_of(form)
     if errors:
         return (jsonify(errors=errors), 400) if as_json else (_form_page(form), 400)
@@ -324,6 +327,7 @@ def preflight() -> tuple[Response, int]:
     _fit(form, request.form)
     form.validate()
     text, weights = _network_of(form)
+    _check_kind(form)
     errors = errors_of(form)
     if errors:
         return jsonify(errors=errors), 400
@@ -406,7 +410,15 @@ def _form(data: Any) -> ModelForm:
     if data is None and usable:
         form.dataset.data = usable[0].id
     form.standard_networks.choices = choices(*((item.id, item.title) for item in _networks().values()))
+    form.balance.choices = [
+        SelectChoice(value, words, {"data-kinds": " ".join(_kinds_balanced_by(value))})
+        for value, words, *_ in BALANCES
+    ]
     return form
+
+
+def _kinds_balanced_by(balance: str) -> list[str]:
+    return [kind.name for kind in all_kinds().values() if balance in views_of(kind).balancing]
 
 
 def _fit(form: ModelForm, sent: Collection[str] = ()) -> None:
@@ -484,6 +496,18 @@ def _network_of(form: ModelForm) -> tuple[str, str | None]:
             form.standard_networks, f"{chosen.title} is not a network for {kind}. Choose one of: {titles}."
         )
     return chosen.text, None
+
+
+def _check_kind(form: ModelForm) -> None:
+    """Add errors for settings that the kind of the dataset does not have."""
+    dataset = services().store.find(form.dataset.data or "")
+    if not isinstance(dataset, DatasetJob) or form.balance.errors:
+        return
+    offered = views_of(dataset.data_kind).balancing
+    if form.balance.data not in offered:
+        words = " or ".join(str(choice.label) for choice in BALANCES if choice.value in offered)
+        kind = dataset.data_kind.title.lower()
+        _blame(form.balance, f"Not available for {kind}. Choose {words}.")
 
 
 def _previous_network(form: ModelForm) -> tuple[str, str | None]:
@@ -579,13 +603,23 @@ def _dataset_choice(job: DatasetJob) -> dict[str, Any]:
     }
 
 
-def _metric_choices() -> dict[str, list[tuple[str, str]]]:
-    """Return the choices of metrics for the best snapshot and for early stopping, for models of all kinds."""
-    charts = [chart for kind in all_kinds().values() for chart in views_of(kind).charts]
-    metrics = [(name, chart) for chart in charts for name in chart.metrics]
-    best = [(name, f"{chart.best.capitalize()} validation {chart.word(name)}") for name, chart in metrics]
-    stopping = [(name, f"When {chart.word(name)} stops improving") for name, chart in metrics]
+def _metric_choices() -> dict[str, list[tuple[str, str, str]]]:
+    """Return the choices of metrics for the best snapshot and for early stopping: value, words, and kind if only one
+    has them.
+    """
+    kinds = all_kinds().values()
+    metrics = [
+        (name, chart, kind.name)
+        for kind in kinds
+        for chart in views_of(kind).charts
+        for name in chart.metrics
+    ]
+    best = [
+        (name, f"{chart.best.capitalize()} validation {chart.word(name)}", kind)
+        for name, chart, kind in metrics
+    ]
+    stopping = [(name, f"When {chart.word(name)} stops improving", kind) for name, chart, kind in metrics]
     return {
-        "best": [("", "Off"), *best, ("loss", "Lowest validation loss")],
-        "stopping": [("", "Off"), *stopping, ("loss", "When loss stops improving")],
+        "best": [("", "Automatic", ""), *best, ("loss", "Lowest validation loss", "")],
+        "stopping": [("", "Off", ""), *stopping, ("loss", "When loss stops improving", "")],
     }

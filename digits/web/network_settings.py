@@ -21,7 +21,7 @@ def network_for(dataset: DatasetJob) -> Network | None:
 
 def settings_of(network: Network) -> dict[str, str]:
     """Return the value of each field that any standard network sets: that of ``network``, or the form's default."""
-    return {name: network.values.get(name, default) for name, default in _defaults().items()}
+    return network.values | {name: text for name, text in _defaults().items() if name not in network.values}
 
 
 def settings_on(network: Network, dataset: DatasetJob) -> dict[str, str]:

@@ -89,10 +89,8 @@ function start() {
   });
   form.addEventListener('change', (event) => {
     if (event.target.name === 'method') showMethod();
-    if (event.target.name === 'dataset') {
-      showDataset(form.elements.dataset.value);
-      networks.showFitting();
-    }
+    if (event.target.name === 'dataset') showDataset(form.elements.dataset.value);
+    if (['dataset', 'method'].includes(event.target.name)) networks.fit();
     suggest();
   });
 

@@ -1,6 +1,6 @@
 // Choosing a solver fills in its usual settings, unless the user has changed them.
 
-import { fill } from './network_list.js';
+import { fill } from './fill_fields.js';
 
 /** `select` is the form's list of solvers; its data-usual contains {solver: {field: value}}. */
 export function startSolver(form, select) {
