@@ -568,6 +568,7 @@ def _form_page(form: ModelForm, *, is_fitted: bool = False) -> str:
         datasets=[_dataset_choice(job) for job in datasets],
         is_fitted=is_fitted,
         metrics=_metric_choices(),
+        default_settings=network_settings.default_settings(),
         networks=[
             {
                 "id": item.id,

@@ -21,7 +21,9 @@ def network_for(dataset: DatasetJob) -> Network | None:
 
 def settings_of(network: Network) -> dict[str, str]:
     """Return the value of each field that any standard network sets: that of ``network``, or the form's default."""
-    return network.values | {name: text for name, text in _defaults().items() if name not in network.values}
+    return network.values | {
+        name: text for name, text in default_settings().items() if name not in network.values
+    }
 
 
 def settings_on(network: Network, dataset: DatasetJob) -> dict[str, str]:
@@ -48,8 +50,8 @@ def apply(settings: Mapping[str, str], form: ModelForm, sent: Collection[str] = 
 
 
 @cache
-def _defaults() -> dict[str, str]:
-    """The default of each field that a standard network sets, as text, in the order of the form."""
+def default_settings() -> dict[str, str]:
+    """Return the default of each field that any standard network sets, as text, in the order of the form."""
     named = {"crop_size"}.union(*(network.values for network in every_network().values()))
     return {field.name: _text(field) for field in ModelForm(formdata=None) if field.name in named}
 

@@ -56,6 +56,7 @@ function start() {
     const fill = async () => {
       const fresh = (await textOf(network)).replaceAll('\r\n', '\n');
       form.elements.method.value = 'custom';
+      networks.keepSettings();
       showMethod();
       text.defaultValue = fresh;
       (await openEditor()).setText(fresh);
@@ -99,7 +100,7 @@ function start() {
   startVariants(form, form.elements.solver_type, 'solver');
   startVariants(form, form.elements.early_stopping_metric, 'stopping');
   startSections(form);
-  startSolver(form, form.elements.solver_type);
+  startSolver(form, form.elements.solver_type, (name) => networks.isApplied(name));
   startDevices(form);
   const networks = startNetworkList(form, datasets);
   startLrPreview(form, document.getElementById('lr-preview'));

@@ -3,8 +3,9 @@
 import { startNetworkSettings } from './network_settings.js';
 
 /**
-  * Initializes the list in `form`. Returns {fit}, to be called when the dataset or the method has changed: it hides
-  * networks of other kinds, and chooses the one that fits the dataset unless the user has chosen one.
+  * Initializes the list in `form`. Returns functions. `fit` is to be called when the dataset or the method has
+  * changed: it hides networks of other kinds, and chooses the one that fits the dataset unless the user has chosen one.
+  * After `keepSettings`, custom networks keep the settings of the network that they are made from.
  */
 export function startNetworkList(form, datasets) {
   const search = document.getElementById('network-search');
@@ -17,6 +18,7 @@ export function startNetworkList(form, datasets) {
   // A clone, and a form that comes back with errors, have settings of their own.
   let isChosenByUser = !form.hasAttribute('data-fitted') || chosen()?.value !== dataset()?.network;
   let fitted = form.elements.dataset.value;
+  let keepsSettings = form.elements.custom_network.value !== form.elements.custom_network.defaultValue;
 
   const settings = startNetworkSettings(form, document.getElementById('applied-settings'), () => {
     isChosenByUser = true;
@@ -29,9 +31,20 @@ export function startNetworkList(form, datasets) {
     return Number(values.crop_size) >= (dataset()?.side ?? Infinity) ? { ...values, crop_size: '' } : values;
   }
 
-  const apply = (radio, also = {}, otherwise = '') => settings.apply(radio.dataset.title, { ...also, ...settingsOf(radio) }, otherwise);
+  const apply = (radio, also = {}, words = {}) => settings.apply(radio.dataset.title, { ...also, ...settingsOf(radio) }, words);
+
+  /** Custom networks start with the defaults, and standard ones with their own settings, unless the user edits them. */
+  function changeMethod() {
+    if (settings.isEdited()) return;
+    const { value, dataset: { settings: defaults } } = form.querySelector('[name="method"]:checked');
+    if (value === 'standard' && chosen()) apply(chosen());
+    if (value === 'custom' && !keepsSettings) {
+      settings.apply('Default', Object.fromEntries(JSON.parse(defaults)), { lead: 'A custom network starts with' });
+    }
+  }
 
   form.addEventListener('change', ({ target }) => {
+    if (target.name === 'method') changeMethod();
     if (target.name !== 'standard_networks') return;
     showAbout(form, target.value);
     if (settings.isApplying()) return;
@@ -39,7 +52,7 @@ export function startNetworkList(form, datasets) {
     apply(target);
   });
   form.addEventListener('click', ({ target }) => {
-    if (target.closest('[data-apply]')) apply(chosen(), {}, 'These settings are already applied.');
+    if (target.closest('[data-apply]')) apply(chosen(), {}, { otherwise: 'These settings are already applied.' });
   });
 
   function showFitting() {
@@ -76,7 +89,7 @@ export function startNetworkList(form, datasets) {
   showFitting();
   chooseFitting(); // The browser may have restored a choice other than the server's.
   if (chosen() && form.hasAttribute('data-fitted')) settings.expect(chosen().dataset.title, settingsOf(chosen()));
-  return { fit };
+  return { fit, isApplied: settings.isApplied, keepSettings: () => (keepsSettings = true) };
 }
 
 /** Shows or hides a choice of a list; the list changes to its first choice instead of a hidden one. */

@@ -4,8 +4,8 @@ import { elementOf, fill, valueOf } from './fill_fields.js';
 import { labelOf } from './form_sections.js';
 
 /**
-  * `box` contains a status line and a button for Undo. Returns {apply, expect, isApplying}: `apply(title, values)` applies
-  * the settings {name: value} of the network called `title`; `expect` only marks fields that differ from them.
+  * `box` contains a status line and a button for Undo. Returns functions: `apply(title, values)` applies the
+  * settings {name: value} of the network called `title`, and `expect` only marks fields that differ from them.
  */
 export function startNetworkSettings(form, box, undone = () => {}) {
   const status = box.querySelector('[role="status"]');
@@ -26,7 +26,7 @@ export function startNetworkSettings(form, box, undone = () => {}) {
     mark(form, expected);
   }
 
-  function apply(title, values, otherwise = '') {
+  function apply(title, values, { lead = `${title} sets`, otherwise = '' } = {}) {
     const before = state(form);
     change(values);
     const after = state(form);
@@ -35,7 +35,7 @@ export function startNetworkSettings(form, box, undone = () => {}) {
     const { standard_networks: chosen, ...settings } = values;
     expect(title, settings);
     const words = changed.filter((name) => name !== 'standard_networks' && isShown(form, name)).map((name) => inWords(form, name, after[name]));
-    show(words.length ? `${title} sets: ${words.join(', ')}.` : otherwise);
+    show(words.length ? `${lead}: ${words.join(', ')}.` : otherwise);
   }
 
   function show(words) {
@@ -55,11 +55,14 @@ export function startNetworkSettings(form, box, undone = () => {}) {
     const kept = edited.filter((name) => isShown(form, name)).map((name) => label(form, name));
     show(kept.length ? `Earlier settings restored, except what you have edited since: ${kept.join(', ')}.` : 'Earlier settings restored.');
     undone();
-    form.querySelector('[name="standard_networks"]:checked')?.focus();
+    const radios = ['standard_networks', 'method'].map((name) => form.querySelector(`[name="${name}"]:checked`));
+    radios.find((radio) => radio && !radio.closest('[hidden]'))?.focus();
   });
 
+  const isEdited = () => !expected || edits(form, expected).length > 0;
+  const isApplied = (name) => Boolean(expected && name in expected.values && !edits(form, expected).some(([edited]) => edited === name));
   for (const type of ['input', 'change']) form.addEventListener(type, () => applying || mark(form, expected));
-  return { apply, expect, isApplying: () => applying };
+  return { apply, expect, isApplying: () => applying, isApplied, isEdited };
 }
 
 const IGNORED = ['hidden', 'submit', 'button', 'file', 'textarea'];
@@ -77,7 +80,8 @@ const isShown = (form, name) => !elementOf(form.elements[name]).closest('[hidden
 
 function label(form, name) {
   const words = labelOf(elementOf(form.elements[name]));
-  return words.charAt(0).toLowerCase() + words.slice(1);
+  // Abbreviations keep their capitals.
+  return /^[A-Z]{2}/.test(words) ? words : words.charAt(0).toLowerCase() + words.slice(1);
 }
 
 /** A setting in words, such as "batch size 128" or "flip none". */
@@ -99,13 +103,16 @@ function optionText(control, value) {
 
 /* Marks of edited fields ------------------------------------------------------------ */
 
+/** The expected settings [name, value] that fields differ from. */
+function edits(form, { values }) {
+  return Object.entries(values).filter(([name, value]) => form.elements[name] && !isSame(valueOf(form.elements[name]), String(value)));
+}
+
 function mark(form, expected) {
   for (const note of form.querySelectorAll('.edited-note')) unmark(note);
   if (!expected) return;
-  for (const [name, value] of Object.entries(expected.values)) {
-    const control = form.elements[name];
-    if (!control || isSame(valueOf(control), String(value))) continue;
-    const field = elementOf(control).closest('[data-field]');
+  for (const [name, value] of edits(form, expected)) {
+    const field = elementOf(form.elements[name]).closest('[data-field]');
     if (!field) continue;
     const note = document.createElement('span');
     note.className = 'help edited-note';
