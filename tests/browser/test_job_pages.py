@@ -272,7 +272,7 @@ def test_no_page_is_wider_than_a_phone(page: Page, dataset, model):
 
 STORE = """async () => {
   const { MetricStore } = await import('/static/js/metrics.js');
-  const store = new MetricStore();
+  const store = new MetricStore([{ id: 'accuracy', metrics: ['accuracy'], percent: true }]);
   store.load({
     train: { epoch: [0.5, 1], values: { loss: [2, 1], accuracy: [0.5, null] } },
     val: { epoch: [1], values: { loss: [1.5] } },
