@@ -29,7 +29,7 @@ COLUMNS = {
     "status": Column(lambda job: job.status.label),
     "submitted": Column(lambda job: job.submitted, first="desc"),
     "elapsed": Column(lambda job: job.elapsed or None, first="desc"),
-    "last_accuracy": Column(lambda job: serializers.last_accuracy(job), first="desc"),
+    "last_accuracy": Column(lambda job: serializers.metric_rank(job), first="desc"),
     "refs": Column(lambda job: len(services().store.children(job)), first="desc"),
     "bytes": Column(lambda job: serializers.record_bytes(job), first="desc"),
 }

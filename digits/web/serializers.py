@@ -10,10 +10,12 @@ import humanize
 from flask import url_for
 
 from digits.core import preflight_result
+from digits.core.best_metric import lower_is_better
 from digits.core.events import for_browser
 from digits.core.files import UnreadableFile, tree_bytes
 from digits.core.job import DamagedJob, Job
 from digits.core.model_job import ModelJob, epoch_label
+from digits.core.snapshot_list import choose_metric
 from digits.core.status import Status
 from digits.data.manifest import SKIPPED_FILE
 from digits.kinds import Kind, default_kind
@@ -61,6 +63,7 @@ def row(job: Job) -> dict[str, Any]:
         "bytes": record_bytes(job),
         "sparkline": _sparkline(job),
         "last_accuracy": last_accuracy(job),
+        "metric": metric_words(job),
     }
 
 
@@ -363,6 +366,36 @@ def last_accuracy(job: Job) -> float | None:
     if job.type == "model" and job.status is Status.RUN:
         return services().scheduler.metrics(job).last_accuracy()
     return job.summary.last_accuracy
+
+
+def metric_words(job: Job) -> str:
+    """Return the latest value of the metric of a model's kind: ``93.2%`` for the accuracy, otherwise with its name,
+    such as ``R² 0.93``. Empty if there is none.
+    """
+    accuracy = last_accuracy(job)
+    if accuracy is not None:
+        return f"{accuracy:.1f}%"
+    kind, metric = data_kind(job), last_metric(job)
+    return views_of(kind or default_kind()).describe_metric(*metric) if metric else ""
+
+
+def metric_rank(job: Job) -> tuple[bool, float] | None:
+    """Return a key that sorts models by the metric of their kind, the best last: first those where lower is better."""
+    accuracy = last_accuracy(job)
+    metric = ("accuracy", accuracy / 100) if accuracy is not None else last_metric(job)
+    if metric is None:
+        return None
+    name, value = metric
+    return (False, -value) if lower_is_better(name) else (True, value)
+
+
+def last_metric(job: Job) -> tuple[str, float] | None:
+    """Return the name and the latest value of the metric of a model's kind, or of the loss if it has none."""
+    is_running = job.type == "model" and job.status is Status.RUN
+    values = services().scheduler.metrics(job).last_values() if is_running else job.summary.last_values
+    kind = data_kind(job) if values else None
+    name = choose_metric(kind.metric, values) if kind else ""
+    return (name, values[name]) if name else None
 
 
 def _sparkline(job: Job) -> list[float]:

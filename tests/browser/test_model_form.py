@@ -156,7 +156,7 @@ def test_another_dataset_brings_its_network_unless_one_was_chosen(page: Page, da
     page.goto(f"{NEW_MODEL}?dataset={dataset['id']}")
     status = page.locator("#applied-settings").get_by_role("status")
     lenet, small = (page.get_by_role("radio", name=name, exact=True) for name in ("LeNet", "ResNet-32"))
-    page.get_by_label("Dataset").select_option(gray_dataset["id"])
+    page.locator('[name="dataset"]').select_option(gray_dataset["id"])
     expect(lenet).to_be_checked()
     expect(status).to_contain_text("LeNet sets: base learning rate 0.01, learning-rate schedule Step decay")
     expect(page.get_by_label("Epochs", exact=True)).to_have_value("5")
@@ -167,7 +167,7 @@ def test_another_dataset_brings_its_network_unless_one_was_chosen(page: Page, da
     page.goto(f"{NEW_MODEL}?dataset={gray_dataset['id']}")
     expect(lenet).to_be_checked()
     page.get_by_role("radio", name="Auto-encoder", exact=True).check()
-    page.get_by_label("Dataset").select_option(dataset["id"])
+    page.locator('[name="dataset"]').select_option(dataset["id"])
     expect(page.get_by_role("radio", name="Auto-encoder", exact=True)).to_be_checked()
     expect(page.get_by_label("Optimizer")).to_have_value("ADAM")
 
@@ -194,7 +194,7 @@ def test_a_clone_keeps_its_configuration(page: Page, create, dataset, gray_datas
         learning_rate=0.5,
     )
     page.goto(f"/clone/{job['id']}")
-    page.get_by_label("Dataset").select_option(gray_dataset["id"])
+    page.locator('[name="dataset"]').select_option(gray_dataset["id"])
     expect(page.get_by_role("radio", name="LeNet", exact=True)).to_be_checked()
     expect(page.get_by_label("Epochs", exact=True)).to_have_value("7")
     expect(page.get_by_label("Base learning rate")).to_have_value("0.5")
