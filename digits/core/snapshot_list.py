@@ -138,6 +138,14 @@ def read(folder: Path) -> SnapshotList:
     return SnapshotList(tuple(found), metrics_used[-1] if metrics_used else "")
 
 
+def newest_name(folder: Path) -> str | None:
+    """Return the name of the newest complete snapshot, without reading any file."""
+    with contextlib.suppress(OSError):
+        found = [match for name in os.listdir(folder) if (match := _INDEX.fullmatch(name))]
+        return max(found, key=lambda match: float(match[2]))[1] if found else None
+    return None
+
+
 def _sizes(folder: Path) -> dict[str, int]:
     """The sizes of the snapshots' files in bytes."""
     sizes = {}

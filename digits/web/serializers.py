@@ -15,7 +15,7 @@ from digits.core.events import for_browser
 from digits.core.files import UnreadableFile, tree_bytes
 from digits.core.job import DamagedJob, Job
 from digits.core.model_job import ModelJob, epoch_label
-from digits.core.snapshot_list import choose_metric
+from digits.core.snapshot_list import choose_metric, newest_name
 from digits.core.status import Status
 from digits.data.manifest import SKIPPED_FILE
 from digits.kinds import Kind, default_kind
@@ -215,7 +215,6 @@ def model_json(job: ModelJob, *, verbose: bool = True) -> dict[str, Any]:
     """Return the JSON of a model, with DIGITS' keys."""
     parent = _dataset_of(job)
     manifest = parent.manifest() if isinstance(parent, DatasetJob) else None
-    saved = job.snapshots()
     body: dict[str, Any] = {
         **brief(job),
         "dataset_id": job.dataset_id,
@@ -229,9 +228,10 @@ def model_json(job: ModelJob, *, verbose: bool = True) -> dict[str, Any]:
         "mean subtraction": job.recipe.mean,
         "labels file": "labels.txt",
         "model file": "network.py",
-        "snapshot file": saved.snapshots[0].name if saved else "no snapshots",
+        "snapshot file": newest_name(job.folder) or "no snapshots",
     }
     if verbose:
+        saved = job.snapshots()
         body["directory"] = str(job.folder)
         body["snapshots"] = [_epoch(snapshot.epoch) for snapshot in reversed(saved.snapshots)]
         body["best_epoch"] = _epoch(saved.best.epoch) if saved.best else None

@@ -35,6 +35,7 @@ def test_snapshots_have_the_metrics_of_their_validation(tmp_path: Path) -> None:
     ]
     assert found.best and found.best.epoch == 0.5
     assert found.default is found.best
+    assert snapshot_list.newest_name(tmp_path) == "snapshot_1.ckpt"
 
 
 @pytest.mark.parametrize(
@@ -108,6 +109,7 @@ def test_a_folder_without_snapshots_has_none(tmp_path: Path) -> None:
     for folder in (tmp_path, tmp_path / "missing"):
         found = snapshot_list.read(folder)
         assert len(found) == 0 and found.default is None and found.of_epoch(1) is None
+        assert snapshot_list.newest_name(folder) is None
 
 
 @pytest.mark.parametrize(
