@@ -1,4 +1,4 @@
-"""A folder with jobs of every kind and state, ways to damage one of them, and the invariants that must still hold."""
+"""A folder with jobs of every kind and status, ways to damage one of them, and invariants that must hold."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ from tests.site import Site
 
 DATASET, BROKEN = "20260101-000000-da7a5e", "20260101-000001-bad5e7"
 TRAINED, FAILED, RUNNING, WAITING = (f"20260101-00000{number}-abcd0{number}" for number in range(2, 6))
-# Damaged one at a time; the others must be unaffected.
+# Damaged one at a time; the others must not be affected.
 VICTIMS = (BROKEN, TRAINED, FAILED, RUNNING)
 HEALTHY = {DATASET: "Done", WAITING: "Done"}
 ROUNDS = 4
@@ -142,7 +142,7 @@ _VERY_DEEP = "[" * 100_000 + "]" * 100_000
 
 @dataclasses.dataclass(frozen=True)
 class Damage:
-    """A modification of the file ``name`` of job ``victim``."""
+    """A modification of the file ``name`` in the folder of job ``victim``."""
 
     victim: str
     name: str
@@ -154,7 +154,7 @@ class Damage:
 
 
 def damages(jobs: Path) -> st.SearchStrategy[Damage]:
-    """Any damage to any file of a victim below ``jobs`` that the server reads."""
+    """Damage to any file that the server reads in a victim's folder below ``jobs``."""
     names = [
         (victim, path.relative_to(jobs / victim).as_posix())
         for victim in VICTIMS
@@ -247,7 +247,7 @@ _FILE_DAMAGES: dict[str, Callable[[Path, int], Any]] = {
 
 
 def starts_at_once(folder: Path, run: int) -> Handle:
-    """A substitute for task processes: every task has finished already."""
+    """Replace task processes: every task finishes immediately."""
     log = EventLog(folder / "events.jsonl")
     log.append(events.Finished())
     log.close()
@@ -304,7 +304,7 @@ _LISTS = ("/?q=model&sort=last_accuracy", "/?sort=bytes", "/index.json", "/compl
 
 
 def _paths(job_id: str) -> list[str]:
-    """Pages of a job and their JSON: all of them for a victim, the main ones for a healthy job."""
+    """Return the URLs of a job's pages and their JSON: all for a victim, the main ones for a healthy job."""
     kind = "datasets" if job_id in (DATASET, BROKEN) else "models"
     paths = [f"/{kind}/{job_id}", f"/{kind}/{job_id}.json", f"/{kind}/{job_id}/status"]
     if job_id in HEALTHY:
