@@ -1,4 +1,4 @@
-"""A real server that is killed while it trains, and started again."""
+"""A real server that is killed during training, and restarted."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ class UserModel(Tower):
 
 
 class RealServer:
-    """The command ``digits`` in a process of its own."""
+    """The ``digits`` command as a subprocess."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -78,7 +78,7 @@ class RealServer:
     def wait(self, question: Callable[[], Any]) -> None:
         deadline = time.monotonic() + PATIENCE_SECONDS
         while not question():
-            assert time.monotonic() < deadline, "this takes too long"
+            assert time.monotonic() < deadline, "timed out"
             time.sleep(0.1)
 
     def wait_for_status(self, model: str, status: str) -> None:
@@ -107,7 +107,7 @@ def folder(tmp_path: Path) -> Iterator[Path]:
 
 
 def create_dataset(server: RealServer) -> str:
-    """Create the dataset of bars; return its id once it is done."""
+    """Create the dataset of bars, and return its id when it is done."""
     dataset = server.ask(
         "/datasets/images/classification.json",
         dataset_name="bars",
@@ -120,7 +120,7 @@ def create_dataset(server: RealServer) -> str:
 
 
 def start_training(server: RealServer, dataset: str = "", **fields: Any) -> str:
-    """Start a model on the dataset, by default a new one; return the model's id."""
+    """Start training on the dataset, by default a new one, and return the model's id."""
     dataset = dataset or create_dataset(server)
     model = server.ask(
         "/models/images/classification.json",
@@ -164,7 +164,7 @@ def test_training_survives_the_death_of_its_server(folder: Path) -> None:
 
 
 @pytest.mark.tensorflow
-def test_abort_reaches_a_training_of_an_earlier_server(folder: Path) -> None:
+def test_a_training_of_an_earlier_server_can_be_aborted(folder: Path) -> None:
     first = RealServer(folder)
     model = start_training(first, train_epochs=1000)
     first.wait(lambda: first.ask(f"/models/{model}/status")["status"] == "Running")
@@ -184,7 +184,7 @@ ENDLESS = SLOW_LINEAR.replace("        flat = tf", "        while True: pass\n  
 
 
 def processes_of(folder: Path) -> set[psutil.Process]:
-    """The supervisors of tasks below ``folder``, and the processes of these tasks."""
+    """Return the supervisors of tasks below ``folder`` and the processes of these tasks."""
     found = set()
     for process in psutil.process_iter():
         try:
@@ -218,7 +218,7 @@ def test_no_preflight_outlives_its_server(folder: Path, end: Callable[[RealServe
 
     with ThreadPoolExecutor(3) as pool:
         checks = [pool.submit(check) for _ in range(3)]
-        # The third one waits for its turn, unless the machine has many cores.
+        # The third one waits for a slot, unless the machine has many cores.
         first.wait(lambda: len(processes_of(folder)) >= 4 and len(previews(folder)) == 3)
         processes = processes_of(folder)
         end(first)
@@ -233,7 +233,7 @@ def test_no_preflight_outlives_its_server(folder: Path, end: Callable[[RealServe
 
 
 @pytest.mark.tensorflow
-def test_a_halted_inference_server_of_a_killed_server_makes_way_for_its_successor(folder: Path) -> None:
+def test_a_suspended_inference_server_of_a_killed_server_is_replaced(folder: Path) -> None:
     first = RealServer(folder)
     model = start_training(first, train_epochs=1)
     first.wait(lambda: first.ask(f"/models/{model}/status")["status"] == "Done")
@@ -257,7 +257,7 @@ def test_a_halted_inference_server_of_a_killed_server_makes_way_for_its_successo
 
 @pytest.mark.tensorflow
 @pytest.mark.parametrize("action", ["abort", "delete"])
-def test_an_abort_while_the_fork_server_is_halted_is_not_lost(folder: Path, action: str) -> None:
+def test_an_abort_while_the_fork_server_is_suspended_is_not_lost(folder: Path, action: str) -> None:
     server = RealServer(folder)
     try:
         dataset = create_dataset(server)
