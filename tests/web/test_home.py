@@ -1,4 +1,4 @@
-"""The job lists on the home page: search results and their order."""
+"""The job lists on the home page: search and sorting."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ AnyJob = TypeVar("AnyJob", bound=Job)
 
 
 def names(site: Site, query: str) -> list[str]:
-    """The names of the jobs on the home page, from top to bottom: models, then datasets."""
+    """Return the names of jobs on the home page from top to bottom: models, then datasets."""
     page = site.get(f"/?{query}", headers={"X-Fragment": "jobs"}).text
     ids = re.findall(r'<tr id="row-([^"]+)"', page)
     return [site.services.store.get(job_id, Job).name for job_id in ids]
@@ -67,7 +67,7 @@ def add(site: Site, job: AnyJob) -> AnyJob:
     return job
 
 
-def test_a_search_looks_at_names_datasets_groups_and_status(site: Site) -> None:
+def test_a_search_matches_names_datasets_groups_and_status(site: Site) -> None:
     birds = dataset(site, "Birds", "Straße")
     model(site, birds, "lenet")
     model(site, dataset(site, "Fish"), "alexnet")
@@ -77,12 +77,12 @@ def test_a_search_looks_at_names_datasets_groups_and_status(site: Site) -> None:
     assert names(site, "q=aborted+fish") == ["alexnet", "Fish"]
 
 
-def test_a_search_does_not_look_at_ids(site: Site) -> None:
+def test_a_search_does_not_match_ids(site: Site) -> None:
     date, _, random = dataset(site, "Birds").id.split("-")
     assert names(site, f"q={date}") == names(site, f"q={random}") == []
 
 
-def test_the_best_accuracy_comes_first_and_none_comes_last(site: Site) -> None:
+def test_the_best_accuracy_is_first_and_missing_ones_are_last(site: Site) -> None:
     parent = dataset(site)
     accuracies = {"middle": 50.0, "none": None, "worst": 0.0, "best": 99.5}
     for name, accuracy in accuracies.items():
@@ -97,7 +97,7 @@ def test_the_best_accuracy_comes_first_and_none_comes_last(site: Site) -> None:
     ("key", "first", "second"),
     [("last_accuracy", "desc", "asc"), ("submitted", "desc", "asc"), ("name", "asc", "desc")],
 )
-def test_a_head_sorts_by_what_matters_first_and_then_the_other_way(
+def test_a_column_header_sorts_in_its_natural_order_then_reverses(
     site: Site, key: str, first: str, second: str
 ) -> None:
     model(site, dataset(site), "lenet")
@@ -107,7 +107,7 @@ def test_a_head_sorts_by_what_matters_first_and_then_the_other_way(
     assert f"/?q=e&amp;sort={key}&amp;dir={second}" in page
 
 
-def test_a_list_that_is_cut_says_so(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_truncated_list_shows_the_total(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("digits.web.home.PAGE_ROWS", 2)
     for _ in range(3):
         dataset(site)
