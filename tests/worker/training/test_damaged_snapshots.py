@@ -31,12 +31,12 @@ def damage(path: Path) -> None:
     path.write_bytes(data)
 
 
-def test_the_newest_intact_point_is_taken(training: Outcome, go_on: Any, in_child: Any) -> None:
+def test_the_newest_intact_point_is_taken(training: Outcome, resume: Any, in_child: Any) -> None:
     job, rows = training.job_folder, training.of(Measured)
     weights = in_child(snapshot, job, "snapshot_3.ckpt")
     damage(job / f"snapshot_3.ckpt{POINT}")
     damage(job / f"snapshot_2.ckpt{DATA}")
-    again = go_on(job / "train").wait()
+    again = resume(job / "train").wait()
     assert again.code == 0, again.output
     assert [event.step for event in again.of(Resumed)] == [8]
     (warned,) = again.of(Warned)
@@ -50,18 +50,18 @@ def test_the_newest_intact_point_is_taken(training: Outcome, go_on: Any, in_chil
         name: value.tobytes() for name, value in in_child(snapshot, job, "snapshot_3.ckpt").items()
     }
     assert [row.step for row in again.of(Measured)[len(rows) :] if row.stage == "train"] == list(range(9, 25))
-    assert go_on(job / "train").wait().of(Warned) == [warned]
+    assert resume(job / "train").wait().of(Warned) == [warned]
 
 
 @pytest.mark.parametrize("damaged", [(POINT, DATA), (INDEX,)])
 def test_nothing_is_lost_when_all_points_are_damaged(
-    training: Outcome, go_on: Any, damaged: tuple[str, ...]
+    training: Outcome, resume: Any, damaged: tuple[str, ...]
 ) -> None:
     job = training.job_folder
     for epoch in (1, 2, 3):
         for suffix in damaged[: 1 if epoch == 2 and POINT in damaged else 2]:
             damage(job / f"snapshot_{epoch}.ckpt{suffix}")
-    again = go_on(job / "train").wait()
+    again = resume(job / "train").wait()
     assert again.code == 1
     assert "all of its resume points are damaged" in again.failure.message
     assert ("snapshot_2.ckpt, which is intact" in again.failure.hint) is (POINT in damaged)
@@ -69,10 +69,10 @@ def test_nothing_is_lost_when_all_points_are_damaged(
     assert len(list(job.glob("snapshot_*.index"))) == 3
 
 
-def test_without_a_resume_point_it_reports_a_restart(training: Outcome, go_on: Any) -> None:
+def test_without_a_resume_point_it_reports_a_restart(training: Outcome, resume: Any) -> None:
     for path in training.job_folder.glob(f"*{POINT}"):
         path.unlink()
-    again = go_on(training.job_folder / "train").wait()
+    again = resume(training.job_folder / "train").wait()
     assert [event.step for event in again.of(Resumed)] == [0]
     assert "restarts from the first step" in again.of(Warned)[0].message
 

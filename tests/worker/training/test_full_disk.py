@@ -63,7 +63,7 @@ def test_the_training_goes_on_without_what_does_not_fit(
 
 
 def test_a_snapshot_that_was_skipped_is_not_retried_when_the_training_resumes(
-    train: Any, go_on: Any, often: None, full: Any, monkeypatch: pytest.MonkeyPatch
+    train: Any, resume: Any, often: None, full: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The resume point is later than the snapshot, whose weights are gone."""
     full(lambda target: target.name == "snapshot_2.ckpt")
@@ -72,7 +72,7 @@ def test_a_snapshot_that_was_skipped_is_not_retried_when_the_training_resumes(
         failed = train(networks.LINEAR, **SETTINGS)
     point = resume_point(failed.job_folder)
     assert point and point.step > 16 and point.saved == 8
-    again = go_on(failed.job_folder / "train").wait()
+    again = resume(failed.job_folder / "train").wait()
     assert again.code == 0, again.output
     assert [saved.epoch for saved in again.of(Saved)] == [1, 3, 4]
 

@@ -33,7 +33,7 @@ def test_every_state_has_all_rows_up_to_the_resume_step(
     often: None,
     model: Any,
     start: Any,
-    go_on: Any,
+    resume: Any,
     in_child: Any,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
@@ -50,7 +50,7 @@ def test_every_state_has_all_rows_up_to_the_resume_step(
     assert len(set(certain)) > 5
     assert all(step >= others[0] for others in steps for step in others)
     states = len(list((tmp_path / "states").iterdir()))
-    again = go_on(tmp_path / "states" / str(states // 2) / "train").wait()
+    again = resume(tmp_path / "states" / str(states // 2) / "train").wait()
     assert again.code == 0, again.output
     assert 0 < again.of(Resumed)[0].step < 16
     same(in_child, outcome, again, "snapshot_2.ckpt")

@@ -65,7 +65,7 @@ SETTINGS: dict[str, Any] = {
 
 
 @pytest.fixture
-def killed_at_random_moments(start: Any, go_on: Any) -> Callable[..., tuple[Outcome, int]]:
+def killed_at_random_moments(start: Any, resume: Any) -> Callable[..., tuple[Outcome, int]]:
     """Trains with interruptions by a signal at random moments; the outcome, and how many there were."""
 
     def train(
@@ -82,7 +82,7 @@ def killed_at_random_moments(start: Any, go_on: Any) -> Callable[..., tuple[Outc
             os.kill(task.pid, number)
             task.wait()
             kills += 1
-            task = go_on(task_folder)
+            task = resume(task_folder)
         return task.wait(), kills
 
     return train
@@ -262,7 +262,7 @@ def test_goes_on_exactly_with_samplers_of_classes_and_boxes(
     assert [value.sum() for value in counts] == [3 * 64]
 
 
-def test_goes_on_inside_of_an_epoch(often: None, model: Any, start: Any, go_on: Any, in_child: Any) -> None:
+def test_goes_on_inside_of_an_epoch(often: None, model: Any, start: Any, resume: Any, in_child: Any) -> None:
     """After a stop, with nothing saved except the resume point."""
     settings = {**SETTINGS, "epochs": 300, "snapshot_interval": 0, "val_interval": 0, "best_metric": None}
     task = start(model(networks.LINEAR, **settings))
@@ -275,7 +275,7 @@ def test_goes_on_inside_of_an_epoch(often: None, model: Any, start: Any, go_on: 
     assert point and 0 < point.step < 2400 and point.snapshot == f"resume_{point.step}.ckpt"
     assert in_child(snapshot, stopped.job_folder, point.snapshot)["global_step"] == point.step
     assert 0 < stopped.of(Measured)[-1].step <= point.step
-    again = go_on(task.task_folder).wait()
+    again = resume(task.task_folder).wait()
     assert again.code == 0, again.output
     assert again.of(Resumed)[0].step == point.step
     told = again.events[again.events.index(again.of(Resumed)[0]) :]
@@ -285,7 +285,7 @@ def test_goes_on_inside_of_an_epoch(often: None, model: Any, start: Any, go_on: 
 
 
 def test_a_stop_amid_a_validation_draws_nothing_twice(
-    often: None, model: Any, start: Any, go_on: Any, in_child: Any
+    often: None, model: Any, start: Any, resume: Any, in_child: Any
 ) -> None:
     """NumPy's generator goes on from before the validation, which is done again."""
     network = networks.classifier(
@@ -311,11 +311,11 @@ return slim.fully_connected(x, self.nclasses, activation_fn=None, scope='fc')
     assert start(disturbed).wait().code == 143
     point = resume_point(disturbed.parent)
     assert point and (point.step, point.validated) == (8, 0)
-    same(in_child, whole, go_on(disturbed).wait(), "snapshot_3.ckpt")
+    same(in_child, whole, resume(disturbed).wait(), "snapshot_3.ckpt")
 
 
 def test_a_failed_training_goes_on_when_the_fault_is_gone(
-    often: None, model: Any, train: Any, start: Any, go_on: Any, in_child: Any
+    often: None, model: Any, train: Any, start: Any, resume: Any, in_child: Any
 ) -> None:
     network = RANDOM.replace(
         "x = slim.flatten(self.x) / 100.0",
@@ -335,58 +335,58 @@ def test_a_failed_training_goes_on_when_the_fault_is_gone(
     failed = task.wait()
     assert failed.code == 1 and "the disk is full" in failed.of(Failed)[0].message
     (task_folder / "broken").unlink()
-    again = go_on(task_folder).wait()
+    again = resume(task_folder).wait()
     assert again.code == 0, again.output
     same(in_child, whole, again)
 
 
 def test_without_a_place_to_go_on_from_it_begins_anew(
-    model: Any, go_on: Any, in_child: Any, trained: Any
+    model: Any, resume: Any, in_child: Any, trained: Any
 ) -> None:
     whole = trained(networks.LINEAR, name="whole")
-    again = go_on(model(networks.LINEAR)).wait()
+    again = resume(model(networks.LINEAR)).wait()
     assert again.code == 0, again.output
     assert [event.step for event in again.of(Resumed)] == [0]
     same(in_child, whole, again, "snapshot_2.ckpt")
 
 
-def test_a_finished_training_only_ends_again(trained: Any, go_on: Any, in_child: Any) -> None:
+def test_a_finished_training_only_ends_again(trained: Any, resume: Any, in_child: Any) -> None:
     first = trained(networks.LINEAR)
-    again = go_on(first.job_folder / "train").wait()
+    again = resume(first.job_folder / "train").wait()
     assert again.code == 0, again.output
     assert len(again.of(Finished)) == 2
     assert again.of(Measured) == first.of(Measured)
 
 
-def test_a_training_that_ended_early_does_not_go_on(trained: Any, go_on: Any) -> None:
+def test_a_training_that_ended_early_does_not_go_on(trained: Any, resume: Any) -> None:
     settings = {
         "solver": {"type": "SGD", "learning_rate": 0.0},
         "early_stopping": {"metric": "loss", "patience": 2},
     }
     first = trained(networks.LINEAR, epochs=9, **settings)
     assert "Stopped early after 3 epochs" in first.of(Finished)[0].result["ended_early"]
-    again = go_on(first.job_folder / "train").wait()
+    again = resume(first.job_folder / "train").wait()
     assert again.of(Finished)[1].result == first.of(Finished)[0].result
     assert again.of(Measured) == first.of(Measured)
 
 
-def test_a_changed_network_does_not_go_on(trained: Any, go_on: Any) -> None:
+def test_a_changed_network_does_not_go_on(trained: Any, resume: Any) -> None:
     first = trained(networks.LINEAR)
     path = first.job_folder / "network.py"
     path.write_text(
         networks.LINEAR.replace("return slim", "model = slim.fully_connected(model, 7)\n        return slim")
     )
-    again = go_on(first.job_folder / "train").wait()
+    again = resume(first.job_folder / "train").wait()
     assert again.code == 1
     assert "does not match" in again.failure.message and "start a new training" in again.failure.hint
 
 
-def test_another_batch_size_does_not_go_on(trained: Any, go_on: Any) -> None:
+def test_another_batch_size_does_not_go_on(trained: Any, resume: Any) -> None:
     first = trained(networks.LINEAR)
     plan = recipe.load(first.job_folder / "train", recipe.Train)
     plan.batch_size = 4
     plan.save(first.job_folder / "train")
-    again = go_on(first.job_folder / "train").wait()
+    again = resume(first.job_folder / "train").wait()
     assert "batch size" in again.failure.message
 
 
@@ -429,9 +429,9 @@ def test_every_step_draws_other_numbers(train: Any) -> None:
     assert len(set(outcome.values("val", "one"))) == 1
 
 
-def test_events_are_in_the_log_of_both_runs(trained: Any, go_on: Any) -> None:
+def test_events_are_in_the_log_of_both_runs(trained: Any, resume: Any) -> None:
     first = trained(networks.LINEAR)
-    go_on(first.job_folder / "train").wait()
+    resume(first.job_folder / "train").wait()
     names = [type(event).__name__ for event in events.read(first.job_folder / "train" / "events.jsonl")[0]]
     assert names.count("Finished") == 2 and names.count("Resumed") == 1
 
@@ -441,7 +441,7 @@ def test_patience_is_judged_at_validations_alone(
     model: Any,
     train: Any,
     start: Any,
-    go_on: Any,
+    resume: Any,
     in_child: Any,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -461,7 +461,7 @@ def test_patience_is_judged_at_validations_alone(
         failed = start(task_folder).wait()
     point = resume_point(failed.job_folder)
     assert point and 2.5 <= point.epoch < 3
-    again = go_on(task_folder).wait()
+    again = resume(task_folder).wait()
     assert again.of(Finished)[0].result == whole.of(Finished)[0].result
     same(in_child, whole, again, "snapshot_3.ckpt")
     assert not list(again.job_folder.glob("resume_*"))
@@ -483,7 +483,7 @@ def fails_at(patched: pytest.MonkeyPatch, step: int) -> None:
 
 
 def test_stopped_in_the_middle_of_a_validation(
-    model: Any, train: Any, start: Any, go_on: Any, in_child: Any, monkeypatch: pytest.MonkeyPatch
+    model: Any, train: Any, start: Any, resume: Any, in_child: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """What the batches seen so far have drawn from NumPy's numbers is drawn again."""
     from digits.worker.training.steps import Evaluation
@@ -509,10 +509,10 @@ def test_stopped_in_the_middle_of_a_validation(
         stopped = start(task_folder).wait()
     point = resume_point(stopped.job_folder)
     assert stopped.code == 143 and point and (point.step, point.validated) == (12, 6)
-    same(in_child, whole, go_on(task_folder).wait(), "snapshot_3.ckpt")
+    same(in_child, whole, resume(task_folder).wait(), "snapshot_3.ckpt")
 
 
-def test_what_a_killed_training_was_about_to_remove_is_removed(trained: Any, go_on: Any) -> None:
+def test_what_a_killed_training_was_about_to_remove_is_removed(trained: Any, resume: Any) -> None:
     """Also at the very end, when nothing is left to be trained."""
     first = trained(networks.LINEAR, snapshots_kept=1)
     job = first.job_folder
@@ -522,7 +522,7 @@ def test_what_a_killed_training_was_about_to_remove_is_removed(trained: Any, go_
         (job / f"{name}.ckpt.data-00000-of-00001").write_bytes(data)
     for name in ("snapshot_1", "resume_9"):  # of the third the index was removed before it was killed
         (job / f"{name}.ckpt.index").write_bytes(index)
-    again = go_on(job / "train").wait()
+    again = resume(job / "train").wait()
     assert again.code == 0, again.output
     assert {path.name.partition(".ckpt")[0] for path in job.glob("*.ckpt*")} == {"snapshot_2"}
 
