@@ -33,12 +33,12 @@ def client_socket(family: int = socket.AF_INET, uid: int | None = None) -> socke
 
 
 class SmallServer:
-    """A running server; ``log`` contains its log, ``said`` its output."""
+    """A running server; ``log`` contains its log, ``output`` its output."""
 
-    def __init__(self, process: subprocess.Popen[str], port: int, log: Path, said: str = "") -> None:
+    def __init__(self, process: subprocess.Popen[str], port: int, log: Path, output: str = "") -> None:
         self.process = process
         self.port = port
-        self.said = said
+        self.output = output
         self._log = log
 
     @property

@@ -101,9 +101,9 @@ def of_the_worker(name: str) -> bool:
 
 def test_the_server_never_loads_tensorflow(load):
     names = [name for name in in_zone(*SERVER) if name != "digits.__main__" and not of_the_worker(name)]
-    loaded, said = load(names)
+    loaded, output = load(names)
     assert offenders(loaded, TENSORS) == {}
-    assert said == "", "importing printed something"
+    assert output == "", "importing printed something"
 
 
 def test_the_runtime_never_loads_a_web_framework(load):

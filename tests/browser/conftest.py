@@ -67,7 +67,7 @@ class ServerProcess:
     url: str
     data: Path
     jobs: Path
-    said: Path
+    output: Path
 
     def __truediv__(self, path: str) -> str:
         return f"{self.url}/{path.lstrip('/')}"
@@ -90,20 +90,20 @@ def start_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[
 
 
 def _start(folder: Path, options: tuple[str, ...]) -> tuple[subprocess.Popen[str], ServerProcess]:
-    data, jobs, said = folder / "data", folder / "jobs", folder / "said"
+    data, jobs, output = folder / "data", folder / "jobs", folder / "output"
     data.mkdir()
     places = ["--jobs-dir", jobs, "--data-root", data, "--state-dir", folder / "state"]
     places += ["--samples-dir", folder / "samples", "--log-file", folder / "digits.log"]
     command = [sys.executable, "-m", "digits", "serve", "--port", "0", *map(str, places), *options]
-    with open(said, "w") as errors:
+    with open(output, "w") as errors:
         process = subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, stderr=errors, text=True)
     assert process.stdout is not None
     for line in process.stdout:
         found = re.search(r"address\s+(\S+)/", line)
         if found:
-            return process, ServerProcess(found[1], data, jobs, said)
+            return process, ServerProcess(found[1], data, jobs, output)
     process.wait()
-    raise AssertionError(f"the server did not start:\n{said.read_text()[-3000:]}")
+    raise AssertionError(f"the server did not start:\n{output.read_text()[-3000:]}")
 
 
 def _stop(process: subprocess.Popen[str], folder: Path) -> None:

@@ -197,10 +197,10 @@ def test_the_source_of_initial_weights_is_shown_before_and_after_training(
     page.locator("#tuning-section summary").click()
     page.get_by_label("Freeze layers").fill("fc/biases")
     page.get_by_role("button", name="Check", exact=True).click()
-    told = page.locator("#visualize-result details")
+    details = page.locator("#visualize-result details")
     note = "2 of 2 variables from snapshot_1.ckpt · 1 frozen"
-    expect(told.locator("summary")).to_have_text(f"Initial weights: {note}", timeout=STEP_MILLISECONDS)
-    told.locator("summary").click()
+    expect(details.locator("summary")).to_have_text(f"Initial weights: {note}", timeout=STEP_MILLISECONDS)
+    details.locator("summary").click()
     check_accessibility(page)
     page.get_by_label("Name", exact=True).fill("Tuned")
     page.get_by_role("button", name="Train model").click()

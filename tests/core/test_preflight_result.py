@@ -43,9 +43,9 @@ def test_terminal_output() -> None:
         "parameters": 1234,
         "layers": [layer],
     }
-    said = preflight_result.format_lines(result)
-    assert said[:3] == ["The loss is finite.", "memory             500 MB", "parameters         1,234"]
-    assert said[-1].split() == ["fc", "8×4", "-1", "0", "2", "0.5", "25%"]
+    lines = preflight_result.format_lines(result)
+    assert lines[:3] == ["The loss is finite.", "memory             500 MB", "parameters         1,234"]
+    assert lines[-1].split() == ["fc", "8×4", "-1", "0", "2", "0.5", "25%"]
     timed = {
         "seconds_per_step": 0.01,
         "seconds_per_epoch": 10.0,

@@ -276,7 +276,7 @@ def test_folder_outside_the_roots_is_refused_in_the_form(client: FlaskClient, tm
 
 @contextlib.contextmanager
 def running(folder: Path, environment: dict[str, str], *options: str) -> Iterator[SmallServer]:
-    """Run the real server as a subprocess, with its startup output in ``said``."""
+    """Run the real server as a subprocess, with its startup output in ``output``."""
     variables = {
         **environment,
         "PYTHONPATH": str(Path(__file__).resolve().parents[2]),
@@ -293,10 +293,10 @@ def running(folder: Path, environment: dict[str, str], *options: str) -> Iterato
     assert process.stdout is not None
     with process:
         try:
-            said = "".join(itertools.takewhile(lambda line: "Ctrl-C" not in line, process.stdout))
-            found = re.search(r"http://127\.0\.0\.1:(\d+)/", said)
-            assert found, said
-            yield SmallServer(process, int(found[1]), folder / "digits.log", said)
+            output = "".join(itertools.takewhile(lambda line: "Ctrl-C" not in line, process.stdout))
+            found = re.search(r"http://127\.0\.0\.1:(\d+)/", output)
+            assert found, output
+            yield SmallServer(process, int(found[1]), folder / "digits.log", output)
         finally:
             process.kill()
 
@@ -313,8 +313,8 @@ def test_command_admits_only_its_own_user(tmp_path: Path, clean_environment: dic
         assert server.get("/index.json").status == 200
         assert (server.get("/index.json", uid=OTHER_UID).status == 401) == (os.geteuid() != OTHER_UID)
         assert server.get("/index.json", "X-Forwarded-For: 127.0.0.1").status == 401
-        link = re.search(r"login link +http://127\.0\.0\.1:\d+(/\?token=\S+)", server.said)
-        assert link and ("runs as root" in server.said) == (os.geteuid() == 0)
+        link = re.search(r"login link +http://127\.0\.0\.1:\d+(/\?token=\S+)", server.output)
+        assert link and ("runs as root" in server.output) == (os.geteuid() == 0)
         proxied = server.get(link[1], "Via: 1.1 proxy", "Accept: text/html")
         cookie = proxied.headers["set-cookie"].partition(";")[0]
         assert server.get("/index.json", "Via: 1.1 proxy", f"Cookie: {cookie}").status == 200

@@ -141,21 +141,21 @@ def refusing(known: Callable[..., Any], folder: Path) -> Callable[..., Any]:
 
 def test_a_damaged_job_page_names_the_damage(world: tuple[Site, Path]) -> None:
     site, _ = world
-    said: dict[str, str] = {}
+    texts: dict[str, str] = {}
 
     def look() -> None:
         page = site.get(f"/models/{damage.TRAINED}", headers={"Accept": "text/html"}, follow_redirects=True)
-        said["page"], said["home"] = page.text, site.get("/").text
-        said["json"] = site.get(f"/models/{damage.TRAINED}.json").get_json()["error"]["message"]
-        said["dataset"] = site.get(f"/datasets/{damage.BROKEN}").text
+        texts["page"], texts["home"] = page.text, site.get("/").text
+        texts["json"] = site.get(f"/models/{damage.TRAINED}.json").get_json()["error"]["message"]
+        texts["dataset"] = site.get(f"/datasets/{damage.BROKEN}").text
 
     done = changed(damage.TRAINED, lambda body: body["recipe"].update(epochs="many"))
     assert wrongs(world, done, put(damage.BROKEN, "dataset.json", b"{}"), look=look) == []
-    for text in said.values():
+    for text in texts.values():
         assert "is damaged:" in text
     for name in ("page", "home", "json"):
-        assert "Expected `float`, got `str` - at `$.recipe.epochs`" in said[name]
-    assert "dataset.json: " in said["dataset"]
+        assert "Expected `float`, got `str` - at `$.recipe.epochs`" in texts[name]
+    assert "dataset.json: " in texts["dataset"]
 
 
 @settings(

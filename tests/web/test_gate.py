@@ -197,12 +197,12 @@ def test_forwarded_headers_are_removed() -> None:
 
 def test_forwarded_headers_of_a_proxy_are_trusted() -> None:
     app = App()
-    told = {
+    headers = {
         "X-Forwarded-Host": "digits.example",
         "X-Forwarded-For": "6.6.6.6, 1.2.3.4",
         "X-Forwarded-Proto": "https",
     }
-    answer = send(app, headers={**told}, behind_proxy=1, allowed_hosts=["digits.example"])
+    answer = send(app, headers={**headers}, behind_proxy=1, allowed_hosts=["digits.example"])
     assert answer.status_code == 200
     (environ,) = app.reached
     assert environ["HTTP_HOST"] == "digits.example" and environ["REMOTE_ADDR"] == "1.2.3.4"

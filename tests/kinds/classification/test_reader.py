@@ -205,9 +205,9 @@ def test_a_missing_folder_is_named(tmp_path: Path) -> None:
 
 def test_progress_is_reported_for_many_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(reader, "PROGRESS_EVERY_FILES", 2)
-    told: list[int] = []
-    reader.scan(touch(tmp_path, *(f"a/{n}.png" for n in range(5))), told.append)
-    assert told == [2, 4]
+    reported: list[int] = []
+    reader.scan(touch(tmp_path, *(f"a/{n}.png" for n in range(5))), reported.append)
+    assert reported == [2, 4]
 
 
 def test_an_empty_folder_has_no_images(tmp_path: Path) -> None:

@@ -85,15 +85,15 @@ def test_loss_aliases_are_equivalent(in_child: Any) -> None:
 RESNET = """
 from tensorflow.contrib.slim.nets import resnet_v2, resnet_utils
 x = tf.ones([2, 32, 32, 3])
-def norms(**told):
+def norms(**trained):
     graph, before = tf.get_default_graph(), len(tf.get_default_graph().get_operations())
-    resnet_v2.resnet_v2(x, [resnet_v2.resnet_v2_block('block', 1, 1, 1)], 3, reuse=tf.AUTO_REUSE, scope='net', **told)
+    resnet_v2.resnet_v2(x, [resnet_v2.resnet_v2_block('block', 1, 1, 1)], 3, reuse=tf.AUTO_REUSE, scope='net', **trained)
     fused = [op for op in graph.get_operations()[before:] if op.type.startswith('FusedBatchNorm')]
     return {op.get_attr('is_training') for op in fused}
-with slim.arg_scope(resnet_v2.resnet_arg_scope(is_training=False)): quiet = norms(); told = norms(is_training=True)
+with slim.arg_scope(resnet_v2.resnet_arg_scope(is_training=False)): quiet = norms(); trained = norms(is_training=True)
 with slim.arg_scope(resnet_utils.resnet_arg_scope(False)): positional = norms()
 with slim.arg_scope(resnet_v2.resnet_arg_scope(weight_decay=0.1)): usual = norms()
-tf.constant([quiet == {False}, told == {True}, positional == {False}, usual == {True}])
+tf.constant([quiet == {False}, trained == {True}, positional == {False}, usual == {True}])
 """
 
 

@@ -1,4 +1,4 @@
-"""A trained network answers."""
+"""The inference server of a trained network."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def job(trained: Any) -> Path:
 
 @pytest.fixture
 def picture(tmp_path: Path) -> Path:
-    """A gradient towards the left, larger than the dataset's images and in color."""
+    """Return a gradient toward the left, larger than the dataset's images and in color."""
     pixels = gradient(1, 30, 3, np.random.default_rng(1))
     Image.fromarray(pixels).save(tmp_path / "left.png")
     return tmp_path / "left.png"
@@ -63,7 +63,7 @@ class Client:
 
 @pytest.fixture
 def client(job: Path, start: Any) -> Any:
-    """A connection to an inference worker of the trained network."""
+    """A connection to an inference server of the trained network."""
     task = job / "inference"
     task.mkdir()
     path = f"/tmp/digits-test-{os.getpid()}.sock"
@@ -81,7 +81,7 @@ def request(image: Path, snapshot: str = SNAPSHOT, **more: Any) -> dict[str, Any
     return {"call": "predict", "image": str(image), "snapshot": snapshot, **more}
 
 
-def test_answers_are_right_and_bad_requests_leave_it_alive(
+def test_predictions_are_correct_and_bad_requests_do_not_end_the_server(
     client: Client, picture: Path, tmp_path: Path
 ) -> None:
     answer = client.ask(request(picture, top=2))
@@ -112,7 +112,7 @@ def test_answers_are_right_and_bad_requests_leave_it_alive(
     assert client.ask(request(picture))["predictions"][0][0] == "left"
 
 
-def test_it_ends_when_nobody_asks(job: Path, start: Any, tmp_path: Path) -> None:
+def test_an_idle_server_ends(job: Path, start: Any, tmp_path: Path) -> None:
     task = job / "inference"
     task.mkdir()
     path = f"/tmp/digits-idle-{os.getpid()}.sock"
@@ -121,8 +121,8 @@ def test_it_ends_when_nobody_asks(job: Path, start: Any, tmp_path: Path) -> None
     assert not Path(path).exists()
 
 
-def test_classify_prepares_images_as_training_did(job: Path, in_child: Any) -> None:
-    """Mean and crop by hand, with the snapshot's own weights."""
+def test_inference_preprocesses_images_like_training(job: Path, in_child: Any) -> None:
+    """Subtract the mean and crop manually, and apply the weights of the snapshot."""
     pixels = gradient(2, 12, 1, np.random.default_rng(3))
     file = job / "down.png"
     Image.fromarray(pixels[:, :, 0]).save(file)
@@ -148,12 +148,12 @@ def _by_hand(model: Path, pixels: np.ndarray) -> float:
     return float(100 * np.exp(logits)[2] / np.exp(logits).sum())
 
 
-def test_a_network_that_does_not_classify(train: Any, picture: Path, in_child: Any) -> None:
+def test_an_autoencoder_returns_images(train: Any, picture: Path, in_child: Any) -> None:
     model = train(networks.AUTO_ENCODER, epochs=1, solver={"type": "SGD", "learning_rate": 0.0}).job_folder
     assert "not one number for each of the 4 classes" in in_child(_refusal, model, picture, "snapshot_1.ckpt")
 
 
-def test_a_network_that_was_changed(job: Path, picture: Path, in_child: Any) -> None:
+def test_a_changed_network_is_refused(job: Path, picture: Path, in_child: Any) -> None:
     (job / "network.py").write_text(networks.LINEAR.replace("'fc'", "'other'"))
     assert "does not fit the network" in in_child(_refusal, job, picture, SNAPSHOT)
 
@@ -168,8 +168,10 @@ def _refusal(model: Path, image: Path, snapshot: str) -> str:
     return ""
 
 
-def test_a_network_that_takes_no_single_image(train: Any, picture: Path, in_child: Any) -> None:
-    """It squeezes the batch axis of a single image, so the image is repeated."""
+def test_a_network_that_rejects_single_images_gets_repeated_ones(
+    train: Any, picture: Path, in_child: Any
+) -> None:
+    """The network squeezes the batch axis of a single image, so the image is repeated."""
     turned = "tf.reshape(tf.transpose(tf.squeeze(self.x), [0, 1, 2]), [-1, 144])"
     outcome = train(networks.LINEAR.replace("self.x", turned), epochs=4)
     assert outcome.code == 0, outcome.output
@@ -177,8 +179,10 @@ def test_a_network_that_takes_no_single_image(train: Any, picture: Path, in_chil
     assert predictions[0][0] == "left" and len(predictions) == 4
 
 
-def test_a_network_that_squeezes_its_output(train: Any, picture: Path, in_child: Any) -> None:
-    """Neither the record of 22 that is left over by batches of seven nor a single image is squeezed away."""
+def test_a_network_that_squeezes_its_output_keeps_the_batch_axis(
+    train: Any, picture: Path, in_child: Any
+) -> None:
+    """A single image keeps its batch axis, and so does the last record of 22 in batches of seven."""
     network = networks.LINEAR.replace(
         "return slim.fully_connected(", "return tf.squeeze(slim.fully_connected("
     )
@@ -194,7 +198,7 @@ def _classified(job_folder: Path, picture: Path) -> list[tuple[str, float]]:
     return serve_inference.predict(job_folder, picture, SNAPSHOT)
 
 
-def test_a_network_that_takes_no_image_at_all(train: Any, picture: Path, in_child: Any) -> None:
+def test_a_network_that_accepts_no_image_is_refused(train: Any, picture: Path, in_child: Any) -> None:
     numbers = "(tf.reshape(self.x, [-1, 5]) if self.is_inference else self.x)"
     outcome = train(
         networks.LINEAR.replace("slim.flatten(self.x / 100.0)", f"slim.flatten({numbers})[:, :5]")
@@ -215,8 +219,10 @@ ENCODER = """class UserModel(Tower):
 
 
 @pytest.mark.parametrize("columns", [4, 50])
-def test_a_code_is_no_class(train: Any, picture: Path, in_child: Any, columns: int) -> None:
-    """With any number of columns: the loss does not use labels."""
+def test_an_output_that_is_not_a_classification_has_no_classes(
+    train: Any, picture: Path, in_child: Any, columns: int
+) -> None:
+    """This holds for any number of columns, because the loss does not use labels."""
     still = {"type": "SGD", "learning_rate": 0.0}
     outcome = train(ENCODER.format(columns=columns), epochs=1, solver=still)
     assert outcome.code == 0, outcome.output
@@ -224,12 +230,12 @@ def test_a_code_is_no_class(train: Any, picture: Path, in_child: Any, columns: i
     assert refusal.startswith(f"The network's output has shape [N, {columns}], not one number for each")
 
 
-def test_a_network_with_more_outputs_than_classes(train: Any, picture: Path, in_child: Any) -> None:
+def test_a_network_may_have_more_outputs_than_classes(train: Any, picture: Path, in_child: Any) -> None:
     outcome = train(networks.LINEAR.replace("self.nclasses", "self.nclasses + 6"), epochs=4)
     assert in_child(_classified, outcome.job_folder, picture)[0][0] == "left"
 
 
-def test_a_network_that_only_takes_the_batches_of_its_training(
+def test_a_network_that_requires_its_training_batch_size_gets_it(
     train: Any, picture: Path, in_child: Any
 ) -> None:
     fixed = networks.LINEAR.replace("self.x /", "tf.reshape(self.x, [8, 12, 12, 1]) /")
@@ -237,7 +243,7 @@ def test_a_network_that_only_takes_the_batches_of_its_training(
     assert in_child(_classified, outcome.job_folder, picture)[0][0] == "left"
 
 
-def test_a_mistake_in_the_network_is_shown_with_its_line(train: Any, picture: Path, in_child: Any) -> None:
+def test_an_error_in_the_network_is_shown_with_its_line(train: Any, picture: Path, in_child: Any) -> None:
     for mistake, words in (
         ("model = self.nothing if self.is_inference else slim.flatten", "Line 5: AttributeError"),
         (

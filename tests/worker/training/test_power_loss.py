@@ -1,4 +1,4 @@
-"""After a power loss at any moment, a training resumes with every row measured before."""
+"""After a power loss at any moment, a training resumes with all metrics up to its resume point."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def test_every_state_has_all_rows_up_to_the_resume_step(
 
 
 def _resumed_steps(recording: Recording, finished: Path, place: Path) -> list[list[int]]:
-    """For each moment, the resume step in each possible state after a power loss."""
+    """Return the resume step in each possible state after a power loss, for each moment."""
     chance, rows, known = random.Random(1), _events(finished), {}
     place.mkdir()
     steps = []
@@ -72,7 +72,7 @@ def _resumed_steps(recording: Recording, finished: Path, place: Path) -> list[li
 
 
 def _resumed_step(state: dict[str, bytes | None], rows: list[events.Event], job: Path) -> int:
-    """The resume step in ``state``, whose log must contain all ``rows`` up to it."""
+    """Return the resume step in ``state``, whose log must contain all ``rows`` up to it."""
     write(state, job)
     point = resume_point(job)
     best = job / "best.json"

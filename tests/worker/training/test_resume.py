@@ -1,4 +1,4 @@
-"""Trainings that are stopped, killed or fail, and go on as if nothing had been."""
+"""Trainings that are stopped, killed or fail resume exactly."""
 
 from __future__ import annotations
 
@@ -27,8 +27,8 @@ from tests.worker.conftest import Outcome, snapshot
 
 pytestmark = pytest.mark.tensorflow
 
-# Random numbers of all kinds: dropout of slim and of Keras, noise, a loop that draws in every turn,
-# NumPy's own and generators of the network's own, in training and in validation.
+# All kinds of random numbers: dropout of slim and Keras, noise, a loop that draws in each iteration,
+# NumPy's global generator and the network's own generators, in training and validation.
 RANDOM = networks.classifier(
     """
 x = slim.flatten(self.x) / 100.0
@@ -66,7 +66,7 @@ SETTINGS: dict[str, Any] = {
 
 @pytest.fixture
 def killed_at_random_moments(start: Any, resume: Any) -> Callable[..., tuple[Outcome, int]]:
-    """Trains with interruptions by a signal at random moments; the outcome, and how many there were."""
+    """Return a function that trains with signals at random moments, and returns the outcome and their number."""
 
     def train(
         task_folder: Path, number: int, seed: int, most: int = 4, before: int = 50
@@ -74,7 +74,7 @@ def killed_at_random_moments(start: Any, resume: Any) -> Callable[..., tuple[Out
         chance = random.Random(seed)
         task, kills = start(task_folder), 0
         for step in sorted(chance.sample(range(2, before), most)):
-            while task.poll() is None and not has_come_to(task_folder.parent, step):
+            while task.poll() is None and not has_reached(task_folder.parent, step):
                 time.sleep(0.02)
             time.sleep(chance.uniform(0.0, 0.02))
             if task.poll() is not None:
@@ -88,13 +88,13 @@ def killed_at_random_moments(start: Any, resume: Any) -> Callable[..., tuple[Out
     return train
 
 
-def has_come_to(job_folder: Path, step: int) -> bool:
+def has_reached(job_folder: Path, step: int) -> bool:
     point = resume_point(job_folder)
     return point is not None and point.step >= step
 
 
 def same(in_child: Any, first: Outcome, second: Outcome, name: str = "snapshot_12.ckpt") -> None:
-    """Both runs left the same numbers, to the last bit."""
+    """Assert that both runs produced bitwise identical results."""
     one, two = (in_child(snapshot, outcome.job_folder, name) for outcome in (first, second))
     assert set(one) == set(two)
     for key, value in one.items():
@@ -105,7 +105,7 @@ def same(in_child: Any, first: Outcome, second: Outcome, name: str = "snapshot_1
 
 
 def kept(job_folder: Path) -> dict[str, Any]:
-    """The names of snapshots, and which is the best."""
+    """Return the names of snapshots and the best one."""
     best = job_folder / "best.json"
     return {
         "snapshots": sorted(path.name for path in job_folder.glob("snapshot_*")),
@@ -114,7 +114,7 @@ def kept(job_folder: Path) -> dict[str, Any]:
 
 
 def curve(outcome: Outcome) -> Metrics:
-    """The rows of a run, without how fast it was."""
+    """Return the metrics of a run without its speed."""
     metrics = Metrics()
     for event in outcome.events:
         metrics.add(event)
@@ -124,7 +124,7 @@ def curve(outcome: Outcome) -> Metrics:
 
 
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM])
-def test_killed_at_random_moments(
+def test_a_training_interrupted_at_random_moments_resumes_exactly(
     often: None, model: Any, trained: Any, killed_at_random_moments: Any, in_child: Any, number: int
 ) -> None:
     whole = trained(RANDOM, name="whole", **SETTINGS)
@@ -147,7 +147,7 @@ def test_killed_at_random_moments(
     ],
     ids=["accumulation", "float16", "augmented", "odd batches"],
 )
-def test_goes_on_exactly_with(
+def test_resumes_exactly_with(
     often: None,
     model: Any,
     train: Any,
@@ -167,7 +167,7 @@ def test_goes_on_exactly_with(
     same(in_child, whole, outcome)
 
 
-def test_goes_on_exactly_with_images_that_are_read_for_every_batch(
+def test_resumes_exactly_with_streamed_images(
     often: None,
     model: Any,
     train: Any,
@@ -184,8 +184,8 @@ def test_goes_on_exactly_with_images_that_are_read_for_every_batch(
     same(in_child, whole, outcome)
 
 
-# Changes its gradients as an optimizer of its own would, with noise that depends on the number of the step; the steps
-# that draw a histogram, and the validation, count the same things as the others.
+# Modifies its gradients like a custom optimizer, with noise that depends on the step number. Steps that
+# write a histogram, and validations, count the same things as others.
 CHANGES_GRADIENTS = (
     networks.LINEAR
     + """
@@ -209,7 +209,7 @@ CHANGES_GRADIENTS = (
 ).replace("        return digits.classification_loss(self.inference, self.y)\n\n        step", "        step")
 
 
-def test_goes_on_exactly_with_gradients_that_the_network_changes(
+def test_resumes_exactly_with_gradients_modified_by_the_network(
     often: None, model: Any, train: Any, killed_at_random_moments: Any, in_child: Any
 ) -> None:
     whole = train(CHANGES_GRADIENTS, name="whole", **SETTINGS)
@@ -244,7 +244,7 @@ SAMPLERS = networks.LINEAR.replace(
 )
 
 
-def test_goes_on_exactly_with_samplers_of_classes_and_boxes(
+def test_resumes_exactly_with_candidate_and_box_samplers(
     often: None, model: Any, train: Any, killed_at_random_moments: Any, in_child: Any
 ) -> None:
     settings = {**SETTINGS, "epochs": 3}
@@ -262,8 +262,8 @@ def test_goes_on_exactly_with_samplers_of_classes_and_boxes(
     assert [value.sum() for value in counts] == [3 * 64]
 
 
-def test_goes_on_inside_of_an_epoch(often: None, model: Any, start: Any, resume: Any, in_child: Any) -> None:
-    """After a stop, with nothing saved except the resume point."""
+def test_resumes_within_an_epoch(often: None, model: Any, start: Any, resume: Any, in_child: Any) -> None:
+    """The training is stopped when only the resume point has been saved."""
     settings = {**SETTINGS, "epochs": 300, "snapshot_interval": 0, "val_interval": 0, "best_metric": None}
     task = start(model(networks.LINEAR, **settings))
     task.wait_for(Measured)
@@ -278,16 +278,16 @@ def test_goes_on_inside_of_an_epoch(often: None, model: Any, start: Any, resume:
     again = resume(task.task_folder).wait()
     assert again.code == 0, again.output
     assert again.of(Resumed)[0].step == point.step
-    told = again.events[again.events.index(again.of(Resumed)[0]) :]
-    done = [event.fraction for event in told if isinstance(event, Progressed)]
+    resumed = again.events[again.events.index(again.of(Resumed)[0]) :]
+    done = [event.fraction for event in resumed if isinstance(event, Progressed)]
     assert min(done) == pytest.approx(point.step / 2400, abs=1e-6)
     assert again.of(Finished)[0].result["steps"] == 2400
 
 
-def test_a_stop_amid_a_validation_draws_nothing_twice(
+def test_stopping_in_a_validation_repeats_no_random_numbers(
     often: None, model: Any, start: Any, resume: Any, in_child: Any
 ) -> None:
-    """NumPy's generator goes on from before the validation, which is done again."""
+    """NumPy's generator continues from its state before the validation, which is repeated."""
     network = networks.classifier(
         """
 def draw():
@@ -314,7 +314,7 @@ return slim.fully_connected(x, self.nclasses, activation_fn=None, scope='fc')
     same(in_child, whole, resume(disturbed).wait(), "snapshot_3.ckpt")
 
 
-def test_a_failed_training_goes_on_when_the_fault_is_gone(
+def test_a_failed_training_resumes_once_the_cause_is_fixed(
     often: None, model: Any, train: Any, start: Any, resume: Any, in_child: Any
 ) -> None:
     network = RANDOM.replace(
@@ -340,7 +340,7 @@ def test_a_failed_training_goes_on_when_the_fault_is_gone(
     same(in_child, whole, again)
 
 
-def test_without_a_place_to_go_on_from_it_begins_anew(
+def test_without_a_resume_point_the_training_restarts(
     model: Any, resume: Any, in_child: Any, trained: Any
 ) -> None:
     whole = trained(networks.LINEAR, name="whole")
@@ -350,7 +350,7 @@ def test_without_a_place_to_go_on_from_it_begins_anew(
     same(in_child, whole, again, "snapshot_2.ckpt")
 
 
-def test_a_finished_training_only_ends_again(trained: Any, resume: Any, in_child: Any) -> None:
+def test_resuming_a_finished_training_trains_no_steps(trained: Any, resume: Any, in_child: Any) -> None:
     first = trained(networks.LINEAR)
     again = resume(first.job_folder / "train").wait()
     assert again.code == 0, again.output
@@ -358,7 +358,7 @@ def test_a_finished_training_only_ends_again(trained: Any, resume: Any, in_child
     assert again.of(Measured) == first.of(Measured)
 
 
-def test_a_training_that_ended_early_does_not_go_on(trained: Any, resume: Any) -> None:
+def test_resuming_after_early_stopping_trains_no_steps(trained: Any, resume: Any) -> None:
     settings = {
         "solver": {"type": "SGD", "learning_rate": 0.0},
         "early_stopping": {"metric": "loss", "patience": 2},
@@ -370,7 +370,7 @@ def test_a_training_that_ended_early_does_not_go_on(trained: Any, resume: Any) -
     assert again.of(Measured) == first.of(Measured)
 
 
-def test_a_changed_network_does_not_go_on(trained: Any, resume: Any) -> None:
+def test_a_changed_network_cannot_resume(trained: Any, resume: Any) -> None:
     first = trained(networks.LINEAR)
     path = first.job_folder / "network.py"
     path.write_text(
@@ -381,7 +381,7 @@ def test_a_changed_network_does_not_go_on(trained: Any, resume: Any) -> None:
     assert "does not match" in again.failure.message and "start a new training" in again.failure.hint
 
 
-def test_another_batch_size_does_not_go_on(trained: Any, resume: Any) -> None:
+def test_a_changed_batch_size_cannot_resume(trained: Any, resume: Any) -> None:
     first = trained(networks.LINEAR)
     plan = recipe.load(first.job_folder / "train", recipe.Train)
     plan.batch_size = 4
@@ -402,7 +402,7 @@ def test_the_same_seed_gives_the_same_run(often: None, trained: Any, train: Any,
     assert not np.array_equal(*weights)
 
 
-def test_every_step_draws_other_numbers(train: Any) -> None:
+def test_every_step_draws_different_numbers(train: Any) -> None:
     network = networks.LINEAR.replace(
         "accuracy = ",
         """
@@ -424,19 +424,19 @@ def test_every_step_draws_other_numbers(train: Any) -> None:
     assert len({row["poisson"] for row in rows}) > 2
     assert all(row["one"] != row["two"] != row["drawn"] for row in rows)
     assert all(row["seeded"] == row["again"] != row["drawn"] for row in rows)
-    # In validation each pass over the records draws the same.
+    # Every validation draws the same numbers.
     assert len(set(outcome.values("val", "drawn"))) == 1
     assert len(set(outcome.values("val", "one"))) == 1
 
 
-def test_events_are_in_the_log_of_both_runs(trained: Any, resume: Any) -> None:
+def test_the_log_contains_the_events_of_both_runs(trained: Any, resume: Any) -> None:
     first = trained(networks.LINEAR)
     resume(first.job_folder / "train").wait()
     names = [type(event).__name__ for event in events.read(first.job_folder / "train" / "events.jsonl")[0]]
     assert names.count("Finished") == 2 and names.count("Resumed") == 1
 
 
-def test_patience_is_judged_at_validations_alone(
+def test_patience_is_checked_only_at_validations(
     often: None,
     model: Any,
     train: Any,
@@ -445,7 +445,7 @@ def test_patience_is_judged_at_validations_alone(
     in_child: Any,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """The resume point is between two validations, and the patience has already run out."""
+    """The resume point is between two validations, and patience has already run out."""
     settings: dict[str, Any] = {
         "epochs": 9,
         "val_interval": 1.5,
@@ -468,7 +468,7 @@ def test_patience_is_judged_at_validations_alone(
 
 
 def fails_at(patched: pytest.MonkeyPatch, step: int) -> None:
-    """Let trainings fail when they come to ``step``."""
+    """Make trainings fail at ``step``."""
     from digits.worker.training import checkpoints, steps
 
     patched.setattr(checkpoints, "MAX_TIME_FRACTION", math.inf)  # the resume point is the previous step
@@ -482,10 +482,10 @@ def fails_at(patched: pytest.MonkeyPatch, step: int) -> None:
     patched.setattr(steps.Training, "steps", fail)
 
 
-def test_stopped_in_the_middle_of_a_validation(
+def test_stopping_in_the_middle_of_a_validation_repeats_its_random_numbers(
     model: Any, train: Any, start: Any, resume: Any, in_child: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """What the batches seen so far have drawn from NumPy's numbers is drawn again."""
+    """The repeated batches draw the same numbers from NumPy's generator."""
     from digits.worker.training.steps import Evaluation
 
     settings = {**SETTINGS, "epochs": 3, "best_metric": None}
@@ -512,15 +512,15 @@ def test_stopped_in_the_middle_of_a_validation(
     same(in_child, whole, resume(task_folder).wait(), "snapshot_3.ckpt")
 
 
-def test_what_a_killed_training_was_about_to_remove_is_removed(trained: Any, resume: Any) -> None:
-    """Also at the very end, when nothing is left to be trained."""
+def test_files_a_killed_training_was_removing_are_removed(trained: Any, resume: Any) -> None:
+    """This includes the end, when no steps remain."""
     first = trained(networks.LINEAR, snapshots_kept=1)
     job = first.job_folder
     data = (job / "snapshot_2.ckpt.data-00000-of-00001").read_bytes()
     index = (job / "snapshot_2.ckpt.index").read_bytes()
     for name in ("snapshot_1", "resume_9", "resume_10"):
         (job / f"{name}.ckpt.data-00000-of-00001").write_bytes(data)
-    for name in ("snapshot_1", "resume_9"):  # of the third the index was removed before it was killed
+    for name in ("snapshot_1", "resume_9"):  # the index of the third was removed before the kill
         (job / f"{name}.ckpt.index").write_bytes(index)
     again = resume(job / "train").wait()
     assert again.code == 0, again.output
