@@ -40,9 +40,9 @@ _LAST_LINES = 40
 
 @dataclass(frozen=True)
 class Candidate:
-    """A job with tasks to start, the devices that each asks for, and the jobs that must be done before.
+    """A job with tasks to start, the devices each one requests, and the jobs it depends on.
 
-    A job that does not exist any more is None in ``needs``.
+    A job that no longer exists is None in ``needs``.
     """
 
     job: Job
@@ -163,9 +163,9 @@ class Scheduler:
         self._reconsider()
 
     def abort(self, job: Job) -> bool:
-        """Ask all tasks of ``job`` to stop; False if it had ended already.
+        """Ask all tasks of ``job`` to stop; return False if it has already ended.
 
-        Returns when all processes have been asked, so that the request survives the end of the server. Raises
+        Return when all processes have been asked, so that the request survives the end of the server. Raises
         NotReady if a task is still starting.
         """
         if not job.status.is_running:
@@ -182,7 +182,7 @@ class Scheduler:
 
     def resume(self, job: Job) -> None:
         """Resume a job that was stopped or failed; raises OSError, leaving it unchanged."""
-        self._store.edit(job)  # first: nothing after this can fail
+        self._store.edit(job)  # first, because nothing after this can fail
         job.resume()
         with contextlib.suppress(OSError):
             self._catch_up(job)  # its pages show its previous progress until it runs
@@ -197,23 +197,23 @@ class Scheduler:
         handles = [task.handle for task in job.tasks if task.handle]
         has_ended = self._wait(lambda: not self._is_active(job))
         if not has_ended or not self._runner.clear(job.folder, handles, STOP_SECONDS) or self._is_active(job):
-            raise NotReady(f"A process of “{job.name}” does not exit.", "Try again in a moment.")
+            raise NotReady(f"A process of “{job.name}” did not exit.", "Try again in a moment.")
         self._store.remove(job)
         self._metrics.forget(job)
         self._problems.pop(job.id, None)
         self._report(changes.JobDeleted(job))
 
     def metrics(self, job: Job) -> Metrics:
-        """The metrics of ``job``."""
+        """Return the metrics of ``job``."""
         return self._metrics.get(job, {job_id for job_id, _ in self._runs})
 
     def task_state(self, job: Job, task: Task) -> TaskState:
-        """The state of ``task``, read from its log if it is not being followed."""
+        """Return the state of ``task``, read from its log if it is not being followed."""
         if task.state.cursor == 0:
             self._catch_up(job)
         return task.state
 
-    # Deciding
+    # Decisions
 
     def _reconsider(self) -> None:
         self._decided_at = None
@@ -266,7 +266,7 @@ class Scheduler:
         for task in self._startable(job):
             self._end(job, task, Status.ABORT, failure)
 
-    # Running
+    # Runs
 
     def _submit(self, job: Job, task: Task, allocation: Allocation) -> None:
         run = self._new_run(job, task, allocation)
@@ -356,7 +356,7 @@ class Scheduler:
         seconds: float | None = None,
     ) -> None:
         """End ``task``; ``at`` is the time of its exit, which may have been while the server was down."""
-        # First, because it reads the log: if that fails, the next round retries all of this.
+        # First, because it reads the log: if that fails, the next round retries everything.
         metrics = self.metrics(job) if job.type == "model" else None
         task.failure = failure
         task.move(status, at, seconds)
@@ -394,7 +394,7 @@ class Scheduler:
     def _isolated(self, job: Job) -> Iterator[None]:
         """Confine errors in this block to ``job``: they end this job and affect no other.
 
-        Errors of the system, such as too many open files, are logged and retried in the next round.
+        System errors, such as too many open files, are logged and retried in the next round.
         """
         try:
             yield

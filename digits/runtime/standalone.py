@@ -33,7 +33,7 @@ from digits.runtime.executors.local import LocalExecutor, devices_environment
 from digits.runtime.task_runner import TaskRun, TaskRunner
 
 TASK = "train"
-# More than a training prints between two polls.
+# More than a training prints between polls.
 OUTPUT_BYTES = 16 * 1024 * 1024
 
 
@@ -51,7 +51,7 @@ class Rerun:
 
 
 def prepare(job_folder: Path, dataset: Path | None = None, output: Path | None = None) -> Rerun:
-    """Prepare to train the model in the folder of its job, on ``dataset`` if the one of the recipe has moved.
+    """Prepare to train the model in the folder of its job, on ``dataset`` if the recipe's dataset was moved.
 
     A new job runs in its folder, and one that ended early resumes there. A finished training is repeated with the
     same seed in the folder ``output``, by default in a new one beside it. Raises BadRequest if something is missing.
@@ -89,7 +89,7 @@ def train(rerun: Rerun, say: Callable[[str], object]) -> bool:
     run = TaskRun(
         folder=rerun.task_folder.absolute(),
         allocate=lambda: ledger.reserve(TASK, tuple(rerun.recipe.devices)),
-        prepare=lambda devices: None,  # the recipe is there
+        prepare=lambda devices: None,  # the recipe already exists
         follow=printer.print_output,
     )
     with _stopped_by_signals(lambda: runner.stop(run)):
@@ -213,7 +213,7 @@ def _busy(job_folder: Path) -> BadRequest:
 
 @contextmanager
 def _stopped_by_signals(stop: Callable[[], object]) -> Iterator[None]:
-    """Call ``stop`` when this process is asked to end."""
+    """Call ``stop`` when this process receives a signal to end."""
 
     def handle(signum: int, frame: object) -> None:
         stop()
@@ -229,7 +229,7 @@ def _stopped_by_signals(stop: Callable[[], object]) -> Iterator[None]:
 
 
 def failure(rerun: Rerun) -> str:
-    """The error of a failed training; empty if it was stopped."""
+    """Return the error of a failed training; empty if it was stopped."""
     happened, _ = events.read(rerun.task_folder / EVENTS_FILE)
     last = next(
         (event for event in reversed(happened) if isinstance(event, (events.Failed, events.Resumed))), None
@@ -242,7 +242,7 @@ def _recipe(job_folder: Path) -> Train:
         recipe = recipes.load(job_folder / TASK, Train)
     except UnreadableFile as error:
         raise BadRequest(
-            f"{job_folder} has no recipe of a training: {error}", "Name the folder of a model job."
+            f"{job_folder} has no training recipe: {error}", "Name the folder of a model job."
         ) from error
     if not (job_folder / recipe.network).is_file():
         raise BadRequest(f"{job_folder} has no network: {recipe.network} is missing")
@@ -255,7 +255,7 @@ def _is_finished(happened: list[events.Event]) -> bool:
 
 
 def _seed_of(happened: list[events.Event]) -> int | None:
-    """The seed that a finished run drew."""
+    """Return the seed drawn by a finished run."""
     results: list[dict[str, Any]] = [event.result for event in happened if isinstance(event, events.Finished)]
     seed = results[-1].get("seed") if results else None
     return seed if isinstance(seed, int) else None

@@ -1,4 +1,4 @@
-"""All jobs: in memory while the server runs, in their folders always."""
+"""All jobs, in their folders and, while the server runs, in memory."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ AnyJob = TypeVar("AnyJob", bound=Job)
 
 
 class StoreInUse(DigitsError):
-    """Another server works on the same jobs folder."""
+    """Another server uses the same jobs folder."""
 
 
 class StoreLost(StorageError):
@@ -52,7 +52,7 @@ class Store:
         self.folder = folder
         self._types = types
         self._jobs: dict[str, Job] = {}
-        # Those that have not ended, so that the scheduler need not look at all jobs; see `running`.
+        # Jobs that have not ended, so that the scheduler need not examine all jobs; see `running`.
         self._unfinished: set[str] = set()
         self._positions: dict[str, int] = {}
         self._children: defaultdict[str, list[Job]] = defaultdict(list)
@@ -91,7 +91,7 @@ class Store:
 
     @contextlib.contextmanager
     def creation(self) -> Iterator[Callable[[], Path]]:
-        """Create jobs, all or none: yield `new_folder`, and remove the folders it made if the block raises."""
+        """Create jobs, all or none: yield `new_folder`, and remove the folders it created if the block raises."""
         made: list[Path] = []
 
         def new_folder() -> Path:
@@ -106,7 +106,7 @@ class Store:
             raise
 
     def new_folder(self) -> Path:
-        """Make the folder of a new job, named by the job's id; raises OSError or StoreLost."""
+        """Create the folder of a new job, named after the job's id; raises OSError or StoreLost."""
         self.check()
         while True:
             folder = self.folder / jobs.new_id()
@@ -184,17 +184,17 @@ class Store:
         return [job for job in reversed(list(self._jobs.values())) if isinstance(job, job_type)]
 
     def children(self, job: Job) -> list[Job]:
-        """The jobs that need ``job``, the newest first."""
+        """Return the jobs that depend on ``job``, newest first."""
         return self._children[job.id][::-1] if job.id in self._children else []
 
     def running(self) -> Iterator[Job]:
-        """The jobs that may still change by themselves, the oldest first."""
+        """Return the jobs that have not ended, oldest first."""
         self._unfinished = {job_id for job_id in self._unfinished if self._is_running(job_id)}
         ids = sorted(self._unfinished, key=self._positions.__getitem__)
         return (self._jobs[job_id] for job_id in ids if self._is_running(job_id))
 
     def check_deletable(self, job: Job) -> None:
-        """Raises InUse, naming the jobs, when something depends on ``job``."""
+        """Raise InUse, with the names of the jobs, if any depend on ``job``."""
         # Ignore cycles, which only damaged files can form, so that their jobs can be deleted.
         children = [child for child in self.children(job) if child.id not in job.needs()]
         if children:
@@ -212,7 +212,7 @@ class Store:
         """
         self.check_deletable(job)
         self.check()
-        # Rename first, so that a partly deleted folder is not taken for a job.
+        # Rename first, so that a partly deleted folder is not mistaken for a job.
         doomed = self.folder / f"{_DELETED}{job.id}"
         with contextlib.suppress(FileNotFoundError):
             job.folder.rename(doomed)
@@ -231,7 +231,7 @@ class Store:
             self._doomed.append(path)
 
     def check(self) -> None:
-        """Raise StoreLost if the folder was removed or replaced, or another server works on it."""
+        """Raise StoreLost if the folder was removed or replaced, or another server owns it."""
         if _is_at(self._lock, self.folder / _LOCK_FILE):
             return
         if not _is_at(self._place, self.folder):
@@ -311,7 +311,7 @@ class Store:
 
 
 def _is_at(descriptor: int, path: Path) -> bool:
-    """Whether the open file or folder is still the one at ``path``."""
+    """Return whether the open file or folder is still the one at ``path``."""
     try:
         return os.path.samestat(os.fstat(descriptor), os.stat(path))
     except OSError:
@@ -319,7 +319,7 @@ def _is_at(descriptor: int, path: Path) -> bool:
 
 
 def _delete(path: Path) -> bool:
-    """Delete a file or a folder tree; return whether it is gone."""
+    """Delete a file or a folder tree; return whether it no longer exists."""
     if path.is_dir() and not path.is_symlink():
         shutil.rmtree(path, ignore_errors=True)
     else:
@@ -335,7 +335,7 @@ def _not_saved(error: OSError, count: int) -> DigitsError:
 
 
 def _is_leftover(folder: Path) -> bool:
-    """Whether a killed server left ``folder`` partly deleted, or created without a job in it."""
+    """Return whether a killed server left ``folder`` partly deleted, or created it without a job."""
     if not jobs.is_id(folder.name):
         return folder.name.startswith(_DELETED) and jobs.is_id(folder.name.removeprefix(_DELETED))
     try:

@@ -79,7 +79,7 @@ def test_a_check_reports_an_error_with_its_line(model: Any, run_clean: Callable[
     assert answer.returncode == 1
     assert "digits: TypeError" in answer.stderr and "line 6 of the network" in answer.stderr
     missing = run_clean("-m", "digits", "check", str(job / "nowhere"))
-    assert missing.returncode == 1 and "has no recipe of a training" in missing.stderr
+    assert missing.returncode == 1 and "has no training recipe" in missing.stderr
 
 
 @pytest.mark.tensorflow
