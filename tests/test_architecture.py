@@ -28,7 +28,7 @@ def files_in(text: str) -> list[str]:
 
 
 @pytest.mark.parametrize(
-    "title", ["Where is …?", "To add a … touch …", "Kinds", "The way of a request", "Running tasks"]
+    "title", ["Where is …?", "To add a … touch …", "Kinds", "The path of a request", "Running tasks"]
 )
 def test_files_in_the_map_exist(title: str) -> None:
     found = files_in(section(title))
