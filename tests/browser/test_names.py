@@ -208,7 +208,7 @@ def test_a_failed_dataset_page_explains_what_is_missing(
     assert page.locator("#job-error details[open]").count() == 0
 
 
-def test_the_focus_stays_while_images_are_explored(page: Page, wide_dataset: dict[str, Any]):
+def test_exploring_images_preserves_the_focus(page: Page, wide_dataset: dict[str, Any]):
     page.goto(f"/datasets/images/classification/explore?job_id={wide_dataset['id']}")
     total, images = page.locator("#explore-total"), page.locator(".gallery img")
     page.get_by_role("link", name="Next").focus()

@@ -44,7 +44,7 @@ def test_file_below_a_root_is_resolved(roots: Roots, tree: Path) -> None:
     assert roots.resolve(f"{tree}/data/list.txt", "file") == tree / "data/list.txt"
 
 
-def test_link_that_stays_inside_is_followed(roots: Roots, tree: Path) -> None:
+def test_link_within_a_root_is_followed(roots: Roots, tree: Path) -> None:
     assert roots.resolve(f"{tree}/data/inside") == tree / "data/cats"
 
 

@@ -220,7 +220,7 @@ def test_no_shard_appears_before_it_is_closed(tmp_path: Path) -> None:
     ]
 
 
-def test_a_failing_writer_leaves_nothing_behind(tmp_path: Path) -> None:
+def test_a_failing_writer_leaves_no_files(tmp_path: Path) -> None:
     with pytest.raises(ZeroDivisionError), ShardWriter(tmp_path / "train-00000-of-00001.tfrecord") as writer:
         writer.add(b"payload", 0)
         raise ZeroDivisionError

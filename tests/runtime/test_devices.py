@@ -49,7 +49,7 @@ def program(text: str) -> list[str]:
     return [sys.executable, "-c", text]
 
 
-def test_cpu_comes_first_and_has_a_name() -> None:
+def test_cpu_is_listed_first_with_its_name() -> None:
     first, *others = Devices(FakeDriver([gpu(0)]), {}).list()
     assert first.id == "cpu" and not first.is_gpu
     assert "core" in first.name

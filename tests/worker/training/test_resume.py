@@ -127,13 +127,13 @@ def curve(outcome: Outcome) -> Metrics:
 def test_a_training_interrupted_at_random_moments_resumes_exactly(
     often: None, model: Any, trained: Any, killed_at_random_moments: Any, in_child: Any, number: int
 ) -> None:
-    whole = trained(RANDOM, name="whole", **SETTINGS)
-    assert whole.code == 0, whole.output
+    uninterrupted = trained(RANDOM, name="uninterrupted", **SETTINGS)
+    assert uninterrupted.code == 0, uninterrupted.output
     outcome, kills = killed_at_random_moments(model(RANDOM, name="killed", **SETTINGS), number, seed=number)
     assert outcome.code == 0, outcome.output
     assert kills > 1
-    same(in_child, whole, outcome)
-    assert {saved.epoch for saved in whole.of(Saved)} == {saved.epoch for saved in outcome.of(Saved)}
+    same(in_child, uninterrupted, outcome)
+    assert {saved.epoch for saved in uninterrupted.of(Saved)} == {saved.epoch for saved in outcome.of(Saved)}
     assert not list(outcome.job_folder.glob("resume_*")) and not list(outcome.job_folder.glob(".*tmp*"))
 
 
@@ -157,14 +157,14 @@ def test_resumes_exactly_with(
 ) -> None:
     settings = {**SETTINGS, **settings}
     network = networks.LINEAR
-    whole = train(network, name="whole", **settings)
-    assert whole.code == 0, whole.output
+    uninterrupted = train(network, name="uninterrupted", **settings)
+    assert uninterrupted.code == 0, uninterrupted.output
     outcome, kills = killed_at_random_moments(
         model(network, name="killed", **settings), signal.SIGKILL, 3, most=2
     )
     assert outcome.code == 0, outcome.output
     assert kills
-    same(in_child, whole, outcome)
+    same(in_child, uninterrupted, outcome)
 
 
 def test_resumes_exactly_with_streamed_images(
@@ -178,10 +178,10 @@ def test_resumes_exactly_with_streamed_images(
     from digits.worker.input import feeds
 
     monkeypatch.setattr(feeds, "RESIDENT_SHARE", 0.0)
-    whole = train(RANDOM, name="whole", **SETTINGS)
-    assert whole.code == 0, whole.output
+    uninterrupted = train(RANDOM, name="uninterrupted", **SETTINGS)
+    assert uninterrupted.code == 0, uninterrupted.output
     outcome, _ = killed_at_random_moments(model(RANDOM, name="killed", **SETTINGS), signal.SIGKILL, 4, most=2)
-    same(in_child, whole, outcome)
+    same(in_child, uninterrupted, outcome)
 
 
 # Modifies its gradients like a custom optimizer, with noise that depends on the step number. Steps that
@@ -212,19 +212,21 @@ CHANGES_GRADIENTS = (
 def test_resumes_exactly_with_gradients_modified_by_the_network(
     often: None, model: Any, train: Any, killed_at_random_moments: Any, in_child: Any
 ) -> None:
-    whole = train(CHANGES_GRADIENTS, name="whole", **SETTINGS)
-    assert whole.code == 0, whole.output
-    assert whole.values("val", "step")[:3] == [0, 6, 12]
-    assert np.allclose(whole.values("train", "sums"), np.array(whole.values("train", "step")) / 2)
+    uninterrupted = train(CHANGES_GRADIENTS, name="uninterrupted", **SETTINGS)
+    assert uninterrupted.code == 0, uninterrupted.output
+    assert uninterrupted.values("val", "step")[:3] == [0, 6, 12]
+    assert np.allclose(
+        uninterrupted.values("train", "sums"), np.array(uninterrupted.values("train", "step")) / 2
+    )
     assert {"square_0", "square_1", "train/mean"} <= set(
-        in_child(snapshot, whole.job_folder, "snapshot_12.ckpt")
+        in_child(snapshot, uninterrupted.job_folder, "snapshot_12.ckpt")
     )
     outcome, kills = killed_at_random_moments(
         model(CHANGES_GRADIENTS, name="killed", **SETTINGS), signal.SIGKILL, 3, most=2
     )
     assert outcome.code == 0, outcome.output
     assert kills
-    same(in_child, whole, outcome)
+    same(in_child, uninterrupted, outcome)
 
 
 SAMPLERS = networks.LINEAR.replace(
@@ -248,15 +250,15 @@ def test_resumes_exactly_with_candidate_and_box_samplers(
     often: None, model: Any, train: Any, killed_at_random_moments: Any, in_child: Any
 ) -> None:
     settings = {**SETTINGS, "epochs": 3}
-    whole = train(SAMPLERS, name="whole", **settings)
-    assert whole.code == 0, whole.output
+    uninterrupted = train(SAMPLERS, name="uninterrupted", **settings)
+    assert uninterrupted.code == 0, uninterrupted.output
     for name in ("cut", "drawn"):
-        assert len(set(whole.values("train", name))) > 6
-        assert whole.values("val", name)[0] == whole.values("val", name)[-1]
+        assert len(set(uninterrupted.values("train", name))) > 6
+        assert uninterrupted.values("val", name)[0] == uninterrupted.values("val", name)[-1]
     killed = model(SAMPLERS, name="killed", **settings)
     outcome, kills = killed_at_random_moments(killed, signal.SIGKILL, 5, most=1, before=20)
     assert kills
-    same(in_child, whole, outcome, "snapshot_3.ckpt")
+    same(in_child, uninterrupted, outcome, "snapshot_3.ckpt")
     learned = in_child(snapshot, outcome.job_folder, "snapshot_3.ckpt")
     counts = [value for name, value in learned.items() if "/seen/" in name]
     assert [value.sum() for value in counts] == [3 * 64]
@@ -303,15 +305,15 @@ return slim.fully_connected(x, self.nclasses, activation_fn=None, scope='fc')
         head="import signal\ndrawn = []",
     )
     settings = {"epochs": 3, "val_interval": 1}
-    undisturbed = model(network, name="whole", **settings)
+    undisturbed = model(network, name="uninterrupted", **settings)
     (undisturbed / "stopped").touch()
-    whole = start(undisturbed).wait()
-    assert whole.code == 0, whole.output
+    uninterrupted = start(undisturbed).wait()
+    assert uninterrupted.code == 0, uninterrupted.output
     disturbed = model(network, name="stopped", **settings)
     assert start(disturbed).wait().code == 143
     point = resume_point(disturbed.parent)
     assert point and (point.step, point.validated) == (8, 0)
-    same(in_child, whole, resume(disturbed).wait(), "snapshot_3.ckpt")
+    same(in_child, uninterrupted, resume(disturbed).wait(), "snapshot_3.ckpt")
 
 
 def test_a_failed_training_resumes_once_the_cause_is_fixed(
@@ -326,8 +328,8 @@ def test_a_failed_training_resumes_once_the_cause_is_fixed(
             return x
         x = slim.flatten(tf.reshape(tf.py_func(check, [self.x], tf.float32), [-1, 144])) / 100.0""",
     )
-    whole = train(network, name="whole", **SETTINGS)
-    assert whole.code == 0, whole.output
+    uninterrupted = train(network, name="uninterrupted", **SETTINGS)
+    assert uninterrupted.code == 0, uninterrupted.output
     task_folder = model(network, name="fails", **SETTINGS)
     task = start(task_folder)
     task.wait_for(Saved)
@@ -337,17 +339,17 @@ def test_a_failed_training_resumes_once_the_cause_is_fixed(
     (task_folder / "broken").unlink()
     again = resume(task_folder).wait()
     assert again.code == 0, again.output
-    same(in_child, whole, again)
+    same(in_child, uninterrupted, again)
 
 
 def test_without_a_resume_point_the_training_restarts(
     model: Any, resume: Any, in_child: Any, trained: Any
 ) -> None:
-    whole = trained(networks.LINEAR, name="whole")
+    uninterrupted = trained(networks.LINEAR, name="uninterrupted")
     again = resume(model(networks.LINEAR)).wait()
     assert again.code == 0, again.output
     assert [event.step for event in again.of(Resumed)] == [0]
-    same(in_child, whole, again, "snapshot_2.ckpt")
+    same(in_child, uninterrupted, again, "snapshot_2.ckpt")
 
 
 def test_resuming_a_finished_training_trains_no_steps(trained: Any, resume: Any, in_child: Any) -> None:
@@ -453,8 +455,8 @@ def test_patience_is_checked_only_at_validations(
         "solver": {"type": "SGD", "learning_rate": 0.0},
         "early_stopping": {"metric": "loss", "patience": 1},
     }
-    whole = train(networks.LINEAR, name="whole", **settings)
-    assert "Stopped early after 3 epochs" in whole.of(Finished)[0].result["ended_early"]
+    uninterrupted = train(networks.LINEAR, name="uninterrupted", **settings)
+    assert "Stopped early after 3 epochs" in uninterrupted.of(Finished)[0].result["ended_early"]
     task_folder = model(networks.LINEAR, name="killed", **settings)
     with monkeypatch.context() as patched:
         fails_at(patched, 22)
@@ -462,8 +464,8 @@ def test_patience_is_checked_only_at_validations(
     point = resume_point(failed.job_folder)
     assert point and 2.5 <= point.epoch < 3
     again = resume(task_folder).wait()
-    assert again.of(Finished)[0].result == whole.of(Finished)[0].result
-    same(in_child, whole, again, "snapshot_3.ckpt")
+    assert again.of(Finished)[0].result == uninterrupted.of(Finished)[0].result
+    same(in_child, uninterrupted, again, "snapshot_3.ckpt")
     assert not list(again.job_folder.glob("resume_*"))
 
 
@@ -489,7 +491,7 @@ def test_stopping_in_the_middle_of_a_validation_repeats_its_random_numbers(
     from digits.worker.training.steps import Evaluation
 
     settings = {**SETTINGS, "epochs": 3, "best_metric": None}
-    whole = train(RANDOM, name="whole", **settings)
+    uninterrupted = train(RANDOM, name="uninterrupted", **settings)
     began: list[int] = []
     begin, evaluate = Evaluation.begin, Evaluation.__call__
 
@@ -509,7 +511,7 @@ def test_stopping_in_the_middle_of_a_validation_repeats_its_random_numbers(
         stopped = start(task_folder).wait()
     point = resume_point(stopped.job_folder)
     assert stopped.code == 143 and point and (point.step, point.validated) == (12, 6)
-    same(in_child, whole, resume(task_folder).wait(), "snapshot_3.ckpt")
+    same(in_child, uninterrupted, resume(task_folder).wait(), "snapshot_3.ckpt")
 
 
 def test_files_a_killed_training_was_removing_are_removed(trained: Any, resume: Any) -> None:
