@@ -68,6 +68,11 @@ class ServerProcess:
     data: Path
     jobs: Path
     output: Path
+    log: Path
+
+    def latest_log(self) -> str:
+        """Return the end of the log, which contains the tracebacks of failed requests."""
+        return self.log.read_text()[-4000:]
 
     def __truediv__(self, path: str) -> str:
         return f"{self.url}/{path.lstrip('/')}"
@@ -90,10 +95,10 @@ def start_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[
 
 
 def _start(folder: Path, options: tuple[str, ...]) -> tuple[subprocess.Popen[str], ServerProcess]:
-    data, jobs, output = folder / "data", folder / "jobs", folder / "output"
+    data, jobs, output, log = folder / "data", folder / "jobs", folder / "output", folder / "digits.log"
     data.mkdir()
     places = ["--jobs-dir", jobs, "--data-root", data, "--state-dir", folder / "state"]
-    places += ["--samples-dir", folder / "samples", "--log-file", folder / "digits.log"]
+    places += ["--samples-dir", folder / "samples", "--log-file", log]
     command = [sys.executable, "-m", "digits", "serve", "--port", "0", *map(str, places), *options]
     with open(output, "w") as errors:
         process = subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, stderr=errors, text=True)
@@ -101,7 +106,7 @@ def _start(folder: Path, options: tuple[str, ...]) -> tuple[subprocess.Popen[str
     for line in process.stdout:
         found = re.search(r"address\s+(\S+)/", line)
         if found:
-            return process, ServerProcess(found[1], data, jobs, output)
+            return process, ServerProcess(found[1], data, jobs, output, log)
     process.wait()
     raise AssertionError(f"the server did not start:\n{output.read_text()[-3000:]}")
 
@@ -274,7 +279,7 @@ def page(
         folder.mkdir(exist_ok=True)
         page.screenshot(path=folder / f"{request.node.name}.png", full_page=True)
     context.close()
-    assert page_faults.found == []
+    assert page_faults.found == [], server.latest_log()
 
 
 @pytest.hookimpl(hookwrapper=True)

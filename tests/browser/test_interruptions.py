@@ -220,6 +220,6 @@ def test_a_job_page_with_a_slow_and_a_broken_connection(
     second.route("**/infer_one", lambda route: route.fulfill(body=drawn, content_type="text/html"))
     second.get_by_label("Or enter a path on the server").fill(str(image_folder / "left" / "00.png"))
     second.get_by_role("button", name="Classify", exact=True).click()
-    shown = second.get_by_alt_text("Image to classify")
+    shown = second.get_by_alt_text("Chosen image")
     expect(shown).to_be_visible()
     assert shown.evaluate("image => image.naturalWidth") == 16

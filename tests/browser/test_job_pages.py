@@ -271,7 +271,7 @@ def test_every_page_fits_on_a_phone(page: Page, dataset, model):
 
 STORE = """async () => {
   const { MetricStore } = await import('/static/js/metrics.js');
-  const store = new MetricStore();
+  const store = new MetricStore([{ id: 'accuracy', metrics: ['accuracy'], percent: true }]);
   store.load({
     train: { epoch: [0.5, 1], values: { loss: [2, 1], accuracy: [0.5, null] } },
     val: { epoch: [1], values: { loss: [1.5] } },

@@ -105,7 +105,7 @@ def test_other_objects_are_refused(folder):
 @pytest.mark.parametrize(
     "part", [*(f"{name}.py" for name in MODULES), *(f"templates/{name}" for name in TEMPLATES)]
 )
-def test_an_incomplete_package_is_refused_with_the_missing_module(folder, part):
+def test_an_incomplete_package_is_refused_with_the_missing_file(folder, part):
     (install_kind(folder, "parts", "image-a", "images/a") / part).unlink()
     assert refused().reason == f"Its package has no {part}."
 

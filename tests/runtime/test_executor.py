@@ -247,6 +247,10 @@ def test_the_fork_server_starts_tasks_and_is_restarted_after_its_death(
     run = LocalExecutor(log_file=tmp_path / "fork.log")
     try:
         run.warm_up()
+        assert run.fork_server_pid
+        psutil.Process(run.fork_server_pid).kill()  # while it imports TensorFlow
+        wait(lambda: run.fork_server_pid is None)
+        run.warm_up()
         wait(run.is_warm)
         for number in range(2):
             folder = tmp_path / f"task-{number}"

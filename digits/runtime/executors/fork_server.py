@@ -101,11 +101,13 @@ class ForkServer:
     def _wait_until_ready(self, process: subprocess.Popen[bytes]) -> None:
         assert process.stdout
         line = process.stdout.readline()
+        if process is not self._process:
+            return
         try:
             answer = json.loads(line)
         except ValueError:
-            answer = {"error": "it ended while importing TensorFlow"}
-        if process is not self._process:
+            log.warning("the fork server ended while importing TensorFlow; the next task starts it again")
+            self._forget()
             return
         if answer.get("ready"):
             self.is_ready = True
