@@ -13,13 +13,14 @@ from typing import Any
 
 from hypothesis import strategies as st
 
-from digits.core import events
+from digits.core import events, snapshot_list
 from digits.core.events import EventLog
 from digits.core.files import write_json
 from digits.core.job import Job, Summary
 from digits.core.model_job import ModelJob
 from digits.core.recipe import EarlyStopping, Train
 from digits.core.resume_point import ResumePoint
+from digits.core.snapshot_list import Snapshot
 from digits.core.status import Status
 from digits.core.task import Failure, Handle, Task
 from digits.kinds.jobs import JOB_TYPES
@@ -101,13 +102,12 @@ def _write_products(job: ModelJob) -> None:
     for name in ("snapshot_1.ckpt", "resume_8.ckpt"):
         for ending in ("index", "data-00000-of-00001"):
             (job.folder / f"{name}.{ending}").write_bytes(b"weights")
-    write_json(
-        job.folder / "best.json", {"epoch": 1, "metric": "loss", "value": 0.5, "snapshot": "snapshot_1.ckpt"}
-    )
+    validated = Snapshot(1.0, "snapshot_1.ckpt", {"loss": 0.5, "accuracy": 0.75})
+    snapshot_list.append(job.folder, validated, "accuracy")
     result = {"verdict": "The loss is fine.", "verdict_level": "good", "memory_bytes": 1000, "parameters": 10}
     write_json(job.folder / "preflight.json", {"result": result, "warnings": ["slow"]})
     ResumePoint(
-        snapshot="resume_8.ckpt", step=8, epoch=0.5, seed=7, records=24, step_records=4, watched={"best": {}}
+        snapshot="resume_8.ckpt", step=8, epoch=0.5, seed=7, records=24, step_records=4, watched={"early": {}}
     ).save(job.folder)
 
 
@@ -163,7 +163,7 @@ def damages(jobs: Path) -> st.SearchStrategy[Damage]:
     ]
     structured = [item for item in names if item[1].endswith((".json", ".jsonl"))]
     # A job's code may also create any of these.
-    forged = [(RUNNING, "train/exit.json"), (BROKEN, "best.json"), (RUNNING, "train/output.9.log")]
+    forged = [(RUNNING, "train/exit.json"), (BROKEN, "snapshots.jsonl"), (RUNNING, "train/output.9.log")]
     one_field = st.sampled_from(structured).flatmap(lambda item: _field_damage(jobs, *item))
     whole_file = st.sampled_from(names + forged).flatmap(lambda item: _file_damage(*item))
     return st.one_of(one_field, one_field, whole_file)

@@ -43,6 +43,7 @@ class Summary(Struct, kw_only=True):
 
     sparkline: list[float] = field(default_factory=list)
     last_accuracy: float | None = None
+    last_values: dict[str, float] = field(default_factory=dict)
 
 
 class Job(Struct, kw_only=True, eq=False, dict=True, weakref=True):

@@ -15,6 +15,8 @@ MAX_CHART_POINTS = 4000
 MAX_SPARKLINE_POINTS = 60
 # Limit on the metrics of a stage, so that a network cannot exhaust the server's memory with generated names.
 MAX_METRICS = 1000
+# Metrics of an ended training that lists can show.
+MAX_SUMMARIZED = 16
 STAGES = ("train", "val")
 
 
@@ -115,6 +117,12 @@ class Metrics:
         finite = [value for value in column if math.isfinite(value)]
         stride = max(1, math.ceil(len(finite) / MAX_SPARKLINE_POINTS))
         return [float(f"{value:.4g}") for value in finite[::stride]]
+
+    def last_values(self) -> dict[str, float]:
+        """Return the latest finite value of each metric of the validation, or of the training without validation."""
+        series = self.val if self.val.steps else self.train
+        latest = ((name, series.last(name)) for name in list(series.values)[:MAX_SUMMARIZED])
+        return {name: value for name, value in latest if value is not None}
 
     def last_accuracy(self) -> float | None:
         """Return the latest accuracy in percent: of the validation, or of the training without validation."""

@@ -369,6 +369,7 @@ class Scheduler:
         if metrics is not None:
             job.summary.sparkline = metrics.sparkline()
             job.summary.last_accuracy = metrics.last_accuracy()
+            job.summary.last_values = metrics.last_values()
         self._status_changed(job, at=task.history[-1][1])
         self._reconsider()
 

@@ -19,11 +19,11 @@ from typing import Any
 
 from msgspec import structs
 
-from digits.core import events
+from digits.core import events, snapshot_list
 from digits.core import recipe as recipes
 from digits.core.errors import BadRequest
 from digits.core.files import UnreadableFile, sync_folder, write_bytes
-from digits.core.model_job import epoch_label, snapshots_in
+from digits.core.model_job import epoch_label
 from digits.core.recipe import Export, Preflight, Recipe, Train
 from digits.core.resume_point import resume_point
 from digits.core.task import EVENTS_FILE, EXIT_BUSY, TaskState
@@ -141,23 +141,23 @@ def check(job_folder: Path, dataset: Path | None = None, eager: bool = False) ->
 def export(
     job_folder: Path, target: Path, epoch: float | None = None, dataset: Path | None = None
 ) -> TaskState:
-    """Write the snapshot of ``epoch``, by default the newest one, as a SavedModel into ``target``.
+    """Write the snapshot of ``epoch``, by default the best one, as a SavedModel into ``target``.
 
     Raises BadRequest if something is missing.
     """
     job_folder = job_folder.resolve()
     training = _on(dataset, _recipe(job_folder))
-    found = snapshots_in(job_folder)
-    prefix = next((prefix for at, prefix in found if epoch is None or at == epoch), None)
-    if prefix is None:
-        epochs = ", ".join(epoch_label(at) for at, _ in found)
+    found = snapshot_list.read(job_folder)
+    chosen = found.default if epoch is None else found.of_epoch(epoch)
+    if chosen is None:
+        epochs = ", ".join(epoch_label(snapshot.epoch) for snapshot in found)
         raise BadRequest(
             f"{job_folder} has no such snapshot" if found else f"{job_folder} has no snapshot yet",
             f"It has snapshots of epochs {epochs}." if found else "",
         )
     recipe = Export(
         model=str(job_folder),
-        snapshot=prefix,
+        snapshot=chosen.name,
         dataset=training.dataset,
         target=str(target.absolute()),
     )

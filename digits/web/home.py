@@ -18,7 +18,7 @@ from digits.kinds.jobs import DatasetJob
 from digits.web import serializers
 from digits.web.dataset_submit import new_sample
 from digits.web.job_query import Column, JobQuery, plain
-from digits.web.model_submit import new_model
+from digits.web.model_submit import first_model
 from digits.web.services import services
 
 blueprint = Blueprint("home", __name__)
@@ -29,7 +29,7 @@ COLUMNS = {
     "status": Column(lambda job: job.status.label),
     "submitted": Column(lambda job: job.submitted, first="desc"),
     "elapsed": Column(lambda job: job.elapsed or None, first="desc"),
-    "last_accuracy": Column(lambda job: serializers.last_accuracy(job), first="desc"),
+    "last_accuracy": Column(lambda job: serializers.metric_rank(job), first="desc"),
     "refs": Column(lambda job: len(services().store.children(job)), first="desc"),
     "bytes": Column(lambda job: serializers.record_bytes(job), first="desc"),
 }
@@ -99,12 +99,12 @@ def completed_jobs() -> Response:
 
 @blueprint.post("/try/<sample>")
 def try_sample(sample: str) -> AnyResponse:
-    """Download a sample, create a dataset from it and train LeNet on that, with one click."""
+    """Download a sample, create a dataset from it and train a network that fits it, with one click."""
     if sample not in SAMPLES:
         raise NotFound(f"There is no sample called “{sample}”.")
     with services().store.creation() as new_folder:
         dataset = new_sample(new_folder(), SAMPLES[sample])
-        model = new_model(new_folder(), dataset)
+        model = first_model(new_folder(), dataset)
         services().scheduler.submit(dataset, model)
     if request.path.endswith(".json") or request.accept_mimetypes.best == "application/json":
         return jsonify(dataset=serializers.brief(dataset), model=serializers.brief(model))

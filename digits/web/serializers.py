@@ -10,12 +10,15 @@ import humanize
 from flask import url_for
 
 from digits.core import preflight_result
+from digits.core.best_metric import lower_is_better
+from digits.core.events import for_browser
 from digits.core.files import UnreadableFile, tree_bytes
 from digits.core.job import DamagedJob, Job
 from digits.core.model_job import ModelJob, epoch_label
+from digits.core.snapshot_list import choose_metric
 from digits.core.status import Status
 from digits.data.manifest import SKIPPED_FILE
-from digits.kinds import Kind
+from digits.kinds import Kind, default_kind
 from digits.kinds.dataset_form import RESIZE_TITLES
 from digits.kinds.jobs import DatasetJob
 from digits.web.kind_routes import views_of
@@ -60,6 +63,7 @@ def row(job: Job) -> dict[str, Any]:
         "bytes": record_bytes(job),
         "sparkline": _sparkline(job),
         "last_accuracy": last_accuracy(job),
+        "metric": metric_words(job),
     }
 
 
@@ -211,7 +215,7 @@ def model_json(job: ModelJob, *, verbose: bool = True) -> dict[str, Any]:
     """Return the JSON of a model, with DIGITS' keys."""
     parent = _dataset_of(job)
     manifest = parent.manifest() if isinstance(parent, DatasetJob) else None
-    snapshots = job.snapshots()
+    saved = job.snapshots()
     body: dict[str, Any] = {
         **brief(job),
         "dataset_id": job.dataset_id,
@@ -225,11 +229,16 @@ def model_json(job: ModelJob, *, verbose: bool = True) -> dict[str, Any]:
         "mean subtraction": job.recipe.mean,
         "labels file": "labels.txt",
         "model file": "network.py",
-        "snapshot file": snapshots[0][1] if snapshots else "no snapshots",
+        "snapshot file": saved.snapshots[0].name if saved else "no snapshots",
     }
     if verbose:
         body["directory"] = str(job.folder)
-        body["snapshots"] = [_epoch(epoch) for epoch, _ in reversed(snapshots)]
+        body["snapshots"] = [_epoch(snapshot.epoch) for snapshot in reversed(saved.snapshots)]
+        body["best_epoch"] = _epoch(saved.best.epoch) if saved.best else None
+        body["snapshot_metrics"] = [
+            {"epoch": _epoch(snapshot.epoch), "file": snapshot.name, "metrics": for_browser(snapshot.metrics)}
+            for snapshot in reversed(saved.snapshots)
+        ]
         body["error"] = _failure(job)
         body["progress"] = round(100 * job.progress, 1)
     return body
@@ -257,8 +266,7 @@ def model(job: ModelJob) -> dict[str, Any]:
         "parameters": state.parameters,
         "layers": state.layers,
         "loaded_weights": state.loaded_weights,
-        "snapshots": [[_epoch(epoch), f"Epoch {epoch_label(epoch)}"] for epoch, _ in job.snapshots()],
-        "best": _whole(job.best_epoch()),
+        "snapshots": snapshots(job),
         "preflight": _preflight(job),
         "data_loading": _data_loading(state.inputs.get("train")),
         "recipe": job.recipe.as_json(),
@@ -269,6 +277,35 @@ def model(job: ModelJob) -> dict[str, Any]:
         "metrics_url": url_for("models.metrics", job_id=job.id),
         "csv_url": url_for("models.metrics_csv", job_id=job.id),
     }
+
+
+def snapshots(job: ModelJob) -> list[dict[str, Any]]:
+    """Return the snapshots of a model, newest first, for lists and choices.
+
+    ``metrics`` are those of its validation in words, and ``words`` the whole choice. ``default`` is the one to use
+    unless the user chooses another: the best one, or the newest one if none has been validated.
+    """
+    saved, kind = job.snapshots(), data_kind(job) or default_kind()
+    best, default = saved.best, saved.default
+    rows = []
+    for snapshot in saved:
+        title, metrics = (
+            f"Epoch {epoch_label(snapshot.epoch)}",
+            views_of(kind).describe_metrics(snapshot.metrics),
+        )
+        marks = " (best)" if snapshot is best else "" if snapshot.is_intact else " (damaged)"
+        rows.append(
+            {
+                "epoch": _epoch(snapshot.epoch),
+                "title": title,
+                "metrics": metrics,
+                "words": " · ".join(filter(None, (title + marks, metrics))),
+                "best": snapshot is best,
+                "default": snapshot is default,
+                "intact": snapshot.is_intact,
+            }
+        )
+    return rows
 
 
 def device_rows() -> list[dict[str, Any]]:
@@ -331,6 +368,36 @@ def last_accuracy(job: Job) -> float | None:
     return job.summary.last_accuracy
 
 
+def metric_words(job: Job) -> str:
+    """Return the latest value of the metric of a model's kind: ``93.2%`` for the accuracy, otherwise with its name,
+    such as ``R² 0.93``. Empty if there is none.
+    """
+    accuracy = last_accuracy(job)
+    if accuracy is not None:
+        return f"{accuracy:.1f}%"
+    kind, metric = data_kind(job), last_metric(job)
+    return views_of(kind or default_kind()).describe_metric(*metric) if metric else ""
+
+
+def metric_rank(job: Job) -> tuple[bool, float] | None:
+    """Return a key that sorts models by the metric of their kind, the best last: first those where lower is better."""
+    accuracy = last_accuracy(job)
+    metric = ("accuracy", accuracy / 100) if accuracy is not None else last_metric(job)
+    if metric is None:
+        return None
+    name, value = metric
+    return (False, -value) if lower_is_better(name) else (True, value)
+
+
+def last_metric(job: Job) -> tuple[str, float] | None:
+    """Return the name and the latest value of the metric of a model's kind, or of the loss if it has none."""
+    is_running = job.type == "model" and job.status is Status.RUN
+    values = services().scheduler.metrics(job).last_values() if is_running else job.summary.last_values
+    kind = data_kind(job) if values else None
+    name = choose_metric(kind.metric, values) if kind else ""
+    return (name, values[name]) if name else None
+
+
 def _sparkline(job: Job) -> list[float]:
     if job.type == "model" and job.status is Status.RUN:
         return services().scheduler.metrics(job).sparkline()
@@ -343,10 +410,6 @@ def _failure(job: Job) -> str | None:
 
 def _epoch(epoch: float) -> float:
     return int(epoch) if epoch == int(epoch) else epoch
-
-
-def _whole(epoch: float | None) -> float | None:
-    return None if epoch is None else _epoch(epoch)
 
 
 def _network(job: ModelJob) -> dict[str, str]:

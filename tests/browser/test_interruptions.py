@@ -137,7 +137,7 @@ def test_a_sweep_lists_its_models_in_advance(page: Page, page_faults: PageFaults
     page.goto(NEW_MODEL)
     rate = page.get_by_label("Base learning rate")
     rate.fill("0.1, 0.01")
-    expect(page.locator("#sweep")).to_contain_text("2 models: LeNet on Bars learning_rate:0.1, LeNet")
+    expect(page.locator("#sweep")).to_contain_text("2 models: ResNet-32 on Bars learning_rate:0.1, ResNet-32")
     expect(page.get_by_role("button", name="Train 2 models")).to_be_visible()
     rate.fill("0,01")
     expect(page.locator("#sweep")).to_have_text("")

@@ -132,10 +132,10 @@ def test_customize_asks_before_replacing_an_edited_network(page: Page, dataset):
 def test_the_learning_rate_plot_follows_the_form(page: Page, dataset):
     page.goto("/models/images/classification/new")
     caption = page.locator("#lr-preview figcaption")
-    expect(caption).to_contain_text("From 0.01")
+    expect(caption).to_contain_text("From 0.1 to 0.001")
     page.locator('[name="lr_policy"]').select_option("fixed")
-    expect(caption).to_contain_text("Constant at 0.01")
-    expect(page.locator('[name="lr_step_size"]')).to_be_hidden()
+    expect(caption).to_contain_text("Constant at 0.1")
+    expect(page.locator('[name="lr_multistep_values"]')).to_be_hidden()
     expect(page.locator("#lr-preview canvas")).to_be_visible()
 
 
@@ -156,6 +156,7 @@ def test_a_stopped_training_resumes(page: Page, create, dataset, check_accessibi
         "models",
         model_name="Long",
         dataset=dataset["id"],
+        standard_networks="lenet",
         train_epochs=2000,
         learning_rate=0.0001,
         aug_flip="fliplr",

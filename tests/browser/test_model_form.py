@@ -89,16 +89,117 @@ def test_an_optimizer_sets_its_default_rate_unless_the_rate_was_edited(page: Pag
     expect(page.locator('[name="beta_2"]')).to_have_value("0.999")
 
 
-def test_a_network_sets_its_recommended_settings(page: Page, dataset):
+@BOTH_THEMES
+def test_a_network_sets_its_recommended_settings_until_they_are_undone(
+    page: Page, dataset, check_accessibility: Callable[[Page], None]
+):
     page.goto(NEW_MODEL)
-    page.get_by_role("radio", name="ResNet-32", exact=True).check()
-    page.get_by_role("button", name="Use recommended settings (ResNet-32)").click()
+    applied = page.locator("#applied-settings")
+    undo = applied.get_by_role("button", name="Undo the settings of the network")
+    expect(page.get_by_role("radio", name="ResNet-32", exact=True)).to_be_checked()  # fits small color images
+    expect(page.locator('[name="learning_rate"]')).to_have_value("0.1")
+    expect(undo).to_be_hidden()
+    page.get_by_label("Batch size").fill("6")
+    expect(page.get_by_label("Batch size")).to_have_accessible_description("Edited. ResNet-32: 128")
+    before = fields(page)
+
+    page.get_by_role("radio", name="MobileNetV3", exact=True).check()
+    expect(applied.get_by_role("status")).to_contain_text(
+        "MobileNetV3 sets: optimizer RMSProp, RMS decay 0.9, base"
+    )
+    expect(applied.get_by_role("status")).to_contain_text("pad and crop 0 px")
+    expect(page.get_by_label("RMS decay")).to_be_visible()
+    expect(page.get_by_label("Learning-rate schedule")).to_have_value("step")
+    expect(page.locator("#lr-preview figcaption")).to_contain_text("From 0.002 ")
+    expect(page.locator('[name="crop_size"]')).to_have_value("")  # these images are smaller
+    expect(page.locator(".edited-note")).to_have_count(0)
+    check_accessibility(page)
+
+    undo.press("Enter")
+    expect(applied).to_contain_text("Earlier settings restored.")
+    expect(page.get_by_role("radio", name="MobileNetV3", exact=True)).to_be_focused()
+    expect(undo).to_be_hidden()
+    after = fields(page)
+    assert {name for name in after if after[name] != before[name]} == {"standard_networks"}
+    expect(page.locator(".edited-note")).to_have_text(["Edited. ResNet-32: 128"])
+
+    # The settings can be applied again; what is edited since is kept.
+    page.get_by_role("button", name="Use recommended settings (MobileNetV3)").click()
+    rate = page.get_by_label("Base learning rate")
+    rate.fill("0.004")
+    expect(rate).to_have_accessible_description("Edited. MobileNetV3: 0.002")
+    undo.click()
+    expect(applied).to_contain_text("restored, except what you have edited since: base learning rate.")
+    expect(rate).to_have_value("0.004")
+    expect(rate).to_have_accessible_description("Edited. ResNet-32: 0.1")
+    expect(page.get_by_label("Batch size")).to_have_value("6")
+    check_accessibility(page)
+
+
+def fields(page: Page) -> dict[str, str]:
+    """The fields of the form as they would be sent, except the suggested name."""
+    sent: dict[str, str] = page.evaluate(
+        "Object.fromEntries(new FormData(document.getElementById('model-form')))"
+    )
+    return {name: value for name, value in sent.items() if name != "model_name"}
+
+
+@pytest.fixture(scope="session")
+def gray_dataset(create: Callable[..., dict[str, Any]], server: Any, image_folder: Any) -> dict[str, Any]:
+    """The pictures of the dataset in the size and color mode of MNIST."""
+    size = {"resize_width": 28, "resize_height": 28, "resize_channels": 1}
+    job = create("datasets", dataset_name="Gray", method="folder", folder_train=image_folder, **size)
+    return finished(server, job)
+
+
+def test_another_dataset_brings_its_network_unless_one_was_chosen(page: Page, dataset, gray_dataset):
+    page.goto(f"{NEW_MODEL}?dataset={dataset['id']}")
+    status = page.locator("#applied-settings").get_by_role("status")
+    lenet, small = (page.get_by_role("radio", name=name, exact=True) for name in ("LeNet", "ResNet-32"))
+    page.locator('[name="dataset"]').select_option(gray_dataset["id"])
+    expect(lenet).to_be_checked()
+    expect(status).to_contain_text("LeNet sets: base learning rate 0.01, learning-rate schedule Step decay")
+    expect(page.get_by_label("Epochs", exact=True)).to_have_value("5")
+    page.locator("#applied-settings button").click()
+    expect(small).to_be_checked()
+    expect(page.get_by_label("Epochs", exact=True)).to_have_value("164")
+
+    page.goto(f"{NEW_MODEL}?dataset={gray_dataset['id']}")
+    expect(lenet).to_be_checked()
+    page.get_by_role("radio", name="Auto-encoder", exact=True).check()
+    page.locator('[name="dataset"]').select_option(dataset["id"])
+    expect(page.get_by_role("radio", name="Auto-encoder", exact=True)).to_be_checked()
+    expect(page.get_by_label("Optimizer")).to_have_value("ADAM")
+
+
+def test_a_custom_network_starts_with_the_defaults(page: Page, dataset):
+    page.goto(f"{NEW_MODEL}?dataset={dataset['id']}")
+    page.get_by_role("radio", name="Custom", exact=True).check()
+    expect(page.locator("#applied-settings")).to_contain_text("A custom network starts with: ")
+    expect(page.get_by_label("Optimizer")).to_have_value("SGD")
+    page.get_by_role("radio", name="Standard", exact=True).check()
     expect(page.get_by_label("Optimizer")).to_have_value("MOMENTUM")
-    expect(page.get_by_label("Momentum", exact=True)).to_be_visible()
-    expect(page.get_by_label("Learning-rate schedule")).to_have_value("multistep")
-    expect(page.locator('[name="lr_multistep_values"]')).to_be_visible()
-    expect(page.locator("#lr-preview figcaption")).to_contain_text("From 0.1 ")
-    expect(page.locator(".toast")).to_contain_text("Optimizer")
+    page.get_by_role("button", name="Customize ResNet-32").click()
+    expect(page.locator('[name="custom_network"]')).to_have_value(re.compile("residual"))
+    expect(page.get_by_label("Optimizer")).to_have_value("MOMENTUM")
+
+
+def test_a_clone_keeps_its_configuration(page: Page, create, dataset, gray_dataset):
+    job = create(
+        "models",
+        model_name="Cloned",
+        dataset=dataset["id"],
+        standard_networks="lenet",
+        train_epochs=7,
+        learning_rate=0.5,
+    )
+    page.goto(f"/clone/{job['id']}")
+    page.locator('[name="dataset"]').select_option(gray_dataset["id"])
+    expect(page.get_by_role("radio", name="LeNet", exact=True)).to_be_checked()
+    expect(page.get_by_label("Epochs", exact=True)).to_have_value("7")
+    expect(page.get_by_label("Base learning rate")).to_have_value("0.5")
+    expect(page.locator(".edited-note")).to_have_count(0)
+    expect(page.locator("#applied-settings")).to_contain_text(re.compile(r"^\s*$"), use_inner_text=True)
 
 
 def test_networks_can_be_searched_by_description(page: Page, dataset):
@@ -152,6 +253,7 @@ def test_a_check_shows_errors_at_their_fields(
 @pytest.mark.tensorflow
 def test_a_check_estimates_the_training(page: Page, dataset, check_accessibility: Callable[[Page], None]):
     page.goto(f"{NEW_MODEL}?dataset={dataset['id']}")
+    page.get_by_role("radio", name="LeNet", exact=True).check()
     page.get_by_label("Epochs", exact=True).fill("2")
     page.get_by_label("Batch size").fill("24")  # large enough to include every class
     page.get_by_role("button", name="Check").click()
@@ -289,6 +391,7 @@ def test_the_check_result_is_stored_with_the_model(
     page: Page, dataset, check_accessibility: Callable[[Page], None]
 ):
     page.goto(f"{NEW_MODEL}?dataset={dataset['id']}")
+    page.get_by_role("radio", name="LeNet", exact=True).check()
     page.get_by_label("Epochs", exact=True).fill("1")
     page.get_by_role("button", name="Train model").click()
     panel = page.locator("#preflight-panel")

@@ -14,6 +14,7 @@ from digits.core.status import Status
 from digits.core.task import Task
 from digits.kinds.classification.recipe import CreateClassification, FolderSplit
 from digits.kinds.jobs import DatasetJob
+from digits.kinds.regression.recipe import CreateRegression
 from tests.site import Site
 
 pytestmark = pytest.mark.integration
@@ -38,8 +39,10 @@ def dataset(site: Site, name: str = "bars", group: str = "") -> DatasetJob:
     )
 
 
-def model(site: Site, parent: DatasetJob, name: str, accuracy: float | None = None) -> ModelJob:
-    """Add an aborted model."""
+def model(
+    site: Site, parent: DatasetJob, name: str, accuracy: float | None = None, **values: float
+) -> ModelJob:
+    """Add an aborted model with the latest ``values`` of its metrics."""
     folder = site.services.store.new_folder()
     return add(
         site,
@@ -50,7 +53,7 @@ def model(site: Site, parent: DatasetJob, name: str, accuracy: float | None = No
             recipe=Train(dataset=str(parent.folder)),
             dataset_id=parent.id,
             tasks=[aborted()],
-            summary=Summary(last_accuracy=accuracy),
+            summary=Summary(last_accuracy=accuracy, last_values=values),
         ),
     )
 
@@ -91,6 +94,19 @@ def test_the_best_accuracy_is_first_and_missing_ones_are_last(site: Site) -> Non
     assert names(site, "sort=last_accuracy")[:3] == known
     assert names(site, "sort=last_accuracy&dir=asc")[:3] == known[::-1]
     assert names(site, "sort=nothing")[:4] == list(accuracies)[::-1]
+
+
+def test_models_of_other_kinds_show_and_are_sorted_by_their_own_metric(site: Site) -> None:
+    parent = dataset(site)
+    parent.recipe = CreateRegression(table="/data/levels.csv", folder="/data")
+    model(site, parent, "middle", loss=0.5, mae=12.5, r2=0.5)
+    model(site, parent, "best", loss=0.25, mae=6.0, r2=0.931)
+    model(site, parent, "encoder", loss=0.125)
+    model(site, parent, "new")
+    assert names(site, "sort=last_accuracy")[:4] == ["best", "middle", "encoder", "new"]
+    assert names(site, "sort=last_accuracy&dir=asc")[:4] == ["encoder", "middle", "best", "new"]
+    page = site.get("/").text
+    assert "R² 0.931" in page and "R² 0.5" in page and "loss 0.125" in page
 
 
 @pytest.mark.parametrize(

@@ -17,6 +17,7 @@ from digits.core.job import Job
 from digits.core.model_job import ModelJob
 from digits.core.recipe import EarlyStopping
 from digits.core.schedules import OneCycle
+from digits.web.standard_networks import every_network
 from tests.site import Site, open_site, site_settings
 
 pytestmark = pytest.mark.integration
@@ -130,9 +131,9 @@ def test_the_best_snapshot_is_reported_to_the_page(site: Site, dataset: str) -> 
         message["args"][0] for message in live.get_received("/jobs") if message["name"] == "task update"
     ]
     best = [message for message in reported if message["update"] == "best"]
-    assert best[-1]["epoch"] == site.services.store.get(job_id, ModelJob).best_epoch() == 2
+    assert best[-1]["epoch"] == site.json(f"/models/{job_id}.json")["best_epoch"] == 2
     assert best[-1]["metric"] == "loss" and best[-1]["value"] < 1.2
-    # The page marks a row of the list it received earlier.
+    # The best one is in the list before it is named.
     places = {message["update"]: place for place, message in enumerate(reported)}
     assert places["best"] > places["snapshots"]
     live.disconnect("/jobs")
@@ -273,6 +274,59 @@ def test_training_starts_from_a_snapshot(site: Site, dataset: str, trained: str)
     before = site.json(f"/models/{trained}/metrics.json")["val"]["values"]["loss"]
     after = site.json(f"/models/{job_id}/metrics.json")["val"]["values"]["loss"]
     assert math.isclose(after[0], before[-1], rel_tol=1e-4)
+
+
+@pytest.mark.tensorflow
+def test_snapshots_show_their_metrics_and_the_best_is_chosen(site: Site, dataset: str) -> None:
+    # A rate that is too high at the end: the best snapshot is not the newest.
+    settings = {"train_epochs": 3, "lr_policy": "step", "lr_step_size": 60, "lr_step_gamma": 3000}
+    job_id = str(create(site, dataset, **settings).get_json()["id"])
+    assert site.wait_for_end(job_id) == "Done"
+    body = site.json(f"/models/{job_id}.json")
+    losses = [item["metrics"]["loss"] for item in body["snapshot_metrics"]]
+    best = body["best_epoch"]
+    assert best == 1 + losses.index(min(losses)) != 3
+    page = site.get(f"/models/{job_id}").text
+    assert f'<option value="{best}" selected>Epoch {best} (best) · accuracy 100.00% · loss' in page
+    form = site.get("/models/images/classification/new").text
+    assert f'<option value="{best}" selected>Epoch {best} (best) · accuracy 100.00% · loss' in form
+
+    picture = str(site.data / "bars" / "middle" / "03.png")
+    asked = {"job_id": job_id, "image_path": picture}
+    assert site.post(CLASSIFY, **asked).get_json()["snapshot"] == f"Epoch {best}"
+    assert site.post(CLASSIFY, **asked, snapshot_epoch=-1).get_json()["snapshot"] == "Epoch 3"
+    bundle = zipfile.ZipFile(io.BytesIO(site.get(f"/models/{job_id}/download.zip").data))
+    assert f"snapshot_{best}.ckpt.index" in bundle.namelist()
+    assert json.loads(bundle.read("info.json"))["snapshot file"] == f"snapshot_{best}.ckpt"
+
+    data = site.services.store.get(job_id, ModelJob).folder / f"snapshot_{best}.ckpt.data-00000-of-00001"
+    data.write_bytes(data.read_bytes()[:100])
+    second = site.json(f"/models/{job_id}.json")["best_epoch"]
+    assert second not in (best, None)
+    assert site.post(CLASSIFY, **asked).get_json()["snapshot"] == f"Epoch {second}"
+    assert f"Epoch {best} (damaged)" in site.get(f"/models/{job_id}").text
+    assert site.post(CLASSIFY, **asked, snapshot_epoch=best).status_code == 400
+
+
+def test_a_model_without_a_network_gets_the_one_that_fits_with_its_settings(site: Site) -> None:
+    small = site.dataset(folder_val="")
+    gray = site.dataset(folder_val="", resize_channels=1)
+    fields = {"model_name": "fitting", "select_gpu": "cpu"}
+    made = {}
+    for dataset_id in (small, gray):
+        answer = site.post(CREATE, dataset=dataset_id, train_epochs=1, **fields)
+        made[dataset_id] = site.services.store.get(answer.get_json()["id"], ModelJob)
+    named = site.post(CREATE, dataset=gray, standard_networks="resnet32", **fields).get_json()
+    made["named"] = site.services.store.get(named["id"], ModelJob)
+    for job in made.values():
+        site.post(f"/models/{job.id}/abort")
+        site.wait_for_end(job.id)
+    networks = {item.text: item.id for item in every_network().values()}
+    found = {key: (networks[job.network_text()], job.recipe.batch_size) for key, job in made.items()}
+    # A request that names a network gets the settings that it contains.
+    assert found == {small: ("resnet32", 128), gray: ("lenet", 64), "named": ("resnet32", None)}
+    assert made[small].recipe.epochs == made[gray].recipe.epochs == 1
+    assert made[small].recipe.augment.flip == "fliplr"
 
 
 @pytest.mark.tensorflow

@@ -25,6 +25,7 @@ TEXT = """# Title: what it is: in short,
 # settings: solver_type=ADAM learning_rate=0.001
 # settings: lr_multistep_values=50,85
 # kinds: classification regression
+# images: 12-64 grayscale
 
 # settings: not=these
 """
@@ -42,6 +43,7 @@ def test_the_leading_comment_describes_the_network():
         "lr_multistep_values": "50,85",
     }
     assert network.kinds == ("classification", "regression")
+    assert network.images == standard_networks.Images(12, 64, (1,))
     assert network.text == TEXT
 
 
@@ -56,6 +58,31 @@ def test_every_network_file_is_listed():
     folder = Path(standard_networks.__file__).resolve().parents[1] / "networks"
     files = {path.stem for path in folder.glob("*.py")} - {"__init__", "template"}
     assert set(standard_networks.every_network()) == files
+
+
+@pytest.mark.parametrize(
+    ("kind", "size", "channels", "name"),
+    [
+        ("image-classification", (28, 28), 1, "lenet"),
+        ("image-classification", (64, 48), 1, "lenet"),
+        ("image-classification", (32, 32), 3, "resnet32"),
+        ("image-classification", (8, 8), 1, "resnet32"),
+        ("image-classification", (96, 96), 1, "mobilenetv3"),
+        ("image-classification", (256, 256), 3, "mobilenetv3"),
+        ("image-classification", (20, 300), 3, "resnet32"),
+        ("image-regression", (16, 16), 1, "regression"),
+        ("image-regression", (256, 256), 3, "regression"),
+        ("image-regression", (8, 8), 3, "regression"),
+        ("image-segmentation", (32, 32), 3, "unet"),
+    ],
+)
+def test_a_network_fits_the_images(kind: str, size: tuple[int, int], channels: int, name: str) -> None:
+    fitting = standard_networks.default_network(kind, *size, channels)
+    assert fitting and fitting.id == name
+
+
+def test_a_kind_without_networks_has_none_that_fits():
+    assert standard_networks.default_network("sounds", 28, 28, 1) is None
 
 
 def test_only_networks_for_the_kind_of_dataset_are_offered():

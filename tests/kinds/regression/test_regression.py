@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -77,6 +78,9 @@ def test_a_table_becomes_a_model_that_predicts_numbers(site: Site, table: Path) 
     assert 0 < metrics["mae"][-1] <= metrics["rmse"][-1] < 45
     page = site.get(f"/models/{model}").text
     assert "Validation MAE" in page and "Predict from an image" in page
+    best = max(range(1, 31), key=lambda epoch: metrics["r2"][epoch])
+    assert f"Epoch {best} (best) · MAE {metrics['mae'][best]:.3g} · RMSE" in page
+    assert f"R² {metrics['r2'][-1]:.3g}" in site.get("/").text
 
     name, level, dark = table.read_text().splitlines()[1].split(",")
     asked = {"job_id": model, "image_path": str(table.parent / name)}
@@ -99,6 +103,19 @@ def test_networks_of_other_kinds_are_refused(site: Site, table: Path) -> None:
     assert (
         "LeNet is not a network for image regression" in answer.get_json()["errors"]["standard_networks"][0]
     )
+    site.wait_for_end(dataset)
+
+
+def test_settings_of_other_kinds_are_refused_and_the_network_fits_the_kind(site: Site, table: Path) -> None:
+    dataset = create(site, table)
+    fields = {"model_name": "no", "dataset": dataset}
+    answer = site.post("/models/images/regression.json", balance="class_weights", **fields)
+    assert answer.get_json()["errors"] == {
+        "balance": ["Not available for image regression. Choose None or Oversample rare classes."]
+    }
+    page = site.get(f"/models/images/regression/new?dataset={dataset}").text
+    assert re.search(r'value="regression"[^>]* checked', page)
+    assert '<option data-kinds="image-classification" value="class_weights">' in page
     site.wait_for_end(dataset)
 
 

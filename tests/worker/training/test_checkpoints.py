@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from digits.core import snapshot_list
 from digits.core.events import BestSnapshotChanged, Finished, Measured, Removed, Saved
 from tests.worker import networks
 from tests.worker.conftest import Outcome
@@ -55,8 +55,10 @@ def test_the_newest_and_the_best_snapshots_are_kept(scripted: Any) -> None:
         (3, "snapshot_3.ckpt"),
         (4, "snapshot_4.ckpt"),
     ]
-    best = json.loads((outcome.job_folder / "best.json").read_text())
-    assert best == {"epoch": 2, "metric": "score", "value": pytest.approx(0.8), "snapshot": "snapshot_2.ckpt"}
+    saved = snapshot_list.read(outcome.job_folder)
+    assert (saved.metric, [snapshot.epoch for snapshot in saved]) == ("score", [6, 5, 2])
+    assert saved.best and saved.best.name == "snapshot_2.ckpt"
+    assert saved.best.metrics["score"] == pytest.approx(0.8)
     assert [(event.epoch, event.metric) for event in outcome.of(BestSnapshotChanged)] == [
         (1, "score"),
         (2, "score"),
@@ -71,9 +73,34 @@ def test_the_best_snapshot_is_kept_even_between_intervals(scripted: Any) -> None
 
 
 def test_all_snapshots_are_kept_by_default(train: Any) -> None:
-    outcome = train(networks.LINEAR, epochs=3, best_metric="loss")
+    outcome = train(networks.LINEAR, epochs=3)
     assert kept(outcome.job_folder) == ["snapshot_1", "snapshot_2", "snapshot_3"]
-    assert json.loads((outcome.job_folder / "best.json").read_text())["epoch"] == 3
+
+
+def test_the_accuracy_decides_without_a_metric_and_snapshots_have_their_own(train: Any) -> None:
+    outcome = train(networks.LINEAR, epochs=3, val_interval=0.5)
+    saved = snapshot_list.read(outcome.job_folder)
+    assert saved.metric == "accuracy"
+    rows = {row.epoch: row.values for row in outcome.of(Measured) if row.stage == "val"}
+    assert [snapshot.metrics for snapshot in saved] == [rows[3], rows[2], rows[1]]
+    best = saved.best
+    assert best and best.metrics["accuracy"] == max(rows[epoch]["accuracy"] for epoch in (1, 2, 3))
+    assert outcome.of(BestSnapshotChanged)[-1].epoch == best.epoch
+
+
+def test_the_loss_decides_for_a_network_without_accuracy(train: Any) -> None:
+    outcome = train(networks.AUTO_ENCODER, epochs=2, solver={"type": "ADAM", "learning_rate": 0.0001})
+    assert outcome.code == 0, outcome.output
+    assert snapshot_list.read(outcome.job_folder).metric == "loss"
+
+
+def test_only_due_snapshots_are_compared_without_a_metric(train: Any) -> None:
+    outcome = train(networks.LINEAR, epochs=4, snapshot_interval=0)
+    assert [event.epoch for event in outcome.of(Saved)] == [4]
+    without = train(networks.LINEAR, name="without", epochs=1, val_interval=0)
+    saved = snapshot_list.read(without.job_folder)
+    assert saved.best is None and saved.default and not saved.default.metrics
+    assert not without.of(BestSnapshotChanged)
 
 
 def test_a_training_stops_early(scripted: Any) -> None:

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import json
 import random
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from digits.core import events
+from digits.core import events, snapshot_list
 from digits.core.events import Resumed
 from digits.core.metrics import Metrics
 from digits.core.resume_point import resume_point
@@ -75,9 +74,8 @@ def _resumed_step(state: dict[str, bytes | None], rows: list[events.Event], job:
     """Return the resume step in ``state``, whose log must contain all ``rows`` up to it."""
     write(state, job)
     point = resume_point(job)
-    best = job / "best.json"
-    if best.exists():
-        assert snapshot(job, json.loads(best.read_text())["snapshot"])
+    if best := snapshot_list.read(job).best:
+        assert snapshot(job, best.name)
     if point is None:
         return 0
     assert snapshot(job, point.snapshot)["global_step"] == point.step

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 import os
 import random
@@ -15,7 +14,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from digits.core import events, recipe
+from digits.core import events, recipe, snapshot_list
 from digits.core.errors import BadRequest
 from digits.core.events import Failed, Finished, Measured, Progressed, Resumed, Saved
 from digits.core.metrics import Metrics
@@ -105,11 +104,12 @@ def same(in_child: Any, first: Outcome, second: Outcome, name: str = "snapshot_1
 
 
 def kept(job_folder: Path) -> dict[str, Any]:
-    """Return the names of snapshots and the best one."""
-    best = job_folder / "best.json"
+    """Return the names of snapshots with their metrics, and the best one."""
+    saved = snapshot_list.read(job_folder)
     return {
-        "snapshots": sorted(path.name for path in job_folder.glob("snapshot_*")),
-        "best": json.loads(best.read_text()) if best.exists() else None,
+        "files": sorted(path.name for path in job_folder.glob("snapshot_*")),
+        "snapshots": list(saved),
+        "best": saved.best,
     }
 
 
