@@ -3,8 +3,8 @@
 
     .venv/bin/python benchmarks/long_logs.py
 
-One training has reported its progress twice a second for a week, another one has 400,000 rows of metrics, and a third one
-with the log of a week was running when the server was stopped. A fourth job belongs to a hostile network.
+One training has reported its progress twice a second for a week, another one has 400,000 rows of metrics, and a third
+one with the log of a week was running when the server was stopped. A fourth job belongs to a hostile network.
 The server starts twice. CPU time is measured, which depends little on the machine's load.
 """
 
@@ -114,6 +114,7 @@ def serve(folder: Path, scale: float) -> None:
 
     settings = Settings(
         port=0,
+        login=False,
         jobs_dir=folder / "jobs",
         data_roots=(folder / "data",),
         samples_dir=folder / "samples",
