@@ -224,9 +224,10 @@ def _prepare(task_folder: Path, recipe: Recipe, state: TaskState, devices: Seque
     recipe.save(task_folder)
 
 
-def _follow(state: TaskState, run: TaskRun) -> None:
-    happened, state.cursor = events.read(run.folder / EVENTS_FILE, state.cursor)
-    for event in happened:
-        state.apply(event)
+def _follow(state: TaskState, run: TaskRun) -> bool:
+    """Return whether all events were read."""
+    deadline = time.monotonic() + events.TURN_SECONDS
+    _, is_complete = state.read(run.folder / EVENTS_FILE, deadline)
     if state.is_finished or state.failure:
         run.settle()
+    return is_complete

@@ -15,7 +15,6 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from msgspec import structs
 
@@ -62,14 +61,14 @@ def prepare(job_folder: Path, dataset: Path | None = None, output: Path | None =
     if output is None and events.is_written(log_file):
         raise _busy(job_folder)
     recipe = _on(dataset, recipe)
-    happened, _ = events.read(log_file)
+    log = _read_log(log_file)
     point = resume_point(job_folder)
-    if output is None and not happened:
+    if output is None and not log.has_begun:
         rerun = Rerun(job_folder, recipe)
-    elif output is None and not _is_finished(happened):
+    elif output is None and not log.is_finished:
         rerun = Rerun(job_folder, structs.replace(recipe, resume=True), point.step if point else 0)
     else:
-        seed = recipe.seed if recipe.seed is not None else _seed_of(happened)
+        seed = recipe.seed if recipe.seed is not None else log.seed
         target = output or _beside(job_folder)
         rerun = Rerun(target, structs.replace(recipe, seed=seed, resume=False))
         _copy_network(job_folder, rerun)
@@ -179,8 +178,7 @@ def _done(recipe: Recipe, training: Train, network: Path | None = None) -> TaskS
             check=False,
         )
         state = TaskState()
-        for event in events.read(task_folder / EVENTS_FILE)[0]:
-            state.apply(event)
+        state.read(task_folder / EVENTS_FILE)
         return state
 
 
@@ -230,11 +228,8 @@ def _stopped_by_signals(stop: Callable[[], object]) -> Iterator[None]:
 
 def failure(rerun: Rerun) -> str:
     """Return the error of a failed training; empty if it was stopped."""
-    happened, _ = events.read(rerun.task_folder / EVENTS_FILE)
-    last = next(
-        (event for event in reversed(happened) if isinstance(event, (events.Failed, events.Resumed))), None
-    )
-    return f"{last.message} {last.hint}".strip() if isinstance(last, events.Failed) else ""
+    failed = _read_log(rerun.task_folder / EVENTS_FILE).failure
+    return f"{failed.message} {failed.hint}".strip() if failed else ""
 
 
 def _recipe(job_folder: Path) -> Train:
@@ -249,16 +244,28 @@ def _recipe(job_folder: Path) -> Train:
     return recipe
 
 
-def _is_finished(happened: list[events.Event]) -> bool:
-    ends = [event for event in happened if isinstance(event, (events.Finished, events.Resumed))]
-    return bool(ends) and isinstance(ends[-1], events.Finished)
+@dataclass
+class _Log:
+    """How a training ended so far: what its event log says of it, and the seed that a finished run drew."""
+
+    has_begun: bool = False
+    is_finished: bool = False
+    failure: events.Failed | None = None
+    seed: int | None = None
 
 
-def _seed_of(happened: list[events.Event]) -> int | None:
-    """Return the seed drawn by a finished run."""
-    results: list[dict[str, Any]] = [event.result for event in happened if isinstance(event, events.Finished)]
-    seed = results[-1].get("seed") if results else None
-    return seed if isinstance(seed, int) else None
+def _read_log(path: Path) -> _Log:
+    log = _Log()
+    for event, _ in events.each(path):
+        log.has_begun = log.has_begun or event is not None
+        if isinstance(event, events.Resumed):
+            log.is_finished, log.failure = False, None
+        elif isinstance(event, events.Failed):
+            log.failure = event
+        elif isinstance(event, events.Finished):
+            seed = event.result.get("seed")
+            log.is_finished, log.seed = True, seed if isinstance(seed, int) else None
+    return log
 
 
 def _beside(job_folder: Path) -> Path:

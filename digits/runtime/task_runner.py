@@ -28,6 +28,8 @@ POLL_SECONDS = 0.05
 # Longest time between two rounds.
 IDLE_SECONDS = 1.0
 CLEAR_SECONDS = 5.0
+# A run whose user falls behind, because its log is long, uses at most about half of the server's time.
+BEHIND_SECONDS = 0.01
 
 
 class Phase(enum.Enum):
@@ -45,7 +47,7 @@ class TaskRun:
 
     ``allocate`` reserves the devices, and returns None while they are in use. ``prepare`` writes the
     recipe for these devices, and may raise. ``follow`` is called when the task has started, after every poll, and when
-    it has ended; if it raises OSError, it is called again in the next round.
+    it has ended; if it raises OSError, it is called again in the next round, and if it returns False, soon.
 
     ``number`` is the number of the run, which distinguishes it from earlier ones in the same folder. With
     ``may_exist``, an earlier server may have started it already. An ``owned`` run ends with
@@ -78,7 +80,7 @@ class TaskRun:
         self._settled = Event()
         self._since = time.monotonic()
         self._due = 0.0
-        self._is_stopped = False
+        self._is_stopped = self._is_behind = False
         self._problem = ""
 
     @property
@@ -213,6 +215,8 @@ class TaskRunner:
                 if may_run:
                     self._poll(run)
                 self._limit_time(run, now)
+                if run._is_behind and self._loop is not None:
+                    gevent.sleep(0)  # let others run before the next run
         if may_run:
             for call in self.every_round:
                 call()
@@ -323,9 +327,12 @@ class TaskRunner:
         self.wake()
 
     def _call_follow(self, run: TaskRun) -> bool:
-        """Call the user of ``run``; return whether it could do its work."""
+        """Call the user of ``run``; return whether it has done its work."""
         try:
-            run.follow(run)
+            run._is_behind = run.follow(run) is False
+            if run._is_behind:
+                run._due = time.monotonic() + BEHIND_SECONDS
+                return False
         except OSError as error:
             self._note(run, str(error))
             return False

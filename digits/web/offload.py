@@ -1,4 +1,4 @@
-"""Run long computations outside the event loop."""
+"""Run long computations outside the event loop, or in short turns."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ import gevent
 
 P = ParamSpec("P")
 R = TypeVar("R")
+T = TypeVar("T")
 
 
 def in_thread(function: Callable[P, R], *arguments: P.args, **keywords: P.kwargs) -> R:
@@ -36,3 +37,10 @@ def each_in_thread(pieces: Iterator[bytes]) -> Iterator[bytes]:
     """Iterate over ``pieces``, computing each one in a native thread."""
     while (piece := in_thread(next, pieces, None)) is not None:
         yield piece
+
+
+def in_turns(pieces: Iterator[T]) -> Iterator[T]:
+    """Iterate over ``pieces``, and let other greenlets run after each one."""
+    for piece in pieces:
+        yield piece
+        gevent.sleep(0)

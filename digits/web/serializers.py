@@ -17,6 +17,7 @@ from digits.core.job import DamagedJob, Job
 from digits.core.model_job import ModelJob, epoch_label
 from digits.core.snapshot_list import choose_metric
 from digits.core.status import Status
+from digits.core.task import Input
 from digits.data.manifest import SKIPPED_FILE
 from digits.kinds import Kind, default_kind
 from digits.kinds.dataset_form import RESIZE_TITLES
@@ -275,7 +276,7 @@ def model(job: ModelJob) -> dict[str, Any]:
         "devices": task.devices,
         "tensorboard_url": services().tensorboards.url_for(job.id),
         "metrics_url": url_for("models.metrics", job_id=job.id),
-        "csv_url": url_for("models.metrics_csv", job_id=job.id),
+        "csv_url": url_for("models.metrics_table", job_id=job.id),
     }
 
 
@@ -426,7 +427,7 @@ def _preflight(job: ModelJob) -> dict[str, Any] | None:
     return found and {**found, "batch_url": url_for("models.first_batch", job_id=job.id)}
 
 
-def _data_loading(prepared: dict[str, Any] | None) -> str | None:
+def _data_loading(prepared: Input | None) -> str | None:
     """Describe how the images reach the network, and why."""
     if prepared is None:
         return None

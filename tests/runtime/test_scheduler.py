@@ -20,9 +20,8 @@ from hypothesis import strategies as st
 from digits.core import job as jobs
 from digits.core import schema
 from digits.core.errors import InUse
-from digits.core.events import Failed, Measured, Removed, Resumed, Saved, Warned, encode
+from digits.core.events import Failed, Removed, Resumed, Saved, Warned, encode
 from digits.core.job import DeviceRequest, Job
-from digits.core.metrics import Metrics
 from digits.core.recipe import Recipe
 from digits.core.status import LEGAL_STEPS, Status, worst
 from digits.core.task import EXIT_DISK_FULL, Failure, Task, TaskState
@@ -408,49 +407,6 @@ def test_a_job_has_the_status_of_its_worst_task() -> None:
     assert worst([Status.DONE, Status.RUN, Status.ERROR]) is Status.ERROR
     assert worst([Status.DONE, Status.WAIT]) is Status.WAIT
     assert worst([]) is Status.INIT
-
-
-@given(
-    st.lists(st.floats(-1e6, 1e6), min_size=1, max_size=3000),
-    st.integers(50, 400),
-)
-def test_thinned_curves_keep_their_extremes(values: list[float], points: int) -> None:
-    metrics = Metrics()
-    for step, value in enumerate(values):
-        metrics.add(Measured("train", step, step / 10, {"loss": value}))
-    thin = metrics.train.downsample(points)
-    kept = [value for value in thin.values["loss"] if value is not None]
-    assert max(kept) == max(values)
-    assert min(kept) == min(values)
-    assert thin.steps == sorted(set(thin.steps))
-    assert thin.steps[-1] == len(values) - 1
-    assert len(thin.steps) <= points + 3
-
-
-def test_a_metric_that_starts_later_is_aligned() -> None:
-    metrics = Metrics()
-    metrics.add(Measured("train", 1, 0.1, {"loss": 1.0}))
-    metrics.add(Measured("train", 2, 0.2, {"loss": 0.5, "accuracy": 0.25}))
-    metrics.add(Measured("val", 2, 0.2, {"accuracy": float("nan")}))
-    assert metrics.train.values == {"loss": [1.0, 0.5], "accuracy": [None, 0.25]}
-    assert metrics.last_accuracy() == 25.0
-    assert metrics.as_json()["val"]["values"] == {"accuracy": [None]}
-    assert metrics.as_csv().splitlines()[:2] == ["stage,step,epoch,accuracy,loss", "train,1,0.1,,1.0"]
-
-
-def test_resuming_discards_later_rows() -> None:
-    metrics = Metrics()
-    for step in (1, 5, 9):
-        metrics.add(Measured("train", step, step / 10, {"loss": float(step)}))
-    metrics.add(Measured("val", 5, 0.5, {"accuracy": 0.5}))
-    metrics.add(Measured("val", 9, 0.9, {"accuracy": 0.9, "late": 1.0}))
-    metrics.add(Resumed(step=5, epoch=0.5))
-    metrics.add(Measured("train", 7, 0.7, {"loss": 7.0}))
-    metrics.add(Measured("val", 5, 0.5, {"accuracy": 0.25}))  # measured again
-    assert metrics.train.steps == [1, 5, 7]
-    assert metrics.train.values == {"loss": [1.0, 5.0, 7.0]}
-    assert metrics.val.steps == [5]
-    assert metrics.val.values == {"accuracy": [0.25]}
 
 
 def test_resuming_clears_the_failure() -> None:

@@ -17,6 +17,7 @@ import pytest
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
+from digits.runtime import task_states
 from digits.runtime.executors.local import LocalExecutor
 from tests import damage
 from tests.damage import Damage
@@ -41,6 +42,7 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Site, Path
             "start",
             lambda self, folder, devices, *, run=1, owned=False: damage.starts_at_once(folder, run),
         )
+        patched.setattr(task_states, "SAVE_BYTES", 100)  # read and write saved states even of short logs
         yield opened, folder
     opened.services.tensorboards.stop_all()
 

@@ -118,8 +118,8 @@ def curve(outcome: Outcome) -> Metrics:
     metrics = Metrics()
     for event in outcome.events:
         metrics.add(event)
-    metrics.cursor = 0
-    metrics.train.values.pop("images_per_second", None)
+    for known in (metrics.train.values, metrics.train.first_steps):
+        known.pop("images_per_second", None)
     return metrics
 
 
