@@ -31,16 +31,16 @@ export function startNetworkList(form, datasets) {
     return Number(values.crop_size) >= (dataset()?.side ?? Infinity) ? { ...values, crop_size: '' } : values;
   }
 
+  const defaults = () => Object.fromEntries(JSON.parse(form.querySelector('[name="method"][value="custom"]').dataset.settings));
+
   const apply = (radio, also = {}, words = {}) => settings.apply(radio.dataset.title, { ...also, ...settingsOf(radio) }, words);
 
   /** Custom networks start with the defaults, and standard ones with their own settings, unless the user edits them. */
   function changeMethod() {
     if (settings.isEdited()) return;
-    const { value, dataset: { settings: defaults } } = form.querySelector('[name="method"]:checked');
+    const { value } = form.elements.method;
     if (value === 'standard' && chosen()) apply(chosen());
-    if (value === 'custom' && !keepsSettings) {
-      settings.apply('Default', Object.fromEntries(JSON.parse(defaults)), { lead: 'A custom network starts with' });
-    }
+    if (value === 'custom' && !keepsSettings) settings.apply('Default', defaults(), { lead: 'A custom network starts with' });
   }
 
   form.addEventListener('change', ({ target }) => {
@@ -88,7 +88,9 @@ export function startNetworkList(form, datasets) {
 
   showFitting();
   chooseFitting(); // The browser may have restored a choice other than the server's.
-  if (chosen() && form.hasAttribute('data-fitted')) settings.expect(chosen().dataset.title, settingsOf(chosen()));
+  if (!form.hasAttribute('data-fitted')) keepsSettings = true;
+  else if (form.elements.method.value === 'custom') settings.expect('Default', defaults());
+  else if (chosen()) settings.expect(chosen().dataset.title, settingsOf(chosen()));
   return { fit, isApplied: settings.isApplied, keepSettings: () => (keepsSettings = true) };
 }
 

@@ -76,9 +76,9 @@ def test_the_model_form_survives_reload_back_and_another_tab(
 
     # Another tab starts with an empty form and offers the draft.
     other = page.context.new_page()
-    other.goto(NEW_MODEL)
+    other.goto(f"{NEW_MODEL}?dataset={dataset['id']}")
     expect(other.locator("[data-draft]")).to_contain_text("Last changed just now")
-    expect(other.get_by_label("Epochs", exact=True)).to_have_value("30")
+    expect(other.get_by_label("Epochs", exact=True)).to_have_value("164")  # of ResNet-32
     check_accessibility(other)
     other.get_by_role("button", name="Restore draft").click()
     expect(other.locator('[name="custom_network"]')).to_have_value(CODE)
@@ -134,7 +134,7 @@ def test_the_dataset_form_survives_back_and_explains_an_invalid_split(page: Page
 
 def test_a_sweep_lists_its_models_in_advance(page: Page, page_faults: PageFaults, dataset) -> None:
     page_faults.allow("/models/(preflight|visualize-lr)$")
-    page.goto(NEW_MODEL)
+    page.goto(f"{NEW_MODEL}?dataset={dataset['id']}")
     rate = page.get_by_label("Base learning rate")
     rate.fill("0.1, 0.01")
     expect(page.locator("#sweep")).to_contain_text("2 models: ResNet-32 on Bars learning_rate:0.1, ResNet-32")

@@ -117,6 +117,7 @@ def test_a_syntax_error_is_marked_while_typing(
 
 def test_customize_asks_before_replacing_an_edited_network(page: Page, dataset):
     page.goto("/models/images/classification/new")
+    page.get_by_role("radio", name="LeNet", exact=True).check()
     page.get_by_role("button", name="Customize LeNet").click()
     text = page.locator('[name="custom_network"]')
     expect(text).to_have_value(re.compile("conv1"))
@@ -131,11 +132,12 @@ def test_customize_asks_before_replacing_an_edited_network(page: Page, dataset):
 
 def test_the_learning_rate_plot_follows_the_form(page: Page, dataset):
     page.goto("/models/images/classification/new")
+    page.get_by_role("radio", name="LeNet", exact=True).check()
     caption = page.locator("#lr-preview figcaption")
-    expect(caption).to_contain_text("From 0.1 to 0.001")
+    expect(caption).to_contain_text("From 0.01")
     page.locator('[name="lr_policy"]').select_option("fixed")
-    expect(caption).to_contain_text("Constant at 0.1")
-    expect(page.locator('[name="lr_multistep_values"]')).to_be_hidden()
+    expect(caption).to_contain_text("Constant at 0.01")
+    expect(page.locator('[name="lr_step_size"]')).to_be_hidden()
     expect(page.locator("#lr-preview canvas")).to_be_visible()
 
 

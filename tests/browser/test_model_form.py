@@ -75,7 +75,7 @@ def test_an_optimizer_shows_its_own_settings(page: Page, dataset):
 
 
 def test_an_optimizer_sets_its_default_rate_unless_the_rate_was_edited(page: Page, dataset):
-    page.goto(NEW_MODEL)
+    page.goto(f"{NEW_MODEL}?dataset={dataset['id']}")
     rate, solver = page.locator('[name="learning_rate"]'), page.get_by_label("Optimizer")
     solver.select_option("LION")
     expect(rate).to_have_value("0.0001")
@@ -93,7 +93,7 @@ def test_an_optimizer_sets_its_default_rate_unless_the_rate_was_edited(page: Pag
 def test_a_network_sets_its_recommended_settings_until_they_are_undone(
     page: Page, dataset, check_accessibility: Callable[[Page], None]
 ):
-    page.goto(NEW_MODEL)
+    page.goto(f"{NEW_MODEL}?dataset={dataset['id']}")
     applied = page.locator("#applied-settings")
     undo = applied.get_by_role("button", name="Undo the settings of the network")
     expect(page.get_by_role("radio", name="ResNet-32", exact=True)).to_be_checked()  # fits small color images
@@ -295,7 +295,7 @@ def test_the_source_of_initial_weights_is_shown_before_and_after_training(
     page.goto(f"{NEW_MODEL}?dataset={dataset['id']}")
     page.get_by_role("radio", name="Previous", exact=True).check()
     page.locator("label.choice-title", has_text="Trained").click()
-    page.locator(f'[name="{trained["id"]}-snapshot"]').select_option(label="Epoch 1")
+    page.locator(f'[name="{trained["id"]}-snapshot"]').select_option("1")
     page.locator("#tuning-section summary").click()
     page.get_by_label("Freeze layers").fill("fc/biases")
     page.get_by_role("button", name="Check", exact=True).click()
