@@ -32,6 +32,7 @@ MAX_NAMED_SKIPS = 20
 MAX_TEXT = 4000
 MAX_LAYERS = 2000
 MAX_FRAMES = 200
+MAX_GPUS = 64
 MAX_SNAPSHOTS = 5000
 
 # Also the name of the task's folder.
@@ -214,7 +215,7 @@ class Usage(TypedDict):
     cpu_percent: float
     memory_bytes: Count
     device: str
-    gpus: list[JsonObject]
+    gpus: list[events.Gpu]
 
 
 class TaskState(Struct):
@@ -344,6 +345,7 @@ def _resumed(state: TaskState, event: events.Resumed) -> None:
 
 def _usage_sampled(state: TaskState, event: events.UsageSampled) -> None:
     state.usage = _facts(event)
+    state.usage["gpus"] = event.gpus[:MAX_GPUS]
 
 
 def _failed(state: TaskState, event: events.Failed) -> None:
