@@ -30,7 +30,6 @@ EXIT_DISK_FULL = 74
 # Limits on what a state contains, so that no log exhausts the memory or makes pages slow.
 MAX_NAMED_SKIPS = 20
 MAX_TEXT = 4000
-MAX_LAYERS = 2000
 MAX_FRAMES = 200
 MAX_GPUS = 64
 MAX_SNAPSHOTS = 5000
@@ -314,7 +313,7 @@ def _warned(state: TaskState, event: events.Warned) -> None:
 
 
 def _built(state: TaskState, event: events.Built) -> None:
-    state.layers, state.parameters = event.layers[:MAX_LAYERS], event.parameters
+    state.layers, state.parameters = event.layers, event.parameters
 
 
 def _input_prepared(state: TaskState, event: events.InputPrepared) -> None:
