@@ -220,7 +220,7 @@ def hostile(scale: float = 1.0) -> Iterator[bytes]:
     def line(event: str, **fields: Any) -> bytes:
         return json.dumps({"event": event, "at": 1.7e9, **fields}, separators=(",", ":")).encode() + b"\n"
 
-    names = {f"m{number}": number / 7 for number in range(50_000)}
+    names = {f"m{number}": number / 7 for number in range(40_000)}
     layer = {"name": "n", "type": "t", "shape": [1], "parameters": 1}
     taken = {f"v{number}": "w" for number in range(60_000)}
     for turn in range(turns):
@@ -240,6 +240,7 @@ def hostile(scale: float = 1.0) -> Iterator[bytes]:
         yield line("warned", message="<&" * 500_000)
         yield line("skipped", path="<" * 1_000_000, reason="r")
         yield line("usage_sampled", cpu_percent=1, memory_bytes=1, gpus=[{"i": 1}] * 90_000)
+        yield line("finished", result={"x": [1] * 450_000})
         yield line("progressed", fraction=0.5, doing="x" * 1_000_000)
         yield b"[" * 1_000_000 + b"\n"
         yield bytes(8 * MEGABYTE) + b"\n"

@@ -73,6 +73,17 @@ class Frame(TypedDict):
     own: bool
 
 
+class Gpu(TypedDict, total=False):
+    """The usage of a GPU: memory in bytes, utilization in percent, temperature in °C. The driver may omit some."""
+
+    index: Count
+    name: str
+    memory_used: Count
+    memory_total: Count
+    utilization: float
+    temperature: float
+
+
 def _snake_case(name: str) -> str:
     return re.sub(r"(?<=[a-z])(?=[A-Z])", "_", name).lower()
 
@@ -207,12 +218,12 @@ class Resumed(Event, frozen=True):
 
 
 class UsageSampled(Event, frozen=True):
-    """Resource usage of the task's process, in percent of one core and bytes; of each GPU, a dictionary."""
+    """Resource usage of the task's process, in percent of one core and bytes, and of each GPU."""
 
     cpu_percent: float
     memory_bytes: Count
     device: str = "CPU"
-    gpus: list[JsonObject] = field(default_factory=list)
+    gpus: list[Gpu] = field(default_factory=list)
 
 
 class Failed(Event, frozen=True):

@@ -30,8 +30,8 @@ EXIT_DISK_FULL = 74
 # Limits on what a state contains, so that no log exhausts the memory or makes pages slow.
 MAX_NAMED_SKIPS = 20
 MAX_TEXT = 4000
-MAX_LAYERS = 2000
 MAX_FRAMES = 200
+MAX_GPUS = 64
 MAX_SNAPSHOTS = 5000
 
 # Also the name of the task's folder.
@@ -214,7 +214,7 @@ class Usage(TypedDict):
     cpu_percent: float
     memory_bytes: Count
     device: str
-    gpus: list[JsonObject]
+    gpus: list[events.Gpu]
 
 
 class TaskState(Struct):
@@ -313,7 +313,7 @@ def _warned(state: TaskState, event: events.Warned) -> None:
 
 
 def _built(state: TaskState, event: events.Built) -> None:
-    state.layers, state.parameters = event.layers[:MAX_LAYERS], event.parameters
+    state.layers, state.parameters = event.layers, event.parameters
 
 
 def _input_prepared(state: TaskState, event: events.InputPrepared) -> None:
@@ -344,6 +344,7 @@ def _resumed(state: TaskState, event: events.Resumed) -> None:
 
 def _usage_sampled(state: TaskState, event: events.UsageSampled) -> None:
     state.usage = _facts(event)
+    state.usage["gpus"] = event.gpus[:MAX_GPUS]
 
 
 def _failed(state: TaskState, event: events.Failed) -> None:

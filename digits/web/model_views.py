@@ -17,6 +17,7 @@ from flask import (
     redirect,
     render_template,
     request,
+    stream_template,
     url_for,
 )
 from werkzeug.wrappers import Response as AnyResponse
@@ -137,7 +138,7 @@ def show(job_id: str) -> str:
     state = services().scheduler.task_state(job, job.tasks[0])
     kind = serializers.data_kind(job) or default_kind()
     views = views_of(kind)
-    return render_template(
+    pieces = stream_template(
         "model.html",
         job=serializers.page(job),
         kind=kind,
@@ -147,6 +148,7 @@ def show(job_id: str) -> str:
         model=serializers.model(job),
         cursor=state.cursor,
     )
+    return "".join(in_turns(pieces))  # there may be thousands of layers
 
 
 @blueprint.get("/models/<job_id>.json")
