@@ -9,6 +9,7 @@ from digits.core.files import UnreadableFile
 from digits.core.job import DeviceRequest, Job
 from digits.core.model_job import ModelJob
 from digits.core.recipe import CreateDataset
+from digits.core.schema import MAX_INTEGER
 from digits.core.status import Status
 from digits.core.task import Failure, Task
 from digits.data import manifest as manifests
@@ -46,6 +47,11 @@ class DatasetJob(Job, kw_only=True, eq=False):
 
     def device_request(self, task: Task) -> DeviceRequest:
         return DeviceRequest(pool="create")
+
+    def summarize_products(self) -> None:
+        manifest = self.manifest()
+        sizes = [split.bytes for split in manifest.splits.values()] if manifest else []
+        self.summary.record_bytes = min(sum(sizes), MAX_INTEGER) if sizes else None
 
     def clear_away(self) -> None:
         manifests.remove_products(self.folder)

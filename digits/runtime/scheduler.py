@@ -359,6 +359,8 @@ class Scheduler:
         # First, because it reads the log: if that fails, the next round retries all of this.
         metrics = self.metrics(job) if job.type == "model" else None
         task.failure = failure
+        if status is Status.DONE:
+            job.summarize_products()
         task.move(status, at, seconds)
         job.waiting_for = ""
         if status is not Status.DONE:

@@ -89,6 +89,7 @@ class TaskFollower:
             self._report(changes.ProgressChanged(self._job))
         if metrics.train.steps and now - self._sparkline_at >= SPARKLINE_SECONDS:
             self._sparkline_at = now
+            self._job.summary.last_accuracy = metrics.last_accuracy()
             self._report(changes.CurveChanged(self._job, metrics))
 
     def _read_output(self) -> None:

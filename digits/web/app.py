@@ -26,6 +26,7 @@ from digits.web import (
     documentation,
     home,
     inference_views,
+    job_lists,
     job_views,
     model_views,
     template_filters,
@@ -78,6 +79,7 @@ def create_app(settings: Settings, *, start: bool = True) -> Flask:
     for blueprint in (
         auth.login_blueprint(guard),
         home.blueprint,
+        job_lists.blueprint,
         documentation.blueprint,
         job_views.blueprint,
         dataset_views.blueprint,

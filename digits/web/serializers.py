@@ -24,6 +24,8 @@ from digits.web.services import services
 
 log = logging.getLogger(__name__)
 
+SUGGESTED_GROUPS = 20
+
 
 def brief(job: Job) -> dict[str, Any]:
     """Return the response to creating a job."""
@@ -54,10 +56,10 @@ def row(job: Job) -> dict[str, Any]:
         "url": _url(job),
         "dataset_id": parent.id if parent else getattr(job, "dataset_id", None),
         "dataset_name": parent.name if parent else None,
-        "refs": len(services().store.children(job)),
+        "refs": services().store.count_children(job),
         "error": job.failure.message if job.failure else None,
         "detail": _detail(job),
-        "bytes": record_bytes(job),
+        "bytes": job.summary.record_bytes,
         "sparkline": _sparkline(job),
         "last_accuracy": last_accuracy(job),
     }
@@ -96,7 +98,7 @@ def page(job: Job) -> dict[str, Any]:
         **row(job),
         "notes": job.notes,
         "can_resume": job.can_resume,
-        "groups": sorted({other.group for other in services().store.all(Job)} - {""}),
+        "groups": services().store.index.groups("", SUGGESTED_GROUPS),
         "history": [{"status": status.label, "css": status.css, "at": at} for status, at in job.history],
         "directory": str(job.folder),
         "bytes": tree_bytes(job.folder),
@@ -116,7 +118,6 @@ def page(job: Job) -> dict[str, Any]:
         "warnings": [
             warning for task in job.tasks for warning in services().scheduler.task_state(job, task).warnings
         ],
-        "children": rows(services().store.children(job)),
         "urls": {
             "self": _url(job),
             "json": f"{_url(job)}.json",
@@ -308,18 +309,6 @@ def _detail(job: Job) -> str:
 
 def _optimizer(job: ModelJob) -> str:
     return str(SOLVER_TITLES[job.recipe.solver.type])
-
-
-def record_bytes(job: Job) -> int | None:
-    """Return the size of a finished dataset's records in bytes; None for other jobs."""
-    manifest = job.manifest() if isinstance(job, DatasetJob) and job.status is Status.DONE else None
-    return sum(split.bytes for split in manifest.splits.values()) if manifest else None
-
-
-def dataset_name(job: Job) -> str | None:
-    """Return the name of a model's dataset; None for other jobs."""
-    parent = _dataset_of(job)
-    return parent.name if parent else None
 
 
 def last_accuracy(job: Job) -> float | None:

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import functools
 import re
 import time
 from datetime import UTC, datetime
@@ -37,7 +38,11 @@ def duration(seconds: float | None) -> str:
     # Round to the second unit here: the library would show 1 hour and 60 minutes.
     largest = next((place for place, (_, length) in enumerate(_UNITS) if seconds >= length), -1)
     unit, length = _UNITS[largest:][:2][-1]
-    whole = int(seconds / length + 0.5) * length
+    return _in_words(int(seconds / length + 0.5) * length, unit)
+
+
+@functools.lru_cache(maxsize=4096)
+def _in_words(whole: int, unit: str) -> str:
     return humanize.precisedelta(whole, minimum_unit=unit, suppress=["months", "years"], format="%d")
 
 
