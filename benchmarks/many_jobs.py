@@ -57,7 +57,9 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--jobs", type=int, default=10_000)
     parser.add_argument("--people", type=int, default=10)
-    parser.add_argument("--pause", type=float, default=1.0, help="mean seconds between the requests of a person")
+    parser.add_argument(
+        "--pause", type=float, default=1.0, help="mean seconds between the requests of a person"
+    )
     parser.add_argument("--seconds", type=float, default=30.0)
     options = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
@@ -85,7 +87,9 @@ def measure(folder: Path, options: argparse.Namespace) -> dict[str, Any]:
         executor.stop(handle)
         while executor.poll(folder / "jobs" / RUNNING / "train", handle) is None:
             time.sleep(0.05)
-    stalls = re.findall(r"blocked for [\d.]+ s \(([\d.]+) s of CPU time\) by (.*)", (folder / "log").read_text())
+    stalls = re.findall(
+        r"blocked for [\d.]+ s \(([\d.]+) s of CPU time\) by (.*)", (folder / "log").read_text()
+    )
     return {
         "jobs": options.jobs,
         "load": round(os.getloadavg()[0], 1),
@@ -177,7 +181,9 @@ def server(folder: Path) -> Iterator[tuple[psutil.Process, int, float]]:
     with subprocess.Popen(command, cwd=ROOT, env=environment, stdout=subprocess.PIPE, text=True) as process:
         try:
             assert process.stdout
-            found = next((match for line in process.stdout if (match := re.search(r"address\s.*:(\d+)/", line))), None)
+            found = next(
+                (match for line in process.stdout if (match := re.search(r"address\s.*:(\d+)/", line))), None
+            )
             if found is None:
                 raise SystemExit("the server did not start")
             port = int(found[1])
@@ -257,7 +263,12 @@ def watch(port: int) -> simple_websocket.Client:
 
 
 def visit(
-    port: int, ids: list[str], number: int, pause: float, end: float, pages: dict[str, tuple[list[float], int]]
+    port: int,
+    ids: list[str],
+    number: int,
+    pause: float,
+    end: float,
+    pages: dict[str, tuple[list[float], int]],
 ) -> None:
     dice, client = random.Random(number), Client(port)
     datasets = ids[:: MODELS_PER_DATASET + 1]
