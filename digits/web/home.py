@@ -42,8 +42,8 @@ def index() -> Response:
         "datasets": _page("datasets", query.select(jobs, DatasetJob)),
         "damaged": _page("damaged", jobs.select(DamagedJob)),
     }
-    # The sort is stable: those that run come before those that wait.
-    running = sorted(query.select(jobs, ModelJob, DatasetJob, running=True), key=_is_waiting)
+    running: list[Job] = [*query.select(jobs, ModelJob, True), *query.select(jobs, DatasetJob, True)]
+    running.sort(key=_is_waiting)  # stable
     page = render_template(
         "_jobs.html" if fragment else "home.html",
         **{name: serializers.rows(page.items) for name, page in pages.items()},

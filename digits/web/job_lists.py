@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import asdict
-from typing import Any
+from typing import Any, TypeVar
 
 from flask import Blueprint, Response, jsonify, request, url_for
 
@@ -18,6 +18,8 @@ from digits.web.job_query import JobQuery, page_of, per_page_of
 from digits.web.services import services
 
 blueprint = Blueprint("lists", __name__)
+
+AnyJob = TypeVar("AnyJob", bound=Job)
 
 
 @blueprint.get("/index.json")
@@ -44,7 +46,7 @@ def index() -> Response:
 def completed_jobs() -> Response:
     """Return the rows of all jobs, those that have not ended apart."""
     lists, paging = _pages(
-        running=_select(ModelJob, DatasetJob, running=True),
+        running=[*_select(ModelJob, running=True), *_select(DatasetJob, running=True)],
         datasets=_select(DatasetJob, running=False),
         models=_select(ModelJob, running=False),
         damaged=_select(DamagedJob),
@@ -74,9 +76,9 @@ def complete_group() -> Response:
     return jsonify(suggestions=services().store.index.groups(words, serializers.SUGGESTED_GROUPS))
 
 
-def _select(*job_types: type[Job], running: bool | None = None) -> list[Job]:
-    """Return the jobs that match the request, in its order."""
-    return JobQuery.parse(request.args).select(services().store.index, *job_types, running=running)
+def _select(job_type: type[AnyJob], running: bool | None = None) -> list[AnyJob]:
+    """Return the jobs of a type that match the request, in its order."""
+    return JobQuery.parse(request.args).select(services().store.index, job_type, running)
 
 
 def _pages(**lists: Sequence[Job]) -> tuple[dict[str, Sequence[Job]], dict[str, Any]]:

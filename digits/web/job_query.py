@@ -11,6 +11,7 @@ from digits.core.job import Job
 from digits.runtime.job_index import COLUMNS, MAX_SEARCH_CHARACTERS, Direction, JobIndex
 
 T = TypeVar("T")
+AnyJob = TypeVar("AnyJob", bound=Job)
 
 PER_PAGE = 100
 MAX_PER_PAGE = 200
@@ -52,15 +53,9 @@ class JobQuery:
         given = {"q": self.words, "sort": self.sort, "dir": self.direction if self.sort else ""}
         return {name: value for name, value in given.items() if value}
 
-    def select(self, index: JobIndex, *job_types: type[Job], running: bool | None = None) -> list[Job]:
-        """The jobs that match, in order, one type after the other. With ``running``, only those that have not
-        ended, or that have.
-        """
-        return [
-            job
-            for job_type in job_types
-            for job in index.select(job_type, self.words, self.sort, self.direction, running)
-        ]
+    def select(self, index: JobIndex, job_type: type[AnyJob], running: bool | None = None) -> list[AnyJob]:
+        """The jobs of a type that match, in order. With ``running``, only those that have not ended, or that have."""
+        return index.select(job_type, self.words, self.sort, self.direction, running)
 
 
 @dataclass(frozen=True)
