@@ -297,7 +297,7 @@ def _dataset_of(job: Job | None) -> Job | None:
 def _detail(job: Job) -> str:
     if isinstance(job, ModelJob):
         epochs = job.recipe.epochs
-        return f"{epochs} epoch{'s' if epochs != 1 else ''} · {_optimizer(job)}"
+        return f"{epochs:g} epoch{'s' if epochs != 1 else ''} · {_optimizer(job)}"
     if not isinstance(job, DatasetJob):
         return ""
     shape = f"{job.recipe.width}×{job.recipe.height} {'grayscale' if job.recipe.channels == 1 else 'color'}"

@@ -148,7 +148,7 @@ def test_a_dataset_and_a_model_are_found_in_the_form(
     page: Page, check_accessibility: Callable[[Page], None]
 ) -> None:
     page.goto("/models/images/classification/new")
-    dataset = page.get_by_label("Dataset", exact=True)
+    dataset = page.locator("#dataset")
     expect(dataset.locator("option")).to_have_count(50)
     expect(dataset.locator("option").first).to_have_text("birds 59")
     page.get_by_label("Find a dataset").focus()

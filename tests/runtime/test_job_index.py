@@ -217,6 +217,7 @@ TestChanges = Changes.TestCase
 TestChanges.settings = settings(max_examples=30, stateful_step_count=20, deadline=None)
 
 
+@settings(deadline=None)
 @given(st.lists(st.floats(0, 10), min_size=1, max_size=20))
 def test_the_longest_training_comes_first(seconds: list[float]) -> None:
     index = Index()
