@@ -15,7 +15,7 @@ from functools import partial
 
 from digits.core.errors import NotReady, explain
 from digits.core.files import UnreadableFile, make_folder, remove_partial_writes
-from digits.core.job import DamagedJob, DeviceRequest, Job, Summary
+from digits.core.job import DamagedJob, DeviceRequest, Job
 from digits.core.metrics import Metrics
 from digits.core.recipe import FILE_NAME as RECIPE_FILE
 from digits.core.status import Status
@@ -23,7 +23,7 @@ from digits.core.task import Failure, Task, TaskState
 from digits.runtime import changes
 from digits.runtime.device_ledger import CPU, Allocation, Resources
 from digits.runtime.store import Store
-from digits.runtime.task_follower import TaskFollower
+from digits.runtime.task_follower import TaskFollower, summarize
 from digits.runtime.task_outcome import verdict
 from digits.runtime.task_runner import Phase, TaskRun, TaskRunner
 from digits.runtime.task_states import TaskStates
@@ -339,12 +339,7 @@ class Scheduler:
             if run.exit is not None:
                 status, failure = verdict(run.exit, task.state, self._last_lines(run))
                 if job.type == "model":
-                    metrics = task.state.metrics
-                    job.summary = Summary(
-                        sparkline=metrics.sparkline(),
-                        last_accuracy=metrics.last_accuracy(),
-                        last_values=metrics.last_values(),
-                    )
+                    summarize(job, task.state.metrics)
                 self._end(job, task, status, failure, run.exit.at, run.exit.seconds)
         return True
 
@@ -369,6 +364,8 @@ class Scheduler:
     ) -> None:
         """End ``task``; ``at`` is the time of its exit, which may have been while the server was down."""
         task.failure = failure
+        if status is Status.DONE:
+            job.summarize_products()
         task.move(status, at, seconds)
         job.waiting_for = ""
         if status is not Status.DONE:

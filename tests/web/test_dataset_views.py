@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import re
 from pathlib import Path
 from typing import Any
 
@@ -218,3 +219,17 @@ def test_the_example_image_is_resized(site: Site) -> None:
     wrong = site.post("/datasets/images/resize-example", resize_width=0, resize_height=20)
     assert wrong.status_code == 400
     assert "resize_width" in wrong.get_json()["errors"]
+
+
+def test_many_models_of_a_dataset_have_pages(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("digits.web.dataset_views.SHOWN_MODELS", 2)
+    job_id = site.dataset()
+    site.wait_for_end(job_id)
+    ids = [site.finished_model(job_id) for _ in range(5)]
+    found = []
+    for number, words in enumerate(["1–2 of 5", "3–4 of 5", "5–5 of 5"], 1):
+        page = site.get(f"/datasets/{job_id}?models_page={number}").text
+        table = page[page.index('id="job-children"') :]
+        found += re.findall(r'<tr data-job="([^"]*)"', table)
+        assert words in table
+    assert found == ids[::-1]
