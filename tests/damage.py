@@ -1,8 +1,9 @@
-"""A folder with jobs of every kind and state, ways to damage one of them, and the invariants that must still hold."""
+"""A folder with jobs of every kind and status, ways to damage one of them, and invariants that must hold."""
 
 from __future__ import annotations
 
 import dataclasses
+import hashlib
 import json
 import os
 import shutil
@@ -13,13 +14,14 @@ from typing import Any
 
 from hypothesis import strategies as st
 
-from digits.core import events, snapshot_list
+from digits.core import events, saved_state, snapshot_list
 from digits.core.events import EventLog
 from digits.core.files import write_json
 from digits.core.job import Job, Summary
 from digits.core.model_job import ModelJob
 from digits.core.recipe import EarlyStopping, Train
 from digits.core.resume_point import ResumePoint
+from digits.core.saved_state import STATE_FILE
 from digits.core.snapshot_list import Snapshot
 from digits.core.status import Status
 from digits.core.task import Failure, Handle, Task
@@ -32,7 +34,7 @@ from tests.site import Site
 
 DATASET, BROKEN = "20260101-000000-da7a5e", "20260101-000001-bad5e7"
 TRAINED, FAILED, RUNNING, WAITING = (f"20260101-00000{number}-abcd0{number}" for number in range(2, 6))
-# Damaged one at a time; the others must be unaffected.
+# Damaged one at a time; the others must not be affected.
 VICTIMS = (BROKEN, TRAINED, FAILED, RUNNING)
 HEALTHY = {DATASET: "Done", WAITING: "Done"}
 ROUNDS = 4
@@ -99,6 +101,9 @@ def _write_products(job: ModelJob) -> None:
         log.append(events.Finished({"seed": 7}))
         write_json(task_folder / "exit.json", {"code": 0, "signal": None, "at": time.time(), "run": 1})
     log.close()
+    task = Task(name="train", title="Train the network")
+    task.read_events(task_folder / "events.jsonl")
+    saved_state.save(task, task_folder)
     for name in ("snapshot_1.ckpt", "resume_8.ckpt"):
         for ending in ("index", "data-00000-of-00001"):
             (job.folder / f"{name}.{ending}").write_bytes(b"weights")
@@ -142,7 +147,7 @@ _VERY_DEEP = "[" * 100_000 + "]" * 100_000
 
 @dataclasses.dataclass(frozen=True)
 class Damage:
-    """A modification of the file ``name`` of job ``victim``."""
+    """A modification of the file ``name`` in the folder of job ``victim``."""
 
     victim: str
     name: str
@@ -154,7 +159,7 @@ class Damage:
 
 
 def damages(jobs: Path) -> st.SearchStrategy[Damage]:
-    """Any damage to any file of a victim below ``jobs`` that the server reads."""
+    """Damage to any file that the server reads in a victim's folder below ``jobs``."""
     names = [
         (victim, path.relative_to(jobs / victim).as_posix())
         for victim in VICTIMS
@@ -174,6 +179,8 @@ def _field_damage(draw: st.DrawFn, jobs: Path, victim: str, name: str) -> Damage
     lines = (jobs / victim / name).read_text().splitlines() if name.endswith("l") else []
     number = draw(st.integers(0, len(lines) - 1)) if lines else 0
     body = json.loads(lines[number] if lines else (jobs / victim / name).read_text())
+    is_sealed = name.endswith(STATE_FILE)
+    body = body["saved"] if is_sealed else body
     place = draw(st.sampled_from(_places(body)))
     value = draw(st.sampled_from([*EXTREMES, _DEEP, _VERY_DEEP, "removed"]))
 
@@ -181,9 +188,16 @@ def _field_damage(draw: st.DrawFn, jobs: Path, victim: str, name: str) -> Damage
         # Values inserted into the JSON verbatim, however deeply nested.
         text = json.dumps(_replaced(body, place, "MARK" if value in (_DEEP, _VERY_DEEP) else value))
         text = text.replace('"MARK"', str(value)) if value in (_DEEP, _VERY_DEEP) else text
+        text = _sealed(text) if is_sealed else text
         path.write_text("\n".join([*lines[:number], text, *lines[number:]]) + "\n" if lines else text)
 
     return Damage(victim, name, f"{place} = {str(value)[:30]!r}", apply)
+
+
+def _sealed(text: str) -> str:
+    """The content of a file with a checksum, as a network could forge it."""
+    digest = hashlib.sha256(text.encode(errors="replace")).hexdigest()
+    return f'{{"sha256": "{digest}", "saved": {text}}}'
 
 
 def _places(value: Any, here: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
@@ -247,7 +261,7 @@ _FILE_DAMAGES: dict[str, Callable[[Path, int], Any]] = {
 
 
 def starts_at_once(folder: Path, run: int) -> Handle:
-    """A substitute for task processes: every task has finished already."""
+    """Replace task processes: every task finishes immediately."""
     log = EventLog(folder / "events.jsonl")
     log.append(events.Finished())
     log.close()
@@ -304,7 +318,7 @@ _LISTS = ("/?q=model&sort=last_accuracy", "/?sort=bytes", "/index.json", "/compl
 
 
 def _paths(job_id: str) -> list[str]:
-    """Pages of a job and their JSON: all of them for a victim, the main ones for a healthy job."""
+    """Return the URLs of a job's pages and their JSON: all for a victim, the main ones for a healthy job."""
     kind = "datasets" if job_id in (DATASET, BROKEN) else "models"
     paths = [f"/{kind}/{job_id}", f"/{kind}/{job_id}.json", f"/{kind}/{job_id}/status"]
     if job_id in HEALTHY:

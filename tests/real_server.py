@@ -1,4 +1,4 @@
-"""A server in a process of its own, asked over HTTP, for tests that kill it."""
+"""A server subprocess with an HTTP client, for tests that kill it."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class UserModel(Tower):
 
 
 class RealServer:
-    """The command ``digits`` in a process of its own."""
+    """The ``digits`` command as a subprocess."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -62,7 +62,7 @@ class RealServer:
         raise AssertionError("the server did not start")
 
     def ask(self, path: str, verb: str | None = None, **fields: Any) -> Any:
-        """The JSON of a response; raises HTTPError for an error status."""
+        """Return the JSON of a response; raises HTTPError for an error status."""
         return json.loads(self.read(path, verb, **fields))
 
     def read(self, path: str, verb: str | None = None, **fields: Any) -> str:
@@ -75,7 +75,7 @@ class RealServer:
     def wait(self, question: Callable[[], Any]) -> None:
         deadline = time.monotonic() + PATIENCE_SECONDS
         while not question():
-            assert time.monotonic() < deadline, "this takes too long"
+            assert time.monotonic() < deadline, "timed out"
             time.sleep(0.1)
 
     def wait_for_status(self, model: str, status: str) -> None:
@@ -95,7 +95,7 @@ class RealServer:
 
 
 def create_dataset(server: RealServer) -> str:
-    """Create the dataset of bars; return its id once it is done."""
+    """Create the dataset of bars, and return its id when it is done."""
     dataset = server.ask(
         "/datasets/images/classification.json",
         dataset_name="bars",
@@ -108,7 +108,7 @@ def create_dataset(server: RealServer) -> str:
 
 
 def start_training(server: RealServer, dataset: str = "", **fields: Any) -> str:
-    """Start a model on the dataset, by default a new one; return the model's id."""
+    """Start training on the dataset, by default a new one, and return the model's id."""
     dataset = dataset or create_dataset(server)
     model = server.ask(
         "/models/images/classification.json",
@@ -123,7 +123,7 @@ def start_training(server: RealServer, dataset: str = "", **fields: Any) -> str:
 
 
 def processes_of(folder: Path) -> set[psutil.Process]:
-    """The supervisors of tasks below ``folder``, and the processes of these tasks."""
+    """Return the supervisors of tasks below ``folder`` and the processes of these tasks."""
     found = set()
     for process in psutil.process_iter():
         try:

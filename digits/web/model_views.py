@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import itertools
 import json
-from collections.abc import Collection
+from collections.abc import Collection, Iterator
 from dataclasses import asdict
 from functools import partial
 from pathlib import Path
 from typing import Any
 
+import msgspec
 from flask import (
     Blueprint,
     Response,
@@ -16,19 +18,20 @@ from flask import (
     redirect,
     render_template,
     request,
+    stream_template,
     url_for,
 )
 from werkzeug.wrappers import Response as AnyResponse
 from wtforms import Field
 from wtforms.fields.choices import SelectChoice
 
+from digits.core import events, metrics_csv, schedules
 from digits.core import preflight_result as preflights
-from digits.core import schedules
 from digits.core.errors import BadRequest, DigitsError, NotAllowed, NotFound, NotReady, Unavailable
-from digits.core.events import Measured, Resumed, for_browser, read
+from digits.core.events import Measured, Resumed, for_browser
 from digits.core.files import UnreadableFile, files_below
 from digits.core.job import Job
-from digits.core.metrics import MAX_CHART_POINTS, Metrics, row_json
+from digits.core.metrics import row_json
 from digits.core.model_job import ModelJob, epoch_label, request_devices
 from digits.core.recipe import Preflight
 from digits.core.snapshot_list import Snapshot
@@ -47,11 +50,15 @@ from digits.web.kind_routes import views_of
 from digits.web.model_form import MAX_NETWORK_CHARACTERS, POLICY_TITLES, USUAL, ModelForm
 from digits.web.model_form_fields import BALANCES
 from digits.web.model_submit import new_model
-from digits.web.offload import each_in_thread
+from digits.web.offload import each_in_thread, in_turns
 from digits.web.services import refuse_other_sites, services
 from digits.web.standard_networks import Network, every_network, network, networks, template
 
 blueprint = Blueprint("models", __name__)
+
+# The form lists the newest jobs; a search finds the others.
+SHOWN_DATASETS = 50
+SHOWN_MODELS = 25
 
 
 @blueprint.get("/models/<kind:kind>/new")
@@ -130,13 +137,27 @@ def sweep() -> Response:
     return jsonify(names=[] if errors else [name for name, _, _ in form.sweep()], errors=errors)
 
 
+@blueprint.get("/models/dataset-choices.json")
+def dataset_choices() -> Response:
+    """Return the newest datasets that match the search ``q`` of the form."""
+    found, has_more = _usable_datasets(request.args.get("q", ""))
+    return jsonify(datasets=[_dataset_choice(job) for job in found], more=has_more)
+
+
+@blueprint.get("/models/network-choices")
+def network_choices() -> str:
+    """Return the part of the form with the newest models that match the search ``q``, and the ``chosen`` one."""
+    words, chosen = request.args.get("q", ""), request.args.get("chosen")
+    return render_template("_previous_networks.html", **_previous_networks(words, chosen))
+
+
 @blueprint.get("/models/<job_id>")
 def show(job_id: str) -> str:
     job = _model(job_id)
-    metrics = services().scheduler.metrics(job)
+    state = services().scheduler.task_state(job, job.tasks[0])
     kind = serializers.data_kind(job) or default_kind()
     views = views_of(kind)
-    return render_template(
+    pieces = stream_template(
         "model.html",
         job=serializers.page(job),
         kind=kind,
@@ -144,8 +165,9 @@ def show(job_id: str) -> str:
         charts=[asdict(chart) for chart in views.charts],
         prediction_views=[view for view in prediction_views() if kind.name in view.kinds],
         model=serializers.model(job),
-        cursor=metrics.cursor,
+        cursor=state.cursor,
     )
+    return "".join(in_turns(pieces))  # there may be thousands of layers
 
 
 @blueprint.get("/models/<job_id>.json")
@@ -176,27 +198,37 @@ def metrics(job_id: str) -> Response:
     ``resumed`` means that some rows replace earlier ones, so that all metrics must be fetched again.
     """
     job = _model(job_id)
+    task = job.tasks[0]
     after = cursor_of(request.args, "after")
     if after is None:
-        return jsonify(services().scheduler.metrics(job).as_json(MAX_CHART_POINTS))
-    happened, cursor = read(job.task_folder(job.tasks[0]) / EVENTS_FILE, after)
-    missed = Metrics()
-    rows = []
-    for event in happened:
-        missed.add(event)
-        if isinstance(event, Measured):
-            rows.append(row_json(event))
-    resumed = any(isinstance(event, Resumed) for event in happened)
-    return jsonify(cursor=cursor, rows=rows, resumed=resumed)
+        state = services().scheduler.task_state(job, task)
+        # Much faster than Flask's JSON for many numbers.
+        body = msgspec.json.encode({"cursor": state.cursor, **state.metrics.as_json()})
+        return Response(body, mimetype="application/json")
+    rows = _rows_after(job.task_folder(task) / EVENTS_FILE, after)
+    return Response(in_turns(rows), mimetype="application/json")
+
+
+def _rows_after(log: Path, after: int) -> Iterator[bytes]:
+    """Iterate over the JSON of the rows after the cursor ``after``, which may be many; some pieces are empty."""
+    cursor, resumed, separator = after, False, b""
+    yield b'{"rows":['
+    for happened, end in events.turns(log, after, until=events.end(log)):
+        cursor = end
+        rows = [row_json(event) for event in happened if isinstance(event, Measured)]
+        resumed = resumed or any(isinstance(event, Resumed) for event in happened)
+        yield separator + msgspec.json.encode(rows)[1:-1] if rows else b""
+        separator = b"," if rows else separator
+    yield b"],%s" % msgspec.json.encode({"cursor": cursor, "resumed": resumed})[1:]
 
 
 @blueprint.get("/models/<job_id>/metrics.csv")
-def metrics_csv(job_id: str) -> Response:
+def metrics_table(job_id: str) -> Response:
     job = _model(job_id)
-    text = services().scheduler.metrics(job).as_csv()
-    name = f"{job.id}-metrics.csv"
     return Response(
-        text, mimetype="text/csv", headers={"Content-Disposition": f'attachment; filename="{name}"'}
+        in_turns(metrics_csv.table(job.task_folder(job.tasks[0]) / EVENTS_FILE)),
+        mimetype="text/csv",
+        headers={"Content-Disposition": f'attachment; filename="{job.id}-metrics.csv"'},
     )
 
 
@@ -405,10 +437,9 @@ def _model(job_id: str) -> ModelJob:
 
 def _form(data: Any) -> ModelForm:
     form = ModelForm(formdata=data, meta={"data_roots": services().roots})
-    usable = [job for job in services().store.all(DatasetJob) if _is_usable(job)]
-    form.dataset.choices = choices(*((job.id, job.name) for job in usable))
-    if data is None and usable:
-        form.dataset.data = usable[0].id
+    offered = _offer_datasets(form)
+    if data is None and offered:
+        form.dataset.data = offered[0].id
     form.standard_networks.choices = choices(*((item.id, item.title) for item in _networks().values()))
     form.balance.choices = [
         SelectChoice(value, words, {"data-kinds": " ".join(_kinds_balanced_by(value))})
@@ -434,13 +465,56 @@ def _fit(form: ModelForm, sent: Collection[str] = ()) -> None:
         network_settings.apply(network_settings.settings_on(chosen, dataset), form, sent)
 
 
+def _offer_datasets(form: ModelForm) -> list[DatasetJob]:
+    """Offer the newest usable datasets, and the one chosen in the form."""
+    offered, _ = _usable_datasets()
+    chosen = services().store.find(form.dataset.data or "")
+    if isinstance(chosen, DatasetJob) and _is_usable(chosen) and chosen not in offered:
+        offered.append(chosen)
+    form.dataset.choices = choices(*((job.id, job.name) for job in offered))
+    return offered
+
+
+def _usable_datasets(words: str = "") -> tuple[list[DatasetJob], bool]:
+    """Return the newest datasets that match, and whether there are more."""
+    usable = (job for job in services().store.index.select(DatasetJob, words) if _is_usable(job))
+    found = list(itertools.islice(usable, SHOWN_DATASETS + 1))
+    return found[:SHOWN_DATASETS], len(found) > SHOWN_DATASETS
+
+
+def _previous_networks(words: str = "", chosen: str | None = None) -> dict[str, Any]:
+    """Return the newest models that match, and the chosen one, with their snapshots."""
+    found = services().store.index.select(ModelJob, words)
+    shown = [job for job in found[:SHOWN_MODELS] if _has_network(job)]
+    job = services().store.find(chosen or "")
+    if isinstance(job, ModelJob) and job not in shown and _has_network(job):
+        shown.insert(0, job)
+    return {
+        "previous": [
+            {
+                "id": job.id,
+                "name": job.name,
+                "snapshots": serializers.snapshots(job),
+            }
+            for job in shown
+        ],
+        "previous_count": len(found),
+        "searching": bool(words),
+        "chosen": chosen,
+    }
+
+
+def _has_network(job: ModelJob) -> bool:
+    return job.network_path.is_file() and not job.network_path.is_symlink()
+
+
 def _networks() -> dict[str, Network]:
     return networks(all_kinds())
 
 
 def _newest_dataset(kind: Kind) -> str | None:
     """Return the id of the newest usable dataset of ``kind``."""
-    datasets = services().store.all(DatasetJob)
+    datasets = services().store.index.select(DatasetJob)
     return next((job.id for job in datasets if job.data_kind == kind and _is_usable(job)), None)
 
 
@@ -458,6 +532,7 @@ def _fill_from(form: ModelForm, job_id: str) -> None:
     else:
         form.set(method="custom", custom_network_snapshot=job.recipe.weights or "")
     form.set(custom_network=text)
+    _offer_datasets(form)
 
 
 def _trained_by(weights: str | None) -> ModelJob | None:
@@ -555,17 +630,14 @@ def snapshot_of(job: ModelJob, asked: str | None) -> Snapshot:
 
 def _form_page(form: ModelForm, *, is_fitted: bool = False) -> str:
     """Render the form. ``is_fitted`` if it has the settings of the network that fits the dataset."""
-    store = services().store
     form.custom_network.data = form.custom_network.data or template()
-    datasets = [job for job in store.all(DatasetJob) if _is_usable(job)]
-    previous = [
-        job for job in store.all(ModelJob) if job.network_path.is_file() and not job.network_path.is_symlink()
-    ]
+    _, has_more = _usable_datasets()
     return render_template(
         "model_new.html",
         form=form,
         usual=USUAL,
-        datasets=[_dataset_choice(job) for job in datasets],
+        datasets=[_dataset_choice(job) for job in _offer_datasets(form)],
+        search_datasets=has_more,
         is_fitted=is_fitted,
         metrics=_metric_choices(),
         default_settings=network_settings.default_settings(),
@@ -580,14 +652,7 @@ def _form_page(form: ModelForm, *, is_fitted: bool = False) -> str:
             }
             for item in _networks().values()
         ],
-        previous=[
-            {
-                "id": job.id,
-                "name": job.name,
-                "snapshots": serializers.snapshots(job),
-            }
-            for job in previous[:200]
-        ],
+        **_previous_networks(chosen=form.previous_networks.data or request.args.get("previous")),
         policies=POLICY_TITLES,
         devices=serializers.device_rows(),
     )

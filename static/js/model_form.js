@@ -1,5 +1,6 @@
 // The form of a new model: dataset, network, training, device.
 
+import { startDatasetSearch, startModelSearch } from './choice_search.js';
 import { confirmed, toast } from './dialog.js';
 import { startCreatingJob } from './create_job.js';
 import { startCreating } from './create_model.js';
@@ -102,6 +103,8 @@ function start() {
   startSections(form);
   startSolver(form, form.elements.solver_type, (name) => networks.isApplied(name));
   startDevices(form);
+  startDatasetSearch(form, datasets);
+  startModelSearch(form);
   const networks = startNetworkList(form, datasets);
   startLrPreview(form, document.getElementById('lr-preview'));
 

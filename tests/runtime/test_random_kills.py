@@ -1,6 +1,6 @@
 """Kills, aborts and deletions at random moments, through a real server with real trainings.
 
-``DIGITS_KILLS`` and ``DIGITS_ABORTS`` set how many there are; both tests print what they did.
+``DIGITS_KILLS`` and ``DIGITS_ABORTS`` set the numbers; both tests print a summary.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ class Victims:
         self.kills: Counter[str] = Counter()
 
     def kill(self, victim: str, model: str) -> bool:
-        """Kill ``victim`` if it exists, and start a killed server again; return whether there was one."""
+        """Kill ``victim`` if it exists, and restart a killed server; return whether there was one."""
         if victim == "server":
             self.server.kill()
             self.server = RealServer(self.server.folder)
@@ -78,7 +78,7 @@ class Victims:
 
 
 def rows(server: RealServer, model: str) -> list[dict[str, str]]:
-    """All rows of metrics, without the speed."""
+    """Return all rows of metrics without the speed."""
     table = list(csv.DictReader(server.read(f"/models/{model}/metrics.csv").splitlines()))
     return [{name: value for name, value in row.items() if name != "images_per_second"} for row in table]
 
@@ -103,7 +103,7 @@ def test_no_kill_loses_a_row_or_changes_an_outcome(folder: Path) -> None:
             time.sleep(chance.uniform(0, LONGEST_PAUSE))
             victim = chance.choice(VICTIMS)
             if victims.kill(victim, model) and victim in ("supervisor", "trainer"):
-                # It may have completed, but for its exit.
+                # The training may be complete except for its exit.
                 if (outcome := wait_for_end(victims.server, model)) != "Done":
                     assert outcome == "Error"
                     victims.server.ask(f"/models/{model}/resume", "POST")
@@ -156,7 +156,7 @@ def wait_for_end(server: RealServer, model: str) -> str:
 
 
 def insist(server: RealServer, path: str, verb: str) -> None:
-    """Repeat a request while the server refuses it, which it says."""
+    """Repeat a request while the server reports that it cannot accept it yet."""
 
     def is_accepted() -> bool:
         try:

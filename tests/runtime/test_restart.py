@@ -1,4 +1,4 @@
-"""A real server that is killed while it trains, and started again."""
+"""A real server that is killed during training, and restarted."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ def test_training_survives_the_death_of_its_server(folder: Path) -> None:
 
 
 @pytest.mark.tensorflow
-def test_abort_reaches_a_training_of_an_earlier_server(folder: Path) -> None:
+def test_a_training_of_an_earlier_server_can_be_aborted(folder: Path) -> None:
     first = RealServer(folder)
     model = start_training(first, train_epochs=1000)
     first.wait(lambda: first.ask(f"/models/{model}/status")["status"] == "Running")
@@ -101,7 +101,7 @@ def test_no_preflight_outlives_its_server(folder: Path, end: Callable[[RealServe
 
     with ThreadPoolExecutor(3) as pool:
         checks = [pool.submit(check) for _ in range(3)]
-        # The third one waits for its turn, unless the machine has many cores.
+        # The third one waits for a slot, unless the machine has many cores.
         first.wait(lambda: len(processes_of(folder)) >= 4 and len(previews(folder)) == 3)
         processes = processes_of(folder)
         end(first)
@@ -116,7 +116,7 @@ def test_no_preflight_outlives_its_server(folder: Path, end: Callable[[RealServe
 
 
 @pytest.mark.tensorflow
-def test_a_halted_inference_server_of_a_killed_server_makes_way_for_its_successor(folder: Path) -> None:
+def test_a_suspended_inference_server_of_a_killed_server_is_replaced(folder: Path) -> None:
     first = RealServer(folder)
     model = start_training(first, train_epochs=1)
     first.wait(lambda: first.ask(f"/models/{model}/status")["status"] == "Done")
@@ -140,7 +140,7 @@ def test_a_halted_inference_server_of_a_killed_server_makes_way_for_its_successo
 
 @pytest.mark.tensorflow
 @pytest.mark.parametrize("action", ["abort", "delete"])
-def test_an_abort_while_the_fork_server_is_halted_is_not_lost(folder: Path, action: str) -> None:
+def test_an_abort_while_the_fork_server_is_suspended_is_not_lost(folder: Path, action: str) -> None:
     server = RealServer(folder)
     try:
         dataset = create_dataset(server)

@@ -1,4 +1,4 @@
-"""Lint a network's text of any length without running it."""
+"""Linting networks of any length without running them."""
 
 from __future__ import annotations
 
@@ -26,5 +26,5 @@ def test_short_and_long_texts_have_the_same_diagnostics(before: str) -> None:
     [f"class UserModel(a{'.b' * 900}): pass", f"class UserModel(a{'.b' * 100_000}): pass", "(" * 100_000, "-" * 100_000,
      "\0" * 10, "\ud800" * 10, "\0" * 10_000, "\ud800" * 10_000, "[" * 150 + "]" * 150],
 )  # fmt: skip
-def test_texts_that_exhaust_a_parser_are_no_fault_of_the_server(text: str) -> None:
+def test_texts_that_exhaust_the_parser_cause_no_server_error(text: str) -> None:
     assert len(network_lint.check(text)) <= 1

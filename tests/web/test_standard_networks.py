@@ -1,4 +1,4 @@
-"""The standard networks as the form sees them: title, summary, settings."""
+"""Title, summary and settings of the standard networks in the form."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ TEXT = """# Title: what it is: in short,
 """
 
 
-def test_the_comment_at_the_top_tells_all():
+def test_the_leading_comment_describes_the_network():
     network = standard_networks.read("some", TEXT)
     assert network.id == "some"
     assert network.title == "Title"
@@ -47,14 +47,14 @@ def test_the_comment_at_the_top_tells_all():
     assert network.text == TEXT
 
 
-def test_a_file_without_a_comment_goes_by_its_name():
+def test_a_network_without_a_comment_is_titled_by_its_file_name():
     network = standard_networks.read("some", "class UserModel(Tower): ...\n")
     assert (network.title, network.summary, network.settings) == ("some", "", "")
     assert network.values == {}
     assert network.kinds == ()
 
 
-def test_every_file_is_in_the_list():
+def test_every_network_file_is_listed():
     folder = Path(standard_networks.__file__).resolve().parents[1] / "networks"
     files = {path.stem for path in folder.glob("*.py")} - {"__init__", "template"}
     assert set(standard_networks.every_network()) == files
@@ -94,7 +94,7 @@ def test_only_networks_for_the_kind_of_dataset_are_offered():
     assert standard_networks.network("unet").title == "U-Net"
 
 
-def test_the_editor_starts_with_a_network_without_mistakes():
+def test_the_initial_network_in_the_editor_has_no_errors():
     assert "class UserModel(Tower):" in standard_networks.template()
     assert lint(standard_networks.template()) == []
 
@@ -105,7 +105,7 @@ def test_an_unknown_network_is_not_found():
 
 
 @pytest.mark.parametrize("name", standard_networks.every_network())
-def test_a_network_says_what_it_is_and_wants(name):
+def test_a_network_reports_its_description_and_settings(name):
     network = standard_networks.network(name)
     assert network.summary
     assert f"| {network.title} | `{name}` |" in DOCUMENTED
@@ -116,7 +116,7 @@ def test_a_network_says_what_it_is_and_wants(name):
 
 
 @pytest.mark.parametrize("name", standard_networks.every_network())
-def test_the_form_takes_the_settings_that_a_network_wants(name):
+def test_the_form_accepts_the_recommended_settings_of_a_network(name):
     values = standard_networks.network(name).values
     application = Flask(__name__)
     application.config["WTF_CSRF_ENABLED"] = False

@@ -1,4 +1,4 @@
-"""A regression dataset from its form to a prediction, over HTTP."""
+"""Image regression over HTTP, from the dataset form to a prediction."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def site(tmp_path: Path) -> Iterator[Site]:
 
 @pytest.fixture
 def table(site: Site) -> Path:
-    """Gray images of 16×16 pixels, and a table with their brightness and its opposite."""
+    """Gray 16×16 images, and a table of their brightness and its negative."""
     chance = np.random.default_rng(0)
     rows = ["image,brightness,darkness"]
     for number in range(48):
@@ -119,14 +119,14 @@ def test_settings_of_other_kinds_are_refused_and_the_network_fits_the_kind(site:
     site.wait_for_end(dataset)
 
 
-def test_a_wrong_table_comes_back_into_the_form(site: Site, table: Path) -> None:
+def test_the_form_returns_with_the_error_of_an_invalid_table(site: Site, table: Path) -> None:
     wrong = {"target_columns": "size", "table_train": str(table), "dataset_name": "no"}
     page = site.client.post("/datasets/images/regression", data=wrong)
     assert page.status_code == 400
     assert "no column “size”" in page.text and str(table) in page.text
 
 
-def test_a_line_without_a_number_ends_the_task_with_its_line(site: Site, table: Path) -> None:
+def test_an_invalid_number_fails_the_task_and_names_the_line(site: Site, table: Path) -> None:
     table.write_text(table.read_text().replace("7.png,", "7.png,?"))
     dataset = create(site, table)
     assert site.wait_for_end(dataset) == "Error"
