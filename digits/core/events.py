@@ -31,7 +31,7 @@ MAX_METRICS = 1000
 _READ_BYTES = 256 * 1024
 
 # How long a reader that shares its thread reads without a pause.
-TURN_SECONDS = 0.01
+TURN_SECONDS = 0.005
 # Longest time between two reports of a value of which only the latest counts.
 MAX_PACE_SECONDS = 30.0
 
@@ -302,19 +302,19 @@ def each(path: Path, cursor: int = 0, until: int | None = None) -> Iterator[tupl
 
 
 def turns(path: Path, cursor: int = 0, until: int | None = None) -> Iterator[tuple[list[Event], int]]:
-    """Iterate over the events after ``cursor`` in lists that take about `TURN_SECONDS` to read and to use.
+    """Iterate over the events after ``cursor`` in lists that take about `TURN_SECONDS` to read.
 
     Yields each list with the cursor at its end. Let others run after each one.
     """
     events: list[Event] = []
-    deadline = time.monotonic() + TURN_SECONDS / 2
+    deadline = time.monotonic() + TURN_SECONDS
     for event, end in each(path, cursor, until):
         cursor = end
         if event is not None:
             events.append(event)
         if time.monotonic() >= deadline:
             yield events, cursor
-            events, deadline = [], time.monotonic() + TURN_SECONDS / 2
+            events, deadline = [], time.monotonic() + TURN_SECONDS
     yield events, cursor
 
 
