@@ -301,21 +301,26 @@ def each(path: Path, cursor: int = 0, until: int | None = None) -> Iterator[tupl
         yield decode(line), end
 
 
-def turns(path: Path, cursor: int = 0, until: int | None = None) -> Iterator[tuple[list[Event], int]]:
-    """Iterate over the events after ``cursor`` in lists that take about `TURN_SECONDS` to read.
+def row_turns(path: Path, cursor: int, until: int) -> Iterator[tuple[list[Measured | Resumed], int]]:
+    """Iterate over rows of metrics, and what invalidates them, in lists that take about `TURN_SECONDS` to read.
 
     Yields each list with the cursor at its end. Let others run after each one.
     """
-    events: list[Event] = []
+    rows: list[Measured | Resumed] = []
     deadline = time.monotonic() + TURN_SECONDS
-    for event, end in each(path, cursor, until):
+    for line, end in _lines(path, cursor):
+        if end > until:
+            break
         cursor = end
-        if event is not None:
-            events.append(event)
+        # Most lines of a long log report the progress: do not decode them.
+        if b'"measured"' in line or b'"resumed"' in line:
+            event = decode(line)
+            if isinstance(event, (Measured, Resumed)):
+                rows.append(event)
         if time.monotonic() >= deadline:
-            yield events, cursor
-            events, deadline = [], time.monotonic() + TURN_SECONDS
-    yield events, cursor
+            yield rows, cursor
+            rows, deadline = [], time.monotonic() + TURN_SECONDS
+    yield rows, cursor
 
 
 def for_browser(value: Any) -> Any:
