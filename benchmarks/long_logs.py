@@ -215,7 +215,7 @@ def row(number: int, count: int) -> bytes:
 
 def hostile(scale: float = 1.0) -> Iterator[bytes]:
     """A log of lines that are as large as possible, or cost as much as possible."""
-    turns = max(1, int(20 * scale))
+    turns = max(1, int(3 * scale))
 
     def line(event: str, **fields: Any) -> bytes:
         return json.dumps({"event": event, "at": 1.7e9, **fields}, separators=(",", ":")).encode() + b"\n"

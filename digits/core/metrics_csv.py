@@ -22,33 +22,34 @@ def table(log: Path) -> Iterator[str]:
     """
     stages = {stage: _Stage() for stage in STAGES}
     end = events.end(log)
-    for happened, _ in events.turns(log, until=end):
+    for happened, _ in events.row_turns(log, 0, end):
         for event in happened:
             if isinstance(event, events.Resumed):
                 for stage in stages.values():
                     stage.cut(event.step)
-            elif isinstance(event, events.Measured) and event.stage in stages:
+            elif event.stage in stages:
                 stages[event.stage].add(event)
         yield ""
     names = sorted({name for stage in stages.values() for name in stage.first_steps})
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
     writer.writerow(["stage", "step", "epoch", *names])
+    yield text.getvalue()
     for name, stage in stages.items():
         count = 0
-        for happened, _ in events.turns(log, until=end):
+        for happened, _ in events.row_turns(log, 0, end if stage.count else 0):
+            text.seek(0)
+            text.truncate()
             for event in happened:
                 if isinstance(event, events.Measured) and event.stage == name:
                     count += 1
                     if stage.is_valid(count, event.step):
-                        measured = {
-                            key: value for key, value in event.values.items() if key in stage.first_steps
-                        }
-                        cells = [measured.get(metric) for metric in names]
-                        writer.writerow([name, event.step, event.epoch, *cells])
+                        known = (
+                            event.values[key] if key in event.values and key in stage.first_steps else None
+                            for key in names
+                        )
+                        writer.writerow([name, event.step, event.epoch, *known])
             yield text.getvalue()
-            text.seek(0)
-            text.truncate()
 
 
 class _Stage:
@@ -59,14 +60,14 @@ class _Stage:
 
     def __init__(self) -> None:
         self.first_steps: dict[str, int] = {}
-        self._count = self._last = 0
+        self.count = self._last = 0
         self._counts: list[int] = []
         self._steps: list[int] = []
 
     def add(self, event: events.Measured) -> None:
-        if self._count and event.step <= self._last:
+        if self.count and event.step <= self._last:
             self.cut(event.step - 1)  # the step was repeated
-        self._count += 1
+        self.count += 1
         self._last = event.step
         for name in event.values:
             if name not in self.first_steps and len(self.first_steps) < events.MAX_METRICS:
@@ -79,7 +80,7 @@ class _Stage:
         while self._steps and self._steps[-1] >= step:
             self._counts.pop()
             self._steps.pop()
-        self._counts.append(self._count)
+        self._counts.append(self.count)
         self._steps.append(step)
         if len(self._counts) > _MAX_CUTS:
             del self._counts[: _MAX_CUTS // 2], self._steps[: _MAX_CUTS // 2]

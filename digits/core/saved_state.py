@@ -25,8 +25,9 @@ from digits.core.schema import Count
 from digits.core.task import EVENTS_FILE, Task, TaskState
 
 STATE_FILE = "state.json"
-# Larger states, which take long to decode, are not saved.
-MAX_STATE_BYTES = 4 * 1024 * 1024
+# Larger states, without their metrics, are not saved, because they take long to decode.
+MAX_STATE_BYTES = 512 * 1024
+MAX_FILE_BYTES = 8 * 1024 * 1024
 _TAIL_BYTES = 4096
 
 
@@ -47,12 +48,15 @@ class _Series(Struct):
 
 
 class _Saved(Struct):
-    """``state`` without its metrics; ``run`` is that of the task. ``tail`` identifies the log up to the cursor."""
+    """``state`` is a `TaskState` without its metrics; ``run`` is that of the task.
+
+    ``tail`` identifies the log up to the cursor.
+    """
 
     version: str
     run: Count
     tail: str
-    state: TaskState
+    state: msgspec.Raw
     train: _Series
     val: _Series
 
@@ -64,17 +68,20 @@ def save(task: Task, folder: Path) -> None:
     """
     state = task.state
     task.saved_cursor = state.cursor
+    encoded = msgspec.json.encode(msgspec.structs.replace(state, metrics=Metrics()))
+    if len(encoded) > MAX_STATE_BYTES:
+        return
     saved = _Saved(
         version=__version__,
         run=task.run,
         tail=_tail(folder / EVENTS_FILE, state.cursor),
-        state=msgspec.structs.replace(state, metrics=Metrics()),
+        state=msgspec.Raw(encoded),
         train=_pack(state.metrics.train),
         val=_pack(state.metrics.val),
     )
     body = msgspec.json.encode(saved)
     data = msgspec.json.encode(_File(hashlib.sha256(body).hexdigest(), msgspec.Raw(body)))
-    if len(data) > MAX_STATE_BYTES or not files.is_folder(folder, below=folder.parent):
+    if not files.is_folder(folder, below=folder.parent):
         return
     files.remove_partial_writes(folder / STATE_FILE)
     temporary = folder / f".{STATE_FILE}.{secrets.token_hex(4)}.tmp"
@@ -90,7 +97,7 @@ def save(task: Task, folder: Path) -> None:
 def restore(task: Task, folder: Path) -> None:
     """Replace the state of ``task`` by the one saved in its ``folder``, if there is a valid one."""
     try:
-        data = read_bytes(folder / STATE_FILE, MAX_STATE_BYTES, below=folder.parent)
+        data = read_bytes(folder / STATE_FILE, MAX_FILE_BYTES, below=folder.parent)
         state = _load(data, task, folder / EVENTS_FILE)
     except (UnreadableFile, ValueError, RecursionError):
         return
@@ -104,7 +111,9 @@ def _load(data: bytes, task: Task, log: Path) -> TaskState:
     if file.sha256 != hashlib.sha256(body).hexdigest():
         raise ValueError("does not match its checksum")
     saved = schema.decode(body, _Saved)
-    state = saved.state
+    if len(saved.state) > MAX_STATE_BYTES:
+        raise ValueError("is too large")
+    state = schema.decode(bytes(saved.state), TaskState)
     if saved.version != __version__ or saved.tail != _tail(log, state.cursor):
         raise ValueError("belongs to another version or log")
     if saved.run != task.run:

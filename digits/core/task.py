@@ -8,6 +8,7 @@ The task's folder in its job's holds four files: ``recipe.json`` (what to do),
 
 from __future__ import annotations
 
+import itertools
 import math
 import time
 from collections.abc import Callable
@@ -32,6 +33,7 @@ MAX_NAMED_SKIPS = 20
 MAX_TEXT = 4000
 MAX_FRAMES = 200
 MAX_GPUS = 64
+MAX_WEIGHTS = 10_000
 MAX_SNAPSHOTS = 5000
 
 # Also the name of the task's folder.
@@ -240,7 +242,6 @@ class TaskState(Struct):
 
     def apply(self, event: events.Event) -> None:
         """Fold one event in."""
-        self.metrics.add(event)
         fold = _FOLDS.get(type(event))
         if fold:
             fold(self, event)
@@ -321,7 +322,17 @@ def _input_prepared(state: TaskState, event: events.InputPrepared) -> None:
 
 
 def _weights_loaded(state: TaskState, event: events.WeightsLoaded) -> None:
-    state.loaded_weights = _facts(event)
+    fields = _facts(event)
+    for name, value in fields.items():
+        if isinstance(value, dict):
+            fields[name] = dict(itertools.islice(value.items(), MAX_WEIGHTS))
+        elif isinstance(value, list):
+            fields[name] = value[:MAX_WEIGHTS]
+    state.loaded_weights = fields
+
+
+def _measured(state: TaskState, event: events.Measured) -> None:
+    state.metrics.add(event)
 
 
 def _saved(state: TaskState, event: events.Saved) -> None:
@@ -340,6 +351,7 @@ def _resumed(state: TaskState, event: events.Resumed) -> None:
     # The end of the previous run is obsolete; its warnings are repeated if they still apply.
     state.failure = state.result = None
     state.warnings = []
+    state.metrics.add(event)
 
 
 def _usage_sampled(state: TaskState, event: events.UsageSampled) -> None:
@@ -364,6 +376,7 @@ _FOLDS: dict[type[events.Event], Callable[[TaskState, Any], None]] = {
     events.Built: _built,
     events.InputPrepared: _input_prepared,
     events.WeightsLoaded: _weights_loaded,
+    events.Measured: _measured,
     events.Saved: _saved,
     events.Removed: _removed,
     events.Resumed: _resumed,

@@ -49,15 +49,19 @@ class TaskStates:
         Returns the new events, and whether they are all there are. Raises OSError for temporary problems.
         """
         folder = job.task_folder(task)
-        size, state = _size_of(folder / EVENTS_FILE), task.state
-        if size is None or size == state.cursor:
+        size, cursor = _size_of(folder / EVENTS_FILE), task.state.cursor
+        if size is None:
             return [], True
-        if state.cursor == 0 and size > SAVE_BYTES and self._restore(task, folder):
-            return [], False
-        happened, is_complete = task.read_events(folder / EVENTS_FILE, time.monotonic() + events.TURN_SECONDS)
-        if task.state.cursor - task.saved_cursor >= SAVE_BYTES:
+        if _is_unsaved(task):
             self._save(task, folder)
-        return happened, is_complete
+            return [], size == cursor
+        if cursor == 0 and size > SAVE_BYTES and self._restore(task, folder):
+            return [], False
+        if size == cursor:
+            return [], True
+        deadline = time.monotonic() + events.TURN_SECONDS
+        happened, is_complete = task.read_events(folder / EVENTS_FILE, deadline)
+        return happened, is_complete and not _is_unsaved(task)
 
     def keep(self, job: Job) -> None:
         """Keep the states of ``job`` in memory for now, instead of those that were not needed for the longest time."""
@@ -81,6 +85,10 @@ class TaskStates:
             saved_state.save(task, folder)
         except (OSError, UnreadableFile, ValueError) as error:  # it is only a cache
             log.info("the state of the task in %s could not be saved: %s", folder, error)
+
+
+def _is_unsaved(task: Task) -> bool:
+    return task.state.cursor - task.saved_cursor >= SAVE_BYTES
 
 
 def _size_of(path: Path) -> int | None:

@@ -213,7 +213,7 @@ def _rows_after(log: Path, after: int) -> Iterator[bytes]:
     """Iterate over the JSON of the rows after the cursor ``after``, which may be many; some pieces are empty."""
     cursor, resumed, separator = after, False, b""
     yield b'{"rows":['
-    for happened, end in events.turns(log, after, until=events.end(log)):
+    for happened, end in events.row_turns(log, after, until=events.end(log)):
         cursor = end
         rows = [row_json(event) for event in happened if isinstance(event, Measured)]
         resumed = resumed or any(isinstance(event, Resumed) for event in happened)

@@ -43,6 +43,7 @@ def cells(series: Series) -> dict[tuple[int, str], float]:
     }
 
 
+@settings(deadline=None)
 @given(st.lists(NUMBERS, min_size=1, max_size=3000), st.integers(50, 400))
 def test_thinned_curves_keep_their_extremes(values: list[float], points: int) -> None:
     thin = series_of([{"loss": value} for value in values]).downsample(points)
@@ -54,6 +55,7 @@ def test_thinned_curves_keep_their_extremes(values: list[float], points: int) ->
     assert len(thin.steps) <= points + 3
 
 
+@settings(deadline=None)
 @given(rows=st.lists(ROWS, min_size=1, max_size=400))
 def test_long_curves_in_memory_are_thinned_as_well(few_points: int, rows: list[dict[str, float]]) -> None:
     series = series_of(rows)
@@ -74,6 +76,7 @@ def test_long_curves_in_memory_are_thinned_as_well(few_points: int, rows: list[d
         assert (min(thin), max(thin)) == (min(column), max(column))
 
 
+@settings(deadline=None)
 @given(data=st.data(), before=st.integers(1, 300), after=st.integers(0, 300))
 def test_rows_of_long_curves_that_a_resumed_training_repeats_are_void(
     few_points: int, data: st.DataObject, before: int, after: int

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from digits.core import events, metrics_csv
@@ -53,6 +53,7 @@ def expected(happened: list[events.Event]) -> list[dict[str, str]]:
     return [text(row) for row in rows]
 
 
+@settings(deadline=None)
 @given(happened=st.lists(EVENTS, max_size=30), one_line_each_turn=st.booleans())
 def test_the_table_has_exactly_the_valid_rows(
     tmp_path_factory: pytest.TempPathFactory, happened: list[events.Event], one_line_each_turn: bool
