@@ -176,9 +176,10 @@ def damages(jobs: Path) -> st.SearchStrategy[Damage]:
 
 @st.composite
 def _field_damage(draw: st.DrawFn, jobs: Path, victim: str, name: str) -> Damage:
-    lines = (jobs / victim / name).read_text().splitlines() if name.endswith("l") else []
+    content = (jobs / victim / name).read_text()
+    lines = list(filter(None, content.splitlines())) if name.endswith("l") else []
     number = draw(st.integers(0, len(lines) - 1)) if lines else 0
-    body = json.loads(lines[number] if lines else (jobs / victim / name).read_text())
+    body = json.loads(lines[number] if lines else content)
     is_sealed = name.endswith(STATE_FILE)
     body = body["saved"] if is_sealed else body
     place = draw(st.sampled_from(_places(body)))
