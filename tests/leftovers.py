@@ -14,7 +14,7 @@ from pathlib import Path
 import psutil
 
 # Processes get this long to end.
-LEAVE_SECONDS = 5.0
+LEAVE_SECONDS = 20.0
 
 
 @dataclass

@@ -27,7 +27,7 @@ from digits.web.services import Services
 from digits.web.standard_networks import network
 from tests.stalls import STALLS
 
-PATIENCE_SECONDS = 60
+PATIENCE_SECONDS = 120
 
 
 def site_settings(folder: Path, **changes: Any) -> Settings:

@@ -29,6 +29,7 @@ from playwright.sync_api import (
     Page,
     Playwright,
     Response,
+    expect,
     sync_playwright,
 )
 
@@ -196,6 +197,7 @@ def playwright_driver() -> Iterator[Playwright]:
 @pytest.fixture(scope="session")
 def chromium(playwright_driver: Playwright) -> Iterator[Browser]:
     """The Chromium installed on the system; nothing is downloaded."""
+    expect.set_options(timeout=PATIENCE_MILLISECONDS)
     path = shutil.which("chromium")
     assert path, "Chromium is missing; on Debian: apt-get install chromium"
     browser = playwright_driver.chromium.launch(executable_path=path, headless=True, args=CHROMIUM_OPTIONS)

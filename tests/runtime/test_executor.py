@@ -45,7 +45,7 @@ def running(program: str) -> LocalExecutor:
 
 
 def wait(question: Callable[[], object]) -> None:
-    deadline = time.monotonic() + 30
+    deadline = time.monotonic() + 90
     while not question():
         assert time.monotonic() < deadline
         time.sleep(0.02)

@@ -91,7 +91,7 @@ def start(folder: Path, program: str) -> subprocess.Popen[bytes]:
 
 
 def wait_for_output(folder: Path, words: str) -> None:
-    deadline = time.monotonic() + 30
+    deadline = time.monotonic() + 90
     while words not in task_output.read(folder)[0]:
         assert time.monotonic() < deadline, f"never printed {words!r}"
         time.sleep(0.02)

@@ -113,7 +113,7 @@ class Server:
         return job
 
     def wait(self, question: Callable[[], object]) -> None:
-        deadline = time.monotonic() + 30
+        deadline = time.monotonic() + 90
         while not question():
             assert time.monotonic() < deadline
             gevent.sleep(0.02)

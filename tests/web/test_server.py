@@ -21,7 +21,7 @@ from tests.raw_http import Answer, RawWebSocket, SmallServer, join, small_server
 
 pytestmark = pytest.mark.integration
 
-PATIENCE_SECONDS = 30.0
+PATIENCE_SECONDS = 60.0
 SHORT = {"idle_seconds": 0.3, "header_seconds": 0.3, "body_seconds": 0.3}
 
 
