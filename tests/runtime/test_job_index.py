@@ -98,7 +98,11 @@ class Index:
         newest_first = [job for job in reversed(self.jobs) if isinstance(job, ModelJob)]
         if sort not in COLUMNS:
             return newest_first
-        known = {job.id: COLUMNS[sort].value(job, self.refs(job)) for job in newest_first}
+        datasets = {job.id: job for job in self.jobs}
+        known = {
+            job.id: COLUMNS[sort].value(job, self.refs(job), datasets.get(job.dataset_id))
+            for job in newest_first
+        }
         ranked = [job for job in newest_first if known[job.id] is not None]
         ranked.sort(key=lambda job: known[job.id], reverse=direction == "desc")
         return ranked + [job for job in newest_first if known[job.id] is None]
