@@ -112,10 +112,12 @@ def append(folder: Path, snapshot: Snapshot, metric: str) -> None:
     """
     size = sum(os.stat(folder / f"{snapshot.name}{suffix}").st_size for suffix in SUFFIXES)
     line = msgspec.json.encode(_Record(snapshot.name, size, metric, dict(snapshot.metrics)))
-    with open(folder / FILE_NAME, "ab") as file:
+    with open(folder / FILE_NAME, "ab+") as file:
         is_new = file.tell() == 0
-        # A power loss may have left a partial line. Readers ignore it, and empty lines.
-        file.write(b"\n" + line + b"\n")
+        file.seek(0 if is_new else -1, os.SEEK_END)
+        # A power loss may have left a partial line, which readers ignore.
+        is_partial = file.read(1) not in (b"", b"\n")
+        file.write(b"\n" * is_partial + line + b"\n")
         file.flush()
         os.fsync(file.fileno())
     if is_new:
@@ -164,7 +166,7 @@ def _records(folder: Path) -> dict[str, _Record]:
     except (UnreadableFile, OSError):
         return {}
     records: dict[str, _Record] = {}
-    for line in filter(None, lines):
+    for line in lines:
         with contextlib.suppress(schema.Malformed, ValueError, RecursionError):
             record = schema.decode(line, _Record)
             records.pop(record.name, None)

@@ -109,8 +109,8 @@ class Lesson:
 
 LESSONS = {
     "lenet": Lesson(28, 0.01),
-    "alexnet": Lesson(67, 0.005, epochs=4),
-    "vgg16": Lesson(32, 0.002, batch=12),
+    "alexnet": Lesson(67, 0.005, epochs=3),
+    "vgg16": Lesson(32, 0.002, epochs=4, batch=12),
     "googlenet": Lesson(32, 0.0005, "ADAM", epochs=14),
     "resnet32": Lesson(16, 0.01),
     "resnet50": Lesson(32, 0.001, "ADAM", features=2048),
