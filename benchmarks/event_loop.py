@@ -37,17 +37,19 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--rows", type=int, default=2000)
     parser.add_argument("--slowest", type=int, default=20)
+    parser.add_argument("--logs", type=float, default=1.0, help="length of the long logs")
     parser.add_argument("--serve", help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.serve:
-        serve(Path(options.serve), options.rows)
+        serve(Path(options.serve), options.rows, options.logs)
         return
     with tempfile.TemporaryDirectory() as folder:
         print(json.dumps(measure(folder, options)))
 
 
 def measure(folder: str, options: argparse.Namespace) -> dict[str, Any]:
-    command = [sys.executable, __file__, "--serve", folder, "--rows", str(options.rows)]
+    command = [sys.executable, __file__, "--serve", folder]
+    command += ["--rows", str(options.rows), "--logs", str(options.logs)]
     process = subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, text=True)
     assert process.stdout
     statuses = {}
@@ -69,12 +71,13 @@ def measure(folder: str, options: argparse.Namespace) -> dict[str, Any]:
     }
 
 
-def serve(folder: Path, rows: int) -> None:
+def serve(folder: Path, rows: int, logs: float) -> None:
     """Run the measured server; print the port and the ids of its jobs, and finally the measurements."""
     from gevent import monkey
 
     monkey.patch_all()
 
+    from benchmarks.long_logs import make_models
     from digits.core.settings import Settings
     from digits.web import loop_watch
     from digits.web import server as servers
@@ -96,6 +99,7 @@ def serve(folder: Path, rows: int) -> None:
     dataset = site.dataset()
     site.wait_for_end(dataset)
     model = site.finished_model(dataset, rows, uuid.uuid4().bytes * (WEIGHTS_BYTES // 16))
+    long = make_models(site, dataset, logs)
     worst: dict[str, float] = {}
 
     def note(label: str, seconds: float, cpu_seconds: float) -> None:
@@ -110,7 +114,8 @@ def serve(folder: Path, rows: int) -> None:
         rules = sorted(
             {(str(rule), method) for rule in site.app.url_map.iter_rules() for method in rule.methods or ()}
         )
-        print(json.dumps({"port": port, "dataset": dataset, "model": model, "rules": rules}), flush=True)
+        started = {"port": port, "dataset": dataset, "model": model, "long": long, "rules": rules}
+        print(json.dumps(started), flush=True)
         worst.clear()
         watch.start()
 
@@ -136,6 +141,10 @@ def requests(started: dict[str, Any]) -> Iterator[tuple[str, Request]]:
                 continue  # these run in separate processes
             yield f"{method} {rule}", (method, path, None, {"Accept": "text/html"})
     yield from large_requests(dataset, model)
+    for name, model_id in started["long"].items():
+        for path in ("", "/metrics.json", "/metrics.json?after=0", "/metrics.csv"):
+            request = "GET", f"/models/{model_id}{path}", None, {"Accept": "text/html"}
+            yield f"{path or 'page'} of the log {name}", request
 
 
 def large_requests(dataset: str, model: str) -> Iterator[tuple[str, Request]]:

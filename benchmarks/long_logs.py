@@ -125,7 +125,9 @@ def serve(folder: Path, scale: float) -> None:
     known = folder / "models.json"
     if not known.exists():
         site = open_site(settings)
-        known.write_text(json.dumps(make_models(site, scale)))
+        dataset = site.dataset()
+        site.wait_for_end(dataset)
+        known.write_text(json.dumps(make_models(site, dataset, scale)))
         site.services.stop()
     models = json.loads(known.read_text())
     worst: dict[str, float] = {}
@@ -153,10 +155,8 @@ def serve(folder: Path, scale: float) -> None:
     print(json.dumps(worst))
 
 
-def make_models(site: Any, scale: float) -> dict[str, str]:
-    """Create a dataset and the models; return the ids of the models by name."""
-    dataset = site.dataset()
-    site.wait_for_end(dataset)
+def make_models(site: Any, dataset: str, scale: float) -> dict[str, str]:
+    """Create the models; return their ids by name."""
     logs = {
         "week": week(scale),
         "rows": rows(scale),

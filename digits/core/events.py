@@ -33,7 +33,7 @@ _READ_BYTES = 256 * 1024
 # How long a reader that shares its thread reads without a pause.
 TURN_SECONDS = 0.005
 # Longest time between two reports of a value of which only the latest counts.
-MAX_PACE_SECONDS = 30.0
+MAX_REPORT_SECONDS = 30.0
 
 # A killed writer holds its lock until its memory is released.
 WRITER_SECONDS = 5.0
@@ -407,11 +407,11 @@ class EventLog:
             os.write(self._descriptor, b"\n")
 
 
-class Pace:
+class ReportInterval:
     """Limits how often a value is logged of which only the latest counts, such as the progress.
 
     It is logged at once, every ``seconds`` at first, and later at intervals of 0.1 % of the elapsed time, up to
-    `MAX_PACE_SECONDS`. So the log of a week is small, and the displayed percentage is up to date.
+    `MAX_REPORT_SECONDS`. So the log of a week is small, and the displayed percentage is up to date.
     """
 
     def __init__(self, seconds: float) -> None:
@@ -419,15 +419,15 @@ class Pace:
         self._started, self._last = time.monotonic(), -math.inf
 
     @property
-    def interval(self) -> float:
+    def current(self) -> float:
         """The current interval in seconds."""
         elapsed = time.monotonic() - self._started
-        return max(self._seconds, min(elapsed / 1000, MAX_PACE_SECONDS))
+        return max(self._seconds, min(elapsed / 1000, MAX_REPORT_SECONDS))
 
     def is_due(self, now: bool = False) -> bool:
-        """Whether to log the value: if the interval is over, or if it must be ``now``."""
+        """Whether to log the value: if the interval is over, or if it must be logged ``now``."""
         moment = time.monotonic()
-        if not now and moment - self._last < self.interval:
+        if not now and moment - self._last < self.current:
             return False
         self._last = moment
         return True

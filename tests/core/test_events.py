@@ -8,6 +8,7 @@ import math
 import os
 import subprocess
 import sys
+import time
 from pathlib import Path
 from typing import Any, get_args
 
@@ -289,3 +290,40 @@ def test_a_log_has_one_writer(tmp_path: Path) -> None:
                 events.EventLog(path)
         process.kill()
     events.EventLog(path).close()
+
+
+def test_reports_of_a_week_are_few_and_never_late(monkeypatch: pytest.MonkeyPatch) -> None:
+    now = 1000.0
+    with monkeypatch.context() as patched:
+        patched.setattr(time, "monotonic", lambda: now)
+        interval = events.ReportInterval(0.5)
+        assert interval.is_due() and not interval.is_due()
+        assert interval.is_due(now=True)
+        count, week = 0, 7 * 24 * 3600
+        while now < 1000 + week:
+            elapsed = now - 1000
+            assert 0.5 <= interval.current <= max(0.5, min(30.0, elapsed / 1000))
+            now += interval.current
+            count += interval.is_due()
+    assert count < 30_000
+
+
+@settings(max_examples=40, deadline=None)
+@given(lines=st.lists(st.binary(max_size=60), max_size=30), data=st.data())
+def test_lines_are_read_the_same_from_any_block(
+    tmp_path_factory: pytest.TempPathFactory, lines: list[bytes], data: st.DataObject
+) -> None:
+    """A line may be longer than the blocks in which a log is read, and than any event."""
+    path = tmp_path_factory.mktemp("log") / "events.jsonl"
+    warned = [events.encode(events.Warned(str(number), at=1.0)) for number in range(3)]
+    long = b"x" * data.draw(st.sampled_from([0, 300_000, events.MAX_LINE_BYTES + 10, 3_000_000]))
+    path.write_bytes(warned[0] + b"\n".join([*lines, long, b""]) + warned[1] + warned[2][:20])
+    messages = [event.message for event in events.read(path)[0] if isinstance(event, events.Warned)]
+    assert messages == ["0", "1"]
+    assert events.read(path)[1] == path.stat().st_size - 20
+
+
+def test_a_row_keeps_only_as_many_metrics_as_a_chart_may_have() -> None:
+    names = [f"m{number}" for number in range(events.MAX_METRICS + 10)]
+    row = events.Measured("train", 1, 0.5, dict.fromkeys(names, 1.0))
+    assert list(row.values) == names[: events.MAX_METRICS]

@@ -68,6 +68,7 @@ def test_json_is_decoded_into_a_struct() -> None:
         ({"inner": {"size": -1}}, r">= 0 - at `\$.inner.size`"),
         ({"loose": {"other": [1, {"a": 10**400}]}}, r"512 bits - at `\$.loose`"),
         ({"loose": {"other": json.loads("[" * 40 + "]" * 40)}}, r"Nested more than 32 deep - at `\$.loose`"),
+        ({"loose": {"other": [[1, 2]] * 10_000}}, r"Contains more than 20,000 values - at `\$.loose`"),
         ({"loose": []}, r"Expected `object` - at `\$.loose`"),
         ({"many": []}, r"length >= 1 - at `\$.many`"),
         ({"flag": 1}, r"Expected `bool`, got `int` - at `\$.flag`"),

@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 from PIL import Image
 
+from digits.core import events
 from digits.core.job import Job
 from digits.core.model_job import ModelJob
 from digits.core.recipe import EarlyStopping
@@ -167,6 +168,28 @@ def test_metrics_are_available_as_columns_rows_and_a_file(site: Site, trained: s
 
     table = list(csv.DictReader(io.StringIO(site.get(f"/models/{trained}/metrics.csv").text)))
     assert [float(row["loss"]) for row in table if row["stage"] == "train"] == losses
+
+
+def test_rows_that_are_read_in_turns_are_complete(
+    site: Site, dataset: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(events, "TURN_SECONDS", 0.0)  # a turn for each line
+    model = site.finished_model(dataset, rows=30)
+    folder = site.services.store.folder / model / "train"
+    for late in ([], [events.Resumed(20, 0.5), events.Measured("train", 21, 0.7, {"loss": math.nan})]):
+        with open(folder / "events.jsonl", "ab") as log:
+            log.write(b"".join(map(events.encode, late)))
+        curves = site.json(f"/models/{model}/metrics.json")
+        found = site.json(f"/models/{model}/metrics.json?after=0")
+        assert found["cursor"] == curves["cursor"] == (folder / "events.jsonl").stat().st_size
+        assert found["resumed"] is bool(late)
+        assert [row["step"] for row in found["rows"]] == [*range(1, 31), *([21] if late else [])]
+        table = list(csv.DictReader(io.StringIO(site.get(f"/models/{model}/metrics.csv").text)))
+        assert (
+            [int(row["step"]) for row in table] == curves["train"]["step"] == [*range(1, 22 if late else 31)]
+        )
+        assert f'"cursor": {curves["cursor"]}' in site.get(f"/models/{model}").text
+    assert found["rows"][-1]["values"] == {"loss": None}
 
 
 @pytest.mark.tensorflow

@@ -8,7 +8,7 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
-from digits.core.events import EventLog, Measured, Pace, Progressed
+from digits.core.events import EventLog, Measured, Progressed, ReportInterval
 from digits.worker.training.tensorboard_log import TensorBoardLog
 from digits.worker.training.timeline import Timeline
 
@@ -38,7 +38,7 @@ class Reports:
         self._timeline, self._first_step = timeline, first_step
         self.train_board, self.val_board = train_board, val_board
         self._started = time.monotonic()
-        self._pace = Pace(PROGRESS_SECONDS)
+        self._interval = ReportInterval(PROGRESS_SECONDS)
 
     def start_clock(self) -> None:
         """Estimate the remaining time from the steps taken from now on."""
@@ -46,7 +46,7 @@ class Reports:
 
     def progress(self, step: int, doing: str, now: bool = False) -> None:
         """Report that the training is ``doing`` something after ``step`` steps; rarely, unless ``now``."""
-        if not self._pace.is_due(now):
+        if not self._interval.is_due(now):
             return
         total, done = self._timeline.total_steps, step - self._first_step
         left = (time.monotonic() - self._started) * (total - step) / done if done else None

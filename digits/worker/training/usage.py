@@ -9,7 +9,7 @@ from typing import Any
 
 import psutil
 
-from digits.core.events import EventLog, Pace, UsageSampled
+from digits.core.events import EventLog, ReportInterval, UsageSampled
 
 INTERVAL_SECONDS = 2.0
 
@@ -36,9 +36,9 @@ def reported(
 def _report(events: EventLog, device: str, gpus: list[int], interval: float, stop: threading.Event) -> None:
     process = psutil.Process()
     process.cpu_percent()  # the first call starts the measurement
-    pace = Pace(interval)
+    until_next = ReportInterval(interval)
     with _driver(gpus) as read_gpus:
-        while not stop.wait(pace.interval):
+        while not stop.wait(until_next.current):
             events.append(
                 UsageSampled(
                     cpu_percent=process.cpu_percent(),
