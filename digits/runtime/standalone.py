@@ -234,7 +234,10 @@ def failure(rerun: Rerun) -> str:
     last = next(
         (event for event in reversed(happened) if isinstance(event, (events.Failed, events.Resumed))), None
     )
-    return f"{last.message} {last.hint}".strip() if isinstance(last, events.Failed) else ""
+    if not isinstance(last, events.Failed):
+        return ""
+    where = f"Line {last.line}." if last.line and f"line {last.line}" not in last.hint else ""
+    return " ".join(filter(None, (last.message, where, last.hint)))
 
 
 def _recipe(job_folder: Path) -> Train:

@@ -302,7 +302,7 @@ def line_of(network: str, words: str) -> int:
 @pytest.mark.parametrize(
     ("network", "words", "line"),
     [
-        (SYNTAX_ERROR, "SyntaxError", line_of(SYNTAX_ERROR, "def inference")),
+        (SYNTAX_ERROR, "Syntax error", line_of(SYNTAX_ERROR, "def inference")),
         (NO_USER_MODEL, "UserModel", None),
         (NO_LOSS, "loss", None),
         (WRONG_SHAPE, "17", line_of(WRONG_SHAPE, "tf.matmul")),
