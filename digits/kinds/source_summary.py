@@ -91,8 +91,8 @@ class Sample:
     @classmethod
     def spread_over(cls, root: str, files: list[str]) -> Sample:
         """A sample with files at equal distances in ``files``."""
-        step = max(1, len(files) // SAMPLE_IMAGES)
-        return cls(root, files[::step][:SAMPLE_IMAGES])
+        count = min(len(files), SAMPLE_IMAGES)
+        return cls(root, [files[number * len(files) // count] for number in range(count)])
 
     def steps(self) -> Iterator[None]:
         """Decode the images, one in each step."""

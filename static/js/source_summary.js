@@ -1,6 +1,6 @@
 // Summarizes the source of a new dataset while its path is entered: counts, sizes, problems, and fields to fill in.
 
-import { element } from './element.js';
+import { element, notice } from './element.js';
 import { settled } from './form_parts.js';
 import { request } from './http.js';
 import { clipped, isolateQuoted } from './names.js';
@@ -51,19 +51,17 @@ export function startSourceSummary(form, changed) {
     const nodes = [facts];
     if (!summary.finished) facts.append(' ', element('span', 'muted', 'Reading…'));
     if (summary.suggestion) nodes.push(suggestion(summary.suggestion));
-    if (summary.bars.length) nodes.push(bars(summary));
     if (summary.problems.length) nodes.push(problems(summary.problems));
+    if (summary.bars.length) nodes.push(bars(summary));
     return nodes;
   }
 
   function suggestion({ text, action, fields: values }) {
-    const box = element('div', 'notice source-suggestion');
-    const body = element('div', 'notice-body');
+    const box = notice('source-suggestion', '');
     const button = element('button', 'button button-small', action);
     button.type = 'button';
     button.addEventListener('click', () => use(values));
-    body.append(element('p', '', text), button);
-    box.append(body);
+    box.firstElementChild.append(element('p', '', text), button);
     return box;
   }
 
@@ -127,11 +125,13 @@ function bars({ bars_title: title, bars: counts, bars_total: total }) {
 }
 
 function problems(sentences) {
+  const box = notice('tone-warning', '');
   const list = element('ul', 'plain source-problems small');
   for (const sentence of sentences) {
     const item = element('li', 'break');
     item.append(isolateQuoted(sentence));
     list.append(item);
   }
-  return list;
+  box.firstElementChild.append(list);
+  return box;
 }

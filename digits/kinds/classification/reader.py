@@ -10,7 +10,7 @@ import itertools
 import os
 import stat
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sized
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -35,6 +35,7 @@ from digits.data.target import class_index
 from digits.kinds.classification.recipe import CreateClassification, FolderSplit
 
 PROGRESS_EVERY_FILES = 20_000
+SORTED_IN_A_LIMITED_SCAN = 5_000
 
 
 @dataclass
@@ -206,6 +207,8 @@ class _Walk:
             visible = (entry for entry in listing if not entry.name.startswith("."))
             entries = list(itertools.islice(visible, self._max_entries))
             self.is_truncated |= next(visible, None) is not None
+        if not self._is_sorting(entries):
+            return entries
         return sorted(entries, key=lambda entry: os.fsencode(entry.name))
 
     def collect(self, top: os.DirEntry[str], item: ClassFolder) -> Iterator[None]:
@@ -229,7 +232,12 @@ class _Walk:
                 elif self.is_image(entry):
                     item.files.append(below)
                 yield
-        item.files.sort(key=os.fsencode)
+        if self._is_sorting(item.files):
+            item.files.sort(key=os.fsencode)
+
+    def _is_sorting(self, items: Sized) -> bool:
+        # A scan with a limit runs beside the event loop, which sorting would block.
+        return self._max_entries is None or len(items) <= SORTED_IN_A_LIMITED_SCAN
 
     def is_folder(self, entry: os.DirEntry[str]) -> bool:
         try:
