@@ -521,7 +521,7 @@ def test_lenet_is_customized(site: Site) -> None:
         (NO_USER_MODEL, 1, "UserModel"),
         (NO_LOSS, 1, "loss"),
         ("class UserModel:\n    pass", 1, "Tower"),
-        ("x = 1\n\0", 1, ""),
+        ("x = 1\n\0", 2, "U+0000"),
         ("(" * 5000, 1, ""),
     ],
 )

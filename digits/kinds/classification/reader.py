@@ -204,9 +204,9 @@ class _Walk:
     def entries(self, path: str) -> list[os.DirEntry[str]]:
         """The entries of a folder without hidden ones, by name. Raises OSError."""
         with os.scandir(path) as listing:
-            visible = (entry for entry in listing if not entry.name.startswith("."))
-            entries = list(itertools.islice(visible, self._max_entries))
-            self.is_truncated |= next(visible, None) is not None
+            first = itertools.islice(listing, self._max_entries)
+            entries = [entry for entry in first if not entry.name.startswith(".")]
+            self.is_truncated |= next(listing, None) is not None
         if not self._is_sorting(entries):
             return entries
         return sorted(entries, key=lambda entry: os.fsencode(entry.name))
