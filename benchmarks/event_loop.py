@@ -84,6 +84,7 @@ def serve(folder: Path, rows: int) -> None:
     site = open_site(
         Settings(
             port=0,
+            login=False,  # the test client that creates the jobs has no connection to identify
             jobs_dir=folder / "jobs",
             data_roots=(folder / "data",),
             samples_dir=folder / "samples",

@@ -7,6 +7,7 @@ A task's process appends; the server reads on from the previous position in the 
 from __future__ import annotations
 
 import errno
+import itertools
 import math
 import os
 import re
@@ -25,7 +26,14 @@ from digits.core.schema import Count, Integer, JsonObject, UnixTime
 
 MAX_LINE_BYTES = 1024 * 1024
 MAX_METRIC_NAME = 64
-_READ_BYTES = 4 * 1024 * 1024
+# Limit on the metrics of a row and of a stage, so that generated names cannot exhaust the server's memory.
+MAX_METRICS = 1000
+_READ_BYTES = 256 * 1024
+
+# How long a reader that shares its thread reads without a pause.
+TURN_SECONDS = 0.005
+# Longest time between two reports of a value of which only the latest counts.
+MAX_PACE_SECONDS = 30.0
 
 # A killed writer holds its lock until its memory is released.
 WRITER_SECONDS = 5.0
@@ -63,6 +71,17 @@ class Frame(TypedDict):
     function: str
     code: str
     own: bool
+
+
+class Gpu(TypedDict, total=False):
+    """The usage of a GPU: memory in bytes, utilization in percent, temperature in °C. The driver may omit some."""
+
+    index: Count
+    name: str
+    memory_used: Count
+    memory_total: Count
+    utilization: float
+    temperature: float
 
 
 def _snake_case(name: str) -> str:
@@ -153,7 +172,8 @@ class WeightsLoaded(Event, frozen=True):
 class Measured(Event, frozen=True):
     """Metrics of the ``train`` or ``val`` stage after ``step`` steps, ``epoch`` epochs.
 
-    A value may be NaN or infinite. Values with a name of more than `MAX_METRIC_NAME` characters are dropped.
+    A value may be NaN or infinite. Values with a name of more than `MAX_METRIC_NAME` characters are dropped, and those
+    after the first `MAX_METRICS`.
     """
 
     stage: str
@@ -162,7 +182,8 @@ class Measured(Event, frozen=True):
     values: dict[str, MetricValue]
 
     def __post_init__(self) -> None:
-        values = {name: float(value) for name, value in self.values.items() if len(name) <= MAX_METRIC_NAME}
+        first = itertools.islice(self.values.items(), MAX_METRICS)
+        values = {name: float(value) for name, value in first if len(name) <= MAX_METRIC_NAME}
         msgspec.structs.force_setattr(self, "values", values)
 
 
@@ -197,12 +218,12 @@ class Resumed(Event, frozen=True):
 
 
 class UsageSampled(Event, frozen=True):
-    """Resource usage of the task's process, in percent of one core and bytes; of each GPU, a dictionary."""
+    """Resource usage of the task's process, in percent of one core and bytes, and of each GPU."""
 
     cpu_percent: float
     memory_bytes: Count
     device: str = "CPU"
-    gpus: list[JsonObject] = field(default_factory=list)
+    gpus: list[Gpu] = field(default_factory=list)
 
 
 class Failed(Event, frozen=True):
@@ -265,14 +286,41 @@ def read(path: Path, cursor: int = 0, until: int | None = None) -> tuple[list[Ev
     A torn last line is left for the next call. A missing log has no events.
     """
     events: list[Event] = []
-    for line, end in _lines(path, cursor):
-        if until is not None and end > until:
-            break
+    for event, end in each(path, cursor, until):
         cursor = end
-        event = decode(line)
         if event is not None:
             events.append(event)
     return events, cursor
+
+
+def each(path: Path, cursor: int = 0, until: int | None = None) -> Iterator[tuple[Event | None, int]]:
+    """Iterate over the lines after ``cursor`` as `read` does; yield the event, if it is one, and the next cursor."""
+    for line, end in _lines(path, cursor):
+        if until is not None and end > until:
+            return
+        yield decode(line), end
+
+
+def row_turns(path: Path, cursor: int, until: int) -> Iterator[tuple[list[Measured | Resumed], int]]:
+    """Iterate over rows of metrics, and what invalidates them, in lists that take about `TURN_SECONDS` to read.
+
+    Yields each list with the cursor at its end. Let others run after each one.
+    """
+    rows: list[Measured | Resumed] = []
+    deadline = time.monotonic() + TURN_SECONDS
+    for line, end in _lines(path, cursor):
+        if end > until:
+            break
+        cursor = end
+        # Most lines of a long log report the progress: do not decode them.
+        if b'"measured"' in line or b'"resumed"' in line:
+            event = decode(line)
+            if isinstance(event, (Measured, Resumed)):
+                rows.append(event)
+        if time.monotonic() >= deadline:
+            yield rows, cursor
+            rows, deadline = [], time.monotonic() + TURN_SECONDS
+    yield rows, cursor
 
 
 def for_browser(value: Any) -> Any:
@@ -359,6 +407,32 @@ class EventLog:
             os.write(self._descriptor, b"\n")
 
 
+class Pace:
+    """Limits how often a value is logged of which only the latest counts, such as the progress.
+
+    It is logged at once, every ``seconds`` at first, and later at intervals of 0.1 % of the elapsed time, up to
+    `MAX_PACE_SECONDS`. So the log of a week is small, and the displayed percentage is up to date.
+    """
+
+    def __init__(self, seconds: float) -> None:
+        self._seconds = seconds
+        self._started, self._last = time.monotonic(), -math.inf
+
+    @property
+    def interval(self) -> float:
+        """The current interval in seconds."""
+        elapsed = time.monotonic() - self._started
+        return max(self._seconds, min(elapsed / 1000, MAX_PACE_SECONDS))
+
+    def is_due(self, now: bool = False) -> bool:
+        """Whether to log the value: if the interval is over, or if it must be ``now``."""
+        moment = time.monotonic()
+        if not now and moment - self._last < self.interval:
+            return False
+        self._last = moment
+        return True
+
+
 def is_written(path: Path) -> bool:
     """Whether another process keeps the log locked for a few seconds."""
     try:
@@ -388,26 +462,33 @@ def _soon(happens: Callable[[], bool]) -> bool:
 
 
 def _lines(path: Path, cursor: int) -> Iterator[tuple[bytes, int]]:
+    """Each complete line after ``cursor``, empty if it is too long for an event, and the cursor at its end."""
     try:
         opened = open_plain(path, below=path.parent.parent)  # the job's folder
     except UnreadableFile:
         return
     with opened as file:
+        size = _READ_BYTES
         while cursor < os.fstat(file.fileno()).st_size:
             file.seek(cursor)
             try:
-                block = file.read(_READ_BYTES)
+                block = file.read(size)
             except OSError:
                 return  # a disk error; it may be temporary
-            end = block.rfind(b"\n") + 1
-            if end == 0:
-                if len(block) < _READ_BYTES:
+            begin, end = 0, block.find(b"\n") + 1
+            if not end:
+                if len(block) < size:
                     return
-                end = len(block)  # no line is this long: skip the noise
-            for line in block[:end].splitlines(keepends=True):
-                cursor += len(line)
-                if len(line) <= MAX_LINE_BYTES:
-                    yield line, cursor
+                if size <= MAX_LINE_BYTES:
+                    size *= 2
+                    continue
+                cursor += len(block)  # no line is this long: skip the noise
+                yield b"", cursor
+            while end:
+                yield block[begin:end] if end - begin <= MAX_LINE_BYTES else b"", cursor + end
+                begin, end = end, block.find(b"\n", end) + 1
+            cursor += begin
+            size = _READ_BYTES
 
 
 def _encodable(value: Any) -> Any:

@@ -1,80 +1,154 @@
-"""The metrics of a training as columns, for charts and files."""
+"""The metrics of a training as columns of bounded size, for charts."""
 
 from __future__ import annotations
 
 import bisect
-import csv
-import io
 import math
-from dataclasses import dataclass, field
 from typing import Any
 
-from digits.core import events
+from msgspec import Struct, field
+
+from digits.core import events, schema
 
 MAX_CHART_POINTS = 4000
 MAX_SPARKLINE_POINTS = 60
-# Limit on the metrics of a stage, so that a network cannot exhaust the server's memory with generated names.
-MAX_METRICS = 1000
+# Metrics of an ended training that lists can show.
+MAX_SUMMARIZED = 16
+# Limit on the numbers of a chart's history, which many metrics share. It limits memory as well.
+MAX_CHART_CELLS = 64_000
 STAGES = ("train", "val")
 
 
-@dataclass
-class Series:
-    """The rows of one stage. ``values[name][i]`` belongs to ``steps[i]``; None if it was not measured."""
+class Series(Struct):
+    """The rows of one stage, thinned when there are many.
+
+    ``values[name][i]`` belongs to ``steps[i]``; None if it was not measured or is not finite. A column ends with its
+    last measured row. ``places[i]`` is the number of measured rows before that row.
+
+    Above `MAX_CHART_POINTS` rows, or fewer for many metrics, only some rows of each ``bucket`` consecutive ones
+    are kept: the first one, and those with the smallest and largest value of each metric. At most twice the limit is
+    in memory. Of more than about a hundred metrics, only the first ones keep their extremes.
+    """
 
     steps: list[int] = field(default_factory=list)
     epochs: list[float] = field(default_factory=list)
     values: dict[str, list[float | None]] = field(default_factory=dict)
+    places: list[int] = field(default_factory=list)
+    first_steps: dict[str, int] = field(default_factory=dict)
+    bucket: int = 1
 
     def add(self, event: events.Measured) -> None:
         if self.steps and self.steps[-1] >= event.step:
             self.cut(event.step - 1)  # the step was repeated
         count = len(self.steps)
+        self.places.append(self.places[-1] + 1 if self.places else 0)
         self.steps.append(event.step)
         self.epochs.append(event.epoch)
         for name, value in event.values.items():
-            if name in self.values:
-                self.values[name].append(value)
-            elif len(self.values) < MAX_METRICS:
-                self.values[name] = [*[None] * count, value]
-        for column in self.values.values():
-            if len(column) == count:
-                column.append(None)
+            column = self.values.get(name)
+            if column is None:
+                if len(self.values) >= events.MAX_METRICS:
+                    continue
+                column = self.values[name] = []
+                self.first_steps[name] = event.step
+            column.extend([None] * (count - len(column)))
+            column.append(value if math.isfinite(value) else None)
+        limit = self._limit(MAX_CHART_POINTS)
+        if count >= 2 * limit:
+            # Powers of two, so that buckets contain whole earlier ones.
+            self.bucket = max(self.bucket, 1 << (self._bucket_for(limit) - 1).bit_length())
+            self._keep(self._representative(self.bucket, limit))
 
     def cut(self, step: int) -> None:
-        """Remove the rows after ``step`` steps, and names without any values left."""
+        """Remove the rows after ``step`` steps, and metrics without any rows left."""
         count = bisect.bisect_right(self.steps, step)
-        del self.steps[count:], self.epochs[count:]
-        for name, column in list(self.values.items()):
+        if count == len(self.steps):
+            return
+        del self.steps[count:], self.epochs[count:], self.places[count:]
+        for name in [name for name, first in self.first_steps.items() if first > step]:
+            del self.values[name], self.first_steps[name]
+        for column in self.values.values():
             del column[count:]
-            if all(value is None for value in column):
-                del self.values[name]
+            _strip(column)
+        if not count:
+            self.bucket = 1
 
     def last(self, name: str) -> float | None:
         """Return the latest finite value of ``name``, or None."""
-        column = self.values.get(name, [])
-        return next((value for value in reversed(column) if value is not None and math.isfinite(value)), None)
+        return next((value for value in reversed(self.values.get(name, [])) if value is not None), None)
 
     def downsample(self, points: int) -> Series:
         """Return about ``points`` rows at most, including those with extreme values."""
-        if len(self.steps) <= points:
+        limit = self._limit(points)
+        if len(self.steps) <= limit:
             return self
-        kept = sorted(_rows_to_keep(self.values, len(self.steps), points))
-        return Series(
-            steps=[self.steps[row] for row in kept],
-            epochs=[self.epochs[row] for row in kept],
-            values={name: [column[row] for row in kept] for name, column in self.values.items()},
-        )
+        thin = Series(self.steps, self.epochs, dict(self.values), self.places)  # `_keep` replaces the lists
+        thin._keep(thin._representative(thin._bucket_for(limit), limit))
+        return thin
 
     def as_json(self) -> dict[str, Any]:
-        return {"step": self.steps, "epoch": self.epochs, "values": events.for_browser(self.values)}
+        count = len(self.steps)
+        columns = {name: column + [None] * (count - len(column)) for name, column in self.values.items()}
+        return {"step": self.steps, "epoch": self.epochs, "values": columns}
+
+    def is_valid(self) -> bool:
+        """Whether this can be the result of `add` and `cut`."""
+        count = len(self.steps)
+        return (
+            len(self.epochs) == len(self.places) == count <= 2 * MAX_CHART_POINTS
+            and len(self.values) <= events.MAX_METRICS
+            and self.values.keys() == self.first_steps.keys()
+            and all(len(column) <= count for column in self.values.values())
+            and all(map(int.__lt__, self.steps, self.steps[1:]))
+            and all(map(int.__lt__, self.places, self.places[1:]))
+            and (not count or 0 <= self.places[0] <= self.places[-1] < schema.MAX_INTEGER // 2)
+            and self.bucket > 0
+        )
+
+    def _limit(self, points: int) -> int:
+        """The number of rows to keep, if ``points`` are wanted."""
+        return max(8, min(points, MAX_CHART_CELLS // max(1, len(self.values))))
+
+    def _with_extremes(self, limit: int) -> int:
+        """The number of columns whose extremes fit into ``limit`` rows."""
+        return min(len(self.values), limit // 4)
+
+    def _bucket_for(self, limit: int) -> int:
+        rows_each = 1 + 2 * self._with_extremes(limit)
+        return math.ceil((self.places[-1] + 1) * rows_each / limit)
+
+    def _representative(self, bucket: int, limit: int) -> list[int]:
+        """The first row of each bucket, the extreme rows of each column in it, and the last row."""
+        columns = list(self.values.values())[: self._with_extremes(limit)]
+        count = len(self.steps)
+        kept = {count - 1}
+        begin = 0
+        while begin < count:
+            next_bucket = (self.places[begin] // bucket + 1) * bucket
+            end = bisect.bisect_left(self.places, next_bucket, begin)
+            kept.add(begin)
+            for column in columns:
+                values = column[begin:end]
+                numbers = [value for value in values if value is not None]
+                if numbers:
+                    kept.add(begin + values.index(min(numbers)))
+                    kept.add(begin + values.index(max(numbers)))
+            begin = end
+        return sorted(kept)
+
+    def _keep(self, rows: list[int]) -> None:
+        self.steps = [self.steps[row] for row in rows]
+        self.epochs = [self.epochs[row] for row in rows]
+        self.places = [self.places[row] for row in rows]
+        for name, column in self.values.items():
+            kept = [column[row] for row in rows[: bisect.bisect_left(rows, len(column))]]
+            _strip(kept)
+            self.values[name] = kept
 
 
-@dataclass
-class Metrics:
-    """All metrics of a task, up to ``cursor`` in its log."""
+class Metrics(Struct):
+    """The metrics of a task."""
 
-    cursor: int = 0
     train: Series = field(default_factory=Series)
     val: Series = field(default_factory=Series)
 
@@ -90,31 +164,19 @@ class Metrics:
 
     def as_json(self, points: int = MAX_CHART_POINTS) -> dict[str, Any]:
         """Return the data for charts: both stages, downsampled to about ``points`` rows."""
-        return {
-            "cursor": self.cursor,
-            "train": self.train.downsample(points).as_json(),
-            "val": self.val.downsample(points).as_json(),
-        }
-
-    def as_csv(self) -> str:
-        """Return all rows of both stages as CSV, with a column for each metric."""
-        names = sorted({*self.train.values, *self.val.values})
-        text = io.StringIO()
-        writer = csv.writer(text, lineterminator="\n")
-        writer.writerow(["stage", "step", "epoch", *names])
-        for stage in STAGES:
-            series = self.stage(stage)
-            for row, step in enumerate(series.steps):
-                cells = [series.values[name][row] if name in series.values else None for name in names]
-                writer.writerow([stage, step, series.epochs[row], *cells])
-        return text.getvalue()
+        return {stage: self.stage(stage).downsample(points).as_json() for stage in STAGES}
 
     def sparkline(self) -> list[float]:
         """Return the training loss in a few numbers, for a sparkline."""
-        column = [value for value in self.train.values.get("loss", []) if value is not None]
-        finite = [value for value in column if math.isfinite(value)]
+        finite = [value for value in self.train.values.get("loss", []) if value is not None]
         stride = max(1, math.ceil(len(finite) / MAX_SPARKLINE_POINTS))
         return [float(f"{value:.4g}") for value in finite[::stride]]
+
+    def last_values(self) -> dict[str, float]:
+        """Return the latest finite value of each metric of the validation, or of the training without validation."""
+        series = self.val if self.val.steps else self.train
+        latest = ((name, series.last(name)) for name in list(series.values)[:MAX_SUMMARIZED])
+        return {name: value for name, value in latest if value is not None}
 
     def last_accuracy(self) -> float | None:
         """Return the latest accuracy in percent: of the validation, or of the training without validation."""
@@ -132,20 +194,7 @@ def row_json(event: events.Measured) -> dict[str, Any]:
     return {"stage": event.stage, "step": event.step, "epoch": event.epoch, "values": values}
 
 
-def _rows_to_keep(columns: dict[str, list[float | None]], count: int, points: int) -> set[int]:
-    # Keep the first row of each bucket and the two extreme rows of each column.
-    size = max(1, math.ceil(count * (1 + 2 * len(columns)) / points))
-    kept = {count - 1}
-    for begin in range(0, count, size):
-        rows = range(begin, min(begin + size, count))
-        kept.add(begin)
-        for column in columns.values():
-            numbers = [row for row in rows if _is_number(column[row])]
-            if numbers:
-                kept.add(min(numbers, key=lambda row: column[row] or 0.0))
-                kept.add(max(numbers, key=lambda row: column[row] or 0.0))
-    return kept
-
-
-def _is_number(value: float | None) -> bool:
-    return value is not None and math.isfinite(value)
+def _strip(column: list[float | None]) -> None:
+    """Remove missing values at the end."""
+    while column and column[-1] is None:
+        column.pop()

@@ -19,6 +19,7 @@ MAX_INTEGER = 2**63 - 1
 # In `JsonObject`, such as the state of a random generator, which is larger: the limit of a float.
 MAX_LOOSE_INTEGER = 2**512
 MAX_DEPTH = 32
+MAX_VALUES = 20_000
 # The end of the year 9998: the largest Unix time that is valid in every time zone.
 MAX_UNIX_TIME = 253_370_764_799.0
 # Limits of settings without a narrower one.
@@ -42,7 +43,7 @@ if TYPE_CHECKING:
 else:
 
     class JsonObject(dict):
-        """A JSON object of any content, of bounded depth and with bounded numbers."""
+        """A JSON object of any content, of bounded depth and size, and with bounded numbers."""
 
 
 class Limits(NamedTuple):
@@ -93,17 +94,27 @@ def limits(type_: type[Struct], name: str) -> Limits:
 
 def _decode_custom(type_: Any, value: Any) -> Any:
     if type_ is JsonObject and isinstance(value, dict):
-        _check_bounds(value, 0)
+        _check_bounds(value)
         return JsonObject(value)
-    if type_ is Path and isinstance(value, str):
-        return Path(value)
+    if type_ is Path and isinstance(value, Path):
+        return value
     raise ValueError(f"Expected `{'object' if type_ is JsonObject else 'str'}`")
 
 
-def _check_bounds(value: Any, depth: int) -> None:
-    if depth > MAX_DEPTH:
+def _check_bounds(value: Any) -> None:
+    level, count = [value], 0
+    for _ in range(MAX_DEPTH + 1):
+        count += len(level)
+        if count > MAX_VALUES:
+            raise ValueError(f"Contains more than {MAX_VALUES:,} values")
+        inner: list[Any] = []
+        for item in level:
+            if isinstance(item, dict):
+                inner.extend(item.values())
+            elif isinstance(item, list):
+                inner.extend(item)
+            elif isinstance(item, int) and abs(item) > MAX_LOOSE_INTEGER:
+                raise ValueError("Expected a number of at most 512 bits")
+        level = inner
+    if level:
         raise ValueError(f"Nested more than {MAX_DEPTH} deep")
-    if isinstance(value, int) and abs(value) > MAX_LOOSE_INTEGER:
-        raise ValueError("Expected a number of at most 512 bits")
-    for item in value.values() if isinstance(value, dict) else value if isinstance(value, list) else ():
-        _check_bounds(item, depth + 1)

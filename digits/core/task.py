@@ -2,20 +2,24 @@
 
 The task's folder in its job's holds four files: ``recipe.json`` (what to do),
 ``events.jsonl`` (what happened), ``output.log`` (for users) and ``exit.json``
-(how it ended). The state of a task is folded from its events.
+(how it ended). The state of a task is folded from its events; that of a long log is saved in
+``state.json`` (see `digits.core.saved_state`).
 """
 
 from __future__ import annotations
 
+import itertools
+import math
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import Annotated, Any, NotRequired, TypedDict
+from typing import Annotated, Any, NotRequired, TypedDict, cast
 
 from msgspec import Meta, Struct, field, structs
 
 from digits.core import events
-from digits.core.schema import Count, UnixTime
+from digits.core.metrics import Metrics
+from digits.core.schema import Count, Fraction, JsonObject, UnixTime
 from digits.core.status import Status
 
 EVENTS_FILE = "events.jsonl"
@@ -24,7 +28,13 @@ EVENTS_FILE = "events.jsonl"
 EXIT_BUSY = 75
 # Exit code of a process that could not log its result because the disk is full.
 EXIT_DISK_FULL = 74
+# Limits on what a state contains, so that no log exhausts the memory or makes pages slow.
 MAX_NAMED_SKIPS = 20
+MAX_TEXT = 4000
+MAX_FRAMES = 200
+MAX_GPUS = 64
+MAX_WEIGHTS = 10_000
+MAX_SNAPSHOTS = 5000
 
 # Also the name of the task's folder.
 TaskName = Annotated[str, Meta(pattern=r"^[a-z][a-z_]{0,31}\Z")]
@@ -62,6 +72,8 @@ class Task(Struct, dict=True):
 
     ``seconds`` is the total time of the runs that have ended, by a monotonic clock.
     ``log_start`` is the cursor in the event log at which the current run begins.
+
+    ``state`` is folded from the log, up to the cursor in it. ``saved_cursor`` is that of the saved state.
     """
 
     name: TaskName
@@ -74,7 +86,7 @@ class Task(Struct, dict=True):
     log_start: Count = 0
 
     def __post_init__(self) -> None:
-        self.state = TaskState()
+        self.state, self.saved_cursor = TaskState(), 0
         if not self.history:
             self.history = [(Status.INIT, time.time())]
         if self.seconds is None:
@@ -121,28 +133,32 @@ class Task(Struct, dict=True):
     def _seconds_of_this_run(self) -> float:
         return self._ran_before + time.monotonic() - self._seen_since
 
-    def read_events(self, log: Path) -> list[events.Event]:
-        """Fold in the new events of ``log`` and return them."""
+    def read_events(self, log: Path, deadline: float = math.inf) -> tuple[list[events.Event], bool]:
+        """Bring the state up to date with ``log``, until the ``deadline`` of the monotonic clock.
+
+        Returns the new events, and whether they are all there are. At least one line is read.
+        """
         earlier: list[events.Event] = []
         if self.state.cursor < self.log_start:
-            earlier, self.state.cursor = events.read(log, self.state.cursor, until=self.log_start)
+            # The result of an earlier run does not apply to this one.
+            results = (events.Failed, events.Finished)
+            earlier, is_complete = self.state.read(log, deadline, self.log_start, without=results)
+            if not is_complete:
+                return earlier, False
             self.log_start = self.state.cursor
-            for event in earlier:
-                # The result of an earlier run does not apply to this one.
-                if not isinstance(event, (events.Failed, events.Finished)):
-                    self.state.apply(event)
-        happened, self.state.cursor = events.read(log, self.state.cursor)
-        for event in happened:
-            self.state.apply(event)
-        return [*earlier, *happened]
+        happened, is_complete = self.state.read(log, deadline)
+        return [*earlier, *happened], is_complete
 
     def restart(self, log_start: int) -> None:
         """Prepare to run again after being stopped or failing; ``log_start`` is its log size in bytes."""
         self.move(Status.INIT)
         self.handle, self.failure, self.log_start = None, None, log_start
         self.devices = []
-        # The new run appends to the same log. Fold it from the start, because it can void earlier events.
-        self.state = TaskState()
+        self.forget_events()
+
+    def forget_events(self) -> None:
+        """Discard the state, except for the progress. Reading the events folds the log from the start."""
+        self.state, self.saved_cursor = TaskState(fraction=self.state.fraction), 0
 
     @property
     def progress(self) -> float:
@@ -155,31 +171,102 @@ def not_before(last: float, at: float | None) -> float:
     return max(last, time.time() if at is None else at)
 
 
+class Counts(TypedDict):
+    """The number of records of each class."""
+
+    labels: list[str]
+    counts: list[Count]
+
+
+class Skip(TypedDict):
+    """A source image that could not be used."""
+
+    path: str
+    reason: str
+    split: str
+    label: str
+
+
+class Input(TypedDict):
+    """The fields of `events.InputPrepared`."""
+
+    how: str
+    records: Count
+    bytes: Count
+    budget_bytes: int
+    free_bytes: int
+    place: str
+
+
+class LoadedWeights(TypedDict):
+    """The fields of `events.WeightsLoaded`."""
+
+    source: str
+    taken: dict[str, str]
+    missing: list[str]
+    of_other_shape: dict[str, str]
+    unused: list[str]
+    frozen: list[str]
+    no_weights: list[str]
+
+
+class Usage(TypedDict):
+    """The fields of `events.UsageSampled`."""
+
+    cpu_percent: float
+    memory_bytes: Count
+    device: str
+    gpus: list[events.Gpu]
+
+
 class TaskState(Struct):
     """The state of a task: its events folded up to ``cursor`` in the log."""
 
-    cursor: int = 0
-    fraction: float = 0.0
-    seconds_left: float | None = None
+    cursor: Count = 0
+    fraction: Fraction = 0.0
+    seconds_left: events.Seconds | None = None
     doing: str = ""
-    counts: dict[str, dict[str, list[Any]]] = field(default_factory=dict)
-    skipped: int = 0
-    first_skips: list[dict[str, str]] = field(default_factory=list)
+    counts: dict[events.Split, Counts] = field(default_factory=dict)
+    skipped: Count = 0
+    first_skips: list[Skip] = field(default_factory=list)
     warnings: list[str] = field(default_factory=list)
     layers: list[events.Layer] = field(default_factory=list)
-    parameters: int | None = None
-    inputs: dict[str, dict[str, Any]] = field(default_factory=dict)
-    loaded_weights: dict[str, Any] | None = None
+    parameters: Count | None = None
+    inputs: dict[events.Split, Input] = field(default_factory=dict)
+    loaded_weights: LoadedWeights | None = None
     epochs: dict[str, float] = field(default_factory=dict)
-    usage: dict[str, Any] | None = None
+    usage: Usage | None = None
     failure: Failure | None = None
-    result: dict[str, Any] | None = None
+    result: JsonObject | None = None
+    metrics: Metrics = field(default_factory=Metrics)
 
     def apply(self, event: events.Event) -> None:
         """Fold one event in."""
         fold = _FOLDS.get(type(event))
         if fold:
             fold(self, event)
+
+    def read(
+        self,
+        log: Path,
+        deadline: float = math.inf,
+        until: int | None = None,
+        without: tuple[type[events.Event], ...] = (),
+    ) -> tuple[list[events.Event], bool]:
+        """Fold in the events of ``log`` after the cursor, and not after ``until``, except those ``without`` effect.
+
+        Returns the events, and whether all were read before the ``deadline`` of the monotonic clock.
+        """
+        happened: list[events.Event] = []
+        for event, end in events.each(log, self.cursor, until):
+            self.cursor = end
+            if event is not None:
+                happened.append(event)
+                if not isinstance(event, without):
+                    self.apply(event)
+            if time.monotonic() >= deadline:
+                return happened, False
+        return happened, True
 
     @property
     def snapshots(self) -> list[tuple[float, str]]:
@@ -192,15 +279,23 @@ class TaskState(Struct):
         return self.result is not None
 
 
-def _facts(event: events.Event, *without: str) -> dict[str, Any]:
+def _facts(event: events.Event, *without: str) -> Any:
     """The fields of an event by name, except its time and ``without``."""
-    return {name: value for name, value in structs.asdict(event).items() if name not in ("at", *without)}
+    return {
+        name: _clip(value) if isinstance(value, str) else value
+        for name, value in structs.asdict(event).items()
+        if name not in ("at", *without)
+    }
+
+
+def _clip(text: str) -> str:
+    return text if len(text) <= MAX_TEXT else f"{text[:MAX_TEXT]}…"
 
 
 def _progressed(state: TaskState, event: events.Progressed) -> None:
     state.fraction = min(1.0, max(0.0, event.fraction))
     state.seconds_left = event.seconds_left
-    state.doing = event.doing
+    state.doing = _clip(event.doing)
 
 
 def _counted(state: TaskState, event: events.Counted) -> None:
@@ -210,13 +305,12 @@ def _counted(state: TaskState, event: events.Counted) -> None:
 def _skipped(state: TaskState, event: events.Skipped) -> None:
     state.skipped += 1
     if len(state.first_skips) < MAX_NAMED_SKIPS:
-        skip = {"path": event.path, "reason": event.reason, "split": event.split, "label": event.label}
-        state.first_skips.append(skip)
+        state.first_skips.append(cast(Skip, _facts(event)))
 
 
 def _warned(state: TaskState, event: events.Warned) -> None:
     if len(state.warnings) < MAX_NAMED_SKIPS:
-        state.warnings.append(event.message)
+        state.warnings.append(_clip(event.message))
 
 
 def _built(state: TaskState, event: events.Built) -> None:
@@ -228,30 +322,45 @@ def _input_prepared(state: TaskState, event: events.InputPrepared) -> None:
 
 
 def _weights_loaded(state: TaskState, event: events.WeightsLoaded) -> None:
-    state.loaded_weights = _facts(event)
+    fields = _facts(event)
+    for name, value in fields.items():
+        if isinstance(value, dict):
+            fields[name] = dict(itertools.islice(value.items(), MAX_WEIGHTS))
+        elif isinstance(value, list):
+            fields[name] = value[:MAX_WEIGHTS]
+    state.loaded_weights = fields
+
+
+def _measured(state: TaskState, event: events.Measured) -> None:
+    state.metrics.add(event)
 
 
 def _saved(state: TaskState, event: events.Saved) -> None:
-    state.epochs.pop(event.path, None)
-    state.epochs[event.path] = event.epoch
+    path = _clip(event.path)
+    state.epochs.pop(path, None)
+    state.epochs[path] = event.epoch
+    if len(state.epochs) > MAX_SNAPSHOTS:
+        del state.epochs[next(iter(state.epochs))]
 
 
 def _removed(state: TaskState, event: events.Removed) -> None:
-    state.epochs.pop(event.path, None)
+    state.epochs.pop(_clip(event.path), None)
 
 
 def _resumed(state: TaskState, event: events.Resumed) -> None:
     # The end of the previous run is obsolete; its warnings are repeated if they still apply.
     state.failure = state.result = None
     state.warnings = []
+    state.metrics.add(event)
 
 
 def _usage_sampled(state: TaskState, event: events.UsageSampled) -> None:
     state.usage = _facts(event)
+    state.usage["gpus"] = event.gpus[:MAX_GPUS]
 
 
 def _failed(state: TaskState, event: events.Failed) -> None:
-    state.failure = Failure(event.message, event.hint, event.line, event.trace, event.detail)
+    state.failure = Failure(event.message, event.hint, event.line, event.trace[:MAX_FRAMES], event.detail)
 
 
 def _finished(state: TaskState, event: events.Finished) -> None:
@@ -267,6 +376,7 @@ _FOLDS: dict[type[events.Event], Callable[[TaskState, Any], None]] = {
     events.Built: _built,
     events.InputPrepared: _input_prepared,
     events.WeightsLoaded: _weights_loaded,
+    events.Measured: _measured,
     events.Saved: _saved,
     events.Removed: _removed,
     events.Resumed: _resumed,

@@ -19,13 +19,14 @@ from digits.core.job import DamagedJob, DeviceRequest, Job
 from digits.core.metrics import Metrics
 from digits.core.recipe import FILE_NAME as RECIPE_FILE
 from digits.core.status import Status
-from digits.core.task import EVENTS_FILE, Failure, Task, TaskState
+from digits.core.task import Failure, Task, TaskState
 from digits.runtime import changes
 from digits.runtime.device_ledger import CPU, Allocation, Resources
 from digits.runtime.store import Store
-from digits.runtime.task_follower import MetricsCache, TaskFollower
+from digits.runtime.task_follower import TaskFollower, summarize
 from digits.runtime.task_outcome import verdict
 from digits.runtime.task_runner import Phase, TaskRun, TaskRunner
+from digits.runtime.task_states import TaskStates
 
 log = logging.getLogger(__name__)
 
@@ -40,9 +41,9 @@ _LAST_LINES = 40
 
 @dataclass(frozen=True)
 class Candidate:
-    """A job with tasks to start, the devices that each asks for, and the jobs that must be done before.
+    """A job with tasks to start, the devices each one requests, and the jobs it depends on.
 
-    A job that does not exist any more is None in ``needs``.
+    A job that no longer exists is None in ``needs``.
     """
 
     job: Job
@@ -133,7 +134,7 @@ class Scheduler:
         self._runner = runner
         self._report = report
         self._runs: dict[tuple[str, str], TaskRun] = {}
-        self._metrics = MetricsCache()
+        self._states = TaskStates(lambda job, task: (job.id, task.name) in self._runs)
         self._problems: dict[str, str] = {}
         self._decided_at: tuple[int, float] | None = None
 
@@ -163,9 +164,9 @@ class Scheduler:
         self._reconsider()
 
     def abort(self, job: Job) -> bool:
-        """Ask all tasks of ``job`` to stop; False if it had ended already.
+        """Ask all tasks of ``job`` to stop; return False if it has already ended.
 
-        Returns when all processes have been asked, so that the request survives the end of the server. Raises
+        Return when all processes have been asked, so that the request survives the end of the server. Raises
         NotReady if a task is still starting.
         """
         if not job.status.is_running:
@@ -182,11 +183,9 @@ class Scheduler:
 
     def resume(self, job: Job) -> None:
         """Resume a job that was stopped or failed; raises OSError, leaving it unchanged."""
-        self._store.edit(job)  # first: nothing after this can fail
+        self._store.edit(job)  # first, because nothing after this can fail
         job.resume()
-        with contextlib.suppress(OSError):
-            self._catch_up(job)  # its pages show its previous progress until it runs
-        self._metrics.forget(job)
+        self._catch_up(job)  # its pages show its previous progress until it runs
         self._status_changed(job)
         self._reconsider()
 
@@ -197,23 +196,21 @@ class Scheduler:
         handles = [task.handle for task in job.tasks if task.handle]
         has_ended = self._wait(lambda: not self._is_active(job))
         if not has_ended or not self._runner.clear(job.folder, handles, STOP_SECONDS) or self._is_active(job):
-            raise NotReady(f"A process of “{job.name}” does not exit.", "Try again in a moment.")
+            raise NotReady(f"A process of “{job.name}” did not exit.", "Try again in a moment.")
         self._store.remove(job)
-        self._metrics.forget(job)
+        self._states.forget(job)
         self._problems.pop(job.id, None)
         self._report(changes.JobDeleted(job))
 
     def metrics(self, job: Job) -> Metrics:
-        """The metrics of ``job``."""
-        return self._metrics.get(job, {job_id for job_id, _ in self._runs})
+        """Return the metrics of ``job``."""
+        return self.task_state(job, job.tasks[0]).metrics if job.tasks else Metrics()
 
     def task_state(self, job: Job, task: Task) -> TaskState:
-        """The state of ``task``, read from its log if it is not being followed."""
-        if task.state.cursor == 0:
-            self._catch_up(job)
-        return task.state
+        """Return the state of ``task``, from its log. Lets other greenlets run while a long log is read."""
+        return self._states.get(job, task)
 
-    # Deciding
+    # Decisions
 
     def _reconsider(self) -> None:
         self._decided_at = None
@@ -266,7 +263,7 @@ class Scheduler:
         for task in self._startable(job):
             self._end(job, task, Status.ABORT, failure)
 
-    # Running
+    # Runs
 
     def _submit(self, job: Job, task: Task, allocation: Allocation) -> None:
         run = self._new_run(job, task, allocation)
@@ -284,7 +281,7 @@ class Scheduler:
                 self._runner.adopt(self._new_run(job, task, allocation), task.handle)
 
     def _new_run(self, job: Job, task: Task, allocation: Allocation) -> TaskRun:
-        follower = TaskFollower(job, task, self._runner.executor, self._report)
+        follower = TaskFollower(job, task, self._states, self._runner.executor, self._report)
         run = TaskRun(
             folder=job.task_folder(task),
             allocate=lambda: allocation,
@@ -304,10 +301,14 @@ class Scheduler:
         remove_partial_writes(folder / RECIPE_FILE)
         job.recipe_for(task).save(folder)
 
-    def _follow(self, job: Job, task: Task, follower: TaskFollower, run: TaskRun) -> None:
-        """Update ``job`` after a start, a poll or the end of ``run``; raises OSError to be called again."""
+    def _follow(self, job: Job, task: Task, follower: TaskFollower, run: TaskRun) -> bool:
+        """Update ``job`` after a start, a poll or the end of ``run``; raises OSError to be called again.
+
+        Returns False to be called again soon, because the log contains more than can be read in a turn.
+        """
         try:
-            self._advance(job, task, follower, run)
+            if not self._advance(job, task, follower, run):
+                return False
         except OSError:  # temporary, such as too many open files
             if run.error:
                 self._forget(job, task)  # start it again in the next round
@@ -316,10 +317,12 @@ class Scheduler:
             self._break(job, error)
         if run.has_ended:
             self._forget(job, task)
+        return True
 
-    def _advance(self, job: Job, task: Task, follower: TaskFollower, run: TaskRun) -> None:
+    def _advance(self, job: Job, task: Task, follower: TaskFollower, run: TaskRun) -> bool:
+        """Return whether ``job`` is up to date."""
         if not task.status.is_running:
-            return  # the job was ended by an error of its own
+            return True  # the job was ended by an error of its own
         if isinstance(run.error, OSError):
             known = explain(run.error)
             why, hint = (known.message, known.hint) if known else (str(run.error), "")
@@ -331,10 +334,14 @@ class Scheduler:
         else:
             if task.status is not Status.RUN:
                 self._started(job, task, run)
-            follower.read(self.metrics(job), has_ended=run.exit is not None)
+            if not follower.read(has_ended=run.exit is not None):
+                return False
             if run.exit is not None:
                 status, failure = verdict(run.exit, task.state, self._last_lines(run))
+                if job.type == "model":
+                    summarize(job, task.state.metrics)
                 self._end(job, task, status, failure, run.exit.at, run.exit.seconds)
+        return True
 
     def _started(self, job: Job, task: Task, run: TaskRun) -> None:
         task.handle, task.devices = run.handle, run.devices
@@ -356,9 +363,9 @@ class Scheduler:
         seconds: float | None = None,
     ) -> None:
         """End ``task``; ``at`` is the time of its exit, which may have been while the server was down."""
-        # First, because it reads the log: if that fails, the next round retries all of this.
-        metrics = self.metrics(job) if job.type == "model" else None
         task.failure = failure
+        if status is Status.DONE:
+            job.summarize_products()
         task.move(status, at, seconds)
         job.waiting_for = ""
         if status is not Status.DONE:
@@ -366,19 +373,18 @@ class Scheduler:
                 job.clear_away()
             except OSError as error:
                 log.warning("the leftovers of job %s could not be removed: %s", job.id, error)
-        if metrics is not None:
-            job.summary.sparkline = metrics.sparkline()
-            job.summary.last_accuracy = metrics.last_accuracy()
         self._status_changed(job, at=task.history[-1][1])
         self._reconsider()
 
     def _catch_up(self, job: Job) -> None:
-        """Apply the events logged while the server was down."""
+        """Apply the first events of the log, all of a short one. The rest is read when it is needed."""
         for task in job.tasks:
-            task.read_events(job.task_folder(task) / EVENTS_FILE)
+            with contextlib.suppress(OSError):
+                self._states.advance(job, task)
 
     def _forget(self, job: Job, task: Task) -> None:
         self._runs.pop((job.id, task.name), None)
+        self._states.keep(job)
         self._reconsider()
 
     def _is_active(self, job: Job) -> bool:
@@ -394,7 +400,7 @@ class Scheduler:
     def _isolated(self, job: Job) -> Iterator[None]:
         """Confine errors in this block to ``job``: they end this job and affect no other.
 
-        Errors of the system, such as too many open files, are logged and retried in the next round.
+        System errors, such as too many open files, are logged and retried in the next round.
         """
         try:
             yield

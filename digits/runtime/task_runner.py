@@ -1,4 +1,4 @@
-"""Run tasks: jobs, short tasks and inference servers alike.
+"""Run all tasks: those of jobs, short tasks and inference servers.
 
 The runner queues tasks until their devices are free, starts them on an executor, polls the active
 ones in a single loop, and ends those that exceed their time. Its users follow a task
@@ -28,10 +28,12 @@ POLL_SECONDS = 0.05
 # Longest time between two rounds.
 IDLE_SECONDS = 1.0
 CLEAR_SECONDS = 5.0
+# A run whose user falls behind, because its log is long, uses at most about half of the server's time.
+BEHIND_SECONDS = 0.01
 
 
 class Phase(enum.Enum):
-    """Where a run is in its life."""
+    """The phase of a run."""
 
     QUEUED = "queued"
     STARTING = "starting"
@@ -45,7 +47,7 @@ class TaskRun:
 
     ``allocate`` reserves the devices, and returns None while they are in use. ``prepare`` writes the
     recipe for these devices, and may raise. ``follow`` is called when the task has started, after every poll, and when
-    it has ended; if it raises OSError, it is called again in the next round.
+    it has ended; if it raises OSError, it is called again in the next round, and if it returns False, soon.
 
     ``number`` is the number of the run, which distinguishes it from earlier ones in the same folder. With
     ``may_exist``, an earlier server may have started it already. An ``owned`` run ends with
@@ -78,7 +80,7 @@ class TaskRun:
         self._settled = Event()
         self._since = time.monotonic()
         self._due = 0.0
-        self._is_stopped = False
+        self._is_stopped = self._is_behind = False
         self._problem = ""
 
     @property
@@ -91,11 +93,11 @@ class TaskRun:
 
     @property
     def is_settled(self) -> bool:
-        """Whether its outcome is known, although its process may still be exiting."""
+        """Whether the outcome is known, although the process may still be exiting."""
         return bool(self._settled.is_set())
 
     def settle(self) -> None:
-        """Note that its outcome is known, and wake those who wait for it."""
+        """Record that the outcome is known, and wake all waiting greenlets."""
         self._settled.set()
 
 
@@ -213,6 +215,8 @@ class TaskRunner:
                 if may_run:
                     self._poll(run)
                 self._limit_time(run, now)
+                if run._is_behind and self._loop is not None:
+                    gevent.sleep(0)  # let others run before the next run
         if may_run:
             for call in self.every_round:
                 call()
@@ -237,10 +241,10 @@ class TaskRunner:
 
     def _start_queued(self) -> None:
         for run in list(self._queue):
-            # Starting a run yields, and another greenlet may do the same.
+            # Starting a run yields, and another greenlet may start one meanwhile.
             if run.phase is not Phase.QUEUED:
                 continue
-            # The end of a run is known once none of the processes in its folder runs.
+            # A run has ended once no process of its folder is running.
             if any(other.folder == run.folder for other in self._active):
                 continue
             run.allocation = run.allocate()
@@ -252,7 +256,7 @@ class TaskRunner:
             if self._loop is None:
                 self._start(run)
             else:
-                gevent.spawn(self._start, run)  # a slow executor does not delay other tasks
+                gevent.spawn(self._start, run)  # so that a slow executor does not delay other tasks
 
     def _start(self, run: TaskRun) -> None:
         try:
@@ -306,7 +310,7 @@ class TaskRunner:
                 self.executor.stop(run.handle)
             run._is_stopped = True
         except OSError as error:
-            self._note(run, f"could not be stopped: {error}")  # tried again in the next round
+            self._note(run, f"could not be stopped: {error}")  # retried in the next round
 
     def _finish(self, run: TaskRun) -> None:
         """End ``run``, unless `follow` has to be called again."""
@@ -323,9 +327,12 @@ class TaskRunner:
         self.wake()
 
     def _call_follow(self, run: TaskRun) -> bool:
-        """Call the user of ``run``; return whether it could do its work."""
+        """Call the user of ``run``; return whether it has done its work."""
         try:
-            run.follow(run)
+            run._is_behind = run.follow(run) is False
+            if run._is_behind:
+                run._due = time.monotonic() + BEHIND_SECONDS
+                return False
         except OSError as error:
             self._note(run, str(error))
             return False

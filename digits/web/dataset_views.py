@@ -7,6 +7,7 @@ import json
 import threading
 from collections.abc import Iterator
 from dataclasses import asdict
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -30,6 +31,7 @@ from digits.kinds.source_summary import SourceSummary
 from digits.web import serializers
 from digits.web.auth import current_username
 from digits.web.dataset_submit import new_dataset
+from digits.web.job_query import Page, page_of
 from digits.web.kind_routes import views_of
 from digits.web.offload import each_in_thread, in_thread
 from digits.web.services import services
@@ -38,6 +40,7 @@ blueprint = Blueprint("datasets", __name__)
 
 SAMPLES_PER_GROUP = 8
 SHOWN_GROUPS = 100
+SHOWN_MODELS = 25
 PAGE_SIZES = (10, 25, 50, 100)
 EXAMPLE_IMAGE = "img/example.png"
 MAX_EXAMPLE_PIXELS = 20_000_000
@@ -87,6 +90,7 @@ def show(job_id: str) -> str:
     state = services().scheduler.task_state(job, job.tasks[0])
     page, body = serializers.page(job), serializers.dataset(job)
     manifest = job.manifest()
+    models = Page.of(services().store.children(job), page_of(request.args, "models_page"), SHOWN_MODELS)
     if body is not None and manifest is not None:
         try:
             body["samples"] = _samples(job, manifest)
@@ -103,6 +107,9 @@ def show(job_id: str) -> str:
         dataset=body,
         counts=state.counts,
         skipped=serializers.skipped(job),
+        models=serializers.rows(models.items),
+        models_page=models,
+        models_address=partial(_models_address, job.id),
     )
 
 
@@ -204,8 +211,8 @@ def explore(kind: Kind) -> str:
         raise NotFound(f"This dataset has no {views.group} {label}: its {views.groups} are 0 to {last}.")
     size = min(max(request.args.get("size", default=50, type=int), 1), max(PAGE_SIZES))
     numbers = _numbers(job, manifest.splits[name], label)
-    pages = max(1, -(-len(numbers) // size))
-    page = min(max(request.args.get("page", default=0, type=int), 0), pages - 1)
+    # In the URL, the first page is 0.
+    page = Page.of(numbers, max(request.args.get("page", default=0, type=int), 0) + 1, size)
     return render_template(
         "explore.html",
         job=serializers.row(job),
@@ -218,11 +225,9 @@ def explore(kind: Kind) -> str:
         labels=manifest.groups,
         counts=manifest.splits[name].counts,
         page=page,
-        pages=pages,
         size=size,
         sizes=PAGE_SIZES,
-        items=_items(job, name, manifest, numbers[page * size : (page + 1) * size]),
-        total=len(numbers),
+        items=_items(job, name, manifest, page.items),
     )
 
 
@@ -235,6 +240,11 @@ def record(job_id: str, split: str, number: int) -> Response:
     # A record never changes, because a dataset is written once.
     response.headers["Cache-Control"] = "private, max-age=86400, immutable"
     return response
+
+
+def _models_address(job_id: str, number: int) -> str:
+    """Return the URL of the page of a dataset with page ``number`` of its models."""
+    return url_for("datasets.show", job_id=job_id, models_page=number, _anchor="children-title")
 
 
 def _dataset(job_id: str) -> DatasetJob:

@@ -197,7 +197,6 @@ def serve(
     limits["max_connections"] = min(limits.get("max_connections", MAX_CONNECTIONS), max(1, descriptors // 2))
     server = Server(app, listener, socketio=socketio, **limits)
     # Exclude the objects loaded so far from garbage collection, which would block the event loop.
-    gc.collect()
     gc.freeze()
     stopping = Event()
     handlers = [gevent.signal_handler(number, stopping.set) for number in (signal.SIGINT, signal.SIGTERM)]

@@ -1,4 +1,4 @@
-"""Lint a network's text of any length without running it."""
+"""Linting networks of any length without running them."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def test_an_empty_editor_has_no_faults(diagnose: Any, text: str) -> None:
      "".join(f"class A{number + 1}(A{number}):0\n" for number in range(270)),
      "print 1;" * 740, "f(" + "x in y," * 800 + ")", "x=1\n" * 50_000, "print 1\n" * 10_000],
 )  # fmt: skip
-def test_texts_that_exhaust_a_parser_are_no_fault_of_the_server(text: str) -> None:
+def test_texts_that_exhaust_the_parser_cause_no_server_error(text: str) -> None:
     assert len(network_lint.check(text)) <= 1
 
 

@@ -25,7 +25,7 @@ import numpy as np
 from numpy.typing import NDArray
 from PIL.Image import Image
 
-from digits.core.events import Counted, EventLog, Progressed, Skipped, Warned
+from digits.core.events import Counted, EventLog, Pace, Progressed, Skipped, Warned
 from digits.core.events import Split as SplitName
 from digits.core.files import is_disk_full, write_bytes
 from digits.core.recipe import CreateDataset
@@ -363,7 +363,7 @@ class Report:
 
     def __init__(self, events: EventLog) -> None:
         self._events = events
-        self._reported_at = 0.0
+        self._pace = Pace(PROGRESS_SECONDS)
         self._started_at = 0.0
         self._done = 0
         self._skipped = 0
@@ -384,7 +384,7 @@ class Report:
 
     def downloaded(self, fraction: float, what: str) -> None:
         self.share = SHARE_OF_DOWNLOAD
-        if self._is_time() or fraction >= 1:
+        if self._pace.is_due(now=fraction >= 1):
             self._events.append(Progressed(fraction * self.share, None, what))
 
     def start_writing(self, count: int) -> None:
@@ -396,7 +396,7 @@ class Report:
         for item in news.unusable[: MAX_SKIPPED_EVENTS - self._skipped]:
             self._events.append(Skipped(item.path, item.reason, item.split, item.group))
         self._skipped += len(news.unusable)
-        if self._is_time():
+        if self._pace.is_due():
             fraction = self._done / self.images
             what = f"Writing images: {self._done:,} of {self.images:,}"
             fraction = self.share + (1 - self.share) * fraction
@@ -409,13 +409,6 @@ class Report:
         if not self._done:
             return None
         return (self.images - self._done) * (time.monotonic() - self._started_at) / self._done
-
-    def _is_time(self) -> bool:
-        now = time.monotonic()
-        if now - self._reported_at < PROGRESS_SECONDS:
-            return False
-        self._reported_at = now
-        return True
 
 
 class _News:

@@ -8,13 +8,13 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
-from digits.core.events import EventLog, Measured, Progressed
+from digits.core.events import EventLog, Measured, Pace, Progressed
 from digits.worker.training.tensorboard_log import TensorBoardLog
 from digits.worker.training.timeline import Timeline
 
 TENSORBOARD_FOLDER = "tb"
 
-# Shortest time between two reports of the same activity, in seconds.
+# Shortest time between two reports of the same stage, in seconds.
 PROGRESS_SECONDS = 0.5
 
 log = logging.getLogger(__name__)
@@ -37,7 +37,8 @@ class Reports:
         self.events = events
         self._timeline, self._first_step = timeline, first_step
         self.train_board, self.val_board = train_board, val_board
-        self._started = self._reported = time.monotonic()
+        self._started = time.monotonic()
+        self._pace = Pace(PROGRESS_SECONDS)
 
     def start_clock(self) -> None:
         """Estimate the remaining time from the steps taken from now on."""
@@ -45,12 +46,10 @@ class Reports:
 
     def progress(self, step: int, doing: str, now: bool = False) -> None:
         """Report that the training is ``doing`` something after ``step`` steps; rarely, unless ``now``."""
-        moment = time.monotonic()
-        if not now and moment - self._reported < PROGRESS_SECONDS:
+        if not self._pace.is_due(now):
             return
-        self._reported = moment
         total, done = self._timeline.total_steps, step - self._first_step
-        left = (moment - self._started) * (total - step) / done if done else None
+        left = (time.monotonic() - self._started) * (total - step) / done if done else None
         self.events.append(Progressed(round(step / total, 6), left, doing))
 
     def training(self, rows: Sequence[Measured]) -> None:

@@ -9,7 +9,7 @@ from typing import Any
 
 import psutil
 
-from digits.core.events import EventLog, UsageSampled
+from digits.core.events import EventLog, Pace, UsageSampled
 
 INTERVAL_SECONDS = 2.0
 
@@ -18,7 +18,10 @@ INTERVAL_SECONDS = 2.0
 def reported(
     events: EventLog, device: str, gpus: list[int], interval: float = INTERVAL_SECONDS
 ) -> Iterator[None]:
-    """Append `UsageSampled` every ``interval`` seconds while the block runs. ``gpus`` are the driver's indexes."""
+    """Append `UsageSampled` while the block runs, every ``interval`` seconds at first and less often later.
+
+    ``gpus`` are the driver's indexes.
+    """
     stop = threading.Event()
     thread = threading.Thread(target=_report, args=(events, device, gpus, interval, stop), name="usage")
     thread.daemon = True
@@ -33,8 +36,9 @@ def reported(
 def _report(events: EventLog, device: str, gpus: list[int], interval: float, stop: threading.Event) -> None:
     process = psutil.Process()
     process.cpu_percent()  # the first call starts the measurement
+    pace = Pace(interval)
     with _driver(gpus) as read_gpus:
-        while not stop.wait(interval):
+        while not stop.wait(pace.interval):
             events.append(
                 UsageSampled(
                     cpu_percent=process.cpu_percent(),

@@ -1,0 +1,93 @@
+"""All rows of a training's metrics as CSV, read from its event log without keeping them in memory."""
+
+from __future__ import annotations
+
+import bisect
+import csv
+import io
+from collections.abc import Iterator
+from pathlib import Path
+
+from digits.core import events
+from digits.core.metrics import STAGES
+
+# Limit on the memory of a log that invalidates earlier rows again and again.
+_MAX_CUTS = 100_000
+
+
+def table(log: Path) -> Iterator[str]:
+    """Iterate over the text of a table with a row for each step and a column for each metric, training first.
+
+    Each piece takes about `events.TURN_SECONDS`; some are empty. Rows that a resumed training repeated are omitted.
+    """
+    stages = {stage: _Stage() for stage in STAGES}
+    end = events.end(log)
+    for happened, _ in events.row_turns(log, 0, end):
+        for event in happened:
+            if isinstance(event, events.Resumed):
+                for stage in stages.values():
+                    stage.cut(event.step)
+            elif event.stage in stages:
+                stages[event.stage].add(event)
+        yield ""
+    names = sorted({name for stage in stages.values() for name in stage.first_steps})
+    text = io.StringIO()
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerow(["stage", "step", "epoch", *names])
+    yield text.getvalue()
+    for name, stage in stages.items():
+        count = 0
+        for happened, _ in events.row_turns(log, 0, end if stage.count else 0):
+            text.seek(0)
+            text.truncate()
+            for event in happened:
+                if isinstance(event, events.Measured) and event.stage == name:
+                    count += 1
+                    if stage.is_valid(count, event.step):
+                        known = (
+                            event.values[key] if key in event.values and key in stage.first_steps else None
+                            for key in names
+                        )
+                        writer.writerow([name, event.step, event.epoch, *known])
+            yield text.getvalue()
+
+
+class _Stage:
+    """The metrics of a stage, by the step of their first valid row, and which rows are invalid.
+
+    Of the first ``counts[i]`` rows, those after ``steps[i]`` steps are invalid. Both lists ascend.
+    """
+
+    def __init__(self) -> None:
+        self.first_steps: dict[str, int] = {}
+        self.count = self._last = 0
+        self._counts: list[int] = []
+        self._steps: list[int] = []
+
+    def add(self, event: events.Measured) -> None:
+        if self.count and event.step <= self._last:
+            self.cut(event.step - 1)  # the step was repeated
+        self.count += 1
+        self._last = event.step
+        for name in event.values:
+            if name not in self.first_steps and len(self.first_steps) < events.MAX_METRICS:
+                self.first_steps[name] = event.step
+
+    def cut(self, step: int) -> None:
+        if self._last <= step:
+            return
+        self._last = step
+        while self._steps and self._steps[-1] >= step:
+            self._counts.pop()
+            self._steps.pop()
+        self._counts.append(self.count)
+        self._steps.append(step)
+        if len(self._counts) > _MAX_CUTS:
+            del self._counts[: _MAX_CUTS // 2], self._steps[: _MAX_CUTS // 2]
+        for name in [name for name, first in self.first_steps.items() if first > step]:
+            del self.first_steps[name]
+
+    def is_valid(self, number: int, step: int) -> bool:
+        """Whether the row with this ``number``, counted from 1, is valid after ``step`` steps."""
+        place = bisect.bisect_left(self._counts, number)
+        return place == len(self._steps) or step <= self._steps[place]

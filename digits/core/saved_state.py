@@ -1,0 +1,175 @@
+"""The saved state of a task, so that a server that starts again reads only the rest of a long event log.
+
+``state.json`` beside the log is a cache: the events folded up to a cursor, with a checksum. It is ignored if it is
+damaged, was written by another version, or does not match the log. Then the log is read from its start.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import math
+import os
+import secrets
+from array import array
+from contextlib import suppress
+from pathlib import Path
+
+import msgspec
+from msgspec import Struct
+
+from digits import __version__
+from digits.core import files, schema
+from digits.core.files import UnreadableFile, open_plain, read_bytes
+from digits.core.metrics import Metrics, Series
+from digits.core.schema import Count
+from digits.core.task import EVENTS_FILE, Task, TaskState
+
+STATE_FILE = "state.json"
+# Larger states, without their metrics, are not saved, because they take long to decode.
+MAX_STATE_BYTES = 512 * 1024
+MAX_FILE_BYTES = 8 * 1024 * 1024
+_TAIL_BYTES = 4096
+
+
+class _File(Struct):
+    sha256: str
+    saved: msgspec.Raw
+
+
+class _Series(Struct):
+    """A `Series` whose numbers are packed, which is much faster than JSON. A missing value is NaN."""
+
+    steps: bytes
+    epochs: bytes
+    values: dict[str, bytes]
+    places: bytes
+    first_steps: dict[str, Count]
+    bucket: Count
+
+
+class _Saved(Struct):
+    """``state`` is a `TaskState` without its metrics; ``run`` is that of the task.
+
+    ``tail`` identifies the log up to the cursor.
+    """
+
+    version: str
+    run: Count
+    tail: str
+    state: msgspec.Raw
+    train: _Series
+    val: _Series
+
+
+def save(task: Task, folder: Path) -> None:
+    """Write the state of ``task`` into its ``folder``, unless it is too large; raises OSError or UnreadableFile.
+
+    It is not synchronized to disk: the checksum detects a file that a power loss damaged.
+    """
+    state = task.state
+    task.saved_cursor = state.cursor
+    encoded = msgspec.json.encode(msgspec.structs.replace(state, metrics=Metrics()))
+    if len(encoded) > MAX_STATE_BYTES:
+        return
+    saved = _Saved(
+        version=__version__,
+        run=task.run,
+        tail=_tail(folder / EVENTS_FILE, state.cursor),
+        state=msgspec.Raw(encoded),
+        train=_pack(state.metrics.train),
+        val=_pack(state.metrics.val),
+    )
+    body = msgspec.json.encode(saved)
+    data = msgspec.json.encode(_File(hashlib.sha256(body).hexdigest(), msgspec.Raw(body)))
+    if not files.is_folder(folder, below=folder.parent):
+        return
+    files.remove_partial_writes(folder / STATE_FILE)
+    temporary = folder / f".{STATE_FILE}.{secrets.token_hex(4)}.tmp"
+    try:
+        temporary.write_bytes(data)
+        os.replace(temporary, folder / STATE_FILE)
+    except OSError:
+        with suppress(OSError):
+            temporary.unlink(missing_ok=True)
+        raise
+
+
+def restore(task: Task, folder: Path) -> None:
+    """Replace the state of ``task`` by the one saved in its ``folder``, if there is a valid one."""
+    try:
+        data = read_bytes(folder / STATE_FILE, MAX_FILE_BYTES, below=folder.parent)
+        state = _load(data, task, folder / EVENTS_FILE)
+    except (UnreadableFile, ValueError, RecursionError):
+        return
+    task.state, task.saved_cursor = state, state.cursor
+
+
+def _load(data: bytes, task: Task, log: Path) -> TaskState:
+    """Raises ValueError or RecursionError if the file is invalid, and UnreadableFile if the log is."""
+    file = schema.decode(data, _File)
+    body = bytes(file.saved)
+    if file.sha256 != hashlib.sha256(body).hexdigest():
+        raise ValueError("does not match its checksum")
+    saved = schema.decode(body, _Saved)
+    if len(saved.state) > MAX_STATE_BYTES:
+        raise ValueError("is too large")
+    state = schema.decode(bytes(saved.state), TaskState)
+    if saved.version != __version__ or saved.tail != _tail(log, state.cursor):
+        raise ValueError("belongs to another version or log")
+    if saved.run != task.run:
+        # An earlier run, whose result does not apply to this one.
+        if state.is_finished or state.cursor > task.log_start:
+            raise ValueError("belongs to another run")
+        state.failure = None
+    state.metrics = Metrics(_unpack(saved.train), _unpack(saved.val))
+    return state
+
+
+def _tail(log: Path, cursor: int) -> str:
+    """A checksum of the last bytes before ``cursor``, which contain times; raises UnreadableFile."""
+    with open_plain(log, below=log.parent.parent) as file:
+        begin = max(0, cursor - _TAIL_BYTES)
+        file.seek(begin)
+        data = file.read(cursor - begin)
+    if len(data) < cursor - begin:
+        raise ValueError("the log is shorter")
+    return hashlib.sha256(data).hexdigest()
+
+
+def _pack(series: Series) -> _Series:
+    return _Series(
+        array("q", series.steps).tobytes(),
+        array("d", series.epochs).tobytes(),
+        {
+            name: array("d", [math.nan if value is None else value for value in column]).tobytes()
+            for name, column in series.values.items()
+        },
+        array("q", series.places).tobytes(),
+        series.first_steps,
+        series.bucket,
+    )
+
+
+def _unpack(packed: _Series) -> Series:
+    """Raises ValueError for columns that do not belong together."""
+    series = Series(
+        array("q", packed.steps).tolist(),
+        _finite(packed.epochs),
+        {
+            name: [value if math.isfinite(value) else None for value in array("d", column)]
+            for name, column in packed.values.items()
+        },
+        array("q", packed.places).tolist(),
+        packed.first_steps,
+        packed.bucket,
+    )
+    if not series.is_valid():
+        raise ValueError("has columns that do not belong together")
+    return series
+
+
+def _finite(data: bytes) -> list[float]:
+    numbers = array("d", data).tolist()
+    if not all(map(math.isfinite, numbers)):
+        raise ValueError("has an epoch that is not finite")
+    return numbers
