@@ -229,7 +229,10 @@ def _stopped_by_signals(stop: Callable[[], object]) -> Iterator[None]:
 def failure(rerun: Rerun) -> str:
     """Return the error of a failed training; empty if it was stopped."""
     failed = _read_log(rerun.task_folder / EVENTS_FILE).failure
-    return f"{failed.message} {failed.hint}".strip() if failed else ""
+    if failed is None:
+        return ""
+    where = f"Line {failed.line}." if failed.line and f"line {failed.line}" not in failed.hint else ""
+    return " ".join(filter(None, (failed.message, where, failed.hint)))
 
 
 def _recipe(job_folder: Path) -> Train:

@@ -554,7 +554,7 @@ def _network_of(form: ModelForm) -> tuple[str, str | None]:
         for fault in (
             network_lint.check(text)[:1] if len(text) <= MAX_NETWORK_CHARACTERS and text.strip() else []
         ):
-            _blame(form.custom_network, f"Line {fault['line']}: {fault['message']}")
+            _blame(form.custom_network, f"Line {fault['line']}: {fault['message']} {fault['hint']}".strip())
         return text, form.custom_network_snapshot.data or None
     if form.method.data == "previous":
         return _previous_network(form)

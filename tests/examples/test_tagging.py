@@ -192,6 +192,11 @@ def test_form_errors_name_the_field(server: Server) -> None:
     assert "outside the folders" in errors["table"][0]
 
 
+def test_the_form_has_no_scan_of_the_source(server: Server) -> None:
+    assert "source-summary" not in server.get("/datasets/images/tagging/new")
+    assert "no scan" in server.post("/datasets/images/tagging/scan", table="x")["error"]["message"]
+
+
 def test_the_records_have_tags(server: Server, dataset: dict[str, Any]) -> None:
     page = server.get(f"/datasets/{dataset['id']}")
     assert "Tags per image" in page and "3 tags" in page

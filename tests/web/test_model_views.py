@@ -380,7 +380,7 @@ def line_of(network: str, words: str) -> int:
 @pytest.mark.parametrize(
     ("network", "words", "line"),
     [
-        (SYNTAX_ERROR, "SyntaxError", line_of(SYNTAX_ERROR, "def inference")),
+        (SYNTAX_ERROR, "Syntax error", line_of(SYNTAX_ERROR, "def inference")),
         (NO_USER_MODEL, "UserModel", None),
         (NO_LOSS, "loss", None),
         (WRONG_SHAPE, "17", line_of(WRONG_SHAPE, "tf.matmul")),
@@ -597,7 +597,7 @@ def test_lenet_can_be_customized(site: Site) -> None:
         (NO_USER_MODEL, 1, "UserModel"),
         (NO_LOSS, 1, "loss"),
         ("class UserModel:\n    pass", 1, "Tower"),
-        ("x = 1\n\0", 1, ""),
+        ("x = 1\n\0", 2, "U+0000"),
         ("(" * 5000, 1, ""),
     ],
 )

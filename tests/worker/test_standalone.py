@@ -108,7 +108,7 @@ def test_an_error_is_reported(model: Any, run_clean: Callable[..., Any]) -> None
     task_folder = model("class UserModel(Tower):\n    pass\n")
     answer = run_clean("-m", "digits", "train", str(task_folder.parent))
     assert answer.returncode == 1
-    assert "digits: UserModel has no property inference." in answer.stderr
+    assert "digits: UserModel has no property inference. Line 1." in answer.stderr
 
 
 @pytest.mark.tensorflow

@@ -305,7 +305,7 @@ UNSUPPORTED = {
     "tf.train.shuffle_batch([1], 2, 3, 4)\n": ("tf.train.shuffle_batch", "self.x", 1),
     "with tf.train.MonitoredTrainingSession(): pass\n": ("MonitoredTrainingSession", "DIGITS runs", 1),
     "tf.nn.reluu(1)\n": ("tf.nn.reluu", "tf.nn.relu?", 1),
-    "print 'hello'\nx = = 3\n": ("SyntaxError", "Correct the marked line", 2),
+    "print 'hello'\nx = = 3\n": ("Syntax error", "Correct the marked line", 2),
 }
 
 

@@ -178,7 +178,7 @@ def _graph(folder: Path) -> dict[str, str]:
 MISTAKES = {
     "syntax": (
         "class UserModel(Tower):\n    def inference(self)\n        pass\n",
-        "SyntaxError",
+        "Syntax error",
         2,
     ),
     "no class": ("x = 1\n", "no class UserModel", None),
