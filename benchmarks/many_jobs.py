@@ -25,6 +25,7 @@ import sys
 import tempfile
 import threading
 import time
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -100,7 +101,7 @@ def measure(folder: Path, options: argparse.Namespace) -> dict[str, Any]:
         "health_requests": len(health),
         "page_ms": {name: quantiles(times) for name, (times, _) in sorted(pages.items())},
         "page_kilobytes": {name: round(size / 1000) for name, (_, size) in sorted(pages.items())},
-        "stalls": stalls,
+        "stalls": Counter(what for _, what in stalls),
         "targets": TARGETS,
     }
 

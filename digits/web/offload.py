@@ -1,14 +1,18 @@
-"""Run long computations outside the event loop."""
+"""Run long computations outside the event loop, or in short turns."""
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterator
 from typing import ParamSpec, TypeVar
 
 import gevent
 
+TURN_SECONDS = 0.005
+
 P = ParamSpec("P")
 R = TypeVar("R")
+T = TypeVar("T")
 
 
 def in_thread(function: Callable[P, R], *arguments: P.args, **keywords: P.kwargs) -> R:
@@ -36,3 +40,13 @@ def each_in_thread(pieces: Iterator[bytes]) -> Iterator[bytes]:
     """Iterate over ``pieces``, computing each one in a native thread."""
     while (piece := in_thread(next, pieces, None)) is not None:
         yield piece
+
+
+def in_turns(pieces: Iterator[T]) -> Iterator[T]:
+    """Iterate over ``pieces``, and let other greenlets run every few milliseconds."""
+    since = time.monotonic()
+    for piece in pieces:
+        yield piece
+        if time.monotonic() - since >= TURN_SECONDS:
+            gevent.sleep(0)
+            since = time.monotonic()
