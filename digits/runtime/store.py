@@ -11,7 +11,7 @@ import os
 import shutil
 import time
 from collections import defaultdict
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import TypeVar
 
@@ -79,6 +79,8 @@ class Store:
                     self.discard(folder)
                 elif jobs.is_id(name):
                     self._keep(self._load(folder))
+            for job in self._jobs.values():
+                self.index.add(job)
 
     def _load(self, folder: Path) -> Job:
         try:
@@ -140,6 +142,8 @@ class Store:
             job.save()
         for job in new:
             self._keep(job)
+            self.index.add(job)
+            self._index(job.needs())
 
     def save(self, job: Job) -> None:
         """Write ``job.json``; if that fails, retry until it succeeds. A job that was deleted is not written."""
@@ -234,7 +238,7 @@ class Store:
         for needed in job.needs():
             if job in self._children[needed]:
                 self._children[needed].remove(job)
-                self._index_if_known(needed)
+        self._index(job.needs())
         self.discard(doomed)
 
     def discard(self, path: Path) -> None:
@@ -303,15 +307,14 @@ class Store:
         self._positions[job.id] = len(self._positions)
         if job.status.is_running:
             self._unfinished.add(job.id)
-        self.index.add(job)
         for needed in job.needs():
             self._children[needed].append(job)
-            self._index_if_known(needed)
 
-    def _index_if_known(self, job_id: str) -> None:
-        job = self._jobs.get(job_id)
-        if job is not None:
-            self.index.update(job)
+    def _index(self, job_ids: Iterable[str]) -> None:
+        """Update the index after a change to what needs these jobs."""
+        for job_id in job_ids:
+            if job_id in self._jobs:
+                self.index.update(self._jobs[job_id])
 
     def _take_lock(self) -> int:
         flags = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC

@@ -35,7 +35,7 @@ from digits.web import (
 from digits.web.bounded_request import BoundedRequest
 from digits.web.gate import MAX_BODY_BYTES, Gate
 from digits.web.kind_routes import add_kinds
-from digits.web.offload import in_thread
+from digits.web.offload import in_thread, in_turns
 from digits.web.row_cache import RowCache
 from digits.web.services import Services
 
@@ -157,6 +157,7 @@ def _add_page_tools(app: Flask, settings: Settings, parts: Services, guard: auth
     app.jinja_env.trim_blocks = True
     app.jinja_env.lstrip_blocks = True
     app.jinja_env.globals["cached_row"] = RowCache().render
+    app.jinja_env.filters["in_turns"] = lambda rows: in_turns(iter(rows))
     template_filters.add_filters(app)
 
 

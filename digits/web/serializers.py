@@ -23,6 +23,7 @@ from digits.kinds.dataset_form import RESIZE_TITLES
 from digits.kinds.jobs import DatasetJob, last_metric
 from digits.web.kind_routes import views_of
 from digits.web.model_form import POLICY_TITLES, SOLVER_TITLES
+from digits.web.offload import in_turns
 from digits.web.services import services
 
 log = logging.getLogger(__name__)
@@ -83,11 +84,11 @@ def data_kind(job: Job) -> Kind | None:
 
 
 def rows(jobs: Iterable[Job]) -> list[dict[str, Any]]:
-    """Return rows for lists of jobs. A job that raises an error is shown as damaged and does not affect the
-    others.
+    """Return rows for lists of jobs, letting other greenlets run. A job that raises an error is shown as damaged and
+    does not affect the others.
     """
     shown = []
-    for job in jobs:
+    for job in in_turns(iter(jobs)):
         try:
             shown.append(row(job))
         except Exception as error:

@@ -298,7 +298,9 @@ def test_dead_peers_are_disconnected() -> None:
     )
     with socket.socket(fileno=os.dup(descriptor)) as listening:
         milliseconds = listening.getsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT)
+        no_delay = listening.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY)
     assert milliseconds == UNACKNOWLEDGED_SECONDS * 1000 and server.port > 0
+    assert no_delay, "the body of a short response would wait until the client acknowledges the headers"
     server.stop()
 
 
