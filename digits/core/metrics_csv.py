@@ -13,6 +13,8 @@ from digits.core.metrics import STAGES
 
 # Limit on the memory of a log that invalidates earlier rows again and again.
 _MAX_CUTS = 100_000
+# Longer than the name of any metric.
+_NONE = "-" * (events.MAX_METRIC_NAME + 1)
 
 
 def table(log: Path) -> Iterator[str]:
@@ -37,6 +39,7 @@ def table(log: Path) -> Iterator[str]:
     yield text.getvalue()
     for name, stage in stages.items():
         count = 0
+        columns = [metric if metric in stage.first_steps else _NONE for metric in names]
         for happened, _ in events.row_turns(log, 0, end if stage.count else 0):
             text.seek(0)
             text.truncate()
@@ -44,11 +47,8 @@ def table(log: Path) -> Iterator[str]:
                 if isinstance(event, events.Measured) and event.stage == name:
                     count += 1
                     if stage.is_valid(count, event.step):
-                        known = (
-                            event.values[key] if key in event.values and key in stage.first_steps else None
-                            for key in names
-                        )
-                        writer.writerow([name, event.step, event.epoch, *known])
+                        values = map(event.values.get, columns)
+                        writer.writerow([name, event.step, event.epoch, *values])
             yield text.getvalue()
 
 

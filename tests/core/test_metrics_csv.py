@@ -21,7 +21,7 @@ EVENTS = st.one_of(
         st.sampled_from(["train", "val", "other"]),
         STEPS,
         st.just(0.5),
-        st.dictionaries(st.sampled_from("abc"), st.floats(), max_size=3),
+        st.dictionaries(st.sampled_from(["a", "b", ""]), st.floats(), max_size=3),
     ),
     st.builds(Resumed, STEPS, st.just(0.5)),
     st.just(events.Progressed(0.5)),

@@ -40,9 +40,11 @@ class Site:
         folder = self.folder / name
         folder.mkdir(exist_ok=True)
 
-        def note(run: TaskRun) -> None:
-            follow(run)
-            self.phases.append((name, run.phase))
+        def note(run: TaskRun) -> object:
+            result = follow(run)
+            if result is not False:
+                self.phases.append((name, run.phase))
+            return result
 
         arguments = {
             "folder": folder,
@@ -114,6 +116,20 @@ def test_an_end_that_cannot_be_processed_is_reported_again(site: Site) -> None:
     run = site.runner.submit(site.run("a", follow))
     site.done.set()
     site.wait(lambda: run.has_ended and not failures)
+    assert site.phases.count(("a", Phase.ENDED)) == 1
+    assert site.ledger.free().slots == {"short": 1}
+
+
+def test_a_run_ends_only_when_its_user_has_read_everything(site: Site) -> None:
+    turns = [False] * 3
+
+    def follow(run: TaskRun) -> bool:
+        return not run.has_ended or not turns or turns.pop()
+
+    run = site.runner.submit(site.run("a", follow))
+    site.done.set()
+    site.wait(lambda: run.is_settled)
+    assert not turns
     assert site.phases.count(("a", Phase.ENDED)) == 1
     assert site.ledger.free().slots == {"short": 1}
 
