@@ -44,7 +44,7 @@ from digits.web.job_views import check_owner
 from digits.web.kind_routes import views_of
 from digits.web.model_form import MAX_NETWORK_CHARACTERS, POLICY_TITLES, USUAL, ModelForm
 from digits.web.model_submit import new_model
-from digits.web.offload import each_in_thread
+from digits.web.offload import each_in_thread, in_turns
 from digits.web.services import refuse_other_sites, services
 from digits.web.standard_networks import Network, every_network, network, networks, template
 
@@ -130,7 +130,7 @@ def sweep() -> Response:
 def dataset_choices() -> Response:
     """Return the newest datasets that match the search ``q`` of the form."""
     found, has_more = _usable_datasets(request.args.get("q", ""))
-    return jsonify(datasets=[_dataset_choice(job) for job in found], more=has_more)
+    return jsonify(datasets=[_dataset_choice(job) for job in in_turns(iter(found))], more=has_more)
 
 
 @blueprint.get("/models/network-choices")
@@ -451,7 +451,7 @@ def _previous_networks(words: str = "", chosen: str | None = None) -> dict[str, 
                 "name": job.name,
                 "snapshots": [[epoch, f"Epoch {epoch_label(epoch)}"] for epoch, _ in job.snapshots()],
             }
-            for job in shown
+            for job in in_turns(iter(shown))
         ],
         "previous_count": len(found),
         "searching": bool(words),
@@ -576,7 +576,7 @@ def _form_page(form: ModelForm) -> str:
         "model_new.html",
         form=form,
         usual=USUAL,
-        datasets=[_dataset_choice(job) for job in _offer_datasets(form)],
+        datasets=[_dataset_choice(job) for job in in_turns(iter(_offer_datasets(form)))],
         search_datasets=has_more,
         metrics=_metric_choices(),
         networks=[
