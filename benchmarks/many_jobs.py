@@ -261,6 +261,8 @@ def processor_seconds(pid: int) -> float:
 def run_people(port: int, ids: list[str], options: dict[str, Any], results: Any) -> None:
     pages: dict[str, tuple[list[float], int]] = {}
     sockets = [watch(port) for _ in range(options["people"])]
+    for _, path in addresses(random.Random(0), *split(ids)):
+        Client(port).get(path)  # the first one of its sort imports modules and lists devices
     results.put(None)
     end = time.monotonic() + options["seconds"]
     threads = [
@@ -292,6 +294,28 @@ def watch(port: int) -> simple_websocket.Client:
     return socket
 
 
+def split(ids: list[str]) -> tuple[list[str], list[str]]:
+    """The ids of the datasets, and those of the models."""
+    datasets = ids[:: MODELS_PER_DATASET + 1]
+    return datasets, sorted(set(ids) - set(datasets))
+
+
+def addresses(dice: random.Random, datasets: list[str], models: list[str]) -> list[tuple[str, str]]:
+    """A page of each sort, with its name."""
+    order = dice.choice(("name", "last_accuracy", "elapsed", "bytes"))
+    return [
+        ("home", "/"),
+        ("home, another page", f"/?models_page={dice.randrange(2, 20)}"),
+        ("home, sorted", f"/?sort={order}"),
+        ("home, searched", f"/?q=group+{dice.randrange(50)}"),
+        ("model", f"/models/{dice.choice(models)}"),
+        ("dataset", f"/datasets/{dice.choice(datasets)}"),
+        ("new model", "/models/images/classification/new"),
+        ("index.json", f"/index.json?page={dice.randrange(1, 90)}"),
+        ("completed_jobs.json", f"/completed_jobs.json?page={dice.randrange(1, 90)}"),
+    ]
+
+
 def visit(
     port: int,
     ids: list[str],
@@ -301,23 +325,10 @@ def visit(
     pages: dict[str, tuple[list[float], int]],
 ) -> None:
     dice, client = random.Random(number), Client(port)
-    datasets = ids[:: MODELS_PER_DATASET + 1]
-    models = sorted(set(ids) - set(datasets))
+    datasets, models = split(ids)
     while (waited := dice.uniform(0, 2 * pause)) + time.monotonic() < end:
         time.sleep(waited)
-        name, path = dice.choice(
-            [
-                ("home", "/"),
-                ("home, another page", f"/?models_page={dice.randrange(2, 20)}"),
-                ("home, sorted", f"/?sort={dice.choice(('name', 'last_accuracy', 'elapsed', 'bytes'))}"),
-                ("home, searched", f"/?q=group+{dice.randrange(50)}"),
-                ("model", f"/models/{dice.choice(models)}"),
-                ("dataset", f"/datasets/{dice.choice(datasets)}"),
-                ("new model", "/models/images/classification/new"),
-                ("index.json", f"/index.json?page={dice.randrange(1, 90)}"),
-                ("completed_jobs.json", f"/completed_jobs.json?page={dice.randrange(1, 90)}"),
-            ]
-        )
+        name, path = dice.choice(addresses(dice, datasets, models))
         seconds, size = client.get(path)
         times, largest = pages.get(name, ([], 0))
         pages[name] = [*times, seconds], max(size, largest)

@@ -42,6 +42,7 @@ from digits.web.auth import current_username
 from digits.web.file_response import send_job_file
 from digits.web.job_views import check_owner
 from digits.web.kind_routes import views_of
+from digits.web.long_pages import render_in_turns
 from digits.web.model_form import MAX_NETWORK_CHARACTERS, POLICY_TITLES, USUAL, ModelForm
 from digits.web.model_submit import new_model
 from digits.web.offload import each_in_thread, in_turns
@@ -572,7 +573,7 @@ def snapshot_of(job: ModelJob, asked: str | None) -> tuple[float, str]:
 def _form_page(form: ModelForm) -> str:
     form.custom_network.data = form.custom_network.data or template()
     _, has_more = _usable_datasets()
-    return render_template(
+    return render_in_turns(
         "model_new.html",
         form=form,
         usual=USUAL,
