@@ -45,6 +45,7 @@ from digits.core.job import Job, Summary  # noqa: E402
 from digits.core.model_job import ModelJob  # noqa: E402
 from digits.core.recipe import Train  # noqa: E402
 from digits.core.status import Status  # noqa: E402
+from digits.core.task import Task  # noqa: E402
 from digits.data.manifest import Manifest, Split  # noqa: E402
 from digits.data.target import class_index  # noqa: E402
 from digits.kinds.classification.recipe import CreateClassification, FolderSplit  # noqa: E402
@@ -53,6 +54,7 @@ from digits.runtime.executors.local import LocalExecutor  # noqa: E402
 
 TARGETS = {"health_p99_ms": 20, "cpu_percent": 2, "start_seconds": 3}
 MODELS_PER_DATASET = 19
+YEAR_SECONDS = 365 * 24 * 3600.0
 CLASSES = [f"class {number}" for number in range(10)]
 HEALTH_SECONDS = 0.02
 STARTS = 3
@@ -123,7 +125,10 @@ def quantiles(seconds: list[float]) -> dict[str, float]:
 
 
 def make_jobs(jobs: Path, count: int) -> list[str]:
-    """Write finished datasets, each with some models; return the ids. Not by the store, which waits for the disk."""
+    """Write finished datasets, each with some models, as of the last year; return the ids.
+
+    Not by the store, which waits for the disk.
+    """
     dice = random.Random(0)
     ids = []
     dataset = ""
@@ -131,12 +136,24 @@ def make_jobs(jobs: Path, count: int) -> list[str]:
         job_id = f"20260101-{number // 1000:06d}-{number % 1000 + 1:06x}"
         folder = jobs / job_id
         folder.mkdir(parents=True)
-        facts: dict[str, Any] = {"id": job_id, "folder": folder, "group": f"group {dice.randrange(50)}"}
+        began = time.time() - YEAR_SECONDS * (1 - number / count)
+        steps = [
+            (Status.INIT, began),
+            (Status.RUN, began + 1),
+            (Status.DONE, began + dice.randrange(10, 9999)),
+        ]
+        facts: dict[str, Any] = {"id": job_id, "folder": folder, "history": steps}
+        facts["group"] = f"group {dice.randrange(50)}"
         job: Job
         if number % (MODELS_PER_DATASET + 1) == 0:
             dataset = job_id
             recipe = CreateClassification(train=FolderSplit(folder="/data/flowers"))
-            job = DatasetJob(**facts, name=f"flowers {number}", recipe=recipe, tasks=DatasetJob.first_tasks())
+            job = DatasetJob(
+                **facts,
+                name=f"flowers {number}",
+                recipe=recipe,
+                tasks=[Task(name="create", title="Create the records", history=steps)],
+            )
             job.summary.record_bytes = dice.randrange(10**9)
             manifest(job.summary.record_bytes).save(folder)
         else:
@@ -148,14 +165,11 @@ def make_jobs(jobs: Path, count: int) -> list[str]:
                 name=f"LeNet {number} on flowers",
                 recipe=Train(dataset=str(jobs / dataset)),
                 dataset_id=dataset,
-                tasks=ModelJob.first_tasks(),
+                tasks=[Task(name="train", title="Train the network", history=steps)],
                 summary=summary,
             )
             (folder / "network.py").write_text("class UserModel(Tower):\n    pass\n")
             (folder / "snapshot_1.ckpt.index").touch()
-        for status in (Status.WAIT, Status.RUN, Status.DONE):
-            job.tasks[0].move(status)
-        job.update_status()
         (folder / "job.json").write_text(json.dumps(job.as_json()))
         ids.append(job_id)
     return ids
@@ -247,6 +261,8 @@ def processor_seconds(pid: int) -> float:
 def run_people(port: int, ids: list[str], options: dict[str, Any], results: Any) -> None:
     pages: dict[str, tuple[list[float], int]] = {}
     sockets = [watch(port) for _ in range(options["people"])]
+    for _, path in addresses(random.Random(0), *split(ids)):
+        Client(port).get(path)  # the first one of its sort imports modules and lists devices
     results.put(None)
     end = time.monotonic() + options["seconds"]
     threads = [
@@ -278,6 +294,28 @@ def watch(port: int) -> simple_websocket.Client:
     return socket
 
 
+def split(ids: list[str]) -> tuple[list[str], list[str]]:
+    """The ids of the datasets, and those of the models."""
+    datasets = ids[:: MODELS_PER_DATASET + 1]
+    return datasets, sorted(set(ids) - set(datasets))
+
+
+def addresses(dice: random.Random, datasets: list[str], models: list[str]) -> list[tuple[str, str]]:
+    """A page of each sort, with its name."""
+    order = dice.choice(("name", "last_accuracy", "elapsed", "bytes"))
+    return [
+        ("home", "/"),
+        ("home, another page", f"/?models_page={dice.randrange(2, 20)}"),
+        ("home, sorted", f"/?sort={order}"),
+        ("home, searched", f"/?q=group+{dice.randrange(50)}"),
+        ("model", f"/models/{dice.choice(models)}"),
+        ("dataset", f"/datasets/{dice.choice(datasets)}"),
+        ("new model", "/models/images/classification/new"),
+        ("index.json", f"/index.json?page={dice.randrange(1, 90)}"),
+        ("completed_jobs.json", f"/completed_jobs.json?page={dice.randrange(1, 90)}"),
+    ]
+
+
 def visit(
     port: int,
     ids: list[str],
@@ -287,23 +325,10 @@ def visit(
     pages: dict[str, tuple[list[float], int]],
 ) -> None:
     dice, client = random.Random(number), Client(port)
-    datasets = ids[:: MODELS_PER_DATASET + 1]
-    models = sorted(set(ids) - set(datasets))
+    datasets, models = split(ids)
     while (waited := dice.uniform(0, 2 * pause)) + time.monotonic() < end:
         time.sleep(waited)
-        name, path = dice.choice(
-            [
-                ("home", "/"),
-                ("home, another page", f"/?models_page={dice.randrange(2, 100)}"),
-                ("home, sorted", f"/?sort={dice.choice(('name', 'last_accuracy', 'elapsed', 'bytes'))}"),
-                ("home, searched", f"/?q=group+{dice.randrange(50)}"),
-                ("model", f"/models/{dice.choice(models)}"),
-                ("dataset", f"/datasets/{dice.choice(datasets)}"),
-                ("new model", "/models/images/classification/new"),
-                ("index.json", f"/index.json?page={dice.randrange(1, 90)}"),
-                ("completed_jobs.json", f"/completed_jobs.json?page={dice.randrange(1, 90)}"),
-            ]
-        )
+        name, path = dice.choice(addresses(dice, datasets, models))
         seconds, size = client.get(path)
         times, largest = pages.get(name, ([], 0))
         pages[name] = [*times, seconds], max(size, largest)

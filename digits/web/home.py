@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Any
 
-from flask import Blueprint, Response, jsonify, make_response, redirect, render_template, request, url_for
+from flask import Blueprint, Response, jsonify, make_response, redirect, request, url_for
 from werkzeug.wrappers import Response as AnyResponse
 
 from digits import __version__
@@ -21,6 +21,7 @@ from digits.runtime.job_index import COLUMNS
 from digits.web import serializers
 from digits.web.dataset_submit import new_sample
 from digits.web.job_query import JobQuery, Page, page_of
+from digits.web.long_pages import render_in_turns
 from digits.web.model_submit import first_model
 from digits.web.services import services
 
@@ -44,7 +45,7 @@ def index() -> Response:
     }
     running: list[Job] = [*query.select(jobs, ModelJob, True), *query.select(jobs, DatasetJob, True)]
     running.sort(key=_is_waiting)  # stable
-    page = render_template(
+    page = render_in_turns(
         "_jobs.html" if fragment else "home.html",
         **{name: serializers.rows(page.items) for name, page in pages.items()},
         pages=pages,

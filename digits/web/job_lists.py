@@ -15,6 +15,7 @@ from digits.kinds import refused_plugins
 from digits.kinds.jobs import DatasetJob
 from digits.web import serializers
 from digits.web.job_query import JobQuery, page_of, per_page_of
+from digits.web.offload import in_turns
 from digits.web.services import services
 
 blueprint = Blueprint("lists", __name__)
@@ -34,7 +35,9 @@ def index() -> Response:
         server_name=services().settings.server_name,
         datasets=[serializers.brief(job) for job in lists["datasets"]],
         models=[
-            serializers.model_json(job, verbose=False) for job in lists["models"] if isinstance(job, ModelJob)
+            serializers.model_json(job, verbose=False)
+            for job in in_turns(iter(lists["models"]))
+            if isinstance(job, ModelJob)
         ],
         damaged=[serializers.brief(job) for job in lists["damaged"]],
         refused_plugins=[asdict(refusal) for refusal in refused_plugins()],

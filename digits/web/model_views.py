@@ -47,6 +47,7 @@ from digits.web.auth import current_username
 from digits.web.file_response import send_job_file
 from digits.web.job_views import check_owner
 from digits.web.kind_routes import views_of
+from digits.web.long_pages import render_in_turns
 from digits.web.model_form import MAX_NETWORK_CHARACTERS, POLICY_TITLES, USUAL, ModelForm
 from digits.web.model_form_fields import BALANCES
 from digits.web.model_submit import new_model
@@ -141,7 +142,7 @@ def sweep() -> Response:
 def dataset_choices() -> Response:
     """Return the newest datasets that match the search ``q`` of the form."""
     found, has_more = _usable_datasets(request.args.get("q", ""))
-    return jsonify(datasets=[_dataset_choice(job) for job in found], more=has_more)
+    return jsonify(datasets=[_dataset_choice(job) for job in in_turns(iter(found))], more=has_more)
 
 
 @blueprint.get("/models/network-choices")
@@ -496,7 +497,7 @@ def _previous_networks(words: str = "", chosen: str | None = None) -> dict[str, 
                 "name": job.name,
                 "snapshots": serializers.snapshots(job),
             }
-            for job in shown
+            for job in in_turns(iter(shown))
         ],
         "previous_count": len(found),
         "searching": bool(words),
@@ -632,11 +633,11 @@ def _form_page(form: ModelForm, *, is_fitted: bool = False) -> str:
     """Render the form. ``is_fitted`` if it has the settings of the network that fits the dataset."""
     form.custom_network.data = form.custom_network.data or template()
     _, has_more = _usable_datasets()
-    return render_template(
+    return render_in_turns(
         "model_new.html",
         form=form,
         usual=USUAL,
-        datasets=[_dataset_choice(job) for job in _offer_datasets(form)],
+        datasets=[_dataset_choice(job) for job in in_turns(iter(_offer_datasets(form)))],
         search_datasets=has_more,
         is_fitted=is_fitted,
         metrics=_metric_choices(),
