@@ -87,6 +87,9 @@ def test_from_images_to_a_trained_model(
     assert points(page, "speed") >= 12
     assert len(set(grown)) > 2, "the chart did not grow while the network was trained"
     expect(page.locator("#snapshots li")).to_have_count(12)
+    best = page.locator("#snapshots li", has_text="best")
+    expect(best).to_contain_text("accuracy")
+    expect(page.locator("#classify-snapshot")).to_have_value(best.get_attribute("data-epoch") or "")
 
     # Prediction for an uploaded image
     page.locator("#image-file").set_input_files(image_folder / "middle" / "00.png")
