@@ -1,11 +1,12 @@
 """Measure how long requests block the event loop: the longest CPU time of a single callback, for each route.
 
-    .venv/bin/python benchmarks/event_loop.py [--rows 2000] [--slowest 20]
+    .venv/bin/python benchmarks/event_loop.py [--rows 2000] [--jobs 0] [--slowest 20]
 
 Starts a server with a small dataset and a finished model, sends every route ordinary requests and
 large inputs, and prints one line of JSON: the longest callback in milliseconds, the target, and the slowest
-requests. ``--rows`` is the length of the model's curves. A running request blocks all others, so this
-is their maximum delay. CPU time is measured, which depends little on the machine's load.
+requests. ``--rows`` is the length of the model's curves; ``--jobs`` adds finished jobs. A running
+request blocks all others, so this is their maximum delay. CPU time is measured, which depends little on the
+machine's load.
 """
 
 from __future__ import annotations
@@ -36,12 +37,13 @@ GIVE_UP_SECONDS = 120.0
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--rows", type=int, default=2000)
+    parser.add_argument("--jobs", type=int, default=0)
     parser.add_argument("--slowest", type=int, default=20)
     parser.add_argument("--logs", type=float, default=1.0, help="length of the long logs")
     parser.add_argument("--serve", help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.serve:
-        serve(Path(options.serve), options.rows, options.logs)
+        serve(Path(options.serve), options.rows, options.logs, options.jobs)
         return
     with tempfile.TemporaryDirectory() as folder:
         print(json.dumps(measure(folder, options)))
@@ -49,7 +51,7 @@ def main() -> None:
 
 def measure(folder: str, options: argparse.Namespace) -> dict[str, Any]:
     command = [sys.executable, __file__, "--serve", folder]
-    command += ["--rows", str(options.rows), "--logs", str(options.logs)]
+    command += ["--rows", str(options.rows), "--logs", str(options.logs), "--jobs", str(options.jobs)]
     process = subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, text=True)
     assert process.stdout
     statuses = {}
@@ -71,31 +73,23 @@ def measure(folder: str, options: argparse.Namespace) -> dict[str, Any]:
     }
 
 
-def serve(folder: Path, rows: int, logs: float) -> None:
+def serve(folder: Path, rows: int, logs: float, jobs: int) -> None:
     """Run the measured server; print the port and the ids of its jobs, and finally the measurements."""
     from gevent import monkey
 
     monkey.patch_all()
 
     from benchmarks.long_logs import make_models
-    from digits.core.settings import Settings
     from digits.web import loop_watch
     from digits.web import server as servers
     from digits.web.app import load_templates
-    from tests.site import open_site
+    from tests.site import open_site, site_settings
 
-    site = open_site(
-        Settings(
-            port=0,
-            login=False,  # the test client that creates the jobs has no connection to identify
-            jobs_dir=folder / "jobs",
-            data_roots=(folder / "data",),
-            samples_dir=folder / "samples",
-            state_dir=folder / "state",
-            logfile_filename=folder / "digits.log",
-            standby=False,
-        )
-    )
+    if jobs:
+        from benchmarks.many_jobs import make_jobs
+
+        make_jobs(folder / "jobs", jobs)
+    site = open_site(site_settings(folder))
     dataset = site.dataset()
     site.wait_for_end(dataset)
     model = site.finished_model(dataset, rows, uuid.uuid4().bytes * (WEIGHTS_BYTES // 16))

@@ -19,7 +19,7 @@ from tests.leftovers import Leftovers
 from tests.site import Site, open_site, site_settings
 from tests.stalls import HANG_SECONDS, STALLS
 
-# So tests do the same on every machine; those of a GPU ask for it.
+# Hide GPUs so that tests behave the same on every machine; GPU tests request one.
 os.environ["CUDA_VISIBLE_DEVICES"] = ""
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -37,7 +37,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 @pytest.fixture(autouse=True, scope="session")
 def record_stalls(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
-    """Measure how long requests block the event loop, in this process and in servers started by tests."""
+    """Measure how long requests block the event loop in this process and in servers started by tests."""
     STALLS.watch.start()
     yield
     STALLS.watch.stop()
@@ -54,7 +54,7 @@ def pytest_sessionfinish(session: pytest.Session) -> None:
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_testnodedown(node: Any) -> None:
-    """Collect the measurements of one of the processes that pytest-xdist runs tests in."""
+    """Collect the measurements of a pytest-xdist worker."""
     STALLS.merge(getattr(node, "workeroutput", {}).get("stalls", {}))
 
 
@@ -73,25 +73,25 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
 
 @pytest.fixture(scope="session")
 def run_folder(tmp_path_factory: pytest.TempPathFactory, worker_id: str) -> Path:
-    """A folder that all processes of this test run share."""
+    """A folder shared by all processes of this test run."""
     return once.run_folder(tmp_path_factory, worker_id)
 
 
 @pytest.fixture
 def root() -> Path:
-    """The checkout."""
+    """The root of the checkout."""
     return ROOT
 
 
 @pytest.fixture
 def settings(tmp_path: Path) -> Settings:
-    """Settings of a server that stores everything in the test's own folder and starts no standby process."""
+    """Settings of a server that stores everything in the test's folder and starts no standby process."""
     return site_settings(tmp_path)
 
 
 @pytest.fixture
 def site(settings: Settings) -> Iterator[Site]:
-    """A whole site in this process, without a fork server."""
+    """A complete site in this process, without a fork server."""
     opened = open_site(settings)
     yield opened
     opened.close()
@@ -99,7 +99,7 @@ def site(settings: Settings) -> Iterator[Site]:
 
 @pytest.fixture
 def clean_environment() -> dict[str, str]:
-    """This process's environment without settings of DIGITS, for child processes."""
+    """The environment for child processes, without DIGITS settings."""
     return {name: value for name, value in os.environ.items() if not name.startswith("DIGITS_")}
 
 
@@ -107,9 +107,9 @@ def clean_environment() -> dict[str, str]:
 def run_clean(
     clean_environment: dict[str, str], tmp_path: Path
 ) -> Callable[..., subprocess.CompletedProcess[str]]:
-    """Runs Python in a fresh interpreter, in an empty folder, and returns what it said.
+    """Return a function that runs Python in a fresh interpreter and an empty folder, and returns its output.
 
-    Called with the arguments for ``python``.
+    Call it with the arguments for ``python``.
     """
 
     def run(*arguments: str, **variables: str) -> subprocess.CompletedProcess[str]:
@@ -134,7 +134,7 @@ def temporary_folder(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]
 
 @pytest.fixture(autouse=True, scope="module")
 def nothing_left_behind_by_module(temporary_folder: None) -> Iterator[None]:
-    """Fail a module whose shared fixtures leave a process, a connection, or a file behind, and end that process."""
+    """Fail a module whose shared fixtures leave a process, connection or file behind; end that process."""
     before = Leftovers.now()
     yield
     _check(before.since(shared=False))
@@ -142,7 +142,7 @@ def nothing_left_behind_by_module(temporary_folder: None) -> Iterator[None]:
 
 @pytest.fixture(autouse=True)
 def nothing_left_behind(temporary_folder: None) -> Iterator[None]:
-    """Fail a test that leaves a process or a file behind, and end that process."""
+    """Fail a test that leaves a process or file behind; end that process."""
     before = Leftovers.now()
     yield
     _check(before.since(shared=True))
@@ -155,7 +155,7 @@ def _check(left: list[str]) -> None:
 
 @pytest.fixture
 def full_disk() -> Iterator[Path]:
-    """A file on a full disk. The system has only one, and event logs lock it: tests take turns."""
+    """A file on a full disk. Tests take turns, because there is only one and event logs lock it."""
     with open("/dev/full") as turn:
         fcntl.flock(turn, fcntl.LOCK_EX)
         yield Path("/dev/full")

@@ -1,4 +1,4 @@
-"""A folder with jobs of every kind and state, ways to damage one of them, and the invariants that must still hold."""
+"""A folder with jobs of every kind and status, ways to damage one of them, and invariants that must hold."""
 
 from __future__ import annotations
 
@@ -12,9 +12,10 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
+import gevent
 from hypothesis import strategies as st
 
-from digits.core import events, saved_state
+from digits.core import events, saved_state, snapshot_list
 from digits.core.events import EventLog
 from digits.core.files import write_json
 from digits.core.job import Job, Summary
@@ -22,6 +23,7 @@ from digits.core.model_job import ModelJob
 from digits.core.recipe import EarlyStopping, Train
 from digits.core.resume_point import ResumePoint
 from digits.core.saved_state import STATE_FILE
+from digits.core.snapshot_list import Snapshot
 from digits.core.status import Status
 from digits.core.task import Failure, Handle, Task
 from digits.kinds.jobs import JOB_TYPES
@@ -33,10 +35,12 @@ from tests.site import Site
 
 DATASET, BROKEN = "20260101-000000-da7a5e", "20260101-000001-bad5e7"
 TRAINED, FAILED, RUNNING, WAITING = (f"20260101-00000{number}-abcd0{number}" for number in range(2, 6))
-# Damaged one at a time; the others must be unaffected.
+# Damaged one at a time; the others must not be affected.
 VICTIMS = (BROKEN, TRAINED, FAILED, RUNNING)
 HEALTHY = {DATASET: "Done", WAITING: "Done"}
 ROUNDS = 4
+# A round may take less than a task on a busy machine.
+PATIENCE_SECONDS = 5
 
 
 def make_jobs(site: Site, folder: Path) -> None:
@@ -106,13 +110,12 @@ def _write_products(job: ModelJob) -> None:
     for name in ("snapshot_1.ckpt", "resume_8.ckpt"):
         for ending in ("index", "data-00000-of-00001"):
             (job.folder / f"{name}.{ending}").write_bytes(b"weights")
-    write_json(
-        job.folder / "best.json", {"epoch": 1, "metric": "loss", "value": 0.5, "snapshot": "snapshot_1.ckpt"}
-    )
+    validated = Snapshot(1.0, "snapshot_1.ckpt", {"loss": 0.5, "accuracy": 0.75})
+    snapshot_list.append(job.folder, validated, "accuracy")
     result = {"verdict": "The loss is fine.", "verdict_level": "good", "memory_bytes": 1000, "parameters": 10}
     write_json(job.folder / "preflight.json", {"result": result, "warnings": ["slow"]})
     ResumePoint(
-        snapshot="resume_8.ckpt", step=8, epoch=0.5, seed=7, records=24, step_records=4, watched={"best": {}}
+        snapshot="resume_8.ckpt", step=8, epoch=0.5, seed=7, records=24, step_records=4, watched={"early": {}}
     ).save(job.folder)
 
 
@@ -147,7 +150,7 @@ _VERY_DEEP = "[" * 100_000 + "]" * 100_000
 
 @dataclasses.dataclass(frozen=True)
 class Damage:
-    """A modification of the file ``name`` of job ``victim``."""
+    """A modification of the file ``name`` in the folder of job ``victim``."""
 
     victim: str
     name: str
@@ -159,7 +162,7 @@ class Damage:
 
 
 def damages(jobs: Path) -> st.SearchStrategy[Damage]:
-    """Any damage to any file of a victim below ``jobs`` that the server reads."""
+    """Damage to any file that the server reads in a victim's folder below ``jobs``."""
     names = [
         (victim, path.relative_to(jobs / victim).as_posix())
         for victim in VICTIMS
@@ -168,7 +171,7 @@ def damages(jobs: Path) -> st.SearchStrategy[Damage]:
     ]
     structured = [item for item in names if item[1].endswith((".json", ".jsonl"))]
     # A job's code may also create any of these.
-    forged = [(RUNNING, "train/exit.json"), (BROKEN, "best.json"), (RUNNING, "train/output.9.log")]
+    forged = [(RUNNING, "train/exit.json"), (BROKEN, "snapshots.jsonl"), (RUNNING, "train/output.9.log")]
     one_field = st.sampled_from(structured).flatmap(lambda item: _field_damage(jobs, *item))
     whole_file = st.sampled_from(names + forged).flatmap(lambda item: _file_damage(*item))
     return st.one_of(one_field, one_field, whole_file)
@@ -176,9 +179,10 @@ def damages(jobs: Path) -> st.SearchStrategy[Damage]:
 
 @st.composite
 def _field_damage(draw: st.DrawFn, jobs: Path, victim: str, name: str) -> Damage:
-    lines = (jobs / victim / name).read_text().splitlines() if name.endswith("l") else []
+    content = (jobs / victim / name).read_text()
+    lines = list(filter(None, content.splitlines())) if name.endswith("l") else []
     number = draw(st.integers(0, len(lines) - 1)) if lines else 0
-    body = json.loads(lines[number] if lines else (jobs / victim / name).read_text())
+    body = json.loads(lines[number] if lines else content)
     is_sealed = name.endswith(STATE_FILE)
     body = body["saved"] if is_sealed else body
     place = draw(st.sampled_from(_places(body)))
@@ -261,7 +265,7 @@ _FILE_DAMAGES: dict[str, Callable[[Path, int], Any]] = {
 
 
 def starts_at_once(folder: Path, run: int) -> Handle:
-    """A substitute for task processes: every task has finished already."""
+    """Replace task processes: every task finishes immediately."""
     log = EventLog(folder / "events.jsonl")
     log.append(events.Finished())
     log.close()
@@ -282,6 +286,10 @@ def check(
         parts.scheduler = Scheduler(parts.store, parts.runner, report=parts.report)
         parts.scheduler.start()
         for _ in range(ROUNDS):
+            parts.runner.tick()
+        deadline = time.monotonic() + PATIENCE_SECONDS
+        while _wrong_states(site) and time.monotonic() < deadline:
+            gevent.sleep(0.02)
             parts.runner.tick()
         look()
         wrong = [*_wrong_states(site), *_wrong_answers(site, sorted({*victims, *HEALTHY}))]
@@ -318,7 +326,7 @@ _LISTS = ("/?q=model&sort=last_accuracy", "/?sort=bytes", "/index.json", "/compl
 
 
 def _paths(job_id: str) -> list[str]:
-    """Pages of a job and their JSON: all of them for a victim, the main ones for a healthy job."""
+    """Return the URLs of a job's pages and their JSON: all for a victim, the main ones for a healthy job."""
     kind = "datasets" if job_id in (DATASET, BROKEN) else "models"
     paths = [f"/{kind}/{job_id}", f"/{kind}/{job_id}.json", f"/{kind}/{job_id}/status"]
     if job_id in HEALTHY:

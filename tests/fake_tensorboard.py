@@ -1,4 +1,4 @@
-"""Stands in for TensorBoard and tells what it was asked; the log folder's name says how it behaves."""
+"""A fake TensorBoard that returns each request as JSON; the log folder's name selects its behavior."""
 
 import http.server
 import json

@@ -14,14 +14,14 @@ from pathlib import Path
 import psutil
 
 # Processes get this long to end.
-LEAVE_SECONDS = 5.0
+LEAVE_SECONDS = 20.0
 
 
 @dataclass
 class Leftovers:
-    """What a test process holds at one moment, to be compared with a later one.
+    """A snapshot of a test process's resources, to compare with a later one.
 
-    Every program that tests start, however far it detaches itself, inherits their folder of temporary files.
+    Every program started by tests, even if it detaches itself, inherits their folder of temporary files.
     """
 
     processes: set[int]
@@ -33,10 +33,10 @@ class Leftovers:
         return cls(set(psutil.pids()), open_files(), set(os.listdir(tempfile.gettempdir())))
 
     def since(self, *, shared: bool) -> list[str]:
-        """Describe what is left of what was started and opened since, and end those processes.
+        """Describe the processes and files left over since this snapshot, and end those processes.
 
-        With ``shared``, something that lives longer may have done it: a site that several tests share keeps an
-        inference server and the connection to it. Only child processes and regular files are listed then.
+        With ``shared``, list only child processes and regular files: a site shared by several tests may keep an
+        inference server and its connection.
         """
         kinds = (stat.S_ISREG, stat.S_ISDIR) if shared else (stat.S_ISREG, stat.S_ISDIR, stat.S_ISSOCK)
         return [*self._processes(shared), *self._files(kinds), *self._temporary()]
@@ -51,9 +51,9 @@ class Leftovers:
         return described
 
     def _started(self, shared: bool) -> Iterator[psutil.Process]:
-        """Children of this process, and programs that it started and that have left it.
+        """Return children of this process, and programs it started that have detached themselves.
 
-        Descendants of a process that ran before belong to it, such as the tabs of a browser that tests share.
+        Descendants of a process that was already running belong to it, such as the tabs of a shared browser.
         """
         for pid in psutil.pids():
             if pid in self.processes:
@@ -74,7 +74,7 @@ class Leftovers:
     def _files(self, kinds: Sequence[Callable[[int], bool]]) -> list[str]:
         new = self._new_files(kinds)
         if new:
-            gc.collect()  # closes what only reference cycles keep open
+            gc.collect()  # close files kept open by reference cycles
             new = self._new_files(kinds)
         return [f"open file {name}" for name in new]
 
@@ -84,7 +84,7 @@ class Leftovers:
     def _temporary(self) -> list[str]:
         folder = tempfile.gettempdir()
         new = set(os.listdir(folder)) - self.temporary
-        # AutoGraph compiles files here, and removes them when the process ends.
+        # AutoGraph creates files here and removes them when the process ends.
         return [
             f"temporary file {folder}/{name}"
             for name in new
@@ -93,7 +93,7 @@ class Leftovers:
 
 
 def open_files(kinds: Sequence[Callable[[int], bool]] = (lambda mode: True,)) -> dict[int, str]:
-    """The files of these kinds that this process holds open, by descriptor."""
+    """Return the files of these types that this process has open, by descriptor."""
     found = {}
     for name in os.listdir("/proc/self/fd"):
         try:
@@ -110,13 +110,13 @@ def _is_ours(pid: int) -> bool:
         return f"TMPDIR={tempfile.gettempdir()}".encode() in Path(f"/proc/{pid}/environ").read_bytes().split(
             b"\0"
         )
-    except OSError:  # it ended, or belongs to someone else
+    except OSError:  # it has ended, or another user owns it
         return False
 
 
 def _runs(process: psutil.Process) -> bool:
     try:
-        # Python's own tracker of shared memory lives as long as the tests do.
+        # Python's shared-memory tracker runs as long as the tests.
         return process.status() != psutil.STATUS_ZOMBIE and "resource_tracker" not in " ".join(
             process.cmdline()
         )
@@ -140,4 +140,4 @@ def _kill_with_descendants(process: psutil.Process) -> None:
         try:
             one.kill()
         except psutil.NoSuchProcess:
-            pass  # it ended by itself
+            pass  # it has already ended

@@ -1,4 +1,4 @@
-"""Make a folder once for all processes of a test run."""
+"""Create a folder once for all processes of a test run."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import pytest
 
 
 def run_folder(factory: pytest.TempPathFactory, worker: str) -> Path:
-    """The folder that all processes of this run share; ``worker`` is the name of this one's, or ``master``."""
+    """Return the folder shared by all processes of this run; ``worker`` is this process's name, or ``master``."""
     folder = factory.getbasetemp()
     return folder if worker == "master" else folder.parent
 
@@ -28,6 +28,6 @@ def make_once(folder: Path, make: Callable[[Path], None]) -> Path:
                 make(unfinished)
                 unfinished.rename(folder)
         finally:
-            # Closing the file is not enough while a forked child holds it, too.
+            # Closing the file does not unlock it while a forked child has it open.
             fcntl.flock(lock, fcntl.LOCK_UN)
     return folder

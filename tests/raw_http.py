@@ -1,4 +1,4 @@
-"""A server of the tests, and clients that can misbehave as no library would let them."""
+"""A test server, and clients that can violate HTTP in ways that libraries do not allow."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ PATIENCE_SECONDS = 30.0
 PROGRAM = Path(__file__).with_name("small_server.py")
 
 
-# A user other than that of the tests; only root can open a socket for one.
+# A user other than the one that runs the tests; only root can create sockets for another user.
 OTHER_UID = 12345 if os.geteuid() == 0 else os.geteuid()
 
 
 def client_socket(family: int = socket.AF_INET, uid: int | None = None) -> socket.socket:
-    """A socket owned by the user ``uid``, as if opened by a program of that user."""
+    """Return a socket owned by the user ``uid``, as if opened by a program of that user."""
     own = os.geteuid()
     os.seteuid(own if uid is None else uid)
     try:
@@ -33,12 +33,12 @@ def client_socket(family: int = socket.AF_INET, uid: int | None = None) -> socke
 
 
 class SmallServer:
-    """A running server; ``log`` contains its log, ``said`` its output."""
+    """A running server; ``log`` contains its log, ``output`` its output."""
 
-    def __init__(self, process: subprocess.Popen[str], port: int, log: Path, said: str = "") -> None:
+    def __init__(self, process: subprocess.Popen[str], port: int, log: Path, output: str = "") -> None:
         self.process = process
         self.port = port
-        self.said = said
+        self.output = output
         self._log = log
 
     @property
@@ -54,7 +54,7 @@ class SmallServer:
         return connection
 
     def send(self, text: str, uid: int | None = None) -> Answer:
-        """The answer to a request given as it goes over the line, with ``\\n`` for line ends."""
+        """Send a raw request, with ``\\n`` for line ends, and return the response."""
         with self.connect(uid=uid) as connection:
             connection.sendall(text.replace("\n", "\r\n").encode())
             return Answer.read(connection)
@@ -66,7 +66,7 @@ class SmallServer:
 
 @contextlib.contextmanager
 def small_server(folder: Path, **arguments: Any) -> Iterator[SmallServer]:
-    """Starts `small_server.py` with these arguments, and ends it."""
+    """Run `small_server.py` with these arguments."""
     log = folder / "server.log"
     root = str(PROGRAM.parent.parent)
     with open(log, "w") as errors:
@@ -89,7 +89,7 @@ def small_server(folder: Path, **arguments: Any) -> Iterator[SmallServer]:
 
 
 class Answer:
-    """Status, headers (lower-case names) and body of an answer."""
+    """Status, headers (lowercase names) and body of a response."""
 
     def __init__(self, status: int, headers: dict[str, str], body: bytes) -> None:
         self.status = status
@@ -98,7 +98,7 @@ class Answer:
 
     @classmethod
     def read(cls, connection: socket.socket) -> Answer:
-        """Reads one answer; status 0 when the connection just ends."""
+        """Read one response; its status is 0 if the connection closes without one."""
         data = b""
         while b"\r\n\r\n" not in data:
             piece = _receive(connection)
@@ -119,7 +119,7 @@ class Answer:
 
 
 class RawWebSocket:
-    """The client's end of a websocket, as plain as can be."""
+    """A minimal websocket client."""
 
     def __init__(self, connection: socket.socket, port: int, path: str, headers: list[str]) -> None:
         self.connection = connection
@@ -139,7 +139,7 @@ class RawWebSocket:
         ]
         connection.sendall(("\r\n".join(lines) + "\r\n\r\n").encode())
         self.status = 0
-        # Byte by byte: what follows the head are frames.
+        # Read byte by byte: frames follow the header.
         head = b""
         while not head.endswith(b"\r\n\r\n"):
             piece = connection.recv(1)
@@ -155,7 +155,7 @@ class RawWebSocket:
         self.connection.sendall(bytes([0x81, 0x80 | len(data)]) + mask + masked)
 
     def receive(self) -> str | None:
-        """The next text; None when the other end has closed."""
+        """Return the next text message, or None if the server has closed the connection."""
         try:
             first, second = self._exactly(2)
             length = second & 0x7F
@@ -189,13 +189,13 @@ def websocket(
     receive_buffer: int | None = None,
     uid: int | None = None,
 ) -> Iterator[RawWebSocket]:
-    """A websocket to ``server``, which need not have been accepted."""
+    """Open a websocket to ``server``, which may have refused it."""
     with server.connect(receive_buffer, uid) as connection:
         yield RawWebSocket(connection, server.port, path, list(headers))
 
 
 def join(live: RawWebSocket) -> None:
-    """Go through Socket.IO's greeting."""
+    """Perform the Socket.IO handshake."""
     opened = live.receive()
     assert opened is not None and opened.startswith("0{")
     live.send("40")

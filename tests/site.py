@@ -1,4 +1,4 @@
-"""A whole site in the test's own process: the application, a client, and pictures to make datasets of."""
+"""A complete site in the test process: the application, a client, and images for datasets."""
 
 from __future__ import annotations
 
@@ -27,11 +27,11 @@ from digits.web.services import Services
 from digits.web.standard_networks import network
 from tests.stalls import STALLS
 
-PATIENCE_SECONDS = 60
+PATIENCE_SECONDS = 120
 
 
 def site_settings(folder: Path, **changes: Any) -> Settings:
-    """Settings of a site that keeps everything below ``folder`` and reads images from its folder ``data``.
+    """Return settings of a site that stores everything below ``folder`` and reads images from its ``data`` folder.
 
     Login is disabled, because Flask's test client has no connection whose owner could be determined.
     """
@@ -50,7 +50,7 @@ def site_settings(folder: Path, **changes: Any) -> Settings:
 
 @dataclass
 class Site:
-    """The application and a client of it. ``close`` it in the end."""
+    """The application and its client; call ``close`` at the end."""
 
     app: Flask
     client: FlaskClient
@@ -71,10 +71,10 @@ class Site:
         return self.client.post(path, data=fields)
 
     def wait(self, question: Callable[[], Any]) -> Any:
-        """Let the scheduler work until ``question`` is answered with something true."""
+        """Let the scheduler run until ``question`` returns a true value."""
         deadline = time.monotonic() + PATIENCE_SECONDS
         while not (answer := question()):
-            assert time.monotonic() < deadline, "this takes too long"
+            assert time.monotonic() < deadline, "timed out"
             gevent.sleep(0.02)
         return answer
 
@@ -87,7 +87,7 @@ class Site:
         return self.status(job_id)
 
     def dataset(self, **fields: Any) -> str:
-        """Start making a dataset of the three bars; returns its id."""
+        """Start creating a dataset of three classes of bars, and return its id."""
         wanted = {
             "dataset_name": "bars",
             "method": "folder",
@@ -102,7 +102,7 @@ class Site:
         return str(answer.get_json()["id"])
 
     def finished_model(self, dataset_id: str, rows: int = 20, weights: bytes = b"weights") -> str:
-        """Add a model that looks like a finished training with ``rows`` rows of metrics; return its id."""
+        """Add a model like a finished training with ``rows`` rows of metrics, and return its id."""
         folder = self.services.store.new_folder()
         (folder / "train").mkdir()
         (folder / "network.py").write_text(network("lenet").text)
@@ -157,7 +157,7 @@ def _whole(app: Any) -> Any:
 
 
 def bars(folder: Path, each: int = 8) -> Path:
-    """Three classes of small pictures that the simplest network can tell apart."""
+    """Create three classes of small images that the simplest network can distinguish."""
     random = np.random.default_rng(0)
     for number, name in enumerate(("left", "middle", "right")):
         (folder / name).mkdir(parents=True, exist_ok=True)

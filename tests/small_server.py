@@ -1,6 +1,6 @@
-"""A small application behind the gate and the server, run by the tests as a separate program.
+"""A small application behind the gate and the server, run by tests as a separate program.
 
-Takes JSON with the arguments ``gate``, ``auth``, ``limits``, ``socketio`` and prints its port.
+Accepts JSON with the arguments ``gate``, ``auth``, ``limits``, ``socketio`` and prints its port.
 It exits when standard input is closed.
 """
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from digits.web.loop_watch import LoopWatch
 
-# CPU time, so that load on the machine does not fail a test.
+# Measured in CPU time, so that load on the machine does not fail a test.
 HANG_SECONDS = 5.0
 _LOGGED = re.compile(
     r"event loop blocked for [0-9.]+ s \((?P<seconds>[0-9.]+) s of CPU time\) by (?P<label>.*)"
@@ -15,7 +15,7 @@ _LOGGED = re.compile(
 
 
 class Stalls:
-    """The longest CPU time for each label. ``watch`` measures this process."""
+    """The longest CPU time for each label; ``watch`` measures this process."""
 
     def __init__(self) -> None:
         self.seconds: dict[str, float] = {}

@@ -1,4 +1,4 @@
-"""The maps in docs/architecture.md: the files exist, and one list of names does not lag behind another."""
+"""The maps in docs/architecture.md: files exist, and lists of names stay in sync."""
 
 from __future__ import annotations
 
@@ -23,20 +23,20 @@ def section(title: str) -> str:
 
 
 def files_in(text: str) -> list[str]:
-    """The paths in backticks that start with a folder of the checkout."""
+    """Return paths in backticks that start with a folder of the checkout."""
     return re.findall(r"`((?:digits|static|templates|tests|docs|benchmarks)/[\w/.-]*)`", text)
 
 
 @pytest.mark.parametrize(
-    "title", ["Where is …?", "To add a … touch …", "Kinds", "The way of a request", "Running tasks"]
+    "title", ["Where is …?", "To add a … touch …", "Kinds", "The path of a request", "Running tasks"]
 )
-def test_the_files_of_the_map_exist(title: str) -> None:
+def test_files_in_the_map_exist(title: str) -> None:
     found = files_in(section(title))
     assert found
     assert [name for name in found if not (ROOT / name).exists()] == []
 
 
-def test_every_row_of_the_map_is_checked_by_a_test() -> None:
+def test_every_row_of_the_map_has_a_test() -> None:
     rows = [line for line in section("To add a … touch …").splitlines() if line.startswith("| a")]
     assert len(rows) > 10
     assert [row for row in rows if not any(name.startswith("tests/") for name in files_in(row))] == []
@@ -71,7 +71,7 @@ def test_every_command_is_in_the_table() -> None:
     assert defining == set(MODULES.values())
 
 
-def test_every_recipe_has_a_program() -> None:
+def test_every_recipe_has_a_task() -> None:
     own = {
         recipe_class
         for recipe_class in (recipes.Recipe.__subclasses__() + recipes.Train.__subclasses__())

@@ -1,6 +1,6 @@
-"""What each zone loads at run time, in a fresh interpreter, module by module.
+"""Modules loaded by each zone at run time, in a fresh interpreter, module by module.
 
-Contracts in ``pyproject.toml`` state which zone may import which; import-linter checks them.
+The contracts in ``pyproject.toml`` define which zone may import which; import-linter checks them.
 """
 
 from __future__ import annotations
@@ -29,12 +29,12 @@ WEB = {
     "gevent",
 }
 
-# All that core and data need besides the standard library: typed JSON; pixels and checksums.
+# Packages that core and data may use: typed JSON; pixels and checksums.
 CORE = {"msgspec", "typing_extensions"}
 DATA = {"numpy", "PIL", "google", "google_crc32c"} | CORE
 SERVER = ("core", "data", "kinds", "runtime", "web", "cli", "__main__")
 
-# Prints, for each module in turn, which outside packages came with it.
+# Print the third-party packages loaded by each module in turn.
 LOAD = """
 import importlib, json, sys
 start, loaded = set(sys.modules), {}
@@ -48,20 +48,20 @@ print("loaded", json.dumps(loaded))
 
 
 def modules() -> list[str]:
-    """Every module of the package but the shipped networks, which are read as text and never imported."""
+    """Return all modules of the package except the shipped networks, which are read as text and never imported."""
     paths = sorted(path.relative_to(ROOT) for path in (ROOT / "digits").rglob("*.py"))
     names = [".".join(path.with_suffix("").parts).removesuffix(".__init__") for path in paths]
     return [name for name in names if not name.startswith("digits.networks.")]
 
 
 def in_zone(*wanted: str) -> list[str]:
-    """The modules of these zones. A zone is a folder, or a module, directly below the package."""
+    """Return the modules of these zones. A zone is a folder or module directly below the package."""
     return [name for name in modules() if name.split(".")[1:2] and name.split(".")[1] in wanted]
 
 
 @pytest.fixture
 def load(run_clean):
-    """Imports modules in one fresh interpreter: a dict of name to the outside packages that came with it."""
+    """Return a function that imports modules in a fresh interpreter, and returns the third-party packages of each."""
 
     def run(names, **variables):
         answer = run_clean("-W", "error::SyntaxWarning", "-c", LOAD, *names, **variables)
@@ -76,18 +76,18 @@ def offenders(loaded: dict[str, list[str]], forbidden: set[str]) -> dict[str, li
     return {name: sorted(forbidden & set(came)) for name, came in loaded.items() if forbidden & set(came)}
 
 
-def test_imports_between_zones_keep_the_contracts():
+def test_imports_between_zones_obey_the_contracts():
     program = Path(sys.executable).with_name("lint-imports")
     answer = subprocess.run([program, "--no-cache", "--no-logo"], cwd=ROOT, capture_output=True, text=True)
     assert answer.returncode == 0, answer.stdout
     assert "0 broken" in answer.stdout
 
 
-def test_no_modules_import_each_other_in_a_circle():
+def test_there_are_no_import_cycles():
     graph = grimp.build_graph("digits")
     imports = {name: graph.find_modules_directly_imported_by(name) for name in graph.modules}
     assert len(imports) > 200
-    graphlib.TopologicalSorter(imports).prepare()  # raises CycleError, which names them
+    graphlib.TopologicalSorter(imports).prepare()  # raises CycleError, which names the modules
 
 
 def test_every_module_belongs_to_a_zone():
@@ -95,35 +95,35 @@ def test_every_module_belongs_to_a_zone():
 
 
 def of_the_worker(name: str) -> bool:
-    """Whether a module of a kind is for the worker only; a contract forbids the server to import it."""
+    """Return whether a module of a kind is for the worker only; a contract forbids the server to import it."""
     return name.startswith("digits.kinds.") and name.rpartition(".")[2] in ("targets", "metrics")
 
 
 def test_the_server_never_loads_tensorflow(load):
     names = [name for name in in_zone(*SERVER) if name != "digits.__main__" and not of_the_worker(name)]
-    loaded, said = load(names)
+    loaded, output = load(names)
     assert offenders(loaded, TENSORS) == {}
-    assert said == "", "importing said something"
+    assert output == "", "importing printed something"
 
 
-def test_the_runtime_loads_no_web_framework(load):
+def test_the_runtime_never_loads_a_web_framework(load):
     loaded, _ = load(in_zone("runtime"))
     assert offenders(loaded, WEB - {"gevent"}) == {}
 
 
-def test_core_needs_the_standard_library_and_msgspec_only(load):
+def test_core_loads_only_the_standard_library_and_msgspec(load):
     loaded, _ = load(in_zone("core"))
     assert {name: came for name, came in loaded.items() if not set(came) <= CORE} == {}
 
 
-def test_data_needs_little_more(load):
+def test_data_loads_few_third_party_packages(load):
     loaded, _ = load(in_zone("data"))
     came = {package for packages in loaded.values() for package in packages if not package.startswith("_")}
     assert came <= DATA
 
 
 @pytest.mark.tensorflow
-def test_the_worker_never_loads_the_web(load):
+def test_the_worker_never_loads_web_packages(load):
     loaded, _ = load(
         [
             name
@@ -132,12 +132,12 @@ def test_the_worker_never_loads_the_web(load):
         ],
         TF_CPP_MIN_LOG_LEVEL="3",
     )
-    assert offenders(loaded, WEB - {"werkzeug"}) == {}  # tensorboard's writer of logs brings werkzeug
+    assert offenders(loaded, WEB - {"werkzeug"}) == {}  # TensorBoard's log writer loads Werkzeug
 
 
 @pytest.mark.parametrize(
     "name", ["digits.worker.run", "digits.worker.tasks.create_dataset", "digits.worker.forkserver"]
 )
-def test_making_a_dataset_does_not_wait_for_tensorflow(load, name):
+def test_creating_a_dataset_does_not_load_tensorflow(load, name):
     loaded, _ = load([name])
     assert offenders(loaded, TENSORS | WEB) == {}

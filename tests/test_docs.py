@@ -1,4 +1,4 @@
-"""The documentation says what the code does, and its links lead somewhere."""
+"""The documentation covers the code, and its links work."""
 
 from __future__ import annotations
 
@@ -37,18 +37,18 @@ def test_the_table_of_settings_is_current():
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
-def test_links_lead_to_files(page):
+def test_links_work(page):
     targets = re.findall(r"\]\(([^)#]+)[^)]*\)", page.read_text())
     local = [target for target in targets if "://" not in target]
     assert [target for target in local if not (page.parent / target).exists()] == []
 
 
-def test_the_index_has_every_page():
+def test_the_index_lists_every_page():
     pages = {path.name for path in (ROOT / "docs").glob("*.md")} - {"README.md"}
     assert pages == set(re.findall(r"\]\(([\w-]+\.md)\)", text("README.md")))
 
 
-def test_every_function_for_networks_is_described():
+def test_every_network_function_is_described():
     tree = ast.parse((ROOT / "digits" / "worker" / "network" / "api.py").read_text())
     public = {node.name for node in tree.body if isinstance(node, ast.FunctionDef | ast.ClassDef)}
     public |= {target.id for node in tree.body if isinstance(node, ast.Assign) for target in node.targets}
@@ -63,7 +63,7 @@ def test_every_key_of_collections_is_described():
     assert [name for name in names if f"`{name}`" not in text("networks.md")] == []
 
 
-def test_everything_a_network_finds_is_described():
+def test_everything_available_to_networks_is_described():
     tree = ast.parse((ROOT / "digits" / "worker" / "network" / "tower.py").read_text())
     (tower,) = [node for node in tree.body if isinstance(node, ast.ClassDef) and node.name == "Tower"]
     (constructor,) = [node for node in tower.body if getattr(node, "name", "") == "__init__"]
@@ -88,18 +88,18 @@ def test_every_message_is_described():
     assert [update for update in sorted(updates) if f"| `{update}` |" not in text("live.md")] == []
 
 
-def test_every_choice_of_the_forms_is_described():
+def test_every_form_choice_is_described():
     choices = [*RESIZE_MODES, *ENCODINGS, *POLICIES, *(name for name, *_ in SOLVERS)]
     assert [choice for choice in choices if f"`{choice}`" not in text("rest.md")] == []
 
 
-def test_every_product_of_a_dataset_is_described():
+def test_every_output_of_a_dataset_is_described():
     for name in (MANIFEST_FILE, LABELS_FILE, MEAN_IMAGE_FILE, MEAN_ARRAY_FILE, SKIPPED_FILE):
         assert f"`{name}`" in text("datasets.md")
 
 
-def test_every_address_is_described():
-    """Every route of the views, with its variable parts left out, is a part of the page."""
+def test_every_route_is_described():
+    """The page contains every route of the views, without its variable parts."""
     rest = re.sub(r"\b(ID|KIND|SAMPLE|SPLIT|N|PATH|ENDING)\b", "<>", text("rest.md"))
     missing = []
     for source in (ROOT / "digits").rglob("*.py"):
@@ -111,7 +111,7 @@ def test_every_address_is_described():
     assert missing == []
 
 
-# Pages for people, without a use for programs.
+# Pages for people, of no use to programs.
 PAGES_ONLY = {
     "/",
     "/login",
@@ -123,7 +123,7 @@ PAGES_ONLY = {
     "/docs/",
     "/docs/<>",
     "/docs/images/<>",
-    "/font-roboto/<>",  # asked for by TensorBoard's pages
+    "/font-roboto/<>",  # requested by TensorBoard's pages
 }
 
 
@@ -140,7 +140,7 @@ def test_every_part_of_a_kind_is_described():
 @pytest.mark.parametrize(
     ("module", "name"), [("views", "Views"), ("targets", "Targets"), ("metrics", "Metrics")]
 )
-def test_everything_a_kind_can_override_is_described(module, name):
+def test_every_overridable_member_of_a_kind_is_described(module, name):
     tree = ast.parse((ROOT / "digits" / "kinds" / f"{module}.py").read_text())
     (base,) = [node for node in tree.body if isinstance(node, ast.ClassDef) and node.name == name]
     members = {node.name for node in base.body if isinstance(node, ast.FunctionDef)}

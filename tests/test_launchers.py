@@ -1,4 +1,4 @@
-"""The scripts of a checkout, with a stand-in for Python that notes what it is asked for."""
+"""The scripts of a checkout, with a fake Python that records its calls."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ pytestmark = pytest.mark.integration
 
 ROOT = Path(__file__).resolve().parent.parent
 
-# Does what the scripts need of Python, venv and pip, without any of them.
+# Imitates the Python, venv and pip calls of the scripts.
 STAND_IN = """#!/bin/sh
 echo "$*" >>"$STAND_IN_NOTES"
 case "$*" in
@@ -34,7 +34,7 @@ esac
 
 
 class Checkout:
-    """A copy of the scripts and of what they look at, with a stand-in for Python."""
+    """A copy of the scripts and the files they read, with a fake Python."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -66,7 +66,7 @@ class Checkout:
 
     @property
     def installed(self) -> set[str]:
-        """The purposes for which packages were installed."""
+        """Return the purposes for which packages were installed."""
         return set(re.findall(r"/requirements/(\w+)\.txt", "\n".join(self.asked)))
 
 
@@ -75,14 +75,14 @@ def checkout(tmp_path: Path) -> Checkout:
     return Checkout(tmp_path)
 
 
-def test_the_first_start_installs_and_starts(checkout):
+def test_the_first_start_installs_packages_and_serves(checkout):
     answer = checkout.start("-p", "5001")
     assert (answer.returncode, answer.stdout) == (0, "started -p 5001\n")
     assert any("pip install" in line and str(checkout.folder) in line for line in checkout.asked)
     assert "Ready." in answer.stderr
 
 
-def test_packages_are_checked_by_their_hashes(checkout):
+def test_packages_are_verified_by_hash(checkout):
     checkout.start()
     packages, itself = (line for line in checkout.asked if "pip install" in line)
     assert "--require-hashes" in packages and "--only-binary :all:" in packages
@@ -90,12 +90,12 @@ def test_packages_are_checked_by_their_hashes(checkout):
     assert checkout.installed == {"serve"}
 
 
-def test_a_missing_node_comes_as_a_package(checkout, bare_system):
+def test_a_missing_node_is_installed_as_a_package(checkout, bare_system):
     checkout.start(PATH=str(bare_system))
     assert checkout.installed == {"serve", "node"}
 
 
-def test_the_second_start_asks_python_nothing(checkout):
+def test_the_second_start_installs_nothing(checkout):
     checkout.start()
     answer = checkout.start("--debug")
     assert (answer.stdout, answer.stderr, checkout.asked) == ("started --debug\n", "", [])
@@ -104,7 +104,7 @@ def test_the_second_start_asks_python_nothing(checkout):
 @pytest.mark.parametrize(
     "changed", ["requirements/serve.txt", "setup.py", "package-lock.json", "static/src/uplot.js"]
 )
-def test_a_change_of_what_is_needed_installs_again(checkout, changed):
+def test_changed_requirements_are_installed_again(checkout, changed):
     checkout.start()
     with open(checkout.folder / changed, "a") as file:
         file.write("\n")
@@ -113,7 +113,7 @@ def test_a_change_of_what_is_needed_installs_again(checkout, changed):
     assert not any("-m venv" in line for line in checkout.asked)
 
 
-def test_a_checkout_that_was_moved_is_set_up_again(checkout, tmp_path_factory):
+def test_a_moved_checkout_is_set_up_again(checkout, tmp_path_factory):
     checkout.start()
     moved = tmp_path_factory.mktemp("moved") / "here"
     checkout.folder.rename(moved)
@@ -122,7 +122,7 @@ def test_a_checkout_that_was_moved_is_set_up_again(checkout, tmp_path_factory):
     assert any("pip install" in line and str(moved) in line for line in checkout.asked)
 
 
-def test_a_failed_install_says_so_and_is_tried_again(checkout):
+def test_a_failed_install_is_reported_and_retried(checkout):
     answer = checkout.start(STAND_IN_OFFLINE="1")
     assert answer.returncode == 1
     assert "ERROR: no connection" in answer.stderr
@@ -131,20 +131,20 @@ def test_a_failed_install_says_so_and_is_tried_again(checkout):
     assert checkout.start().stdout == "started \n"
 
 
-def test_no_fitting_python_is_told_with_a_remedy(checkout):
+def test_an_unsuitable_python_is_reported_with_a_remedy(checkout):
     answer = checkout.start(STAND_IN_UNFIT="1")
     assert answer.returncode == 1
     assert "No Python 3.11, 3.12 or 3.13" in answer.stderr
     assert "DIGITS_PYTHON=" in answer.stderr
 
 
-def test_a_missing_venv_module_is_told_with_the_package(checkout):
+def test_a_missing_venv_module_is_reported_with_its_package(checkout):
     answer = checkout.start(STAND_IN_NO_VENV="1")
     assert answer.returncode == 1
     assert "apt-get install python3.99-venv" in answer.stderr
 
 
-def test_an_nvidia_driver_brings_cuda(checkout, tmp_path):
+def test_an_nvidia_driver_selects_the_cuda_packages(checkout, tmp_path):
     tools = tmp_path / "bin"
     tools.mkdir()
     (tools / "nvidia-smi").write_text("#!/bin/sh\n")
@@ -153,13 +153,13 @@ def test_an_nvidia_driver_brings_cuda(checkout, tmp_path):
     assert checkout.installed == {"serve", "gpu"}
 
 
-# The programs of the system that the scripts use.
+# System programs used by the scripts.
 SYSTEM = "bash sh cat cp dirname env grep mkdir sha256sum tail tee".split()
 
 
 @pytest.fixture
 def bare_system(tmp_path: Path) -> Path:
-    """A folder for PATH: a system without Chromium, whose apt-get can install it."""
+    """A folder for PATH that imitates a system without Chromium whose apt-get can install it."""
     folder = tmp_path / "system"
     folder.mkdir()
     for name in SYSTEM:
@@ -177,7 +177,7 @@ def write_program(path: Path, text: str) -> None:
     path.chmod(0o755)
 
 
-def test_everything_is_checked_style_and_types_first(checkout):
+def test_style_and_types_are_checked_before_tests_run(checkout):
     assert checkout.run("digits-test", STAND_IN_UNFIT="0").returncode == 0
     checks = [
         line.split()[1] for line in checkout.asked if line.startswith(("-m ruff", "-m mypy", "-m pytest"))
@@ -185,7 +185,7 @@ def test_everything_is_checked_style_and_types_first(checkout):
     assert checks == ["ruff", "ruff", "mypy", "pytest"]
 
 
-def test_a_quick_check_leaves_out_slow_tests_and_the_browser(checkout, bare_system):
+def test_a_quick_check_skips_slow_and_browser_tests(checkout, bare_system):
     assert checkout.run("digits-test", "--quick", PATH=str(bare_system)).returncode == 0
     checks = [
         line.split()[1] for line in checkout.asked if line.startswith(("-m ruff", "-m mypy", "-m pytest"))
@@ -197,7 +197,7 @@ def test_a_quick_check_leaves_out_slow_tests_and_the_browser(checkout, bare_syst
     assert not any("chromium" in line for line in checkout.asked)
 
 
-def test_a_failed_check_ends_the_test(checkout):
+def test_a_failed_check_stops_the_run(checkout):
     checkout.run("digits-test")
     python = checkout.folder / ".venv" / "bin" / "python"
     python.write_text(STAND_IN.replace('case "$*" in', 'case "$*" in\n    "-m mypy") exit 1 ;;', 1))
@@ -205,26 +205,26 @@ def test_a_failed_check_ends_the_test(checkout):
     assert not any("pytest" in line for line in checkout.asked)
 
 
-def test_arguments_go_to_pytest_alone(checkout):
+def test_arguments_run_only_pytest(checkout):
     checkout.run("digits-test")
     checkout.run("digits-test", "tests/cli/test_serve.py", "-k", "port")
     assert checkout.asked == ["-m pytest tests/cli/test_serve.py -k port"]
 
 
-def test_testing_installs_what_serving_needs_as_well(checkout):
+def test_testing_also_installs_serving_requirements(checkout):
     checkout.run("digits-test", "-q")
     assert checkout.installed == {"serve", "test"}
     checkout.start()
     assert checkout.asked == []
 
 
-def test_a_missing_chromium_is_installed_where_that_is_possible(checkout, bare_system):
+def test_a_missing_chromium_is_installed_if_possible(checkout, bare_system):
     answer = checkout.run("digits-test", PATH=str(bare_system), TMPDIR=str(checkout.folder))
     assert answer.returncode == 0, answer.stderr
     assert "apt-get install --yes --no-install-recommends chromium" in checkout.asked
 
 
-def test_a_missing_chromium_is_told_where_it_is_not(checkout, bare_system):
+def test_a_missing_chromium_that_cannot_be_installed_is_reported(checkout, bare_system):
     write_program(bare_system / "id", "echo 1000")
     answer = checkout.run("digits-test", PATH=str(bare_system))
     assert answer.returncode == 1

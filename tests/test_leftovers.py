@@ -1,4 +1,4 @@
-"""The check that tests leave nothing behind finds what they leave."""
+"""The check for leftover processes and files detects them."""
 
 from __future__ import annotations
 
@@ -23,26 +23,26 @@ def before(monkeypatch: pytest.MonkeyPatch) -> Leftovers:
     return Leftovers.now()
 
 
-def test_nothing_is_left(before: Leftovers, tmp_path: Path) -> None:
+def test_a_clean_test_has_no_leftovers(before: Leftovers, tmp_path: Path) -> None:
     subprocess.run(["true"], check=True)
     (tmp_path / "closed").write_text("")
     assert before.since(shared=False) == before.since(shared=True) == []
 
 
-def test_a_child_process_is_found_and_ended(before: Leftovers) -> None:
+def test_a_child_process_is_detected_and_ended(before: Leftovers) -> None:
     with subprocess.Popen(["sleep", "600"]) as process:
         assert before.since(shared=True) == ["process sleep 600"]
         assert process.wait() < 0
 
 
-def test_a_detached_process_is_found_unless_a_shared_fixture_may_own_it(before: Leftovers) -> None:
+def test_a_detached_process_is_detected_unless_a_shared_fixture_may_own_it(before: Leftovers) -> None:
     subprocess.run([sys.executable, "-c", DETACHES], check=True)
     assert before.since(shared=True) == []
     assert before.since(shared=False) == ["process sleep 600"]
     assert before.since(shared=False) == []
 
 
-def test_open_and_temporary_files_are_found(before: Leftovers, tmp_path: Path) -> None:
+def test_open_and_temporary_files_are_detected(before: Leftovers, tmp_path: Path) -> None:
     with open(tmp_path / "open", "w"), tempfile.NamedTemporaryFile() as temporary:
         found = before.since(shared=True)
     assert f"open file {tmp_path / 'open'}" in found

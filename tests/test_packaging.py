@@ -1,4 +1,4 @@
-"""What an installed DIGITS consists of."""
+"""The contents of an installed DIGITS, and its requirements."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ import pytest
 pytestmark = pytest.mark.integration
 
 ROOT = Path(__file__).resolve().parent.parent
-# Where the name of a package and that of its module differ.
+# Packages whose name differs from that of their module.
 PACKAGES = {
     "PIL": "pillow",
     "argon2": "argon2-cffi",
@@ -26,20 +26,20 @@ PACKAGES = {
     "flask_wtf": "flask-wtf",
     "google_crc32c": "google-crc32c",
     "google": "protobuf",
-    # TensorFlow requires it in the version that it works with.
+    # TensorFlow pins a compatible version.
     "h5py": "tensorflow",
     "markupsafe": "jinja2",
     "pynvml": "nvidia-ml-py",
     "socketio": "python-socketio",
     "tf_slim": "tf-slim",
 }
-# Needed without being imported by name: Flask-SocketIO looks for these, and TensorBoard is a program of its own.
+# Required but not imported by name: Flask-SocketIO looks for these, and TensorBoard is a separate program.
 INDIRECT = {"jinja2", "python-socketio", "simple-websocket", "tensorboard"}
 
 
 @pytest.fixture(scope="module")
 def wheel(tmp_path_factory: pytest.TempPathFactory) -> Iterator[zipfile.ZipFile]:
-    """The package as ``pip wheel`` makes it, from a copy of the checkout, with scripts that are already bundled."""
+    """The wheel that ``pip wheel`` builds from a copy of the checkout with scripts that are already bundled."""
     assert (ROOT / "static" / "vendor" / ".stamp").is_file(), (
         "the scripts are not bundled: run ./digits-devserver once"
     )
@@ -57,7 +57,7 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> Iterator[zipfile.ZipFile]
         ".*_cache",
     )
     shutil.copytree(ROOT, copy, ignore=shutil.ignore_patterns(*unwanted))
-    # No network: the build runs with the setuptools of this environment.
+    # The build uses the setuptools of this environment, without network access.
     command = [
         sys.executable,
         "-m",
@@ -79,13 +79,13 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> Iterator[zipfile.ZipFile]
 
 
 def own_files(folder: str, *suffixes: str) -> set[str]:
-    """Paths below a folder of the checkout, as the wheel should have them."""
+    """Return paths below a folder of the checkout as expected in the wheel."""
     return {
         f"digits/{path.relative_to(ROOT)}" for path in (ROOT / folder).rglob("*") if path.suffix in suffixes
     }
 
 
-def test_pages_and_scripts_are_inside(wheel):
+def test_the_wheel_contains_pages_and_scripts(wheel):
     files = set(wheel.namelist())
     assert own_files("templates", ".html") <= files
     partials = {
@@ -97,7 +97,7 @@ def test_pages_and_scripts_are_inside(wheel):
     assert own_files("static/img", ".svg", ".png", ".ico") <= files
 
 
-def test_bundled_scripts_and_their_licenses_are_inside(wheel):
+def test_the_wheel_contains_bundled_scripts_and_their_licenses(wheel):
     names = {name.removeprefix("digits/static/vendor/") for name in wheel.namelist() if "/vendor/" in name}
     built = {f"{path.stem}{path.suffix}" for path in (ROOT / "static" / "src").glob("*.[jc]s*")}
     assert names == built | {"THIRD_PARTY_LICENSES.txt"}
@@ -107,7 +107,7 @@ def test_bundled_scripts_and_their_licenses_are_inside(wheel):
 
 
 def test_installing_the_wheel_needs_no_node(wheel, tmp_path):
-    """And no build at all: pip copies the files, and the installed program finds pages, documentation and scripts."""
+    """Pip only copies the files, and the installed program finds its pages, documentation and scripts."""
     target = tmp_path / "site"
     install = ["-m", "pip", "install", "--quiet", "--no-deps", "--no-index", "--target", str(target)]
     empty = {"PATH": str(tmp_path), "HOME": str(tmp_path)}
@@ -138,12 +138,12 @@ def test_installing_the_wheel_needs_no_node(wheel, tmp_path):
     assert list((target / "digits" / "static" / "vendor").glob("*.js"))
 
 
-def test_every_module_is_inside(wheel):
+def test_the_wheel_contains_every_module(wheel):
     modules = {str(path.relative_to(ROOT)) for path in (ROOT / "digits").rglob("*.py")}
     assert modules <= set(wheel.namelist())
 
 
-def test_nothing_else_is_inside(wheel):
+def test_the_wheel_contains_nothing_else(wheel):
     tops = {name.split("/")[0] for name in wheel.namelist()}
     assert {top for top in tops if not top.endswith(".dist-info")} == {"digits"}
     unwanted = re.compile(r"tests/|node_modules|static/src|__pycache__|axe\.")
@@ -160,11 +160,11 @@ def test_the_command_and_the_extras_are_declared(wheel):
     assert any(need.startswith("tensorflow") for need in needs)
 
 
-def test_everything_imported_is_required(wheel):
+def test_every_import_is_required(wheel):
     assert outside_packages() <= requirements(wheel)
 
 
-def test_everything_required_is_used(wheel):
+def test_every_requirement_is_used(wheel):
     assert requirements(wheel) <= outside_packages() | INDIRECT
 
 
@@ -175,7 +175,7 @@ def requirements(wheel: zipfile.ZipFile) -> set[str]:
 
 
 def outside_packages() -> set[str]:
-    """The packages whose modules the program imports anywhere."""
+    """Return all packages whose modules the program imports."""
     found: set[str] = set()
     for path in (ROOT / "digits").rglob("*.py"):
         if path.parent.name == "networks":
@@ -198,20 +198,20 @@ def test_every_requirement_has_an_exact_version(wheel):
 
 
 def test_every_exact_version_is_locked_with_hashes():
-    """For all purposes together: tools/lock.py generates the lock files from constraints.txt."""
+    """The lock files of all purposes together cover constraints.txt; tools/lock.py generates them."""
     locked: dict[str, str] = {}
     for path in (ROOT / "requirements").glob("*.txt"):
         for block in re.findall(r"^\w.*\n(?: .*\n)*", path.read_text(), re.M):
             name, version = re.match(r"([\w.-]+)==(\S+)", block).groups()
             assert re.search(r"--hash=sha256:[0-9a-f]{64}", block), name
-            assert name not in locked, "one purpose repeats another"
+            assert name not in locked, "locked for more than one purpose"
             locked[name] = version
     lines = (ROOT / "constraints.txt").read_text().splitlines()
     pinned = dict(line.split("==") for line in lines if "==" in line)
     assert locked == {re.sub(r"[._-]+", "-", name): version for name, version in pinned.items()}
 
 
-def test_no_download_host_is_written_down():
+def test_no_file_names_a_download_host():
     names = ["constraints.txt", "setup.py", "pyproject.toml", ".npmrc"]
     for path in [*map(ROOT.joinpath, names), *(ROOT / "tools").iterdir(), *(ROOT / "requirements").iterdir()]:
         assert not re.search(r"https?://|--(extra-)?index-url|index-url *=|registry *=", path.read_text()), (
@@ -226,7 +226,7 @@ def test_third_party_scripts_are_pinned_exactly():
         assert re.fullmatch(r"\d+\.\d+\.\d+", version), name
 
 
-def test_our_scripts_find_all_that_they_import(tmp_path):
+def test_our_scripts_import_only_existing_names(tmp_path):
     """esbuild follows every import of the unbuilt scripts and knows what each module exports."""
     scripts = [str(path) for path in (ROOT / "static" / "js").rglob("*.js")]
     assert scripts

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Generates digits/data/example_pb2.py and .pyi from example.proto in a temporary environment.
+# Generate digits/data/example_pb2.py and .pyi from example.proto in a temporary environment.
 # The compiler is that of protobuf 6.31, the oldest runtime that TensorFlow 2.21 accepts: newer runtimes accept its
 # output, older ones reject that of newer compilers.
 

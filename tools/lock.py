@@ -1,6 +1,6 @@
 """Write requirements/*.txt: the packages of constraints.txt with the hashes of all their files.
 
-Each file is for one purpose, and none repeats packages of serve.txt. Run this after
+Each file serves one purpose, and none repeats the packages of serve.txt. Run this after
 changing constraints.txt or the requirements in pyproject.toml:
 
     .venv/bin/python tools/lock.py

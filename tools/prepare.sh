@@ -17,7 +17,7 @@ fail() {
 # prepare serve|test: install the packages of the server, or also those of the tests.
 prepare() {
     local purpose=$1 stamp="$VENV/.ready-$1" digest
-    digest=$(ingredients_digest) || fail "This needs sha256sum (package coreutils)."
+    digest=$(ingredients_digest) || fail "The command sha256sum is missing (package coreutils)."
     if [ -x "$PYTHON" ] && [ -f "$ROOT/static/vendor/.stamp" ] && [ -f "$stamp" ] && [ "$(<"$stamp")" = "$digest" ]; then
         return
     fi
@@ -69,14 +69,14 @@ fitting_python() {
         local package
         package=$("$without_venv" -c 'import sys; print("python%d.%d-venv" % sys.version_info[:2])')
         fail "$without_venv cannot create virtual environments: its venv module is a separate package." \
-            "Install it (on Debian and Ubuntu: sudo apt-get install $package) and start this again."
+            "Install it (on Debian and Ubuntu: sudo apt-get install $package) and run this again."
     fi
     fail "No Python 3.11, 3.12 or 3.13 was found on PATH; TensorFlow has packages for these." \
         "Install one (on Debian and Ubuntu: sudo apt-get install python3 python3-venv), or select one:" \
         "  DIGITS_PYTHON=/path/to/python3.12 $0"
 }
 
-# Run it: version managers put commands on PATH that only print an error.
+# Run the candidate: version managers put commands on PATH that only print an error.
 is_fitting() {
     "$1" -c 'import sys; sys.exit(not (3, 11) <= sys.version_info[:2] <= (3, 13))' 2>/dev/null
 }

@@ -1,4 +1,4 @@
-"""The text printed at startup."""
+"""The startup message."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ def announcement(
 ) -> str:
     """Return the server's address, who can reach it, who has to log in, and missing features.
 
-    ``token`` is the generated token, if any. ``problem`` says why the owners of connections
-    cannot be determined.
+    ``token`` is the generated token, if any. ``problem`` is the reason why the owners of
+    connections cannot be determined.
     """
     name = "localhost" if settings.host in ("0.0.0.0", "::") else settings.host  # noqa: S104
     shown_name = f"[{name}]" if ":" in name else name

@@ -1,4 +1,4 @@
-"""The commands of ``digits``, each in a module of its own that is imported when needed."""
+"""The commands of ``digits``, each in a separate module that is imported when needed."""
 
 from __future__ import annotations
 

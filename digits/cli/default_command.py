@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 
 def is_serving(words: Sequence[str]) -> bool:
-    """Return whether ``words`` are a call of ``serve``, the command that may be omitted."""
+    """Return whether ``words`` call ``serve``, which may be omitted."""
     return not words or words[0] == "serve" or _is_option_of_serve(words[0])
 
 

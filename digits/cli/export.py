@@ -16,7 +16,7 @@ from digits.cli.short_tasks import result_of
 @job_argument
 @click.argument("target", metavar="DIR", type=FOLDER)
 @dataset_option
-@click.option("--epoch", type=float, help="Epoch of the snapshot.  [default: latest]")
+@click.option("--epoch", type=float, help="Epoch of the snapshot.  [default: best]")
 def command(job: Path, target: Path, dataset: Path | None, epoch: float | None) -> None:
     """Write the network of the model job in JOB with the weights of a snapshot as a SavedModel to DIR.
 

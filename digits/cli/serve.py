@@ -91,7 +91,7 @@ def _serve(**options: Any) -> None:
             listener,
             socketio=services.live.socketio,
             on_start=announce,
-            # Behind a proxy, all connections come from the proxy's address.
+            # All connections through a proxy come from the proxy's address.
             **({"max_connections_per_address": None} if settings.behind_proxy else {}),
         )
     finally:
@@ -109,7 +109,7 @@ def _read_settings(options: dict[str, Any]) -> Settings:
 
 
 def _listen(host: str, port: int) -> socket:
-    """Return a listening socket. Called before the slow part of the start, to report a port in use at once."""
+    """Return a listening socket. Call it before the slow part of startup, to report a port in use immediately."""
     import errno
     import socket
 

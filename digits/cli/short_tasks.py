@@ -18,15 +18,15 @@ def result_of(run: Callable[[], TaskState]) -> dict[str, Any]:
     from digits.core.errors import DigitsError
 
     try:
-        news = run()
+        state = run()
     except (DigitsError, OSError) as error:
         fail(str(error), getattr(error, "hint", ""))
-    if news.failure:
-        line, hint = news.failure.line, news.failure.hint
+    if state.failure:
+        line, hint = state.failure.line, state.failure.hint
         advice = f"Line {line}. {hint}" if line and f"line {line}" not in hint else hint
-        fail(news.failure.message, news.failure.detail, advice)
-    if news.result is None:
+        fail(state.failure.message, state.failure.detail, advice)
+    if state.result is None:
         fail("The task ended without a result.")
-    for warning in news.warnings:
+    for warning in state.warnings:
         click.echo(warning)
-    return news.result
+    return state.result

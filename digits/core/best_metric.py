@@ -6,7 +6,7 @@ import math
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, TypedDict
+from typing import Any
 
 _LOWER_IS_BETTER = re.compile(r"loss|error|entropy|perplexity|distance|^(mse|mae|rmse|nll|wer|cer)$", re.I)
 
@@ -14,14 +14,6 @@ _LOWER_IS_BETTER = re.compile(r"loss|error|entropy|perplexity|distance|^(mse|mae
 def lower_is_better(metric: str) -> bool:
     """Return whether smaller values of ``metric`` are better, judged by its name."""
     return bool(_LOWER_IS_BETTER.search(metric))
-
-
-class Best(TypedDict):
-    """The best validation so far, as stored by `BestValue`."""
-
-    epoch: float
-    metric: str
-    value: float | None
 
 
 @dataclass

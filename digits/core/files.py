@@ -26,6 +26,7 @@ T = TypeVar("T")
 
 MAX_JSON_BYTES = 16 * 1024 * 1024
 _HIGH_DESCRIPTOR = 512
+_CHUNK = 16 * 1024
 
 
 # Temporary problems of the server, not of the file.
@@ -92,11 +93,18 @@ def open_plain(path: Path, *, below: Path | None = None) -> BinaryIO:
     must not be links either. Raises OSError for temporary problems of the server,
     such as too many open files.
     """
+    return open(_open_descriptor(path, below), "rb")
+
+
+def _open_descriptor(path: Path, below: Path | None) -> int:
+    # O_NONBLOCK: opening a FIFO must not block.
+    flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
     try:
-        # O_NONBLOCK: opening a FIFO must not block.
-        with _folder_of(path, below) as (name, folder):
-            flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
-            descriptor = os.open(name, flags, dir_fd=folder)
+        if below is None:
+            descriptor = os.open(path, flags)
+        else:
+            with _folder_of(path, below) as (name, folder):
+                descriptor = os.open(name, flags, dir_fd=folder)
     except OSError as error:
         if error.errno in _TRANSIENT:
             raise
@@ -107,7 +115,7 @@ def open_plain(path: Path, *, below: Path | None = None) -> BinaryIO:
     if not stat.S_ISREG(os.fstat(descriptor).st_mode):
         os.close(descriptor)
         raise UnreadableFile(f"{path.name} is not a regular file")
-    return open(descriptor, "rb")
+    return descriptor
 
 
 def exists(path: Path, *, below: Path | None = None) -> bool:
@@ -130,17 +138,21 @@ def is_folder(path: Path, *, below: Path) -> bool:
 
 def read_bytes(path: Path, limit: int = MAX_JSON_BYTES, *, below: Path | None = None) -> bytes:
     """Read a regular file of at most ``limit`` bytes; raises UnreadableFile."""
-    with open_plain(path, below=below) as file:
+    descriptor = _open_descriptor(path, below)
+    try:
         # Check the size first: a sparse file can be huge.
-        if os.fstat(file.fileno()).st_size > limit:
-            raise UnreadableFile(f"{path.name} is larger than {limit:,} bytes")
-        try:
-            data = file.read(limit + 1)
-        except OSError as error:
-            raise UnreadableFile(f"{path.name}: {error.strerror}") from error
-    if len(data) > limit:
+        size = os.fstat(descriptor).st_size
+        parts, length = [], 0
+        while max(size, length) <= limit and (part := os.read(descriptor, max(0, size - length) + _CHUNK)):
+            parts.append(part)
+            length += len(part)
+    except OSError as error:
+        raise UnreadableFile(f"{path.name}: {error.strerror}") from error
+    finally:
+        os.close(descriptor)
+    if max(size, length) > limit:
         raise UnreadableFile(f"{path.name} is larger than {limit:,} bytes")
-    return data
+    return b"".join(parts)
 
 
 def read_json(path: Path, type_: type[T], *, below: Path | None = None) -> T:
@@ -182,11 +194,8 @@ def tree_bytes(folder: Path) -> int:
 
 
 @contextlib.contextmanager
-def _folder_of(path: Path, below: Path | None) -> Iterator[tuple[str, int | None]]:
+def _folder_of(path: Path, below: Path) -> Iterator[tuple[str, int]]:
     """Yield the name to open and the descriptor of the folder to which it is relative."""
-    if below is None:
-        yield str(path), None
-        return
     try:
         parts = path.relative_to(below).parts
     except ValueError:

@@ -20,6 +20,7 @@ from digits.core import events, schema
 from digits.core.errors import Damaged
 from digits.core.files import UnreadableFile, read_json, write_json
 from digits.core.recipe import Recipe
+from digits.core.schema import Count
 from digits.core.status import Status, worst
 from digits.core.task import EVENTS_FILE, Failure, History, Task, not_before
 
@@ -39,10 +40,15 @@ def is_id(text: str) -> bool:
 
 
 class Summary(Struct, kw_only=True):
-    """The part of an ended training's metrics that lists show, so that its events need not be read again."""
+    """The results of a job that lists show or sort by, so that its events and products need not be read again.
+
+    ``last_accuracy`` is in percent; ``record_bytes`` is the size of a finished dataset's records.
+    """
 
     sparkline: list[float] = field(default_factory=list)
     last_accuracy: float | None = None
+    last_values: dict[str, float] = field(default_factory=dict)
+    record_bytes: Count | None = None
 
 
 class Job(Struct, kw_only=True, eq=False, dict=True, weakref=True):
@@ -122,6 +128,9 @@ class Job(Struct, kw_only=True, eq=False, dict=True, weakref=True):
         log_ends = [events.end(self.task_folder(task) / EVENTS_FILE) for task in ended]
         for task, log_end in zip(ended, log_ends, strict=True):
             task.restart(log_end)
+
+    def summarize_products(self) -> None:
+        """Update the summary from the products, which are complete."""
 
     def clear_away(self) -> None:
         """Remove the leftovers of a failed task, unless the job can resume from them."""
@@ -234,4 +243,4 @@ def check_readable(job: Job) -> None:
 
 
 def _from_json(job_type: type[Job], folder: Path, body: dict[str, Any]) -> Job:
-    return schema.convert({**body, "id": folder.name, "folder": str(folder)}, job_type)
+    return schema.convert({**body, "id": folder.name, "folder": folder}, job_type)

@@ -12,6 +12,8 @@ from digits.core import events, schema
 
 MAX_CHART_POINTS = 4000
 MAX_SPARKLINE_POINTS = 60
+# Metrics of an ended training that lists can show.
+MAX_SUMMARIZED = 16
 # Limit on the numbers of a chart's history, which many metrics share. It limits memory as well.
 MAX_CHART_CELLS = 64_000
 STAGES = ("train", "val")
@@ -169,6 +171,12 @@ class Metrics(Struct):
         finite = [value for value in self.train.values.get("loss", []) if value is not None]
         stride = max(1, math.ceil(len(finite) / MAX_SPARKLINE_POINTS))
         return [float(f"{value:.4g}") for value in finite[::stride]]
+
+    def last_values(self) -> dict[str, float]:
+        """Return the latest finite value of each metric of the validation, or of the training without validation."""
+        series = self.val if self.val.steps else self.train
+        latest = ((name, series.last(name)) for name in list(series.values)[:MAX_SUMMARIZED])
+        return {name: value for name, value in latest if value is not None}
 
     def last_accuracy(self) -> float | None:
         """Return the latest accuracy in percent: of the validation, or of the training without validation."""

@@ -2,26 +2,24 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, ClassVar
 
 from msgspec import Meta
 
-from digits.core.best_metric import Best
-from digits.core.files import UnreadableFile, read_bytes, read_json
+from digits.core import snapshot_list
+from digits.core.files import read_bytes
 from digits.core.job import ID, DeviceRequest, Job
 from digits.core.recipe import Train
+from digits.core.snapshot_list import SnapshotList
 from digits.core.status import Status
 from digits.core.task import Task
 
 NETWORK_FILE = "network.py"
 TENSORBOARD_FOLDER = "tb"
-BEST_FILE = "best.json"
 MAX_NETWORK_BYTES = 4 * 1024 * 1024
 DEVICE = r"cpu|next(:\d{1,3})?|\d{1,4}(,\d{1,4})*"
-_SNAPSHOT = re.compile(r"snapshot_(\d+(?:\.\d+)?)\.ckpt\.index")
 
 
 class ModelJob(Job, kw_only=True, eq=False):
@@ -73,16 +71,9 @@ class ModelJob(Job, kw_only=True, eq=False):
     def tensorboard_folder(self) -> Path:
         return self.folder / TENSORBOARD_FOLDER
 
-    def snapshots(self) -> list[tuple[float, str]]:
-        """The epoch and file prefix of each complete snapshot, newest first."""
-        return snapshots_in(self.folder)
-
-    def best_epoch(self) -> float | None:
-        """The epoch of the best snapshot, if the training tracks one."""
-        try:
-            return read_json(self.folder / BEST_FILE, Best)["epoch"]
-        except UnreadableFile:
-            return None
+    def snapshots(self) -> SnapshotList:
+        """The complete snapshots, newest first."""
+        return snapshot_list.read(self.folder)
 
 
 def request_devices(device: str) -> DeviceRequest:
@@ -92,16 +83,6 @@ def request_devices(device: str) -> DeviceRequest:
     if device.startswith("next"):
         return DeviceRequest(pool="gpu", count=int(device.partition(":")[2] or 1))
     return DeviceRequest(pool="gpu", chosen=tuple(device.split(",")))
-
-
-def snapshots_in(folder: Path) -> list[tuple[float, str]]:
-    """Return the epoch and file prefix of each complete snapshot in the folder of a model job, newest first."""
-    try:
-        names = [path.name for path in folder.iterdir()]
-    except OSError:
-        return []
-    found = [(float(match[1]), name) for name in names if (match := _SNAPSHOT.fullmatch(name))]
-    return [(epoch, name.removesuffix(".index")) for epoch, name in sorted(found, reverse=True)]
 
 
 def epoch_label(epoch: float) -> str:

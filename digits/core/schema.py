@@ -96,8 +96,8 @@ def _decode_custom(type_: Any, value: Any) -> Any:
     if type_ is JsonObject and isinstance(value, dict):
         _check_bounds(value)
         return JsonObject(value)
-    if type_ is Path and isinstance(value, str):
-        return Path(value)
+    if type_ is Path and isinstance(value, Path):
+        return value
     raise ValueError(f"Expected `{'object' if type_ is JsonObject else 'str'}`")
 
 

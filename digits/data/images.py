@@ -11,11 +11,13 @@ no defined brightness and are rejected.
 
 from __future__ import annotations
 
+import contextlib
 import io
 import os
 import stat
 import warnings
 import zlib
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import BinaryIO
 
@@ -85,11 +87,24 @@ def open_picture(
     data = read_source(source)
     if not data:
         raise UnusableImage("the file is empty")
+    with _explained(data, max_pixels):
+        return _decode(data, channels, max_pixels, enough)
+
+
+def header(data: bytes) -> tuple[str, tuple[int, int]]:
+    """Return the format, such as ``JPEG``, and the width and height that a file declares. Raises UnusableImage."""
+    with _explained(data, MAX_PIXELS), _open(data) as image:
+        return str(image.format), image.size
+
+
+@contextlib.contextmanager
+def _explained(data: bytes, max_pixels: int) -> Iterator[None]:
+    """Turn every error of a decoder into UnusableImage."""
     with warnings.catch_warnings():
         # Pillow warns about unusual metadata, which is not used.
         warnings.simplefilter("ignore")
         try:
-            return _decode(data, channels, max_pixels, enough)
+            yield
         except UnusableImage:
             raise
         except UnidentifiedImageError as error:

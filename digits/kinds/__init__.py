@@ -18,9 +18,13 @@ VIEW_PLUGINS = "digits.plugins.view"
 
 BUILT_IN = (
     Kind(
-        "image-classification", "Image classification", "images/classification", "digits.kinds.classification"
+        "image-classification",
+        "Image classification",
+        "images/classification",
+        "digits.kinds.classification",
+        metric="accuracy",
     ),
-    Kind("image-regression", "Image regression", "images/regression", "digits.kinds.regression"),
+    Kind("image-regression", "Image regression", "images/regression", "digits.kinds.regression", metric="r2"),
 )
 
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import secrets
+from collections.abc import Iterator
+from pathlib import Path
 from typing import Any, Generic, TypeVar, cast
 
 from wtforms import IntegerField, SelectField, StringField
@@ -10,8 +12,10 @@ from wtforms.validators import DataRequired, InputRequired, Length, ValidationEr
 
 from digits.core import schema
 from digits.core.recipe import CreateDataset
+from digits.data.data_roots import FileType
 from digits.kinds.form_fields import NAME_LENGTH, OWN_DIRECTION, Between, JobForm, choices, select
 from digits.kinds.jobs import DatasetJob
+from digits.kinds.source_summary import SourceSummary
 
 ENCODINGS = choices(("png", "PNG (lossless)"), ("jpg", "JPEG (quality 90)"), ("none", "None (raw pixels)"))
 CHANNELS = choices(("3", "Color"), ("1", "Grayscale"))
@@ -37,7 +41,12 @@ def required_integer(label: str, recipe: type[CreateDataset], name: str) -> Inte
 
 
 class ImageDatasetForm(JobForm, Generic[AnyRecipe]):
-    """Base of the forms that create a dataset of images."""
+    """Base of the forms that create a dataset of images.
+
+    ``SCANNED`` are the names of the fields that `scan_source` reads, the path first; a form without any offers no scan.
+    """
+
+    SCANNED: tuple[str, ...] = ()
 
     dataset_name = StringField(
         "Dataset name",
@@ -66,6 +75,17 @@ class ImageDatasetForm(JobForm, Generic[AnyRecipe]):
     def fill_source(self, recipe: AnyRecipe) -> None:
         """Fill in the fields of this kind from a ``recipe``."""
         raise NotImplementedError
+
+    def scan_source(self) -> Iterator[SourceSummary]:
+        """Yield growing summaries of the source, while the form is filled in; the last one is finished.
+
+        Resolves paths with `path_of` before it returns, which raises DigitsError; iterating runs in a thread.
+        """
+        raise NotImplementedError
+
+    def path_of(self, name: str, file_type: FileType) -> Path:
+        """Return the real path of the field ``name``. Raises DigitsError as `AllowedPath` refuses it."""
+        return self.meta.data_roots.resolve(self[name].data or "", file_type)  # type: ignore[no-any-return]
 
     def image_settings(self) -> dict[str, Any]:
         """The arguments of `CreateDataset` for the image fields, with a new seed."""

@@ -5,10 +5,13 @@ from __future__ import annotations
 import functools
 from typing import TYPE_CHECKING, Any, ClassVar
 
+from digits.core.best_metric import lower_is_better
 from digits.core.files import UnreadableFile
 from digits.core.job import DeviceRequest, Job
 from digits.core.model_job import ModelJob
 from digits.core.recipe import CreateDataset
+from digits.core.schema import MAX_INTEGER
+from digits.core.snapshot_list import choose_metric
 from digits.core.status import Status
 from digits.core.task import Failure, Task
 from digits.data import manifest as manifests
@@ -47,6 +50,11 @@ class DatasetJob(Job, kw_only=True, eq=False):
     def device_request(self, task: Task) -> DeviceRequest:
         return DeviceRequest(pool="create")
 
+    def summarize_products(self) -> None:
+        manifest = self.manifest()
+        sizes = [split.bytes for split in manifest.splits.values()] if manifest else []
+        self.summary.record_bytes = min(sum(sizes), MAX_INTEGER) if sizes else None
+
     def clear_away(self) -> None:
         manifests.remove_products(self.folder)
 
@@ -72,3 +80,21 @@ class DatasetJob(Job, kw_only=True, eq=False):
 
 
 JOB_TYPES: dict[str, type[Job]] = {job_type.type: job_type for job_type in (DatasetJob, ModelJob)}
+
+
+def last_metric(model: Job, dataset: Job | None) -> tuple[str, float] | None:
+    """Return the name and the latest value of the metric of the kind of ``dataset``, or of the loss if it has none."""
+    values = model.summary.last_values
+    kind = dataset.data_kind if values and isinstance(dataset, DatasetJob) else None
+    name = choose_metric(kind.metric, values) if kind else ""
+    return (name, values[name]) if name else None
+
+
+def metric_rank(model: Job, dataset: Job | None) -> tuple[bool, float] | None:
+    """Return a key that sorts models by the metric of their kind, the best last: first those where lower is better."""
+    accuracy = model.summary.last_accuracy
+    metric = ("accuracy", accuracy / 100) if accuracy is not None else last_metric(model, dataset)
+    if metric is None:
+        return None
+    name, value = metric
+    return (False, -value) if lower_is_better(name) else (True, value)

@@ -29,7 +29,8 @@ class Kind:
 
     ``name`` identifies it in files, ``title`` on pages, and ``route`` in URLs:
     ``/datasets/<route>/new``. Names are lowercase words with hyphens, and routes two of them with a slash:
-    ``image-tagging``, ``images/tagging``. Its ``package`` contains modules that are imported on demand:
+    ``image-tagging``, ``images/tagging``. ``metric`` is the validation metric by which models are compared, which
+    decides the best snapshot of a training. Its ``package`` contains modules that are imported on demand:
 
     ========== =========== ==============================================================
     module     used by     contents
@@ -51,6 +52,7 @@ class Kind:
     title: str
     route: str
     package: str
+    metric: str = "loss"
 
     def __post_init__(self) -> None:
         """Raise ValueError for a name or a route of another form."""

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Generic
 
+from digits.core.recipe import Balance
 from digits.data.manifest import Manifest
 from digits.data.records import Record
 from digits.kinds.dataset_form import AnyRecipe
@@ -32,24 +34,52 @@ class Chart:
             return self.title.lower() if self.title.isalpha() else self.title
         return metric if len(metric) > 4 else metric.upper()
 
+    def format(self, value: float) -> str:
+        """A value of one of the metrics, such as ``93.25%`` or ``0.931``."""
+        return f"{100 * value:.2f}%" if self.percent else format_number(value)
+
+
+def format_number(value: float) -> str:
+    """Return ``value`` with three digits, or without decimals: ``0.0123``, ``12,345``."""
+    return f"{value:,.0f}" if 1000 <= abs(value) < 1e9 else f"{value:.3g}"
+
 
 class Views(Generic[AnyRecipe]):
     """Texts and data of one kind. The module ``views`` of a kind defines ``Views``, a subclass.
 
     ``group`` and ``groups`` are the words for the groups that records are counted by, such as *class* and
-    *classes*; ``charts`` are those of a model's metrics, the most important one first. ``invitation`` explains
-    the kind above its form. ``infer`` labels the button that runs a model on an image, under the heading
-    ``infer_title``; ``result`` is shown in place of the prediction until there is one.
+    *classes*; ``charts`` are those of a model's metrics, the most important one first. ``balancing`` are the ways
+    to balance the groups, as in `digits.core.recipe.Balance`. ``invitation`` explains the kind above its form.
+    ``infer`` labels the button that runs a model on an image, under the heading ``infer_title``; ``result`` is shown
+    in place of the prediction until there is one.
     """
 
     group = "class"
     groups = "classes"
     distribution = "Class distribution"
     charts: tuple[Chart, ...] = ()
+    balancing: tuple[Balance, ...] = ("none", "sampling")
     invitation = ""
     infer = "Predict"
     infer_title = "Predict from an image"
     result = "The prediction appears here."
+
+    def describe_metric(self, name: str, value: float) -> str:
+        """The metric ``name`` in words, such as ``accuracy 93.25%``."""
+        for chart in self.charts:
+            if name in chart.metrics:
+                return f"{chart.word(name)} {chart.format(value)}"
+            if any(part in name.lower() for part in chart.metrics):
+                return f"{name.replace('_', ' ')} {chart.format(value)}"
+        return f"{name.replace('_', ' ')} {format_number(value)}"
+
+    def describe_metrics(self, metrics: Mapping[str, float]) -> str:
+        """The ``metrics`` of a validation in words: those of the charts, in their order, and the loss."""
+        words = [*(word for chart in self.charts for word in chart.metrics), "loss"]
+        names = [
+            name for word in words for name in metrics if name == word or (word in name and word != "loss")
+        ]
+        return " · ".join(self.describe_metric(name, metrics[name]) for name in dict.fromkeys(names))
 
     def describe_dataset(self, manifest: Manifest) -> str:
         """A few words on the targets for lists, such as ``10 classes``."""

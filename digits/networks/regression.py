@@ -6,6 +6,7 @@
 #
 # settings: solver_type=ADAM learning_rate=0.001 lr_policy=fixed batch_size=32 train_epochs=30 use_mean=pixel
 # kinds: image-regression
+# images: 16-
 
 from keras import layers
 

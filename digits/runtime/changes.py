@@ -1,7 +1,7 @@
 """Changes to jobs, as the scheduler reports them.
 
-A change states what happened to which job. The web zone turns changes into messages
-for browsers; nothing here knows how they are displayed.
+The web zone turns changes into messages for browsers; this module does not depend on how
+they are displayed.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from digits.core.task import Task
 
 @dataclass(frozen=True)
 class Change:
-    """Base of all changes. ``job`` already has its new state."""
+    """Base class of changes. ``job`` already has its new state."""
 
     job: Job
 
@@ -34,14 +34,14 @@ class JobDeleted(Change):
 
 @dataclass(frozen=True)
 class JobEdited(Change):
-    """Somebody edited ``attribute`` of the job: its name, group or notes."""
+    """A user edited ``attribute`` of the job: its name, group or notes."""
 
     attribute: str
 
 
 @dataclass(frozen=True)
 class StatusChanged(Change):
-    """The job has another status, or waits for something else."""
+    """The job's status, or the reason why it waits, has changed."""
 
 
 @dataclass(frozen=True)
@@ -67,7 +67,7 @@ class EventsApplied(Change):
 
 @dataclass(frozen=True)
 class CurveChanged(Change):
-    """The curves of the job, ``metrics``, have new points."""
+    """The job's curves, ``metrics``, have new points."""
 
     metrics: Metrics
 

@@ -1,7 +1,7 @@
-"""Who uses which device: every task that runs has an entry here.
+"""Device allocations: every running task has an entry here.
 
 The scheduler allocates the devices of jobs (`digits.runtime.scheduler.choose`), and the task runner those of
-short tasks and inference servers, from the same ledger. So no two of them get the same GPU.
+short tasks and inference servers, from the same ledger, so that no two of them get the same GPU.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ CPU = "cpu"
 
 
 class Holder(Protocol):
-    """What pages show as the user of a device, such as a job."""
+    """The user of a device as shown on pages, such as a job."""
 
     @property
     def name(self) -> str: ...
@@ -40,7 +40,7 @@ class Allocation:
 class Resources:
     """Free resources: slots of each pool, and GPU indexes.
 
-    ``gpus`` None means that the machine has no GPU at all. A pool without an entry is unlimited.
+    If ``gpus`` is None, the machine has no GPU. A pool without an entry is unlimited.
     """
 
     slots: dict[str, int]
@@ -48,7 +48,7 @@ class Resources:
     known_gpus: tuple[str, ...] = ()
 
     def take(self, request: DeviceRequest) -> tuple[str, tuple[str, ...]] | None:
-        """Take what ``request`` asks for: a pool and devices. None if they are not free."""
+        """Take the resources of ``request``; return pool and devices, or None if they are not free."""
         if request.pool == "gpu" and self.gpus is not None:
             chosen = list(request.chosen) or self.gpus[: request.count]
             if len(chosen) < request.count or any(gpu not in self.gpus for gpu in chosen):
@@ -90,10 +90,10 @@ class DeviceLedger:
         self._gpus = gpus
         self._entries: list[Allocation] = []
         self._numbers = itertools.count(1)
-        self.version = 0  # changes with every entry
+        self.version = 0  # incremented with every change
 
     def free(self) -> Resources:
-        """The free slots and GPUs."""
+        """Return the free slots and GPUs."""
         used = Counter(entry.pool for entry in self._entries)
         slots = {pool: limit - used[pool] for pool, limit in self._limits.items()}
         known = self._gpus()
@@ -101,14 +101,14 @@ class DeviceLedger:
         return Resources(slots, [gpu for gpu in known if gpu not in busy] if known else None, tuple(known))
 
     def reserve(self, pool: str, devices: tuple[str, ...], holder: Holder | None = None) -> Allocation:
-        """Enter devices taken from `free`, or those of a task that is found running after a restart."""
+        """Record devices taken from `free`, or those of a task found running after a restart."""
         entry = Allocation(pool, devices, holder)
         self._entries.append(entry)
         self.version = next(self._numbers)
         return entry
 
     def reserve_slot(self, pool: str, holder: Holder | None = None) -> Allocation | None:
-        """Reserve the CPU and a slot of ``pool``; None if all slots are in use."""
+        """Reserve the CPU and a slot of ``pool``; return None if all slots are in use."""
         in_use = sum(entry.pool == pool for entry in self._entries)
         return self.reserve(pool, (CPU,), holder) if in_use < self._limits.get(pool, in_use + 1) else None
 
@@ -117,7 +117,7 @@ class DeviceLedger:
     ) -> Allocation | None:
         """Reserve a slot of ``pool``, with the GPUs of ``request`` if they are free, otherwise with the CPU.
 
-        None if all slots are in use.
+        Return None if all slots are in use.
         """
         taken = self.free().take_spare(pool, request)
         if taken is None:
@@ -126,13 +126,13 @@ class DeviceLedger:
         return self.reserve(pool, devices, holder if CPU not in devices else None)
 
     def release(self, entry: Allocation) -> None:
-        """Remove an entry; it may have been removed already."""
+        """Remove an entry, which may already have been removed."""
         if entry in self._entries:
             self._entries.remove(entry)
             self.version = next(self._numbers)
 
     def holders(self) -> dict[str, str]:
-        """The devices in use, including ``cpu``, each with the name of its user."""
+        """Return the devices in use, including ``cpu``, with the names of their users."""
         return {
             device: entry.holder.name for entry in self._entries if entry.holder for device in entry.devices
         }

@@ -1,8 +1,8 @@
-"""What this machine can compute on, asked from the driver and never from TensorFlow.
+"""The compute devices of this machine, from the GPU driver and never from TensorFlow.
 
-A driver can hang, and a process that waits for it cannot be killed. So the
-question is asked by a short helper process, which is left behind when it takes
-too long. This file is also that helper's program: it prints the GPUs as JSON.
+A driver can hang, and a process that waits for it cannot be killed. A short-lived
+helper process therefore queries the driver, and is abandoned if it takes too long.
+This file is also the helper's program: it prints the GPUs as JSON.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ import psutil
 
 HELPER_SECONDS = 5.0
 FRESH_SECONDS = 3.0
-# Without a driver there is nothing to watch, and a broken one should not be waited for often.
+# Query a missing or failing driver less often.
 FRESH_SECONDS_WITHOUT_GPU = 60.0
 
 CPU = "cpu"
@@ -30,11 +30,11 @@ CPU = "cpu"
 
 @dataclass(frozen=True)
 class Device:
-    """One thing to compute on. Memory is in bytes, utilization in percent, temperature in °C.
+    """A CPU or GPU. Memory is in bytes, utilization in percent, temperature in °C.
 
     ``id`` is ``cpu`` or the GPU's index in bus order, which is the order TensorFlow
-    uses when ``CUDA_DEVICE_ORDER=PCI_BUS_ID`` is set. ``uuid`` names a GPU for good
-    and may stand in ``CUDA_VISIBLE_DEVICES``. What is not known is None.
+    uses when ``CUDA_DEVICE_ORDER=PCI_BUS_ID`` is set. ``uuid`` identifies a GPU
+    permanently and is accepted in ``CUDA_VISIBLE_DEVICES``. Unknown values are None.
     """
 
     id: str
@@ -55,11 +55,11 @@ class DriverError(Exception):
 
 
 class Devices:
-    """The devices of this machine, remembered for a few seconds.
+    """The devices of this machine, cached for a few seconds.
 
     ``ask`` returns a list of dicts with the fields of `Device`, one for each GPU,
-    and may raise DriverError; tests pass their own. ``problem`` says in words why
-    the last question failed, or is empty.
+    and may raise DriverError. ``problem`` is the reason why the last query failed, or
+    empty.
     """
 
     def __init__(
@@ -78,8 +78,8 @@ class Devices:
         self._has_asked = False
 
     def list(self) -> list[Device]:
-        """The CPU first, then the GPUs that TensorFlow would see. Never raises."""
-        # Only the first answer is worth waiting for; later, others get the old one meanwhile.
+        """Return the CPU, followed by the GPUs visible to TensorFlow. Never raises."""
+        # Wait only for the first answer; later, return the old one while another greenlet refreshes it.
         if self._is_stale() and self._lock.acquire(blocking=not self._has_asked):
             try:
                 if self._is_stale():
@@ -95,7 +95,7 @@ class Devices:
         try:
             found = [Device(**body) for body in self._ask()]
         except DriverError as error:
-            # The GPUs are probably still there: keep what was known of them.
+            # The GPUs are probably still there, so keep the last answer.
             self.problem = str(error)
         else:
             self.problem = ""
@@ -106,20 +106,20 @@ class Devices:
 
 
 class Driver:
-    """Asks the driver through a helper process, one at a time."""
+    """Queries the driver through a helper process, one at a time."""
 
     def __init__(self, command: list[str] | None = None, seconds: float = HELPER_SECONDS) -> None:
-        # -P: this file's folder must not be where the helper looks for modules.
+        # -P: the helper must not import modules from this file's folder.
         self._command = command or [sys.executable, "-P", os.path.abspath(__file__)]
         self._seconds = seconds
         self._stuck: subprocess.Popen[str] | None = None
 
     def ask(self) -> list[dict[str, Any]]:
-        """The GPUs as the driver lists them, empty without a driver; raises DriverError."""
+        """Return the GPUs that the driver lists, none without a driver; raises DriverError."""
         if self._stuck is not None and self._stuck.poll() is None:
-            raise DriverError("The GPU driver does not answer; an earlier question still hangs.")
+            raise DriverError("The GPU driver does not answer; an earlier query still hangs.")
         self._stuck = None
-        # Not above: the helper runs this file alone, and needs nothing of the package.
+        # Not at the top: the helper runs this file alone, without the package.
         from digits.core.environment import SYSTEM_VARIABLES, inherited
 
         helper = subprocess.Popen(
@@ -139,7 +139,7 @@ class Driver:
         return _gpus_in(output, helper.returncode)
 
     def _abandon(self, helper: subprocess.Popen[str]) -> None:
-        """Kill the helper, without waiting for long: inside the driver it may be beyond killing."""
+        """Kill the helper, without waiting for long: while it is in the driver, it may not be killable."""
         helper.kill()
         with contextlib.suppress(subprocess.TimeoutExpired):
             helper.wait(timeout=0.5)
@@ -149,12 +149,12 @@ class Driver:
 
 
 def devices() -> list[Device]:
-    """The devices of this machine: the CPU first, then its GPUs."""
+    """Return the devices of this machine: the CPU, followed by its GPUs."""
     return _here.list()
 
 
 def visible(gpus: list[Device], setting: str | None) -> list[Device]:
-    """The GPUs that a program started with ``CUDA_VISIBLE_DEVICES=setting`` can use, in its order.
+    """Return the GPUs visible to a program with ``CUDA_VISIBLE_DEVICES=setting``, in its order.
 
     As in CUDA, the list ends at the first entry that names no GPU.
     """
@@ -170,7 +170,7 @@ def visible(gpus: list[Device], setting: str | None) -> list[Device]:
 
 
 def cpu() -> Device:
-    """The processor with its usable cores, and the machine's memory."""
+    """Return the CPU with its usable cores, and the machine's memory."""
     cores = len(os.sched_getaffinity(0))
     plural = "core" if cores == 1 else "cores"
     memory = psutil.virtual_memory()
@@ -189,7 +189,7 @@ def _gpus_in(output: str, code: int | None) -> list[dict[str, Any]]:
         answer = json.loads(output)
         problem, gpus = str(answer["problem"]), list(answer["gpus"])
     except (ValueError, KeyError, TypeError) as error:
-        raise DriverError(f"The question to the GPU driver failed (exit code {code}).") from error
+        raise DriverError(f"The query of the GPU driver failed (exit code {code}).") from error
     if problem:
         raise DriverError(f"The GPU driver reports: {problem}")
     return gpus
@@ -208,7 +208,7 @@ _here = Devices()
 
 
 def _answer() -> dict[str, Any]:
-    """What the helper prints: the GPUs, or what is wrong with the driver."""
+    """Return the helper's output: the GPUs, or the driver's error."""
     try:
         import pynvml
     except ImportError:
@@ -231,7 +231,7 @@ def _gpu(pynvml: Any, index: int) -> dict[str, Any] | None:
         return None
 
     def known(question: Callable[..., Any], *arguments: Any) -> Any:
-        """The answer, or None where this GPU does not tell."""
+        """Return the value, or None if this GPU does not report it."""
         try:
             return question(handle, *arguments)
         except pynvml.NVMLError:

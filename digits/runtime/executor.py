@@ -18,7 +18,7 @@ OUTPUT_LIMIT = 256 * 1024
 
 @dataclass(frozen=True, kw_only=True)
 class Exit:
-    """How a task's process ended, when (Unix time), and its running time in seconds.
+    """The end of a task's process: exit code or signal, Unix time, and running time in seconds.
 
     ``lost``: the supervisor was killed, or its record is damaged; then ``damage`` is the reason.
     """
@@ -65,10 +65,10 @@ class Executor(Protocol):
         """
 
     def is_alive(self, handle: Handle) -> bool:
-        """Whether the run is still active; raises OSError if that cannot be determined."""
+        """Return whether the run is still active; raises OSError if that cannot be determined."""
 
     def poll(self, folder: Path, handle: Handle | None) -> Exit | None:
-        """How the run ended; None while any of its processes is running."""
+        """Return how the run ended, or None while any of its processes is running."""
 
     def stop(self, handle: Handle) -> None:
         """Ask the task to stop; it is killed if it does not. Returns immediately; raises OSError."""
@@ -77,16 +77,16 @@ class Executor(Protocol):
         """Kill all processes of the tasks in or below ``folder``; return whether there were none."""
 
     def output(self, folder: Path, after: int = 0, limit: int = OUTPUT_LIMIT) -> tuple[str, int]:
-        """The text that the task printed after byte ``after``, and the offset of its end.
+        """Return the text that the task printed after byte ``after``, and the offset of its end.
 
-        At most ``limit`` bytes are returned, the latest if there are more.
+        Return at most ``limit`` bytes, the latest ones if there are more.
         """
 
     def warm_up(self) -> None:
         """Prepare for starting tasks quickly, in the background."""
 
     def is_warm(self) -> bool:
-        """Whether tasks start quickly."""
+        """Return whether tasks start quickly."""
 
     def close(self) -> None:
         """Release the executor's own resources. Tasks keep running."""

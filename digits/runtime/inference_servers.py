@@ -53,7 +53,7 @@ class _Server:
 
 
 class InferenceServers:
-    """The inference servers of all models. The least recently used one makes room for a new one."""
+    """The inference servers of all models. A new one replaces the least recently used one."""
 
     def __init__(self, runner: TaskRunner) -> None:
         self._runner = runner
@@ -61,7 +61,7 @@ class InferenceServers:
         self._starting = threading.Lock()
 
     def ask(self, model_folder: Path, request: dict[str, Any]) -> dict[str, Any]:
-        """The response of the model's inference server; raises its error as BadRequest or Unavailable."""
+        """Return the response of the model's inference server; raises its error as BadRequest or Unavailable."""
         try:
             answer = self._ask(model_folder, request)
         except (OSError, ValueError):
@@ -86,7 +86,7 @@ class InferenceServers:
         )
 
     def stop(self, model_id: str) -> None:
-        """Stop the inference server of the model, if it has one."""
+        """Stop the inference server of the model, if there is one."""
         server = self._servers.pop(model_id, None)
         if server is not None:
             server.close()
@@ -117,19 +117,19 @@ class InferenceServers:
             return server
 
     def _has_ended(self, run: TaskRun) -> bool:
-        # Without waiting for the next poll.
+        # Do not wait for the next poll.
         return run.has_ended or (run.handle is not None and not self._runner.executor.is_alive(run.handle))
 
     def _start(self, model_folder: Path) -> _Server:
         folder = model_folder / TASK_FOLDER
-        # The path of a Unix socket is limited to about a hundred bytes; that of the jobs folder may be longer.
+        # The path of a Unix socket is limited to about 100 bytes; the jobs folder may have a longer path.
         socket_path = Path(tempfile.mkdtemp(prefix="digits-")) / "socket"
 
         def prepare(devices: Sequence[str]) -> None:
             make_folder(folder)
-            # An earlier one may still be exiting, and would hold the lock on the event log.
+            # An earlier one may still be exiting and hold the lock on the event log.
             if not self._runner.clear(folder):
-                raise Unavailable("The previous inference server of this model does not exit.")
+                raise Unavailable("The previous inference server of this model did not exit.")
             recipe = ServeInference(
                 model=str(model_folder), socket=str(socket_path), idle_seconds=IDLE_SECONDS
             )
@@ -160,7 +160,7 @@ class InferenceServers:
                 connection.close()
             else:
                 server.connection = connection
-                server.remove_socket()  # so that a server that is killed leaves none behind
+                server.remove_socket()  # so that a killed server leaves none behind
                 server.run.poll_seconds = 1.0
                 return connection
             if self._has_ended(server.run) or time.monotonic() > deadline:
@@ -169,7 +169,7 @@ class InferenceServers:
             self._runner.pause(_CONNECT_SECONDS)
 
     def _raise_failure(self, run: TaskRun) -> NoReturn:
-        """Raise why ``run`` did not start."""
+        """Raise the reason why ``run`` did not start."""
         if run.error:
             raise run.error
         if run.timed_out:

@@ -15,7 +15,7 @@ from functools import partial
 
 from digits.core.errors import NotReady, explain
 from digits.core.files import UnreadableFile, make_folder, remove_partial_writes
-from digits.core.job import DamagedJob, DeviceRequest, Job, Summary
+from digits.core.job import DamagedJob, DeviceRequest, Job
 from digits.core.metrics import Metrics
 from digits.core.recipe import FILE_NAME as RECIPE_FILE
 from digits.core.status import Status
@@ -23,7 +23,7 @@ from digits.core.task import Failure, Task, TaskState
 from digits.runtime import changes
 from digits.runtime.device_ledger import CPU, Allocation, Resources
 from digits.runtime.store import Store
-from digits.runtime.task_follower import TaskFollower
+from digits.runtime.task_follower import TaskFollower, summarize
 from digits.runtime.task_outcome import verdict
 from digits.runtime.task_runner import Phase, TaskRun, TaskRunner
 from digits.runtime.task_states import TaskStates
@@ -41,9 +41,9 @@ _LAST_LINES = 40
 
 @dataclass(frozen=True)
 class Candidate:
-    """A job with tasks to start, the devices that each asks for, and the jobs that must be done before.
+    """A job with tasks to start, the devices each one requests, and the jobs it depends on.
 
-    A job that does not exist any more is None in ``needs``.
+    A job that no longer exists is None in ``needs``.
     """
 
     job: Job
@@ -164,9 +164,9 @@ class Scheduler:
         self._reconsider()
 
     def abort(self, job: Job) -> bool:
-        """Ask all tasks of ``job`` to stop; False if it had ended already.
+        """Ask all tasks of ``job`` to stop; return False if it has already ended.
 
-        Returns when all processes have been asked, so that the request survives the end of the server. Raises
+        Return when all processes have been asked, so that the request survives the end of the server. Raises
         NotReady if a task is still starting.
         """
         if not job.status.is_running:
@@ -183,7 +183,7 @@ class Scheduler:
 
     def resume(self, job: Job) -> None:
         """Resume a job that was stopped or failed; raises OSError, leaving it unchanged."""
-        self._store.edit(job)  # first: nothing after this can fail
+        self._store.edit(job)  # first, because nothing after this can fail
         job.resume()
         self._catch_up(job)  # its pages show its previous progress until it runs
         self._status_changed(job)
@@ -196,21 +196,21 @@ class Scheduler:
         handles = [task.handle for task in job.tasks if task.handle]
         has_ended = self._wait(lambda: not self._is_active(job))
         if not has_ended or not self._runner.clear(job.folder, handles, STOP_SECONDS) or self._is_active(job):
-            raise NotReady(f"A process of “{job.name}” does not exit.", "Try again in a moment.")
+            raise NotReady(f"A process of “{job.name}” did not exit.", "Try again in a moment.")
         self._store.remove(job)
         self._states.forget(job)
         self._problems.pop(job.id, None)
         self._report(changes.JobDeleted(job))
 
     def metrics(self, job: Job) -> Metrics:
-        """The metrics of ``job``."""
+        """Return the metrics of ``job``."""
         return self.task_state(job, job.tasks[0]).metrics if job.tasks else Metrics()
 
     def task_state(self, job: Job, task: Task) -> TaskState:
-        """The state of ``task``, from its log. Lets other greenlets run while a long log is read."""
+        """Return the state of ``task``, from its log. Lets other greenlets run while a long log is read."""
         return self._states.get(job, task)
 
-    # Deciding
+    # Decisions
 
     def _reconsider(self) -> None:
         self._decided_at = None
@@ -263,7 +263,7 @@ class Scheduler:
         for task in self._startable(job):
             self._end(job, task, Status.ABORT, failure)
 
-    # Running
+    # Runs
 
     def _submit(self, job: Job, task: Task, allocation: Allocation) -> None:
         run = self._new_run(job, task, allocation)
@@ -339,10 +339,7 @@ class Scheduler:
             if run.exit is not None:
                 status, failure = verdict(run.exit, task.state, self._last_lines(run))
                 if job.type == "model":
-                    metrics = task.state.metrics
-                    job.summary = Summary(
-                        sparkline=metrics.sparkline(), last_accuracy=metrics.last_accuracy()
-                    )
+                    summarize(job, task.state.metrics)
                 self._end(job, task, status, failure, run.exit.at, run.exit.seconds)
         return True
 
@@ -367,6 +364,8 @@ class Scheduler:
     ) -> None:
         """End ``task``; ``at`` is the time of its exit, which may have been while the server was down."""
         task.failure = failure
+        if status is Status.DONE:
+            job.summarize_products()
         task.move(status, at, seconds)
         job.waiting_for = ""
         if status is not Status.DONE:
@@ -401,7 +400,7 @@ class Scheduler:
     def _isolated(self, job: Job) -> Iterator[None]:
         """Confine errors in this block to ``job``: they end this job and affect no other.
 
-        Errors of the system, such as too many open files, are logged and retried in the next round.
+        System errors, such as too many open files, are logged and retried in the next round.
         """
         try:
             yield

@@ -27,7 +27,7 @@ from digits.runtime.task_runner import Phase, TaskRun, TaskRunner
 
 POOL = "short"
 SECONDS_TO_BUILD = 60.0
-# A step of a large network takes its time on a processor.
+# A step of a large network is slow on a CPU.
 SECONDS_FOR_A_STEP = 180.0
 SECONDS_TO_EXPORT = 180.0
 QUEUE_SECONDS = 60.0
@@ -41,7 +41,7 @@ _ID = re.compile(r"preview-[0-9a-f]{12}")
 
 @dataclass(frozen=True)
 class Holder:
-    """What pages show as the user of a GPU."""
+    """The user of a GPU as shown on pages."""
 
     name: str
 
@@ -51,7 +51,7 @@ PREFLIGHT = Holder("Check of a network")
 
 @dataclass(frozen=True)
 class ShortTaskResult:
-    """The state of a short task that has ended, with its failure if it failed, and its folder of products."""
+    """The final state of a short task, with its failure if any, and its folder of products."""
 
     id: str
     folder: Path
@@ -82,7 +82,7 @@ class ShortTasks:
         self._watched: dict[str, TaskState] = {}
 
     def clear(self) -> None:
-        """End the tasks of an earlier server, and remove their folders."""
+        """Stop the tasks of an earlier server, and remove their folders."""
         if self._folder.exists():
             self._runner.clear(self._folder)
             shutil.rmtree(self._folder, ignore_errors=True)
@@ -102,7 +102,7 @@ class ShortTasks:
         Meanwhile, `watched` reports its progress under the name ``watch``.
         """
 
-        # Without chosen GPUs, one is enough.
+        # One GPU is enough if none was chosen.
         spare = DeviceRequest(pool=request.pool, chosen=request.chosen)
 
         def allocate() -> Allocation | None:
@@ -124,16 +124,16 @@ class ShortTasks:
             return self._run(folder, recipe, self._on_cpu, SECONDS_TO_EXPORT)
 
     def watched(self, watch: str) -> TaskState | None:
-        """The current state of a preflight; None if there is none with this name."""
+        """Return the current state of a preflight, or None if there is none with this name."""
         return self._watched.get(watch)
 
     def folder(self, task_id: str) -> Path | None:
-        """The folder of a task that is still kept."""
+        """Return the folder of a task whose products are still kept."""
         folder = self._folder / task_id
         return folder if _ID.fullmatch(task_id) and folder.is_dir() else None
 
     def tensorboard_folder(self, task_id: str) -> Path | None:
-        """The folder for TensorBoard of a task that is still kept."""
+        """Return the TensorBoard folder of a task whose products are still kept."""
         folder = self.folder(task_id)
         return folder / "tb" if folder else None
 
@@ -194,7 +194,7 @@ class ShortTasks:
         return ShortTaskResult(folder.name, folder, state, round(time.monotonic() - began, 3))
 
     def _check(self, run: TaskRun, state: TaskState, seconds_allowed: float) -> None:
-        """Complete the ``state`` of a settled run; raises what kept it from running."""
+        """Complete the ``state`` of a settled run; raises the reason why it did not run."""
         if run.error:
             raise run.error
         if state.is_finished or state.failure:

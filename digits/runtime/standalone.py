@@ -18,11 +18,11 @@ from pathlib import Path
 
 from msgspec import structs
 
-from digits.core import events
+from digits.core import events, snapshot_list
 from digits.core import recipe as recipes
 from digits.core.errors import BadRequest
 from digits.core.files import UnreadableFile, sync_folder, write_bytes
-from digits.core.model_job import epoch_label, snapshots_in
+from digits.core.model_job import epoch_label
 from digits.core.recipe import Export, Preflight, Recipe, Train
 from digits.core.resume_point import resume_point
 from digits.core.task import EVENTS_FILE, EXIT_BUSY, TaskState
@@ -32,7 +32,7 @@ from digits.runtime.executors.local import LocalExecutor, devices_environment
 from digits.runtime.task_runner import TaskRun, TaskRunner
 
 TASK = "train"
-# More than a training prints between two polls.
+# More than a training prints between polls.
 OUTPUT_BYTES = 16 * 1024 * 1024
 
 
@@ -50,7 +50,7 @@ class Rerun:
 
 
 def prepare(job_folder: Path, dataset: Path | None = None, output: Path | None = None) -> Rerun:
-    """Prepare to train the model in the folder of its job, on ``dataset`` if the one of the recipe has moved.
+    """Prepare to train the model in the folder of its job, on ``dataset`` if the recipe's dataset was moved.
 
     A new job runs in its folder, and one that ended early resumes there. A finished training is repeated with the
     same seed in the folder ``output``, by default in a new one beside it. Raises BadRequest if something is missing.
@@ -88,7 +88,7 @@ def train(rerun: Rerun, say: Callable[[str], object]) -> bool:
     run = TaskRun(
         folder=rerun.task_folder.absolute(),
         allocate=lambda: ledger.reserve(TASK, tuple(rerun.recipe.devices)),
-        prepare=lambda devices: None,  # the recipe is there
+        prepare=lambda devices: None,  # the recipe already exists
         follow=printer.print_output,
     )
     with _stopped_by_signals(lambda: runner.stop(run)):
@@ -140,23 +140,23 @@ def check(job_folder: Path, dataset: Path | None = None, eager: bool = False) ->
 def export(
     job_folder: Path, target: Path, epoch: float | None = None, dataset: Path | None = None
 ) -> TaskState:
-    """Write the snapshot of ``epoch``, by default the newest one, as a SavedModel into ``target``.
+    """Write the snapshot of ``epoch``, by default the best one, as a SavedModel into ``target``.
 
     Raises BadRequest if something is missing.
     """
     job_folder = job_folder.resolve()
     training = _on(dataset, _recipe(job_folder))
-    found = snapshots_in(job_folder)
-    prefix = next((prefix for at, prefix in found if epoch is None or at == epoch), None)
-    if prefix is None:
-        epochs = ", ".join(epoch_label(at) for at, _ in found)
+    found = snapshot_list.read(job_folder)
+    chosen = found.default if epoch is None else found.of_epoch(epoch)
+    if chosen is None:
+        epochs = ", ".join(epoch_label(snapshot.epoch) for snapshot in found)
         raise BadRequest(
             f"{job_folder} has no such snapshot" if found else f"{job_folder} has no snapshot yet",
             f"It has snapshots of epochs {epochs}." if found else "",
         )
     recipe = Export(
         model=str(job_folder),
-        snapshot=prefix,
+        snapshot=chosen.name,
         dataset=training.dataset,
         target=str(target.absolute()),
     )
@@ -211,7 +211,7 @@ def _busy(job_folder: Path) -> BadRequest:
 
 @contextmanager
 def _stopped_by_signals(stop: Callable[[], object]) -> Iterator[None]:
-    """Call ``stop`` when this process is asked to end."""
+    """Call ``stop`` when this process receives a signal to end."""
 
     def handle(signum: int, frame: object) -> None:
         stop()
@@ -227,9 +227,12 @@ def _stopped_by_signals(stop: Callable[[], object]) -> Iterator[None]:
 
 
 def failure(rerun: Rerun) -> str:
-    """The error of a failed training; empty if it was stopped."""
+    """Return the error of a failed training; empty if it was stopped."""
     failed = _read_log(rerun.task_folder / EVENTS_FILE).failure
-    return f"{failed.message} {failed.hint}".strip() if failed else ""
+    if failed is None:
+        return ""
+    where = f"Line {failed.line}." if failed.line and f"line {failed.line}" not in failed.hint else ""
+    return " ".join(filter(None, (failed.message, where, failed.hint)))
 
 
 def _recipe(job_folder: Path) -> Train:
@@ -237,7 +240,7 @@ def _recipe(job_folder: Path) -> Train:
         recipe = recipes.load(job_folder / TASK, Train)
     except UnreadableFile as error:
         raise BadRequest(
-            f"{job_folder} has no recipe of a training: {error}", "Name the folder of a model job."
+            f"{job_folder} has no training recipe: {error}", "Name the folder of a model job."
         ) from error
     if not (job_folder / recipe.network).is_file():
         raise BadRequest(f"{job_folder} has no network: {recipe.network} is missing")

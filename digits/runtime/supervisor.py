@@ -42,7 +42,7 @@ RUN_VARIABLE = "DIGITS_RUN"
 OWNER_VARIABLE = "DIGITS_OWNER"
 # Interval for checking that the owner is running.
 OWNER_SECONDS = 0.25
-# Files of the server and its tasks are readable by their user only.
+# Files of the server and its tasks are readable only by their user.
 PRIVATE_UMASK = 0o077
 
 _NEW_FILE = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
@@ -55,7 +55,7 @@ _PR_SET_CHILD_SUBREAPER = 36
 class Output:
     """The task's output on disk: its beginning and its end.
 
-    ``output.log`` holds the first 4 MiB; what follows goes to segments of 2 MiB
+    ``output.log`` holds the first 4 MiB; the rest goes to segments of 2 MiB
     named by their starting offset, ``output.<offset>.log``, of which the last
     ones are kept. So excessive output cannot fill the disk, and its end remains available.
 
@@ -207,7 +207,7 @@ class Supervisor:
         try:
             data = os.read(self._pipe, 65536)
         except BlockingIOError:
-            # Nothing for now; at the end, nothing any more, as all writers are dead.
+            # No data at the moment, or, at the end, no more data because all writers are dead.
             return select.select([self._pipe], [], [], 0)[0] != []
         self._output.write(data)
         return bool(data)
@@ -264,7 +264,7 @@ class Supervisor:
         path = os.path.join(self._folder, RESERVED_FILE)
         if self._reserved is None or not os.path.samestat(os.fstat(self._reserved), os.lstat(path)):
             raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), path)
-        # JSON allows white space around a value.
+        # JSON allows whitespace around a value.
         os.pwrite(self._reserved, data.rjust(RESERVED_BYTES), 0)
         os.fsync(self._reserved)
         os.replace(path, os.path.join(self._folder, EXIT_FILE))
@@ -289,7 +289,7 @@ def prepare_child(pipe: int) -> None:
 
     ``pipe`` is the writing end that becomes standard output and error.
     """
-    os.setpgid(0, 0)  # Stay in the supervisor's session, by which the task's processes are found.
+    os.setpgid(0, 0)  # Stay in the supervisor's session, which identifies the task's processes.
     os.umask(PRIVATE_UMASK)
     end_with_parent()
     null = os.open(os.devnull, os.O_RDONLY)
@@ -301,7 +301,7 @@ def prepare_child(pipe: int) -> None:
         signal.signal(getattr(signal, name), signal.SIG_DFL)
     signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGTERM})
     try:
-        # When memory runs out, the kernel should take the task and not the server.
+        # If memory runs out, the kernel should kill the task rather than the server.
         with open("/proc/self/oom_score_adj", "w") as file:
             file.write("500")
         os.nice(5)
@@ -350,7 +350,7 @@ def _start(folder: str, arguments: list[str]) -> tuple[int, int]:
 
 
 def words_of_all(file: str) -> list[tuple[int, list[bytes]]]:
-    """Every process that may be looked at, with the words of its ``file``: ``cmdline`` or ``environ``."""
+    """Yield every readable process with the words of its ``file``: ``cmdline`` or ``environ``."""
     found = []
     for pid in _processes():
         try:

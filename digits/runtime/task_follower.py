@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 
 from digits.core.job import Job
+from digits.core.metrics import Metrics
 from digits.core.task import Task
 from digits.runtime import changes
 from digits.runtime.executor import Executor
@@ -14,6 +15,13 @@ OUTPUT_SECONDS = 1.0
 PROGRESS_SECONDS = 0.25
 SPARKLINE_SECONDS = 2.0
 OUTPUT_BYTES = 16 * 1024
+
+
+def summarize(job: Job, metrics: Metrics) -> None:
+    """Update the summary of a training with its ``metrics``."""
+    job.summary.sparkline = metrics.sparkline()
+    job.summary.last_accuracy = metrics.last_accuracy()
+    job.summary.last_values = metrics.last_values()
 
 
 class TaskFollower:
@@ -53,6 +61,7 @@ class TaskFollower:
         metrics = self._task.state.metrics
         if metrics.train.steps and now - self._sparkline_at >= SPARKLINE_SECONDS:
             self._sparkline_at = now
+            summarize(self._job, metrics)
             self._report(changes.CurveChanged(self._job, metrics))
         return is_complete
 

@@ -1,4 +1,4 @@
-"""Judge how a task ended."""
+"""The outcome of a task."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from digits.runtime.executor import Exit
 
 
 def verdict(ended: Exit, state: TaskState, last_lines: list[str]) -> tuple[Status, Failure | None]:
-    """The final status of a task, from its exit, its events, and the last lines of its output."""
-    # A signal that comes after the end of the work does no harm.
+    """Determine the final status of a task from its exit, its events, and the last lines of its output."""
+    # A signal after the end of the work does not matter.
     if state.is_finished and (ended.went_well or ended.code is None):
         return Status.DONE, None
     if ended.stopped:
         return Status.ABORT, None
-    if state.failure and ended.code != EXIT_BUSY:  # which reported no failure of its own
+    if state.failure and ended.code != EXIT_BUSY:  # a busy task reports no failure of its own
         return Status.ERROR, state.failure
     return Status.ERROR, Failure(*_why(ended, last_lines))
 
@@ -47,8 +47,8 @@ def _why(ended: Exit, last_lines: list[str]) -> tuple[str, str]:
             name = "unknown"
         return f"The task crashed (signal {ended.signal}, {name}).", output
     if ended.code == EXIT_BUSY:
-        return "Another process, such as digits train, works on this job already.", (
-            "Wait for its end, or stop it."
+        return "Another process, such as digits train, is already working on this job.", (
+            "Wait until it ends, or stop it."
         )
     if ended.code == 0:
         return "The task ended early: something called exit before all work was done.", output

@@ -1,4 +1,4 @@
-"""Reads what a task printed, as the supervisor keeps it: a beginning, perhaps a gap, an end."""
+"""Read the output of a task as stored by the supervisor: its beginning and its end, possibly with a gap."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ _LINE_CHARACTERS = 4096
 
 
 def read(folder: Path, after: int = 0, limit: int = 256 * 1024) -> tuple[str, int]:
-    """Text printed after byte ``after`` and the offset to go on from.
+    """Return the text printed after byte ``after``, and the offset to continue from.
 
-    At most ``limit`` bytes are returned, the latest if there are more; what is
-    left out is named in the text.
+    Return at most ``limit`` bytes, the latest ones if there are more; the text states
+    how many were left out.
     """
     segments = _segments(folder)
     if not segments:
@@ -39,13 +39,13 @@ def read(folder: Path, after: int = 0, limit: int = 256 * 1024) -> tuple[str, in
 
 
 def last_lines(folder: Path, count: int) -> list[str]:
-    """The last ``count`` lines that the task printed."""
+    """Return the last ``count`` lines that the task printed."""
     text, _ = read(folder, 0, limit=64 * 1024)
     return text.splitlines()[-count:]
 
 
 def clean(text: str) -> str:
-    """``text`` without control characters and with long lines cut."""
+    """Return ``text`` without control characters and with long lines truncated."""
     text = _CONTROL.sub("", text.replace("\r\n", "\n").replace("\r", "\n"))
     lines = text.split("\n")
     return "\n".join(

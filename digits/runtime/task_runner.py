@@ -1,4 +1,4 @@
-"""Run tasks: jobs, short tasks and inference servers alike.
+"""Run all tasks: those of jobs, short tasks and inference servers.
 
 The runner queues tasks until their devices are free, starts them on an executor, polls the active
 ones in a single loop, and ends those that exceed their time. Its users follow a task
@@ -33,7 +33,7 @@ BEHIND_SECONDS = 0.01
 
 
 class Phase(enum.Enum):
-    """Where a run is in its life."""
+    """The phase of a run."""
 
     QUEUED = "queued"
     STARTING = "starting"
@@ -93,11 +93,11 @@ class TaskRun:
 
     @property
     def is_settled(self) -> bool:
-        """Whether its outcome is known, although its process may still be exiting."""
+        """Whether the outcome is known, although the process may still be exiting."""
         return bool(self._settled.is_set())
 
     def settle(self) -> None:
-        """Note that its outcome is known, and wake those who wait for it."""
+        """Record that the outcome is known, and wake all waiting greenlets."""
         self._settled.set()
 
 
@@ -241,10 +241,10 @@ class TaskRunner:
 
     def _start_queued(self) -> None:
         for run in list(self._queue):
-            # Starting a run yields, and another greenlet may do the same.
+            # Starting a run yields, and another greenlet may start one meanwhile.
             if run.phase is not Phase.QUEUED:
                 continue
-            # The end of a run is known once none of the processes in its folder runs.
+            # A run has ended once no process of its folder is running.
             if any(other.folder == run.folder for other in self._active):
                 continue
             run.allocation = run.allocate()
@@ -256,7 +256,7 @@ class TaskRunner:
             if self._loop is None:
                 self._start(run)
             else:
-                gevent.spawn(self._start, run)  # a slow executor does not delay other tasks
+                gevent.spawn(self._start, run)  # so that a slow executor does not delay other tasks
 
     def _start(self, run: TaskRun) -> None:
         try:
@@ -310,7 +310,7 @@ class TaskRunner:
                 self.executor.stop(run.handle)
             run._is_stopped = True
         except OSError as error:
-            self._note(run, f"could not be stopped: {error}")  # tried again in the next round
+            self._note(run, f"could not be stopped: {error}")  # retried in the next round
 
     def _finish(self, run: TaskRun) -> None:
         """End ``run``, unless `follow` has to be called again."""

@@ -35,13 +35,13 @@ def main() -> None:
     sys.stdout.write(f"{PORT_LINE}{port}\n")
     sys.stdout.flush()
     sys.stdin.read()
-    # At once: TensorBoard's threads would be waited for.
+    # Exit immediately: a normal exit would wait for TensorBoard's threads.
     os._exit(0)
 
 
 def _see_only(folder: Path) -> None:
     """Restrict TensorBoard's file system to the regular files below ``folder``."""
-    # At the end of the path, because the package has modules with names of libraries.
+    # At the end of the path, because some modules of the package are named like libraries.
     sys.path.append(str(Path(__file__).resolve().parents[2]))
     from tensorboard.compat.tensorflow_stub import compat, errors
     from tensorboard.compat.tensorflow_stub.io import gfile
@@ -109,7 +109,7 @@ def _start(logdir: str, path_prefix: str) -> int:
     from tensorboard import default, main_lib, program
 
     main_lib.global_init()
-    # The static plugins only: others that happen to be installed may reach out to the network.
+    # Static plugins only: other installed plugins may access the network.
     plugins: Any = default.get_static_plugins()
     board = program.TensorBoard(plugins=plugins)
     board.configure(

@@ -1,4 +1,4 @@
-"""Whether tasks can use TensorFlow, found out without importing it: that would cost seconds and memory."""
+"""Check whether tasks can use TensorFlow, without importing it, which would cost seconds and memory."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ REMEDY = (
 
 
 class TensorFlowSupport(NamedTuple):
-    """``reason`` and ``remedy`` are sentences for the user, empty when TensorFlow is available."""
+    """The availability of TensorFlow; ``reason`` and ``remedy`` are sentences for the user, empty if available."""
 
     available: bool
     reason: str = ""
@@ -23,13 +23,13 @@ class TensorFlowSupport(NamedTuple):
 def find_tensorflow(
     find: Callable[[str], ModuleSpec | None] = importlib.util.find_spec,
 ) -> TensorFlowSupport:
-    """Whether the modules that the worker imports are installed. ``find`` looks a module up by name."""
+    """Return whether the modules that the worker imports are installed. ``find`` looks up a module by name."""
     for module in ("tensorflow", "tf_slim"):
         spec = find(module)
         if spec is None:
             return TensorFlowSupport(False, f"The Python module {module} is not installed.", REMEDY)
         if spec.origin is None:
-            # What an interrupted uninstall leaves behind: a folder that imports as an empty module.
-            reason = f"The Python module {module} is damaged: there is a folder of that name without a program in it."
+            # An interrupted uninstall leaves a folder that imports as an empty module.
+            reason = f"The Python module {module} is damaged: its folder contains no code."
             return TensorFlowSupport(False, reason, REMEDY)
     return TensorFlowSupport(True)

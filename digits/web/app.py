@@ -26,6 +26,7 @@ from digits.web import (
     documentation,
     home,
     inference_views,
+    job_lists,
     job_views,
     model_views,
     template_filters,
@@ -34,7 +35,8 @@ from digits.web import (
 from digits.web.bounded_request import BoundedRequest
 from digits.web.gate import MAX_BODY_BYTES, Gate
 from digits.web.kind_routes import add_kinds
-from digits.web.offload import in_thread
+from digits.web.offload import in_thread, in_turns
+from digits.web.row_cache import RowCache
 from digits.web.services import Services
 
 log = logging.getLogger(__name__)
@@ -78,6 +80,7 @@ def create_app(settings: Settings, *, start: bool = True) -> Flask:
     for blueprint in (
         auth.login_blueprint(guard),
         home.blueprint,
+        job_lists.blueprint,
         documentation.blueprint,
         job_views.blueprint,
         dataset_views.blueprint,
@@ -153,6 +156,8 @@ def _add_page_tools(app: Flask, settings: Settings, parts: Services, guard: auth
 
     app.jinja_env.trim_blocks = True
     app.jinja_env.lstrip_blocks = True
+    app.jinja_env.globals["cached_row"] = RowCache().render
+    app.jinja_env.filters["in_turns"] = lambda rows: in_turns(iter(rows))
     template_filters.add_filters(app)
 
 

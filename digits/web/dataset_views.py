@@ -5,13 +5,17 @@ from __future__ import annotations
 import base64
 import json
 import threading
+from collections.abc import Iterator
+from dataclasses import asdict
+from functools import partial
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 from flask import Blueprint, Response, jsonify, make_response, redirect, render_template, request, url_for
 from werkzeug.wrappers import Response as AnyResponse
 
-from digits.core.errors import BadRequest, NotFound
+from digits.core.errors import BadRequest, DigitsError, NotFound
 from digits.core.files import UnreadableFile
 from digits.core.resources import resource_folder
 from digits.core.status import Status
@@ -23,19 +27,25 @@ from digits.kinds import Kind, all_kinds
 from digits.kinds.dataset_form import ImageDatasetForm
 from digits.kinds.form_fields import errors_of
 from digits.kinds.jobs import DatasetJob
+from digits.kinds.source_summary import SourceSummary
 from digits.web import serializers
 from digits.web.auth import current_username
 from digits.web.dataset_submit import new_dataset
+from digits.web.job_query import Page, page_of
 from digits.web.kind_routes import views_of
-from digits.web.offload import in_thread
+from digits.web.offload import each_in_thread, in_thread
 from digits.web.services import services
 
 blueprint = Blueprint("datasets", __name__)
 
 SAMPLES_PER_GROUP = 8
 SHOWN_GROUPS = 100
+SHOWN_MODELS = 25
 PAGE_SIZES = (10, 25, 50, 100)
 EXAMPLE_IMAGE = "img/example.png"
+MAX_EXAMPLE_PIXELS = 20_000_000
+# Each reads a disk; a further one waits.
+_scanning = threading.BoundedSemaphore(4)
 # A large image takes some seconds and 200 MB.
 _resizing = threading.BoundedSemaphore(2)
 
@@ -80,6 +90,7 @@ def show(job_id: str) -> str:
     state = services().scheduler.task_state(job, job.tasks[0])
     page, body = serializers.page(job), serializers.dataset(job)
     manifest = job.manifest()
+    models = Page.of(services().store.children(job), page_of(request.args, "models_page"), SHOWN_MODELS)
     if body is not None and manifest is not None:
         try:
             body["samples"] = _samples(job, manifest)
@@ -96,6 +107,9 @@ def show(job_id: str) -> str:
         dataset=body,
         counts=state.counts,
         skipped=serializers.skipped(job),
+        models=serializers.rows(models.items),
+        models_page=models,
+        models_address=partial(_models_address, job.id),
     )
 
 
@@ -114,9 +128,36 @@ def summary() -> Response:
     return jsonify(job=serializers.row(job), dataset=serializers.dataset(job))
 
 
+@blueprint.post("/datasets/<kind:kind>/scan")
+def scan(kind: Kind) -> Response:
+    """Summarize the source in the form's fields: a line of JSON now and then while it is read, and one at the end.
+
+    Closing the connection ends the scan.
+    """
+    form = _form(kind)
+    if not form.SCANNED:
+        raise NotFound(f"There is no scan for {kind.title.lower()}.")
+    summaries: Iterator[SourceSummary]
+    try:
+        summaries = form.scan_source()
+    except DigitsError as error:
+        refused = " ".join(filter(None, (error.message, error.hint)))
+        summaries = iter([SourceSummary(refused=refused)])
+    lines = (json.dumps(asdict(summary)).encode() + b"\n" for summary in summaries)
+    return Response(_scanned(lines), mimetype="application/x-ndjson")
+
+
+def _scanned(lines: Iterator[bytes]) -> Iterator[bytes]:
+    with _scanning:
+        yield from each_in_thread(lines)
+
+
 @blueprint.post("/datasets/images/resize-example")
 def resize_example() -> Response:
-    """Return the example image resized with the form's settings: ``{image: data URI, bytes}``."""
+    """Return an image resized with the form's settings: ``{image: data URI, bytes}``.
+
+    It is the file ``example``, by default one that is part of the program.
+    """
     form = ImageDatasetForm[Any](request.form)
     names = ("resize_width", "resize_height", "resize_channels", "resize_mode", "encoding")
     short = {name.removeprefix("resize_"): name for name in names}
@@ -130,16 +171,22 @@ def resize_example() -> Response:
             jsonify(errors={name: list(map(str, messages)) for name, messages in wrong.items()}), 400
         )
     size = form.resize_width.data, form.resize_height.data
-    with _resizing:
-        body = in_thread(
-            _resized_example, int(form.resize_channels.data), size, form.resize_mode.data, form.encoding.data
-        )
+    chosen = request.form.get("example", "")
+    example = (
+        services().roots.resolve(chosen, "file") if chosen else resource_folder("static") / EXAMPLE_IMAGE
+    )
+    settings = int(form.resize_channels.data), size, form.resize_mode.data, form.encoding.data
+    try:
+        with _resizing:
+            body = in_thread(_resized_example, example, *settings)
+    except images.UnusableImage as error:
+        raise BadRequest(f"The image cannot be shown: {error.reason}.") from error
     return Response(body, mimetype="application/json")
 
 
-def _resized_example(channels: int, size: tuple[int, int], mode: str, encoding: str) -> bytes:
+def _resized_example(example: Path, channels: int, size: tuple[int, int], mode: str, encoding: str) -> bytes:
     """The response of `resize_example` as JSON; called in a thread, because it can take many megabytes."""
-    picture = images.open_picture(resource_folder("static") / EXAMPLE_IMAGE, channels).image
+    picture = images.open_picture(example, channels, max_pixels=MAX_EXAMPLE_PIXELS).image
     resized = images.resize_image(picture, *size, mode)
     shown = images.encode_image(resized, "png" if encoding == "none" else encoding)
     length = size[0] * size[1] * channels if encoding == "none" else len(shown)
@@ -164,8 +211,8 @@ def explore(kind: Kind) -> str:
         raise NotFound(f"This dataset has no {views.group} {label}: its {views.groups} are 0 to {last}.")
     size = min(max(request.args.get("size", default=50, type=int), 1), max(PAGE_SIZES))
     numbers = _numbers(job, manifest.splits[name], label)
-    pages = max(1, -(-len(numbers) // size))
-    page = min(max(request.args.get("page", default=0, type=int), 0), pages - 1)
+    # In the URL, the first page is 0.
+    page = Page.of(numbers, max(request.args.get("page", default=0, type=int), 0) + 1, size)
     return render_template(
         "explore.html",
         job=serializers.row(job),
@@ -178,11 +225,9 @@ def explore(kind: Kind) -> str:
         labels=manifest.groups,
         counts=manifest.splits[name].counts,
         page=page,
-        pages=pages,
         size=size,
         sizes=PAGE_SIZES,
-        items=_items(job, name, manifest, numbers[page * size : (page + 1) * size]),
-        total=len(numbers),
+        items=_items(job, name, manifest, page.items),
     )
 
 
@@ -195,6 +240,11 @@ def record(job_id: str, split: str, number: int) -> Response:
     # A record never changes, because a dataset is written once.
     response.headers["Cache-Control"] = "private, max-age=86400, immutable"
     return response
+
+
+def _models_address(job_id: str, number: int) -> str:
+    """Return the URL of the page of a dataset with page ``number`` of its models."""
+    return url_for("datasets.show", job_id=job_id, models_page=number, _anchor="children-title")
 
 
 def _dataset(job_id: str) -> DatasetJob:

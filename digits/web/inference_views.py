@@ -93,14 +93,14 @@ def _predict(job: ModelJob) -> dict[str, Any]:
     refuse_other_sites()
     if not services().tensorflow.available:
         raise Unavailable("TensorFlow support is disabled.", services().tensorflow.reason)
-    epoch, prefix = snapshot_of(job, request.values.get("snapshot_epoch"))
+    snapshot = snapshot_of(job, request.values.get("snapshot_epoch"))
     with _image(job) as path:
         answer = services().inference.ask(
-            job.folder, {"call": "predict", "image": str(path), "snapshot": prefix, "top": TOP}
+            job.folder, {"call": "predict", "image": str(path), "snapshot": snapshot.name, "top": TOP}
         )
     return {
         "predictions": answer["predictions"],
-        "snapshot": f"Epoch {epoch_label(epoch)}",
+        "snapshot": f"Epoch {epoch_label(snapshot.epoch)}",
         "milliseconds": answer.get("milliseconds"),
     }
 

@@ -1,29 +1,23 @@
-"""Search and sort lists of jobs."""
+"""The search, the order and the page of a list of jobs, as arguments of a URL."""
 
 from __future__ import annotations
 
-import unicodedata
-from collections.abc import Callable, Iterable, Mapping
+import math
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal, Self, TypeVar
+from typing import Any, Generic, Self, TypeVar
 
 from digits.core.job import Job
+from digits.runtime.job_index import COLUMNS, MAX_SEARCH_CHARACTERS, Direction, JobIndex
 
+T = TypeVar("T")
 AnyJob = TypeVar("AnyJob", bound=Job)
-Direction = Literal["asc", "desc"]
 
-
-@dataclass(frozen=True)
-class Column:
-    """A column by which a list of jobs can be sorted.
-
-    ``value`` returns None for jobs without a value, which come last in either
-    direction. ``first`` is the direction after the first click: the best or latest
-    first, or alphabetical.
-    """
-
-    value: Callable[[Job], Any]
-    first: Direction = "asc"
+PER_PAGE = 100
+MAX_PER_PAGE = 200
+_MAX_PAGE = 1_000_000
+# Links to this many pages before and after the current one are shown.
+_NEAR_PAGES = 2
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -35,22 +29,23 @@ class JobQuery:
     direction: Direction = "asc"
 
     @classmethod
-    def parse(cls, arguments: Mapping[str, str], columns: Mapping[str, Column]) -> Self:
+    def parse(cls, arguments: Mapping[str, str]) -> Self:
         """Parse ``q``, ``sort`` and ``dir`` of a request; unknown columns are ignored."""
         words, sort, given = (arguments.get(name, "").strip() for name in ("q", "sort", "dir"))
-        if sort not in columns:
+        words = words[:MAX_SEARCH_CHARACTERS]
+        if sort not in COLUMNS:
             return cls(words=words)
-        direction = columns[sort].first
+        direction = COLUMNS[sort].first
         if given == "asc":
             direction = "asc"
         elif given == "desc":
             direction = "desc"
         return cls(words=words, sort=sort, direction=direction)
 
-    def toggled(self, key: str, column: Column) -> Self:
-        """The query after a click on the header of ``column``."""
+    def toggled(self, key: str) -> Self:
+        """The query after a click on the header of the column ``key``."""
         opposite: Direction = "asc" if self.direction == "desc" else "desc"
-        direction = opposite if key == self.sort else column.first
+        direction = opposite if key == self.sort else COLUMNS[key].first
         return type(self)(words=self.words, sort=key, direction=direction)
 
     def arguments(self) -> dict[str, Any]:
@@ -58,32 +53,66 @@ class JobQuery:
         given = {"q": self.words, "sort": self.sort, "dir": self.direction if self.sort else ""}
         return {name: value for name, value in given.items() if value}
 
-    def select(
-        self,
-        jobs: Iterable[AnyJob],
-        columns: Mapping[str, Column],
-        texts: Callable[[Job], Iterable[str | None]],
-    ) -> list[AnyJob]:
-        """The jobs whose ``texts`` contain all words, sorted by the column.
-
-        The sort is stable.
-        """
-        words = plain(self.words).split()
-        found = [job for job in jobs if not words or _contains(texts(job), words)]
-        if self.sort not in columns:
-            return found
-        value = columns[self.sort].value
-        known = [(value(job), job) for job in found]
-        ranked = [pair for pair in known if pair[0] is not None]
-        ranked.sort(key=lambda pair: pair[0], reverse=self.direction == "desc")
-        return [job for _, job in ranked] + [job for value, job in known if value is None]
+    def select(self, index: JobIndex, job_type: type[AnyJob], running: bool | None = None) -> list[AnyJob]:
+        """The jobs of a type that match, in order. With ``running``, only those that have not ended, or that have."""
+        return index.select(job_type, self.words, self.sort, self.direction, running)
 
 
-def plain(text: str) -> str:
-    """``text`` normalized for comparisons: case folded and Unicode normalized."""
-    return unicodedata.normalize("NFKC", text).casefold()
+@dataclass(frozen=True)
+class Page(Generic[T]):
+    """Some consecutive ``items`` of a list of ``total`` items. Pages have ``size`` items and are counted from 1."""
+
+    items: Sequence[T]
+    number: int
+    size: int
+    total: int
+
+    @classmethod
+    def of(cls, items: Sequence[T], number: int, size: int) -> Self:
+        """Return the page ``number`` of ``items``, or the last one if there are fewer pages."""
+        number = min(number, max(1, math.ceil(len(items) / size)))
+        return cls(items[(number - 1) * size : number * size], number, size, len(items))
+
+    @property
+    def count(self) -> int:
+        """The number of pages, at least 1."""
+        return max(1, math.ceil(self.total / self.size))
+
+    @property
+    def first(self) -> int:
+        """The position of the first item in the list, counted from 1; 0 in an empty list."""
+        return min(self.total, (self.number - 1) * self.size + 1)
+
+    @property
+    def last(self) -> int:
+        """The position of the last item."""
+        return min(self.total, self.number * self.size)
+
+    @property
+    def links(self) -> list[int | None]:
+        """The pages to link to: the first, the last, and those near this one. None stands for omitted pages."""
+        low, high = max(1, self.number - _NEAR_PAGES), min(self.count, self.number + _NEAR_PAGES)
+        links: list[int | None] = [*range(low, high + 1)]
+        if low > 1:
+            links[:0] = [1] if low == 2 else [1, 2] if low == 3 else [1, None]
+        if high < self.count:
+            gap = self.count - high
+            links += [self.count] if gap == 1 else [high + 1, self.count] if gap == 2 else [None, self.count]
+        return links
 
 
-def _contains(texts: Iterable[str | None], words: list[str]) -> bool:
-    searched = plain("\n".join(text for text in texts if text))
-    return all(word in searched for word in words)
+def page_of(arguments: Mapping[str, str], name: str = "page") -> int:
+    """Return the argument ``name`` of a request, the number of a page counted from 1."""
+    return _whole(arguments.get(name, ""), 1, _MAX_PAGE)
+
+
+def per_page_of(arguments: Mapping[str, str]) -> int:
+    """Return the argument ``per_page`` of a request, at most `MAX_PER_PAGE`."""
+    return _whole(arguments.get("per_page", ""), PER_PAGE, MAX_PER_PAGE)
+
+
+def _whole(text: str, default: int, most: int) -> int:
+    try:
+        return min(most, max(1, int(text)))
+    except ValueError:
+        return default

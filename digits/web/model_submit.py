@@ -6,34 +6,33 @@ from pathlib import Path
 
 from digits.core.files import write_bytes
 from digits.core.model_job import ModelJob
-from digits.core.recipe import Solver, Train
-from digits.core.schedules import Step
+from digits.core.recipe import Train
 from digits.kinds.jobs import DatasetJob
-from digits.web.standard_networks import network
+from digits.web import network_settings
+from digits.web.model_form import ModelForm
+from digits.web.standard_networks import Network, network
 
-SAMPLE_EPOCHS = 5
-SAMPLE_BATCH = 64
+# A first training, which shows how DIGITS works, should not take days.
+FIRST_EPOCHS = 5
 
 
 def new_model(
     folder: Path,
     dataset: DatasetJob,
-    recipe: Train | None = None,
-    name: str | None = None,
+    recipe: Train,
+    name: str,
     *,
-    text: str | None = None,
+    text: str,
     device: str = "next",
     owner: str | None = None,
     group: str = "",
 ) -> ModelJob:
-    """Create a job in ``folder`` that trains the network ``text``, by default LeNet, and write the network there."""
-    if recipe is None:
-        recipe = _first_recipe(dataset)
-    write_bytes(folder / recipe.network, (text or network("lenet").text).encode())
+    """Create a job in ``folder`` that trains the network ``text`` on ``dataset``, and write the network there."""
+    write_bytes(folder / recipe.network, text.encode())
     return ModelJob(
         id=folder.name,
         folder=folder,
-        name=name or f"LeNet on {dataset.name}",
+        name=name,
         owner=owner,
         group=group,
         tasks=ModelJob.first_tasks(),
@@ -43,11 +42,17 @@ def new_model(
     )
 
 
-def _first_recipe(dataset: DatasetJob) -> Train:
-    return Train(
-        dataset=str(dataset.folder),
-        epochs=SAMPLE_EPOCHS,
-        batch_size=SAMPLE_BATCH,
-        solver=Solver(type="MOMENTUM"),
-        lr_policy=Step(),
-    )
+def first_model(folder: Path, dataset: DatasetJob) -> ModelJob:
+    """Create a job in ``folder`` that trains the network that fits ``dataset`` for a few epochs."""
+    chosen = network_settings.network_for(dataset) or network("lenet")
+    recipe = _recipe(chosen, dataset)
+    return new_model(folder, dataset, recipe, f"{chosen.title} on {dataset.name}", text=chosen.text)
+
+
+def _recipe(chosen: Network, dataset: DatasetJob) -> Train:
+    form = ModelForm(formdata=None)
+    network_settings.apply(network_settings.settings_on(chosen, dataset), form)
+    (size,), (rate,) = form.batch_size.data, form.learning_rate.data
+    recipe = form.recipe(str(dataset.folder), None, size, rate)
+    recipe.epochs = min(recipe.epochs, FIRST_EPOCHS)
+    return recipe

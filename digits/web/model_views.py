@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import itertools
 import json
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import asdict
 from functools import partial
 from pathlib import Path
@@ -22,6 +23,7 @@ from flask import (
 )
 from werkzeug.wrappers import Response as AnyResponse
 from wtforms import Field
+from wtforms.fields.choices import SelectChoice
 
 from digits.core import events, metrics_csv, schedules
 from digits.core import preflight_result as preflights
@@ -32,6 +34,7 @@ from digits.core.job import Job
 from digits.core.metrics import row_json
 from digits.core.model_job import ModelJob, epoch_label, request_devices
 from digits.core.recipe import Preflight
+from digits.core.snapshot_list import Snapshot
 from digits.core.status import Status
 from digits.core.task import EVENTS_FILE
 from digits.data.archive import MEDIA_TYPES, stream
@@ -39,18 +42,24 @@ from digits.kinds import Kind, all_kinds, default_kind, prediction_views
 from digits.kinds.form_fields import choices, cursor_of, errors_of
 from digits.kinds.jobs import DatasetJob
 from digits.runtime.short_tasks import EXPORTED_FOLDER, ShortTaskResult
-from digits.web import network_lint, serializers
+from digits.web import network_lint, network_settings, serializers
 from digits.web.auth import current_username
 from digits.web.file_response import send_job_file
 from digits.web.job_views import check_owner
 from digits.web.kind_routes import views_of
+from digits.web.long_pages import render_in_turns
 from digits.web.model_form import MAX_NETWORK_CHARACTERS, POLICY_TITLES, USUAL, ModelForm
+from digits.web.model_form_fields import BALANCES
 from digits.web.model_submit import new_model
 from digits.web.offload import each_in_thread, in_turns
 from digits.web.services import refuse_other_sites, services
 from digits.web.standard_networks import Network, every_network, network, networks, template
 
 blueprint = Blueprint("models", __name__)
+
+# The form lists the newest jobs; a search finds the others.
+SHOWN_DATASETS = 50
+SHOWN_MODELS = 25
 
 
 @blueprint.get("/models/<kind:kind>/new")
@@ -60,7 +69,9 @@ def new(kind: Kind) -> str:
     clone = request.args.get("clone")
     if clone:
         _fill_from(form, clone)
-    return _form_page(form)
+    else:
+        _fit(form)
+    return _form_page(form, is_fitted=not clone)
 
 
 @blueprint.post("/models/<kind:kind>")
@@ -73,9 +84,12 @@ def create(kind: Kind) -> AnyResponse | tuple[str | Response, int]:
     form = _form(request.form)
     if request.form.get("clone"):
         _fill_from(form, request.form["clone"])
+    else:
+        _fit(form, request.form)
     as_json = request.path.endswith(".json")
     form.validate()
     text, weights = _network_of(form)
+    _check_kind(form)
     errors = errors_of(form)
     if errors:
         return (jsonify(errors=errors), 400) if as_json else (_form_page(form), 400)
@@ -122,6 +136,20 @@ def sweep() -> Response:
     fields = (form.learning_rate, form.batch_size)
     errors = {field.name: list(map(str, field.errors)) for field in fields if not field.validate(form)}
     return jsonify(names=[] if errors else [name for name, _, _ in form.sweep()], errors=errors)
+
+
+@blueprint.get("/models/dataset-choices.json")
+def dataset_choices() -> Response:
+    """Return the newest datasets that match the search ``q`` of the form."""
+    found, has_more = _usable_datasets(request.args.get("q", ""))
+    return jsonify(datasets=[_dataset_choice(job) for job in in_turns(iter(found))], more=has_more)
+
+
+@blueprint.get("/models/network-choices")
+def network_choices() -> str:
+    """Return the part of the form with the newest models that match the search ``q``, and the ``chosen`` one."""
+    words, chosen = request.args.get("q", ""), request.args.get("chosen")
+    return render_template("_previous_networks.html", **_previous_networks(words, chosen))
 
 
 @blueprint.get("/models/<job_id>")
@@ -211,17 +239,22 @@ def download(job_id: str, ending: str) -> Response:
     """Download a snapshot with everything needed to use it: network, labels, mean, description."""
     job = _model(job_id)
     _check_ending(ending)
-    epoch, prefix = snapshot_of(job, request.values.get("epoch") or request.values.get("snapshot_epoch"))
+    snapshot = snapshot_of(job, request.values.get("epoch") or request.values.get("snapshot_epoch"))
     dataset = services().store.find(job.dataset_id)
-    about = json.dumps(for_browser(serializers.model_json(job, verbose=False)), indent=2, sort_keys=True)
+    described = {**serializers.model_json(job, verbose=False), "snapshot file": snapshot.name}
+    about = json.dumps(for_browser(described), indent=2, sort_keys=True)
     files = {
         path.name: (path, job.folder)
-        for path in [job.network_path, job.folder / f"{prefix}.index", *job.folder.glob(f"{prefix}.data-*")]
+        for path in [
+            job.network_path,
+            job.folder / f"{snapshot.name}.index",
+            *job.folder.glob(f"{snapshot.name}.data-*"),
+        ]
     }
     if dataset:
         for shared in ("labels.txt", "mean.npy", "dataset.json"):
             files[shared] = dataset.folder / shared, dataset.folder
-    name = f"{job.id}_epoch_{epoch_label(epoch)}.{ending}"
+    name = f"{job.id}_epoch_{epoch_label(snapshot.epoch)}.{ending}"
     return Response(
         each_in_thread(stream(ending, {"info.json": about.encode()}, files)),
         mimetype=MEDIA_TYPES[ending],
@@ -237,13 +270,13 @@ def saved_model(job_id: str, ending: str) -> Response:
     _check_ending(ending)
     job = _model(job_id)
     dataset = services().store.get(job.dataset_id, DatasetJob)
-    epoch, prefix = snapshot_of(job, request.values.get("epoch"))
-    made = services().short_tasks.export(job.folder, prefix, dataset.folder)
+    snapshot = snapshot_of(job, request.values.get("epoch"))
+    made = services().short_tasks.export(job.folder, snapshot.name, dataset.folder)
     if made.state.failure:
         raise BadRequest(made.state.failure.message, made.state.failure.hint)
     target = made.folder / EXPORTED_FOLDER
     files = {path.relative_to(target).as_posix(): (path, target) for path in files_below(target)}
-    name = f"{job.id}_epoch_{epoch_label(epoch)}_savedmodel.{ending}"
+    name = f"{job.id}_epoch_{epoch_label(snapshot.epoch)}_savedmodel.{ending}"
     response = Response(
         each_in_thread(stream(ending, {}, dict(sorted(files.items())))),
         mimetype=MEDIA_TYPES[ending],
@@ -324,8 +357,10 @@ def preflight() -> tuple[Response, int]:
     _check_tensorflow()
     form = _form(request.form)
     form.model_name.data = form.model_name.data or "not named yet"
+    _fit(form, request.form)
     form.validate()
     text, weights = _network_of(form)
+    _check_kind(form)
     errors = errors_of(form)
     if errors:
         return jsonify(errors=errors), 400
@@ -403,12 +438,75 @@ def _model(job_id: str) -> ModelJob:
 
 def _form(data: Any) -> ModelForm:
     form = ModelForm(formdata=data, meta={"data_roots": services().roots})
-    usable = [job for job in services().store.all(DatasetJob) if _is_usable(job)]
-    form.dataset.choices = choices(*((job.id, job.name) for job in usable))
-    if data is None and usable:
-        form.dataset.data = usable[0].id
+    offered = _offer_datasets(form)
+    if data is None and offered:
+        form.dataset.data = offered[0].id
     form.standard_networks.choices = choices(*((item.id, item.title) for item in _networks().values()))
+    form.balance.choices = [
+        SelectChoice(value, words, {"data-kinds": " ".join(_kinds_balanced_by(value))})
+        for value, words, *_ in BALANCES
+    ]
     return form
+
+
+def _kinds_balanced_by(balance: str) -> list[str]:
+    return [kind.name for kind in all_kinds().values() if balance in views_of(kind).balancing]
+
+
+def _fit(form: ModelForm, sent: Collection[str] = ()) -> None:
+    """Choose the standard network that fits the dataset, and its settings for the fields that were not ``sent``.
+
+    A request that names a network gets that one, with the settings that it contains.
+    """
+    dataset = services().store.find(form.dataset.data or "")
+    if form.method.data != "standard" or "standard_networks" in sent or not isinstance(dataset, DatasetJob):
+        return
+    if chosen := network_settings.network_for(dataset):
+        form.standard_networks.data = chosen.id
+        network_settings.apply(network_settings.settings_on(chosen, dataset), form, sent)
+
+
+def _offer_datasets(form: ModelForm) -> list[DatasetJob]:
+    """Offer the newest usable datasets, and the one chosen in the form."""
+    offered, _ = _usable_datasets()
+    chosen = services().store.find(form.dataset.data or "")
+    if isinstance(chosen, DatasetJob) and _is_usable(chosen) and chosen not in offered:
+        offered.append(chosen)
+    form.dataset.choices = choices(*((job.id, job.name) for job in offered))
+    return offered
+
+
+def _usable_datasets(words: str = "") -> tuple[list[DatasetJob], bool]:
+    """Return the newest datasets that match, and whether there are more."""
+    usable = (job for job in services().store.index.select(DatasetJob, words) if _is_usable(job))
+    found = list(itertools.islice(usable, SHOWN_DATASETS + 1))
+    return found[:SHOWN_DATASETS], len(found) > SHOWN_DATASETS
+
+
+def _previous_networks(words: str = "", chosen: str | None = None) -> dict[str, Any]:
+    """Return the newest models that match, and the chosen one, with their snapshots."""
+    found = services().store.index.select(ModelJob, words)
+    shown = [job for job in found[:SHOWN_MODELS] if _has_network(job)]
+    job = services().store.find(chosen or "")
+    if isinstance(job, ModelJob) and job not in shown and _has_network(job):
+        shown.insert(0, job)
+    return {
+        "previous": [
+            {
+                "id": job.id,
+                "name": job.name,
+                "snapshots": serializers.snapshots(job),
+            }
+            for job in in_turns(iter(shown))
+        ],
+        "previous_count": len(found),
+        "searching": bool(words),
+        "chosen": chosen,
+    }
+
+
+def _has_network(job: ModelJob) -> bool:
+    return job.network_path.is_file() and not job.network_path.is_symlink()
 
 
 def _networks() -> dict[str, Network]:
@@ -417,7 +515,7 @@ def _networks() -> dict[str, Network]:
 
 def _newest_dataset(kind: Kind) -> str | None:
     """Return the id of the newest usable dataset of ``kind``."""
-    datasets = services().store.all(DatasetJob)
+    datasets = services().store.index.select(DatasetJob)
     return next((job.id for job in datasets if job.data_kind == kind and _is_usable(job)), None)
 
 
@@ -435,6 +533,7 @@ def _fill_from(form: ModelForm, job_id: str) -> None:
     else:
         form.set(method="custom", custom_network_snapshot=job.recipe.weights or "")
     form.set(custom_network=text)
+    _offer_datasets(form)
 
 
 def _trained_by(weights: str | None) -> ModelJob | None:
@@ -456,7 +555,7 @@ def _network_of(form: ModelForm) -> tuple[str, str | None]:
         for fault in (
             network_lint.check(text)[:1] if len(text) <= MAX_NETWORK_CHARACTERS and text.strip() else []
         ):
-            _blame(form.custom_network, f"Line {fault['line']}: {fault['message']}")
+            _blame(form.custom_network, f"Line {fault['line']}: {fault['message']} {fault['hint']}".strip())
         return text, form.custom_network_snapshot.data or None
     if form.method.data == "previous":
         return _previous_network(form)
@@ -475,6 +574,18 @@ def _network_of(form: ModelForm) -> tuple[str, str | None]:
     return chosen.text, None
 
 
+def _check_kind(form: ModelForm) -> None:
+    """Add errors for settings that the kind of the dataset does not have."""
+    dataset = services().store.find(form.dataset.data or "")
+    if not isinstance(dataset, DatasetJob) or form.balance.errors:
+        return
+    offered = views_of(dataset.data_kind).balancing
+    if form.balance.data not in offered:
+        words = " or ".join(str(choice.label) for choice in BALANCES if choice.value in offered)
+        kind = dataset.data_kind.title.lower()
+        _blame(form.balance, f"Not available for {kind}. Choose {words}.")
+
+
 def _previous_network(form: ModelForm) -> tuple[str, str | None]:
     job = services().store.find(form.previous_networks.data or "")
     if not isinstance(job, ModelJob):
@@ -489,7 +600,7 @@ def _previous_network(form: ModelForm) -> tuple[str, str | None]:
     if chosen in ("", "0"):
         return text, None
     try:
-        return text, str(job.folder / snapshot_of(job, chosen)[1])
+        return text, str(job.folder / snapshot_of(job, chosen).name)
     except DigitsError as error:
         _blame(form.previous_networks, error.message)
         return text, None
@@ -499,67 +610,83 @@ def _blame(field: Field, message: str) -> None:
     field.errors = [*field.errors, message]
 
 
-def snapshot_of(job: ModelJob, asked: str | None) -> tuple[float, str]:
-    """Return the epoch and prefix of the requested snapshot, the newest by default or for -1."""
-    snapshots = job.snapshots()
-    if not snapshots:
+def snapshot_of(job: ModelJob, asked: str | None) -> Snapshot:
+    """Return the snapshot of the epoch that was ``asked`` for: by default the best one, the newest one for -1."""
+    saved = job.snapshots()
+    if not saved.default:
         raise BadRequest(f"“{job.name}” has no snapshot yet.")
-    if not asked or asked == "-1":
-        return snapshots[0]
+    if not asked:
+        return saved.default
+    if asked == "-1":
+        return saved.snapshots[0]
     try:
         wanted = float(asked)
     except ValueError:
         raise BadRequest(f"“{asked}” is not an epoch.") from None
-    for epoch, prefix in snapshots:
-        if epoch == wanted:
-            return epoch, prefix
-    raise NotFound(f"“{job.name}” has no snapshot of epoch {asked}.")
+    found = saved.of_epoch(wanted)
+    if found is None:
+        raise NotFound(f"“{job.name}” has no snapshot of epoch {asked}.")
+    return found
 
 
-def _form_page(form: ModelForm) -> str:
-    store = services().store
+def _form_page(form: ModelForm, *, is_fitted: bool = False) -> str:
+    """Render the form. ``is_fitted`` if it has the settings of the network that fits the dataset."""
     form.custom_network.data = form.custom_network.data or template()
-    datasets = [job for job in store.all(DatasetJob) if _is_usable(job)]
-    previous = [
-        job for job in store.all(ModelJob) if job.network_path.is_file() and not job.network_path.is_symlink()
-    ]
-    return render_template(
+    _, has_more = _usable_datasets()
+    return render_in_turns(
         "model_new.html",
         form=form,
         usual=USUAL,
-        datasets=[{**serializers.row(job), "data_kind": job.data_kind.name} for job in datasets],
+        datasets=[_dataset_choice(job) for job in in_turns(iter(_offer_datasets(form)))],
+        search_datasets=has_more,
+        is_fitted=is_fitted,
         metrics=_metric_choices(),
+        default_settings=network_settings.default_settings(),
         networks=[
             {
                 "id": item.id,
                 "title": item.title,
                 "summary": item.summary,
                 "settings": item.settings,
-                "values": item.values,
+                "values": network_settings.settings_of(item),
                 "kinds": item.kinds,
             }
             for item in _networks().values()
         ],
-        previous=[
-            {
-                "id": job.id,
-                "name": job.name,
-                "snapshots": [[epoch, f"Epoch {epoch_label(epoch)}"] for epoch, _ in job.snapshots()],
-            }
-            for job in previous[:200]
-        ],
+        **_previous_networks(chosen=form.previous_networks.data or request.args.get("previous")),
         policies=POLICY_TITLES,
         devices=serializers.device_rows(),
     )
 
 
-def _metric_choices() -> dict[str, list[tuple[str, str]]]:
-    """Return the choices of metrics for the best snapshot and for early stopping, for models of all kinds."""
-    charts = [chart for kind in all_kinds().values() for chart in views_of(kind).charts]
-    metrics = [(name, chart) for chart in charts for name in chart.metrics]
-    best = [(name, f"{chart.best.capitalize()} validation {chart.word(name)}") for name, chart in metrics]
-    stopping = [(name, f"When {chart.word(name)} stops improving") for name, chart in metrics]
+def _dataset_choice(job: DatasetJob) -> dict[str, Any]:
+    """Return the row of a dataset with its kind, the network that fits it, and the smaller side of its images."""
+    fitting = network_settings.network_for(job)
     return {
-        "best": [("", "Off"), *best, ("loss", "Lowest validation loss")],
-        "stopping": [("", "Off"), *stopping, ("loss", "When loss stops improving")],
+        **serializers.row(job),
+        "data_kind": job.data_kind.name,
+        "network": fitting.id if fitting else None,
+        "side": network_settings.smaller_side(job),
+    }
+
+
+def _metric_choices() -> dict[str, list[tuple[str, str, str]]]:
+    """Return the choices of metrics for the best snapshot and for early stopping: value, words, and kind if only one
+    has them.
+    """
+    kinds = all_kinds().values()
+    metrics = [
+        (name, chart, kind.name)
+        for kind in kinds
+        for chart in views_of(kind).charts
+        for name in chart.metrics
+    ]
+    best = [
+        (name, f"{chart.best.capitalize()} validation {chart.word(name)}", kind)
+        for name, chart, kind in metrics
+    ]
+    stopping = [(name, f"When {chart.word(name)} stops improving", kind) for name, chart, kind in metrics]
+    return {
+        "best": [("", "Automatic", ""), *best, ("loss", "Lowest validation loss", "")],
+        "stopping": [("", "Off", ""), *stopping, ("loss", "When loss stops improving", "")],
     }

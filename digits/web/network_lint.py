@@ -1,34 +1,41 @@
 """Check a network's text without running it, while the user types.
 
-Run as a program, it reads a text from standard input and prints the result of `lint` as JSON.
+It accepts what the worker accepts: both use `digits.core.network_text`, and the requirements on the class are in
+`digits.core.network_contract`. Only running the text decides the rest.
 """
 
 from __future__ import annotations
 
-import ast
+import gc
 import json
 import resource
 import subprocess
 import sys
 import threading
 import warnings
-from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
+
+import digits
+from digits.core import network_contract, network_text
 
 Diagnostic = dict[str, Any]
 
-# Parsing holds the GIL: up to this size, for about 20 ms.
+# Parsing and compiling hold the GIL: up to this size, for about 20 ms. A text with a finally is compiled in time
+# that grows exponentially with its depth.
 QUICK_CHARACTERS = 6_000
 CHECK_SECONDS = 20.0
 MEMORY_BYTES = 2 << 30
 _checking = threading.BoundedSemaphore(2)
 
+_PROGRAM = "import sys; sys.path.append(sys.argv[1]); from digits.web.network_lint import main; main()"
+
 
 def check(text: str) -> list[Diagnostic]:
     """Run `lint`, in a separate process for long texts; returns an empty list if it takes too long."""
-    if len(text) <= QUICK_CHARACTERS:
+    if len(text) <= QUICK_CHARACTERS and "finally" not in text:
         return lint(text)
-    command = [sys.executable, "-I", "-S", __file__]
+    command = [sys.executable, "-I", "-S", "-c", _PROGRAM, str(Path(digits.__file__).parents[1])]
     with _checking:
         try:
             done = subprocess.run(
@@ -47,51 +54,39 @@ def check(text: str) -> list[Diagnostic]:
 
 
 def lint(text: str) -> list[Diagnostic]:
-    """Errors as ``{line, column, message, severity}``; lines count from 1, columns from 0."""
+    """Errors as ``{line, column, message, hint, severity}``; lines count from 1, columns from 0.
+
+    A text of white space has none. Raises MemoryError.
+    """
+    text = network_text.normalize(text)
+    if not text.strip():
+        return []
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            tree = ast.parse(text.replace("\r\n", "\n"))
+            tree = network_text.parse(text)
+            faults = network_contract.faults_in(tree)
+            network_text.compile_tree(tree)  # changes the tree
     except SyntaxError as error:
-        return [_at(error.lineno or 1, (error.offset or 1) - 1, f"Syntax error: {error.msg}.")]
-    except (ValueError, RecursionError, MemoryError):
-        return [_at(1, 0, "This is not Python text.")]
-    if not text.strip():
-        return []
-    return _check_contract(tree)
-
-
-def _check_contract(tree: ast.Module) -> list[Diagnostic]:
-    classes = [node for node in tree.body if isinstance(node, ast.ClassDef)]
-    model = next((node for node in classes if node.name == "UserModel"), None)
-    if model is None:
-        near = next((node for node in classes), None)
-        return [_at(near.lineno if near else 1, 0, "The network must define “class UserModel(Tower)”.")]
-    if not model.bases:
-        return [_at(model.lineno, model.col_offset, "UserModel must inherit Tower.")]
-    base = model.bases[0]
-    if len(model.bases) > 1 or not isinstance(base, ast.Name) or base.id != "Tower":
-        return []  # Another base class may define the properties.
-    defined = set(_names_defined_in(model))
+        faults = [network_text.describe_syntax_error(error)]
     return [
-        _at(model.lineno, model.col_offset, f"UserModel must define the property “{name}”.")
-        for name in ("inference", "loss")
-        if name not in defined
+        {
+            "line": fault.line or 1,
+            "column": fault.column,
+            "message": fault.message,
+            "hint": fault.hint,
+            "severity": "error",
+        }
+        for fault in faults
     ]
 
 
-def _names_defined_in(model: ast.ClassDef) -> Iterator[str]:
-    for node in model.body:
-        if isinstance(node, ast.FunctionDef):
-            yield node.name
-        elif isinstance(node, ast.Assign):
-            yield from (target.id for target in node.targets if isinstance(target, ast.Name))
-
-
-def _at(line: int, column: int, message: str) -> Diagnostic:
-    return {"line": line, "column": max(0, column), "message": message, "severity": "error"}
-
-
-if __name__ == "__main__":
+def main() -> None:
+    """Print the errors of the text in standard input as JSON."""
+    gc.disable()  # a long text has millions of nodes, all of which are kept to the end
     resource.setrlimit(resource.RLIMIT_AS, (MEMORY_BYTES, MEMORY_BYTES))
-    sys.stdout.write(json.dumps(lint(sys.stdin.buffer.read().decode("utf-8", "surrogatepass"))))
+    try:
+        diagnostics = lint(sys.stdin.buffer.read().decode("utf-8", "surrogatepass"))
+    except MemoryError:
+        diagnostics = []
+    sys.stdout.write(json.dumps(diagnostics))

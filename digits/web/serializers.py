@@ -7,23 +7,29 @@ from collections.abc import Iterable
 from typing import Any
 
 import humanize
-from flask import url_for
+from flask import request, url_for
 
 from digits.core import preflight_result
+from digits.core.events import for_browser
 from digits.core.files import UnreadableFile, tree_bytes
 from digits.core.job import DamagedJob, Job
 from digits.core.model_job import ModelJob, epoch_label
+from digits.core.snapshot_list import newest_name
 from digits.core.status import Status
 from digits.core.task import Input
 from digits.data.manifest import SKIPPED_FILE
-from digits.kinds import Kind
+from digits.kinds import Kind, default_kind
 from digits.kinds.dataset_form import RESIZE_TITLES
-from digits.kinds.jobs import DatasetJob
+from digits.kinds.jobs import DatasetJob, last_metric
 from digits.web.kind_routes import views_of
 from digits.web.model_form import POLICY_TITLES, SOLVER_TITLES
+from digits.web.offload import in_turns
 from digits.web.services import services
 
 log = logging.getLogger(__name__)
+
+SUGGESTED_GROUPS = 20
+_PLACES = {"model": "models", "dataset": "datasets"}
 
 
 def brief(job: Job) -> dict[str, Any]:
@@ -55,12 +61,13 @@ def row(job: Job) -> dict[str, Any]:
         "url": _url(job),
         "dataset_id": parent.id if parent else getattr(job, "dataset_id", None),
         "dataset_name": parent.name if parent else None,
-        "refs": len(services().store.children(job)),
+        "refs": services().store.count_children(job),
         "error": job.failure.message if job.failure else None,
         "detail": _detail(job),
-        "bytes": record_bytes(job),
-        "sparkline": _sparkline(job),
-        "last_accuracy": last_accuracy(job),
+        "bytes": job.summary.record_bytes,
+        "sparkline": job.summary.sparkline,
+        "last_accuracy": job.summary.last_accuracy,
+        "metric": metric_words(job),
     }
 
 
@@ -77,11 +84,11 @@ def data_kind(job: Job) -> Kind | None:
 
 
 def rows(jobs: Iterable[Job]) -> list[dict[str, Any]]:
-    """Return rows for lists of jobs. A job that raises an error is shown as damaged and does not affect the
-    others.
+    """Return rows for lists of jobs, letting other greenlets run. A job that raises an error is shown as damaged and
+    does not affect the others.
     """
     shown = []
-    for job in jobs:
+    for job in in_turns(iter(jobs)):
         try:
             shown.append(row(job))
         except Exception as error:
@@ -97,7 +104,7 @@ def page(job: Job) -> dict[str, Any]:
         **row(job),
         "notes": job.notes,
         "can_resume": job.can_resume,
-        "groups": sorted({other.group for other in services().store.all(Job)} - {""}),
+        "groups": services().store.index.groups("", SUGGESTED_GROUPS),
         "history": [{"status": status.label, "css": status.css, "at": at} for status, at in job.history],
         "directory": str(job.folder),
         "bytes": tree_bytes(job.folder),
@@ -117,7 +124,6 @@ def page(job: Job) -> dict[str, Any]:
         "warnings": [
             warning for task in job.tasks for warning in services().scheduler.task_state(job, task).warnings
         ],
-        "children": rows(services().store.children(job)),
         "urls": {
             "self": _url(job),
             "json": f"{_url(job)}.json",
@@ -212,7 +218,6 @@ def model_json(job: ModelJob, *, verbose: bool = True) -> dict[str, Any]:
     """Return the JSON of a model, with DIGITS' keys."""
     parent = _dataset_of(job)
     manifest = parent.manifest() if isinstance(parent, DatasetJob) else None
-    snapshots = job.snapshots()
     body: dict[str, Any] = {
         **brief(job),
         "dataset_id": job.dataset_id,
@@ -226,11 +231,17 @@ def model_json(job: ModelJob, *, verbose: bool = True) -> dict[str, Any]:
         "mean subtraction": job.recipe.mean,
         "labels file": "labels.txt",
         "model file": "network.py",
-        "snapshot file": snapshots[0][1] if snapshots else "no snapshots",
+        "snapshot file": newest_name(job.folder) or "no snapshots",
     }
     if verbose:
+        saved = job.snapshots()
         body["directory"] = str(job.folder)
-        body["snapshots"] = [_epoch(epoch) for epoch, _ in reversed(snapshots)]
+        body["snapshots"] = [_epoch(snapshot.epoch) for snapshot in reversed(saved.snapshots)]
+        body["best_epoch"] = _epoch(saved.best.epoch) if saved.best else None
+        body["snapshot_metrics"] = [
+            {"epoch": _epoch(snapshot.epoch), "file": snapshot.name, "metrics": for_browser(snapshot.metrics)}
+            for snapshot in reversed(saved.snapshots)
+        ]
         body["error"] = _failure(job)
         body["progress"] = round(100 * job.progress, 1)
     return body
@@ -258,8 +269,7 @@ def model(job: ModelJob) -> dict[str, Any]:
         "parameters": state.parameters,
         "layers": state.layers,
         "loaded_weights": state.loaded_weights,
-        "snapshots": [[_epoch(epoch), f"Epoch {epoch_label(epoch)}"] for epoch, _ in job.snapshots()],
-        "best": _whole(job.best_epoch()),
+        "snapshots": snapshots(job),
         "preflight": _preflight(job),
         "data_loading": _data_loading(state.inputs.get("train")),
         "recipe": job.recipe.as_json(),
@@ -270,6 +280,35 @@ def model(job: ModelJob) -> dict[str, Any]:
         "metrics_url": url_for("models.metrics", job_id=job.id),
         "csv_url": url_for("models.metrics_table", job_id=job.id),
     }
+
+
+def snapshots(job: ModelJob) -> list[dict[str, Any]]:
+    """Return the snapshots of a model, newest first, for lists and choices.
+
+    ``metrics`` are those of its validation in words, and ``words`` the whole choice. ``default`` is the one to use
+    unless the user chooses another: the best one, or the newest one if none has been validated.
+    """
+    saved, kind = job.snapshots(), data_kind(job) or default_kind()
+    best, default = saved.best, saved.default
+    rows = []
+    for snapshot in saved:
+        title, metrics = (
+            f"Epoch {epoch_label(snapshot.epoch)}",
+            views_of(kind).describe_metrics(snapshot.metrics),
+        )
+        marks = " (best)" if snapshot is best else "" if snapshot.is_intact else " (damaged)"
+        rows.append(
+            {
+                "epoch": _epoch(snapshot.epoch),
+                "title": title,
+                "metrics": metrics,
+                "words": " · ".join(filter(None, (title + marks, metrics))),
+                "best": snapshot is best,
+                "default": snapshot is default,
+                "intact": snapshot.is_intact,
+            }
+        )
+    return rows
 
 
 def device_rows() -> list[dict[str, Any]]:
@@ -296,7 +335,7 @@ def _dataset_of(job: Job | None) -> Job | None:
 def _detail(job: Job) -> str:
     if isinstance(job, ModelJob):
         epochs = job.recipe.epochs
-        return f"{epochs} epoch{'s' if epochs != 1 else ''} · {_optimizer(job)}"
+        return f"{epochs:g} epoch{'s' if epochs != 1 else ''} · {_optimizer(job)}"
     if not isinstance(job, DatasetJob):
         return ""
     shape = f"{job.recipe.width}×{job.recipe.height} {'grayscale' if job.recipe.channels == 1 else 'color'}"
@@ -311,31 +350,15 @@ def _optimizer(job: ModelJob) -> str:
     return str(SOLVER_TITLES[job.recipe.solver.type])
 
 
-def record_bytes(job: Job) -> int | None:
-    """Return the size of a finished dataset's records in bytes; None for other jobs."""
-    manifest = job.manifest() if isinstance(job, DatasetJob) and job.status is Status.DONE else None
-    return sum(split.bytes for split in manifest.splits.values()) if manifest else None
-
-
-def dataset_name(job: Job) -> str | None:
-    """Return the name of a model's dataset; None for other jobs."""
-    parent = _dataset_of(job)
-    return parent.name if parent else None
-
-
-def last_accuracy(job: Job) -> float | None:
-    """Return the latest validation accuracy of a model in percent, including a running one; None if there is
-    none.
+def metric_words(job: Job) -> str:
+    """Return the latest value of the metric of a model's kind: ``93.2%`` for the accuracy, otherwise with its name,
+    such as ``R² 0.93``. Empty if there is none.
     """
-    if job.type == "model" and job.status is Status.RUN:
-        return services().scheduler.metrics(job).last_accuracy()
-    return job.summary.last_accuracy
-
-
-def _sparkline(job: Job) -> list[float]:
-    if job.type == "model" and job.status is Status.RUN:
-        return services().scheduler.metrics(job).sparkline()
-    return job.summary.sparkline
+    accuracy = job.summary.last_accuracy
+    if accuracy is not None:
+        return f"{accuracy:.1f}%"
+    kind, metric = data_kind(job), last_metric(job, _dataset_of(job))
+    return views_of(kind or default_kind()).describe_metric(*metric) if metric else ""
 
 
 def _failure(job: Job) -> str | None:
@@ -344,10 +367,6 @@ def _failure(job: Job) -> str | None:
 
 def _epoch(epoch: float) -> float:
     return int(epoch) if epoch == int(epoch) else epoch
-
-
-def _whole(epoch: float | None) -> float | None:
-    return None if epoch is None else _epoch(epoch)
 
 
 def _network(job: ModelJob) -> dict[str, str]:
@@ -375,6 +394,5 @@ def _data_loading(prepared: Input | None) -> str | None:
 
 
 def _url(job: Job) -> str:
-    if isinstance(job, DamagedJob):
-        return url_for("jobs.show", job_id=job.id)
-    return url_for("models.show" if job.type == "model" else "datasets.show", job_id=job.id)
+    # Many rows need it, and url_for takes longer than all else in a row.
+    return f"{request.script_root}/{_PLACES.get(job.type, 'jobs')}/{job.id}"

@@ -13,7 +13,7 @@ from digits.core.settings import Settings
 from digits.data.data_roots import Roots
 from digits.kinds.jobs import JOB_TYPES
 from digits.runtime import inference_servers, short_tasks
-from digits.runtime.changes import Change
+from digits.runtime.changes import Change, CurveChanged, ProgressChanged
 from digits.runtime.device_ledger import DeviceLedger
 from digits.runtime.devices import Devices
 from digits.runtime.executors.local import LocalExecutor
@@ -74,7 +74,9 @@ class Services:
         self.store.close()
 
     def report(self, change: Change) -> None:
-        """Send browsers the messages about ``change``."""
+        """Send browsers the messages about ``change``, and keep the index up to date."""
+        if isinstance(change, ProgressChanged | CurveChanged):
+            self.store.index.update(change.job)  # the store does so for changes that it saves
         for message in live_messages.of(change):
             self.live.publish(*message)
 

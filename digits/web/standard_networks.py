@@ -8,9 +8,13 @@ A file begins with a comment:
     #
     # settings: solver_type=ADAM learning_rate=0.001
     # kinds: image-classification
+    # images: 12-64 grayscale
 
 ``settings`` are fields of the model form with their values, on as many such lines as
 they need; ``kinds`` are the names of the kinds of datasets that the network can be trained on.
+``images`` are those for which the form chooses the network by default: the range of their sides in
+pixels, which may have no end, and ``grayscale`` or ``color`` if they must be. Of several networks the
+first in the list is chosen, and networks without ``images`` never are.
 The package of a kind can have further networks in its folder ``networks``, by default for this kind.
 """
 
@@ -18,6 +22,7 @@ from __future__ import annotations
 
 import importlib.resources
 import itertools
+import math
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass, replace
 from functools import cache
@@ -50,7 +55,8 @@ _ORDER = (
 class Network:
     """A standard network. ``summary`` describes it, and ``settings`` the input and the recommended settings.
 
-    ``values`` are these settings as fields of the model form with their texts.
+    ``values`` are these settings as fields of the model form with their texts. ``images`` are those for which the
+    network is the default, if there are any.
     """
 
     id: str
@@ -60,6 +66,32 @@ class Network:
     values: dict[str, str]
     kinds: tuple[str, ...]
     text: str
+    images: Images | None = None
+
+
+@dataclass(frozen=True)
+class Images:
+    """Images with sides from ``smallest`` to ``largest`` pixels and one of these numbers of ``channels``."""
+
+    smallest: int
+    largest: float = math.inf
+    channels: tuple[int, ...] = (1, 3)
+
+    def fit(self, width: int, height: int, channels: int, *, may_be_larger: bool = False) -> bool:
+        """Whether images of this size are among them, or with ``may_be_larger`` would be if they were smaller."""
+        is_small = may_be_larger or max(width, height) <= self.largest
+        return channels in self.channels and self.smallest <= min(width, height) and is_small
+
+
+def default_network(kind: str, width: int, height: int, channels: int) -> Network | None:
+    """Return the standard network for a dataset of this ``kind``, image size and number of channels."""
+    offered = list(networks([kind]).values())
+    known = [item for item in offered if item.images]
+    for may_be_larger in (False, True):
+        for item in known:
+            if item.images and item.images.fit(width, height, channels, may_be_larger=may_be_larger):
+                return item
+    return next(iter([*known, *offered]), None)
 
 
 def networks(kinds: Collection[str]) -> dict[str, Network]:
@@ -104,7 +136,7 @@ def read(name: str, text: str) -> Network:
     """Parse a network's ``text`` and the comment at its top."""
     comment = itertools.takewhile(lambda line: line.startswith("#"), text.splitlines())
     prose: list[str] = []
-    tags: dict[str, list[str]] = {"settings": [], "kinds": []}
+    tags: dict[str, list[str]] = {"settings": [], "kinds": [], "images": []}
     for line in comment:
         line = line.removeprefix("#").strip()
         key, _, rest = line.partition(": ")
@@ -122,7 +154,16 @@ def read(name: str, text: str) -> Network:
         values=dict(_pair(item) for item in tags["settings"]),
         kinds=tuple(tags["kinds"]),
         text=text,
+        images=_images(*tags["images"]) if tags["images"] else None,
     )
+
+
+_CHANNELS = {"": (1, 3), "grayscale": (1,), "color": (3,)}
+
+
+def _images(sides: str, mode: str = "") -> Images:
+    smallest, _, largest = sides.partition("-")
+    return Images(int(smallest), int(largest) if largest else math.inf, _CHANNELS[mode])
 
 
 def _pair(item: str) -> tuple[str, str]:

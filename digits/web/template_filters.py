@@ -5,8 +5,10 @@
 
 from __future__ import annotations
 
+import functools
 import re
 import time
+from collections.abc import Sequence
 from datetime import UTC, datetime
 
 import humanize
@@ -24,6 +26,7 @@ def add_filters(app: Flask) -> None:
     app.add_template_filter(_time_element, "ago")
     app.add_template_filter(humanize.naturalsize, "bytes")
     app.add_template_filter(humanize.intcomma, "count")
+    app.add_template_filter(sparkline, "sparkline")
     app.add_template_filter(isolate, "isolate")
     app.add_template_filter(isolate_quoted, "isolate_quoted")
 
@@ -37,7 +40,11 @@ def duration(seconds: float | None) -> str:
     # Round to the second unit here: the library would show 1 hour and 60 minutes.
     largest = next((place for place, (_, length) in enumerate(_UNITS) if seconds >= length), -1)
     unit, length = _UNITS[largest:][:2][-1]
-    whole = int(seconds / length + 0.5) * length
+    return _in_words(int(seconds / length + 0.5) * length, unit)
+
+
+@functools.lru_cache(maxsize=4096)
+def _in_words(whole: int, unit: str) -> str:
     return humanize.precisedelta(whole, minimum_unit=unit, suppress=["months", "years"], format="%d")
 
 
@@ -47,6 +54,27 @@ def ago(at: float, now: float | None = None) -> str:
     if seconds < JUST_NOW_SECONDS:
         return "just now"
     return f"{duration(seconds).partition(' and ')[0]} ago"
+
+
+def sparkline(numbers: Sequence[float | None], label: str = "Training loss so far") -> Markup:
+    """Return a line without axes through ``numbers``; ``sparkline.js`` draws the same one when new values arrive."""
+    return _drawn_line(tuple(number for number in numbers if number is not None), label)
+
+
+@functools.lru_cache(maxsize=2048)
+def _drawn_line(numbers: tuple[float, ...], label: str) -> Markup:
+    if len(numbers) < 2:
+        return Markup('<span class="sparkline" data-sparkline></span>')
+    low, step = min(numbers), 100 / (len(numbers) - 1)
+    scale = 24 / ((max(numbers) - low) or 1)
+    path = "L".join(
+        f"{place * step:.1f} {26 - (number - low) * scale:.1f}" for place, number in enumerate(numbers)
+    )
+    return Markup(
+        '<svg class="sparkline" viewBox="0 0 100 28" preserveAspectRatio="none" role="img" '
+        'aria-label="{label}: from {first:.3g} to {last:.3g}" data-sparkline>'
+        '<path class="area" d="M{path}L100 28L0 28Z"/><path d="M{path}"/></svg>'
+    ).format(label=label, first=numbers[0], last=numbers[-1], path=path)
 
 
 def isolate(name: str) -> str:
@@ -64,6 +92,11 @@ def isolate_quoted(message: str) -> Markup:
 
 def _time_element(at: float) -> Markup:
     """Return a ``time`` element: in words, with date and time on hovering."""
+    return _time_in_words(at, ago(at))
+
+
+@functools.lru_cache(maxsize=4096)
+def _time_in_words(at: float, words: str) -> Markup:
     exact = datetime.fromtimestamp(at).strftime("%Y-%m-%d %H:%M:%S")
     iso = datetime.fromtimestamp(at, tz=UTC).isoformat(timespec="seconds")
-    return Markup('<time datetime="{}" title="{}">{}</time>').format(iso, exact, ago(at))
+    return Markup('<time datetime="{}" title="{}">{}</time>').format(iso, exact, words)

@@ -9,10 +9,10 @@ import difflib
 import linecache
 import re
 import traceback
-import unicodedata
 from collections.abc import Iterator
 
 from digits.core.events import Failed, Frame
+from digits.core.network_text import describe_syntax_error
 from digits.worker import imports, user_text
 from digits.worker.plain_words import headline
 from digits.worker.user_text import NETWORK_FILE as NETWORK_FILE
@@ -91,35 +91,13 @@ def _is_about_labels(error: BaseException, line: int) -> bool:
 def _mistake(error: BaseException, line: int | None) -> UserFault | None:
     """A clearer error for common mistakes; None for others."""
     if isinstance(error, SyntaxError):
-        return _bad_character(error)
+        fault = describe_syntax_error(error)
+        return UserFault(fault.message, fault.hint, error.lineno)
     if isinstance(error, NameError) and not isinstance(error, UnboundLocalError):
         return _unknown_name(error, line)
     if isinstance(error, TypeError):
         return _without_self(error)
     return None
-
-
-_CHARACTER = re.compile(r"invalid (?:non-printable )?character .*?U\+([0-9A-F]{4,6})")
-_QUOTES, _DASHES = "\u201c\u201d\u201e\u2018\u2019\u201a\u00b4", "\u2010\u2011\u2012\u2013\u2014\u2212"
-
-
-def _bad_character(error: SyntaxError) -> UserFault | None:
-    found = _CHARACTER.search(error.msg or "")
-    if found is None:
-        return None
-    character = chr(int(found[1], 16))
-    name = unicodedata.name(character, "a control character").lower()
-    if character in _QUOTES:
-        hint = "Use straight quotes, \" or '."
-    elif character in _DASHES:
-        hint = "Use the minus sign of the keyboard, -."
-    elif character == "\N{REPLACEMENT CHARACTER}":
-        hint = "The file is not UTF-8 text. Save it as UTF-8."
-    elif unicodedata.category(character).startswith(("C", "Z")):
-        hint = "Delete this invisible character, which is often copied from web pages: retype the line."
-    else:
-        hint = "Python allows it only in strings and comments."
-    return UserFault(f"The network contains the character U+{found[1]} ({name}).", hint, error.lineno)
 
 
 def _unknown_name(error: NameError, line: int | None) -> UserFault | None:
@@ -195,9 +173,6 @@ def _words(error: BaseException, source: BaseException, is_raised_by_user: bool)
     if isinstance(error, UserFault):
         return error.message[:MAX_MESSAGE_CHARACTERS], error.hint
     kind = _kind(source)
-    if isinstance(source, SyntaxError):
-        where = f"line {source.lineno}" if source.lineno else "the network"
-        return f"{kind} in {where}: {source.msg}", "Correct the marked line."
     if isinstance(source, SystemExit):
         return f"The network ended the program: exit({source.code!r}).", "Remove the call to exit()."
     text = _essence(str(getattr(source, "message", "") or source))

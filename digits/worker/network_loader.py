@@ -11,6 +11,8 @@ import types
 from pathlib import Path
 from typing import Any
 
+from digits.core import network_contract, network_text
+from digits.core.network_text import Fault
 from digits.data.manifest import Manifest
 from digits.data.target import TargetSpec
 from digits.kinds import kind_named
@@ -20,8 +22,6 @@ from digits.worker.compat import (
     compat_module,
     keras1,
     missing_modules,
-    python2,
-    python2_statements,
     tensor_names,
 )
 from digits.worker.failure import NETWORK_FILE, UserFault
@@ -31,8 +31,6 @@ from digits.worker.network.variables import record_outside_variables
 
 # The name of the module in which the text runs.
 _MODULE = "network"
-
-_TEMPLATE_HINT = "A network is a class UserModel(Tower) with the properties inference and loss."
 
 
 def load_for(manifest: Manifest, path: Path, shape: tuple[int, int, int]) -> Network:
@@ -75,12 +73,10 @@ class _Source:
 
 def user_model(text: str) -> type:
     """Run the ``text`` of a network and return its class. Raises SyntaxError, UserFault, or whatever it raises."""
-    text = text.replace("\r\n", "\n").replace("\r", "\n")
-    user_text.register_translation(python2_statements.translate)
+    text = network_text.normalize(text)
     # Tracebacks find the text under one fixed name.
     linecache.cache[NETWORK_FILE] = (len(text), None, user_text.lines(text), NETWORK_FILE)
-    _check_characters(text)
-    code = python2.compile_text(text, NETWORK_FILE)
+    code = network_text.compile_tree(network_text.parse(text))
     # Data classes look their module up by name.
     module = sys.modules[_MODULE] = types.ModuleType(_MODULE)
     names = vars(module)
@@ -98,52 +94,38 @@ def user_model(text: str) -> type:
         raise
 
 
-def _check_characters(text: str) -> None:
-    """Raise SyntaxError, with a line number, for a null character; Python reports no line for it."""
-    before, null, _ = text.partition("\0")
-    if null:
-        line = before.count("\n")
-        message = "invalid non-printable character U+0000"
-        raise SyntaxError(message, (NETWORK_FILE, line + 1, len(before) + 1, text.split("\n")[line]))
-
-
 def _tower_class_in(names: dict[str, Any]) -> type:
     kind = names.get("UserModel")
     if kind is None and callable(names.get("build_model")):
         kind = tower.from_function(names["build_model"])
     if kind is None:
-        raise _without_user_model(names)
+        raise _fault(network_contract.undefined(*_other_tower(names)))
     if not isinstance(kind, type) or not issubclass(kind, tower.Tower):
-        raise UserFault(
-            "UserModel does not derive from Tower.", "Write class UserModel(Tower):", _line_of(kind)
-        )
-    for name in ("inference", "loss"):
+        raise _fault(network_contract.not_a_tower(_line_of(kind)))
+    for name in network_contract.PROPERTIES:
         _check_property(kind, name)
     return kind
 
 
-def _without_user_model(names: dict[str, Any]) -> UserFault:
+def _other_tower(names: dict[str, Any]) -> tuple[str, int | None]:
+    """Return the name and the line of the network's first class that derives from Tower."""
     for name, kind in names.items():
         if isinstance(kind, type) and issubclass(kind, tower.Tower) and kind is not tower.Tower:
-            return UserFault(
-                f"The network defines a class {name}(Tower) and no class UserModel.",
-                f"Rename the class {name} to UserModel.",
-                _line_of(kind),
-            )
-    return UserFault("The network defines no class UserModel.", _TEMPLATE_HINT)
+            return name, _line_of(kind)
+    return "", None
 
 
 def _check_property(kind: type, name: str) -> None:
     found = getattr(kind, name, None)
     if found is None:
-        raise UserFault(f"UserModel has no property {name}.", _TEMPLATE_HINT, _line_of(kind))
+        raise _fault(network_contract.missing(name, _line_of(kind)))
     if not isinstance(found, property):
-        raise UserFault(
-            f"UserModel.{name} is not a property.",
-            "Write @model_property above it.",
-            user_text.line_of_function(found),
-        )
+        raise _fault(network_contract.not_a_property(name, user_text.line_of_function(found)))
 
 
 def _line_of(kind: Any) -> int | None:
-    return user_text.line_starting(f"class {getattr(kind, '__name__', 'UserModel')}", 1)
+    return network_contract.line_of_class(user_text.tree(), getattr(kind, "__name__", ""))
+
+
+def _fault(fault: Fault) -> UserFault:
+    return UserFault(fault.message, fault.hint, fault.line)

@@ -8,25 +8,17 @@ from __future__ import annotations
 import ast
 import linecache
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
-NETWORK_FILE = "network.py"
+from digits.core import network_text
+from digits.core.network_text import NETWORK_FILE as NETWORK_FILE
 
 Function = ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda
 
 # The results of these for labels are no longer labels.
 _NOT_VALUES = {"shape", "get_shape", "dtype", "ndim", "name", "device", "graph", "op", "size"}
-
-
-_translations: list[Callable[[str], str]] = []
-
-
-def register_translation(translate: Callable[[str], str]) -> None:
-    """Use ``translate`` to rewrite texts that are not valid Python 3. It must not move lines."""
-    if translate not in _translations:
-        _translations.append(translate)
 
 
 def lines(text: str) -> list[str]:
@@ -36,16 +28,11 @@ def lines(text: str) -> list[str]:
 
 def tree() -> ast.Module | None:
     """The syntax tree of the network; None if it is not valid Python."""
-    text = "".join(linecache.getlines(NETWORK_FILE))
-    return _parsed(text) or next(filter(None, (_parsed(change(text)) for change in _translations)), None)
-
-
-def _parsed(text: str) -> ast.Module | None:
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            return ast.parse(text)
-    except (SyntaxError, ValueError, RecursionError):
+            return network_text.parse("".join(linecache.getlines(NETWORK_FILE)))
+    except SyntaxError:
         return None
 
 
@@ -53,14 +40,11 @@ def line_of_function(function: Any) -> int | None:
     """The line of the ``def`` of a function or property getter of the network; None if it is not found."""
     code = getattr(getattr(function, "__wrapped__", function), "__code__", None)
     # The code of a function begins with its decorators.
-    return line_starting("def ", code.co_firstlineno) if code else None
-
-
-def line_starting(words: str, first: int) -> int | None:
-    """The number of the first line from ``first`` on that starts with ``words``, or None."""
+    if code is None:
+        return None
     lines = linecache.getlines(NETWORK_FILE)
-    for number, line in enumerate(lines[first - 1 :], first):
-        if line.lstrip().startswith(words):
+    for number, line in enumerate(lines[code.co_firstlineno - 1 :], code.co_firstlineno):
+        if line.lstrip().startswith(("def ", "async def ")):
             return number
     return None
 

@@ -5,7 +5,7 @@ import { errorBox } from './trace.js';
 
 const SMALL_PIXELS = 96;
 
-/** Initializes `panel`. Returns {setSnapshots}, which selects the newest one until the user chooses another. */
+/** Initializes `panel`. The server selects the best snapshot until the user chooses another. */
 export function startClassifying(panel) {
   const form = panel.querySelector('form');
   const { image_file: file, image_path: path, snapshot_epoch: snapshot, view } = form.elements;
@@ -14,7 +14,7 @@ export function startClassifying(panel) {
   const result = panel.querySelector('#predictions');
   const time = panel.querySelector('#classify-time');
   let asked = 0;
-  let chosen = false;
+  let chosen = null;
 
   async function classify(given) {
     const number = (asked += 1);
@@ -76,7 +76,7 @@ export function startClassifying(panel) {
     else file.click();
   });
   snapshot.addEventListener('change', () => {
-    chosen = true;
+    chosen = snapshot.value;
     if (last) classify(last);
   });
 
@@ -101,13 +101,10 @@ export function startClassifying(panel) {
     if (given) take(given);
   });
 
-  return {
-    setSnapshots(snapshots) {
-      const kept = chosen ? snapshot.value : null;
-      snapshot.replaceChildren(...snapshots.map(([epoch, words]) => new Option(words, epoch)));
-      if (kept !== null) snapshot.value = kept;
-      const hint = result.querySelector('[data-no-snapshot]');
-      if (hint) hint.textContent = hint.dataset.noSnapshot;
-    },
-  };
+  document.addEventListener('parts-refreshed', () => {
+    // A refresh selects the default again.
+    if ([...snapshot.options].some(({ value }) => value === chosen)) snapshot.value = chosen;
+    const hint = snapshot.value && result.querySelector('[data-no-snapshot]');
+    if (hint) hint.textContent = hint.dataset.noSnapshot;
+  });
 }

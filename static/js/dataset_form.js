@@ -1,10 +1,12 @@
 // The form of a new dataset: a bar for the split, and an example image resized with the form's settings.
 
 import { startCreatingJob } from './create_job.js';
+import { element } from './element.js';
 import { bytes } from './format.js';
 import { startFormMemory } from './form_memory.js';
 import { settled, startReveals, startSuggestedName } from './form_parts.js';
 import { postForm, urlPrefix } from './http.js';
+import { startSourceSummary } from './source_summary.js';
 
 const form = document.getElementById('dataset-form');
 const field = (name) => form.elements[name];
@@ -55,18 +57,22 @@ const preview = document.getElementById('resize-preview');
 const frame = preview.querySelector('.resize-frame');
 const caption = preview.querySelector('[data-caption]');
 let asked = 0;
+let example = ''; // the path of an image of the source
 
 async function drawExample() {
   const number = (asked += 1);
+  const shown = example;
   const fields = new FormData();
   const all = new FormData(form);
   for (const name of PREVIEW_FIELDS) fields.set(name, all.get(name) ?? '');
+  if (shown) fields.set('example', shown);
   try {
     const answer = await postForm(`${urlPrefix}/datasets/images/resize-example`, fields);
     if (number !== asked) return;
     const [width, height] = [Number(field('resize_width').value), Number(field('resize_height').value)];
     frame.replaceChildren(picture(answer.image, width, height));
-    caption.textContent = `${width} × ${height} pixels, about ${bytes(answer.bytes)} per image.`;
+    caption.replaceChildren(`${width} × ${height} pixels, about ${bytes(answer.bytes)} per image.`);
+    if (shown) caption.prepend(element('bdi', 'break', shown.split('/').slice(-2).join('/')), ': ');
   } catch (error) {
     if (number === asked) caption.textContent = error.message;
   }
@@ -75,7 +81,7 @@ async function drawExample() {
 function picture(source, width, height) {
   const image = new Image();
   image.src = source;
-  image.alt = 'Sample image, resized';
+  image.alt = example ? 'An image of the source, resized' : 'Sample image, resized';
   // Scale small images by integers, so that single pixels are visible.
   const scale = Math.max(1, Math.floor(192 / Math.max(width, height)));
   image.style.width = `${width * scale}px`;
@@ -134,3 +140,8 @@ form.addEventListener('change', () => {
 drawSplit();
 markPreset();
 drawExample();
+startSourceSummary(form, (path) => {
+  if (path === example) return;
+  example = path;
+  drawExampleSoon();
+});

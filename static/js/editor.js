@@ -86,7 +86,7 @@ export function mountEditor(textarea, problems) {
     const asked = version;
     try {
       const { diagnostics } = await postForm(`${urlPrefix}/models/lint`, { custom_network: textarea.value });
-      if (asked === version) show(diagnostics);
+      if (asked === version) show(diagnostics.map((item) => ({ ...item, message: `${item.message} ${item.hint}`.trim() })));
     } catch {
       // Checking while typing is optional; Visualize and Create check again.
     }

@@ -29,7 +29,9 @@ function show(html) {
   drawPixelDigits(box);
 }
 
+/** Changes the search or the order; every list begins at its first page. */
 function go(changes) {
+  for (const name of [...state.keys()]) if (name.endsWith('_page')) state.delete(name);
   for (const [name, value] of Object.entries(changes)) {
     if (value) state.set(name, value);
     else state.delete(name);
@@ -57,12 +59,24 @@ box.addEventListener('submit', (event) => {
   go({ q: box.querySelector('#jobs-search').value.trim() });
 });
 box.addEventListener('click', (event) => {
-  const head = event.target.closest('[data-sort]');
-  if (!head || event.ctrlKey || event.metaKey || event.shiftKey) return;
+  const link = event.target.closest('[data-sort], .pager a');
+  if (!link || event.ctrlKey || event.metaKey || event.shiftKey) return;
   event.preventDefault();
-  const { searchParams } = new URL(head.href);
-  go({ sort: searchParams.get('sort'), dir: searchParams.get('dir') });
+  const { searchParams } = new URL(link.href);
+  if (link.closest('.pager')) turnTo(link, searchParams);
+  else go({ sort: searchParams.get('sort'), dir: searchParams.get('dir') });
 });
+
+/** Shows another page of a list, from its top. The focus stays on the link, or moves to the current page's. */
+async function turnTo(link, searchParams) {
+  const { id } = link.closest('section');
+  state = searchParams;
+  history.pushState(null, '', link.href);
+  await refetch();
+  const section = document.getElementById(id);
+  if (!link.isConnected) section?.querySelector('.pager [aria-current]')?.focus({ preventScroll: true });
+  section?.scrollIntoView();
+}
 window.addEventListener('popstate', () => {
   state = new URLSearchParams(location.search);
   refetch();

@@ -1,6 +1,6 @@
 // Shared by the pages of all jobs: live status and progress, name and group, notes, warnings, output.
 
-import { formData, request } from './http.js';
+import { formData, getJson, request, urlPrefix } from './http.js';
 import { join } from './live.js';
 import { startLogTail } from './log_tail.js';
 import { isolateQuoted } from './names.js';
@@ -8,6 +8,8 @@ import { startNotes } from './notes.js';
 import { setProgress } from './progress.js';
 import { refreshParts } from './refresh.js';
 import { toast } from './dialog.js';
+
+const TYPING_MILLISECONDS = 200;
 
 /** Initializes the page. Returns its job: {id, url}. */
 export function startJobPage() {
@@ -81,6 +83,7 @@ function startEditing(job) {
   const button = document.querySelector('[data-edit]');
   const form = document.getElementById('names-form');
   const { job_name: name, group_name: group } = form.elements;
+  suggestGroups(group);
 
   const show = (editing) => {
     form.hidden = !editing;
@@ -102,6 +105,20 @@ function startEditing(job) {
     await refreshParts();
     document.title = `${name.value.trim()} · DIGITS`;
     show(false);
+  });
+}
+
+/** Suggests the groups that contain the typed words; the page lists only the first groups of all. */
+function suggestGroups(input) {
+  let timer = 0;
+  const find = async () => {
+    const words = input.value;
+    const { suggestions } = await getJson(`${urlPrefix}/autocomplete/group?query=${encodeURIComponent(words)}`);
+    if (words === input.value) input.list.replaceChildren(...suggestions.map((group) => new Option('', group)));
+  };
+  input.addEventListener('input', () => {
+    clearTimeout(timer);
+    timer = setTimeout(() => find().catch(() => {}), TYPING_MILLISECONDS); // Without suggestions, any name can be typed.
   });
 }
 

@@ -1,5 +1,6 @@
 // The form of a new model: dataset, network, training, device.
 
+import { startDatasetSearch, startModelSearch } from './choice_search.js';
 import { confirmed, toast } from './dialog.js';
 import { startCreatingJob } from './create_job.js';
 import { startCreating } from './create_model.js';
@@ -56,6 +57,7 @@ function start() {
     const fill = async () => {
       const fresh = (await textOf(network)).replaceAll('\r\n', '\n');
       form.elements.method.value = 'custom';
+      networks.keepSettings();
       showMethod();
       text.defaultValue = fresh;
       (await openEditor()).setText(fresh);
@@ -89,10 +91,8 @@ function start() {
   });
   form.addEventListener('change', (event) => {
     if (event.target.name === 'method') showMethod();
-    if (event.target.name === 'dataset') {
-      showDataset(form.elements.dataset.value);
-      networks.showFitting();
-    }
+    if (event.target.name === 'dataset') showDataset(form.elements.dataset.value);
+    if (['dataset', 'method'].includes(event.target.name)) networks.fit();
     suggest();
   });
 
@@ -101,8 +101,10 @@ function start() {
   startVariants(form, form.elements.solver_type, 'solver');
   startVariants(form, form.elements.early_stopping_metric, 'stopping');
   startSections(form);
-  startSolver(form, form.elements.solver_type);
+  startSolver(form, form.elements.solver_type, (name) => networks.isApplied(name));
   startDevices(form);
+  startDatasetSearch(form, datasets);
+  startModelSearch(form);
   const networks = startNetworkList(form, datasets);
   startLrPreview(form, document.getElementById('lr-preview'));
 

@@ -10,7 +10,7 @@ import { join } from './live.js';
 import { MetricStore } from './metrics.js';
 import { showPreflight } from './preflight_result.js';
 import { setProgress } from './progress.js';
-import { refreshParts } from './refresh.js';
+import { refreshParts, refreshSoon } from './refresh.js';
 import { loadedWeightsNote, showLoadedWeights } from './loaded_weights.js';
 import { showUsage } from './usage.js';
 
@@ -21,7 +21,7 @@ const RETRY_MILLISECONDS = 3000;
 const about = JSON.parse(document.getElementById('model-data').textContent);
 const store = new MetricStore(about.charts);
 const charts = [...document.querySelectorAll('[data-chart]')].map((figure) => new Chart(figure, about.charts.find(({ id }) => id === figure.dataset.chart)));
-const classify = startClassifying(document.getElementById('classify-panel'));
+startClassifying(document.getElementById('classify-panel'));
 let cursor = null;
 let loading = null;
 let retrying = 0;
@@ -79,36 +79,6 @@ function showTiles() {
   }
 }
 
-function showSnapshots(snapshots) {
-  const list = document.getElementById('snapshots');
-  const template = document.getElementById('snapshot-row');
-  list.replaceChildren(
-    ...snapshots.map(([epoch, words]) => {
-      const row = template.content.firstElementChild.cloneNode(true);
-      row.dataset.epoch = epoch;
-      row.querySelector('span').textContent = words;
-      const links = { 'save-as': ['savedmodel', `${words} as a SavedModel`], download: ['download', `Download ${words}`] };
-      for (const [name, [path, label]] of Object.entries(links)) {
-        const link = row.querySelector(`[data-${name}]`);
-        link.href = `${list.dataset.address}/${path}.zip?epoch=${epoch}`;
-        link.setAttribute('aria-label', label);
-      }
-      return row;
-    }),
-  );
-  markBest(list);
-  document.querySelector('[data-snapshot-count]').textContent = snapshots.length;
-  classify.setSnapshots(snapshots);
-  if (snapshots.length === 1) refreshParts(); // The first one brings the download button.
-}
-
-/** Marks the best snapshot in the list. */
-function markBest(list) {
-  for (const mark of list.querySelectorAll('[data-mark]')) mark.remove();
-  const best = [...list.children].find(({ dataset }) => dataset.epoch !== undefined && dataset.epoch === list.dataset.best);
-  best?.querySelector('a').before(document.getElementById('best-mark').content.cloneNode(true));
-}
-
 const receive = {
   metrics(message) {
     store.add(message.rows);
@@ -125,12 +95,8 @@ const receive = {
     await load();
     load(); // Rows that arrived while the history was loading.
   },
-  snapshots: (message) => showSnapshots(message.data),
-  best(message) {
-    const list = document.getElementById('snapshots');
-    list.dataset.best = message.epoch ?? '';
-    markBest(list);
-  },
+  snapshots: () => refreshSoon(),
+  best: () => refreshSoon(),
   input_prepared: () => refreshParts(),
   weights_loaded: () => refreshParts(),
   usage: (message) => showUsage(document.getElementById('usage'), message.data),

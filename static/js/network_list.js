@@ -1,73 +1,109 @@
-// The list of standard networks: search, descriptions, and applying recommended settings.
+// The list of standard networks: search, descriptions, and the network, settings and choices that fit the dataset.
 
-import { toast } from './dialog.js';
-import { labelOf, reveal } from './form_sections.js';
+import { startNetworkSettings } from './network_settings.js';
 
-const UNTICKED = ['', '0', 'false', 'no', 'off'];
-
-/** Initializes the list in `form`. Returns {showFitting}, which hides networks that do not fit the dataset. */
+/**
+  * Initializes the list in `form`. Returns functions. `fit` is to be called when the dataset or the method has
+  * changed: it hides networks of other kinds, and chooses the one that fits the dataset unless the user has chosen one.
+  * After `keepSettings`, custom networks keep the settings of the network that they are made from.
+ */
 export function startNetworkList(form, datasets) {
   const search = document.getElementById('network-search');
   search?.addEventListener('input', () => find(form, search.value));
   // Enter would submit the form.
   search?.addEventListener('keydown', (event) => event.key === 'Enter' && event.preventDefault());
-  form.addEventListener('change', ({ target }) => target.name === 'standard_networks' && showAbout(form, target.value));
-  form.addEventListener('click', ({ target }) => {
-    const button = target.closest('[data-values]');
-    if (button) say(fill(form, JSON.parse(button.dataset.values)));
+
+  const chosen = () => form.querySelector('[name="standard_networks"]:checked');
+  const dataset = () => datasets.find(({ id }) => id === form.elements.dataset.value);
+  // A clone, and a form that comes back with errors, have settings of their own.
+  let isChosenByUser = !form.hasAttribute('data-fitted') || chosen()?.value !== dataset()?.network;
+  let fitted = form.elements.dataset.value;
+  let keepsSettings = form.elements.custom_network.value !== form.elements.custom_network.defaultValue;
+
+  const settings = startNetworkSettings(form, document.getElementById('applied-settings'), () => {
+    isChosenByUser = true;
+    chooseFitting();
   });
-  // The browser may have restored a choice other than the server's.
-  const chosen = form.querySelector('[name="standard_networks"]:checked');
-  if (chosen) showAbout(form, chosen.value);
-  const showFitting = () => {
-    const kind = datasets.find(({ id }) => id === form.elements.dataset.value)?.data_kind;
+
+  /** The settings of a network; images are cropped only if they are larger. */
+  function settingsOf(radio) {
+    const values = Object.fromEntries(JSON.parse(radio.dataset.settings));
+    return Number(values.crop_size) >= (dataset()?.side ?? Infinity) ? { ...values, crop_size: '' } : values;
+  }
+
+  const defaults = () => Object.fromEntries(JSON.parse(form.querySelector('[name="method"][value="custom"]').dataset.settings));
+
+  const apply = (radio, also = {}, words = {}) => settings.apply(radio.dataset.title, { ...also, ...settingsOf(radio) }, words);
+
+  /** Custom networks start with the defaults, and standard ones with their own settings, unless the user edits them. */
+  function changeMethod() {
+    if (settings.isEdited()) return;
+    const { value } = form.elements.method;
+    if (value === 'standard' && chosen()) apply(chosen());
+    if (value === 'custom' && !keepsSettings) settings.apply('Default', defaults(), { lead: 'A custom network starts with' });
+  }
+
+  form.addEventListener('change', ({ target }) => {
+    if (target.name === 'method') changeMethod();
+    if (target.name !== 'standard_networks') return;
+    showAbout(form, target.value);
+    if (settings.isApplying()) return;
+    isChosenByUser = true;
+    apply(target);
+  });
+  form.addEventListener('click', ({ target }) => {
+    if (target.closest('[data-apply]')) apply(chosen(), {}, { otherwise: 'These settings are already applied.' });
+  });
+
+  function showFitting() {
+    const kind = dataset()?.data_kind;
     for (const card of cards(form)) card.dataset.fits = String(!kind || card.dataset.kinds.split(' ').includes(kind));
+    for (const option of form.querySelectorAll('option[data-kinds]')) offer(option, !kind || option.dataset.kinds.split(' ').includes(kind));
     find(form, search?.value ?? '');
-    const radio = form.querySelector('[name="standard_networks"]:checked');
-    if (radio && radio.closest('.choice').dataset.fits === 'true') return;
-    const first = cards(form).find(({ dataset }) => dataset.fits === 'true')?.querySelector('input');
-    if (!first) return;
-    first.checked = true;
-    showAbout(form, first.value);
-  };
+  }
+
+  const isFitting = (radio) => radio?.closest('.choice').dataset.fits === 'true';
+
+  /** The network that fits the dataset. */
+  function wanted() {
+    const radios = cards(form).map((card) => card.querySelector('input')).filter(isFitting);
+    return radios.find(({ value }) => value === dataset()?.network) ?? radios[0];
+  }
+
+  function chooseFitting() {
+    if (!isFitting(chosen()) && wanted()) wanted().checked = true;
+    if (chosen()) showAbout(form, chosen().value);
+  }
+
+  function fit() {
+    showFitting();
+    const isStandard = form.elements.method.value === 'standard';
+    if (!isFitting(chosen())) isChosenByUser = false;
+    if (!isStandard) chooseFitting();
+    if (!isStandard || isChosenByUser || fitted === form.elements.dataset.value) return;
+    fitted = form.elements.dataset.value;
+    const radio = wanted();
+    if (radio) apply(radio, { standard_networks: radio.value });
+  }
+
   showFitting();
-  return { showFitting };
+  chooseFitting(); // The browser may have restored a choice other than the server's.
+  if (!form.hasAttribute('data-fitted')) keepsSettings = true;
+  else if (form.elements.method.value === 'custom') settings.expect('Default', defaults());
+  else if (chosen()) settings.expect(chosen().dataset.title, settingsOf(chosen()));
+  return { fit, isApplied: settings.isApplied, keepSettings: () => (keepsSettings = true) };
+}
+
+/** Shows or hides a choice of a list; the list changes to its first choice instead of a hidden one. */
+function offer(option, fits) {
+  option.hidden = option.disabled = !fits;
+  const list = option.closest('select');
+  if (fits || list.value !== option.value) return;
+  list.selectedIndex = [...list.options].findIndex(({ disabled }) => !disabled);
+  list.dispatchEvent(new Event('change', { bubbles: true }));
 }
 
 const cards = (form) => [...form.querySelectorAll('#networks .choice')];
-
-/** Fills in fields from {name: value} as a user would. Returns the labels of those that changed. */
-export function fill(form, values) {
-  return Object.entries(values)
-    .map(([name, value]) => [form.elements[name], value])
-    .filter(([control, value]) => control && set(control, value))
-    .map(([control]) => announce(control));
-}
-
-function set(control, value) {
-  if (control.type === 'checkbox') {
-    const before = control.checked;
-    control.checked = !UNTICKED.includes(String(value ?? '').toLowerCase());
-    return control.checked !== before;
-  }
-  const before = control.value;
-  const wanted = [value ?? ''].flat().join(', ');
-  control.value = wanted;
-  if (control.value !== wanted) control.value = before; // The list does not have this choice.
-  return control.value !== before;
-}
-
-function announce(control) {
-  // Radio buttons with the same name are a list; events come from the checked one.
-  const element = control instanceof RadioNodeList ? [...control].find(({ checked }) => checked) : control;
-  for (const type of ['input', 'change']) element.dispatchEvent(new Event(type, { bubbles: true }));
-  reveal(element);
-  return labelOf(element);
-}
-
-function say(labels) {
-  toast(labels.length ? `Settings applied: ${labels.join(', ')}.` : 'These settings are already applied.', 'success');
-}
 
 function find(form, text) {
   const words = text.toLowerCase().split(/\s+/).filter(Boolean);

@@ -3,6 +3,9 @@
 import { request } from './http.js';
 import { morph } from './morph.js';
 
+const GATHER_MILLISECONDS = 1000;
+
+let waiting = null;
 let running = null;
 let again = false;
 
@@ -21,6 +24,14 @@ export function refreshParts() {
       refreshParts();
     });
   return running;
+}
+
+/** Refreshes at most once a second: for what can change many times a second. */
+export function refreshSoon() {
+  waiting ??= setTimeout(() => {
+    waiting = null;
+    refreshParts();
+  }, GATHER_MILLISECONDS);
 }
 
 async function update() {

@@ -1,4 +1,4 @@
-// A small line without axes, with the same shape as the macro in _macros.html.
+// A small line without axes, with the same shape as the filter in template_filters.py.
 
 import { number } from './format.js';
 

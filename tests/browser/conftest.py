@@ -1,6 +1,6 @@
-"""A server in a process of its own, and a page in Chromium that reports whatever goes wrong in it.
+"""A server in its own process, and a page in Chromium that reports every error in it.
 
-Tests take the fixture ``page``. What goes wrong on purpose is announced before: ``page_faults.allow(r"/login$")``.
+Tests use the fixture ``page``. Allow expected errors in advance: ``page_faults.allow(r"/login$")``.
 """
 
 from __future__ import annotations
@@ -29,6 +29,7 @@ from playwright.sync_api import (
     Page,
     Playwright,
     Response,
+    expect,
     sync_playwright,
 )
 
@@ -49,7 +50,7 @@ CHROMIUM_OPTIONS = [
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark the tests of this folder and let them come last: from the first one on, a browser and a server run."""
+    """Mark the tests in this folder and run them last: the first one starts a browser and a server."""
     for item in items:
         if _drives_browser(item):
             item.add_marker(pytest.mark.browser)
@@ -62,12 +63,17 @@ def _drives_browser(item: pytest.Item) -> bool:
 
 @dataclass
 class ServerProcess:
-    """A running server. ``data`` is a folder that it may read; ``jobs`` is its jobs folder."""
+    """A running server with a readable ``data`` folder and a ``jobs`` folder."""
 
     url: str
     data: Path
     jobs: Path
-    said: Path
+    output: Path
+    log: Path
+
+    def latest_log(self) -> str:
+        """Return the end of the log, which contains the tracebacks of failed requests."""
+        return self.log.read_text()[-4000:]
 
     def __truediv__(self, path: str) -> str:
         return f"{self.url}/{path.lstrip('/')}"
@@ -75,7 +81,7 @@ class ServerProcess:
 
 @pytest.fixture(scope="session")
 def start_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[..., ServerProcess]]:
-    """Starts servers, each in a folder of its own, with the given options; they end with the session."""
+    """Return a function that starts a server in a new folder with the given options; servers stop after the session."""
     started: list[tuple[subprocess.Popen[str], Path]] = []
 
     def start(*options: str) -> ServerProcess:
@@ -90,20 +96,20 @@ def start_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[
 
 
 def _start(folder: Path, options: tuple[str, ...]) -> tuple[subprocess.Popen[str], ServerProcess]:
-    data, jobs, said = folder / "data", folder / "jobs", folder / "said"
+    data, jobs, output, log = folder / "data", folder / "jobs", folder / "output", folder / "digits.log"
     data.mkdir()
     places = ["--jobs-dir", jobs, "--data-root", data, "--state-dir", folder / "state"]
-    places += ["--samples-dir", folder / "samples", "--log-file", folder / "digits.log"]
+    places += ["--samples-dir", folder / "samples", "--log-file", log]
     command = [sys.executable, "-m", "digits", "serve", "--port", "0", *map(str, places), *options]
-    with open(said, "w") as errors:
+    with open(output, "w") as errors:
         process = subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, stderr=errors, text=True)
     assert process.stdout is not None
     for line in process.stdout:
         found = re.search(r"address\s+(\S+)/", line)
         if found:
-            return process, ServerProcess(found[1], data, jobs, said)
+            return process, ServerProcess(found[1], data, jobs, output, log)
     process.wait()
-    raise AssertionError(f"the server did not start:\n{said.read_text()[-3000:]}")
+    raise AssertionError(f"the server did not start:\n{output.read_text()[-3000:]}")
 
 
 def _stop(process: subprocess.Popen[str], folder: Path) -> None:
@@ -115,7 +121,7 @@ def _stop(process: subprocess.Popen[str], folder: Path) -> None:
         process.wait()
     if process.stdout is not None:
         process.stdout.close()
-    # Tasks outlive the server on purpose. Nothing else on this machine names this folder.
+    # Tasks outlive the server by design. No other process has this folder in its arguments.
     for other in psutil.process_iter(["cmdline"]):
         if any(str(folder) in word for word in other.info["cmdline"] or []):
             for descendant in [*other.children(recursive=True), other]:
@@ -126,18 +132,18 @@ def _kill(process: psutil.Process) -> None:
     try:
         process.kill()
     except psutil.NoSuchProcess:
-        pass  # it ended by itself
+        pass  # it has already ended
 
 
 @pytest.fixture(scope="session")
 def server(start_server: Callable[..., ServerProcess]) -> ServerProcess:
-    """The server that most tests share."""
+    """The server shared by most tests."""
     return start_server()
 
 
 @pytest.fixture(scope="session")
 def image_folder(server: ServerProcess) -> Path:
-    """Three classes of twelve small pictures that a network can tell apart, in the server's data folder."""
+    """Three classes with twelve small, easily distinguished images each, in the server's data folder."""
     folder = server.data / "shapes"
     random = np.random.default_rng(0)
     for number, name in enumerate(("left", "middle", "right")):
@@ -151,7 +157,7 @@ def image_folder(server: ServerProcess) -> Path:
 
 @pytest.fixture(scope="session")
 def create(server: ServerProcess) -> Callable[..., dict[str, Any]]:
-    """Makes a job as a script would, without a browser: ``create("datasets", dataset_name="Bars", …)``."""
+    """Create a job as a script would, without a browser: ``create("datasets", dataset_name="Bars", …)``."""
 
     def make(kind: str, **fields: Any) -> dict[str, Any]:
         address = server / f"{kind}/images/classification.json"
@@ -165,7 +171,7 @@ def create(server: ServerProcess) -> Callable[..., dict[str, Any]]:
 def dataset(
     server: ServerProcess, create: Callable[..., dict[str, Any]], image_folder: Path
 ) -> dict[str, Any]:
-    """A finished dataset of three classes, with a file in its folder that is no image."""
+    """A finished dataset of three classes whose folder also has a file that is not an image."""
     (image_folder / "left" / "broken.png").write_text("no image")
     side = {"resize_width": 16, "resize_height": 16}
     job = create("datasets", dataset_name="Bars", method="folder", folder_train=image_folder, **side)
@@ -173,7 +179,7 @@ def dataset(
 
 
 def finished(server: ServerProcess, job: dict[str, Any], ending: str = "Done") -> dict[str, Any]:
-    """Wait until ``job`` has ended with the status ``ending``, and return it."""
+    """Wait until ``job`` ends with the status ``ending``, and return it."""
     while True:
         with urlopen(server / f"jobs/{job['id']}/status") as answer:
             status = json.load(answer)["status"]
@@ -190,7 +196,8 @@ def playwright_driver() -> Iterator[Playwright]:
 
 @pytest.fixture(scope="session")
 def chromium(playwright_driver: Playwright) -> Iterator[Browser]:
-    """The system's Chromium. Nothing is downloaded."""
+    """The Chromium installed on the system; nothing is downloaded."""
+    expect.set_options(timeout=PATIENCE_MILLISECONDS)
     path = shutil.which("chromium")
     assert path, "Chromium is missing; on Debian: apt-get install chromium"
     browser = playwright_driver.chromium.launch(executable_path=path, headless=True, args=CHROMIUM_OPTIONS)
@@ -200,14 +207,14 @@ def chromium(playwright_driver: Playwright) -> Iterator[Browser]:
 
 @dataclass
 class PageFaults:
-    """What went wrong in a page: faults of scripts, messages of the console, answers, foreign requests."""
+    """Problems in a page: script errors, console messages, error responses, requests to other hosts."""
 
     host: str
     allowed: list[re.Pattern[str]] = field(default_factory=list)
     found: list[str] = field(default_factory=list)
 
     def allow(self, pattern: str) -> None:
-        """From now on, let answers of 400 and more pass from addresses that contain this regular expression."""
+        """Ignore error responses from URLs that match this regular expression from now on."""
         self.allowed.append(re.compile(pattern))
 
     def watch(self, context: BrowserContext) -> None:
@@ -233,7 +240,7 @@ class PageFaults:
             self.found.append(f"foreign: {url}")
 
     def _failed(self, url: str, failure: str | None) -> None:
-        # A page that is left ends its requests.
+        # Leaving a page cancels its requests.
         if failure != "net::ERR_ABORTED" and not self._is_allowed(url):
             self.found.append(f"failed: {url} {failure}")
 
@@ -243,13 +250,13 @@ class PageFaults:
 
 @pytest.fixture
 def page_faults(server: ServerProcess) -> PageFaults:
-    """The faults of this test's pages; the test fails if there are any at its end."""
+    """Collect problems in this test's pages, and fail the test at its end if there are any."""
     return PageFaults(host=urlsplit(server.url).netloc)
 
 
 @pytest.fixture(params=["light"])
 def color_scheme(request: pytest.FixtureRequest) -> str:
-    """What the system of the visitor prefers; tests that look both ways parametrize it indirectly."""
+    """The visitor's preferred color scheme; tests of both schemes parametrize it indirectly."""
     return str(request.param)
 
 
@@ -261,7 +268,7 @@ def page(
     page_faults: PageFaults,
     color_scheme: str,
 ) -> Iterator[Page]:
-    """An empty page of a new visitor; its relative addresses are the server's."""
+    """An empty page of a new visitor; relative URLs refer to the server."""
     scheme: Any = color_scheme
     size: Any = {"width": 1280, "height": 900}
     context = chromium.new_context(base_url=server.url, color_scheme=scheme, viewport=size)
@@ -274,12 +281,12 @@ def page(
         folder.mkdir(exist_ok=True)
         page.screenshot(path=folder / f"{request.node.name}.png", full_page=True)
     context.close()
-    assert page_faults.found == []
+    assert page_faults.found == [], server.latest_log()
 
 
 @pytest.hookimpl(hookwrapper=True)
 def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[None]) -> Iterator[None]:
-    """Lets fixtures know that the test itself failed, so that they keep a picture."""
+    """Record for fixtures that the test failed, so that they save a screenshot."""
     outcome: Any = yield
     report = outcome.get_result()
     if report.when == "call" and report.failed:
@@ -295,7 +302,7 @@ def write_network(page: Page, text: str) -> None:
 
 @pytest.fixture
 def check_accessibility() -> Callable[[Page], None]:
-    """Fails unless axe finds nothing to complain about in the page."""
+    """Return a function that fails if axe finds an accessibility violation in the page."""
     assert AXE.is_file(), "axe is missing: npm ci --ignore-scripts"
     source = AXE.read_text()
 

@@ -26,7 +26,7 @@ def model(create: Callable[..., dict[str, Any]], dataset: dict[str, Any]) -> dic
 
 
 def cut(page: Page, faults: PageFaults, address: str) -> Callable[[], None]:
-    """Make requests to ``address`` fail as without a connection; return a function that restores it."""
+    """Make requests to ``address`` fail as if offline; return a function that restores the connection."""
     faults.allow(address)
     pattern = re.compile(address)
     context = page.context
@@ -60,7 +60,7 @@ def test_the_model_form_survives_reload_back_and_another_tab(
     page.goto("/")
     page.go_back()
     expect(page.get_by_role("radio", name="Custom", exact=True)).to_be_checked()
-    assert asked == [], "nothing was written yet"
+    assert asked == [], "an untouched form asked whether to leave the page"
     write_network(page, CODE)
     page.get_by_label("Epochs", exact=True).fill("7")
     page.get_by_label("Learning-rate schedule").select_option("exp")
@@ -76,9 +76,9 @@ def test_the_model_form_survives_reload_back_and_another_tab(
 
     # Another tab starts with an empty form and offers the draft.
     other = page.context.new_page()
-    other.goto(NEW_MODEL)
+    other.goto(f"{NEW_MODEL}?dataset={dataset['id']}")
     expect(other.locator("[data-draft]")).to_contain_text("Last changed just now")
-    expect(other.get_by_label("Epochs", exact=True)).to_have_value("30")
+    expect(other.get_by_label("Epochs", exact=True)).to_have_value("164")  # of ResNet-32
     check_accessibility(other)
     other.get_by_role("button", name="Restore draft").click()
     expect(other.locator('[name="custom_network"]')).to_have_value(CODE)
@@ -97,7 +97,7 @@ def test_the_model_form_survives_reload_back_and_another_tab(
     mend()
     page.get_by_role("button", name="Train model").click()
     expect(page.locator("#job-name")).to_have_text("My network on Bars", timeout=LOADED_MILLISECONDS)
-    assert len(asked) == 2, "what was sent is not asked about"
+    assert len(asked) == 2, "a submitted form asked whether to leave the page"
     page.go_back()
     expect_all()
     page.goto("/models/images/classification")  # the target of the form
@@ -105,9 +105,7 @@ def test_the_model_form_survives_reload_back_and_another_tab(
     expect(notice).to_be_hidden()
 
 
-def test_the_dataset_form_survives_back_and_says_what_is_wrong_with_a_split(
-    page: Page, image_folder: Path
-) -> None:
+def test_the_dataset_form_survives_back_and_explains_an_invalid_split(page: Page, image_folder: Path) -> None:
     page.goto(NEW_DATASET)
     folder = page.get_by_label("Training images")
     folder.click()
@@ -136,10 +134,10 @@ def test_the_dataset_form_survives_back_and_says_what_is_wrong_with_a_split(
 
 def test_a_sweep_lists_its_models_in_advance(page: Page, page_faults: PageFaults, dataset) -> None:
     page_faults.allow("/models/(preflight|visualize-lr)$")
-    page.goto(NEW_MODEL)
+    page.goto(f"{NEW_MODEL}?dataset={dataset['id']}")
     rate = page.get_by_label("Base learning rate")
     rate.fill("0.1, 0.01")
-    expect(page.locator("#sweep")).to_contain_text("2 models: LeNet on Bars learning_rate:0.1, LeNet")
+    expect(page.locator("#sweep")).to_contain_text("2 models: ResNet-32 on Bars learning_rate:0.1, ResNet-32")
     expect(page.get_by_role("button", name="Train 2 models")).to_be_visible()
     rate.fill("0,01")
     expect(page.locator("#sweep")).to_have_text("")
@@ -151,14 +149,14 @@ def test_a_sweep_lists_its_models_in_advance(page: Page, page_faults: PageFaults
     expect(rate).to_be_focused()
 
 
-def test_a_long_check_shows_that_it_is_under_way(page: Page, dataset) -> None:
+def test_a_long_check_shows_its_progress(page: Page, dataset) -> None:
     held: list[Route] = []
     page.route("**/models/preflight", lambda route: held.append(route))
     page.route(
         "**/models/preflight/progress?*", lambda route: route.fulfill(json={"doing": "Building the network"})
     )
     page.goto(NEW_MODEL)
-    page.get_by_role("button", name="Use recommended settings").first.click()
+    page.evaluate("import('/static/js/dialog.js').then(({ toast }) => toast('Saved'))")
     covering, button = page.locator(".toast"), page.get_by_role("button", name="Train model")
     toast, create = page.evaluate(PLACE, [covering.element_handle(), button.element_handle()])
     assert toast["bottom"] < create["top"] or toast["top"] > create["bottom"], "the toast covers Create"
@@ -194,7 +192,7 @@ def test_a_job_page_with_a_slow_and_a_broken_connection(
     page.unroute(metrics)
     expect(chart.get_by_text("No values recorded.")).to_be_visible()
 
-    # Notes typed without a connection outlive the page and are saved later.
+    # Notes typed offline survive leaving the page and are saved later.
     notes, state = page.locator("#job-notes"), page.locator("#notes-state")
     notes.fill("first")
     expect(state).to_have_text("Saved")
@@ -222,6 +220,6 @@ def test_a_job_page_with_a_slow_and_a_broken_connection(
     second.route("**/infer_one", lambda route: route.fulfill(body=drawn, content_type="text/html"))
     second.get_by_label("Or enter a path on the server").fill(str(image_folder / "left" / "00.png"))
     second.get_by_role("button", name="Classify", exact=True).click()
-    shown = second.get_by_alt_text("Image to classify")
+    shown = second.get_by_alt_text("Chosen image")
     expect(shown).to_be_visible()
     assert shown.evaluate("image => image.naturalWidth") == 16

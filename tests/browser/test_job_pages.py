@@ -1,4 +1,4 @@
-"""The pages of jobs and the forms that make them, with real jobs of a real server."""
+"""Job pages and forms, with real jobs on a real server."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ DONE_MILLISECONDS = 60_000
 
 @pytest.fixture(scope="session")
 def model(create: Callable[..., dict[str, Any]], dataset: dict[str, Any]) -> dict[str, Any]:
-    """A model that fails at once, with or without TensorFlow."""
+    """A model that fails immediately, with or without TensorFlow."""
     text = "class UserModel(Tower):\n    inference = loss = property(lambda self: 1 / 0)\n"
     return create("models", model_name="Broken", dataset=dataset["id"], method="custom", custom_network=text)
 
 
 @BOTH_THEMES
-def test_a_dataset_shows_what_is_in_it(page: Page, dataset, check_accessibility: Callable[[Page], None]):
+def test_a_dataset_page_shows_its_contents(page: Page, dataset, check_accessibility: Callable[[Page], None]):
     page.goto(f"/datasets/{dataset['id']}")
     rows = page.locator(".counts-table tr")
     expect(rows).to_have_count(3)
@@ -37,7 +37,7 @@ def test_a_dataset_shows_what_is_in_it(page: Page, dataset, check_accessibility:
 
 
 @BOTH_THEMES
-def test_the_images_of_a_class_are_explored(page: Page, dataset, check_accessibility: Callable[[Page], None]):
+def test_images_are_explored_by_class(page: Page, dataset, check_accessibility: Callable[[Page], None]):
     page.goto(f"/datasets/images/classification/explore?job_id={dataset['id']}")
     page.get_by_label("Class").select_option("1")
     expect(page).to_have_url(re.compile("label=1"))
@@ -47,20 +47,20 @@ def test_the_images_of_a_class_are_explored(page: Page, dataset, check_accessibi
     check_accessibility(page)
 
 
-def test_a_dataset_is_followed_while_it_is_made(page: Page, image_folder: Path):
+def test_a_dataset_page_updates_during_creation(page: Page, image_folder: Path):
     page.goto("/datasets/images/classification/new")
     page.locator('[name="folder_train"]').fill(str(image_folder))
     page.locator('[name="dataset_name"]').fill("Followed")
     page.get_by_role("button", name="Create dataset").click()
     expect(page.locator("#job-status")).to_contain_text("Done", timeout=DONE_MILLISECONDS)
-    # These parts were not in the page when it was opened.
+    # These parts were not on the page when it was opened.
     expect(page.locator("#dataset-summary")).to_contain_text("256×256")
     expect(page.locator("#samples img").first).to_be_visible()
     expect(page.get_by_role("button", name="Delete")).to_be_visible()
 
 
 @BOTH_THEMES
-def test_a_mistake_in_a_form_is_said_at_its_field(
+def test_a_form_error_is_shown_at_its_field(
     page: Page, page_faults, check_accessibility: Callable[[Page], None]
 ):
     page_faults.allow(r"/datasets/images/classification.json$")
@@ -78,7 +78,7 @@ def test_a_mistake_in_a_form_is_said_at_its_field(
     check_accessibility(page)
 
 
-def test_a_path_is_completed_with_the_keyboard(page: Page, image_folder: Path):
+def test_paths_can_be_completed_with_the_keyboard(page: Page, image_folder: Path):
     page.goto("/datasets/images/classification/new")
     field = page.locator('[name="folder_train"]')
     field.click()
@@ -91,7 +91,7 @@ def test_a_path_is_completed_with_the_keyboard(page: Page, image_folder: Path):
     expect(field).to_have_value(re.compile(re.escape(f"{image_folder}/left")))
 
 
-def test_the_example_picture_follows_the_form(page: Page):
+def test_the_example_image_follows_the_form(page: Page):
     page.goto("/datasets/images/classification/new")
     page.get_by_role("button", name="28", exact=True).click()
     expect(page.locator("#resize-preview figcaption")).to_contain_text("28 × 28")
@@ -110,13 +110,14 @@ def test_a_syntax_error_is_marked_while_typing(
     expect(page.locator("#editor-problems")).to_contain_text("Line 2: Syntax error")
     marker = page.locator(".cm-lint-marker-error")
     expect(marker).to_have_count(1)
-    # Under the policy against foreign styles the marker would be there and not be seen.
+    # A marker blocked by the style policy would exist but be invisible.
     assert marker.evaluate("element => getComputedStyle(element).content") != "normal"
     check_accessibility(page)
 
 
-def test_customize_asks_before_it_replaces_a_changed_network(page: Page, dataset):
+def test_customize_asks_before_replacing_an_edited_network(page: Page, dataset):
     page.goto("/models/images/classification/new")
+    page.get_by_role("radio", name="LeNet", exact=True).check()
     page.get_by_role("button", name="Customize LeNet").click()
     text = page.locator('[name="custom_network"]')
     expect(text).to_have_value(re.compile("conv1"))
@@ -129,8 +130,9 @@ def test_customize_asks_before_it_replaces_a_changed_network(page: Page, dataset
     expect(text).to_have_value(re.compile("^# mine"))
 
 
-def test_the_learning_rate_is_drawn_as_it_is_edited(page: Page, dataset):
+def test_the_learning_rate_plot_follows_the_form(page: Page, dataset):
     page.goto("/models/images/classification/new")
+    page.get_by_role("radio", name="LeNet", exact=True).check()
     caption = page.locator("#lr-preview figcaption")
     expect(caption).to_contain_text("From 0.01")
     page.locator('[name="lr_policy"]').select_option("fixed")
@@ -140,7 +142,7 @@ def test_the_learning_rate_is_drawn_as_it_is_edited(page: Page, dataset):
 
 
 @BOTH_THEMES
-def test_a_failed_model_says_why(page: Page, model, check_accessibility: Callable[[Page], None]):
+def test_a_failed_model_shows_why(page: Page, model, check_accessibility: Callable[[Page], None]):
     page.goto(f"/models/{model['id']}")
     expect(page.locator("#job-status")).to_contain_text("Error", timeout=DONE_MILLISECONDS)
     expect(page.locator("#job-error [role=alert]")).to_be_visible()
@@ -151,11 +153,12 @@ def test_a_failed_model_says_why(page: Page, model, check_accessibility: Callabl
 
 @BOTH_THEMES
 @pytest.mark.tensorflow
-def test_a_stopped_training_goes_on(page: Page, create, dataset, check_accessibility: Callable[[Page], None]):
+def test_a_stopped_training_resumes(page: Page, create, dataset, check_accessibility: Callable[[Page], None]):
     job = create(
         "models",
         model_name="Long",
         dataset=dataset["id"],
+        standard_networks="lenet",
         train_epochs=2000,
         learning_rate=0.0001,
         aug_flip="fliplr",
@@ -197,7 +200,7 @@ def test_a_dataset_in_use_is_not_deleted(
     expect(page.locator(f'tr[data-job="{dataset["id"]}"]')).to_be_visible()
 
 
-def test_home_follows_jobs_by_itself_and_keeps_the_search(page: Page, create, image_folder: Path, dataset):
+def test_home_updates_automatically_and_keeps_the_search(page: Page, create, image_folder: Path, dataset):
     page.goto("/?q=arrives&sort=name&dir=asc")
     expect(page.locator("#connection")).to_be_hidden()
     job = create("datasets", dataset_name="It arrives", method="folder", folder_train=image_folder)
@@ -208,7 +211,7 @@ def test_home_follows_jobs_by_itself_and_keeps_the_search(page: Page, create, im
     expect(page.locator("#datasets-table th").first).to_have_attribute("aria-sort", "ascending")
 
 
-def test_name_and_group_are_edited_on_the_page_of_a_job(page: Page, create, image_folder: Path):
+def test_name_and_group_can_be_edited_on_a_job_page(page: Page, create, image_folder: Path):
     job = create("datasets", dataset_name="Old name", method="folder", folder_train=image_folder)
     page.goto(f"/datasets/{job['id']}")
     page.get_by_role("button", name="Edit name and group").click()
@@ -242,7 +245,7 @@ def test_a_refreshed_part_keeps_its_elements_and_the_focus(page: Page, dataset):
     assert page.evaluate(STALE) == {"same": True, "words": "Delete", "open": True}
 
 
-def test_the_chosen_theme_stays(page: Page):
+def test_the_chosen_theme_is_remembered(page: Page):
     page.goto("/")
     switch = page.locator("#theme-switch")
     expect(page.locator("html")).to_have_attribute("data-theme", "light")
@@ -253,7 +256,7 @@ def test_the_chosen_theme_stays(page: Page):
     expect(page.locator("html")).to_have_attribute("data-theme", "dark")
 
 
-def test_no_page_is_wider_than_a_phone(page: Page, dataset, model):
+def test_every_page_fits_on_a_phone(page: Page, dataset, model):
     page.set_viewport_size({"width": 390, "height": 844})
     for path in (
         "/",
@@ -271,7 +274,7 @@ def test_no_page_is_wider_than_a_phone(page: Page, dataset, model):
 
 STORE = """async () => {
   const { MetricStore } = await import('/static/js/metrics.js');
-  const store = new MetricStore();
+  const store = new MetricStore([{ id: 'accuracy', metrics: ['accuracy'], percent: true }]);
   store.load({
     train: { epoch: [0.5, 1], values: { loss: [2, 1], accuracy: [0.5, null] } },
     val: { epoch: [1], values: { loss: [1.5] } },
@@ -288,7 +291,7 @@ STORE = """async () => {
 }"""
 
 
-def test_rows_that_come_twice_or_late_do_not_change_a_curve(page: Page):
+def test_repeated_and_late_rows_do_not_change_a_curve(page: Page):
     page.goto("/")
     found = page.evaluate(STORE)
     assert found["epochs"] == [0.5, 1, 1.25, 1.5]

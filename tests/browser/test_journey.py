@@ -1,4 +1,4 @@
-"""The way of a newcomer, in a real browser: images, network, graph, training, an own image."""
+"""A newcomer's first session in a real browser: dataset, network, graph, training, prediction."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ FAULTY = NETWORK.replace("            model = slim.flatten(model)", FAULTY_LINE)
 
 
 def points(page: Page, chart: str) -> int:
-    """How many values the chart has drawn."""
+    """Return the number of values drawn in the chart."""
     return int(page.locator(f'[data-chart="{chart}"]').get_attribute("data-points") or 0)
 
 
@@ -42,7 +42,7 @@ def test_from_images_to_a_trained_model(
     expect(page.locator('img[src*="/records/train/"]').first).to_be_visible()
     check_accessibility(page)
 
-    # A network of one's own, first with a mistake
+    # A custom network, first with an error
     page.goto("/models/images/classification/new")
     page.locator("[name=method][value=custom]").check()
     write_network(page, FAULTY)
@@ -54,7 +54,7 @@ def test_from_images_to_a_trained_model(
     expect(result).to_contain_text(f"{line}")
     expect(page.locator('[name="custom_network"]')).to_have_value(FAULTY)
 
-    # Mended, it shows its layers, and its graph without leaving the form
+    # Corrected, it shows its layers and its graph within the form
     write_network(page, NETWORK)
     page.get_by_role("button", name=re.compile("Visualize")).click()
     expect(result.locator("tbody tr").first).to_be_visible(timeout=30_000)
@@ -67,7 +67,7 @@ def test_from_images_to_a_trained_model(
     expect(graph.get_by_text("Main Graph")).to_be_visible(timeout=60_000)
     expect(graph.locator("g.node").first).to_be_visible(timeout=60_000)
 
-    # Training, watched
+    # Live training
     page.locator('[name="train_epochs"]').fill("12")
     page.locator('[name="batch_size"]').fill("9")
     page.locator('[name="model_name"]').fill("LeNet on bars")
@@ -87,20 +87,23 @@ def test_from_images_to_a_trained_model(
     assert points(page, "speed") >= 12
     assert len(set(grown)) > 2, "the chart did not grow while the network was trained"
     expect(page.locator("#snapshots li")).to_have_count(12)
+    best = page.locator("#snapshots li", has_text="best")
+    expect(best).to_contain_text("accuracy")
+    expect(page.locator("#classify-snapshot")).to_have_value(best.get_attribute("data-epoch") or "")
 
-    # An image of one's own
+    # Prediction for an uploaded image
     page.locator("#image-file").set_input_files(image_folder / "middle" / "00.png")
     guesses = page.locator("#predictions li")
     expect(guesses).to_have_count(3, timeout=30_000)
     expect(guesses.first).to_contain_text("middle")
     check_accessibility(page)
 
-    # The page is complete when it is opened again
+    # The page is complete when reopened
     drawn = points(page, "loss")
     page.reload()
     expect(page.locator('[data-chart="loss"]')).to_have_attribute("data-points", str(drawn))
 
-    # Home knows both, and a dataset in use stays
+    # Home lists both jobs, and a dataset in use cannot be deleted
     page.goto("/")
     row = page.locator("tr").filter(has_text="LeNet on bars").first
     expect(row).to_contain_text("Done")

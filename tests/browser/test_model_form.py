@@ -1,4 +1,4 @@
-"""The form of a new model: its sections, the settings of networks, and the check before a training."""
+"""The new-model form: its sections, network settings, and the pre-training check."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def test_all_sections_are_accessible(page: Page, dataset, check_accessibility: C
     check_accessibility(page)
 
 
-def test_a_mistake_opens_its_section_only(page: Page, page_faults, dataset):
+def test_an_error_opens_only_its_section(page: Page, page_faults, dataset):
     page_faults.allow(r"/models/(images/classification|preflight)$")
     page.goto(NEW_MODEL)
     page.locator("#stopping summary").click()
@@ -46,20 +46,20 @@ def test_a_mistake_opens_its_section_only(page: Page, page_faults, dataset):
     expect(page.locator("#augmentation")).not_to_have_attribute("open", "")
 
 
-def test_what_was_asked_for_is_open_when_the_form_comes_back(page: Page, page_faults, dataset):
+def test_sections_in_use_are_open_when_the_form_returns(page: Page, page_faults, dataset):
     page_faults.allow(r"/models/(images/classification|preflight)$")
     page.goto(NEW_MODEL)
     page.locator("#augmentation summary").click()
     page.get_by_label("Flip").select_option("fliplr")
     page.get_by_label("Epochs", exact=True).fill("0")
-    page.evaluate("document.getElementById('model-form').submit()")  # as without a check
+    page.evaluate("document.getElementById('model-form').submit()")  # without a check
     expect(page.locator("#form-errors")).to_be_focused()
     expect(page.get_by_label("Flip")).to_have_value("fliplr")
     expect(page.locator("#augmentation summary")).to_contain_text("Flip")
     expect(page.locator("#watching")).not_to_have_attribute("open", "")
 
 
-def test_a_solver_shows_its_own_settings(page: Page, dataset):
+def test_an_optimizer_shows_its_own_settings(page: Page, dataset):
     page.goto(NEW_MODEL)
     shown = {
         "SGD": set(),
@@ -74,8 +74,8 @@ def test_a_solver_shows_its_own_settings(page: Page, dataset):
         assert {name for name in names if page.locator(f'[name="{name}"]').is_visible()} == expected
 
 
-def test_a_solver_brings_its_usual_rate_unless_another_was_chosen(page: Page, dataset):
-    page.goto(NEW_MODEL)
+def test_an_optimizer_sets_its_default_rate_unless_the_rate_was_edited(page: Page, dataset):
+    page.goto(f"{NEW_MODEL}?dataset={dataset['id']}")
     rate, solver = page.locator('[name="learning_rate"]'), page.get_by_label("Optimizer")
     solver.select_option("LION")
     expect(rate).to_have_value("0.0001")
@@ -89,19 +89,120 @@ def test_a_solver_brings_its_usual_rate_unless_another_was_chosen(page: Page, da
     expect(page.locator('[name="beta_2"]')).to_have_value("0.999")
 
 
-def test_a_network_brings_its_settings(page: Page, dataset):
-    page.goto(NEW_MODEL)
-    page.get_by_role("radio", name="ResNet-32", exact=True).check()
-    page.get_by_role("button", name="Use recommended settings (ResNet-32)").click()
+@BOTH_THEMES
+def test_a_network_sets_its_recommended_settings_until_they_are_undone(
+    page: Page, dataset, check_accessibility: Callable[[Page], None]
+):
+    page.goto(f"{NEW_MODEL}?dataset={dataset['id']}")
+    applied = page.locator("#applied-settings")
+    undo = applied.get_by_role("button", name="Undo the settings of the network")
+    expect(page.get_by_role("radio", name="ResNet-32", exact=True)).to_be_checked()  # fits small color images
+    expect(page.locator('[name="learning_rate"]')).to_have_value("0.1")
+    expect(undo).to_be_hidden()
+    page.get_by_label("Batch size").fill("6")
+    expect(page.get_by_label("Batch size")).to_have_accessible_description("Edited. ResNet-32: 128")
+    before = fields(page)
+
+    page.get_by_role("radio", name="MobileNetV3", exact=True).check()
+    expect(applied.get_by_role("status")).to_contain_text(
+        "MobileNetV3 sets: optimizer RMSProp, RMS decay 0.9, base"
+    )
+    expect(applied.get_by_role("status")).to_contain_text("pad and crop 0 px")
+    expect(page.get_by_label("RMS decay")).to_be_visible()
+    expect(page.get_by_label("Learning-rate schedule")).to_have_value("step")
+    expect(page.locator("#lr-preview figcaption")).to_contain_text("From 0.002 ")
+    expect(page.locator('[name="crop_size"]')).to_have_value("")  # these images are smaller
+    expect(page.locator(".edited-note")).to_have_count(0)
+    check_accessibility(page)
+
+    undo.press("Enter")
+    expect(applied).to_contain_text("Earlier settings restored.")
+    expect(page.get_by_role("radio", name="MobileNetV3", exact=True)).to_be_focused()
+    expect(undo).to_be_hidden()
+    after = fields(page)
+    assert {name for name in after if after[name] != before[name]} == {"standard_networks"}
+    expect(page.locator(".edited-note")).to_have_text(["Edited. ResNet-32: 128"])
+
+    # The settings can be applied again; what is edited since is kept.
+    page.get_by_role("button", name="Use recommended settings (MobileNetV3)").click()
+    rate = page.get_by_label("Base learning rate")
+    rate.fill("0.004")
+    expect(rate).to_have_accessible_description("Edited. MobileNetV3: 0.002")
+    undo.click()
+    expect(applied).to_contain_text("restored, except what you have edited since: base learning rate.")
+    expect(rate).to_have_value("0.004")
+    expect(rate).to_have_accessible_description("Edited. ResNet-32: 0.1")
+    expect(page.get_by_label("Batch size")).to_have_value("6")
+    check_accessibility(page)
+
+
+def fields(page: Page) -> dict[str, str]:
+    """The fields of the form as they would be sent, except the suggested name."""
+    sent: dict[str, str] = page.evaluate(
+        "Object.fromEntries(new FormData(document.getElementById('model-form')))"
+    )
+    return {name: value for name, value in sent.items() if name != "model_name"}
+
+
+@pytest.fixture(scope="session")
+def gray_dataset(create: Callable[..., dict[str, Any]], server: Any, image_folder: Any) -> dict[str, Any]:
+    """The pictures of the dataset in the size and color mode of MNIST."""
+    size = {"resize_width": 28, "resize_height": 28, "resize_channels": 1}
+    job = create("datasets", dataset_name="Gray", method="folder", folder_train=image_folder, **size)
+    return finished(server, job)
+
+
+def test_another_dataset_brings_its_network_unless_one_was_chosen(page: Page, dataset, gray_dataset):
+    page.goto(f"{NEW_MODEL}?dataset={dataset['id']}")
+    status = page.locator("#applied-settings").get_by_role("status")
+    lenet, small = (page.get_by_role("radio", name=name, exact=True) for name in ("LeNet", "ResNet-32"))
+    page.locator('[name="dataset"]').select_option(gray_dataset["id"])
+    expect(lenet).to_be_checked()
+    expect(status).to_contain_text("LeNet sets: base learning rate 0.01, learning-rate schedule Step decay")
+    expect(page.get_by_label("Epochs", exact=True)).to_have_value("5")
+    page.locator("#applied-settings button").click()
+    expect(small).to_be_checked()
+    expect(page.get_by_label("Epochs", exact=True)).to_have_value("164")
+
+    page.goto(f"{NEW_MODEL}?dataset={gray_dataset['id']}")
+    expect(lenet).to_be_checked()
+    page.get_by_role("radio", name="Auto-encoder", exact=True).check()
+    page.locator('[name="dataset"]').select_option(dataset["id"])
+    expect(page.get_by_role("radio", name="Auto-encoder", exact=True)).to_be_checked()
+    expect(page.get_by_label("Optimizer")).to_have_value("ADAM")
+
+
+def test_a_custom_network_starts_with_the_defaults(page: Page, dataset):
+    page.goto(f"{NEW_MODEL}?dataset={dataset['id']}")
+    page.get_by_role("radio", name="Custom", exact=True).check()
+    expect(page.locator("#applied-settings")).to_contain_text("A custom network starts with: ")
+    expect(page.get_by_label("Optimizer")).to_have_value("SGD")
+    page.get_by_role("radio", name="Standard", exact=True).check()
     expect(page.get_by_label("Optimizer")).to_have_value("MOMENTUM")
-    expect(page.get_by_label("Momentum", exact=True)).to_be_visible()
-    expect(page.get_by_label("Learning-rate schedule")).to_have_value("multistep")
-    expect(page.locator('[name="lr_multistep_values"]')).to_be_visible()
-    expect(page.locator("#lr-preview figcaption")).to_contain_text("From 0.1 ")
-    expect(page.locator(".toast")).to_contain_text("Optimizer")
+    page.get_by_role("button", name="Customize ResNet-32").click()
+    expect(page.locator('[name="custom_network"]')).to_have_value(re.compile("residual"))
+    expect(page.get_by_label("Optimizer")).to_have_value("MOMENTUM")
 
 
-def test_a_network_is_found_by_what_it_is_for(page: Page, dataset):
+def test_a_clone_keeps_its_configuration(page: Page, create, dataset, gray_dataset):
+    job = create(
+        "models",
+        model_name="Cloned",
+        dataset=dataset["id"],
+        standard_networks="lenet",
+        train_epochs=7,
+        learning_rate=0.5,
+    )
+    page.goto(f"/clone/{job['id']}")
+    page.locator('[name="dataset"]').select_option(gray_dataset["id"])
+    expect(page.get_by_role("radio", name="LeNet", exact=True)).to_be_checked()
+    expect(page.get_by_label("Epochs", exact=True)).to_have_value("7")
+    expect(page.get_by_label("Base learning rate")).to_have_value("0.5")
+    expect(page.locator(".edited-note")).to_have_count(0)
+    expect(page.locator("#applied-settings")).to_contain_text(re.compile(r"^\s*$"), use_inner_text=True)
+
+
+def test_networks_can_be_searched_by_description(page: Page, dataset):
     page.goto(NEW_MODEL)
     cards = page.locator("#networks .choice:visible")
     all_of_them = cards.count()
@@ -114,7 +215,7 @@ def test_a_network_is_found_by_what_it_is_for(page: Page, dataset):
     expect(cards).to_have_count(all_of_them)
 
 
-def test_fine_tuning_is_sent_only_where_it_is_shown(page: Page, dataset):
+def test_fine_tuning_is_submitted_only_if_visible(page: Page, dataset):
     page.goto(NEW_MODEL)
     page.get_by_role("radio", name="Custom", exact=True).check()
     page.locator("#tuning-section summary").click()
@@ -127,7 +228,7 @@ def test_fine_tuning_is_sent_only_where_it_is_shown(page: Page, dataset):
 
 @BOTH_THEMES
 @pytest.mark.tensorflow
-def test_a_check_shows_mistakes_at_their_fields(
+def test_a_check_shows_errors_at_their_fields(
     page: Page, page_faults, dataset, check_accessibility: Callable[[Page], None]
 ):
     page_faults.allow(r"/models/preflight$")
@@ -150,12 +251,11 @@ def test_a_check_shows_mistakes_at_their_fields(
 
 @BOTH_THEMES
 @pytest.mark.tensorflow
-def test_a_check_tells_what_the_training_will_be_like(
-    page: Page, dataset, check_accessibility: Callable[[Page], None]
-):
+def test_a_check_estimates_the_training(page: Page, dataset, check_accessibility: Callable[[Page], None]):
     page.goto(f"{NEW_MODEL}?dataset={dataset['id']}")
+    page.get_by_role("radio", name="LeNet", exact=True).check()
     page.get_by_label("Epochs", exact=True).fill("2")
-    page.get_by_label("Batch size").fill("24")  # so many that no class is left out
+    page.get_by_label("Batch size").fill("24")  # large enough to include every class
     page.get_by_role("button", name="Check").click()
     found = page.locator("#visualize-result .preflight")
     expect(found).to_be_visible(timeout=STEP_MILLISECONDS)
@@ -189,20 +289,20 @@ def trained(create: Callable[..., dict[str, Any]], dataset: dict[str, Any], serv
 
 @BOTH_THEMES
 @pytest.mark.tensorflow
-def test_where_weights_come_from_is_told_before_and_after(
+def test_the_source_of_initial_weights_is_shown_before_and_after_training(
     page: Page, dataset, trained, check_accessibility: Callable[[Page], None]
 ):
     page.goto(f"{NEW_MODEL}?dataset={dataset['id']}")
     page.get_by_role("radio", name="Previous", exact=True).check()
     page.locator("label.choice-title", has_text="Trained").click()
-    page.locator(f'[name="{trained["id"]}-snapshot"]').select_option(label="Epoch 1")
+    page.locator(f'[name="{trained["id"]}-snapshot"]').select_option("1")
     page.locator("#tuning-section summary").click()
     page.get_by_label("Freeze layers").fill("fc/biases")
     page.get_by_role("button", name="Check", exact=True).click()
-    told = page.locator("#visualize-result details")
+    details = page.locator("#visualize-result details")
     note = "2 of 2 variables from snapshot_1.ckpt · 1 frozen"
-    expect(told.locator("summary")).to_have_text(f"Initial weights: {note}", timeout=STEP_MILLISECONDS)
-    told.locator("summary").click()
+    expect(details.locator("summary")).to_have_text(f"Initial weights: {note}", timeout=STEP_MILLISECONDS)
+    details.locator("summary").click()
     check_accessibility(page)
     page.get_by_label("Name", exact=True).fill("Tuned")
     page.get_by_role("button", name="Train model").click()
@@ -217,7 +317,7 @@ def test_where_weights_come_from_is_told_before_and_after(
 
 @BOTH_THEMES
 @pytest.mark.tensorflow
-def test_a_check_step_by_step_shows_values(
+def test_an_eager_check_shows_values(
     page: Page, page_faults, dataset, check_accessibility: Callable[[Page], None]
 ):
     page_faults.allow(r"/models/preflight$")
@@ -238,7 +338,7 @@ def test_a_check_step_by_step_shows_values(
     assert last.locator(".range-all").evaluate("bar => bar.offsetWidth") > 10
     check_accessibility(page)
 
-    # A training cannot do this, so the step before it tells.
+    # Training does not support this, so the check reports it.
     page.get_by_label("Name", exact=True).fill("Looks at values")
     page.get_by_role("button", name="Train model").click()
     expect(page.locator("#visualize-result [role=alert]")).to_contain_text("numpy", timeout=STEP_MILLISECONDS)
@@ -262,7 +362,7 @@ BROKEN = "class UserModel(Tower):\n    inference = loss = property(lambda self: 
 
 @BOTH_THEMES
 @pytest.mark.tensorflow
-def test_a_mistake_comes_back_into_the_form_before_anything_is_queued(
+def test_an_error_returns_to_the_form_before_anything_is_queued(
     page: Page, page_faults, dataset, color_scheme, check_accessibility: Callable[[Page], None]
 ):
     page_faults.allow(r"/models/preflight$")
@@ -287,10 +387,11 @@ def test_a_mistake_comes_back_into_the_form_before_anything_is_queued(
 
 @BOTH_THEMES
 @pytest.mark.tensorflow
-def test_what_the_first_step_has_shown_stays_with_the_model(
+def test_the_check_result_is_stored_with_the_model(
     page: Page, dataset, check_accessibility: Callable[[Page], None]
 ):
     page.goto(f"{NEW_MODEL}?dataset={dataset['id']}")
+    page.get_by_role("radio", name="LeNet", exact=True).check()
     page.get_by_label("Epochs", exact=True).fill("1")
     page.get_by_role("button", name="Train model").click()
     panel = page.locator("#preflight-panel")
@@ -303,7 +404,7 @@ def test_what_the_first_step_has_shown_stays_with_the_model(
 
 
 class ByHand:
-    """Stands in for the server where the form asks it: a request waits until the test answers it."""
+    """Intercepts the form's requests: each one waits until the test answers it."""
 
     def __init__(self, page: Page) -> None:
         self._page = page
@@ -317,7 +418,7 @@ class ByHand:
         return held
 
     def wait_for(self, held: list[Route], count: int) -> Route:
-        """The latest of ``count`` requests, no more and no less."""
+        """Return the last of exactly ``count`` requests."""
         for _ in range(1000):
             if len(held) >= count:
                 break
@@ -326,13 +427,13 @@ class ByHand:
         return held[-1]
 
     def was_created_after(self, check: str) -> None:
-        """The form was sent once, with the ``id`` of this check."""
+        """Return whether the form was submitted exactly once, with the ``id`` of this check."""
         request = self.wait_for(self.created, 1).request
         assert re.findall(r"(?:^|&)preflight=([^&]*)", request.post_data or "") == [check]
 
 
 def passed(number: int, kind: str = "good") -> dict[str, Any]:
-    """What the server answers to the check of this number."""
+    """Return the server's response to the check with this index."""
     return {"id": f"preview-{number}", "result": {"verdict": f"Loss {number}", "verdict_level": kind}}
 
 
@@ -343,7 +444,7 @@ def by_hand(page: Page, dataset: dict[str, Any]) -> ByHand:
     return answering
 
 
-def test_create_takes_the_answer_of_a_check_that_is_under_way(page: Page, by_hand: ByHand):
+def test_create_uses_the_result_of_a_running_check(page: Page, by_hand: ByHand):
     page.get_by_role("button", name="Check").click()
     check = by_hand.wait_for(by_hand.checking, 1)
     page.get_by_label("Name", exact=True).fill("A check does not ask for it")
@@ -355,7 +456,7 @@ def test_create_takes_the_answer_of_a_check_that_is_under_way(page: Page, by_han
     assert len(by_hand.checking) == 1
 
 
-def test_create_takes_the_answer_of_the_check_before(page: Page, by_hand: ByHand):
+def test_create_uses_the_result_of_the_previous_check(page: Page, by_hand: ByHand):
     page.get_by_role("button", name="Check").click()
     by_hand.wait_for(by_hand.checking, 1).fulfill(json=passed(1))
     expect(page.locator("#visualize-result")).to_contain_text("Loss 1")
@@ -364,7 +465,7 @@ def test_create_takes_the_answer_of_the_check_before(page: Page, by_hand: ByHand
     assert len(by_hand.checking) == 1
 
 
-def test_create_shows_the_mistake_of_a_check_that_is_under_way(page: Page, page_faults, by_hand: ByHand):
+def test_create_shows_the_error_of_a_running_check(page: Page, page_faults, by_hand: ByHand):
     page_faults.allow(r"/models/preflight$")
     page.get_by_role("button", name="Check").click()
     check = by_hand.wait_for(by_hand.checking, 1)
@@ -374,27 +475,27 @@ def test_create_shows_the_mistake_of_a_check_that_is_under_way(page: Page, page_
     expect(page.locator("#visualize-result [role=alert]")).to_contain_text("Too large")
     expect(page.locator("#create-status")).to_have_text("")
     assert len(by_hand.checking) == 1
-    page.get_by_role("button", name="Train model").click()  # there may be more memory now
+    page.get_by_role("button", name="Train model").click()  # more memory may be free now
     by_hand.wait_for(by_hand.checking, 2).fulfill(json=passed(2, "bad"))
     expect(page.locator("#visualize-result")).to_contain_text("Loss 2")
     page.get_by_role("button", name="Skip check and create").click()
     by_hand.was_created_after("")
 
 
-def test_create_waits_for_visualize_and_then_takes_its_step(page: Page, by_hand: ByHand):
+def test_create_waits_for_visualize_and_then_checks(page: Page, by_hand: ByHand):
     page.get_by_role("button", name="Visualize").click()
     building = by_hand.wait_for(by_hand.visualizing, 1)
     page.get_by_role("button", name="Train model").click()
     expect(page.locator("#create-status")).to_have_text("Waiting for the current operation…")
     expect(page.locator("#visualize-result [role=status]")).to_have_text("Building the network…")
     assert not by_hand.checking
-    # A network that cannot be shown may still be trained.
+    # A network that cannot be visualized may still train.
     building.fulfill(json={})
     by_hand.wait_for(by_hand.checking, 1).fulfill(json=passed(1))
     by_hand.was_created_after("preview-1")
 
 
-def test_what_was_changed_during_a_check_is_checked_as_well(page: Page, by_hand: ByHand):
+def test_changes_made_during_a_check_are_checked_as_well(page: Page, by_hand: ByHand):
     page.get_by_role("button", name="Train model").click()
     first = by_hand.wait_for(by_hand.checking, 1)
     page.get_by_label("Epochs", exact=True).fill("7")
@@ -406,7 +507,7 @@ def test_what_was_changed_during_a_check_is_checked_as_well(page: Page, by_hand:
     by_hand.was_created_after("preview-2")
 
 
-def test_what_was_created_unchecked_is_not_created_again(page: Page, by_hand: ByHand):
+def test_a_model_created_without_a_check_is_created_once(page: Page, by_hand: ByHand):
     page.get_by_role("button", name="Train model").click()
     check = by_hand.wait_for(by_hand.checking, 1)
     page.get_by_role("button", name="Skip check and create").click()

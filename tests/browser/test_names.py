@@ -1,4 +1,4 @@
-"""Long names, right-to-left names, and many classes, on every page."""
+"""Long names, right-to-left names and many classes on every page."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ OUT_OF_SIGHT = """() => {
 
 @pytest.fixture(scope="session")
 def wide_folder(server: ServerProcess) -> Path:
-    """Many classes with two pictures each, some with unusual names; one also has a damaged file."""
+    """Many classes with two images each, some with unusual names; one also has a damaged file."""
     folder = server.data / "wide"
     names = [LONG, RIGHT_TO_LEFT, *(f"class {number:03}" for number in range(CLASSES - 2))]
     random = np.random.default_rng(0)
@@ -92,7 +92,7 @@ def named_models(
     fields = {"dataset": wide_dataset["id"], "standard_networks": "lenet", "train_epochs": 10_000}
     models = [create("models", model_name=name, group_name=LONG, **fields) for name in (RIGHT_TO_LEFT, LONG)]
     for model in models:
-        # An abort at the very start of a task can get lost, so it is repeated until the job has ended.
+        # An abort right at the start of a task can be lost, so repeat it until the job has ended.
         while True:
             try:
                 urlopen(server / f"models/{model['id']}/abort", b"").close()
@@ -180,15 +180,17 @@ def test_no_name_widens_a_page_or_hides_its_actions(
     check("/models/20200101-000000-abcdef")
 
 
-def test_a_dataset_of_many_classes_says_which_samples_it_shows(page: Page, wide_dataset: dict[str, Any]):
+def test_a_dataset_of_many_classes_states_which_samples_are_shown(page: Page, wide_dataset: dict[str, Any]):
     page.goto(f"/datasets/{wide_dataset['id']}")
     expect(page.locator(".counts-table tr")).to_have_count(CLASSES)
     expect(page.locator(".sample-class")).to_have_count(100)
     expect(page.locator("#samples")).to_contain_text("first 100 of 200 classes")
 
 
-def test_a_failed_dataset_leaves_nothing_open(page: Page, server: ServerProcess, create, failed_dataset):
-    """The page reports that no images were counted, lists skipped files, and keeps its frames folded."""
+def test_a_failed_dataset_page_explains_what_is_missing(
+    page: Page, server: ServerProcess, create, failed_dataset
+):
+    """The page states that no images were counted, lists skipped files, and collapses the stack trace."""
     page.goto(f"/datasets/{failed_dataset['id']}")
     expect(page.get_by_role("link", name="skipped.csv")).to_be_visible()
     expect(page.locator("#skipped-panel tbody tr").first).to_be_visible()
@@ -206,7 +208,7 @@ def test_a_failed_dataset_leaves_nothing_open(page: Page, server: ServerProcess,
     assert page.locator("#job-error details[open]").count() == 0
 
 
-def test_the_focus_stays_while_images_are_explored(page: Page, wide_dataset: dict[str, Any]):
+def test_exploring_images_preserves_the_focus(page: Page, wide_dataset: dict[str, Any]):
     page.goto(f"/datasets/images/classification/explore?job_id={wide_dataset['id']}")
     total, images = page.locator("#explore-total"), page.locator(".gallery img")
     page.get_by_role("link", name="Next").focus()
@@ -226,7 +228,7 @@ def test_the_focus_stays_while_images_are_explored(page: Page, wide_dataset: dic
     expect(images).to_have_count(50)
 
 
-def test_an_image_is_enlarged_and_so_are_its_neighbors(page: Page, wide_dataset: dict[str, Any]):
+def test_an_image_and_its_neighbors_can_be_enlarged(page: Page, wide_dataset: dict[str, Any]):
     page.goto(f"/datasets/images/classification/explore?job_id={wide_dataset['id']}&label=7")
     links, viewer = page.locator("[data-enlarge]"), page.locator("#viewer")
     links.first.focus()

@@ -1,4 +1,4 @@
-"""Every page that a newcomer can reach, light and dark: no fault, nothing from elsewhere, nothing that axe minds."""
+"""Pages a newcomer can reach, light and dark: no errors, external requests, or accessibility violations."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ PAGES = {
 
 @pytest.mark.parametrize("color_scheme", ["light", "dark"], indirect=True)
 @pytest.mark.parametrize("path", PAGES.values(), ids=PAGES)
-def test_a_page_is_sound(page: Page, check_accessibility, path):
+def test_a_page_has_no_errors(page: Page, check_accessibility, path):
     page.goto(path)
     expect(page.locator("h1").first).to_be_visible()
     check_accessibility(page)
 
 
 @pytest.mark.parametrize("color_scheme", ["light", "dark"], indirect=True)
-def test_what_is_not_there_is_said_so(page: Page, page_faults, check_accessibility):
+def test_a_missing_page_is_reported(page: Page, page_faults, check_accessibility):
     page_faults.allow(r"/models/20200101-000000-abcdef$")
     answer = page.goto("/models/20200101-000000-abcdef")
     assert answer is not None and answer.status == 404
@@ -31,8 +31,8 @@ def test_what_is_not_there_is_said_so(page: Page, page_faults, check_accessibili
     check_accessibility(page)
 
 
-def test_a_page_without_scripts_is_refused_inline_ones(page: Page):
-    """The policy is in force: a script that somebody smuggled into a page does not run."""
+def test_injected_inline_scripts_do_not_run(page: Page):
+    """The content security policy blocks a script injected into a page."""
     answer = page.goto("/")
     assert answer is not None
     policy = answer.header_value("content-security-policy") or ""

@@ -1,4 +1,4 @@
-"""The text printed at startup."""
+"""The startup message."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ HERE = TensorFlowSupport(True)
         ("192.168.0.2", "http://192.168.0.2:5000/digits/", "every computer that can reach 192.168.0.2"),
     ],
 )
-def test_the_announcement_says_where_and_to_whom(host, address, reach):
+def test_the_announcement_shows_the_address_and_who_can_connect(host, address, reach):
     text = announcement(Settings(host=host, url_prefix="/digits"), HERE)
     assert address in text.split()
     assert reach in text
@@ -44,14 +44,14 @@ def test_the_announcement_says_where_and_to_whom(host, address, reach):
         (Settings(host="0.0.0.0"), "every computer", "required"),
     ],
 )
-def test_the_announcement_says_who_has_to_log_in(settings, reach, login):
+def test_the_announcement_shows_who_must_log_in(settings, reach, login):
     rows = dict(re.findall(r"^  (\w[\w ]*\w)  +(.*)$", announcement(settings, HERE), re.M))
     assert rows["open to"].startswith(reach)
     assert rows["login"].startswith(login)
     assert ("not" in rows["login"].split()) == ("not" in login.split())
 
 
-def test_the_announcement_says_why_everybody_has_to_log_in():
+def test_the_announcement_explains_why_everyone_must_log_in():
     text = announcement(Settings(), HERE, "secret-word", problem="/proc/net/tcp cannot be read")
     assert "required, also for you: /proc/net/tcp cannot be read" in text
     assert "login link  http://127.0.0.1:5000/?token=secret-word" in text
@@ -62,12 +62,12 @@ def test_root_is_warned():
     assert "root" not in announcement(Settings(jobs_dir=Path("/srv/jobs")), HERE)
 
 
-def test_a_token_that_was_made_is_part_of_the_address():
+def test_a_generated_token_is_part_of_the_address():
     text = announcement(Settings(host="0.0.0.0"), HERE, token="secret-word")
     assert "http://localhost:5000/?token=secret-word" in text.split()
 
 
-def test_missing_tensorflow_is_announced_with_why_and_remedy():
+def test_missing_tensorflow_is_announced_with_cause_and_remedy():
     missing = find_tensorflow(lambda name: None)
     lines = announcement(Settings(), missing).splitlines()
     place = lines.index("TensorFlow support is disabled")
@@ -75,12 +75,12 @@ def test_missing_tensorflow_is_announced_with_why_and_remedy():
     assert "pip install" in lines[place + 2]
 
 
-def test_an_empty_folder_is_not_tensorflow():
+def test_an_empty_folder_does_not_count_as_tensorflow():
     leftover = find_tensorflow(lambda name: ModuleSpec(name, None, is_package=True))
     assert not leftover.available
     assert "damaged" in leftover.reason
 
 
-def test_a_program_of_that_name_is_tensorflow():
+def test_a_regular_package_counts_as_tensorflow():
     found = find_tensorflow(lambda name: ModuleSpec(name, None, origin=f"/somewhere/{name}/__init__.py"))
     assert found == (True, "", "")

@@ -15,7 +15,7 @@ from digits.data.sample_formats import LabeledImages
 
 
 class Memory:
-    """A source that needs no network."""
+    """An in-memory source, which needs no network."""
 
     file_names = ("set.bin",)
 
@@ -43,7 +43,7 @@ def add_sample(monkeypatch: pytest.MonkeyPatch, works: str = "") -> None:
     monkeypatch.setitem(SAMPLES, "set", sample)
 
 
-def test_it_shows_progress_and_the_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_download_data_shows_progress_and_the_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     add_sample(monkeypatch)
     (tmp_path / "train").mkdir()
     (tmp_path / "mine.txt").touch()
@@ -56,7 +56,7 @@ def test_it_shows_progress_and_the_folder(tmp_path: Path, monkeypatch: pytest.Mo
     assert (tmp_path / "mine.txt").exists() and (tmp_path / "train" / "a").is_dir()
 
 
-def test_it_uses_the_configured_mirrors(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_download_data_uses_the_configured_mirrors(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     add_sample(monkeypatch, works="http://mirror.test/data/set")
     command = ["download-data", "set", str(tmp_path)]
     failed = CliRunner().invoke(digits, command)

@@ -1,4 +1,4 @@
-"""The command ``digits`` in a process of its own: choice of the command, help and shell completion."""
+"""The ``digits`` command as a subprocess: subcommands, help and shell completion."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def test_the_shell_completes_commands_and_options(run_clean, line, expected):
     assert set(answer.stdout.split()) == {f"plain,{word}" for word in expected}
 
 
-def test_gevent_patches_before_anything_else_is_loaded(run_clean):
+def test_gevent_patches_before_other_imports(run_clean):
     code = (
         "import sys, types\n"
         "seen = []\n"

@@ -1,4 +1,4 @@
-"""``digits serve`` in a process of its own: options, settings and errors before the start."""
+"""``digits serve`` as a subprocess: options, settings and startup errors."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ def test_help_names_every_option(run_clean):
         assert row.option is None or row.variable in answer.stdout
 
 
-def test_serving_is_what_happens_without_a_command(run_clean):
+def test_serve_is_the_default_command(run_clean):
     answer = run_clean("-m", "digits", "--port", "seventy")
     assert (answer.returncode, answer.stdout) == (2, "")
     assert (
@@ -24,13 +24,13 @@ def test_serving_is_what_happens_without_a_command(run_clean):
     )
 
 
-def test_a_wrong_secret_is_not_repeated(run_clean):
+def test_an_invalid_secret_is_not_printed(run_clean):
     answer = run_clean("-m", "digits", DIGITS_PORT="x", DIGITS_PASSWORD="open sesame")
     assert answer.returncode == 2
     assert "sesame" not in answer.stderr + answer.stdout
 
 
-def test_a_port_in_use_is_told_with_a_way_out(run_clean, tmp_path):
+def test_a_port_in_use_is_reported_with_a_remedy(run_clean, tmp_path):
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
         answer = run_clean("-m", "digits", "-p", str(port), "--log-file", str(tmp_path / "digits.log"))
@@ -40,13 +40,13 @@ def test_a_port_in_use_is_told_with_a_way_out(run_clean, tmp_path):
     assert "Traceback" not in answer.stderr
 
 
-def test_a_foreign_address_is_told(run_clean, tmp_path):
+def test_an_unavailable_address_is_reported(run_clean, tmp_path):
     answer = run_clean("-m", "digits", "--host", "192.0.2.1", "--log-file", str(tmp_path / "digits.log"))
     assert answer.returncode == 2
     assert "cannot listen on 192.0.2.1" in answer.stderr
 
 
-def test_a_log_file_that_was_asked_for_must_be_writable(run_clean, tmp_path):
+def test_the_log_file_must_be_writable(run_clean, tmp_path):
     (tmp_path / "file").touch()
     answer = run_clean("-m", "digits", "--log-file", str(tmp_path / "file" / "digits.log"))
     assert answer.returncode == 2

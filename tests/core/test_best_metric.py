@@ -1,4 +1,4 @@
-"""Which epoch was the best, and where a training was left: plain values and files."""
+"""The best epoch and the resume point, as plain values and as files."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from digits.core.resume_point import ResumePoint, resume_point, resume_points
         ("psnr", False),
     ],
 )
-def test_direction_by_name(metric: str, lower: bool) -> None:
+def test_the_direction_depends_on_the_metric_name(metric: str, lower: bool) -> None:
     assert lower_is_better(metric) is lower
 
 
@@ -37,7 +37,7 @@ def test_the_first_of_equal_values_is_the_best() -> None:
     assert watch.as_json() == {"epoch": 3, "metric": "accuracy", "value": 0.7}
 
 
-def test_a_watch_goes_on() -> None:
+def test_a_restored_watch_continues() -> None:
     watch = BestValue("loss")
     watch.restore({"metric": "loss", "value": 0.5, "epoch": 2})
     assert not watch.observe(3, {"loss": 0.6})
@@ -47,7 +47,7 @@ def test_a_watch_goes_on() -> None:
     assert other.value is None
 
 
-def test_a_point_needs_its_snapshot(tmp_path: Path) -> None:
+def test_a_resume_point_requires_its_snapshot(tmp_path: Path) -> None:
     point = ResumePoint(snapshot="resume_5.ckpt", step=5, epoch=0.5, seed=1, records=10, step_records=1)
     point.save(tmp_path)
     assert resume_point(tmp_path) is None
@@ -60,7 +60,7 @@ def test_a_point_needs_its_snapshot(tmp_path: Path) -> None:
     "damage",
     ["{", "[]", "{}", '{"sha256": "", "point": {"step": 9, "snapshot": "resume_9.ckpt"}}', '{"point": []}'],
 )
-def test_a_damaged_point_is_none(tmp_path: Path, damage: str) -> None:
+def test_a_damaged_resume_point_is_ignored(tmp_path: Path, damage: str) -> None:
     for step in (5, 9):
         name = f"resume_{step}.ckpt"
         ResumePoint(snapshot=name, step=step, epoch=0.5, seed=1, records=10, step_records=1).save(tmp_path)
@@ -72,7 +72,7 @@ def test_a_damaged_point_is_none(tmp_path: Path, damage: str) -> None:
     assert points == [point] and list(faults) == ["resume_9.ckpt"]
 
 
-def test_every_altered_byte_of_a_point_is_noticed(tmp_path: Path) -> None:
+def test_every_altered_byte_of_a_resume_point_is_detected(tmp_path: Path) -> None:
     point = ResumePoint(snapshot="resume_5.ckpt", step=5, epoch=0.5, seed=1, records=10, step_records=1)
     point.save(tmp_path)
     path = tmp_path / "resume_5.ckpt.resume.json"
@@ -84,7 +84,7 @@ def test_every_altered_byte_of_a_point_is_noticed(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("value", [float("nan"), float("inf"), float("-inf")])
-def test_what_is_not_finite_is_never_the_best(value: float) -> None:
+def test_a_value_that_is_not_finite_is_never_the_best(value: float) -> None:
     for metric in ("score", "loss"):
         watch = BestValue(metric)
         assert not watch.observe(1, {metric: value})

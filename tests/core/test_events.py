@@ -1,4 +1,4 @@
-"""The event log: what is written is read, whatever happened to the file."""
+"""The event log, with intact, damaged and truncated files."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ def test_events_wait_while_the_disk_is_full(tmp_path: Path, monkeypatch: pytest.
     assert [event.message for event in found] == ["first", "second", "third", "fourth"]
 
 
-def test_a_log_that_cannot_tell_all_says_so_at_the_end(full_disk: Path) -> None:
+def test_closing_a_log_with_unwritten_events_raises(full_disk: Path) -> None:
     log = events.EventLog(full_disk)
     log.append(events.Warned("first"))
     with pytest.raises(OSError, match="No space left"):
@@ -87,7 +87,7 @@ def test_synced_events_survive_a_power_loss(tmp_path: Path, monkeypatch: pytest.
         assert recording.surviving()["train/events.jsonl"] == written
 
 
-def test_a_log_is_not_synchronized_while_events_wait_for_room(full_disk: Path) -> None:
+def test_a_log_is_not_synced_while_events_wait_for_disk_space(full_disk: Path) -> None:
     log = events.EventLog(full_disk)
     log.append(events.Warned("first"))
     with pytest.raises(OSError, match="No space left"):
@@ -95,7 +95,7 @@ def test_a_log_is_not_synchronized_while_events_wait_for_room(full_disk: Path) -
 
 
 @given(st.lists(SAMPLES, max_size=8))
-def test_every_event_is_read_as_it_was_written(happened: list[events.Event]) -> None:
+def test_events_survive_a_round_trip(happened: list[events.Event]) -> None:
     lines = [events.encode(event) for event in happened]
     again = [events.decode(line) for line in lines]
     assert all(
@@ -105,7 +105,7 @@ def test_every_event_is_read_as_it_was_written(happened: list[events.Event]) -> 
 
 @settings(max_examples=40)
 @given(happened=st.lists(SAMPLES, min_size=1, max_size=4), data=st.data())
-def test_a_torn_line_loses_nothing_before_it_and_is_not_merged_with_the_next(
+def test_a_partial_line_affects_no_other_line(
     tmp_path_factory: pytest.TempPathFactory, happened: list[events.Event], data: st.DataObject
 ) -> None:
     path = tmp_path_factory.mktemp("log") / "events.jsonl"
@@ -120,12 +120,12 @@ def test_a_torn_line_loses_nothing_before_it_and_is_not_merged_with_the_next(
     log.append(events.Warned("after the crash"))
     log.close()
     after, _ = events.read(path, cursor)
-    # The rest of a line that was cut just before its end may be whole by itself.
+    # A line cut just before its end may still be complete.
     assert isinstance(after[-1], events.Warned)
     assert len(after) <= 2
 
 
-def test_numbers_that_are_not_finite_never_reach_the_file_or_the_browser(tmp_path: Path) -> None:
+def test_nan_and_infinity_never_reach_the_file_or_the_browser(tmp_path: Path) -> None:
     event = events.Measured("train", 1, 0.5, {"loss": math.nan, "top": math.inf, "low": -math.inf, "ok": 1.0})
     line = events.encode(event)
     json.loads(line, parse_constant=lambda name: pytest.fail(f"{name} is not JSON"))
@@ -150,7 +150,7 @@ def test_numbers_that_are_not_finite_never_reach_the_file_or_the_browser(tmp_pat
         b'{"event": ["finished"]}',
     ],
 )
-def test_what_is_not_an_event_is_left_out(line: bytes) -> None:
+def test_invalid_events_are_ignored(line: bytes) -> None:
     assert events.decode(line) is None
 
 
@@ -171,7 +171,7 @@ EVENTS = list(get_args(events.AnyEvent))
 
 @settings(max_examples=100)
 @given(data=st.data(), kind=st.sampled_from(EVENTS))
-def test_no_line_of_json_stops_the_reader(data: st.DataObject, kind: type[events.Event]) -> None:
+def test_no_json_line_stops_the_reader(data: st.DataObject, kind: type[events.Event]) -> None:
     fields = list(kind.__struct_fields__)
     right: dict[str, Any] = {"fraction": 0.5, "stage": "train", "split": "train", "step": 1, "epoch": 1.0}
     body = {name: data.draw(JSON) for name in fields if name not in right or data.draw(st.booleans())}
@@ -208,7 +208,7 @@ def test_no_line_of_json_stops_the_reader(data: st.DataObject, kind: type[events
     ],
     ids=range(9),
 )
-def test_a_line_that_no_program_should_write_stops_no_reader(tmp_path: Path, line: bytes) -> None:
+def test_a_malformed_line_does_not_stop_the_reader(tmp_path: Path, line: bytes) -> None:
     path = tmp_path / "events.jsonl"
     path.write_bytes(line + b"\n" + events.encode(events.Warned("after it")))
     *others, last = events.read(path)[0]
@@ -216,7 +216,7 @@ def test_a_line_that_no_program_should_write_stops_no_reader(tmp_path: Path, lin
     assert [event.values for event in others if isinstance(event, events.Measured)] in ([], [{}])
 
 
-def test_a_log_that_became_shorter_is_not_read_twice(tmp_path: Path) -> None:
+def test_a_shortened_log_is_not_read_twice(tmp_path: Path) -> None:
     path = tmp_path / "events.jsonl"
     path.write_bytes(events.encode(events.Warned("one")))
     for cursor in (10**6, 2**63, 2**200):
@@ -228,7 +228,7 @@ def test_unknown_keys_are_ignored() -> None:
     assert event == events.Warned("m", at=1.0)
 
 
-def test_reading_stops_where_it_is_told(tmp_path: Path) -> None:
+def test_reading_stops_at_the_given_offset(tmp_path: Path) -> None:
     path = tmp_path / "events.jsonl"
     log = events.EventLog(path)
     log.append(events.Warned("one"))
@@ -242,7 +242,7 @@ def test_reading_stops_where_it_is_told(tmp_path: Path) -> None:
     )
 
 
-def test_a_log_that_is_no_plain_file_has_no_events(tmp_path: Path) -> None:
+def test_a_log_that_is_not_a_regular_file_has_no_events(tmp_path: Path) -> None:
     assert events.read(tmp_path / "missing") == ([], 0)
     os.symlink("/etc/passwd", tmp_path / "link")
     assert events.read(tmp_path / "link") == ([], 0)
@@ -250,7 +250,7 @@ def test_a_log_that_is_no_plain_file_has_no_events(tmp_path: Path) -> None:
     assert events.read(tmp_path / "pipe")[0] == []
 
 
-def test_a_line_that_did_not_fit_on_the_disk_is_finished_before_the_next(
+def test_a_line_cut_by_a_full_disk_is_completed_before_the_next(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     path = tmp_path / "events.jsonl"

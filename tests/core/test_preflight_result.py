@@ -1,4 +1,4 @@
-"""What the step before a training has shown, in the folder of the training."""
+"""Preflight results in the folder of a training."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import pytest
 from digits.core import preflight_result
 
 
-def test_what_was_shown_is_kept(tmp_path: Path) -> None:
+def test_a_result_is_saved_and_loaded(tmp_path: Path) -> None:
     step, job = tmp_path / "step", tmp_path / "job"
     for folder in (step, job):
         folder.mkdir()
@@ -23,18 +23,18 @@ def test_what_was_shown_is_kept(tmp_path: Path) -> None:
     assert (job / preflight_result.PICTURE_FILE).read_bytes() == b"pixels"
 
 
-def test_nothing_shown_is_nothing_kept(tmp_path: Path) -> None:
+def test_an_empty_result_is_not_saved(tmp_path: Path) -> None:
     preflight_result.copy_to_job(tmp_path / "forgotten", tmp_path)
     assert preflight_result.load(tmp_path) is None
 
 
 @pytest.mark.parametrize("text", ["", "{", "[]", "null", "{}", '{"result": 3}'])
-def test_a_damaged_file_is_nothing_kept(tmp_path: Path, text: str) -> None:
+def test_a_damaged_file_is_ignored(tmp_path: Path, text: str) -> None:
     (tmp_path / preflight_result.RESULT_FILE).write_text(text)
     assert preflight_result.load(tmp_path) is None
 
 
-def test_the_lines_for_a_terminal() -> None:
+def test_terminal_output() -> None:
     layer = {"name": "fc", "shape": [8, 4], "min": -1, "mean": 0, "max": 2, "std": 0.5, "zero_fraction": 0.25}
     result = {
         "verdict": "The loss is finite.",
@@ -43,9 +43,9 @@ def test_the_lines_for_a_terminal() -> None:
         "parameters": 1234,
         "layers": [layer],
     }
-    said = preflight_result.format_lines(result)
-    assert said[:3] == ["The loss is finite.", "memory             500 MB", "parameters         1,234"]
-    assert said[-1].split() == ["fc", "8×4", "-1", "0", "2", "0.5", "25%"]
+    lines = preflight_result.format_lines(result)
+    assert lines[:3] == ["The loss is finite.", "memory             500 MB", "parameters         1,234"]
+    assert lines[-1].split() == ["fc", "8×4", "-1", "0", "2", "0.5", "25%"]
     timed = {
         "seconds_per_step": 0.01,
         "seconds_per_epoch": 10.0,

@@ -1,4 +1,4 @@
-"""Check numbers: base 0.01, 1000 steps, the form's default settings."""
+"""Reference values for a base rate of 0.01, 1000 steps and the form's default settings."""
 
 from __future__ import annotations
 
@@ -25,11 +25,11 @@ def rate(policy: str, **settings: object) -> LearningRate:
         ("sigmoid", 500, 0.005),
     ],
 )
-def test_check_numbers(policy: str, step: int, expected: float) -> None:
+def test_reference_values(policy: str, step: int, expected: float) -> None:
     assert rate(policy).at(step) == pytest.approx(expected, rel=1e-5)
 
 
-def test_step_drops_at_every_third() -> None:
+def test_step_decay_drops_at_every_third() -> None:
     at = rate("step").at
     drops = [step for step in range(1, 1000) if at(step) != at(step - 1)]
     assert drops == [330, 660, 990]
@@ -37,26 +37,26 @@ def test_step_drops_at_every_third() -> None:
     assert at(990) == pytest.approx(0.00001)
 
 
-def test_multistep_drops_after_its_values() -> None:
+def test_multistep_decay_drops_after_its_values() -> None:
     at = rate("multistep").at
     drops = [step for step in range(1, 1000) if at(step) != at(step - 1)]
     assert drops == [501, 851]
     assert at(999) == pytest.approx(0.0025)
 
 
-def test_more_values_than_steps_stay_a_multistep() -> None:
+def test_multistep_decay_accepts_more_values_than_steps() -> None:
     short = LearningRate(from_settings("multistep", values=[10, 20, 30]), 1.0, max_steps=2)
     assert [short.at(step) for step in range(4)] == [1.0, 1.0, 0.125, 0.125]
 
 
 @pytest.mark.parametrize("policy", POLICIES)
-def test_preview_is_the_training_at_every_percent(policy: str) -> None:
+def test_the_preview_matches_the_training(policy: str) -> None:
     (values,) = preview(from_settings(policy), [0.01])
     assert len(values) == 101
     assert values == [LearningRate(from_settings(policy), 0.01, 100).at(step) for step in range(101)]
 
 
-def test_the_step_past_the_end_has_a_rate() -> None:
+def test_the_rate_is_defined_past_the_last_step() -> None:
     assert LearningRate(from_settings("poly"), 0.01, max_steps=9.5).at(10) == 0.0
 
 
@@ -68,7 +68,7 @@ def test_the_step_past_the_end_has_a_rate() -> None:
         ({"policy": "step", "size": "many"}, r"Expected `float`, got `str` - at `\$.size`"),
     ],
 )
-def test_mistakes_are_named(policy: dict[str, object], words: str) -> None:
+def test_errors_name_the_invalid_value(policy: dict[str, object], words: str) -> None:
     with pytest.raises(ValueError, match=words):
         from_settings(**policy)
 
@@ -90,7 +90,7 @@ def test_mistakes_are_named(policy: dict[str, object], words: str) -> None:
         ("step", {"warmup": 10}, 330, 0.001),
     ],
 )
-def test_newer_policies_and_the_warm_up(
+def test_newer_policies_and_warmup(
     policy: str, settings: dict[str, float], step: int, expected: float
 ) -> None:
     assert rate(policy, **settings).at(step) == pytest.approx(expected, rel=1e-9)
@@ -103,7 +103,7 @@ def test_newer_policies_and_the_warm_up(
     warmup=st.floats(0, 100),
     place=st.floats(0, 1),
 )
-def test_every_rate_is_a_number_that_is_not_negative(
+def test_every_rate_is_a_nonnegative_number(
     policy: str, base: float, max_steps: float, warmup: float, place: float
 ) -> None:
     at = LearningRate(from_settings(policy, warmup=warmup), base, max_steps).at(int(place * max_steps))

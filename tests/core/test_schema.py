@@ -1,4 +1,4 @@
-"""JSON becomes a struct, or an error that names the value."""
+"""Decoding JSON into structs, with errors that name the invalid value."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def outer(**change: Any) -> Outer:
     return schema.decode(json.dumps({"name": "abc", **change}).encode(), Outer)
 
 
-def test_json_becomes_a_struct() -> None:
+def test_json_is_decoded_into_a_struct() -> None:
     body = {
         "places": [{"x": 1, "y": None, "unknown": 1}],
         "step": ["R", 5],
@@ -76,24 +76,24 @@ def test_json_becomes_a_struct() -> None:
         ({"way": "elsewhere"}, r"'elsewhere' - at `\$.way`"),
     ],
 )
-def test_the_error_names_the_faulty_value(change: dict[str, Any], words: str) -> None:
+def test_the_error_names_the_invalid_value(change: dict[str, Any], words: str) -> None:
     with pytest.raises(Malformed, match=words):
         outer(**change)
 
 
-def test_the_state_of_a_random_generator_fits() -> None:
+def test_the_state_of_a_random_generator_is_accepted() -> None:
     state = {"random": {"state": 2**128 - 1, "cached": [0.5, None, True]}}
     assert outer(loose=state).loose == state
 
 
 @pytest.mark.parametrize("body", [b"null", b"[]", b'"x"', b"1", b"{}", b"", b"\xff", b"[" * 10**6])
-def test_anything_but_an_object_is_refused(body: bytes) -> None:
+def test_only_objects_are_accepted(body: bytes) -> None:
     with pytest.raises((ValueError, RecursionError)):
         schema.decode(body, Outer)
 
 
 @given(st.floats() | st.integers() | st.sampled_from([10**400, 10**5000, -(2**63) - 1]))
-def test_a_number_that_passes_can_be_computed_with(value: float) -> None:
+def test_accepted_numbers_support_arithmetic(value: float) -> None:
     text = "1" + "0" * 5000 if value == 10**5000 else repr(value)
     try:
         known = schema.decode(text.encode(), float)
@@ -102,7 +102,7 @@ def test_a_number_that_passes_can_be_computed_with(value: float) -> None:
     assert known == float(value)
 
 
-def test_limits_are_those_of_the_type_hints() -> None:
+def test_type_hints_set_the_limits() -> None:
     assert schema.limits(Outer, "share") == Limits(0.5, 0, 1)
     assert schema.limits(Outer, "most") == Limits(None, 1, schema.LARGEST_WHOLE)
     assert schema.limits(Outer, "way") == Limits("here", choices=("here", "there"))

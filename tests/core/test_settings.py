@@ -1,4 +1,4 @@
-"""Settings come from options, then variables, then defaults, and nonsense is refused by name."""
+"""Settings from options, environment variables and defaults, and errors that name an invalid one."""
 
 from __future__ import annotations
 
@@ -10,24 +10,24 @@ import pytest
 from digits.core.settings import LoginPolicy, Settings, SettingsError, described_settings, read_settings
 
 
-def test_defaults_reach_only_this_computer():
+def test_the_default_address_is_local():
     settings = read_settings({})
     assert (settings.host, settings.port, settings.is_local) == ("127.0.0.1", 5000, True)
     assert settings.url_prefix == "" and not settings.debug and settings.standby
 
 
-def test_a_checkout_keeps_its_jobs_in_itself(root):
+def test_a_checkout_stores_jobs_in_its_own_folder(root):
     assert read_settings({}).jobs_dir == root / "jobs"
 
 
-def test_an_installed_program_keeps_its_jobs_in_the_home_folder(monkeypatch, tmp_path):
+def test_an_installed_program_stores_jobs_in_the_home_folder(monkeypatch, tmp_path):
     monkeypatch.setattr("digits.core.settings.checkout_folder", lambda: None)
     monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path))
     assert read_settings({}).jobs_dir == tmp_path / "digits" / "jobs"
     assert read_settings({}).samples_dir == tmp_path / "digits" / "samples"
 
 
-def test_an_option_overrules_a_variable():
+def test_an_option_overrides_a_variable():
     environment = {"DIGITS_PORT": "6000", "DIGITS_LOGFILE_LEVEL": "ERROR"}
     settings = read_settings(environment, {"port": "7000", "logfile_level": None})
     assert (settings.port, settings.logfile_level) == (7000, "error")
@@ -47,7 +47,7 @@ def test_an_option_overrules_a_variable():
         ("DIGITS_SERVER_NAME", " lab ", "server_name", "lab"),
     ],
 )
-def test_variables_are_understood(variable, value, field, meaning):
+def test_variables_are_parsed(variable, value, field, meaning):
     assert getattr(read_settings({variable: value}), field) == meaning
 
 
@@ -65,18 +65,18 @@ def test_variables_are_understood(variable, value, field, meaning):
         ("DIGITS_JOBS_DIR", " "),
     ],
 )
-def test_nonsense_is_refused_by_name(variable, value):
+def test_an_invalid_value_is_refused_by_name(variable, value):
     with pytest.raises(SettingsError, match=variable):
         read_settings({variable: value})
 
 
 @pytest.mark.parametrize("name", ["token", "password"])
 def test_secrets_have_no_option(name):
-    """Every user of a machine can read the options of its programs."""
+    """Every user of a machine can read the command lines of its processes."""
     assert [row.option for row in described_settings() if row.name == name] == [None]
 
 
-def test_debugging_stays_on_this_computer():
+def test_debug_mode_requires_a_local_address():
     with pytest.raises(SettingsError, match="loopback"):
         Settings(debug=True, host="0.0.0.0")
     with pytest.raises(SettingsError, match="proxy"):
@@ -107,17 +107,17 @@ def test_local_means_loopback(host, is_local):
         ({"login": False, "behind_proxy": True}, LoginPolicy.NOBODY),
     ],
 )
-def test_who_has_to_log_in(options, policy):
+def test_who_must_log_in(options, policy):
     assert Settings(**options).login_policy is policy
 
 
-def test_no_login_is_said_explicitly():
+def test_disabling_login_must_be_explicit():
     assert read_settings({"DIGITS_LOGIN": "0"}).login_policy is LoginPolicy.NOBODY
     assert read_settings({}, {"login": False}).login_policy is LoginPolicy.NOBODY
 
 
 @pytest.mark.parametrize("host", ["0.0.0.0", "::", "", "192.168.1.2", "digits.example", "localhost.example"])
-def test_other_computers_always_need_a_login(host):
+def test_other_computers_must_always_log_in(host):
     with pytest.raises(SettingsError, match="run programs as you"):
         Settings(login=False, host=host)
 
@@ -129,13 +129,13 @@ def test_a_secret_without_a_login_is_refused(secret):
 
 
 @pytest.mark.parametrize("names", ["TF_*", "A B", "1A", "DIGITS_TOKEN", "A=b"])
-def test_tasks_inherit_exact_names_only(names):
+def test_tasks_inherit_variables_by_exact_name_only(names):
     with pytest.raises(SettingsError, match="exact names"):
         read_settings({"DIGITS_PASS_ENV": names})
     assert read_settings({"DIGITS_PASS_ENV": "HF_HOME, MY_1"}).pass_env == ("HF_HOME", "MY_1")
 
 
-def test_jobs_and_samples_may_always_be_read(tmp_path):
+def test_jobs_and_samples_are_always_readable(tmp_path):
     settings = Settings(data_roots=(), jobs_dir=tmp_path / "jobs", samples_dir=tmp_path / "samples")
     assert settings.readable_roots == (tmp_path / "jobs", tmp_path / "samples")
 

@@ -1,4 +1,4 @@
-"""Archives that are made while they are sent."""
+"""Archives created while they are sent."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from digits.data import archive
 
 
 @pytest.mark.parametrize("ending", archive.MEDIA_TYPES)
-def test_an_archive_arrives_in_pieces_and_whole(tmp_path: Path, ending: str) -> None:
+def test_an_archive_is_streamed_completely(tmp_path: Path, ending: str) -> None:
     contents = {
         "about.json": b"{}",
         "large.bin": bytes(range(256)) * 4100,

@@ -1,4 +1,4 @@
-"""Which paths the server may read, and which it offers."""
+"""The paths that the server may read, and the completions it offers."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def test_file_below_a_root_is_resolved(roots: Roots, tree: Path) -> None:
     assert roots.resolve(f"{tree}/data/list.txt", "file") == tree / "data/list.txt"
 
 
-def test_link_that_stays_inside_is_followed(roots: Roots, tree: Path) -> None:
+def test_link_within_a_root_is_followed(roots: Roots, tree: Path) -> None:
     assert roots.resolve(f"{tree}/data/inside") == tree / "data/cats"
 
 
@@ -74,7 +74,7 @@ def test_relative_path_is_refused(roots: Roots, relative: str) -> None:
 
 
 @pytest.mark.parametrize("text", ["", "   ", "/a\0b", "/\ud800", "/" + "a" * 5000])
-def test_text_that_is_no_path_is_refused(roots: Roots, text: str) -> None:
+def test_an_invalid_path_is_refused(roots: Roots, text: str) -> None:
     with pytest.raises(BadRequest):
         roots.resolve(text)
 
@@ -92,14 +92,14 @@ def test_refusal_names_the_roots_and_the_option(roots: Roots, tree: Path) -> Non
     assert "--data-root" in refusal.value.hint
 
 
-def test_without_roots_everything_is_refused(tree: Path) -> None:
+def test_without_roots_every_path_is_refused(tree: Path) -> None:
     with pytest.raises(NotAllowed) as refusal:
         Roots([]).resolve(str(tree))
     assert "--data-root" in refusal.value.hint
     assert Roots([]).complete("/") == []
 
 
-def test_outside_nothing_tells_what_exists(roots: Roots, tree: Path) -> None:
+def test_a_refusal_does_not_reveal_what_exists(roots: Roots, tree: Path) -> None:
     answers = []
     for name in (CANARY, "missing"):
         with pytest.raises(DigitsError) as refusal:
@@ -123,7 +123,7 @@ def test_wrong_kind_is_refused(roots: Roots, tree: Path, name: str, kind: str) -
 
 
 def test_unreadable_folder_is_refused(roots: Roots, tree: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    # Root may read everything, so the question itself is answered for it.
+    # Root may read everything, so the access check is replaced.
     monkeypatch.setattr(os, "access", lambda path, mode: False)
     with pytest.raises(NotAllowed, match="permission"):
         roots.resolve(f"{tree}/data/cats")
@@ -132,14 +132,14 @@ def test_unreadable_folder_is_refused(roots: Roots, tree: Path, monkeypatch: pyt
 @pytest.mark.parametrize(
     "name", ["escape", "escape/inner", "escape-file", "inside/../../data-secret", "../data-secret"]
 )
-def test_way_out_is_refused(roots: Roots, tree: Path, name: str) -> None:
+def test_leaving_a_root_is_refused(roots: Roots, tree: Path, name: str) -> None:
     for kind in ("folder", "file"):
         with pytest.raises(NotAllowed):
             roots.resolve(f"{tree}/data/{name}", kind)  # type: ignore[arg-type]
 
 
 def payloads(tree: Path) -> list[str]:
-    """Ways to write paths to the canary or to system files, as attackers have tried them."""
+    """Path traversal payloads that point at the canary or at system files."""
     ups = [
         "..",
         "%2e%2e",
@@ -164,7 +164,7 @@ def payloads(tree: Path) -> list[str]:
     ]
 
 
-def test_no_payload_leads_out(roots: Roots, tree: Path) -> None:
+def test_no_payload_escapes(roots: Roots, tree: Path) -> None:
     corpus = payloads(tree)
     assert len(corpus) > 200
     let_in = []
@@ -190,7 +190,7 @@ def test_completion_lists_a_folder(roots: Roots, tree: Path) -> None:
     assert roots.complete(f"{data}/nothing") == []
 
 
-def test_completion_leads_to_the_roots(roots: Roots, tree: Path) -> None:
+def test_completion_suggests_the_roots(roots: Roots, tree: Path) -> None:
     data = f"{tree}/data/"
     assert roots.complete("") == [data]
     assert roots.complete("/") == [data]
@@ -207,7 +207,7 @@ def test_completion_is_capped_and_sorted(roots: Roots, tree: Path) -> None:
     assert offered == [f"{tree}/data/cats/{number:03}" for number in range(MAX_SUGGESTIONS)]
 
 
-def test_completion_leaves_out_names_that_are_no_text(roots: Roots, tree: Path) -> None:
+def test_completion_omits_names_that_are_not_valid_text(roots: Roots, tree: Path) -> None:
     folder = os.fsencode(tree / "data/cats")
     for name in (b"\xff.png", b"a\nb", "größe".encode()):
         os.close(os.open(os.path.join(folder, name), os.O_CREAT))

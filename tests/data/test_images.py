@@ -1,4 +1,4 @@
-"""Images: every allowed kind of file, files that only pretend, and resizing."""
+"""Images: every supported format, files with a wrong format, and resizing."""
 
 from __future__ import annotations
 
@@ -26,21 +26,21 @@ def saved(image: Image.Image, format: str, **options: Any) -> bytes:
 
 
 def gradient(width: int, height: int, channels: int) -> images.Pixels:
-    """A smooth image in which every direction and channel differs."""
+    """A smooth image that differs in every direction and channel."""
     down, across = np.mgrid[0:height, 0:width]
     planes = [across * 200 // width, down * 200 // height, (across + down) * 200 // (width + height)]
     return np.stack(planes[:channels], axis=-1).astype(np.uint8)
 
 
 def png_of_zeros(width: int, height: int) -> bytes:
-    """A gray PNG of any size in hundreds of rows, whose compressed rows are all the same bytes."""
+    """A gray PNG whose height is a multiple of 100, compressed in repeating blocks."""
 
     def chunk(name: bytes, data: bytes) -> bytes:
         return struct.pack(">I", len(data)) + name + data + struct.pack(">I", zlib.crc32(name + data))
 
     compressor = zlib.compressobj(1, wbits=-zlib.MAX_WBITS)
     rows = compressor.compress(bytes((width + 1) * 100)) + compressor.flush(zlib.Z_FULL_FLUSH)
-    checksum = (width + 1) * height % 65521 << 16 | 1  # Adler-32 of as many zeros
+    checksum = (width + 1) * height % 65521 << 16 | 1  # Adler-32 of that many zeros
     pixels = b"\x78\x01" + rows * (height // 100) + compressor.flush() + struct.pack(">I", checksum)
     header = struct.pack(">IIBBBBB", width, height, 8, 0, 0, 0, 0)
     return b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", header) + chunk(b"IDAT", pixels) + chunk(b"IEND", b"")
@@ -79,14 +79,14 @@ def test_gray_becomes_color_and_color_gray() -> None:
 
 
 @pytest.mark.parametrize("format", ["PNG", "TIFF", "PPM"])
-def test_sixteen_bits_keep_their_high_byte(format: str) -> None:
+def test_sixteen_bit_pixels_keep_their_high_byte(format: str) -> None:
     values = np.array([[0, 255, 256, 0x1234, 0xFFFF]], np.uint16)
     image = Image.fromarray(values)
     loaded = images.load(saved(image, format), 1)
     assert loaded[0, :, 0].tolist() == [0, 0, 1, 0x12, 0xFF]
 
 
-def test_one_bit_becomes_black_and_white() -> None:
+def test_one_bit_pixels_become_black_and_white() -> None:
     image = Image.new("1", (2, 1))
     image.putpixel((1, 0), 1)
     assert images.load(saved(image, "PNG"), 1).tolist() == [[[0], [255]]]
@@ -103,7 +103,7 @@ def test_wide_integers_are_refused() -> None:
 
 
 @pytest.mark.parametrize("mode", ["RGBA", "LA"])
-def test_transparency_is_laid_over_white(mode: str) -> None:
+def test_transparency_is_composited_over_white(mode: str) -> None:
     black = (0,) * (len(mode) - 1)
     image = Image.new(mode, (3, 1), (*black, 255))
     image.putpixel((1, 0), (*black, 0))
@@ -111,7 +111,7 @@ def test_transparency_is_laid_over_white(mode: str) -> None:
     assert images.load(saved(image, "PNG"), 1)[0, :, 0].tolist() == [0, 255, 127]
 
 
-def test_a_palette_with_transparency_is_laid_over_white() -> None:
+def test_a_transparent_palette_is_composited_over_white() -> None:
     image = Image.new("P", (2, 1))
     image.putpalette([255, 0, 0, 0, 0, 255])
     image.putpixel((1, 0), 1)
@@ -119,7 +119,7 @@ def test_a_palette_with_transparency_is_laid_over_white() -> None:
     assert loaded.tolist() == [[[255, 0, 0], [255, 255, 255]]]
 
 
-def test_a_transparent_color_is_laid_over_white() -> None:
+def test_a_transparent_color_is_composited_over_white() -> None:
     image = Image.new("L", (2, 1), 7)
     image.putpixel((1, 0), 8)
     assert images.load(saved(image, "PNG", transparency=8), 1)[0, :, 0].tolist() == [7, 255]
@@ -133,7 +133,7 @@ def test_cmyk_becomes_rgb() -> None:
 
 @pytest.mark.parametrize("format", ["PNG", "JPEG", "TIFF", "WEBP"])
 @pytest.mark.parametrize("orientation", [1, 2, 3, 4, 5, 6, 7, 8])
-def test_exif_orientation_turns_the_image_upright(format: str, orientation: int) -> None:
+def test_exif_orientation_is_applied(format: str, orientation: int) -> None:
     upright = np.zeros((16, 32), np.uint8)
     upright[:8, :16] = 255  # a white corner at the top left
     as_stored = {
@@ -175,7 +175,7 @@ def test_the_first_frame_of_an_animation_is_used() -> None:
         (b"\x89PNG\r\n\x1a\n", "not an image (it looks like a damaged PNG)"),
     ],
 )
-def test_what_is_no_image_is_named(data: bytes, reason: str) -> None:
+def test_a_file_that_is_not_an_image_is_named(data: bytes, reason: str) -> None:
     with pytest.raises(UnusableImage) as caught:
         images.load(data, 3)
     assert caught.value.reason == reason
@@ -199,7 +199,7 @@ def test_a_huge_png_is_refused_before_it_is_decoded() -> None:
     assert caught.value.reason == "50000×50000 pixels is more than the limit of 50,000,000 pixels"
 
 
-def test_the_limit_of_pixels_is_exact() -> None:
+def test_the_pixel_limit_is_exact() -> None:
     data = png_of_zeros(200, 100)
     assert images.load(data, 1, max_pixels=20_000).shape == (100, 200, 1)
     with pytest.raises(UnusableImage, match="200×100 pixels is more than the limit of 19,999 pixels"):
@@ -213,12 +213,12 @@ def test_a_fifo_and_a_folder_are_refused_without_waiting(tmp_path: Path) -> None
             images.load(path, 3)
 
 
-def test_a_missing_file_is_an_error_of_the_system(tmp_path: Path) -> None:
+def test_a_missing_file_raises_an_os_error(tmp_path: Path) -> None:
     with pytest.raises(FileNotFoundError):
         images.load(tmp_path / "gone.png", 3)
 
 
-def test_files_too_large_are_refused(tmp_path: Path) -> None:
+def test_oversized_files_are_refused(tmp_path: Path) -> None:
     path = tmp_path / "large.png"
     with path.open("wb") as file:
         file.truncate(images.MAX_FILE_BYTES + 1)
@@ -241,7 +241,7 @@ def test_altered_files_load_or_are_refused(format: str, data: st.DataObject) -> 
         assert loaded.ndim == 3
 
 
-def test_only_files_that_any_decoder_reads_the_same_are_plain() -> None:
+def test_only_files_that_all_decoders_read_alike_are_plain() -> None:
     gray, color = images.as_image(gradient(9, 9, 1)), images.as_image(gradient(9, 9, 3))
     turned = Image.Exif()
     turned[0x0112] = 6
@@ -286,7 +286,7 @@ def test_sixteen_bit_color_is_not_plain() -> None:
     assert images.as_pixels(picture.image).tolist() == [[[1, 2, 3]]]
 
 
-def test_large_jpegs_are_decoded_small_and_look_the_same() -> None:
+def test_large_jpegs_are_decoded_at_reduced_size_and_look_the_same() -> None:
     data = saved(images.as_image(gradient(800, 600, 3)), "JPEG")
     small = images.open_picture(data, 3, enough=(40, 40))
     assert small.image.width < 800
@@ -312,7 +312,7 @@ sides = st.integers(1, 60)
     st.sampled_from(images.RESIZE_MODES),
     st.integers(0, 99),
 )
-def test_resizing_gives_exactly_the_size_asked_for(
+def test_resizing_returns_the_exact_size(
     width: int, height: int, to_width: int, to_height: int, channels: int, mode: str, seed: int
 ) -> None:
     pixels = gradient(width, height, channels)
@@ -324,14 +324,14 @@ def test_resizing_gives_exactly_the_size_asked_for(
 
 
 @given(sides, sides, st.sampled_from([1, 3]), st.sampled_from(images.RESIZE_MODES))
-def test_the_same_size_stays_untouched(width: int, height: int, channels: int, mode: str) -> None:
+def test_an_image_of_the_target_size_is_unchanged(width: int, height: int, channels: int, mode: str) -> None:
     pixels = gradient(width, height, channels)
     assert np.array_equal(images.resize(pixels, width, height, mode), pixels)
 
 
 @settings(deadline=None)
 @given(st.integers(1, 20), st.integers(1, 20), st.integers(2, 5), st.sampled_from(images.RESIZE_MODES))
-def test_the_same_ratio_is_squashed(width: int, height: int, factor: int, mode: str) -> None:
+def test_an_image_of_the_target_ratio_is_squashed(width: int, height: int, factor: int, mode: str) -> None:
     pixels = gradient(width * factor, height * factor, 3)
     squashed = images.resize(pixels, width, height, "squash")
     assert np.array_equal(images.resize(pixels, width, height, mode), squashed)
@@ -359,7 +359,7 @@ def test_crop_keeps_the_middle() -> None:
 
 
 @given(st.integers(3, 40), st.integers(3, 40), st.integers(3, 40), st.integers(3, 40))
-def test_cutting_by_the_scalers_box_equals_cutting_afterwards(width, height, to_width, to_height) -> None:
+def test_cropping_while_scaling_equals_cropping_afterwards(width, height, to_width, to_height) -> None:
     assume(width * to_height != height * to_width)
     image = images.as_image(gradient(width, height, 3))
     scaled = images.scaled_size(image.size, to_width, to_height, "crop")
@@ -370,7 +370,7 @@ def test_cutting_by_the_scalers_box_equals_cutting_afterwards(width, height, to_
     assert np.abs(np.asarray(resized) - cut).max() <= 3
 
 
-def test_padding_is_noise_that_only_the_seed_decides() -> None:
+def test_padding_is_noise_determined_by_the_seed() -> None:
     pixels = np.full((10, 40, 3), 255, np.uint8)
     padded = images.resize(pixels, 20, 20, "fill", seed=1)
     border = np.concatenate([padded[:7], padded[13:]])
@@ -382,7 +382,7 @@ def test_padding_is_noise_that_only_the_seed_decides() -> None:
 
 
 @pytest.mark.parametrize("mode", images.RESIZE_MODES)
-def test_long_thin_images_stay_cheap(mode: str) -> None:
+def test_long_thin_images_can_be_resized(mode: str) -> None:
     image = Image.new("L", (1_000_000, 1))
     assert images.resize_image(image, 64, 64, mode).size == (64, 64)
 
@@ -394,7 +394,7 @@ def test_impossible_sizes_and_modes_are_refused(arguments: tuple[int, int, str])
 
 
 @pytest.mark.parametrize("channels", [1, 3])
-def test_encodings_hold_the_pixels(channels: int) -> None:
+def test_encodings_preserve_the_pixels(channels: int) -> None:
     pixels = gradient(11, 6, channels)
     assert np.array_equal(images.load(images.encode(pixels, "png"), channels), pixels)
     assert images.encode(pixels, "none") == pixels.tobytes()

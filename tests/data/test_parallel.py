@@ -1,4 +1,4 @@
-"""Work over processes: news arrive, faults are raised here, and no process is left."""
+"""Work in several processes: messages arrive, errors are raised in the parent, and no process remains."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from digits.data.parallel import ProcessDied, Send
 
 
 @pytest.fixture(autouse=True)
-def no_process_is_left() -> Iterator[None]:
+def no_process_remains() -> Iterator[None]:
     before = psutil.Process().children()
     yield
     assert [child for child in psutil.Process().children() if child not in before] == []
@@ -29,25 +29,25 @@ def double(piece: int, send: Send) -> None:
     send(piece * 2)
 
 
-def news(*arguments, **options) -> list:
+def messages(*arguments, **options) -> list:
     return [message for message in parallel.run(*arguments, **options) if message is not None]
 
 
 @pytest.mark.parametrize("processes", [1, 2, 5, None])
-def test_every_piece_is_done_once(processes: int | None) -> None:
-    assert sorted(news(double, 20, processes=processes)) == list(range(0, 40, 2))
+def test_every_item_is_processed_once(processes: int | None) -> None:
+    assert sorted(messages(double, 20, processes=processes)) == list(range(0, 40, 2))
 
 
-def test_no_pieces_are_no_work() -> None:
-    assert news(double, 0) == []
+def test_no_items_yield_no_messages() -> None:
+    assert messages(double, 0) == []
 
 
 def test_each_process_finishes_once() -> None:
-    told = news(double, 6, processes=3, finish=lambda send: send("finished"))
-    assert told.count("finished") == 3
+    received = messages(double, 6, processes=3, finish=lambda send: send("finished"))
+    assert received.count("finished") == 3
 
 
-def test_silence_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_silence_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(parallel, "QUIET_SECONDS", 0.01)
 
     def slow(piece: int, send: Send) -> None:
@@ -56,42 +56,42 @@ def test_silence_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
     assert None in list(parallel.run(slow, 1))
 
 
-class Unportable(Exception):
-    """Needs more to be made again than its arguments tell."""
+class Unpicklable(Exception):
+    """An exception that cannot be recreated from its arguments."""
 
     def __init__(self, one: int, two: int) -> None:
         super().__init__(f"{one} and {two}")
 
 
-def test_what_the_work_raises_is_raised_with_its_trace() -> None:
+def test_an_exception_is_raised_with_its_traceback() -> None:
     def fail(piece: int, send: Send) -> None:
         raise ValueError(f"piece {piece}")
 
     with pytest.raises(ValueError, match="piece 0") as caught:
-        news(fail, 1)
+        messages(fail, 1)
     assert "in fail" in caught.value.__notes__[0]
 
 
-def test_exceptions_that_cannot_travel_are_described() -> None:
+def test_exceptions_that_cannot_be_pickled_are_described() -> None:
     def fail(piece: int, send: Send) -> None:
-        raise Unportable(1, 2)
+        raise Unpicklable(1, 2)
 
-    with pytest.raises(RuntimeError, match="Unportable: 1 and 2"):
-        news(fail, 1)
+    with pytest.raises(RuntimeError, match="Unpicklable: 1 and 2"):
+        messages(fail, 1)
 
 
-def test_a_killed_process_is_noticed() -> None:
+def test_a_killed_process_is_detected() -> None:
     def die(piece: int, send: Send) -> None:
         if piece == 3:
             os.kill(os.getpid(), signal.SIGKILL)
 
     with pytest.raises(ProcessDied, match="signal 9, SIGKILL"):
-        news(die, 10, processes=2)
+        messages(die, 10, processes=2)
 
 
-def test_a_process_that_exits_is_noticed() -> None:
+def test_a_process_that_exits_is_detected() -> None:
     with pytest.raises(ProcessDied, match="exit code 3"):
-        news(lambda piece, send: os._exit(3), 1)
+        messages(lambda piece, send: os._exit(3), 1)
 
 
 def test_closing_early_ends_the_processes() -> None:
@@ -105,7 +105,7 @@ def test_closing_early_ends_the_processes() -> None:
         assert len(set(psutil.Process().children()) - before) == 2
 
 
-def test_the_parents_signal_handlers_stay_with_the_parent() -> None:
+def test_signal_handlers_are_not_inherited() -> None:
     reading, writing = os.pipe()
     os.set_blocking(writing, False)
     os.set_blocking(reading, False)
@@ -118,7 +118,7 @@ def test_the_parents_signal_handlers_stay_with_the_parent() -> None:
 
     try:
         with pytest.raises(ProcessDied, match="signal 15, SIGTERM"):
-            news(terminate, 1)
+            messages(terminate, 1)
         with pytest.raises(BlockingIOError):
             os.read(reading, 1)
     finally:

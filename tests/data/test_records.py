@@ -1,4 +1,4 @@
-"""Records: written and read back, damaged shards, and TensorFlow's view of the same files."""
+"""Records: writing, reading, damaged shards, and reading the same files with TensorFlow."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def label_of(record: Record) -> int:
 
 
 def write(folder: Path, *shards: list[Record]) -> Split:
-    """Write ``shards`` to ``folder`` and describe them as a manifest would."""
+    """Write ``shards`` to ``folder`` and return their description for a manifest."""
     names = [records.shard_name("train", number, len(shards)) for number in range(len(shards))]
     for name, content in zip(names, shards, strict=True):
         with ShardWriter(folder / name) as writer:
@@ -63,7 +63,7 @@ def write(folder: Path, *shards: list[Record]) -> Split:
     return Split(count=count, counts=[count], bytes=0, shards=names)
 
 
-def test_a_manifest_is_never_on_the_disk_without_its_records(
+def test_a_manifest_is_never_on_disk_without_its_records(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     job, chance = tmp_path / "job", random.Random(1)
@@ -107,7 +107,7 @@ def test_a_record_survives_encoding(record: Record) -> None:
 
 
 @given(st.binary(max_size=200))
-def test_noise_is_refused_with_one_error(noise: bytes) -> None:
+def test_random_bytes_are_refused(noise: bytes) -> None:
     with pytest.raises(DamagedRecords):
         records.decode_example(noise)
 
@@ -125,12 +125,12 @@ def test_an_altered_payload_decodes_or_is_refused(data: st.DataObject) -> None:
 
 
 @given(cut=st.integers(0, len(records.encode_example(EXAMPLE)) - 1))
-def test_a_cut_payload_is_refused(cut: int) -> None:
+def test_a_truncated_payload_is_refused(cut: int) -> None:
     with pytest.raises(DamagedRecords):
         records.decode_example(records.encode_example(EXAMPLE)[:cut])
 
 
-def test_features_in_another_order_and_form_are_understood() -> None:
+def test_features_in_another_order_and_encoding_are_read() -> None:
     # Other writers give each integer its own field instead of packing them, and add features.
     def delimited(key: bytes, data: bytes) -> bytes:
         return key + bytes([len(data)]) + data
@@ -174,7 +174,7 @@ def test_a_missing_feature_is_named() -> None:
         records.decode_example(payload)
 
 
-def test_filenames_that_are_not_utf8_can_be_shown() -> None:
+def test_filenames_that_are_not_utf8_are_displayable() -> None:
     record = Record(b"", "raw", 0, 0, 1, {}, os.fsencode("caf\udce9/\U0001f600.png"))
     shown = records.decode_example(records.encode_example(record)).filename
     assert shown == "caf\\xe9/\U0001f600.png"
@@ -191,14 +191,14 @@ def test_records_are_read_in_order_across_shards(tmp_path: Path) -> None:
         assert len(reader.offsets(0)) == 5
 
 
-def test_records_of_a_class_are_found_by_the_index(tmp_path: Path) -> None:
+def test_the_index_finds_the_records_of_a_class(tmp_path: Path) -> None:
     with SplitReader(tmp_path, write(tmp_path, numbered(9))) as reader:
         of_class_one = np.flatnonzero(reader.groups == 1)
         assert [label_of(reader.read(int(n))) for n in of_class_one] == [1, 1, 1]
 
 
 @pytest.mark.parametrize("number", [-1, 3])
-def test_numbers_outside_the_split_are_refused(tmp_path: Path, number: int) -> None:
+def test_indices_outside_the_split_are_refused(tmp_path: Path, number: int) -> None:
     with SplitReader(tmp_path, write(tmp_path, numbered(3))) as reader, pytest.raises(IndexError):
         reader.read(number)
 
@@ -209,7 +209,7 @@ def test_an_empty_split_has_no_records(tmp_path: Path) -> None:
         assert reader.groups.shape == (0,)
 
 
-def test_nothing_appears_before_a_shard_is_closed(tmp_path: Path) -> None:
+def test_no_shard_appears_before_it_is_closed(tmp_path: Path) -> None:
     writer = ShardWriter(tmp_path / "train-00000-of-00001.tfrecord")
     writer.add(b"payload", 0)
     assert not list(tmp_path.glob("train-*"))
@@ -220,7 +220,7 @@ def test_nothing_appears_before_a_shard_is_closed(tmp_path: Path) -> None:
     ]
 
 
-def test_a_failing_writer_leaves_nothing_behind(tmp_path: Path) -> None:
+def test_a_failing_writer_leaves_no_files(tmp_path: Path) -> None:
     with pytest.raises(ZeroDivisionError), ShardWriter(tmp_path / "train-00000-of-00001.tfrecord") as writer:
         writer.add(b"payload", 0)
         raise ZeroDivisionError
@@ -283,7 +283,7 @@ def pipe_index(shard: Path) -> None:
         pipe_index,
     ],
 )
-def test_damage_is_noticed_at_opening(tmp_path: Path, damage) -> None:
+def test_damage_is_detected_when_opening(tmp_path: Path, damage) -> None:
     split = write(tmp_path, numbered(4))
     damage(tmp_path / split.shards[0])
     with pytest.raises(DamagedRecords, match="train-00000-of-00001"):
@@ -311,7 +311,7 @@ def test_altered_pixels_fail_their_checksum(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("channels", [1, 3])
-def test_raw_records_reach_the_browser_as_png(channels: int) -> None:
+def test_raw_records_are_sent_as_png(channels: int) -> None:
     pixels = np.arange(4 * 5 * channels, dtype=np.uint8).reshape(4, 5, channels)
     raw = Record(pixels.tobytes(), "raw", 4, 5, channels, 0)
     data, media_type = raw.as_browser_image()
@@ -321,7 +321,7 @@ def test_raw_records_reach_the_browser_as_png(channels: int) -> None:
 
 
 @pytest.mark.parametrize("record", [Record(b"12345", "raw", 2, 3, 1, 0), Record(b"1", "png", 2, 3, 1, 0)])
-def test_pixels_that_do_not_fit_are_refused(record: Record) -> None:
+def test_pixels_that_do_not_match_the_shape_are_refused(record: Record) -> None:
     with pytest.raises(DamagedRecords):
         record.as_array()
 

@@ -1,4 +1,4 @@
-"""Sample datasets: from each source to folders of images. Only the marked test leaves this machine."""
+"""Sample datasets from each source to folders of images. Only the marked test uses the network."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ GZIPPED = {f"{name}.gz": gzip.compress(data, mtime=0) for name, data in CONTENT.
 CHECKSUMS = {name: sha256(data) for name, data in GZIPPED.items()}
 DEBIAN = DebianPackage("dataset-set", "usr/share/set", {name: sha256(data) for name, data in CONTENT.items()})
 NPM_MEMBERS = [f"package/data/{name}" for name in CONTENT]
-# Nothing listens on this port.
+# No process listens on this port.
 UNREACHABLE = "http://127.0.0.1:9/set"
 
 
@@ -89,9 +89,9 @@ def tar_of(files: dict[str, bytes], mode: str = "w:gz") -> bytes:
 
 
 class Web:
-    """A web server on this machine: ``files`` by path, and the paths requested so far.
+    """A local web server with ``files`` by path, which records the requested paths.
 
-    With ``cut``, responses end after that many bytes although more were announced.
+    With ``cut``, responses end after that many bytes, short of their declared length.
     """
 
     def __init__(self) -> None:
@@ -139,7 +139,7 @@ def web() -> Iterator[Web]:
 
 
 class Programs:
-    """A folder that is the whole PATH, with programs that write their arguments to ``log``."""
+    """A folder used as PATH, with programs that write their arguments to ``log``."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -188,7 +188,7 @@ def pixels(folder: Path, path: str) -> list[list[int]]:
     return images.load(folder / path, 1)[:, :, 0].tolist()
 
 
-def test_a_set_is_not_complete_before_its_images_are_on_the_disk(
+def test_a_sample_is_complete_only_once_its_images_are_on_disk(
     tmp_path: Path, web: Web, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     place, chance = tmp_path / "set", random.Random(1)
@@ -204,7 +204,7 @@ def test_a_set_is_not_complete_before_its_images_are_on_the_disk(
     assert all(state.get(name) == data for state in complete for name, data in whole.items())
 
 
-def test_a_set_becomes_folders_of_images(tmp_path: Path, web: Web) -> None:
+def test_a_sample_is_unpacked_into_folders_of_images(tmp_path: Path, web: Web) -> None:
     place = samples.lay_out(sample(web.offer(GZIPPED)), tmp_path / "set", ignore)
     assert place == tmp_path / "set"
     assert sorted(name for name in tree(place) if name.endswith(".png")) == [
@@ -230,7 +230,7 @@ def test_a_set_becomes_folders_of_images(tmp_path: Path, web: Web) -> None:
     assert not (place / ".partial").exists()
 
 
-def test_mnist_is_laid_out_dark_on_white(tmp_path: Path, web: Web) -> None:
+def test_mnist_is_stored_dark_on_white(tmp_path: Path, web: Web) -> None:
     place = samples.lay_out(sample(web.offer(GZIPPED), inverted=True), tmp_path, ignore)
     assert pixels(place, "train/zebra/00000.png") == (255 - TRAIN[0]).tolist()
     assert [item.id for item in SAMPLES.values() if item.inverted] == ["mnist"]
@@ -261,7 +261,7 @@ def test_sources_are_tried_in_order(tmp_path: Path, web: Web, programs: Programs
     assert programs.calls == []
 
 
-def test_debian_packages_are_read_through_their_tools(tmp_path: Path, programs: Programs) -> None:
+def test_debian_packages_are_read_with_debian_tools(tmp_path: Path, programs: Programs) -> None:
     files = {f"./usr/share/set/{name}.gz": gzip.compress(data) for name, data in CONTENT.items()}
     (programs.folder / "tar").write_bytes(tar_of(files, "w"))
     programs.add("apt-get", ": >dataset-set_1_all.deb")
@@ -281,7 +281,7 @@ def test_debian_packages_are_read_through_their_tools(tmp_path: Path, programs: 
     assert "the checksum of t10k-images-idx3-ubyte is wrong" in caught.value.hint
 
 
-def test_when_every_source_fails_all_are_named(tmp_path: Path, web: Web, programs: Programs) -> None:
+def test_if_every_source_fails_the_error_names_them_all(tmp_path: Path, web: Web, programs: Programs) -> None:
     programs.add("apt-get", "exit 1")
     npm = NpmPackage("set-data", "1.0.0", "0" * 64, NPM_MEMBERS)
     place = tmp_path / "set"
@@ -306,7 +306,7 @@ def test_when_every_source_fails_all_are_named(tmp_path: Path, web: Web, program
         assert reason in caught.value.hint
 
 
-def test_files_can_be_put_in_place_by_hand(tmp_path: Path) -> None:
+def test_manually_downloaded_files_are_used(tmp_path: Path) -> None:
     offline = sample(WebFiles(UNREACHABLE, CHECKSUMS))
     with pytest.raises(DownloadFailed) as caught:
         samples.lay_out(offline, tmp_path, ignore)
@@ -328,7 +328,7 @@ def test_files_can_be_put_in_place_by_hand(tmp_path: Path) -> None:
     ],
     ids=["altered", "cut", "not gzip", "empty"],
 )
-def test_a_damaged_download_is_refused_and_fetched_again(tmp_path: Path, web: Web, spoil: Callable) -> None:
+def test_a_damaged_download_is_refused_and_repeated(tmp_path: Path, web: Web, spoil: Callable) -> None:
     name = "t10k-images-idx3-ubyte.gz"
     with pytest.raises(DownloadFailed, match="could not be downloaded") as caught:
         samples.lay_out(sample(web.offer({**GZIPPED, name: spoil(GZIPPED[name])})), tmp_path, ignore)
@@ -363,7 +363,7 @@ def test_an_interrupted_download_resumes(tmp_path: Path, web: Web, monkeypatch: 
     assert len(list(tmp_path.rglob("*.png"))) == 9
 
 
-def test_a_complete_folder_is_used_again(tmp_path: Path, web: Web) -> None:
+def test_a_complete_folder_is_reused(tmp_path: Path, web: Web) -> None:
     samples.lay_out(sample(web.offer(GZIPPED)), tmp_path, ignore)
     before = tree(tmp_path)
     web.requested.clear()
@@ -372,7 +372,7 @@ def test_a_complete_folder_is_used_again(tmp_path: Path, web: Web) -> None:
     assert tree(tmp_path) == before
 
 
-def test_somebody_elses_folders_are_not_overwritten(tmp_path: Path, web: Web) -> None:
+def test_unrelated_folders_are_not_overwritten(tmp_path: Path, web: Web) -> None:
     (tmp_path / "train").mkdir()
     (tmp_path / "train" / "mine.png").touch()
     with pytest.raises(DownloadFailed, match="already contains train"):
@@ -380,7 +380,7 @@ def test_somebody_elses_folders_are_not_overwritten(tmp_path: Path, web: Web) ->
     assert (tmp_path / "train" / "mine.png").exists()
 
 
-def test_a_place_that_cannot_be_written_is_named(tmp_path: Path, web: Web) -> None:
+def test_an_unwritable_folder_is_named(tmp_path: Path, web: Web) -> None:
     (tmp_path / "file").touch()
     with pytest.raises(DownloadFailed, match="cannot be written: Not a directory"):
         samples.lay_out(sample(web.offer(GZIPPED)), tmp_path / "file" / "set", ignore)
@@ -419,7 +419,9 @@ def test_progress_only_grows(tmp_path: Path, web: Web) -> None:
 
 
 @pytest.mark.parametrize("kind", [tarfile.SYMTYPE, tarfile.LNKTYPE, tarfile.FIFOTYPE])
-def test_members_that_are_no_plain_files_are_ignored(tmp_path: Path, programs: Programs, kind: bytes) -> None:
+def test_archive_members_that_are_not_regular_files_are_ignored(
+    tmp_path: Path, programs: Programs, kind: bytes
+) -> None:
     archive = io.BytesIO()
     with tarfile.open(fileobj=archive, mode="w:gz") as tar:
         for name in CONTENT:
@@ -432,7 +434,7 @@ def test_members_that_are_no_plain_files_are_ignored(tmp_path: Path, programs: P
     assert "set-data-1.0.0.tgz does not contain package/data/t10k" in caught.value.hint
 
 
-def test_archives_write_nothing_of_their_own(tmp_path: Path, programs: Programs) -> None:
+def test_archive_members_cannot_escape_the_folder(tmp_path: Path, programs: Programs) -> None:
     files = {f"package/data/{name}": data for name, data in CONTENT.items()}
     files |= {"../../evil.txt": b"slip", "/tmp/evil.txt": b"absolute", "package/other": b"unrequested"}
     npm = programs.add_npm(tar_of(files))
@@ -441,7 +443,7 @@ def test_archives_write_nothing_of_their_own(tmp_path: Path, programs: Programs)
     assert not [path for path in tmp_path.rglob("*") if path.name in ("evil.txt", "other")]
 
 
-def test_members_too_large_are_refused(
+def test_oversized_archive_members_are_refused(
     tmp_path: Path, web: Web, programs: Programs, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(downloads, "MAX_MEMBER_BYTES", 20)
@@ -451,7 +453,7 @@ def test_members_too_large_are_refused(
     assert caught.value.hint.count("larger than expected") == 2
 
 
-def test_downloads_too_large_are_refused(tmp_path: Path, web: Web, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_oversized_downloads_are_refused(tmp_path: Path, web: Web, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(downloads, "MAX_DOWNLOAD_BYTES", 4)
     with pytest.raises(DownloadFailed) as caught:
         samples.lay_out(sample(web.offer(GZIPPED)), tmp_path, ignore)
@@ -459,7 +461,7 @@ def test_downloads_too_large_are_refused(tmp_path: Path, web: Web, monkeypatch: 
     assert list((tmp_path / samples.DOWNLOAD_FOLDER).iterdir()) == []
 
 
-def test_a_connection_that_breaks_leaves_no_partial_file(tmp_path: Path, web: Web) -> None:
+def test_an_interrupted_connection_leaves_no_partial_file(tmp_path: Path, web: Web) -> None:
     web.cut = 10
     with pytest.raises(DownloadFailed) as caught:
         samples.lay_out(sample(web.offer(GZIPPED)), tmp_path, ignore)
@@ -467,13 +469,13 @@ def test_a_connection_that_breaks_leaves_no_partial_file(tmp_path: Path, web: We
     assert list((tmp_path / samples.DOWNLOAD_FOLDER).iterdir()) == []
 
 
-def cifar_pictures() -> tuple[np.ndarray, np.ndarray]:
+def cifar_images() -> tuple[np.ndarray, np.ndarray]:
     generator = np.random.default_rng(0)
     return generator.integers(0, 256, (12, 32, 32, 3), np.uint8), np.arange(12, dtype=np.uint8) % 3
 
 
-def test_both_wrappings_of_cifar_give_the_same(tmp_path: Path, web: Web, programs: Programs) -> None:
-    pictures, labels = cifar_pictures()
+def test_both_cifar_formats_yield_the_same_images(tmp_path: Path, web: Web, programs: Programs) -> None:
+    pictures, labels = cifar_images()
     rows = np.concatenate([labels[:, None], pictures.transpose(0, 3, 1, 2).reshape(12, -1)], axis=1)
     names = [f"data_batch_{number}" for number in range(1, 6)] + ["test_batch"]
     parts = [slice(2 * number, 2 * number + 2) for number in range(6)]
@@ -514,7 +516,7 @@ def test_unknown_samples_are_not_found(tmp_path: Path) -> None:
         samples.download("imagenet", tmp_path, ignore)
 
 
-def test_the_samples_are_described_for_the_home_page() -> None:
+def test_samples_are_described_for_the_home_page() -> None:
     assert list(SAMPLES) == ["mnist", "fashion-mnist", "cifar10"]
     for item in SAMPLES.values():
         assert item.detail

@@ -1,4 +1,4 @@
-"""Helpers of readers: paths that a source contains."""
+"""Path handling for readers of sources."""
 
 from __future__ import annotations
 
@@ -36,6 +36,6 @@ def test_paths_outside_are_refused(root, path):
 
 
 @pytest.mark.parametrize("path", ["", "a\0b.png"])
-def test_texts_that_are_no_path_are_refused(root, path):
+def test_invalid_paths_are_refused(root, path):
     with pytest.raises(ValueError, match="path of the image is missing"):
         path_below(root, path)

@@ -1,4 +1,4 @@
-"""The example plugin in ``examples/tagging``: installed with pip beside DIGITS, and used over HTTP."""
+"""The example plugin in ``examples/tagging``, installed with pip and used over HTTP."""
 
 from __future__ import annotations
 
@@ -33,8 +33,8 @@ PATIENCE_SECONDS = 120
 
 @pytest.fixture(scope="module")
 def installed(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder that contains the plugin as pip installs it, and a plugin with a view of its predictions."""
-    # The build leaves files in its source.
+    """A folder with the plugin as pip installs it, and with a second plugin that shows its predictions."""
+    # The build leaves files in its source folder.
     folder = tmp_path_factory.mktemp("plugin")
     shutil.copytree(ROOT / "examples" / "tagging", folder / "source")
     options = ["--quiet", "--no-deps", "--no-index", "--no-build-isolation", "--target", folder / "site"]
@@ -51,7 +51,7 @@ def installed(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 class Server:
-    """A server in a process of its own that finds the plugin; ``data`` is the folder that it may read."""
+    """A server process with the plugin; ``data`` is the folder it may read."""
 
     def __init__(self, folder: Path, plugin: Path, environment: dict[str, str]) -> None:
         self.data = folder / "data"
@@ -91,7 +91,7 @@ class Server:
             return str(answer.read().decode())
 
     def post(self, path: str, **fields: Any) -> Any:
-        """The JSON that answers a form, also if that is an error."""
+        """Submit a form and return the JSON response, which may be an error."""
         request = Request(f"{self.url}{path}", urlencode(fields).encode(), {"Accept": "application/json"})
         try:
             with urlopen(request, timeout=PATIENCE_SECONDS) as answer:
@@ -124,7 +124,7 @@ def server(tmp_path_factory: pytest.TempPathFactory, installed: Path) -> Iterato
 
 
 def draw(path: Path, tags: set[str]) -> Path:
-    """A dark picture with a bright bar for each tag."""
+    """Draw a dark image with a bright bar for each tag."""
     pixels = np.random.default_rng(list(path.name.encode())).integers(0, 40, (16, 16, 3), np.uint8)
     for number, tag in enumerate(TAGS):
         if tag in tags:
@@ -135,7 +135,7 @@ def draw(path: Path, tags: set[str]) -> Path:
 
 @pytest.fixture(scope="module")
 def table(server: Server) -> Path:
-    """Pictures with every combination of the tags, six of each."""
+    """Six images for every combination of tags, and a table of them."""
     with open(server.data / "tags.csv", "w", newline="") as file:
         writer = csv.writer(file)
         writer.writerow(["image", "tags"])
@@ -162,7 +162,7 @@ def dataset(server: Server, table: Path) -> dict[str, Any]:
 
 @pytest.fixture(scope="module")
 def model(server: Server, dataset: dict[str, Any]) -> dict[str, Any]:
-    """The plugin's own network, trained on the ``dataset``."""
+    """The plugin's network, trained on ``dataset``."""
     assert "Tagger" in server.get(f"/models/images/tagging/new?dataset={dataset['id']}")
     job = server.post(
         "/models/images/tagging.json",
@@ -187,9 +187,14 @@ def test_the_form_offers_the_kind(server: Server) -> None:
     assert "Image tagging" in server.get("/datasets/images/classification/new")
 
 
-def test_mistakes_in_the_form_are_named(server: Server) -> None:
+def test_form_errors_name_the_field(server: Server) -> None:
     errors = server.post("/datasets/images/tagging.json", dataset_name="x", table="/etc/passwd")["errors"]
     assert "outside the folders" in errors["table"][0]
+
+
+def test_the_form_has_no_scan_of_the_source(server: Server) -> None:
+    assert "source-summary" not in server.get("/datasets/images/tagging/new")
+    assert "no scan" in server.post("/datasets/images/tagging/scan", table="x")["error"]["message"]
 
 
 def test_the_records_have_tags(server: Server, dataset: dict[str, Any]) -> None:
@@ -240,6 +245,6 @@ def test_another_plugin_shows_the_predictions(server: Server, model: dict[str, A
     assert error["message"] == "There is no view “whispering” for image tagging."
 
 
-def test_nothing_is_refused_or_logged(server: Server, model: dict[str, Any]) -> None:
+def test_no_plugin_is_refused_and_no_error_is_logged(server: Server, model: dict[str, Any]) -> None:
     assert json.loads(server.get("/index.json"))["refused_plugins"] == []
     assert "ERROR" not in server.log.read_text()

@@ -1,4 +1,4 @@
-"""Packages installed in a folder, as pip would leave them there."""
+"""Create packages in a folder as pip would install them."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from textwrap import dedent
 
 from digits.kinds.kind import MODULES, TEMPLATES
 
-# The parts of DIGITS 6's plugins that identify them, and what it took to write one.
+# Minimal DIGITS 6 plugins, with the parts that identify them.
 OLD_DATA_PLUGIN = """
     from digits.utils import subclass, override
     from digits.extensions.data.interface import DataIngestionInterface
@@ -41,7 +41,7 @@ def install(
 ) -> Path:
     """Install the package ``name`` with ``code`` in its ``__init__.py``, and an entry point to its ``target``.
 
-    Returns the folder of the package.
+    Return the folder of the package.
     """
     package = folder / name
     package.mkdir(parents=True)
@@ -69,7 +69,7 @@ def install_kind(folder: Path, package: str, name: str, route: str) -> Path:
 
 
 def install_view(folder: Path, package: str, kinds: tuple[str, ...], template: str) -> Path:
-    """Install a view of predictions called ``shouting``."""
+    """Install a prediction view named ``shouting``."""
     code = f"""
         from digits.kinds import PredictionView
         VIEW = PredictionView("shouting", "In capitals", {package!r}, {kinds!r})

@@ -1,4 +1,4 @@
-"""Forms that programs fill in: what is left out has the default of the page."""
+"""Forms submitted by programs: omitted fields have the defaults of the page."""
 
 from __future__ import annotations
 
@@ -32,24 +32,24 @@ def request_in_progress() -> Iterator[None]:
         yield
 
 
-def test_what_is_left_out_has_its_default():
+def test_omitted_fields_have_their_defaults():
     form = Example(MultiDict({"folder": "1"}))
     assert form.validate(), form.errors
     assert (form.width.data, form.share.data, form.rates.data, form.kind.data) == (256, 0.0, [0.01], "b")
 
 
-def test_a_box_that_is_not_sent_is_not_ticked():
-    """Browsers send no unticked boxes."""
+def test_an_omitted_checkbox_is_unchecked():
+    """Browsers do not submit unchecked boxes."""
     assert Example(MultiDict({"folder": "1"})).wanted.data is False
 
 
-def test_what_has_no_default_is_asked_for():
+def test_a_field_without_a_default_is_required():
     form = Example(MultiDict({"width": "2"}))
     assert not form.validate()
     assert form.errors == {"folder": ["Which?"]}
 
 
-def test_what_is_sent_empty_is_not_the_default():
+def test_an_empty_field_does_not_get_its_default():
     form = Example(MultiDict({"folder": "1", "width": "", "rates": ""}))
     assert not form.validate()
     assert list(form.errors) == ["width"]
@@ -67,7 +67,7 @@ def test_what_is_sent_empty_is_not_the_default():
         ("sizes", "1,024", "write 1024 for one number, or [1, 024] for two"),
     ],
 )
-def test_a_decimal_comma_is_asked_about(field: str, text: str, words: str) -> None:
+def test_a_decimal_comma_is_an_error(field: str, text: str, words: str) -> None:
     form = Example(MultiDict({"folder": "1", field: text}))
     assert not form.validate()
     assert words in form.errors[field][0]

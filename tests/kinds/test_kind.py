@@ -30,7 +30,7 @@ def test_an_unknown_kind_names_the_plugin_as_the_cause():
 
 
 @pytest.mark.parametrize("name", ["", "Image", "image tagging", "image/tagging", "-a", "a--b", "../a"])
-def test_names_are_words_with_hyphens(name):
+def test_names_consist_of_words_and_hyphens(name):
     with pytest.raises(ValueError, match="lowercase"):
         Kind(name, "Title", "images/a", "package")
 
@@ -38,6 +38,6 @@ def test_names_are_words_with_hyphens(name):
 @pytest.mark.parametrize(
     "route", ["", "images", "images/", "images/a/b", "/images", "images/{}", "images/<a>"]
 )
-def test_routes_are_two_names(route):
+def test_routes_consist_of_two_names(route):
     with pytest.raises(ValueError, match=r"two names|lowercase"):
         Kind("image-a", "Title", route, "package")

@@ -1,4 +1,4 @@
-"""Which installed packages become kinds and views, and why others are refused."""
+"""Installed packages that become kinds and views, and the reasons why others are refused."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from tests.kinds.installed_plugins import (
 
 @pytest.fixture
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
-    """A folder of installed packages, which this process forgets in the end."""
+    """A folder of installed packages, removed from this process after the test."""
     before = set(sys.modules)
     monkeypatch.syspath_prepend(tmp_path)
     yield tmp_path
@@ -32,14 +32,14 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
 
 
 def loaded() -> list[str]:
-    """The names of the kinds of plugins; none may be refused."""
+    """Return the names of kinds from plugins; fail if any was refused."""
     kinds, refusals = load_plugins(DATA_PLUGINS, Kind, BUILT_IN)
     assert refusals == []
     return [kind.name for kind in kinds]
 
 
 def refused() -> Refusal:
-    """The one plugin that is refused, of those for kinds."""
+    """Return the only refused plugin for a kind."""
     kinds, refusals = load_plugins(DATA_PLUGINS, Kind, BUILT_IN)
     assert kinds == []
     (refusal,) = refusals
@@ -64,7 +64,7 @@ def test_a_data_plugin_of_digits_6_is_refused_by_name(folder, code):
 @pytest.mark.parametrize(
     "before", ["import caffe_of_old\n", "from flask.ext.wtf import Form\n", "print 'Python 2'\n"]
 )
-def test_it_is_recognized_if_something_else_fails_first(folder, before):
+def test_a_digits_6_plugin_is_recognized_if_its_import_fails(folder, before):
     package = install(folder, "old", "from .data import DataIngestion", target="DataIngestion")
     (package / "data.py").write_text(f"{before}from digits.extensions.data import interface\n")
     assert "DIGITS 6" in refused().reason
@@ -105,7 +105,7 @@ def test_other_objects_are_refused(folder):
 @pytest.mark.parametrize(
     "part", [*(f"{name}.py" for name in MODULES), *(f"templates/{name}" for name in TEMPLATES)]
 )
-def test_an_incomplete_package_is_refused_with_what_is_missing(folder, part):
+def test_an_incomplete_package_is_refused_with_the_missing_file(folder, part):
     (install_kind(folder, "parts", "image-a", "images/a") / part).unlink()
     assert refused().reason == f"Its package has no {part}."
 
@@ -117,12 +117,12 @@ def test_an_incomplete_package_is_refused_with_what_is_missing(folder, part):
         ("image-a", BUILT_IN[0].route, f"route “{BUILT_IN[0].route}”"),
     ],
 )
-def test_a_taken_name_is_refused(folder, name, route, taken):
+def test_a_name_in_use_is_refused(folder, name, route, taken):
     install_kind(folder, "parts", name, route)
     assert refused().reason == f"The {taken} is taken."
 
 
-def test_the_second_of_two_plugins_of_one_name_is_refused(folder):
+def test_the_second_of_two_plugins_with_the_same_name_is_refused(folder):
     install_kind(folder, "one", "image-a", "images/a")
     install_kind(folder, "two", "image-a", "images/b")
     kinds, (refusal,) = load_plugins(DATA_PLUGINS, Kind, BUILT_IN)
@@ -137,7 +137,7 @@ def test_a_plugin_does_not_affect_the_others(folder):
     assert ([kind.name for kind in kinds], len(refusals)) == (["image-a"], 1)
 
 
-def test_a_view_needs_its_template(folder):
+def test_a_view_requires_its_template(folder):
     package = install_view(folder, "views", ("image-classification",), "")
     (view,), refusals = load_plugins(VIEW_PLUGINS, PredictionView)
     assert (view.title, refusals) == ("In capitals", [])

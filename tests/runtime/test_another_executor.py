@@ -1,4 +1,4 @@
-"""Jobs on another executor than that of processes, through the scheduler and the task runner."""
+"""Jobs with an executor that does not use processes, through the scheduler and the task runner."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def server(tmp_path: Path) -> Iterator[Server]:
     server.stop()
 
 
-def test_a_job_is_done_and_its_metrics_and_output_are_there(server: Server) -> None:
+def test_a_finished_job_has_metrics_and_output(server: Server) -> None:
     job = server.submit("finishes")
     assert server.wait_for_end(job) is Status.DONE
     assert server.scheduler.metrics(job).train.steps == [1, 2, 3]
@@ -67,7 +67,7 @@ def test_a_job_fails_with_its_reason(server: Server) -> None:
     assert crashed.failure and "ZeroDivisionError: of a thread" in crashed.failure.hint
 
 
-def test_a_running_job_is_aborted_and_makes_room_for_the_next_one(server: Server) -> None:
+def test_aborting_a_running_job_starts_the_next_one(server: Server) -> None:
     first, second = server.submit("waits"), server.submit("waits")
     server.wait(lambda: first.status is Status.RUN and second.status is Status.WAIT)
     assert server.ledger.holders() == {"cpu": "waits"}

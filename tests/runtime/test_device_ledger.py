@@ -1,4 +1,4 @@
-"""Allocations: no device is given twice, and what is released is free again."""
+"""Allocations: no device is allocated twice, and released devices are free again."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ REQUESTS = st.one_of(
 
 
 @given(gpus=st.integers(0, 3), steps=st.lists(st.one_of(REQUESTS, st.integers(0, 5)), max_size=20))
-def test_a_gpu_has_one_user_and_pools_keep_their_limits(gpus: int, steps: list[DeviceRequest | int]) -> None:
+def test_a_gpu_has_one_user_and_pools_have_limits(gpus: int, steps: list[DeviceRequest | int]) -> None:
     known = [str(number) for number in range(gpus)]
     limits = {"create": 1, "cpu": 2}
     ledger = DeviceLedger(limits, gpus=lambda: known)
@@ -43,7 +43,7 @@ def test_a_gpu_has_one_user_and_pools_keep_their_limits(gpus: int, steps: list[D
     assert free.gpus == (known or None)
 
 
-def test_a_spare_gpu_is_used_and_a_busy_one_is_not_waited_for() -> None:
+def test_an_optional_gpu_is_used_if_free_and_not_awaited() -> None:
     ledger = DeviceLedger({"short": 2}, gpus=lambda: ["0", "1"])
     chosen = DeviceRequest(pool="gpu", chosen=("1",))
     first, second = ledger.reserve_spare("short", chosen), ledger.reserve_spare("short", chosen)

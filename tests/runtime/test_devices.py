@@ -1,4 +1,4 @@
-"""The list of devices, with and without a driver that behaves."""
+"""The list of devices, with and without a working driver."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def gpu(index: int) -> dict[str, Any]:
 
 
 class FakeDriver:
-    """Answers with ``gpus``, or raises them if they are an exception; counts the questions."""
+    """Returns ``gpus``, or raises it if it is an exception; counts the calls."""
 
     def __init__(self, gpus: Any) -> None:
         self.gpus = gpus
@@ -49,7 +49,7 @@ def program(text: str) -> list[str]:
     return [sys.executable, "-c", text]
 
 
-def test_cpu_comes_first_and_has_a_name() -> None:
+def test_cpu_is_listed_first_with_its_name() -> None:
     first, *others = Devices(FakeDriver([gpu(0)]), {}).list()
     assert first.id == "cpu" and not first.is_gpu
     assert "core" in first.name
@@ -57,7 +57,7 @@ def test_cpu_comes_first_and_has_a_name() -> None:
     assert others == [Device(**gpu(0))] and others[0].is_gpu
 
 
-def test_answer_is_remembered_for_a_while() -> None:
+def test_devices_are_cached_for_a_while() -> None:
     now = [0.0]
     driver = FakeDriver([gpu(0)])
     here = Devices(driver, {}, clock=lambda: now[0])
@@ -68,7 +68,7 @@ def test_answer_is_remembered_for_a_while() -> None:
     assert [device.id for device in here.list()] == ["cpu", "0", "1"]
 
 
-def test_without_gpu_the_driver_is_asked_less_often() -> None:
+def test_without_gpus_the_driver_is_queried_less_often() -> None:
     now = [0.0]
     driver = FakeDriver([])
     here = Devices(driver, {}, clock=lambda: now[0])
@@ -78,7 +78,7 @@ def test_without_gpu_the_driver_is_asked_less_often() -> None:
     assert driver.questions == 1 and here.problem == ""
 
 
-def test_failing_driver_keeps_what_was_known() -> None:
+def test_driver_failure_keeps_the_last_known_devices() -> None:
     now = [0.0]
     driver = FakeDriver([gpu(0)])
     here = Devices(driver, {}, clock=lambda: now[0])
@@ -109,11 +109,11 @@ def test_cuda_visible_devices_is_respected(setting: str | None, ids: list[str]) 
     assert [device.id for device in visible(gpus, setting)] == ids
 
 
-def test_helper_of_this_machine_answers() -> None:
+def test_helper_works_on_this_machine() -> None:
     assert isinstance(Driver().ask(), list)
 
 
-def test_helper_that_prints_gpus_is_understood() -> None:
+def test_helper_output_is_parsed() -> None:
     answer = json.dumps({"gpus": [gpu(0)], "problem": ""})
     assert Driver(program(f"print({answer!r})")).ask() == [gpu(0)]
 
@@ -136,13 +136,13 @@ def test_helper_sees_no_secret(monkeypatch: pytest.MonkeyPatch) -> None:
         ("import os; os.abort()", "failed"),
     ],
 )
-def test_helper_that_fails_is_an_error(text: str, message: str) -> None:
+def test_failing_helper_is_an_error(text: str, message: str) -> None:
     with pytest.raises(DriverError, match=message):
         Driver(program(text)).ask()
 
 
 def helpers() -> list[psutil.Process]:
-    """The processes of helpers that still run."""
+    """Return helper processes that are still running."""
     children = psutil.Process().children()
     return [
         child
@@ -151,7 +151,7 @@ def helpers() -> list[psutil.Process]:
     ]
 
 
-def test_helper_that_hangs_is_ended() -> None:
+def test_hanging_helper_is_killed() -> None:
     driver = Driver(program("import time; time.sleep(600)"), seconds=0.2)
     with pytest.raises(DriverError, match="did not answer"):
         driver.ask()
@@ -160,7 +160,7 @@ def test_helper_that_hangs_is_ended() -> None:
         driver.ask()
 
 
-def test_helper_beyond_killing_is_not_joined_by_another(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_no_second_helper_starts_while_one_cannot_be_killed(monkeypatch: pytest.MonkeyPatch) -> None:
     driver = Driver(program("import time; time.sleep(600)"), seconds=0.2)
     with monkeypatch.context() as patched:
         patched.setattr(subprocess.Popen, "kill", lambda self: None)
@@ -171,7 +171,7 @@ def test_helper_beyond_killing_is_not_joined_by_another(monkeypatch: pytest.Monk
     (helper,) = helpers()
     helper.terminate()
     helper.wait()
-    # Another one starts, and is killed.
+    # Another helper starts and is killed.
     with pytest.raises(DriverError, match="did not answer"):
         driver.ask()
     assert helpers() == []
@@ -184,7 +184,7 @@ class FakeError(Exception):
 
 
 def fake_pynvml(**answers: Any) -> types.ModuleType:
-    """A stand-in for the driver's library; a value that is an exception is raised."""
+    """A fake driver library; values that are exceptions are raised."""
 
     def question(answer: Any) -> Any:
         def ask(*arguments: Any) -> Any:
@@ -229,7 +229,7 @@ def lost_gpu(index: int) -> int:
         ({"nvmlDeviceGetCount": 1, "nvmlDeviceGetHandleByIndex": lost_gpu}, {"gpus": [], "problem": ""}),
     ],
 )
-def test_driver_errors_become_words(
+def test_driver_errors_become_messages(
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
     answers: dict[str, Any],
@@ -240,12 +240,12 @@ def test_driver_errors_become_words(
 
 
 def helper_output(capsys: pytest.CaptureFixture[str]) -> Any:
-    """Run the helper in this process, and return what it prints."""
+    """Run the helper in this process, and return its output."""
     runpy.run_path(devices.__file__, run_name="__main__")
     return json.loads(capsys.readouterr().out)
 
 
-def test_gpu_that_does_not_tell_everything_is_listed(
+def test_gpu_with_unknown_values_is_listed(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     silent = {"nvmlDeviceGetMemoryInfo": FakeError(3), "nvmlDeviceGetUtilizationRates": FakeError(3)}
@@ -255,7 +255,7 @@ def test_gpu_that_does_not_tell_everything_is_listed(
 
 
 def test_helper_finds_its_modules_from_anywhere(tmp_path: Path) -> None:
-    # Beside devices.py lie files named like library modules, such as tensorboard.py.
+    # Modules beside devices.py must not shadow library modules.
     path = Path(devices.__file__)
     answer = subprocess.run([sys.executable, "-P", path], cwd=path.parent, capture_output=True, check=True)
     assert json.loads(answer.stdout)["gpus"] == Driver().ask()

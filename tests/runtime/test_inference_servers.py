@@ -1,4 +1,4 @@
-"""Inference servers that answer, and their sockets. A small program stands in for the real server."""
+"""Inference servers and their sockets, with a small program in place of the real server."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ ENDS_AT_ONCE = "print('no memory')"
 
 
 class Site:
-    """Inference servers of ``program``, a model's folder, and the folder for what is temporary."""
+    """Inference servers that run ``program``, a model's folder, and a folder for temporary files."""
 
     def __init__(self, program: str, folder: Path) -> None:
         self.executor = LocalExecutor(standby=False, program=[sys.executable, "-c", program])
@@ -70,23 +70,23 @@ def test_a_warm_server_leaves_no_socket_and_answers_again(site: Site) -> None:
     assert site.servers.ask(site.model, {"call": "predict"}) == first
 
 
-def test_a_server_that_ended_is_followed_by_another(site: Site) -> None:
+def test_a_server_that_ended_is_replaced(site: Site) -> None:
     first = site.servers.ask(site.model, {"call": "predict"})
     with pytest.raises(Unavailable, match="did not answer"):
         site.servers.ask(site.model, {"call": "end"})
     assert site.servers.ask(site.model, {"call": "predict"})["pid"] != first["pid"]
 
 
-def test_a_refusal_carries_the_frames_of_the_network(site: Site) -> None:
-    with pytest.raises(BadRequest, match="It failed") as told:
+def test_an_error_carries_the_frames_of_the_network(site: Site) -> None:
+    with pytest.raises(BadRequest, match="It failed") as raised:
         site.servers.ask(site.model, {"call": "fail"})
-    assert told.value.trace == [{"line": 3, "own": True}]
+    assert raised.value.trace == [{"line": 3, "own": True}]
 
 
 @pytest.mark.parametrize("site", [ENDS_AT_ONCE], indirect=True)
-def test_a_server_that_does_not_start_says_why(site: Site) -> None:
+def test_a_server_that_cannot_start_reports_why(site: Site) -> None:
     for _ in range(2):
-        with pytest.raises(Unavailable, match="could not be started") as told:
+        with pytest.raises(Unavailable, match="could not be started") as raised:
             site.servers.ask(site.model, {"call": "predict"})
-        assert "no memory" in told.value.hint
+        assert "no memory" in raised.value.hint
         assert list(site.temporary.iterdir()) == []

@@ -1,17 +1,10 @@
-"""A real server that is killed while it trains, and started again."""
+"""A real server that is killed during training, and restarted."""
 
 from __future__ import annotations
 
 import json
-import re
-import signal
-import subprocess
-import sys
 import threading
 import time
-import urllib.error
-import urllib.parse
-import urllib.request
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from http.client import HTTPException
@@ -21,80 +14,16 @@ from typing import Any
 import psutil
 import pytest
 
+from tests.real_server import (
+    PATIENCE_SECONDS,
+    SLOW_LINEAR,
+    RealServer,
+    assert_all_end,
+    create_dataset,
+    processes_of,
+    start_training,
+)
 from tests.site import bars
-
-PATIENCE_SECONDS = 90
-SLOW_LINEAR = """import time
-class UserModel(Tower):
-    @model_property
-    def inference(self):
-        flat = tf.reshape(self.x, [-1, 16 * 16 * 3]) / 255.0
-        return slim.fully_connected(flat, self.nclasses, activation_fn=None, scope='out')
-
-    @model_property
-    def loss(self):
-        def wait():
-            time.sleep(0.02)
-            return np.float32(0)
-        return digits.classification_loss(self.inference, self.y) + tf.py_func(wait, [], tf.float32)
-"""
-
-
-class RealServer:
-    """The command ``digits`` in a process of its own."""
-
-    def __init__(self, folder: Path) -> None:
-        self.folder = folder
-        places = [
-            "--jobs-dir",
-            folder / "jobs",
-            "--data-root",
-            folder / "data",
-            "--state-dir",
-            folder / "state",
-        ]
-        places += ["--samples-dir", folder / "samples", "--log-file", folder / "digits.log"]
-        self.process = subprocess.Popen(
-            [sys.executable, "-m", "digits", "--port", "0", *map(str, places)],
-            cwd=Path(__file__).resolve().parents[2],
-            stdout=subprocess.PIPE,
-            text=True,
-        )
-        assert self.process.stdout
-        for line in self.process.stdout:
-            found = re.search(r"address\s+(\S+)/", line)
-            if found:
-                self.address = found[1]
-                return
-        raise AssertionError("the server did not start")
-
-    def ask(self, path: str, verb: str | None = None, **fields: Any) -> Any:
-        body = urllib.parse.urlencode(fields).encode() if fields else None
-        headers = {"Accept": "application/json"}
-        request = urllib.request.Request(self.address + path, body, headers, method=verb)
-        with urllib.request.urlopen(request, timeout=30) as answer:
-            return json.load(answer)
-
-    def wait(self, question: Callable[[], Any]) -> None:
-        deadline = time.monotonic() + PATIENCE_SECONDS
-        while not question():
-            assert time.monotonic() < deadline, "this takes too long"
-            time.sleep(0.1)
-
-    def wait_for_status(self, model: str, status: str) -> None:
-        self.wait(lambda: self.ask(f"/models/{model}/status")["status"] == status)
-
-    def kill(self) -> None:
-        self._end(signal.SIGKILL)
-
-    def stop(self) -> None:
-        self._end(signal.SIGTERM)
-
-    def _end(self, number: signal.Signals) -> None:
-        self.process.send_signal(number)
-        self.process.wait(timeout=20)
-        assert self.process.stdout
-        self.process.stdout.close()
 
 
 @pytest.fixture
@@ -104,34 +33,6 @@ def folder(tmp_path: Path) -> Iterator[Path]:
     for process in psutil.process_iter(["cmdline"]):
         if any(str(tmp_path) in word for word in process.info["cmdline"] or []):
             process.kill()
-
-
-def create_dataset(server: RealServer) -> str:
-    """Create the dataset of bars; return its id once it is done."""
-    dataset = server.ask(
-        "/datasets/images/classification.json",
-        dataset_name="bars",
-        folder_train=server.folder / "data" / "bars",
-        resize_width=16,
-        resize_height=16,
-    )["id"]
-    server.wait(lambda: server.ask(f"/datasets/{dataset}/status")["status"] == "Done")
-    return str(dataset)
-
-
-def start_training(server: RealServer, dataset: str = "", **fields: Any) -> str:
-    """Start a model on the dataset, by default a new one; return the model's id."""
-    dataset = dataset or create_dataset(server)
-    model = server.ask(
-        "/models/images/classification.json",
-        model_name="slow",
-        dataset=dataset,
-        method="custom",
-        custom_network=SLOW_LINEAR,
-        batch_size=6,
-        **fields,
-    )
-    return str(model["id"])
 
 
 @pytest.mark.tensorflow
@@ -164,7 +65,7 @@ def test_training_survives_the_death_of_its_server(folder: Path) -> None:
 
 
 @pytest.mark.tensorflow
-def test_abort_reaches_a_training_of_an_earlier_server(folder: Path) -> None:
+def test_a_training_of_an_earlier_server_can_be_aborted(folder: Path) -> None:
     first = RealServer(folder)
     model = start_training(first, train_epochs=1000)
     first.wait(lambda: first.ask(f"/models/{model}/status")["status"] == "Running")
@@ -181,24 +82,6 @@ def test_abort_reaches_a_training_of_an_earlier_server(folder: Path) -> None:
 
 
 ENDLESS = SLOW_LINEAR.replace("        flat = tf", "        while True: pass\n        flat = tf")
-
-
-def processes_of(folder: Path) -> set[psutil.Process]:
-    """The supervisors of tasks below ``folder``, and the processes of these tasks."""
-    found = set()
-    for process in psutil.process_iter():
-        try:
-            words = process.cmdline()
-            if any("supervisor.py" in word for word in words) and any(str(folder) in word for word in words):
-                found |= {process, *process.children(recursive=True)}
-        except psutil.Error:
-            pass
-    return found
-
-
-def assert_all_end(processes: set[psutil.Process]) -> None:
-    _, alive = psutil.wait_procs(processes, timeout=15)
-    assert not [process for process in alive if process.status() != psutil.STATUS_ZOMBIE]
 
 
 def previews(folder: Path) -> list[Path]:
@@ -218,7 +101,7 @@ def test_no_preflight_outlives_its_server(folder: Path, end: Callable[[RealServe
 
     with ThreadPoolExecutor(3) as pool:
         checks = [pool.submit(check) for _ in range(3)]
-        # The third one waits for its turn, unless the machine has many cores.
+        # The third one waits for a slot, unless the machine has many cores.
         first.wait(lambda: len(processes_of(folder)) >= 4 and len(previews(folder)) == 3)
         processes = processes_of(folder)
         end(first)
@@ -233,7 +116,7 @@ def test_no_preflight_outlives_its_server(folder: Path, end: Callable[[RealServe
 
 
 @pytest.mark.tensorflow
-def test_a_halted_inference_server_of_a_killed_server_makes_way_for_its_successor(folder: Path) -> None:
+def test_a_suspended_inference_server_of_a_killed_server_is_replaced(folder: Path) -> None:
     first = RealServer(folder)
     model = start_training(first, train_epochs=1)
     first.wait(lambda: first.ask(f"/models/{model}/status")["status"] == "Done")
@@ -257,7 +140,7 @@ def test_a_halted_inference_server_of_a_killed_server_makes_way_for_its_successo
 
 @pytest.mark.tensorflow
 @pytest.mark.parametrize("action", ["abort", "delete"])
-def test_an_abort_while_the_fork_server_is_halted_is_not_lost(folder: Path, action: str) -> None:
+def test_an_abort_while_the_fork_server_is_suspended_is_not_lost(folder: Path, action: str) -> None:
     server = RealServer(folder)
     try:
         dataset = create_dataset(server)

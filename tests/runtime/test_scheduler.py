@@ -1,4 +1,4 @@
-"""What the scheduler decides, as pure functions, and what it does, with real processes."""
+"""The scheduler's decisions, as pure functions, and their effects, with real processes."""
 
 from __future__ import annotations
 
@@ -46,14 +46,14 @@ def server(tmp_path: Path) -> Iterator[Server]:
     server.stop()
 
 
-def test_a_job_that_finishes_is_done_and_told_of(server: Server) -> None:
+def test_a_finished_job_is_done_and_announced(server: Server) -> None:
     job = server.submit("finishes")
     assert server.wait_for_end(job) is Status.DONE
     assert job.progress == 1.0
     assert (job.folder / "half").exists()
     rows = [
         row
-        for room, _, body in server.told
+        for room, _, body in server.messages
         if room == job.id and body["update"] == "metrics"
         for row in body["rows"]
     ]
@@ -61,10 +61,10 @@ def test_a_job_that_finishes_is_done_and_told_of(server: Server) -> None:
     assert server.scheduler.metrics(job).train.steps == list(range(1, 11))
     assert job.summary.last_accuracy == 50.0
     statuses = [
-        body["status"] for room, _, body in server.told if room == job.id and body["update"] == "status"
+        body["status"] for room, _, body in server.messages if room == job.id and body["update"] == "status"
     ]
     assert statuses[-2:] == ["Running", "Done"]
-    assert [job.id] == [body["job_id"] for _, _, body in server.told if body["update"] == "added"]
+    assert [job.id] == [body["job_id"] for _, _, body in server.messages if body["update"] == "added"]
 
 
 @pytest.mark.parametrize(
@@ -76,7 +76,7 @@ def test_a_job_that_finishes_is_done_and_told_of(server: Server) -> None:
         ("dies mid-line", "exit code 1"),
     ],
 )
-def test_a_job_that_goes_wrong_says_why(server: Server, program: str, words: str) -> None:
+def test_a_failed_job_reports_why(server: Server, program: str, words: str) -> None:
     job = server.submit(program)
     assert server.wait_for_end(job) is Status.ERROR
     assert job.failure is not None
@@ -87,7 +87,7 @@ def test_a_job_that_goes_wrong_says_why(server: Server, program: str, words: str
     assert kept.failure == job.failure
 
 
-def test_a_job_that_failed_is_taken_up_again(server: Server) -> None:
+def test_a_failed_job_resumes(server: Server) -> None:
     job = server.submit("fails at first")
     assert server.wait_for_end(job) is Status.ERROR
     server.scheduler.resume(job)
@@ -100,7 +100,7 @@ def test_a_job_that_failed_is_taken_up_again(server: Server) -> None:
     assert job.elapsed == pytest.approx(job.tasks[0].seconds_run)
 
 
-def test_noise_in_the_log_hurts_nothing(server: Server) -> None:
+def test_malformed_log_lines_are_ignored(server: Server) -> None:
     job = server.submit("writes noise")
     assert server.wait_for_end(job) is Status.DONE
     assert server.scheduler.metrics(job).train.steps == [1]
@@ -118,7 +118,7 @@ def test_abort_works_while_waiting_and_while_running(server: Server) -> None:
     assert first.failure is None
 
 
-def test_a_job_waits_for_what_it_needs(server: Server) -> None:
+def test_a_job_waits_for_its_dataset(server: Server) -> None:
     dataset = server.submit("finishes", request=DeviceRequest(pool="create"))
     model = server.submit("finishes", needed=(dataset.id,))
     assert server.wait_for_end(model) is Status.DONE
@@ -147,7 +147,7 @@ def test_a_job_in_use_is_not_deleted(server: Server) -> None:
     assert [path for path in server.store.folder.iterdir() if path.name != ".lock"] == []
 
 
-def test_training_goes_on_while_the_server_is_down(tmp_path: Path) -> None:
+def test_training_continues_while_the_server_is_down(tmp_path: Path) -> None:
     first = Server(tmp_path / "jobs")
     job = first.submit("slow")
     first.wait(lambda: len(first.scheduler.metrics(job).train.steps) >= 5)
@@ -160,7 +160,7 @@ def test_training_goes_on_while_the_server_is_down(tmp_path: Path) -> None:
     second.stop()
 
 
-def test_what_ended_while_the_server_was_down_is_known_afterwards(tmp_path: Path) -> None:
+def test_a_task_that_ended_while_the_server_was_down_is_detected(tmp_path: Path) -> None:
     first = Server(tmp_path / "jobs")
     job = first.submit("slow")
     first.wait(lambda: job.status is Status.RUN)
@@ -176,8 +176,8 @@ def test_what_ended_while_the_server_was_down_is_known_afterwards(tmp_path: Path
     second.stop()
 
 
-class Trouble(ToyJob, kw_only=True, eq=False):
-    """A job whose code raises, as it might with unexpected files."""
+class FaultyJob(ToyJob, kw_only=True, eq=False):
+    """A job whose code raises, as it may with unexpected files."""
 
     fails_in: str = ""
 
@@ -206,9 +206,9 @@ class Trouble(ToyJob, kw_only=True, eq=False):
 
 
 @pytest.mark.parametrize("fails_in", ["recipe_for", "needs", "device_request"])
-def test_a_job_that_makes_trouble_ends_alone(server: Server, fails_in: str) -> None:
+def test_a_job_that_raises_does_not_affect_others(server: Server, fails_in: str) -> None:
     folder = server.store.new_folder()
-    job = Trouble(id=folder.name, folder=folder, name="trouble", tasks=[Task(name="toy", title="Toy")])
+    job = FaultyJob(id=folder.name, folder=folder, name="faulty", tasks=[Task(name="toy", title="Toy")])
     server.scheduler.submit(job)
     job.fails_in = fails_in
     other = server.submit("finishes")
@@ -218,10 +218,10 @@ def test_a_job_that_makes_trouble_ends_alone(server: Server, fails_in: str) -> N
     job.fails_in = ""
 
 
-def test_a_job_that_makes_trouble_while_it_runs_is_stopped(server: Server) -> None:
+def test_a_running_job_that_raises_is_stopped(server: Server) -> None:
     folder = server.store.new_folder()
-    job = Trouble(
-        id=folder.name, folder=folder, name="trouble", tasks=[Task(name="toy", title="Toy")], program="slow"
+    job = FaultyJob(
+        id=folder.name, folder=folder, name="faulty", tasks=[Task(name="toy", title="Toy")], program="slow"
     )
     server.scheduler.submit(job)
     server.wait(lambda: job.status is Status.RUN)
@@ -234,7 +234,7 @@ def test_a_job_that_makes_trouble_while_it_runs_is_stopped(server: Server) -> No
     assert server.wait_for_end(server.submit("finishes")) is Status.DONE
 
 
-def test_a_job_whose_status_does_not_match_its_tasks_follows_them(tmp_path: Path) -> None:
+def test_a_job_status_is_corrected_to_match_its_tasks(tmp_path: Path) -> None:
     server = Server(tmp_path / "jobs")
     job = server.submit("finishes")
     server.wait_for_end(job)
@@ -254,7 +254,7 @@ def test_a_job_whose_status_does_not_match_its_tasks_follows_them(tmp_path: Path
 @pytest.mark.parametrize(
     "shift", [-86400.0, -3600.0, 86400.0], ids=["a day back", "an hour back", "a day on"]
 )
-def test_a_clock_that_is_set_changes_no_end(
+def test_a_clock_change_does_not_affect_the_final_status(
     server: Server, monkeypatch: pytest.MonkeyPatch, program: str, shift: float
 ) -> None:
     """The task's clock is unchanged; the server's clock changes when the task starts."""
@@ -272,7 +272,7 @@ def test_a_clock_that_is_set_changes_no_end(
     assert [at for _, at in job.history] == sorted(at for _, at in job.history)
 
 
-def test_a_job_that_is_resumed_after_the_clock_was_set_back_is_judged_by_its_own_run(
+def test_a_resumed_job_ignores_its_earlier_run_after_the_clock_was_set_back(
     server: Server, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     clock, offset = time.time, [86400.0]
@@ -336,7 +336,7 @@ def chosen(jobs: list[ToyJob], free: Resources) -> Choice:
     return choose([Candidate(job, [(job.tasks[0], job.request)]) for job in jobs], free)
 
 
-def test_gpus_are_given_in_the_order_of_asking(tmp_path: Path) -> None:
+def test_gpus_are_allocated_in_order_of_submission(tmp_path: Path) -> None:
     gpu = DeviceRequest(pool="gpu")
     jobs = [toy(tmp_path, str(number), request=gpu) for number in range(3)]
     choice = chosen(jobs, Resources({}, ["0", "1"], ("0", "1")))
@@ -344,7 +344,7 @@ def test_gpus_are_given_in_the_order_of_asking(tmp_path: Path) -> None:
     assert choice.waiting == {"2": "a free GPU"}
 
 
-def test_a_chosen_gpu_is_waited_for_and_an_unknown_one_is_an_error(tmp_path: Path) -> None:
+def test_a_busy_chosen_gpu_is_awaited_and_an_unknown_one_is_an_error(tmp_path: Path) -> None:
     busy = toy(tmp_path, "busy", request=DeviceRequest(pool="gpu", chosen=("1",)))
     unknown = toy(tmp_path, "unknown", request=DeviceRequest(pool="gpu", chosen=("7",)))
     choice = chosen([busy, unknown], Resources({}, ["0"], ("0", "1")))
@@ -352,7 +352,7 @@ def test_a_chosen_gpu_is_waited_for_and_an_unknown_one_is_an_error(tmp_path: Pat
     assert "no GPU 7" in choice.unsatisfiable["unknown"].message
 
 
-def test_without_any_gpu_the_next_free_one_is_the_cpu(tmp_path: Path) -> None:
+def test_without_gpus_a_training_runs_on_the_cpu(tmp_path: Path) -> None:
     jobs = [toy(tmp_path, str(number), request=DeviceRequest(pool="gpu")) for number in range(2)]
     choice = chosen(jobs, Resources({"cpu": 1}))
     assert [(start.job.id, start.devices) for start in choice.start] == [("0", ("cpu",))]
@@ -364,7 +364,7 @@ def test_without_any_gpu_the_next_free_one_is_the_cpu(tmp_path: Path) -> None:
         (Exit(code=0), TaskState(result={}), Status.DONE, None),
         (Exit(code=143, stopped=True), TaskState(), Status.ABORT, None),
         (Exit(code=0, stopped=True), TaskState(result={}), Status.DONE, None),
-        (Exit(code=1), TaskState(failure=Failure("told")), Status.ERROR, "told"),
+        (Exit(code=1), TaskState(failure=Failure("reported")), Status.ERROR, "reported"),
         (Exit(signal=9, out_of_memory=True), TaskState(), Status.ERROR, "memory"),
         (Exit(signal=9), TaskState(), Status.ERROR, "SIGKILL"),
         (Exit(signal=64), TaskState(), Status.ERROR, "signal 64"),
@@ -375,7 +375,7 @@ def test_without_any_gpu_the_next_free_one_is_the_cpu(tmp_path: Path) -> None:
         (Exit(lost=True), TaskState(result={}), Status.DONE, None),
         (Exit(code=1, disk_full=True), TaskState(), Status.ERROR, "The disk is full"),
         (Exit(code=EXIT_DISK_FULL), TaskState(), Status.ERROR, "The disk is full"),
-        (Exit(code=1, disk_full=True), TaskState(failure=Failure("told")), Status.ERROR, "told"),
+        (Exit(code=1, disk_full=True), TaskState(failure=Failure("reported")), Status.ERROR, "reported"),
         (Exit(code=75), TaskState(failure=Failure("of an earlier run")), Status.ERROR, "Another process"),
     ],
 )
@@ -388,7 +388,7 @@ def test_verdict(ended: Exit, state: TaskState, status: Status, words: str | Non
 
 
 @given(st.lists(st.sampled_from(Status), max_size=6))
-def test_a_status_only_takes_legal_steps(steps: list[Status]) -> None:
+def test_a_status_only_makes_legal_transitions(steps: list[Status]) -> None:
     task = Task(name="t", title="T")
     for step in steps:
         before = task.status
@@ -403,23 +403,23 @@ def test_a_status_only_takes_legal_steps(steps: list[Status]) -> None:
     assert again.history == task.history
 
 
-def test_a_job_is_as_bad_as_its_worst_task() -> None:
+def test_a_job_has_the_status_of_its_worst_task() -> None:
     assert worst([Status.DONE, Status.RUN, Status.ERROR]) is Status.ERROR
     assert worst([Status.DONE, Status.WAIT]) is Status.WAIT
     assert worst([]) is Status.INIT
 
 
-def test_a_resumed_training_has_not_failed() -> None:
+def test_resuming_clears_the_failure() -> None:
     state = TaskState()
-    told = [Saved(1, 8, "a"), Saved(2, 16, "b"), Failed("disk full"), Resumed(8, 1), Saved(2, 16, "b")]
-    for event in [*told, Removed(1, "a")]:
+    events = [Saved(1, 8, "a"), Saved(2, 16, "b"), Failed("disk full"), Resumed(8, 1), Saved(2, 16, "b")]
+    for event in [*events, Removed(1, "a")]:
         state.apply(event)
     assert state.failure is None and not state.is_finished
     assert state.snapshots == [(2, "b")]
 
 
 @pytest.mark.parametrize("clock", [-86400.0, 0.0, 86400.0], ids=["set back", "right", "set forward"])
-def test_the_failure_of_an_earlier_run_is_not_that_of_this_one(tmp_path: Path, clock: float) -> None:
+def test_a_new_run_ignores_the_failure_of_an_earlier_one(tmp_path: Path, clock: float) -> None:
     task, log = Task(name="t", title="T"), tmp_path / "events.jsonl"
     for status in (Status.RUN, Status.ERROR):
         task.move(status)
@@ -437,7 +437,7 @@ def test_the_failure_of_an_earlier_run_is_not_that_of_this_one(tmp_path: Path, c
         assert known.state.failure == Failure("again")
 
 
-def test_a_job_that_ended_while_no_server_was_there_has_the_time_of_its_end(tmp_path: Path) -> None:
+def test_a_job_that_ended_without_a_server_keeps_its_end_time(tmp_path: Path) -> None:
     first = Server(tmp_path / "jobs")
     job = first.submit("slow")
     first.wait(lambda: job.status is Status.RUN)
@@ -453,8 +453,8 @@ def test_a_job_that_ended_while_no_server_was_there_has_the_time_of_its_end(tmp_
     second.stop()
 
 
-def test_a_task_that_was_started_without_a_note_is_not_started_again(tmp_path: Path) -> None:
-    """The server was killed right after it had started the task."""
+def test_a_task_whose_start_was_not_recorded_is_not_started_twice(tmp_path: Path) -> None:
+    """The server is killed right after it starts the task."""
     first = Server(tmp_path / "jobs")
     job = first.submit("finishes")
     before = (job.folder / "job.json").read_bytes()
@@ -470,7 +470,7 @@ def test_a_task_that_was_started_without_a_note_is_not_started_again(tmp_path: P
     second.stop()
 
 
-def test_a_state_that_cannot_be_saved_is_saved_later(server: Server) -> None:
+def test_saving_a_job_is_retried(server: Server) -> None:
     job = server.submit("finishes")  # it starts once this greenlet yields
     with failing_disk(server.store.folder, errno.EIO, chosen=lambda path: "job.json" in path):
         assert server.wait_for_end(job) is Status.DONE
@@ -481,7 +481,7 @@ def test_a_state_that_cannot_be_saved_is_saved_later(server: Server) -> None:
 
 
 @pytest.mark.parametrize("number", [errno.ENOSPC, errno.EROFS, errno.EMFILE])
-def test_a_task_that_cannot_be_started_says_why(server: Server, number: int) -> None:
+def test_a_task_that_cannot_be_started_reports_why(server: Server, number: int) -> None:
     with failing_disk(
         server.store.folder, number, chosen=lambda path: path.endswith("/toy") or "/toy/" in path
     ):

@@ -1,4 +1,4 @@
-"""Short tasks: their queue, their devices and their end. The text of the network is the program that runs."""
+"""The queue, devices and end of short tasks. Here the text of a network is the program that runs."""
 
 from __future__ import annotations
 
@@ -24,13 +24,13 @@ pytestmark = pytest.mark.integration
 PROGRAM = """
 import json, os, pathlib, sys, time
 folder = pathlib.Path(sys.argv[1])
-def tell(**event):
-    with open(folder / "events.jsonl", "a") as log:
-        log.write(json.dumps({"at": time.time(), **event}) + "\\n")
+def log_event(**event):
+    with open(folder / "events.jsonl", "a") as events:
+        events.write(json.dumps({"at": time.time(), **event}) + "\\n")
 exec((folder.parent / "network.py").read_text())
 """
-FINISHES = "tell(event='finished', result={'devices': os.environ['CUDA_VISIBLE_DEVICES']})"
-HANGS = "tell(event='progressed', fraction=0.5, doing='Building')\ntime.sleep(60)"
+FINISHES = "log_event(event='finished', result={'devices': os.environ['CUDA_VISIBLE_DEVICES']})"
+HANGS = "log_event(event='progressed', fraction=0.5, doing='Building')\ntime.sleep(60)"
 WAITS_FOR_A_FILE = "while not os.path.exists(folder.parent / 'go'): time.sleep(0.01)\n" + FINISHES
 ENDS_EARLY = "print('bye')"
 
@@ -71,7 +71,7 @@ def preflight(tasks: ShortTasks, network: str, pool: str = "gpu", watch: str = "
     return tasks.preflight(network, Preflight(dataset="/nowhere"), DeviceRequest(pool=pool), watch)
 
 
-def test_a_task_beyond_the_limit_waits_for_its_turn(site: Site) -> None:
+def test_tasks_beyond_the_limit_wait_for_a_slot(site: Site) -> None:
     tasks = site.tasks()
     first = gevent.spawn(tasks.visualize, WAITS_FOR_A_FILE, Path("/nowhere"), None)
     site.wait(lambda: site.ledger.free().slots == {"short": 0})
@@ -87,7 +87,7 @@ def test_a_task_beyond_the_limit_waits_for_its_turn(site: Site) -> None:
     site.wait(site.is_idle)
 
 
-def test_a_task_that_waits_for_too_long_says_so_and_never_runs(site: Site) -> None:
+def test_a_task_that_waits_too_long_raises_and_never_runs(site: Site) -> None:
     first = gevent.spawn(site.tasks().visualize, HANGS, Path("/nowhere"), None)
     site.wait(lambda: site.ledger.free().slots == {"short": 0})
     before = set(site.folder.iterdir())
@@ -97,7 +97,7 @@ def test_a_task_that_waits_for_too_long_says_so_and_never_runs(site: Site) -> No
     assert not first.ready()
 
 
-def test_a_preflight_reserves_its_gpu_and_takes_the_cpu_if_it_is_busy(site: Site) -> None:
+def test_a_preflight_reserves_its_gpu_or_falls_back_to_the_cpu(site: Site) -> None:
     tasks = site.tasks()
     first = gevent.spawn(preflight, tasks, WAITS_FOR_A_FILE)
     site.wait(lambda: site.ledger.holders() == {"0": "Check of a network"})
@@ -113,7 +113,7 @@ def test_a_preflight_reserves_its_gpu_and_takes_the_cpu_if_it_is_busy(site: Site
     assert site.ledger.free().gpus == ["0"]
 
 
-def test_a_network_that_ends_the_program_is_a_failure_with_its_last_words(site: Site) -> None:
+def test_a_network_that_exits_fails_with_its_last_output(site: Site) -> None:
     failure = site.tasks().visualize(ENDS_EARLY, Path("/nowhere"), None).state.failure
     assert failure and "ended the program" in failure.message and "bye" in failure.hint
 
@@ -133,11 +133,11 @@ def test_tasks_end_with_the_server(site: Site) -> None:
     assert site.executor.clear(site.folder)
 
 
-def test_leftovers_of_an_earlier_server_are_ended_and_removed(site: Site) -> None:
+def test_leftovers_of_an_earlier_server_are_stopped_and_removed(site: Site) -> None:
     task_folder = site.folder / "preview-0123456789ab" / "visualize"
     task_folder.mkdir(parents=True)
     (task_folder.parent / "network.py").write_text(HANGS)
-    handle = site.executor.start(task_folder, ["cpu"])  # not owned: it would go on
+    handle = site.executor.start(task_folder, ["cpu"])  # not owned: it would keep running
     site.wait((task_folder / "events.jsonl").exists)
     site.tasks().clear()
     assert not site.folder.exists()

@@ -1,4 +1,4 @@
-"""All jobs in their folders: what is kept, what cannot be read, and what many of them cost."""
+"""Jobs in their folders: saving and loading, damaged jobs, and the lock of the jobs folder."""
 
 from __future__ import annotations
 
@@ -110,7 +110,7 @@ def test_a_damaged_job_is_listed_and_left_alone(store: Store, content: bytes) ->
     again.close()
 
 
-def test_a_link_in_the_place_of_a_job_is_not_followed(store: Store, tmp_path: Path) -> None:
+def test_a_symlink_in_place_of_a_job_is_not_followed(store: Store, tmp_path: Path) -> None:
     job = dataset(store)
     content = (job.folder / "job.json").read_text()
     (job.folder / "job.json").unlink()
@@ -144,11 +144,11 @@ def test_no_two_jobs_share_a_folder(store: Store) -> None:
 @pytest.mark.parametrize(
     "text", ["", "..", "20200101-000000-abcd/..", "20200101-000000-ABCD", "x", ".server"]
 )
-def test_only_ids_are_ids(text: str) -> None:
+def test_invalid_job_ids_are_refused(text: str) -> None:
     assert not jobs.is_id(text)
 
 
-def test_a_wait_that_nobody_noticed_is_no_history(store: Store) -> None:
+def test_a_short_wait_is_not_recorded(store: Store) -> None:
     job = dataset(store)
     start = job.history[0][1]
     for status, after in ((Status.WAIT, 1.0), (Status.RUN, 1.5), (Status.DONE, 9.0)):
@@ -159,7 +159,7 @@ def test_a_wait_that_nobody_noticed_is_no_history(store: Store) -> None:
     store.close()
 
 
-def test_what_a_killed_server_left_is_cleared_away(store: Store) -> None:
+def test_leftovers_of_a_killed_server_are_removed(store: Store) -> None:
     job = dataset(store)
     (job.folder / ".job.json.1234abcd.tmp").touch()
     doomed = store.folder / f".deleted-{jobs.new_id()}"
@@ -176,7 +176,7 @@ def test_what_a_killed_server_left_is_cleared_away(store: Store) -> None:
     again.close()
 
 
-def test_a_moved_folder_of_jobs_trains_on_its_own_datasets(store: Store, tmp_path: Path) -> None:
+def test_a_moved_jobs_folder_trains_on_its_own_datasets(store: Store, tmp_path: Path) -> None:
     trained = model(store, dataset(store))
     store.close()
     moved = store.folder.rename(tmp_path / "elsewhere")
@@ -188,7 +188,7 @@ def test_a_moved_folder_of_jobs_trains_on_its_own_datasets(store: Store, tmp_pat
 
 
 @pytest.mark.parametrize("end", [Status.ABORT, Status.ERROR])
-def test_a_training_that_saved_nothing_can_begin_anew(store: Store, end: Status) -> None:
+def test_a_training_without_a_snapshot_can_restart(store: Store, end: Status) -> None:
     job = model(store, dataset(store))
     for status in (Status.RUN, end):
         assert not job.can_resume
@@ -200,7 +200,7 @@ def test_a_training_that_saved_nothing_can_begin_anew(store: Store, end: Status)
     store.close()
 
 
-def test_of_a_dataset_that_failed_the_list_of_skipped_images_stays(store: Store) -> None:
+def test_a_failed_dataset_keeps_its_list_of_skipped_images(store: Store) -> None:
     job = dataset(store)
     shard = "train-00000-of-00002"
     halves = [f".{shard}.tfrecord.tmp", f".{shard}.index.tmp", ".dataset.json.12ab.tmp"]
@@ -211,7 +211,7 @@ def test_of_a_dataset_that_failed_the_list_of_skipped_images_stays(store: Store)
     store.close()
 
 
-def test_a_removed_folder_is_noticed_and_nothing_is_written_any_more(
+def test_a_removed_jobs_folder_is_detected_and_writing_stops(
     store: Store, caplog: pytest.LogCaptureFixture
 ) -> None:
     job = dataset(store)
@@ -236,7 +236,7 @@ def test_a_removed_folder_is_noticed_and_nothing_is_written_any_more(
     store.close()
 
 
-def test_a_folder_that_comes_back_is_used_again(store: Store, tmp_path: Path) -> None:
+def test_a_restored_jobs_folder_is_used_again(store: Store, tmp_path: Path) -> None:
     job = dataset(store)
     away = store.folder.rename(tmp_path / "away")
     assert not store.maintain()
@@ -248,7 +248,7 @@ def test_a_folder_that_comes_back_is_used_again(store: Store, tmp_path: Path) ->
     store.close()
 
 
-def test_a_lock_file_that_was_removed_is_made_again(store: Store) -> None:
+def test_a_removed_lock_file_is_recreated(store: Store) -> None:
     (store.folder / ".lock").unlink()
     assert store.maintain()
     with pytest.raises(StoreInUse):
@@ -256,7 +256,7 @@ def test_a_lock_file_that_was_removed_is_made_again(store: Store) -> None:
     store.close()
 
 
-def test_a_server_that_took_the_lock_meanwhile_is_noticed(store: Store) -> None:
+def test_a_lock_taken_by_another_server_is_detected(store: Store) -> None:
     (store.folder / ".lock").unlink()
     second = Store(store.folder, JOB_TYPES)
     assert not store.maintain()
@@ -266,7 +266,7 @@ def test_a_server_that_took_the_lock_meanwhile_is_noticed(store: Store) -> None:
     store.close()
 
 
-def test_a_job_that_removed_its_own_folder_is_no_problem_of_the_others(
+def test_a_job_that_removes_its_folder_does_not_affect_others(
     store: Store, caplog: pytest.LogCaptureFixture
 ) -> None:
     lost, other = dataset(store), dataset(store)

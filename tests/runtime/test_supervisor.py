@@ -1,4 +1,4 @@
-"""The supervisor, as a real process around programs that misbehave."""
+"""The supervisor as a real process that runs misbehaving programs."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from tests.failing_disk import small_disk
 
 pytestmark = pytest.mark.integration
 
-# Named misbehaviors: each is a program that a task might turn out to be.
+# Misbehaving programs, by name.
 FINISHES = "print('hello')"
 FAILS = "import sys; print('why', file=sys.stderr); sys.exit(3)"
 SEGFAULTS = "import os, signal; os.kill(os.getpid(), signal.SIGSEGV)"
@@ -91,7 +91,7 @@ def start(folder: Path, program: str) -> subprocess.Popen[bytes]:
 
 
 def wait_for_output(folder: Path, words: str) -> None:
-    deadline = time.monotonic() + 30
+    deadline = time.monotonic() + 90
     while words not in task_output.read(folder)[0]:
         assert time.monotonic() < deadline, f"never printed {words!r}"
         time.sleep(0.02)
@@ -108,12 +108,12 @@ def ended(folder: Path, process: subprocess.Popen[bytes]) -> dict[str, Any]:
     [(FINISHES, 0, None), (FAILS, 3, None), (SEGFAULTS, None, signal.SIGSEGV), (CLOSES_OUTPUT, 0, None)],
     ids=["finishes", "fails", "segfaults", "closes its output"],
 )
-def test_tells_how_a_program_ended(
+def test_reports_how_a_program_ended(
     tmp_path: Path, program: str, code: int | None, number: int | None
 ) -> None:
-    told = ended(tmp_path, start(tmp_path, program))
-    assert (told["code"], told["signal"], told["stopped"]) == (code, number, False)
-    assert told["max_memory_bytes"] > 1_000_000
+    record = ended(tmp_path, start(tmp_path, program))
+    assert (record["code"], record["signal"], record["stopped"]) == (code, number, False)
+    assert record["max_memory_bytes"] > 1_000_000
 
 
 def test_keeps_output_of_both_streams(tmp_path: Path) -> None:
@@ -126,18 +126,18 @@ def test_stops_a_program(tmp_path: Path, program: str) -> None:
     process = start(tmp_path, program)
     wait_for_output(tmp_path, "n" if program is HANGS else "deaf")
     process.terminate()
-    told = ended(tmp_path, process)
-    assert told["stopped"]
-    assert told["signal"] == (signal.SIGTERM if program is HANGS else signal.SIGKILL)
+    record = ended(tmp_path, process)
+    assert record["stopped"]
+    assert record["signal"] == (signal.SIGTERM if program is HANGS else signal.SIGKILL)
 
 
-def test_kills_everything_that_a_program_left(tmp_path: Path) -> None:
-    told = ended(tmp_path, start(tmp_path, LEAVES_CHILDREN))
+def test_kills_leftover_processes_of_a_program(tmp_path: Path) -> None:
+    record = ended(tmp_path, start(tmp_path, LEAVES_CHILDREN))
     text, _ = task_output.read(tmp_path)
     children = [int(number) for number in re.findall(r"child (\d+)", text)]
     assert len(children) == 6
     assert not [pid for pid in children if psutil.pid_exists(pid)]
-    assert told["orphans_killed"] >= 6
+    assert record["orphans_killed"] >= 6
 
 
 def test_keeps_the_beginning_and_the_end_of_a_flood(tmp_path: Path) -> None:
@@ -174,12 +174,12 @@ def test_a_task_that_removes_its_output_is_not_lost(tmp_path: Path, then: str) -
     process = start(
         tmp_path, f"import os; os.chdir({str(tmp_path)!r})" + REMOVES_OUTPUT.format(then=THEN[then])
     )
-    told = ended(tmp_path, process)
-    assert (told["code"], told["signal"]) == (0, None)
+    record = ended(tmp_path, process)
+    assert (record["code"], record["signal"]) == (0, None)
     assert task_output.last_lines(tmp_path, 1) == ["the end"]
     if then == "nothing":
         assert task_output.read(tmp_path, 0, 10**8)[0].startswith("[… 7 bytes left out …]\nafter\n")
-    # A later run starts whatever the folder contains.
+    # The next run starts whatever the folder contains.
     (tmp_path / "output.log").unlink(missing_ok=True) if then != "a folder" else None
     assert ended(tmp_path, start(tmp_path, FINISHES))["code"] == 0
 
@@ -194,7 +194,7 @@ def test_child_dies_with_its_supervisor(tmp_path: Path) -> None:
     assert not child.is_running() or child.status() == psutil.STATUS_ZOMBIE
 
 
-def test_output_is_read_on_from_where_it_was_left(tmp_path: Path) -> None:
+def test_output_is_read_from_the_last_offset(tmp_path: Path) -> None:
     (tmp_path / "output.log").write_bytes(b"one\n")
     text, offset = task_output.read(tmp_path)
     with open(tmp_path / "output.log", "ab") as file:
@@ -203,13 +203,13 @@ def test_output_is_read_on_from_where_it_was_left(tmp_path: Path) -> None:
     assert task_output.read(tmp_path, offset)[0] == "two\nthree"
 
 
-def test_output_is_never_read_through_a_link(tmp_path: Path) -> None:
+def test_output_is_never_read_through_a_symlink(tmp_path: Path) -> None:
     (tmp_path / "secret").write_text("secret")
     os.symlink(tmp_path / "secret", tmp_path / "output.log")
     assert task_output.read(tmp_path) == ("", 0)
 
 
-def test_an_earlier_run_leaves_no_output(tmp_path: Path) -> None:
+def test_a_new_run_discards_the_output_of_the_last_one(tmp_path: Path) -> None:
     ended(tmp_path, start(tmp_path, FLOODS))
     assert list(tmp_path.glob("output.*.log"))
     ended(tmp_path, start(tmp_path, FINISHES))
@@ -225,8 +225,8 @@ def test_a_full_disk_does_not_prevent_the_exit_record(tmp_path: Path) -> None:
             words = [supervisor.__file__, str(folder), "--", sys.executable, "-c", FILLS_THE_DISK]
             command = [sys.executable, "-I", "-S", "-c", FULL_DISK, *words]
             process = subprocess.Popen(command, start_new_session=True)
-        told = ended(folder, process)
-        assert (told["code"], told["disk_full"]) == (1, True)
+        record = ended(folder, process)
+        assert (record["code"], record["disk_full"]) == (1, True)
         assert not list(folder.glob(f"{supervisor.EXIT_FILE}.*"))
 
 
@@ -234,11 +234,11 @@ def test_a_program_may_remove_any_file_in_its_folder(tmp_path: Path) -> None:
     removes = f"import os\nfor name in os.listdir('.'): os.unlink(name)\n{FLOODS}".replace(
         "print(", "[os.unlink(name) for name in os.listdir('.')]; print("
     )
-    told = ended(tmp_path, start(tmp_path, removes))
-    assert (told["code"], told["disk_full"]) == (0, False)
+    record = ended(tmp_path, start(tmp_path, removes))
+    assert (record["code"], record["disk_full"]) == (0, False)
 
 
-def test_no_room_for_the_end_is_noticed_before_the_start(tmp_path: Path) -> None:
+def test_a_disk_too_full_for_the_exit_record_fails_before_the_start(tmp_path: Path) -> None:
     with small_disk(tmp_path / "task", "size=4k,nr_inodes=2") as is_small:
         folder = tmp_path / "task" if is_small else tmp_path / "missing"
         if is_small:

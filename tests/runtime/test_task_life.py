@@ -1,7 +1,7 @@
-"""The life of tasks: submitted, started, aborted, resumed, deleted, and the death of the server, in any order.
+"""Submit, start, abort, resume and delete tasks and kill the server, in any order.
 
-The executor is the one of the product, with failpoints around its methods: in each of these windows, the job may be
-aborted or deleted, the start may fail, or the server may die. ``DIGITS_LIFE_EXAMPLES`` sets the number of examples.
+The production executor has failpoints around its methods: in each of these windows, the job may be aborted or
+deleted, the start may fail, or the server may die. ``DIGITS_LIFE_EXAMPLES`` sets the number of examples.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ ACTIONS = ["abort", "delete", "die", "fail"]
 
 
 class Failpoints:
-    """An executor that calls ``reach`` before and after each call of ``executor``, naming the window."""
+    """An executor that calls ``reach`` with the name of the window before and after each call of ``executor``."""
 
     def __init__(self, executor: LocalExecutor, reach: Callable[[str], None]) -> None:
         self._executor = executor
@@ -93,7 +93,7 @@ class TaskLife(RuleBasedStateMachine):
     def new_server(self) -> Server:
         return Server(Path(self.folder.name) / "jobs", Failpoints(self.executor, self.reach))
 
-    # What happens in windows
+    # Actions in windows
 
     def reach(self, window: str) -> None:
         if self.is_dead:
@@ -113,7 +113,7 @@ class TaskLife(RuleBasedStateMachine):
             gevent.sleep(0.01)
 
     def request(self, act: Callable[[Job], None], job: Job) -> None:
-        """What a request does, in a greenlet of its own."""
+        """Run the action of a request in its own greenlet."""
         self.requests.append(gevent.spawn(act, job))
 
     def abort_job(self, job: Job) -> None:
@@ -128,7 +128,7 @@ class TaskLife(RuleBasedStateMachine):
         self.deleted.add(job.id)
 
     def settle(self, seconds: float = 0.02) -> None:
-        """Let the server work, and replace it by another one if it has died."""
+        """Let the server run, and replace it if it has died."""
         gevent.sleep(seconds)
         if self.is_dead:
             gevent.killall(self.requests)
@@ -178,7 +178,7 @@ class TaskLife(RuleBasedStateMachine):
         self.settle()
 
     def pick(self, number: int, jobs: list[ToyJob]) -> ToyJob | None:
-        """One of ``jobs``. What is drawn must not depend on them, because they depend on time."""
+        """Pick one of ``jobs``. The drawn value must not depend on them, because they depend on timing."""
         return jobs[number % len(jobs)] if jobs else None
 
     @rule()
@@ -186,7 +186,7 @@ class TaskLife(RuleBasedStateMachine):
         self.is_dead = True
         self.settle()
 
-    # What must hold
+    # Invariants
 
     @invariant()
     def deleted_jobs_stay_deleted(self) -> None:

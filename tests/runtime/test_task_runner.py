@@ -1,4 +1,4 @@
-"""The queue, the time limits and the end of runs, with tasks in threads."""
+"""The queue, time limits and end of runs, with tasks in threads."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ def site(tmp_path: Path) -> Iterator[Site]:
     site.wait(lambda: site.executor.clear(site.folder))
 
 
-def test_runs_wait_for_a_slot_in_their_order(site: Site) -> None:
+def test_runs_wait_for_a_slot_in_order(site: Site) -> None:
     runs = [site.runner.submit(site.run(name)) for name in "abc"]
     site.wait(lambda: runs[0].phase is Phase.RUNNING)
     assert [run.phase for run in runs[1:]] == [Phase.QUEUED, Phase.QUEUED]
@@ -83,7 +83,7 @@ def test_runs_wait_for_a_slot_in_their_order(site: Site) -> None:
     assert site.phases.count(("a", Phase.ENDED)) == site.phases.count(("b", Phase.ENDED)) == 1
 
 
-def test_a_run_waits_for_the_end_of_an_earlier_one_in_its_folder(site: Site) -> None:
+def test_a_run_waits_for_an_earlier_run_in_its_folder(site: Site) -> None:
     free = {"allocate": lambda: site.ledger.reserve_slot("unlimited")}
     first = site.runner.submit(site.run("same", **free))
     site.wait(lambda: first.phase is Phase.RUNNING)
@@ -95,7 +95,7 @@ def test_a_run_waits_for_the_end_of_an_earlier_one_in_its_folder(site: Site) -> 
     assert first.has_ended
 
 
-def test_time_in_the_queue_and_running_time_are_limited(site: Site) -> None:
+def test_queue_time_and_running_time_are_limited(site: Site) -> None:
     first = site.runner.submit(site.run("first", seconds=0.3))
     second = site.runner.submit(site.run("second", queue_seconds=0.1))
     site.runner.wait(second)
@@ -144,7 +144,7 @@ def test_a_run_that_cannot_be_prepared_ends_with_the_error(site: Site) -> None:
     assert site.ledger.free().slots == {"short": 1}
 
 
-def test_closing_stops_owned_runs_only_and_wakes_their_users(site: Site) -> None:
+def test_closing_stops_only_owned_runs_and_wakes_their_callers(site: Site) -> None:
     owned = site.runner.submit(site.run("owned"))
     waiting = site.runner.submit(site.run("waiting"))
     other = site.runner.submit(
@@ -161,7 +161,7 @@ def test_closing_stops_owned_runs_only_and_wakes_their_users(site: Site) -> None
     assert late.exit == Exit(stopped=True) and late.is_settled
 
 
-def test_without_a_loop_waiting_does_the_work(tmp_path: Path) -> None:
+def test_waiting_polls_if_no_loop_runs(tmp_path: Path) -> None:
     site = Site(tmp_path, serves=False)
     run = site.run("a")
     timer = threading.Timer(0.1, site.done.set)
@@ -172,7 +172,7 @@ def test_without_a_loop_waiting_does_the_work(tmp_path: Path) -> None:
     assert run.exit == Exit(code=0)
 
 
-def test_nothing_runs_while_the_runner_may_not(tmp_path: Path) -> None:
+def test_no_run_starts_while_the_runner_is_paused(tmp_path: Path) -> None:
     site = Site(tmp_path, serves=False)
     allowed = [False]
     runner = TaskRunner(site.executor, site.ledger, may_run=lambda: allowed[0])

@@ -139,6 +139,8 @@ def test_a_task_ends_only_after_its_whole_log_was_read(tmp_path: Path) -> None:
     assert server.wait_for_end(job) is Status.DONE
     assert job.tasks[0].state.metrics.train.steps == list(range(1, 11))
     assert job.summary.last_accuracy == 50.0
-    rows = [row["step"] for _, _, body in server.told if body["update"] == "metrics" for row in body["rows"]]
+    rows = [
+        row["step"] for _, _, body in server.messages if body["update"] == "metrics" for row in body["rows"]
+    ]
     assert rows == list(range(1, 11))
     server.stop()

@@ -1,4 +1,4 @@
-"""An executor that runs tasks in threads of this process: all that another executor has to provide, in one module."""
+"""An executor that runs tasks in threads of this process, as a complete example of another executor."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _numbers = itertools.count(1)
 
 @dataclass
 class ThreadTask:
-    """What a task's program gets: its folder, its devices, its event log, and whether it should stop."""
+    """The environment of a task's program: its folder, devices, event log, and whether it should stop."""
 
     folder: Path
     devices: list[str]

@@ -23,37 +23,37 @@ from digits.runtime.store import Store
 from digits.runtime.task_runner import TaskRunner
 from digits.web import live_messages
 
-# What a task's program does; the folder is its argument.
+# The program of a task; its argument is the task's folder.
 PROGRAMS = """
 import json, os, sys, time
 folder = sys.argv[1]
 name = json.load(open(folder + '/recipe.json'))['name']
 log = open(folder + '/events.jsonl', 'a')
-def tell(**event):
+def log_event(**event):
     log.write(json.dumps({'at': time.time(), **event}) + '\\n'); log.flush()
 def measure(step):
-    tell(event='measured', stage='train', step=step, epoch=step / 10, values={'loss': 1 / step, 'accuracy': .5})
+    log_event(event='measured', stage='train', step=step, epoch=step / 10, values={'loss': 1 / step, 'accuracy': .5})
 if name == 'finishes':
     for step in range(1, 11): measure(step)
-    tell(event='progressed', fraction=0.5, seconds_left=1.0)
-    tell(event='saved', epoch=1, step=10, path='snapshot_1.ckpt')
-    tell(event='finished')
+    log_event(event='progressed', fraction=0.5, seconds_left=1.0)
+    log_event(event='saved', epoch=1, step=10, path='snapshot_1.ckpt')
+    log_event(event='finished')
 elif name == 'slow':
     for step in range(1, 200):
         measure(step); time.sleep(0.02)
-    tell(event='finished')
+    log_event(event='finished')
 elif name == 'hangs':
     measure(1)
     while True: time.sleep(0.05)
 elif name == 'fails':
-    tell(event='failed', message='Wrong shape.', line=7)
+    log_event(event='failed', message='Wrong shape.', line=7)
     sys.exit(1)
 elif name == 'fails at first':
     if os.path.exists(folder + '/again'):
-        measure(2); tell(event='finished')
+        measure(2); log_event(event='finished')
     else:
-        measure(1); tell(event='progressed', fraction=0.25)
-        open(folder + '/again', 'w'); tell(event='failed', message='Once.'); sys.exit(1)
+        measure(1); log_event(event='progressed', fraction=0.25)
+        open(folder + '/again', 'w'); log_event(event='failed', message='Once.'); sys.exit(1)
 elif name == 'ends early':
     measure(1); print('bye', flush=True); os._exit(0)
 elif name == 'crashes':
@@ -61,7 +61,7 @@ elif name == 'crashes':
 elif name == 'dies mid-line':
     measure(1); log.write('{"event": "meas'); log.flush(); os._exit(1)
 elif name == 'writes noise':
-    log.write('noise\\n\\x00\\n{"event": "measured", "step": "x"}\\n'); log.flush(); measure(1); tell(event='finished')
+    log.write('noise\\n\\x00\\n{"event": "measured", "step": "x"}\\n'); log.flush(); measure(1); log_event(event='finished')
 """
 
 
@@ -90,17 +90,17 @@ class ToyJob(Job, kw_only=True, eq=False):
 
 
 class Server:
-    """A store and a scheduler over a folder, as a server has them; may be made again over the same folder."""
+    """A store and a scheduler for a folder, as in a server; a new one can continue in the same folder."""
 
     def __init__(self, folder: Path, executor: Executor | None = None) -> None:
         self.executor = executor or LocalExecutor(standby=False, program=[sys.executable, "-c", PROGRAMS])
         self.store = Store(folder, {"model": ToyJob})
         self.store.load()
-        self.told: list[live_messages.Message] = []
+        self.messages: list[live_messages.Message] = []
         self.ledger = DeviceLedger({"create": 1, "cpu": 1})
         self.runner = TaskRunner(self.executor, self.ledger, may_run=self.store.maintain)
         self.scheduler = Scheduler(
-            self.store, self.runner, report=lambda change: self.told.extend(live_messages.of(change))
+            self.store, self.runner, report=lambda change: self.messages.extend(live_messages.of(change))
         )
         self.scheduler.start()
         self.runner.serve()
@@ -113,7 +113,7 @@ class Server:
         return job
 
     def wait(self, question: Callable[[], object]) -> None:
-        deadline = time.monotonic() + 30
+        deadline = time.monotonic() + 90
         while not question():
             assert time.monotonic() < deadline
             gevent.sleep(0.02)

@@ -1,4 +1,4 @@
-"""The real application behind its gate: every route, with everything an attacker may send."""
+"""The real application behind its gate: every route, with hostile requests."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def client(app: Flask) -> FlaskClient:
 
 
 def routes(app: Flask) -> list[tuple[Rule, str, str]]:
-    """Every rule with each of its methods and a path that matches it."""
+    """Return every route with each of its methods and a matching path."""
     rules = [rule for rule in app.url_map.iter_rules() if rule.methods]
     return [(rule, method, example(rule)) for rule in rules for method in sorted(rule.methods or ())]
 
@@ -75,7 +75,7 @@ def example(rule: Rule) -> str:
     )
 
 
-def test_all_routes_are_known_here(app: Flask) -> None:
+def test_every_route_has_an_example_path(app: Flask) -> None:
     found = routes(app)
     assert len(found) > 60
     assert not [path for _, _, path in found if "<" in path and not re.search(r"<\w+>", path)]
@@ -109,7 +109,7 @@ def test_every_write_refuses_other_sites(app: Flask, headers: dict[str, str]) ->
         assert answer.status_code == 403, (method, path)
 
 
-def test_every_write_of_a_page_needs_the_form_token(app: Flask) -> None:
+def test_every_write_from_a_page_requires_the_form_token(app: Flask) -> None:
     client = app.test_client()
     for rule, method, path in routes(app):
         if method in UNSAFE and rule.endpoint != "tensorboard.proxy":
@@ -119,7 +119,7 @@ def test_every_write_of_a_page_needs_the_form_token(app: Flask) -> None:
     assert client.post(board, headers={"Origin": "http://localhost"}).status_code == 404
 
 
-def test_every_route_needs_the_login(locked: Flask) -> None:
+def test_every_route_requires_a_login(locked: Flask) -> None:
     client = locked.test_client()
     for rule, method, path in routes(locked):
         answer = client.open(path, method=method)
@@ -132,8 +132,8 @@ def test_every_route_needs_the_login(locked: Flask) -> None:
 
 
 @pytest.mark.parametrize(("login", "status"), [(True, 401), (False, 200)])
-def test_server_behind_a_proxy_needs_a_login(settings: Settings, login: bool, status: int) -> None:
-    """Also on loopback, including a proxy that runs as the server's user and adds no headers."""
+def test_server_behind_a_proxy_requires_a_login(settings: Settings, login: bool, status: int) -> None:
+    """This includes loopback, and a proxy that runs as the server's user and adds no headers."""
     app = open_app(dataclasses.replace(settings, login=login, behind_proxy=True))
     own = Peer(("127.0.0.1", 1), ("127.0.0.1", 2), run=lambda find: os.geteuid())
     for host, header in itertools.product(("127.0.0.1:5000", "localhost"), ("X-Forwarded-For", "X-Other")):
@@ -146,14 +146,14 @@ def test_server_behind_a_proxy_needs_a_login(settings: Settings, login: bool, st
     app.extensions["digits"].stop()
 
 
-def test_new_route_needs_the_login_by_itself(locked: Flask) -> None:
+def test_new_route_requires_a_login_by_default(locked: Flask) -> None:
     locked.add_url_rule("/fresh", "fresh", lambda: "secret")
     client = locked.test_client()
     assert client.get("/fresh").status_code == 401
     assert client.get("/fresh", headers={"Authorization": f"Bearer {TOKEN}"}).text == "secret"
 
 
-def test_login_page_of_the_real_templates(app: Flask, locked: Flask) -> None:
+def test_login_page_is_rendered(app: Flask, locked: Flask) -> None:
     local = app.test_client().get("/login").text
     assert 'name="username"' in local and 'type="password"' not in local
     client = locked.test_client()
@@ -186,13 +186,13 @@ def test_login_works_below_a_prefix(settings: Settings) -> None:
 
 
 @pytest.mark.parametrize("name", ["<b>", "a b", "x" * 100, "\x00"])
-def test_bad_user_name_is_no_server_error(client: FlaskClient, name: str) -> None:
+def test_invalid_user_name_is_not_a_server_error(client: FlaskClient, name: str) -> None:
     for path in ("/", "/index.json", "/login"):
         assert client.get(path, query_string={"username": name}).status_code in (200, 400)
     assert client.post("/jobs/x/status", data={"username": name}).status_code in (400, 404, 405)
 
 
-def test_pages_carry_their_nonce(client: FlaskClient) -> None:
+def test_scripts_have_the_nonce_of_the_page(client: FlaskClient) -> None:
     answer = client.get("/")
     (nonce,) = re.findall(r"'nonce-([\w-]+)'", answer.headers["Content-Security-Policy"])
     assert answer.status_code == 200
@@ -202,7 +202,7 @@ def test_pages_carry_their_nonce(client: FlaskClient) -> None:
         assert nonce in tag
 
 
-def test_secrets_are_not_among_the_jobs(locked: Flask, settings: Settings) -> None:
+def test_secrets_are_not_served_as_job_files(locked: Flask, settings: Settings) -> None:
     names = {path.name for path in settings.state_dir.iterdir()}
     assert {"cookie-key", "form-key"} <= names
     assert not settings.state_dir.is_relative_to(settings.jobs_dir)
@@ -210,7 +210,7 @@ def test_secrets_are_not_among_the_jobs(locked: Flask, settings: Settings) -> No
         assert path.stat().st_mode & 0o077 == 0
 
 
-def test_tensorboard_font_is_found(client: FlaskClient) -> None:
+def test_tensorboard_font_is_served(client: FlaskClient) -> None:
     answer = client.get("/font-roboto/-L14Jk06m6pUHB-5mXQQnYX0hVgzZQUfRDuZrPvH3D8.woff2")
     assert answer.status_code == 200 and answer.data.startswith(b"wOF2")
     assert client.get("/font-roboto/index.html").status_code == 404
@@ -230,7 +230,7 @@ def payloads(tree: Path) -> list[str]:
     return relative + absolute
 
 
-def test_no_payload_reads_outside(app: Flask, client: FlaskClient, tmp_path: Path) -> None:
+def test_no_payload_reads_outside_the_roots(app: Flask, client: FlaskClient, tmp_path: Path) -> None:
     (tmp_path / "outside").mkdir()
     (tmp_path / "data").mkdir(exist_ok=True)
     (tmp_path / "outside" / CANARY).write_text(f"content of {CANARY}")
@@ -276,7 +276,7 @@ def test_folder_outside_the_roots_is_refused_in_the_form(client: FlaskClient, tm
 
 @contextlib.contextmanager
 def running(folder: Path, environment: dict[str, str], *options: str) -> Iterator[SmallServer]:
-    """The real server as a separate program, with its startup output in ``said``."""
+    """Run the real server as a subprocess, with its startup output in ``output``."""
     variables = {
         **environment,
         "PYTHONPATH": str(Path(__file__).resolve().parents[2]),
@@ -293,37 +293,37 @@ def running(folder: Path, environment: dict[str, str], *options: str) -> Iterato
     assert process.stdout is not None
     with process:
         try:
-            said = "".join(itertools.takewhile(lambda line: "Ctrl-C" not in line, process.stdout))
-            found = re.search(r"http://127\.0\.0\.1:(\d+)/", said)
-            assert found, said
-            yield SmallServer(process, int(found[1]), folder / "digits.log", said)
+            output = "".join(itertools.takewhile(lambda line: "Ctrl-C" not in line, process.stdout))
+            found = re.search(r"http://127\.0\.0\.1:(\d+)/", output)
+            assert found, output
+            yield SmallServer(process, int(found[1]), folder / "digits.log", output)
         finally:
             process.kill()
 
 
 @pytest.fixture
 def command(tmp_path: Path, clean_environment: dict[str, str]) -> Iterator[SmallServer]:
-    """The real server as a separate program, with a token."""
+    """The real server as a subprocess, with a token."""
     with running(tmp_path, {**clean_environment, "DIGITS_TOKEN": TOKEN}) as server:
         yield server
 
 
-def test_command_admits_its_own_user_only(tmp_path: Path, clean_environment: dict[str, str]) -> None:
+def test_command_admits_only_its_own_user(tmp_path: Path, clean_environment: dict[str, str]) -> None:
     with running(tmp_path, clean_environment) as server:
         assert server.get("/index.json").status == 200
         assert (server.get("/index.json", uid=OTHER_UID).status == 401) == (os.geteuid() != OTHER_UID)
         assert server.get("/index.json", "X-Forwarded-For: 127.0.0.1").status == 401
-        link = re.search(r"login link +http://127\.0\.0\.1:\d+(/\?token=\S+)", server.said)
-        assert link and ("runs as root" in server.said) == (os.geteuid() == 0)
+        link = re.search(r"login link +http://127\.0\.0\.1:\d+(/\?token=\S+)", server.output)
+        assert link and ("runs as root" in server.output) == (os.geteuid() == 0)
         proxied = server.get(link[1], "Via: 1.1 proxy", "Accept: text/html")
         cookie = proxied.headers["set-cookie"].partition(";")[0]
         assert server.get("/index.json", "Via: 1.1 proxy", f"Cookie: {cookie}").status == 200
-        # Files of the server are readable by its user only.
+        # Server files are readable only by its user.
         for path in tmp_path.rglob("*"):
             assert path.stat().st_mode & 0o077 == 0, path
 
 
-def test_command_guards_everything(command: SmallServer) -> None:
+def test_command_protects_every_route(command: SmallServer) -> None:
     polling = "/socket.io/?EIO=4&transport=polling"
     bearer = f"Authorization: Bearer {TOKEN}"
     for path in ("/", "/index.json", polling, "/tensorboard/x/"):

@@ -1,4 +1,4 @@
-"""Any request to any route causes no server error and no hang, and other sites cannot start processes.
+"""No request to any route causes a server error or a hang, and other sites cannot start processes.
 
 Routes are taken from the application, and field names from its forms and source, so new routes are
 covered automatically. ``DIGITS_FUZZ_EXAMPLES`` sets the number of examples, each of which is one request.
@@ -45,7 +45,7 @@ METHODS = ["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"]
 
 
 class NoProcesses:
-    """A substitute for everything that starts processes: counts the calls, and responds as if the process had finished."""
+    """Replaces everything that starts processes: counts calls, and responds as if the process had finished."""
 
     def __init__(self) -> None:
         self.started = 0
@@ -98,7 +98,7 @@ def processes() -> NoProcesses:
 
 @pytest.fixture(scope="module")
 def site(tmp_path_factory: pytest.TempPathFactory, processes: NoProcesses) -> Iterator[Site]:
-    """A site with a dataset created by real processes; afterwards, no processes are started."""
+    """A site whose dataset was created by real processes, and which starts no processes afterwards."""
     folder = tmp_path_factory.mktemp("all-routes")
     opened = open_site(site_settings(folder))
     assert opened.wait_for_end(opened.dataset()) == "Done"
@@ -118,7 +118,7 @@ DATASET_FORMS = [kind.load("form").DatasetForm for kind in all_kinds().values()]
 
 @cache
 def names_for(app: Flask, rule: str) -> list[str]:
-    """The names of the fields and arguments read by the views of a rule or their modules."""
+    """Return names of fields and arguments read by the views of a route or their modules."""
     names = set()
     for item in app.url_map.iter_rules():
         if str(item) == rule:
@@ -133,7 +133,7 @@ def names_for(app: Flask, rule: str) -> list[str]:
     return sorted(names) or ["x"]
 
 
-def test_names_of_fields_are_found(site: Site) -> None:
+def test_field_names_are_found(site: Site) -> None:
     assert names_for(site.app, "/models/<job_id>/metrics.json") == ["after"]
     assert {"learning_rate", "crop_size"} <= {*names_for(site.app, "/models/<kind:kind>")}
     assert {"resize_width", "encoding"} <= {*names_for(site.app, "/datasets/images/resize-example")}
@@ -195,14 +195,14 @@ def no_hang(what: str) -> Iterator[None]:
 
 
 def current_jobs(site: Site) -> list[str]:
-    """A dataset and a model, which is created again after a request has deleted it."""
+    """Return a dataset and a model, which is recreated if a request has deleted it."""
     (dataset,) = [job for job in site.services.store.all(DatasetJob) if job.status is Status.DONE]
     models = [job.id for job in site.services.store.all(ModelJob) if job.snapshots()]
     return [dataset.id, models[0] if models else site.finished_model(dataset.id)]
 
 
 def draw_request(data: st.DataObject, site: Site) -> dict[str, Any]:
-    """A request to one of the routes: a path matching its rule, some fields, and sometimes headers."""
+    """Draw a request to one of the routes: a matching path, some fields, and sometimes headers."""
     ids = current_jobs(site)
     draw = data.draw
     rules = sorted({str(rule) for rule in site.app.url_map.iter_rules()} | {"/socket.io/"})
@@ -264,7 +264,7 @@ def draw_request(data: st.DataObject, site: Site) -> dict[str, Any]:
 def send(site: Site, request: dict[str, Any]) -> int:
     builder = EnvironBuilder(path="/", method=request["method"], data=request["body"] or None)
     environ = builder.get_environ()
-    # Like the server: the bytes of the line as Latin-1.
+    # As in the server, the bytes of the request line are decoded as Latin-1.
     environ |= {
         "PATH_INFO": unquote_to_bytes(request["path"]).decode("latin-1"),
         "QUERY_STRING": request["query"],
@@ -284,7 +284,7 @@ def fuzz(examples: int) -> Callable[[Any], Any]:
 
 @fuzz(EXAMPLES)
 @given(data=st.data())
-def test_no_request_is_a_server_error_or_hangs(site: Site, data: st.DataObject) -> None:
+def test_no_request_causes_a_server_error_or_hangs(site: Site, data: st.DataObject) -> None:
     request = draw_request(data, site)
     with no_hang(f"{request['method']} {request['path']}"):
         status = send(site, request)
@@ -305,7 +305,9 @@ def test_a_get_from_another_site_starts_no_process(
     assert processes.started == before
 
 
-def test_a_page_that_another_site_opened_offers_to_open_itself(site: Site, processes: NoProcesses) -> None:
+def test_a_page_opened_by_another_site_asks_before_starting_a_process(
+    site: Site, processes: NoProcesses
+) -> None:
     _, model = current_jobs(site)
     path = f"/models/{model}/savedmodel.zip?epoch=1"
     elsewhere = {"Sec-Fetch-Site": "cross-site", "Accept": "text/html"}
@@ -317,7 +319,7 @@ def test_a_page_that_another_site_opened_offers_to_open_itself(site: Site, proce
     assert processes.started == before + 2
 
 
-# The bytes on the line
+# Raw requests
 
 
 @pytest.fixture(scope="module")
@@ -338,7 +340,7 @@ PIECES = [
 
 @fuzz(max(40, EXAMPLES // 5))
 @given(pieces=st.lists(st.sampled_from(PIECES), max_size=14))
-def test_no_bytes_are_a_server_error(server: SmallServer, pieces: list[bytes]) -> None:
+def test_no_raw_request_causes_a_server_error(server: SmallServer, pieces: list[bytes]) -> None:
     with server.connect() as connection:
         connection.sendall(b"".join(pieces) + b"\r\n\r\n")
         connection.shutdown(1)

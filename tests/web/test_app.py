@@ -1,4 +1,4 @@
-"""The application as a whole: unexpected errors, and what debug mode adds."""
+"""Unexpected errors and debug mode."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ def fail() -> str:
 
 
 @pytest.mark.parametrize("debug", [False, True])
-def test_tracebacks_are_shown_in_debug_mode_only(tmp_path: Path, debug: bool) -> None:
+def test_tracebacks_are_shown_only_in_debug_mode(tmp_path: Path, debug: bool) -> None:
     site: Site = open_site(site_settings(tmp_path, debug=debug))
     try:
         site.app.add_url_rule("/fail", view_func=fail)
@@ -30,7 +30,7 @@ def test_tracebacks_are_shown_in_debug_mode_only(tmp_path: Path, debug: bool) ->
 
 
 @pytest.mark.parametrize("debug", [False, True])
-def test_changed_files_are_read_again_in_debug_mode_only(tmp_path: Path, debug: bool) -> None:
+def test_changed_files_are_reloaded_only_in_debug_mode(tmp_path: Path, debug: bool) -> None:
     site: Site = open_site(site_settings(tmp_path, debug=debug))
     try:
         assert site.app.jinja_env.auto_reload is debug

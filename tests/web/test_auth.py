@@ -1,4 +1,4 @@
-"""Secrets, sessions, names, the login pages and where they lead."""
+"""Secrets, sessions, user names, login pages and redirects."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ from digits.web.gate import Gate
 
 PASSWORD = "correct horse"
 TOKEN = "t" * 43
-# Cheap on purpose: the tests do not guard anything.
+# Deliberately cheap hashing: no test protects real data.
 PASSWORD_HASH = argon2.PasswordHasher(time_cost=1, memory_cost=8, parallelism=1).hash(PASSWORD)
 
 
@@ -75,22 +75,22 @@ def locked_client() -> FlaskClient:
     return make_app(make_auth(password=PASSWORD_HASH, token=TOKEN)).test_client()
 
 
-# Starting
+# Startup
 
 
-def test_server_makes_its_own_token(settings: Settings) -> None:
+def test_server_generates_a_token(settings: Settings) -> None:
     for host in ("0.0.0.0", "127.0.0.1"):
         auth = open_auth(replace(settings, login=True, host=host))
         assert auth.is_required({}) and auth.is_token(made_token(settings.state_dir))
 
 
-def test_given_secret_replaces_the_token(settings: Settings) -> None:
+def test_configured_secret_replaces_the_token(settings: Settings) -> None:
     auth = open_auth(replace(settings, login=True, password=PASSWORD_HASH))
     assert auth.is_required({}) and auth.is_secret(PASSWORD) and not auth.token
     assert not (settings.state_dir / "token").exists()
 
 
-def test_without_login_nobody_is_asked(settings: Settings) -> None:
+def test_login_can_be_disabled(settings: Settings) -> None:
     assert not open_auth(settings).is_required({})
     assert not (settings.state_dir / "token").exists()
 
@@ -113,7 +113,7 @@ def test_new_secret_ends_all_sessions(settings: Settings, secret: str) -> None:
     assert opened(**{other: "first secret"}).read(cookie) is None
 
 
-def test_new_token_of_the_server_ends_all_sessions(settings: Settings) -> None:
+def test_new_generated_token_ends_all_sessions(settings: Settings) -> None:
     public = replace(settings, login=True, host="0.0.0.0")
     cookie = open_auth(public).sessions.start("fred")
     assert open_auth(public).sessions.read(cookie) is not None
@@ -124,7 +124,7 @@ def test_new_token_of_the_server_ends_all_sessions(settings: Settings) -> None:
 # Secrets in files
 
 
-def test_secret_is_made_once_for_the_owner_only(tmp_path: Path) -> None:
+def test_secret_is_created_once_and_readable_only_by_its_owner(tmp_path: Path) -> None:
     path = tmp_path / "state" / "key"
     secret = read_or_make_secret(path)
     assert len(secret) >= 43
@@ -135,7 +135,7 @@ def test_secret_is_made_once_for_the_owner_only(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("mode", [0o640, 0o604, 0o620])
-def test_secret_that_others_can_read_is_refused(tmp_path: Path, mode: int) -> None:
+def test_secret_readable_by_others_is_refused(tmp_path: Path, mode: int) -> None:
     path = tmp_path / "key"
     read_or_make_secret(path)
     path.chmod(mode)
@@ -143,7 +143,7 @@ def test_secret_that_others_can_read_is_refused(tmp_path: Path, mode: int) -> No
         read_or_make_secret(path)
 
 
-def test_strange_secret_files_are_refused(tmp_path: Path) -> None:
+def test_invalid_secret_files_are_refused(tmp_path: Path) -> None:
     read_or_make_secret(tmp_path / "real")
     (tmp_path / "link").symlink_to(tmp_path / "real")
     (tmp_path / "dangling").symlink_to(tmp_path / "nowhere")
@@ -167,20 +167,20 @@ def test_session_survives_a_restart() -> None:
 
 
 @pytest.mark.parametrize("cookie", ["", "x", "e30.x", "e30", "." * 5, "a" * 5000, "ä"])
-def test_forged_cookie_is_nothing(cookie: str) -> None:
+def test_forged_cookie_is_ignored(cookie: str) -> None:
     assert Sessions("k" * 32).read(cookie) is None
 
 
-def test_every_changed_cookie_is_nothing() -> None:
+def test_every_altered_cookie_is_ignored() -> None:
     sessions = Sessions("k" * 32)
     cookie = sessions.start("fred")
-    # The last character of base64 carries bits that are not used.
+    # The last base64 character contains unused bits.
     for place in range(len(cookie) - 1):
         other = "A" if cookie[place] != "A" else "B"
         assert sessions.read(cookie[:place] + other + cookie[place + 1 :]) is None
 
 
-def test_sessions_end_when_idle_or_old() -> None:
+def test_idle_and_old_sessions_end() -> None:
     now = [1_000_000.0]
     sessions = Sessions("k" * 32, clock=lambda: now[0])
     cookie = sessions.start("")
@@ -204,7 +204,7 @@ def test_sessions_end_when_idle_or_old() -> None:
     assert sessions.read(latest) is None
 
 
-def test_session_is_renewed_only_now_and_then() -> None:
+def test_session_is_renewed_at_intervals() -> None:
     now = [0.0]
     sessions = Sessions("k" * 32, clock=lambda: now[0])
     session = sessions.read(sessions.start("fred"))
@@ -218,7 +218,7 @@ def test_session_is_renewed_only_now_and_then() -> None:
     assert renewed is not None and renewed.id == session.id and renewed.username == "fred"
 
 
-def test_ended_session_stays_ended(tmp_path: Path) -> None:
+def test_ended_session_cannot_be_used_again(tmp_path: Path) -> None:
     sessions = Sessions("k" * 32, tmp_path / "ended.json")
     cookie, other = sessions.start("fred"), sessions.start("fred")
     session = sessions.read(cookie)
@@ -246,13 +246,13 @@ def test_token_and_password_are_compared() -> None:
         assert not auth.is_secret(wrong)
 
 
-def test_plain_password_is_kept_as_a_hash() -> None:
+def test_plain_password_is_stored_as_a_hash() -> None:
     auth = make_auth(password=PASSWORD)
     assert auth.is_secret(PASSWORD) and not auth.is_secret("correct horses")
     assert PASSWORD not in repr(vars(auth))
 
 
-def test_damaged_password_hash_lets_nobody_in() -> None:
+def test_damaged_password_hash_admits_nobody() -> None:
     assert not make_auth(password="$argon2id$nonsense").is_secret(PASSWORD)
 
 
@@ -269,12 +269,12 @@ def test_name_comes_from_argument_form_or_cookie(open_client: FlaskClient) -> No
 
 
 @pytest.mark.parametrize("name", ["a b", "-a", "x" * 65, "<b>", "a\nb", "a/b", "‮abc"])
-def test_argument_that_is_no_name_is_refused(open_client: FlaskClient, name: str) -> None:
+def test_invalid_name_in_an_argument_is_refused(open_client: FlaskClient, name: str) -> None:
     assert open_client.get("/name", query_string={"username": name}).status_code == 400
     assert open_client.post("/login", data={"username": name}).status_code == 400
 
 
-def test_cookie_that_is_no_name_is_ignored(open_client: FlaskClient) -> None:
+def test_invalid_name_in_a_cookie_is_ignored(open_client: FlaskClient) -> None:
     open_client.set_cookie("username", "<script>")
     assert open_client.get("/name").text == "nobody"
 
@@ -282,7 +282,7 @@ def test_cookie_that_is_no_name_is_ignored(open_client: FlaskClient) -> None:
 # Logging in without a secret
 
 
-def test_name_is_kept_in_a_cookie(open_client: FlaskClient) -> None:
+def test_name_is_stored_in_a_cookie(open_client: FlaskClient) -> None:
     answer = open_client.post("/login", data={"username": " fred "})
     assert answer.status_code == 302 and answer.location == "/"
     assert open_client.get("/name").text == "fred"
@@ -290,7 +290,7 @@ def test_name_is_kept_in_a_cookie(open_client: FlaskClient) -> None:
     assert open_client.get("/name").text == "nobody"
 
 
-def test_loopback_login_asks_only_for_a_name(open_client: FlaskClient) -> None:
+def test_loopback_login_only_asks_for_a_name(open_client: FlaskClient) -> None:
     page = open_client.get("/login").text
     assert 'name="username"' in page and 'type="password"' not in page
     empty = open_client.post("/login", data={})
@@ -311,21 +311,21 @@ def test_login_with_a_secret(locked_client: FlaskClient, secret: str) -> None:
     assert locked_client.get("/name").text == "fred"
 
 
-def test_name_of_a_login_counts_more_than_an_argument(locked_client: FlaskClient) -> None:
+def test_name_from_the_login_overrides_an_argument(locked_client: FlaskClient) -> None:
     locked_client.post("/login", data={"username": "fred", "password": PASSWORD})
     locked_client.set_cookie("username", "anna")
     assert locked_client.get("/name?username=anna").text == "fred"
     assert locked_client.post("/name", data={"username": "anna"}).text == "fred"
 
 
-def test_login_over_https_keeps_a_host_cookie(locked_client: FlaskClient) -> None:
+def test_login_over_https_sets_a_host_cookie(locked_client: FlaskClient) -> None:
     answer = locked_client.post("/login", data={"password": PASSWORD}, base_url="https://localhost")
     cookie = answer.headers["Set-Cookie"]
     assert cookie.startswith("__Host-digits=") and "Secure" in cookie and "Path=/" in cookie
     assert "Domain" not in cookie
 
 
-def test_login_below_a_prefix_keeps_its_cookie_there() -> None:
+def test_login_below_a_prefix_limits_its_cookie_to_it() -> None:
     client = make_app(make_auth(password=PASSWORD_HASH), url_prefix="/digits").test_client()
     for scheme, name in (("http", "digits-5000"), ("https", "__Secure-digits-5000")):
         answer = client.post(
@@ -370,18 +370,18 @@ def test_wrong_secret_is_refused(locked_client: FlaskClient, fields: dict[str, s
 
 
 @pytest.mark.parametrize("body", [[], "text", 7, None, {"username": {"a": 1}, "password": [1]}])
-def test_strange_json_is_refused(locked_client: FlaskClient, body: Any) -> None:
+def test_invalid_json_is_refused(locked_client: FlaskClient, body: Any) -> None:
     answer = locked_client.post("/login", data=json.dumps(body), content_type="application/json")
     assert answer.status_code == 401
 
 
-def test_programs_get_json(locked_client: FlaskClient) -> None:
+def test_scripts_get_json(locked_client: FlaskClient) -> None:
     answer = locked_client.post("/login", json={"username": "fred", "password": PASSWORD})
     assert answer.status_code == 200 and answer.json == {"username": "fred"}
     assert locked_client.post("/logout", headers={"Accept": "application/json"}).json == {"username": None}
 
 
-def test_logout_ends_the_session_for_all_who_have_the_cookie(locked_client: FlaskClient) -> None:
+def test_logout_invalidates_every_copy_of_the_cookie(locked_client: FlaskClient) -> None:
     locked_client.post("/login", data={"password": PASSWORD})
     cookie = locked_client.get_cookie("digits-5000")
     assert cookie is not None
@@ -401,13 +401,13 @@ def test_new_login_ends_the_old_session(locked_client: FlaskClient) -> None:
     assert locked_client.get("/name").status_code == 401
 
 
-def test_nothing_but_post_logs_out(locked_client: FlaskClient) -> None:
+def test_logout_requires_post(locked_client: FlaskClient) -> None:
     locked_client.post("/login", data={"password": PASSWORD})
     assert locked_client.get("/logout").status_code == 405
     assert locked_client.get("/name").status_code == 200
 
 
-# Where a login leads
+# Redirects after a login
 
 BAD_TARGETS = [
     "http://evil.example", "https://evil.example/", "HTTP://evil.example", "//evil.example", "///evil.example",
@@ -435,7 +435,7 @@ GOOD_TARGETS = [
 
 
 @pytest.mark.parametrize("target", BAD_TARGETS)
-def test_login_never_leads_off_the_site(open_client: FlaskClient, target: str) -> None:
+def test_login_never_redirects_to_another_site(open_client: FlaskClient, target: str) -> None:
     assert safe_next(target) == ""
     for place in ("form", "query"):
         fields = {"username": "fred", **({"next": target} if place == "form" else {})}
@@ -445,12 +445,12 @@ def test_login_never_leads_off_the_site(open_client: FlaskClient, target: str) -
     assert "[]" in open_client.get("/login", query_string={"next": target}).text
 
 
-def test_there_are_enough_bad_targets() -> None:
+def test_there_are_many_bad_targets() -> None:
     assert len(set(BAD_TARGETS)) >= 57
 
 
 @pytest.mark.parametrize("target", GOOD_TARGETS)
-def test_login_leads_back(open_client: FlaskClient, target: str) -> None:
+def test_login_redirects_back(open_client: FlaskClient, target: str) -> None:
     assert safe_next(target) == target
     answer = open_client.post("/login", data={"username": "fred", "next": target})
     assert answer.location.startswith("/") and not answer.location.startswith("//")
@@ -467,14 +467,14 @@ def test_login_leads_back(open_client: FlaskClient, target: str) -> None:
         ("/ä".encode().decode("latin-1"), "/%C3%A4"),
     ],
 )
-def test_own_address_is_safe_to_redirect_to(path: str, expected: str) -> None:
+def test_own_url_is_safe_as_a_redirect(path: str, expected: str) -> None:
     assert site_path({"SCRIPT_NAME": "", "PATH_INFO": path}, "") == expected
 
 
 # Form tokens
 
 
-def test_browsers_need_the_form_token(open_client: FlaskClient) -> None:
+def test_browsers_must_send_the_form_token(open_client: FlaskClient) -> None:
     browser = {"Origin": "http://localhost"}
     assert open_client.post("/name", headers=browser).status_code == 400
     assert open_client.post("/name", headers={"Sec-Fetch-Site": "same-origin"}).status_code == 400
@@ -484,5 +484,5 @@ def test_browsers_need_the_form_token(open_client: FlaskClient) -> None:
     assert open_client.post("/name", headers=browser, data={"csrf_token": token[:-3]}).status_code == 400
 
 
-def test_programs_need_no_form_token(open_client: FlaskClient) -> None:
+def test_scripts_need_no_form_token(open_client: FlaskClient) -> None:
     assert open_client.post("/name", data={"username": "fred"}).text == "fred"

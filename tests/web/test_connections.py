@@ -1,4 +1,4 @@
-"""Which connection is closed when the limit is reached."""
+"""The choice of the connection to close when the limit is reached."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from digits.web.connections import Connection, Connections, State
 
 
 class Crowd:
-    """Connections that record which ones were cut."""
+    """Connections that record which ones were closed."""
 
     def __init__(self, most: int, most_per_address: int | None = None) -> None:
         self.connections = Connections(most, most_per_address)
@@ -20,13 +20,13 @@ class Crowd:
         return self.connections.admit(connection)
 
 
-def test_below_the_limit_nobody_is_cut():
+def test_below_the_limit_no_connection_is_closed():
     crowd = Crowd(3, 2)
     assert crowd.open("a") and crowd.open("b") and crowd.open("c", "10.0.0.2")
     assert crowd.cut == [] and len(crowd.connections) == 3
 
 
-def test_the_oldest_that_waits_makes_room():
+def test_the_oldest_idle_connection_is_closed_first():
     crowd = Crowd(3)
     assert (
         crowd.open("works", state=State.WORKING)
@@ -37,7 +37,7 @@ def test_the_oldest_that_waits_makes_room():
     assert crowd.cut == ["waits", "new"]
 
 
-def test_websockets_make_room_when_nobody_waits():
+def test_without_idle_connections_a_websocket_is_closed():
     crowd = Crowd(2)
     assert (
         crowd.open("older", state=State.LIVE) and crowd.open("newer", state=State.LIVE) and crowd.open("new")
@@ -45,13 +45,13 @@ def test_websockets_make_room_when_nobody_waits():
     assert crowd.cut == ["older"]
 
 
-def test_a_working_connection_is_never_cut():
+def test_a_working_connection_is_never_closed():
     crowd = Crowd(2)
     assert crowd.open("a", state=State.WORKING) and crowd.open("b", state=State.WORKING)
     assert not crowd.open("new") and crowd.cut == [] and len(crowd.connections) == 2
 
 
-def test_the_address_with_the_most_connections_makes_room():
+def test_the_address_with_the_most_connections_loses_one():
     crowd = Crowd(4)
     assert crowd.open("lonely", "10.0.0.2")
     assert all(crowd.open(f"flood {number}") for number in range(3))
@@ -59,13 +59,13 @@ def test_the_address_with_the_most_connections_makes_room():
     assert crowd.cut == ["flood 0"]
 
 
-def test_an_address_has_a_limit_of_its_own():
+def test_each_address_has_a_limit():
     crowd = Crowd(10, 2)
     assert crowd.open("a") and crowd.open("other", "10.0.0.2") and crowd.open("b") and crowd.open("c")
     assert crowd.cut == ["a"]
 
 
-def test_while_the_client_is_waited_for_a_connection_may_be_cut():
+def test_a_connection_waiting_for_its_client_is_idle():
     connection = Connection("10.0.0.1", lambda: None, State.WORKING)
     with connection.waiting():
         assert connection.state is State.WAITING

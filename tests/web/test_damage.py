@@ -1,4 +1,4 @@
-"""With any damage to the folder of one job, the server starts, all pages respond, and no other job is affected.
+"""With any damage to one job's folder, the server starts, all pages respond, and no other job is affected.
 
 ``DIGITS_DAMAGE_CASES=1000 ./digits-test tests/web/test_damage.py`` sets the number of cases.
 """
@@ -30,7 +30,7 @@ CASES = int(os.environ.get("DIGITS_DAMAGE_CASES", "30"))
 
 @pytest.fixture(scope="module")
 def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Site, Path]]:
-    """A site, and a jobs folder to copy for every case. Tasks that it starts finish immediately."""
+    """A site whose tasks finish immediately, and a jobs folder to copy for every case."""
     folder = tmp_path_factory.mktemp("world")
     opened = open_site(site_settings(folder))
     damage.make_jobs(opened, folder / "template")
@@ -59,7 +59,7 @@ def wrongs(world: tuple[Site, Path], *done: Damage, look: Callable[[], object] =
     return damage.check(site, jobs, [item.victim for item in done] or damage.VICTIMS, look)
 
 
-def test_without_damage_nothing_is_wrong(world: tuple[Site, Path]) -> None:
+def test_undamaged_jobs_have_no_problems(world: tuple[Site, Path]) -> None:
     assert wrongs(world) == []
 
 
@@ -87,7 +87,7 @@ HUGE = b"1" + b"0" * 400
     ],
     ids=range(8),
 )  # fmt: skip
-def test_one_line_of_one_job(world: tuple[Site, Path], done: Damage) -> None:
+def test_a_damaged_line_affects_only_its_job(world: tuple[Site, Path], done: Damage) -> None:
     assert wrongs(world, done) == []
 
 
@@ -120,7 +120,7 @@ def test_an_invalid_job_is_shown_as_damaged(world: tuple[Site, Path], change: An
     assert wrongs(world, changed(damage.RUNNING, change), changed(damage.FAILED, change)) == []
 
 
-def test_a_folder_that_may_not_be_read_is_shown_as_damaged(
+def test_an_unreadable_folder_is_shown_as_damaged(
     world: tuple[Site, Path], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The tests may run as root, which can read every file."""
@@ -141,23 +141,23 @@ def refusing(known: Callable[..., Any], folder: Path) -> Callable[..., Any]:
     return refuse
 
 
-def test_a_damaged_job_says_what_is_damaged(world: tuple[Site, Path]) -> None:
+def test_a_damaged_job_page_names_the_damage(world: tuple[Site, Path]) -> None:
     site, _ = world
-    said: dict[str, str] = {}
+    texts: dict[str, str] = {}
 
     def look() -> None:
         page = site.get(f"/models/{damage.TRAINED}", headers={"Accept": "text/html"}, follow_redirects=True)
-        said["page"], said["home"] = page.text, site.get("/").text
-        said["json"] = site.get(f"/models/{damage.TRAINED}.json").get_json()["error"]["message"]
-        said["dataset"] = site.get(f"/datasets/{damage.BROKEN}").text
+        texts["page"], texts["home"] = page.text, site.get("/").text
+        texts["json"] = site.get(f"/models/{damage.TRAINED}.json").get_json()["error"]["message"]
+        texts["dataset"] = site.get(f"/datasets/{damage.BROKEN}").text
 
     done = changed(damage.TRAINED, lambda body: body["recipe"].update(epochs="many"))
     assert wrongs(world, done, put(damage.BROKEN, "dataset.json", b"{}"), look=look) == []
-    for text in said.values():
+    for text in texts.values():
         assert "is damaged:" in text
     for name in ("page", "home", "json"):
-        assert "Expected `float`, got `str` - at `$.recipe.epochs`" in said[name]
-    assert "dataset.json: " in said["dataset"]
+        assert "Expected `float`, got `str` - at `$.recipe.epochs`" in texts[name]
+    assert "dataset.json: " in texts["dataset"]
 
 
 @settings(
@@ -165,9 +165,9 @@ def test_a_damaged_job_says_what_is_damaged(world: tuple[Site, Path]) -> None:
     deadline=None,
     database=None,
     suppress_health_check=list(HealthCheck),
-    phases=[Phase.generate],  # cases are small, and shrinking them takes minutes
+    phases=[Phase.generate],  # cases are small, and shrinking takes minutes
 )
 @given(data=st.data())
-def test_any_damage(world: tuple[Site, Path], data: st.DataObject) -> None:
+def test_random_damage(world: tuple[Site, Path], data: st.DataObject) -> None:
     done = data.draw(st.lists(damage.damages(world[1] / "template"), min_size=1, max_size=3))
     assert wrongs(world, *done) == [], done

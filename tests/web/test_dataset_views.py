@@ -1,8 +1,9 @@
-"""Making and looking at datasets, over HTTP, with the real task in a real process."""
+"""Create, show and explore datasets over HTTP, with the real task in a real process."""
 
 from __future__ import annotations
 
 import io
+import re
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +18,7 @@ pytestmark = pytest.mark.integration
 CREATE = "/datasets/images/classification.json"
 
 
-def test_a_dataset_of_a_folder(site: Site) -> None:
+def test_a_dataset_is_created_from_a_folder(site: Site) -> None:
     job_id = site.dataset(folder_pct_val=25, folder_pct_test=25)
     assert site.wait_for_end(job_id) == "Done"
     body = site.json(f"/datasets/{job_id}.json")
@@ -43,7 +44,7 @@ def test_width_and_height_are_not_swapped(site: Site) -> None:
     assert Image.open(io.BytesIO(mean.data)).size == (20, 10)
 
 
-def test_the_page_shows_classes_samples_and_mean(site: Site) -> None:
+def test_the_page_shows_classes_samples_and_the_mean_image(site: Site) -> None:
     job_id = site.dataset()
     site.wait_for_end(job_id)
     page = site.get(f"/datasets/{job_id}").text
@@ -53,7 +54,7 @@ def test_the_page_shows_classes_samples_and_mean(site: Site) -> None:
 
 
 @pytest.mark.parametrize("encoding", ["png", "jpg", "none"])
-def test_records_are_shown_as_pictures(site: Site, encoding: str) -> None:
+def test_records_are_served_as_images(site: Site, encoding: str) -> None:
     job_id = site.dataset(encoding=encoding)
     site.wait_for_end(job_id)
     answer = site.get(f"/datasets/{job_id}/records/train/0")
@@ -87,7 +88,7 @@ def test_an_unfinished_dataset_is_not_explored(site: Site) -> None:
     assert "not Done" in answer.get_json()["error"]["message"]
 
 
-def test_corrupt_images_are_skipped_counted_and_named(site: Site) -> None:
+def test_corrupt_images_are_skipped_and_listed(site: Site) -> None:
     folder = bars(site.data / "bad")
     (folder / "left" / "text.jpg").write_text("this is no picture")
     whole = (folder / "right" / "00.png").read_bytes()
@@ -146,9 +147,7 @@ def test_a_form_is_cloned(site: Site) -> None:
         ({"method": "s3"}, "method", "not supported"),
     ],
 )
-def test_a_mistake_in_the_form_is_told_at_its_field(
-    site: Site, fields: dict[str, Any], field: str, words: str
-) -> None:
+def test_a_form_error_names_its_field(site: Site, fields: dict[str, Any], field: str, words: str) -> None:
     (site.data / "file").touch()
     (site.data / "empty").mkdir()
     (site.data / "single" / "one").mkdir(parents=True)
@@ -184,7 +183,7 @@ def one_class(folder: Path) -> None:
             path.unlink()
 
 
-def no_pictures(folder: Path) -> None:
+def no_images(folder: Path) -> None:
     for name in ("a", "b"):
         (folder / name).mkdir(parents=True)
         (folder / name / "readme.txt").write_text("nothing here")
@@ -199,9 +198,9 @@ def only_corrupt(folder: Path) -> None:
 
 @pytest.mark.parametrize(
     ("make", "words"),
-    [(empty, "No images"), (one_class, "one class"), (no_pictures, "No images"), (only_corrupt, "")],
+    [(empty, "No images"), (one_class, "one class"), (no_images, "No images"), (only_corrupt, "")],
 )
-def test_a_folder_of_no_use_fails_with_the_reason(site: Site, make: Any, words: str) -> None:
+def test_an_unusable_folder_fails_with_the_reason(site: Site, make: Any, words: str) -> None:
     make(site.data / "odd")
     job_id = site.dataset(folder_train=str(site.data / "odd"))
     assert site.wait_for_end(job_id) == "Error"
@@ -211,7 +210,7 @@ def test_a_folder_of_no_use_fails_with_the_reason(site: Site, make: Any, words: 
     assert body["error"].split("\n")[0][:30] in site.get(f"/datasets/{job_id}").text.replace("&#39;", "'")
 
 
-def test_the_example_picture_is_resized(site: Site) -> None:
+def test_the_example_image_is_resized(site: Site) -> None:
     answer = site.post(
         "/datasets/images/resize-example", width=40, height=20, channels=1, resize_mode="fill", encoding="png"
     )
@@ -220,3 +219,17 @@ def test_the_example_picture_is_resized(site: Site) -> None:
     wrong = site.post("/datasets/images/resize-example", resize_width=0, resize_height=20)
     assert wrong.status_code == 400
     assert "resize_width" in wrong.get_json()["errors"]
+
+
+def test_many_models_of_a_dataset_have_pages(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("digits.web.dataset_views.SHOWN_MODELS", 2)
+    job_id = site.dataset()
+    site.wait_for_end(job_id)
+    ids = [site.finished_model(job_id) for _ in range(5)]
+    found = []
+    for number, words in enumerate(["1–2 of 5", "3–4 of 5", "5–5 of 5"], 1):
+        page = site.get(f"/datasets/{job_id}?models_page={number}").text
+        table = page[page.index('id="job-children"') :]
+        found += re.findall(r'<tr data-job="([^"]*)"', table)
+        assert words in table
+    assert found == ids[::-1]

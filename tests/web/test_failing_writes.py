@@ -1,4 +1,4 @@
-"""Make every write of the server fail in turn, and check the error shown and the state in memory and on disk."""
+"""Make each write of the server fail in turn, and check the error and the state in memory and on disk."""
 
 from __future__ import annotations
 
@@ -177,7 +177,7 @@ def with_a_manifest(site: Site) -> Job:
     return job
 
 
-def check_memory_is_what_is_on_disk(site: Site) -> None:
+def check_memory_matches_disk(site: Site) -> None:
     store = site.services.store
     assert store.maintain()
     assert store.problem is None
@@ -216,7 +216,7 @@ def test_a_write_that_fails_is_reported_and_changes_nothing(
     disk: FailingDisk
 
     def start(self: LocalExecutor, folder: Path, devices: Any, **arguments: Any) -> Any:
-        raise OSError(number, os.strerror(number))  # no process is started here
+        raise OSError(number, os.strerror(number))  # no process may start
 
     monkeypatch.setattr(LocalExecutor, "start", start)
     first, failures = 0, 0
@@ -230,7 +230,7 @@ def test_a_write_that_fails_is_reported_and_changes_nothing(
             status, words = SAID[number]
             assert answer.status_code == status, answer.text
             assert words in answer.get_json()["error"]["message"]
-        check_memory_is_what_is_on_disk(idle)
+        check_memory_matches_disk(idle)
         if not disk.has_failed:
             break
     assert failures or number == errno.EMFILE  # A delete opens no file before it succeeds.
@@ -259,11 +259,11 @@ def test_a_missing_jobs_folder_is_reported_on_pages_and_to_monitors(idle: Site, 
     assert [sick.status_code, page.status_code, refused.status_code] == [503, 200, 503]
     for text in (sick.get_json()["problem"], page.text, refused.get_json()["error"]["message"]):
         assert "The jobs folder was removed or replaced" in text
-    check_memory_is_what_is_on_disk(idle)
+    check_memory_matches_disk(idle)
     assert idle.get("/health").status_code == 200
 
 
-def test_a_logout_that_cannot_be_saved_is_one_all_the_same(tmp_path: Path) -> None:
+def test_a_logout_that_cannot_be_saved_still_ends_the_session(tmp_path: Path) -> None:
     ended_file = tmp_path / "ended.json"
     sessions = Sessions("k" * 32, ended_file)
     cookies = [sessions.start("ada"), sessions.start("grace")]
@@ -276,7 +276,7 @@ def test_a_logout_that_cannot_be_saved_is_one_all_the_same(tmp_path: Path) -> No
     assert [again.read(cookie) for cookie in cookies] == [None, None]
 
 
-def test_a_secret_that_could_not_be_written_is_made_at_the_next_start(tmp_path: Path) -> None:
+def test_a_secret_that_could_not_be_written_is_created_at_the_next_start(tmp_path: Path) -> None:
     with small_disk(tmp_path / "state", "size=4k") as is_small:
         key = tmp_path / "state" / "key"
         if is_small:
@@ -296,7 +296,7 @@ def test_other_os_errors_are_server_errors() -> None:
     assert explain(OSError("no number")) is None
 
 
-def test_a_full_disk_is_survived(settings: Settings) -> None:
+def test_the_server_survives_a_full_disk(settings: Settings) -> None:
     with small_disk(settings.jobs_dir, "size=512k") as is_small:
         bars(settings.data_roots[0] / "bars", each=2)
         app = create_app(settings, start=False)
@@ -311,14 +311,14 @@ def test_a_full_disk_is_survived(settings: Settings) -> None:
                 with failing_disk(settings.jobs_dir, errno.ENOSPC):
                     answers = [creates_a_dataset(site)(), renamed()]
             assert [answer.status_code for answer in answers] == [507, 507]
-            check_memory_is_what_is_on_disk(site)
+            check_memory_matches_disk(site)
             assert [creates_a_dataset(site)().status_code, renamed().status_code] == [200, 200]
-            check_memory_is_what_is_on_disk(site)
+            check_memory_matches_disk(site)
         finally:
             site.services.stop()
 
 
-def test_exhausted_inodes_and_a_read_only_disk_are_named(tmp_path: Path) -> None:
+def test_exhausted_inodes_and_a_read_only_disk_are_reported(tmp_path: Path) -> None:
     with small_disk(tmp_path / "disk", "size=1m,nr_inodes=4") as is_small:
         if is_small:
             with pytest.raises(OSError, match="No space") as error:

@@ -1,4 +1,4 @@
-"""Forms take their limits from the recipe, and a form filled from a recipe yields that recipe again."""
+"""Forms have the limits of their recipe, and a form filled from a recipe yields the same recipe."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ LIMITED = {
 
 
 @pytest.mark.parametrize("name", LIMITED)
-def test_the_limits_of_a_field_are_enforced_by_the_form_and_by_the_recipe(name: str) -> None:
+def test_forms_and_recipes_enforce_the_limits_of_a_field(name: str) -> None:
     kind, field = LIMITED[name]
     limits = schema.limits(kind, field)
     assert limits.high is not None
@@ -87,13 +87,13 @@ def test_a_form_offers_every_schedule() -> None:
     assert {option.value for option in POLICY_CHOICES} == known == set(schedules.POLICIES)
 
 
-def test_there_is_a_json_schema_of_the_recipes() -> None:
+def test_recipes_have_a_json_schema() -> None:
     described = json_schema()["$defs"]
     assert described["Augment"]["properties"]["mixup"]["maximum"] == 10
     assert set(described["Train"]["properties"]) == {*Train.__struct_fields__, "task"}
 
 
-# Values that a form can hold: those of a recipe, without the fields that a form does not have.
+# Values that a form can represent: those of a recipe, without fields that forms lack.
 
 
 def numbers(kind: type, name: str) -> st.SearchStrategy[float]:
@@ -109,7 +109,7 @@ def integers(kind: type, name: str) -> st.SearchStrategy[int]:
 
 
 def structs_of(kind: type, **others: st.SearchStrategy[Any]) -> st.SearchStrategy[Any]:
-    """Instances of ``kind`` within its limits."""
+    """Generate instances of ``kind`` within its limits."""
     chosen: dict[str, st.SearchStrategy[Any]] = {}
     for field in structs.fields(kind):
         limits = schema.limits(kind, field.name)
@@ -158,14 +158,14 @@ def read_back(form: ModelForm, recipe: Train) -> Train:
 
 @settings(max_examples=60, deadline=None, suppress_health_check=list(HealthCheck))
 @given(recipe=MODELS, device=DEVICES)
-def test_a_model_form_filled_from_a_recipe_yields_it_again(recipe: Train, device: str) -> None:
+def test_a_model_form_filled_from_a_recipe_yields_the_same_recipe(recipe: Train, device: str) -> None:
     form = ModelForm(None)
     form.model_name.data = "m"
     form.fill_recipe(recipe)
     form.fill_devices(recipe, device)
     again = read_back(form, recipe)
     assert again == recipe and form.device() == device
-    # What was written to the file and read by the next server is the same recipe.
+    # Saving and loading preserves the recipe.
     assert schema.decode(msgspec.json.encode(again), Train) == recipe
     other = ModelForm(None)
     other.fill_recipe(again)
@@ -193,7 +193,7 @@ DATASETS = structs_of(
 
 @settings(max_examples=60, deadline=None)
 @given(recipe=DATASETS)
-def test_a_dataset_form_filled_from_a_recipe_yields_it_again(recipe: CreateClassification) -> None:
+def test_a_dataset_form_filled_from_a_recipe_yields_the_same_recipe(recipe: CreateClassification) -> None:
     form = DatasetForm(None)
     form.fill_recipe(recipe)
     again = structs.replace(form.recipe(), seed=recipe.seed)

@@ -1,4 +1,4 @@
-"""What the gate lets in: hosts, sizes, logins, origins, and the headers of answers."""
+"""Requests the gate admits: hosts, sizes, logins and origins. Headers of its responses."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ EVIL_ORIGINS = [
 
 
 class App:
-    """An application that reads what it is sent and remembers what reached it."""
+    """An application that reads request bodies and records the requests that reach it."""
 
     def __init__(self, *headers: tuple[str, str]) -> None:
         self.reached: list[dict[str, Any]] = []
@@ -73,14 +73,14 @@ def make_auth(**options: Any) -> Auth:
 
 
 def connection_of(uid: int | None) -> dict[str, Any]:
-    """The WSGI environ entry of a connection owned by the user ``uid``."""
+    """Return the WSGI environ entry of a connection owned by the user ``uid``."""
     return {CONNECTION: Peer(("127.0.0.1", 1), ("127.0.0.1", 2), run=lambda find: uid)}
 
 
 def send(
     app: App, path: str = "/", method: str = "GET", headers: dict[str, str | None] | None = None, **gate: Any
 ) -> TestResponse:
-    """The answer to a request through a gate made with ``gate``."""
+    """Send a request through a new gate with the options ``gate``, and return the response."""
     return through(Gate(app, **gate), path, method, headers)
 
 
@@ -92,7 +92,7 @@ def through(
     data: bytes = b"",
     environ: dict[str, Any] | None = None,
 ) -> TestResponse:
-    """The answer to a request that is not made any better than it is given."""
+    """Send a request through ``gate`` without normalizing it, and return the response."""
     base = EnvironBuilder("/", input_stream=io.BytesIO(data), content_length=len(data)).get_environ()
     base.pop("HTTP_HOST")
     target, _, query = path.partition("?")
@@ -109,40 +109,40 @@ def through(
 
 
 @pytest.mark.parametrize("host", GOOD_HOSTS)
-def test_own_names_are_answered(host: str) -> None:
+def test_own_host_names_are_accepted(host: str) -> None:
     for route in ROUTES:
         assert send(App(), route, headers={"Host": host}).status_code == 200
 
 
 @pytest.mark.parametrize("host", EVIL_HOSTS)
-def test_other_names_are_refused_everywhere(host: str | None) -> None:
+def test_other_host_names_are_refused_everywhere(host: str | None) -> None:
     app = App()
     for route, method in itertools.product(ROUTES, ("GET", "POST", "OPTIONS")):
         assert send(app, route, method, {"Host": host}).status_code == 421
     assert app.reached == []
 
 
-def test_refusal_of_a_host_says_what_to_do() -> None:
+def test_refused_host_gets_a_remedy() -> None:
     answer = send(App(), headers={"Host": "digits.example:5000"})
     assert "'digits.example'" in answer.text and "--allowed-host" in answer.text
     assert "<" not in send(App(), headers={"Host": "<script>"}).text.replace("<script>'", "")
 
 
 @pytest.mark.parametrize("allowed", ["digits.example", "DIGITS.example", "digits.example:8080"])
-def test_allowed_hosts_are_answered_on_any_port(allowed: str) -> None:
+def test_allowed_hosts_are_accepted_on_any_port(allowed: str) -> None:
     hosts = Hosts("127.0.0.1", [allowed])
     assert all(host in hosts for host in ("digits.example", "Digits.Example:1234", "localhost"))
     assert all(host not in hosts for host in ("x.digits.example", "digits.example.evil", "*"))
 
 
-def test_bound_address_is_answered() -> None:
+def test_bound_address_is_accepted() -> None:
     hosts = Hosts("192.168.1.5")
     assert "192.168.1.5:5000" in hosts and "localhost" in hosts and "192.168.1.6" not in hosts
     assert "[fe80::1]" in Hosts("[fe80:0::1]") and "[fe80::2]" not in Hosts("fe80::1")
 
 
 @pytest.mark.parametrize("everywhere", ["0.0.0.0", "::", ""])
-def test_server_on_all_addresses_answers_to_this_machine_only(
+def test_server_on_all_addresses_accepts_only_those_of_this_machine(
     everywhere: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(gate_module.socket, "gethostname", lambda: "Machine")
@@ -162,18 +162,18 @@ def test_addresses_of_this_machine_are_found() -> None:
         assert (f"[{address}]" if ":" in address else address) in hosts
 
 
-# Strange requests
+# Malformed requests
 
 
 @pytest.mark.parametrize("path", ["http://evil.example/", "*", "", "evil", "/a\0b"])
-def test_strange_paths_are_refused(path: str) -> None:
+def test_malformed_paths_are_refused(path: str) -> None:
     app = App()
     assert send(app, path).status_code == 400
     assert app.reached == []
 
 
 @pytest.mark.parametrize("method", ["TRACE", "CONNECT", "get", "G T", "", "A" * 50])
-def test_strange_methods_are_refused(method: str) -> None:
+def test_unknown_methods_are_refused(method: str) -> None:
     app = App()
     assert send(app, method=method).status_code == 405
     assert app.reached == []
@@ -195,14 +195,14 @@ def test_forwarded_headers_are_removed() -> None:
     assert environ["wsgi.url_scheme"] == "http"
 
 
-def test_forwarded_headers_of_a_proxy_are_believed() -> None:
+def test_forwarded_headers_of_a_proxy_are_trusted() -> None:
     app = App()
-    told = {
+    headers = {
         "X-Forwarded-Host": "digits.example",
         "X-Forwarded-For": "6.6.6.6, 1.2.3.4",
         "X-Forwarded-Proto": "https",
     }
-    answer = send(app, headers={**told}, behind_proxy=1, allowed_hosts=["digits.example"])
+    answer = send(app, headers={**headers}, behind_proxy=1, allowed_hosts=["digits.example"])
     assert answer.status_code == 200
     (environ,) = app.reached
     assert environ["HTTP_HOST"] == "digits.example" and environ["REMOTE_ADDR"] == "1.2.3.4"
@@ -220,7 +220,7 @@ def test_prefix_is_moved_to_the_script_name() -> None:
     assert (environ["SCRIPT_NAME"], environ["PATH_INFO"]) == ("/digits", "/models/1")
 
 
-def test_outside_of_the_prefix_nothing_is_there() -> None:
+def test_paths_outside_the_prefix_are_not_found() -> None:
     app = App()
     assert send(app, "/models/1", url_prefix="/digits").status_code == 404
     assert send(app, "/digitsx", url_prefix="/digits").status_code == 404
@@ -232,7 +232,7 @@ def test_outside_of_the_prefix_nothing_is_there() -> None:
     assert app.reached[0]["PATH_INFO"] == "/font-roboto/a.woff2"
 
 
-def test_checks_hold_below_a_prefix() -> None:
+def test_checks_apply_below_a_prefix() -> None:
     gate = Gate(
         App(), url_prefix="/digits", auth=make_auth(token=TOKEN), logins_per_minute=1, clock=lambda: 0.0
     )
@@ -256,11 +256,11 @@ def test_length_is_limited(length: str, status: int) -> None:
 
 
 @pytest.mark.parametrize("length", ["-1", "1e3", "0x10", "abc", "5,5", " 5", "٥"])
-def test_length_that_is_no_number_is_refused(length: str) -> None:
+def test_invalid_length_is_refused(length: str) -> None:
     assert through(Gate(App()), "/", "POST", environ={"CONTENT_LENGTH": length}).status_code == 400
 
 
-def test_uploads_may_be_larger() -> None:
+def test_uploads_have_a_larger_limit() -> None:
     gate = Gate(App(), max_body_bytes=100, body_limits={"/upload": 1000, "/upload/huge": 2000})
     for path, length, status in [
         ("/upload", 1000, 200),
@@ -295,7 +295,7 @@ def test_body_without_a_length_is_counted(read: str) -> None:
 
 
 @pytest.mark.parametrize("coding", ["gzip", "gzip, chunked", "chunked, chunked", "xchunked", "identity"])
-def test_other_codings_are_refused(coding: str) -> None:
+def test_other_transfer_codings_are_refused(coding: str) -> None:
     assert send(App(), "/", "POST", {"Transfer-Encoding": coding}).status_code == 400
 
 
@@ -303,7 +303,7 @@ def test_other_codings_are_refused(coding: str) -> None:
 
 
 @pytest.mark.parametrize("method", UNSAFE)
-def test_writes_of_programs_pass(method: str) -> None:
+def test_writes_from_scripts_are_accepted(method: str) -> None:
     for route in ROUTES:
         assert send(App(), route, method).status_code == 200
 
@@ -312,13 +312,13 @@ def test_writes_of_programs_pass(method: str) -> None:
 @pytest.mark.parametrize(
     "own", [{"Origin": SITE}, {"Sec-Fetch-Site": "same-origin"}, {"Sec-Fetch-Site": "none"}]
 )
-def test_writes_of_own_pages_pass(method: str, own: dict[str, str | None]) -> None:
+def test_writes_from_own_pages_are_accepted(method: str, own: dict[str, str | None]) -> None:
     for route in ROUTES:
         assert send(App(), route, method, own).status_code == 200
 
 
 @pytest.mark.parametrize("origin", EVIL_ORIGINS)
-def test_writes_of_other_origins_are_refused(origin: str) -> None:
+def test_writes_from_other_origins_are_refused(origin: str) -> None:
     app = App()
     types = [
         "application/x-www-form-urlencoded",
@@ -334,7 +334,7 @@ def test_writes_of_other_origins_are_refused(origin: str) -> None:
 
 
 @pytest.mark.parametrize("site", ["cross-site", "same-site", "", "same-origin,cross-site", "nonsense"])
-def test_writes_of_other_sites_are_refused(site: str) -> None:
+def test_writes_from_other_sites_are_refused(site: str) -> None:
     app = App()
     for route, method in itertools.product(ROUTES, UNSAFE):
         assert send(app, route, method, {"Sec-Fetch-Site": site}).status_code == 403
@@ -348,7 +348,7 @@ def test_links_from_other_sites_work() -> None:
         assert send(App(), route, "GET", headers).status_code == (403 if route == POLLING else 200)
 
 
-def test_origin_has_to_be_the_same_port() -> None:
+def test_origin_must_have_the_same_port() -> None:
     assert origin_matches("http://localhost:5000", "localhost:5000")
     assert origin_matches("https://Digits.example", "digits.example")
     assert not origin_matches("http://localhost:8888", "localhost:5000")
@@ -356,7 +356,7 @@ def test_origin_has_to_be_the_same_port() -> None:
 
 
 @pytest.mark.parametrize("origin", EVIL_ORIGINS)
-def test_live_connections_of_other_origins_are_refused(origin: str) -> None:
+def test_live_connections_from_other_origins_are_refused(origin: str) -> None:
     app = App()
     upgrade: dict[str, str | None] = {"Upgrade": "websocket", "Connection": "Upgrade"}
     for path in (POLLING, "/socket.io/", "/socket.iox", "/anything"):
@@ -384,7 +384,7 @@ def locked() -> Gate:
     return Gate(App(), auth=make_auth(token=TOKEN))
 
 
-def test_without_login_only_public_paths_open(locked: Gate) -> None:
+def test_only_public_paths_are_open_without_a_login(locked: Gate) -> None:
     public = {"/login", "/health", "/static/x.js"}
     for route, method in itertools.product(ROUTES, ("GET", "HEAD", "OPTIONS", "POST", "DELETE")):
         expected = 200 if route in public else 401
@@ -394,11 +394,11 @@ def test_without_login_only_public_paths_open(locked: Gate) -> None:
 @pytest.mark.parametrize(
     "path", ["/static/../index.json", "/static/a/../../models", "/statics/x", "/login/", "/loginx"]
 )
-def test_public_is_only_what_is_meant(locked: Gate, path: str) -> None:
+def test_paths_similar_to_public_ones_are_not_public(locked: Gate, path: str) -> None:
     assert through(locked, path).status_code == 401
 
 
-def test_token_opens_everything(locked: Gate) -> None:
+def test_token_grants_access_to_every_route(locked: Gate) -> None:
     for scheme, route in itertools.product(("Bearer", "bearer"), ROUTES):
         assert through(locked, route, "POST", {"Authorization": f"{scheme} {TOKEN}"}).status_code == 200
 
@@ -406,12 +406,12 @@ def test_token_opens_everything(locked: Gate) -> None:
 @pytest.mark.parametrize(
     "value", ["Bearer", "Bearer ", "Bearer x", f"Basic {TOKEN}", TOKEN, f"Bearer {TOKEN}x"]
 )
-def test_wrong_token_opens_nothing(locked: Gate, value: str) -> None:
+def test_wrong_token_is_refused(locked: Gate, value: str) -> None:
     answer = through(locked, headers={"Authorization": value})
     assert answer.status_code == 401 and answer.headers["WWW-Authenticate"].startswith("Bearer")
 
 
-def test_people_are_led_to_the_login(locked: Gate) -> None:
+def test_browsers_are_redirected_to_the_login(locked: Gate) -> None:
     answer = through(locked, "/models/1?a=b c", headers={"Accept": "text/html"})
     assert answer.status_code == 302 and answer.location == "/login?next=/models/1%3Fa%3Db%2Bc"
     for headers in ({"Accept": "application/json"}, {"Accept": "text/html", "Sec-Fetch-Dest": "empty"}):
@@ -421,7 +421,7 @@ def test_people_are_led_to_the_login(locked: Gate) -> None:
     assert evil.location == "/login?next=/evil.example/x"
 
 
-def test_token_in_the_address_is_swapped_for_a_cookie(locked: Gate) -> None:
+def test_token_in_the_url_is_exchanged_for_a_cookie(locked: Gate) -> None:
     answer = through(locked, f"/models/1?a=b&token={TOKEN}&c=d")
     assert answer.status_code == 302 and answer.location == "/models/1?a=b&c=d"
     name, _, value = answer.headers["Set-Cookie"].partition(";")[0].partition("=")
@@ -432,25 +432,25 @@ def test_token_in_the_address_is_swapped_for_a_cookie(locked: Gate) -> None:
 
 
 @pytest.mark.parametrize("query", ["token=wrong", "token=", f"token=x&token={TOKEN}", f"TOKEN={TOKEN}"])
-def test_wrong_token_in_the_address_opens_nothing(locked: Gate, query: str) -> None:
+def test_wrong_token_in_the_url_is_refused(locked: Gate, query: str) -> None:
     answer = through(locked, f"/models?{query}")
     assert answer.status_code == 401 and "Set-Cookie" not in answer.headers
     page = through(locked, f"/models?{query}", headers={"Accept": "text/html"})
     assert page.status_code == 302 and "token=" not in page.location
 
 
-def test_token_in_the_address_never_leads_away(locked: Gate) -> None:
+def test_token_in_the_url_never_redirects_to_another_site(locked: Gate) -> None:
     answer = through(locked, f"//evil.example?token={TOKEN}")
     assert answer.location == "/evil.example"
 
 
-def test_token_in_the_address_does_not_write(locked: Gate) -> None:
+def test_token_in_the_url_does_not_allow_writes(locked: Gate) -> None:
     assert through(locked, f"/models?token={TOKEN}", "POST").status_code == 401
     upgrade: dict[str, str | None] = {"Upgrade": "websocket", "Connection": "Upgrade"}
     assert through(locked, f"/socket.io/?token={TOKEN}", headers=upgrade).status_code == 401
 
 
-def test_application_learns_who_it_is() -> None:
+def test_application_receives_the_visitor() -> None:
     auth, app = make_auth(token=TOKEN), App()
     gate = Gate(app, auth=auth)
     through(gate, headers={"Cookie": f"digits-5000={auth.sessions.start('fred')}"})
@@ -459,7 +459,7 @@ def test_application_learns_who_it_is() -> None:
     assert app.reached[1][VISITOR].session is None
 
 
-def test_session_in_use_gets_a_new_cookie() -> None:
+def test_session_in_use_is_renewed() -> None:
     now = [0.0]
     auth = Auth(Sessions("k" * 32, clock=lambda: now[0]), token=TOKEN, port=5000)
     cookie = auth.sessions.start("fred")
@@ -470,7 +470,7 @@ def test_session_in_use_gets_a_new_cookie() -> None:
     assert renewed.startswith("digits-5000=") and cookie not in renewed
 
 
-def test_websocket_with_a_cookie_needs_an_origin() -> None:
+def test_websocket_with_a_cookie_requires_an_origin() -> None:
     auth = make_auth(token=TOKEN)
     cookie = f"digits-5000={auth.sessions.start('fred')}"
     gate = Gate(App(), auth=auth)
@@ -495,7 +495,7 @@ FORWARDING = ["X-Forwarded-For", "X-Forwarded-Host", "X-Forwarded-Proto", "Forwa
 
 @pytest.fixture
 def own() -> Gate:
-    """The gate of a loopback server that admits its own user."""
+    """The gate of a loopback server that admits its own user without a login."""
     return Gate(App(), auth=make_auth(token=TOKEN, admit_own_user=True))
 
 
@@ -507,7 +507,7 @@ def test_own_user_needs_no_login(own: Gate) -> None:
 @pytest.mark.parametrize(
     "environ", [OTHER, connection_of(None), {}], ids=["other user", "unknown user", "no connection"]
 )
-def test_everybody_else_needs_the_token(own: Gate, environ: dict[str, Any]) -> None:
+def test_other_users_need_the_token(own: Gate, environ: dict[str, Any]) -> None:
     for route, method in itertools.product(ROUTES, ("GET", "POST", "DELETE")):
         expected = 200 if route in ("/login", "/health", "/static/x.js") else 401
         assert through(own, route, method, environ=environ).status_code == expected
@@ -517,7 +517,7 @@ def test_everybody_else_needs_the_token(own: Gate, environ: dict[str, Any]) -> N
     assert through(own, headers={"Cookie": cookie}, environ=environ).status_code == 200
 
 
-def test_refusal_says_why_a_login_is_needed(own: Gate) -> None:
+def test_refusal_explains_why_a_login_is_required(own: Gate) -> None:
     assert "another user" in through(own, environ=OTHER).text
     assert "cannot determine" in through(own, environ=connection_of(None)).text
     assert "proxy" in through(own, headers={"Via": "1.1 x"}, environ=OWN).text
@@ -535,23 +535,23 @@ def test_forwarded_requests_need_the_token(own: Gate, header: str, host: str) ->
     )
 
 
-def test_own_user_is_led_to_the_address_without_the_token(own: Gate) -> None:
+def test_own_user_is_redirected_to_the_url_without_the_token(own: Gate) -> None:
     answer = through(own, f"/models?token={TOKEN}", environ=OWN)
     assert answer.status_code == 302 and answer.location == "/models"
     assert "Set-Cookie" not in answer.headers
 
 
-def test_guesses_of_other_users_are_slowed_down(own: Gate) -> None:
+def test_guesses_by_other_users_are_rate_limited(own: Gate) -> None:
     answers = [through(own, "/login", "POST", environ=OTHER).status_code for _ in range(20)]
     assert answers.count(429) == 10
     assert through(own, "/login", "POST", environ=OWN).status_code == 200
 
 
-# Guessing
+# Rate limits
 
 
 @pytest.mark.parametrize("way", ["form", "bearer", "address"])
-def test_guessing_is_slowed_down(way: str) -> None:
+def test_guesses_are_rate_limited(way: str) -> None:
     now, app = [0.0], App()
     gate = Gate(app, auth=make_auth(token=TOKEN), clock=lambda: now[0])
 
@@ -572,7 +572,7 @@ def test_guessing_is_slowed_down(way: str) -> None:
     assert right.status_code == 200
 
 
-def test_names_may_be_given_as_often_as_one_likes() -> None:
+def test_logins_with_only_a_name_are_not_rate_limited() -> None:
     gate = Gate(App(), auth=make_auth())
     assert {through(gate, "/login", "POST").status_code for _ in range(30)} == {200}
 
@@ -588,7 +588,7 @@ def test_rate_limiter_counts_networks_and_forgets_the_oldest(monkeypatch: pytest
     assert len(limiter) == 3
 
 
-# Answers
+# Responses
 
 
 def test_pages_get_their_policy_and_a_fresh_nonce() -> None:
@@ -608,7 +608,7 @@ def test_pages_get_their_policy_and_a_fresh_nonce() -> None:
 
 
 @pytest.mark.parametrize("status", [200, 421, 403, 401, 413])
-def test_every_answer_has_the_security_headers(status: int) -> None:
+def test_every_response_has_the_security_headers(status: int) -> None:
     headers: dict[str, str | None] = {"Host": "evil.example"} if status == 421 else {}
     gate = Gate(App(), auth=make_auth(token=TOKEN) if status == 401 else None, max_body_bytes=10)
     if status == 403:
@@ -624,7 +624,7 @@ def test_every_answer_has_the_security_headers(status: int) -> None:
     assert "Content-Security-Policy" in answer.headers
 
 
-def test_headers_of_the_application_stand() -> None:
+def test_headers_of_the_application_are_kept() -> None:
     app = App(
         ("Content-Type", "application/json"),
         ("Cache-Control", "max-age=5"),
@@ -637,20 +637,20 @@ def test_headers_of_the_application_stand() -> None:
     assert "Cache-Control" not in send(App()).headers
 
 
-def test_nobody_is_invited_from_other_sites() -> None:
+def test_cors_headers_of_the_application_are_removed() -> None:
     app = App(("Access-Control-Allow-Origin", "*"), ("access-control-allow-credentials", "true"))
     answer = send(app, headers={"Origin": "http://evil.example"})
     assert not [name for name, _ in answer.headers if name.lower().startswith("access-control")]
 
 
-def test_foreign_answers_keep_their_own_policy() -> None:
+def test_foreign_responses_keep_their_own_policy() -> None:
     answer = send(App((FOREIGN, "1"), ("Content-Security-Policy", "default-src 'none'")))
     assert answer.headers.getlist("Content-Security-Policy") == ["default-src 'none'"]
     assert FOREIGN not in answer.headers
     assert "Content-Security-Policy" not in send(App((FOREIGN, "1"))).headers
 
 
-def test_refusals_come_as_the_client_likes_them() -> None:
+def test_refusals_have_the_format_the_client_accepts() -> None:
     evil: dict[str, str | None] = {"Host": "evil.example"}
     assert send(App(), headers=evil).content_type.startswith("text/plain")
     for answer in (
@@ -661,7 +661,7 @@ def test_refusals_come_as_the_client_likes_them() -> None:
     assert send(App(), method="HEAD", headers=evil).data == b""
 
 
-# Through the real server, where Socket.IO sits beside Flask
+# Through the real server, with Socket.IO beside Flask
 
 
 @pytest.fixture(scope="module")
@@ -683,12 +683,12 @@ def locked_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SmallSer
      "Host: localhost@evil.example\n", "Host:\n", "Host: localhost\nX-Forwarded-Host: evil.example\nhost: evil\n",
      "Host: localhost\n evil.example\n"],
 )  # fmt: skip
-def test_forged_host_is_refused_on_the_line(server: SmallServer, path: str, host: str) -> None:
+def test_forged_host_is_refused_by_the_server(server: SmallServer, path: str, host: str) -> None:
     assert server.send(f"GET {path} HTTP/1.1\n{host}Connection: close\n\n").status in (400, 421)
     assert server.send(f"GET http://evil.example{path} HTTP/1.1\nHost: localhost\n\n").status == 400
 
 
-def test_request_without_host_of_old_protocols_is_refused(server: SmallServer) -> None:
+def test_http_1_0_request_without_a_host_is_refused(server: SmallServer) -> None:
     assert server.send("GET / HTTP/1.0\n\n").status == 421
     assert server.send("GET /\n\n").status in (0, 421)
 
@@ -719,7 +719,7 @@ def test_own_websocket_and_polling_work(server: SmallServer) -> None:
 
 
 @pytest.mark.integration
-def test_chunked_body_is_counted_on_the_line(tmp_path: Path) -> None:
+def test_chunked_body_is_limited_by_the_server(tmp_path: Path) -> None:
     with small_server(tmp_path, gate={"max_body_bytes": 1000}) as server:
         for pieces, status in ((1, 200), (20, 413)):
             connection = http.client.HTTPConnection("localhost", server.port)
@@ -782,7 +782,7 @@ def test_malformed_request_lines_are_refused(server: SmallServer, line: bytes) -
         assert Answer.read(connection).status == 400
 
 
-def test_headers_are_limited_together(server: SmallServer) -> None:
+def test_total_header_size_is_limited(server: SmallServer) -> None:
     for lines in (
         [f"X-{number}: a" for number in range(150)],
         ["X: " + "a" * 70_000],
@@ -791,7 +791,7 @@ def test_headers_are_limited_together(server: SmallServer) -> None:
         assert server.get("/", *lines).status == 400
 
 
-def test_errors_outside_of_the_application_have_the_security_headers() -> None:
+def test_errors_outside_the_application_have_the_security_headers() -> None:
     def broken(environ: dict[str, Any], start_response: Any) -> Iterable[bytes]:
         raise RuntimeError("a fault")
 
@@ -805,12 +805,12 @@ def test_errors_outside_of_the_application_have_the_security_headers() -> None:
 @pytest.mark.parametrize(
     "cookie", ["digits-5000=\xff", "digits-5000=\xff\xfe.a.b", "digits-5000=\ud800", "\xff=\xff"]
 )
-def test_cookies_of_any_bytes_are_no_session(cookie: str) -> None:
+def test_cookies_with_arbitrary_bytes_are_ignored(cookie: str) -> None:
     assert through(Gate(App(), auth=make_auth(token=TOKEN)), headers={"Cookie": cookie}).status_code == 401
 
 
 @pytest.mark.parametrize("host", ["localhost:5000", "[::1]:80"])
-def test_pages_connect_to_their_own_server_only(host: str) -> None:
+def test_pages_may_connect_only_to_their_own_server(host: str) -> None:
     policy = send(App(), headers={"Host": host}).headers["Content-Security-Policy"]
     assert f"connect-src 'self' ws://{host} wss://{host};" in policy
     evil = send(App(), headers={"Host": "x; script-src *"}).headers["Content-Security-Policy"]
@@ -828,7 +828,7 @@ OWN_SITE = [
 
 
 @pytest.mark.parametrize("headers", OTHER_SITE + OWN_SITE)
-def test_requests_that_other_sites_cause_are_recognized(headers: dict[str, str]) -> None:
+def test_requests_caused_by_other_sites_are_recognized(headers: dict[str, str]) -> None:
     app = App()
     send(app, headers={**headers})
     assert comes_from_another_site(app.reached[0]) == (headers in OTHER_SITE)
@@ -843,8 +843,8 @@ def own_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SmallServer
 
 
 @pytest.mark.parametrize("path", ["/", POLLING, "/pre/tensorboard/1/"])
-def test_own_user_is_known_by_the_connection(own_server: SmallServer, path: str) -> None:
-    """Also as another user, which requires root; otherwise these requests come from the own user."""
+def test_own_user_is_recognized_by_the_connection(own_server: SmallServer, path: str) -> None:
+    """Requests by another user require root; without it, they come from the server's own user."""
     others = 401 if os.geteuid() != OTHER_UID else own_server.get(path).status
     assert own_server.get(path).status in (200, 404, 500)
     assert own_server.get(path, uid=OTHER_UID).status == others
@@ -852,7 +852,7 @@ def test_own_user_is_known_by_the_connection(own_server: SmallServer, path: str)
     assert own_server.get(path, "X-Forwarded-For: 127.0.0.1").status == 401
 
 
-def test_own_user_is_known_by_the_websocket(own_server: SmallServer) -> None:
+def test_own_user_is_recognized_by_the_websocket(own_server: SmallServer) -> None:
     with websocket(own_server) as live:
         join(live)
     with websocket(own_server, uid=OTHER_UID) as live:
@@ -863,7 +863,7 @@ def test_own_user_is_known_by_the_websocket(own_server: SmallServer) -> None:
         assert live.status == 401
 
 
-def test_every_request_of_a_connection_is_admitted(own_server: SmallServer) -> None:
+def test_every_request_of_a_connection_is_checked(own_server: SmallServer) -> None:
     with own_server.connect() as connection:
         for header, status in (("Accept: */*", 200), ("Via: 1.1 proxy", 401), ("Accept: */*", 200)):
             connection.sendall(f"GET / HTTP/1.1\r\nHost: localhost\r\n{header}\r\n\r\n".encode())
@@ -871,25 +871,25 @@ def test_every_request_of_a_connection_is_admitted(own_server: SmallServer) -> N
 
 
 @pytest.mark.parametrize("path", ["/", "/headers", POLLING, "/pre/tensorboard/1/", "/nothing"])
-def test_locked_server_needs_a_login_everywhere(locked_server: SmallServer, path: str) -> None:
+def test_locked_server_requires_a_login_everywhere(locked_server: SmallServer, path: str) -> None:
     assert locked_server.get(path).status == 401
     assert locked_server.get(path, f"Authorization: Bearer {TOKEN[:-1]}").status in (401, 429)
     assert locked_server.get(path, f"Authorization: Bearer {TOKEN}").status in (200, 404, 500)
 
 
-def test_locked_server_lets_in_login_and_static(locked_server: SmallServer) -> None:
+def test_locked_server_serves_login_and_static_files(locked_server: SmallServer) -> None:
     assert locked_server.get("/login").body == b"login"
     assert locked_server.get("/static/x.js").body == b"asset"
 
 
-def test_locked_websocket_needs_a_login(locked_server: SmallServer) -> None:
+def test_locked_websocket_requires_a_login(locked_server: SmallServer) -> None:
     with websocket(locked_server) as live:
         assert live.status == 401
     with websocket(locked_server, f"Authorization: Bearer {TOKEN}") as live:
         join(live)
 
 
-def test_logout_cuts_open_websockets(locked_server: SmallServer) -> None:
+def test_logout_closes_open_websockets(locked_server: SmallServer) -> None:
     cookies = []
     for _ in range(2):
         answer = locked_server.get(f"/?token={TOKEN}")
@@ -909,7 +909,7 @@ def test_logout_cuts_open_websockets(locked_server: SmallServer) -> None:
     assert locked_server.get(POLLING, *first).status == 401
 
 
-def test_answer_of_a_refusal_is_short(server: SmallServer) -> None:
+def test_refusal_is_short(server: SmallServer) -> None:
     answer = server.send(
         f"GET / HTTP/1.1\nHost: {'a' * 250}\nAccept: application/json\nConnection: close\n\n"
     )

@@ -1,7 +1,8 @@
-"""The job lists on the home page: search results and their order."""
+"""The job lists on the home page: search and sorting."""
 
 from __future__ import annotations
 
+import html
 import re
 from typing import TypeVar
 
@@ -14,6 +15,7 @@ from digits.core.status import Status
 from digits.core.task import Task
 from digits.kinds.classification.recipe import CreateClassification, FolderSplit
 from digits.kinds.jobs import DatasetJob
+from digits.kinds.regression.recipe import CreateRegression
 from tests.site import Site
 
 pytestmark = pytest.mark.integration
@@ -22,7 +24,7 @@ AnyJob = TypeVar("AnyJob", bound=Job)
 
 
 def names(site: Site, query: str) -> list[str]:
-    """The names of the jobs on the home page, from top to bottom: models, then datasets."""
+    """Return the names of jobs on the home page from top to bottom: models, then datasets."""
     page = site.get(f"/?{query}", headers={"X-Fragment": "jobs"}).text
     ids = re.findall(r'<tr id="row-([^"]+)"', page)
     return [site.services.store.get(job_id, Job).name for job_id in ids]
@@ -38,8 +40,10 @@ def dataset(site: Site, name: str = "bars", group: str = "") -> DatasetJob:
     )
 
 
-def model(site: Site, parent: DatasetJob, name: str, accuracy: float | None = None) -> ModelJob:
-    """Add an aborted model."""
+def model(
+    site: Site, parent: DatasetJob, name: str, accuracy: float | None = None, **values: float
+) -> ModelJob:
+    """Add an aborted model with the latest ``values`` of its metrics."""
     folder = site.services.store.new_folder()
     return add(
         site,
@@ -50,7 +54,7 @@ def model(site: Site, parent: DatasetJob, name: str, accuracy: float | None = No
             recipe=Train(dataset=str(parent.folder)),
             dataset_id=parent.id,
             tasks=[aborted()],
-            summary=Summary(last_accuracy=accuracy),
+            summary=Summary(last_accuracy=accuracy, last_values=values),
         ),
     )
 
@@ -67,7 +71,7 @@ def add(site: Site, job: AnyJob) -> AnyJob:
     return job
 
 
-def test_a_search_looks_at_names_datasets_groups_and_status(site: Site) -> None:
+def test_a_search_matches_names_datasets_groups_and_status(site: Site) -> None:
     birds = dataset(site, "Birds", "Straße")
     model(site, birds, "lenet")
     model(site, dataset(site, "Fish"), "alexnet")
@@ -77,12 +81,12 @@ def test_a_search_looks_at_names_datasets_groups_and_status(site: Site) -> None:
     assert names(site, "q=aborted+fish") == ["alexnet", "Fish"]
 
 
-def test_a_search_does_not_look_at_ids(site: Site) -> None:
+def test_a_search_does_not_match_ids(site: Site) -> None:
     date, _, random = dataset(site, "Birds").id.split("-")
     assert names(site, f"q={date}") == names(site, f"q={random}") == []
 
 
-def test_the_best_accuracy_comes_first_and_none_comes_last(site: Site) -> None:
+def test_the_best_accuracy_is_first_and_missing_ones_are_last(site: Site) -> None:
     parent = dataset(site)
     accuracies = {"middle": 50.0, "none": None, "worst": 0.0, "best": 99.5}
     for name, accuracy in accuracies.items():
@@ -93,11 +97,24 @@ def test_the_best_accuracy_comes_first_and_none_comes_last(site: Site) -> None:
     assert names(site, "sort=nothing")[:4] == list(accuracies)[::-1]
 
 
+def test_models_of_other_kinds_show_and_are_sorted_by_their_own_metric(site: Site) -> None:
+    parent = dataset(site)
+    parent.recipe = CreateRegression(table="/data/levels.csv", folder="/data")
+    model(site, parent, "middle", loss=0.5, mae=12.5, r2=0.5)
+    model(site, parent, "best", loss=0.25, mae=6.0, r2=0.931)
+    model(site, parent, "encoder", loss=0.125)
+    model(site, parent, "new")
+    assert names(site, "sort=last_accuracy")[:4] == ["best", "middle", "encoder", "new"]
+    assert names(site, "sort=last_accuracy&dir=asc")[:4] == ["encoder", "middle", "best", "new"]
+    page = site.get("/").text
+    assert "R² 0.931" in page and "R² 0.5" in page and "loss 0.125" in page
+
+
 @pytest.mark.parametrize(
     ("key", "first", "second"),
     [("last_accuracy", "desc", "asc"), ("submitted", "desc", "asc"), ("name", "asc", "desc")],
 )
-def test_a_head_sorts_by_what_matters_first_and_then_the_other_way(
+def test_a_column_header_sorts_in_its_natural_order_then_reverses(
     site: Site, key: str, first: str, second: str
 ) -> None:
     model(site, dataset(site), "lenet")
@@ -107,8 +124,115 @@ def test_a_head_sorts_by_what_matters_first_and_then_the_other_way(
     assert f"/?q=e&amp;sort={key}&amp;dir={second}" in page
 
 
-def test_a_list_that_is_cut_says_so(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("digits.web.home.PAGE_ROWS", 2)
-    for _ in range(3):
-        dataset(site)
-    assert "first 2 of 3 datasets" in site.get("/").text
+def names_of_models(page: str) -> list[str]:
+    """The names in the table of models."""
+    table = re.search(r'id="models-table".*?</table>', page, re.DOTALL)
+    return re.findall(r'class="job-link".*?<bdi[^>]*>([^<]*)</bdi>', table[0], re.DOTALL) if table else []
+
+
+def link(page: str, element: str) -> str | None:
+    """The address of the link with this id."""
+    found = re.search(rf'id="{element}" href="([^"]*)"', page)
+    return html.unescape(found[1]) if found else None
+
+
+@pytest.fixture
+def small_pages(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("digits.web.home.PAGE_ROWS", 3)
+
+
+@pytest.mark.usefixtures("small_pages")
+def test_the_links_to_next_pages_lead_through_all_jobs_in_order(site: Site) -> None:
+    parent = dataset(site)
+    for number in range(10):
+        # Equal accuracies, so that the order is not determined by them alone.
+        model(site, parent, f"net {number}", float(number // 4))
+    model(site, parent, "other")
+    found: list[str] = []
+    ranges = []
+    address: str | None = "/?q=net&sort=last_accuracy&dir=desc"
+    while address:
+        page = site.get(address).text
+        found += names_of_models(page)
+        ranges += re.findall(r'id="models-range">([^<]*)<', page)
+        address = link(page, "models-page-next")
+    assert found == [f"net {number}" for number in (9, 8, 7, 6, 5, 4, 3, 2, 1, 0)]
+    assert ranges == ["1–3 of 10", "4–6 of 10", "7–9 of 10", "10–10 of 10"]
+
+
+@pytest.mark.usefixtures("small_pages")
+def test_a_refresh_keeps_the_page(site: Site) -> None:
+    parent = dataset(site)
+    for number in range(7):
+        model(site, parent, f"net {number}")
+    address = link(site.get("/").text, "models-page-2")
+    assert address is not None
+    refreshed = site.get(address, headers={"X-Fragment": "jobs"}).text
+    assert "<html" not in refreshed
+    assert names_of_models(refreshed) == ["net 3", "net 2", "net 1"]
+    assert 'id="models-page-2"' in refreshed and 'aria-current="page"' in refreshed
+
+
+@pytest.mark.usefixtures("small_pages")
+def test_models_and_datasets_have_pages_of_their_own(site: Site) -> None:
+    parents = [dataset(site, f"birds {number}") for number in range(4)]
+    for number in range(4):
+        model(site, parents[0], f"net {number}")
+    first = site.get("/").text
+    second = site.get(link(first, "models-page-next") or "").text
+    assert names_of_models(second) == ["net 0"]
+    assert "birds 3" in second and "1–3 of 4" in second
+    both = site.get(link(second, "datasets-page-next") or "").text
+    assert names_of_models(both) == ["net 0"]
+    assert link(both, f"datasets-page-{2}") == link(second, "datasets-page-next")
+    assert "birds 3" not in both
+
+
+@pytest.mark.usefixtures("small_pages")
+def test_a_page_that_does_not_exist_any_more_shows_the_last_one(site: Site) -> None:
+    parent = dataset(site)
+    jobs = [model(site, parent, f"net {number}") for number in range(4)]
+    assert names_of_models(site.get("/?models_page=2").text) == ["net 0"]
+    site.client.delete(f"/models/{jobs[0].id}")
+    assert names_of_models(site.get("/?models_page=2").text) == ["net 3", "net 2", "net 1"]
+    assert names_of_models(site.get("/?models_page=0").text) == ["net 3", "net 2", "net 1"]
+
+
+def test_a_short_list_has_no_pages(site: Site) -> None:
+    model(site, dataset(site), "net")
+    page = site.get("/").text
+    assert "models-range" not in page and "pager" not in page
+
+
+def test_a_renamed_job_is_found_by_its_new_name_and_group_only(site: Site) -> None:
+    parent = dataset(site, "Birds")
+    job = model(site, parent, "first")
+    site.client.put(f"/jobs/{job.id}", data={"job_name": "second", "group_name": "rainy"})
+    site.client.put(f"/jobs/{parent.id}", data={"job_name": "Fish"})
+    assert names(site, "q=first") == names(site, "q=birds") == []
+    assert names(site, "q=second") == names(site, "q=rainy") == ["second"]
+    assert names(site, "q=fish") == ["second", "Fish"]
+
+
+def test_a_finished_dataset_is_found_by_its_status_and_sorted_by_its_size(site: Site) -> None:
+    small = site.dataset(dataset_name="small", encoding="png")
+    large = site.dataset(dataset_name="large", encoding="none", resize_width=64, resize_height=64)
+    assert {site.wait_for_end(job_id) for job_id in (small, large)} == {"Done"}
+    dataset(site, "never finished")
+    assert names(site, "sort=bytes") == ["large", "small", "never finished"]
+    assert names(site, "sort=bytes&dir=asc") == ["small", "large", "never finished"]
+    assert names(site, "q=done") == ["large", "small"]
+
+
+def test_only_the_first_of_many_running_jobs_are_shown_apart(
+    site: Site, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("digits.web.home.RUNNING_ROWS", 2)
+    # The first one runs, and the others wait for it; then they run, too.
+    jobs = [site.dataset(dataset_name=f"birds {number}") for number in range(3)]
+    page = site.get("/").text
+    assert len(re.findall(r'<li class="panel running-card"', page)) == 2
+    assert "Showing 2 of 3 jobs" in page
+    for job_id in jobs:
+        site.wait_for_end(job_id)
+    assert "running-card" not in site.get("/").text

@@ -1,4 +1,4 @@
-"""Links, pipes and huge files in place of a job's files: the server neither follows nor waits for them."""
+"""Symlinks, pipes and huge files in place of a job's files: the server neither follows nor waits for them."""
 
 from __future__ import annotations
 
@@ -138,7 +138,7 @@ def put(place: Place, path: Path, outside: Path) -> None:
 
 
 @pytest.mark.parametrize("place", [*PLACED, a_sparse_file])
-def test_a_network_that_is_no_file_is_shown_nowhere(
+def test_a_network_that_is_not_a_regular_file_is_not_shown(
     site: Site, model: Job, outside: Path, place: Place
 ) -> None:
     put(place, model.folder / "network.py", outside)
@@ -163,7 +163,7 @@ def test_a_network_that_is_no_file_is_shown_nowhere(
 
 @pytest.mark.parametrize("place", PLACED)
 @pytest.mark.parametrize("name", ["network.py", "snapshot_1.ckpt.data-00000-of-00001"])
-def test_a_download_of_what_is_no_file_is_refused(
+def test_only_regular_files_can_be_downloaded(
     site: Site, model: Job, outside: Path, place: Place, name: str
 ) -> None:
     whole = site.get(f"/models/{model.id}/download.zip")
@@ -176,7 +176,7 @@ def test_a_download_of_what_is_no_file_is_refused(
 
 @pytest.mark.parametrize("place", PLACED)
 def test_other_files_are_not_sent_either(site: Site, model: Job, outside: Path, place: Place) -> None:
-    for name in ("batch.png", "train/output.log", "train/events.jsonl", "preflight.json", "best.json"):
+    for name in ("batch.png", "train/output.log", "train/events.jsonl", "preflight.json", "snapshots.jsonl"):
         put(place, model.folder / name, outside)
         (model.folder / "other").unlink(missing_ok=True)
         (model.folder / "train" / "other").unlink(missing_ok=True)
@@ -194,7 +194,7 @@ def test_other_files_are_not_sent_either(site: Site, model: Job, outside: Path, 
     assert all(SECRET not in answer.text for answer in answers)
 
 
-def test_a_link_in_the_place_of_a_folder_is_not_followed(site: Site, model: Job, outside: Path) -> None:
+def test_a_symlink_in_place_of_a_folder_is_not_followed(site: Site, model: Job, outside: Path) -> None:
     (model.folder / "train").rmdir()
     (model.folder / "train").symlink_to(outside)
     (outside / "output.log").write_text(SECRET)
@@ -216,7 +216,7 @@ def test_a_link_in_the_place_of_a_folder_is_not_followed(site: Site, model: Job,
 
 @pytest.mark.parametrize("place", [*PLACED, a_sparse_file])
 @pytest.mark.parametrize("ending", ["tfrecord", "index"])
-def test_records_that_are_no_files_are_not_shown(
+def test_records_that_are_not_regular_files_are_not_shown(
     site: Site, dataset: Job, outside: Path, place: Place, ending: str
 ) -> None:
     explored = f"/datasets/images/classification/explore?job_id={dataset.id}&db=train"
@@ -229,7 +229,7 @@ def test_records_that_are_no_files_are_not_shown(
 
 
 @pytest.mark.parametrize("shard", ["../other.tfrecord", "{outside}/secret", "train/../../x"])
-def test_a_manifest_names_no_file_elsewhere(site: Site, dataset: Job, outside: Path, shard: str) -> None:
+def test_a_manifest_cannot_name_files_elsewhere(site: Site, dataset: Job, outside: Path, shard: str) -> None:
     body: dict[str, Any] = json.loads((dataset.folder / "dataset.json").read_text())
     body["splits"]["train"]["shards"] = [shard.format(outside=outside)]
     (dataset.folder / "dataset.json").write_text(json.dumps(body))
@@ -238,7 +238,7 @@ def test_a_manifest_names_no_file_elsewhere(site: Site, dataset: Job, outside: P
     assert "$.splits[...].shards[0]" in answer.get_json()["error"]["hint"]
 
 
-def test_a_file_is_sent_in_parts_and_not_again(site: Site, model: Job) -> None:
+def test_range_and_conditional_requests_are_supported(site: Site, model: Job) -> None:
     (model.folder / "notes.txt").write_text("0123456789")
     address = f"/files/{model.id}/notes.txt"
     whole = site.get(address)
@@ -275,7 +275,7 @@ def test_only_regular_files_below_a_folder_are_opened(tmp_path: Path, outside: P
         make_folder(job / "linked")
 
 
-def test_no_descriptor_is_left_open(site: Site, model: Job, outside: Path) -> None:
+def test_no_file_descriptor_leaks(site: Site, model: Job, outside: Path) -> None:
     os.mkfifo(model.folder / "pipe.txt")
     (model.folder / "link").symlink_to(outside)
     before = len(os.listdir("/proc/self/fd"))

@@ -1,4 +1,4 @@
-"""What all jobs have in common, over HTTP."""
+"""Views shared by all jobs, over HTTP."""
 
 from __future__ import annotations
 
@@ -32,20 +32,20 @@ UNKNOWN = "20200101-000000-abcdef"
         "/no/such/page",
     ],
 )
-def test_unknown_things_are_not_found(site: Site, path: str) -> None:
+def test_unknown_jobs_and_paths_are_not_found(site: Site, path: str) -> None:
     answer = site.get(path, headers={"Accept": "application/json"})
     assert answer.status_code == 404
     assert answer.get_json()["error"]["message"]
 
 
-def test_an_error_is_a_page_for_browsers_and_json_for_programs(site: Site) -> None:
+def test_errors_are_pages_for_browsers_and_json_for_scripts(site: Site) -> None:
     page = site.get(f"/models/{UNKNOWN}", headers={"Accept": "text/html"})
     assert (page.status_code, page.mimetype) == (404, "text/html")
     assert "no such job" in page.text
     assert site.get(f"/models/{UNKNOWN}.json").get_json()["error"]["type"] == "NotFound"
 
 
-def test_the_home_page_without_jobs_says_what_to_do(site: Site) -> None:
+def test_the_home_page_without_jobs_offers_a_sample_dataset(site: Site) -> None:
     page = site.get("/").text
     assert 'action="/try/mnist"' in page
     assert site.json("/index.json")["datasets"] == []
@@ -72,7 +72,7 @@ def test_a_dataset_is_listed_renamed_and_deleted(site: Site) -> None:
 
 
 @pytest.mark.parametrize("fields", [{}, {"job_name": "  "}, {"job_name": "x" * 300}])
-def test_a_name_that_is_none_is_refused(site: Site, fields: dict[str, str]) -> None:
+def test_an_invalid_name_is_refused(site: Site, fields: dict[str, str]) -> None:
     job_id = site.dataset()
     assert site.client.put(f"/jobs/{job_id}", data=fields).status_code == 400
     assert site.json(f"/jobs/{job_id}/table_data.json")["job"]["name"] == "bars"
@@ -99,7 +99,7 @@ def test_the_list_is_searched_and_sorted(site: Site) -> None:
     assert down.index("gamma one") < down.index("beta one")
 
 
-def test_an_aborted_dataset_is_told_as_such(site: Site) -> None:
+def test_an_aborted_dataset_has_status_aborted(site: Site) -> None:
     first, second = site.dataset(), site.dataset()
     assert site.post(f"/datasets/{second}/abort").status_code == 200
     assert site.wait_for_end(second) == "Aborted"
@@ -109,7 +109,7 @@ def test_an_aborted_dataset_is_told_as_such(site: Site) -> None:
     assert "not running" in refused.get_json()["error"]["message"]
 
 
-def test_many_jobs_are_deleted_at_once_and_what_is_not_is_said(site: Site) -> None:
+def test_deleting_many_jobs_reports_failures(site: Site) -> None:
     ids = [site.dataset(), site.dataset()]
     for job_id in ids:
         site.wait_for_end(job_id)
@@ -121,7 +121,7 @@ def test_many_jobs_are_deleted_at_once_and_what_is_not_is_said(site: Site) -> No
     assert site.json("/index.json")["datasets"] == []
 
 
-def test_files_of_a_job_are_shown_harmlessly(site: Site) -> None:
+def test_files_of_a_job_are_served_safely(site: Site) -> None:
     job_id = site.dataset()
     site.wait_for_end(job_id)
     mean = site.get(f"/files/{job_id}/mean.png")
@@ -136,20 +136,20 @@ def test_files_of_a_job_are_shown_harmlessly(site: Site) -> None:
     assert site.get(f"/files/{job_id}/link").status_code == 404
 
 
-def test_output_is_read_on_from_an_offset(site: Site) -> None:
+def test_output_is_read_from_an_offset(site: Site) -> None:
     job_id = site.dataset()
     site.wait_for_end(job_id)
     (site.services.store.folder / job_id / "create" / "output.log").write_text("one two")
     assert site.json(f"/jobs/{job_id}/output?after=4") == {"text": "two", "next": 7}
 
 
-def test_a_path_is_completed_below_the_roots_only(site: Site) -> None:
+def test_paths_are_completed_only_below_the_roots(site: Site) -> None:
     (site.data / "pictures").mkdir()
     assert site.json(f"/autocomplete/path?query={site.data}/pic")["suggestions"] == [f"{site.data}/pictures/"]
     assert site.json("/autocomplete/path?query=/et")["suggestions"] == []
 
 
-def test_a_folder_is_completed_by_folders_only(site: Site) -> None:
+def test_a_folder_field_is_completed_with_folders_only(site: Site) -> None:
     (site.data / "pictures").mkdir()
     for number in range(150):
         (site.data / f"a{number:03}.png").touch()
@@ -159,7 +159,7 @@ def test_a_folder_is_completed_by_folders_only(site: Site) -> None:
 
 
 @pytest.mark.parametrize("kind", ["datasets", "models"])
-def test_a_form_address_that_is_opened_leads_to_the_form(site: Site, kind: str) -> None:
+def test_opening_a_form_target_redirects_to_the_form(site: Site, kind: str) -> None:
     answer = site.get(f"/{kind}/images/classification")
     assert answer.headers["Location"] == f"/{kind}/images/classification/new"
 
@@ -204,7 +204,7 @@ def test_the_cpu_is_busy_while_a_task_runs_on_it(site: Site) -> None:
         ({"Sec-Fetch-Site": "cross-site"}, 403),
     ],
 )
-def test_a_forged_host_or_origin_changes_nothing(site: Site, headers: dict[str, str], status: int) -> None:
+def test_a_forged_host_or_origin_is_refused(site: Site, headers: dict[str, str], status: int) -> None:
     job_id = site.dataset()
     answers = [
         site.client.delete(f"/datasets/{job_id}", headers=headers),
@@ -215,7 +215,7 @@ def test_a_forged_host_or_origin_changes_nothing(site: Site, headers: dict[str, 
     assert site.json(f"/jobs/{job_id}/table_data.json")["job"]["name"] == "bars"
 
 
-def test_a_browser_needs_the_form_token(site: Site) -> None:
+def test_browsers_must_send_the_form_token(site: Site) -> None:
     job_id = site.dataset()
     browser = {"Origin": "http://localhost", "Sec-Fetch-Site": "same-origin"}
     assert site.client.put(f"/jobs/{job_id}", data={"job_name": "x"}, headers=browser).status_code == 400
@@ -225,7 +225,7 @@ def test_a_browser_needs_the_form_token(site: Site) -> None:
     assert site.client.put(f"/jobs/{job_id}", data={"job_name": "x"}, headers=named).status_code == 200
 
 
-def test_a_job_belongs_to_who_made_it(site: Site) -> None:
+def test_a_job_belongs_to_its_creator(site: Site) -> None:
     site.post("/login", username="ada")
     job_id = site.dataset()
     assert site.json(f"/jobs/{job_id}/table_data.json")["job"]["owner"] == "ada"
@@ -235,7 +235,7 @@ def test_a_job_belongs_to_who_made_it(site: Site) -> None:
     assert "ada" in refused.get_json()["error"]["message"]
 
 
-def test_an_argument_is_no_login(site: Site) -> None:
+def test_a_user_name_in_the_url_is_not_a_login(site: Site) -> None:
     """Anyone can put a name into a URL; only the login counts."""
     site.post("/login", username="ada")
     job_id = site.dataset()
@@ -253,7 +253,7 @@ def test_an_argument_is_no_login(site: Site) -> None:
     assert site.json(f"/jobs/{job_id}/table_data.json")["job"]["name"] == "bars"
 
 
-def test_a_training_is_resumed_by_its_owner(site: Site) -> None:
+def test_only_its_owner_resumes_a_training(site: Site) -> None:
     site.post("/login", username="ada")
     dataset = site.dataset()
     answer = site.post(

@@ -1,4 +1,4 @@
-"""Code that blocks the event loop is detected and named."""
+"""Detection of code that blocks the event loop."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def watched() -> Iterator[tuple[LoopWatch, dict[str, float]]]:
     watch.stop()
 
 
-def test_a_request_that_computes_is_reported(watched):
+def test_a_request_that_blocks_the_loop_is_reported(watched):
     watch, found = watched
 
     def app(environ, start_response):
@@ -40,7 +40,7 @@ def test_a_request_that_computes_is_reported(watched):
     assert list(found) == ["GET /slow"] and found["GET /slow"] >= HELD_SECONDS
 
 
-def test_an_answer_that_is_made_piece_by_piece_counts(watched):
+def test_streaming_responses_are_measured(watched):
     watch, found = watched
 
     def app(environ, start_response):
@@ -77,7 +77,7 @@ def test_other_greenlets_are_named_by_their_function(watched):
     assert "work_hard" in label
 
 
-def test_labels_are_fit_for_a_log(watched):
+def test_labels_are_safe_for_a_log(watched):
     watch, found = watched
 
     def app(environ, start_response):

@@ -1,4 +1,4 @@
-"""The model form's limits on numbers and on the number of models created at once."""
+"""The model form's limits on numbers and on the size of a sweep."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
     ["learning_rate", "batch_size", "train_epochs", "snapshot_interval", "val_interval", "random_seed", "lr_step_gamma",
      "lr_inv_power", "weight_decay", "crop_size", "traces_interval", "lr_multistep_values", "early_stopping_patience"],
 )  # fmt: skip
-def test_numbers_that_are_none_or_too_large_are_named(site: Site, field: str, number: str) -> None:
+def test_invalid_and_excessive_numbers_are_named(site: Site, field: str, number: str) -> None:
     answer = site.post(CREATE, **{field: number})
     assert answer.status_code == 400 and field in answer.get_json()["errors"]
     page = site.client.post(
@@ -55,7 +55,7 @@ def test_a_sweep_of_too_many_models_is_refused(site: Site) -> None:
     assert site.json("/index.json")["models"] == []
 
 
-def test_a_curve_is_drawn_for_each_rate_of_a_sweep(site: Site) -> None:
+def test_a_curve_is_returned_for_each_rate_of_a_sweep(site: Site) -> None:
     columns = site.post(DRAW, learning_rate="0.1,0.01", lr_policy="exp").get_json()["data"]["columns"]
     assert [len(column) for column in columns] == [102, 102]
     assert columns[0][1] == 0.1 and columns[1][1:] == pytest.approx([rate / 10 for rate in columns[0][1:]])
@@ -66,5 +66,5 @@ def test_a_curve_is_drawn_for_each_rate_of_a_sweep(site: Site) -> None:
     [{"learning_rate": ",".join(["0.1"] * 20_000)}, {"learning_rate": "nan"}, {"lr_policy": "exp", "lr_exp_gamma": "inf"},
      {"lr_policy": "multistep", "lr_multistep_values": "1," * 1000}, {"lr_policy": "step", "lr_step_size": "nan"}],
 )  # fmt: skip
-def test_a_curve_that_cannot_be_drawn_is_refused(site: Site, fields: dict[str, str]) -> None:
+def test_an_invalid_schedule_has_no_curve(site: Site, fields: dict[str, str]) -> None:
     assert site.post(DRAW, **fields).status_code == 400

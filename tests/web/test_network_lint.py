@@ -1,30 +1,90 @@
-"""Lint a network's text of any length without running it."""
+"""Linting networks of any length without running them."""
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from digits.web import network_lint
+from tests.network_texts import INVALID, VALID
+from tests.site import open_site, site_settings
 
-GOOD = "class UserModel(Tower):\n    def inference(self): pass\n    def loss(self): pass\n"
-LONG = "x = 1\n" * 2000
+
+@pytest.fixture(scope="module")
+def diagnose(tmp_path_factory: pytest.TempPathFactory) -> Any:
+    """Returns the diagnostics of a text."""
+    site = open_site(site_settings(tmp_path_factory.mktemp("site")))
+
+    def diagnose(text: str) -> list[dict[str, Any]]:
+        answer = site.post("/models/lint", custom_network=text)
+        assert answer.status_code == 200
+        return answer.get_json()["diagnostics"]
+
+    yield diagnose
+    site.close()
 
 
-@pytest.mark.parametrize("before", ["", LONG])
-def test_short_and_long_texts_have_the_same_diagnostics(before: str) -> None:
-    lines = before.count("\n")
-    assert network_lint.check(before + GOOD) == []
-    (fault,) = network_lint.check(before + GOOD + "class (")
-    assert fault["line"] == lines + 4 and "Syntax error" in fault["message"]
-    (fault,) = network_lint.check(before + GOOD.replace("loss", "lost"))
-    assert fault["line"] == lines + 1 and "“loss”" in fault["message"]
-    assert network_lint.check(before + GOOD.replace("Tower", "tools.Tower").replace("loss", "lost")) == []
+@pytest.mark.parametrize("name", VALID)
+def test_a_network_is_accepted(diagnose: Any, name: str) -> None:
+    assert diagnose(VALID[name]) == []
+
+
+@pytest.mark.parametrize("name", INVALID)
+def test_a_fault_is_shown_in_its_line(diagnose: Any, name: str) -> None:
+    text, line = INVALID[name]
+    fault, *_ = diagnose(text)
+    assert fault["line"] == line
+    assert fault["message"] and fault["hint"]
+
+
+def test_all_missing_properties_are_listed(diagnose: Any) -> None:
+    messages = [fault["message"] for fault in diagnose("class UserModel(Tower): pass")]
+    assert messages == ["UserModel has no property inference.", "UserModel has no property loss."]
+
+
+@pytest.mark.parametrize("text", ["", " \n\t\r\n", "\ufeff"])
+def test_an_empty_editor_has_no_faults(diagnose: Any, text: str) -> None:
+    assert diagnose(text) == []
 
 
 @pytest.mark.parametrize(
     "text",
     [f"class UserModel(a{'.b' * 900}): pass", f"class UserModel(a{'.b' * 100_000}): pass", "(" * 100_000, "-" * 100_000,
-     "\0" * 10, "\ud800" * 10, "\0" * 10_000, "\ud800" * 10_000, "[" * 150 + "]" * 150],
+     "\0" * 10, "\ud800" * 10, "\0" * 10_000, "\ud800" * 10_000, "[" * 150 + "]" * 150,
+     '"""' + "\\" * 5000, '"' + '\\"' * 2900, "'''\"\"\"" * 900 + "\\", "x = 1 +\\\n" * 600, "`" * 5999,
+     "".join(f"a{number + 1}=a{number}\n" for number in range(500)),
+     "".join(f"class A{number + 1}(A{number}):0\n" for number in range(270)),
+     "print 1;" * 740, "f(" + "x in y," * 800 + ")", "x=1\n" * 50_000, "print 1\n" * 10_000],
 )  # fmt: skip
-def test_texts_that_exhaust_a_parser_are_no_fault_of_the_server(text: str) -> None:
+def test_texts_that_exhaust_the_parser_cause_no_server_error(text: str) -> None:
     assert len(network_lint.check(text)) <= 1
+
+
+def test_a_text_that_takes_too_long_to_compile_is_accepted(
+    diagnose: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(network_lint, "CHECK_SECONDS", 1.0)
+    nested = (f"{' ' * depth}try: pass\n{' ' * depth}finally:\n" for depth in range(19))
+    assert diagnose("".join(nested) + f"{' ' * 19}pass\n") == []
+
+
+PIECES = [
+    *"abl019 \n\t\\\"'`#()[]{}:;,.=<>@é\0\x0c",
+    "print ",
+    "raise ",
+    "except ",
+    "class ",
+    "exec ",
+    " in ",
+    ".value",
+]
+
+
+@given(st.lists(st.sampled_from(PIECES)).map("".join))
+def test_any_text_has_a_result(text: str) -> None:
+    """Each fault has a line of the text."""
+    for fault in network_lint.lint(text):
+        assert 1 <= fault["line"] <= len(text.splitlines()) + 1

@@ -1,4 +1,4 @@
-"""Find the owner of a connection's peer, with real sockets and with recorded socket tables."""
+"""The owner of a connection's peer, with real sockets and recorded socket tables."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def test_user_of_a_real_connection_is_found(listener: socket.socket, uid: int) -
             assert connection.is_own == (uid == os.geteuid())
 
 
-def test_socket_for_ipv6_that_talks_to_ipv4_is_found() -> None:
+def test_ipv6_client_of_an_ipv4_server_is_found() -> None:
     with (
         socket.create_server(("127.0.0.1", 0)) as listener,
         client_socket(socket.AF_INET6, OTHER_UID) as client,
@@ -56,7 +56,7 @@ def test_socket_for_ipv6_that_talks_to_ipv4_is_found() -> None:
             assert find_uid(address, accepted.getsockname()) == OTHER_UID
 
 
-def test_socket_for_ipv4_that_talks_to_ipv6_is_found() -> None:
+def test_ipv4_client_of_an_ipv6_server_is_found() -> None:
     everywhere = socket.create_server(("::", 0), family=socket.AF_INET6, dualstack_ipv6=True)
     with everywhere, client_socket(socket.AF_INET, OTHER_UID) as client:
         client.connect(("127.0.0.1", everywhere.getsockname()[1]))
@@ -65,7 +65,7 @@ def test_socket_for_ipv4_that_talks_to_ipv6_is_found() -> None:
             assert find_uid(address[:2], accepted.getsockname()[:2]) == OTHER_UID
 
 
-def test_client_that_has_sent_everything_is_found() -> None:
+def test_half_closed_client_is_found() -> None:
     with (
         socket.create_server(("127.0.0.1", 0)) as listener,
         client_socket(socket.AF_INET, OTHER_UID) as client,
@@ -96,7 +96,7 @@ def test_user_is_looked_up_once() -> None:
     assert len(asked) == 1
 
 
-def test_peer_is_the_row_with_exchanged_addresses(tmp_path: Path) -> None:
+def test_peer_is_the_row_with_swapped_addresses(tmp_path: Path) -> None:
     own, peer = ("0100007F:A791", "0100007F:9A8C"), ("0100007F:9A8C", "0100007F:A791")
     listens, other = ("0100007F:A791", "00000000:0000"), ("0100007F:9A8D", "0100007F:A791")
     rows = [(*listens, "0A", 1, 5), (*own, "01", 2, 6), (*other, "01", 3, 7), (*peer, "01", 1000, 8)]
@@ -112,13 +112,13 @@ def test_only_open_sockets_count(tmp_path: Path, state: str, inode: int) -> None
 @pytest.mark.parametrize(
     "text", ["", "nonsense\n", HEADING, HEADING + "   0: 0100007F:9A8C 0100007F:A791 01\n"]
 )
-def test_strange_tables_name_nobody(tmp_path: Path, text: str) -> None:
+def test_malformed_tables_yield_no_user(tmp_path: Path, text: str) -> None:
     (tmp_path / "tcp").write_text(text)
     assert find_uid(PEER, LOCAL, tmp_path) is None
     assert "cannot be read" in lookup_problem(5000, tmp_path)
 
 
-def test_strange_addresses_are_nobodys(tmp_path: Path) -> None:
+def test_malformed_addresses_yield_no_user(tmp_path: Path) -> None:
     assert find_uid(("", 1), ("somewhere", 2)) is None
     assert find_uid(PEER, LOCAL, tmp_path / "missing") is None
 
@@ -128,12 +128,12 @@ def test_lookup_works_on_this_machine() -> None:
         assert lookup_problem(listener.getsockname()[1]) == ""
 
 
-def test_lookup_without_the_own_socket_is_a_problem(tmp_path: Path) -> None:
+def test_lookup_that_misses_its_own_socket_is_a_problem(tmp_path: Path) -> None:
     row = ("0100007F:1388", "00000000:0000", "0A", os.geteuid() + 1, 5)
     assert "does not list this server's own socket" in lookup_problem(5000, table(tmp_path, row))
 
 
-def test_unknown_users_are_never_the_own_one(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_unknown_users_never_match_the_own_user(monkeypatch: pytest.MonkeyPatch) -> None:
     """All users unknown to a container share the same id."""
     unknown = overflow_uid()
     monkeypatch.setattr(os, "geteuid", lambda: unknown)

@@ -1,4 +1,4 @@
-"""Plugins on the pages: those that were refused, and views of predictions. Each site runs in a fresh interpreter."""
+"""Refused plugins and prediction views on pages, each in a site that runs in a fresh interpreter."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from tests.site import open_site
 
 pytestmark = pytest.mark.integration
 
-# Requests pages of a site that is not started, and prints their status codes and texts.
+# Request pages of a site that is not started, and print status codes and texts.
 PROGRAM = """
 import gevent.monkey; gevent.monkey.patch_all()
 import json, sys
@@ -36,7 +36,7 @@ print(json.dumps({path: [answer.status_code, answer.text] for path, answer in an
 
 @pytest.fixture
 def pages(run_clean: Callable[..., Any], tmp_path: Path) -> Callable[..., dict[str, tuple[int, str]]]:
-    """Requests paths of a site with the packages in ``tmp_path / "installed"``."""
+    """Return a function that requests pages of a site with the packages in ``tmp_path / "installed"``."""
 
     def get(*paths: str) -> dict[str, tuple[int, str]]:
         done = run_clean("-c", PROGRAM, str(tmp_path), *paths, PYTHONPATH=f"{tmp_path / 'installed'}:{ROOT}")
@@ -77,7 +77,7 @@ def test_a_kind_with_a_broken_module_does_not_break_the_pages(pages, tmp_path):
     assert answers["/datasets/images/broken/new"][0] == 404
 
 
-def test_a_dataset_of_a_plugin_that_was_uninstalled_is_shown_with_the_reason(settings):
+def test_a_dataset_of_an_uninstalled_plugin_shows_the_reason(settings):
     site = open_site(settings)
     dataset_id = site.dataset()
     site.wait_for_end(dataset_id)

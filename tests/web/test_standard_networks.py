@@ -1,4 +1,4 @@
-"""The standard networks as the form sees them: title, summary, settings."""
+"""Title, summary and settings of the standard networks in the form."""
 
 from __future__ import annotations
 
@@ -25,12 +25,13 @@ TEXT = """# Title: what it is: in short,
 # settings: solver_type=ADAM learning_rate=0.001
 # settings: lr_multistep_values=50,85
 # kinds: classification regression
+# images: 12-64 grayscale
 
 # settings: not=these
 """
 
 
-def test_the_comment_at_the_top_tells_all():
+def test_the_leading_comment_describes_the_network():
     network = standard_networks.read("some", TEXT)
     assert network.id == "some"
     assert network.title == "Title"
@@ -42,20 +43,46 @@ def test_the_comment_at_the_top_tells_all():
         "lr_multistep_values": "50,85",
     }
     assert network.kinds == ("classification", "regression")
+    assert network.images == standard_networks.Images(12, 64, (1,))
     assert network.text == TEXT
 
 
-def test_a_file_without_a_comment_goes_by_its_name():
+def test_a_network_without_a_comment_is_titled_by_its_file_name():
     network = standard_networks.read("some", "class UserModel(Tower): ...\n")
     assert (network.title, network.summary, network.settings) == ("some", "", "")
     assert network.values == {}
     assert network.kinds == ()
 
 
-def test_every_file_is_in_the_list():
+def test_every_network_file_is_listed():
     folder = Path(standard_networks.__file__).resolve().parents[1] / "networks"
     files = {path.stem for path in folder.glob("*.py")} - {"__init__", "template"}
     assert set(standard_networks.every_network()) == files
+
+
+@pytest.mark.parametrize(
+    ("kind", "size", "channels", "name"),
+    [
+        ("image-classification", (28, 28), 1, "lenet"),
+        ("image-classification", (64, 48), 1, "lenet"),
+        ("image-classification", (32, 32), 3, "resnet32"),
+        ("image-classification", (8, 8), 1, "resnet32"),
+        ("image-classification", (96, 96), 1, "mobilenetv3"),
+        ("image-classification", (256, 256), 3, "mobilenetv3"),
+        ("image-classification", (20, 300), 3, "resnet32"),
+        ("image-regression", (16, 16), 1, "regression"),
+        ("image-regression", (256, 256), 3, "regression"),
+        ("image-regression", (8, 8), 3, "regression"),
+        ("image-segmentation", (32, 32), 3, "unet"),
+    ],
+)
+def test_a_network_fits_the_images(kind: str, size: tuple[int, int], channels: int, name: str) -> None:
+    fitting = standard_networks.default_network(kind, *size, channels)
+    assert fitting and fitting.id == name
+
+
+def test_a_kind_without_networks_has_none_that_fits():
+    assert standard_networks.default_network("sounds", 28, 28, 1) is None
 
 
 def test_only_networks_for_the_kind_of_dataset_are_offered():
@@ -67,7 +94,7 @@ def test_only_networks_for_the_kind_of_dataset_are_offered():
     assert standard_networks.network("unet").title == "U-Net"
 
 
-def test_the_editor_starts_with_a_network_without_mistakes():
+def test_the_initial_network_in_the_editor_has_no_errors():
     assert "class UserModel(Tower):" in standard_networks.template()
     assert lint(standard_networks.template()) == []
 
@@ -78,7 +105,7 @@ def test_an_unknown_network_is_not_found():
 
 
 @pytest.mark.parametrize("name", standard_networks.every_network())
-def test_a_network_says_what_it_is_and_wants(name):
+def test_a_network_reports_its_description_and_settings(name):
     network = standard_networks.network(name)
     assert network.summary
     assert f"| {network.title} | `{name}` |" in DOCUMENTED
@@ -89,7 +116,7 @@ def test_a_network_says_what_it_is_and_wants(name):
 
 
 @pytest.mark.parametrize("name", standard_networks.every_network())
-def test_the_form_takes_the_settings_that_a_network_wants(name):
+def test_the_form_accepts_the_recommended_settings_of_a_network(name):
     values = standard_networks.network(name).values
     application = Flask(__name__)
     application.config["WTF_CSRF_ENABLED"] = False

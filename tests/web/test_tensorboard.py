@@ -41,7 +41,7 @@ def logdir(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def boards() -> Iterator[TensorBoards]:
-    """TensorBoards with a stand-in for TensorBoard."""
+    """TensorBoards that start a fake TensorBoard."""
     running = TensorBoards("/digits", program=FAKE, page_seconds=0.1)
     yield running
     running.stop_all()
@@ -49,7 +49,7 @@ def boards() -> Iterator[TensorBoards]:
 
 @pytest.fixture(scope="module")
 def real(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[TensorBoards, Path]]:
-    """A real TensorBoard and the folder it shows, with one run of one scalar."""
+    """A real TensorBoard and its log folder, which holds one run with one scalar."""
     folder = tmp_path_factory.mktemp("real") / "tb"
     write_scalar(folder)
     running = TensorBoards()
@@ -58,7 +58,7 @@ def real(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[TensorBoard
     running.stop_all()
 
 
-# In a process of its own, because TensorBoard would load TensorFlow into this one.
+# Run in a separate process because TensorBoard would import TensorFlow here.
 WRITE_SCALAR = """
 import sys, types
 sys.modules["tensorboard.compat.notf"] = types.ModuleType("tensorboard.compat.notf")
@@ -84,16 +84,16 @@ def ask(boards: TensorBoards, logdir: Path, path: str = "", job: str = "job", **
     return answer
 
 
-def told(answer: Response) -> dict[str, Any]:
-    """What the stand-in was asked."""
+def received(answer: Response) -> dict[str, Any]:
+    """Return the request as the fake TensorBoard received it."""
     assert answer.status_code == 200
     return dict(json.loads(answer.get_data()))
 
 
-def gone(number: int) -> bool:
-    """Whether a process ends within half a minute."""
+def has_ended(pid: int) -> bool:
+    """Return whether a process ends within 30 seconds."""
     for _ in range(300):
-        if not psutil.pid_exists(number) or psutil.Process(number).status() == psutil.STATUS_ZOMBIE:
+        if not psutil.pid_exists(pid) or psutil.Process(pid).status() == psutil.STATUS_ZOMBIE:
             return True
         time.sleep(0.1)
     return False
@@ -111,7 +111,7 @@ def test_real_pages_are_served(real: tuple[TensorBoards, Path]) -> None:
     assert ask(boards, folder, "nothing/here").status_code == 404
 
 
-def test_real_answers_stay_compressed(real: tuple[TensorBoards, Path]) -> None:
+def test_real_responses_stay_compressed(real: tuple[TensorBoards, Path]) -> None:
     boards, folder = real
     answer = ask(boards, folder, "index.js", headers={"Accept-Encoding": "gzip"})
     assert answer.headers["Content-Encoding"] == "gzip"
@@ -158,7 +158,7 @@ def test_only_regular_files_below_the_log_folder_are_shown(tmp_path: Path, logdi
 
 
 def test_real_process_is_hidden_from_other_users(real: tuple[TensorBoards, Path]) -> None:
-    """Other users see the arguments of all processes and can reach every open port of the machine."""
+    """Other users can read the arguments of all processes and connect to every open port."""
     boards, folder = real
     ask(boards, folder)
     family = [child for child in psutil.Process().children(recursive=True) if is_tensorboard(child)]
@@ -172,14 +172,14 @@ def test_real_process_is_hidden_from_other_users(real: tuple[TensorBoards, Path]
 
 
 def is_tensorboard(process: psutil.Process) -> bool:
-    """Whether the process is a TensorBoard or was started by one."""
+    """Return whether the process is a TensorBoard or a descendant of one."""
     try:
         return any(str(REAL) in other.cmdline() for other in [process, *process.parents()])
     except psutil.Error:
-        return False  # it ended in the meantime
+        return False  # it has ended
 
 
-def test_font_of_the_real_pages_is_found() -> None:
+def test_the_bundled_font_is_found() -> None:
     (name, *_) = [
         name for name in ("-L14Jk06m6pUHB-5mXQQnYX0hVgzZQUfRDuZrPvH3D8.woff2", "missing.woff2") if font(name)
     ]
@@ -188,16 +188,16 @@ def test_font_of_the_real_pages_is_found() -> None:
         assert font(other) is None
 
 
-# What is asked and answered
+# Requests and responses
 
 
-def test_request_arrives_as_it_was_sent(boards: TensorBoards, logdir: Path) -> None:
-    asked = told(ask(boards, logdir, "data/a b%c/é", query_string="run=a%2Fb&x=%C3%A9&y=[1]"))
+def test_request_is_forwarded_unchanged(boards: TensorBoards, logdir: Path) -> None:
+    asked = received(ask(boards, logdir, "data/a b%c/é", query_string="run=a%2Fb&x=%C3%A9&y=[1]"))
     assert asked["path"] == "/data/a%20b%25c/%C3%A9?run=a%2Fb&x=%C3%A9&y=[1]"
 
 
-def test_question_in_a_body_is_passed_on(boards: TensorBoards, logdir: Path) -> None:
-    asked = told(ask(boards, logdir, "data/plugin/timeseries/timeSeries", method="POST", data="a=b"))
+def test_post_query_is_forwarded(boards: TensorBoards, logdir: Path) -> None:
+    asked = received(ask(boards, logdir, "data/plugin/timeseries/timeSeries", method="POST", data="a=b"))
     assert asked["method"] == "POST" and asked["body"] == "a=b"
 
 
@@ -218,7 +218,7 @@ def test_other_writes_are_refused(boards: TensorBoards, logdir: Path, method: st
     assert boards.running() == []
 
 
-def test_secrets_of_the_visitor_stay_here(boards: TensorBoards, logdir: Path) -> None:
+def test_credentials_are_not_forwarded(boards: TensorBoards, logdir: Path) -> None:
     headers = {
         "Cookie": "digits-5000=secret",
         "Authorization": "Bearer secret",
@@ -230,24 +230,24 @@ def test_secrets_of_the_visitor_stay_here(boards: TensorBoards, logdir: Path) ->
         "Connection": "keep-alive, X-Other",
         "Accept-Language": "de",
     }
-    asked = told(ask(boards, logdir, headers=headers))
+    asked = received(ask(boards, logdir, headers=headers))
     assert "secret" not in json.dumps(asked)
     assert asked["headers"]["Accept-Language"] == "de"
     assert asked["headers"]["Host"].startswith("127.0.0.1:")
 
 
-def test_cookies_are_not_returned(boards: TensorBoards, logdir: Path) -> None:
+def test_cookies_are_removed_from_responses(boards: TensorBoards, logdir: Path) -> None:
     answer = ask(boards, logdir)
     assert "Set-Cookie" not in answer.headers
     assert answer.headers["Content-Security-Policy"] == "default-src 'none'"
 
 
-def test_redirects_stay_with_the_job(boards: TensorBoards, logdir: Path) -> None:
+def test_redirects_stay_within_the_job(boards: TensorBoards, logdir: Path) -> None:
     assert ask(boards, logdir, "move/in").headers["Location"] == "/digits/tensorboard/job/to"
     assert "Location" not in ask(boards, logdir, "move/out").headers
 
 
-def test_long_answer_comes_in_pieces(boards: TensorBoards, logdir: Path) -> None:
+def test_long_response_is_streamed(boards: TensorBoards, logdir: Path) -> None:
     answer = ask(boards, logdir, "large")
     pieces = list(answer.response)
     assert sum(map(len, pieces)) == 5_000_000 and max(map(len, pieces)) <= 64 * 1024
@@ -257,40 +257,40 @@ def test_long_answer_comes_in_pieces(boards: TensorBoards, logdir: Path) -> None
 # The processes
 
 
-def test_address_of_a_job() -> None:
+def test_url_of_a_job() -> None:
     assert TensorBoards().url_for("20260101-1") == "/tensorboard/20260101-1/"
     assert TensorBoards("/digits").url_for("a/../b") == "/digits/tensorboard/a%2F..%2Fb/"
 
 
-def test_job_keeps_its_process(boards: TensorBoards, logdir: Path) -> None:
-    first, again = told(ask(boards, logdir)), told(ask(boards, logdir))
-    other = told(ask(boards, logdir, job="other"))
+def test_job_reuses_its_process(boards: TensorBoards, logdir: Path) -> None:
+    first, again = received(ask(boards, logdir)), received(ask(boards, logdir))
+    other = received(ask(boards, logdir, job="other"))
     assert first["process"] == again["process"] != other["process"]
     assert sorted(boards.running()) == ["job", "other"]
 
 
-def test_stopped_process_is_gone_and_comes_back(boards: TensorBoards, logdir: Path) -> None:
-    first = told(ask(boards, logdir))["process"]
+def test_stopped_process_ends_and_restarts_on_request(boards: TensorBoards, logdir: Path) -> None:
+    first = received(ask(boards, logdir))["process"]
     boards.stop("job")
     assert not psutil.pid_exists(first) and boards.running() == []
     boards.stop("job")
     boards.stop("unknown")
-    assert told(ask(boards, logdir))["process"] != first
+    assert received(ask(boards, logdir))["process"] != first
 
 
 def test_dead_process_is_replaced(boards: TensorBoards, logdir: Path) -> None:
-    first = told(ask(boards, logdir))["process"]
+    first = received(ask(boards, logdir))["process"]
     with pytest.raises(Unavailable):
         ask(boards, logdir, "die")
-    assert told(ask(boards, logdir))["process"] != first
+    assert received(ask(boards, logdir))["process"] != first
 
 
-def test_only_so_many_run(logdir: Path) -> None:
+def test_number_of_processes_is_limited(logdir: Path) -> None:
     now = [0.0]
     boards = TensorBoards(program=FAKE, max_processes=2, clock=lambda: now[0])
     for job in ("a", "b", "a", "c"):
         now[0] += 1
-        told(ask(boards, logdir, job=job))
+        received(ask(boards, logdir, job=job))
     assert sorted(boards.running()) == ["a", "c"]
     boards.stop_all()
     assert boards.running() == []
@@ -299,9 +299,9 @@ def test_only_so_many_run(logdir: Path) -> None:
 def test_idle_process_is_stopped(logdir: Path) -> None:
     now = [0.0]
     boards = TensorBoards(program=FAKE, idle_seconds=60, clock=lambda: now[0])
-    told(ask(boards, logdir, job="old"))
+    received(ask(boards, logdir, job="old"))
     now[0] = 59
-    told(ask(boards, logdir, job="new"))
+    received(ask(boards, logdir, job="new"))
     boards.stop_idle()
     assert sorted(boards.running()) == ["new", "old"]
     now[0] = 60
@@ -310,7 +310,7 @@ def test_idle_process_is_stopped(logdir: Path) -> None:
     boards.stop_all()
 
 
-def test_process_that_is_answering_is_not_idle(logdir: Path) -> None:
+def test_process_that_is_responding_is_not_idle(logdir: Path) -> None:
     now = [0.0]
     boards = TensorBoards(program=FAKE, idle_seconds=60, clock=lambda: now[0])
     answer = ask(boards, logdir, "large")
@@ -323,10 +323,10 @@ def test_process_that_is_answering_is_not_idle(logdir: Path) -> None:
     boards.stop_all()
 
 
-def test_idle_processes_are_looked_for(logdir: Path) -> None:
+def test_idle_processes_stop_without_a_request(logdir: Path) -> None:
     boards = TensorBoards(program=FAKE, idle_seconds=0.2)
-    process = told(ask(boards, logdir))["process"]
-    assert gone(process)
+    process = received(ask(boards, logdir))["process"]
+    assert has_ended(process)
     boards.stop_all()
 
 
@@ -338,7 +338,7 @@ def test_job_without_events_is_not_found(boards: TensorBoards, tmp_path: Path, l
     assert boards.running() == []
 
 
-def test_people_see_that_it_starts(tmp_path: Path) -> None:
+def test_page_shows_that_tensorboard_is_starting(tmp_path: Path) -> None:
     hangs = tmp_path / "hangs"
     hangs.mkdir()
     boards = TensorBoards(program=FAKE, page_seconds=0.1, start_seconds=0.1)
@@ -350,7 +350,7 @@ def test_people_see_that_it_starts(tmp_path: Path) -> None:
     boards.stop_all()
 
 
-def test_failed_start_is_told(tmp_path: Path) -> None:
+def test_failed_start_is_reported(tmp_path: Path) -> None:
     crashes = tmp_path / "crashes"
     crashes.mkdir()
     boards = TensorBoards(program=FAKE)
@@ -361,8 +361,8 @@ def test_failed_start_is_told(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("program", ["fake", "real"])
-def test_nothing_outlives_the_server(tmp_path: Path, logdir: Path, program: str) -> None:
-    """Also after a kill that leaves it no time to clean up."""
+def test_no_process_outlives_the_server(tmp_path: Path, logdir: Path, program: str) -> None:
+    """SIGKILL leaves the server no time to clean up."""
     write_scalar(logdir)
     board = {"board": str(FAKE)} if program == "fake" else {}
     with small_server(tmp_path, logdir=str(logdir), **board) as server:
@@ -370,10 +370,10 @@ def test_nothing_outlives_the_server(tmp_path: Path, logdir: Path, program: str)
         descendants = psutil.Process(server.process.pid).children(recursive=True)
         assert len(descendants) == 1
         os.kill(server.process.pid, signal.SIGKILL)
-        assert all(gone(process.pid) for process in descendants)
+        assert all(has_ended(process.pid) for process in descendants)
 
 
-def test_nothing_outlives_an_orderly_exit(logdir: Path) -> None:
+def test_no_process_outlives_a_normal_exit(logdir: Path) -> None:
     program = f"""
 import sys
 sys.path.insert(0, {str(PROGRAM.parent.parent)!r})
@@ -386,10 +386,10 @@ request = Request(EnvironBuilder("/").get_environ())
 sys.stdout.write(boards.proxy("job", Path({str(logdir)!r}), "", request).get_data(as_text=True))
 """
     run = subprocess.run([sys.executable, "-c", program], capture_output=True, check=True)
-    assert gone(json.loads(run.stdout)["process"])
+    assert has_ended(json.loads(run.stdout)["process"])
 
 
-# Inside the server, with gevent
+# In the server, with gevent
 
 
 @pytest.fixture
@@ -398,7 +398,7 @@ def served(tmp_path: Path, logdir: Path) -> Iterator[SmallServer]:
         yield server
 
 
-def test_served_answer_keeps_its_own_policy(served: SmallServer) -> None:
+def test_served_response_keeps_its_security_policy(served: SmallServer) -> None:
     answer = served.get("/pre/tensorboard/job/a%20b?x=%C3%A9", "Cookie: a=b")
     assert answer.status == 200 and json.loads(answer.body)["path"] == "/a%20b?x=%C3%A9"
     assert answer.headers["content-security-policy"] == "default-src 'none'"
@@ -407,14 +407,14 @@ def test_served_answer_keeps_its_own_policy(served: SmallServer) -> None:
         assert name not in answer.headers
 
 
-def test_slow_answer_holds_nobody_else_up(served: SmallServer) -> None:
+def test_slow_response_does_not_block_other_requests(served: SmallServer) -> None:
     with served.connect() as slow:
         slow.sendall(b"GET /pre/tensorboard/job/slow HTTP/1.1\r\nHost: localhost\r\n\r\n")
         assert served.get("/pre/tensorboard/job/quick").status == 200
         assert served.get("/").body == b"home"
 
 
-def test_visitor_who_leaves_is_noticed(served: SmallServer) -> None:
+def test_closed_connection_is_detected(served: SmallServer) -> None:
     with served.connect() as hasty:
         hasty.sendall(b"GET /pre/tensorboard/job/large HTTP/1.1\r\nHost: localhost\r\n\r\n")
         hasty.recv(1000)

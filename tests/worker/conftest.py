@@ -1,15 +1,15 @@
 """Small datasets and networks, and tasks run in forked processes.
 
 TensorFlow is imported once, by the first test that needs it, and every task runs in a
-fork of the tests' process, as the product does it. So no operation may run in the
-tests' own process: what needs one is given to `in_child`.
+fork of the test process, as in production. The test process must therefore not run any
+operation: call functions that do with `in_child`.
 """
 
 from __future__ import annotations
 
 import os
 
-# A process may only be forked while it has a single thread.
+# A process can be forked safely only while it has a single thread.
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
 
@@ -39,7 +39,7 @@ SECONDS_ALLOWED = 120
 
 @dataclass
 class Outcome:
-    """How a task went."""
+    """The outcome of a task: exit code, events and output."""
 
     code: int
     events: list[events.Event]
@@ -54,7 +54,7 @@ class Outcome:
         return self.of(events.Failed)[0]
 
     def values(self, stage: str, name: str) -> list[float]:
-        """All values of a metric, in order."""
+        """Return all values of a metric, in order."""
         return [row.values[name] for row in self.of(events.Measured) if row.stage == stage]
 
 
@@ -70,7 +70,7 @@ class Running:
         return events.read(self.task_folder / "events.jsonl")[0]
 
     def wait_for(self, kind: type, seconds: float = SECONDS_ALLOWED) -> Any:
-        """The first event of ``kind``, as soon as it is in the log."""
+        """Wait for the first event of type ``kind``, and return it."""
         deadline = time.monotonic() + seconds
         while time.monotonic() < deadline:
             found = [event for event in self.events() if isinstance(event, kind)]
@@ -109,7 +109,7 @@ class Running:
 
 @pytest.fixture(scope="session")
 def tensorflow() -> None:
-    """TensorFlow and the programs of the worker, imported and not yet used."""
+    """Import TensorFlow and the worker's tasks without running an operation."""
     from digits.worker import run
 
     run.import_programs()
@@ -117,7 +117,7 @@ def tensorflow() -> None:
 
 @pytest.fixture
 def start(tensorflow: None, tmp_path: Path) -> Any:
-    """Starts the task in a folder; every task that still runs at the end is killed."""
+    """Return a function that starts the task in a folder; tasks still running after the test are killed."""
     started: list[Running] = []
 
     def start(task_folder: Path) -> Running:
@@ -154,7 +154,7 @@ def _be_the_task(task_folder: Path) -> None:
 
 @pytest.fixture
 def in_child(tensorflow: None) -> Callable[..., Any]:
-    """Calls a function in a forked process and returns what it returned, so that it may use TensorFlow."""
+    """Return a function that calls another one in a forked process, where it may use TensorFlow."""
 
     def call(function: Callable[..., Any], *arguments: Any) -> Any:
         reading, writing = os.pipe()
@@ -180,7 +180,7 @@ def in_child(tensorflow: None) -> Callable[..., Any]:
 
 @pytest.fixture
 def model(tmp_path: Path, gradients: Path) -> Callable[..., Path]:
-    """Makes a model job's folder with a network's text and a Train recipe; returns the task's folder."""
+    """Return a function that creates a model job's folder with a network and a Train recipe, and returns the task's folder."""
 
     def make(network: str, name: str = "model", **settings: Any) -> Path:
         return write_model(tmp_path / name, network, gradients, **settings)
@@ -189,7 +189,7 @@ def model(tmp_path: Path, gradients: Path) -> Callable[..., Path]:
 
 
 def write_model(job: Path, network: str, default_dataset: Path, **settings: Any) -> Path:
-    """Write a network's text and a recipe of a training into the folder of a job; return the task's folder."""
+    """Write a network and a training recipe to the folder of a job, and return the task's folder."""
     task = job / "train"
     task.mkdir(parents=True)
     (job / "network.py").write_text(network)
@@ -200,7 +200,7 @@ def write_model(job: Path, network: str, default_dataset: Path, **settings: Any)
 
 @pytest.fixture
 def train(model: Any, start: Any) -> Callable[..., Outcome]:
-    """Trains a network's text with the given settings of the recipe, and waits for the end."""
+    """Return a function that trains a network with the given recipe settings, and waits for the end."""
 
     def train(network: str, **settings: Any) -> Outcome:
         return start(model(network, **settings)).wait()
@@ -212,9 +212,9 @@ def train(model: Any, start: Any) -> Callable[..., Outcome]:
 def trained(
     request: pytest.FixtureRequest, run_folder: Path, tmp_path: Path, gradients: Path, start: Any
 ) -> Callable[..., Outcome]:
-    """Returns a finished training like `train`, as a copy of one that all tests with these settings share.
+    """Like `train`, but return a copy of a finished training shared by all tests with the same settings.
 
-    Not for tests that patch what trains, except by the fixture ``often``.
+    Do not use it in tests that patch the training code, except with the fixture ``often``.
     """
 
     def trained(network: str, name: str = "model", **settings: Any) -> Outcome:
@@ -236,31 +236,31 @@ def trained(
 
 @pytest.fixture
 def often(monkeypatch: pytest.MonkeyPatch, tensorflow: None) -> None:
-    """Trainings in short calls that save a resume point whenever possible."""
+    """Train in short calls that save a resume point whenever possible."""
     from digits.worker.training import checkpoints, metric_rows, pace
 
     monkeypatch.setattr(checkpoints, "RESUME_SECONDS", 0.0)
     monkeypatch.setattr(checkpoints, "MAX_TIME_FRACTION", 1.0)
     monkeypatch.setattr(pace, "MAX_STEPS_PER_CALL", 2)
-    monkeypatch.setattr(metric_rows, "SINGLE_STEPS", 12)  # most rows then cover several steps
+    monkeypatch.setattr(metric_rows, "SINGLE_STEPS", 12)  # so that most rows cover several steps
 
 
 @pytest.fixture
-def go_on(start: Any) -> Callable[[Path], Running]:
-    """Resume the task in a folder."""
+def resume(start: Any) -> Callable[[Path], Running]:
+    """Return a function that resumes the task in a folder."""
 
-    def go_on(task_folder: Path) -> Running:
+    def resume(task_folder: Path) -> Running:
         training = recipe.load(task_folder, recipe.Train)
         training.resume = True
         training.save(task_folder)
         return start(task_folder)
 
-    return go_on
+    return resume
 
 
 @pytest.fixture
 def visualize(tmp_path: Path, gradients: Path, start: Any) -> Callable[..., Outcome]:
-    """Builds a network's text without training it."""
+    """Return a function that builds a network without training it."""
 
     def visualize(network: str, dataset: Path | None = None, **settings: Any) -> Outcome:
         job = tmp_path / f"scratch-{len(list(tmp_path.iterdir()))}"
@@ -275,7 +275,7 @@ def visualize(tmp_path: Path, gradients: Path, start: Any) -> Callable[..., Outc
 
 @pytest.fixture
 def preflight(tmp_path: Path, gradients: Path, start: Any) -> Callable[..., Outcome]:
-    """Tries the training of a network's text."""
+    """Return a function that runs the preflight of a network."""
 
     def preflight(network: str, **settings: Any) -> Outcome:
         job = tmp_path / f"scratch-{len(list(tmp_path.iterdir()))}"
@@ -291,7 +291,7 @@ def preflight(tmp_path: Path, gradients: Path, start: Any) -> Callable[..., Outc
 
 @pytest.fixture(scope="session")
 def gradients(run_folder: Path) -> Path:
-    """A dataset of 12×12 gray gradients in 4 directions: 64 to train with and 22 to validate with."""
+    """A dataset of 12×12 gray gradients in 4 directions: 64 training and 22 validation records."""
 
     def make(folder: Path) -> None:
         write_dataset(folder, {"train": 64, "val": 22}, size=12, channels=1)
@@ -310,7 +310,7 @@ def colors(run_folder: Path) -> Path:
 
 
 def gradient(label: int, size: int, channels: int, noise: np.random.Generator) -> np.ndarray:
-    """A picture that grows brighter towards the side number ``label``."""
+    """Return an image that gets brighter toward the side with the index ``label``."""
     ramp = np.linspace(20, 220, size)
     sides = (np.tile(ramp, (size, 1)), np.tile(ramp[::-1], (size, 1)))
     picture = (*sides, *(side.T for side in sides))[label][:, :, None]
@@ -327,9 +327,9 @@ def write_dataset(
     encoding: str = "png",
     labels_of: Callable[[int], int] | None = None,
 ) -> None:
-    """A finished dataset job of gradients, in two shards a split.
+    """Create a finished dataset job of gradients with two shards per split.
 
-    ``labels_of`` gives the labels of the records; without it the classes take turns.
+    ``labels_of`` returns the labels of the records; by default, the classes alternate.
     """
     label_of = labels_of or (lambda number: number % classes)
     noise = np.random.default_rng(7)
@@ -374,7 +374,7 @@ def write_dataset(
 
 
 def snapshot(job_folder: Path, name: str) -> dict[str, np.ndarray]:
-    """The tensors of a snapshot by name. To be called in a child: it uses TensorFlow."""
+    """Return the tensors of a snapshot by name. Call it with `in_child`, because it uses TensorFlow."""
     import tensorflow as tf
 
     reader = tf.train.load_checkpoint(str(job_folder / name))

@@ -1,8 +1,8 @@
-"""Networks as users write them, one for each behavior."""
+"""Networks as users write them, one per behavior."""
 
 from __future__ import annotations
 
-# The example of the user guide, word for word.
+# The example in the user guide, verbatim.
 LENET = """class UserModel(Tower):
 
     @model_property
@@ -41,7 +41,7 @@ _LOSS = """
 
 
 def classifier(body: str, head: str = "") -> str:
-    """A network whose ``inference`` has the lines of ``body``, for classification."""
+    """Return a classification network whose ``inference`` consists of the lines in ``body``."""
     lines = "\n".join(f"        {line}" for line in body.strip().splitlines())
     return f"{head}\nclass UserModel(Tower):\n    @model_property\n    def inference(self):\n{lines}\n{_LOSS}"
 
@@ -108,7 +108,7 @@ return slim.fully_connected(x, self.nclasses, activation_fn=None, scope='out')
 """
 )
 
-# The second example of the user guide, with its slip (an undefined _x) put right.
+# The second example in the user guide, with its error (an undefined _x) corrected.
 AUTO_ENCODER = """class UserModel(Tower):
 
     @model_property
@@ -152,7 +152,7 @@ AUTO_ENCODER = """class UserModel(Tower):
         return loss
 """
 
-# Two losses with their own variables, built in the constructor as published GANs do it.
+# Two losses with separate variables, built in the constructor as in published GANs.
 GAN = """
 import tensorflow as tf
 import tensorflow.contrib.slim as slim
@@ -201,7 +201,7 @@ class UserModel(Tower):
         return [{'loss': self.d_loss, 'vars': self.d_vars}, {'loss': self.g_loss, 'vars': self.g_vars}]
 """
 
-# A model and a block of the user's own, with the layers made before they are called.
+# A custom model and block whose layers are created before they are called.
 KERAS_BLOCKS = """
 import tensorflow as tf
 from tensorflow.keras import layers

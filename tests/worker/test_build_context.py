@@ -9,7 +9,7 @@ import pytest
 from digits.worker import build_context
 
 
-def test_it_is_extended_inside_a_block_and_restored_after_it() -> None:
+def test_the_context_is_extended_within_a_block_and_restored_after_it() -> None:
     with build_context.extend(tower="tower", keras_path="dense/kernel"):
         with build_context.extend(keras_path=""):
             inner = build_context.current()
@@ -19,13 +19,13 @@ def test_it_is_extended_inside_a_block_and_restored_after_it() -> None:
     assert build_context.current() == build_context.BuildContext()
 
 
-def test_it_is_restored_after_an_error() -> None:
+def test_the_context_is_restored_after_an_error() -> None:
     with pytest.raises(ValueError, match="broken"), build_context.extend(tower="tower"):
         raise ValueError("broken")
     assert build_context.current().tower is None
 
 
-def test_another_thread_builds_nothing() -> None:
+def test_other_threads_have_no_context() -> None:
     found = []
     with build_context.extend(tower="tower"):
         thread = threading.Thread(target=lambda: found.append(build_context.current().tower))

@@ -1,4 +1,4 @@
-"""A network that closes descriptors it did not open; the result of its task is still recorded."""
+"""The result of a task is recorded even if its network closes descriptors it did not open."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ RAISES = "raise ValueError('the real reason')\n"
 
 @pytest.fixture(scope="module")
 def run(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[[Path], Exit]]:
-    """Run a task to its end, forked from a process with TensorFlow imported."""
+    """Run a task to its end in a fork of a process that has imported TensorFlow."""
     executor = LocalExecutor(log_file=tmp_path_factory.mktemp("server") / "fork.log")
     executor.warm_up()
     deadline = time.monotonic() + 120
@@ -52,7 +52,7 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[[Path], E
     ],
     ids=["output, and fails", "all files", "output, and finishes"],
 )
-def test_the_end_is_known_without_an_output(
+def test_the_end_is_recorded_without_an_output(
     model: Any, run: Any, does: str, code: int, words: str | None
 ) -> None:
     task = model(networks.LINEAR.replace("class UserModel", f"{does}\nclass UserModel"), epochs=1)

@@ -1,4 +1,4 @@
-"""Errors as the user reads them. No TensorFlow here."""
+"""Error messages, hints and traces shown to users, without TensorFlow."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def test_the_users_frames_come_first() -> None:
     assert not failure.trace[-1]["own"]
 
 
-def test_a_fault_with_a_cause_shows_where_the_cause_was() -> None:
+def test_a_fault_with_a_cause_points_at_the_cause() -> None:
     try:
         raise UserFault("It is so.", "Do this.") from raised("1 / 0")
     except UserFault as fault:
@@ -36,7 +36,7 @@ def test_a_fault_with_a_cause_shows_where_the_cause_was() -> None:
     assert (failure.message, failure.hint, failure.line) == ("It is so.", "Do this.", 1)
 
 
-def test_a_fault_of_the_workers_own_has_no_trace() -> None:
+def test_a_fault_in_the_worker_has_no_trace() -> None:
     try:
         raise UserFault("There is none.", line=3)
     except UserFault as fault:
@@ -44,7 +44,7 @@ def test_a_fault_of_the_workers_own_has_no_trace() -> None:
     assert (failure.trace, failure.line) == ([], 3)
 
 
-def test_lists_of_frames_are_left_out_of_messages() -> None:
+def test_messages_omit_stack_frames() -> None:
     text = """Graph execution error:
 
 Detected at node while/model/Reshape defined at (most recent call last):
@@ -61,12 +61,12 @@ Input to reshape is a tensor with 12 values
     assert failure.line == 4
 
 
-def test_out_of_memory_has_a_remedy() -> None:
+def test_out_of_memory_errors_suggest_a_smaller_batch() -> None:
     assert "smaller batch size" in describe(MemoryError()).hint
     assert describe(MemoryError()).message == "MemoryError"
 
 
-def test_a_full_disk_is_no_lack_of_memory() -> None:
+def test_a_full_disk_is_not_reported_as_out_of_memory() -> None:
     class ResourceExhaustedError(Exception):
         pass
 
@@ -75,8 +75,8 @@ def test_a_full_disk_is_no_lack_of_memory() -> None:
         OSError(errno.ENOSPC, full, "/jobs/x"),
         ResourceExhaustedError(f"/jobs/x; {full} [Op:SaveV2]"),
     ):
-        told = describe(error)
-        assert told.message == "The disk is full." and "Free up space" in told.hint
+        failure = describe(error)
+        assert failure.message == "The disk is full." and "Free up space" in failure.hint
 
 
 def test_syntax_errors_point_at_the_line() -> None:
@@ -91,10 +91,10 @@ def test_syntax_errors_point_at_the_line() -> None:
     }
 
 
-def test_long_messages_are_cut() -> None:
-    told = describe(ValueError("x" * 100_000))
-    assert len(told.message) <= 240 and told.message.endswith("…")
-    assert 240 < len(told.detail) <= 4000
+def test_long_messages_are_truncated() -> None:
+    failure = describe(ValueError("x" * 100_000))
+    assert len(failure.message) <= 240 and failure.message.endswith("…")
+    assert 240 < len(failure.detail) <= 4000
 
 
 def test_a_short_message_has_no_detail() -> None:
@@ -131,18 +131,18 @@ def test_a_short_message_has_no_detail() -> None:
         ("first line\nand a\nlong rest", "ValueError: first line"),
     ],
 )
-def test_messages_of_libraries_have_a_headline_in_plain_words(text: str, headline: str) -> None:
-    told = describe(ValueError(text))
-    assert told.message == headline
-    assert told.detail.startswith("ValueError: ")
-    assert "__wrapped__" not in told.detail
+def test_library_errors_get_a_plain_headline(text: str, headline: str) -> None:
+    failure = describe(ValueError(text))
+    assert failure.message == headline
+    assert failure.detail.startswith("ValueError: ")
+    assert "__wrapped__" not in failure.detail
 
 
-def test_without_a_better_hint_the_line_is_one() -> None:
+def test_the_default_hint_quotes_the_failing_line() -> None:
     assert describe(raised("x = 1\nint('y')\n")).hint == "Check line 2 of the network: int('y')"
 
 
-def test_colors_are_left_out_of_messages() -> None:
+def test_messages_omit_terminal_colors() -> None:
     text = "raise ValueError('Exception in call. \\x1b[1mToo small.\\x1b[0m\\n\\nArguments received by it')"
     assert describe(raised(text)).message == "ValueError: Exception in call. Too small."
 
@@ -184,7 +184,7 @@ ABOUT_SHAPES = "ValueError('Dimensions must be equal')"
         ("fail(self.labels())", True),
         ("self.shaped(self.y)", True),
         ("fail(\n            1,\n            self.y,\n        )", True),
-        # Other names, and code near labels that does not use them.
+        # Similar names, and code near labels that does not use them.
         ("fail(self.y_dim)", False),
         ("labels = self.y\n        fail('self.y')  # self.y", False),
         (
@@ -193,13 +193,15 @@ ABOUT_SHAPES = "ValueError('Dimensions must be equal')"
         ),
     ],
 )
-def test_labels_are_found_by_what_is_computed(statement: str, is_about_labels: bool) -> None:
+def test_a_label_hint_requires_that_the_failing_expression_uses_labels(
+    statement: str, is_about_labels: bool
+) -> None:
     # The raising frame is in a library, as for TensorFlow operations.
     error = raised_in_library(NETWORK.format(statement, ABOUT_SHAPES))
     assert describe(error).hint.startswith("self.y has shape [N]") == is_about_labels
 
 
-def test_labels_are_no_hint_for_other_errors() -> None:
+def test_unrelated_errors_get_no_label_hint() -> None:
     for other in ("ValueError('Unknown activation')", "KeyError('shape')"):
         assert (
             "self.y has shape" not in describe(raised_in_library(NETWORK.format("fail(self.y)", other))).hint
@@ -207,7 +209,7 @@ def test_labels_are_no_hint_for_other_errors() -> None:
 
 
 def raised_in_library(text: str) -> BaseException:
-    """The exception that ``text`` raises through the library function ``fail``."""
+    """Return the exception that ``text`` raises through the library function ``fail``."""
     before, after = text.split("def fail", 1)
     function, after = after.split("\n\n", 1)
     names: dict[str, object] = {}
@@ -221,17 +223,17 @@ def raised_in_library(text: str) -> BaseException:
     raise AssertionError("nothing was raised")
 
 
-def test_the_users_own_words_get_no_hint_for_others() -> None:
-    told = describe(raised("def build():\n    raise ValueError('no float16 in this shape')\nbuild()"))
-    assert told.hint == "Check line 2 of the network: raise ValueError('no float16 in this shape')"
+def test_errors_raised_by_user_code_get_no_library_hint() -> None:
+    failure = describe(raised("def build():\n    raise ValueError('no float16 in this shape')\nbuild()"))
+    assert failure.hint == "Check line 2 of the network: raise ValueError('no float16 in this shape')"
 
 
-def test_a_graphs_operation_does_not_hide_the_line_that_runs_it() -> None:
-    words = 'Detected at node add defined at (most recent call last):\\n  File "network.py", line 1, in f'
-    told = describe(
-        raised_in_library(NETWORK.format("fail(2)", f"RuntimeError({words!r})".replace("\\\\", "\\")))
+def test_a_graph_error_points_at_the_line_that_runs_the_graph() -> None:
+    text = 'Detected at node add defined at (most recent call last):\\n  File "network.py", line 1, in f'
+    failure = describe(
+        raised_in_library(NETWORK.format("fail(2)", f"RuntimeError({text!r})".replace("\\\\", "\\")))
     )
-    assert told.line == 12
+    assert failure.line == 12
 
 
 @pytest.mark.parametrize(
@@ -242,13 +244,13 @@ def test_a_graphs_operation_does_not_hide_the_line_that_runs_it() -> None:
         ("class Model:\n    def __init__(x, y):\n        pass\nModel(1, 2)", "Model.__init__", 2),
     ],
 )
-def test_a_method_without_self(text: str, name: str, line: int) -> None:
-    told = describe(raised(text))
-    assert (told.message, told.line) == (f"{name} does not have a self parameter.", line)
-    assert "first parameter" in told.hint
+def test_a_method_without_self_is_named(text: str, name: str, line: int) -> None:
+    failure = describe(raised(text))
+    assert (failure.message, failure.line) == (f"{name} does not have a self parameter.", line)
+    assert "first parameter" in failure.hint
 
 
-def test_too_many_arguments_are_no_missing_self() -> None:
+def test_too_many_arguments_are_not_reported_as_a_missing_self() -> None:
     for text in (
         "class Model:\n    def loss(self):\n        pass\nModel().loss(1)",
         "class Model:\n    def loss(this):\n        return this.x\nModel().loss(1)",
@@ -269,13 +271,13 @@ def test_too_many_arguments_are_no_missing_self() -> None:
         ("learning_rat", "Did you mean learning_rate?"),
     ],
 )
-def test_a_library_that_is_not_imported(line: str, hint: str) -> None:
-    told = describe(raised(f"learning_rate = 1\n{line}\n"))
-    assert told.line == 2 and told.hint.startswith(hint)
-    assert ("not imported" in told.message) == hint.startswith(("Add", "Use"))
+def test_an_undefined_name_gets_a_hint(line: str, hint: str) -> None:
+    failure = describe(raised(f"learning_rate = 1\n{line}\n"))
+    assert failure.line == 2 and failure.hint.startswith(hint)
+    assert ("not imported" in failure.message) == hint.startswith(("Add", "Use"))
 
 
-def test_a_text_that_is_hard_to_read_is_no_obstacle() -> None:
+def test_deeply_nested_code_still_gets_a_message() -> None:
     deep = f"x = {'+'.join(['1'] * 800)}\n"
     error = raised_in_library(
         NETWORK.replace("import random as drawn\n", deep).format("fail(self.y)", ABOUT_SHAPES)
@@ -285,7 +287,7 @@ def test_a_text_that_is_hard_to_read_is_no_obstacle() -> None:
 
 
 @pytest.mark.parametrize(
-    ("character", "words", "hint"),
+    ("character", "text", "hint"),
     [
         ("\x07", "U+0007 (a control character)", "invisible"),
         ("\u200b", "U+200B (zero width space)", "invisible"),
@@ -294,6 +296,6 @@ def test_a_text_that_is_hard_to_read_is_no_obstacle() -> None:
         ("\ufffd", "U+FFFD (replacement character)", "UTF-8"),
     ],
 )
-def test_a_character_that_python_does_not_read(character: str, words: str, hint: str) -> None:
-    told = describe(raised(f"x = 1\ny = {character}2\n"))
-    assert words in told.message and hint in told.hint and told.line == 2
+def test_an_invalid_character_is_named_with_its_code_point(character: str, text: str, hint: str) -> None:
+    failure = describe(raised(f"x = 1\ny = {character}2\n"))
+    assert text in failure.message and hint in failure.hint and failure.line == 2

@@ -1,7 +1,7 @@
-"""Whether the operations of a step can run on a GPU, as TensorFlow's own lists of kernels tell without one.
+"""Check with TensorFlow's kernel registry, without a GPU, that the operations of a step can run on one.
 
-An operation without a kernel for GPUs is computed on the processor, and what it needs is copied there and back in
-every step. One that changes a variable on the GPU cannot be computed at all.
+An operation without a GPU kernel runs on the CPU, and its inputs and outputs are copied in every step. One that
+modifies a variable on the GPU cannot run at all.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ ALL_AUGMENTATIONS = {
     "randaugment": 0.5,
 }
 
-# Each augmentation that moves pixels does so in its own way, unless another one is on.
+# Each geometric augmentation has its own implementation, unless combined with another one.
 WAYS = {
     "plain": {},
     "turned": {"augment": {"quad_rotation": "rotall"}, "crop_size": 24},
@@ -50,7 +50,7 @@ WAYS = {
 
 
 @pytest.mark.parametrize("settings", WAYS.values(), ids=WAYS.keys())
-def test_a_gpu_has_all_operations_of_steps_and_validation(
+def test_gpus_support_all_operations_of_steps_and_validation(
     model: Any, in_child: Any, tmp_path: Path, settings: dict[str, Any]
 ) -> None:
     dataset = tmp_path / "dataset"
@@ -61,7 +61,7 @@ def test_a_gpu_has_all_operations_of_steps_and_validation(
 
 
 @pytest.mark.parametrize(("name", "side"), [("resnet32", 16), ("alexnet", 68)])
-def test_a_gpu_has_all_operations_of_normalization(
+def test_gpus_support_all_operations_of_normalization(
     model: Any, in_child: Any, tmp_path: Path, name: str, side: int
 ) -> None:
     write_dataset(tmp_path, {"train": 16, "val": 8}, size=side, channels=3)
@@ -69,16 +69,16 @@ def test_a_gpu_has_all_operations_of_normalization(
     assert in_child(_lacking, task) == []
 
 
-def test_a_gpu_has_all_operations_of_the_optimizers(in_child: Any) -> None:
+def test_gpus_support_all_operations_of_the_optimizers(in_child: Any) -> None:
     assert in_child(_lacking_in_optimizers) == {}
 
 
-def test_what_lacks_a_kernel_is_noticed(in_child: Any) -> None:
+def test_a_missing_kernel_is_detected(in_child: Any) -> None:
     assert in_child(_lacking_to_gather_bytes) == ["GatherV2"]
 
 
-def test_xla_knows_the_same_operations_on_gpus_as_on_processors(in_child: Any) -> None:
-    """So a step that is compiled for a processor, such as in the tests, can be compiled for a GPU too."""
+def test_xla_supports_the_same_operations_on_gpus_and_cpus(in_child: Any) -> None:
+    """A step that compiles for a CPU, as in the tests, therefore also compiles for a GPU."""
     cpu, gpu = in_child(_compiled_operations)
     assert len(cpu) > 300 and cpu.keys() == gpu.keys()
     missing = {name: types - gpu[name] for name, types in cpu.items() if types - gpu[name]}
@@ -87,7 +87,7 @@ def test_xla_knows_the_same_operations_on_gpus_as_on_processors(in_child: Any) -
 
 
 def _lacking(task: Path) -> list[str]:
-    """The operations of the steps and validations of a task that GPUs lack."""
+    """Return operations of a task's steps and validations that GPUs lack."""
     import tensorflow as tf
 
     from digits.worker.training import device_config
@@ -137,7 +137,7 @@ def _lacking_to_gather_bytes() -> list[str]:
 
 
 def without_kernel(graph: Any) -> list[str]:
-    """The names of operations in ``graph`` and its functions that have no kernel for GPUs and their types."""
+    """Return names of operations in ``graph`` and its functions without a GPU kernel for their dtypes."""
     definition = graph.as_graph_def()
     functions = {function.signature.name for function in definition.library.function}
     nodes = [
@@ -150,7 +150,7 @@ def without_kernel(graph: Any) -> list[str]:
 def _has_kernel(node: Any) -> bool:
     from tensorflow.python.framework import kernels
 
-    # Those called DEFAULT serve every device that has none of its own.
+    # DEFAULT kernels serve devices without a specific kernel.
     return any(
         kernel.device_type in ("GPU", "DEFAULT") and all(_fits(limit, node) for limit in kernel.constraint)
         for kernel in kernels.get_registered_kernels_for_op(node.op).kernel
@@ -164,13 +164,13 @@ def _fits(limit: Any, node: Any) -> bool:
 
 
 def _compiled_operations() -> tuple[dict[str, set[tuple[str, str]]], ...]:
-    """The operations that XLA compiles for processors and for GPUs, with the allowed types of their attributes."""
+    """Return the operations that XLA compiles for CPUs and GPUs, with the allowed types of their attributes."""
     import tensorflow as tf
     from tensorflow.python.framework import kernels
 
     tf.function(lambda x: x + 1, autograph=False, jit_compile=True)(
         tf.constant(1.0)
-    )  # they are listed once it was used
+    )  # the list is complete only after XLA was used
     known = kernels.get_all_registered_kernels().kernel
     found: dict[str, dict[str, set[tuple[str, str]]]] = {"XLA_CPU_JIT": {}, "XLA_GPU_JIT": {}}
     for kernel in known:

@@ -1,4 +1,4 @@
-"""Networks of Keras 3 as they are written today: what they do beside calling layers."""
+"""Networks in the style of Keras 3: losses, metrics, constraints and unsupported calls."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ pytestmark = pytest.mark.tensorflow
 
 SGD = {"type": "SGD", "learning_rate": 0.05}
 
-# A model that is made once for all stages, with losses of its own of all three kinds.
+# A model created once for all stages, with all three kinds of added losses.
 HELD_BACK = """
 class Held(keras.layers.Layer):
     def call(self, x):
@@ -43,7 +43,7 @@ class UserModel(Tower):
 """
 
 
-def test_a_model_of_all_stages_keeps_no_losses_of_another(train: Any) -> None:
+def test_a_model_shared_by_stages_keeps_their_losses_separate(train: Any) -> None:
     outcome = train(HELD_BACK, epochs=1, solver=SGD)
     assert outcome.code == 0, outcome.output
     for stage in ("train", "val"):
@@ -53,7 +53,7 @@ def test_a_model_of_all_stages_keeps_no_losses_of_another(train: Any) -> None:
 
 
 @pytest.mark.parametrize("loss", ["data + own", "data + sum(net.losses[:1]) + sum(net.losses[1:])"])
-def test_losses_that_the_network_adds_itself_count_once(train: Any, in_child: Any, loss: str) -> None:
+def test_losses_added_by_the_network_count_once(train: Any, in_child: Any, loss: str) -> None:
     left, added = (
         train(HELD_BACK.replace("return data", f"return {text}"), name=name, epochs=1, solver=SGD)
         for name, text in (("left", "data"), ("added", loss))
@@ -94,7 +94,7 @@ class UserModel(Tower):
 """
 
 
-def test_metrics_of_keras_tell_of_a_batch_and_are_no_weights(train: Any, visualize: Any) -> None:
+def test_keras_metrics_measure_a_batch_and_are_not_weights(train: Any, visualize: Any) -> None:
     outcome = train(COUNTED, epochs=2, solver=SGD)
     assert outcome.code == 0, outcome.output
     for stage in ("train", "val"):
@@ -115,7 +115,7 @@ return tf.layers.dense(tf.matmul(x, w), self.nclasses, kernel_constraint=keras.c
 
 
 @pytest.mark.parametrize("precision", ["float32", "mixed_bfloat16"])
-def test_constraints_hold(train: Any, in_child: Any, precision: str) -> None:
+def test_constraints_are_applied(train: Any, in_child: Any, precision: str) -> None:
     outcome = train(CONSTRAINED, epochs=1, solver=SGD, precision=precision)
     assert outcome.code == 0, outcome.output
     weights = in_child(snapshot, outcome.job_folder, "snapshot_1.ckpt")
@@ -131,13 +131,13 @@ dense = keras.Sequential([keras.Input((144,)), keras.layers.Dense(4)])
 """ + networks.classifier("return dense(slim.flatten(self.x / 100.0))")
 
 
-def test_clearing_the_session_loses_no_variables(train: Any, in_child: Any) -> None:
+def test_clearing_the_session_keeps_variables(train: Any, in_child: Any) -> None:
     outcome = train(CLEARED, epochs=1)
     assert outcome.code == 0, outcome.output
     assert "sequential/dense/kernel" in in_child(snapshot, outcome.job_folder, "snapshot_1.ckpt")
 
 
-def test_a_variable_that_would_not_be_saved_is_told(train: Any) -> None:
+def test_a_variable_that_would_not_be_saved_is_reported(train: Any) -> None:
     lost = "with tf.Graph().as_default():\n    dense = keras"
     failure = train(CLEARED.replace("dense = keras", lost), epochs=1).failure
     assert "kernel" in failure.message
@@ -153,7 +153,9 @@ def test_a_variable_that_would_not_be_saved_is_told(train: Any) -> None:
         ("x = keras.layers.LSTM(4, stateful=True)(x[:, None])", "stateful=True", "stateful=True"),
     ],
 )
-def test_what_models_cannot_do_is_told_in_its_line(visualize: Any, line: str, words: str, hint: str) -> None:
+def test_unsupported_model_calls_are_reported_with_their_line(
+    visualize: Any, line: str, words: str, hint: str
+) -> None:
     body = f"x = slim.flatten(self.x)\nm = keras.Sequential([keras.layers.Dense(4)])\n{line}\nreturn m(x)"
     failure = visualize(networks.classifier(body)).failure
     assert words in failure.message

@@ -1,4 +1,4 @@
-"""Trainings on a real GPU; on machines without one these tests are skipped, and say so."""
+"""Trainings on a real GPU; these tests are skipped on machines without one."""
 
 from __future__ import annotations
 
@@ -63,19 +63,19 @@ def test_networks_learn_on_a_gpu(train_on_gpu: Any, precision: str, xla: bool) -
     assert ("Compiling a step" in [event.doing for event in outcome.of(Progressed)]) is xla
 
 
-def test_xla_is_on_by_itself(train_on_gpu: Any) -> None:
+def test_xla_is_enabled_by_default(train_on_gpu: Any) -> None:
     outcome = train_on_gpu(networks.LENET.replace("[5, 5]", "[3, 3]"), batch_accumulation=2)
     assert "Compiling a step" in [event.doing for event in outcome.of(Progressed)]
 
 
 @pytest.mark.parametrize("xla", [True, False])
-def test_images_are_changed_on_a_gpu(train_on_gpu: Any, xla: bool) -> None:
+def test_images_are_augmented_on_a_gpu(train_on_gpu: Any, xla: bool) -> None:
     outcome = train_on_gpu(networks.LINEAR, augment=EVERYTHING, crop_size=10, xla=xla, histograms=True)
     assert np.isfinite(outcome.values("train", "loss")).all()
 
 
 @pytest.mark.parametrize("size", [12, 13], ids=["even", "odd"])
-def test_images_that_are_read_for_every_batch_are_the_same(
+def test_streamed_images_give_the_same_result(
     train_on_gpu: Any, in_child: Any, tmp_path: Path, monkeypatch: Any, size: int
 ) -> None:
     from digits.worker.input import feeds
@@ -92,16 +92,16 @@ def test_images_that_are_read_for_every_batch_are_the_same(
         assert second[name] == pytest.approx(value, rel=1e-3, abs=1e-4), name
 
 
-def test_a_gpu_computes_what_a_processor_does(train: Any, train_on_gpu: Any, in_child: Any) -> None:
+def test_a_gpu_matches_a_cpu(train: Any, train_on_gpu: Any, in_child: Any) -> None:
     here = train(networks.LINEAR, name="here", solver=MOMENTUM)
     there = train_on_gpu(networks.LINEAR, name="there", solver=MOMENTUM, xla=False)
     first, second = (in_child(snapshot, outcome.job_folder, "snapshot_2.ckpt") for outcome in (here, there))
     for name, value in first.items():
-        # GPUs multiply with fewer digits where they may.
+        # GPUs multiply with reduced precision where allowed.
         assert second[name] == pytest.approx(value, rel=2e-2, abs=2e-3), name
 
 
-def test_a_training_takes_no_more_memory_than_it_may(train_on_gpu: Any) -> None:
+def test_a_training_respects_its_memory_limit(train_on_gpu: Any) -> None:
     outcome = train_on_gpu(networks.LINEAR, gpu_memory_mb=512)
     assert {event.place for event in outcome.of(InputPrepared)} == {"GPU memory"}
     assert all(event.budget_bytes <= 0.4 * 512 * 2**20 for event in outcome.of(InputPrepared))

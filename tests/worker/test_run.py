@@ -1,4 +1,4 @@
-"""The task's process itself: exit codes, events on disk, and what it may not import."""
+"""The process of a task: exit codes, events on disk, and forbidden imports."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from digits.core.task import EXIT_DISK_FULL
 from tests.worker import networks
 
 
-def test_an_unknown_task(tmp_path: Path, run_clean: Callable[..., Any]) -> None:
+def test_an_unknown_task_is_an_error(tmp_path: Path, run_clean: Callable[..., Any]) -> None:
     (tmp_path / "recipe.json").write_text('{"task": "sing"}')
     finished = run_clean("-m", "digits.worker", str(tmp_path))
     assert finished.returncode == 1
@@ -22,13 +22,13 @@ def test_an_unknown_task(tmp_path: Path, run_clean: Callable[..., Any]) -> None:
     assert "'sing'" in failed.message
 
 
-def test_a_missing_recipe(tmp_path: Path, run_clean: Callable[..., Any]) -> None:
+def test_a_missing_recipe_is_an_error(tmp_path: Path, run_clean: Callable[..., Any]) -> None:
     assert run_clean("-m", "digits.worker", str(tmp_path)).returncode == 1
     (failed,) = events.read(tmp_path / "events.jsonl")[0]
     assert "recipe.json" in failed.message
 
 
-def test_no_folder_given(run_clean: Callable[..., Any]) -> None:
+def test_a_missing_argument_is_an_error(run_clean: Callable[..., Any]) -> None:
     finished = run_clean("-m", "digits.worker")
     assert finished.returncode == 2
     assert "usage" in finished.stderr
@@ -72,7 +72,7 @@ def test_a_cold_process_trains(model: Any, run_clean: Callable[..., Any]) -> Non
     assert isinstance(events.read(task / "events.jsonl")[0][-1], events.Finished)
 
 
-# AutoGraph writes a file for the function that it rewrites.
+# AutoGraph writes a file for the function it converts.
 REWRITTEN = networks.LINEAR.replace(
     "class UserModel",
     """import glob, tempfile
@@ -90,7 +90,7 @@ class UserModel""",
 
 
 @pytest.mark.tensorflow
-def test_temporary_files_lie_in_the_task_folder_and_go_away(train: Any) -> None:
+def test_temporary_files_are_created_in_the_task_folder_and_removed(train: Any) -> None:
     outcome = train(REWRITTEN, epochs=1)
     assert outcome.code == 0, outcome.output
     folder = outcome.job_folder / "train"
@@ -109,14 +109,14 @@ def test_the_worker_imports_no_server(run_clean: Callable[..., Any]) -> None:
     assert finished.stdout.strip() == "[]", finished.stderr
 
 
-def test_running_a_task_imports_no_tensorflow_by_itself(run_clean: Callable[..., Any]) -> None:
+def test_running_a_task_does_not_import_tensorflow_by_default(run_clean: Callable[..., Any]) -> None:
     finished = run_clean(
         "-c", "import sys, digits.worker.run; print([name for name in sys.modules if 'tensorflow' in name])"
     )
     assert finished.stdout.strip() in ("[]", "['digits.runtime.tensorflow_support']"), finished.stderr
 
 
-# Whatever the network does while it is loaded, the process must be gone soon after the signal.
+# Whatever the network does while it loads, the process must end soon after the signal.
 STUBBORN = {
     "sleeps": "import time\ntime.sleep(1000)\n",
     "swallows everything": (
@@ -127,7 +127,7 @@ STUBBORN = {
 
 @pytest.mark.tensorflow
 @pytest.mark.parametrize("habit", STUBBORN)
-def test_stubborn_networks_are_stopped(model: Any, start: Any, habit: str) -> None:
+def test_networks_that_ignore_signals_are_stopped(model: Any, start: Any, habit: str) -> None:
     task = start(model("print('loading', flush=True)\n" + STUBBORN[habit]))
     while "loading" not in task.output():
         assert task.poll() is None
@@ -140,7 +140,7 @@ def test_stubborn_networks_are_stopped(model: Any, start: Any, habit: str) -> No
 
 @pytest.mark.tensorflow
 def test_a_network_that_raises_at_a_later_step(train: Any) -> None:
-    """The error of a running graph names the line that made the operation."""
+    """The error of a running graph names the line that created the operation."""
     network = networks.classifier(
         """
 def check(x):
@@ -162,7 +162,7 @@ return slim.fully_connected(x, self.nclasses, activation_fn=None)
 
 @pytest.mark.tensorflow
 def test_a_network_that_ends_the_process_in_a_step(train: Any) -> None:
-    """What happened until then is on the disk, and nothing claims an end."""
+    """Earlier events are on disk, and no event reports an end."""
     network = networks.classifier(
         """
 def leave(x):

@@ -1,4 +1,4 @@
-"""``digits train``: a training from its recipe alone."""
+"""``digits train`` runs a training from its recipe."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from tests.worker.conftest import snapshot
 
 
 @pytest.mark.tensorflow
-def test_a_copied_job_trains_again_to_the_same_bytes(
+def test_a_copied_job_trains_to_the_same_bytes(
     train: Any, in_child: Any, gradients: Path, tmp_path: Path, run_clean: Callable[..., Any]
 ) -> None:
     first = train(networks.LINEAR, seed=None, solver={"type": "ADAM", "learning_rate": 0.01})
@@ -49,7 +49,7 @@ def test_a_copied_job_trains_again_to_the_same_bytes(
 
 
 @pytest.mark.tensorflow
-def test_a_check_tells_the_cost_and_leaves_the_folder_alone(
+def test_a_check_prints_the_cost_and_leaves_the_folder_unchanged(
     model: Any, run_clean: Callable[..., Any]
 ) -> None:
     job = model(networks.LINEAR).parent
@@ -61,7 +61,7 @@ def test_a_check_tells_the_cost_and_leaves_the_folder_alone(
 
 
 @pytest.mark.tensorflow
-def test_a_check_step_by_step_prints_values(model: Any, run_clean: Callable[..., Any]) -> None:
+def test_an_eager_check_prints_values(model: Any, run_clean: Callable[..., Any]) -> None:
     job = model(
         networks.LINEAR.replace("model = ", "print('least', self.x.numpy().min())\n        model = ", 1)
     ).parent
@@ -73,13 +73,13 @@ def test_a_check_step_by_step_prints_values(model: Any, run_clean: Callable[...,
 
 
 @pytest.mark.tensorflow
-def test_a_check_tells_a_mistake_with_its_line(model: Any, run_clean: Callable[..., Any]) -> None:
+def test_a_check_reports_an_error_with_its_line(model: Any, run_clean: Callable[..., Any]) -> None:
     job = model(networks.LINEAR.replace("scope='fc'", "scop='fc'")).parent
     answer = run_clean("-m", "digits", "check", str(job))
     assert answer.returncode == 1
     assert "digits: TypeError" in answer.stderr and "line 6 of the network" in answer.stderr
     missing = run_clean("-m", "digits", "check", str(job / "nowhere"))
-    assert missing.returncode == 1 and "has no recipe of a training" in missing.stderr
+    assert missing.returncode == 1 and "has no training recipe" in missing.stderr
 
 
 @pytest.mark.tensorflow
@@ -98,21 +98,21 @@ def test_a_snapshot_is_exported(trained: Any, run_clean: Callable[..., Any], tmp
     assert other.returncode == 1 and "snapshots of epochs 1." in other.stderr
 
 
-def test_nothing_to_export(model: Any, run_clean: Callable[..., Any], tmp_path: Path) -> None:
+def test_export_requires_a_snapshot(model: Any, run_clean: Callable[..., Any], tmp_path: Path) -> None:
     answer = run_clean("-m", "digits", "export", str(model(networks.LINEAR).parent), str(tmp_path / "out"))
     assert answer.returncode == 1 and "has no snapshot yet" in answer.stderr
 
 
 @pytest.mark.tensorflow
-def test_a_mistake_is_told(model: Any, run_clean: Callable[..., Any]) -> None:
+def test_an_error_is_reported(model: Any, run_clean: Callable[..., Any]) -> None:
     task_folder = model("class UserModel(Tower):\n    pass\n")
     answer = run_clean("-m", "digits", "train", str(task_folder.parent))
     assert answer.returncode == 1
-    assert "digits: UserModel has no property inference." in answer.stderr
+    assert "digits: UserModel has no property inference. Line 1." in answer.stderr
 
 
 @pytest.mark.tensorflow
-def test_a_stopped_training_goes_on(model: Any, clean_environment: dict[str, str], tmp_path: Path) -> None:
+def test_a_stopped_training_resumes(model: Any, clean_environment: dict[str, str], tmp_path: Path) -> None:
     task_folder = model(networks.LINEAR, epochs=100000, snapshot_interval=0, val_interval=0)
     command = [sys.executable, "-m", "digits", "train", str(task_folder.parent)]
     for run in range(2):
@@ -123,10 +123,10 @@ def test_a_stopped_training_goes_on(model: Any, clean_environment: dict[str, str
                 assert process.poll() is None
                 time.sleep(0.02)
             process.send_signal(signal.SIGINT)
-            said, errors = process.communicate(timeout=60)
+            output, errors = process.communicate(timeout=60)
         assert process.returncode == 1
         assert "Run the same command again to resume it." in errors
-        assert ("from step" in said) is (run == 1)
+        assert ("from step" in output) is (run == 1)
         point = resume_point(task_folder.parent)
         assert point
     resumed = [event for event in read(task_folder) if isinstance(event, events.Resumed)]
@@ -138,7 +138,7 @@ def read(task_folder: Path) -> list[events.Event]:
 
 
 def rows_of_run(task_folder: Path, run: int) -> int:
-    """How many rows the run with this number, from 0, has measured."""
+    """Return the number of rows measured by the run with this index."""
     runs = "".join(
         "|" if isinstance(event, events.Resumed) else "m" if isinstance(event, events.Measured) else ""
         for event in read(task_folder)
@@ -147,12 +147,12 @@ def rows_of_run(task_folder: Path, run: int) -> int:
 
 
 @pytest.mark.parametrize("folder", ["nowhere", "."])
-def test_a_folder_without_a_recipe(tmp_path: Path, folder: str) -> None:
+def test_a_folder_without_a_recipe_is_refused(tmp_path: Path, folder: str) -> None:
     with pytest.raises(BadRequest, match="no recipe of a training"):
         standalone.prepare(tmp_path / folder)
 
 
-def test_another_training_is_not_overwritten(model: Any, tmp_path: Path) -> None:
+def test_a_different_training_is_not_overwritten(model: Any, tmp_path: Path) -> None:
     job, other = model("", name="job").parent, model("", name="other")
     (other / "events.jsonl").write_bytes(events.encode(events.Progressed(0.5)))
     with pytest.raises(BadRequest, match="already contains a training"):
@@ -173,6 +173,6 @@ def test_a_training_does_not_outlive_its_command(model: Any, clean_environment: 
         process.kill()
     psutil.wait_procs([worker], timeout=10)
     assert not worker.is_running()
-    # It saved its state when its command was gone, and resumes in the same folder.
+    # It saved its state when the command ended, and resumes in the same folder.
     again = standalone.prepare(task_folder.parent)
     assert again.job_folder == task_folder.parent and again.recipe.resume and again.step > 0

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
 from typing import Any
 
 from wtforms import BooleanField, IntegerField, SelectField, StringField
 from wtforms.validators import Optional, ValidationError
 
 from digits.core import schema
+from digits.kinds.classification.overview import summarize_folder
 from digits.kinds.classification.recipe import CreateClassification, FolderSplit
 from digits.kinds.dataset_form import ImageDatasetForm, check_shares, required_integer
 from digits.kinds.form_fields import (
@@ -20,6 +22,7 @@ from digits.kinds.form_fields import (
     RequiredIf,
     choices,
 )
+from digits.kinds.source_summary import SourceSummary
 
 
 def _count(label: str, name: str, *checks: Any) -> OptionalInteger:
@@ -30,6 +33,8 @@ def _count(label: str, name: str, *checks: Any) -> OptionalInteger:
 
 class DatasetForm(ImageDatasetForm[CreateClassification]):
     """A dataset for image classification, from a folder with a sub-folder for each class."""
+
+    SCANNED = ("folder_train", "folder_train_min_per_class", "has_val_folder", "has_test_folder")
 
     method = SelectField(
         "Source",
@@ -84,6 +89,15 @@ class DatasetForm(ImageDatasetForm[CreateClassification]):
     def validate_folder_pct_val(self, field: IntegerField) -> None:
         if not self.has_val_folder.data:
             check_shares(field.data, 0)
+
+    def scan_source(self) -> Iterator[SourceSummary]:
+        separate = {split for split in ("val", "test") if self[f"has_{split}_folder"].data}
+        return summarize_folder(
+            self.path_of("folder_train", "folder"),
+            self.folder_train_min_per_class.data or 1,
+            separate,
+            self.meta.data_roots.contain,
+        )
 
     def recipe(self) -> CreateClassification:
         val, test = self.has_val_folder.data, self.has_test_folder.data

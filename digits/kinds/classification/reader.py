@@ -6,10 +6,11 @@ Only the names and types of directory entries are read; no file is opened.
 
 from __future__ import annotations
 
+import itertools
 import os
 import stat
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sized
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -34,6 +35,7 @@ from digits.data.target import class_index
 from digits.kinds.classification.recipe import CreateClassification, FolderSplit
 
 PROGRESS_EVERY_FILES = 20_000
+SORTED_IN_A_LIMITED_SCAN = 5_000
 
 
 @dataclass
@@ -51,6 +53,7 @@ class Scan:
 
     ``links`` were not followed because they lead outside of the root or form a cycle; ``specials`` are FIFOs,
     devices and sockets; ``loose`` images are outside of any class; ``others`` are files without an image extension.
+    ``seen`` files were looked at, and ``complete`` is False while there are more.
     """
 
     root: Path
@@ -60,6 +63,8 @@ class Scan:
     loose: int = 0
     others: int = 0
     unreadable: list[str] = field(default_factory=list)
+    seen: int = 0
+    complete: bool = False
 
     @property
     def count(self) -> int:
@@ -114,21 +119,38 @@ def scan(root: Path, progress: Callable[[int], None] = lambda files: None) -> Sc
     Raises UnusableSource when ``root`` is missing, no folder, or cannot be read.
     """
     found = Scan(Path(root))
+    reported = 0
+    for found in scan_steps(root):
+        if found.seen >= reported + PROGRESS_EVERY_FILES:
+            reported = found.seen
+            progress(found.seen)
+    return found
+
+
+def scan_steps(root: Path, max_entries: int | None = None) -> Iterator[Scan]:
+    """List the images below ``root`` as `scan` does; yields the same growing `Scan` after each entry.
+
+    With ``max_entries``, the scan remains incomplete if a folder has more.
+    """
+    found = Scan(Path(root))
     resolved = os.path.realpath(root)
+    walk = _Walk(found, resolved, max_entries)
     try:
-        entries = _entries(resolved)
+        entries = walk.entries(resolved)
     except OSError as error:
         raise UnusableSource(f"The folder {show(str(root))} cannot be read: {error.strerror}.") from error
-    walk = _Walk(found, resolved, progress)
     for entry in entries:
         if walk.is_folder(entry):
             item = ClassFolder(entry.name, label_of(entry.name))
-            walk.collect(entry, item)
             found.classes.append(item)
+            for _ in walk.collect(entry, item):
+                yield found
         elif walk.is_image(entry):
             found.loose += 1
+        yield found
     _distinguish_labels(found.classes)
-    return found
+    found.complete = not walk.is_truncated
+    yield found
 
 
 def label_of(folder_name: str) -> str:
@@ -155,15 +177,15 @@ def plan(
     for name in separate:
         shares[name] = 0
     wanted = 1 + sum(share > 0 for share in shares.values())
-    warnings = _remarks(train)
-    classes = _large_enough(train, max(bounds.minimum, wanted), warnings)
-    _need_two_classes(train, classes, warnings)
+    warnings = remarks(train)
+    classes = large_enough(train, max(bounds.minimum, wanted), warnings)
+    need_two_classes(train, classes, warnings)
     _remark_on_names(train, classes, warnings)
 
     labels = [item.label for item in classes]
     splits = _shared_out(train.root, classes, bounds, shares, seed)
     for name, (found, own_bounds) in separate.items():
-        warnings += _remarks(found)
+        warnings += remarks(found)
         splits[name] = _matched(name, found, own_bounds, classes, seed, warnings)
     for name, split in splits.items():
         shuffle(split, seed, name)
@@ -173,14 +195,24 @@ def plan(
 class _Walk:
     """One traversal of a root, with the visited and skipped entries."""
 
-    def __init__(self, found: Scan, root: str, progress: Callable[[int], None]) -> None:
+    def __init__(self, found: Scan, root: str, max_entries: int | None) -> None:
         self._found = found
         self._root = root
-        self._progress = progress
-        self._files = 0
+        self._max_entries = max_entries
+        self.is_truncated = False
 
-    def collect(self, top: os.DirEntry[str], item: ClassFolder) -> None:
-        """Add all images below ``top`` to ``item``, sorted."""
+    def entries(self, path: str) -> list[os.DirEntry[str]]:
+        """The entries of a folder without hidden ones, by name. Raises OSError."""
+        with os.scandir(path) as listing:
+            first = itertools.islice(listing, self._max_entries)
+            entries = [entry for entry in first if not entry.name.startswith(".")]
+            self.is_truncated |= next(listing, None) is not None
+        if not self._is_sorting(entries):
+            return entries
+        return sorted(entries, key=lambda entry: os.fsencode(entry.name))
+
+    def collect(self, top: os.DirEntry[str], item: ClassFolder) -> Iterator[None]:
+        """Add all images below ``top`` to ``item``, in the end sorted; yields after each entry."""
         # Visit each folder once per class, so that links cannot form cycles or duplicate images.
         visited: set[tuple[int, int]] = set()
         pending = [(top.path, top.name, top.is_symlink())]
@@ -189,7 +221,7 @@ class _Walk:
             if not self._enter(path, visited, is_link):
                 continue
             try:
-                entries = _entries(path)
+                entries = self.entries(path)
             except OSError:
                 self._found.unreadable.append(relative)
                 continue
@@ -199,7 +231,13 @@ class _Walk:
                     pending.append((entry.path, below, entry.is_symlink()))
                 elif self.is_image(entry):
                     item.files.append(below)
-        item.files.sort(key=os.fsencode)
+                yield
+        if self._is_sorting(item.files):
+            item.files.sort(key=os.fsencode)
+
+    def _is_sorting(self, items: Sized) -> bool:
+        # A scan with a limit runs beside the event loop, which sorting would block.
+        return self._max_entries is None or len(items) <= SORTED_IN_A_LIMITED_SCAN
 
     def is_folder(self, entry: os.DirEntry[str]) -> bool:
         try:
@@ -209,9 +247,7 @@ class _Walk:
 
     def is_image(self, entry: os.DirEntry[str]) -> bool:
         """Return whether ``entry`` is a regular file with an image extension; count it otherwise."""
-        self._files += 1
-        if self._files % PROGRESS_EVERY_FILES == 0:
-            self._progress(self._files)
+        self._found.seen += 1
         if entry.is_symlink() and not self._is_link_to_file(entry):
             self._found.links += 1
             return False
@@ -260,13 +296,6 @@ def _is_file(entry: os.DirEntry[str]) -> bool:
         return False
 
 
-def _entries(path: str) -> list[os.DirEntry[str]]:
-    """The entries of a folder without hidden ones, by name."""
-    with os.scandir(path) as listing:
-        visible = [entry for entry in listing if not entry.name.startswith(".")]
-    return sorted(visible, key=lambda entry: os.fsencode(entry.name))
-
-
 def _distinguish_labels(classes: list[ClassFolder]) -> None:
     times = Counter(item.label for item in classes)
     for item in classes:
@@ -274,7 +303,8 @@ def _distinguish_labels(classes: list[ClassFolder]) -> None:
             item.label = show(item.name)
 
 
-def _large_enough(found: Scan, minimum: int, warnings: list[str]) -> list[ClassFolder]:
+def large_enough(found: Scan, minimum: int, warnings: list[str]) -> list[ClassFolder]:
+    """Return the classes with at least ``minimum`` images; names the others in ``warnings``."""
     kept = [item for item in found.classes if item.files and len(item.files) >= minimum]
     small = [item for item in found.classes if len(item.files) < minimum]
     if small:
@@ -283,7 +313,8 @@ def _large_enough(found: Scan, minimum: int, warnings: list[str]) -> list[ClassF
     return kept
 
 
-def _need_two_classes(found: Scan, kept: list[ClassFolder], warnings: list[str]) -> None:
+def need_two_classes(found: Scan, kept: list[ClassFolder], warnings: list[str]) -> None:
+    """Raise UnusableSource unless at least two classes are ``kept``."""
     if not found.count:
         raise _without_images(found)
     root = show(str(found.root))
@@ -310,7 +341,7 @@ def _without_images(found: Scan) -> UnusableSource:
     return UnusableSource(f"No images found in {root} (looked for {extensions}).", hint)
 
 
-def _remarks(found: Scan) -> list[str]:
+def remarks(found: Scan) -> list[str]:
     """Return warnings about a scan for the user."""
     root = show(str(found.root))
     remarks = []
@@ -383,7 +414,7 @@ def _matched(
             f"Folders in {root} without a class of that name in the training images: {listed(unknown)}."
         )
     split = SplitPlan(found.root)
-    kept = _large_enough(Scan(found.root, known), bounds.minimum, warnings)
+    kept = large_enough(Scan(found.root, known), bounds.minimum, warnings)
     for item in kept:
         files = choose(item.files, seed, name, item.name, maximum=bounds.maximum)
         split.files += files

@@ -13,6 +13,7 @@ class Views(views.Views[CreateClassification]):
     """Classes, accuracy, and the most likely classes of an image."""
 
     charts = (views.Chart("accuracy", "Accuracy", ("accuracy",), percent=True, best="highest"),)
+    balancing = ("none", "class_weights", "sampling")
     invitation = "Assign each image to one class. From a folder with a sub-folder of images per class."
     infer = "Classify"
     infer_title = "Classify an image"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
 
 from wtforms import IntegerField, StringField
 from wtforms.validators import DataRequired, Length, Optional, ValidationError
@@ -10,12 +11,16 @@ from wtforms.validators import DataRequired, Length, Optional, ValidationError
 from digits.data.sources import UnusableSource
 from digits.kinds.dataset_form import ImageDatasetForm, check_shares, required_integer
 from digits.kinds.form_fields import AllowedPath
+from digits.kinds.regression.overview import summarize_table
 from digits.kinds.regression.reader import check_header
 from digits.kinds.regression.recipe import CreateRegression
+from digits.kinds.source_summary import SourceSummary
 
 
 class DatasetForm(ImageDatasetForm[CreateRegression]):
     """A dataset for regression, from a CSV file with paths of images and numbers."""
+
+    SCANNED = ("table_train", "image_folder", "image_column", "target_columns", "table_val", "table_test")
 
     table_train = StringField("Table", validators=[DataRequired("Enter a CSV file."), AllowedPath("file")])
     image_folder = StringField("Image folder", validators=[Optional(), AllowedPath("folder")])
@@ -37,6 +42,19 @@ class DatasetForm(ImageDatasetForm[CreateRegression]):
     def validate_pct_test(self, field: IntegerField) -> None:
         check_shares(
             0 if self.table_val.data else self.pct_val.data, 0 if self.table_test.data else field.data
+        )
+
+    def scan_source(self) -> Iterator[SourceSummary]:
+        table = self.path_of("table_train", "file")
+        return summarize_table(
+            table,
+            self.path_of("image_folder", "folder")
+            if (self.image_folder.data or "").strip()
+            else table.parent,
+            (self.image_column.data or "").strip(),
+            self._targets(),
+            {name for name in ("table_val", "table_test") if (self[name].data or "").strip()},
+            self.meta.data_roots.contain,
         )
 
     def recipe(self) -> CreateRegression:

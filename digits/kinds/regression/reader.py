@@ -31,6 +31,7 @@ from digits.data.target import numbers
 from digits.kinds.regression.recipe import CreateRegression
 
 MAX_TABLE_BYTES = 512 * 1024 * 1024
+MAX_HEADER_BYTES = 1024 * 1024
 MAX_TARGETS = 100
 MAX_GROUPS = 10
 MAX_ERRORS_SHOWN = 5
@@ -88,25 +89,16 @@ def read_table(
     The delimiter and whether there is a header are detected. Raises UnusableSource that names the first
     faulty lines.
     """
-    rows = _rows(path)
-    header, rows = _split_header(rows, path)
-    image = _column(header, image_column, 0, path)
-    targets = [_column(header, name, 0, path) for name in target_columns or []]
-    targets = targets or [place for place in range(len(header)) if place != image]
-    if not targets:
-        raise _one_column(path)
-    if len(targets) > MAX_TARGETS:
-        raise UnusableSource(f"{len(targets)} numbers per image are too many.", f"Use at most {MAX_TARGETS}.")
+    names, rows, _ = read_rows(path, root, image_column, target_columns or [], MAX_TABLE_BYTES)
     errors: list[str] = []
     files: list[str] = []
-    values: list[list[float]] = []
-    inside = os.path.realpath(root)
-    for line, cells in rows:
-        try:
-            files.append(path_below(inside, cells[image] if image < len(cells) else ""))
-            values.append([_number(cells, place, header[place]) for place in targets])
-        except ValueError as error:
-            errors.append(f"line {line}: {error}")
+    numbers_of_rows: list[list[float]] = []
+    for line, file, found in rows:
+        if isinstance(found, str):
+            errors.append(f"line {line}: {found}")
+        else:
+            files.append(file)
+            numbers_of_rows.append(found)
     if errors:
         more = f"; and {len(errors) - MAX_ERRORS_SHOWN:,} more" if len(errors) > MAX_ERRORS_SHOWN else ""
         raise UnusableSource(
@@ -116,12 +108,43 @@ def read_table(
         )
     if not files:
         raise UnusableSource(f"{show(path.name)} has no rows.")
-    return Table([header[place] for place in targets], files, np.array(values, np.float64))
+    return Table(names, files, np.array(numbers_of_rows, np.float64))
+
+
+def read_rows(
+    path: Path, root: Path, image_column: str, target_columns: list[str], max_bytes: int
+) -> tuple[list[str], Iterator[tuple[int, str, list[float] | str]], bool]:
+    """Read the first ``max_bytes`` of a table: the names of its numbers, its rows, and whether that is all of it.
+
+    A row is its line, the path of the image relative to ``root``, and its numbers, or what is wrong with it. Raises
+    UnusableSource, also while iterating.
+    """
+    text, is_whole = _text(path, max_bytes)
+    header, rows = _split_header(_rows(path, text), path)
+    image = _column(header, image_column, 0, path)
+    targets = [_column(header, name, 0, path) for name in target_columns]
+    targets = targets or [place for place in range(len(header)) if place != image]
+    if not targets:
+        raise _one_column(path)
+    if len(targets) > MAX_TARGETS:
+        raise UnusableSource(f"{len(targets)} numbers per image are too many.", f"Use at most {MAX_TARGETS}.")
+    inside = os.path.realpath(root)
+
+    def parsed() -> Iterator[tuple[int, str, list[float] | str]]:
+        for line, cells in rows:
+            try:
+                file = path_below(inside, cells[image] if image < len(cells) else "")
+                yield line, file, [_number(cells, place, header[place]) for place in targets]
+            except ValueError as error:
+                yield line, "", str(error)
+
+    return [header[place] for place in targets], parsed(), is_whole
 
 
 def check_header(path: str, image_column: str, target_columns: list[str]) -> None:
     """Raise UnusableSource if the table ``path`` has not the columns; reads the first row only."""
-    header, _ = _split_header(_rows(Path(path)), Path(path))
+    text, _ = _text(Path(path), MAX_HEADER_BYTES)
+    header, _ = _split_header(_rows(Path(path), text), Path(path))
     for name in (image_column, *target_columns):
         _column(header, name, 0, Path(path))
     if len(header) < 2:
@@ -168,21 +191,32 @@ def _divide(tables: dict[str, Table], recipe: CreateRegression) -> dict[str, Tab
     return parts
 
 
-def _rows(path: Path) -> Iterator[tuple[int, list[str]]]:
-    """The rows of a table that are not blank, with their line numbers."""
+def _text(path: Path, max_bytes: int) -> tuple[str, bool]:
+    """Return the first ``max_bytes`` of a table, without a line that is cut, and whether that is all of it.
+
+    Raises UnusableSource.
+    """
     try:
         with open(path, "rb") as file:
-            data = file.read(MAX_TABLE_BYTES + 1)
-        text = data.decode("utf-8-sig")
+            data = file.read(max_bytes + 1)
     except OSError as error:
         raise UnusableSource(f"{show(str(path))} cannot be read: {error.strerror}.") from error
+    is_whole = len(data) <= max_bytes
+    if not is_whole and max_bytes == MAX_TABLE_BYTES:
+        raise UnusableSource(f"{show(path.name)} is larger than {MAX_TABLE_BYTES >> 20} MiB.", "Divide it.")
+    if not is_whole:
+        data = data[: data.rfind(b"\n") + 1]
+    try:
+        return data.decode("utf-8-sig"), is_whole
     except UnicodeDecodeError as error:
         line = data[: error.start].count(b"\n") + 1
         raise UnusableSource(
             f"{show(path.name)}, line {line}, is not UTF-8 text.", "Save it as UTF-8."
         ) from error
-    if len(data) > MAX_TABLE_BYTES:
-        raise UnusableSource(f"{show(path.name)} is larger than {MAX_TABLE_BYTES >> 20} MiB.", "Divide it.")
+
+
+def _rows(path: Path, text: str) -> Iterator[tuple[int, list[str]]]:
+    """The rows of a table that are not blank, with their line numbers."""
     reader = csv.reader(io.StringIO(text, newline=""), delimiter=_delimiter(text[:_SAMPLE_CHARACTERS]))
     try:
         for cells in reader:

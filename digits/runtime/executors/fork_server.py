@@ -19,7 +19,7 @@ from digits.runtime.executors import processes
 
 log = logging.getLogger(__name__)
 
-# A fork takes some milliseconds. A fork server that takes longer than this is killed.
+# A fork takes a few milliseconds. A fork server that takes longer than this is killed.
 FORK_SECONDS = 5.0
 # Tasks start without a fork server if it ended this often within `RESTART_SECONDS`.
 MAX_STARTS = 5
@@ -43,7 +43,7 @@ class ForkServer:
 
     @property
     def pid(self) -> int | None:
-        """Its process id while it is running."""
+        """The process id while it is running."""
         return self._process.pid if self._process else None
 
     def start(self) -> None:
@@ -68,7 +68,7 @@ class ForkServer:
         threading.Thread(target=self._wait_until_ready, args=(self._process,), daemon=True).start()
 
     def fork(self, folder: Path, environment: Mapping[str, str]) -> int | None:
-        """The process id of the new task's supervisor; None if the fork server is unavailable."""
+        """Fork a task; return the process id of its supervisor, or None if the fork server is unavailable."""
         if not self.is_ready:
             self.start()
             return None
@@ -101,11 +101,13 @@ class ForkServer:
     def _wait_until_ready(self, process: subprocess.Popen[bytes]) -> None:
         assert process.stdout
         line = process.stdout.readline()
+        if process is not self._process:
+            return
         try:
             answer = json.loads(line)
         except ValueError:
-            answer = {"error": "it ended while importing TensorFlow"}
-        if process is not self._process:
+            log.warning("the fork server ended while importing TensorFlow; the next task starts it again")
+            self._forget()
             return
         if answer.get("ready"):
             self.is_ready = True
@@ -120,7 +122,7 @@ class ForkServer:
         if process is None:
             return
         if process.stdin:
-            # Closing tries once more to write what a dead server did not read.
+            # Closing retries the write that a dead server did not read.
             with contextlib.suppress(OSError):
                 process.stdin.close()
         try:

@@ -46,7 +46,7 @@ class LocalExecutor:
     """Runs tasks as processes of this machine.
 
     With ``standby``, a fork server keeps TensorFlow imported, so that tasks start
-    at once; while it is unavailable, tasks start with a fresh interpreter.
+    immediately; while it is unavailable, they start in a fresh interpreter.
     ``program`` is the command of a worker; the task's folder is added to it.
     ``environment`` contains the environment variables of tasks, by default those that `child_environment`
     selects from the ones of this process and those named by ``pass_env``. A fork server that does not start
@@ -77,7 +77,7 @@ class LocalExecutor:
     def start(self, folder: Path, devices: Sequence[str], *, run: int = 1, owned: bool = False) -> Handle:
         for path in folder.glob(f"{supervisor.EXIT_FILE}*"):
             path.unlink(missing_ok=True)
-        # Before the process starts, so that a full disk is reported now and not when it ends.
+        # Reserve it before the process starts, so that a full disk is reported now rather than at the end.
         os.close(supervisor.reserve_exit(str(folder)))
         environment = {
             **self._environment,
@@ -95,7 +95,7 @@ class LocalExecutor:
         pid = processes.supervisor_of(folder)
         if pid is not None:
             return processes.handle_of(pid, run)
-        # A run that has ended is known by its supervisor's record only.
+        # Only the supervisor's record identifies a run that has ended.
         return processes.handle_of(0, run) if _read_exit(folder, run) else None
 
     def is_alive(self, handle: Handle) -> bool:
@@ -138,7 +138,7 @@ class LocalExecutor:
             self._fork_server.start()
 
     def is_warm(self) -> bool:
-        """Whether the fork server is running and ready."""
+        """Return whether the fork server is running and ready."""
         return bool(self._fork_server and self._fork_server.is_ready)
 
     def close(self) -> None:
@@ -158,8 +158,8 @@ class LocalExecutor:
             str(folder),
         ]
         to_null = [(os.POSIX_SPAWN_OPEN, number, os.devnull, os.O_RDWR, 0) for number in range(3)]
-        # Not subprocess.Popen: this process is meant to outlive the object that started it.
-        # A stop that comes before the supervisor is ready for it has to wait, not to kill it.
+        # Not subprocess.Popen: this process is to outlive the object that started it.
+        # Block SIGTERM until the supervisor can handle it, so that an early stop does not kill it.
         child = os.posix_spawn(
             program[0],
             program,
@@ -176,15 +176,15 @@ class LocalExecutor:
             try:
                 gone = os.waitpid(child, os.WNOHANG)[0] == child
             except ChildProcessError:
-                gone = True  # gevent was quicker
+                gone = True  # gevent has already reaped it
             if gone:
                 self._children.discard(child)
 
 
 def child_environment(environment: Mapping[str, str], pass_env: Sequence[str] = ()) -> dict[str, str]:
-    """The environment variables that a task inherits: no token, password or key of the server.
+    """Return the environment variables that a task inherits: no token, password or key of the server.
 
-    ``pass_env`` names variables to keep in addition to `digits.core.environment.TASK_VARIABLES`.
+    ``pass_env`` lists variables to keep in addition to `digits.core.environment.TASK_VARIABLES`.
     """
     kept = inherited(environment, (*TASK_VARIABLES, *pass_env))
     package_home = str(Path(__file__).resolve().parents[3])
@@ -200,15 +200,15 @@ def child_environment(environment: Mapping[str, str], pass_env: Sequence[str] = 
 
 
 def devices_environment(devices: Sequence[str]) -> dict[str, str]:
-    """The environment variables that restrict a task to ``devices``: ``cpu``, or GPU indexes."""
-    # An empty value hides the GPUs from a task that is to run on the CPU.
+    """Return the environment variables that restrict a task to ``devices``: ``cpu``, or GPU indexes."""
+    # An empty value hides GPUs from a task that runs on the CPU.
     gpus = ",".join(device for device in devices if device != "cpu")
-    # The driver numbers GPUs by their bus; CUDA would otherwise put the fastest first.
+    # The driver numbers GPUs by bus; by default, CUDA puts the fastest first.
     return {"CUDA_VISIBLE_DEVICES": gpus, "CUDA_DEVICE_ORDER": "PCI_BUS_ID"}
 
 
 def _read_exit(folder: Path, run: int) -> Exit | None:
-    """The exit record of this ``run``; None if there is none."""
+    """Return the exit record of this ``run``, or None."""
     path = folder / supervisor.EXIT_FILE
     try:
         record = files.read_json(path, _ExitRecord, below=folder.parent)
@@ -221,7 +221,7 @@ def _read_exit(folder: Path, run: int) -> Exit | None:
 
 
 def _is_blank(path: Path) -> bool:
-    """Whether the file is missing or blank."""
+    """Return whether the file is missing or blank."""
     try:
         return not files.read_bytes(path).strip(b"\0 \n")
     except files.UnreadableFile:
@@ -229,7 +229,7 @@ def _is_blank(path: Path) -> bool:
 
 
 def _last_change(folder: Path) -> float | None:
-    """Time of the last change to a file in ``folder``, as Unix time."""
+    """Return the Unix time of the last change to a file in ``folder``."""
     try:
         with os.scandir(folder) as entries:
             return max((entry.stat(follow_symlinks=False).st_mtime for entry in entries), default=None)

@@ -17,12 +17,12 @@ _DEAD = (b"Z", b"X")
 
 
 def handle_of(pid: int, run: int) -> Handle:
-    """The handle of the ``run`` whose supervisor is process ``pid``; 0 for one that has ended."""
+    """Return the handle of the ``run`` whose supervisor is process ``pid``; 0 if it has ended."""
     return {"boot": _boot_id(), "pid": pid, "began": start_ticks(pid), "run": run}
 
 
 def is_alive(handle: Handle) -> bool:
-    """Whether the process of the handle is running, as opposed to another one that reuses its id.
+    """Return whether the process of the handle is running, as opposed to another one that reuses its id.
 
     Raises OSError if that cannot be determined, for example with too many open files.
     """
@@ -35,13 +35,13 @@ def is_alive(handle: Handle) -> bool:
 
 
 def start_ticks(pid: int) -> int | None:
-    """Start time of the process in clock ticks since boot; None if it is dead or a zombie."""
+    """Return the start time of the process in clock ticks since boot, or None if it is dead or a zombie."""
     stat = _stat(pid)
     return None if stat is None or stat[0] in _DEAD else int(stat[19])
 
 
 def supervisor_of(folder: Path) -> int | None:
-    """The process that supervises the task in ``folder``; None if there is none."""
+    """Return the id of the process that supervises the task in ``folder``, or None."""
     wanted = [os.fsencode(Path(supervisor.__file__).name), os.fsencode(folder)]
     for pid, words in supervisor.words_of_all("cmdline"):
         # python -I -S …/supervisor.py FOLDER …
@@ -51,7 +51,7 @@ def supervisor_of(folder: Path) -> int | None:
 
 
 def processes_in(folder: Path, handles: Sequence[Handle] = ()) -> Iterator[int]:
-    """The running processes of the tasks in or below ``folder``.
+    """Return the running processes of the tasks in or below ``folder``.
 
     Their initial environment names the task, or, if they were forked by the fork server, they
     belong to the session of their supervisor, whose environment does, or of a handle.
@@ -74,7 +74,7 @@ def processes_in(folder: Path, handles: Sequence[Handle] = ()) -> Iterator[int]:
 
 
 def _may_have_session(handle: Handle) -> bool:
-    """Whether the session with the id of the handle's process must be the one that it led."""
+    """Return whether the session with the id of the handle's process must be the one it led."""
     if handle["pid"] <= 1 or handle["boot"] != _boot_id() or handle["began"] is None:
         return False
     stat = _stat(handle["pid"])
@@ -83,7 +83,7 @@ def _may_have_session(handle: Handle) -> bool:
 
 
 def _stat(pid: int) -> list[bytes] | None:
-    """The fields of ``/proc/PID/stat`` from the third one on: state, parent, group, session, and so on."""
+    """Return the fields of ``/proc/PID/stat`` from the third one on: state, parent, group, session, and so on."""
     try:
         with open(f"/proc/{pid}/stat", "rb") as file:
             return file.read().rpartition(b")")[2].split() or None

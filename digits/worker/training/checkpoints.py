@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import math
 import shutil
 import time
 from collections.abc import Callable, Collection, Mapping
@@ -12,18 +13,15 @@ from typing import Any
 import humanize
 import tensorflow as tf
 
-from digits.core import resume_point
-from digits.core.best_metric import BestValue
+from digits.core import resume_point, snapshot_list
 from digits.core.events import BestSnapshotChanged, EventLog, Saved, Warned
-from digits.core.files import write_json
 from digits.core.recipe import Train
 from digits.core.resume_point import ResumePoint
+from digits.core.snapshot_list import Snapshot, best_of, choose_metric
 from digits.worker.failure import UserFault
 from digits.worker.training import snapshots
 from digits.worker.training.early_stopping import EarlyStopping
 from digits.worker.training.snapshot_retention import SnapshotRetention
-
-BEST_FILE = "best.json"
 
 # Maximum training time lost when the process is killed, in seconds.
 RESUME_SECONDS = 60.0
@@ -41,37 +39,52 @@ log = logging.getLogger(__name__)
 class Checkpoints:
     """Saves the state of a training in its job's folder and decides which snapshot is the best one.
 
+    The best one has the best ``recipe.best_metric``. Without one, it is the ``primary`` metric of the kind if the
+    network has it, else the loss, and only the snapshots that are due are compared.
+
     ``flush`` makes the other files of the training durable; it is called before a resume point refers to them.
     ``saved_step`` is the step of the latest epoch snapshot, -1 if there is none.
     """
 
     def __init__(
-        self, recipe: Train, job_folder: Path, events: EventLog, flush: Callable[[], None] = lambda: None
+        self,
+        recipe: Train,
+        job_folder: Path,
+        events: EventLog,
+        primary: str,
+        flush: Callable[[], None] = lambda: None,
     ) -> None:
         self._folder, self._events, self._flush = job_folder, events, flush
         self._retention = SnapshotRetention(job_folder, recipe.snapshots_kept, events)
-        self._best = BestValue(recipe.best_metric) if recipe.best_metric else None
+        self._chosen, self._primary = recipe.best_metric, primary
+        self._best: Snapshot | None = None
+        self._validated_step, self._metrics = -1, dict[str, float]()
         self.early_stopping = _early_stopping(recipe)
         self.saved_step = -1
-        self._is_best = False
-        self._previous_best: dict[str, Any] = {}
         self._is_disk_full = False
         self._due = time.monotonic() + RESUME_SECONDS
         self._newest = ""
 
     # Validation metrics
 
-    def observe(self, epoch: float, values: Mapping[str, float]) -> None:
-        """Record the metrics of the validation after ``epoch`` epochs."""
-        self._previous_best = self._best.as_json() if self._best else {}
-        self._is_best = bool(self._best and self._best.observe(epoch, values))
+    def observe(self, step: int, epoch: float, values: Mapping[str, float]) -> None:
+        """Record the metrics of the validation after ``step`` steps, which are ``epoch`` epochs."""
+        self._validated_step = step
+        self._metrics = {name: value for name, value in values.items() if math.isfinite(value)}
         if self.early_stopping:
             self.early_stopping.observe(epoch, values)
 
-    @property
-    def has_unsaved_best(self) -> bool:
-        """Whether the latest validation was the best one and its weights are not saved yet."""
-        return self._is_best
+    def has_unsaved_best(self, step: int, epoch: float) -> bool:
+        """Whether the validation after ``step`` steps was the best one by the recipe's metric, if it has one."""
+        if self._chosen is None or step != self._validated_step:
+            return False
+        candidate = Snapshot(epoch, "", self._metrics)
+        return self._better(candidate, self._chosen) is candidate
+
+    def _better(self, candidate: Snapshot, metric: str) -> Snapshot | None:
+        # Saving a snapshot again replaces it.
+        best = self._best if self._best and self._best.epoch != candidate.epoch else None
+        return best_of([item for item in (best, candidate) if item], metric)
 
     def reason_to_stop(self, epoch: float) -> str:
         """Why the training ends early after ``epoch`` epochs; empty if it continues."""
@@ -81,12 +94,7 @@ class Checkpoints:
 
     def state(self) -> dict[str, Any]:
         """The state to pass to `restore`, for JSON."""
-        found: dict[str, Any] = {}
-        if self._best:
-            found["best"] = self._best.as_json()
-        if self.early_stopping:
-            found["early"] = self.early_stopping.state()
-        return found
+        return {"early": self.early_stopping.state()} if self.early_stopping else {}
 
     def restore(self, point: ResumePoint, variables: Variables) -> None:
         """Restore the state saved at ``point``, the values of ``variables`` included.
@@ -94,8 +102,10 @@ class Checkpoints:
         Raises UserFault if the snapshot is unreadable or does not match the variables.
         """
         snapshots.restore_exactly(self._folder / point.snapshot, variables)
-        if self._best:
-            self._best.restore(point.watched.get("best"))
+        saved = snapshot_list.read(self._folder)
+        # A killed training may have saved later ones, which will be saved again.
+        earlier = [snapshot for snapshot in saved if snapshot.epoch <= point.epoch]
+        self._best = best_of(earlier, self._chosen or saved.metric)
         if self.early_stopping:
             self.early_stopping.restore(point.watched.get("early"))
         # Remove the snapshots that the killed training was about to remove.
@@ -121,14 +131,19 @@ class Checkpoints:
         if not self._save(target, step, variables, is_last):
             return
         self.saved_step = step
+        metrics = self._metrics if step == self._validated_step else {}
+        snapshot = Snapshot(epoch, target.name, metrics)
+        metric = self._chosen or choose_metric(self._primary, metrics)
+        try:
+            snapshot_list.append(self._folder, snapshot, metric if metrics else "")
+        except OSError as error:
+            self._skip(snapshot_list.FILE_NAME, error)
         self._events.append(Saved(epoch, step, target.name))
         log.info("Snapshot saved: %s", target.name)
-        if self._is_best and self._best:
-            self._is_best = False
-            write_json(self._folder / BEST_FILE, {**self._best.as_json(), "snapshot": target.name})
-            if self._best.value is not None:
-                self._events.append(BestSnapshotChanged(epoch, self._best.metric, self._best.value))
-                log.info("Best %s so far: %.6g", self._best.metric, self._best.value)
+        if self._better(snapshot, metric) is snapshot:
+            self._best = snapshot
+            self._events.append(BestSnapshotChanged(epoch, metric, metrics[metric]))
+            log.info("Best %s so far: %.6g", metric, metrics[metric])
         self._commit(make_point(target.name), began, is_last)
 
     def save_to_resume(self, step: int, variables: Variables, make_point: MakePoint) -> None:
@@ -170,8 +185,8 @@ class Checkpoints:
 
     def _superseded(self, newest: str) -> list[Path]:
         needed = {newest}
-        if self._best and self._best.value is not None:
-            needed.add(snapshots.prefix(self._folder, self._best.epoch).name)
+        if self._best:
+            needed.add(self._best.name)
         return self._retention.superseded(needed)
 
     def _skip(self, name: str, error: Exception, is_needed: bool = False) -> None:
@@ -186,10 +201,6 @@ class Checkpoints:
         if is_needed:
             raise UserFault(message, "Free up space there, then resume the training.") from error
         log.warning(message)
-        if self._is_best and self._best:
-            # The best snapshot is still the previous one.
-            self._is_best = False
-            self._best.restore(self._previous_best)
         if not self._is_disk_full:
             self._is_disk_full = True
             self._events.append(Warned(f"{message} The training continues and retries every minute."))

@@ -70,7 +70,7 @@ def remove_resume_snapshots(folder: Path, kept: Collection[str]) -> None:
 
 def remove_incomplete(folder: Path) -> None:
     """Remove incomplete files of a killed training; no other process may be using ``folder``."""
-    for name in ("snapshot_", "resume_", "best"):
+    for name in ("snapshot_", "resume_"):
         for path in folder.glob(f".{name}*.tmp*"):
             path.unlink(missing_ok=True)
         for path in folder.glob(f"{name}*.ckpt{_DATA}"):

@@ -15,6 +15,7 @@ import keras
 from digits.core import recipe as recipes
 from digits.core.events import EventLog, Measured, Progressed
 from digits.core.resume_point import ResumePoint
+from digits.kinds import kind_named
 from digits.worker import stopping
 from digits.worker.failure import Stopped, UserFault
 from digits.worker.training import device_config, numerics, reporting, resume, usage
@@ -83,7 +84,8 @@ class Trainer:
         self._setup, self._reports = setup, reports
         self._timeline, self._learning_rate = setup.timeline, setup.learning_rate
         self._training = setup.training
-        self._checkpoints = Checkpoints(setup.recipe, setup.job_folder, setup.events, reports.flush)
+        primary = kind_named(setup.data.manifest.kind).metric
+        self._checkpoints = Checkpoints(setup.recipe, setup.job_folder, setup.events, primary, reports.flush)
         self._validation = _validation(setup)
         self._rows = MetricRows()
         self._pace = Pace(setup.max_steps_per_call)
@@ -137,7 +139,7 @@ class Trainer:
                 ended_early = "" if self._is_last_step else self._checkpoints.reason_to_stop(epoch)
             if snapshots and snapshots[0].step == self.step:
                 epoch, is_due = snapshots.pop(0).epoch, True
-            if is_due or ended_early or self._checkpoints.has_unsaved_best:
+            if is_due or ended_early or self._checkpoints.has_unsaved_best(self.step, epoch):
                 self._save_epoch(epoch, is_last=bool(ended_early) or self._is_last_step)
             self._write_histograms()
         if ended_early:
@@ -220,7 +222,7 @@ class Trainer:
             numerics.check_validation_loss(values["loss"], self.step, rate)
         self._wants_pictures = bool(self._training.pictures) and not self._setup.recipe.numerics_checks
         if self.step:
-            self._checkpoints.observe(epoch, values)
+            self._checkpoints.observe(self.step, epoch, values)
 
     def _is_interrupted(self) -> bool:
         self._progress("Validating")

@@ -1,4 +1,4 @@
-"""Folders: which files are images of which class, and how they are shared out."""
+"""Folders of images: which files belong to which class, and how they are split."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from digits.kinds.classification.reader import Bounds, ClassFolder, Scan
 
 
 def touch(root: Path, *names: str) -> Path:
-    """Empty files below ``root``: nothing here opens them."""
+    """Create empty files below ``root``; these tests do not open them."""
     for name in names:
         path = root / name
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -28,7 +28,7 @@ def touch(root: Path, *names: str) -> Path:
 
 
 def found(**classes: int) -> Scan:
-    """A scan of classes with so many images each."""
+    """Return a scan of classes with these numbers of images."""
     folders = [
         ClassFolder(name, reader.label_of(name), [f"{name}/{number}.png" for number in range(count)])
         for name, count in sorted(classes.items())
@@ -64,12 +64,12 @@ def counts(plan: Plan) -> dict[str, list[int]]:
         (1000, 33.3, 33.4, (333, 333, 334)),
     ],
 )
-def test_the_shares_of_a_class(count, pct_val, pct_test, expected) -> None:
+def test_the_split_sizes_of_a_class(count, pct_val, pct_test, expected) -> None:
     assert sources.split_counts(count, pct_val, pct_test) == expected
 
 
 @given(st.integers(0, 5000), st.floats(0, 99), st.floats(0, 99))
-def test_no_image_is_lost_or_doubled_in_a_split(count: int, pct_val: float, pct_test: float) -> None:
+def test_splitting_neither_loses_nor_repeats_an_image(count: int, pct_val: float, pct_test: float) -> None:
     if pct_val + pct_test >= 100:
         pct_test = 99 - pct_val
     shares = sources.split_counts(count, pct_val, pct_test)
@@ -82,7 +82,7 @@ def test_no_image_is_lost_or_doubled_in_a_split(count: int, pct_val: float, pct_
         assert abs(shares[0] - count * (100 - pct_val - pct_test) / 100) <= 2
 
 
-def test_classes_are_the_folders_sorted_by_name(tmp_path: Path) -> None:
+def test_classes_are_sorted_by_folder_name(tmp_path: Path) -> None:
     touch(
         tmp_path, "red_cars/b.png", "red_cars/deep/er/a.JPG", "Blue/1.tiff", "Blue/notes.txt", "zero/x.webp"
     )
@@ -95,19 +95,19 @@ def test_classes_are_the_folders_sorted_by_name(tmp_path: Path) -> None:
     assert (scan.count, scan.others) == (4, 1)
 
 
-def test_every_extension_counts_in_any_case(tmp_path: Path) -> None:
+def test_extensions_are_case_insensitive(tmp_path: Path) -> None:
     names = [f"a/{n}{ending}" for n, ending in enumerate(EXTENSIONS)]
     names += [name.upper().replace("A/", "a/") for name in names]
     assert reader.scan(touch(tmp_path, *names)).count == 20
 
 
-def test_hidden_files_and_folders_are_no_images(tmp_path: Path) -> None:
+def test_hidden_files_and_folders_are_ignored(tmp_path: Path) -> None:
     touch(tmp_path, "a/._1.png", ".git/1.png", "a/.thumbnails/1.png", "a/1.png")
     scan = reader.scan(tmp_path)
     assert [item.files for item in scan.classes] == [["a/1.png"]]
 
 
-def test_links_out_of_the_folder_and_in_circles_are_not_followed(tmp_path: Path) -> None:
+def test_links_out_of_the_folder_and_link_cycles_are_not_followed(tmp_path: Path) -> None:
     outside = touch(tmp_path / "outside", "secret/1.png")
     root = touch(tmp_path / "root", "a/1.png", "a/inner/2.png", "b/3.png")
     (root / "c").symlink_to(outside / "secret")
@@ -131,8 +131,8 @@ def test_links_inside_the_folder_are_followed(tmp_path: Path) -> None:
     assert scan.links == 0
 
 
-def test_links_that_multiply_end(tmp_path: Path) -> None:
-    # Each folder has ten links to the next: followed blindly, ten to the power of twelve folders.
+def test_nested_links_are_followed_once(tmp_path: Path) -> None:
+    # Each folder has ten links to the next one: following all of them would visit 10**12 folders.
     for depth in range(12):
         (tmp_path / "store" / str(depth)).mkdir(parents=True)
     for depth in range(11):
@@ -142,7 +142,9 @@ def test_links_that_multiply_end(tmp_path: Path) -> None:
     assert reader.scan(tmp_path).count == 1
 
 
-def test_pipes_and_sockets_are_counted_not_opened(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_pipes_and_sockets_are_counted_but_not_opened(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     touch(tmp_path, "a/1.png")
     os.mkfifo(tmp_path / "a" / "pipe.png")
     monkeypatch.chdir(tmp_path / "a")  # a socket's path must be short
@@ -152,7 +154,7 @@ def test_pipes_and_sockets_are_counted_not_opened(tmp_path: Path, monkeypatch: p
     assert (scan.count, scan.specials) == (1, 2)
 
 
-def test_names_of_any_bytes_are_kept(tmp_path: Path) -> None:
+def test_names_that_are_not_utf8_are_preserved(tmp_path: Path) -> None:
     for name in (b"caf\xe9", "naïve_\u202e".encode(), b"line\nbreak", b"x" * 250):
         os.makedirs(os.fsencode(tmp_path) + b"/" + name)
         with open(os.fsencode(tmp_path) + b"/" + name + b"/\xff \xf0\x9f\x98\x80.png", "wb"):
@@ -164,7 +166,7 @@ def test_names_of_any_bytes_are_kept(tmp_path: Path) -> None:
     assert all((tmp_path / item.files[0]).exists() for item in scan.classes)
 
 
-def test_labels_that_would_be_the_same_stay_apart(tmp_path: Path) -> None:
+def test_colliding_labels_are_made_distinct(tmp_path: Path) -> None:
     scan = reader.scan(touch(tmp_path, "a_b/1.png", "a b/1.png", "c_d/1.png"))
     assert [item.label for item in scan.classes] == ["a b", "a_b", "c d"]
 
@@ -201,11 +203,11 @@ def test_a_missing_folder_is_named(tmp_path: Path) -> None:
         reader.scan(touch(tmp_path, "file") / "file")
 
 
-def test_progress_is_told_for_many_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_progress_is_reported_for_many_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(reader, "PROGRESS_EVERY_FILES", 2)
-    told: list[int] = []
-    reader.scan(touch(tmp_path, *(f"a/{n}.png" for n in range(5))), told.append)
-    assert told == [2, 4]
+    reported: list[int] = []
+    reader.scan(touch(tmp_path, *(f"a/{n}.png" for n in range(5))), reported.append)
+    assert reported == [2, 4]
 
 
 def test_an_empty_folder_has_no_images(tmp_path: Path) -> None:
@@ -214,7 +216,7 @@ def test_an_empty_folder_has_no_images(tmp_path: Path) -> None:
     assert caught.value.message.startswith(f"No images found in {tmp_path} (looked for png, jpg, jpeg, bmp,")
 
 
-def test_images_outside_any_class_are_named(tmp_path: Path) -> None:
+def test_images_outside_class_folders_are_reported(tmp_path: Path) -> None:
     with pytest.raises(UnusableSource, match=r"No folders with images .* 2 images directly in it"):
         planned(reader.scan(touch(tmp_path, "1.png", "2.png")))
     warnings = planned(reader.scan(touch(tmp_path, "a/1.png", "a/2.png", "b/1.png", "b/2.png"))).warnings
@@ -233,14 +235,14 @@ def test_one_class_is_not_enough() -> None:
         planned(found(cats=1, dogs=1))
 
 
-def test_each_class_is_split_by_itself() -> None:
+def test_each_class_is_split_separately() -> None:
     plan = planned(found(a=10, b=100), pct_val=20, pct_test=10)
     assert counts(plan) == {"train": [7, 70], "val": [2, 20], "test": [1, 10]}
     everything = [path for split in plan.splits.values() for path in split.files]
     assert len(set(everything)) == len(everything) == 110
 
 
-def test_small_classes_are_left_out_and_named() -> None:
+def test_small_classes_are_skipped_and_reported() -> None:
     plan = planned(found(a=10, b=10, rare=4), Bounds(minimum=5))
     assert plan.groups == ["a", "b"]
     assert plan.warnings == ["Excluded, because they have fewer than 5 images: rare (4)."]
@@ -251,7 +253,7 @@ def test_a_class_needs_an_image_for_every_split() -> None:
     assert planned(found(a=10, b=10, rare=2), Bounds(1)).groups == ["a", "b", "rare"]
 
 
-def test_the_maximum_is_drawn_from_all_images() -> None:
+def test_images_up_to_the_maximum_are_sampled_from_all() -> None:
     plans = [planned(found(a=1000, b=1000), Bounds(maximum=10), pct_val=0, seed=seed) for seed in range(3)]
     assert all(counts(plan) == {"train": [10, 10]} for plan in plans)
     numbers = [int(path[2:-4]) for plan in plans for path in plan.splits["train"].files]
@@ -259,12 +261,12 @@ def test_the_maximum_is_drawn_from_all_images() -> None:
     assert len({tuple(plan.splits["train"].files) for plan in plans}) == 3
 
 
-def test_the_seed_decides_everything() -> None:
+def test_the_seed_determines_the_plan() -> None:
     assert planned(found(a=50, b=50), seed=5) == planned(found(a=50, b=50), seed=5)
     assert planned(found(a=50, b=50), seed=5) != planned(found(a=50, b=50), seed=6)
 
 
-def test_another_class_does_not_change_the_choice_for_the_first() -> None:
+def test_adding_a_class_does_not_change_the_sample_of_another() -> None:
     small = planned(found(a=50, b=50), Bounds(maximum=9), pct_val=0)
     large = planned(found(a=50, b=50, c=50), Bounds(maximum=9), pct_val=0)
 
@@ -279,14 +281,14 @@ def test_records_are_shuffled_across_classes() -> None:
     assert Counter(labels[:100])[0] in range(25, 76)
 
 
-def test_a_folder_of_its_own_replaces_the_share() -> None:
+def test_a_separate_folder_replaces_the_split() -> None:
     separate = {"val": (found(a=4, b=6), Bounds(1)), "test": (found(a=3, b=3), Bounds(1))}
     plan = planned(found(a=10, b=20), pct_val=50, pct_test=40, separate=separate)
     assert counts(plan) == {"train": [10, 20], "val": [4, 6], "test": [3, 3]}
     assert plan.warnings == []
 
 
-def test_folders_of_a_split_are_matched_by_name() -> None:
+def test_class_folders_of_a_split_are_matched_by_name() -> None:
     separate = {"val": (found(b=2, stranger=5), Bounds(1))}
     plan = planned(found(a=10, b=10), separate=separate)
     assert counts(plan)["val"] == [0, 2]
@@ -296,7 +298,7 @@ def test_folders_of_a_split_are_matched_by_name() -> None:
     assert "Classes without val images: a." in plan.warnings
 
 
-def test_a_dropped_class_of_a_split_takes_no_other_with_it() -> None:
+def test_dropping_a_class_of_a_split_does_not_affect_others() -> None:
     separate = {"val": (found(a=1, b=9, c=9), Bounds(2, 5))}
     plan = planned(found(a=10, b=10, c=10), separate=separate)
     assert plan.groups == ["a", "b", "c"]
@@ -311,6 +313,6 @@ def test_a_split_without_any_known_class_is_refused() -> None:
         planned(found(a=10, b=10), separate={"val": (found(), Bounds(1))})
 
 
-def test_curious_class_names_are_remarked_on() -> None:
+def test_unusual_class_names_cause_a_warning() -> None:
     assert any("upper and lower case: Cat, cat" in text for text in planned(found(Cat=5, cat=5)).warnings)
     assert any("perhaps you meant" in text for text in planned(found(train=5, test=5)).warnings)

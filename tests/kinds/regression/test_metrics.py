@@ -1,4 +1,4 @@
-"""The metrics of regression, against their formulas in NumPy."""
+"""Regression metrics, compared with their formulas in NumPy."""
 
 from __future__ import annotations
 
@@ -62,6 +62,6 @@ print("passed")
 
 
 @pytest.mark.tensorflow
-def test_metrics_agree_with_their_formulas_for_any_scale_and_batch_size() -> None:
+def test_metrics_match_their_formulas_for_any_scale_and_batch_size() -> None:
     ended = subprocess.run([sys.executable, "-c", PROGRAM], capture_output=True, text=True)
     assert ended.stdout.strip() == "passed", ended.stderr[-2000:]

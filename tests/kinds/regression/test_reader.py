@@ -88,7 +88,7 @@ def test_an_unusable_table_is_refused_with_its_line(tmp_path: Path, text: str, m
     assert message in caught.value.message
 
 
-def test_only_the_first_faulty_lines_are_listed(tmp_path: Path) -> None:
+def test_only_the_first_invalid_lines_are_listed(tmp_path: Path) -> None:
     with pytest.raises(UnusableSource, match=r"20 lines of table.csv .*line 6.*and 15 more"):
         table(tmp_path, "file,n\n" + "a.png,x\n" * 20)
 
@@ -123,7 +123,7 @@ def test_a_link_out_of_the_image_folder_is_refused(tmp_path: Path) -> None:
         max_size=20,
     )
 )
-def test_what_a_csv_writer_wrote_is_read(tmp_path_factory: pytest.TempPathFactory, rows: list) -> None:
+def test_tables_written_by_csv_writers_are_read(tmp_path_factory: pytest.TempPathFactory, rows: list) -> None:
     text = io.StringIO()
     csv.writer(text).writerows([["file", "n"], *rows])
     found = table(tmp_path_factory.mktemp("table"), text.getvalue())
@@ -134,7 +134,7 @@ def test_what_a_csv_writer_wrote_is_read(tmp_path_factory: pytest.TempPathFactor
 ROWS = "file,n\n" + "".join(f"{number}.png,{number}\n" for number in range(100))
 
 
-def test_the_rows_are_divided_at_random_but_repeatably(tmp_path: Path) -> None:
+def test_rows_are_split_randomly_but_reproducibly(tmp_path: Path) -> None:
     first, again = (plan(tmp_path, ROWS, pct_val=20, pct_test=10, seed=3) for _ in range(2))
     assert {name: len(split) for name, split in first.splits.items()} == {"train": 70, "val": 20, "test": 10}
     files = [name for split in first.splits.values() for name in split.files]
@@ -145,7 +145,7 @@ def test_the_rows_are_divided_at_random_but_repeatably(tmp_path: Path) -> None:
         assert [float(name.removesuffix(".png")) for name in split.files] == [row[0] for row in split.targets]
 
 
-def test_a_separate_table_is_the_whole_split(tmp_path: Path) -> None:
+def test_a_separate_table_replaces_the_split(tmp_path: Path) -> None:
     val = write(tmp_path, "file,n\nx.png,500\n", "val.csv")
     found = plan(tmp_path, ROWS, val_table=str(val))
     assert len(found.splits["train"]) == 100 and found.splits["val"].files == ["x.png"]
@@ -155,7 +155,7 @@ def test_a_separate_table_is_the_whole_split(tmp_path: Path) -> None:
         plan(tmp_path, ROWS, val_table=str(other))
 
 
-def test_mean_and_deviation_are_those_of_the_training_rows(tmp_path: Path) -> None:
+def test_mean_and_standard_deviation_use_training_rows_only(tmp_path: Path) -> None:
     found = plan(tmp_path, ROWS, pct_val=50)
     train = [row[0] for row in found.splits["train"].targets]
     assert found.target.mean == pytest.approx([np.mean(train)])
@@ -175,12 +175,12 @@ def test_records_are_grouped_by_round_ranges(tmp_path: Path) -> None:
         st.floats(-1e30, 1e30).filter(lambda value: value == 0 or abs(value) > 1e-30), min_size=1, max_size=60
     )
 )
-def test_every_number_is_in_one_of_a_few_ranges(values: list[float]) -> None:
+def test_every_number_is_in_one_of_the_ranges(values: list[float]) -> None:
     edges, names = reader.bins(np.array(values))
     assert 1 <= len(names) <= reader.MAX_GROUPS + 2
     assert len(edges) == len(names) - 1
     assert (np.diff(edges) > 0).all()
 
 
-def test_a_number_that_never_varies_is_reported(tmp_path: Path) -> None:
+def test_a_constant_column_is_reported(tmp_path: Path) -> None:
     assert "same value: n" in plan(tmp_path, "file,n\na.png,4\nb.png,4\nc.png,4\n").warnings[0]

@@ -1,7 +1,8 @@
-"""A regression dataset from its form to a prediction, over HTTP."""
+"""Image regression over HTTP, from the dataset form to a prediction."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -23,7 +24,7 @@ def site(tmp_path: Path) -> Iterator[Site]:
 
 @pytest.fixture
 def table(site: Site) -> Path:
-    """Gray images of 16×16 pixels, and a table with their brightness and its opposite."""
+    """Gray 16×16 images, and a table of their brightness and its negative."""
     chance = np.random.default_rng(0)
     rows = ["image,brightness,darkness"]
     for number in range(48):
@@ -77,6 +78,9 @@ def test_a_table_becomes_a_model_that_predicts_numbers(site: Site, table: Path) 
     assert 0 < metrics["mae"][-1] <= metrics["rmse"][-1] < 45
     page = site.get(f"/models/{model}").text
     assert "Validation MAE" in page and "Predict from an image" in page
+    best = max(range(1, 31), key=lambda epoch: metrics["r2"][epoch])
+    assert f"Epoch {best} (best) · MAE {metrics['mae'][best]:.3g} · RMSE" in page
+    assert f"R² {metrics['r2'][-1]:.3g}" in site.get("/").text
 
     name, level, dark = table.read_text().splitlines()[1].split(",")
     asked = {"job_id": model, "image_path": str(table.parent / name)}
@@ -102,14 +106,27 @@ def test_networks_of_other_kinds_are_refused(site: Site, table: Path) -> None:
     site.wait_for_end(dataset)
 
 
-def test_a_wrong_table_comes_back_into_the_form(site: Site, table: Path) -> None:
+def test_settings_of_other_kinds_are_refused_and_the_network_fits_the_kind(site: Site, table: Path) -> None:
+    dataset = create(site, table)
+    fields = {"model_name": "no", "dataset": dataset}
+    answer = site.post("/models/images/regression.json", balance="class_weights", **fields)
+    assert answer.get_json()["errors"] == {
+        "balance": ["Not available for image regression. Choose None or Oversample rare classes."]
+    }
+    page = site.get(f"/models/images/regression/new?dataset={dataset}").text
+    assert re.search(r'value="regression"[^>]* checked', page)
+    assert '<option data-kinds="image-classification" value="class_weights">' in page
+    site.wait_for_end(dataset)
+
+
+def test_the_form_returns_with_the_error_of_an_invalid_table(site: Site, table: Path) -> None:
     wrong = {"target_columns": "size", "table_train": str(table), "dataset_name": "no"}
     page = site.client.post("/datasets/images/regression", data=wrong)
     assert page.status_code == 400
     assert "no column “size”" in page.text and str(table) in page.text
 
 
-def test_a_line_without_a_number_ends_the_task_with_its_line(site: Site, table: Path) -> None:
+def test_an_invalid_number_fails_the_task_and_names_the_line(site: Site, table: Path) -> None:
     table.write_text(table.read_text().replace("7.png,", "7.png,?"))
     dataset = create(site, table)
     assert site.wait_for_end(dataset) == "Error"

@@ -1,4 +1,4 @@
-"""What networks see under the names of TensorFlow 1."""
+"""The TensorFlow 1 API as networks see it."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ import os.path as path
 """
 
 
-def test_imports_give_the_face(in_child: Any) -> None:
+def test_imports_return_the_compatibility_module(in_child: Any) -> None:
     names = in_child(_names, IMPORTS, "old is tf and slim is slim_again is tf_slim and Dense is layers.Dense")
     assert names is True
     assert in_child(_names, IMPORTS, "tf.nn.softmax.__name__, resnet_v1.resnet_v1_50.__name__, path.sep") == (
@@ -46,7 +46,7 @@ def test_imports_give_the_face(in_child: Any) -> None:
     )
 
 
-def test_embeddings_are_described_to_a_projector_of_tensorboard(in_child: Any) -> None:
+def test_embeddings_are_shown_in_the_tensorboard_projector(in_child: Any) -> None:
     text = """
 from tensorflow.contrib.tensorboard.plugins import projector
 config = projector.ProjectorConfig()
@@ -56,7 +56,7 @@ projector.visualize_embeddings(tf.summary.FileWriter('nowhere'), config)
     assert in_child(_names, text, "config.embeddings[0].tensor_name") == "features"
 
 
-def test_the_real_modules_stay_as_they_are(in_child: Any) -> None:
+def test_the_real_modules_are_unchanged(in_child: Any) -> None:
     text = IMPORTS + "import sys, tensorflow.version as version\nreal = sys.modules['tensorflow']"
     assert in_child(_names, text, "real is not tf and hasattr(tf, 'contrib') and 'contrib' not in dir(real)")
     assert in_child(_names, text, "'model' in sys.modules or 'utils' in sys.modules") is False
@@ -72,7 +72,7 @@ def test_the_real_modules_stay_as_they_are(in_child: Any) -> None:
         ("tf.contrib.nonesuch", "TensorFlow has no tf.contrib.nonesuch"),
     ],
 )
-def test_what_is_missing_is_named(in_child: Any, text: str, words: str) -> None:
+def test_a_missing_name_is_reported(in_child: Any, text: str, words: str) -> None:
     assert words in in_child(_error, text)
 
 
@@ -94,7 +94,7 @@ def _error(text: str) -> str:
     return ""
 
 
-# One line each, of what tensors of TensorFlow 1 were called and how they were asked for.
+# Old argument names and calls of TensorFlow 1, one per line.
 OLD_CALLS = [
     "tf.reduce_mean(x, reduction_indices=[1, 2], keep_dims=True)",
     "tf.expand_dims(x, dim=0)",
@@ -118,7 +118,7 @@ OLD_CALLS = [
 ]
 
 
-def test_old_calls_build(visualize: Any) -> None:
+def test_old_calls_are_supported(visualize: Any) -> None:
     lines = "\n".join(f"found = {call}" for call in OLD_CALLS)
     outcome = visualize(
         networks.classifier(
@@ -128,7 +128,7 @@ def test_old_calls_build(visualize: Any) -> None:
     assert outcome.code == 0, outcome.output
 
 
-def test_functions_of_digits(in_child: Any) -> None:
+def test_digits_functions(in_child: Any) -> None:
     assert in_child(_contrastive) == pytest.approx([(4.0 + (1.5 - 1.0) ** 2) / 2] * 2, rel=1e-4)
 
 

@@ -1,4 +1,4 @@
-"""Idioms of TensorFlow 1 and of the time before, in networks that are built as they stand."""
+"""Idioms of TensorFlow 1 and earlier, in networks that build unchanged."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from digits.data.target import class_index
 
 pytestmark = pytest.mark.tensorflow
 
-# Each is the body of an inference that begins with x = self.x and ends with a dense layer on x.
+# Each is the body of `inference` between x = self.x and a final dense layer on x.
 BODIES = {
     "shapes": [
         "n = x.get_shape()[1].value * x.shape[2].value; x = tf.reshape(x, [-1, n * 3])",
@@ -246,12 +246,12 @@ TEMPLATE = """class UserModel(Tower):
 
 
 @pytest.mark.parametrize("kind", BODIES)
-def test_idioms_build(in_child: Any, kind: str) -> None:
+def test_idioms_are_supported(in_child: Any, kind: str) -> None:
     assert in_child(failures, BODIES[kind]) == {}
 
 
 def failures(bodies: list[str]) -> dict[str, str]:
-    """What went wrong with each body, the training network with its gradients being built."""
+    """Build the training network of each body with its gradients, and return the errors."""
     from digits.worker.failure import describe
 
     failures = {}
@@ -305,12 +305,12 @@ UNSUPPORTED = {
     "tf.train.shuffle_batch([1], 2, 3, 4)\n": ("tf.train.shuffle_batch", "self.x", 1),
     "with tf.train.MonitoredTrainingSession(): pass\n": ("MonitoredTrainingSession", "DIGITS runs", 1),
     "tf.nn.reluu(1)\n": ("tf.nn.reluu", "tf.nn.relu?", 1),
-    "print 'hello'\nx = = 3\n": ("SyntaxError", "Correct the marked line", 2),
+    "print 'hello'\nx = = 3\n": ("Syntax error", "Correct the marked line", 2),
 }
 
 
 @pytest.mark.parametrize("text", UNSUPPORTED)
-def test_what_is_not_supported_is_told_with_its_replacement(visualize: Any, text: str) -> None:
+def test_unsupported_calls_name_their_replacement(visualize: Any, text: str) -> None:
     words, hint, line = UNSUPPORTED[text]
     failure = visualize(text).failure
     assert words in failure.message
@@ -318,8 +318,8 @@ def test_what_is_not_supported_is_told_with_its_replacement(visualize: Any, text
     assert failure.line == line
 
 
-def test_a_session_that_needs_the_input(visualize: Any) -> None:
-    # The failing operation may be from another line or none; the hint is to remove the session.
+def test_a_session_that_needs_the_input_is_refused(visualize: Any) -> None:
+    # The failing operation may be from another line or none; the hint suggests removing the session.
     fed = "        p = tf.placeholder(tf.float32, [None])\n        q = tf.reshape(p, [3, 2])\n"
     for body, line in (
         ("        tf.Session().run(tf.reduce_mean(x))", 5),
@@ -345,13 +345,13 @@ def test_a_session_that_needs_the_input(visualize: Any) -> None:
         ),
     ],
 )
-def test_mistaking_a_graph_for_numbers(visualize: Any, line: str, words: str) -> None:
+def test_using_a_tensor_as_a_number_is_explained(visualize: Any, line: str, words: str) -> None:
     failure = visualize(TEMPLATE.format(body=f"        {line}")).failure
     assert words in failure.hint
     assert failure.line == 5
 
 
-def test_a_placeholder_that_nobody_feeds(train: Any) -> None:
+def test_a_placeholder_without_a_value_is_explained(train: Any) -> None:
     failure = train(TEMPLATE.format(body="        x = x * tf.placeholder(tf.float32, [])"), epochs=1).failure
     assert "self.x" in failure.hint
 
@@ -370,7 +370,7 @@ def build_model(params):
 """
 
 
-def test_the_oldest_form_of_a_network(train: Any) -> None:
+def test_build_model_defines_a_network(train: Any) -> None:
     outcome = train(OLDEST, epochs=1)
     assert outcome.code == 0, outcome.output
     rows = outcome.of(Measured)
@@ -395,7 +395,7 @@ def build_model(params):
 """
 
 
-def test_the_oldest_form_feeds_its_placeholders(train: Any) -> None:
+def test_placeholders_of_build_model_get_values(train: Any) -> None:
     outcome = train(FED, epochs=1)
     assert outcome.code == 0, outcome.output
     assert set(outcome.values("train", "kept")) == {0.5}

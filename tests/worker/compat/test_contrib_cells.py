@@ -1,4 +1,4 @@
-"""Cells of tf.contrib.rnn, against what their formulas give."""
+"""Cells of tf.contrib.rnn, compared with their formulas."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def _lstm(gates: Any, c: Any, forget_bias: float = 1.0) -> tuple[Any, Any]:
 
 
 def _run(build: Any) -> Any:
-    """What ``build`` gives in a graph; variables hold 0.1, -0.2, 0.3, 0.1, …"""
+    """Evaluate ``build`` in a graph whose variables have the values 0.1, -0.2, 0.3, 0.1, …"""
     import tensorflow as tf
 
     from digits.worker.compat import contrib_cells
@@ -43,13 +43,13 @@ def _run(build: Any) -> Any:
 
 
 def _twice(cell: Any, tf: Any, x: Any = X) -> Any:
-    """Two steps of ``cell`` on the same input."""
+    """Run ``cell`` for two steps on the same input."""
     state = cell.zero_state(len(x), tf.float32)
     _, state = cell(tf.constant(x), state)
     return cell(tf.constant(x), state)
 
 
-def test_plain_lstms_are_one(in_child: Any) -> None:
+def test_plain_lstm_cells_are_equivalent(in_child: Any) -> None:
     def all_of_them(cells: Any, tf: Any) -> Any:
         same = {"reuse": tf.compat.v1.AUTO_REUSE, "name": "same"}
         return [
@@ -92,7 +92,7 @@ def test_layer_normalization(in_child: Any) -> None:
 
 
 def test_convolutions(in_child: Any) -> None:
-    """On pictures of one pixel only the middle of the kernel counts."""
+    """For images of one pixel, only the center of the kernel matters."""
 
     def build(cells: Any, tf: Any) -> Any:
         cell = cells.ConvLSTMCell(2, [1, 1, 3], 2, [3, 3], skip_connection=True)
@@ -103,7 +103,7 @@ def test_convolutions(in_child: Any) -> None:
     kernel = variables["conv_lstm_cell/kernel"][1, 1]
     h = c = np.zeros((2, 2))
     for _ in range(2):
-        # Its gates are in the order of BasicLSTMCell.
+        # Its gates have the order of BasicLSTMCell.
         h, c = _lstm(np.concatenate([X, h], 1) @ kernel, c)
     assert np.allclose(output[:, 0, 0], np.concatenate([h, X], 1), atol=1e-6)
     assert np.allclose(state.c[:, 0, 0], c, atol=1e-6)
@@ -135,7 +135,7 @@ def test_independent_and_simple_units(in_child: Any) -> None:
     assert np.allclose(independent, h, atol=1e-6)
 
 
-def test_searched_cell(in_child: Any) -> None:
+def test_nas_cell(in_child: Any) -> None:
     (output, state), variables = in_child(_run, lambda cells, tf: _twice(cells.NASCell(2, num_proj=3), tf))
     h, c = np.zeros((2, 3)), np.zeros((2, 2))
     for _ in range(2):
@@ -166,7 +166,7 @@ def test_attention_to_earlier_outputs(in_child: Any, is_tuple: bool) -> None:
     history = state[2] if is_tuple else state[:, 4:]
     assert np.allclose(history, np.concatenate([np.zeros((2, 2)), first, second], 1))
     look = state[1] if is_tuple else state[:, 2:4]
-    # What it saw before its second output lies between nothing and the first one.
+    # The attention before the second output is between zero and the first output.
     assert np.all(np.abs(look) <= np.abs(first) + 1e-6) and np.all(look * first > 0)
 
 
@@ -183,13 +183,13 @@ def test_wrappers(in_child: Any) -> None:
         )
 
     (highway, projected, embedded), variables = in_child(_run, build)
-    assert np.allclose(highway, X)  # a gate that is open lets the input through
+    assert np.allclose(highway, X)  # an open gate passes the input on
     assert projected.shape == (2, 5) and embedded.shape == (2, 4)
     assert variables["embedding_wrapper/embedding"].shape == (10, 3)
 
 
 def test_whole_sequences(in_child: Any) -> None:
-    """A fused cell gives what dynamic_rnn gives; reversed in time, what it gives for the reversed sequence."""
+    """A fused cell matches dynamic_rnn; reversed in time, it matches dynamic_rnn on the reversed sequence."""
     sequence = np.stack([X, X + 1, X - 1])
     lengths = np.array([2, 3])
 
@@ -220,7 +220,7 @@ def test_whole_sequences(in_child: Any) -> None:
     assert np.allclose(back[0][0, 0], there[0][1, 0]) and np.allclose(back[0][0, 1], there[0][2, 1])
 
 
-def test_layers_of_cudnn(in_child: Any) -> None:
+def test_cudnn_layers(in_child: Any) -> None:
     sequence = np.stack([X, X + 1, X - 1])
 
     def build(cells: Any, tf: Any) -> Any:
@@ -236,7 +236,7 @@ def test_layers_of_cudnn(in_child: Any) -> None:
     assert np.allclose(gru[-1], last[0]) and len(variables) == 8 + 4
 
 
-def test_layers_of_both_directions(in_child: Any) -> None:
+def test_bidirectional_layers(in_child: Any) -> None:
     sequence = np.stack([X, X + 1, X - 1], 1)
 
     def build(cells: Any, tf: Any) -> Any:

@@ -1,4 +1,4 @@
-"""Distributions of tf.contrib, against their formulas."""
+"""Distributions of tf.contrib, compared with their formulas."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import pytest
 pytestmark = pytest.mark.tensorflow
 
 
-def test_densities_and_distances(in_child: Any) -> None:
+def test_densities_and_divergences(in_child: Any) -> None:
     found = in_child(_numbers)
     assert found["log_prob"] == pytest.approx(-log(2 * pi) - 0.5 * (4 + 0.25))
     assert found["entropy"] == pytest.approx(1 + log(2 * pi))
@@ -75,7 +75,7 @@ def _samples() -> Any:
     return *(sample.numpy() for sample in drawn), [batch.sample(n).shape.as_list() for n in ((), (2, 5))]
 
 
-def test_what_is_made_of_others(in_child: Any) -> None:
+def test_composed_distributions(in_child: Any) -> None:
     found = in_child(_composed)
     difference = np.array([0.3, -1.0]) - [1, 2]
     exponent = -0.5 * difference @ np.linalg.inv(COVARIANCE) @ difference

@@ -1,4 +1,4 @@
-"""Images through the transforms, flows and samplers of TensorFlow 1."""
+"""Image transforms, dense warps and resampling of TensorFlow 1."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def _evaluated(expression: str) -> Any:
 _NAMES: dict[str, Any] = {}
 
 
-def test_an_image_of_any_rank_is_turned_counterclockwise(in_child: Any) -> None:
+def test_images_of_any_rank_are_rotated_counterclockwise(in_child: Any) -> None:
     square = "x[:, :3]"
     turned = np.rot90(IMAGE[:, :3])
     assert in_child(_evaluated, f"image.rotate({square}, np.pi / 2)") == pytest.approx(turned)
@@ -38,7 +38,7 @@ def test_an_image_of_any_rank_is_turned_counterclockwise(in_child: Any) -> None:
     assert batch[1, :, :, 0] == pytest.approx(IMAGE[:, :3])
 
 
-def test_an_image_is_moved(in_child: Any) -> None:
+def test_an_image_is_translated(in_child: Any) -> None:
     moved = in_child(_evaluated, "image.translate(x, [1, 2])")
     assert moved[2].tolist() == [0, 0, 1, 2]
     assert not moved[:2].any()
@@ -53,13 +53,13 @@ def test_transforms_are_composed(in_child: Any) -> None:
     assert in_child(_evaluated, again) == pytest.approx(in_child(_evaluated, turn))
 
 
-def test_a_flow_takes_pixels_from_elsewhere(in_child: Any) -> None:
-    flow = "tf.constant([-0.5, 1.0]) * tf.ones([1, 3, 4, 2])"  # from half a pixel below, one to the left
+def test_a_flow_warps_an_image(in_child: Any) -> None:
+    flow = "tf.constant([-0.5, 1.0]) * tf.ones([1, 3, 4, 2])"  # half a pixel down, one to the left
     warped = in_child(_evaluated, f"image.dense_image_warp(x[None, :, :, None], {flow})")[0, :, :, 0]
     assert warped.tolist() == [[2, 2, 3, 4], [6, 6, 7, 8], [8, 8, 9, 10]]
 
 
-def test_sampling_between_pixels_and_outside(in_child: Any) -> None:
+def test_resampling_interpolates_and_pads(in_child: Any) -> None:
     places = "tf.constant([[[0.5, 0.0], [3.0, 2.0], [3.5, 2.0], [-2.0, 0.0], [1.25, 1.5]]])"
     values = in_child(_evaluated, f"resampler(x[None, :, :, None], {places})")
     assert values[0, :, 0] == pytest.approx([0.5, 11, 5.5, 0, 7.25])

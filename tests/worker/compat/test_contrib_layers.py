@@ -1,4 +1,4 @@
-"""Layers, losses and the like of ``tf.contrib`` that are written here, against values known beforehand."""
+"""Layers, losses and metrics of ``tf.contrib``, compared with known values."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ pytestmark = pytest.mark.tensorflow
 
 
 def _evaluated(text: str) -> Any:
-    """The value of the last line of ``text``, built as a network is."""
+    """Evaluate the last line of ``text``, built like a network."""
     import tensorflow as tf
 
     from digits.worker.compat import compat_module
@@ -29,7 +29,7 @@ def _evaluated(text: str) -> Any:
     return tf.nest.map_structure(lambda item: item.numpy(), tf.function(value, autograph=False)())
 
 
-def test_alpha_dropout_keeps_mean_and_spread(in_child: Any) -> None:
+def test_alpha_dropout_preserves_mean_and_standard_deviation(in_child: Any) -> None:
     normal = "x = tf.random.stateless_normal([1000, 100], [1, 2])\n"
     values = in_child(_evaluated, normal + "tf.contrib.nn.alpha_dropout(x, 0.8)")
     assert abs(values.mean()) < 0.02 and abs(values.std() - 1) < 0.02
@@ -51,7 +51,7 @@ def test_embeddings_of_sequences(in_child: Any) -> None:
 
 def test_normalizations(in_child: Any) -> None:
     x = "x = tf.constant([[1., 10., 3., 30.], [3., 10., 5., 10.]])[:, None, None, :] * [[[[1.]], [[3.]]]]\n"
-    # Every record has each channel c at two places, as c and 3c: 2c and c are its mean and deviation.
+    # Each channel has the values c and 3c, so its mean is 2c and its standard deviation c.
     instance = in_child(_evaluated, x + "tf.contrib.layers.instance_norm(tf.reshape(x, [2, 2, 1, 4]))")
     assert instance == pytest.approx(np.broadcast_to([[[[-1.0]], [[1.0]]]], (2, 2, 1, 4)), abs=1e-4)
     groups = in_child(
@@ -61,14 +61,14 @@ def test_normalizations(in_child: Any) -> None:
     assert groups[0, 0, 0, 0] == pytest.approx((1 - values.mean()) / values.std(), rel=1e-4)
 
 
-def test_a_condition_known_while_building_leaves_no_branch(in_child: Any) -> None:
+def test_a_static_condition_creates_no_branch(in_child: Any) -> None:
     text = "branch = tf.contrib.framework.smart_cond(True, lambda: tf.constant(3), lambda: 1 / 0)\nbranch"
     assert in_child(_evaluated, text) == 3
     text = "c = tf.random_uniform([]) > 2\ntf.contrib.framework.smart_cond(c, lambda: tf.constant(3), lambda: tf.constant(4))"
     assert in_child(_evaluated, text) == 4
 
 
-def test_losses_and_metrics_of_before(in_child: Any) -> None:
+def test_old_losses_and_metrics(in_child: Any) -> None:
     loss = "tf.contrib.losses.sum_of_squares(tf.constant([1.0, 2.0]), tf.constant([1.0, 4.0]), weight=3.0)"
     assert in_child(_evaluated, loss) == pytest.approx(3 * 4 / 2)
     text = f"a = {loss}\nslim.losses.absolute_difference(tf.ones([1]), tf.constant([3.0]))\nslim.losses.get_total_loss()"
@@ -77,7 +77,7 @@ def test_losses_and_metrics_of_before(in_child: Any) -> None:
     assert in_child(_evaluated, matrix).sum() == 3
 
 
-def test_the_same_losses_everywhere(in_child: Any) -> None:
+def test_loss_aliases_are_equivalent(in_child: Any) -> None:
     text = "int(slim.losses is tf.contrib.losses is tf.contrib.slim.losses) * tf.constant(1)"
     assert in_child(_evaluated, text) == 1
 
@@ -85,17 +85,17 @@ def test_the_same_losses_everywhere(in_child: Any) -> None:
 RESNET = """
 from tensorflow.contrib.slim.nets import resnet_v2, resnet_utils
 x = tf.ones([2, 32, 32, 3])
-def norms(**told):
+def norms(**trained):
     graph, before = tf.get_default_graph(), len(tf.get_default_graph().get_operations())
-    resnet_v2.resnet_v2(x, [resnet_v2.resnet_v2_block('block', 1, 1, 1)], 3, reuse=tf.AUTO_REUSE, scope='net', **told)
+    resnet_v2.resnet_v2(x, [resnet_v2.resnet_v2_block('block', 1, 1, 1)], 3, reuse=tf.AUTO_REUSE, scope='net', **trained)
     fused = [op for op in graph.get_operations()[before:] if op.type.startswith('FusedBatchNorm')]
     return {op.get_attr('is_training') for op in fused}
-with slim.arg_scope(resnet_v2.resnet_arg_scope(is_training=False)): quiet = norms(); told = norms(is_training=True)
+with slim.arg_scope(resnet_v2.resnet_arg_scope(is_training=False)): quiet = norms(); trained = norms(is_training=True)
 with slim.arg_scope(resnet_utils.resnet_arg_scope(False)): positional = norms()
 with slim.arg_scope(resnet_v2.resnet_arg_scope(weight_decay=0.1)): usual = norms()
-tf.constant([quiet == {False}, told == {True}, positional == {False}, usual == {True}])
+tf.constant([quiet == {False}, trained == {True}, positional == {False}, usual == {True}])
 """
 
 
-def test_the_scope_of_a_residual_network_says_whether_it_is_trained(in_child: Any) -> None:
+def test_resnet_arg_scope_sets_the_training_mode(in_child: Any) -> None:
     assert in_child(_evaluated, RESNET).all()

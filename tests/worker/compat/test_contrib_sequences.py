@@ -1,4 +1,4 @@
-"""Chains of tags, decoders and attention, against what can be counted out."""
+"""CRFs, decoders and attention, compared with enumerated results."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def _all_chains(number: int) -> dict[Any, float]:
     return {tags: _score(number, tags) for tags in itertools.product(range(3), repeat=int(LENGTHS[number]))}
 
 
-def test_chains_of_tags(in_child: Any) -> None:
+def test_crf(in_child: Any) -> None:
     likelihood, norm, best, best_score, viterbi = in_child(_chains)
     for number in range(2):
         chains = _all_chains(number)
@@ -59,7 +59,7 @@ def test_decoders(in_child: Any) -> None:
         trained[1, :2], plain[1, :2], atol=1e-6
     )
     assert not trained[1, 2:].any()
-    # Each word leads to the next one; number 3 is the end.
+    # Each word is followed by the next one; word 3 ends the sequence.
     assert greedy.tolist() == [[1, 2, 3], [3, 0, 0]]
     assert greedy_lengths.tolist() == [3, 1]
 
@@ -94,7 +94,7 @@ def _decoded() -> Any:
 
 
 class _Successor:
-    """A cell that gives the word after its input."""
+    """A cell that outputs the word after its input."""
 
     def __call__(self, inputs: Any, state: Any) -> Any:
         import tensorflow as tf
@@ -102,10 +102,10 @@ class _Successor:
         return tf.roll(inputs, 1, 1), state
 
 
-def test_attention_looks_where_the_query_points(in_child: Any) -> None:
+def test_attention_matches_the_query(in_child: Any) -> None:
     shares, output, count = in_child(_attended)
     assert shares.shape == (2, 4) and np.allclose(shares.sum(1), 1)
-    assert np.allclose(shares[1, 2:], 0)  # behind the end of the sequence
+    assert np.allclose(shares[1, 2:], 0)  # past the end of the sequence
     assert output.shape == (2, 6) and count == 4
 
 
@@ -129,7 +129,7 @@ def _attended() -> Any:
         return session.run((state.alignments, outputs.rnn_output[:, -1], state.time))
 
 
-def test_lists(in_child: Any) -> None:
+def test_sequence_lists(in_child: Any) -> None:
     assert in_child(_lists) == pytest.approx([np.log(3), 2 * np.log(3)])
 
 

@@ -1,4 +1,4 @@
-"""Networks with layers of Keras as its first versions, and TensorFlow 1, had them."""
+"""Networks with the layers of Keras 1 and of Keras in TensorFlow 1."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tests.worker.compat.test_compat_ops import failures
 
 pytestmark = pytest.mark.tensorflow
 
-# Each is the body of an inference that begins with x = self.x and ends with a dense layer on x.
+# Each is the body of `inference` between x = self.x and a final dense layer on x.
 BODIES = [
     "x = tf.keras.layers.Conv2D(4, 3, kernel_initializer=tf.contrib.layers.xavier_initializer(),\n"
     "    bias_initializer=tf.constant_initializer(0.5), kernel_regularizer=tf.contrib.layers.l2_regularizer(0.1))(x)",
@@ -48,11 +48,11 @@ BODIES = [
 ]
 
 
-def test_layers_of_before(in_child: Any) -> None:
+def test_old_layers(in_child: Any) -> None:
     assert in_child(failures, BODIES) == {}
 
 
-def test_everything_can_be_imported_at_once(train: Any) -> None:
+def test_all_names_can_be_imported(train: Any) -> None:
     head = "from utils import *\nfrom keras.layers import *\nfrom tensorflow.contrib.slim import *"
     outcome = train(
         networks.classifier(
@@ -79,7 +79,7 @@ def test_a_functional_model_on_the_input_is_trained(train: Any) -> None:
     assert outcome.values("val", "accuracy")[-1] > 0.9
 
 
-def test_a_list_with_the_only_output_of_a_functional_model(visualize: Any) -> None:
+def test_a_functional_model_with_a_list_of_one_output(visualize: Any) -> None:
     network = FUNCTIONAL.replace("outputs=tf", "outputs=[tf").replace("(y))", "(y)])")
     network = network.replace("{'hidden': y, 'logits': model.output, 'x': self.x}", "model.output")
     outcome = visualize(networks.classifier(network))

@@ -26,7 +26,7 @@ assert models is None
 """
 
 
-def test_what_is_not_used_is_not_missed(in_child: Any) -> None:
+def test_unused_missing_packages_are_ignored(in_child: Any) -> None:
     assert in_child(_fault, UNUSED) is None
 
 
@@ -43,7 +43,7 @@ def test_what_is_not_used_is_not_missed(in_child: Any) -> None:
         ("from scipi.misc import *", "scipi"),
     ],
 )
-def test_the_first_use_tells_what_is_missing(in_child: Any, use: str, package: str) -> None:
+def test_the_first_use_names_the_missing_package(in_child: Any, use: str, package: str) -> None:
     message, hint, line = in_child(_fault, UNUSED + use)
     assert message.startswith(f"ModuleNotFoundError: No module named {package!r}")
     imported = {"matplotlip": 3, "skimages": 2, "scipi": 5 if "misc" in use else 4, "cv3": 2}
@@ -52,19 +52,19 @@ def test_the_first_use_tells_what_is_missing(in_child: Any, use: str, package: s
     assert line == (15 if "def" in use else 14)
 
 
-def test_a_module_that_an_installed_package_lacks(in_child: Any) -> None:
+def test_a_missing_module_of_an_installed_package_is_named(in_child: Any) -> None:
     message, hint, line = in_child(_fault, UNUSED + "import numpy.nonesuch")
     assert message == "ModuleNotFoundError: No module named 'numpy.nonesuch'" and line == 14
     assert hint.startswith("numpy is installed but has no numpy.nonesuch")
 
 
-def test_settings_of_what_is_missing_do_nothing(in_child: Any) -> None:
+def test_setting_options_of_a_missing_package_has_no_effect(in_child: Any) -> None:
     assert (
         in_child(_fault, UNUSED + "plt.switch_backend('Agg')\nplt.rcParams.update({'a': (1,\n  2)})") is None
     )
 
 
-def test_a_network_for_another_program(visualize: Any) -> None:
+def test_a_network_for_another_framework_is_refused(visualize: Any) -> None:
     network = "from mxnet import gluon\n\nclass UserModel(Tower):\n    def construct_net(self):\n        return gluon.nn\n"
     failure = visualize(network).failure
     assert "no property inference" in failure.message and "mxnet, which is not installed" in failure.message

@@ -1,4 +1,4 @@
-"""Random changes of training images, each by itself: what it does to small images, and how much."""
+"""Each augmentation of training images separately, with its distribution, on small images."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ ALL = {
 
 
 def numbered(count: int, height: int, width: int, channels: int = 1) -> np.ndarray:
-    """Images whose pixels are all different (as long as a byte allows)."""
+    """Return images whose pixels all differ, as far as a byte allows."""
     image = np.arange(height * width * channels, dtype=np.uint8).reshape(height, width, channels)
     return np.repeat(image[None], count, axis=0)
 
@@ -75,7 +75,7 @@ def _blended(images: np.ndarray, settings: dict[str, Any], seed: tuple[int, int]
     return blended.numpy(), None if share is None else share.numpy()
 
 
-# Places
+# Geometry
 
 
 def _without(images: np.ndarray) -> Any:
@@ -115,7 +115,7 @@ def _assert_even_share(moved: np.ndarray, expected: list[np.ndarray]) -> None:
     assert min(counts) > 0.7 * len(moved) / len(expected)
 
 
-def test_padding_and_cutting(in_child: Any) -> None:
+def test_pad_and_crop(in_child: Any) -> None:
     images = numbered(300, 6, 8)
     moved, inside = in_child(_moved, images, {"pad_crop": 2})
     shifts = set()
@@ -142,10 +142,10 @@ def test_padding_and_cutting(in_child: Any) -> None:
         {"quad_rotation": "rotall", "flip": "fliplrud", "pad_crop": 2},
     ],
 )
-def test_the_warp_is_the_same_map_as_moving_whole_pixels(in_child: Any, settings: dict[str, Any]) -> None:
+def test_the_warp_matches_moving_whole_pixels(in_child: Any, settings: dict[str, Any]) -> None:
     images = numbered(60, 7, 7, 3)
     moved, inside = in_child(_moved, images, settings)
-    # A deviation too small for float32: the zoom of each image is exactly 1, but zooming needs the warp.
+    # The standard deviation is too small for float32: every zoom factor is exactly 1, yet the warp is used.
     warped, warped_inside = in_child(_moved, images, {**settings, "scale": 1e-9})
     assert warped.dtype == np.float32
     assert np.array_equal(warped, moved)
@@ -163,7 +163,7 @@ def _turned(images: np.ndarray, degrees: list[float], zooms: list[float]) -> Any
 
 def test_a_known_angle_and_zoom(in_child: Any) -> None:
     mark = np.zeros((4, 9, 9, 1), np.uint8)
-    mark[:, 4, 6] = 200  # right of the middle
+    mark[:, 4, 6] = 200  # right of the center
     warped, inside = in_child(_turned, mark, [90.0, -90.0, 45.0, 0.0], [1.0, 1.0, 1.0, 2.0])
     assert warped[0, 2, 4, 0] == pytest.approx(200, abs=0.01)  # above
     assert warped[1, 6, 4, 0] == pytest.approx(200, abs=0.01)  # below
@@ -174,9 +174,9 @@ def test_a_known_angle_and_zoom(in_child: Any) -> None:
     assert not inside[2, 0, 0] and inside[2, 0, 4]
 
 
-def test_rotation_reaches_the_angle_and_no_more(in_child: Any) -> None:
+def test_rotation_reaches_but_never_exceeds_the_angle(in_child: Any) -> None:
     images = np.zeros((200, 41, 41, 1), np.uint8)
-    images[:, 20, 20:] = 255  # a line from the middle to the right
+    images[:, 20, 20:] = 255  # a line from the center to the right
     warped, _ = in_child(_moved, images, {"rotation": 30})
     down = (warped[..., 0] * (20 - np.arange(41))[None, :, None]).sum((1, 2))
     right = (warped[..., 0] * (np.arange(41) - 20)[None, None, :]).sum((1, 2))
@@ -186,7 +186,7 @@ def test_rotation_reaches_the_angle_and_no_more(in_child: Any) -> None:
     assert angles.std() == pytest.approx(30 / np.sqrt(3), rel=0.15)
 
 
-def test_zoom_has_the_deviation_asked_for(in_child: Any) -> None:
+def test_zoom_has_the_given_standard_deviation(in_child: Any) -> None:
     images = np.zeros((300, 41, 41, 1), np.uint8)
     images[:, 14:27, 14:27] = 255
     warped, _ = in_child(_moved, images, {"scale": 0.1})
@@ -199,14 +199,14 @@ def test_zoom_has_the_deviation_asked_for(in_child: Any) -> None:
 # Colors
 
 
-def test_noise_is_in_parts_of_the_full_range(in_child: Any) -> None:
+def test_noise_is_a_fraction_of_the_full_range(in_child: Any) -> None:
     noisy = in_child(_colored, flat(40, (128,), 16), {"noise": 0.1}) - 128
     assert noisy.std() == pytest.approx(25.5, rel=0.03)
     assert abs(noisy.mean()) < 1
     assert np.abs(np.corrcoef(noisy[0].ravel(), noisy[1].ravel())[0, 1]) < 0.3
 
 
-def test_contrast_changes_distances_from_the_mean_of_an_image(in_child: Any) -> None:
+def test_contrast_scales_differences_from_the_image_mean(in_child: Any) -> None:
     images = flat(200, (100, 50, 120), 4)
     images[:, :2] += 20
     changed = in_child(_colored, images, {"contrast": 0.5})
@@ -216,14 +216,14 @@ def test_contrast_changes_distances_from_the_mean_of_an_image(in_child: Any) -> 
     assert 0.5 <= factors.min() < 0.55 and 1.45 < factors.max() <= 1.5
 
 
-def test_hue_goes_around_the_circle(in_child: Any) -> None:
+def test_hue_wraps_around(in_child: Any) -> None:
     red = in_child(_colored, flat(300, (255, 0, 0), 1), {"hsv_hue": 0.5}).reshape(-1, 3)
     hues = np.array([colorsys.rgb_to_hsv(*pixel) for pixel in red / 255])
     assert np.allclose(hues[:, 1:], 1, atol=1e-3)
     assert np.histogram(hues[:, 0], 10, (0, 1))[0].min() > 10
     little = in_child(_colored, flat(300, (255, 0, 0), 1), {"hsv_hue": 0.1}).reshape(-1, 3)
     assert little[:, 0].min() == pytest.approx(255, abs=0.01)
-    assert 140 < little[:, 1:].max() <= 255 * 0.6 + 0.1  # a tenth of the circle from red
+    assert 140 < little[:, 1:].max() <= 255 * 0.6 + 0.1  # a tenth of the color wheel from red
 
 
 def test_saturation_and_value(in_child: Any) -> None:
@@ -248,7 +248,7 @@ def test_gray_images_have_no_hue(in_child: Any) -> None:
 # Blends
 
 
-def test_cut_out_squares_lie_anywhere(in_child: Any) -> None:
+def test_cutout_squares_are_placed_anywhere(in_child: Any) -> None:
     images = np.ones((300, 10, 12, 3), np.uint8)
     blended, share = in_child(_blended, images, {"cutout": 4})
     assert share is None
@@ -262,7 +262,7 @@ def test_cut_out_squares_lie_anywhere(in_child: Any) -> None:
     assert missing.any(0).all()
 
 
-def test_mixup_adds_the_image_before_in_its_share(in_child: Any) -> None:
+def test_mixup_blends_with_the_previous_image(in_child: Any) -> None:
     images = flat(200, (0,), 2).astype(np.float32) + np.arange(200)[:, None, None, None]
     blended, share = in_child(_blended, images, {"mixup": 0.2})
     expected = images[:, 0, 0, 0] * share + np.roll(images[:, 0, 0, 0], 1) * (1 - share)
@@ -271,7 +271,7 @@ def test_mixup_adds_the_image_before_in_its_share(in_child: Any) -> None:
     assert share.std() == pytest.approx(np.sqrt(1 / (4 * 1.4)), rel=0.15)  # of Beta(0.2, 0.2)
 
 
-def test_cutmix_pastes_a_patch_of_the_image_before(in_child: Any) -> None:
+def test_cutmix_pastes_a_patch_of_the_previous_image(in_child: Any) -> None:
     images = np.broadcast_to(np.arange(100.0)[:, None, None, None], (100, 16, 16, 1))
     blended, share = in_child(_blended, images, {"cutmix": 1.0})
     own = blended == images
@@ -280,7 +280,7 @@ def test_cutmix_pastes_a_patch_of_the_image_before(in_child: Any) -> None:
     assert share.min() < 0.3 and share.max() > 0.9
 
 
-def test_both_blends_share_the_images(in_child: Any) -> None:
+def test_mixup_and_cutmix_divide_the_images(in_child: Any) -> None:
     images = np.broadcast_to(np.arange(200.0)[:, None, None, None], (200, 8, 8, 1))
     blended, _ = in_child(_blended, images, {"mixup": 1.0, "cutmix": 1.0})
     pasted = ((blended == images) | (blended == np.roll(images, 1, 0))).all((1, 2, 3))
@@ -299,14 +299,14 @@ def _operations() -> Any:
     return {name: draws.is_chosen(name).numpy() for name in augment.OPERATIONS}
 
 
-def test_randaugment_chooses_operations_evenly(in_child: Any) -> None:
+def test_randaugment_chooses_operations_uniformly(in_child: Any) -> None:
     chosen = in_child(_operations)
     assert sum(chosen.values()).min() >= 1 and sum(chosen.values()).max() == 2
     for name, images in chosen.items():
         assert 0.8 < images.mean() / (1 - (11 / 12) ** 2) < 1.2, name
 
 
-def test_randaugment_of_little_magnitude_changes_little(in_child: Any) -> None:
+def test_randaugment_with_a_small_magnitude_changes_little(in_child: Any) -> None:
     noise = np.random.default_rng(3)
     images = noise.integers(0, 256, (60, 16, 16, 3), np.uint8)
     images[:, 0, 0], images[:, 0, 1] = 0, 255  # nothing to stretch
@@ -332,7 +332,7 @@ def _operations_of_color() -> Any:
     )
 
 
-def test_operations_on_colors(in_child: Any) -> None:
+def test_color_operations(in_child: Any) -> None:
     posterized, solarized, stretched, flat_one = in_child(_operations_of_color)
     ramp = np.arange(256)
     assert np.array_equal(posterized, ramp // 16 * 16)
@@ -341,7 +341,7 @@ def test_operations_on_colors(in_child: Any) -> None:
     assert (flat_one == 10).all()
 
 
-# All of them
+# All augmentations together
 
 
 def _everything(channels: int, seed: tuple[int, int]) -> Any:
@@ -371,7 +371,7 @@ def _golden() -> Any:
     ).round(1).tolist()
 
 
-def test_images_of_a_seed_stay_those_they_were(in_child: Any) -> None:
+def test_a_seed_still_gives_the_recorded_images(in_child: Any) -> None:
     moved, colored = in_child(_golden)
     assert moved == [[[2, 3], [0, 1]], [[0, 0], [2, 2]], [[3, 3], [3, 3]]]
     assert np.allclose(colored, [[[[97.4, 179.8, 201.4]]], [[[97.7, 149.5, 200.0]]]], atol=0.11)
@@ -384,7 +384,7 @@ def _compiled() -> Any:
 
     images = np.random.default_rng(1).integers(0, 256, (6, 12, 12, 3), np.uint8)
     chosen = Augment(**{**ALL, "noise": 0})
-    # XLA draws other numbers for the same seed: give both the same ones.
+    # XLA draws different numbers for the same seed, so pass both the same numbers.
     numbers = np.random.default_rng(2).random((len(augment.ROWS), 6), np.float32)
 
     def whole(pixels: tf.Tensor, numbers: tf.Tensor) -> Any:
@@ -398,14 +398,14 @@ def _compiled() -> Any:
     return [[part.numpy() for part in value] for value in values]
 
 
-def test_xla_compiles_all_of_it_to_the_same_images(in_child: Any) -> None:
+def test_xla_computes_the_same_images(in_child: Any) -> None:
     plain, compiled = in_child(_compiled)
-    # A pixel at the edge of a threshold may fall to the other side.
+    # A pixel at a threshold may end up on either side.
     assert np.isclose(plain[0], compiled[0], atol=0.02).mean() > 0.99
     assert np.allclose(plain[1], compiled[1], atol=1e-5)
 
 
-# Mistakes
+# Errors
 
 
 @pytest.mark.parametrize(
@@ -433,7 +433,7 @@ def test_invalid_settings_are_refused(settings: dict[str, Any], words: str) -> N
         (Augment(quad_rotation="rot90"), "20×10 pixels"),
     ],
 )
-def test_settings_that_do_not_fit_the_images_are_refused(
+def test_settings_incompatible_with_the_images_are_refused(
     tensorflow: None, settings: Augment, words: str
 ) -> None:
     from digits.worker.failure import UserFault
@@ -443,7 +443,7 @@ def test_settings_that_do_not_fit_the_images_are_refused(
         augment.check(settings, (10, 20, 3))
 
 
-def test_every_setting_is_known(tensorflow: None) -> None:
+def test_every_setting_is_tested(tensorflow: None) -> None:
     from digits.worker.input import augment
 
     augment.check(schema.convert(ALL, Augment), (12, 12, 3))
@@ -451,7 +451,7 @@ def test_every_setting_is_known(tensorflow: None) -> None:
 
 
 def _any_settings(tries: int) -> list[str]:
-    """What went wrong with settings of all kinds at once."""
+    """Return the errors of random combinations of settings."""
     import tensorflow as tf
 
     from digits.worker.input import augment
@@ -489,5 +489,5 @@ def _any_settings(tries: int) -> list[str]:
     return faults
 
 
-def test_any_settings_together_give_sound_images(in_child: Any) -> None:
+def test_any_combination_of_settings_yields_valid_images(in_child: Any) -> None:
     assert in_child(_any_settings, 40) == []

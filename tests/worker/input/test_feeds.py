@@ -1,4 +1,4 @@
-"""The order of the records, and what is done to images before the network sees them."""
+"""The order of records, and the preprocessing of images."""
 
 from __future__ import annotations
 
@@ -29,14 +29,14 @@ def input(tensorflow: None) -> Any:
     return input
 
 
-def test_every_record_once_an_epoch(input: Any) -> None:
+def test_every_record_is_used_once_per_epoch(input: Any) -> None:
     order = np.concatenate(list(islice(input.training_order(10, 4, seed=3, shuffle=True), 5)))
     assert sorted(order[:10]) == list(range(10))
     assert sorted(order[10:]) == list(range(10))
     assert list(order[:10]) != list(order[10:]) != list(range(10))
 
 
-def test_the_order_depends_on_seed_and_epoch_alone(input: Any) -> None:
+def test_the_order_depends_only_on_seed_and_epoch(input: Any) -> None:
     whole = list(islice(input.training_order(10, 4, seed=3, shuffle=True), 9))
     later = list(islice(input.training_order(10, 4, seed=3, shuffle=True, first_step=6), 3))
     assert np.array_equal(whole[6:], later)
@@ -58,7 +58,7 @@ def test_evaluation_ends_with_a_smaller_batch(input: Any) -> None:
     assert [list(batch) for batch in input.evaluation_order(8, 3)] == [[0, 1, 2], [3, 4, 5], [6, 7]]
 
 
-def test_no_record_is_evaluated_alone_beside_others(input: Any) -> None:
+def test_a_single_leftover_record_joins_the_last_batch(input: Any) -> None:
     assert [list(batch) for batch in input.evaluation_order(5, 2)] == [[0, 1], [2, 3, 4]]
     assert input.evaluation_sizes(1, 2) == [1] and input.evaluation_sizes(3, 1) == [1, 1, 1]
     for count in range(1, 30):
@@ -70,7 +70,7 @@ def test_no_record_is_evaluated_alone_beside_others(input: Any) -> None:
 
 @pytest.mark.parametrize("encoding", ["png", "jpg", "none"])
 @pytest.mark.parametrize("budget", [0, 1e9], ids=["streamed", "resident"])
-def test_records_are_decoded_in_the_order_asked_for(
+def test_records_are_decoded_in_the_requested_order(
     in_child: Any, tmp_path: Path, encoding: str, budget: float
 ) -> None:
     from digits.data import manifest, records
@@ -100,7 +100,7 @@ def _taken(folder: Path, budget: float, batches: list[list[int]]) -> Any:
     return taken
 
 
-def test_windows_are_cut(in_child: Any) -> None:
+def test_crops_are_random_in_training_and_central_in_validation(in_child: Any) -> None:
     central, padded, random, same = in_child(_windows)
     image = np.arange(25.0).reshape(5, 5)
     assert np.array_equal(central[0, :, :, 0], image[1:4, 1:4] - 1)
@@ -136,18 +136,20 @@ def _windows() -> Any:
     )
 
 
-def test_a_balanced_epoch_has_all_classes_alike(input: Any) -> None:
+def test_a_balanced_epoch_has_equally_many_records_of_each_class(input: Any) -> None:
     labels = np.array([0] * 90 + [1] * 10, np.int32)
     epochs = np.stack(list(islice(input.training_order(100, 100, 3, True, balanced=labels), 12)))
     assert (labels[epochs] == 1).sum(1).tolist() == [50] * 12
     rare = np.array([np.bincount(epoch, minlength=100)[90:] for epoch in epochs])
     assert (rare == 5).all()
     frequent = np.array([np.bincount(epoch, minlength=100)[:90] for epoch in epochs])
-    assert frequent.max() == 1 and (frequent.sum(0) > 0).all()  # within some epochs, all are seen
+    assert (
+        frequent.max() == 1 and (frequent.sum(0) > 0).all()
+    )  # after a few epochs, every record has been used
     assert 10 < (labels[epochs[0, :50]] == 1).sum() < 40
 
 
-def test_a_balanced_order_depends_on_seed_and_epoch_alone(input: Any) -> None:
+def test_a_balanced_order_depends_only_on_seed_and_epoch(input: Any) -> None:
     labels = np.array([0, 0, 0, 0, 1, 1, 2], np.int32)
     whole = list(islice(input.training_order(7, 3, 5, True, balanced=labels), 12))
     later = list(islice(input.training_order(7, 3, 5, True, first_step=8, balanced=labels), 4))
@@ -157,7 +159,7 @@ def test_a_balanced_order_depends_on_seed_and_epoch_alone(input: Any) -> None:
 
 
 @given(st.lists(st.integers(0, 4), min_size=1, max_size=40), st.integers(0, 99))
-def test_no_class_is_drawn_much_more_often_than_another(
+def test_class_counts_in_a_balanced_epoch_differ_by_at_most_one(
     tensorflow: None, classes: list[int], seed: int
 ) -> None:
     from digits.worker.input import feeds as input
@@ -204,14 +206,14 @@ def manifest_of(target: TargetSpec) -> Manifest:
     )
 
 
-def test_the_order_of_what_is_done(in_child: Any) -> None:
+def test_preprocessing_steps_run_in_order(in_child: Any) -> None:
     plain, evaluated, trained, targets = in_child(_prepared)
     mean = np.full((6, 6, 1), 100.0)
     mean[0] = 50
-    # Validation: mean, central window, whitening; nothing at random.
+    # Validation: mean subtraction, center crop, standardization; nothing random.
     central = (plain - mean)[:, 1:5, 1:5]
     assert np.allclose(evaluated, _white(central), atol=1e-5)
-    # Training: flipped pixels, the mean of their new places, then a window.
+    # Training: flip, subtract the mean at the new positions, then crop.
     flipped = plain[:, ::-1] - mean
     for image, one, other in zip(trained, flipped, plain - mean, strict=True):
         windows = [
@@ -248,7 +250,7 @@ def _prepared() -> Any:
     return images.astype(float), prepare(tf.constant(images)).numpy(), trained.numpy(), numbers
 
 
-def test_what_comes_in_from_outside_is_zero_once_the_mean_is_off(in_child: Any) -> None:
+def test_padding_is_zero_after_mean_subtraction(in_child: Any) -> None:
     batch = in_child(_padded)
     assert set(np.unique(batch)) == {0, 150}
     rows = (batch == 0).all((2, 3)).sum(1)
@@ -266,7 +268,7 @@ def _padded() -> Any:
     return prepare.for_training(images, tf.zeros([80], tf.int64), tf.constant([3, 4]))[0].numpy()
 
 
-def test_blended_images_bring_both_labels(in_child: Any) -> None:
+def test_blended_images_have_both_labels(in_child: Any) -> None:
     targets = in_child(_blended_targets)
     assert targets["others"].tolist() == [2, 0, 1]
     assert np.allclose(targets["other_weights"], [3, 1, 2])
@@ -287,7 +289,7 @@ def _blended_targets() -> Any:
 
 
 @pytest.mark.parametrize(("budget", "how"), [(9 * 108, "resident"), (9 * 108 - 1, "streamed")])
-def test_how_records_are_fed_is_told(in_child: Any, tmp_path: Path, budget: int, how: str) -> None:
+def test_the_data_loading_mode_is_reported(in_child: Any, tmp_path: Path, budget: int, how: str) -> None:
     write_dataset(tmp_path, {"train": 9}, size=6, channels=3)
     prepared = in_child(_how_loaded, tmp_path, budget)
     assert (prepared.split, prepared.how, prepared.records, prepared.bytes) == ("train", how, 9, 9 * 108)
@@ -303,7 +305,9 @@ def _how_loaded(folder: Path, budget: int) -> Any:
     return split.input_prepared
 
 
-def test_one_split_leaves_room_for_the_other(input: Any, train: Any, monkeypatch: Any) -> None:
+def test_memory_reserved_for_one_split_is_not_available_for_the_other(
+    input: Any, train: Any, monkeypatch: Any
+) -> None:
     monkeypatch.setattr(input, "free_bytes", lambda: 30_000)
     prepared = {event.split: event for event in train(networks.LINEAR, epochs=1).of(InputPrepared)}
     assert (prepared["train"].budget_bytes, prepared["train"].how) == (12_000, "resident")
@@ -322,7 +326,7 @@ def test_one_split_leaves_room_for_the_other(input: Any, train: Any, monkeypatch
         (None, 2**34, (2**33, "memory")),
     ],
 )
-def test_a_gpu_has_the_room_that_it_may_be_used_of(
+def test_cached_images_respect_the_gpu_memory_limit(
     input: Any, monkeypatch: Any, limits: Any, free: int | None, expected: tuple[int, str]
 ) -> None:
     monkeypatch.setattr(input, "free_bytes", lambda: 2**33)
@@ -334,7 +338,7 @@ def test_a_gpu_has_the_room_that_it_may_be_used_of(
 
 
 @pytest.mark.parametrize("budget", [0, 1e9], ids=["streamed", "resident"])
-def test_images_lie_where_they_are_wanted(in_child: Any, tmp_path: Path, budget: float) -> None:
+def test_images_are_placed_on_the_requested_device(in_child: Any, tmp_path: Path, budget: float) -> None:
     write_dataset(tmp_path, {"train": 9}, size=6, channels=1)
     (elsewhere, device), (here, _) = (in_child(_placed, tmp_path, budget, number) for number in (1, 0))
     assert device.endswith("CPU:1")
@@ -358,7 +362,7 @@ def _placed(folder: Path, budget: float, number: int) -> tuple[np.ndarray, str]:
 
 
 @pytest.mark.parametrize("shape", [(4, 2, 3), (2, 3, 3), (3, 3, 1)], ids=["by 8", "by 2", "odd"])
-def test_images_are_gathered_byte_by_byte(in_child: Any, shape: tuple[int, int, int]) -> None:
+def test_images_are_gathered_as_bytes(in_child: Any, shape: tuple[int, int, int]) -> None:
     images = np.random.default_rng(1).integers(0, 256, (300, *shape), np.uint8)
     positions = [299, 0, 7, 7]
     found = in_child(_gathered, images, positions)
@@ -376,7 +380,7 @@ def _gathered(images: np.ndarray, positions: list[int]) -> np.ndarray:
     ).numpy()
 
 
-def test_a_gpu_has_what_moving_images_needs(in_child: Any) -> None:
+def test_gpus_support_gathering_images(in_child: Any) -> None:
     kinds = in_child(_gathered_by_gpus)
     assert {"DT_INT64", "DT_HALF", "DT_FLOAT"} <= kinds
 

@@ -1,4 +1,4 @@
-"""Batch normalization in one operation, next to that of Keras."""
+"""Fused batch normalization, compared with that of Keras."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ pytestmark = pytest.mark.tensorflow
 
 
 def _both(shape: tuple[int, ...], training: bool, settings: dict[str, Any]) -> list[Any]:
-    """Output, gradients and averages of the layer as Keras computes it and as it is here, and whether that is fused."""
+    """Compare Keras' layer and ours: output, gradients and moving averages, and whether each is fused."""
     import keras
     import tensorflow as tf
 
@@ -47,7 +47,7 @@ def _values(
 
 @pytest.mark.parametrize("training", [True, False])
 @pytest.mark.parametrize("settings", [{}, {"scale": False}, {"center": False}, {"axis": 3}])
-def test_it_computes_what_keras_does(in_child: Any, training: bool, settings: dict[str, Any]) -> None:
+def test_the_fused_layer_matches_keras(in_child: Any, training: bool, settings: dict[str, Any]) -> None:
     (theirs, before), (ours, is_fused) = in_child(_both, (5, 4, 3, 6), training, settings)
     assert is_fused and not before
     assert len(ours) == len(theirs)
@@ -58,7 +58,7 @@ def test_it_computes_what_keras_does(in_child: Any, training: bool, settings: di
 @pytest.mark.parametrize(
     ("shape", "settings"), [((5, 6), {}), ((2, 3, 4, 5, 6), {}), ((5, 4, 3, 6), {"axis": 1})]
 )
-def test_what_it_cannot_is_left_to_keras(
+def test_unsupported_shapes_fall_back_to_keras(
     in_child: Any, shape: tuple[int, ...], settings: dict[str, Any]
 ) -> None:
     (theirs, _), (ours, is_fused) = in_child(_both, shape, True, settings)

@@ -1,4 +1,4 @@
-"""How often a network is built until its mistake is told, and which mistake that is."""
+"""How often a network is rebuilt before its error is reported, and which error that is."""
 
 from __future__ import annotations
 
@@ -47,9 +47,9 @@ def build_model(params):
 
 
 @pytest.mark.parametrize(
-    ("network", "built", "told"),
+    ("network", "built", "reported"),
     [
-        # Nothing tells it that it predicts, so it would be built the same again.
+        # The network cannot see that it is built for inference, so a second build would be identical.
         (PLAIN.format("1 / 0"), 1, "division by zero"),
         (PLAIN.format("y = tf.one_hot(self.y, self.nclasses); 1 / 0"), 2, "division by zero"),
         (PLAIN.format("1 / (0 if self.is_inference else 1)"), 2, ""),
@@ -67,7 +67,7 @@ def build_model(params):
         (PLAIN.format("del self.y; self.y"), 2, "'UserModel' object has no attribute 'y'"),
         (PLAIN.format("y = getattr(self, 'y'); 1 / (self.is_inference - 1)"), 3, ""),
         (PLAIN.format("wanted = self.y.shape"), 2, ""),
-        # These get all of it at once, and nobody sees what they do with it.
+        # These receive all arguments at once, so their use of labels cannot be observed.
         (OWN_CONSTRUCTOR.format("1 / 0"), 3, "division by zero"),
         (OWN_CONSTRUCTOR.format("y.shape"), 2, ""),
         (OWN_CONSTRUCTOR.format("1 / (0 if others[-1] else 1)"), 3, ""),
@@ -76,26 +76,26 @@ def build_model(params):
         (BUILD_MODEL.format("params['y'].shape"), 2, ""),
     ],
 )
-def test_it_is_built_again_only_as_something_else(
-    network: str, built: int, told: str, in_child: Any, tmp_path: Path
+def test_a_network_is_rebuilt_only_if_the_result_can_differ(
+    network: str, built: int, reported: str, in_child: Any, tmp_path: Path
 ) -> None:
     path = tmp_path / "network.py"
     path.write_text(network)
-    assert in_child(_built_and_told, path) == (built, told)
+    assert in_child(_count_builds, path) == (built, reported)
 
 
-def _built_and_told(path: Path) -> tuple[int, str]:
-    """How often the network was built, and the fault that is told in the end."""
+def _count_builds(path: Path) -> tuple[int, str]:
+    """Return how often the network was built, and the error reported in the end."""
     from digits.worker import network_loader
     from digits.worker.network import inference
     from digits.worker.network.variables import VariableStore
 
-    said, told = io.StringIO(), ""
-    with contextlib.redirect_stdout(said):
+    output, reported = io.StringIO(), ""
+    with contextlib.redirect_stdout(output):
         try:
             inference.trace_for_display(
                 network_loader.load(path, (12, 12, 1), class_index(list("abcd"))), VariableStore()
             )
         except Exception as error:
-            told = str(error)
-    return said.getvalue().count("built"), told
+            reported = str(error)
+    return output.getvalue().count("built"), reported

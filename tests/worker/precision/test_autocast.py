@@ -1,4 +1,4 @@
-"""Float32 tensors of a network meet those of half precision: in operations, control flow and gradients."""
+"""Mixed float32 and half-precision tensors in operations, control flow and gradients."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ HEAD = "import numpy as np\nimport tensorflow as tf\nfrom tensorflow.keras impor
 
 
 def classifier(body: str, head: str = "") -> str:
-    """A network whose ``body`` makes features ``x``, [N, any], of the input; it prints ``shown``, a list of tensors."""
+    """Return a network whose ``body`` computes features ``x`` [N, any] and which prints the tensors in ``shown``."""
     return networks.classifier(
         "shown = []\n"
         + body.strip()
@@ -28,7 +28,7 @@ def classifier(body: str, head: str = "") -> str:
 
 
 def types(outcome: Any) -> list[str]:
-    """The types of the shown tensors, the same in each stage."""
+    """Return the dtypes of the shown tensors, which must be the same in each stage."""
     assert outcome.code == 0, outcome.output
     (line,) = {line for line in outcome.output.splitlines() if line.startswith("types")}
     return line.split()[1:]
@@ -61,7 +61,7 @@ class Dense(layers.Layer):
 
 
 @pytest.mark.parametrize("precision", HALVES)
-def test_operations_take_constants_and_random_numbers(train: Any, precision: str) -> None:
+def test_operations_accept_constants_and_random_numbers(train: Any, precision: str) -> None:
     outcome = train(OPERATIONS, precision=precision, epochs=1)
     low = precision.removeprefix("mixed_")
     assert types(outcome) == [low] * len(types(outcome))
@@ -103,7 +103,7 @@ def compiled_by_autograph(x):
 )
 
 
-def test_control_flow_keeps_the_types_it_was_given(train: Any) -> None:
+def test_control_flow_preserves_dtypes(train: Any) -> None:
     expected = ["bfloat16"] * 3 + ["float32"] * 7 + ["bfloat16"]
     assert types(train(CONTROL_FLOW, precision="mixed_bfloat16", epochs=1)) == expected
 
@@ -122,12 +122,12 @@ x = x + tf.reduce_mean(squares) + kept
 )
 
 
-def test_explicit_casts_stay_until_they_meet_half_precision(train: Any) -> None:
+def test_explicit_casts_hold_until_mixed_with_half_precision(train: Any) -> None:
     outcome = train(EXPLICIT, precision="mixed_float16", epochs=1)
     assert types(outcome) == ["float32"] * 3 + ["float16"] * 2
     assert min(outcome.values("train", "squares")) == pytest.approx(
         0.144, rel=0.05
-    )  # times 1e9, in float16 infinite
+    )  # multiplied by 1e9, which is infinite in float16
     assert outcome.values("train", "mask") == pytest.approx([1.0] * 8, abs=0.01)
 
 
@@ -141,7 +141,7 @@ x = tf.concat([tf.reshape(item, [-1, item.shape[1] * item.shape[2]]) for item in
 )
 
 
-def test_what_has_no_half_precision_computes_in_float32(train: Any) -> None:
+def test_operations_without_half_precision_compute_in_float32(train: Any) -> None:
     outcome = train(FULL_ONLY, precision="mixed_float16", epochs=1)
     assert types(outcome) == ["float16"] + ["float32"] * 3
 
@@ -165,7 +165,7 @@ def reversed(x):
 )
 
 
-def test_gradients_are_taken_through_casts(train: Any) -> None:
+def test_gradients_flow_through_casts(train: Any) -> None:
     full, half = (
         train(GRADIENTS, name=name, precision=name, epochs=2) for name in ("float32", "mixed_bfloat16")
     )
@@ -193,7 +193,7 @@ tf.scatter_add(tf.get_variable('counts', [2], initializer=tf.zeros_initializer()
 
 
 def test_moving_averages_are_computed_in_float32(train: Any, in_child: Any) -> None:
-    """Steps of a thousandth, which are rounded away in half precision."""
+    """Steps of 0.001 would be lost to rounding in half precision."""
     full, half = (
         in_child(snapshot, train(AVERAGES, name=name, precision=name, epochs=1).job_folder, "snapshot_1.ckpt")
         for name in ("float32", "mixed_bfloat16")
@@ -207,7 +207,7 @@ def test_moving_averages_are_computed_in_float32(train: Any, in_child: Any) -> N
 
 
 def test_a_loss_computes_mixed_tensors_in_float32(train: Any) -> None:
-    """Also those that it gets in half precision, past ``self``."""
+    """This includes tensors it receives in half precision by other means than ``self``."""
     network = classifier("x = tf.reshape(self.x, [-1, 144])\nkept.append(x)", "kept = []\n").replace(
         "return digits",
         "far = tf.reduce_sum(tf.square(kept[-1] + tf.constant(300.0)))\n"
@@ -219,7 +219,7 @@ def test_a_loss_computes_mixed_tensors_in_float32(train: Any) -> None:
     assert np.isfinite(outcome.values("train", "loss")).all()
 
 
-def test_float32_networks_mix_no_types(train: Any) -> None:
+def test_float32_networks_are_not_autocast(train: Any) -> None:
     network = classifier("x = tf.cast(tf.reshape(self.x, [-1, 144]), tf.float16) + tf.constant(1.0)")
     outcome = train(network)
     assert outcome.code != 0

@@ -1,4 +1,4 @@
-"""Sampling of classes: the distributions of TensorFlow's samplers, from given random numbers."""
+"""Candidate samplers draw from the distributions of TensorFlow's samplers."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ CLASSES, COUNT, DRAWS = 12, 5, 4000
 
 
 def drawn(kind: str, unique: bool) -> list[tuple[np.ndarray, np.ndarray]]:
-    """How often each class was drawn, and how often that was expected: means of ours, and of TensorFlow's."""
+    """Return mean counts and expected counts of each class, for our sampler and for TensorFlow's."""
     import tensorflow as tf
 
     from digits.worker.randomness import candidate_sampling
@@ -47,16 +47,16 @@ def drawn(kind: str, unique: bool) -> list[tuple[np.ndarray, np.ndarray]]:
 
 @pytest.mark.parametrize("unique", [True, False])
 @pytest.mark.parametrize("kind", ["uniform", "log_uniform"])
-def test_distributions_are_those_of_tensorflow(in_child: Any, kind: str, unique: bool) -> None:
+def test_distributions_match_tensorflow(in_child: Any, kind: str, unique: bool) -> None:
     (times, expected), (their_times, their_expected) = in_child(drawn, kind, unique)
     assert times.sum() == pytest.approx(COUNT)
     assert times == pytest.approx(their_times, abs=0.05)
     assert expected == pytest.approx(their_expected, abs=0.02)
-    if not unique:  # with unique classes the count that TensorFlow expects is a rough one
+    if not unique:  # TensorFlow only estimates the expected count of unique classes
         assert times == pytest.approx(expected, abs=0.05)
 
 
-def test_unique_classes_differ(in_child: Any) -> None:
+def test_unique_samples_differ(in_child: Any) -> None:
     found = in_child(_all_of_them)
     assert sorted(found) == list(range(CLASSES))
 
@@ -75,7 +75,7 @@ def _all_of_them() -> list[int]:
     )
 
 
-def test_unigrams_are_counts_in_a_list_or_a_file(in_child: Any, tmp_path: Path) -> None:
+def test_unigrams_are_read_from_a_list_or_a_file(in_child: Any, tmp_path: Path) -> None:
     (tmp_path / "vocabulary").write_text("a,1\nb,4\nc,9\n")
     for source in ({"unigrams": [1.0, 4.0, 9.0]}, {"vocab_file": str(tmp_path / "vocabulary")}):
         chances = in_child(_unigrams, {"distortion": 0.5, "num_reserved_ids": 1, **source})

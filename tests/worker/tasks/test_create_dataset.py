@@ -1,4 +1,4 @@
-"""The task that creates a dataset, from the recipe to the files, and everything that can go wrong."""
+"""The task that creates a dataset, from recipe to files, and its errors."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ COLOURS = {"red_cars": (200, 30, 30), "green": (30, 200, 30), "blue": (30, 30, 2
 
 
 @pytest.fixture(autouse=True)
-def no_process_is_left() -> Iterator[None]:
+def no_process_remains() -> Iterator[None]:
     before = psutil.Process().children()
     yield
     assert [child for child in psutil.Process().children() if child not in before] == []
@@ -52,7 +52,7 @@ def source(tmp_path: Path) -> Path:
 
 
 def make_source(root: Path, count: int = 8, size: tuple[int, int] = (12, 8)) -> Path:
-    """Three classes of plain images, each a little different."""
+    """Create three classes of plain images, each slightly different."""
     for name, color in COLOURS.items():
         (root / name).mkdir(parents=True)
         for number in range(count):
@@ -63,7 +63,7 @@ def make_source(root: Path, count: int = 8, size: tuple[int, int] = (12, 8)) -> 
 
 
 class Made:
-    """A job's folder in which the task ran."""
+    """The job folder of a finished task."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -103,7 +103,7 @@ def make(job: Path, task: CreateClassification) -> Made:
 
 
 def fault(job: Path, task: CreateClassification) -> UserFault:
-    """The fault that ends the task; nothing but the list of skipped images may be left."""
+    """Run the task and return its error; only the list of skipped images may remain."""
     with pytest.raises(UserFault) as caught:
         make(job, task)
     assert {path.name for path in job.iterdir()} <= {"create", manifest.SKIPPED_FILE}
@@ -115,7 +115,7 @@ def skipped_rows(job: Path) -> list[dict[str, str]]:
         return list(csv.DictReader(file))
 
 
-def test_a_folder_becomes_a_dataset(job: Path, source: Path) -> None:
+def test_a_dataset_is_created_from_a_folder(job: Path, source: Path) -> None:
     made = make(job, recipe(source))
     dataset = made.manifest
     assert dataset.target.labels == ["blue", "green", "red cars"]
@@ -137,7 +137,7 @@ def test_a_folder_becomes_a_dataset(job: Path, source: Path) -> None:
     )
 
 
-def test_the_mean_is_that_of_the_train_images(job: Path, source: Path) -> None:
+def test_the_mean_is_computed_from_training_images(job: Path, source: Path) -> None:
     made = make(job, recipe(source))
     expected = np.mean([record.as_array() for record in made.records("train")], axis=0, dtype=np.float64)
     mean = np.load(job / "mean.npy", allow_pickle=False)
@@ -147,12 +147,12 @@ def test_the_mean_is_that_of_the_train_images(job: Path, source: Path) -> None:
     assert made.manifest.mean_pixel == pytest.approx(expected.mean(axis=(0, 1)))
 
 
-def test_plain_files_are_stored_as_they_are(job: Path, source: Path) -> None:
+def test_plain_files_are_stored_unchanged(job: Path, source: Path) -> None:
     for record in make(job, recipe(source)).records("train"):
         assert record.data == (source / record.filename).read_bytes()
 
 
-def test_jpeg_files_are_not_encoded_twice(job: Path, tmp_path: Path) -> None:
+def test_jpeg_files_are_not_reencoded(job: Path, tmp_path: Path) -> None:
     source = make_source(tmp_path / "source")
     for path in list(source.rglob("*.png")):
         Image.open(path).save(path.with_suffix(".jpg"))
@@ -176,7 +176,7 @@ def test_every_encoding_size_and_channel_count(
         assert record.as_array().shape == (9, 5, channels)
 
 
-def test_the_number_of_processes_changes_nothing(
+def test_the_number_of_processes_does_not_affect_the_result(
     tmp_path: Path, source: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(create_dataset, "RECORDS_PER_SHARD", 3)
@@ -191,7 +191,7 @@ def test_the_number_of_processes_changes_nothing(
     assert results[0] == results[1] == results[2]
 
 
-def test_the_seed_changes_the_choice(tmp_path: Path, source: Path) -> None:
+def test_the_seed_changes_the_split(tmp_path: Path, source: Path) -> None:
     results = []
     for seed in (1, 2):
         job = tmp_path / f"job-{seed}"
@@ -200,7 +200,7 @@ def test_the_seed_changes_the_choice(tmp_path: Path, source: Path) -> None:
     assert results[0] != results[1]
 
 
-def test_the_events_tell_the_story(job: Path, source: Path) -> None:
+def test_events_report_the_progress(job: Path, source: Path) -> None:
     (source / "blue" / "broken.png").write_bytes(b"not an image")
     made = make(job, recipe(source, pct_val=0))
     counted = made.of(events.Counted)
@@ -215,7 +215,7 @@ def test_the_events_tell_the_story(job: Path, source: Path) -> None:
     ]
 
 
-def test_separate_folders_have_their_own_records(job: Path, tmp_path: Path) -> None:
+def test_separate_folders_become_separate_splits(job: Path, tmp_path: Path) -> None:
     train = make_source(tmp_path / "train", 4)
     val = make_source(tmp_path / "val", 3)
     test = make_source(tmp_path / "test", 2)
@@ -253,7 +253,7 @@ BAD_FILES = {
 
 
 @pytest.mark.parametrize("bad", BAD_FILES)
-def test_bad_files_are_skipped_and_named(job: Path, source: Path, bad: str) -> None:
+def test_invalid_files_are_skipped_and_listed(job: Path, source: Path, bad: str) -> None:
     spoil, reason = BAD_FILES[bad]
     spoil(source / "green" / os.fsdecode(b"caf\xe9.png"))
     made = make(job, recipe(source))
@@ -264,7 +264,7 @@ def test_bad_files_are_skipped_and_named(job: Path, source: Path, bad: str) -> N
     assert sum(split.count for split in made.manifest.splits.values()) == 24
 
 
-def test_images_of_every_kind_are_taken(job: Path, source: Path) -> None:
+def test_images_of_every_format_are_accepted(job: Path, source: Path) -> None:
     turned = Image.Exif()
     turned[0x0112] = 6
     Image.new("CMYK", (9, 9), (0, 255, 255, 0)).save(source / "blue" / "cmyk.jpg")
@@ -293,7 +293,7 @@ def test_skipped_events_are_capped_but_the_list_is_complete(
     assert len(skipped_rows(job)) == made.manifest.skipped == 9
 
 
-def test_a_dataset_of_mostly_bad_files_is_refused(job: Path, source: Path) -> None:
+def test_a_dataset_of_mostly_invalid_files_is_refused(job: Path, source: Path) -> None:
     for number in range(30):
         (source / "blue" / f"bad-{number}.png").touch()
     refusal = fault(job, recipe(source))
@@ -310,7 +310,7 @@ def test_a_class_that_loses_all_images_is_named(job: Path, source: Path) -> None
     assert "No usable train image is left in: blue." in [event.message for event in made.of(events.Warned)]
 
 
-def test_two_classes_must_be_left(job: Path, source: Path) -> None:
+def test_at_least_two_classes_must_remain(job: Path, source: Path) -> None:
     shutil.rmtree(source / "green")
     for path in list((source / "blue").iterdir())[2:]:
         path.unlink()
@@ -352,7 +352,7 @@ def test_impossible_recipes_are_refused(job: Path, source: Path, options: dict, 
     assert not (job / "dataset.json").exists()
 
 
-def test_a_folder_that_vanishes_is_named(job: Path, source: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_folder_that_disappears_is_named(job: Path, source: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     read = images.open_picture
 
     def vanish(path: str, *arguments: Any, **options: Any) -> images.Picture:
@@ -363,7 +363,7 @@ def test_a_folder_that_vanishes_is_named(job: Path, source: Path, monkeypatch: p
     assert f"The folder {source} disappeared" in fault(job, recipe(source)).message
 
 
-def test_a_file_that_vanishes_is_skipped(job: Path, source: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_file_that_disappears_is_skipped(job: Path, source: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     read = images.open_picture
 
     def vanish(path: str, *arguments: Any, **options: Any) -> images.Picture:
@@ -381,9 +381,7 @@ def test_a_file_that_vanishes_is_skipped(job: Path, source: Path, monkeypatch: p
     ]
 
 
-def test_a_full_disk_is_named_with_its_numbers(
-    job: Path, source: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_full_disk_is_reported_with_sizes(job: Path, source: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def full(self: records.ShardWriter, payload: bytes, group: int) -> None:
         raise OSError(errno.ENOSPC, "No space left on device")
 
@@ -396,7 +394,7 @@ def test_a_full_disk_is_named_with_its_numbers(
     assert str(job) in refusal.hint
 
 
-def test_raw_records_that_cannot_fit_are_refused_at_once(
+def test_raw_records_larger_than_the_free_space_are_refused_early(
     job: Path, source: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     usage = shutil.disk_usage(job)
@@ -413,7 +411,7 @@ def test_a_killed_process_ends_the_task(job: Path, source: Path, monkeypatch: py
     assert "most likely ran out of memory" in fault(job, recipe(source)).message
 
 
-def test_an_error_of_the_program_leaves_nothing_behind(
+def test_an_unexpected_error_leaves_no_files(
     job: Path, source: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(images, "resize_image", lambda *arguments, **options: 1 / 0)
@@ -440,7 +438,7 @@ def test_a_second_run_replaces_the_first(job: Path, source: Path) -> None:
     )
 
 
-def test_shards_are_many_and_even(tmp_path: Path) -> None:
+def test_the_number_of_shards_grows_with_the_data(tmp_path: Path) -> None:
     def plan(count: int) -> Plan:
         split = SplitPlan(tmp_path, ["a"] * count, [0] * count, [0] * count)
         return Plan(class_index(["a", "b"]), {"train": split}, ["a", "b"])
@@ -458,7 +456,7 @@ def test_shards_are_many_and_even(tmp_path: Path) -> None:
 
 @pytest.fixture
 def tiny_sample(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A sample that needs no network."""
+    """A sample dataset that needs no download."""
 
     class Source:
         name = "memory"
@@ -485,7 +483,7 @@ def tiny_sample(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(SAMPLES, "tiny", sample)
 
 
-def test_a_sample_is_fetched_first(job: Path, tmp_path: Path, tiny_sample: None) -> None:
+def test_a_sample_is_downloaded_first(job: Path, tmp_path: Path, tiny_sample: None) -> None:
     place = tmp_path / "samples" / "tiny"
     task = recipe(place / "train", sample="tiny", width=4, height=4, channels=1)
     made = make(job, task)
@@ -499,20 +497,20 @@ def test_a_sample_is_fetched_first(job: Path, tmp_path: Path, tiny_sample: None)
     assert fractions == sorted(fractions)
 
 
-def test_a_sample_that_cannot_be_fetched_is_a_fault(job: Path, tmp_path: Path) -> None:
+def test_a_failed_sample_download_is_an_error(job: Path, tmp_path: Path) -> None:
     (tmp_path / "place" / "train").mkdir(parents=True)
     task = recipe(tmp_path / "place" / "train", sample="mnist")
     assert "already contains train" in fault(job, task).message
 
 
-def test_the_task_runs_from_its_recipe_alone(job: Path, source: Path) -> None:
+def test_the_task_needs_only_its_recipe(job: Path, source: Path) -> None:
     recipe(source).save(job / "create")
     assert run_task(job / "create") == 0
     made = Made(job)
     assert made.events[-1].result == {"images": 24, "skipped": 0}
 
 
-def test_a_stopped_task_leaves_nothing_behind(job: Path, tmp_path: Path, root: Path) -> None:
+def test_a_stopped_task_leaves_no_files(job: Path, tmp_path: Path, root: Path) -> None:
     source = make_source(tmp_path / "large", 1500, (60, 60))
     recipe(source, width=300, height=300).save(job / "create")
     program = "import sys; from pathlib import Path; from digits.worker.run import run_task; "
@@ -533,7 +531,7 @@ def test_a_stopped_task_leaves_nothing_behind(job: Path, tmp_path: Path, root: P
     assert "Finished" not in names
 
 
-def test_the_task_does_without_tensorflow(job: Path, source: Path, root: Path) -> None:
+def test_the_task_does_not_import_tensorflow(job: Path, source: Path, root: Path) -> None:
     recipe(source).save(job / "create")
     program = (
         "import sys; from pathlib import Path; from digits.worker.run import run_task; "
@@ -547,7 +545,7 @@ def test_the_task_does_without_tensorflow(job: Path, source: Path, root: Path) -
     )
 
 
-def test_no_thread_is_left(job: Path, source: Path) -> None:
+def test_no_thread_remains(job: Path, source: Path) -> None:
     before = threading.active_count()
     make(job, recipe(source))
     assert threading.active_count() == before

@@ -1,4 +1,4 @@
-"""Trained networks as SavedModels: used by plain TensorFlow, in a process that knows nothing of DIGITS."""
+"""SavedModels of trained networks, used by plain TensorFlow in a process without DIGITS."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ pytestmark = pytest.mark.tensorflow
 
 @pytest.fixture
 def export(start: Any, tmp_path: Path, gradients: Path) -> Callable[..., Outcome]:
-    """Writes the latest snapshot of a training as a SavedModel into ``exported``."""
+    """Return a function that exports the latest snapshot of a training as a SavedModel to ``exported``."""
 
     def export(training: Outcome) -> Outcome:
         assert training.code == 0, training.output
@@ -43,7 +43,7 @@ def export(start: Any, tmp_path: Path, gradients: Path) -> Callable[..., Outcome
     return export
 
 
-# Prints the outputs of every SavedModel and number of images that it reads.
+# Read SavedModels and numbers of images, and print the outputs.
 USES = """
 import json, sys
 import numpy as np, tensorflow as tf
@@ -58,7 +58,7 @@ for line in sys.stdin:
 
 @pytest.fixture(scope="module")
 def plain_tensorflow(tmp_path_factory: pytest.TempPathFactory) -> Iterator[subprocess.Popen[str]]:
-    """A process that knows nothing of DIGITS."""
+    """A process without DIGITS."""
     environment = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
     folder = tmp_path_factory.mktemp("plain")
     with open(folder / "errors", "w") as errors:
@@ -77,7 +77,7 @@ def plain_tensorflow(tmp_path_factory: pytest.TempPathFactory) -> Iterator[subpr
 
 @pytest.fixture
 def used(plain_tensorflow: subprocess.Popen[str]) -> Callable[..., dict[str, Any]]:
-    """What a written model gives for random images, in plain TensorFlow."""
+    """Return a function that computes the outputs of a SavedModel for random images, in plain TensorFlow."""
 
     def used(folder: Path, count: int = 2) -> dict[str, Any]:
         assert plain_tensorflow.stdin and plain_tensorflow.stdout
@@ -90,7 +90,7 @@ def used(plain_tensorflow: subprocess.Popen[str]) -> Callable[..., dict[str, Any
 
 
 def expected(job_folder: Path, count: int = 2) -> Any:
-    """What the network of a job gives for the same images. To be called in a child: it uses TensorFlow."""
+    """Compute the outputs of a job's network for the same images. Call it with `in_child`, because it uses TensorFlow."""
     import tensorflow as tf
 
     from digits.worker.training import trained
@@ -105,7 +105,7 @@ def expected(job_folder: Path, count: int = 2) -> Any:
     [networks.BATCH_NORM.replace("{arguments}", ""), networks.KERAS_LENET, networks.RAW],
     ids=["slim", "keras", "raw"],
 )
-def test_a_network_is_used_elsewhere(
+def test_an_exported_network_gives_the_same_outputs(
     trained: Any, export: Any, in_child: Any, used: Any, network: str
 ) -> None:
     training = trained(network, epochs=1)
@@ -138,7 +138,7 @@ def batch_size(job_folder: Path) -> int:
     return trained.load(job_folder, "snapshot_1.ckpt").batch_size
 
 
-def test_an_export_that_is_finished_survives_a_power_cut(
+def test_a_finished_export_survives_a_power_loss(
     trained: Any, export: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     training = trained(networks.RAW, epochs=1)
@@ -156,9 +156,7 @@ def test_an_export_that_is_finished_survives_a_power_cut(
     assert all(left.get(str(path.relative_to(tmp_path))) == path.read_bytes() for path in exported)
 
 
-def test_the_number_of_the_step_is_that_of_the_snapshot(
-    train: Any, export: Any, in_child: Any, used: Any
-) -> None:
+def test_the_global_step_matches_the_snapshot(train: Any, export: Any, in_child: Any, used: Any) -> None:
     training = train(
         networks.classifier(
             """
@@ -195,7 +193,7 @@ return {outputs}
     ],
     ids=["list", "tuple", "dict"],
 )
-def test_several_outputs_are_all_written(
+def test_all_outputs_are_exported(
     train: Any, export: Any, used: Any, outputs: str, pick: str, names: set[str]
 ) -> None:
     network = f"pick = {pick}\n" + SEVERAL.replace("{outputs}", outputs)
@@ -211,13 +209,17 @@ def test_several_outputs_are_all_written(
     ["tf.concat(tf.split(self.x, 2), 0)", "tf.reshape(self.x, [8, 12, 12, 1])"],
     ids=["halves", "fixed"],
 )
-def test_a_network_that_takes_only_some_batches(train: Any, export: Any, used: Any, batch: str) -> None:
+def test_a_network_that_requires_certain_batch_sizes_is_exported(
+    train: Any, export: Any, used: Any, batch: str
+) -> None:
     outcome = export(train(networks.LINEAR.replace("self.x", batch), epochs=1, val_interval=0))
     assert outcome.code == 0, outcome.output
     assert len(used(outcome.job_folder.parent / "exported", count=8)["output"]) == 8
 
 
-def test_what_calls_python_is_refused_with_its_line(train: Any, export: Any, tmp_path: Path) -> None:
+def test_a_network_that_calls_python_is_refused_with_its_line(
+    train: Any, export: Any, tmp_path: Path
+) -> None:
     network = networks.LINEAR.replace("self.x / 100.0", "tf.py_func(lambda x: x / 100, [self.x], tf.float32)")
     network = network.replace("model = slim.flatten(tf.py_func", "model = tf.py_func").replace(
         "tf.float32))", "tf.float32)\n        model = tf.reshape(model, [-1, 144])"
@@ -229,7 +231,7 @@ def test_what_calls_python_is_refused_with_its_line(train: Any, export: Any, tmp
     assert not (tmp_path / "exported").exists()
 
 
-def test_what_is_random_is_written_and_said(train: Any, export: Any) -> None:
+def test_a_network_with_randomness_is_exported_with_a_warning(train: Any, export: Any) -> None:
     network = networks.LINEAR.replace("self.x / 100.0", "self.x / 100.0 + tf.random_normal(tf.shape(self.x))")
     outcome = export(train(network, epochs=1))
     assert outcome.code == 0, outcome.output
@@ -237,7 +239,7 @@ def test_what_is_random_is_written_and_said(train: Any, export: Any) -> None:
     assert "random" in outcome.of(Warned)[0].message
 
 
-def test_what_is_there_is_not_overwritten(trained: Any, export: Any, tmp_path: Path) -> None:
+def test_an_existing_export_is_not_overwritten(trained: Any, export: Any, tmp_path: Path) -> None:
     (tmp_path / "exported").mkdir()
     (tmp_path / "exported" / "mine").touch()
     outcome = export(trained(networks.LINEAR, epochs=1))

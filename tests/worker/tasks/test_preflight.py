@@ -1,4 +1,4 @@
-"""Trying a training before it is started, in a process as the server starts it."""
+"""The pre-training check, in a process as started by the server."""
 
 from __future__ import annotations
 
@@ -26,11 +26,11 @@ def result(outcome: Outcome) -> dict[str, Any]:
     return outcome.of(events.Finished)[0].result
 
 
-def picture(outcome: Outcome) -> np.ndarray:
+def image(outcome: Outcome) -> np.ndarray:
     return np.asarray(Image.open(io.BytesIO((outcome.job_folder / "batch.png").read_bytes())))
 
 
-def test_what_a_training_would_cost(preflight: Any) -> None:
+def test_the_cost_of_a_training_is_estimated(preflight: Any) -> None:
     outcome = preflight(networks.LINEAR, solver={"type": "ADAM", "learning_rate": 0.01})
     found = result(outcome)
     assert found["parameters"] == 12 * 12 * 4 + 4
@@ -64,8 +64,8 @@ def test_the_loss_is_compared_with_chance(preflight: Any) -> None:
     assert result(preflight(loud))["verdict_level"] == "high"
 
 
-def test_the_verdict_is_that_of_the_training_not_of_moving_averages(preflight: Any) -> None:
-    """Initial moving averages do not normalize in validation. Weight decay is not an error."""
+def test_the_verdict_is_based_on_the_training_loss(preflight: Any) -> None:
+    """Initial moving averages distort validation, and weight decay is not an error."""
     network = networks.classifier(
         """
 with slim.arg_scope([slim.fully_connected], weights_regularizer=slim.l2_regularizer(10.0)):
@@ -88,7 +88,7 @@ LOSS = "digits.classification_loss(self.inference, self.y)"
     [
         (ENTROPY_BY_HAND.format("tf.one_hot(self.y, self.nclasses)"), True),
         (f"{LOSS} + 3 * {LOSS} + tf.nn.l2_loss(self.inference)", True),
-        # Comments and function names are irrelevant.
+        # Comments and function names do not matter.
         ("digits.mse_loss(self.inference, 0.0)  # not digits.classification_loss", False),
         (ENTROPY_BY_HAND.format("tf.nn.softmax(self.inference)"), False),
         (LOSS.replace("self.inference", "tf.pad(self.inference, [[0, 0], [0, 3]])"), False),
@@ -104,7 +104,7 @@ def test_only_classification_has_a_chance_level(
 
 
 def _label_flow(path: Path, batch: int | None = None) -> tuple[int, list[str]]:
-    """The number of cross-entropies over the classes in the loss of a network, and the warnings."""
+    """Return the number of cross-entropies over classes in a network's loss, and the warnings."""
     import tensorflow as tf
 
     from digits.worker import network_loader
@@ -146,7 +146,7 @@ PAIRS = "tf.reduce_sum(self.inference, 1, keepdims={})"
         ),
         (f"digits.mse_loss({PAIRS.format(False)}, self.y)", ""),
         ("digits.contrastive_loss(self.inference, self.inference * 2.0, tf.equal(self.y, 1))", ""),
-        # Combines all pairs of labels intentionally.
+        # Deliberately combines all pairs of labels.
         (
             "tf.reduce_mean(tf.to_float(tf.equal(self.y, tf.expand_dims(self.y, 1))) * "
             "tf.matmul(self.inference, self.inference, transpose_b=True))",
@@ -156,7 +156,7 @@ PAIRS = "tf.reduce_sum(self.inference, 1, keepdims={})"
         (LOSS, ""),
     ],
 )
-def test_labels_that_fit_only_by_broadcasting(in_child: Any, tmp_path: Path, loss: str, words: str) -> None:
+def test_labels_that_broadcast_cause_a_warning(in_child: Any, tmp_path: Path, loss: str, words: str) -> None:
     path = tmp_path / "network.py"
     path.write_text(networks.LINEAR.replace(LOSS, loss))
     warnings = in_child(_label_flow, path)[1]
@@ -167,7 +167,7 @@ def test_labels_that_fit_only_by_broadcasting(in_child: Any, tmp_path: Path, los
     assert all(warning.startswith(f"Line {line}: ") for warning in warnings)
 
 
-def test_labels_that_do_not_fit_are_shown_with_the_result(preflight: Any) -> None:
+def test_label_warnings_are_part_of_the_result(preflight: Any) -> None:
     summed = networks.LINEAR.replace(LOSS, f"digits.mse_loss({PAIRS.format(True)}, self.y)")
     for settings in ({"batch_accumulation": 2}, {"eager": True}):
         outcome = preflight(summed, **settings)
@@ -176,7 +176,7 @@ def test_labels_that_do_not_fit_are_shown_with_the_result(preflight: Any) -> Non
         assert "labels meet values of other images" in warning.message
 
 
-def test_a_validation_batch_that_is_left_over_is_tried(preflight: Any) -> None:
+def test_the_smaller_last_validation_batch_is_checked(preflight: Any) -> None:
     halves = networks.LINEAR.replace("self.x / 100.0", "tf.concat(tf.split(self.x, 2), 0)")
     assert preflight(halves, batch_size=10).code == 0  # the last batch has 2 of 22
     outcome = preflight(halves, batch_size=9)
@@ -229,13 +229,13 @@ def test_verdicts(
     assert judged.level == kind and words in judged.message, judged
 
 
-def test_a_loss_that_is_no_number_is_no_mistake_of_the_task(preflight: Any) -> None:
+def test_a_nan_loss_is_a_verdict_not_an_error(preflight: Any) -> None:
     broken = networks.LINEAR.replace("return digits.", "return tf.math.log(-1.0) + digits.")
     found = result(preflight(broken))
     assert found["verdict_level"] == "bad" and found["loss"] is None
 
 
-def test_other_losses_have_no_chance(preflight: Any) -> None:
+def test_other_losses_have_no_chance_level(preflight: Any) -> None:
     found = result(preflight(networks.AUTO_ENCODER, val_interval=0))
     assert found["chance_loss"] is None and found["verdict_level"] == "unknown"
     assert found["metrics"]["val"] is None and found["seconds_per_validation"] is None
@@ -243,12 +243,12 @@ def test_other_losses_have_no_chance(preflight: Any) -> None:
 
 
 @pytest.mark.parametrize("mean", ["image", "pixel", "none"])
-def test_the_picture_shows_the_first_batch(preflight: Any, gradients: Path, mean: str) -> None:
+def test_the_image_shows_the_first_batch(preflight: Any, gradients: Path, mean: str) -> None:
     from digits.data import manifest, records
 
     outcome = preflight(networks.LINEAR, mean=mean, shuffle=False)
     assert result(outcome)["batch"] == [{"label": label} for label in ["right", "left", "down", "up"] * 2]
-    sheet = picture(outcome)
+    sheet = image(outcome)
     assert sheet.shape == (48, 8 * 50 - 2)
     with records.SplitReader(gradients, manifest.load(gradients).splits["train"]) as reader:
         expected = reader.read(3).as_array()[..., 0]
@@ -256,19 +256,19 @@ def test_the_picture_shows_the_first_batch(preflight: Any, gradients: Path, mean
     assert np.abs(shown.astype(int) - expected).max() <= 1
 
 
-def test_the_picture_shows_what_augmentation_did(preflight: Any) -> None:
+def test_the_image_shows_augmentations(preflight: Any) -> None:
     augment = {"pad_crop": 6, "mixup": 1.0, "whitening": True}
     changed = preflight(networks.LINEAR, mean="none", shuffle=False, augment=augment, crop_size=10)
     assert result(changed)["shape"] == [10, 10, 1]
-    assert picture(changed).shape == (50, 8 * 52 - 2)
+    assert image(changed).shape == (50, 8 * 52 - 2)
     first, second = result(changed)["batch"][:2]
     assert (first["label"], first["other"], second["other"]) == ("right", "up", "right")
     assert 0 < first["share"] < 1
 
 
 @pytest.mark.parametrize("xla", [False, True])
-def test_the_picture_is_of_the_images_that_the_step_sees(preflight: Any, train: Any, xla: bool) -> None:
-    # The curve is the sum of the first batch; so the picture's first image can be told from others.
+def test_the_image_shows_the_batch_of_the_step(preflight: Any, train: Any, xla: bool) -> None:
+    # The metric is the mean of the first batch, which identifies the batch that the image shows.
     network = networks.LINEAR.replace(
         "model = slim.flatten(self.x / 100.0)",
         "self.summaries.append(tf.summary.scalar('sum', tf.reduce_mean(self.x)))\n"
@@ -278,24 +278,22 @@ def test_the_picture_is_of_the_images_that_the_step_sees(preflight: Any, train: 
     settings = {"augment": augment, "mean": "none", "xla": xla}
     tried = preflight(network, **settings)
     trained = train(network, epochs=1, **settings)
-    sheet = picture(tried).astype(float)
+    sheet = image(tried).astype(float)
     shown = np.mean([sheet[::4, 50 * place : 50 * place + 48 : 4].mean() for place in range(8)])
     first_of_training = trained.values("train", "sum")[0]
     assert result(tried)["metrics"]["train"]["sum"] == pytest.approx(first_of_training, rel=1e-6)
     assert shown == pytest.approx(first_of_training, abs=0.1)
 
 
-def test_large_color_images_are_made_smaller(
-    preflight: Any, tmp_path_factory: pytest.TempPathFactory
-) -> None:
+def test_large_color_images_are_downscaled(preflight: Any, tmp_path_factory: pytest.TempPathFactory) -> None:
     folder = tmp_path_factory.mktemp("large")
     write_dataset(folder, {"train": 12}, size=200, channels=3, encoding="jpg")
     outcome = preflight(networks.LINEAR, dataset=str(folder), batch_size=12)
-    assert picture(outcome).shape == (2 * 162 - 2, 8 * 162 - 2, 3)
+    assert image(outcome).shape == (2 * 162 - 2, 8 * 162 - 2, 3)
     assert len(result(outcome)["batch"]) == 12
 
 
-def test_mistakes_are_told_as_in_a_training(preflight: Any) -> None:
+def test_errors_are_reported_as_in_a_training(preflight: Any) -> None:
     outcome = preflight(networks.LINEAR.replace("self.nclasses", "self.classes"))
     assert outcome.code == 1
     assert outcome.failure.message.startswith("AttributeError") and outcome.failure.line == 6
@@ -303,7 +301,7 @@ def test_mistakes_are_told_as_in_a_training(preflight: Any) -> None:
     assert "Invalid enum value 'over' - at `$.augment.flip`" in outcome.failure.message
 
 
-def test_a_mistake_that_only_a_real_step_shows(preflight: Any) -> None:
+def test_an_error_that_occurs_only_in_a_real_step_is_reported(preflight: Any) -> None:
     network = networks.LINEAR.replace(
         "model = slim.flatten(self.x / 100.0)",
         "model = tf.reshape(self.x / 100.0, [-1, 100])",
@@ -314,20 +312,20 @@ def test_a_mistake_that_only_a_real_step_shows(preflight: Any) -> None:
     assert "Input to reshape" in outcome.failure.detail
 
 
-def test_the_network_that_the_editor_starts_with_trains(preflight: Any) -> None:
+def test_the_initial_network_in_the_editor_trains(preflight: Any) -> None:
     outcome = preflight(template())
     assert outcome.code == 0, outcome.output
     stages = [event.doing for event in outcome.of(events.Progressed)]
     assert stages == ["Reading the dataset", "Building the network", "Running one step"]
 
 
-def test_a_step_of_several_batches(preflight: Any) -> None:
+def test_gradient_accumulation_is_checked(preflight: Any) -> None:
     found = result(preflight(networks.LINEAR, batch_accumulation=2))
     assert (found["batches_per_step"], found["steps"], found["steps_per_epoch"]) == (2, 12, 4)
 
 
 @pytest.mark.parametrize("val_interval", [0, 1])
-def test_the_operation_that_gives_no_number_is_named(preflight: Any, val_interval: int) -> None:
+def test_the_operation_that_produces_nan_is_named(preflight: Any, val_interval: int) -> None:
     network = networks.LINEAR.replace(
         "return slim", "model = tf.log(model * 0.0, name='unsound')\n        return slim", 1
     )

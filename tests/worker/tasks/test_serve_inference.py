@@ -1,4 +1,4 @@
-"""A trained network answers."""
+"""The inference server of a trained network."""
 
 from __future__ import annotations
 
@@ -30,8 +30,8 @@ def job(trained: Any) -> Path:
 
 
 @pytest.fixture
-def picture(tmp_path: Path) -> Path:
-    """A gradient towards the left, larger than the dataset's images and in color."""
+def gradient_image(tmp_path: Path) -> Path:
+    """Return a gradient toward the left, larger than the dataset's images and in color."""
     pixels = gradient(1, 30, 3, np.random.default_rng(1))
     Image.fromarray(pixels).save(tmp_path / "left.png")
     return tmp_path / "left.png"
@@ -63,7 +63,7 @@ class Client:
 
 @pytest.fixture
 def client(job: Path, start: Any) -> Any:
-    """A connection to an inference worker of the trained network."""
+    """A connection to an inference server of the trained network."""
     task = job / "inference"
     task.mkdir()
     path = f"/tmp/digits-test-{os.getpid()}.sock"
@@ -81,14 +81,14 @@ def request(image: Path, snapshot: str = SNAPSHOT, **more: Any) -> dict[str, Any
     return {"call": "predict", "image": str(image), "snapshot": snapshot, **more}
 
 
-def test_answers_are_right_and_bad_requests_leave_it_alive(
-    client: Client, picture: Path, tmp_path: Path
+def test_predictions_are_correct_and_bad_requests_do_not_end_the_server(
+    client: Client, gradient_image: Path, tmp_path: Path
 ) -> None:
-    answer = client.ask(request(picture, top=2))
+    answer = client.ask(request(gradient_image, top=2))
     assert answer["ok"] and answer["milliseconds"] > 0
     assert answer["predictions"][0][0] == "left"
     assert len(answer["predictions"]) == 2
-    everything = client.ask(request(picture, "snapshot_2.ckpt", top=10))["predictions"]
+    everything = client.ask(request(gradient_image, "snapshot_2.ckpt", top=10))["predictions"]
     assert sum(percent for _, percent in everything) == pytest.approx(100, abs=1e-3)
     assert len(everything) == 4
 
@@ -97,9 +97,9 @@ def test_answers_are_right_and_bad_requests_leave_it_alive(
     for wrong, status, words in [
         (request(text), 400, "image cannot be read"),
         (request(tmp_path / "nothing.png"), 400, "No such file"),
-        (request(picture, "snapshot_9.ckpt"), 404, "no snapshot 'snapshot_9.ckpt'"),
-        (request(picture, "../model/snapshot_4.ckpt"), 404, "no snapshot"),
-        (request(picture, top="many"), 400, "lacks"),
+        (request(gradient_image, "snapshot_9.ckpt"), 404, "no snapshot 'snapshot_9.ckpt'"),
+        (request(gradient_image, "../model/snapshot_4.ckpt"), 404, "no snapshot"),
+        (request(gradient_image, top="many"), 400, "lacks"),
         ({"call": "sing"}, 400, "is invalid"),
         ([1, 2], 400, "is invalid"),
     ]:
@@ -109,10 +109,10 @@ def test_answers_are_right_and_bad_requests_leave_it_alive(
     client.lines.write(b"{not json\n")
     client.lines.flush()
     assert json.loads(client.lines.readline())["status"] == 400
-    assert client.ask(request(picture))["predictions"][0][0] == "left"
+    assert client.ask(request(gradient_image))["predictions"][0][0] == "left"
 
 
-def test_it_ends_when_nobody_asks(job: Path, start: Any, tmp_path: Path) -> None:
+def test_an_idle_server_ends(job: Path, start: Any, tmp_path: Path) -> None:
     task = job / "inference"
     task.mkdir()
     path = f"/tmp/digits-idle-{os.getpid()}.sock"
@@ -121,8 +121,8 @@ def test_it_ends_when_nobody_asks(job: Path, start: Any, tmp_path: Path) -> None
     assert not Path(path).exists()
 
 
-def test_classify_prepares_images_as_training_did(job: Path, in_child: Any) -> None:
-    """Mean and crop by hand, with the snapshot's own weights."""
+def test_inference_preprocesses_images_like_training(job: Path, in_child: Any) -> None:
+    """Subtract the mean and crop manually, and apply the weights of the snapshot."""
     pixels = gradient(2, 12, 1, np.random.default_rng(3))
     file = job / "down.png"
     Image.fromarray(pixels[:, :, 0]).save(file)
@@ -148,14 +148,16 @@ def _by_hand(model: Path, pixels: np.ndarray) -> float:
     return float(100 * np.exp(logits)[2] / np.exp(logits).sum())
 
 
-def test_a_network_that_does_not_classify(train: Any, picture: Path, in_child: Any) -> None:
+def test_an_autoencoder_returns_images(train: Any, gradient_image: Path, in_child: Any) -> None:
     model = train(networks.AUTO_ENCODER, epochs=1, solver={"type": "SGD", "learning_rate": 0.0}).job_folder
-    assert "not one number for each of the 4 classes" in in_child(_refusal, model, picture, "snapshot_1.ckpt")
+    assert "not one number for each of the 4 classes" in in_child(
+        _refusal, model, gradient_image, "snapshot_1.ckpt"
+    )
 
 
-def test_a_network_that_was_changed(job: Path, picture: Path, in_child: Any) -> None:
+def test_a_changed_network_is_refused(job: Path, gradient_image: Path, in_child: Any) -> None:
     (job / "network.py").write_text(networks.LINEAR.replace("'fc'", "'other'"))
-    assert "does not fit the network" in in_child(_refusal, job, picture, SNAPSHOT)
+    assert "does not fit the network" in in_child(_refusal, job, gradient_image, SNAPSHOT)
 
 
 def _refusal(model: Path, image: Path, snapshot: str) -> str:
@@ -168,38 +170,42 @@ def _refusal(model: Path, image: Path, snapshot: str) -> str:
     return ""
 
 
-def test_a_network_that_takes_no_single_image(train: Any, picture: Path, in_child: Any) -> None:
-    """It squeezes the batch axis of a single image, so the image is repeated."""
+def test_a_network_that_rejects_single_images_gets_repeated_ones(
+    train: Any, gradient_image: Path, in_child: Any
+) -> None:
+    """The network squeezes the batch axis of a single image, so the image is repeated."""
     turned = "tf.reshape(tf.transpose(tf.squeeze(self.x), [0, 1, 2]), [-1, 144])"
     outcome = train(networks.LINEAR.replace("self.x", turned), epochs=4)
     assert outcome.code == 0, outcome.output
-    predictions = in_child(_classified, outcome.job_folder, picture)
+    predictions = in_child(_classified, outcome.job_folder, gradient_image)
     assert predictions[0][0] == "left" and len(predictions) == 4
 
 
-def test_a_network_that_squeezes_its_output(train: Any, picture: Path, in_child: Any) -> None:
-    """Neither the record of 22 that is left over by batches of seven nor a single image is squeezed away."""
+def test_a_network_that_squeezes_its_output_keeps_the_batch_axis(
+    train: Any, gradient_image: Path, in_child: Any
+) -> None:
+    """A single image keeps its batch axis, and so does the last record of 22 in batches of seven."""
     network = networks.LINEAR.replace(
         "return slim.fully_connected(", "return tf.squeeze(slim.fully_connected("
     )
     outcome = train(network.replace("scope='fc')", "scope='fc'))"), epochs=4, batch_size=7)
     assert outcome.code == 0, outcome.output
-    predictions = in_child(_classified, outcome.job_folder, picture)
+    predictions = in_child(_classified, outcome.job_folder, gradient_image)
     assert predictions[0][0] == "left" and len(predictions) == 4
 
 
-def _classified(job_folder: Path, picture: Path) -> list[tuple[str, float]]:
+def _classified(job_folder: Path, gradient_image: Path) -> list[tuple[str, float]]:
     from digits.worker.tasks import serve_inference
 
-    return serve_inference.predict(job_folder, picture, SNAPSHOT)
+    return serve_inference.predict(job_folder, gradient_image, SNAPSHOT)
 
 
-def test_a_network_that_takes_no_image_at_all(train: Any, picture: Path, in_child: Any) -> None:
+def test_a_network_that_accepts_no_image_is_refused(train: Any, gradient_image: Path, in_child: Any) -> None:
     numbers = "(tf.reshape(self.x, [-1, 5]) if self.is_inference else self.x)"
     outcome = train(
         networks.LINEAR.replace("slim.flatten(self.x / 100.0)", f"slim.flatten({numbers})[:, :5]")
     )
-    refusal = in_child(_refusal, outcome.job_folder, picture, "snapshot_2.ckpt")
+    refusal = in_child(_refusal, outcome.job_folder, gradient_image, "snapshot_2.ckpt")
     assert refusal.startswith("The network cannot compute its output")
 
 
@@ -215,29 +221,35 @@ ENCODER = """class UserModel(Tower):
 
 
 @pytest.mark.parametrize("columns", [4, 50])
-def test_a_code_is_no_class(train: Any, picture: Path, in_child: Any, columns: int) -> None:
-    """With any number of columns: the loss does not use labels."""
+def test_an_output_that_is_not_a_classification_has_no_classes(
+    train: Any, gradient_image: Path, in_child: Any, columns: int
+) -> None:
+    """This holds for any number of columns, because the loss does not use labels."""
     still = {"type": "SGD", "learning_rate": 0.0}
     outcome = train(ENCODER.format(columns=columns), epochs=1, solver=still)
     assert outcome.code == 0, outcome.output
-    refusal = in_child(_refusal, outcome.job_folder, picture, "snapshot_1.ckpt")
+    refusal = in_child(_refusal, outcome.job_folder, gradient_image, "snapshot_1.ckpt")
     assert refusal.startswith(f"The network's output has shape [N, {columns}], not one number for each")
 
 
-def test_a_network_with_more_outputs_than_classes(train: Any, picture: Path, in_child: Any) -> None:
+def test_a_network_may_have_more_outputs_than_classes(
+    train: Any, gradient_image: Path, in_child: Any
+) -> None:
     outcome = train(networks.LINEAR.replace("self.nclasses", "self.nclasses + 6"), epochs=4)
-    assert in_child(_classified, outcome.job_folder, picture)[0][0] == "left"
+    assert in_child(_classified, outcome.job_folder, gradient_image)[0][0] == "left"
 
 
-def test_a_network_that_only_takes_the_batches_of_its_training(
-    train: Any, picture: Path, in_child: Any
+def test_a_network_that_requires_its_training_batch_size_gets_it(
+    train: Any, gradient_image: Path, in_child: Any
 ) -> None:
     fixed = networks.LINEAR.replace("self.x /", "tf.reshape(self.x, [8, 12, 12, 1]) /")
     outcome = train(fixed, epochs=4, val_interval=0)
-    assert in_child(_classified, outcome.job_folder, picture)[0][0] == "left"
+    assert in_child(_classified, outcome.job_folder, gradient_image)[0][0] == "left"
 
 
-def test_a_mistake_in_the_network_is_shown_with_its_line(train: Any, picture: Path, in_child: Any) -> None:
+def test_an_error_in_the_network_is_shown_with_its_line(
+    train: Any, gradient_image: Path, in_child: Any
+) -> None:
     for mistake, words in (
         ("model = self.nothing if self.is_inference else slim.flatten", "Line 5: AttributeError"),
         (
@@ -248,7 +260,7 @@ def test_a_mistake_in_the_network_is_shown_with_its_line(train: Any, picture: Pa
         text = networks.LINEAR.replace("model = slim.flatten", mistake)
         outcome = train(text, name=words[:6], epochs=1)
         assert outcome.code == 0, outcome.output
-        answer = in_child(_answer, outcome.job_folder, request(picture, "snapshot_1.ckpt"))
+        answer = in_child(_answer, outcome.job_folder, request(gradient_image, "snapshot_1.ckpt"))
         assert (answer["ok"], answer["status"]) == (False, 400)
         assert words in answer["message"]
         assert answer["trace"][0]["own"] and answer["trace"][0]["line"] == 5

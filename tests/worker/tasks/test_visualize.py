@@ -1,4 +1,4 @@
-"""Networks that are built and not trained: what they consist of, and what is wrong with them."""
+"""Networks built without training: their layers, graph and errors."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def rows(outcome: Any) -> list[tuple[str, str, list[int | None], int]]:
     ]
 
 
-def test_layers_of_slim(visualize: Any) -> None:
+def test_slim_layers(visualize: Any) -> None:
     outcome = visualize(networks.LENET.replace("[5, 5]", "[3, 3]"))
     assert rows(outcome) == [
         ("conv1", "Conv2D", [None, 10, 10, 20], 200),
@@ -37,7 +37,7 @@ def test_layers_of_slim(visualize: Any) -> None:
     assert isinstance(outcome.events[-1], Finished)
 
 
-def test_layers_of_keras(visualize: Any) -> None:
+def test_keras_layers(visualize: Any) -> None:
     assert rows(visualize(networks.KERAS_LENET)) == [
         ("conv2d", "Conv2D", [None, 10, 10, 8], 80),
         ("batch_normalization", "BatchNormalization", [None, 10, 10, 8], 32),
@@ -50,8 +50,8 @@ def test_layers_of_keras(visualize: Any) -> None:
     ]
 
 
-def test_layers_whose_weights_a_getter_computes(visualize: Any) -> None:
-    """The length of the weights is a variable of its own."""
+def test_layers_with_weights_computed_by_a_getter(visualize: Any) -> None:
+    """The norm of the weights is a separate variable."""
     network = networks.classifier(
         """
 def normed(getter, name, shape=None, *args, **kwargs):
@@ -68,8 +68,8 @@ with tf.variable_scope('normed', custom_getter=normed):
     assert outcome.of(Built)[0].parameters == 144 * 4 + 4 + 4
 
 
-def test_layers_normalized_by_hand(visualize: Any, train: Any) -> None:
-    """Neither weight decay nor moving averages nor gradients that the network takes itself are layers."""
+def test_layers_normalized_manually(visualize: Any, train: Any) -> None:
+    """Weight decay, moving averages and gradients computed by the network are not layers."""
     network = networks.classifier(
         """
 x = tf.reshape(self.x, [-1, 12, 12, 1]) / 100.0
@@ -99,7 +99,7 @@ with tf.variable_scope('out'):
     assert rows(train(network, epochs=1)) == expected
 
 
-def test_layers_of_a_keras_model_inside(visualize: Any) -> None:
+def test_layers_of_a_nested_keras_model(visualize: Any) -> None:
     network = networks.classifier(
         """
 model = keras.Sequential([keras.layers.Flatten(), keras.layers.Dense(3), keras.layers.Dense(self.nclasses)])
@@ -152,7 +152,7 @@ return dense(flat) + dense(-flat)
     assert [row[1:] for row in rows(visualize(network))][1:] == [("Dense", [None, 4], 580)]
 
 
-def test_crop_size_is_the_input(visualize: Any) -> None:
+def test_the_crop_size_is_the_input_size(visualize: Any) -> None:
     assert rows(visualize(networks.LINEAR, crop_size=5))[-1] == ("fc", "Dense", [None, 4], 104)
 
 
@@ -178,7 +178,7 @@ def _graph(folder: Path) -> dict[str, str]:
 MISTAKES = {
     "syntax": (
         "class UserModel(Tower):\n    def inference(self)\n        pass\n",
-        "SyntaxError",
+        "Syntax error",
         2,
     ),
     "no class": ("x = 1\n", "no class UserModel", None),
@@ -258,7 +258,7 @@ MISTAKES = {
 
 
 @pytest.mark.parametrize("mistake", MISTAKES)
-def test_mistakes_are_told_with_their_line(visualize: Any, mistake: str) -> None:
+def test_errors_are_reported_with_their_line(visualize: Any, mistake: str) -> None:
     network, words, line = MISTAKES[mistake]
     outcome = visualize(network)
     assert outcome.code == 1
@@ -272,14 +272,14 @@ def test_mistakes_are_told_with_their_line(visualize: Any, mistake: str) -> None
     assert not outcome.of(Finished)
 
 
-def test_labels_of_another_shape(visualize: Any) -> None:
+def test_labels_of_another_shape_are_reported(visualize: Any) -> None:
     failure = visualize(
         networks.LINEAR.replace("self.inference, self.y)", "self.inference, self.y[:, 0])", 1)
     ).failure
     assert "self.y has shape [N]" in failure.hint
 
 
-def test_characters_that_only_some_count_as_ends_of_lines(visualize: Any) -> None:
+def test_unusual_line_separators_do_not_shift_line_numbers(visualize: Any) -> None:
     head = "# a\x0cb\u2028c\n"
     failure = visualize(head + networks.LINEAR.replace("self.nclasses", "self.classes")).failure
     assert failure.line == 7 and "self.classes" in failure.trace[0]["code"]
@@ -287,23 +287,23 @@ def test_characters_that_only_some_count_as_ends_of_lines(visualize: Any) -> Non
     assert failure.line == 3 and "U+0000" in failure.message
 
 
-def test_carriage_returns_of_a_web_form(visualize: Any) -> None:
+def test_carriage_returns_of_a_web_form_are_accepted(visualize: Any) -> None:
     assert visualize(networks.LINEAR.replace("\n", "\r\n")).code == 0
 
 
-def test_a_dataset_that_is_not_finished(visualize: Any, tmp_path: Path) -> None:
+def test_an_unfinished_dataset_is_reported(visualize: Any, tmp_path: Path) -> None:
     outcome = visualize(networks.LINEAR, dataset=tmp_path)
     assert outcome.code == 1
     assert "dataset.json" in outcome.failure.message
 
 
-def test_a_network_that_prints_a_lot(visualize: Any) -> None:
+def test_a_network_that_prints_a_lot_is_built(visualize: Any) -> None:
     outcome = visualize("for number in range(20000):\n    print('line', number)\n" + networks.LINEAR)
     assert outcome.code == 0
     assert outcome.output.count("line") == 20000
 
 
-def test_a_network_that_ends_the_process(visualize: Any) -> None:
+def test_a_network_that_ends_the_process_is_reported(visualize: Any) -> None:
     outcome = visualize("import os\nos._exit(7)\n")
     assert outcome.code == 7
     assert not outcome.events

@@ -1,4 +1,4 @@
-"""Histograms of what the layers give, next to those of the weights."""
+"""Histograms of activations, next to those of weights."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ pytestmark = pytest.mark.tensorflow
 
 
 def histograms(folder: Path) -> dict[str, list[tuple[int, Any]]]:
-    """Steps and histograms by tag. To be called in a child: it uses TensorFlow."""
+    """Return steps and histograms by tag. Call it with `in_child`, because it uses TensorFlow."""
     from tensorflow.compat.v1.train import summary_iterator
 
     found: dict[str, list[tuple[int, Any]]] = {}
@@ -50,7 +50,7 @@ def histograms(folder: Path) -> dict[str, list[tuple[int, Any]]]:
     ],
     ids=["slim", "keras", "tf.layers", "raw"],
 )
-def test_every_layer_is_shown_after_its_activation_function(
+def test_every_layer_has_a_histogram_of_its_activations(
     train: Any, in_child: Any, network: str, names: list[str], positive: str
 ) -> None:
     outcome = train(network, epochs=2, histograms=True, snapshot_interval=0)
@@ -67,7 +67,7 @@ def test_every_layer_is_shown_after_its_activation_function(
     assert min(least for _, (least, *_) in shown[f"activations/{names[-1]}"]) < 0  # logits
 
 
-def test_without_validation_the_first_images_of_the_training_are_looked_at(
+def test_without_validation_the_first_training_images_are_used(
     train: Any, in_child: Any, tmp_path: Path
 ) -> None:
     write_dataset(tmp_path, {"train": 16}, size=12, channels=1)
@@ -78,8 +78,8 @@ def test_without_validation_the_first_images_of_the_training_are_looked_at(
     assert (step, count) == (2, 8 * 4)
 
 
-def test_looking_changes_nothing(train: Any, in_child: Any) -> None:
-    """Neither the networks' own state nor any random number, TensorFlow's or NumPy's."""
+def test_histograms_do_not_affect_the_training(train: Any, in_child: Any) -> None:
+    """Network state and random numbers of TensorFlow and NumPy are unchanged."""
     network = networks.classifier(
         """
 x = slim.flatten(self.x / 100.0)
@@ -90,16 +90,16 @@ calls.assign_add(1)
 return slim.fully_connected(slim.dropout(x, 0.8, is_training=True), self.nclasses, activation_fn=None)
 """
     )
-    looked, not_looked = (
+    looked, without = (
         in_child(snapshot, train(network, name=str(wanted), histograms=wanted).job_folder, "snapshot_2.ckpt")
         for wanted in (True, False)
     )
-    assert set(looked) == set(not_looked)
+    assert set(looked) == set(without)
     for name, value in looked.items():
-        assert np.array_equal(value, not_looked[name]), name
+        assert np.array_equal(value, without[name]), name
 
 
-def test_a_spread_counts_every_finite_number_once(in_child: Any) -> None:
+def test_a_histogram_counts_every_finite_number_once(in_child: Any) -> None:
     values = np.array([1.0, 2.0, 2.0, 5.0, np.nan, np.inf], np.float32)
     least, largest, count, total, squares, *bins = in_child(_spread, values)
     assert (least, largest, count, total, squares) == (1, 5, 4, 10, 34)
@@ -114,7 +114,7 @@ def _spread(values: np.ndarray) -> list[float]:
     return spread(values).numpy().tolist()
 
 
-def test_a_network_that_needs_labels_to_predict_is_shown_too(train: Any, in_child: Any) -> None:
+def test_a_network_that_needs_labels_for_inference_has_histograms(train: Any, in_child: Any) -> None:
     network = networks.LINEAR.replace(
         "self.x / 100.0", "self.x / 100.0 + 0.0 * tf.cast(self.y, tf.float32)[0]"
     )

@@ -1,4 +1,4 @@
-"""Trainings whose images are changed, or whose classes are balanced."""
+"""Trainings with augmentation or class balancing."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tests.worker.conftest import snapshot, write_dataset
 
 pytestmark = pytest.mark.tensorflow
 
-# Shows how the images come in: as curves.
+# Measures the input images as metrics.
 WATCHED = networks.classifier(
     """
 self.summaries.append(tf.summary.scalar('mean', tf.reduce_mean(self.x)))
@@ -45,7 +45,7 @@ EVERYTHING = {
 }
 
 
-def test_a_training_with_everything_repeats_bit_for_bit(train: Any, in_child: Any) -> None:
+def test_a_training_with_every_augmentation_is_reproducible(train: Any, in_child: Any) -> None:
     settings = {
         "augment": EVERYTHING,
         "balance": "class_weights",
@@ -59,7 +59,7 @@ def test_a_training_with_everything_repeats_bit_for_bit(train: Any, in_child: An
         assert np.array_equal(values, weights[1][name]), name
 
 
-def test_what_is_drawn_is_drawn_for_the_whole_step(train: Any, in_child: Any) -> None:
+def test_augmentations_do_not_depend_on_the_batches_of_a_step(train: Any, in_child: Any) -> None:
     settings = {"augment": EVERYTHING, "balance": "class_weights", "epochs": 1}
     whole = train(networks.LINEAR, name="whole", batch_size=16, **settings)
     parts = train(networks.LINEAR, name="parts", batch_size=4, batch_accumulation=4, **settings)
@@ -69,7 +69,7 @@ def test_what_is_drawn_is_drawn_for_the_whole_step(train: Any, in_child: Any) ->
 
 
 @pytest.mark.parametrize("settings", [{"xla": True}, {"precision": "mixed_bfloat16"}], ids=["xla", "half"])
-def test_other_ways_to_compute_take_all_of_it(train: Any, settings: dict[str, Any]) -> None:
+def test_all_augmentations_work_with_other_device_settings(train: Any, settings: dict[str, Any]) -> None:
     augment = {**EVERYTHING, "whitening": True}
     outcome = train(networks.LINEAR, augment=augment, balance="class_weights", crop_size=10, **settings)
     assert outcome.code == 0, outcome.output
@@ -85,7 +85,7 @@ def test_validation_is_never_augmented(train: Any) -> None:
     assert changed.values("train", "deviation")[0] > 1.2 * plain.values("train", "deviation")[0]
 
 
-def test_whitening_is_for_all_stages(train: Any, in_child: Any) -> None:
+def test_standardization_applies_to_all_stages(train: Any, in_child: Any) -> None:
     outcome = train(WATCHED, augment={"whitening": True})
     for stage in ("train", "val"):
         assert np.allclose(outcome.values(stage, "mean"), 0, atol=1e-4)
@@ -102,7 +102,7 @@ def _seen_by_classifier(job: Path) -> float:
     return float(tf.math.reduce_std(trained.load(job, "snapshot_2.ckpt").prepare(tf.constant(pixels))))
 
 
-def test_a_mistake_in_the_augmentations(train: Any) -> None:
+def test_invalid_augmentations_are_refused(train: Any) -> None:
     outcome = train(networks.LINEAR, augment={"blur": 3})
     assert outcome.code == 1
     assert "unknown field `blur` - at `$.augment`" in outcome.failure.message
@@ -115,19 +115,19 @@ def test_a_mistake_in_the_augmentations(train: Any) -> None:
         ({"balance": "class_weights"}, "Class weights require"),
     ],
 )
-def test_losses_of_ones_own_do_not_fit(train: Any, settings: dict[str, Any], words: str) -> None:
+def test_blending_requires_a_suitable_loss(train: Any, settings: dict[str, Any], words: str) -> None:
     outcome = train(OTHER_LOSS, **settings)
     assert outcome.code == 1
     assert outcome.failure.message.startswith(words)
     assert "digits.classification_loss" in outcome.failure.hint
 
 
-def test_an_auto_encoder_may_have_blended_images(train: Any) -> None:
+def test_an_autoencoder_accepts_blended_images(train: Any) -> None:
     solver = {"type": "ADAM", "learning_rate": 0.001}
     assert train(networks.AUTO_ENCODER, epochs=1, augment={"mixup": 0.2}, solver=solver).code == 0
 
 
-def test_a_blend_counts_for_both_labels(in_child: Any) -> None:
+def test_a_blended_image_counts_for_both_labels(in_child: Any) -> None:
     plain, blended, expected = in_child(_losses)
     assert blended == pytest.approx(expected, rel=1e-5)
     assert blended != pytest.approx(plain, rel=1e-2)
@@ -168,7 +168,7 @@ def _losses() -> tuple[float, float, float]:
     return float(plain), float(blended), float(first + second)
 
 
-# Nine to one, and nothing to tell the classes by: only how often they come decides.
+# Nine to one, with indistinguishable classes: only their frequency matters.
 BIAS = networks.classifier(
     """
 bias = tf.get_variable('bias', [self.nclasses], initializer=tf.zeros_initializer())
@@ -182,7 +182,7 @@ return tf.zeros_like(self.x[:, :1, 0, 0]) + bias
 
 @pytest.fixture(scope="session")
 def uneven(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """180 records of the class ``right`` and 20 of ``left``."""
+    """A dataset of 180 records of the class ``right`` and 20 of ``left``."""
     folder = tmp_path_factory.mktemp("uneven")
     write_dataset(folder, {"train": 200, "val": 20}, size=4, channels=1, classes=2, labels_of=_nine_to_one)
     return folder
@@ -193,14 +193,14 @@ def _nine_to_one(number: int) -> int:
 
 
 @pytest.mark.parametrize(("balance", "share"), [("none", 0.1), ("class_weights", 0.5), ("sampling", 0.5)])
-def test_a_rare_class_is_learned_as_well_as_a_frequent_one(
+def test_a_rare_class_is_learned_as_well_as_a_common_one(
     train: Any, uneven: Path, balance: str, share: float
 ) -> None:
     solver = {"type": "MOMENTUM", "learning_rate": 0.05}
     outcome = train(BIAS, dataset=str(uneven), epochs=10, batch_size=20, balance=balance, solver=solver)
     assert outcome.code == 0
     assert outcome.values("val", "share_1")[-1] == pytest.approx(share, abs=0.06)
-    # Validation counts every record alike.
+    # Validation weights all records equally.
     last = outcome.values("val", "share_1")[-1]
     expected = -0.9 * np.log(1 - last) - 0.1 * np.log(last)
     assert outcome.values("val", "loss")[-1] == pytest.approx(expected, rel=1e-3)

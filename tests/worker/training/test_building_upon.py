@@ -1,4 +1,4 @@
-"""Networks built upon graphs and models that were trained elsewhere; several outputs; several losses."""
+"""Networks based on pretrained graphs and models, or with several outputs or losses."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def _write_graph(path: Path) -> None:
     path.write_bytes(graph.as_graph_def().SerializeToString())
 
 
-def test_on_top_of_a_frozen_graph(train: Any, in_child: Any, tmp_path: Path) -> None:
+def test_a_network_can_use_a_frozen_graph(train: Any, in_child: Any, tmp_path: Path) -> None:
     in_child(_write_graph, tmp_path / "old.pb")
     outcome = train(IMPORTED.format(path=str(tmp_path / "old.pb")), epochs=3)
     assert outcome.code == 0, outcome.output
@@ -69,7 +69,7 @@ def _write_saved_model(path: Path) -> None:
     tf.saved_model.save(Old(), str(path))
 
 
-def test_on_top_of_a_saved_model(train: Any, in_child: Any, tmp_path: Path) -> None:
+def test_a_network_can_use_a_saved_model(train: Any, in_child: Any, tmp_path: Path) -> None:
     in_child(_write_saved_model, tmp_path / "old")
     outcome = train(SAVED.format(path=str(tmp_path / "old")), epochs=2)
     assert outcome.code == 0, outcome.output
@@ -96,7 +96,7 @@ def _write_keras(path: Path) -> np.ndarray:
     return model.layers[-1].kernel.numpy()
 
 
-def test_on_top_of_a_keras_model(train: Any, in_child: Any, tmp_path: Path) -> None:
+def test_a_network_can_use_a_keras_model(train: Any, in_child: Any, tmp_path: Path) -> None:
     kernel = in_child(_write_keras, tmp_path / "old.keras")
     outcome = train(KERAS.format(path=str(tmp_path / "old.keras")), epochs=2)
     assert outcome.code == 0, outcome.output
@@ -136,7 +136,7 @@ class UserModel(Tower):
         ("tf.reshape(logits, [-1, 1, 1, self.nclasses])", "tf.squeeze(self.inference, [1, 2])"),
     ],
 )
-def test_networks_with_several_outputs(
+def test_a_network_can_have_several_outputs(
     train: Any, visualize: Any, in_child: Any, tmp_path: Path, outputs: str, logits: str
 ) -> None:
     text = SEVERAL.replace("{outputs}", outputs).replace("{logits}", logits)
@@ -144,7 +144,7 @@ def test_networks_with_several_outputs(
     assert outcome.code == 0, outcome.output
     assert outcome.values("val", "accuracy")[-1] > 0.9
     assert visualize(text).code == 0
-    picture = networks_picture(tmp_path)
+    picture = network_image(tmp_path)
     best = in_child(_predict, outcome.job_folder, picture, "snapshot_6.ckpt", 1)
     assert best[0][0] == "right"
 
@@ -155,7 +155,7 @@ def _predict(*arguments: Any) -> Any:
     return serve_inference.predict(*arguments)
 
 
-def networks_picture(folder: Path) -> Path:
+def network_image(folder: Path) -> Path:
     from digits.data import images
     from tests.worker.conftest import gradient
 
@@ -187,7 +187,7 @@ class UserModel(Tower):
 """
 
 
-def test_a_generator_takes_other_inputs(train: Any, in_child: Any) -> None:
+def test_a_generator_has_its_own_inputs(train: Any, in_child: Any) -> None:
     outcome = train(GENERATOR, epochs=1)
     assert outcome.code == 0, outcome.output
     assert in_child(_generated, outcome.job_folder / "network.py") == ((2, 12, 12, 1), "int32")
@@ -218,9 +218,7 @@ class UserModel(Tower):
 """
 
 
-def test_a_network_that_cannot_predict_from_images_is_trained(
-    train: Any, visualize: Any, in_child: Any
-) -> None:
+def test_a_network_without_inference_from_images_trains(train: Any, visualize: Any, in_child: Any) -> None:
     outcome = train(OTHER_INPUT, epochs=1)
     assert outcome.code == 0, outcome.output
     (warning,) = outcome.of(Warned)
@@ -247,7 +245,7 @@ class UserModel(Tower):
 """
 
 
-def test_a_network_that_builds_its_loss_where_it_predicts(train: Any, in_child: Any) -> None:
+def test_a_network_can_build_its_loss_in_inference(train: Any, in_child: Any) -> None:
     outcome = train(ALL_AT_ONCE, epochs=1)
     assert outcome.code == 0, outcome.output
     assert not outcome.of(Warned)
@@ -292,7 +290,7 @@ class UserModel(Tower):
 """
 
 
-def test_a_memory_network(train: Any, in_child: Any) -> None:
+def test_a_network_with_external_memory_trains(train: Any, in_child: Any) -> None:
     outcome = train(MEMORY, epochs=2)
     assert outcome.code == 0, outcome.output
     values = in_child(snapshot, outcome.job_folder, "snapshot_2.ckpt")
@@ -337,7 +335,7 @@ return slim.fully_connected(y, self.nclasses, activation_fn=None, scope='out')
 )
 
 
-def test_a_function_of_python_with_its_gradient(train: Any, in_child: Any) -> None:
+def test_a_python_function_can_have_a_custom_gradient(train: Any, in_child: Any) -> None:
     outcome = train(PY_FUNC, epochs=2)
     assert outcome.code == 0, outcome.output
     losses = outcome.values("val", "loss")
@@ -354,13 +352,13 @@ TUNED = networks.LINEAR.replace(
 )
 
 
-def test_the_hook_for_fine_tuning(train: Any, in_child: Any) -> None:
+def test_the_gradient_update_hook(train: Any, in_child: Any) -> None:
     outcome = train(TUNED, epochs=1)
     assert outcome.code == 0, outcome.output
     values = in_child(snapshot, outcome.job_folder, "snapshot_1.ckpt")
     assert "model/tuned/weights" in values
     before = 0.0
-    assert np.abs(values["model/tuned/biases"]).max() > before  # the loss sees what the hook returned
+    assert np.abs(values["model/tuned/biases"]).max() > before  # the loss uses the returned value
 
 
 STEPPED = networks.classifier(
@@ -372,15 +370,15 @@ return slim.fully_connected(slim.flatten(self.x / 100.0), self.nclasses, activat
 )
 
 
-def test_the_number_of_the_step(train: Any) -> None:
+def test_networks_can_use_the_global_step(train: Any) -> None:
     outcome = train(STEPPED, epochs=2)
     assert outcome.code == 0, outcome.output
     assert outcome.values("train", "step")[0] == 0
-    # Validation sees how many steps were taken, as in TensorFlow 1, where the optimizer had counted them by then.
+    # In validation it is the number of completed steps, as in TensorFlow 1.
     assert outcome.values("val", "step") == [0, 8, 16]
 
 
-# Each takes the weights of "old" from a checkpoint, in which they are called so without a scope.
+# Each loads the weights of "old" from a checkpoint in which their names have no scope.
 LOADING = {
     "a saver": "tf.train.Saver({{'old/weights': w, 'old/biases': b}}).restore(tf.Session(), {path!r})",
     "initial values": "tf.train.init_from_checkpoint({path!r}, {{'old/': 'old/'}})",
@@ -400,14 +398,16 @@ return slim.fully_connected(x, self.nclasses, activation_fn=None, scope='out')
 
 
 @pytest.mark.parametrize("way", LOADING)
-def test_networks_that_load_values_themselves(train: Any, in_child: Any, tmp_path: Path, way: str) -> None:
+def test_networks_can_load_checkpoints_themselves(
+    train: Any, in_child: Any, tmp_path: Path, way: str
+) -> None:
     path = str(tmp_path / "old.ckpt")
     in_child(_write_checkpoint, path)
     outcome = train(LOADED.replace("{load}", LOADING[way].format(path=path)), epochs=2)
     assert outcome.code == 0, outcome.output
     weights = outcome.values("val", "weight")
     assert weights[0] == pytest.approx(0.25)
-    assert len(set(weights)) == 3  # they are trained on, and not set again
+    assert len(set(weights)) == 3  # training continues from them, and they are not reset
 
 
 def _write_checkpoint(path: str) -> None:

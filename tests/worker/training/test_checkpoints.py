@@ -1,30 +1,30 @@
-"""Which snapshots are kept, which is the best one, and when a training ends by itself."""
+"""Snapshot retention, the best snapshot, and early stopping."""
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from digits.core import snapshot_list
 from digits.core.events import BestSnapshotChanged, Finished, Measured, Removed, Saved
 from tests.worker import networks
 from tests.worker.conftest import Outcome
 
 pytestmark = pytest.mark.tensorflow
 
-# The accuracy of the validations after each epoch, told by the number of the validation.
+# The score of each validation, read from a script by its index.
 SCRIPTED = networks.classifier(
     "return slim.fully_connected(slim.flatten(self.x / 100.0), self.nclasses)"
 ).replace(
     "accuracy = ",
     """
-        def told():
+        def next_score():
             with open('../validations', 'a') as file:
                 file.write('x')
             return np.float32(float(open('../script').read().split()[(os.path.getsize('../validations') - 1) // 3]))
-        score = tf.zeros([]) if self.is_training else tf.reshape(tf.py_func(told, [], tf.float32), [])
+        score = tf.zeros([]) if self.is_training else tf.reshape(tf.py_func(next_score, [], tf.float32), [])
         self.summaries.append(tf.summary.scalar('score', score))
         accuracy = """.strip(),
 )
@@ -32,7 +32,7 @@ SCRIPTED = networks.classifier(
 
 @pytest.fixture
 def scripted(model: Any, start: Any) -> Any:
-    """Trains with the given scores of the validations, the first of which is before the training."""
+    """Return a function that trains with given validation scores; the first one precedes the training."""
 
     def train(scores: str, **settings: Any) -> Outcome:
         task_folder = model(SCRIPTED, epochs=len(scores.split()) - 1, **settings)
@@ -46,7 +46,7 @@ def kept(job_folder: Path) -> list[str]:
     return sorted(path.name.removesuffix(".ckpt.index") for path in job_folder.glob("snapshot_*.index"))
 
 
-def test_the_newest_and_the_best_are_kept(scripted: Any) -> None:
+def test_the_newest_and_the_best_snapshots_are_kept(scripted: Any) -> None:
     outcome = scripted("9 0.1 0.8 0.3 0.3 0.4 0.3", snapshots_kept=2, best_metric="score")
     assert outcome.code == 0, outcome.output
     assert kept(outcome.job_folder) == ["snapshot_2", "snapshot_5", "snapshot_6"]
@@ -55,8 +55,10 @@ def test_the_newest_and_the_best_are_kept(scripted: Any) -> None:
         (3, "snapshot_3.ckpt"),
         (4, "snapshot_4.ckpt"),
     ]
-    best = json.loads((outcome.job_folder / "best.json").read_text())
-    assert best == {"epoch": 2, "metric": "score", "value": pytest.approx(0.8), "snapshot": "snapshot_2.ckpt"}
+    saved = snapshot_list.read(outcome.job_folder)
+    assert (saved.metric, [snapshot.epoch for snapshot in saved]) == ("score", [6, 5, 2])
+    assert saved.best and saved.best.name == "snapshot_2.ckpt"
+    assert saved.best.metrics["score"] == pytest.approx(0.8)
     assert [(event.epoch, event.metric) for event in outcome.of(BestSnapshotChanged)] == [
         (1, "score"),
         (2, "score"),
@@ -64,19 +66,44 @@ def test_the_newest_and_the_best_are_kept(scripted: Any) -> None:
     assert not list(outcome.job_folder.glob("snapshot_1.ckpt*"))
 
 
-def test_the_best_is_kept_between_intervals_too(scripted: Any) -> None:
+def test_the_best_snapshot_is_kept_even_between_intervals(scripted: Any) -> None:
     outcome = scripted("9 0.1 0.8 0.3 0.3", snapshots_kept=1, snapshot_interval=3, best_metric="score")
     assert [event.epoch for event in outcome.of(Saved)] == [1, 2, 3, 4]
     assert kept(outcome.job_folder) == ["snapshot_2", "snapshot_4"]
 
 
-def test_all_are_kept_without_a_number(train: Any) -> None:
-    outcome = train(networks.LINEAR, epochs=3, best_metric="loss")
+def test_all_snapshots_are_kept_by_default(train: Any) -> None:
+    outcome = train(networks.LINEAR, epochs=3)
     assert kept(outcome.job_folder) == ["snapshot_1", "snapshot_2", "snapshot_3"]
-    assert json.loads((outcome.job_folder / "best.json").read_text())["epoch"] == 3
 
 
-def test_ends_early(scripted: Any) -> None:
+def test_the_accuracy_decides_without_a_metric_and_snapshots_have_their_own(train: Any) -> None:
+    outcome = train(networks.LINEAR, epochs=3, val_interval=0.5)
+    saved = snapshot_list.read(outcome.job_folder)
+    assert saved.metric == "accuracy"
+    rows = {row.epoch: row.values for row in outcome.of(Measured) if row.stage == "val"}
+    assert [snapshot.metrics for snapshot in saved] == [rows[3], rows[2], rows[1]]
+    best = saved.best
+    assert best and best.metrics["accuracy"] == max(rows[epoch]["accuracy"] for epoch in (1, 2, 3))
+    assert outcome.of(BestSnapshotChanged)[-1].epoch == best.epoch
+
+
+def test_the_loss_decides_for_a_network_without_accuracy(train: Any) -> None:
+    outcome = train(networks.AUTO_ENCODER, epochs=2, solver={"type": "ADAM", "learning_rate": 0.0001})
+    assert outcome.code == 0, outcome.output
+    assert snapshot_list.read(outcome.job_folder).metric == "loss"
+
+
+def test_only_due_snapshots_are_compared_without_a_metric(train: Any) -> None:
+    outcome = train(networks.LINEAR, epochs=4, snapshot_interval=0)
+    assert [event.epoch for event in outcome.of(Saved)] == [4]
+    without = train(networks.LINEAR, name="without", epochs=1, val_interval=0)
+    saved = snapshot_list.read(without.job_folder)
+    assert saved.best is None and saved.default and not saved.default.metrics
+    assert not without.of(BestSnapshotChanged)
+
+
+def test_a_training_stops_early(scripted: Any) -> None:
     settings = {"early_stopping": {"metric": "score", "patience": 2}, "snapshot_interval": 0}
     outcome = scripted("9 0.1 0.8 0.3 0.8 0.9 1.0", **settings)
     assert outcome.code == 0, outcome.output
@@ -89,7 +116,7 @@ def test_ends_early(scripted: Any) -> None:
     assert reason in outcome.output
 
 
-def test_does_not_end_while_it_gets_better(scripted: Any) -> None:
+def test_a_training_continues_while_it_improves(scripted: Any) -> None:
     outcome = scripted("9 0.1 0.2 0.1 0.3", early_stopping={"metric": "score", "patience": 2})
     assert outcome.values("val", "score")[-1] == pytest.approx(0.3)
     assert "ended_early" not in outcome.of(Finished)[0].result
@@ -98,7 +125,7 @@ def test_does_not_end_while_it_gets_better(scripted: Any) -> None:
 @pytest.mark.parametrize(
     "settings", [{"best_metric": "score"}, {"early_stopping": {"metric": "score", "patience": 1}}]
 )
-def test_a_metric_that_is_not_measured_is_told(train: Any, settings: dict[str, Any]) -> None:
+def test_an_unmeasured_metric_is_reported(train: Any, settings: dict[str, Any]) -> None:
     outcome = train(networks.LINEAR, **settings)
     assert outcome.code == 1
     assert "does not report the metric 'score'" in outcome.failure.message

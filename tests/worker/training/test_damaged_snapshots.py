@@ -21,7 +21,7 @@ DATA, INDEX, POINT = ".data-00000-of-00001", ".index", ".resume.json"
 
 @pytest.fixture
 def training(trained: Any) -> Outcome:
-    """A training of three epochs, with a snapshot after each."""
+    """A training of three epochs with a snapshot after each one."""
     return trained(networks.LINEAR, epochs=3)
 
 
@@ -31,12 +31,12 @@ def damage(path: Path) -> None:
     path.write_bytes(data)
 
 
-def test_the_newest_intact_point_is_taken(training: Outcome, go_on: Any, in_child: Any) -> None:
+def test_the_newest_intact_resume_point_is_used(training: Outcome, resume: Any, in_child: Any) -> None:
     job, rows = training.job_folder, training.of(Measured)
     weights = in_child(snapshot, job, "snapshot_3.ckpt")
     damage(job / f"snapshot_3.ckpt{POINT}")
     damage(job / f"snapshot_2.ckpt{DATA}")
-    again = go_on(job / "train").wait()
+    again = resume(job / "train").wait()
     assert again.code == 0, again.output
     assert [event.step for event in again.of(Resumed)] == [8]
     (warned,) = again.of(Warned)
@@ -44,24 +44,24 @@ def test_the_newest_intact_point_is_taken(training: Outcome, go_on: Any, in_chil
     assert "The snapshot snapshot_2.ckpt is damaged" in warned.message
     assert "resumes from snapshot_1.ckpt instead, after step 8 (epoch 1)" in warned.message
     assert warned.message in again.output
-    # Everything exists again and is intact.
+    # All files exist again and are intact.
     same(in_child, training, again, "snapshot_3.ckpt")
     assert {name: value.tobytes() for name, value in weights.items()} == {
         name: value.tobytes() for name, value in in_child(snapshot, job, "snapshot_3.ckpt").items()
     }
     assert [row.step for row in again.of(Measured)[len(rows) :] if row.stage == "train"] == list(range(9, 25))
-    assert go_on(job / "train").wait().of(Warned) == [warned]
+    assert resume(job / "train").wait().of(Warned) == [warned]
 
 
 @pytest.mark.parametrize("damaged", [(POINT, DATA), (INDEX,)])
-def test_nothing_is_lost_when_all_points_are_damaged(
-    training: Outcome, go_on: Any, damaged: tuple[str, ...]
+def test_no_file_is_lost_if_all_resume_points_are_damaged(
+    training: Outcome, resume: Any, damaged: tuple[str, ...]
 ) -> None:
     job = training.job_folder
     for epoch in (1, 2, 3):
         for suffix in damaged[: 1 if epoch == 2 and POINT in damaged else 2]:
             damage(job / f"snapshot_{epoch}.ckpt{suffix}")
-    again = go_on(job / "train").wait()
+    again = resume(job / "train").wait()
     assert again.code == 1
     assert "all of its resume points are damaged" in again.failure.message
     assert ("snapshot_2.ckpt, which is intact" in again.failure.hint) is (POINT in damaged)
@@ -69,15 +69,15 @@ def test_nothing_is_lost_when_all_points_are_damaged(
     assert len(list(job.glob("snapshot_*.index"))) == 3
 
 
-def test_without_a_resume_point_it_reports_a_restart(training: Outcome, go_on: Any) -> None:
+def test_without_a_resume_point_it_reports_a_restart(training: Outcome, resume: Any) -> None:
     for path in training.job_folder.glob(f"*{POINT}"):
         path.unlink()
-    again = go_on(training.job_folder / "train").wait()
+    again = resume(training.job_folder / "train").wait()
     assert [event.step for event in again.of(Resumed)] == [0]
     assert "restarts from the first step" in again.of(Warned)[0].message
 
 
-def test_a_chosen_snapshot_is_refused_and_an_intact_one_named(
+def test_a_damaged_snapshot_is_refused_and_an_intact_one_named(
     training: Outcome, train: Any, in_child: Callable[..., Any]
 ) -> None:
     job = training.job_folder
@@ -101,8 +101,8 @@ def _refusal(job: Path, name: str) -> tuple[str, str]:
     return "", ""
 
 
-def test_a_point_to_resume_from_has_one_before_it(often: None, model: Any, start: Any) -> None:
-    """Kept while the training runs, because its resume point may be damaged later."""
+def test_the_previous_resume_point_is_kept(often: None, model: Any, start: Any) -> None:
+    """It is kept while the training runs, because the newest one may be damaged later."""
     task = start(model(networks.LINEAR, epochs=5000, snapshot_interval=0, val_interval=0))
     task.wait_for(Measured)
     while (point := resume_point(task.task_folder.parent)) is None or point.step < 10:

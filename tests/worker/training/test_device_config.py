@@ -1,4 +1,4 @@
-"""How steps run, on what is asked for: several batches, several devices, half precision, XLA."""
+"""Gradient accumulation, several devices, half precision and XLA."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ pytestmark = pytest.mark.tensorflow
 SGD = {"type": "SGD", "learning_rate": 0.05}
 MOMENTUM = {"type": "MOMENTUM", "learning_rate": 0.02, "momentum": 0.9}
 
-# Convolutions and regularization; nothing is random, nothing is computed over the batch but means.
+# Convolutions and regularization, without randomness, and with no batch statistics other than means.
 CONVOLUTIONS = networks.classifier(
     """
 with slim.arg_scope([slim.conv2d, slim.fully_connected], weights_regularizer=slim.l2_regularizer(0.001)):
@@ -46,11 +46,11 @@ def _assert_alike(
         assert second[name] == pytest.approx(value, rel=1e-3, abs=tolerance), name
 
 
-# Several batches a step
+# Gradient accumulation
 
 
 @pytest.mark.parametrize("solver", [SGD, {"type": "ADAM", "learning_rate": 0.001}], ids=["sgd", "adam"])
-def test_accumulated_batches_are_one_larger_batch(
+def test_accumulated_batches_match_one_larger_batch(
     train: Any, trained: Any, in_child: Any, solver: dict[str, Any]
 ) -> None:
     settings = {"epochs": 3, "solver": solver, "crop_size": 10}
@@ -62,7 +62,7 @@ def test_accumulated_batches_are_one_larger_batch(
     assert small.values("val", "loss") == pytest.approx(large.values("val", "loss"), rel=1e-3)
 
 
-def test_accumulated_steps_are_counted_as_steps(train: Any, in_child: Any) -> None:
+def test_accumulated_batches_count_as_one_step(train: Any, in_child: Any) -> None:
     policy = {"policy": "step", "size": 50, "gamma": 0.1}
     outcome = train(CONVOLUTIONS, epochs=2, batch_size=8, batch_accumulation=4, lr_policy=policy, solver=SGD)
     assert _weights(in_child, outcome, "snapshot_2.ckpt")["global_step"] == 4
@@ -70,13 +70,13 @@ def test_accumulated_steps_are_counted_as_steps(train: Any, in_child: Any) -> No
     assert outcome.values("train", "learning_rate")[-1] == pytest.approx(0.005)
 
 
-def test_losses_of_a_list_are_accumulated_apart(train: Any, in_child: Any) -> None:
+def test_several_losses_are_accumulated_separately(train: Any, in_child: Any) -> None:
     large = train(TWO_LOSSES, name="large", batch_size=16, solver=SGD)
     small = train(TWO_LOSSES, name="small", batch_size=4, batch_accumulation=4, solver=SGD)
     _assert_alike(_weights(in_child, large, "snapshot_2.ckpt"), _weights(in_child, small, "snapshot_2.ckpt"))
 
 
-# Both losses depend on both weights, and each trains one of them.
+# Both losses depend on both weights, but each trains only one of them.
 TWO_LOSSES = """
 class UserModel(Tower):
     @model_property
@@ -108,7 +108,7 @@ def test_histograms_are_written_from_accumulated_steps(train: Any, trained: Any,
     )
     assert in_child(histograms, plain.job_folder / "tb" / "train") == {}
     shown = in_child(histograms, pictured.job_folder / "tb" / "train")
-    # The step after each validation but the last; its first batch of 4 images, with an output for each of 4 classes.
+    # The step after each validation except the last: its first batch of 4 images, with 4 outputs each.
     assert [(step, count) for step, (_, _, count, *_) in shown["logits"]] == [(1, 16), (5, 16), (9, 16)]
 
 
@@ -117,7 +117,7 @@ def test_histograms_are_written_from_accumulated_steps(train: Any, trained: Any,
 
 @pytest.mark.parametrize("strategy", ["mirrored", "central"])
 @pytest.mark.parametrize("batch", [16, 7])
-def test_two_devices_train_as_one(trained: Any, model: Any, in_child: Any, strategy: str, batch: int) -> None:
+def test_two_devices_match_one(trained: Any, model: Any, in_child: Any, strategy: str, batch: int) -> None:
     settings = {"epochs": 3, "solver": MOMENTUM, "batch_size": batch}
     one = trained(CONVOLUTIONS, name="one", **settings)
     two = _on_processors(in_child, model(CONVOLUTIONS, name="two", strategy=strategy, **settings))
@@ -128,7 +128,7 @@ def test_two_devices_train_as_one(trained: Any, model: Any, in_child: Any, strat
     assert two.values("val", "accuracy") == pytest.approx(one.values("val", "accuracy"))
 
 
-def test_devices_and_accumulation_together(train: Any, model: Any, in_child: Any) -> None:
+def test_several_devices_with_gradient_accumulation(train: Any, model: Any, in_child: Any) -> None:
     settings = {"solver": MOMENTUM, "epochs": 2}
     one = train(PICTURES, name="one", batch_size=18, **settings)
     task = model(PICTURES, name="two", batch_size=6, batch_accumulation=3, **settings)
@@ -138,8 +138,8 @@ def test_devices_and_accumulation_together(train: Any, model: Any, in_child: Any
     )
 
 
-def test_every_device_computes_its_share(model: Any, in_child: Any) -> None:
-    """The rows of a batch that the first operation of each copy of the network gets."""
+def test_every_device_computes_its_part_of_the_batch(model: Any, in_child: Any) -> None:
+    """The first operation of each replica reports the number of records it receives."""
     task = model(CONVOLUTIONS.replace("x = slim.conv2d(self.x", "x = slim.conv2d(self.seen"), batch_size=7)
     network = task.parent / "network.py"
     network.write_text(
@@ -163,7 +163,7 @@ _SEEN = """
 """
 
 
-def test_copies_of_a_network_share_the_variables_that_it_makes_by_itself(model: Any, in_child: Any) -> None:
+def test_replicas_share_variables_created_directly(model: Any, in_child: Any) -> None:
     network = networks.RAW.replace(
         "accuracy =", "loss_weight = tf.Variable(1.0, trainable=False, name='share')\n        accuracy =", 1
     )
@@ -174,7 +174,7 @@ def test_copies_of_a_network_share_the_variables_that_it_makes_by_itself(model: 
     assert names == {*made, "global_step"}
 
 
-def test_a_network_may_want_one_device(train: Any, model: Any, in_child: Any) -> None:
+def test_a_network_can_require_one_device(train: Any, model: Any, in_child: Any) -> None:
     network = CONVOLUTIONS.replace(
         "class UserModel(Tower):", "class UserModel(Tower):\n    disableAutoDataParallelism = True\n" + _SEEN
     ).replace("self.x / 100.0", "self.seen / 100.0")
@@ -185,7 +185,7 @@ def test_a_network_may_want_one_device(train: Any, model: Any, in_child: Any) ->
 
 
 def _on_processors(in_child: Any, task: Path, count: int = 2) -> Outcome:
-    """Runs a task in a child in which the processor counts as several devices."""
+    """Run a task in a child process in which the CPU counts as several devices."""
     from digits.core import events
 
     code = in_child(_run_on_processors, str(task), count)
@@ -239,7 +239,7 @@ def test_networks_learn_in_half_precision(train: Any, in_child: Any, network: st
 
 @pytest.mark.parametrize("precision", HALVES)
 def test_layers_compute_in_half_precision(train: Any, precision: str) -> None:
-    """Convolutions with weights asked for in three ways; what the loss gets is float32."""
+    """Convolutions create their weights in three ways; the loss receives float32."""
     network = networks.classifier(
         """
 x = slim.conv2d(self.x * 0.01, 4, [3, 3], scope='slim')
@@ -258,13 +258,13 @@ return slim.fully_connected(slim.flatten(x), self.nclasses, activation_fn=None)
     outcome = train(network, epochs=1, precision=precision)
     assert outcome.code == 0, outcome.output
     low = precision.removeprefix("mixed_")
-    told = {line for line in outcome.output.splitlines() if " type " in line}
-    assert told == {f"inner type {low}", "loss type float32 float32"}
+    printed = {line for line in outcome.output.splitlines() if " type " in line}
+    assert printed == {f"inner type {low}", "loss type float32 float32"}
 
 
 @pytest.mark.parametrize("precision", HALVES)
-def test_what_a_network_keeps_reaches_the_loss_in_full_precision(train: Any, precision: str) -> None:
-    """Sums of squares that half precision cannot hold, of tensors besides the output; in tuples and dicts, too."""
+def test_stored_tensors_reach_the_loss_in_float32(train: Any, precision: str) -> None:
+    """Sums of squares of other tensors, also in tuples and dicts, would overflow in half precision."""
     network = networks.classifier(
         """
 self.features = slim.flatten(self.x)
@@ -286,13 +286,13 @@ return slim.fully_connected(self.features / 100.0 * self.variable, self.nclasses
     )
     outcome = train(network, epochs=1, precision=precision)
     assert outcome.code == 0, outcome.output
-    told = {line for line in outcome.output.splitlines() if line.startswith("types ")}
-    assert "types " + " ".join(["float32"] * 4 + [precision.removeprefix("mixed_")] + ["float32"]) in told
+    printed = {line for line in outcome.output.splitlines() if line.startswith("types ")}
+    assert "types " + " ".join(["float32"] * 4 + [precision.removeprefix("mixed_")] + ["float32"]) in printed
     assert min(outcome.values("train", "far") + outcome.values("train", "inner")) > 65504
     assert np.isfinite(outcome.values("train", "far") + outcome.values("train", "inner")).all()
 
 
-def test_half_precision_follows_float32(train: Any, in_child: Any) -> None:
+def test_half_precision_approximates_float32(train: Any, in_child: Any) -> None:
     full, half = (
         train(CONVOLUTIONS, name=precision, precision=precision, epochs=4, solver=SGD)
         for precision in ("float32", "mixed_float16")
@@ -305,7 +305,7 @@ def test_half_precision_follows_float32(train: Any, in_child: Any) -> None:
 
 
 def test_regularization_is_exact_in_half_precision(train: Any, in_child: Any) -> None:
-    """A sum of squares that half precision cannot hold: 144 * 4 weights of 50."""
+    """The sum of squares of 144 * 4 weights of 50 would overflow in half precision."""
     network = networks.classifier(
         """
 x = slim.flatten(self.x) * 0.0
@@ -321,14 +321,14 @@ return slim.fully_connected(x, self.nclasses, activation_fn=None, scope='fc',
     assert weights == pytest.approx(np.full((144, 4), 50 * 0.95**8, np.float32), rel=1e-4)
 
 
-def test_a_step_that_overflows_is_left_out(in_child: Any) -> None:
+def test_a_step_that_overflows_is_skipped(in_child: Any) -> None:
     changes, scales = in_child(_overflowing_steps)
     assert changes == [1, 1, 2, 3, 3]
     assert scales == [8.0, 4.0, 4.0, 8.0, 4.0]
 
 
 def _overflowing_steps() -> tuple[list[int], list[float]]:
-    """Steps of which the second and the last overflow; two good ones in a row double the scale."""
+    """Run steps of which the second and the last overflow; two finite ones in a row double the scale."""
     import tensorflow as tf
 
     from digits.worker.training.loss_scale import LossScale
@@ -348,8 +348,8 @@ def _overflowing_steps() -> tuple[list[int], list[float]]:
     return counts, scales
 
 
-def test_scale_falls_until_gradients_fit(train: Any, in_child: Any) -> None:
-    """Gradients of thousands times the first scale are too large for half precision."""
+def test_the_loss_scale_decreases_until_gradients_are_finite(train: Any, in_child: Any) -> None:
+    """Gradients in the thousands overflow in half precision with the initial scale."""
     network = networks.classifier(
         "return slim.fully_connected(slim.flatten(self.x) / 100.0, self.nclasses, activation_fn=None, scope='fc')"
     ).replace("return digits.classification_loss(", "return 3000.0 * digits.classification_loss(")
@@ -364,7 +364,7 @@ def test_scale_falls_until_gradients_fit(train: Any, in_child: Any) -> None:
 # XLA
 
 
-def test_a_compiled_training_is_the_same(train: Any, in_child: Any) -> None:
+def test_a_compiled_training_has_the_same_result(train: Any, in_child: Any) -> None:
     settings = {"epochs": 2, "solver": {"type": "ADAM", "learning_rate": 0.001}}
     plain = train(PICTURES, name="plain", **settings)
     compiled = train(PICTURES, name="compiled", xla=True, **settings)
@@ -384,21 +384,21 @@ def test_compiled_networks_learn(train: Any, network: str) -> None:
     assert outcome.values("val", "accuracy")[-1] > 0.9
 
 
-def test_a_network_that_is_compiled_is_built_once(train: Any) -> None:
+def test_a_compiled_network_is_built_once(train: Any) -> None:
     network = networks.LINEAR.replace("model = ", "print('built', self.is_training, end='; '); model = ", 1)
     outcome = train(network, epochs=1, xla=True)
     assert outcome.code == 0, outcome.output
     assert outcome.output.count("built True") == 1
 
 
-def test_what_a_step_does_not_need_is_not_compiled(train: Any) -> None:
-    """XLA knows no text; the one of this network is for the steps that write it."""
+def test_summary_operations_are_not_compiled(train: Any) -> None:
+    """XLA does not support strings; this network uses them only in steps that write summaries."""
     outcome = train(networks.GAN, epochs=1, xla=True)
     assert outcome.code == 0, outcome.output
     assert not [event.message for event in outcome.of(Warned) if "XLA" in event.message]
 
 
-def test_what_cannot_be_compiled_is_named(train: Any) -> None:
+def test_an_operation_that_cannot_be_compiled_is_named(train: Any) -> None:
     network = networks.classifier(
         """
 x = tf.py_func(lambda images: images / 100.0, [self.x], tf.float32)
@@ -412,8 +412,8 @@ return slim.fully_connected(x, self.nclasses, activation_fn=None)
     assert "PyFunc" in outcome.of(Warned)[0].message
 
 
-def test_a_variable_in_another_memory_is_named(in_child: Any, tmp_path: Path) -> None:
-    """On a GPU such are those of the type int32; here all are made to be so."""
+def test_a_variable_on_another_device_is_named(in_child: Any, tmp_path: Path) -> None:
+    """On a GPU, this applies to int32 variables; here all variables are on another device."""
     (tmp_path / "network.py").write_text(networks.LINEAR)
     message = in_child(_remark_on_variables_elsewhere, tmp_path / "network.py")
     assert message.startswith("XLA cannot compile this network: the variable model/fc/")
@@ -437,15 +437,15 @@ def _remark_on_variables_elsewhere(path: Path) -> str:
     prepare = Preparation(np.zeros(1, np.float32), None, shape)
     config = DeviceConfig(devices=("/device:CPU:0",), batch_size=4, compiled=True)
     net = network_loader.load(path, shape, class_index(list("abcd")))
-    # Variables that a trace makes are not yet there for XLA: another trace makes them.
+    # XLA cannot use variables created in the same trace, so create them in a separate one.
     Training(net, store, prepare, Optimizer(Solver()), 1, Randomness(1)).trace()
     training = Training(net, store, prepare, Optimizer(Solver()), 1, Randomness(1), config)
     training.trace()
     return training.remark
 
 
-def test_what_only_fails_as_it_runs_is_trained_without_xla(train: Any, in_child: Any) -> None:
-    """A program that is well formed and calls for something that the device does not have."""
+def test_a_step_that_fails_at_run_time_is_trained_without_xla(train: Any, in_child: Any) -> None:
+    """The compiled program is valid but calls a kernel that the device lacks."""
     network = networks.classifier(
         """
 x = slim.flatten(self.x / 100.0)
@@ -468,7 +468,7 @@ return slim.fully_connected(x, self.nclasses, activation_fn=None, scope='fc')
     )
 
 
-# What cannot be
+# Errors
 
 
 @pytest.mark.parametrize(
@@ -479,7 +479,7 @@ return slim.fully_connected(x, self.nclasses, activation_fn=None, scope='fc')
         ("batch_accumulation", 0, "batch_accumulation"),
     ],
 )
-def test_unknown_ways_are_refused(train: Any, setting: str, value: Any, word: str) -> None:
+def test_unknown_settings_are_refused(train: Any, setting: str, value: Any, word: str) -> None:
     outcome = train(networks.LINEAR, **{setting: value})
     assert outcome.code == 1
     assert word in outcome.failure.message
@@ -492,7 +492,7 @@ def test_mixed_types_get_a_hint(train: Any) -> None:
     assert "self.x.dtype" in outcome.failure.hint
 
 
-def test_a_mistake_is_told_with_xla_as_without(train: Any) -> None:
+def test_errors_are_the_same_with_and_without_xla(train: Any) -> None:
     outcome = train(networks.classifier("return nothing"), xla=True)
     assert outcome.code == 1
     assert not outcome.of(Warned)

@@ -1,4 +1,4 @@
-"""Which GPUs a training takes, and how much of their memory; on a machine that may have none."""
+"""The GPUs a training uses and their memory limits, tested without GPUs."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ pytestmark = pytest.mark.tensorflow
 
 
 class Configuration:
-    """Stands in for ``tf.config`` on a machine with GPUs, and remembers what it was told."""
+    """A fake ``tf.config`` of a machine with GPUs that records its settings."""
 
     def __init__(self, count: int) -> None:
         self.gpus = [f"gpu {number}" for number in range(count)]
@@ -45,7 +45,7 @@ class Configuration:
 
 
 def _prepare(count: int, folder: Path, settings: dict[str, Any]) -> tuple[Any, ...]:
-    """What becomes of a recipe's settings on ``count`` GPUs."""
+    """Apply a recipe's settings on a machine with ``count`` GPUs."""
     from digits.core import events, recipe
     from digits.worker.training import device_config
 
@@ -67,14 +67,14 @@ def test_all_chosen_gpus_are_used(in_child: Any, tmp_path: Path) -> None:
     assert not found.compiled
 
 
-def test_gpus_are_picked_where_all_are_seen(in_child: Any, tmp_path: Path) -> None:
+def test_chosen_gpus_are_selected_if_all_are_visible(in_child: Any, tmp_path: Path) -> None:
     found, gpus, visible, *_ = in_child(_prepare, 4, tmp_path, {"devices": ["3"]})
     assert found.devices == ("/device:GPU:0",)
     assert (gpus, visible) == ([3], ["gpu 3"])
     assert found.compiled
 
 
-def test_memory_of_gpus_is_limited(in_child: Any, tmp_path: Path) -> None:
+def test_gpu_memory_is_limited(in_child: Any, tmp_path: Path) -> None:
     settings = {"devices": ["0", "1"], "gpu_memory_mb": 2000, "strategy": "central", "xla": True}
     found, _, _, growing, limits, warnings = in_child(_prepare, 2, tmp_path, settings)
     assert limits == {"gpu 0": 2000, "gpu 1": 2000}
@@ -84,12 +84,12 @@ def test_memory_of_gpus_is_limited(in_child: Any, tmp_path: Path) -> None:
     assert "XLA" in warnings[0]
 
 
-def test_every_device_has_a_record(in_child: Any, tmp_path: Path) -> None:
+def test_every_device_gets_a_record(in_child: Any, tmp_path: Path) -> None:
     found, *_ = in_child(_prepare, 4, tmp_path, {"devices": ["0", "1", "2", "3"], "batch_size": 2})
     assert len(found.devices) == 2
 
 
-def test_without_gpus_the_processor_trains(in_child: Any, tmp_path: Path) -> None:
+def test_without_gpus_the_cpu_trains(in_child: Any, tmp_path: Path) -> None:
     found, gpus, *_, warnings = in_child(_prepare, 0, tmp_path, {"devices": ["0"]})
     assert (found.devices, gpus) == (("/device:CPU:0",), [])
     assert not found.compiled

@@ -1,4 +1,4 @@
-"""When a training ends early."""
+"""Early stopping."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import math
 from digits.worker.training.early_stopping import EarlyStopping
 
 
-def test_it_ends_when_the_metric_has_not_improved_for_long_enough() -> None:
+def test_training_stops_when_patience_runs_out() -> None:
     stopping = EarlyStopping("accuracy", 2)
     for epoch, value in enumerate([0.5, 0.8, 0.7]):
         stopping.observe(epoch, {"accuracy": value, "loss": 0})
@@ -17,7 +17,7 @@ def test_it_ends_when_the_metric_has_not_improved_for_long_enough() -> None:
     assert "not been better than 0.8 since epoch 1" in stopping.reason(3)
 
 
-def test_a_smaller_loss_is_better_and_nan_never_is() -> None:
+def test_a_smaller_loss_is_an_improvement_and_nan_is_not() -> None:
     stopping = EarlyStopping("loss", 1)
     stopping.observe(1, {"loss": 2.0})
     stopping.observe(2, {"loss": 1.0})
@@ -26,7 +26,7 @@ def test_a_smaller_loss_is_better_and_nan_never_is() -> None:
     assert stopping.reason(3)
 
 
-def test_it_continues_from_a_saved_state() -> None:
+def test_early_stopping_continues_from_a_saved_state() -> None:
     first, second = EarlyStopping("loss", 2), EarlyStopping("loss", 2)
     first.observe(1, {"loss": 1.0})
     second.restore(json.loads(json.dumps(first.state())))

@@ -1,4 +1,4 @@
-"""A disk that is full while a training wants to write to it."""
+"""A disk that fills up during training."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ SETTINGS: dict[str, Any] = {"epochs": 4, "best_metric": "loss", "solver": {"type
 
 @pytest.fixture
 def full(monkeypatch: pytest.MonkeyPatch, tensorflow: None) -> Callable[[Callable[[Path], bool]], None]:
-    """Makes the disk full for those snapshots of which the given function says so, half way through."""
+    """Return a function that makes the disk full halfway through each snapshot that it selects."""
     from digits.worker.training import checkpoints, snapshots
 
     original = snapshots.save
@@ -43,7 +43,7 @@ def full(monkeypatch: pytest.MonkeyPatch, tensorflow: None) -> Callable[[Callabl
     return make
 
 
-def test_the_training_goes_on_without_what_does_not_fit(
+def test_training_continues_without_snapshots_that_do_not_fit(
     train: Any, trained: Any, in_child: Any, full: Any
 ) -> None:
     whole = trained(networks.LINEAR, name="whole", **SETTINGS)
@@ -51,19 +51,19 @@ def test_the_training_goes_on_without_what_does_not_fit(
     full(lambda target: target.name in {"snapshot_2.ckpt", "snapshot_3.ckpt", *between})
     outcome = train(networks.LINEAR, name="full", **SETTINGS)
     assert outcome.code == 0, outcome.output
-    # Once for one time of need, however often it is tried.
+    # One warning per shortage, regardless of the number of attempts.
     (warned,) = outcome.of(Warned)
     assert f"snapshot_2.ckpt could not be written to {outcome.job_folder}, where " in warned.message
     assert "B are free" in warned.message and "training continues" in warned.message
     assert [saved.epoch for saved in outcome.of(Saved)] == [1, 4]
-    # What could not be kept is not called the best one.
+    # A snapshot that was not saved is never the best one.
     assert [best.epoch for best in outcome.of(BestSnapshotChanged)] == [1, 4]
     one, two = (in_child(snapshot, item.job_folder, "snapshot_4.ckpt") for item in (whole, outcome))
     assert all(np.array_equal(value, two[name]) for name, value in one.items())
 
 
 def test_a_snapshot_that_was_skipped_is_not_retried_when_the_training_resumes(
-    train: Any, go_on: Any, often: None, full: Any, monkeypatch: pytest.MonkeyPatch
+    train: Any, resume: Any, often: None, full: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The resume point is later than the snapshot, whose weights are gone."""
     full(lambda target: target.name == "snapshot_2.ckpt")
@@ -72,12 +72,12 @@ def test_a_snapshot_that_was_skipped_is_not_retried_when_the_training_resumes(
         failed = train(networks.LINEAR, **SETTINGS)
     point = resume_point(failed.job_folder)
     assert point and point.step > 16 and point.saved == 8
-    again = go_on(failed.job_folder / "train").wait()
+    again = resume(failed.job_folder / "train").wait()
     assert again.code == 0, again.output
     assert [saved.epoch for saved in again.of(Saved)] == [1, 3, 4]
 
 
-def test_a_place_to_go_on_from_that_does_not_fit_keeps_the_one_before(
+def test_a_resume_point_that_does_not_fit_keeps_the_previous_one(
     train: Any, start: Any, in_child: Any, full: Any
 ) -> None:
     full(lambda target: target.name.startswith("resume_"))
@@ -87,7 +87,7 @@ def test_a_place_to_go_on_from_that_does_not_fit_keeps_the_one_before(
     assert any("resume_" in event.message for event in outcome.of(Warned))
 
 
-def test_only_the_end_needs_room(train: Any, start: Any, full: Any) -> None:
+def test_only_the_last_snapshot_must_be_saved(train: Any, start: Any, full: Any) -> None:
     full(lambda target: not (target.parent / "room").exists() and target.name != "snapshot_1.ckpt")
     outcome = train(networks.LINEAR, **SETTINGS)
     assert outcome.code == 1
@@ -105,7 +105,7 @@ def test_only_the_end_needs_room(train: Any, start: Any, full: Any) -> None:
     assert again.of(Saved)[-1].epoch == 4
 
 
-def test_a_disk_that_is_still_full_keeps_no_training_from_going_on(
+def test_a_training_resumes_while_the_disk_is_still_full(
     trained: Any, start: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     from digits.core import resume_point as resume_points
@@ -123,9 +123,7 @@ def test_a_disk_that_is_still_full_keeps_no_training_from_going_on(
     assert again.code == 0, again.output
 
 
-def test_a_fault_that_is_none_of_the_disks_ends_the_training(
-    train: Any, monkeypatch: Any, tensorflow: None
-) -> None:
+def test_other_write_errors_end_the_training(train: Any, monkeypatch: Any, tensorflow: None) -> None:
     from digits.worker.training import snapshots
 
     def save(*arguments: Any) -> None:
@@ -136,7 +134,7 @@ def test_a_fault_that_is_none_of_the_disks_ends_the_training(
     assert outcome.code == 1 and "not yours" in outcome.failure.message
 
 
-def test_tensorboards_log_goes_on_in_a_new_file(in_child: Any, tmp_path: Path) -> None:
+def test_the_tensorboard_log_continues_in_a_new_file(in_child: Any, tmp_path: Path) -> None:
     steps = in_child(_written, tmp_path)
     assert steps == [3, 4]
 

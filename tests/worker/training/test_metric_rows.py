@@ -1,4 +1,4 @@
-"""After which steps a training's curves have rows, and that rows do not depend on how steps arrive."""
+"""The steps at which metric rows end, which do not depend on how steps are grouped into calls."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ NAMES = ["loss", "odd"]
 
 
 def rows_of(metrics: np.ndarray, calls: list[int], kept: int | None = None) -> list[metric_rows.Row]:
-    """The rows of steps that arrive in ``calls``; after call number ``kept`` another curve goes on."""
+    """Return the rows of steps that arrive in ``calls``; the state is saved and restored after call ``kept``."""
     found, step, made = [], 0, MetricRows()
     for number, count in enumerate(calls):
         found += made.add(metrics[step : step + count], None)
@@ -31,7 +31,7 @@ def rows_of(metrics: np.ndarray, calls: list[int], kept: int | None = None) -> l
 
 @settings(deadline=None)
 @given(step=st.integers(1, 10**6))
-def test_rows_are_many_at_first_and_never_too_many(step: int) -> None:
+def test_rows_are_frequent_at_first_and_limited_later(step: int) -> None:
     longest = max(1, 2 * step // metric_rows.SINGLE_STEPS)
     assert any(ends_row(later) for later in range(step, step + 2 * longest + 1))
     if step >= metric_rows.SINGLE_STEPS:
@@ -39,7 +39,7 @@ def test_rows_are_many_at_first_and_never_too_many(step: int) -> None:
 
 
 @pytest.mark.parametrize("steps", [1, 999, 1000, 30_000, 200_000])
-def test_the_number_of_rows_grows_with_the_logarithm(steps: int) -> None:
+def test_the_number_of_rows_grows_logarithmically(steps: int) -> None:
     rows = sum(ends_row(step) for step in range(1, steps + 1))
     doublings = max(0.0, math.log2(steps / metric_rows.SINGLE_STEPS))
     assert min(steps, 999) <= rows <= metric_rows.SINGLE_STEPS * (1 + math.ceil(doublings) / 2)
@@ -70,7 +70,7 @@ def test_rows_do_not_depend_on_calls_and_interruptions(
         assert row.means == pytest.approx(steps.mean(axis=0).tolist(), rel=1e-9, abs=1e-9)
 
 
-def test_a_value_that_is_no_number_outlives_an_interruption() -> None:
+def test_nan_survives_an_interruption() -> None:
     metrics = np.array([[1.0, math.nan]] * 5, np.float32)
     made = MetricRows()
     made.restore(5000, NAMES, None)
@@ -82,7 +82,7 @@ def test_a_value_that_is_no_number_outlives_an_interruption() -> None:
     assert row.count == 7 and row.means[0] == 1.0 and math.isnan(row.means[1])
 
 
-def test_metrics_of_other_names_are_not_added_to() -> None:
+def test_a_row_with_other_metric_names_is_not_continued() -> None:
     made = MetricRows()
     made.restore(5000, NAMES, None)
     made.add(np.ones((2, 2), np.float32), None)
@@ -92,7 +92,7 @@ def test_metrics_of_other_names_are_not_added_to() -> None:
     assert again.cut()[0].means == [3.0]
 
 
-def test_steps_without_a_time_tell_nothing_about_the_speed() -> None:
+def test_steps_without_a_duration_have_no_speed() -> None:
     made = MetricRows()
     (first,) = made.add(np.ones((1, 1), np.float32), None)
     rows = made.add(np.ones((4, 1), np.float32), 2.0)

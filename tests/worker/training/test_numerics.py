@@ -1,4 +1,4 @@
-"""Trainings whose numbers stop being numbers, and what names the place."""
+"""Detection of NaN and infinity, and of the operation that produces them."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from tests.worker import networks
 
 pytestmark = pytest.mark.tensorflow
 
-# Divides by zero from the fourth step on, in a scope of its own.
+# Divides by zero from the fourth step on, in a separate scope.
 DIVIDES = networks.classifier(
     """
 x = slim.fully_connected(slim.flatten(self.x) / 100.0, 8, scope='fine')
@@ -23,7 +23,7 @@ return slim.fully_connected(x, self.nclasses, activation_fn=None, scope='fc')
 )
 
 
-def test_the_operation_where_it_began_is_named(train: Any) -> None:
+def test_the_first_operation_that_produces_nan_is_named(train: Any) -> None:
     outcome = train(DIVIDES, numerics_checks=True, val_interval=0, xla=True)
     assert outcome.code == 1
     failure = outcome.failure
@@ -51,7 +51,7 @@ return slim.fully_connected(x, self.nclasses, activation_fn=None, scope='fc')
     assert "while gradients were computed" in outcome.failure.message
 
 
-def test_a_sound_network_trains_alike_with_checks(train: Any) -> None:
+def test_checks_do_not_change_the_result_of_a_valid_network(train: Any) -> None:
     network = networks.BATCH_NORM.replace("{arguments}", "")
     plain, checked = (
         train(network, name=name, numerics_checks=checks)
@@ -61,7 +61,7 @@ def test_a_sound_network_trains_alike_with_checks(train: Any) -> None:
     assert checked.values("val", "loss") == pytest.approx(plain.values("val", "loss"), rel=1e-4)
 
 
-def test_without_checks_the_loss_is_told(train: Any) -> None:
+def test_without_checks_the_loss_is_reported(train: Any) -> None:
     outcome = train(DIVIDES, val_interval=0)
     assert "loss became" in outcome.failure.message
     assert "Detect NaN/Inf" in outcome.failure.hint and "0.001" in outcome.failure.hint

@@ -1,4 +1,4 @@
-"""Two steps of every optimizer, next to its formula."""
+"""Two steps of every optimizer, compared with its formula."""
 
 from __future__ import annotations
 
@@ -118,7 +118,7 @@ def test_state_is_named_after_slot_and_variable(in_child: Any) -> None:
     assert names == ["optimizer/mean_square/model/w", "optimizer/momentum/model/w"]
 
 
-def test_every_name_of_the_form_is_there(in_child: Any) -> None:
+def test_every_optimizer_of_the_form_exists(in_child: Any) -> None:
     assert in_child(_kinds) == list(FORMULAS_IN_FORM)
 
 

@@ -1,4 +1,4 @@
-"""How many steps a call runs."""
+"""The number of steps per call."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ def test_the_number_of_steps_grows_gradually_to_the_target_duration() -> None:
     assert abs(counts[-1] - pace.CALL_SECONDS / 0.001) <= 1
 
 
-def test_slow_steps_are_taken_one_by_one_and_the_limit_holds() -> None:
+def test_slow_steps_run_one_per_call_and_the_limit_holds() -> None:
     made = Pace(limit=5)
     made.update(1, 10.0)
     assert made.steps == 1

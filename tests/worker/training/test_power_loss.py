@@ -1,15 +1,14 @@
-"""After a power loss at any moment, a training resumes with every row measured before."""
+"""After a power loss at any moment, a training resumes with all metrics up to its resume point."""
 
 from __future__ import annotations
 
-import json
 import random
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from digits.core import events
+from digits.core import events, snapshot_list
 from digits.core.events import Resumed
 from digits.core.metrics import Metrics
 from digits.core.resume_point import resume_point
@@ -33,7 +32,7 @@ def test_every_state_has_all_rows_up_to_the_resume_step(
     often: None,
     model: Any,
     start: Any,
-    go_on: Any,
+    resume: Any,
     in_child: Any,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
@@ -50,14 +49,14 @@ def test_every_state_has_all_rows_up_to_the_resume_step(
     assert len(set(certain)) > 5
     assert all(step >= others[0] for others in steps for step in others)
     states = len(list((tmp_path / "states").iterdir()))
-    again = go_on(tmp_path / "states" / str(states // 2) / "train").wait()
+    again = resume(tmp_path / "states" / str(states // 2) / "train").wait()
     assert again.code == 0, again.output
     assert 0 < again.of(Resumed)[0].step < 16
     same(in_child, outcome, again, "snapshot_2.ckpt")
 
 
 def _resumed_steps(recording: Recording, finished: Path, place: Path) -> list[list[int]]:
-    """For each moment, the resume step in each possible state after a power loss."""
+    """Return the resume step in each possible state after a power loss, for each moment."""
     chance, rows, known = random.Random(1), _events(finished), {}
     place.mkdir()
     steps = []
@@ -72,12 +71,11 @@ def _resumed_steps(recording: Recording, finished: Path, place: Path) -> list[li
 
 
 def _resumed_step(state: dict[str, bytes | None], rows: list[events.Event], job: Path) -> int:
-    """The resume step in ``state``, whose log must contain all ``rows`` up to it."""
+    """Return the resume step in ``state``, whose log must contain all ``rows`` up to it."""
     write(state, job)
     point = resume_point(job)
-    best = job / "best.json"
-    if best.exists():
-        assert snapshot(job, json.loads(best.read_text())["snapshot"])
+    if best := snapshot_list.read(job).best:
+        assert snapshot(job, best.name)
     if point is None:
         return 0
     assert snapshot(job, point.snapshot)["global_step"] == point.step

@@ -1,4 +1,4 @@
-"""Weights from files of every kind: what is taken, what is not, and why."""
+"""Initial weights from every supported file type, and the report of weights that were not loaded."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def _values() -> dict[str, np.ndarray]:
 
 
 def _restored(path: Path, values: dict[str, np.ndarray], other: dict[str, list[int]] | None = None) -> Any:
-    """The report, and the names of the variables that got the value of that name in ``values``."""
+    """Return the report, and the names of variables that have the value of that name in ``values``."""
     import tensorflow as tf
 
     from digits.worker.training import restore
@@ -54,7 +54,9 @@ def _from_old(folder: Path, version: int, ending: str) -> Any:
 
 
 @pytest.mark.parametrize(("version", "ending"), [(2, ""), (2, ".index"), (2, ".meta"), (1, "")])
-def test_checkpoints_of_tensorflow_1(in_child: Any, tmp_path: Path, version: int, ending: str) -> None:
+def test_tensorflow_1_checkpoints_are_loaded(
+    in_child: Any, tmp_path: Path, version: int, ending: str
+) -> None:
     report, same = in_child(_from_old, tmp_path, version, ending)
     assert same == list(report.taken) == list(WANTED)
     assert report.remark == "" and report.unused == []
@@ -64,7 +66,7 @@ def _from_a_folder(folder: Path) -> Any:
     return _restored(_old_checkpoint(folder, 2).parent, _values())
 
 
-def test_the_latest_checkpoint_of_a_folder(in_child: Any, tmp_path: Path) -> None:
+def test_the_latest_checkpoint_in_a_folder_is_loaded(in_child: Any, tmp_path: Path) -> None:
     assert in_child(_from_a_folder, tmp_path)[1] == list(WANTED)
 
 
@@ -74,7 +76,7 @@ def _what_differs(folder: Path) -> Any:
     return _restored(path, _values(), other)
 
 
-def test_what_is_not_taken_is_told(in_child: Any, tmp_path: Path) -> None:
+def test_weights_that_do_not_match_are_reported(in_child: Any, tmp_path: Path) -> None:
     report, _ = in_child(_what_differs, tmp_path)
     assert report.taken == {
         "model/conv1/weights": "model/conv1/weights",
@@ -107,7 +109,7 @@ def _other_names(folder: Path) -> Any:
     return _restored(folder / "other", values)
 
 
-def test_names_of_other_programs(in_child: Any, tmp_path: Path) -> None:
+def test_names_of_other_frameworks_are_matched(in_child: Any, tmp_path: Path) -> None:
     report, same = in_child(_other_names, tmp_path)
     assert same == list(WANTED)
     assert report.unused == ["extra"]
@@ -123,7 +125,7 @@ def _from_frozen_graph(folder: Path) -> Any:
     return _restored(folder / "frozen_model.pb", _values())
 
 
-def test_a_frozen_graph(in_child: Any, tmp_path: Path) -> None:
+def test_a_frozen_graph_is_loaded(in_child: Any, tmp_path: Path) -> None:
     assert in_child(_from_frozen_graph, tmp_path)[1] == list(WANTED)
 
 
@@ -139,7 +141,7 @@ def _from_saved_model(folder: Path) -> Any:
     return _restored(folder, _values()), _restored(folder / "saved_model.pb", _values())
 
 
-def test_a_saved_model(in_child: Any, tmp_path: Path) -> None:
+def test_a_saved_model_is_loaded(in_child: Any, tmp_path: Path) -> None:
     for _, same in in_child(_from_saved_model, tmp_path):
         assert same == list(WANTED)
 
@@ -169,7 +171,9 @@ def _from_keras(folder: Path, layer: str, ending: str) -> Any:
         ("dense_7", ".weights.h5", True),
     ],
 )
-def test_a_keras_model(in_child: Any, tmp_path: Path, layer: str, ending: str, by_order: bool) -> None:
+def test_a_keras_model_is_loaded(
+    in_child: Any, tmp_path: Path, layer: str, ending: str, by_order: bool
+) -> None:
     report, same = in_child(_from_keras, tmp_path, layer, ending)
     assert same == list(WANTED)
     assert report.by_order == by_order
@@ -188,7 +192,7 @@ def _fault(path: Path) -> tuple[str, str]:
 
 
 @pytest.mark.parametrize("name", ["nothing.ckpt", "broken.pb", "broken.keras", "empty", "broken.h5"])
-def test_what_cannot_be_read_is_told(in_child: Any, tmp_path: Path, name: str) -> None:
+def test_an_unreadable_file_is_reported(in_child: Any, tmp_path: Path, name: str) -> None:
     if name == "empty":
         (tmp_path / name).mkdir()
     elif name.startswith("broken"):
@@ -218,7 +222,7 @@ def test_freezing_by_patterns_and_by_renaming(in_child: Any, tmp_path: Path) -> 
     )
 
 
-def test_a_training_takes_over_and_freezes(train: Any, in_child: Any) -> None:
+def test_a_training_loads_and_freezes_weights(train: Any, in_child: Any) -> None:
     first = train(networks.LENET.replace("[5, 5]", "[3, 3]"), epochs=1, seed=3)
     assert first.code == 0, first.output
     snapshot = str(first.job_folder / "snapshot_1.ckpt")
@@ -234,13 +238,14 @@ def test_a_training_takes_over_and_freezes(train: Any, in_child: Any) -> None:
     warnings = [event.message for event in second.of(Warned)]
     assert any("model/fc3/weights" in message and "model/fc2/weights" in message for message in warnings)
     assert any("'nonsense'" in message for message in warnings)
-    (told,) = second.of(WeightsLoaded)
+    (loaded,) = second.of(WeightsLoaded)
     assert (
-        told.source == "snapshot_1.ckpt.index" and told.taken["model/conv1/weights"] == "model/conv1/weights"
+        loaded.source == "snapshot_1.ckpt.index"
+        and loaded.taken["model/conv1/weights"] == "model/conv1/weights"
     )
-    assert told.missing == ["model/fc3/weights", "model/fc3/biases"] and not told.of_other_shape
-    assert sorted(told.unused) == ["model/fc2/biases", "model/fc2/weights"]
-    assert told.frozen == [name for name in told.taken if "conv" in name] + ["model/fc1/weights"]
+    assert loaded.missing == ["model/fc3/weights", "model/fc3/biases"] and not loaded.of_other_shape
+    assert sorted(loaded.unused) == ["model/fc2/biases", "model/fc2/weights"]
+    assert loaded.frozen == [name for name in loaded.taken if "conv" in name] + ["model/fc1/weights"]
     assert "model/conv1/weights: loaded from model/conv1/weights" in second.output
     assert not first.of(WeightsLoaded)
     before = in_child(read_snapshot, first.job_folder, "snapshot_1.ckpt")

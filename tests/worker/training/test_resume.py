@@ -1,8 +1,7 @@
-"""Trainings that are stopped, killed or fail, and go on as if nothing had been."""
+"""Trainings that are stopped, killed or fail resume exactly."""
 
 from __future__ import annotations
 
-import json
 import math
 import os
 import random
@@ -15,7 +14,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from digits.core import events, recipe
+from digits.core import events, recipe, snapshot_list
 from digits.core.errors import BadRequest
 from digits.core.events import Failed, Finished, Measured, Progressed, Resumed, Saved
 from digits.core.metrics import Metrics
@@ -27,8 +26,8 @@ from tests.worker.conftest import Outcome, snapshot
 
 pytestmark = pytest.mark.tensorflow
 
-# Random numbers of all kinds: dropout of slim and of Keras, noise, a loop that draws in every turn,
-# NumPy's own and generators of the network's own, in training and in validation.
+# All kinds of random numbers: dropout of slim and Keras, noise, a loop that draws in each iteration,
+# NumPy's global generator and the network's own generators, in training and validation.
 RANDOM = networks.classifier(
     """
 x = slim.flatten(self.x) / 100.0
@@ -65,8 +64,8 @@ SETTINGS: dict[str, Any] = {
 
 
 @pytest.fixture
-def killed_at_random_moments(start: Any, go_on: Any) -> Callable[..., tuple[Outcome, int]]:
-    """Trains with interruptions by a signal at random moments; the outcome, and how many there were."""
+def killed_at_random_moments(start: Any, resume: Any) -> Callable[..., tuple[Outcome, int]]:
+    """Return a function that trains with signals at random moments, and returns the outcome and their number."""
 
     def train(
         task_folder: Path, number: int, seed: int, most: int = 4, before: int = 50
@@ -74,7 +73,7 @@ def killed_at_random_moments(start: Any, go_on: Any) -> Callable[..., tuple[Outc
         chance = random.Random(seed)
         task, kills = start(task_folder), 0
         for step in sorted(chance.sample(range(2, before), most)):
-            while task.poll() is None and not has_come_to(task_folder.parent, step):
+            while task.poll() is None and not has_reached(task_folder.parent, step):
                 time.sleep(0.02)
             time.sleep(chance.uniform(0.0, 0.02))
             if task.poll() is not None:
@@ -82,19 +81,19 @@ def killed_at_random_moments(start: Any, go_on: Any) -> Callable[..., tuple[Outc
             os.kill(task.pid, number)
             task.wait()
             kills += 1
-            task = go_on(task_folder)
+            task = resume(task_folder)
         return task.wait(), kills
 
     return train
 
 
-def has_come_to(job_folder: Path, step: int) -> bool:
+def has_reached(job_folder: Path, step: int) -> bool:
     point = resume_point(job_folder)
     return point is not None and point.step >= step
 
 
 def same(in_child: Any, first: Outcome, second: Outcome, name: str = "snapshot_12.ckpt") -> None:
-    """Both runs left the same numbers, to the last bit."""
+    """Assert that both runs produced bitwise identical results."""
     one, two = (in_child(snapshot, outcome.job_folder, name) for outcome in (first, second))
     assert set(one) == set(two)
     for key, value in one.items():
@@ -105,16 +104,17 @@ def same(in_child: Any, first: Outcome, second: Outcome, name: str = "snapshot_1
 
 
 def kept(job_folder: Path) -> dict[str, Any]:
-    """The names of snapshots, and which is the best."""
-    best = job_folder / "best.json"
+    """Return the names of snapshots with their metrics, and the best one."""
+    saved = snapshot_list.read(job_folder)
     return {
-        "snapshots": sorted(path.name for path in job_folder.glob("snapshot_*")),
-        "best": json.loads(best.read_text()) if best.exists() else None,
+        "files": sorted(path.name for path in job_folder.glob("snapshot_*")),
+        "snapshots": list(saved),
+        "best": saved.best,
     }
 
 
 def curve(outcome: Outcome) -> Metrics:
-    """The rows of a run, without how fast it was."""
+    """Return the metrics of a run without its speed."""
     metrics = Metrics()
     for event in outcome.events:
         metrics.add(event)
@@ -124,16 +124,16 @@ def curve(outcome: Outcome) -> Metrics:
 
 
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM])
-def test_killed_at_random_moments(
+def test_a_training_interrupted_at_random_moments_resumes_exactly(
     often: None, model: Any, trained: Any, killed_at_random_moments: Any, in_child: Any, number: int
 ) -> None:
-    whole = trained(RANDOM, name="whole", **SETTINGS)
-    assert whole.code == 0, whole.output
+    uninterrupted = trained(RANDOM, name="uninterrupted", **SETTINGS)
+    assert uninterrupted.code == 0, uninterrupted.output
     outcome, kills = killed_at_random_moments(model(RANDOM, name="killed", **SETTINGS), number, seed=number)
     assert outcome.code == 0, outcome.output
     assert kills > 1
-    same(in_child, whole, outcome)
-    assert {saved.epoch for saved in whole.of(Saved)} == {saved.epoch for saved in outcome.of(Saved)}
+    same(in_child, uninterrupted, outcome)
+    assert {saved.epoch for saved in uninterrupted.of(Saved)} == {saved.epoch for saved in outcome.of(Saved)}
     assert not list(outcome.job_folder.glob("resume_*")) and not list(outcome.job_folder.glob(".*tmp*"))
 
 
@@ -147,7 +147,7 @@ def test_killed_at_random_moments(
     ],
     ids=["accumulation", "float16", "augmented", "odd batches"],
 )
-def test_goes_on_exactly_with(
+def test_resumes_exactly_with(
     often: None,
     model: Any,
     train: Any,
@@ -157,17 +157,17 @@ def test_goes_on_exactly_with(
 ) -> None:
     settings = {**SETTINGS, **settings}
     network = networks.LINEAR
-    whole = train(network, name="whole", **settings)
-    assert whole.code == 0, whole.output
+    uninterrupted = train(network, name="uninterrupted", **settings)
+    assert uninterrupted.code == 0, uninterrupted.output
     outcome, kills = killed_at_random_moments(
         model(network, name="killed", **settings), signal.SIGKILL, 3, most=2
     )
     assert outcome.code == 0, outcome.output
     assert kills
-    same(in_child, whole, outcome)
+    same(in_child, uninterrupted, outcome)
 
 
-def test_goes_on_exactly_with_images_that_are_read_for_every_batch(
+def test_resumes_exactly_with_streamed_images(
     often: None,
     model: Any,
     train: Any,
@@ -178,14 +178,14 @@ def test_goes_on_exactly_with_images_that_are_read_for_every_batch(
     from digits.worker.input import feeds
 
     monkeypatch.setattr(feeds, "RESIDENT_SHARE", 0.0)
-    whole = train(RANDOM, name="whole", **SETTINGS)
-    assert whole.code == 0, whole.output
+    uninterrupted = train(RANDOM, name="uninterrupted", **SETTINGS)
+    assert uninterrupted.code == 0, uninterrupted.output
     outcome, _ = killed_at_random_moments(model(RANDOM, name="killed", **SETTINGS), signal.SIGKILL, 4, most=2)
-    same(in_child, whole, outcome)
+    same(in_child, uninterrupted, outcome)
 
 
-# Changes its gradients as an optimizer of its own would, with noise that depends on the number of the step; the steps
-# that draw a histogram, and the validation, count the same things as the others.
+# Modifies its gradients like a custom optimizer, with noise that depends on the step number. Steps that
+# write a histogram, and validations, count the same things as others.
 CHANGES_GRADIENTS = (
     networks.LINEAR
     + """
@@ -209,22 +209,24 @@ CHANGES_GRADIENTS = (
 ).replace("        return digits.classification_loss(self.inference, self.y)\n\n        step", "        step")
 
 
-def test_goes_on_exactly_with_gradients_that_the_network_changes(
+def test_resumes_exactly_with_gradients_modified_by_the_network(
     often: None, model: Any, train: Any, killed_at_random_moments: Any, in_child: Any
 ) -> None:
-    whole = train(CHANGES_GRADIENTS, name="whole", **SETTINGS)
-    assert whole.code == 0, whole.output
-    assert whole.values("val", "step")[:3] == [0, 6, 12]
-    assert np.allclose(whole.values("train", "sums"), np.array(whole.values("train", "step")) / 2)
+    uninterrupted = train(CHANGES_GRADIENTS, name="uninterrupted", **SETTINGS)
+    assert uninterrupted.code == 0, uninterrupted.output
+    assert uninterrupted.values("val", "step")[:3] == [0, 6, 12]
+    assert np.allclose(
+        uninterrupted.values("train", "sums"), np.array(uninterrupted.values("train", "step")) / 2
+    )
     assert {"square_0", "square_1", "train/mean"} <= set(
-        in_child(snapshot, whole.job_folder, "snapshot_12.ckpt")
+        in_child(snapshot, uninterrupted.job_folder, "snapshot_12.ckpt")
     )
     outcome, kills = killed_at_random_moments(
         model(CHANGES_GRADIENTS, name="killed", **SETTINGS), signal.SIGKILL, 3, most=2
     )
     assert outcome.code == 0, outcome.output
     assert kills
-    same(in_child, whole, outcome)
+    same(in_child, uninterrupted, outcome)
 
 
 SAMPLERS = networks.LINEAR.replace(
@@ -244,26 +246,26 @@ SAMPLERS = networks.LINEAR.replace(
 )
 
 
-def test_goes_on_exactly_with_samplers_of_classes_and_boxes(
+def test_resumes_exactly_with_candidate_and_box_samplers(
     often: None, model: Any, train: Any, killed_at_random_moments: Any, in_child: Any
 ) -> None:
     settings = {**SETTINGS, "epochs": 3}
-    whole = train(SAMPLERS, name="whole", **settings)
-    assert whole.code == 0, whole.output
+    uninterrupted = train(SAMPLERS, name="uninterrupted", **settings)
+    assert uninterrupted.code == 0, uninterrupted.output
     for name in ("cut", "drawn"):
-        assert len(set(whole.values("train", name))) > 6
-        assert whole.values("val", name)[0] == whole.values("val", name)[-1]
+        assert len(set(uninterrupted.values("train", name))) > 6
+        assert uninterrupted.values("val", name)[0] == uninterrupted.values("val", name)[-1]
     killed = model(SAMPLERS, name="killed", **settings)
     outcome, kills = killed_at_random_moments(killed, signal.SIGKILL, 5, most=1, before=20)
     assert kills
-    same(in_child, whole, outcome, "snapshot_3.ckpt")
+    same(in_child, uninterrupted, outcome, "snapshot_3.ckpt")
     learned = in_child(snapshot, outcome.job_folder, "snapshot_3.ckpt")
     counts = [value for name, value in learned.items() if "/seen/" in name]
     assert [value.sum() for value in counts] == [3 * 64]
 
 
-def test_goes_on_inside_of_an_epoch(often: None, model: Any, start: Any, go_on: Any, in_child: Any) -> None:
-    """After a stop, with nothing saved except the resume point."""
+def test_resumes_within_an_epoch(often: None, model: Any, start: Any, resume: Any, in_child: Any) -> None:
+    """The training is stopped when only the resume point has been saved."""
     settings = {**SETTINGS, "epochs": 300, "snapshot_interval": 0, "val_interval": 0, "best_metric": None}
     task = start(model(networks.LINEAR, **settings))
     task.wait_for(Measured)
@@ -275,19 +277,19 @@ def test_goes_on_inside_of_an_epoch(often: None, model: Any, start: Any, go_on: 
     assert point and 0 < point.step < 2400 and point.snapshot == f"resume_{point.step}.ckpt"
     assert in_child(snapshot, stopped.job_folder, point.snapshot)["global_step"] == point.step
     assert 0 < stopped.of(Measured)[-1].step <= point.step
-    again = go_on(task.task_folder).wait()
+    again = resume(task.task_folder).wait()
     assert again.code == 0, again.output
     assert again.of(Resumed)[0].step == point.step
-    told = again.events[again.events.index(again.of(Resumed)[0]) :]
-    done = [event.fraction for event in told if isinstance(event, Progressed)]
+    resumed = again.events[again.events.index(again.of(Resumed)[0]) :]
+    done = [event.fraction for event in resumed if isinstance(event, Progressed)]
     assert min(done) == pytest.approx(point.step / 2400, abs=1e-6)
     assert again.of(Finished)[0].result["steps"] == 2400
 
 
-def test_a_stop_amid_a_validation_draws_nothing_twice(
-    often: None, model: Any, start: Any, go_on: Any, in_child: Any
+def test_stopping_in_a_validation_repeats_no_random_numbers(
+    often: None, model: Any, start: Any, resume: Any, in_child: Any
 ) -> None:
-    """NumPy's generator goes on from before the validation, which is done again."""
+    """NumPy's generator continues from its state before the validation, which is repeated."""
     network = networks.classifier(
         """
 def draw():
@@ -303,19 +305,19 @@ return slim.fully_connected(x, self.nclasses, activation_fn=None, scope='fc')
         head="import signal\ndrawn = []",
     )
     settings = {"epochs": 3, "val_interval": 1}
-    undisturbed = model(network, name="whole", **settings)
+    undisturbed = model(network, name="uninterrupted", **settings)
     (undisturbed / "stopped").touch()
-    whole = start(undisturbed).wait()
-    assert whole.code == 0, whole.output
+    uninterrupted = start(undisturbed).wait()
+    assert uninterrupted.code == 0, uninterrupted.output
     disturbed = model(network, name="stopped", **settings)
     assert start(disturbed).wait().code == 143
     point = resume_point(disturbed.parent)
     assert point and (point.step, point.validated) == (8, 0)
-    same(in_child, whole, go_on(disturbed).wait(), "snapshot_3.ckpt")
+    same(in_child, uninterrupted, resume(disturbed).wait(), "snapshot_3.ckpt")
 
 
-def test_a_failed_training_goes_on_when_the_fault_is_gone(
-    often: None, model: Any, train: Any, start: Any, go_on: Any, in_child: Any
+def test_a_failed_training_resumes_once_the_cause_is_fixed(
+    often: None, model: Any, train: Any, start: Any, resume: Any, in_child: Any
 ) -> None:
     network = RANDOM.replace(
         "x = slim.flatten(self.x) / 100.0",
@@ -326,8 +328,8 @@ def test_a_failed_training_goes_on_when_the_fault_is_gone(
             return x
         x = slim.flatten(tf.reshape(tf.py_func(check, [self.x], tf.float32), [-1, 144])) / 100.0""",
     )
-    whole = train(network, name="whole", **SETTINGS)
-    assert whole.code == 0, whole.output
+    uninterrupted = train(network, name="uninterrupted", **SETTINGS)
+    assert uninterrupted.code == 0, uninterrupted.output
     task_folder = model(network, name="fails", **SETTINGS)
     task = start(task_folder)
     task.wait_for(Saved)
@@ -335,58 +337,58 @@ def test_a_failed_training_goes_on_when_the_fault_is_gone(
     failed = task.wait()
     assert failed.code == 1 and "the disk is full" in failed.of(Failed)[0].message
     (task_folder / "broken").unlink()
-    again = go_on(task_folder).wait()
+    again = resume(task_folder).wait()
     assert again.code == 0, again.output
-    same(in_child, whole, again)
+    same(in_child, uninterrupted, again)
 
 
-def test_without_a_place_to_go_on_from_it_begins_anew(
-    model: Any, go_on: Any, in_child: Any, trained: Any
+def test_without_a_resume_point_the_training_restarts(
+    model: Any, resume: Any, in_child: Any, trained: Any
 ) -> None:
-    whole = trained(networks.LINEAR, name="whole")
-    again = go_on(model(networks.LINEAR)).wait()
+    uninterrupted = trained(networks.LINEAR, name="uninterrupted")
+    again = resume(model(networks.LINEAR)).wait()
     assert again.code == 0, again.output
     assert [event.step for event in again.of(Resumed)] == [0]
-    same(in_child, whole, again, "snapshot_2.ckpt")
+    same(in_child, uninterrupted, again, "snapshot_2.ckpt")
 
 
-def test_a_finished_training_only_ends_again(trained: Any, go_on: Any, in_child: Any) -> None:
+def test_resuming_a_finished_training_trains_no_steps(trained: Any, resume: Any, in_child: Any) -> None:
     first = trained(networks.LINEAR)
-    again = go_on(first.job_folder / "train").wait()
+    again = resume(first.job_folder / "train").wait()
     assert again.code == 0, again.output
     assert len(again.of(Finished)) == 2
     assert again.of(Measured) == first.of(Measured)
 
 
-def test_a_training_that_ended_early_does_not_go_on(trained: Any, go_on: Any) -> None:
+def test_resuming_after_early_stopping_trains_no_steps(trained: Any, resume: Any) -> None:
     settings = {
         "solver": {"type": "SGD", "learning_rate": 0.0},
         "early_stopping": {"metric": "loss", "patience": 2},
     }
     first = trained(networks.LINEAR, epochs=9, **settings)
     assert "Stopped early after 3 epochs" in first.of(Finished)[0].result["ended_early"]
-    again = go_on(first.job_folder / "train").wait()
+    again = resume(first.job_folder / "train").wait()
     assert again.of(Finished)[1].result == first.of(Finished)[0].result
     assert again.of(Measured) == first.of(Measured)
 
 
-def test_a_changed_network_does_not_go_on(trained: Any, go_on: Any) -> None:
+def test_a_changed_network_cannot_resume(trained: Any, resume: Any) -> None:
     first = trained(networks.LINEAR)
     path = first.job_folder / "network.py"
     path.write_text(
         networks.LINEAR.replace("return slim", "model = slim.fully_connected(model, 7)\n        return slim")
     )
-    again = go_on(first.job_folder / "train").wait()
+    again = resume(first.job_folder / "train").wait()
     assert again.code == 1
     assert "does not match" in again.failure.message and "start a new training" in again.failure.hint
 
 
-def test_another_batch_size_does_not_go_on(trained: Any, go_on: Any) -> None:
+def test_a_changed_batch_size_cannot_resume(trained: Any, resume: Any) -> None:
     first = trained(networks.LINEAR)
     plan = recipe.load(first.job_folder / "train", recipe.Train)
     plan.batch_size = 4
     plan.save(first.job_folder / "train")
-    again = go_on(first.job_folder / "train").wait()
+    again = resume(first.job_folder / "train").wait()
     assert "batch size" in again.failure.message
 
 
@@ -402,7 +404,7 @@ def test_the_same_seed_gives_the_same_run(often: None, trained: Any, train: Any,
     assert not np.array_equal(*weights)
 
 
-def test_every_step_draws_other_numbers(train: Any) -> None:
+def test_every_step_draws_different_numbers(train: Any) -> None:
     network = networks.LINEAR.replace(
         "accuracy = ",
         """
@@ -424,28 +426,28 @@ def test_every_step_draws_other_numbers(train: Any) -> None:
     assert len({row["poisson"] for row in rows}) > 2
     assert all(row["one"] != row["two"] != row["drawn"] for row in rows)
     assert all(row["seeded"] == row["again"] != row["drawn"] for row in rows)
-    # In validation each pass over the records draws the same.
+    # Every validation draws the same numbers.
     assert len(set(outcome.values("val", "drawn"))) == 1
     assert len(set(outcome.values("val", "one"))) == 1
 
 
-def test_events_are_in_the_log_of_both_runs(trained: Any, go_on: Any) -> None:
+def test_the_log_contains_the_events_of_both_runs(trained: Any, resume: Any) -> None:
     first = trained(networks.LINEAR)
-    go_on(first.job_folder / "train").wait()
+    resume(first.job_folder / "train").wait()
     names = [type(event).__name__ for event in events.read(first.job_folder / "train" / "events.jsonl")[0]]
     assert names.count("Finished") == 2 and names.count("Resumed") == 1
 
 
-def test_patience_is_judged_at_validations_alone(
+def test_patience_is_checked_only_at_validations(
     often: None,
     model: Any,
     train: Any,
     start: Any,
-    go_on: Any,
+    resume: Any,
     in_child: Any,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """The resume point is between two validations, and the patience has already run out."""
+    """The resume point is between two validations, and patience has already run out."""
     settings: dict[str, Any] = {
         "epochs": 9,
         "val_interval": 1.5,
@@ -453,22 +455,22 @@ def test_patience_is_judged_at_validations_alone(
         "solver": {"type": "SGD", "learning_rate": 0.0},
         "early_stopping": {"metric": "loss", "patience": 1},
     }
-    whole = train(networks.LINEAR, name="whole", **settings)
-    assert "Stopped early after 3 epochs" in whole.of(Finished)[0].result["ended_early"]
+    uninterrupted = train(networks.LINEAR, name="uninterrupted", **settings)
+    assert "Stopped early after 3 epochs" in uninterrupted.of(Finished)[0].result["ended_early"]
     task_folder = model(networks.LINEAR, name="killed", **settings)
     with monkeypatch.context() as patched:
         fails_at(patched, 22)
         failed = start(task_folder).wait()
     point = resume_point(failed.job_folder)
     assert point and 2.5 <= point.epoch < 3
-    again = go_on(task_folder).wait()
-    assert again.of(Finished)[0].result == whole.of(Finished)[0].result
-    same(in_child, whole, again, "snapshot_3.ckpt")
+    again = resume(task_folder).wait()
+    assert again.of(Finished)[0].result == uninterrupted.of(Finished)[0].result
+    same(in_child, uninterrupted, again, "snapshot_3.ckpt")
     assert not list(again.job_folder.glob("resume_*"))
 
 
 def fails_at(patched: pytest.MonkeyPatch, step: int) -> None:
-    """Let trainings fail when they come to ``step``."""
+    """Make trainings fail at ``step``."""
     from digits.worker.training import checkpoints, steps
 
     patched.setattr(checkpoints, "MAX_TIME_FRACTION", math.inf)  # the resume point is the previous step
@@ -482,14 +484,14 @@ def fails_at(patched: pytest.MonkeyPatch, step: int) -> None:
     patched.setattr(steps.Training, "steps", fail)
 
 
-def test_stopped_in_the_middle_of_a_validation(
-    model: Any, train: Any, start: Any, go_on: Any, in_child: Any, monkeypatch: pytest.MonkeyPatch
+def test_stopping_in_the_middle_of_a_validation_repeats_its_random_numbers(
+    model: Any, train: Any, start: Any, resume: Any, in_child: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """What the batches seen so far have drawn from NumPy's numbers is drawn again."""
+    """The repeated batches draw the same numbers from NumPy's generator."""
     from digits.worker.training.steps import Evaluation
 
     settings = {**SETTINGS, "epochs": 3, "best_metric": None}
-    whole = train(RANDOM, name="whole", **settings)
+    uninterrupted = train(RANDOM, name="uninterrupted", **settings)
     began: list[int] = []
     begin, evaluate = Evaluation.begin, Evaluation.__call__
 
@@ -509,20 +511,20 @@ def test_stopped_in_the_middle_of_a_validation(
         stopped = start(task_folder).wait()
     point = resume_point(stopped.job_folder)
     assert stopped.code == 143 and point and (point.step, point.validated) == (12, 6)
-    same(in_child, whole, go_on(task_folder).wait(), "snapshot_3.ckpt")
+    same(in_child, uninterrupted, resume(task_folder).wait(), "snapshot_3.ckpt")
 
 
-def test_what_a_killed_training_was_about_to_remove_is_removed(trained: Any, go_on: Any) -> None:
-    """Also at the very end, when nothing is left to be trained."""
+def test_files_a_killed_training_was_removing_are_removed(trained: Any, resume: Any) -> None:
+    """This includes the end, when no steps remain."""
     first = trained(networks.LINEAR, snapshots_kept=1)
     job = first.job_folder
     data = (job / "snapshot_2.ckpt.data-00000-of-00001").read_bytes()
     index = (job / "snapshot_2.ckpt.index").read_bytes()
     for name in ("snapshot_1", "resume_9", "resume_10"):
         (job / f"{name}.ckpt.data-00000-of-00001").write_bytes(data)
-    for name in ("snapshot_1", "resume_9"):  # of the third the index was removed before it was killed
+    for name in ("snapshot_1", "resume_9"):  # the index of the third was removed before the kill
         (job / f"{name}.ckpt.index").write_bytes(index)
-    again = go_on(job / "train").wait()
+    again = resume(job / "train").wait()
     assert again.code == 0, again.output
     assert {path.name.partition(".ckpt")[0] for path in job.glob("*.ckpt*")} == {"snapshot_2"}
 

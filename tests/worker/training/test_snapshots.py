@@ -1,4 +1,4 @@
-"""Snapshots appear whole or not at all, and give back what fits."""
+"""Snapshots are written atomically, and variables with matching names and shapes are restored."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tests.worker.conftest import snapshot
 pytestmark = pytest.mark.tensorflow
 
 
-def test_names(tensorflow: None, tmp_path: Path) -> None:
+def test_snapshot_names(tensorflow: None, tmp_path: Path) -> None:
     from digits.worker.training import snapshots
 
     epochs = (1, 0.5, 0.25, 10, 100, 1 / 3)
@@ -28,7 +28,7 @@ def test_names(tensorflow: None, tmp_path: Path) -> None:
     ]
 
 
-def test_saved_again_under_the_same_name(in_child: Any, tmp_path: Path) -> None:
+def test_saving_replaces_a_snapshot_of_the_same_name(in_child: Any, tmp_path: Path) -> None:
     for value in (1.0, 2.0):
         in_child(_save, tmp_path / "snapshot_1.ckpt", {"model/w": [value]})
     assert in_child(snapshot, tmp_path, "snapshot_1.ckpt")["model/w"] == [2.0]
@@ -38,7 +38,7 @@ def test_saved_again_under_the_same_name(in_child: Any, tmp_path: Path) -> None:
     ]
 
 
-def test_nothing_is_left_of_one_that_could_not_be_put_in_place(in_child: Any, tmp_path: Path) -> None:
+def test_a_snapshot_that_cannot_be_moved_into_place_leaves_no_files(in_child: Any, tmp_path: Path) -> None:
     for _ in range(2):  # alone, and over one of the same name
         assert "the folder is full" in in_child(_save_in_full_folder, tmp_path / "snapshot_1.ckpt")
         assert not list(tmp_path.iterdir())
@@ -61,7 +61,7 @@ def _save_in_full_folder(target: Path) -> str:
     return ""
 
 
-def test_restored_by_name_and_shape(in_child: Any, tmp_path: Path) -> None:
+def test_variables_are_restored_by_name_and_shape(in_child: Any, tmp_path: Path) -> None:
     in_child(_save, tmp_path / "a.ckpt", {"same": [1.0, 2.0], "other": [3.0], "unused": [4.0]})
     values, restored = in_child(
         _restore, tmp_path / "a.ckpt", {"same": [0.0, 0.0], "other": [9.0, 9.0], "new": [5.0]}
@@ -75,7 +75,7 @@ def test_restored_by_name_and_shape(in_child: Any, tmp_path: Path) -> None:
     )
 
 
-def test_a_damaged_snapshot_is_a_fault_of_the_user(in_child: Any, tmp_path: Path) -> None:
+def test_a_damaged_snapshot_is_reported(in_child: Any, tmp_path: Path) -> None:
     in_child(_save, tmp_path / "a.ckpt", {"w": [1.0]})
     data = tmp_path / "a.ckpt.data-00000-of-00001"
     data.write_bytes(b"")
@@ -84,12 +84,12 @@ def test_a_damaged_snapshot_is_a_fault_of_the_user(in_child: Any, tmp_path: Path
     assert "a.ckpt cannot be read" in in_child(_fault, tmp_path / "a.ckpt")
 
 
-def test_no_damage_goes_unnoticed(in_child: Any, tmp_path: Path) -> None:
-    """Alter every byte of both files in turn and truncate them anywhere: the damage is detected or has no effect."""
-    assert in_child(_unnoticed_damage, tmp_path / "snapshot_1.ckpt") == []
+def test_every_damage_is_detected(in_child: Any, tmp_path: Path) -> None:
+    """Altering any byte of either file, or truncating it anywhere, is detected or has no effect."""
+    assert in_child(_undetected_damage, tmp_path / "snapshot_1.ckpt") == []
 
 
-def _unnoticed_damage(target: Path) -> list[tuple[str, int, str]]:
+def _undetected_damage(target: Path) -> list[tuple[str, int, str]]:
     from digits.worker.training import snapshots
 
     _save(target, {"model/w": [1.0, 2.0], "model/v": [3.0]})

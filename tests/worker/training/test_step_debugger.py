@@ -1,4 +1,4 @@
-"""Steps taken operation by operation: what a network can see of its values, and what is told of them."""
+"""Eager steps: values available to the network, and the reported errors."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ pytestmark = pytest.mark.tensorflow
 
 @pytest.fixture
 def look(preflight: Any) -> Callable[..., Outcome]:
-    """Takes the first steps of a network's text one operation after the other."""
+    """Return a function that runs the first steps of a network eagerly."""
     return functools.partial(preflight, eager=True, epochs=1, val_interval=0)
 
 
@@ -26,7 +26,7 @@ def result(outcome: Outcome) -> dict[str, Any]:
     return outcome.of(Finished)[0].result
 
 
-# Its gradients go through a loop, a branch and a function.
+# Its gradients flow through a loop, a branch and a function.
 LOOPS = networks.classifier(
     """
 @tf.function
@@ -38,7 +38,7 @@ net = tf.cond(tf.reduce_mean(net) > 1e6, lambda: net * 0.0, lambda: tf.square(ne
 return slim.fully_connected(doubled(net), self.nclasses, activation_fn=None, scope='fc')
 """
 )
-# What a function changes is seen by what comes after it.
+# Side effects of a function are visible to later operations.
 CHANGES = networks.classifier(
     """
 seen = tf.Variable(0.0, trainable=False, name='seen')
@@ -56,7 +56,7 @@ return slim.fully_connected(net, self.nclasses, activation_fn=None, scope='fc')
 DROPPED = networks.LINEAR.replace("return slim", "model = slim.dropout(model, 0.5)\n        return slim")
 
 
-# Branches as TensorFlow 1 had them inside, which only a graph can compute.
+# TensorFlow 1 control flow, which only a graph can compute.
 SWITCHES = networks.classifier(
     """
 from tensorflow.python.ops import control_flow_ops
@@ -69,7 +69,7 @@ return slim.fully_connected(x, self.nclasses, activation_fn=None, scope='fc')
 """
 )
 
-# Float32 meets half precision, in operations and branches.
+# Float32 mixed with half precision, in operations and branches.
 MIXED = networks.classifier(
     """
 x = slim.flatten(self.x) / tf.constant(100.0) + tf.random_normal([144], stddev=0.1)
@@ -94,7 +94,7 @@ return slim.fully_connected(tf.concat([x, slim.flatten(self.x)], 1), self.nclass
     ],
     ids=["slim", "keras", "mixed", "accumulated", "gan", "loops", "changes", "switches"],
 )
-def test_the_steps_are_those_of_the_training(
+def test_eager_steps_match_the_training(
     look: Any, train: Any, network: str, settings: dict[str, Any]
 ) -> None:
     found = result(look(network, **settings))
@@ -103,7 +103,7 @@ def test_the_steps_are_those_of_the_training(
     assert found["losses"] == pytest.approx(trained.values("train", "loss"), rel=1e-3)
 
 
-# What networks do with values, and what is executed as a whole.
+# Networks that use values, and functions executed as graphs.
 SHOWS = networks.classifier(
     """
 x = slim.flatten(self.x) / 100.0
@@ -122,17 +122,17 @@ return slim.fully_connected(net, self.nclasses, activation_fn=None, scope='fc')
 )
 
 
-def test_what_a_network_prints_are_numbers(look: Any) -> None:
+def test_printed_tensors_have_values(look: Any) -> None:
     found = result(look(SHOWS))
-    said = found["printed"]
-    assert said.startswith("Step 1\nthe input <tf.Tensor 'model/")
-    assert said.count("shape=(None, 144) dtype=float32\n[[") == 6 and said.count("Step ") == 3
-    assert "\nmean 0.00" in said or "\nmean -0.00" in said  # the mean image is taken off
-    assert float(said.partition("\nleast ")[2].split()[0]) < 0
-    assert "then <tf.Tensor 'model/Reshape:0' shape=(None, 144)" in said
+    printed = found["printed"]
+    assert printed.startswith("Step 1\nthe input <tf.Tensor 'model/")
+    assert printed.count("shape=(None, 144) dtype=float32\n[[") == 6 and printed.count("Step ") == 3
+    assert "\nmean 0.00" in printed or "\nmean -0.00" in printed  # the mean image is subtracted
+    assert float(printed.partition("\nleast ")[2].split()[0]) < 0
+    assert "then <tf.Tensor 'model/Reshape:0' shape=(None, 144)" in printed
 
 
-# Keras tries its layers out in a function, where tensors have no values.
+# Keras traces its layers in a function, where tensors have no values.
 TRIED_OUT = networks.classifier(
     """
 class Doubled(keras.layers.Layer):
@@ -145,7 +145,7 @@ return net(slim.flatten(self.x) / 100.0)
 )
 
 
-def test_layers_that_keras_tries_out_have_no_values(look: Any) -> None:
+def test_layers_traced_by_keras_have_no_values(look: Any) -> None:
     assert result(look(TRIED_OUT))["losses"][0] > 0
 
 
@@ -157,7 +157,7 @@ return slim.fully_connected(net, self.nclasses, activation_fn=None, scope='fc')
 )
 
 
-def test_what_the_layers_give(look: Any) -> None:
+def test_layer_outputs_are_summarized(look: Any) -> None:
     _, first, last = result(look(TWO_LAYERS))["layers"]
     assert (first["name"], first["shape"], last["name"], last["shape"]) == ("hidden", [8, 8], "fc", [8, 4])
     assert (
@@ -166,12 +166,12 @@ def test_what_the_layers_give(look: Any) -> None:
     assert last["min"] < last["mean"] < last["max"] and last["std"] > 0 == last["zero_fraction"]
 
 
-def test_much_that_is_printed_is_cut(look: Any) -> None:
+def test_long_output_is_truncated(look: Any) -> None:
     found = result(look(networks.LINEAR.replace("model = ", "print('x' * 50_000)\n        model = ", 1)))
     assert len(found["printed"]) < 3 * 21_000 and found["printed"].count("The rest is in the log") == 3
 
 
-def test_it_begins_with_the_weights_of_a_snapshot(look: Any, train: Any) -> None:
+def test_eager_steps_start_from_the_weights_of_a_snapshot(look: Any, train: Any) -> None:
     trained = train(TWO_LAYERS, epochs=10, val_interval=0)
     weights = str(next(trained.job_folder.glob("snapshot*.index")).with_suffix(""))
     start = result(look(TWO_LAYERS))["losses"][0]
@@ -197,7 +197,7 @@ ROOT = LOGARITHM.replace("x = tf.log(x)", "x = tf.sqrt(x)")
     ],
     ids=["forward", "backward"],
 )
-def test_the_first_without_a_number_ends_it_in_its_line(look: Any, network: str, words: str) -> None:
+def test_the_first_nan_is_reported_with_its_line(look: Any, network: str, words: str) -> None:
     failure = look(network).failure
     assert words in failure.message and "at step 1" in failure.message
     assert network.splitlines()[failure.line - 1].strip().startswith("x = tf.")
@@ -218,7 +218,7 @@ def softer(x): return tf.log(1.0 + tf.exp(x))
 )
 
 
-def test_what_cannot_be_executed_by_itself_is_told(look: Any, train: Any) -> None:
+def test_operations_that_cannot_run_eagerly_are_reported(look: Any, train: Any) -> None:
     failure = look(DEFUN).failure
     assert "cannot be executed on its own" in failure.message and "turn off “Run eagerly”" in failure.hint
     assert train(DEFUN, epochs=1).code == 0
@@ -231,14 +231,14 @@ HARMLESS = TWO_LAYERS.replace(
 )
 
 
-def test_no_number_that_does_no_harm(look: Any) -> None:
-    # A logarithm that is not taken has no gradient either where zero times infinity is kept from it.
+def test_a_harmless_nan_is_ignored(look: Any) -> None:
+    # An unselected logarithm has no gradient if zero times infinity is avoided.
     network = HARMLESS.replace("tf.log(net)", "tf.stop_gradient(tf.log(net))")
     assert len(result(look(network))["losses"]) == 3
     assert "Log (Log)" in look(HARMLESS).failure.message
 
 
-def test_layers_of_the_constructor(look: Any) -> None:
+def test_layers_created_in_the_constructor(look: Any) -> None:
     early = TWO_LAYERS.replace("def inference(self):", "def early(self):").replace(
         "class UserModel(Tower):",
         "class UserModel(Tower):\n    def __init__(self, *args):\n        super().__init__(*args)\n"
@@ -247,7 +247,7 @@ def test_layers_of_the_constructor(look: Any) -> None:
     assert [layer["name"] for layer in result(look(early))["layers"]][-2:] == ["hidden", "fc"]
 
 
-def test_a_value_that_the_device_refuses_is_told_in_its_line(look: Any) -> None:
+def test_a_value_refused_by_the_device_is_reported_with_its_line(look: Any) -> None:
     network = networks.LINEAR.replace(
         "model = slim", "tf.Assert(tf.reduce_max(self.x) < 0, ['too bright'])\n        model = slim"
     )
@@ -256,7 +256,7 @@ def test_a_value_that_the_device_refuses_is_told_in_its_line(look: Any) -> None:
     assert "tf.Assert" in network.splitlines()[failure.line - 1]
 
 
-def test_tensors_are_as_ever_afterwards(in_child: Any) -> None:
+def test_tensors_are_restored_afterwards(in_child: Any) -> None:
     assert in_child(_text_of_a_tensor).startswith("Tensor(")
 
 

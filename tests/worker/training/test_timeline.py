@@ -1,4 +1,4 @@
-"""The steps after which validations and snapshots are due."""
+"""The steps at which validations and snapshots are due."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ def test_the_steps_of_a_training_are_rounded_up() -> None:
     assert Timeline(3, 0.1 + 0.2).total_steps == 1
 
 
-def test_epochs_never_exceed_those_of_the_training() -> None:
+def test_milestones_never_exceed_the_epochs_of_the_training() -> None:
     timeline = Timeline(2, 2.5)
     assert timeline.epoch(0) == 0 and timeline.epoch(2) == pytest.approx(0.8)
     assert timeline.total_steps == 5 and timeline.epoch(5) == 2

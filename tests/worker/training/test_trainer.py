@@ -17,13 +17,13 @@ pytestmark = pytest.mark.tensorflow
 
 @pytest.fixture(scope="module")
 def wide(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Gradients of 28×28 pixels, as large as LeNet needs them."""
+    """A dataset of 28×28 gradients, the size LeNet requires."""
     folder = tmp_path_factory.mktemp("wide")
     write_dataset(folder, {"train": 48, "val": 20}, size=28, channels=1)
     return folder
 
 
-def test_lenet_of_the_guide_learns(train: Any, wide: Path) -> None:
+def test_lenet_in_the_user_guide_learns(train: Any, wide: Path) -> None:
     outcome = train(networks.LENET, dataset=str(wide), epochs=6, solver={"type": "MOMENTUM"})
     assert outcome.code == 0, outcome.output
     assert outcome.values("val", "accuracy")[-1] == 1.0
@@ -37,7 +37,7 @@ def test_lenet_of_the_guide_learns(train: Any, wide: Path) -> None:
     ]
 
 
-def test_order_of_the_events(trained: Any) -> None:
+def test_event_order(trained: Any) -> None:
     outcome = trained(networks.LINEAR)
     rows = outcome.of(Measured)
     assert [(row.stage, row.step) for row in rows[:2]] == [("val", 0), ("train", 1)]
@@ -79,7 +79,7 @@ def test_snapshot_holds_the_variables_by_name(train: Any, in_child: Any) -> None
     assert tensors["global_step"] == 8
 
 
-def test_same_seed_same_weights(train: Any, in_child: Any) -> None:
+def test_the_same_seed_gives_the_same_weights(train: Any, in_child: Any) -> None:
     settings = {"epochs": 1, "solver": {"type": "SGD"}, "crop_size": 10}
     first, again, other = (
         train(networks.classifier(_DROPOUT), name=name, seed=seed, **settings)
@@ -99,7 +99,7 @@ return slim.fully_connected(x, self.nclasses, activation_fn=None, scope='fc')
 """
 
 
-def test_streamed_records_train_as_resident_ones(
+def test_streamed_records_train_like_cached_ones(
     train: Any, trained: Any, in_child: Any, monkeypatch: Any
 ) -> None:
     from digits.worker.input import feeds
@@ -123,8 +123,8 @@ def test_every_encoding_is_read(train: Any, tmp_path: Path, encoding: str) -> No
     assert outcome.values("val", "accuracy")[-1] == 1.0
 
 
-def test_every_record_is_validated_once_and_alike(train: Any) -> None:
-    """The labels' mean over 22 records; in batches of 8 the last batch has 6."""
+def test_every_record_has_the_same_weight_in_validation(train: Any) -> None:
+    """The metric is the mean label of 22 records; in batches of 8, the last batch has 6."""
     network = networks.classifier(
         "return slim.fully_connected(slim.flatten(self.x), self.nclasses, activation_fn=None)"
     ).replace(
@@ -136,15 +136,15 @@ def test_every_record_is_validated_once_and_alike(train: Any) -> None:
     assert outcome.values("val", "y") == pytest.approx([np.mean(labels)] * 2)
 
 
-def test_a_batch_larger_than_the_dataset(train: Any) -> None:
+def test_a_batch_can_exceed_the_dataset(train: Any) -> None:
     outcome = train(networks.LINEAR, epochs=3, batch_size=100)
     assert outcome.code == 0, outcome.output
     assert [row.step for row in outcome.of(Measured) if row.stage == "val"] == [0, 1, 2]
     assert outcome.of(Saved)[-1].epoch == 3
 
 
-def test_regularization_is_trained(train: Any, in_child: Any) -> None:
-    """Weights that no data touches shrink by their regularizer alone."""
+def test_regularization_affects_the_weights(train: Any, in_child: Any) -> None:
+    """Weights that do not depend on data shrink only because of their regularizer."""
     network = networks.classifier(
         """
 x = slim.flatten(self.x) * 0.0
@@ -175,7 +175,7 @@ return branch(self.x) + branch(self.x)
 
 
 @pytest.mark.parametrize("arguments", ["", ", updates_collections=None", ", fused=False"])
-def test_batch_norm_averages_move(train: Any, in_child: Any, arguments: str) -> None:
+def test_batch_norm_moving_averages_are_updated(train: Any, in_child: Any, arguments: str) -> None:
     outcome = train(networks.BATCH_NORM.replace("{arguments}", arguments), epochs=4)
     assert outcome.code == 0, outcome.output
     tensors = in_child(snapshot, outcome.job_folder, "snapshot_4.ckpt")
@@ -202,7 +202,7 @@ def test_keras_layers(train: Any, in_child: Any) -> None:
     assert outcome.values("val", "loss")[0] > np.log(4)
 
 
-def test_keras_models_of_the_users_own(train: Any, in_child: Any) -> None:
+def test_custom_keras_models(train: Any, in_child: Any) -> None:
     outcome = train(networks.KERAS_BLOCKS, epochs=1)
     assert outcome.code == 0, outcome.output
     tensors = in_child(snapshot, outcome.job_folder, "snapshot_1.ckpt")
@@ -213,8 +213,8 @@ def test_keras_models_of_the_users_own(train: Any, in_child: Any) -> None:
     assert not np.allclose(tensors["model/net/block_1/scale"], 1)
 
 
-# Today's networks have their models there; those of TensorFlow 1 tensors and variables. Both have layers of
-# the same names inside, data classes, and statistics that are named by their tensors.
+# Modern networks create their models there; TensorFlow 1 networks create tensors and variables there.
+# Both have layers with repeated names, data classes, and statistics named after their tensors.
 AT_THE_TOP = networks.classifier(
     """
 x = tf.reshape(self.x * SCALE, [-1, 144])
@@ -243,7 +243,7 @@ later = keras.layers.Dense(8, use_bias=False)
 )
 
 
-def test_variables_and_layers_outside_of_the_class(train: Any, in_child: Any) -> None:
+def test_variables_and_layers_outside_the_class(train: Any, in_child: Any) -> None:
     outcome = train(AT_THE_TOP, epochs=4, snapshot_interval=2, histograms=True)
     assert outcome.code == 0, outcome.output
     before, after = (in_child(snapshot, outcome.job_folder, f"snapshot_{number}.ckpt") for number in (2, 4))
@@ -274,7 +274,7 @@ def test_raw_variables(train: Any, in_child: Any) -> None:
 
 
 def _right_answers(job_folder: Path, name: str) -> float:
-    """The share of gradients that the trained model recognizes."""
+    """Return the fraction of gradients that the trained model recognizes."""
     from PIL import Image
 
     from digits.worker.tasks import serve_inference
@@ -289,8 +289,8 @@ def _right_answers(job_folder: Path, name: str) -> float:
     return sum(right) / len(right)
 
 
-def test_metrics_that_count_on(train: Any, in_child: Any) -> None:
-    """What tf.metrics count in is no weight, and each stage counts for itself."""
+def test_streaming_metrics(train: Any, in_child: Any) -> None:
+    """The variables of tf.metrics are not weights, and each stage counts separately."""
     network = networks.LINEAR.replace(
         "accuracy.op.name, accuracy",
         "'counted', tf.metrics.mean(tf.to_float(self.y) if self.is_training else tf.ones([2]))[1]",
@@ -306,7 +306,7 @@ def test_metrics_that_count_on(train: Any, in_child: Any) -> None:
     }
 
 
-def test_auto_encoder(train: Any) -> None:
+def test_autoencoder(train: Any) -> None:
     settings = {"solver": {"type": "ADAM", "learning_rate": 0.001}}
     outcome = train(networks.AUTO_ENCODER, epochs=6, **settings)
     assert outcome.code == 0, outcome.output
@@ -323,7 +323,7 @@ def test_two_losses_with_their_own_variables(trained: Any, in_child: Any) -> Non
     assert {"g/g_w", "d/d_w1", "d/d_w2", "optimizer/m/g/g_w", "optimizer/m/d/d_w1"} <= set(tensors)
 
 
-def test_pictures_and_charts_for_tensorboard(trained: Any, in_child: Any) -> None:
+def test_images_and_charts_for_tensorboard(trained: Any, in_child: Any) -> None:
     outcome = trained(networks.GAN, epochs=2, solver={"type": "ADAM", "learning_rate": 0.01})
     tags = in_child(_tensorboard, outcome.job_folder / "tb" / "train")
     assert {
@@ -341,7 +341,7 @@ def test_pictures_and_charts_for_tensorboard(trained: Any, in_child: Any) -> Non
 
 
 def _texts(folder: Path) -> dict[str, list[bytes]]:
-    """What TensorBoard shows on its page of texts: the latest of each."""
+    """Return the latest of each text shown on TensorBoard's text page."""
     from tensorboard.backend.event_processing.event_multiplexer import EventMultiplexer
 
     events = EventMultiplexer().AddRun(str(folder), "run").Reload()
@@ -363,7 +363,7 @@ def _tensorboard(folder: Path) -> set[str]:
     return found
 
 
-def test_weights_are_taken_by_name_and_shape(train: Any, in_child: Any) -> None:
+def test_weights_are_loaded_by_name_and_shape(train: Any, in_child: Any) -> None:
     first = train(networks.LINEAR, name="first", epochs=4)
     weights = str(first.job_folder / "snapshot_4.ckpt")
     again = train(networks.LINEAR, name="again", epochs=1, weights=weights)
@@ -414,7 +414,7 @@ def test_a_diverging_loss_stops_the_training(train: Any, rate: float) -> None:
     assert "Lower the learning rate" in failure.hint
 
 
-def test_nan_in_another_metric_goes_on(train: Any) -> None:
+def test_nan_in_another_metric_does_not_stop_the_training(train: Any) -> None:
     network = networks.LINEAR.replace(
         "accuracy = ",
         "self.summaries.append(tf.summary.scalar('odd', tf.zeros([]) / 0.0))\n        accuracy = ",
@@ -453,13 +453,13 @@ return slim.fully_connected(x, self.nclasses, activation_fn=None)
     assert without.values("val", "mean")[0] == pytest.approx(120, abs=5)
 
 
-def test_usage_is_told(start: Any, model: Any) -> None:
+def test_resource_usage_is_reported(start: Any, model: Any) -> None:
     task = start(model(networks.LINEAR, epochs=100000, snapshot_interval=0, val_interval=0))
     used = task.wait_for(UsageSampled)
     assert used.memory_bytes > 50e6 and used.device == "CPU"
 
 
-def test_a_stop_is_prompt_and_leaves_no_failure(start: Any, model: Any) -> None:
+def test_stopping_is_prompt_and_not_a_failure(start: Any, model: Any) -> None:
     task = start(model(networks.LINEAR, epochs=100000, snapshot_interval=0))
     task.wait_for(Measured)
     task.stop()
@@ -468,15 +468,15 @@ def test_a_stop_is_prompt_and_leaves_no_failure(start: Any, model: Any) -> None:
     assert not any(isinstance(event, (Failed, Finished)) for event in outcome.events)
 
 
-def test_weights_are_shown_and_steps_traced_for_tensorboard(train: Any, in_child: Any) -> None:
+def test_weight_histograms_and_traces_for_tensorboard(train: Any, in_child: Any) -> None:
     outcome = train(networks.LINEAR, epochs=1, histograms=True, traces_interval=4)
     folder = outcome.job_folder / "tb" / "train"
     assert {"model/fc/weights", "model/fc/biases"} <= in_child(_tensorboard, folder)
     assert "activations/fc" in in_child(_tensorboard, outcome.job_folder / "tb" / "val")
-    assert len(list(folder.rglob("*.xplane.pb"))) == 1  # of eight steps, the fifth
+    assert len(list(folder.rglob("*.xplane.pb"))) == 1  # only the fifth of eight steps
 
 
-def test_a_validation_changes_nothing_of_the_network(train: Any, in_child: Any) -> None:
+def test_validation_does_not_change_the_network(train: Any, in_child: Any) -> None:
     network = networks.classifier(
         """
 seen = tf.get_variable('seen', [], initializer=tf.zeros_initializer(), trainable=False)

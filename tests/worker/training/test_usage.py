@@ -1,4 +1,4 @@
-"""What is told of the use of a GPU, by a driver that may not know everything."""
+"""GPU usage from drivers that may not report everything."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from digits.worker.training import usage
 
 
 class DriverFault(Exception):
-    """Stands in for NVMLError."""
+    """A fake NVMLError."""
 
 
 class Driver:
-    """Stands in for ``pynvml``, on a machine with one GPU."""
+    """A fake ``pynvml`` on a machine with one GPU."""
 
     NVMLError = DriverFault
     NVML_TEMPERATURE_GPU = 0
@@ -43,7 +43,7 @@ class Driver:
 
 
 @pytest.mark.parametrize(
-    ("memory", "told"),
+    ("memory", "reported"),
     [
         (
             SimpleNamespace(used=1, total=2),
@@ -52,15 +52,15 @@ class Driver:
         (None, []),
     ],
 )
-def test_what_a_driver_does_not_know_is_left_out(
-    tmp_path: Path, monkeypatch: Any, memory: Any, told: list[dict[str, Any]]
+def test_values_the_driver_does_not_report_are_omitted(
+    tmp_path: Path, monkeypatch: Any, memory: Any, reported: list[dict[str, Any]]
 ) -> None:
     monkeypatch.setitem(sys.modules, "pynvml", Driver(memory))
     path = tmp_path / "events.jsonl"
     log = events.EventLog(path)
     with usage.reported(log, "GPU", [0], interval=0.01):
-        deadline = time.monotonic() + 10
+        deadline = time.monotonic() + 60
         while len(events.read(path)[0]) < 2 and time.monotonic() < deadline:
             time.sleep(0.01)
     log.close()
-    assert [event.gpus for event in events.read(path)[0]][:2] == [told, told]
+    assert [event.gpus for event in events.read(path)[0]][:2] == [reported, reported]

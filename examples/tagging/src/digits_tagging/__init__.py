@@ -2,4 +2,4 @@
 
 from digits.kinds import Kind
 
-KIND = Kind("image-tagging", "Image tagging", "images/tagging", "digits_tagging")
+KIND = Kind("image-tagging", "Image tagging", "images/tagging", "digits_tagging", metric="f1")

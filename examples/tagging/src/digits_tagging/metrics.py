@@ -1,4 +1,4 @@
-"""Metrics: computed for every network, in training and in validation. Runs in the worker."""
+"""Metrics, computed for every network in training and validation. Runs in the worker."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from digits.kinds.targets import select_output
 
 
 class Metrics(metrics.Metrics):
-    """Precision, recall and F1 over all tags of all images (micro-averaged). A tag counts from 50% on."""
+    """Precision, recall and F1 over all tags of all images (micro-averaged). A tag is predicted from 50% on."""
 
     def statistics(self, output: Any, y: tf.Tensor) -> dict[str, tf.Tensor]:
-        """For each image the number of tags that are predicted, true, or both."""
+        """Return the numbers of tags of each image that are predicted, true, or both."""
         logits = select_output(output, self.target.outputs)
         if logits.shape.rank != 2 or logits.shape[1] != self.target.outputs:
-            return {}  # for another purpose, such as an autoencoder
+            return {}  # the network has another purpose, such as an autoencoder
         predicted = tf.cast(logits > 0, tf.float32)
         return {
             "predicted": tf.reduce_sum(predicted, axis=1),
@@ -27,7 +27,7 @@ class Metrics(metrics.Metrics):
         }
 
     def summarize(self, means: Mapping[str, float]) -> dict[str, float]:
-        """The metrics from the means of the statistics over a whole split."""
+        """Return the metrics, computed from the means of the statistics over a split."""
         if not means:
             return {}
         predicted, true, both = means["predicted"], means["true"], means["both"]

@@ -32,7 +32,7 @@ def read(recipe: Recipe, progress: Progress) -> Plan:
     train, val, _ = split_counts(len(files), recipe.pct_val, 0)
     splits = {"train": files[:train], "val": files[train : train + val]}
     return Plan(
-        # Networks find zeros and ones of this shape as self.y.
+        # Networks get zeros and ones of this shape as self.y.
         target=TargetSpec(feature="tags", dtype="float32", shape=[len(tags)], names=tags),
         splits={
             name: SplitPlan(
@@ -51,7 +51,7 @@ def read(recipe: Recipe, progress: Progress) -> Plan:
 
 
 def read_table(path: Path) -> dict[str, set[str]]:
-    """The tags of each image by its path relative to the table; raises UnusableSource."""
+    """Return the tags of each image by its path relative to the table; raises UnusableSource."""
     tags_of: dict[str, set[str]] = {}
     try:
         with open(path, encoding="utf-8-sig", newline="") as file:

@@ -1,4 +1,4 @@
-"""The recipe: everything that the form asks for. DIGITS stores it as JSON."""
+"""The recipe: all settings of the form. DIGITS stores it as JSON."""
 
 from __future__ import annotations
 

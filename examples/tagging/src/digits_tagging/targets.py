@@ -12,7 +12,7 @@ from digits.kinds.targets import LossLabels
 
 
 class Targets(targets.Targets):
-    """The probability of each tag."""
+    """Predictions of the probability of each tag."""
 
     def predict(self, outputs: Any) -> tf.Tensor:
         """Probabilities, float32 [N, tags]: the network returns logits."""
@@ -24,6 +24,6 @@ class Targets(targets.Targets):
             raise self.refuse([columns])
 
     def describe(self, predicted: NDArray[Any], top: int) -> list[list[Any]]:
-        """All tags with their probabilities in percent, the most likely first."""
+        """Return all tags with their probabilities in percent, most likely first."""
         tags = zip(self.target.names, predicted.tolist(), strict=True)
         return [[tag, 100 * share] for tag, share in sorted(tags, key=lambda item: -item[1])]

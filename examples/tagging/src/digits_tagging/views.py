@@ -11,7 +11,7 @@ from digits_tagging.recipe import Recipe
 
 
 class Views(views.Views[Recipe]):
-    """Tags, and how well they are predicted."""
+    """Texts and charts of image tagging."""
 
     invitation = (
         "Predict any number of tags for each image. From a CSV file with the columns “image” and “tags”."
@@ -29,7 +29,7 @@ class Views(views.Views[Recipe]):
         return f"{len(manifest.target.names)} tags"
 
     def describe_record(self, manifest: Manifest, record: Record) -> str:
-        """The tags of a record, for its image in Explore."""
+        """Return the tags of a record, shown with its image in Explore."""
         values = record.features.get(manifest.target.feature, [])
         tags = zip(manifest.target.names, values, strict=False)
         return ", ".join(tag for tag, value in tags if value) or "no tags"

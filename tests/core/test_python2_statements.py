@@ -1,10 +1,10 @@
-"""Statements of Python 2 become today's, each in its line."""
+"""Python 2 statements are converted to Python 3, line by line."""
 
 from __future__ import annotations
 
 import pytest
 
-from digits.worker.compat.python2_statements import translate
+from digits.core.python2_statements import translate
 
 STATEMENTS = {
     "print": "print()",
@@ -24,7 +24,7 @@ STATEMENTS = {
 
 
 @pytest.mark.parametrize("old", STATEMENTS)
-def test_a_statement(old: str) -> None:
+def test_a_statement_is_converted(old: str) -> None:
     assert translate(old + "\n") == STATEMENTS[old] + "\n"
     compile(STATEMENTS[old], "network.py", "exec")
 
@@ -43,5 +43,5 @@ def test_a_statement(old: str) -> None:
         "x = (\n",
     ],
 )
-def test_what_is_no_such_statement_stays(text: str) -> None:
+def test_other_text_is_unchanged(text: str) -> None:
     assert translate(text) == text

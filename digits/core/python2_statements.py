@@ -16,12 +16,13 @@ Tokens = list[tokenize.TokenInfo]
 _NOT_CODE = {tokenize.COMMENT, tokenize.NL, tokenize.NEWLINE, tokenize.INDENT, tokenize.DEDENT}
 
 
-# Strings and comments, which are kept, and tokens with a different spelling in Python 3.
+# Strings and comments, which are kept, and tokens with a different spelling in Python 3. A string without an end is
+# one too: each character is then looked at a fixed number of times.
 _WORDS = re.compile(
     r"""
     \b[uU](?P<raw>[rR])(?=["'])
-    | (?P<kept> (?P<quotes>\"{3}|'{3}) (?:\\.|.)*? (?P=quotes)
-        | "(?:\\.|[^"\\\n])*" | '(?:\\.|[^'\\\n])*' | \#[^\n]* )
+    | (?P<kept> (?P<quotes>\"{3}|'{3}) (?:\\.|[^\\])*? (?:(?P=quotes)|\\?\Z)
+        | "(?:\\.|[^"\\\n])*+"? | '(?:\\.|[^'\\\n])*+'? | \#[^\n]* )
     | (?<![\w.]) (?: (?P<long>0[xX][0-9a-fA-F]+|\d+)[lL] | 0(?P<octal>[0-7]+) ) (?![\w.])
     | (?P<unequal><>)
     | `(?P<shown>[^`\n]+)`

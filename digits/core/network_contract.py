@@ -1,0 +1,306 @@
+"""The requirements on a network's class: as messages for the worker, which checks the class itself, and as a check of
+the text for the form, which does not run it.
+
+`faults_in` reports only what the text alone proves: the worker refuses such a network too. A class whose bases,
+decorators or conditions only running can decide has no faults. Standard library only.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from digits.core.network_text import Fault
+
+PROPERTIES = ("inference", "loss")
+
+_OUTLINE = "A network is a class UserModel(Tower) with the properties inference and loss."
+
+
+def undefined(other: str = "", line: int | None = None) -> Fault:
+    """The network defines no class UserModel, but perhaps an ``other`` one that derives from Tower."""
+    if not other:
+        return Fault("The network defines no class UserModel.", _OUTLINE)
+    return Fault(
+        f"The network defines a class {other}(Tower) and no class UserModel.",
+        f"Rename the class {other} to UserModel.",
+        line,
+    )
+
+
+def not_a_tower(line: int | None) -> Fault:
+    return Fault("UserModel does not derive from Tower.", "Write class UserModel(Tower):", line)
+
+
+def missing(name: str, line: int | None) -> Fault:
+    """The class whose definition is in ``line`` lacks the property ``name``."""
+    return Fault(f"UserModel has no property {name}.", _OUTLINE, line)
+
+
+def not_a_property(name: str, line: int | None) -> Fault:
+    """The attribute ``name``, a method if it is defined in ``line``, is not a property."""
+    return Fault(f"UserModel.{name} is not a property.", "Write @model_property above it.", line)
+
+
+def line_of_class(tree: ast.Module | None, name: str) -> int | None:
+    """The line of the last definition of the class ``name``, or None."""
+    classes = (node for node in ast.walk(tree or ast.Module([], [])) if isinstance(node, ast.ClassDef))
+    return max((node.lineno for node in classes if node.name == name), default=None)
+
+
+def faults_in(tree: ast.Module) -> list[Fault]:
+    """Return what is certainly wrong with the class of a network; the worker reports the first of them."""
+    module = _Module(tree)
+    return [] if module.is_dynamic else list(_faults(module))
+
+
+def _faults(module: _Module) -> Iterator[Fault]:
+    place, found = module.find("UserModel")
+    if found is _UNBOUND:
+        _, function = module.find("build_model")
+        if function is _UNBOUND or isinstance(function, ast.Constant):
+            yield undefined(*_other_tower(module))
+        return
+    if isinstance(found, (ast.Constant, ast.FunctionDef, ast.AsyncFunctionDef)):
+        yield not_a_tower(None)
+    elif isinstance(found, ast.ClassDef):
+        ancestry = module.ancestry(place, found)
+        if ancestry.is_known and not ancestry.has_tower:
+            yield not_a_tower(found.lineno)
+        elif ancestry.is_known:
+            for name in PROPERTIES:
+                yield from _faults_of_property(module, ancestry, name)
+
+
+def _other_tower(module: _Module) -> tuple[str, int | None]:
+    """Return the name and the line of the first class that derives from Tower."""
+    for name in module.bindings:
+        _, found = module.find(name)
+        if isinstance(found, ast.ClassDef) and found in module.towers:
+            return name, found.lineno
+    return "", None
+
+
+def _faults_of_property(module: _Module, ancestry: _Ancestry, name: str) -> Iterator[Fault]:
+    if name in module.reassigned:
+        return
+    first = ancestry.classes[0].lineno
+    definitions = [found for node in ancestry.classes if (found := _member(node, name)) is not _UNBOUND]
+    if not definitions:
+        yield missing(name, first)
+    elif ancestry.is_line:
+        found = definitions[0]
+        if isinstance(found, ast.Constant):
+            yield missing(name, first) if found.value is None else not_a_property(name, None)
+        elif isinstance(found, (ast.FunctionDef, ast.AsyncFunctionDef)) and not found.decorator_list:
+            yield not_a_property(name, found.lineno)
+
+
+_NOTED = (ast.Name, ast.Attribute, ast.FunctionDef, ast.alias, ast.Global, ast.NamedExpr)
+
+# The value of a name: the expression or definition that binds it, an import, or one of these.
+_Value = ast.AST | str
+_UNBOUND, _UNKNOWN = "unbound", "unknown"
+_TOWER, _OBJECT = "tower", "object"
+_TOWER_MODULE = "module with Tower"
+
+_TOWER_NAMES = ("Tower", "Model")
+_INITIAL = {**dict.fromkeys(_TOWER_NAMES, _TOWER), "object": _OBJECT}
+
+# A network that uses these may define or change names in ways that only running shows.
+_DYNAMIC_NAMES = frozenset(
+    "exec eval execfile globals locals vars setattr delattr modules builtins __builtin__ __builtins__ "
+    "__init_subclass__".split()
+)
+_DYNAMIC_ATTRIBUTES = frozenset(
+    "modules __globals__ __bases__ __setattr__ __delattr__ f_globals f_locals f_back".split()
+)
+
+_MAX_ALIASES = 10
+
+
+@dataclass
+class _Ancestry:
+    """A class and its bases in the text, transitively, in depth-first order.
+
+    ``is_line``: no class has several bases. Only if ``is_known`` are these all bases.
+    """
+
+    classes: list[ast.ClassDef]
+    has_tower: bool = False
+    is_line: bool = True
+    is_known: bool = True
+
+
+class _Module:
+    """The names of a module, with the statements that bind them in order.
+
+    ``is_dynamic``: other code may bind names too. ``reassigned`` are the attributes assigned to other objects
+    than self. ``towers`` are the classes that certainly derive from Tower.
+    """
+
+    def __init__(self, tree: ast.Module) -> None:
+        self.bindings = _bindings(tree.body)
+        self.reassigned: set[str] = set()
+        self.is_dynamic = "*" in self.bindings
+        for node in _walk(tree):
+            if isinstance(node, _NOTED):
+                self._note(node)
+        self.towers: set[ast.ClassDef] = set()
+        for place, statement in enumerate(tree.body):
+            if isinstance(statement, ast.ClassDef):
+                bases = [self._base(expression, place)[1] for expression in statement.bases]
+                if any(base is _TOWER or base in self.towers for base in bases):
+                    self.towers.add(statement)
+
+    def _note(self, node: ast.AST) -> None:
+        match node:
+            case ast.Name(id=name) | ast.FunctionDef(name=name) | ast.alias(name=name):
+                if name in _DYNAMIC_NAMES:
+                    self.is_dynamic = True
+            case ast.Attribute(attr=name, ctx=context, value=owner):
+                self.is_dynamic |= name in _DYNAMIC_ATTRIBUTES
+                is_own = isinstance(owner, ast.Name) and owner.id == "self"
+                if not isinstance(context, ast.Load) and not is_own:
+                    self.reassigned.add(name)
+            case ast.Global(names=names):
+                for name in names:
+                    self.bindings.setdefault(name, []).append((-1, _UNKNOWN))
+            case ast.NamedExpr(target=ast.Name(id=name)):
+                self.bindings.setdefault(name, []).append((-1, _UNKNOWN))
+
+    def find(self, name: str, before: int | None = None) -> tuple[int, _Value]:
+        """Return the value of a name, and the place of its binding, just before the statement at a place.
+
+        By default, at the end of the module.
+        """
+        initial = _UNBOUND
+        for _ in range(_MAX_ALIASES):
+            places = self.bindings.get(name, [])
+            if not places:
+                return 0, _INITIAL.get(name, initial)
+            earlier = [binding for binding in places if before is None or binding[0] < before]
+            if not earlier or any(value is _UNKNOWN for _, value in places):
+                return 0, _UNKNOWN
+            before, value = earlier[-1]
+            if not isinstance(value, ast.Name):
+                return before, _UNBOUND if _is_none(value) else value
+            name = value.id  # an alias of an earlier name
+            initial = _UNKNOWN
+        return 0, _UNKNOWN
+
+    def ancestry(self, place: int, node: ast.ClassDef) -> _Ancestry:
+        """Return the bases of the class that the statement at ``place`` defines."""
+        found = _Ancestry([])
+        pending = [(place, node)]
+        visited: set[ast.ClassDef] = set()
+        while pending:
+            place, node = pending.pop()
+            if node in visited:
+                continue
+            visited.add(node)
+            found.classes.append(node)
+            found.is_known &= not (node.decorator_list or node.keywords)
+            found.is_line &= len(node.bases) < 2
+            for expression in reversed(node.bases):
+                where, base = self._base(expression, place)
+                if isinstance(base, ast.ClassDef):
+                    pending.append((where, base))
+                else:
+                    found.has_tower |= base is _TOWER
+                    found.is_known &= base in (_TOWER, _OBJECT)
+        return found
+
+    def _base(self, expression: ast.expr, place: int) -> tuple[int, _Value]:
+        match expression:
+            case ast.Name(id=name):
+                return self.find(name, place)
+            case ast.Attribute(value=ast.Name(id=name), attr=attribute) if attribute in _TOWER_NAMES:
+                _, owner = self.find(name, place)
+                return 0, _TOWER if owner is _TOWER_MODULE else _UNKNOWN
+        return 0, _UNKNOWN
+
+
+def _walk(tree: ast.Module) -> Iterator[ast.AST]:
+    """Yield all nodes but literals, contexts and operators; several times as fast as `ast.walk`."""
+    pending: list[ast.AST] = [tree]
+    while pending:
+        node = pending.pop()
+        yield node
+        for field in node._fields:
+            value = getattr(node, field, None)
+            children = value if isinstance(value, list) else (value,)
+            pending += [
+                item for item in children if isinstance(item, ast.AST) and not isinstance(item, _LEAVES)
+            ]
+
+
+_LEAVES = (ast.Constant, ast.expr_context, ast.operator, ast.unaryop, ast.cmpop, ast.boolop)
+
+
+def _is_none(value: _Value) -> bool:
+    return isinstance(value, ast.Constant) and value.value is None
+
+
+def _member(node: ast.ClassDef, name: str) -> _Value:
+    values = [value for _, value in _bindings(node.body).get(name, [])]
+    if not values:
+        return _UNBOUND
+    return _UNKNOWN if _UNKNOWN in values else values[-1]
+
+
+def _bindings(body: list[ast.stmt]) -> dict[str, list[tuple[int, _Value]]]:
+    """Return for each name that ``body`` binds the places of the statements, and the values.
+
+    A name that a condition, a loop or a handler binds has an unknown value.
+    """
+    found: dict[str, list[tuple[int, _Value]]] = {}
+    for place, statement in enumerate(body):
+        for name, value in _bound_by(statement):
+            found.setdefault(name, []).append((place, value))
+    return found
+
+
+def _bound_by(statement: ast.stmt) -> Iterator[tuple[str, _Value]]:
+    match statement:
+        case ast.ClassDef(name=name) | ast.FunctionDef(name=name) | ast.AsyncFunctionDef(name=name):
+            yield name, statement
+        case ast.Assign(targets=targets, value=value) if all(isinstance(node, ast.Name) for node in targets):
+            yield from ((node.id, value) for node in targets if isinstance(node, ast.Name))
+        case ast.AnnAssign(target=ast.Name(id=name), value=value):
+            if value is not None:
+                yield name, value
+        case ast.Import(names=names):
+            for alias in names:
+                name = alias.asname or alias.name.partition(".")[0]
+                yield name, _TOWER_MODULE if alias.name == "model" else _UNKNOWN
+        case ast.ImportFrom(module="model", level=0, names=names):
+            for alias in names:
+                yield alias.asname or alias.name, _TOWER if alias.name in _TOWER_NAMES else _UNKNOWN
+        case _:
+            yield from ((name, _UNKNOWN) for name in _names_bound_below(statement))
+
+
+def _names_bound_below(statement: ast.stmt) -> Iterator[str]:
+    """Yield the names that a statement binds in its scope, including the statements in it."""
+    pending: list[ast.AST] = [statement]
+    while pending:
+        node = pending.pop()
+        match node:
+            case ast.ClassDef(name=name) | ast.FunctionDef(name=name) | ast.AsyncFunctionDef(name=name):
+                yield name
+                continue  # another scope
+            case ast.Name(id=name, ctx=ast.Store() | ast.Del()):
+                yield name
+            case ast.alias(name=name, asname=asname):
+                yield asname or name.partition(".")[0]
+            case (
+                ast.ExceptHandler(name=str(name))
+                | ast.MatchAs(name=str(name))
+                | ast.MatchStar(name=str(name))
+            ):
+                yield name
+            case ast.MatchMapping(rest=str(name)):
+                yield name
+        pending += ast.iter_child_nodes(node)

@@ -1,0 +1,174 @@
+"""The snapshots of a training with their validation metrics, and which of them is the best.
+
+The training appends a record to `FILE_NAME` for each snapshot, before it reports the snapshot. Records are never
+modified: the last one of a name is valid, and those of removed snapshots are ignored.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Annotated
+
+import msgspec
+from msgspec import Meta, Struct
+
+from digits.core import schema
+from digits.core.best_metric import lower_is_better
+from digits.core.files import UnreadableFile, read_bytes, sync_folder
+from digits.core.schema import Count
+
+FILE_NAME = "snapshots.jsonl"
+SUFFIXES = (".index", ".data-00000-of-00001")
+LOSS = "loss"
+# Far more records than a training saves; the size of files read into memory is limited.
+MAX_BYTES = 16 * 1024 * 1024
+_INDEX = re.compile(r"(snapshot_(\d+(?:\.\d+)?)\.ckpt)\.index")
+
+
+@dataclass(frozen=True)
+class Snapshot:
+    """The snapshot after ``epoch`` epochs, with the prefix ``name`` in the job's folder.
+
+    ``metrics`` are those of the validation after the same step; there are none without one. A snapshot
+    ``is_intact`` if its files have the size that they were saved with.
+    """
+
+    epoch: float
+    name: str
+    metrics: Mapping[str, float] = field(default_factory=dict)
+    is_intact: bool = True
+
+
+@dataclass(frozen=True)
+class SnapshotList:
+    """The complete snapshots of a training, newest first. ``metric`` decides which one is the best."""
+
+    snapshots: tuple[Snapshot, ...] = ()
+    metric: str = ""
+
+    def __iter__(self) -> Iterator[Snapshot]:
+        return iter(self.snapshots)
+
+    def __len__(self) -> int:
+        return len(self.snapshots)
+
+    @property
+    def best(self) -> Snapshot | None:
+        """The best intact snapshot; None if none of them has been validated."""
+        return best_of(self.snapshots, self.metric)
+
+    @property
+    def default(self) -> Snapshot | None:
+        """The best snapshot, otherwise the newest one, preferably intact; None if there is none."""
+        intact = [snapshot for snapshot in self.snapshots if snapshot.is_intact]
+        return self.best or next(iter([*intact, *self.snapshots]), None)
+
+    def of_epoch(self, epoch: float) -> Snapshot | None:
+        return next((snapshot for snapshot in self.snapshots if snapshot.epoch == epoch), None)
+
+
+def best_of(snapshots: Iterable[Snapshot], metric: str) -> Snapshot | None:
+    """Return the intact snapshot with the best ``metric``: of equal ones that with the lowest loss, or the first."""
+    validated = [item for item in snapshots if item.is_intact and metric in item.metrics]
+    sign = 1 if lower_is_better(metric) else -1
+    return min(
+        validated,
+        key=lambda item: (sign * item.metrics[metric], item.metrics.get(LOSS, 0.0), item.epoch),
+        default=None,
+    )
+
+
+def choose_metric(primary: str, metrics: Iterable[str]) -> str:
+    """Return the metric that decides by default: the one called ``primary`` or named after it, else the loss.
+
+    Empty if ``metrics``, the names of those of a validation, contain neither.
+    """
+    names = list(metrics)
+    candidates = [primary, *(name for name in names if primary and primary in name.lower()), LOSS]
+    return next((name for name in candidates if name in names), "")
+
+
+_Name = Annotated[str, Meta(max_length=200)]
+
+
+class _Record(Struct):
+    """A snapshot as it was saved: the total size of its files, and the metric that decides."""
+
+    name: _Name
+    bytes: Count
+    metric: _Name = ""
+    metrics: dict[_Name, float] = msgspec.field(default_factory=dict)
+
+
+def append(folder: Path, snapshot: Snapshot, metric: str) -> None:
+    """Durably record a ``snapshot`` in ``folder``, whose best one ``metric`` decides; raises OSError.
+
+    Its files must be durable, and its metrics finite.
+    """
+    size = sum(os.stat(folder / f"{snapshot.name}{suffix}").st_size for suffix in SUFFIXES)
+    line = msgspec.json.encode(_Record(snapshot.name, size, metric, dict(snapshot.metrics)))
+    with open(folder / FILE_NAME, "ab+") as file:
+        is_new = file.tell() == 0
+        file.seek(0 if is_new else -1, os.SEEK_END)
+        # A power loss may have left a partial line, which readers ignore.
+        is_partial = file.read(1) not in (b"", b"\n")
+        file.write(b"\n" * is_partial + line + b"\n")
+        file.flush()
+        os.fsync(file.fileno())
+    if is_new:
+        sync_folder(folder)
+
+
+def read(folder: Path) -> SnapshotList:
+    """Return the complete snapshots in the folder of a model job."""
+    sizes = _sizes(folder)
+    records = _records(folder) if sizes else {}
+    found = []
+    for file_name in sizes:
+        if match := _INDEX.fullmatch(file_name):
+            name, record = match[1], records.get(match[1])
+            metrics = record.metrics if record else {}
+            is_intact = record is None or record.bytes == sum(sizes.get(name + end, 0) for end in SUFFIXES)
+            found.append(Snapshot(float(match[2]), name, metrics, is_intact))
+    found.sort(key=lambda snapshot: snapshot.epoch, reverse=True)
+    metrics_used = [record.metric for record in records.values() if record.metric]
+    return SnapshotList(tuple(found), metrics_used[-1] if metrics_used else "")
+
+
+def newest_name(folder: Path) -> str | None:
+    """Return the name of the newest complete snapshot, without reading any file."""
+    with contextlib.suppress(OSError):
+        found = [match for name in os.listdir(folder) if (match := _INDEX.fullmatch(name))]
+        return max(found, key=lambda match: float(match[2]))[1] if found else None
+    return None
+
+
+def _sizes(folder: Path) -> dict[str, int]:
+    """The sizes of the snapshots' files in bytes."""
+    sizes = {}
+    with contextlib.suppress(OSError), os.scandir(folder) as entries:
+        for entry in entries:
+            if entry.name.startswith("snapshot_"):
+                with contextlib.suppress(OSError):  # removed by the training in between
+                    sizes[entry.name] = entry.stat(follow_symlinks=False).st_size
+    return sizes
+
+
+def _records(folder: Path) -> dict[str, _Record]:
+    """The valid records by name, in the order of their latest version."""
+    try:
+        lines = read_bytes(folder / FILE_NAME, MAX_BYTES, below=folder).splitlines()
+    except (UnreadableFile, OSError):
+        return {}
+    records: dict[str, _Record] = {}
+    for line in lines:
+        with contextlib.suppress(schema.Malformed, ValueError, RecursionError):
+            record = schema.decode(line, _Record)
+            records.pop(record.name, None)
+            records[record.name] = record
+    return records

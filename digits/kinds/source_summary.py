@@ -1,0 +1,168 @@
+"""A summary of a source, for the form, before a dataset is created: counts, sizes, problems and suggestions.
+
+A kind that offers one implements `digits.kinds.dataset_form.ImageDatasetForm.scan_source`.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+
+from digits.data import images
+from digits.data.sources import count_of, listed, show
+
+# Limits of a summary. A scan may take as long as a disk needs to list this many files.
+MAX_FILES = 200_000
+MAX_SECONDS = 20.0
+SAMPLE_IMAGES = 32
+MAX_SAMPLE_BYTES = 32_000_000
+MAX_SAMPLE_PIXELS = 20_000_000
+# Between two summaries of an unfinished scan.
+SECONDS_BETWEEN = 0.7
+MAX_BARS = 12
+
+
+@dataclass
+class Suggestion:
+    """Values for fields of the form, and the question and the words of the button that offer them."""
+
+    text: str
+    action: str
+    fields: dict[str, str | bool]
+
+
+@dataclass
+class SourceSummary:
+    """What a source contains, as far as it has been read.
+
+    ``facts`` and ``problems`` are sentences. ``bars`` are labels with counts, the first of ``bars_total``.
+    ``example`` is the path of an image that can be decoded. ``refused`` is the reason why there is no summary.
+    """
+
+    facts: list[str] = field(default_factory=list)
+    problems: list[str] = field(default_factory=list)
+    bars_title: str = ""
+    bars: list[tuple[str, int]] = field(default_factory=list)
+    bars_total: int = 0
+    suggestion: Suggestion | None = None
+    example: str = ""
+    refused: str = ""
+    finished: bool = True
+
+    def set_bars(self, title: str, counts: list[tuple[str, int]]) -> None:
+        """Show the first of ``counts`` as bars."""
+        self.bars_title, self.bars, self.bars_total = title, counts[:MAX_BARS], len(counts)
+
+
+class Pace:
+    """When to yield a summary of an unfinished scan, and when to end the scan."""
+
+    def __init__(self) -> None:
+        self._end = time.monotonic() + MAX_SECONDS
+        self._next = time.monotonic() + SECONDS_BETWEEN
+
+    def is_over(self, files: int) -> bool:
+        """Return whether the limit of time, or of files read, is reached."""
+        return files >= MAX_FILES or time.monotonic() > self._end
+
+    def is_due(self) -> bool:
+        """Return whether it is time for another summary."""
+        if time.monotonic() < self._next:
+            return False
+        self._next = time.monotonic() + SECONDS_BETWEEN
+        return True
+
+
+@dataclass
+class Sample:
+    """A few images of a source, decoded: formats, sizes, and broken files."""
+
+    root: str
+    files: list[str]
+    formats: Counter[str] = field(default_factory=Counter)
+    sizes: list[tuple[int, int]] = field(default_factory=list)
+    broken: list[str] = field(default_factory=list)
+    example: str = ""
+    read: int = 0
+
+    @classmethod
+    def spread_over(cls, root: str, files: list[str]) -> Sample:
+        """A sample with files at equal distances in ``files``."""
+        count = min(len(files), SAMPLE_IMAGES)
+        return cls(root, [files[number * len(files) // count] for number in range(count)])
+
+    def steps(self) -> Iterator[None]:
+        """Decode the images, one in each step."""
+        for name in self.files:
+            self._read(name)
+            yield
+
+    def describe(self, summary: SourceSummary) -> None:
+        """Add the facts and problems of the sample to a summary."""
+        summary.example = self.example
+        if self.sizes:
+            formats = " and ".join(name for name, _ in self.formats.most_common(3))
+            summary.facts.append(
+                f"{count_of(len(self.sizes), 'image')} examined: {formats}, {self._size()} pixels."
+            )
+        if self.broken:
+            count = len(self.broken)
+            summary.problems.append(
+                f"{count} of {count_of(self.read, 'image')} examined cannot be used: {listed(self.broken)}. "
+                "Unusable images are skipped."
+            )
+
+    def _size(self) -> str:
+        low, high = min(self.sizes, key=_area), max(self.sizes, key=_area)
+        smallest = f"{low[0]} × {low[1]}"
+        return smallest if low == high else f"{smallest} to {high[0]} × {high[1]}"
+
+    def _read(self, name: str) -> None:
+        path = os.path.join(self.root, name)
+        self.read += 1
+        try:
+            if os.stat(path).st_size > MAX_SAMPLE_BYTES:
+                self.read -= 1
+                return
+            data = images.read_source(path)
+            if not data:
+                raise images.UnusableImage("the file is empty")
+            format_name, size = images.header(data)
+            if size[0] * size[1] > MAX_SAMPLE_PIXELS:
+                self.read -= 1
+                return
+            images.open_picture(data, 3, enough=(64, 64))
+        except images.UnusableImage as error:
+            self.broken.append(f"{show(name)} ({error.reason})")
+        except OSError as error:
+            self.broken.append(f"{show(name)} ({error.strerror})")
+        else:
+            self.formats[format_name] += 1
+            self.sizes.append(size)
+            if not self.example and path.isprintable():  # a form can send only text
+                self.example = path
+
+
+def _area(size: tuple[int, int]) -> int:
+    return size[0] * size[1]
+
+
+def with_sample(
+    root: str, files: list[str], summarize: Callable[[], SourceSummary]
+) -> Iterator[SourceSummary]:
+    """Yield summaries with the sample of ``files``, the last one finished."""
+    pace, sample = Pace(), Sample.spread_over(root, files)
+    for _ in sample.steps():
+        if pace.is_over(0):
+            break
+        if pace.is_due():
+            summary = summarize()
+            summary.finished = False
+            sample.describe(summary)
+            yield summary
+    summary = summarize()
+    sample.describe(summary)
+    yield summary

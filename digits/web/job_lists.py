@@ -1,0 +1,101 @@
+"""Lists of jobs as JSON. Each response has one page of each of its lists, whatever the number of jobs."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import asdict
+from typing import Any, TypeVar
+
+from flask import Blueprint, Response, jsonify, request, url_for
+
+from digits import __version__
+from digits.core.job import DamagedJob, Job
+from digits.core.model_job import ModelJob
+from digits.kinds import refused_plugins
+from digits.kinds.jobs import DatasetJob
+from digits.web import serializers
+from digits.web.job_query import JobQuery, page_of, per_page_of
+from digits.web.offload import in_turns
+from digits.web.services import services
+
+blueprint = Blueprint("lists", __name__)
+
+AnyJob = TypeVar("AnyJob", bound=Job)
+
+
+@blueprint.get("/index.json")
+def index() -> Response:
+    """Return a summary of the server, and all jobs in brief."""
+    lists, paging = _pages(
+        datasets=_select(DatasetJob), models=_select(ModelJob), damaged=_select(DamagedJob)
+    )
+    return jsonify(
+        version=__version__,
+        jobs_dir=str(services().store.folder),
+        server_name=services().settings.server_name,
+        datasets=[serializers.brief(job) for job in lists["datasets"]],
+        models=[
+            serializers.model_json(job, verbose=False)
+            for job in in_turns(iter(lists["models"]))
+            if isinstance(job, ModelJob)
+        ],
+        damaged=[serializers.brief(job) for job in lists["damaged"]],
+        refused_plugins=[asdict(refusal) for refusal in refused_plugins()],
+        **paging,
+    )
+
+
+@blueprint.get("/completed_jobs.json")
+def completed_jobs() -> Response:
+    """Return the rows of all jobs, those that have not ended apart."""
+    lists, paging = _pages(
+        running=[*_select(ModelJob, running=True), *_select(DatasetJob, running=True)],
+        datasets=_select(DatasetJob, running=False),
+        models=_select(ModelJob, running=False),
+        damaged=_select(DamagedJob),
+    )
+    rows = {name: serializers.rows(jobs) for name, jobs in lists.items()}
+    return jsonify(**rows, pretrained_models=[], model_output_fields=[], **paging)
+
+
+@blueprint.get("/datasets.json")
+def datasets() -> Response:
+    """Return the rows of all datasets."""
+    lists, paging = _pages(datasets=_select(DatasetJob))
+    return jsonify(datasets=serializers.rows(lists["datasets"]), **paging)
+
+
+@blueprint.get("/models.json")
+def models() -> Response:
+    """Return the rows of all models."""
+    lists, paging = _pages(models=_select(ModelJob))
+    return jsonify(models=serializers.rows(lists["models"]), **paging)
+
+
+@blueprint.get("/autocomplete/group")
+def complete_group() -> Response:
+    """Return groups whose names contain the words of ``query``."""
+    words = request.args.get("query", "")
+    return jsonify(suggestions=services().store.index.groups(words, serializers.SUGGESTED_GROUPS))
+
+
+def _select(job_type: type[AnyJob], running: bool | None = None) -> list[AnyJob]:
+    """Return the jobs of a type that match the request, in its order."""
+    return JobQuery.parse(request.args).select(services().store.index, job_type, running)
+
+
+def _pages(**lists: Sequence[Job]) -> tuple[dict[str, Sequence[Job]], dict[str, Any]]:
+    """Return the requested page of each list, and the keys that describe the pages.
+
+    ``next`` is the URL of the next page; None if no list has more jobs.
+    """
+    number, size = page_of(request.args), per_page_of(request.args)
+    totals = {name: len(jobs) for name, jobs in lists.items()}
+    arguments = {**JobQuery.parse(request.args).arguments(), "per_page": size, "page": number + 1}
+    has_more = number * size < max(totals.values())
+    return {name: jobs[(number - 1) * size : number * size] for name, jobs in lists.items()}, {
+        "page": number,
+        "per_page": size,
+        "totals": totals,
+        "next": url_for(request.endpoint or "", **arguments) if has_more else None,
+    }

@@ -1,0 +1,34 @@
+"""The rendered rows of job lists, kept for the next request: most jobs have ended and do not change."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Callable
+from typing import Any
+
+from markupsafe import Markup
+
+from digits.web.template_filters import ago
+
+MAX_ROWS = 2000
+
+
+class RowCache:
+    """The HTML of rows. Once the data of a row or the words for its age are different, it is rendered again."""
+
+    def __init__(self, limit: int = MAX_ROWS) -> None:
+        self._limit = limit
+        self._rows: OrderedDict[tuple[str, str], tuple[dict[str, Any], str, Markup]] = OrderedDict()
+
+    def render(
+        self, table: str, row: dict[str, Any], macro: Callable[..., Markup], *arguments: Any
+    ) -> Markup:
+        """Return ``macro(row, *arguments)`` for a row of `serializers.row` in the list ``table``."""
+        key, age = (table, row["id"]), ago(row["submitted"])
+        known = self._rows.get(key)
+        if known is None or known[0] != row or known[1] != age:
+            known = self._rows[key] = row, age, macro(row, *arguments)
+        self._rows.move_to_end(key)
+        if len(self._rows) > self._limit:
+            self._rows.popitem(last=False)
+        return known[2]

@@ -1,0 +1,91 @@
+// The searches for datasets and models that the model form does not list, because there are too many.
+
+import { toast } from './dialog.js';
+import { getJson, request, urlPrefix } from './http.js';
+import { morphChildren } from './morph.js';
+
+const TYPING_MILLISECONDS = 200;
+
+/** Replaces the choices of the field `dataset` by those found. Adds their rows to `datasets`. */
+export function startDatasetSearch(form, datasets) {
+  const { dataset: select } = form.elements;
+  start('dataset-search', {
+    async find(words, isLatest) {
+      const { datasets: rows, more } = await getJson(`${urlPrefix}/models/dataset-choices.json?q=${words}`);
+      if (!isLatest()) return;
+      datasets.push(...rows.filter(({ id }) => !datasets.some((known) => known.id === id)));
+      const chosen = select.selectedOptions[0];
+      const others = rows.filter(({ id }) => id !== chosen?.value);
+      select.replaceChildren(...(chosen ? [chosen] : []), ...others.map(({ id, name }) => new Option(name, id)));
+      const count = `${rows.length.toLocaleString('en')}${more ? ' or more' : ''} found`;
+      document.getElementById('dataset-found').textContent = count;
+      return rows[0]?.id;
+    },
+    choose(id) {
+      select.value = id;
+      select.dispatchEvent(new Event('change', { bubbles: true }));
+      select.focus();
+    },
+  });
+  keepInAddress(form, 'dataset-search', 'dataset', 'dataset');
+}
+
+/** Replaces the list of previous models by those found. The chosen one stays in it. */
+export function startModelSearch(form) {
+  const list = document.getElementById('previous-list');
+  const radios = () => [...list.querySelectorAll('[name="previous_networks"]')];
+  start('previous-search', {
+    async find(words, isLatest) {
+      const chosen = radios().find(({ checked }) => checked)?.value ?? '';
+      const url = `${urlPrefix}/models/network-choices?q=${words}&chosen=${chosen}`;
+      const html = await (await request(url, { headers: { Accept: 'text/html' } })).text();
+      if (!isLatest()) return;
+      morphChildren(list, new DOMParser().parseFromString(`<div>${html}</div>`, 'text/html').body.firstElementChild);
+      return radios().find(({ value }) => value !== chosen)?.value ?? chosen;
+    },
+    choose(id) {
+      const radio = radios().find(({ value }) => value === id);
+      radio.click();
+      radio.focus();
+    },
+  });
+  keepInAddress(form, 'previous-search', 'previous_networks', 'previous');
+}
+
+/** Finds while the user types; Enter chooses the first result. */
+function start(id, { find, choose }) {
+  const search = document.getElementById(id);
+  if (!search) return;
+  let asked = 0;
+  let typing = 0;
+  const findNow = async () => {
+    clearTimeout(typing);
+    const number = (asked += 1);
+    try {
+      return await find(encodeURIComponent(search.value.trim()), () => number === asked);
+    } catch (error) {
+      toast(error.message, 'danger');
+    }
+  };
+  search.addEventListener('input', () => {
+    clearTimeout(typing);
+    typing = setTimeout(findNow, TYPING_MILLISECONDS);
+  });
+  search.addEventListener('keydown', async (event) => {
+    if (event.key !== 'Enter') return;
+    event.preventDefault(); // It would submit the form.
+    const first = await findNow();
+    if (first) choose(first);
+  });
+}
+
+/** Keeps the choice in the address, so that a reload lists it again. */
+function keepInAddress(form, search, field, name) {
+  if (!document.getElementById(search)) return;
+  form.addEventListener('change', ({ target }) => {
+    if (target.name !== field) return;
+    const url = new URL(location.href);
+    url.searchParams.set(name, target.value);
+    history.replaceState(history.state, '', url);
+  });
+}

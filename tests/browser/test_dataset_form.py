@@ -1,0 +1,97 @@
+"""The form of a dataset: what the source contains, before anything is created."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from playwright.sync_api import Page, expect
+
+from tests.browser.conftest import ServerProcess
+from tests.site import bars
+
+BOTH_THEMES = pytest.mark.parametrize("color_scheme", ["light", "dark"], indirect=True)
+
+
+def splits(server: ServerProcess, name: str) -> Path:
+    """A folder with images in train/ and test/."""
+    for split in ("train", "test"):
+        bars(server.data / name / split, each=4)
+    return server.data / name
+
+
+@BOTH_THEMES
+def test_a_path_is_summarized_and_its_splits_are_used(
+    page: Page, server: ServerProcess, check_accessibility: Callable[[Page], None]
+) -> None:
+    folder = splits(server, "splits")
+    page.goto("/datasets/images/classification/new")
+    path = page.locator('[name="folder_train"]')
+    path.fill(str(folder))
+    contents = page.get_by_role("region", name="Contents of the source")
+    expect(contents).to_contain_text("24 images altogether")
+    expect(contents).to_contain_text("This folder contains train/ and test/")
+    expect(contents).not_to_have_attribute("aria-busy", "true")
+    check_accessibility(page)
+
+    # By keyboard
+    page.get_by_role("button", name="Use them").focus()
+    page.keyboard.press("Enter")
+    expect(path).to_have_value(str(folder / "train"))
+    expect(page.locator('[name="has_test_folder"]')).to_be_checked()
+    expect(page.locator('[name="folder_test"]')).to_have_value(str(folder / "test"))
+    expect(contents).to_be_focused()
+    expect(contents.locator("tbody tr")).to_have_count(3)
+    expect(contents).to_contain_text("12 images in 3 classes. 12 images examined: PNG, 16 × 16 pixels.")
+    expect(page.get_by_role("button", name="Use them")).to_have_count(0)
+    expect(page.locator('[name="dataset_name"]')).to_have_value(re.compile("^splits, "))
+
+    # The preview is one of the images
+    caption = page.locator("#resize-preview figcaption")
+    expect(caption).to_contain_text("left/00.png")
+    expect(page.get_by_alt_text("An image of the source, resized")).to_be_visible()
+    check_accessibility(page)
+
+    page.get_by_role("button", name=re.compile("Create")).click()
+    expect(page).to_have_url(re.compile(r"/datasets/\d{8}-\d{6}-[0-9a-f]+$"), timeout=30_000)
+    expect(page.locator("[data-status]").filter(has_text="Done").first).to_be_visible(timeout=30_000)
+    expect(page.locator("#dataset-facts")).to_contain_text("12 images")
+
+
+def test_an_unfinished_path_is_no_mistake(page: Page, server: ServerProcess) -> None:
+    bars(server.data / "bars-to-type")
+    page.goto("/datasets/images/classification/new")
+    path = page.locator('[name="folder_train"]')
+    contents = page.locator("#source-summary")
+    with page.expect_response("**/scan"):
+        path.fill(str(server.data / "bars-to"))
+    expect(contents).to_be_hidden()
+    path.blur()
+    expect(contents).to_contain_text("does not exist")
+    path.fill(str(server.data / "bars-to-type"))
+    expect(contents).to_contain_text("24 images in 3 classes")
+    path.fill("")
+    expect(contents).to_be_hidden()
+    expect(page.locator("#resize-preview figcaption")).not_to_contain_text("png")
+
+
+def test_a_table_is_summarized(
+    page: Page, server: ServerProcess, check_accessibility: Callable[[Page], None]
+) -> None:
+    folder = bars(server.data / "with-table")
+    rows = [f"left/0{number}.png,{number / 2}" for number in range(8)]
+    (folder / "train.csv").write_text("\n".join(["image,angle", *rows, "left/99.png,3"]))
+    (folder / "val.csv").write_text("image,angle\nright/00.png,1\n")
+    page.set_viewport_size({"width": 360, "height": 740})
+    page.goto("/datasets/images/regression/new")
+    page.locator('[name="table_train"]').fill(str(folder / "train.csv"))
+    contents = page.get_by_role("region", name="Contents of the source")
+    expect(contents).to_contain_text("9 rows with a number each, angle. Ranges: angle 0 to 3.5.")
+    expect(contents).to_contain_text("1 image not found: line 10: left/99.png.")
+    page.get_by_role("button", name="Use it").click()
+    expect(page.locator('[name="table_val"]')).to_have_value(str(folder / "val.csv"))
+    expect(page.get_by_role("button", name="Use it")).to_have_count(0)
+    assert page.evaluate("document.documentElement.scrollWidth <= window.innerWidth")
+    check_accessibility(page)

@@ -1,0 +1,193 @@
+"""Lists with more jobs than fit on a page, by keyboard, with and without scripts."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable
+from typing import Any
+from urllib.request import Request, urlopen
+
+import pytest
+from playwright.sync_api import Browser, Page, expect
+
+from digits.core.job import Job, Summary
+from digits.core.model_job import ModelJob
+from digits.core.recipe import Train
+from digits.core.status import Status
+from digits.kinds.classification.recipe import CreateClassification, FolderSplit
+from digits.kinds.jobs import DatasetJob
+from tests.browser.conftest import ServerProcess
+
+BOTH_THEMES = pytest.mark.parametrize("color_scheme", ["light", "dark"], indirect=True)
+MODELS = 120
+DATASETS = 60
+
+
+def save(job: Job) -> None:
+    for status in (Status.RUN, Status.DONE):
+        job.tasks[0].move(status)
+    job.update_status()
+    job.folder.mkdir(parents=True)
+    (job.folder / "network.py").write_text("class UserModel(Tower):\n    pass\n")
+    (job.folder / "job.json").write_text(json.dumps(job.as_json()))
+
+
+@pytest.fixture(scope="session")
+def server(
+    start_server: Callable[..., ServerProcess], tmp_path_factory: pytest.TempPathFactory
+) -> ServerProcess:
+    """A server with many finished jobs; the newest ones have the highest numbers."""
+    folder = tmp_path_factory.mktemp("many")
+    recipe = CreateClassification(train=FolderSplit(folder="/data"))
+    for number in range(DATASETS + MODELS):
+        job_id = f"20260101-000000-{number:06x}"
+        facts: dict[str, Any] = {"id": job_id, "folder": folder / job_id}
+        if number < DATASETS:
+            save(DatasetJob(**facts, name=f"birds {number}", recipe=recipe, tasks=DatasetJob.first_tasks()))
+            continue
+        save(
+            ModelJob(
+                **facts,
+                name=f"net {number - DATASETS}",
+                recipe=Train(dataset=str(folder / "20260101-000000-000000")),
+                dataset_id="20260101-000000-000000",
+                tasks=ModelJob.first_tasks(),
+                summary=Summary(sparkline=[3.0, 2.0, 1.0], last_accuracy=number % 7),
+            )
+        )
+    return start_server("--jobs-dir", str(folder))
+
+
+def rename(server: ServerProcess, name: str, new_name: str) -> None:
+    """Rename a model as another person would."""
+    with urlopen(server / f"models.json?q={name.replace(' ', '+')}") as answer:
+        job = next(job for job in json.load(answer)["models"] if job["name"] == name)
+    body = f"job_name={new_name}".encode()
+    with urlopen(Request(server / f"jobs/{job['id']}", body, method="PUT")) as answer:
+        assert answer.status == 200
+
+
+@BOTH_THEMES
+def test_pages_are_turned_with_the_keyboard(
+    page: Page, server: ServerProcess, color_scheme: str, check_accessibility: Callable[[Page], None]
+) -> None:
+    page.goto("/")
+    shown = page.locator("#models-range")
+    rows = page.locator("#models-table tbody tr")
+    following = page.locator("#models-page-next")
+    expect(shown).to_have_text("1–50 of 120")
+    check_accessibility(page)
+
+    # Next is focused, and stays so.
+    following.focus()
+    page.keyboard.press("Enter")
+    expect(shown).to_have_text("51–100 of 120")
+    expect(page).to_have_url(re.compile(r"models_page=2"))
+    expect(following).to_be_focused()
+    expect(rows.first).to_contain_text("net 69")
+    expect(page.locator("#models-title")).to_be_in_viewport()
+    # The datasets have pages of their own.
+    expect(page.locator("#datasets-range")).to_have_text("1–50 of 60")
+
+    # The last page has no next one: the link to the page itself is focused.
+    following.press("Enter")
+    expect(shown).to_have_text("101–120 of 120")
+    expect(page.locator("#models-page-3")).to_be_focused()
+    expect(page.locator("#models-page-3")).to_have_attribute("aria-current", "page")
+    check_accessibility(page)
+    page.keyboard.press("Shift+Tab")
+    page.keyboard.press("Enter")
+    expect(shown).to_have_text("51–100 of 120")
+
+    # The browser's Back, and a change of a job, keep the page.
+    page.go_back()
+    expect(shown).to_have_text("101–120 of 120")
+    name = f"renamed in {color_scheme}"
+    rename(server, "net 3" if color_scheme == "light" else "net 4", name)
+    expect(page.locator("#models-table")).to_contain_text(name)
+    expect(shown).to_have_text("101–120 of 120")
+
+    # A search and an order begin at the first page, and pages keep both.
+    page.locator("#jobs-search").fill("net")
+    expect(shown).to_have_text(re.compile("^1–50 of "))
+    page.locator("#models-table").get_by_role("link", name="Accuracy").press("Enter")
+    expect(page).to_have_url(re.compile("sort=last_accuracy"))
+    following.press("Enter")
+    expect(shown).to_have_text(re.compile("^51–100 of "))
+    page.reload()
+    expect(shown).to_have_text(re.compile("^51–100 of "))
+    expect(page.locator("#jobs-search")).to_have_value("net")
+    expect(page.locator("#models-table th[aria-sort=descending]")).to_contain_text("Accuracy")
+
+
+def test_pages_are_turned_without_scripts(chromium: Browser, server: ServerProcess) -> None:
+    context = chromium.new_context(base_url=server.url, java_script_enabled=False)
+    page = context.new_page()
+    page.goto("/?sort=name")
+    page.locator("#datasets-page-next").click()
+    expect(page.locator("#datasets-range")).to_have_text("51–60 of 60")
+    expect(page.locator("#datasets-title")).to_be_in_viewport()
+    expect(page.locator("#datasets-table tbody tr")).to_have_count(10)
+    page.locator("#models-page-3").click()
+    expect(page.locator("#models-range")).to_have_text("101–120 of 120")
+    expect(page.locator("#datasets-range")).to_have_text("51–60 of 60")
+    context.close()
+
+
+def test_the_models_of_a_dataset_have_pages(page: Page, check_accessibility: Callable[[Page], None]) -> None:
+    page.goto("/datasets/20260101-000000-000000")
+    expect(page.locator("#models-range")).to_have_text("1–25 of 120")
+    page.locator("#models-page-next").press("Enter")
+    expect(page.locator("#models-range")).to_have_text("26–50 of 120")
+    check_accessibility(page)
+
+
+@BOTH_THEMES
+def test_a_dataset_and_a_model_are_found_in_the_form(
+    page: Page, check_accessibility: Callable[[Page], None]
+) -> None:
+    page.goto("/models/images/classification/new")
+    dataset = page.locator("#dataset")
+    expect(dataset.locator("option")).to_have_count(50)
+    expect(dataset.locator("option").first).to_have_text("birds 59")
+    page.get_by_label("Find a dataset").focus()
+    page.keyboard.type("birds 3")
+    # The chosen one stays, besides birds 3, 13, 23, 30 to 39, 43 and 53.
+    expect(dataset.locator("option")).to_have_count(16)
+    page.keyboard.type("7")
+    expect(dataset.locator("option")).to_have_count(2)
+    expect(page.locator("#dataset-found")).to_have_text("1 found")
+    page.keyboard.press("Enter")
+    expect(dataset).to_be_focused()
+    expect(dataset.locator("option:checked")).to_have_text("birds 37")
+    expect(page.locator('[name="model_name"]')).to_have_value(re.compile("on birds 37$"))
+
+    page.get_by_role("radio", name="Previous", exact=True).check()
+    expect(page.locator('[name="previous_networks"]')).to_have_count(25)
+    page.get_by_label("Find a model").focus()
+    page.keyboard.type("net 40")
+    models = page.locator('[name="previous_networks"]')
+    expect(models).to_have_count(1)
+    page.keyboard.press("Enter")
+    expect(models.first).to_be_checked()
+    check_accessibility(page)
+
+    # After a reload, both are still listed and chosen.
+    page.reload()
+    expect(dataset.locator("option:checked")).to_have_text("birds 37")
+    expect(models).to_have_count(26)
+    expect(models.first).to_be_checked()
+
+
+def test_groups_are_suggested_while_typing(page: Page, server: ServerProcess) -> None:
+    with urlopen(
+        Request(server / "jobs/20260101-000000-000001", b"group_name=Rainy+days", method="PUT")
+    ) as answer:
+        assert answer.status == 200
+    page.goto("/datasets/20260101-000000-000002")
+    page.get_by_role("button", name="Edit name and group").click()
+    with page.expect_response(re.compile("/autocomplete/group")) as suggested:
+        page.locator("#group-input").fill("rain")
+    assert suggested.value.json() == {"suggestions": ["Rainy days"]}
+    expect(page.locator("#groups option")).to_have_count(1)

@@ -1,0 +1,140 @@
+"""A server subprocess with an HTTP client, for tests that kill it."""
+
+from __future__ import annotations
+
+import json
+import re
+import signal
+import subprocess
+import sys
+import time
+import urllib.parse
+import urllib.request
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import psutil
+
+PATIENCE_SECONDS = 90
+SLOW_LINEAR = """import time
+class UserModel(Tower):
+    @model_property
+    def inference(self):
+        flat = tf.reshape(self.x, [-1, 16 * 16 * 3]) / 255.0
+        return slim.fully_connected(flat, self.nclasses, activation_fn=None, scope='out')
+
+    @model_property
+    def loss(self):
+        def wait():
+            time.sleep(0.02)
+            return np.float32(0)
+        return digits.classification_loss(self.inference, self.y) + tf.py_func(wait, [], tf.float32)
+"""
+
+
+class RealServer:
+    """The ``digits`` command as a subprocess."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        places = [
+            "--jobs-dir",
+            folder / "jobs",
+            "--data-root",
+            folder / "data",
+            "--state-dir",
+            folder / "state",
+        ]
+        places += ["--samples-dir", folder / "samples", "--log-file", folder / "digits.log"]
+        self.process = subprocess.Popen(
+            [sys.executable, "-m", "digits", "--port", "0", *map(str, places)],
+            cwd=Path(__file__).resolve().parents[1],
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+        assert self.process.stdout
+        for line in self.process.stdout:
+            found = re.search(r"address\s+(\S+)/", line)
+            if found:
+                self.address = found[1]
+                return
+        raise AssertionError("the server did not start")
+
+    def ask(self, path: str, verb: str | None = None, **fields: Any) -> Any:
+        """Return the JSON of a response; raises HTTPError for an error status."""
+        return json.loads(self.read(path, verb, **fields))
+
+    def read(self, path: str, verb: str | None = None, **fields: Any) -> str:
+        body = urllib.parse.urlencode(fields).encode() if fields else None
+        headers = {"Accept": "application/json"}
+        request = urllib.request.Request(self.address + path, body, headers, method=verb)
+        with urllib.request.urlopen(request, timeout=30) as answer:
+            return str(answer.read(), "utf-8")
+
+    def wait(self, question: Callable[[], Any]) -> None:
+        deadline = time.monotonic() + PATIENCE_SECONDS
+        while not question():
+            assert time.monotonic() < deadline, "timed out"
+            time.sleep(0.1)
+
+    def wait_for_status(self, model: str, status: str) -> None:
+        self.wait(lambda: self.ask(f"/models/{model}/status")["status"] == status)
+
+    def kill(self) -> None:
+        self._end(signal.SIGKILL)
+
+    def stop(self) -> None:
+        self._end(signal.SIGTERM)
+
+    def _end(self, number: signal.Signals) -> None:
+        self.process.send_signal(number)
+        self.process.wait(timeout=20)
+        assert self.process.stdout
+        self.process.stdout.close()
+
+
+def create_dataset(server: RealServer) -> str:
+    """Create the dataset of bars, and return its id when it is done."""
+    dataset = server.ask(
+        "/datasets/images/classification.json",
+        dataset_name="bars",
+        folder_train=server.folder / "data" / "bars",
+        resize_width=16,
+        resize_height=16,
+    )["id"]
+    server.wait(lambda: server.ask(f"/datasets/{dataset}/status")["status"] == "Done")
+    return str(dataset)
+
+
+def start_training(server: RealServer, dataset: str = "", **fields: Any) -> str:
+    """Start training on the dataset, by default a new one, and return the model's id."""
+    dataset = dataset or create_dataset(server)
+    model = server.ask(
+        "/models/images/classification.json",
+        model_name="slow",
+        dataset=dataset,
+        method="custom",
+        custom_network=SLOW_LINEAR,
+        batch_size=6,
+        **fields,
+    )
+    return str(model["id"])
+
+
+def processes_of(folder: Path) -> set[psutil.Process]:
+    """Return the supervisors of tasks below ``folder`` and the processes of these tasks."""
+    found = set()
+    for process in psutil.process_iter():
+        try:
+            words = process.cmdline()
+            if any("supervisor.py" in word for word in words) and any(str(folder) in word for word in words):
+                found |= {process, *process.children(recursive=True)}
+        except psutil.Error:
+            pass
+    return found
+
+
+def assert_all_end(processes: set[psutil.Process]) -> None:
+    _, alive = psutil.wait_procs(processes, timeout=15)
+    assert not [process for process in alive if process.status() != psutil.STATUS_ZOMBIE]

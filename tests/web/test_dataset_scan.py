@@ -1,0 +1,223 @@
+"""Summaries of the source of a dataset while its form is filled in."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+from PIL import Image
+
+from digits.kinds import source_summary
+from tests.site import Site, bars
+
+pytestmark = pytest.mark.integration
+
+FOLDER = "/datasets/images/classification/scan"
+TABLE = "/datasets/images/regression/scan"
+
+
+def lines(site: Site, path: str = FOLDER, **fields: Any) -> list[dict[str, Any]]:
+    answer = site.post(path, **fields)
+    assert answer.status_code == 200, answer.text
+    return [json.loads(line) for line in answer.text.splitlines()]
+
+
+def summary(site: Site, path: str = FOLDER, **fields: Any) -> dict[str, Any]:
+    *_, last = lines(site, path, **fields)
+    assert last["finished"]
+    return last
+
+
+def test_classes_counts_and_sizes(site: Site) -> None:
+    folder = bars(site.data / "bars")
+    (folder / "left" / "00.png").unlink()
+    Image.new("RGB", (200, 150)).save(folder / "right" / "wide.jpg")
+    found = summary(site, folder_train=str(folder))
+    assert found["bars"] == [["left", 7], ["middle", 8], ["right", 9]]
+    facts = " ".join(found["facts"])
+    assert "24 images in 3 classes." in facts
+    assert "smallest class is “left” with 7 images, the largest “right” with 9" in facts
+    assert "24 images examined: PNG and JPEG, 16 × 16 to 200 × 150 pixels." in facts
+    assert found["problems"] == [] and found["suggestion"] is None
+    assert Path(found["example"]).is_file()
+
+
+def test_what_creation_would_refuse_or_skip(site: Site) -> None:
+    folder = bars(site.data / "bars")
+    (folder / "left" / "text.jpg").write_text("this is no picture")
+    (folder / "left" / "empty.png").touch()
+    (folder / "middle" / "away.png").symlink_to("/etc/hostname")
+    os.mkfifo(folder / "right" / "pipe.png")
+    (folder / "lonely").mkdir()
+    shutil.copy(folder / "left" / "00.png", folder / "lonely")
+    shutil.copy(folder / "left" / "00.png", folder)
+    problems = " ".join(summary(site, folder_train=str(folder), folder_train_min_per_class=2)["problems"])
+    assert (
+        "2 of 27 images examined cannot be used: left/empty.png (the file is empty), left/text.jpg"
+        in problems
+    )
+    assert "1 link ignored" in problems
+    assert "1 special file" in problems
+    assert "1 image ignored directly in" in problems
+    assert "fewer than 2 images: lonely (1)" in problems
+    only = summary(site, folder_train=str(folder / "left"))
+    assert "No folders with images found" in only["problems"][0]
+
+
+def test_folders_of_the_splits_are_suggested(site: Site) -> None:
+    for split in ("Train", "val", "test"):
+        bars(site.data / "sets" / split, each=2)
+    root = site.data / "sets"
+    found = summary(site, folder_train=str(root))
+    assert (
+        found["suggestion"]["text"]
+        == "This folder contains Train/, val/ and test/: use them as separate folders?"
+    )
+    wanted = {
+        "folder_train": str(root / "Train"),
+        "has_val_folder": True,
+        "folder_val": str(root / "val"),
+        "has_test_folder": True,
+        "folder_test": str(root / "test"),
+    }
+    assert found["suggestion"]["fields"] == wanted
+    assert found["bars"] == [] and found["facts"][0] == "18 images altogether."
+    beside = summary(site, folder_train=str(root / "Train"))
+    assert beside["suggestion"] == {
+        "text": "Beside this folder are val/ and test/: use them as separate folders?",
+        "action": "Use them",
+        "fields": wanted,
+    }
+    assert len(beside["bars"]) == 3
+    used = summary(site, folder_train=str(root / "Train"), has_val_folder="y", has_test_folder="y")
+    assert used["suggestion"] is None
+
+
+def test_folders_outside_of_the_allowed_ones_are_not_suggested(site: Site, tmp_path: Path) -> None:
+    secret = bars(tmp_path / "secret")
+    bars(site.data / "sets" / "train")
+    (site.data / "sets" / "test").symlink_to(secret)
+    assert summary(site, folder_train=str(site.data / "sets"))["suggestion"] is None
+
+
+@pytest.mark.parametrize("path", ["", "/proc", "/etc", "relative", "/" + "x" * 5000, "\0", "{data}/..", "{data}/missing",
+                                  "{data}/pipe", "{data}/out", "{data}/file.png"])  # fmt: skip
+def test_paths_that_creation_refuses_are_refused(site: Site, path: str) -> None:
+    os.mkfifo(site.data / "pipe")
+    (site.data / "out").symlink_to("/etc")
+    (site.data / "file.png").touch()
+    (found,) = lines(site, folder_train=path.format(data=site.data))
+    assert found["refused"]
+    assert found["facts"] == found["problems"] == found["bars"] == [] and not found["example"]
+
+
+def test_a_large_folder_is_counted_in_part(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(source_summary, "MAX_FILES", 10)
+    found = summary(site, folder_train=str(bars(site.data / "bars")))
+    assert found["facts"][0] == "At least 10 images in at least 2 classes."
+    assert found["problems"] == []
+
+
+def test_a_slow_scan_reports_what_it_has_found(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(source_summary, "SECONDS_BETWEEN", 0.0)
+    found = lines(site, folder_train=str(bars(site.data / "bars")))
+    assert len(found) > 24
+    assert [item["finished"] for item in found] == [False] * (len(found) - 1) + [True]
+    assert found[2]["facts"][0].startswith("At least ")
+    counts = [sum(count for _, count in item["bars"]) for item in found]
+    assert counts == sorted(counts) and counts[-1] == 24
+
+
+def test_a_scan_ends_with_its_connection(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(source_summary, "SECONDS_BETWEEN", 0.0)
+    folder = str(bars(site.data / "bars"))
+    for _ in range(10):  # more than may run at the same time
+        with site.client.post(FOLDER, data={"folder_train": folder}, buffered=False) as answer:
+            assert next(answer.iter_encoded())
+    assert summary(site, folder_train=folder)["facts"]
+
+
+def table(site: Site, text: str, name: str = "train.csv") -> str:
+    folder = bars(site.data / "bars")
+    (folder / name).write_text(text)
+    return str(folder / name)
+
+
+def test_rows_columns_and_ranges(site: Site) -> None:
+    path = table(site, "image,angle,size\n" + "".join(f"left/0{n}.png,{n - 2.5},{n}\n" for n in range(8)))
+    table(site, "image,angle,size\nleft/00.png,1,2\n", "test.csv")
+    found = summary(site, TABLE, table_train=path)
+    assert found["facts"] == [
+        "8 rows with 2 numbers each, angle, size.",
+        "Ranges: angle -2.5 to 4.5, size 0 to 7.",
+        "8 images examined: PNG, 16 × 16 pixels.",
+    ]
+    assert sum(count for _, count in found["bars"]) == 8 and found["bars_title"] == "Images by angle"
+    assert found["problems"] == []
+    suggested = found["suggestion"]
+    assert suggested["text"] == "Beside this table is test.csv: use it as a separate table?"
+    assert suggested["action"] == "Use it"
+    assert suggested["fields"] == {"table_test": path.replace("train.csv", "test.csv")}
+    assert summary(site, TABLE, table_train=path, table_test="x")["suggestion"] is None
+    one = summary(site, TABLE, table_train=path, target_columns="size")
+    assert one["facts"][0] == "8 rows with a number each, size."
+
+
+def test_faulty_rows_and_missing_images_are_named_by_line(site: Site) -> None:
+    os.mkfifo(bars(site.data / "bars") / "pipe.png")
+    path = table(
+        site, "image,angle\nleft/00.png,1\nleft/99.png,2\nleft/01.png,x\n../../x.png,3\npipe.png,4\n"
+    )
+    found = summary(site, TABLE, table_train=path)
+    assert found["problems"] == [
+        "2 lines cannot be used: line 4: “x” is not a number (angle); line 5: “../../x.png” is outside the image folder.",
+        "2 images not found: line 3: left/99.png; line 6: pipe.png.",
+    ]
+    other = summary(site, TABLE, table_train=path, image_folder=str(site.data))
+    assert "3 images not found: line 2: left/00.png" in " ".join(other["problems"])
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("", "is empty"),
+        ("a\nb\n", "only one column"),
+        ("image,x\n", "no rows"),
+        ("image,a,a\nb,c,d\n", "same name"),
+    ],
+)
+def test_a_table_that_cannot_be_used(site: Site, text: str, words: str) -> None:
+    assert words in " ".join(summary(site, TABLE, table_train=table(site, text))["problems"])
+
+
+def test_a_table_that_is_a_folder_or_no_text(site: Site) -> None:
+    path = table(site, "")
+    assert summary(site, TABLE, table_train=str(site.data))["refused"]
+    Path(path).write_bytes(b"image,angle\nleft/\xff.png,1\n")
+    assert "line 2, is not UTF-8" in summary(site, TABLE, table_train=path)["problems"][0]
+
+
+def test_a_long_table_is_read_in_part(site: Site) -> None:
+    path = table(site, "image,angle\n" + "left/00.png,1\n" * 700_000)
+    found = summary(site, TABLE, table_train=path)
+    assert found["facts"][0].startswith("At least ") and found["problems"] == []
+
+
+def test_the_preview_shows_an_image_of_the_source(site: Site, tmp_path: Path) -> None:
+    preview = "/datasets/images/resize-example"
+    size = {"resize_width": 20, "resize_height": 10, "encoding": "png"}
+    folder = bars(site.data / "bars")
+    own = site.post(preview, **size, example=str(folder / "left" / "00.png"))
+    assert own.get_json()["image"] != site.post(preview, **size).get_json()["image"]
+    (folder / "text.png").write_text("no image")
+    (folder / "away.png").symlink_to("/etc/hostname")
+    os.mkfifo(folder / "pipe.png")
+    for name in ("text.png", "away.png", "pipe.png", "missing.png", "../../x"):
+        fields = {**size, "example": str(folder / name)}
+        answer = site.client.post(preview, data=fields, headers={"Accept": "application/json"})
+        assert answer.status_code in (400, 403), name
+        assert answer.get_json()["error"]["message"]
