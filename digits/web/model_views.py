@@ -18,7 +18,6 @@ from flask import (
     redirect,
     render_template,
     request,
-    stream_template,
     url_for,
 )
 from werkzeug.wrappers import Response as AnyResponse
@@ -158,7 +157,7 @@ def show(job_id: str) -> str:
     state = services().scheduler.task_state(job, job.tasks[0])
     kind = serializers.data_kind(job) or default_kind()
     views = views_of(kind)
-    pieces = stream_template(
+    return render_in_turns(  # there may be thousands of layers
         "model.html",
         job=serializers.page(job),
         kind=kind,
@@ -168,7 +167,6 @@ def show(job_id: str) -> str:
         model=serializers.model(job),
         cursor=state.cursor,
     )
-    return "".join(in_turns(pieces))  # there may be thousands of layers
 
 
 @blueprint.get("/models/<job_id>.json")
