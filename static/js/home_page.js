@@ -29,16 +29,22 @@ function show(html) {
   drawPixelDigits(box);
 }
 
+const isPage = ([name]) => name.endsWith('_page');
+
 /** Changes the search or the order; every list begins at its first page. */
 function go(changes) {
-  for (const name of [...state.keys()]) if (name.endsWith('_page')) state.delete(name);
+  state = new URLSearchParams([...state].filter((argument) => !isPage(argument)));
   for (const [name, value] of Object.entries(changes)) {
     if (value) state.set(name, value);
     else state.delete(name);
   }
-  const query = state.toString();
-  history.replaceState(null, '', `${location.pathname}${query ? `?${query}` : ''}`);
+  history.replaceState(null, '', address());
   refetch();
+}
+
+function address() {
+  const query = state.toString();
+  return `${location.pathname}${query ? `?${query}` : ''}`;
 }
 
 /** Combines a burst of changes, such as ten aborted jobs, into one request. */
@@ -70,8 +76,9 @@ box.addEventListener('click', (event) => {
 /** Shows another page of a list, from its top. The focus stays on the link, or moves to the current page's. */
 async function turnTo(link, searchParams) {
   const { id } = link.closest('section');
-  state = searchParams;
-  history.pushState(null, '', link.href);
+  // The link may be older than the latest search or order.
+  state = new URLSearchParams([...[...state].filter((argument) => !isPage(argument)), ...[...searchParams].filter(isPage)]);
+  history.pushState(null, '', address());
   await refetch();
   const section = document.getElementById(id);
   if (!link.isConnected) section?.querySelector('.pager [aria-current]')?.focus({ preventScroll: true });
