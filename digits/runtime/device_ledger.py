@@ -94,9 +94,9 @@ class DeviceLedger:
 
     def free(self) -> Resources:
         """Return the free slots and GPUs."""
+        known = self._gpus()  # first, because it may yield
         used = Counter(entry.pool for entry in self._entries)
         slots = {pool: limit - used[pool] for pool, limit in self._limits.items()}
-        known = self._gpus()
         busy = {device for entry in self._entries for device in entry.devices}
         return Resources(slots, [gpu for gpu in known if gpu not in busy] if known else None, tuple(known))
 

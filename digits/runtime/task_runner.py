@@ -241,15 +241,16 @@ class TaskRunner:
 
     def _start_queued(self) -> None:
         for run in list(self._queue):
-            # Starting a run yields, and another greenlet may start one meanwhile.
-            if run.phase is not Phase.QUEUED:
+            if not self._can_start(run):
                 continue
-            # A run has ended once no process of its folder is running.
-            if any(other.folder == run.folder for other in self._active):
+            allocation = run.allocate()
+            if allocation is None:
                 continue
-            run.allocation = run.allocate()
-            if run.allocation is None:
+            # Listing the devices may yield, so another greenlet may have started or stopped the run.
+            if not self._can_start(run):
+                self.ledger.release(allocation)
                 continue
+            run.allocation = allocation
             self._queue.remove(run)
             self._active.append(run)
             run.phase = Phase.STARTING
@@ -257,6 +258,10 @@ class TaskRunner:
                 self._start(run)
             else:
                 gevent.spawn(self._start, run)  # so that a slow executor does not delay other tasks
+
+    def _can_start(self, run: TaskRun) -> bool:
+        # The end of a run is known once none of the processes in its folder runs.
+        return run.phase is Phase.QUEUED and all(other.folder != run.folder for other in self._active)
 
     def _start(self, run: TaskRun) -> None:
         try:

@@ -5,13 +5,16 @@ from __future__ import annotations
 import json
 import threading
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 
 import gevent
 import pytest
 
+from digits.core.job import DeviceRequest
 from digits.runtime.device_ledger import DeviceLedger
 from digits.runtime.executor import Exit
+from digits.runtime.short_tasks import Holder
 from digits.runtime.task_runner import Phase, TaskRun, TaskRunner
 from tests.runtime.thread_executor import ThreadExecutor, ThreadTask
 
@@ -183,3 +186,27 @@ def test_no_run_starts_while_the_runner_is_paused(tmp_path: Path) -> None:
     allowed[0] = True
     runner.tick()
     assert calls == ["round"]
+
+
+def test_a_run_starts_once_and_within_the_limit_if_listing_devices_takes_time(site: Site) -> None:
+    def list_gpus() -> list[str]:
+        gevent.sleep(0.02)
+        return ["0"]
+
+    site.ledger = DeviceLedger({"short": 1}, list_gpus)
+    site.runner.ledger = site.ledger
+    request = DeviceRequest(pool="gpu")
+    runs = [
+        site.run(name, allocate=partial(site.ledger.reserve_spare, "short", request, Holder(name)))
+        for name in "abc"
+    ]
+    gevent.joinall([gevent.spawn(site.runner.submit, run) for run in runs], raise_error=True)
+    site.runner.stop(runs[1])
+    site.wait(lambda: any(run.phase is Phase.RUNNING for run in runs))
+    gevent.sleep(0.1)
+    assert sorted(run.phase.value for run in runs) == ["ended", "queued", "running"]
+    assert list(site.ledger.holders()) == ["0"]
+    site.done.set()
+    site.wait(lambda: all(run.has_ended for run in runs))
+    assert site.ledger.holders() == {}
+    assert [name for name, phase in site.phases if phase is Phase.ENDED].count("a") == 1
