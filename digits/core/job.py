@@ -40,7 +40,7 @@ def is_id(text: str) -> bool:
 
 
 class Summary(Struct, kw_only=True):
-    """The results of a job that lists show or sort by, so that its events and products need not be read again.
+    """Results displayed in job lists, stored so that lists do not read events or products.
 
     ``last_accuracy`` is in percent; ``record_bytes`` is the size of a finished dataset's records.
     """

@@ -72,7 +72,7 @@ class ModelJob(Job, kw_only=True, eq=False):
         return self.folder / TENSORBOARD_FOLDER
 
     def snapshots(self) -> SnapshotList:
-        """The complete snapshots, newest first."""
+        """Return the complete snapshots, newest first."""
         return snapshot_list.read(self.folder)
 
 

@@ -133,9 +133,9 @@ class Train(Recipe, tag="train"):
     of GPUs. Without ``seed``, the worker draws one.
 
     ``batch_accumulation`` batches make one step. Without ``xla``, the device decides.
-    ``strategy`` applies to several devices. Without ``snapshots_kept``, all are kept; the best one always is. The
-    validation's ``best_metric`` decides which one that is, and every improvement is saved; without it, the metric of
-    the kind or the loss decides. ``freeze`` lists patterns of names of
+    ``strategy`` applies to several devices. ``snapshots_kept`` limits the number of snapshots; the best one is always
+    kept. It is selected by the validation metric ``best_metric``, and every improvement is saved; if unset, by the
+    kind's metric or the loss. ``freeze`` lists patterns of names of
     variables that are not trained. ``histograms`` (of weights and layer outputs) and profiles every
     ``traces_interval`` steps (0 for never) go to TensorBoard. ``numerics_checks`` names the operation that first
     returns NaN or an infinity. ``resume`` continues from the newest resume point in the folder.

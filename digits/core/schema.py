@@ -43,7 +43,7 @@ if TYPE_CHECKING:
 else:
 
     class JsonObject(dict):
-        """A JSON object of any content, of bounded depth and size, and with bounded numbers."""
+        """A JSON object with arbitrary contents, bounded in depth, size and numbers."""
 
 
 class Limits(NamedTuple):
