@@ -29,8 +29,8 @@ class Kind:
 
     ``name`` identifies it in files, ``title`` on pages, and ``route`` in URLs:
     ``/datasets/<route>/new``. Names are lowercase words with hyphens, and routes two of them with a slash:
-    ``image-tagging``, ``images/tagging``. ``metric`` is the validation metric by which models are compared, which
-    decides the best snapshot of a training. Its ``package`` contains modules that are imported on demand:
+    ``image-tagging``, ``images/tagging``. ``metric`` is the validation metric that compares models and selects the
+    best snapshot of a training. Its ``package`` contains modules that are imported on demand:
 
     ========== =========== ==============================================================
     module     used by     contents

@@ -35,12 +35,12 @@ class Chart:
         return metric if len(metric) > 4 else metric.upper()
 
     def format(self, value: float) -> str:
-        """A value of one of the metrics, such as ``93.25%`` or ``0.931``."""
+        """Format a value of one of the metrics, such as ``93.25%`` or ``0.931``."""
         return f"{100 * value:.2f}%" if self.percent else format_number(value)
 
 
 def format_number(value: float) -> str:
-    """Return ``value`` with three digits, or without decimals: ``0.0123``, ``12,345``."""
+    """Format ``value`` with three significant digits, or as an integer from 1000: ``0.0123``, ``12,345``."""
     return f"{value:,.0f}" if 1000 <= abs(value) < 1e9 else f"{value:.3g}"
 
 
@@ -48,10 +48,10 @@ class Views(Generic[AnyRecipe]):
     """Texts and data of one kind. The module ``views`` of a kind defines ``Views``, a subclass.
 
     ``group`` and ``groups`` are the words for the groups that records are counted by, such as *class* and
-    *classes*; ``charts`` are those of a model's metrics, the most important one first. ``balancing`` are the ways
+    *classes*; ``charts`` show a model's metrics, the most important one first. ``balancing`` lists the supported ways
     to balance the groups, as in `digits.core.recipe.Balance`. ``invitation`` explains the kind above its form.
-    ``infer`` labels the button that runs a model on an image, under the heading ``infer_title``; ``result`` is shown
-    in place of the prediction until there is one.
+    ``infer`` labels the button that runs a model on an image, under the heading ``infer_title``; ``result`` is the
+    placeholder for the prediction.
     """
 
     group = "class"
@@ -65,7 +65,7 @@ class Views(Generic[AnyRecipe]):
     result = "The prediction appears here."
 
     def describe_metric(self, name: str, value: float) -> str:
-        """The metric ``name`` in words, such as ``accuracy 93.25%``."""
+        """Format the metric ``name`` for display, such as ``accuracy 93.25%``."""
         for chart in self.charts:
             if name in chart.metrics:
                 return f"{chart.word(name)} {chart.format(value)}"
@@ -74,7 +74,7 @@ class Views(Generic[AnyRecipe]):
         return f"{name.replace('_', ' ')} {format_number(value)}"
 
     def describe_metrics(self, metrics: Mapping[str, float]) -> str:
-        """The ``metrics`` of a validation in words: those of the charts, in their order, and the loss."""
+        """Format validation ``metrics`` for display: those in the charts, in the same order, and the loss."""
         words = [*(word for chart in self.charts for word in chart.metrics), "loss"]
         names = [
             name for word in words for name in metrics if name == word or (word in name and word != "loss")

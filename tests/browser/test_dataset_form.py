@@ -31,7 +31,7 @@ def test_a_path_is_summarized_and_its_splits_are_used(
     path = page.locator('[name="folder_train"]')
     path.fill(str(folder))
     contents = page.get_by_role("region", name="Contents of the source")
-    expect(contents).to_contain_text("24 images altogether")
+    expect(contents).to_contain_text("24 images in total")
     expect(contents).to_contain_text("This folder contains train/ and test/")
     expect(contents).not_to_have_attribute("aria-busy", "true")
     check_accessibility(page)

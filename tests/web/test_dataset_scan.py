@@ -75,7 +75,7 @@ def test_folders_of_the_splits_are_suggested(site: Site) -> None:
     found = summary(site, folder_train=str(root))
     assert (
         found["suggestion"]["text"]
-        == "This folder contains Train/, val/ and test/: use them as separate folders?"
+        == "This folder contains Train/, val/ and test/. Use them as separate folders?"
     )
     wanted = {
         "folder_train": str(root / "Train"),
@@ -85,10 +85,10 @@ def test_folders_of_the_splits_are_suggested(site: Site) -> None:
         "folder_test": str(root / "test"),
     }
     assert found["suggestion"]["fields"] == wanted
-    assert found["bars"] == [] and found["facts"][0] == "18 images altogether."
+    assert found["bars"] == [] and found["facts"][0] == "18 images in total."
     beside = summary(site, folder_train=str(root / "Train"))
     assert beside["suggestion"] == {
-        "text": "Beside this folder are val/ and test/: use them as separate folders?",
+        "text": "Found val/ and test/ next to this folder. Use them as separate folders?",
         "action": "Use them",
         "fields": wanted,
     }
@@ -159,7 +159,7 @@ def test_rows_columns_and_ranges(site: Site) -> None:
     assert sum(count for _, count in found["bars"]) == 8 and found["bars_title"] == "Images by angle"
     assert found["problems"] == []
     suggested = found["suggestion"]
-    assert suggested["text"] == "Beside this table is test.csv: use it as a separate table?"
+    assert suggested["text"] == "Found test.csv next to this table. Use it as a separate table?"
     assert suggested["action"] == "Use it"
     assert suggested["fields"] == {"table_test": path.replace("train.csv", "test.csv")}
     assert summary(site, TABLE, table_train=path, table_test="x")["suggestion"] is None
