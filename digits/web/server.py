@@ -259,7 +259,7 @@ class _WSGIServer(WSGIServer):  # type: ignore[misc]
         # Connections inherit these options. Those with dead peers are closed before hours pass.
         milliseconds = int(UNACKNOWLEDGED_SECONDS * 1000)
         self.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, milliseconds)
-        # gevent sends headers and body apart: without this, a short body waits 40 ms for an acknowledgment.
+        # gevent sends headers and body separately; without this, a short body waits 40 ms for an acknowledgment.
         self.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
 
     def handle(self, connection: Any, address: Any) -> None:
