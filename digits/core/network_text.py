@@ -102,7 +102,7 @@ def _syntax_error(message: str, text: str, line: int) -> SyntaxError:
 
 
 def describe_syntax_error(error: SyntaxError) -> Fault:
-    """Describe an error of `parse` or `compile_text`, or one that the network itself raises."""
+    """Describe an error of `parse` or `compile_tree`, or one raised by the network itself."""
     line = error.lineno or 1
     column = max(0, (error.offset or 1) - 1)
     return _bad_character(error, line, column) or Fault(
@@ -127,11 +127,11 @@ def _bad_character(error: SyntaxError, line: int, column: int) -> Fault | None:
     if character in _QUOTES:
         hint = "Use straight quotes, \" or '."
     elif character in _DASHES:
-        hint = "Use the minus sign of the keyboard, -."
+        hint = "Use an ASCII hyphen, -."
     elif character == "\N{REPLACEMENT CHARACTER}":
         hint = "The file is not UTF-8 text. Save it as UTF-8."
     elif unicodedata.category(character).startswith(("C", "Z")):
-        hint = "Delete this invisible character, which is often copied from web pages: retype the line."
+        hint = "Retype the line without this invisible character, often copied from a web page."
     else:
         hint = "Python allows it only in strings and comments."
     return Fault(f"The network contains the character U+{found[1]} ({name}).", hint, line, column)
