@@ -29,7 +29,7 @@ function show(html) {
   drawPixelDigits(box);
 }
 
-/** Changes the search or the order; every list begins at its first page. */
+/** Changes the search or sort order, and returns every list to its first page. */
 function go(changes) {
   for (const name of [...state.keys()]) if (name.endsWith('_page')) state.delete(name);
   for (const [name, value] of Object.entries(changes)) {
@@ -67,7 +67,7 @@ box.addEventListener('click', (event) => {
   else go({ sort: searchParams.get('sort'), dir: searchParams.get('dir') });
 });
 
-/** Shows another page of a list, from its top. The focus stays on the link, or moves to the current page's. */
+/** Shows another page of a list and scrolls to its top. Keeps focus on the link, or moves it to the current page's link. */
 async function turnTo(link, searchParams) {
   const { id } = link.closest('section');
   state = searchParams;
