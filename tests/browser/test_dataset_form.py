@@ -23,7 +23,7 @@ def splits(server: ServerProcess, name: str) -> Path:
 
 
 @BOTH_THEMES
-def test_a_path_is_summarized_and_its_splits_are_used(
+def test_a_folder_is_summarized_and_its_suggested_splits_are_applied(
     page: Page, server: ServerProcess, check_accessibility: Callable[[Page], None]
 ) -> None:
     folder = splits(server, "splits")
@@ -60,7 +60,7 @@ def test_a_path_is_summarized_and_its_splits_are_used(
     expect(page.locator("#dataset-facts")).to_contain_text("12 images")
 
 
-def test_an_unfinished_path_is_no_mistake(page: Page, server: ServerProcess) -> None:
+def test_no_error_is_shown_while_a_path_is_typed(page: Page, server: ServerProcess) -> None:
     bars(server.data / "bars-to-type")
     page.goto("/datasets/images/classification/new")
     path = page.locator('[name="folder_train"]')

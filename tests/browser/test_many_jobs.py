@@ -69,7 +69,7 @@ def rename(server: ServerProcess, name: str, new_name: str) -> None:
 
 
 @BOTH_THEMES
-def test_pages_are_turned_with_the_keyboard(
+def test_pages_are_navigated_with_the_keyboard(
     page: Page, server: ServerProcess, color_scheme: str, check_accessibility: Callable[[Page], None]
 ) -> None:
     page.goto("/")
@@ -121,7 +121,7 @@ def test_pages_are_turned_with_the_keyboard(
     expect(page.locator("#models-table th[aria-sort=descending]")).to_contain_text("Accuracy")
 
 
-def test_pages_are_turned_without_scripts(chromium: Browser, server: ServerProcess) -> None:
+def test_pages_are_navigated_without_scripts(chromium: Browser, server: ServerProcess) -> None:
     context = chromium.new_context(base_url=server.url, java_script_enabled=False)
     page = context.new_page()
     page.goto("/?sort=name")
@@ -135,7 +135,9 @@ def test_pages_are_turned_without_scripts(chromium: Browser, server: ServerProce
     context.close()
 
 
-def test_the_models_of_a_dataset_have_pages(page: Page, check_accessibility: Callable[[Page], None]) -> None:
+def test_the_models_of_a_dataset_are_paginated(
+    page: Page, check_accessibility: Callable[[Page], None]
+) -> None:
     page.goto("/datasets/20260101-000000-000000")
     expect(page.locator("#models-range")).to_have_text("1–25 of 120")
     page.locator("#models-page-next").press("Enter")

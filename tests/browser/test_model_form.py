@@ -152,7 +152,7 @@ def gray_dataset(create: Callable[..., dict[str, Any]], server: Any, image_folde
     return finished(server, job)
 
 
-def test_another_dataset_brings_its_network_unless_one_was_chosen(page: Page, dataset, gray_dataset):
+def test_selecting_a_dataset_selects_its_network_unless_one_was_chosen(page: Page, dataset, gray_dataset):
     page.goto(f"{NEW_MODEL}?dataset={dataset['id']}")
     status = page.locator("#applied-settings").get_by_role("status")
     lenet, small = (page.get_by_role("radio", name=name, exact=True) for name in ("LeNet", "ResNet-32"))

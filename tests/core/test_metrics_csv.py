@@ -55,7 +55,7 @@ def expected(happened: list[events.Event]) -> list[dict[str, str]]:
 
 @settings(deadline=None)
 @given(happened=st.lists(EVENTS, max_size=30), one_line_each_turn=st.booleans())
-def test_the_table_has_exactly_the_valid_rows(
+def test_the_table_contains_exactly_the_valid_rows(
     tmp_path_factory: pytest.TempPathFactory, happened: list[events.Event], one_line_each_turn: bool
 ) -> None:
     log = tmp_path_factory.mktemp("log") / "events.jsonl"

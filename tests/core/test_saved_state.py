@@ -91,7 +91,7 @@ def saved_folder(tmp_path: Path, happened: list[events.Event] | None = None) -> 
 
 @settings(deadline=None)
 @given(before=st.lists(EVENTS, max_size=40), after=st.lists(EVENTS, max_size=20))
-def test_a_saved_state_and_the_rest_of_the_log_are_the_whole_state(
+def test_a_saved_state_and_the_rest_of_the_log_yield_the_complete_state(
     tmp_path_factory: pytest.TempPathFactory, before: list[events.Event], after: list[events.Event]
 ) -> None:
     folder = saved_folder(tmp_path_factory.mktemp("folder"), before)
@@ -103,7 +103,7 @@ def test_a_saved_state_and_the_rest_of_the_log_are_the_whole_state(
     assert task.state == read(folder).state
 
 
-def test_it_is_readable_after_any_turn(tmp_path: Path) -> None:
+def test_a_state_saved_after_any_time_slice_is_readable(tmp_path: Path) -> None:
     """A deadline that has passed ends each turn after a line."""
     folder = tmp_path / "job" / "train"
     write(folder, STORY)
@@ -132,7 +132,7 @@ def test_a_damaged_file_is_ignored(tmp_path_factory: pytest.TempPathFactory, dat
 
 
 @pytest.mark.parametrize("size", range(0, 200, 20))
-def test_a_log_that_became_shorter_is_read_from_its_start(tmp_path: Path, size: int) -> None:
+def test_a_shortened_log_is_read_from_its_start(tmp_path: Path, size: int) -> None:
     folder = saved_folder(tmp_path)
     os.truncate(folder / EVENTS_FILE, size)
     assert restored(folder).state == TaskState()

@@ -46,7 +46,7 @@ def test_classes_counts_and_sizes(site: Site) -> None:
     assert Path(found["example"]).is_file()
 
 
-def test_what_creation_would_refuse_or_skip(site: Site) -> None:
+def test_problems_that_creation_would_report_are_listed(site: Site) -> None:
     folder = bars(site.data / "bars")
     (folder / "left" / "text.jpg").write_text("this is no picture")
     (folder / "left" / "empty.png").touch()
@@ -68,7 +68,7 @@ def test_what_creation_would_refuse_or_skip(site: Site) -> None:
     assert "No folders with images found" in only["problems"][0]
 
 
-def test_folders_of_the_splits_are_suggested(site: Site) -> None:
+def test_split_folders_are_suggested(site: Site) -> None:
     for split in ("Train", "val", "test"):
         bars(site.data / "sets" / split, each=2)
     root = site.data / "sets"
@@ -97,7 +97,7 @@ def test_folders_of_the_splits_are_suggested(site: Site) -> None:
     assert used["suggestion"] is None
 
 
-def test_folders_outside_of_the_allowed_ones_are_not_suggested(site: Site, tmp_path: Path) -> None:
+def test_folders_outside_the_roots_are_not_suggested(site: Site, tmp_path: Path) -> None:
     secret = bars(tmp_path / "secret")
     bars(site.data / "sets" / "train")
     (site.data / "sets" / "test").symlink_to(secret)
@@ -115,7 +115,7 @@ def test_paths_that_creation_refuses_are_refused(site: Site, path: str) -> None:
     assert found["facts"] == found["problems"] == found["bars"] == [] and not found["example"]
 
 
-def test_a_large_folder_is_counted_in_part(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_large_folder_is_counted_partially(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(source_summary, "MAX_FILES", 10)
     found = summary(site, folder_train=str(bars(site.data / "bars")))
     assert found["facts"][0] == "At least 10 images in at least 2 classes."
@@ -167,7 +167,7 @@ def test_rows_columns_and_ranges(site: Site) -> None:
     assert one["facts"][0] == "8 rows with a number each, size."
 
 
-def test_faulty_rows_and_missing_images_are_named_by_line(site: Site) -> None:
+def test_invalid_rows_and_missing_images_are_listed_by_line(site: Site) -> None:
     os.mkfifo(bars(site.data / "bars") / "pipe.png")
     path = table(
         site, "image,angle\nleft/00.png,1\nleft/99.png,2\nleft/01.png,x\n../../x.png,3\npipe.png,4\n"
@@ -190,18 +190,18 @@ def test_faulty_rows_and_missing_images_are_named_by_line(site: Site) -> None:
         ("image,a,a\nb,c,d\n", "same name"),
     ],
 )
-def test_a_table_that_cannot_be_used(site: Site, text: str, words: str) -> None:
+def test_an_unusable_table_is_reported(site: Site, text: str, words: str) -> None:
     assert words in " ".join(summary(site, TABLE, table_train=table(site, text))["problems"])
 
 
-def test_a_table_that_is_a_folder_or_no_text(site: Site) -> None:
+def test_a_table_that_is_a_folder_or_not_text_is_reported(site: Site) -> None:
     path = table(site, "")
     assert summary(site, TABLE, table_train=str(site.data))["refused"]
     Path(path).write_bytes(b"image,angle\nleft/\xff.png,1\n")
     assert "line 2, is not UTF-8" in summary(site, TABLE, table_train=path)["problems"][0]
 
 
-def test_a_long_table_is_read_in_part(site: Site) -> None:
+def test_a_long_table_is_read_partially(site: Site) -> None:
     path = table(site, "image,angle\n" + "left/00.png,1\n" * 700_000)
     found = summary(site, TABLE, table_train=path)
     assert found["facts"][0].startswith("At least ") and found["problems"] == []

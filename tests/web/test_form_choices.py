@@ -46,7 +46,7 @@ def models(page: str) -> list[str]:
     return re.findall(r'name="previous_networks" value="([^"]*)"', page)
 
 
-def test_the_newest_datasets_are_listed_and_the_chosen_one(site: Site) -> None:
+def test_the_form_lists_the_newest_datasets_and_the_chosen_one(site: Site) -> None:
     oldest, *_ = [dataset(site, f"birds {number}") for number in range(4)]
     page = site.get(NEW).text
     assert datasets(page) == ["birds 3", "birds 2"]
@@ -95,7 +95,7 @@ def test_a_clone_keeps_a_dataset_that_is_not_listed(site: Site) -> None:
     assert answer.status_code == 200 and answer.get_json()["dataset_id"] == oldest
 
 
-def test_the_newest_models_are_listed_and_the_chosen_one(site: Site) -> None:
+def test_the_form_lists_the_newest_models_and_the_chosen_one(site: Site) -> None:
     parent = dataset(site, "birds")
     ids = [site.finished_model(parent) for _ in range(4)]
     page = site.get(NEW).text

@@ -174,7 +174,7 @@ def test_a_refresh_keeps_the_page(site: Site) -> None:
 
 
 @pytest.mark.usefixtures("small_pages")
-def test_models_and_datasets_have_pages_of_their_own(site: Site) -> None:
+def test_models_and_datasets_are_paginated_separately(site: Site) -> None:
     parents = [dataset(site, f"birds {number}") for number in range(4)]
     for number in range(4):
         model(site, parents[0], f"net {number}")
@@ -189,7 +189,7 @@ def test_models_and_datasets_have_pages_of_their_own(site: Site) -> None:
 
 
 @pytest.mark.usefixtures("small_pages")
-def test_a_page_that_does_not_exist_any_more_shows_the_last_one(site: Site) -> None:
+def test_a_page_that_no_longer_exists_shows_the_last_one(site: Site) -> None:
     parent = dataset(site)
     jobs = [model(site, parent, f"net {number}") for number in range(4)]
     assert names_of_models(site.get("/?models_page=2").text) == ["net 0"]
@@ -224,7 +224,7 @@ def test_a_finished_dataset_is_found_by_its_status_and_sorted_by_its_size(site: 
     assert names(site, "q=done") == ["large", "small"]
 
 
-def test_only_the_first_of_many_running_jobs_are_shown_apart(
+def test_only_the_first_of_many_running_jobs_are_shown_separately(
     site: Site, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("digits.web.home.RUNNING_ROWS", 2)

@@ -81,7 +81,7 @@ def test_all_pages_together_are_the_sorted_list(full: Site, path: str) -> None:
             assert [page["page"] for page in found] == list(range(1, len(found) + 1))
 
 
-def test_a_search_and_an_order_apply_to_all_jobs(full: Site) -> None:
+def test_search_and_sort_order_apply_to_all_jobs(full: Site) -> None:
     found = full.json("/models.json?q=rainy&sort=last_accuracy&per_page=2")
     # Of equal ones, the newest comes first.
     assert names([found], "models") == ["net 5", "net 1"]
@@ -89,7 +89,7 @@ def test_a_search_and_an_order_apply_to_all_jobs(full: Site) -> None:
     assert names([full.json("/datasets.json?q=2")], "datasets") == ["birds 2"]
 
 
-def test_jobs_that_have_not_ended_are_listed_apart(full: Site) -> None:
+def test_unfinished_jobs_are_listed_separately(full: Site) -> None:
     job_id = full.dataset(dataset_name="new")
     found = full.json("/completed_jobs.json")
     assert names([found], "running") == ["new"]

@@ -170,7 +170,7 @@ def test_metrics_are_available_as_columns_rows_and_a_file(site: Site, trained: s
     assert [float(row["loss"]) for row in table if row["stage"] == "train"] == losses
 
 
-def test_rows_that_are_read_in_turns_are_complete(
+def test_rows_read_in_time_slices_are_complete(
     site: Site, dataset: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(events, "TURN_SECONDS", 0.0)  # a turn for each line
@@ -300,7 +300,7 @@ def test_training_starts_from_a_snapshot(site: Site, dataset: str, trained: str)
 
 
 @pytest.mark.tensorflow
-def test_snapshots_show_their_metrics_and_the_best_is_chosen(site: Site, dataset: str) -> None:
+def test_snapshots_show_their_metrics_and_the_best_is_selected(site: Site, dataset: str) -> None:
     # The rate is practically zero at the end: of snapshots that are equally good, the first one is the best.
     settings = {"train_epochs": 3, "lr_policy": "step", "lr_step_size": 67, "lr_step_gamma": 1e-9}
     job_id = str(create(site, dataset, **settings).get_json()["id"])
@@ -330,7 +330,7 @@ def test_snapshots_show_their_metrics_and_the_best_is_chosen(site: Site, dataset
     assert site.post(CLASSIFY, **asked, snapshot_epoch=best).status_code == 400
 
 
-def test_a_model_without_a_network_gets_the_one_that_fits_with_its_settings(site: Site) -> None:
+def test_a_model_without_a_network_gets_the_default_network_and_its_settings(site: Site) -> None:
     small = site.dataset(folder_val="")
     gray = site.dataset(folder_val="", resize_channels=1)
     fields = {"model_name": "fitting", "select_gpu": "cpu"}
