@@ -54,7 +54,7 @@ class Summary(Struct, kw_only=True):
 class Job(Struct, kw_only=True, eq=False, dict=True, weakref=True):
     """Base of all jobs, and the schema of ``job.json``. Subclasses define the recipes and requirements of tasks.
 
-    ``id`` and ``folder`` come from the job's place in the store, whatever the file contains.
+    ``id`` and ``folder`` always come from the job's location in the store, not from the file.
     """
 
     type: ClassVar[str] = ""

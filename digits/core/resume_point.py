@@ -2,7 +2,7 @@
 
 A resume point is a file beside a checkpoint, ``snapshot_3.ckpt.resume.json`` or ``resume_1234.ckpt.resume.json``,
 with its own checksum. It is written after the checkpoint and the event log up to its step are durable.
-So an intact point is valid, whatever else a killed training or a power loss left in the folder.
+An intact point is therefore valid, regardless of what else a killed training or a power loss left in the folder.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What pages and JSON say about a dataset and its models. A kind's ``views`` module overrides what differs."""
+"""Texts and data for the pages and JSON of a dataset and its models, which a kind's ``views`` module can override."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from digits.kinds.dataset_form import AnyRecipe
 
 @dataclass(frozen=True)
 class Chart:
-    """A chart of metrics on a model's page, beside that of the loss.
+    """A chart of metrics on a model's page, in addition to that of the loss.
 
     It draws the metrics whose names contain one of ``metrics``; the others are drawn with the loss. Metrics
     from 0 to 1 can be shown in percent. ``best`` is ``highest`` or ``lowest``. The axis does not extend below
@@ -98,7 +98,7 @@ class Views(Generic[AnyRecipe]):
         return []
 
     def parse_task(self, manifest: Manifest) -> dict[str, Any]:
-        """What DIGITS' JSON says about the reading of the source, besides the counts of the splits."""
+        """Return JSON fields about reading the source, as in DIGITS, in addition to the counts of the splits."""
         return {}
 
     def dataset_json(self, manifest: Manifest) -> dict[str, Any]:

@@ -298,7 +298,7 @@ def _check_tensorflow() -> None:
 
 @blueprint.post("/models/customize")
 def customize() -> Response:
-    """Return the text of a standard network or of a model's network, for the editor."""
+    """Return the source code of a standard network or of a model's network, for the editor."""
     name = request.values.get("network", "")
     job = services().store.find(name)
     if isinstance(job, ModelJob):

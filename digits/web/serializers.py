@@ -370,7 +370,7 @@ def _epoch(epoch: float) -> float:
 
 
 def _network(job: ModelJob) -> dict[str, str]:
-    """Return the text of the network, or the reason why it cannot be shown."""
+    """Return the source code of the network, or the reason why it cannot be shown."""
     try:
         return {"network": job.network_text(), "network_problem": ""}
     except UnreadableFile as error:

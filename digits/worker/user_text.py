@@ -1,4 +1,4 @@
-"""Analyze the text of the user's network to explain errors, based on its syntax tree.
+"""Analyze the source code of the user's network to explain errors, based on its syntax tree.
 
 Standard library only. The text is the one in `linecache` under the network's fixed file name.
 """

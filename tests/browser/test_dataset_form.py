@@ -1,4 +1,4 @@
-"""The form of a dataset: what the source contains, before anything is created."""
+"""The dataset form: the summary of the source, before anything is created."""
 
 from __future__ import annotations
 

@@ -20,7 +20,7 @@ ROWS = st.dictionaries(st.sampled_from("abc"), st.floats(-1e6, 1e6) | st.just(ma
 
 @pytest.fixture(scope="module")
 def few_points() -> Iterator[int]:
-    """Lower the limit, so that short curves are thinned."""
+    """Lower the limit so that short curves are thinned."""
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr(metrics_module, "MAX_CHART_POINTS", 40)
         yield 40

@@ -1,4 +1,4 @@
-"""A saved state and the rest of the log give the same state as the whole log; other files are ignored."""
+"""A saved state and the rest of the log yield the same state as the complete log; invalid files are ignored."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ STORY: list[events.Event] = [
 
 @pytest.fixture(autouse=True, scope="module")
 def few_points() -> Iterator[None]:
-    """Lower the limit, so that short curves are thinned."""
+    """Lower the limit so that short curves are thinned."""
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr(metrics_module, "MAX_CHART_POINTS", 8)
         yield
@@ -104,7 +104,7 @@ def test_a_saved_state_and_the_rest_of_the_log_yield_the_complete_state(
 
 
 def test_a_state_saved_after_any_time_slice_is_readable(tmp_path: Path) -> None:
-    """A deadline that has passed ends each turn after a line."""
+    """A deadline in the past ends each time slice after one line."""
     folder = tmp_path / "job" / "train"
     write(folder, STORY)
     task, turns = Task(name="train", title="Train"), 0
@@ -204,7 +204,7 @@ def _places(value: Any, here: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
 def test_a_forged_file_yields_a_usable_state_or_none(
     tmp_path_factory: pytest.TempPathFactory, data: st.DataObject
 ) -> None:
-    """A network can write a file with the right checksum."""
+    """A network can write a file with a valid checksum."""
     folder = saved_folder(tmp_path_factory.mktemp("folder"), [*STORY, *(STORY[0:1] * 3)])
     saved = json.loads((folder / STATE_FILE).read_text())["saved"]
     place = data.draw(st.sampled_from([place for place in _places(saved) if place]))

@@ -1,4 +1,4 @@
-"""The list of a training's snapshots: their metrics, and which one is chosen by default."""
+"""The list of a training's snapshots: their metrics and the default selection."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ DATA = "data-00000-of-00001"
 
 
 def save(folder: Path, epoch: float, metric: str = "accuracy", **metrics: float) -> None:
-    """Save a snapshot as a training does: its files, then its record."""
+    """Save a snapshot like a training: first its files, then its record."""
     name = f"snapshot_{epoch:g}.ckpt"
     for suffix in ("index", DATA):
         (folder / f"{name}.{suffix}").write_bytes(b"weights")
@@ -93,7 +93,7 @@ def test_damaged_records_are_ignored(tmp_path: Path, damage: bytes) -> None:
     records = tmp_path / snapshot_list.FILE_NAME
     records.write_bytes(damage)
     assert [(item.epoch, item.is_intact) for item in snapshot_list.read(tmp_path)] == [(1, True)]
-    # A power loss may have left a part of a record.
+    # A power loss may have left a partial record.
     save(tmp_path, 2, accuracy=0.8)
     assert best_epoch(tmp_path) == 2
 

@@ -1,4 +1,4 @@
-"""States of tasks are read in turns, and from saved states."""
+"""States of tasks are read in time slices, and restored from saved states."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def append(folder: Path, steps: range) -> None:
 
 
 def poison(log: Path) -> None:
-    """Replace all but the end of ``log`` by noise of the same length."""
+    """Replace all but the end of ``log`` with noise of the same length."""
     with open(log, "r+b") as file:
         file.write(b"x" * (log.stat().st_size - TAIL_BYTES))
 
@@ -45,7 +45,7 @@ def saved_often(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture
 def short_turns(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """Turns of a line each."""
+    """Read one line per time slice."""
     monkeypatch.setattr(events, "TURN_SECONDS", 0.0)
     return
 

@@ -135,7 +135,7 @@ def test_a_slow_scan_reports_what_it_has_found(site: Site, monkeypatch: pytest.M
 def test_a_scan_ends_with_its_connection(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(source_summary, "SECONDS_BETWEEN", 0.0)
     folder = str(bars(site.data / "bars"))
-    for _ in range(10):  # more than may run at the same time
+    for _ in range(10):  # more than can run at the same time
         with site.client.post(FOLDER, data={"folder_train": folder}, buffered=False) as answer:
             assert next(answer.iter_encoded())
     assert summary(site, folder_train=folder)["facts"]

@@ -125,13 +125,13 @@ def test_a_column_header_sorts_in_its_natural_order_then_reverses(
 
 
 def names_of_models(page: str) -> list[str]:
-    """The names in the table of models."""
+    """Return the names in the table of models."""
     table = re.search(r'id="models-table".*?</table>', page, re.DOTALL)
     return re.findall(r'class="job-link".*?<bdi[^>]*>([^<]*)</bdi>', table[0], re.DOTALL) if table else []
 
 
 def link(page: str, element: str) -> str | None:
-    """The address of the link with this id."""
+    """Return the URL of the link with this id."""
     found = re.search(rf'id="{element}" href="([^"]*)"', page)
     return html.unescape(found[1]) if found else None
 
@@ -145,7 +145,7 @@ def small_pages(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_the_links_to_next_pages_lead_through_all_jobs_in_order(site: Site) -> None:
     parent = dataset(site)
     for number in range(10):
-        # Equal accuracies, so that the order is not determined by them alone.
+        # Some accuracies are equal, so that they do not determine the order alone.
         model(site, parent, f"net {number}", float(number // 4))
     model(site, parent, "other")
     found: list[str] = []

@@ -1,4 +1,4 @@
-"""Pages of lists, and the arguments of URLs that describe them."""
+"""Pages of lists, and the URL arguments that select them."""
 
 from __future__ import annotations
 

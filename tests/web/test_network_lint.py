@@ -15,7 +15,7 @@ from tests.site import open_site, site_settings
 
 @pytest.fixture(scope="module")
 def diagnose(tmp_path_factory: pytest.TempPathFactory) -> Any:
-    """Returns the diagnostics of a text."""
+    """A function that returns the diagnostics of a text."""
     site = open_site(site_settings(tmp_path_factory.mktemp("site")))
 
     def diagnose(text: str) -> list[dict[str, Any]]:
@@ -85,6 +85,6 @@ PIECES = [
 
 @given(st.lists(st.sampled_from(PIECES)).map("".join))
 def test_any_text_has_a_result(text: str) -> None:
-    """Each fault has a line of the text."""
+    """Each error refers to a line of the text."""
     for fault in network_lint.lint(text):
         assert 1 <= fault["line"] <= len(text.splitlines()) + 1
