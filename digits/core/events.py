@@ -281,7 +281,7 @@ def decode(line: bytes) -> Event | None:
 
 
 def read(path: Path, cursor: int = 0, until: int | None = None) -> tuple[list[Event], int]:
-    """The events after ``cursor`` (and not after ``until``), and the next cursor.
+    """Return the events after ``cursor`` (and not after ``until``), and the next cursor.
 
     A torn last line is left for the next call. A missing log has no events.
     """
@@ -324,7 +324,7 @@ def row_turns(path: Path, cursor: int, until: int) -> Iterator[tuple[list[Measur
 
 
 def for_browser(value: Any) -> Any:
-    """``value`` with None for NaN and infinities, as JSON and charts require."""
+    """Return ``value`` with None for NaN and infinities, as JSON and charts require."""
     if isinstance(value, float):
         return value if math.isfinite(value) else None
     if isinstance(value, Mapping):
@@ -335,7 +335,7 @@ def for_browser(value: Any) -> Any:
 
 
 def end(path: Path) -> int:
-    """The cursor at the end of the log; 0 if it cannot be read."""
+    """Return the cursor at the end of the log; 0 if it cannot be read."""
     try:
         with open_plain(path) as file:
             return os.fstat(file.fileno()).st_size
@@ -434,7 +434,7 @@ class ReportInterval:
 
 
 def is_written(path: Path) -> bool:
-    """Whether another process keeps the log locked for a few seconds."""
+    """Return whether another process keeps the log locked for a few seconds."""
     try:
         opened = open_plain(path, below=path.parent.parent)
     except UnreadableFile:
@@ -444,7 +444,7 @@ def is_written(path: Path) -> bool:
 
 
 def _may(command: int, descriptor: int) -> bool:
-    """Whether the lock operation succeeded; True on file systems without locks."""
+    """Return whether the lock operation succeeded; True on file systems without locks."""
     try:
         os.lockf(descriptor, command, 0)
     except OSError as error:
@@ -492,7 +492,7 @@ def _lines(path: Path, cursor: int) -> Iterator[tuple[bytes, int]]:
 
 
 def _encodable(value: Any) -> Any:
-    """``value`` with names for NaN and infinities, and without lone surrogates, which UTF-8 cannot encode."""
+    """Return ``value`` with names for NaN and infinities, and without lone surrogates, which UTF-8 cannot encode."""
     if isinstance(value, str):
         return value.encode(errors="backslashreplace").decode() if not value.isascii() else value
     if isinstance(value, Mapping):

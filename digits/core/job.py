@@ -166,7 +166,7 @@ class Job(Struct, kw_only=True, eq=False, dict=True, weakref=True):
         write_json(self.folder / FILE_NAME, {**self.as_json(), **changes})
 
     def as_json(self) -> dict[str, Any]:
-        """The contents of ``job.json``."""
+        """Return the contents of ``job.json``."""
         body = msgspec.to_builtins(self, enc_hook=str)
         del body["folder"]
         return {"schema": SCHEMA, "type": self.type, **body}
@@ -211,12 +211,12 @@ class DamagedJob(Job, kw_only=True, eq=False):
         raise self.error()
 
     def error(self) -> Damaged:
-        """The error for requests that need the intact job."""
+        """Return the error for requests that need the intact job."""
         return Damaged(self.failure.message, self.failure.hint, self.id)
 
 
 def _made_at(job_id: str) -> float:
-    """The creation time encoded in a job id, as Unix time; 0 if it is invalid."""
+    """Return the creation time encoded in a job id, as Unix time; 0 if it is invalid."""
     try:
         return max(0.0, time.mktime(time.strptime(job_id[:15], "%Y%m%d-%H%M%S")))
     except (ValueError, OverflowError):

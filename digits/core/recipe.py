@@ -184,7 +184,7 @@ class Preflight(Train, tag="preflight"):
 
     @classmethod
     def of(cls, training: Train, *, eager: bool = False) -> Preflight:
-        """The preflight of ``training``."""
+        """Return the preflight of ``training``."""
         return cls(**{**msgspec.structs.asdict(training), "resume": False}, eager=eager)
 
 
@@ -240,12 +240,12 @@ class _Header(Struct):
 
 
 def task_of(folder: Path) -> str:
-    """The name of the work that the recipe in ``folder`` asks for; raises UnreadableFile."""
+    """Return the tag of the recipe in ``folder``, which names its task; raises UnreadableFile."""
     return read_json(folder / FILE_NAME, _Header, below=folder.parent).task
 
 
 def json_schema(*recipe_types: type[Recipe]) -> dict[str, Any]:
-    """The JSON Schema of recipes of ``recipe_types``, by default of all that DIGITS itself defines."""
+    """Return the JSON Schema of recipes of ``recipe_types``, by default of all that DIGITS itself defines."""
     known = recipe_types or (CreateDataset, Train, Preflight, Visualize, Export, ServeInference)
     schemas, components = msgspec.json.schema_components(known)
     return {"anyOf": list(schemas), "$defs": components}

@@ -57,7 +57,7 @@ class _File(Struct):
 
 
 def resume_points(job_folder: Path) -> tuple[list[ResumePoint], dict[str, str]]:
-    """The resume points in ``job_folder``, newest first, and the faults of damaged ones by checkpoint.
+    """Return the resume points in ``job_folder``, newest first, and the errors of damaged ones by checkpoint.
 
     The checkpoints themselves are not read.
     """
@@ -72,7 +72,7 @@ def resume_points(job_folder: Path) -> tuple[list[ResumePoint], dict[str, str]]:
 
 
 def resume_point(job_folder: Path) -> ResumePoint | None:
-    """The newest resume point in ``job_folder`` whose checkpoint exists; None if there is none."""
+    """Return the newest resume point in ``job_folder`` whose checkpoint exists; None if there is none."""
     points, _ = resume_points(job_folder)
     return next((point for point in points if (job_folder / f"{point.snapshot}.index").is_file()), None)
 

@@ -167,7 +167,7 @@ class Task(Struct, dict=True):
 
 
 def not_before(last: float, at: float | None) -> float:
-    """``at`` or the current Unix time, but not before ``last``: the clock may have been set back."""
+    """Return ``at`` or the current Unix time, but not before ``last``: the clock may have been set back."""
     return max(last, time.time() if at is None else at)
 
 
@@ -280,7 +280,7 @@ class TaskState(Struct):
 
 
 def _facts(event: events.Event, *without: str) -> Any:
-    """The fields of an event by name, except its time and ``without``."""
+    """Return the fields of an event by name, except its time and ``without``."""
     return {
         name: _clip(value) if isinstance(value, str) else value
         for name, value in structs.asdict(event).items()

@@ -31,7 +31,7 @@ AnyRecipe = TypeVar("AnyRecipe", bound=CreateDataset)
 
 
 def required_integer(label: str, recipe: type[CreateDataset], name: str) -> IntegerField:
-    """A field with the default and the limits of the field ``name`` of a ``recipe``."""
+    """Return a field with the default and the limits of the field ``name`` of a ``recipe``."""
     limits = schema.limits(recipe, name)
     return IntegerField(
         label,
@@ -88,7 +88,7 @@ class ImageDatasetForm(JobForm, Generic[AnyRecipe]):
         return self.meta.data_roots.resolve(self[name].data or "", file_type)  # type: ignore[no-any-return]
 
     def image_settings(self) -> dict[str, Any]:
-        """The arguments of `CreateDataset` for the image fields, with a new seed."""
+        """Return the arguments of `CreateDataset` for the image fields, with a new seed."""
         return {
             "width": self.resize_width.data,
             "height": self.resize_height.data,

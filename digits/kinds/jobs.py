@@ -59,7 +59,7 @@ class DatasetJob(Job, kw_only=True, eq=False):
         manifests.remove_products(self.folder)
 
     def manifest(self) -> manifests.Manifest | None:
-        """The manifest of the finished dataset; None until it is finished, or if it is damaged."""
+        """Return the manifest of the finished dataset; None until it is finished, or if it is damaged."""
         try:
             return self._loaded_manifest
         except UnreadableFile:

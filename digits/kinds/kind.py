@@ -68,7 +68,7 @@ class Kind:
         return {"name": self.name, "route": self.route}
 
     def missing_files(self) -> list[str]:
-        """The modules and templates that the package lacks; raises whatever importing the package raises."""
+        """Return the modules and templates missing from the package; raises any exception raised by importing it."""
         modules = [name for name in MODULES if importlib.util.find_spec(f"{self.package}.{name}") is None]
         return [*(f"{name}.py" for name in modules), *missing_templates(self.package, TEMPLATES)]
 

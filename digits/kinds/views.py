@@ -29,7 +29,7 @@ class Chart:
     low: float | None = None
 
     def word(self, metric: str) -> str:
-        """A metric as sentences name it: the title if it is the only one; abbreviations in capitals."""
+        """Return the name of a metric in a sentence: the title if it is the only one; abbreviations in capitals."""
         if len(self.metrics) == 1:
             return self.title.lower() if self.title.isalpha() else self.title
         return metric if len(metric) > 4 else metric.upper()
@@ -86,7 +86,7 @@ class Views(Generic[AnyRecipe]):
         raise NotImplementedError
 
     def describe_record(self, manifest: Manifest, record: Record) -> str:
-        """The target of a record in words, for its image."""
+        """Return the target of a record as text, shown with its image."""
         target = manifest.target
         values = record.features.get(target.feature, [])
         if not values or isinstance(values[0], bytes):

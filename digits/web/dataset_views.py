@@ -185,7 +185,7 @@ def resize_example() -> Response:
 
 
 def _resized_example(example: Path, channels: int, size: tuple[int, int], mode: str, encoding: str) -> bytes:
-    """The response of `resize_example` as JSON; called in a thread, because it can take many megabytes."""
+    """Return the response of `resize_example` as JSON; called in a thread, because it can take many megabytes."""
     picture = images.open_picture(example, channels, max_pixels=MAX_EXAMPLE_PIXELS).image
     resized = images.resize_image(picture, *size, mode)
     shown = images.encode_image(resized, "png" if encoding == "none" else encoding)
@@ -233,7 +233,7 @@ def explore(kind: Kind) -> str:
 
 @blueprint.get("/datasets/<job_id>/records/<split>/<int:number>")
 def record(job_id: str, split: str, number: int) -> Response:
-    """The image of a record."""
+    """Return the image of a record."""
     job = _dataset(job_id)
     data, mimetype = _record(job, split, number)
     response = Response(data, mimetype=mimetype)

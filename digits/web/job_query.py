@@ -49,7 +49,7 @@ class JobQuery:
         return type(self)(words=self.words, sort=key, direction=direction)
 
     def arguments(self) -> dict[str, Any]:
-        """The URL arguments of this query."""
+        """Return the URL arguments of this query."""
         given = {"q": self.words, "sort": self.sort, "dir": self.direction if self.sort else ""}
         return {name: value for name, value in given.items() if value}
 

@@ -390,7 +390,7 @@ def preflight() -> tuple[Response, int]:
 
 @blueprint.get("/models/preflight/progress")
 def preflight_progress() -> Response:
-    """The current stage of the check submitted with this ``watch``."""
+    """Return the current stage of the check submitted with this ``watch``."""
     state = services().short_tasks.watched(request.args.get("watch", ""))
     return jsonify(doing=state.doing if state else None)
 

@@ -154,7 +154,7 @@ def scan_steps(root: Path, max_entries: int | None = None) -> Iterator[Scan]:
 
 
 def label_of(folder_name: str) -> str:
-    """The label of a class folder: underscores become spaces, what cannot be printed is escaped."""
+    """Return the label of a class folder: underscores become spaces, and unprintable characters are escaped."""
     return show(folder_name).replace("_", " ").strip() or show(folder_name)
 
 

@@ -163,7 +163,7 @@ def bins(values: NDArray[np.float64]) -> tuple[NDArray[np.float64], list[str]]:
 
 
 def _round_step(least: float) -> float:
-    """The smallest of 1, 2 and 5 times a power of ten that is at least ``least``."""
+    """Return the smallest of 1, 2 and 5 times a power of ten that is at least ``least``."""
     power = 10.0 ** math.floor(math.log10(least))
     return next(factor * power for factor in (1, 2, 5, 10) if factor * power >= least)
 
@@ -227,7 +227,7 @@ def _rows(path: Path, text: str) -> Iterator[tuple[int, list[str]]]:
 
 
 def _delimiter(text: str) -> str:
-    """The delimiter that divides the first lines into the same number of cells, or into the most cells."""
+    """Return the delimiter that splits the first lines into the same number of cells, or into the most cells."""
     lines = text.splitlines()[:20]
 
     def score(delimiter: str) -> tuple[bool, int]:

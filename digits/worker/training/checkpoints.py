@@ -87,13 +87,13 @@ class Checkpoints:
         return best_of([item for item in (best, candidate) if item], metric)
 
     def reason_to_stop(self, epoch: float) -> str:
-        """Why the training ends early after ``epoch`` epochs; empty if it continues."""
+        """Return why the training ends early after ``epoch`` epochs; empty if it continues."""
         return self.early_stopping.reason(epoch) if self.early_stopping else ""
 
     # State, for resume points
 
     def state(self) -> dict[str, Any]:
-        """The state to pass to `restore`, for JSON."""
+        """Return the state to pass to `restore`, for JSON."""
         return {"early": self.early_stopping.state()} if self.early_stopping else {}
 
     def restore(self, point: ResumePoint, variables: Variables) -> None:
