@@ -88,7 +88,7 @@ def test_a_table_is_summarized(
     page.goto("/datasets/images/regression/new")
     page.locator('[name="table_train"]').fill(str(folder / "train.csv"))
     contents = page.get_by_role("region", name="Contents of the source")
-    expect(contents).to_contain_text("9 rows with a number each, angle. Ranges: angle 0 to 3.5.")
+    expect(contents).to_contain_text("9 rows with a number each: angle. Ranges: angle 0 to 3.5.")
     expect(contents).to_contain_text("1 image not found: line 10: left/99.png.")
     page.get_by_role("button", name="Use it").click()
     expect(page.locator('[name="table_val"]')).to_have_value(str(folder / "val.csv"))

@@ -152,7 +152,7 @@ def test_rows_columns_and_ranges(site: Site) -> None:
     table(site, "image,angle,size\nleft/00.png,1,2\n", "test.csv")
     found = summary(site, TABLE, table_train=path)
     assert found["facts"] == [
-        "8 rows with 2 numbers each, angle, size.",
+        "8 rows with 2 numbers each: angle, size.",
         "Ranges: angle -2.5 to 4.5, size 0 to 7.",
         "8 images examined: PNG, 16 × 16 pixels.",
     ]
@@ -164,7 +164,7 @@ def test_rows_columns_and_ranges(site: Site) -> None:
     assert suggested["fields"] == {"table_test": path.replace("train.csv", "test.csv")}
     assert summary(site, TABLE, table_train=path, table_test="x")["suggestion"] is None
     one = summary(site, TABLE, table_train=path, target_columns="size")
-    assert one["facts"][0] == "8 rows with a number each, size."
+    assert one["facts"][0] == "8 rows with a number each: size."
 
 
 def test_invalid_rows_and_missing_images_are_listed_by_line(site: Site) -> None:

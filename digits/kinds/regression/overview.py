@@ -107,7 +107,7 @@ def _summarize(contents: _Contents, suggestion: Suggestion | None) -> SourceSumm
 
 def _count_of_numbers(names: list[str]) -> str:
     what = "a number" if len(names) == 1 else f"{len(names)} numbers"
-    return f"{what} each, {listed(names)}"
+    return f"{what} each: {listed(names)}"
 
 
 def _named(items: list[str]) -> str:
