@@ -5,8 +5,8 @@
 Starts a server with a small dataset and a finished model, sends every route ordinary requests and
 large inputs, and prints one line of JSON: the longest callback in milliseconds, the target, and the slowest
 requests. ``--rows`` is the length of the model's curves; ``--jobs`` adds finished jobs. A running
-request blocks all others, so this is their maximum delay. CPU time is measured, which depends little on the
-machine's load.
+request blocks all others, so this is their maximum delay. The benchmark measures CPU time, which depends little on
+the machine's load.
 """
 
 from __future__ import annotations

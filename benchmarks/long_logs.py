@@ -3,9 +3,9 @@
 
     .venv/bin/python benchmarks/long_logs.py
 
-One training has reported its progress twice a second for a week, another one has 400,000 rows of metrics, and a third
-one with the log of a week was running when the server was stopped. A fourth job belongs to a hostile network.
-The server starts twice. CPU time is measured, which depends little on the machine's load.
+The first training reported progress twice a second for a week, the second has 400,000 rows of metrics, and the third
+has a week-long log and was running when the server stopped. The fourth belongs to a hostile network. The server starts
+twice. The benchmark measures CPU time, which depends little on the machine's load.
 """
 
 from __future__ import annotations
@@ -101,7 +101,7 @@ def ask(port: int, path: str, text: bool = False) -> dict[str, Any]:
 
 
 def serve(folder: Path, scale: float) -> None:
-    """Run the measured server; print its port and its models, and finally the longest callbacks."""
+    """Run the server to measure; print its port and models, and finally the longest callbacks."""
     from gevent import monkey
 
     monkey.patch_all()
@@ -156,7 +156,7 @@ def serve(folder: Path, scale: float) -> None:
 
 
 def make_models(site: Any, dataset: str, scale: float) -> dict[str, str]:
-    """Create the models; return their ids by name."""
+    """Create the models, and return their ids by name."""
     logs = {
         "week": week(scale),
         "rows": rows(scale),
@@ -179,7 +179,7 @@ def make_models(site: Any, dataset: str, scale: float) -> dict[str, str]:
 
 
 def week(scale: float = 1.0) -> Iterator[bytes]:
-    """The log of a training of a week, which reported its progress twice a second."""
+    """Yield the log of a week-long training that reported progress twice a second."""
     lines = int(WEEK_LINES * scale)
     for number in range(lines):
         at = 1.7e9 + number / 2
@@ -197,7 +197,7 @@ def week(scale: float = 1.0) -> Iterator[bytes]:
 
 
 def rows(scale: float = 1.0) -> Iterator[bytes]:
-    """A log with many rows of metrics."""
+    """Yield a log with many rows of metrics."""
     count = int(ROWS * scale)
     return (row(number, count) for number in range(count))
 
@@ -214,7 +214,7 @@ def row(number: int, count: int) -> bytes:
 
 
 def hostile(scale: float = 1.0) -> Iterator[bytes]:
-    """A log of lines that are as large as possible, or cost as much as possible."""
+    """Yield a log whose lines are as large or as expensive as possible."""
     turns = max(1, int(3 * scale))
 
     def line(event: str, **fields: Any) -> bytes:
@@ -244,7 +244,7 @@ def hostile(scale: float = 1.0) -> Iterator[bytes]:
         yield line("progressed", fraction=0.5, doing="x" * 1_000_000)
         yield b"[" * 1_000_000 + b"\n"
         yield bytes(8 * MEGABYTE) + b"\n"
-        for step in range(1000):  # a thousand metrics, each in rows of its own
+        for step in range(1000):  # a thousand metrics, each in separate rows
             yield line(
                 "measured", stage="val", step=step, epoch=1, values={f"v{step}": 1.0, f"v{step // 2}": 2.0}
             )

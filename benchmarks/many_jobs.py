@@ -1,15 +1,14 @@
-"""Measure a server with many jobs: its start, its CPU time without visitors, and `/health` while people browse.
+"""Measure a server with many jobs: startup time, idle CPU time, and the latency of `/health` while people browse.
 
     .venv/bin/python benchmarks/many_jobs.py [--jobs 10000] [--people 10] [--pause 1] [--seconds 30]
 
 Fills a jobs folder with finished datasets and models, and starts a task that logs events like a training. Ten people
-have the home page open and request a page or a list every second on average: the home page in different orders and
-with searches, pages of jobs, the form of a model, and JSON. Another client asks `/health` fifty times a second. All
-of them are other processes on this machine. Prints one line of JSON.
+keep the home page open and request a page or list once a second on average: the home page with various sort orders and
+searches, job pages, the model form, and JSON. Another client requests `/health` fifty times a second. All clients are
+separate processes on this machine. Prints one line of JSON.
 
-On a busy machine, times by the clock say little. So the processor's time of the server is measured, too: until it
-answers first, and for each request of `/health`, between the request and the response. If the server had a core of
-its own, the request would take about as long.
+Wall times mean little on a busy machine. The benchmark therefore also measures the server's CPU time until its first
+response, and between each request to `/health` and its response, which is about the latency on a dedicated core.
 """
 
 from __future__ import annotations
@@ -64,9 +63,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--jobs", type=int, default=10_000)
     parser.add_argument("--people", type=int, default=10)
-    parser.add_argument(
-        "--pause", type=float, default=1.0, help="mean seconds between the requests of a person"
-    )
+    parser.add_argument("--pause", type=float, default=1.0, help="mean seconds between a person's requests")
     parser.add_argument("--seconds", type=float, default=30.0)
     options = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
@@ -125,9 +122,9 @@ def quantiles(seconds: list[float]) -> dict[str, float]:
 
 
 def make_jobs(jobs: Path, count: int) -> list[str]:
-    """Write finished datasets, each with some models, as of the last year; return the ids.
+    """Write finished datasets with models created during the last year, and return their ids.
 
-    Not by the store, which waits for the disk.
+    Bypass the store, which would wait for the disk.
     """
     dice = random.Random(0)
     ids = []
@@ -193,7 +190,7 @@ def manifest(size: int) -> Manifest:
 
 @contextlib.contextmanager
 def server(folder: Path) -> Iterator[tuple[psutil.Process, int, float]]:
-    """Run a server; yield its process, its port, and the seconds from the command to the first response."""
+    """Run a server; yield its process, its port, and the seconds from its start to the first response."""
     places = {"jobs-dir": "jobs", "state-dir": "state", "samples-dir": "samples", "log-file": "log"}
     command = [sys.executable, "-m", "digits", "--port", "0", "--no-standby"]
     for option, name in places.items():
@@ -216,13 +213,13 @@ def server(folder: Path) -> Iterator[tuple[psutil.Process, int, float]]:
 
 
 class Client:
-    """A browser's connection."""
+    """A persistent HTTP connection, as a browser has."""
 
     def __init__(self, port: int) -> None:
         self._connection = http.client.HTTPConnection("127.0.0.1", port, timeout=60)
 
     def get(self, path: str) -> tuple[float, int]:
-        """Return the seconds and the bytes of the response."""
+        """Return the duration in seconds and the size of the response in bytes."""
         began = time.perf_counter()
         self._connection.request("GET", path, headers={"Accept": "text/html"})
         answer = self._connection.getresponse()
@@ -235,12 +232,12 @@ class Client:
 def browse(
     pid: int, port: int, ids: list[str], options: argparse.Namespace
 ) -> tuple[list[float], list[float], dict[str, tuple[list[float], int]]]:
-    """Return the times of `/health`, those of the processor, and the times and sizes of each sort of page."""
+    """Return the wall and CPU times of `/health`, and the times and sizes of each type of page."""
     context = multiprocessing.get_context("spawn")
     results = context.SimpleQueue()
     people = context.Process(target=run_people, args=(port, ids, vars(options), results))
     people.start()
-    results.get()  # everybody has the home page open
+    results.get()  # all clients have opened the home page
     client, times, end = Client(port), [], time.monotonic() + options.seconds
     cpu_times = []
     while time.monotonic() < end:
@@ -254,7 +251,7 @@ def browse(
 
 
 def processor_seconds(pid: int) -> float:
-    """The time that the main thread of a process has run, in units of nanoseconds."""
+    """Return the CPU time of a process's main thread in seconds, with nanosecond resolution."""
     return int(Path(f"/proc/{pid}/schedstat").read_text().split()[0]) / 1e9
 
 
@@ -262,7 +259,7 @@ def run_people(port: int, ids: list[str], options: dict[str, Any], results: Any)
     pages: dict[str, tuple[list[float], int]] = {}
     sockets = [watch(port) for _ in range(options["people"])]
     for _, path in addresses(random.Random(0), *split(ids)):
-        Client(port).get(path)  # the first one of its sort imports modules and lists devices
+        Client(port).get(path)  # the first request of each type imports modules and lists devices
     results.put(None)
     end = time.monotonic() + options["seconds"]
     threads = [
@@ -279,7 +276,7 @@ def run_people(port: int, ids: list[str], options: dict[str, Any], results: Any)
 
 
 def watch(port: int) -> simple_websocket.Client:
-    """Receive the messages for the home page, as its script does."""
+    """Receive the messages for the home page like its script."""
     socket = simple_websocket.Client(f"ws://127.0.0.1:{port}/socket.io/?EIO=4&transport=websocket")
     socket.send("40/jobs,")
     socket.send('42/jobs,["join",{"room":"job_management"}]')
@@ -295,13 +292,13 @@ def watch(port: int) -> simple_websocket.Client:
 
 
 def split(ids: list[str]) -> tuple[list[str], list[str]]:
-    """The ids of the datasets, and those of the models."""
+    """Return the ids of the datasets and of the models."""
     datasets = ids[:: MODELS_PER_DATASET + 1]
     return datasets, sorted(set(ids) - set(datasets))
 
 
 def addresses(dice: random.Random, datasets: list[str], models: list[str]) -> list[tuple[str, str]]:
-    """A page of each sort, with its name."""
+    """Return the name and path of a page of each type."""
     order = dice.choice(("name", "last_accuracy", "elapsed", "bytes"))
     return [
         ("home", "/"),

@@ -1,4 +1,4 @@
-"""Texts of networks, with the line in which both the form and the worker find a fault, or None if they accept it."""
+"""Source code of networks, with the line on which both the form and the worker report an error, or None."""
 
 from __future__ import annotations
 

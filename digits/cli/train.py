@@ -17,7 +17,7 @@ from digits.cli.job_options import FOLDER, dataset_option, job_argument
 def command(job: Path, dataset: Path | None, output: Path | None) -> None:
     """Train the model job in the folder JOB without the server.
 
-    A training that was stopped or killed resumes. A finished one is repeated in a folder beside it.
+    A training that was stopped or killed resumes. A finished one is repeated in a sibling folder.
     """
     from digits.core.errors import DigitsError
     from digits.runtime import standalone

@@ -26,13 +26,13 @@ from digits.core.schema import Count, Integer, JsonObject, UnixTime
 
 MAX_LINE_BYTES = 1024 * 1024
 MAX_METRIC_NAME = 64
-# Limit on the metrics of a row and of a stage, so that generated names cannot exhaust the server's memory.
+# Maximum number of metrics per row and per stage, so that generated names cannot exhaust the server's memory.
 MAX_METRICS = 1000
 _READ_BYTES = 256 * 1024
 
-# How long a reader that shares its thread reads without a pause.
+# Maximum time for which a reader on the event loop runs without yielding, in seconds.
 TURN_SECONDS = 0.005
-# Longest time between two reports of a value of which only the latest counts.
+# Maximum interval between reports of a value whose history does not matter, in seconds.
 MAX_REPORT_SECONDS = 30.0
 
 # A killed writer holds its lock until its memory is released.
@@ -281,7 +281,7 @@ def decode(line: bytes) -> Event | None:
 
 
 def read(path: Path, cursor: int = 0, until: int | None = None) -> tuple[list[Event], int]:
-    """The events after ``cursor`` (and not after ``until``), and the next cursor.
+    """Return the events after ``cursor`` (and not after ``until``), and the next cursor.
 
     A torn last line is left for the next call. A missing log has no events.
     """
@@ -294,7 +294,7 @@ def read(path: Path, cursor: int = 0, until: int | None = None) -> tuple[list[Ev
 
 
 def each(path: Path, cursor: int = 0, until: int | None = None) -> Iterator[tuple[Event | None, int]]:
-    """Iterate over the lines after ``cursor`` as `read` does; yield the event, if it is one, and the next cursor."""
+    """Yield the event on each line after ``cursor``, or None for an invalid line, and the cursor at its end."""
     for line, end in _lines(path, cursor):
         if until is not None and end > until:
             return
@@ -302,9 +302,9 @@ def each(path: Path, cursor: int = 0, until: int | None = None) -> Iterator[tupl
 
 
 def row_turns(path: Path, cursor: int, until: int) -> Iterator[tuple[list[Measured | Resumed], int]]:
-    """Iterate over rows of metrics, and what invalidates them, in lists that take about `TURN_SECONDS` to read.
+    """Yield `Measured` and `Resumed` events in batches that take about `TURN_SECONDS` to read.
 
-    Yields each list with the cursor at its end. Let others run after each one.
+    Each batch comes with the cursor at its end. The caller should yield to other greenlets after each batch.
     """
     rows: list[Measured | Resumed] = []
     deadline = time.monotonic() + TURN_SECONDS
@@ -312,7 +312,7 @@ def row_turns(path: Path, cursor: int, until: int) -> Iterator[tuple[list[Measur
         if end > until:
             break
         cursor = end
-        # Most lines of a long log report the progress: do not decode them.
+        # Most lines of a long log report progress; skip them without decoding.
         if b'"measured"' in line or b'"resumed"' in line:
             event = decode(line)
             if isinstance(event, (Measured, Resumed)):
@@ -324,7 +324,7 @@ def row_turns(path: Path, cursor: int, until: int) -> Iterator[tuple[list[Measur
 
 
 def for_browser(value: Any) -> Any:
-    """``value`` with None for NaN and infinities, as JSON and charts require."""
+    """Return ``value`` with None for NaN and infinities, as JSON and charts require."""
     if isinstance(value, float):
         return value if math.isfinite(value) else None
     if isinstance(value, Mapping):
@@ -335,7 +335,7 @@ def for_browser(value: Any) -> Any:
 
 
 def end(path: Path) -> int:
-    """The cursor at the end of the log; 0 if it cannot be read."""
+    """Return the cursor at the end of the log; 0 if it cannot be read."""
     try:
         with open_plain(path) as file:
             return os.fstat(file.fileno()).st_size
@@ -408,10 +408,10 @@ class EventLog:
 
 
 class ReportInterval:
-    """Limits how often a value is logged of which only the latest counts, such as the progress.
+    """Limit how often a value whose history does not matter, such as progress, is logged.
 
-    It is logged at once, every ``seconds`` at first, and later at intervals of 0.1 % of the elapsed time, up to
-    `MAX_REPORT_SECONDS`. So the log of a week is small, and the displayed percentage is up to date.
+    The first value is logged immediately. The interval starts at ``seconds`` and grows to 0.1% of the elapsed time,
+    up to `MAX_REPORT_SECONDS`. This keeps week-long logs small and the displayed percentage current.
     """
 
     def __init__(self, seconds: float) -> None:
@@ -425,7 +425,7 @@ class ReportInterval:
         return max(self._seconds, min(elapsed / 1000, MAX_REPORT_SECONDS))
 
     def is_due(self, now: bool = False) -> bool:
-        """Whether to log the value: if the interval is over, or if it must be logged ``now``."""
+        """Return whether to log the value: the interval has elapsed, or ``now`` is set."""
         moment = time.monotonic()
         if not now and moment - self._last < self.current:
             return False
@@ -434,7 +434,7 @@ class ReportInterval:
 
 
 def is_written(path: Path) -> bool:
-    """Whether another process keeps the log locked for a few seconds."""
+    """Return whether another process keeps the log locked for a few seconds."""
     try:
         opened = open_plain(path, below=path.parent.parent)
     except UnreadableFile:
@@ -444,7 +444,7 @@ def is_written(path: Path) -> bool:
 
 
 def _may(command: int, descriptor: int) -> bool:
-    """Whether the lock operation succeeded; True on file systems without locks."""
+    """Return whether the lock operation succeeded; True on file systems without locks."""
     try:
         os.lockf(descriptor, command, 0)
     except OSError as error:
@@ -462,7 +462,7 @@ def _soon(happens: Callable[[], bool]) -> bool:
 
 
 def _lines(path: Path, cursor: int) -> Iterator[tuple[bytes, int]]:
-    """Each complete line after ``cursor``, empty if it is too long for an event, and the cursor at its end."""
+    """Yield each complete line after ``cursor``, empty if it is too long for an event, and the cursor at its end."""
     try:
         opened = open_plain(path, below=path.parent.parent)  # the job's folder
     except UnreadableFile:
@@ -482,7 +482,7 @@ def _lines(path: Path, cursor: int) -> Iterator[tuple[bytes, int]]:
                 if size <= MAX_LINE_BYTES:
                     size *= 2
                     continue
-                cursor += len(block)  # no line is this long: skip the noise
+                cursor += len(block)  # no event is this long
                 yield b"", cursor
             while end:
                 yield block[begin:end] if end - begin <= MAX_LINE_BYTES else b"", cursor + end
@@ -492,7 +492,7 @@ def _lines(path: Path, cursor: int) -> Iterator[tuple[bytes, int]]:
 
 
 def _encodable(value: Any) -> Any:
-    """``value`` with names for NaN and infinities, and without lone surrogates, which UTF-8 cannot encode."""
+    """Return ``value`` with names for NaN and infinities, and without lone surrogates, which UTF-8 cannot encode."""
     if isinstance(value, str):
         return value.encode(errors="backslashreplace").decode() if not value.isascii() else value
     if isinstance(value, Mapping):

@@ -119,7 +119,7 @@ def _open_descriptor(path: Path, below: Path | None) -> int:
 
 
 def exists(path: Path, *, below: Path | None = None) -> bool:
-    """Whether the file ``path`` exists; raises UnreadableFile if `open_plain` refuses it."""
+    """Return whether the file ``path`` exists; raises UnreadableFile if `open_plain` refuses it."""
     try:
         open_plain(path, below=below).close()
     except MissingFile:
@@ -128,7 +128,7 @@ def exists(path: Path, *, below: Path | None = None) -> bool:
 
 
 def is_folder(path: Path, *, below: Path) -> bool:
-    """Whether ``path`` is the folder ``below`` or a folder in it, with no links in between."""
+    """Return whether ``path`` is the folder ``below`` or a folder in it, with no links in between."""
     try:
         with _folder_of(path / "any", below):
             return True
@@ -167,7 +167,7 @@ def read_json(path: Path, type_: type[T], *, below: Path | None = None) -> T:
 
 
 def files_below(folder: Path) -> list[Path]:
-    """All files below ``folder``, sorted; links to folders are not followed."""
+    """Return all files below ``folder``, sorted; links to folders are not followed."""
     return sorted(Path(parent, name) for parent, _, names in os.walk(folder) for name in names)
 
 

@@ -40,7 +40,7 @@ def is_id(text: str) -> bool:
 
 
 class Summary(Struct, kw_only=True):
-    """The results of a job that lists show or sort by, so that its events and products need not be read again.
+    """Results displayed in job lists, stored so that lists do not read events or products.
 
     ``last_accuracy`` is in percent; ``record_bytes`` is the size of a finished dataset's records.
     """
@@ -54,7 +54,7 @@ class Summary(Struct, kw_only=True):
 class Job(Struct, kw_only=True, eq=False, dict=True, weakref=True):
     """Base of all jobs, and the schema of ``job.json``. Subclasses define the recipes and requirements of tasks.
 
-    ``id`` and ``folder`` come from the job's place in the store, whatever the file contains.
+    ``id`` and ``folder`` always come from the job's location in the store, not from the file.
     """
 
     type: ClassVar[str] = ""
@@ -166,7 +166,7 @@ class Job(Struct, kw_only=True, eq=False, dict=True, weakref=True):
         write_json(self.folder / FILE_NAME, {**self.as_json(), **changes})
 
     def as_json(self) -> dict[str, Any]:
-        """The contents of ``job.json``."""
+        """Return the contents of ``job.json``."""
         body = msgspec.to_builtins(self, enc_hook=str)
         del body["folder"]
         return {"schema": SCHEMA, "type": self.type, **body}
@@ -211,12 +211,12 @@ class DamagedJob(Job, kw_only=True, eq=False):
         raise self.error()
 
     def error(self) -> Damaged:
-        """The error for requests that need the intact job."""
+        """Return the error for requests that need the intact job."""
         return Damaged(self.failure.message, self.failure.hint, self.id)
 
 
 def _made_at(job_id: str) -> float:
-    """The creation time encoded in a job id, as Unix time; 0 if it is invalid."""
+    """Return the creation time encoded in a job id, as Unix time; 0 if it is invalid."""
     try:
         return max(0.0, time.mktime(time.strptime(job_id[:15], "%Y%m%d-%H%M%S")))
     except (ValueError, OverflowError):

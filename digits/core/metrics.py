@@ -12,9 +12,9 @@ from digits.core import events, schema
 
 MAX_CHART_POINTS = 4000
 MAX_SPARKLINE_POINTS = 60
-# Metrics of an ended training that lists can show.
+# Maximum number of metrics stored in the summary of a finished training.
 MAX_SUMMARIZED = 16
-# Limit on the numbers of a chart's history, which many metrics share. It limits memory as well.
+# Maximum number of values per chart across all metrics, which also limits memory.
 MAX_CHART_CELLS = 64_000
 STAGES = ("train", "val")
 
@@ -22,12 +22,12 @@ STAGES = ("train", "val")
 class Series(Struct):
     """The rows of one stage, thinned when there are many.
 
-    ``values[name][i]`` belongs to ``steps[i]``; None if it was not measured or is not finite. A column ends with its
-    last measured row. ``places[i]`` is the number of measured rows before that row.
+    ``values[name][i]`` is the value at ``steps[i]``, or None if it was not measured or is not finite. Columns have no
+    trailing None. ``places[i]`` is the index of the row among all measured rows.
 
-    Above `MAX_CHART_POINTS` rows, or fewer for many metrics, only some rows of each ``bucket`` consecutive ones
-    are kept: the first one, and those with the smallest and largest value of each metric. At most twice the limit is
-    in memory. Of more than about a hundred metrics, only the first ones keep their extremes.
+    Above `MAX_CHART_POINTS` rows (fewer if there are many metrics), each ``bucket`` of consecutive rows is reduced to
+    its first row and the rows with the minimum and maximum of each metric. Up to twice as many rows are held in
+    memory. With more than about a hundred metrics, only the first ones keep their extremes.
     """
 
     steps: list[int] = field(default_factory=list)
@@ -55,12 +55,12 @@ class Series(Struct):
             column.append(value if math.isfinite(value) else None)
         limit = self._limit(MAX_CHART_POINTS)
         if count >= 2 * limit:
-            # Powers of two, so that buckets contain whole earlier ones.
+            # Powers of two, so that a larger bucket consists of complete smaller ones.
             self.bucket = max(self.bucket, 1 << (self._bucket_for(limit) - 1).bit_length())
             self._keep(self._representative(self.bucket, limit))
 
     def cut(self, step: int) -> None:
-        """Remove the rows after ``step`` steps, and metrics without any rows left."""
+        """Remove the rows after ``step``, and metrics that have no rows left."""
         count = bisect.bisect_right(self.steps, step)
         if count == len(self.steps):
             return
@@ -92,7 +92,7 @@ class Series(Struct):
         return {"step": self.steps, "epoch": self.epochs, "values": columns}
 
     def is_valid(self) -> bool:
-        """Whether this can be the result of `add` and `cut`."""
+        """Return whether the columns are consistent, as `add` and `cut` leave them."""
         count = len(self.steps)
         return (
             len(self.epochs) == len(self.places) == count <= 2 * MAX_CHART_POINTS
@@ -106,11 +106,11 @@ class Series(Struct):
         )
 
     def _limit(self, points: int) -> int:
-        """The number of rows to keep, if ``points`` are wanted."""
+        """Return the number of rows to keep for about ``points`` points."""
         return max(8, min(points, MAX_CHART_CELLS // max(1, len(self.values))))
 
     def _with_extremes(self, limit: int) -> int:
-        """The number of columns whose extremes fit into ``limit`` rows."""
+        """Return the number of columns whose extremes fit into ``limit`` rows."""
         return min(len(self.values), limit // 4)
 
     def _bucket_for(self, limit: int) -> int:
@@ -118,7 +118,7 @@ class Series(Struct):
         return math.ceil((self.places[-1] + 1) * rows_each / limit)
 
     def _representative(self, bucket: int, limit: int) -> list[int]:
-        """The first row of each bucket, the extreme rows of each column in it, and the last row."""
+        """Return the indices of the first row and the extremes of each bucket, and of the last row."""
         columns = list(self.values.values())[: self._with_extremes(limit)]
         count = len(self.steps)
         kept = {count - 1}
@@ -173,7 +173,7 @@ class Metrics(Struct):
         return [float(f"{value:.4g}") for value in finite[::stride]]
 
     def last_values(self) -> dict[str, float]:
-        """Return the latest finite value of each metric of the validation, or of the training without validation."""
+        """Return the latest finite value of each validation metric, or of each training metric without validation."""
         series = self.val if self.val.steps else self.train
         latest = ((name, series.last(name)) for name in list(series.values)[:MAX_SUMMARIZED])
         return {name: value for name, value in latest if value is not None}
@@ -195,6 +195,6 @@ def row_json(event: events.Measured) -> dict[str, Any]:
 
 
 def _strip(column: list[float | None]) -> None:
-    """Remove missing values at the end."""
+    """Remove trailing None values."""
     while column and column[-1] is None:
         column.pop()

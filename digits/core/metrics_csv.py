@@ -1,4 +1,4 @@
-"""All rows of a training's metrics as CSV, read from its event log without keeping them in memory."""
+"""Stream all rows of a training's metrics as CSV from its event log."""
 
 from __future__ import annotations
 
@@ -11,16 +11,16 @@ from pathlib import Path
 from digits.core import events
 from digits.core.metrics import STAGES
 
-# Limit on the memory of a log that invalidates earlier rows again and again.
+# Limits memory if a log invalidates earlier rows again and again.
 _MAX_CUTS = 100_000
-# Longer than the name of any metric.
+# Placeholder for a missing column; longer than any metric name.
 _NONE = "-" * (events.MAX_METRIC_NAME + 1)
 
 
 def table(log: Path) -> Iterator[str]:
-    """Iterate over the text of a table with a row for each step and a column for each metric, training first.
+    """Yield the CSV text in pieces: a row per stage and step (training first), and a column per metric.
 
-    Each piece takes about `events.TURN_SECONDS`; some are empty. Rows that a resumed training repeated are omitted.
+    Each piece takes about `events.TURN_SECONDS` and may be empty. Rows invalidated by a resumed training are omitted.
     """
     stages = {stage: _Stage() for stage in STAGES}
     end = events.end(log)
@@ -53,9 +53,9 @@ def table(log: Path) -> Iterator[str]:
 
 
 class _Stage:
-    """The metrics of a stage, by the step of their first valid row, and which rows are invalid.
+    """The metrics of a stage with the step of their first valid row, and the invalidated rows.
 
-    Of the first ``counts[i]`` rows, those after ``steps[i]`` steps are invalid. Both lists ascend.
+    Among the first ``_counts[i]`` rows, those after step ``_steps[i]`` are invalid. Both lists are ascending.
     """
 
     def __init__(self) -> None:
@@ -88,6 +88,6 @@ class _Stage:
             del self.first_steps[name]
 
     def is_valid(self, number: int, step: int) -> bool:
-        """Whether the row with this ``number``, counted from 1, is valid after ``step`` steps."""
+        """Return whether row ``number``, counted from 1, with this ``step`` is valid."""
         place = bisect.bisect_left(self._counts, number)
         return place == len(self._steps) or step <= self._steps[place]

@@ -64,7 +64,7 @@ class ModelJob(Job, kw_only=True, eq=False):
         return self.folder / NETWORK_FILE
 
     def network_text(self) -> str:
-        """Read the text of the network; raises UnreadableFile."""
+        """Return the source code of the network; raises UnreadableFile."""
         return read_bytes(self.network_path, MAX_NETWORK_BYTES, below=self.folder).decode(errors="replace")
 
     @property
@@ -72,7 +72,7 @@ class ModelJob(Job, kw_only=True, eq=False):
         return self.folder / TENSORBOARD_FOLDER
 
     def snapshots(self) -> SnapshotList:
-        """The complete snapshots, newest first."""
+        """Return the complete snapshots, newest first."""
         return snapshot_list.read(self.folder)
 
 

@@ -1,8 +1,7 @@
-"""The requirements on a network's class: as messages for the worker, which checks the class itself, and as a check of
-the text for the form, which does not run it.
+"""The requirements on a network's class, checked statically for the form, and the error messages for the worker.
 
-`faults_in` reports only what the text alone proves: the worker refuses such a network too. A class whose bases,
-decorators or conditions only running can decide has no faults. Standard library only.
+The worker checks the class after running the code. `faults_in` reports only errors that the source code proves, so the
+worker rejects such a network too; it does not report anything that depends on running the code. Standard library only.
 """
 
 from __future__ import annotations
@@ -19,7 +18,7 @@ _OUTLINE = "A network is a class UserModel(Tower) with the properties inference 
 
 
 def undefined(other: str = "", line: int | None = None) -> Fault:
-    """The network defines no class UserModel, but perhaps an ``other`` one that derives from Tower."""
+    """Return the error for a missing class UserModel; ``other`` names a class that derives from Tower, if any."""
     if not other:
         return Fault("The network defines no class UserModel.", _OUTLINE)
     return Fault(
@@ -34,23 +33,23 @@ def not_a_tower(line: int | None) -> Fault:
 
 
 def missing(name: str, line: int | None) -> Fault:
-    """The class whose definition is in ``line`` lacks the property ``name``."""
+    """Return the error for a class, defined on ``line``, without the property ``name``."""
     return Fault(f"UserModel has no property {name}.", _OUTLINE, line)
 
 
 def not_a_property(name: str, line: int | None) -> Fault:
-    """The attribute ``name``, a method if it is defined in ``line``, is not a property."""
+    """Return the error for an attribute ``name`` that is not a property; a method is defined on ``line``."""
     return Fault(f"UserModel.{name} is not a property.", "Write @model_property above it.", line)
 
 
 def line_of_class(tree: ast.Module | None, name: str) -> int | None:
-    """The line of the last definition of the class ``name``, or None."""
+    """Return the line of the last definition of the class ``name``, or None."""
     classes = (node for node in ast.walk(tree or ast.Module([], [])) if isinstance(node, ast.ClassDef))
     return max((node.lineno for node in classes if node.name == name), default=None)
 
 
 def faults_in(tree: ast.Module) -> list[Fault]:
-    """Return what is certainly wrong with the class of a network; the worker reports the first of them."""
+    """Return the provable errors in a network's class; the worker reports the first one."""
     module = _Module(tree)
     return [] if module.is_dynamic else list(_faults(module))
 
@@ -74,7 +73,7 @@ def _faults(module: _Module) -> Iterator[Fault]:
 
 
 def _other_tower(module: _Module) -> tuple[str, int | None]:
-    """Return the name and the line of the first class that derives from Tower."""
+    """Return the name and line of the first class that derives from Tower."""
     for name in module.bindings:
         _, found = module.find(name)
         if isinstance(found, ast.ClassDef) and found in module.towers:
@@ -99,7 +98,7 @@ def _faults_of_property(module: _Module, ancestry: _Ancestry, name: str) -> Iter
 
 _NOTED = (ast.Name, ast.Attribute, ast.FunctionDef, ast.alias, ast.Global, ast.NamedExpr)
 
-# The value of a name: the expression or definition that binds it, an import, or one of these.
+# The value of a name: the AST node that binds it, or one of these constants.
 _Value = ast.AST | str
 _UNBOUND, _UNKNOWN = "unbound", "unknown"
 _TOWER, _OBJECT = "tower", "object"
@@ -108,7 +107,7 @@ _TOWER_MODULE = "module with Tower"
 _TOWER_NAMES = ("Tower", "Model")
 _INITIAL = {**dict.fromkeys(_TOWER_NAMES, _TOWER), "object": _OBJECT}
 
-# A network that uses these may define or change names in ways that only running shows.
+# Code that uses these can define or modify names in ways that static analysis cannot see.
 _DYNAMIC_NAMES = frozenset(
     "exec eval execfile globals locals vars setattr delattr modules builtins __builtin__ __builtins__ "
     "__init_subclass__".split()
@@ -122,9 +121,9 @@ _MAX_ALIASES = 10
 
 @dataclass
 class _Ancestry:
-    """A class and its bases in the text, transitively, in depth-first order.
+    """A class and its transitive bases defined in the source, in depth-first order.
 
-    ``is_line``: no class has several bases. Only if ``is_known`` are these all bases.
+    ``is_line`` is False with multiple inheritance. ``is_known`` is False if there may be other bases.
     """
 
     classes: list[ast.ClassDef]
@@ -136,8 +135,8 @@ class _Ancestry:
 class _Module:
     """The names of a module, with the statements that bind them in order.
 
-    ``is_dynamic``: other code may bind names too. ``reassigned`` are the attributes assigned to other objects
-    than self. ``towers`` are the classes that certainly derive from Tower.
+    ``is_dynamic`` means that names may be bound in other ways too. ``reassigned`` contains attributes assigned to
+    objects other than self, ``towers`` the classes that provably derive from Tower.
     """
 
     def __init__(self, tree: ast.Module) -> None:
@@ -171,9 +170,9 @@ class _Module:
                 self.bindings.setdefault(name, []).append((-1, _UNKNOWN))
 
     def find(self, name: str, before: int | None = None) -> tuple[int, _Value]:
-        """Return the value of a name, and the place of its binding, just before the statement at a place.
+        """Return the position of the binding of a name and its value.
 
-        By default, at the end of the module.
+        Only bindings earlier than the statement at position ``before`` count; by default, all of the module's.
         """
         initial = _UNBOUND
         for _ in range(_MAX_ALIASES):
@@ -191,7 +190,7 @@ class _Module:
         return 0, _UNKNOWN
 
     def ancestry(self, place: int, node: ast.ClassDef) -> _Ancestry:
-        """Return the bases of the class that the statement at ``place`` defines."""
+        """Return the bases of the class defined by the statement at position ``place``."""
         found = _Ancestry([])
         pending = [(place, node)]
         visited: set[ast.ClassDef] = set()
@@ -223,7 +222,7 @@ class _Module:
 
 
 def _walk(tree: ast.Module) -> Iterator[ast.AST]:
-    """Yield all nodes but literals, contexts and operators; several times as fast as `ast.walk`."""
+    """Yield all nodes except literals, contexts and operators; several times faster than `ast.walk`."""
     pending: list[ast.AST] = [tree]
     while pending:
         node = pending.pop()
@@ -251,9 +250,9 @@ def _member(node: ast.ClassDef, name: str) -> _Value:
 
 
 def _bindings(body: list[ast.stmt]) -> dict[str, list[tuple[int, _Value]]]:
-    """Return for each name that ``body`` binds the places of the statements, and the values.
+    """Return the position and value of each binding in ``body``, by name.
 
-    A name that a condition, a loop or a handler binds has an unknown value.
+    Names bound in a condition, loop or exception handler have an unknown value.
     """
     found: dict[str, list[tuple[int, _Value]]] = {}
     for place, statement in enumerate(body):
@@ -283,7 +282,7 @@ def _bound_by(statement: ast.stmt) -> Iterator[tuple[str, _Value]]:
 
 
 def _names_bound_below(statement: ast.stmt) -> Iterator[str]:
-    """Yield the names that a statement binds in its scope, including the statements in it."""
+    """Yield the names that a statement and its nested statements bind in the same scope."""
     pending: list[ast.AST] = [statement]
     while pending:
         node = pending.pop()

@@ -1,7 +1,7 @@
-"""Parse and compile the text of a network: the worker runs the result, the form's check only needs its errors.
+"""Parse and compile the source code of a network, for the worker and for the form's check.
 
-Both accept the same texts because both call these functions: Python 3, and Python 2 that `python2_statements` and
-`python2_expressions` translate. Standard library only, so that a long text can be checked in a bare interpreter.
+Both accept the same code because they share these functions: Python 3, and Python 2 as far as `python2_statements` and
+`python2_expressions` translate it. Standard library only, so that long code can be checked in a bare interpreter.
 """
 
 from __future__ import annotations
@@ -16,16 +16,16 @@ from digits.core import python2_expressions, python2_statements
 
 NETWORK_FILE = "network.py"
 
-# Python's own limit depends on the version, and on the number of calls that are active.
+# Python's own limit depends on the version and on the current stack depth.
 MAX_DEPTH = 500
 
-# For these, Python reports an error without a line.
+# Python reports an error without a line number for these.
 _FORBIDDEN = re.compile("[\0\ud800-\udfff]")
 
 
 @dataclass(frozen=True)
 class Fault:
-    """A mistake in a network, with a ``hint`` what to change. Lines count from 1, columns from 0."""
+    """An error in a network's source code, with a ``hint`` on how to fix it. Lines count from 1, columns from 0."""
 
     message: str
     hint: str = ""
@@ -34,12 +34,12 @@ class Fault:
 
 
 def normalize(text: str) -> str:
-    """Return ``text`` without a byte order mark, with every line end as ``\\n``."""
+    """Return ``text`` without a byte order mark and with ``\\n`` line endings."""
     return text.removeprefix("\ufeff").replace("\r\n", "\n").replace("\r", "\n")
 
 
 def parse(text: str) -> ast.Module:
-    """Parse a normalized ``text`` as a module; lines and columns are those of the text. Raises SyntaxError."""
+    """Parse a normalized ``text`` as a module, preserving lines and columns. Raises SyntaxError."""
     found = _FORBIDDEN.search(text)
     if found:
         message = f"invalid non-printable character U+{ord(found[0]):04X}"
@@ -53,14 +53,14 @@ def parse(text: str) -> ast.Module:
         try:
             tree = _parse(translated)
         except SyntaxError as later:
-            # An error that is not about Python 2 is more useful than one that is.
+            # If the translation fixed the first error, report the remaining one.
             raise (later if later.lineno != error.lineno else error) from None
     _check_depth(tree, text)
     return tree
 
 
 def compile_tree(tree: ast.Module) -> types.CodeType:
-    """Compile the ``tree`` of a network and change it. Raises SyntaxError."""
+    """Compile the ``tree`` of a network, modifying it in place. Raises SyntaxError."""
     python2_expressions.rewrite(tree)
     try:
         return compile(tree, NETWORK_FILE, "exec", dont_inherit=True)
@@ -92,7 +92,7 @@ def _check_depth(tree: ast.Module, text: str) -> None:
 
 
 def _is_short(node: ast.AST, characters: int) -> bool:
-    """Return whether the text of a node has fewer ``characters``; then it has fewer levels below it as well."""
+    """Return whether the source of a node is shorter than ``characters``, which bounds its nesting depth too."""
     first, last = getattr(node, "lineno", None), getattr(node, "end_lineno", None)
     return first is not None and first == last and node.end_col_offset - node.col_offset < characters  # type: ignore[attr-defined]
 
@@ -102,7 +102,7 @@ def _syntax_error(message: str, text: str, line: int) -> SyntaxError:
 
 
 def describe_syntax_error(error: SyntaxError) -> Fault:
-    """Describe an error of `parse` or `compile_text`, or one that the network itself raises."""
+    """Describe an error of `parse` or `compile_tree`, or one raised by the network itself."""
     line = error.lineno or 1
     column = max(0, (error.offset or 1) - 1)
     return _bad_character(error, line, column) or Fault(
@@ -127,11 +127,11 @@ def _bad_character(error: SyntaxError, line: int, column: int) -> Fault | None:
     if character in _QUOTES:
         hint = "Use straight quotes, \" or '."
     elif character in _DASHES:
-        hint = "Use the minus sign of the keyboard, -."
+        hint = "Use an ASCII hyphen, -."
     elif character == "\N{REPLACEMENT CHARACTER}":
         hint = "The file is not UTF-8 text. Save it as UTF-8."
     elif unicodedata.category(character).startswith(("C", "Z")):
-        hint = "Delete this invisible character, which is often copied from web pages: retype the line."
+        hint = "Retype the line without this invisible character, often copied from a web page."
     else:
         hint = "Python allows it only in strings and comments."
     return Fault(f"The network contains the character U+{found[1]} ({name}).", hint, line, column)

@@ -1,10 +1,10 @@
-"""Rewriting of expressions that have no valid meaning in Python 3, in the syntax tree, so that lines and columns stay.
+"""Rewrite expressions that fail or behave differently in Python 3, in the syntax tree to preserve lines and columns.
 
 - ``shape[1].value``: dimensions of a shape were objects, now they are integers or None;
 - ``tensor in tensors``: tested identity, now it would compare values;
 - ``d.iteritems()``, ``itervalues()``, ``iterkeys()``, ``has_key(k)``, ``d.keys()[0]``, ``range(3) + [5]``.
 
-The rewritten expressions call functions with the names below, which whoever runs the tree provides as builtins.
+The rewritten expressions call the functions named below, which the caller must provide as builtins.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _VIEWS = ("keys", "values", "items")
 
 
 def rewrite(tree: ast.Module) -> None:
-    """Rewrite the expressions of ``tree`` in place. Not recursive: a tree may be deeper than Python's stack."""
+    """Rewrite the expressions of ``tree`` in place. Iterative, because a tree may exceed the recursion limit."""
     for parent, field, place, node in reversed(list(_nodes(tree))):  # inner expressions first
         new = _REWRITERS[type(node)](node)
         if new is node:
@@ -32,13 +32,13 @@ def rewrite(tree: ast.Module) -> None:
 
 
 def _nodes(tree: ast.Module) -> Iterator[tuple[ast.AST, str, int | None, ast.AST]]:
-    """Yield the nodes to rewrite, outer ones first, with the fields that hold them."""
+    """Yield the nodes to rewrite, outer ones first, each with its parent, field and index."""
     pending: list[ast.AST] = [tree]
     while pending:
         parent = pending.pop()
         for field in parent._fields:
             value = getattr(parent, field, None)
-            # A method called value is not a dimension.
+            # A call of a method named value is not a dimension.
             is_method = field == "func" and isinstance(value, ast.Attribute) and value.attr == "value"
             for place, node in enumerate(value) if isinstance(value, list) else ((None, value),):
                 if not isinstance(node, ast.AST) or isinstance(node, _WITHOUT_EXPRESSIONS):
@@ -48,7 +48,7 @@ def _nodes(tree: ast.Module) -> Iterator[tuple[ast.AST, str, int | None, ast.AST
                     yield parent, field, place, node
 
 
-# Patterns contain names and literals only.
+# Patterns contain only names and literals.
 _WITHOUT_EXPRESSIONS = (
     ast.Constant,
     ast.Name,

@@ -16,8 +16,8 @@ Tokens = list[tokenize.TokenInfo]
 _NOT_CODE = {tokenize.COMMENT, tokenize.NL, tokenize.NEWLINE, tokenize.INDENT, tokenize.DEDENT}
 
 
-# Strings and comments, which are kept, and tokens with a different spelling in Python 3. A string without an end is
-# one too: each character is then looked at a fixed number of times.
+# Strings and comments, which are kept, and tokens spelled differently in Python 3. Unterminated strings match too, so
+# that matching takes linear time.
 _WORDS = re.compile(
     r"""
     \b[uU](?P<raw>[rR])(?=["'])

@@ -133,9 +133,9 @@ class Train(Recipe, tag="train"):
     of GPUs. Without ``seed``, the worker draws one.
 
     ``batch_accumulation`` batches make one step. Without ``xla``, the device decides.
-    ``strategy`` applies to several devices. Without ``snapshots_kept``, all are kept; the best one always is. The
-    validation's ``best_metric`` decides which one that is, and every improvement is saved; without it, the metric of
-    the kind or the loss decides. ``freeze`` lists patterns of names of
+    ``strategy`` applies to several devices. ``snapshots_kept`` limits the number of snapshots; the best one is always
+    kept. It is selected by the validation metric ``best_metric``, and every improvement is saved; if unset, by the
+    kind's metric or the loss. ``freeze`` lists patterns of names of
     variables that are not trained. ``histograms`` (of weights and layer outputs) and profiles every
     ``traces_interval`` steps (0 for never) go to TensorBoard. ``numerics_checks`` names the operation that first
     returns NaN or an infinity. ``resume`` continues from the newest resume point in the folder.
@@ -184,7 +184,7 @@ class Preflight(Train, tag="preflight"):
 
     @classmethod
     def of(cls, training: Train, *, eager: bool = False) -> Preflight:
-        """The preflight of ``training``."""
+        """Return the preflight of ``training``."""
         return cls(**{**msgspec.structs.asdict(training), "resume": False}, eager=eager)
 
 
@@ -240,12 +240,12 @@ class _Header(Struct):
 
 
 def task_of(folder: Path) -> str:
-    """The name of the work that the recipe in ``folder`` asks for; raises UnreadableFile."""
+    """Return the tag of the recipe in ``folder``, which names its task; raises UnreadableFile."""
     return read_json(folder / FILE_NAME, _Header, below=folder.parent).task
 
 
 def json_schema(*recipe_types: type[Recipe]) -> dict[str, Any]:
-    """The JSON Schema of recipes of ``recipe_types``, by default of all that DIGITS itself defines."""
+    """Return the JSON Schema of recipes of ``recipe_types``, by default of all that DIGITS itself defines."""
     known = recipe_types or (CreateDataset, Train, Preflight, Visualize, Export, ServeInference)
     schemas, components = msgspec.json.schema_components(known)
     return {"anyOf": list(schemas), "$defs": components}

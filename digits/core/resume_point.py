@@ -2,7 +2,7 @@
 
 A resume point is a file beside a checkpoint, ``snapshot_3.ckpt.resume.json`` or ``resume_1234.ckpt.resume.json``,
 with its own checksum. It is written after the checkpoint and the event log up to its step are durable.
-So an intact point is valid, whatever else a killed training or a power loss left in the folder.
+An intact point is therefore valid, regardless of what else a killed training or a power loss left in the folder.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ class _File(Struct):
 
 
 def resume_points(job_folder: Path) -> tuple[list[ResumePoint], dict[str, str]]:
-    """The resume points in ``job_folder``, newest first, and the faults of damaged ones by checkpoint.
+    """Return the resume points in ``job_folder``, newest first, and the errors of damaged ones by checkpoint.
 
     The checkpoints themselves are not read.
     """
@@ -72,7 +72,7 @@ def resume_points(job_folder: Path) -> tuple[list[ResumePoint], dict[str, str]]:
 
 
 def resume_point(job_folder: Path) -> ResumePoint | None:
-    """The newest resume point in ``job_folder`` whose checkpoint exists; None if there is none."""
+    """Return the newest resume point in ``job_folder`` whose checkpoint exists; None if there is none."""
     points, _ = resume_points(job_folder)
     return next((point for point in points if (job_folder / f"{point.snapshot}.index").is_file()), None)
 

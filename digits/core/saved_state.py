@@ -1,7 +1,7 @@
-"""The saved state of a task, so that a server that starts again reads only the rest of a long event log.
+"""Save and restore the state of a task, so that a restarted server reads only the rest of a long event log.
 
-``state.json`` beside the log is a cache: the events folded up to a cursor, with a checksum. It is ignored if it is
-damaged, was written by another version, or does not match the log. Then the log is read from its start.
+``state.json`` beside the log is a cache: the events folded up to a cursor, with a checksum. If it is damaged, was
+written by another version or does not match the log, it is ignored and the log is read from the start.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from digits.core.schema import Count
 from digits.core.task import EVENTS_FILE, Task, TaskState
 
 STATE_FILE = "state.json"
-# Larger states, without their metrics, are not saved, because they take long to decode.
+# States that are larger than this without their metrics are not saved, because decoding them is slow.
 MAX_STATE_BYTES = 512 * 1024
 MAX_FILE_BYTES = 8 * 1024 * 1024
 _TAIL_BYTES = 4096
@@ -37,7 +37,7 @@ class _File(Struct):
 
 
 class _Series(Struct):
-    """A `Series` whose numbers are packed, which is much faster than JSON. A missing value is NaN."""
+    """A `Series` with packed numbers, which decode much faster than JSON. Missing values are NaN."""
 
     steps: bytes
     epochs: bytes
@@ -48,9 +48,10 @@ class _Series(Struct):
 
 
 class _Saved(Struct):
-    """``state`` is a `TaskState` without its metrics; ``run`` is that of the task.
+    """The contents of ``state.json``.
 
-    ``tail`` identifies the log up to the cursor.
+    ``state`` is a `TaskState` without its metrics, ``run`` the run of the task. ``tail`` identifies the log up to the
+    cursor.
     """
 
     version: str
@@ -64,7 +65,7 @@ class _Saved(Struct):
 def save(task: Task, folder: Path) -> None:
     """Write the state of ``task`` into its ``folder``, unless it is too large; raises OSError or UnreadableFile.
 
-    It is not synchronized to disk: the checksum detects a file that a power loss damaged.
+    No fsync is needed, because the checksum detects a file damaged by a power loss.
     """
     state = task.state
     task.saved_cursor = state.cursor
@@ -95,7 +96,7 @@ def save(task: Task, folder: Path) -> None:
 
 
 def restore(task: Task, folder: Path) -> None:
-    """Replace the state of ``task`` by the one saved in its ``folder``, if there is a valid one."""
+    """Replace the state of ``task`` with the one saved in its ``folder``, if it is valid."""
     try:
         data = read_bytes(folder / STATE_FILE, MAX_FILE_BYTES, below=folder.parent)
         state = _load(data, task, folder / EVENTS_FILE)
@@ -105,7 +106,7 @@ def restore(task: Task, folder: Path) -> None:
 
 
 def _load(data: bytes, task: Task, log: Path) -> TaskState:
-    """Raises ValueError or RecursionError if the file is invalid, and UnreadableFile if the log is."""
+    """Decode a saved state. Raises ValueError or RecursionError if it is invalid, UnreadableFile for the log."""
     file = schema.decode(data, _File)
     body = bytes(file.saved)
     if file.sha256 != hashlib.sha256(body).hexdigest():
@@ -115,7 +116,7 @@ def _load(data: bytes, task: Task, log: Path) -> TaskState:
         raise ValueError("is too large")
     state = schema.decode(bytes(saved.state), TaskState)
     if saved.version != __version__ or saved.tail != _tail(log, state.cursor):
-        raise ValueError("belongs to another version or log")
+        raise ValueError("was written by another version or for another log")
     if saved.run != task.run:
         # An earlier run, whose result does not apply to this one.
         if state.is_finished or state.cursor > task.log_start:
@@ -126,7 +127,7 @@ def _load(data: bytes, task: Task, log: Path) -> TaskState:
 
 
 def _tail(log: Path, cursor: int) -> str:
-    """A checksum of the last bytes before ``cursor``, which contain times; raises UnreadableFile."""
+    """Return a checksum of the last bytes before ``cursor``, unique due to their timestamps; raises UnreadableFile."""
     with open_plain(log, below=log.parent.parent) as file:
         begin = max(0, cursor - _TAIL_BYTES)
         file.seek(begin)
@@ -151,7 +152,7 @@ def _pack(series: Series) -> _Series:
 
 
 def _unpack(packed: _Series) -> Series:
-    """Raises ValueError for columns that do not belong together."""
+    """Unpack a series. Raises ValueError for inconsistent columns."""
     series = Series(
         array("q", packed.steps).tolist(),
         _finite(packed.epochs),
@@ -164,7 +165,7 @@ def _unpack(packed: _Series) -> Series:
         packed.bucket,
     )
     if not series.is_valid():
-        raise ValueError("has columns that do not belong together")
+        raise ValueError("has inconsistent columns")
     return series
 
 

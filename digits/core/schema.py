@@ -43,7 +43,7 @@ if TYPE_CHECKING:
 else:
 
     class JsonObject(dict):
-        """A JSON object of any content, of bounded depth and size, and with bounded numbers."""
+        """A JSON object with arbitrary contents, bounded in depth, size and numbers."""
 
 
 class Limits(NamedTuple):
@@ -57,7 +57,7 @@ class Limits(NamedTuple):
 
 @functools.cache
 def decoder(type_: Any) -> msgspec.json.Decoder[Any]:
-    """The decoder of JSON as ``type_``."""
+    """Return the decoder of JSON as ``type_``."""
     return msgspec.json.Decoder(type_, dec_hook=_decode_custom)
 
 
@@ -74,7 +74,7 @@ def convert(value: Any, type_: type[T]) -> T:
 
 @functools.cache
 def limits(type_: type[Struct], name: str) -> Limits:
-    """The default and the limits of the field ``name`` of ``type_``, as declared by its type hint.
+    """Return the default and the limits of the field ``name`` of ``type_``, as declared by its type hint.
 
     A limit that is excluded, such as that of a positive number, is the same as an included one here.
     """

@@ -1,7 +1,7 @@
-"""The snapshots of a training with their validation metrics, and which of them is the best.
+"""List the snapshots of a training with their validation metrics, and select the best one.
 
-The training appends a record to `FILE_NAME` for each snapshot, before it reports the snapshot. Records are never
-modified: the last one of a name is valid, and those of removed snapshots are ignored.
+Before reporting a snapshot, the training appends a record to `FILE_NAME`. Records are never modified: the last one of
+a name is valid, and those of removed snapshots are ignored.
 """
 
 from __future__ import annotations
@@ -25,17 +25,17 @@ from digits.core.schema import Count
 FILE_NAME = "snapshots.jsonl"
 SUFFIXES = (".index", ".data-00000-of-00001")
 LOSS = "loss"
-# Far more records than a training saves; the size of files read into memory is limited.
+# Far more records than any training saves. Files read into memory have a maximum size.
 MAX_BYTES = 16 * 1024 * 1024
 _INDEX = re.compile(r"(snapshot_(\d+(?:\.\d+)?)\.ckpt)\.index")
 
 
 @dataclass(frozen=True)
 class Snapshot:
-    """The snapshot after ``epoch`` epochs, with the prefix ``name`` in the job's folder.
+    """A snapshot saved after ``epoch`` epochs, with the prefix ``name`` in the job's folder.
 
-    ``metrics`` are those of the validation after the same step; there are none without one. A snapshot
-    ``is_intact`` if its files have the size that they were saved with.
+    ``metrics`` are the validation metrics at the same step; empty if there was no validation. A snapshot
+    ``is_intact`` if its files still have the size recorded when it was saved.
     """
 
     epoch: float
@@ -46,7 +46,7 @@ class Snapshot:
 
 @dataclass(frozen=True)
 class SnapshotList:
-    """The complete snapshots of a training, newest first. ``metric`` decides which one is the best."""
+    """The complete snapshots of a training, newest first. ``metric`` selects the best one."""
 
     snapshots: tuple[Snapshot, ...] = ()
     metric: str = ""
@@ -59,12 +59,12 @@ class SnapshotList:
 
     @property
     def best(self) -> Snapshot | None:
-        """The best intact snapshot; None if none of them has been validated."""
+        """The best intact snapshot, or None if none has been validated."""
         return best_of(self.snapshots, self.metric)
 
     @property
     def default(self) -> Snapshot | None:
-        """The best snapshot, otherwise the newest one, preferably intact; None if there is none."""
+        """The best snapshot, else the newest intact one, else the newest one; None without snapshots."""
         intact = [snapshot for snapshot in self.snapshots if snapshot.is_intact]
         return self.best or next(iter([*intact, *self.snapshots]), None)
 
@@ -73,7 +73,7 @@ class SnapshotList:
 
 
 def best_of(snapshots: Iterable[Snapshot], metric: str) -> Snapshot | None:
-    """Return the intact snapshot with the best ``metric``: of equal ones that with the lowest loss, or the first."""
+    """Return the intact snapshot with the best ``metric``; ties go to the lowest loss, then to the first one."""
     validated = [item for item in snapshots if item.is_intact and metric in item.metrics]
     sign = 1 if lower_is_better(metric) else -1
     return min(
@@ -84,9 +84,9 @@ def best_of(snapshots: Iterable[Snapshot], metric: str) -> Snapshot | None:
 
 
 def choose_metric(primary: str, metrics: Iterable[str]) -> str:
-    """Return the metric that decides by default: the one called ``primary`` or named after it, else the loss.
+    """Return the default metric for the best snapshot: ``primary`` or a metric named after it, else the loss.
 
-    Empty if ``metrics``, the names of those of a validation, contain neither.
+    ``metrics`` are the names of the validation metrics. Return an empty string if they contain neither.
     """
     names = list(metrics)
     candidates = [primary, *(name for name in names if primary and primary in name.lower()), LOSS]
@@ -97,7 +97,7 @@ _Name = Annotated[str, Meta(max_length=200)]
 
 
 class _Record(Struct):
-    """A snapshot as it was saved: the total size of its files, and the metric that decides."""
+    """The record of a snapshot: with the total size of its files, and the metric that selects the best one."""
 
     name: _Name
     bytes: Count
@@ -106,16 +106,16 @@ class _Record(Struct):
 
 
 def append(folder: Path, snapshot: Snapshot, metric: str) -> None:
-    """Durably record a ``snapshot`` in ``folder``, whose best one ``metric`` decides; raises OSError.
+    """Durably record a ``snapshot`` in ``folder``, with the ``metric`` that selects the best one; raises OSError.
 
-    Its files must be durable, and its metrics finite.
+    The files of the snapshot must be durable, and its metrics finite.
     """
     size = sum(os.stat(folder / f"{snapshot.name}{suffix}").st_size for suffix in SUFFIXES)
     line = msgspec.json.encode(_Record(snapshot.name, size, metric, dict(snapshot.metrics)))
     with open(folder / FILE_NAME, "ab+") as file:
         is_new = file.tell() == 0
         file.seek(0 if is_new else -1, os.SEEK_END)
-        # A power loss may have left a partial line, which readers ignore.
+        # A power loss may have left a partial line; readers ignore it.
         is_partial = file.read(1) not in (b"", b"\n")
         file.write(b"\n" * is_partial + line + b"\n")
         file.flush()
@@ -125,7 +125,7 @@ def append(folder: Path, snapshot: Snapshot, metric: str) -> None:
 
 
 def read(folder: Path) -> SnapshotList:
-    """Return the complete snapshots in the folder of a model job."""
+    """Return the complete snapshots in a model job's folder."""
     sizes = _sizes(folder)
     records = _records(folder) if sizes else {}
     found = []
@@ -141,7 +141,7 @@ def read(folder: Path) -> SnapshotList:
 
 
 def newest_name(folder: Path) -> str | None:
-    """Return the name of the newest complete snapshot, without reading any file."""
+    """Return the name of the newest complete snapshot without reading any files."""
     with contextlib.suppress(OSError):
         found = [match for name in os.listdir(folder) if (match := _INDEX.fullmatch(name))]
         return max(found, key=lambda match: float(match[2]))[1] if found else None
@@ -149,18 +149,18 @@ def newest_name(folder: Path) -> str | None:
 
 
 def _sizes(folder: Path) -> dict[str, int]:
-    """The sizes of the snapshots' files in bytes."""
+    """Return the sizes of the snapshots' files in bytes."""
     sizes = {}
     with contextlib.suppress(OSError), os.scandir(folder) as entries:
         for entry in entries:
             if entry.name.startswith("snapshot_"):
-                with contextlib.suppress(OSError):  # removed by the training in between
+                with contextlib.suppress(OSError):  # the training may have removed it
                     sizes[entry.name] = entry.stat(follow_symlinks=False).st_size
     return sizes
 
 
 def _records(folder: Path) -> dict[str, _Record]:
-    """The valid records by name, in the order of their latest version."""
+    """Return the valid records by name, in the order in which they were last written."""
     try:
         lines = read_bytes(folder / FILE_NAME, MAX_BYTES, below=folder).splitlines()
     except (UnreadableFile, OSError):

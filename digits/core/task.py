@@ -2,7 +2,7 @@
 
 The task's folder in its job's holds four files: ``recipe.json`` (what to do),
 ``events.jsonl`` (what happened), ``output.log`` (for users) and ``exit.json``
-(how it ended). The state of a task is folded from its events; that of a long log is saved in
+(how it ended). The state of a task is folded from its events; for a long log, it is saved in
 ``state.json`` (see `digits.core.saved_state`).
 """
 
@@ -28,7 +28,7 @@ EVENTS_FILE = "events.jsonl"
 EXIT_BUSY = 75
 # Exit code of a process that could not log its result because the disk is full.
 EXIT_DISK_FULL = 74
-# Limits on what a state contains, so that no log exhausts the memory or makes pages slow.
+# Limits on the size of a state, so that no log exhausts the memory or slows down pages.
 MAX_NAMED_SKIPS = 20
 MAX_TEXT = 4000
 MAX_FRAMES = 200
@@ -73,7 +73,7 @@ class Task(Struct, dict=True):
     ``seconds`` is the total time of the runs that have ended, by a monotonic clock.
     ``log_start`` is the cursor in the event log at which the current run begins.
 
-    ``state`` is folded from the log, up to the cursor in it. ``saved_cursor`` is that of the saved state.
+    ``state`` is folded from the log up to ``state.cursor``. ``saved_cursor`` is the cursor of the saved state.
     """
 
     name: TaskName
@@ -134,9 +134,9 @@ class Task(Struct, dict=True):
         return self._ran_before + time.monotonic() - self._seen_since
 
     def read_events(self, log: Path, deadline: float = math.inf) -> tuple[list[events.Event], bool]:
-        """Bring the state up to date with ``log``, until the ``deadline`` of the monotonic clock.
+        """Update the state from ``log``, stopping at ``deadline`` (monotonic clock) but after at least one line.
 
-        Returns the new events, and whether they are all there are. At least one line is read.
+        Return the new events, and whether the end of the log was reached.
         """
         earlier: list[events.Event] = []
         if self.state.cursor < self.log_start:
@@ -157,7 +157,7 @@ class Task(Struct, dict=True):
         self.forget_events()
 
     def forget_events(self) -> None:
-        """Discard the state, except for the progress. Reading the events folds the log from the start."""
+        """Discard the state, except for the progress. `read_events` then folds the log from the start."""
         self.state, self.saved_cursor = TaskState(fraction=self.state.fraction), 0
 
     @property
@@ -167,7 +167,7 @@ class Task(Struct, dict=True):
 
 
 def not_before(last: float, at: float | None) -> float:
-    """``at`` or the current Unix time, but not before ``last``: the clock may have been set back."""
+    """Return ``at`` or the current Unix time, but not before ``last``: the clock may have been set back."""
     return max(last, time.time() if at is None else at)
 
 
@@ -253,9 +253,9 @@ class TaskState(Struct):
         until: int | None = None,
         without: tuple[type[events.Event], ...] = (),
     ) -> tuple[list[events.Event], bool]:
-        """Fold in the events of ``log`` after the cursor, and not after ``until``, except those ``without`` effect.
+        """Fold the events of ``log`` from the cursor to ``until``, except those of the types in ``without``.
 
-        Returns the events, and whether all were read before the ``deadline`` of the monotonic clock.
+        Return the events, and whether all were read before ``deadline`` (monotonic clock).
         """
         happened: list[events.Event] = []
         for event, end in events.each(log, self.cursor, until):
@@ -280,7 +280,7 @@ class TaskState(Struct):
 
 
 def _facts(event: events.Event, *without: str) -> Any:
-    """The fields of an event by name, except its time and ``without``."""
+    """Return the fields of an event by name, except its time and ``without``."""
     return {
         name: _clip(value) if isinstance(value, str) else value
         for name, value in structs.asdict(event).items()

@@ -92,14 +92,14 @@ def open_picture(
 
 
 def header(data: bytes) -> tuple[str, tuple[int, int]]:
-    """Return the format, such as ``JPEG``, and the width and height that a file declares. Raises UnusableImage."""
+    """Return the format, such as ``JPEG``, and the width and height in the header. Raises UnusableImage."""
     with _explained(data, MAX_PIXELS), _open(data) as image:
         return str(image.format), image.size
 
 
 @contextlib.contextmanager
 def _explained(data: bytes, max_pixels: int) -> Iterator[None]:
-    """Turn every error of a decoder into UnusableImage."""
+    """Convert all decoder errors to UnusableImage."""
     with warnings.catch_warnings():
         # Pillow warns about unusual metadata, which is not used.
         warnings.simplefilter("ignore")

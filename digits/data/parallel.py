@@ -65,7 +65,7 @@ def run(
     progress. Pieces are assigned in order, to the next free process. ``finish(send)`` runs
     once in each process when no piece is left. Exceptions of a process are raised here,
     and ProcessDied if a process was killed. Close the iterator to stop early. No process
-    is left when it ends, whatever the reason.
+    is left when it ends, regardless of the reason.
     """
     pool = _Pool(work, finish)
     try:

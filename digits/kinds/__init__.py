@@ -29,17 +29,17 @@ BUILT_IN = (
 
 
 def all_kinds() -> Mapping[str, Kind]:
-    """All kinds by name: the built-in ones, then those of plugins."""
+    """Return all kinds by name: the built-in ones, then those of plugins."""
     return _kinds()[0]
 
 
 def default_kind() -> Kind:
-    """The first kind of the table."""
+    """Return the first kind of the table."""
     return BUILT_IN[0]
 
 
 def kind_named(name: str) -> Kind:
-    """The kind called ``name``; raises UnknownKind."""
+    """Return the kind named ``name``; raises UnknownKind."""
     try:
         return all_kinds()[name]
     except KeyError:
@@ -47,12 +47,12 @@ def kind_named(name: str) -> Kind:
 
 
 def prediction_views() -> list[PredictionView]:
-    """The views of predictions that plugins provide."""
+    """Return the prediction views provided by plugins."""
     return _prediction_views()[0]
 
 
 def refused_plugins() -> list[Refusal]:
-    """The installed plugins that could not be loaded, with the reasons."""
+    """Return the installed plugins that could not be loaded, with the reasons."""
     return [*_kinds()[1], *_prediction_views()[1]]
 
 

@@ -31,7 +31,7 @@ AnyRecipe = TypeVar("AnyRecipe", bound=CreateDataset)
 
 
 def required_integer(label: str, recipe: type[CreateDataset], name: str) -> IntegerField:
-    """A field with the default and the limits of the field ``name`` of a ``recipe``."""
+    """Return a field with the default and the limits of the field ``name`` of a ``recipe``."""
     limits = schema.limits(recipe, name)
     return IntegerField(
         label,
@@ -41,9 +41,9 @@ def required_integer(label: str, recipe: type[CreateDataset], name: str) -> Inte
 
 
 class ImageDatasetForm(JobForm, Generic[AnyRecipe]):
-    """Base of the forms that create a dataset of images.
+    """Base class of the forms that create an image dataset.
 
-    ``SCANNED`` are the names of the fields that `scan_source` reads, the path first; a form without any offers no scan.
+    ``SCANNED`` names the fields that `scan_source` reads, the path first. If it is empty, there is no scan.
     """
 
     SCANNED: tuple[str, ...] = ()
@@ -77,18 +77,18 @@ class ImageDatasetForm(JobForm, Generic[AnyRecipe]):
         raise NotImplementedError
 
     def scan_source(self) -> Iterator[SourceSummary]:
-        """Yield growing summaries of the source, while the form is filled in; the last one is finished.
+        """Return an iterator of increasingly complete summaries of the source; the last one is finished.
 
-        Resolves paths with `path_of` before it returns, which raises DigitsError; iterating runs in a thread.
+        Resolve paths with `path_of`, which raises DigitsError, before returning; iteration happens in a thread.
         """
         raise NotImplementedError
 
     def path_of(self, name: str, file_type: FileType) -> Path:
-        """Return the real path of the field ``name``. Raises DigitsError as `AllowedPath` refuses it."""
+        """Return the real path in the field ``name``. Raises DigitsError if it is invalid, like `AllowedPath`."""
         return self.meta.data_roots.resolve(self[name].data or "", file_type)  # type: ignore[no-any-return]
 
     def image_settings(self) -> dict[str, Any]:
-        """The arguments of `CreateDataset` for the image fields, with a new seed."""
+        """Return the arguments of `CreateDataset` for the image fields, with a new seed."""
         return {
             "width": self.resize_width.data,
             "height": self.resize_height.data,

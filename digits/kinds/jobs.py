@@ -59,7 +59,7 @@ class DatasetJob(Job, kw_only=True, eq=False):
         manifests.remove_products(self.folder)
 
     def manifest(self) -> manifests.Manifest | None:
-        """The manifest of the finished dataset; None until it is finished, or if it is damaged."""
+        """Return the manifest of the finished dataset; None until it is finished, or if it is damaged."""
         try:
             return self._loaded_manifest
         except UnreadableFile:
@@ -83,7 +83,7 @@ JOB_TYPES: dict[str, type[Job]] = {job_type.type: job_type for job_type in (Data
 
 
 def last_metric(model: Job, dataset: Job | None) -> tuple[str, float] | None:
-    """Return the name and the latest value of the metric of the kind of ``dataset``, or of the loss if it has none."""
+    """Return the name and latest value of the model's main metric: that of the dataset's kind, or else the loss."""
     values = model.summary.last_values
     kind = dataset.data_kind if values and isinstance(dataset, DatasetJob) else None
     name = choose_metric(kind.metric, values) if kind else ""
@@ -91,7 +91,7 @@ def last_metric(model: Job, dataset: Job | None) -> tuple[str, float] | None:
 
 
 def metric_rank(model: Job, dataset: Job | None) -> tuple[bool, float] | None:
-    """Return a key that sorts models by the metric of their kind, the best last: first those where lower is better."""
+    """Return a key that sorts models by their main metric, best last; metrics where lower is better come first."""
     accuracy = model.summary.last_accuracy
     metric = ("accuracy", accuracy / 100) if accuracy is not None else last_metric(model, dataset)
     if metric is None:

@@ -29,8 +29,8 @@ class Kind:
 
     ``name`` identifies it in files, ``title`` on pages, and ``route`` in URLs:
     ``/datasets/<route>/new``. Names are lowercase words with hyphens, and routes two of them with a slash:
-    ``image-tagging``, ``images/tagging``. ``metric`` is the validation metric by which models are compared, which
-    decides the best snapshot of a training. Its ``package`` contains modules that are imported on demand:
+    ``image-tagging``, ``images/tagging``. ``metric`` is the validation metric that compares models and selects the
+    best snapshot of a training. Its ``package`` contains modules that are imported on demand:
 
     ========== =========== ==============================================================
     module     used by     contents
@@ -68,7 +68,7 @@ class Kind:
         return {"name": self.name, "route": self.route}
 
     def missing_files(self) -> list[str]:
-        """The modules and templates that the package lacks; raises whatever importing the package raises."""
+        """Return the modules and templates missing from the package; raises any exception raised by importing it."""
         modules = [name for name in MODULES if importlib.util.find_spec(f"{self.package}.{name}") is None]
         return [*(f"{name}.py" for name in modules), *missing_templates(self.package, TEMPLATES)]
 

@@ -1,4 +1,4 @@
-"""A summary of a source, for the form, before a dataset is created: counts, sizes, problems and suggestions.
+"""Summarize the source of a dataset in the form, before it is created: counts, sizes, problems and suggestions.
 
 A kind that offers one implements `digits.kinds.dataset_form.ImageDatasetForm.scan_source`.
 """
@@ -14,20 +14,20 @@ from dataclasses import dataclass, field
 from digits.data import images
 from digits.data.sources import count_of, listed, show
 
-# Limits of a summary. A scan may take as long as a disk needs to list this many files.
+# Limits of a summary; its cost is dominated by listing this many files.
 MAX_FILES = 200_000
 MAX_SECONDS = 20.0
 SAMPLE_IMAGES = 32
 MAX_SAMPLE_BYTES = 32_000_000
 MAX_SAMPLE_PIXELS = 20_000_000
-# Between two summaries of an unfinished scan.
+# Interval between summaries of an unfinished scan, in seconds.
 SECONDS_BETWEEN = 0.7
 MAX_BARS = 12
 
 
 @dataclass
 class Suggestion:
-    """Values for fields of the form, and the question and the words of the button that offer them."""
+    """Values for form fields, offered with the question ``text`` and a button labeled ``action``."""
 
     text: str
     action: str
@@ -36,10 +36,10 @@ class Suggestion:
 
 @dataclass
 class SourceSummary:
-    """What a source contains, as far as it has been read.
+    """The contents of a source, as far as they have been read.
 
-    ``facts`` and ``problems`` are sentences. ``bars`` are labels with counts, the first of ``bars_total``.
-    ``example`` is the path of an image that can be decoded. ``refused`` is the reason why there is no summary.
+    ``facts`` and ``problems`` are sentences. ``bars`` are the first of ``bars_total`` labels with counts.
+    ``example`` is the path of a decodable image. ``refused`` is the reason if there is no summary.
     """
 
     facts: list[str] = field(default_factory=list)
@@ -53,19 +53,19 @@ class SourceSummary:
     finished: bool = True
 
     def set_bars(self, title: str, counts: list[tuple[str, int]]) -> None:
-        """Show the first of ``counts`` as bars."""
+        """Show ``counts`` as bars, up to `MAX_BARS`."""
         self.bars_title, self.bars, self.bars_total = title, counts[:MAX_BARS], len(counts)
 
 
 class Pace:
-    """When to yield a summary of an unfinished scan, and when to end the scan."""
+    """Decide when to yield a summary of an unfinished scan, and when to end the scan."""
 
     def __init__(self) -> None:
         self._end = time.monotonic() + MAX_SECONDS
         self._next = time.monotonic() + SECONDS_BETWEEN
 
     def is_over(self, files: int) -> bool:
-        """Return whether the limit of time, or of files read, is reached."""
+        """Return whether the time limit or the limit on files is reached."""
         return files >= MAX_FILES or time.monotonic() > self._end
 
     def is_due(self) -> bool:
@@ -78,7 +78,7 @@ class Pace:
 
 @dataclass
 class Sample:
-    """A few images of a source, decoded: formats, sizes, and broken files."""
+    """A sample of decoded images: formats, sizes, and broken files."""
 
     root: str
     files: list[str]
@@ -90,18 +90,18 @@ class Sample:
 
     @classmethod
     def spread_over(cls, root: str, files: list[str]) -> Sample:
-        """A sample with files at equal distances in ``files``."""
+        """Return a sample of evenly spaced ``files``."""
         count = min(len(files), SAMPLE_IMAGES)
         return cls(root, [files[number * len(files) // count] for number in range(count)])
 
     def steps(self) -> Iterator[None]:
-        """Decode the images, one in each step."""
+        """Decode one image per step."""
         for name in self.files:
             self._read(name)
             yield
 
     def describe(self, summary: SourceSummary) -> None:
-        """Add the facts and problems of the sample to a summary."""
+        """Add the facts and problems of the sample to ``summary``."""
         summary.example = self.example
         if self.sizes:
             formats = " and ".join(name for name, _ in self.formats.most_common(3))
@@ -153,7 +153,7 @@ def _area(size: tuple[int, int]) -> int:
 def with_sample(
     root: str, files: list[str], summarize: Callable[[], SourceSummary]
 ) -> Iterator[SourceSummary]:
-    """Yield summaries with the sample of ``files``, the last one finished."""
+    """Yield summaries that include a sample of ``files``; the last one is finished."""
     pace, sample = Pace(), Sample.spread_over(root, files)
     for _ in sample.steps():
         if pace.is_over(0):

@@ -1,4 +1,4 @@
-"""What pages and JSON say about a dataset and its models. A kind's ``views`` module overrides what differs."""
+"""Texts and data for the pages and JSON of a dataset and its models, which a kind's ``views`` module can override."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from digits.kinds.dataset_form import AnyRecipe
 
 @dataclass(frozen=True)
 class Chart:
-    """A chart of metrics on a model's page, beside that of the loss.
+    """A chart of metrics on a model's page, in addition to that of the loss.
 
     It draws the metrics whose names contain one of ``metrics``; the others are drawn with the loss. Metrics
     from 0 to 1 can be shown in percent. ``best`` is ``highest`` or ``lowest``. The axis does not extend below
@@ -29,18 +29,18 @@ class Chart:
     low: float | None = None
 
     def word(self, metric: str) -> str:
-        """A metric as sentences name it: the title if it is the only one; abbreviations in capitals."""
+        """Return the name of a metric in a sentence: the title if it is the only one; abbreviations in capitals."""
         if len(self.metrics) == 1:
             return self.title.lower() if self.title.isalpha() else self.title
         return metric if len(metric) > 4 else metric.upper()
 
     def format(self, value: float) -> str:
-        """A value of one of the metrics, such as ``93.25%`` or ``0.931``."""
+        """Format a value of one of the metrics, such as ``93.25%`` or ``0.931``."""
         return f"{100 * value:.2f}%" if self.percent else format_number(value)
 
 
 def format_number(value: float) -> str:
-    """Return ``value`` with three digits, or without decimals: ``0.0123``, ``12,345``."""
+    """Format ``value`` with three significant digits, or as an integer from 1000: ``0.0123``, ``12,345``."""
     return f"{value:,.0f}" if 1000 <= abs(value) < 1e9 else f"{value:.3g}"
 
 
@@ -48,10 +48,10 @@ class Views(Generic[AnyRecipe]):
     """Texts and data of one kind. The module ``views`` of a kind defines ``Views``, a subclass.
 
     ``group`` and ``groups`` are the words for the groups that records are counted by, such as *class* and
-    *classes*; ``charts`` are those of a model's metrics, the most important one first. ``balancing`` are the ways
+    *classes*; ``charts`` show a model's metrics, the most important one first. ``balancing`` lists the supported ways
     to balance the groups, as in `digits.core.recipe.Balance`. ``invitation`` explains the kind above its form.
-    ``infer`` labels the button that runs a model on an image, under the heading ``infer_title``; ``result`` is shown
-    in place of the prediction until there is one.
+    ``infer`` labels the button that runs a model on an image, under the heading ``infer_title``; ``result`` is the
+    placeholder for the prediction.
     """
 
     group = "class"
@@ -65,7 +65,7 @@ class Views(Generic[AnyRecipe]):
     result = "The prediction appears here."
 
     def describe_metric(self, name: str, value: float) -> str:
-        """The metric ``name`` in words, such as ``accuracy 93.25%``."""
+        """Format the metric ``name`` for display, such as ``accuracy 93.25%``."""
         for chart in self.charts:
             if name in chart.metrics:
                 return f"{chart.word(name)} {chart.format(value)}"
@@ -74,7 +74,7 @@ class Views(Generic[AnyRecipe]):
         return f"{name.replace('_', ' ')} {format_number(value)}"
 
     def describe_metrics(self, metrics: Mapping[str, float]) -> str:
-        """The ``metrics`` of a validation in words: those of the charts, in their order, and the loss."""
+        """Format validation ``metrics`` for display: those in the charts, in the same order, and the loss."""
         words = [*(word for chart in self.charts for word in chart.metrics), "loss"]
         names = [
             name for word in words for name in metrics if name == word or (word in name and word != "loss")
@@ -86,7 +86,7 @@ class Views(Generic[AnyRecipe]):
         raise NotImplementedError
 
     def describe_record(self, manifest: Manifest, record: Record) -> str:
-        """The target of a record in words, for its image."""
+        """Return the target of a record as text, shown with its image."""
         target = manifest.target
         values = record.features.get(target.feature, [])
         if not values or isinstance(values[0], bytes):
@@ -98,7 +98,7 @@ class Views(Generic[AnyRecipe]):
         return []
 
     def parse_task(self, manifest: Manifest) -> dict[str, Any]:
-        """What DIGITS' JSON says about the reading of the source, besides the counts of the splits."""
+        """Return JSON fields about reading the source, as in DIGITS, in addition to the counts of the splits."""
         return {}
 
     def dataset_json(self, manifest: Manifest) -> dict[str, Any]:

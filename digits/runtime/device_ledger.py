@@ -40,7 +40,7 @@ class Allocation:
 class Resources:
     """Free resources: slots of each pool, and GPU indexes.
 
-    If ``gpus`` is None, the machine has no GPU. A pool without an entry is unlimited.
+    ``gpus`` is None if the machine has no GPU. Pools without an entry are unlimited.
     """
 
     slots: dict[str, int]

@@ -1,7 +1,7 @@
-"""Find jobs among thousands: an index in memory of their texts and of the values by which lists sort them.
+"""An in-memory index of the searchable texts and sort keys of jobs.
 
-The store updates the index whenever a job changes, so a search or a page of a list reads no files and computes nothing
-for jobs that it does not show.
+The store updates the index whenever a job changes, so searching or showing a page of a list reads no files and computes
+nothing for jobs that are not shown.
 """
 
 from __future__ import annotations
@@ -19,17 +19,17 @@ from digits.kinds.jobs import metric_rank
 AnyJob = TypeVar("AnyJob", bound=Job)
 Direction = Literal["asc", "desc"]
 
-# Longer searches are cut. So the time of a search has a limit.
+# Longer searches are truncated to bound their running time.
 MAX_SEARCH_CHARACTERS = 200
 
 
 @dataclass(frozen=True)
 class Column:
-    """A column by which lists of jobs can be sorted.
+    """A sortable column of job lists.
 
-    ``value`` computes the value of a job from the number of jobs that need it and the job that it needs. It returns
-    None for jobs without a value, which come last in either direction. ``first`` is the direction after the first
-    click: the best or latest first, or alphabetical.
+    ``value`` computes the sort key from the job, the number of jobs that depend on it, and the job it depends on.
+    Jobs without a value (None) come last in both directions. ``first`` is the direction after the first click: best
+    or latest first, or alphabetical.
     """
 
     value: Callable[[Job, int, Job | None], Any]
@@ -48,13 +48,13 @@ COLUMNS: Mapping[str, Column] = {
 
 
 def plain(text: str) -> str:
-    """``text`` normalized for comparisons: case folded and Unicode normalized."""
+    """Normalize ``text`` for comparisons: fold case and normalize Unicode."""
     return text.lower() if text.isascii() else unicodedata.normalize("NFKC", text).casefold()
 
 
 @dataclass(slots=True, eq=False)
 class _Entry:
-    """A job with its normalized texts, its values by column, and the id of the job that it needs."""
+    """A job with its normalized texts, its sort keys by column, and the id of the job it depends on."""
 
     job: Job
     text: str = ""
@@ -64,14 +64,14 @@ class _Entry:
 
 @dataclass(slots=True)
 class _Table:
-    """The jobs of one type, the oldest first, those that have not ended, and the orders that were asked for."""
+    """The jobs of one type, oldest first, the ids of unfinished ones, and cached sort orders."""
 
     entries: dict[str, _Entry] = field(default_factory=dict)
     running: set[str] = field(default_factory=set)
     orders: dict[tuple[str, Direction], list[_Entry]] = field(default_factory=dict)
 
     def order(self, sort: str, direction: Direction) -> Sequence[_Entry]:
-        """All entries in the order of a column; without one, and among equal values, the newest first."""
+        """Return all entries sorted by a column; by default and among equal values, newest first."""
         known = self.orders.get((sort, direction))
         if known is None:
             known = list(reversed(self.entries.values()))
@@ -87,25 +87,25 @@ class _Table:
 
 
 class JobIndex:
-    """All jobs of a store. ``count_children`` returns the number of jobs that need a job."""
+    """The jobs of a store. ``count_children`` returns the number of jobs that depend on a job."""
 
     def __init__(self, count_children: Callable[[Job], int]) -> None:
         self._count_children = count_children
         self._tables: defaultdict[str, _Table] = defaultdict(_Table)
-        # The jobs that others need: a search for the name of a dataset finds its models, too.
+        # Jobs that others depend on: searching for the name of a dataset also finds its models.
         self._needed: dict[str, _Entry] = {}
         self._groups: Counter[str] = Counter()
         self._group_of: dict[str, str] = {}
 
     def add(self, job: Job) -> None:
-        """Add a job, which is the newest one."""
+        """Add the newest job."""
         table = self._tables[job.type]
         table.entries[job.id] = _Entry(job)
         table.orders.clear()
         self.update(job)
 
     def update(self, job: Job) -> None:
-        """Update the entry of a job that may have changed; jobs that are not in the index are ignored."""
+        """Update the entry of a job that may have changed, ignoring jobs that are not in the index."""
         table = self._tables[job.type]
         entry = table.entries.get(job.id)
         if entry is None:
@@ -145,10 +145,10 @@ class JobIndex:
         direction: Direction = "asc",
         running: bool | None = None,
     ) -> list[AnyJob]:
-        """The jobs of a type whose texts contain all words, in the order of a column of `COLUMNS`.
+        """Return the jobs of a type whose texts contain all ``words``, sorted by a column of `COLUMNS`.
 
-        Without a column, and among equal values, the newest come first. The texts are the name, the group, the owner,
-        the status, and the name of the dataset. With ``running``, only jobs that have not ended, or that have.
+        By default and among equal values, the newest come first. The texts are name, group, owner, status, and the
+        name of the dataset. ``running`` selects only unfinished (True) or ended (False) jobs.
         """
         table = self._tables[job_type.type]
         found = table.order(sort, direction) if table.running or not running else []
@@ -160,7 +160,7 @@ class JobIndex:
         return cast(list[AnyJob], [entry.job for entry in found])
 
     def groups(self, words: str, count: int) -> list[str]:
-        """The first ``count`` groups in alphabetical order whose names contain all words."""
+        """Return the alphabetically first ``count`` groups whose names contain all ``words``."""
         wanted = _split(words)
         found = (group for group in self._groups if all(word in plain(group) for word in wanted))
         return heapq.nsmallest(count, found, key=lambda group: (plain(group), group))

@@ -207,7 +207,7 @@ class Scheduler:
         return self.task_state(job, job.tasks[0]).metrics if job.tasks else Metrics()
 
     def task_state(self, job: Job, task: Task) -> TaskState:
-        """Return the state of ``task``, from its log. Lets other greenlets run while a long log is read."""
+        """Return the state of ``task``, yielding to other greenlets while a long log is read."""
         return self._states.get(job, task)
 
     # Decisions
@@ -304,7 +304,7 @@ class Scheduler:
     def _follow(self, job: Job, task: Task, follower: TaskFollower, run: TaskRun) -> bool:
         """Update ``job`` after a start, a poll or the end of ``run``; raises OSError to be called again.
 
-        Returns False to be called again soon, because the log contains more than can be read in a turn.
+        Return False to be called again soon, if the log is too long to read in one time slice.
         """
         try:
             if not self._advance(job, task, follower, run):
@@ -322,7 +322,7 @@ class Scheduler:
     def _advance(self, job: Job, task: Task, follower: TaskFollower, run: TaskRun) -> bool:
         """Return whether ``job`` is up to date."""
         if not task.status.is_running:
-            return True  # the job was ended by an error of its own
+            return True  # the job has already failed
         if isinstance(run.error, OSError):
             known = explain(run.error)
             why, hint = (known.message, known.hint) if known else (str(run.error), "")
@@ -377,7 +377,7 @@ class Scheduler:
         self._reconsider()
 
     def _catch_up(self, job: Job) -> None:
-        """Apply the first events of the log, all of a short one. The rest is read when it is needed."""
+        """Apply the first events of the log, or all if it is short. The rest is read on demand."""
         for task in job.tasks:
             with contextlib.suppress(OSError):
                 self._states.advance(job, task)

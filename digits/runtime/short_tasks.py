@@ -194,7 +194,7 @@ class ShortTasks:
         return ShortTaskResult(folder.name, folder, state, round(time.monotonic() - began, 3))
 
     def _check(self, run: TaskRun, state: TaskState, seconds_allowed: float) -> None:
-        """Complete the ``state`` of a settled run; raises the reason why it did not run."""
+        """Complete the ``state`` of a settled run; raises an error if it did not run."""
         if run.error:
             raise run.error
         if state.is_finished or state.failure:
@@ -225,7 +225,7 @@ def _prepare(task_folder: Path, recipe: Recipe, state: TaskState, devices: Seque
 
 
 def _follow(state: TaskState, run: TaskRun) -> bool:
-    """Return whether all events were read."""
+    """Read new events of ``run`` into ``state``; return whether all were read."""
     deadline = time.monotonic() + events.TURN_SECONDS
     _, is_complete = state.read(run.folder / EVENTS_FILE, deadline)
     if state.is_finished or state.failure:

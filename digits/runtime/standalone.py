@@ -32,7 +32,7 @@ from digits.runtime.executors.local import LocalExecutor, devices_environment
 from digits.runtime.task_runner import TaskRun, TaskRunner
 
 TASK = "train"
-# More than a training prints between polls.
+# More than a training prints between two polls.
 OUTPUT_BYTES = 16 * 1024 * 1024
 
 
@@ -50,7 +50,7 @@ class Rerun:
 
 
 def prepare(job_folder: Path, dataset: Path | None = None, output: Path | None = None) -> Rerun:
-    """Prepare to train the model in the folder of its job, on ``dataset`` if the recipe's dataset was moved.
+    """Prepare to train the model in ``job_folder``; pass ``dataset`` if the recipe's dataset was moved.
 
     A new job runs in its folder, and one that ended early resumes there. A finished training is repeated with the
     same seed in the folder ``output``, by default in a new one beside it. Raises BadRequest if something is missing.
@@ -249,7 +249,7 @@ def _recipe(job_folder: Path) -> Train:
 
 @dataclass
 class _Log:
-    """How a training ended so far: what its event log says of it, and the seed that a finished run drew."""
+    """The outcome of a training according to its event log, and the seed of a finished run."""
 
     has_begun: bool = False
     is_finished: bool = False

@@ -55,7 +55,7 @@ class Store:
         self.folder = folder
         self._types = types
         self._jobs: dict[str, Job] = {}
-        # Jobs that have not ended, so that the scheduler need not examine all jobs; see `running`.
+        # Unfinished jobs, so that the scheduler does not have to examine all jobs; see `running`.
         self._unfinished: set[str] = set()
         self._positions: dict[str, int] = {}
         self._children: defaultdict[str, list[Job]] = defaultdict(list)
@@ -199,7 +199,7 @@ class Store:
         return self._children[job.id][::-1] if job.id in self._children else []
 
     def count_children(self, job: Job) -> int:
-        """The number of jobs that need ``job``."""
+        """Return the number of jobs that depend on ``job``."""
         return len(self._children.get(job.id, ()))
 
     def running(self) -> Iterator[Job]:
@@ -311,7 +311,7 @@ class Store:
             self._children[needed].append(job)
 
     def _index(self, job_ids: Iterable[str]) -> None:
-        """Update the index after a change to what needs these jobs."""
+        """Update the index after jobs that depend on these were added or removed."""
         for job_id in job_ids:
             if job_id in self._jobs:
                 self.index.update(self._jobs[job_id])
@@ -335,7 +335,7 @@ class Store:
 
 @contextlib.contextmanager
 def _no_garbage_collection() -> Iterator[None]:
-    """Pause the garbage collector, which takes a third of the time while many objects and no garbage are created."""
+    """Pause the garbage collector, which takes a third of the time when loading many jobs."""
     was_enabled = gc.isenabled()
     gc.disable()
     try:

@@ -18,7 +18,7 @@ OUTPUT_BYTES = 16 * 1024
 
 
 def summarize(job: Job, metrics: Metrics) -> None:
-    """Update the summary of a training with its ``metrics``."""
+    """Update the summary of a training from its ``metrics``."""
     job.summary.sparkline = metrics.sparkline()
     job.summary.last_accuracy = metrics.last_accuracy()
     job.summary.last_values = metrics.last_values()
@@ -41,7 +41,7 @@ class TaskFollower:
         self._sparkline_at = 0.0
 
     def read(self, *, has_ended: bool) -> bool:
-        """Apply new events to the task, for a turn; return whether they were all. Raises OSError."""
+        """Apply new events to the task for one time slice; return whether all were applied. Raises OSError."""
         is_complete = self._read_events()
         now = time.monotonic()
         if has_ended or now - self._output_at >= OUTPUT_SECONDS:

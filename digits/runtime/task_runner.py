@@ -28,7 +28,7 @@ POLL_SECONDS = 0.05
 # Longest time between two rounds.
 IDLE_SECONDS = 1.0
 CLEAR_SECONDS = 5.0
-# A run whose user falls behind, because its log is long, uses at most about half of the server's time.
+# Pause between time slices of a run with a long backlog, which limits it to about half of the server's time.
 BEHIND_SECONDS = 0.01
 
 
@@ -47,7 +47,7 @@ class TaskRun:
 
     ``allocate`` reserves the devices, and returns None while they are in use. ``prepare`` writes the
     recipe for these devices, and may raise. ``follow`` is called when the task has started, after every poll, and when
-    it has ended; if it raises OSError, it is called again in the next round, and if it returns False, soon.
+    it has ended. If it raises OSError, it is called again in the next round; if it returns False, after a short pause.
 
     ``number`` is the number of the run, which distinguishes it from earlier ones in the same folder. With
     ``may_exist``, an earlier server may have started it already. An ``owned`` run ends with
@@ -216,7 +216,7 @@ class TaskRunner:
                     self._poll(run)
                 self._limit_time(run, now)
                 if run._is_behind and self._loop is not None:
-                    gevent.sleep(0)  # let others run before the next run
+                    gevent.sleep(0)  # yield before following the next run
         if may_run:
             for call in self.every_round:
                 call()
@@ -332,7 +332,7 @@ class TaskRunner:
         self.wake()
 
     def _call_follow(self, run: TaskRun) -> bool:
-        """Call the user of ``run``; return whether it has done its work."""
+        """Call ``run.follow``; return whether it is up to date."""
         try:
             run._is_behind = run.follow(run) is False
             if run._is_behind:

@@ -1,4 +1,4 @@
-"""The states of tasks, read from their event logs in short turns, so that no log blocks the event loop."""
+"""Read the states of tasks from their event logs in short time slices, so that no log blocks the event loop."""
 
 from __future__ import annotations
 
@@ -18,15 +18,15 @@ from digits.core.task import EVENTS_FILE, Task, TaskState
 
 log = logging.getLogger(__name__)
 
-# So much of a log is read again at most, when the server starts again or needs a state that it discarded.
+# Maximum size of the part of a log that is read again after a restart, or when a discarded state is needed.
 SAVE_BYTES = 2 * 1024 * 1024
 STATES_KEPT = 32
 
 
 class TaskStates:
-    """Reads the states of tasks. Those of the jobs asked for last stay in memory, and those of followed tasks.
+    """Read the states of tasks, keeping those of followed tasks and of recently requested jobs in memory.
 
-    ``is_followed`` returns whether a `TaskFollower` reads the events of a task, to report each one.
+    ``is_followed`` returns whether a `TaskFollower` reads and reports the events of a task.
     """
 
     def __init__(self, is_followed: Callable[[Job, Task], bool]) -> None:
@@ -34,7 +34,7 @@ class TaskStates:
         self._recent: OrderedDict[str, Job] = OrderedDict()
 
     def get(self, job: Job, task: Task) -> TaskState:
-        """The state of ``task``. Lets other greenlets run while a long log is read."""
+        """Return the state of ``task``, yielding to other greenlets while a long log is read."""
         while not self._is_followed(job, task):
             _, is_complete = self.advance(job, task)
             if is_complete:
@@ -44,9 +44,9 @@ class TaskStates:
         return task.state
 
     def advance(self, job: Job, task: Task) -> tuple[list[events.Event], bool]:
-        """Use a turn to bring the state of ``task`` up to date.
+        """Update the state of ``task`` for one time slice.
 
-        Returns the new events, and whether they are all there are. Raises OSError for temporary problems.
+        Return the new events, and whether the state is up to date. Raises OSError for temporary problems.
         """
         folder = job.task_folder(task)
         size, cursor = _size_of(folder / EVENTS_FILE), task.state.cursor
@@ -64,7 +64,7 @@ class TaskStates:
         return happened, is_complete and not _is_unsaved(task)
 
     def keep(self, job: Job) -> None:
-        """Keep the states of ``job`` in memory for now, instead of those that were not needed for the longest time."""
+        """Keep the states of ``job`` in memory, discarding those of the least recently used job."""
         self._recent[job.id] = job
         self._recent.move_to_end(job.id)
         while len(self._recent) > STATES_KEPT:
@@ -83,7 +83,7 @@ class TaskStates:
     def _save(self, task: Task, folder: Path) -> None:
         try:
             saved_state.save(task, folder)
-        except (OSError, UnreadableFile, ValueError) as error:  # it is only a cache
+        except (OSError, UnreadableFile, ValueError) as error:  # the file is only a cache
             log.info("the state of the task in %s could not be saved: %s", folder, error)
 
 

@@ -44,7 +44,7 @@ SHOWN_MODELS = 25
 PAGE_SIZES = (10, 25, 50, 100)
 EXAMPLE_IMAGE = "img/example.png"
 MAX_EXAMPLE_PIXELS = 20_000_000
-# Each reads a disk; a further one waits.
+# Limits disk load: further scans wait.
 _scanning = threading.BoundedSemaphore(4)
 # A large image takes some seconds and 200 MB.
 _resizing = threading.BoundedSemaphore(2)
@@ -130,13 +130,13 @@ def summary() -> Response:
 
 @blueprint.post("/datasets/<kind:kind>/scan")
 def scan(kind: Kind) -> Response:
-    """Summarize the source in the form's fields: a line of JSON now and then while it is read, and one at the end.
+    """Stream summaries of the source in the form's fields as lines of JSON; the last one is finished.
 
     Closing the connection ends the scan.
     """
     form = _form(kind)
     if not form.SCANNED:
-        raise NotFound(f"There is no scan for {kind.title.lower()}.")
+        raise NotFound(f"Source summaries are not available for {kind.title.lower()}.")
     summaries: Iterator[SourceSummary]
     try:
         summaries = form.scan_source()
@@ -156,7 +156,7 @@ def _scanned(lines: Iterator[bytes]) -> Iterator[bytes]:
 def resize_example() -> Response:
     """Return an image resized with the form's settings: ``{image: data URI, bytes}``.
 
-    It is the file ``example``, by default one that is part of the program.
+    The image is the file ``example``, or by default a bundled one.
     """
     form = ImageDatasetForm[Any](request.form)
     names = ("resize_width", "resize_height", "resize_channels", "resize_mode", "encoding")
@@ -185,7 +185,7 @@ def resize_example() -> Response:
 
 
 def _resized_example(example: Path, channels: int, size: tuple[int, int], mode: str, encoding: str) -> bytes:
-    """The response of `resize_example` as JSON; called in a thread, because it can take many megabytes."""
+    """Return the response of `resize_example` as JSON; called in a thread, because it can take many megabytes."""
     picture = images.open_picture(example, channels, max_pixels=MAX_EXAMPLE_PIXELS).image
     resized = images.resize_image(picture, *size, mode)
     shown = images.encode_image(resized, "png" if encoding == "none" else encoding)
@@ -233,7 +233,7 @@ def explore(kind: Kind) -> str:
 
 @blueprint.get("/datasets/<job_id>/records/<split>/<int:number>")
 def record(job_id: str, split: str, number: int) -> Response:
-    """The image of a record."""
+    """Return the image of a record."""
     job = _dataset(job_id)
     data, mimetype = _record(job, split, number)
     response = Response(data, mimetype=mimetype)
@@ -243,7 +243,7 @@ def record(job_id: str, split: str, number: int) -> Response:
 
 
 def _models_address(job_id: str, number: int) -> str:
-    """Return the URL of the page of a dataset with page ``number`` of its models."""
+    """Return the URL of a dataset's page that shows page ``number`` of its models."""
     return url_for("datasets.show", job_id=job_id, models_page=number, _anchor="children-title")
 
 

@@ -28,7 +28,7 @@ from digits.web.services import services
 blueprint = Blueprint("home", __name__)
 
 PAGE_ROWS = 50
-# Many jobs may be waiting.
+# Limit on the unfinished jobs shown, because many may be waiting.
 RUNNING_ROWS = 20
 
 
@@ -91,7 +91,7 @@ def _page(name: str, jobs: Sequence[Job]) -> Page[Job]:
 
 
 def _address(query: JobQuery, pages: Mapping[str, Page[Job]], name: str, number: int) -> str:
-    """Return the URL of this page with page ``number`` of the list ``name``."""
+    """Return the URL of the home page that shows page ``number`` of the list ``name``."""
     shown = {key: page.number for key, page in pages.items()} | {name: number}
     numbers: dict[str, Any] = {f"{key}_page": shown[key] for key in pages if shown[key] > 1}
     return url_for("home.index", **query.arguments(), **numbers, _anchor=f"{name}-title")

@@ -56,7 +56,7 @@ def predict(kind: Kind, call: str) -> Response:
 
 
 def _template(kind: Kind, view: str) -> str:
-    """The template of the ``view`` of predictions, by default that of ``kind``; raises BadRequest."""
+    """Return the template of the ``view`` of predictions, by default that of ``kind``; raises BadRequest."""
     if not view:
         return f"{kind.name}/predictions.html"
     for plugin in prediction_views():

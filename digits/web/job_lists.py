@@ -1,4 +1,4 @@
-"""Lists of jobs as JSON. Each response has one page of each of its lists, whatever the number of jobs."""
+"""Lists of jobs as JSON. Each response contains one page of each of its lists, to bound its size."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ AnyJob = TypeVar("AnyJob", bound=Job)
 
 @blueprint.get("/index.json")
 def index() -> Response:
-    """Return a summary of the server, and all jobs in brief."""
+    """Return information about the server, and a page of brief job descriptions."""
     lists, paging = _pages(
         datasets=_select(DatasetJob), models=_select(ModelJob), damaged=_select(DamagedJob)
     )
@@ -47,7 +47,7 @@ def index() -> Response:
 
 @blueprint.get("/completed_jobs.json")
 def completed_jobs() -> Response:
-    """Return the rows of all jobs, those that have not ended apart."""
+    """Return a page of the rows of unfinished jobs, datasets, models and damaged jobs."""
     lists, paging = _pages(
         running=[*_select(ModelJob, running=True), *_select(DatasetJob, running=True)],
         datasets=_select(DatasetJob, running=False),
@@ -60,32 +60,32 @@ def completed_jobs() -> Response:
 
 @blueprint.get("/datasets.json")
 def datasets() -> Response:
-    """Return the rows of all datasets."""
+    """Return a page of the rows of datasets."""
     lists, paging = _pages(datasets=_select(DatasetJob))
     return jsonify(datasets=serializers.rows(lists["datasets"]), **paging)
 
 
 @blueprint.get("/models.json")
 def models() -> Response:
-    """Return the rows of all models."""
+    """Return a page of the rows of models."""
     lists, paging = _pages(models=_select(ModelJob))
     return jsonify(models=serializers.rows(lists["models"]), **paging)
 
 
 @blueprint.get("/autocomplete/group")
 def complete_group() -> Response:
-    """Return groups whose names contain the words of ``query``."""
+    """Return groups whose names contain all words of ``query``."""
     words = request.args.get("query", "")
     return jsonify(suggestions=services().store.index.groups(words, serializers.SUGGESTED_GROUPS))
 
 
 def _select(job_type: type[AnyJob], running: bool | None = None) -> list[AnyJob]:
-    """Return the jobs of a type that match the request, in its order."""
+    """Return the jobs of a type that match the request's search, in the requested order."""
     return JobQuery.parse(request.args).select(services().store.index, job_type, running)
 
 
 def _pages(**lists: Sequence[Job]) -> tuple[dict[str, Sequence[Job]], dict[str, Any]]:
-    """Return the requested page of each list, and the keys that describe the pages.
+    """Return the requested page of each list, and the pagination fields of the response.
 
     ``next`` is the URL of the next page; None if no list has more jobs.
     """

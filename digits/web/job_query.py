@@ -1,4 +1,4 @@
-"""The search, the order and the page of a list of jobs, as arguments of a URL."""
+"""The search, sort order and page of a job list as URL arguments."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ AnyJob = TypeVar("AnyJob", bound=Job)
 PER_PAGE = 100
 MAX_PER_PAGE = 200
 _MAX_PAGE = 1_000_000
-# Links to this many pages before and after the current one are shown.
+# Number of pages to link to on either side of the current one.
 _NEAR_PAGES = 2
 
 
@@ -43,24 +43,24 @@ class JobQuery:
         return cls(words=words, sort=sort, direction=direction)
 
     def toggled(self, key: str) -> Self:
-        """The query after a click on the header of the column ``key``."""
+        """Return the query after a click on the header of the column ``key``."""
         opposite: Direction = "asc" if self.direction == "desc" else "desc"
         direction = opposite if key == self.sort else COLUMNS[key].first
         return type(self)(words=self.words, sort=key, direction=direction)
 
     def arguments(self) -> dict[str, Any]:
-        """The URL arguments of this query."""
+        """Return the URL arguments of this query."""
         given = {"q": self.words, "sort": self.sort, "dir": self.direction if self.sort else ""}
         return {name: value for name, value in given.items() if value}
 
     def select(self, index: JobIndex, job_type: type[AnyJob], running: bool | None = None) -> list[AnyJob]:
-        """The jobs of a type that match, in order. With ``running``, only those that have not ended, or that have."""
+        """Return the matching jobs of a type, in order; ``running`` selects only unfinished or ended ones."""
         return index.select(job_type, self.words, self.sort, self.direction, running)
 
 
 @dataclass(frozen=True)
 class Page(Generic[T]):
-    """Some consecutive ``items`` of a list of ``total`` items. Pages have ``size`` items and are counted from 1."""
+    """One page of ``items`` from a list of ``total`` items. Pages have ``size`` items and are counted from 1."""
 
     items: Sequence[T]
     number: int
@@ -69,7 +69,7 @@ class Page(Generic[T]):
 
     @classmethod
     def of(cls, items: Sequence[T], number: int, size: int) -> Self:
-        """Return the page ``number`` of ``items``, or the last one if there are fewer pages."""
+        """Return page ``number`` of ``items``, or the last one if there are fewer pages."""
         number = min(number, max(1, math.ceil(len(items) / size)))
         return cls(items[(number - 1) * size : number * size], number, size, len(items))
 
@@ -90,7 +90,7 @@ class Page(Generic[T]):
 
     @property
     def links(self) -> list[int | None]:
-        """The pages to link to: the first, the last, and those near this one. None stands for omitted pages."""
+        """The pages to link to: the first, the last, and those near this one. None marks omitted pages."""
         low, high = max(1, self.number - _NEAR_PAGES), min(self.count, self.number + _NEAR_PAGES)
         links: list[int | None] = [*range(low, high + 1)]
         if low > 1:
@@ -102,7 +102,7 @@ class Page(Generic[T]):
 
 
 def page_of(arguments: Mapping[str, str], name: str = "page") -> int:
-    """Return the argument ``name`` of a request, the number of a page counted from 1."""
+    """Return the page number in the argument ``name`` of a request, counted from 1."""
     return _whole(arguments.get(name, ""), 1, _MAX_PAGE)
 
 

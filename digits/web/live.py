@@ -26,7 +26,7 @@ class Live:
         self.socketio = SocketIO()
 
     def connect(self, app: Flask) -> None:
-        """Serve the socket beside ``app``. The gate checks host, origin and login."""
+        """Serve the socket alongside ``app``. The gate checks host, origin and login."""
         self.socketio.init_app(
             app,
             async_mode="gevent",

@@ -10,5 +10,5 @@ from digits.web.offload import in_turns
 
 
 def render_in_turns(template: str, **context: Any) -> str:
-    """Render ``template`` as ``render_template`` does, but let other greenlets run every few milliseconds."""
+    """Render ``template`` like ``render_template``, yielding to other greenlets every few milliseconds."""
     return "".join(in_turns(stream_template(template, **context)))

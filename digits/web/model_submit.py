@@ -12,7 +12,7 @@ from digits.web import network_settings
 from digits.web.model_form import ModelForm
 from digits.web.standard_networks import Network, network
 
-# A first training, which shows how DIGITS works, should not take days.
+# Keep the demonstration short, whatever the network's recommended settings.
 FIRST_EPOCHS = 5
 
 
@@ -27,7 +27,7 @@ def new_model(
     owner: str | None = None,
     group: str = "",
 ) -> ModelJob:
-    """Create a job in ``folder`` that trains the network ``text`` on ``dataset``, and write the network there."""
+    """Create a job in ``folder`` that trains a network with source code ``text`` on ``dataset``."""
     write_bytes(folder / recipe.network, text.encode())
     return ModelJob(
         id=folder.name,
@@ -43,7 +43,7 @@ def new_model(
 
 
 def first_model(folder: Path, dataset: DatasetJob) -> ModelJob:
-    """Create a job in ``folder`` that trains the network that fits ``dataset`` for a few epochs."""
+    """Create a job in ``folder`` that trains the default network for ``dataset`` for a few epochs."""
     chosen = network_settings.network_for(dataset) or network("lenet")
     recipe = _recipe(chosen, dataset)
     return new_model(folder, dataset, recipe, f"{chosen.title} on {dataset.name}", text=chosen.text)

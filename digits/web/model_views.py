@@ -56,7 +56,7 @@ from digits.web.standard_networks import Network, every_network, network, networ
 
 blueprint = Blueprint("models", __name__)
 
-# The form lists the newest jobs; a search finds the others.
+# The form lists this many of the newest jobs; the others can be searched.
 SHOWN_DATASETS = 50
 SHOWN_MODELS = 25
 
@@ -139,14 +139,14 @@ def sweep() -> Response:
 
 @blueprint.get("/models/dataset-choices.json")
 def dataset_choices() -> Response:
-    """Return the newest datasets that match the search ``q`` of the form."""
+    """Return the newest usable datasets that match the search ``q``."""
     found, has_more = _usable_datasets(request.args.get("q", ""))
     return jsonify(datasets=[_dataset_choice(job) for job in in_turns(iter(found))], more=has_more)
 
 
 @blueprint.get("/models/network-choices")
 def network_choices() -> str:
-    """Return the part of the form with the newest models that match the search ``q``, and the ``chosen`` one."""
+    """Render the form's list of the newest models that match the search ``q``, and the ``chosen`` one."""
     words, chosen = request.args.get("q", ""), request.args.get("chosen")
     return render_template("_previous_networks.html", **_previous_networks(words, chosen))
 
@@ -201,7 +201,7 @@ def metrics(job_id: str) -> Response:
     after = cursor_of(request.args, "after")
     if after is None:
         state = services().scheduler.task_state(job, task)
-        # Much faster than Flask's JSON for many numbers.
+        # For many numbers, much faster than Flask's JSON provider.
         body = msgspec.json.encode({"cursor": state.cursor, **state.metrics.as_json()})
         return Response(body, mimetype="application/json")
     rows = _rows_after(job.task_folder(task) / EVENTS_FILE, after)
@@ -209,7 +209,7 @@ def metrics(job_id: str) -> Response:
 
 
 def _rows_after(log: Path, after: int) -> Iterator[bytes]:
-    """Iterate over the JSON of the rows after the cursor ``after``, which may be many; some pieces are empty."""
+    """Stream the rows after the cursor ``after`` as JSON. Pieces may be empty."""
     cursor, resumed, separator = after, False, b""
     yield b'{"rows":['
     for happened, end in events.row_turns(log, after, until=events.end(log)):
@@ -296,7 +296,7 @@ def _check_tensorflow() -> None:
 
 @blueprint.post("/models/customize")
 def customize() -> Response:
-    """Return the text of a standard network or of a model's network, for the editor."""
+    """Return the source code of a standard network or of a model's network, for the editor."""
     name = request.values.get("network", "")
     job = services().store.find(name)
     if isinstance(job, ModelJob):
@@ -388,7 +388,7 @@ def preflight() -> tuple[Response, int]:
 
 @blueprint.get("/models/preflight/progress")
 def preflight_progress() -> Response:
-    """The current stage of the check submitted with this ``watch``."""
+    """Return the current stage of the check submitted with this ``watch``."""
     state = services().short_tasks.watched(request.args.get("watch", ""))
     return jsonify(doing=state.doing if state else None)
 
@@ -452,9 +452,9 @@ def _kinds_balanced_by(balance: str) -> list[str]:
 
 
 def _fit(form: ModelForm, sent: Collection[str] = ()) -> None:
-    """Choose the standard network that fits the dataset, and its settings for the fields that were not ``sent``.
+    """Select the default network for the dataset, and its settings for the fields that were not ``sent``.
 
-    A request that names a network gets that one, with the settings that it contains.
+    If the request names a network, keep it and the settings in the request.
     """
     dataset = services().store.find(form.dataset.data or "")
     if form.method.data != "standard" or "standard_networks" in sent or not isinstance(dataset, DatasetJob):
@@ -475,7 +475,7 @@ def _offer_datasets(form: ModelForm) -> list[DatasetJob]:
 
 
 def _usable_datasets(words: str = "") -> tuple[list[DatasetJob], bool]:
-    """Return the newest datasets that match, and whether there are more."""
+    """Return the newest usable datasets that match, and whether there are more."""
     usable = (job for job in services().store.index.select(DatasetJob, words) if _is_usable(job))
     found = list(itertools.islice(usable, SHOWN_DATASETS + 1))
     return found[:SHOWN_DATASETS], len(found) > SHOWN_DATASETS
@@ -573,7 +573,7 @@ def _network_of(form: ModelForm) -> tuple[str, str | None]:
 
 
 def _check_kind(form: ModelForm) -> None:
-    """Add errors for settings that the kind of the dataset does not have."""
+    """Add errors for settings that are not available for the dataset's kind."""
     dataset = services().store.find(form.dataset.data or "")
     if not isinstance(dataset, DatasetJob) or form.balance.errors:
         return
@@ -609,7 +609,7 @@ def _blame(field: Field, message: str) -> None:
 
 
 def snapshot_of(job: ModelJob, asked: str | None) -> Snapshot:
-    """Return the snapshot of the epoch that was ``asked`` for: by default the best one, the newest one for -1."""
+    """Return the snapshot of the epoch ``asked``: by default the best one, for -1 the newest one."""
     saved = job.snapshots()
     if not saved.default:
         raise BadRequest(f"“{job.name}” has no snapshot yet.")
@@ -628,7 +628,7 @@ def snapshot_of(job: ModelJob, asked: str | None) -> Snapshot:
 
 
 def _form_page(form: ModelForm, *, is_fitted: bool = False) -> str:
-    """Render the form. ``is_fitted`` if it has the settings of the network that fits the dataset."""
+    """Render the form. ``is_fitted`` means that it has the settings of the default network for the dataset."""
     form.custom_network.data = form.custom_network.data or template()
     _, has_more = _usable_datasets()
     return render_in_turns(
@@ -658,7 +658,7 @@ def _form_page(form: ModelForm, *, is_fitted: bool = False) -> str:
 
 
 def _dataset_choice(job: DatasetJob) -> dict[str, Any]:
-    """Return the row of a dataset with its kind, the network that fits it, and the smaller side of its images."""
+    """Return the row of a dataset with its kind, its default network, and the length of its images' shorter side."""
     fitting = network_settings.network_for(job)
     return {
         **serializers.row(job),
@@ -669,8 +669,9 @@ def _dataset_choice(job: DatasetJob) -> dict[str, Any]:
 
 
 def _metric_choices() -> dict[str, list[tuple[str, str, str]]]:
-    """Return the choices of metrics for the best snapshot and for early stopping: value, words, and kind if only one
-    has them.
+    """Return the choices of metrics for the best snapshot and for early stopping.
+
+    Each choice is a tuple of value, label, and kind; the kind is empty for choices available for all kinds.
     """
     kinds = all_kinds().values()
     metrics = [

@@ -1,7 +1,7 @@
-"""Check a network's text without running it, while the user types.
+"""Check a network's source code without running it, while the user types.
 
-It accepts what the worker accepts: both use `digits.core.network_text`, and the requirements on the class are in
-`digits.core.network_contract`. Only running the text decides the rest.
+The check is consistent with the worker: both parse with `digits.core.network_text` and share the requirements on the
+class in `digits.core.network_contract`. Everything else shows only when the code runs.
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ from digits.core import network_contract, network_text
 
 Diagnostic = dict[str, Any]
 
-# Parsing and compiling hold the GIL: up to this size, for about 20 ms. A text with a finally is compiled in time
-# that grows exponentially with its depth.
+# Parsing and compiling hold the GIL, for about 20 ms up to this size. The time to compile nested finally clauses
+# grows exponentially with their depth.
 QUICK_CHARACTERS = 6_000
 CHECK_SECONDS = 20.0
 MEMORY_BYTES = 2 << 30
@@ -54,9 +54,9 @@ def check(text: str) -> list[Diagnostic]:
 
 
 def lint(text: str) -> list[Diagnostic]:
-    """Errors as ``{line, column, message, hint, severity}``; lines count from 1, columns from 0.
+    """Return errors as ``{line, column, message, hint, severity}``; lines count from 1, columns from 0.
 
-    A text of white space has none. Raises MemoryError.
+    Blank text has no errors. Raises MemoryError.
     """
     text = network_text.normalize(text)
     if not text.strip():
@@ -66,7 +66,7 @@ def lint(text: str) -> list[Diagnostic]:
             warnings.simplefilter("ignore")
             tree = network_text.parse(text)
             faults = network_contract.faults_in(tree)
-            network_text.compile_tree(tree)  # changes the tree
+            network_text.compile_tree(tree)  # last, because it modifies the tree
     except SyntaxError as error:
         faults = [network_text.describe_syntax_error(error)]
     return [
@@ -82,8 +82,8 @@ def lint(text: str) -> list[Diagnostic]:
 
 
 def main() -> None:
-    """Print the errors of the text in standard input as JSON."""
-    gc.disable()  # a long text has millions of nodes, all of which are kept to the end
+    """Print the errors of the source code read from standard input as JSON."""
+    gc.disable()  # long code has millions of nodes, all of which live until the end
     resource.setrlimit(resource.RLIMIT_AS, (MEMORY_BYTES, MEMORY_BYTES))
     try:
         diagnostics = lint(sys.stdin.buffer.read().decode("utf-8", "surrogatepass"))

@@ -1,4 +1,4 @@
-"""The settings that a standard network brings to the model form, adapted to a dataset."""
+"""The recommended settings of a standard network for the model form, adapted to a dataset."""
 
 from __future__ import annotations
 
@@ -14,22 +14,22 @@ from digits.web.standard_networks import Network, default_network, every_network
 
 
 def network_for(dataset: DatasetJob) -> Network | None:
-    """Return the standard network that fits ``dataset``, which may be unfinished; None if its kind has none."""
+    """Return the default network for ``dataset``, which may be unfinished; None if its kind has no networks."""
     recipe = dataset.recipe
     return default_network(dataset.data_kind.name, recipe.width, recipe.height, recipe.channels)
 
 
 def settings_of(network: Network) -> dict[str, str]:
-    """Return the value of each field that any standard network sets: that of ``network``, or the form's default."""
+    """Return the settings of ``network``, with the form's defaults for fields that only other networks set."""
     return network.values | {
         name: text for name, text in default_settings().items() if name not in network.values
     }
 
 
 def settings_on(network: Network, dataset: DatasetJob) -> dict[str, str]:
-    """Return `settings_of` the ``network`` for the images of ``dataset``, which are cropped only if they are larger.
+    """Return the settings of ``network``, without a crop size unless the images of ``dataset`` are larger.
 
-    ``static/js/network_settings.js`` does the same.
+    ``static/js/network_list.js`` implements the same rule.
     """
     settings = settings_of(network)
     if settings["crop_size"] and int(settings["crop_size"]) >= smaller_side(dataset):
@@ -38,12 +38,12 @@ def settings_on(network: Network, dataset: DatasetJob) -> dict[str, str]:
 
 
 def smaller_side(dataset: DatasetJob) -> int:
-    """Return the smaller side of the images of ``dataset`` in pixels."""
+    """Return the length of the shorter side of the images of ``dataset`` in pixels."""
     return min(dataset.recipe.width, dataset.recipe.height)
 
 
 def apply(settings: Mapping[str, str], form: ModelForm, sent: Collection[str] = ()) -> None:
-    """Set the fields of ``form`` to ``settings``, except those that were ``sent``."""
+    """Set the fields of ``form`` to ``settings``, except those that the request ``sent``."""
     for name, text in settings.items():
         if name not in sent:
             form[name].process(MultiDict({name: text}))
@@ -51,7 +51,7 @@ def apply(settings: Mapping[str, str], form: ModelForm, sent: Collection[str] = 
 
 @cache
 def default_settings() -> dict[str, str]:
-    """Return the default of each field that any standard network sets, as text, in the order of the form."""
+    """Return the form's defaults, as text, for all fields that any standard network sets, in the form's order."""
     named = {"crop_size"}.union(*(network.values for network in every_network().values()))
     return {field.name: _text(field) for field in ModelForm(formdata=None) if field.name in named}
 

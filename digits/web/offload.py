@@ -1,4 +1,4 @@
-"""Run long computations outside the event loop, or in short turns."""
+"""Run long computations outside the event loop, or in short time slices."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def each_in_thread(pieces: Iterator[bytes]) -> Iterator[bytes]:
 
 
 def in_turns(pieces: Iterator[T]) -> Iterator[T]:
-    """Iterate over ``pieces``, and let other greenlets run every few milliseconds."""
+    """Iterate over ``pieces``, yielding to other greenlets every few milliseconds."""
     since = time.monotonic()
     for piece in pieces:
         yield piece

@@ -1,4 +1,4 @@
-"""The rendered rows of job lists, kept for the next request: most jobs have ended and do not change."""
+"""A cache of rendered rows of job lists, because most jobs have ended and do not change."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ MAX_ROWS = 2000
 
 
 class RowCache:
-    """The HTML of rows. Once the data of a row or the words for its age are different, it is rendered again."""
+    """Cache the HTML of rows. A row is rendered again when its data or its displayed age changes."""
 
     def __init__(self, limit: int = MAX_ROWS) -> None:
         self._limit = limit

@@ -84,7 +84,7 @@ def data_kind(job: Job) -> Kind | None:
 
 
 def rows(jobs: Iterable[Job]) -> list[dict[str, Any]]:
-    """Return rows for lists of jobs, letting other greenlets run. A job that raises an error is shown as damaged and
+    """Return rows for job lists, yielding to other greenlets. A job that raises an error is shown as damaged and
     does not affect the others.
     """
     shown = []
@@ -285,8 +285,8 @@ def model(job: ModelJob) -> dict[str, Any]:
 def snapshots(job: ModelJob) -> list[dict[str, Any]]:
     """Return the snapshots of a model, newest first, for lists and choices.
 
-    ``metrics`` are those of its validation in words, and ``words`` the whole choice. ``default`` is the one to use
-    unless the user chooses another: the best one, or the newest one if none has been validated.
+    ``metrics`` is the formatted validation metrics, and ``words`` the complete label. ``default`` marks the snapshot
+    that is selected by default: the best one, or the newest one if none has been validated.
     """
     saved, kind = job.snapshots(), data_kind(job) or default_kind()
     best, default = saved.best, saved.default
@@ -351,8 +351,8 @@ def _optimizer(job: ModelJob) -> str:
 
 
 def metric_words(job: Job) -> str:
-    """Return the latest value of the metric of a model's kind: ``93.2%`` for the accuracy, otherwise with its name,
-    such as ``R² 0.93``. Empty if there is none.
+    """Format the latest value of a model's main metric: ``93.2%`` for accuracy, otherwise with the metric's name,
+    such as ``R² 0.93``. Return an empty string if there is none.
     """
     accuracy = job.summary.last_accuracy
     if accuracy is not None:
@@ -370,7 +370,7 @@ def _epoch(epoch: float) -> float:
 
 
 def _network(job: ModelJob) -> dict[str, str]:
-    """Return the text of the network, or the reason why it cannot be shown."""
+    """Return the source code of the network, or the reason why it cannot be shown."""
     try:
         return {"network": job.network_text(), "network_problem": ""}
     except UnreadableFile as error:
@@ -394,5 +394,5 @@ def _data_loading(prepared: Input | None) -> str | None:
 
 
 def _url(job: Job) -> str:
-    # Many rows need it, and url_for takes longer than all else in a row.
+    # Not url_for, which would take longer than the rest of a row.
     return f"{request.script_root}/{_PLACES.get(job.type, 'jobs')}/{job.id}"

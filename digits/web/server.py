@@ -224,7 +224,7 @@ class WebSocket:
         self._sending = BoundedSemaphore(1)
 
     def get_socket(self) -> WebSocket:
-        """The attributes that simple-websocket expects of a server's request."""
+        """Return the attributes that simple-websocket expects of a server's request."""
         return self
 
     def send(self, data: bytes) -> int:
@@ -259,7 +259,7 @@ class _WSGIServer(WSGIServer):  # type: ignore[misc]
         # Connections inherit these options. Those with dead peers are closed before hours pass.
         milliseconds = int(UNACKNOWLEDGED_SECONDS * 1000)
         self.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, milliseconds)
-        # gevent sends headers and body apart: without this, a short body waits 40 ms for an acknowledgment.
+        # gevent sends headers and body separately; without this, a short body waits 40 ms for an acknowledgment.
         self.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
 
     def handle(self, connection: Any, address: Any) -> None:
@@ -369,7 +369,7 @@ class _Handler(WSGIHandler):  # type: ignore[misc]
 
 
 def _read_headers(lines: Any) -> bytes:
-    """The header lines of a request, including the final empty line; raises ValueError if malformed or too long."""
+    """Return the header lines of a request with the final empty line; raises ValueError if malformed or too long."""
     size = 0
     found: list[bytes] = []
     while True:

@@ -76,7 +76,7 @@ class Services:
     def report(self, change: Change) -> None:
         """Send browsers the messages about ``change``, and keep the index up to date."""
         if isinstance(change, ProgressChanged | CurveChanged):
-            self.store.index.update(change.job)  # the store does so for changes that it saves
+            self.store.index.update(change.job)  # the store updates it only for changes that it saves
         for message in live_messages.of(change):
             self.live.publish(*message)
 

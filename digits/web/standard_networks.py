@@ -1,4 +1,4 @@
-"""The standard networks: user code shipped with DIGITS, read as text and never run here.
+"""The standard networks: source files shipped with DIGITS, which the server reads but never runs.
 
 A file begins with a comment:
 
@@ -12,9 +12,9 @@ A file begins with a comment:
 
 ``settings`` are fields of the model form with their values, on as many such lines as
 they need; ``kinds`` are the names of the kinds of datasets that the network can be trained on.
-``images`` are those for which the form chooses the network by default: the range of their sides in
-pixels, which may have no end, and ``grayscale`` or ``color`` if they must be. Of several networks the
-first in the list is chosen, and networks without ``images`` never are.
+``images`` describes the images for which the network is the default: the range of their side lengths
+in pixels, which may be open-ended, and optionally ``grayscale`` or ``color``. If several networks match,
+the first in the list is chosen. Networks without ``images`` are never the default.
 The package of a kind can have further networks in its folder ``networks``, by default for this kind.
 """
 
@@ -55,8 +55,8 @@ _ORDER = (
 class Network:
     """A standard network. ``summary`` describes it, and ``settings`` the input and the recommended settings.
 
-    ``values`` are these settings as fields of the model form with their texts. ``images`` are those for which the
-    network is the default, if there are any.
+    ``values`` contains these settings as text by field of the model form. ``images`` describes the images for which
+    the network is the default, if any.
     """
 
     id: str
@@ -71,20 +71,20 @@ class Network:
 
 @dataclass(frozen=True)
 class Images:
-    """Images with sides from ``smallest`` to ``largest`` pixels and one of these numbers of ``channels``."""
+    """Images with sides of ``smallest`` to ``largest`` pixels and one of the given numbers of ``channels``."""
 
     smallest: int
     largest: float = math.inf
     channels: tuple[int, ...] = (1, 3)
 
     def fit(self, width: int, height: int, channels: int, *, may_be_larger: bool = False) -> bool:
-        """Whether images of this size are among them, or with ``may_be_larger`` would be if they were smaller."""
+        """Return whether images of this size match; ``may_be_larger`` ignores the upper limit."""
         is_small = may_be_larger or max(width, height) <= self.largest
         return channels in self.channels and self.smallest <= min(width, height) and is_small
 
 
 def default_network(kind: str, width: int, height: int, channels: int) -> Network | None:
-    """Return the standard network for a dataset of this ``kind``, image size and number of channels."""
+    """Return the default network for a dataset with this ``kind``, image size and number of channels."""
     offered = list(networks([kind]).values())
     known = [item for item in offered if item.images]
     for may_be_larger in (False, True):

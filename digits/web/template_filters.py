@@ -57,7 +57,7 @@ def ago(at: float, now: float | None = None) -> str:
 
 
 def sparkline(numbers: Sequence[float | None], label: str = "Training loss so far") -> Markup:
-    """Return a line without axes through ``numbers``; ``sparkline.js`` draws the same one when new values arrive."""
+    """Return a sparkline of ``numbers`` as SVG. ``sparkline.js`` draws the same shape when new values arrive."""
     return _drawn_line(tuple(number for number in numbers if number is not None), label)
 
 

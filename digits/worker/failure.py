@@ -36,7 +36,7 @@ class Stopped(BaseException):
 
 
 def describe(error: BaseException) -> Failed:
-    """The event that reports ``error`` to the user, with the user's own frames first."""
+    """Return the event that reports ``error`` to the user, with the user's own frames first."""
     source = _root(error)
     frames = _frames(source)
     if not any(frame["own"] for frame in frames):
@@ -72,7 +72,7 @@ def describe(error: BaseException) -> Failed:
 
 
 def in_a_sentence(failure: Failed) -> str:
-    """The message of ``failure`` with its line, for use without the traceback."""
+    """Return the message of ``failure`` with its line, for use without the traceback."""
     return f"Line {failure.line}: {failure.message}" if failure.line else failure.message
 
 
@@ -80,7 +80,7 @@ _OF_SHAPES = re.compile(r"\b(shapes?|ranks?|dim(?:ension)?s?|broadcast\w*|sizes?
 
 
 def _is_about_labels(error: BaseException, line: int) -> bool:
-    """Whether a line of the network expects labels of a shape other than [N]."""
+    """Return whether a line of the network expects labels of a shape other than [N]."""
     is_of_shapes = any(_is_a(error, name) for name in ("ValueError", "InvalidArgumentError"))
     return is_of_shapes and bool(_OF_SHAPES.search(str(error))) and user_text.uses_labels(line)
 
@@ -89,7 +89,7 @@ def _is_about_labels(error: BaseException, line: int) -> bool:
 
 
 def _mistake(error: BaseException, line: int | None) -> UserFault | None:
-    """A clearer error for common mistakes; None for others."""
+    """Return a clearer error for common mistakes; None for others."""
     if isinstance(error, SyntaxError):
         fault = describe_syntax_error(error)
         return UserFault(fault.message, fault.hint, error.lineno)
@@ -115,7 +115,7 @@ def _unknown_name(error: NameError, line: int | None) -> UserFault | None:
 
 
 def _names_near(error: BaseException) -> set[str]:
-    """The names available in the innermost frame of the network."""
+    """Return the names available in the innermost frame of the network."""
     names: set[str] = set()
     for frame, _ in traceback.walk_tb(error.__traceback__):
         if frame.f_code.co_filename == NETWORK_FILE:
@@ -127,7 +127,7 @@ _ARGUMENTS = re.compile(r"([\w.<>]+)\(\) takes \d+ positional arguments? but \d+
 
 
 def _without_self(error: TypeError) -> UserFault | None:
-    """A clearer error for a method without a ``self`` parameter; None for other errors."""
+    """Return a clearer error for a method without a ``self`` parameter; None for other errors."""
     called = _ARGUMENTS.match(str(error))
     if called is None and "too many positional arguments" not in str(error):
         return None
@@ -139,14 +139,14 @@ def _without_self(error: TypeError) -> UserFault | None:
 
 
 def _root(error: BaseException) -> BaseException:
-    """The exception with the user's frames: a fault's cause, where it has one."""
+    """Return the exception with the user's frames: the cause of a `UserFault`, if it has one."""
     if isinstance(error, UserFault) and error.__cause__ is not None:
         return _root(error.__cause__)
     return error
 
 
 def _frames(error: BaseException) -> list[Frame]:
-    """The frames of ``error``, innermost first."""
+    """Return the frames of ``error``, innermost first."""
     frames = []
     if isinstance(error, SyntaxError) and error.filename:
         frames.append(_frame(error.filename, error.lineno or 1, "", (error.text or "").strip()))
@@ -189,13 +189,13 @@ def _words(error: BaseException, source: BaseException, is_raised_by_user: bool)
 
 
 def _kind(error: BaseException) -> str:
-    """The name of the error's class; for our own, that of Python's class it derives from."""
+    """Return the name of the error's class; for our own, that of Python's class it derives from."""
     kinds = [kind for kind in type(error).__mro__ if not kind.__module__.startswith("digits.")]
     return kinds[0].__name__
 
 
 def _essence(text: str) -> str:
-    """``text`` without the lists of frames that TensorFlow and Keras put into their messages."""
+    """Return ``text`` without the lists of frames that TensorFlow and Keras put into their messages."""
     text = re.sub(r"\x1b\[[0-9;]*m", "", text.partition("\n\nArguments received by")[0])  # no colors
     text = _OF_A_SINGLE_OPERATION.sub("", text)
     if "Detected at node" not in text and "Graph execution error" not in text:

@@ -108,7 +108,7 @@ def _tower_class_in(names: dict[str, Any]) -> type:
 
 
 def _other_tower(names: dict[str, Any]) -> tuple[str, int | None]:
-    """Return the name and the line of the network's first class that derives from Tower."""
+    """Return the name and line of the network's first class that derives from Tower."""
     for name, kind in names.items():
         if isinstance(kind, type) and issubclass(kind, tower.Tower) and kind is not tower.Tower:
             return name, _line_of(kind)

@@ -1,4 +1,4 @@
-"""Analyze the text of the user's network to explain errors, based on its syntax tree.
+"""Analyze the source code of the user's network to explain errors, based on its syntax tree.
 
 Standard library only. The text is the one in `linecache` under the network's fixed file name.
 """
@@ -22,12 +22,12 @@ _NOT_VALUES = {"shape", "get_shape", "dtype", "ndim", "name", "device", "graph",
 
 
 def lines(text: str) -> list[str]:
-    """The lines of ``text`` as Python counts them; `str.splitlines` also splits at form feeds, for example."""
+    """Return the lines of ``text`` as Python counts them; `str.splitlines` also splits at form feeds, for example."""
     return [line + "\n" for line in text.split("\n")]
 
 
 def tree() -> ast.Module | None:
-    """The syntax tree of the network; None if it is not valid Python."""
+    """Return the syntax tree of the network; None if it is not valid Python."""
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
@@ -37,7 +37,7 @@ def tree() -> ast.Module | None:
 
 
 def line_of_function(function: Any) -> int | None:
-    """The line of the ``def`` of a function or property getter of the network; None if it is not found."""
+    """Return the line of the ``def`` of a function or property getter of the network; None if it is not found."""
     code = getattr(getattr(function, "__wrapped__", function), "__code__", None)
     # The code of a function begins with its decorators.
     if code is None:
@@ -50,12 +50,12 @@ def line_of_function(function: Any) -> int | None:
 
 
 def is_raised_at(line: int) -> bool:
-    """Whether the statement in ``line`` is a ``raise`` or ``assert`` of the user."""
+    """Return whether the statement in ``line`` is a ``raise`` or ``assert`` of the user."""
     return any(isinstance(node, (ast.Raise, ast.Assert)) for node in _statements_at(line))
 
 
 def names_with_attributes(line: int) -> set[str]:
-    """The names whose attributes ``line`` uses: ``random`` in ``random.random()``."""
+    """Return the names whose attributes ``line`` uses: ``random`` in ``random.random()``."""
     return {
         node.value.id
         for statement in _statements_at(line)
@@ -65,7 +65,7 @@ def names_with_attributes(line: int) -> set[str]:
 
 
 def uses_labels(line: int) -> bool:
-    """Whether the statement in ``line`` uses ``self.y`` or values derived from it."""
+    """Return whether the statement in ``line`` uses ``self.y`` or values derived from it."""
     parsed = tree()
     try:
         return parsed is not None and _Labels(parsed).are_in(line)
@@ -74,7 +74,7 @@ def uses_labels(line: int) -> bool:
 
 
 def method_without_self(name: str = "") -> tuple[str, int] | None:
-    """A method that lacks ``self``, as ``Class.method`` with its line: the one called ``name``, or the only one."""
+    """Return a method without ``self`` as ``Class.method`` with its line: the one named ``name``, or the only one."""
     parsed = tree()
     found = {
         f"{kind.name}.{item.name}": item.lineno
@@ -101,7 +101,7 @@ def _lacks_self(method: ast.FunctionDef) -> bool:
 
 
 def _statements_at(line: int) -> list[ast.stmt]:
-    """The innermost statements that span ``line``."""
+    """Return the innermost statements that span ``line``."""
     parsed = tree()
     covering = [
         node

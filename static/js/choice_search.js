@@ -1,4 +1,4 @@
-// The searches for datasets and models that the model form does not list, because there are too many.
+// Search fields of the model form for datasets and models beyond the newest ones.
 
 import { toast } from './dialog.js';
 import { getJson, request, urlPrefix } from './http.js';
@@ -6,7 +6,7 @@ import { morphChildren } from './morph.js';
 
 const TYPING_MILLISECONDS = 200;
 
-/** Replaces the choices of the field `dataset` by those found. Adds their rows to `datasets`. */
+/** Replaces the options of the field `dataset` with the search results, and adds their rows to `datasets`. */
 export function startDatasetSearch(form, datasets) {
   const { dataset: select } = form.elements;
   start('dataset-search', {
@@ -30,7 +30,7 @@ export function startDatasetSearch(form, datasets) {
   keepInAddress(form, 'dataset-search', 'dataset', 'dataset');
 }
 
-/** Replaces the list of previous models by those found. The chosen one stays in it. */
+/** Replaces the list of previous models with the search results, keeping the selected one. */
 export function startModelSearch(form) {
   const list = document.getElementById('previous-list');
   const radios = () => [...list.querySelectorAll('[name="previous_networks"]')];
@@ -52,7 +52,7 @@ export function startModelSearch(form) {
   keepInAddress(form, 'previous-search', 'previous_networks', 'previous');
 }
 
-/** Finds while the user types; Enter chooses the first result. */
+/** Searches while the user types; Enter selects the first result. */
 function start(id, { find, choose }) {
   const search = document.getElementById(id);
   if (!search) return;
@@ -73,13 +73,13 @@ function start(id, { find, choose }) {
   });
   search.addEventListener('keydown', async (event) => {
     if (event.key !== 'Enter') return;
-    event.preventDefault(); // It would submit the form.
+    event.preventDefault(); // Enter would submit the form.
     const first = await findNow();
     if (first) choose(first);
   });
 }
 
-/** Keeps the choice in the address, so that a reload lists it again. */
+/** Stores the choice in the URL, so that it is still listed after a reload. */
 function keepInAddress(form, search, field, name) {
   if (!document.getElementById(search)) return;
   form.addEventListener('change', ({ target }) => {

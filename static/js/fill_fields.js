@@ -2,7 +2,7 @@
 
 const UNTICKED = ['', '0', 'false', 'no', 'off'];
 
-/** Fills in fields from {name: value}. A choice that a list does not have is left out. */
+/** Fills in fields from {name: value}. Values that a list does not offer are ignored. */
 export function fill(form, values) {
   for (const [name, value] of Object.entries(values)) {
     const control = form.elements[name];
@@ -10,10 +10,10 @@ export function fill(form, values) {
   }
 }
 
-/** The value of a field as text; a list of radio buttons is one field. */
+/** Returns the value of a field as text. A group of radio buttons is one field. */
 export const valueOf = (control) => (control.type === 'checkbox' ? String(control.checked) : control.value);
 
-/** The element of a field that a user operates: of radio buttons the checked one. */
+/** Returns the element that the user operates: for a group of radio buttons, the checked one. */
 export const elementOf = (control) => (control instanceof RadioNodeList ? ([...control].find(({ checked }) => checked) ?? control[0]) : control);
 
 function set(control, value) {
@@ -22,7 +22,7 @@ function set(control, value) {
   if (control.type === 'checkbox') control.checked = !UNTICKED.includes(wanted.toLowerCase());
   else {
     control.value = wanted;
-    if (control.value !== wanted) control.value = before; // The list does not have this choice.
+    if (control.value !== wanted) control.value = before; // The list does not offer this value.
   }
   return valueOf(control) !== before;
 }

@@ -31,7 +31,7 @@ function show(html) {
 
 const isPage = ([name]) => name.endsWith('_page');
 
-/** Changes the search or the order; every list begins at its first page. */
+/** Changes the search or sort order, and returns every list to its first page. */
 function go(changes) {
   state = new URLSearchParams([...state].filter((argument) => !isPage(argument)));
   for (const [name, value] of Object.entries(changes)) {
@@ -73,7 +73,7 @@ box.addEventListener('click', (event) => {
   else go({ sort: searchParams.get('sort'), dir: searchParams.get('dir') });
 });
 
-/** Shows another page of a list, from its top. The focus stays on the link, or moves to the current page's. */
+/** Shows another page of a list and scrolls to its top. Keeps focus on the link, or moves it to the current page's link. */
 async function turnTo(link, searchParams) {
   const { id } = link.closest('section');
   // The link may be older than the latest search or order.

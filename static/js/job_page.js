@@ -108,7 +108,7 @@ function startEditing(job) {
   });
 }
 
-/** Suggests the groups that contain the typed words; the page lists only the first groups of all. */
+/** Suggests groups that contain the typed words. The page itself lists only the first groups. */
 function suggestGroups(input) {
   let timer = 0;
   const find = async () => {
@@ -118,7 +118,7 @@ function suggestGroups(input) {
   };
   input.addEventListener('input', () => {
     clearTimeout(timer);
-    timer = setTimeout(() => find().catch(() => {}), TYPING_MILLISECONDS); // Without suggestions, any name can be typed.
+    timer = setTimeout(() => find().catch(() => {}), TYPING_MILLISECONDS); // Suggestions are optional.
   });
 }
 

@@ -1,4 +1,4 @@
-// The list of standard networks: search, descriptions, and the network, settings and choices that fit the dataset.
+// The list of standard networks: search, descriptions, and the default network, settings and choices for the dataset.
 
 import { startNetworkSettings } from './network_settings.js';
 
@@ -15,7 +15,7 @@ export function startNetworkList(form, datasets) {
 
   const chosen = () => form.querySelector('[name="standard_networks"]:checked');
   const dataset = () => datasets.find(({ id }) => id === form.elements.dataset.value);
-  // A clone, and a form that comes back with errors, have settings of their own.
+  // Clones and forms returned with errors keep their own settings.
   let isChosenByUser = !form.hasAttribute('data-fitted') || chosen()?.value !== dataset()?.network;
   let fitted = form.elements.dataset.value;
   let keepsSettings = form.elements.custom_network.value !== form.elements.custom_network.defaultValue;
@@ -25,7 +25,7 @@ export function startNetworkList(form, datasets) {
     chooseFitting();
   });
 
-  /** The settings of a network; images are cropped only if they are larger. */
+  /** Returns the settings of a network, without a crop size unless the images are larger. */
   function settingsOf(radio) {
     const values = Object.fromEntries(JSON.parse(radio.dataset.settings));
     return Number(values.crop_size) >= (dataset()?.side ?? Infinity) ? { ...values, crop_size: '' } : values;
@@ -35,7 +35,7 @@ export function startNetworkList(form, datasets) {
 
   const apply = (radio, also = {}, words = {}) => settings.apply(radio.dataset.title, { ...also, ...settingsOf(radio) }, words);
 
-  /** Custom networks start with the defaults, and standard ones with their own settings, unless the user edits them. */
+  /** Applies the defaults for a custom network or the recommended settings for a standard one, unless fields are edited. */
   function changeMethod() {
     if (settings.isEdited()) return;
     const { value } = form.elements.method;
@@ -64,7 +64,7 @@ export function startNetworkList(form, datasets) {
 
   const isFitting = (radio) => radio?.closest('.choice').dataset.fits === 'true';
 
-  /** The network that fits the dataset. */
+  /** Returns the default network for the dataset. */
   function wanted() {
     const radios = cards(form).map((card) => card.querySelector('input')).filter(isFitting);
     return radios.find(({ value }) => value === dataset()?.network) ?? radios[0];
@@ -87,14 +87,14 @@ export function startNetworkList(form, datasets) {
   }
 
   showFitting();
-  chooseFitting(); // The browser may have restored a choice other than the server's.
+  chooseFitting(); // The browser may have restored a different choice from the server's.
   if (!form.hasAttribute('data-fitted')) keepsSettings = true;
   else if (form.elements.method.value === 'custom') settings.expect('Default', defaults());
   else if (chosen()) settings.expect(chosen().dataset.title, settingsOf(chosen()));
   return { fit, isApplied: settings.isApplied, keepSettings: () => (keepsSettings = true) };
 }
 
-/** Shows or hides a choice of a list; the list changes to its first choice instead of a hidden one. */
+/** Shows or hides an option. If the selected option is hidden, the list selects its first available one. */
 function offer(option, fits) {
   option.hidden = option.disabled = !fits;
   const list = option.closest('select');

@@ -1,11 +1,11 @@
-// The settings of a standard network: applies them, says what changed, and marks the fields that the user edits afterwards.
+// Applies the settings of a standard network, lists the changes, and marks fields that the user edits afterwards.
 
 import { elementOf, fill, valueOf } from './fill_fields.js';
 import { labelOf } from './form_sections.js';
 
 /**
-  * `box` contains a status line and a button for Undo. Returns functions: `apply(title, values)` applies the
-  * settings {name: value} of the network called `title`, and `expect` only marks fields that differ from them.
+  * `box` contains a status line and an Undo button. Returns functions: `apply(title, values)` applies the
+  * settings {name: value} of the network `title`; `expect` only marks fields that differ from them.
  */
 export function startNetworkSettings(form, box, undone = () => {}) {
   const status = box.querySelector('[role="status"]');
@@ -16,7 +16,7 @@ export function startNetworkSettings(form, box, undone = () => {}) {
 
   function change(values) {
     applying = true;
-    // Twice: a solver brings its usual rate, which must not replace the one in `values`.
+    // Twice, because changing the solver sets its usual learning rate, which must not replace the one in `values`.
     for (let pass = 0; pass < 2; pass += 1) fill(form, values);
     applying = false;
   }
@@ -67,7 +67,7 @@ export function startNetworkSettings(form, box, undone = () => {}) {
 
 const IGNORED = ['hidden', 'submit', 'button', 'file', 'textarea'];
 
-/** The values of all fields by name, except a suggested one, which follows the others. */
+/** Returns the values of all fields by name, except a suggested value, which depends on the others. */
 function state(form) {
   const isField = ({ name, type, dataset }) => name && !IGNORED.includes(type) && dataset?.suggested === undefined;
   const names = new Set([...form.elements].filter(isField).map(({ name }) => name));
@@ -84,7 +84,7 @@ function label(form, name) {
   return /^[A-Z]{2}/.test(words) ? words : words.charAt(0).toLowerCase() + words.slice(1);
 }
 
-/** A setting in words, such as "batch size 128" or "flip none". */
+/** Describes a setting, such as "batch size 128" or "flip none". */
 function inWords(form, name, value) {
   const element = elementOf(form.elements[name]);
   const option = optionText(form.elements[name], value);
@@ -94,7 +94,7 @@ function inWords(form, name, value) {
   return `${label(form, name)} ${text}`;
 }
 
-/** The text of a choice of a list or of radio buttons. */
+/** Returns the text of an option of a list, or of a radio button. */
 function optionText(control, value) {
   if (control instanceof RadioNodeList) return [...control].find((radio) => radio.value === value)?.parentElement.textContent.trim();
   if (control.type === 'checkbox') return value === 'true' ? 'on' : 'off';
@@ -103,7 +103,7 @@ function optionText(control, value) {
 
 /* Marks of edited fields ------------------------------------------------------------ */
 
-/** The expected settings [name, value] that fields differ from. */
+/** Returns the expected settings [name, value] of fields with a different value. */
 function edits(form, { values }) {
   return Object.entries(values).filter(([name, value]) => form.elements[name] && !isSame(valueOf(form.elements[name]), String(value)));
 }
@@ -132,7 +132,7 @@ function unmark(note) {
   note.remove();
 }
 
-/** A group of radio buttons is described as a whole. */
+/** Returns the element to describe: the whole group for radio buttons. */
 const describedBy = (field) => (field.matches('fieldset') ? field : field.querySelector('input, select'));
 
 const ids = (element) => (element.getAttribute('aria-describedby') ?? '').split(' ').filter(Boolean);

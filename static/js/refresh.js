@@ -26,7 +26,7 @@ export function refreshParts() {
   return running;
 }
 
-/** Refreshes at most once a second: for what can change many times a second. */
+/** Refreshes at most once per second, for content that may change more often. */
 export function refreshSoon() {
   waiting ??= setTimeout(() => {
     waiting = null;

@@ -2,7 +2,7 @@
 
 import { fill } from './fill_fields.js';
 
-/** `select` is the form's list of solvers; its data-usual contains {solver: {field: value}}. `isApplied(name)`: the field has the network's value. */
+/** `select` is the form's list of solvers; its data-usual contains {solver: {field: value}}. `isApplied(name)` returns whether the field has the network's value. */
 export function startSolver(form, select, isApplied) {
   const usual = JSON.parse(select.dataset.usual);
   let before = select.value;

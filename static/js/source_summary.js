@@ -7,7 +7,7 @@ import { clipped, isolateQuoted } from './names.js';
 
 const WAIT_MILLISECONDS = 500;
 
-/** Calls `changed(example)` with the path of an image of the source, or with an empty text. */
+/** Calls `changed(example)` with the path of an image of the source, or with an empty string. */
 export function startSourceSummary(form, changed) {
   const region = document.getElementById('source-summary');
   if (!region) return;
@@ -37,7 +37,7 @@ export function startSourceSummary(form, changed) {
   }
 
   function show(summary) {
-    // An unfinished path is no mistake yet.
+    // Do not report an error while the path is being typed.
     const isTyping = summary?.refused && document.activeElement === path;
     const nodes = summary && !isTyping ? nodesOf(summary) : [];
     region.replaceChildren(...nodes);
@@ -72,7 +72,7 @@ export function startSourceSummary(form, changed) {
       else control.value = value;
       control.dispatchEvent(new Event('change', { bubbles: true }));
     }
-    region.focus(); // the button disappears
+    region.focus(); // because the button disappears
   }
 
   const scanSoon = settled(scan, WAIT_MILLISECONDS);
@@ -80,7 +80,7 @@ export function startSourceSummary(form, changed) {
     field.addEventListener('input', scanSoon);
     field.addEventListener('change', scanSoon);
   }
-  // The reason why a path is refused is shown when it has been entered.
+  // The reason why a path is refused is shown once it has been entered.
   path.addEventListener('blur', () => {
     if (!region.hidden) return;
     latest = '';

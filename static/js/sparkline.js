@@ -1,4 +1,4 @@
-// A small line without axes, with the same shape as the filter in template_filters.py.
+// A sparkline with the same shape as that of the filter in template_filters.py.
 
 import { number } from './format.js';
 

@@ -1,4 +1,4 @@
-"""The form of a dataset: what the source contains, before anything is created."""
+"""The dataset form: the summary of the source, before anything is created."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def splits(server: ServerProcess, name: str) -> Path:
 
 
 @BOTH_THEMES
-def test_a_path_is_summarized_and_its_splits_are_used(
+def test_a_folder_is_summarized_and_its_suggested_splits_are_applied(
     page: Page, server: ServerProcess, check_accessibility: Callable[[Page], None]
 ) -> None:
     folder = splits(server, "splits")
@@ -31,7 +31,7 @@ def test_a_path_is_summarized_and_its_splits_are_used(
     path = page.locator('[name="folder_train"]')
     path.fill(str(folder))
     contents = page.get_by_role("region", name="Contents of the source")
-    expect(contents).to_contain_text("24 images altogether")
+    expect(contents).to_contain_text("24 images in total")
     expect(contents).to_contain_text("This folder contains train/ and test/")
     expect(contents).not_to_have_attribute("aria-busy", "true")
     check_accessibility(page)
@@ -60,7 +60,7 @@ def test_a_path_is_summarized_and_its_splits_are_used(
     expect(page.locator("#dataset-facts")).to_contain_text("12 images")
 
 
-def test_an_unfinished_path_is_no_mistake(page: Page, server: ServerProcess) -> None:
+def test_no_error_is_shown_while_a_path_is_typed(page: Page, server: ServerProcess) -> None:
     bars(server.data / "bars-to-type")
     page.goto("/datasets/images/classification/new")
     path = page.locator('[name="folder_train"]')
@@ -88,7 +88,7 @@ def test_a_table_is_summarized(
     page.goto("/datasets/images/regression/new")
     page.locator('[name="table_train"]').fill(str(folder / "train.csv"))
     contents = page.get_by_role("region", name="Contents of the source")
-    expect(contents).to_contain_text("9 rows with a number each, angle. Ranges: angle 0 to 3.5.")
+    expect(contents).to_contain_text("9 rows with a number each: angle. Ranges: angle 0 to 3.5.")
     expect(contents).to_contain_text("1 image not found: line 10: left/99.png.")
     page.get_by_role("button", name="Use it").click()
     expect(page.locator('[name="table_val"]')).to_have_value(str(folder / "val.csv"))

@@ -60,7 +60,7 @@ def server(
 
 
 def rename(server: ServerProcess, name: str, new_name: str) -> None:
-    """Rename a model as another person would."""
+    """Rename a model like another user."""
     with urlopen(server / f"models.json?q={name.replace(' ', '+')}") as answer:
         job = next(job for job in json.load(answer)["models"] if job["name"] == name)
     body = f"job_name={new_name}".encode()
@@ -69,7 +69,7 @@ def rename(server: ServerProcess, name: str, new_name: str) -> None:
 
 
 @BOTH_THEMES
-def test_pages_are_turned_with_the_keyboard(
+def test_pages_are_navigated_with_the_keyboard(
     page: Page, server: ServerProcess, color_scheme: str, check_accessibility: Callable[[Page], None]
 ) -> None:
     page.goto("/")
@@ -79,7 +79,7 @@ def test_pages_are_turned_with_the_keyboard(
     expect(shown).to_have_text("1–50 of 120")
     check_accessibility(page)
 
-    # Next is focused, and stays so.
+    # Next keeps the focus.
     following.focus()
     page.keyboard.press("Enter")
     expect(shown).to_have_text("51–100 of 120")
@@ -87,10 +87,10 @@ def test_pages_are_turned_with_the_keyboard(
     expect(following).to_be_focused()
     expect(rows.first).to_contain_text("net 69")
     expect(page.locator("#models-title")).to_be_in_viewport()
-    # The datasets have pages of their own.
+    # Datasets are paginated separately.
     expect(page.locator("#datasets-range")).to_have_text("1–50 of 60")
 
-    # The last page has no next one: the link to the page itself is focused.
+    # The last page has no Next link, so the link to the current page gets the focus.
     following.press("Enter")
     expect(shown).to_have_text("101–120 of 120")
     expect(page.locator("#models-page-3")).to_be_focused()
@@ -100,7 +100,7 @@ def test_pages_are_turned_with_the_keyboard(
     page.keyboard.press("Enter")
     expect(shown).to_have_text("51–100 of 120")
 
-    # The browser's Back, and a change of a job, keep the page.
+    # Going back in the browser, or changing a job, keeps the page.
     page.go_back()
     expect(shown).to_have_text("101–120 of 120")
     name = f"renamed in {color_scheme}"
@@ -108,7 +108,7 @@ def test_pages_are_turned_with_the_keyboard(
     expect(page.locator("#models-table")).to_contain_text(name)
     expect(shown).to_have_text("101–120 of 120")
 
-    # A search and an order begin at the first page, and pages keep both.
+    # Searching or sorting returns to the first page, and pages keep both.
     page.locator("#jobs-search").fill("net")
     expect(shown).to_have_text(re.compile("^1–50 of "))
     page.locator("#models-table").get_by_role("link", name="Accuracy").press("Enter")
@@ -121,7 +121,7 @@ def test_pages_are_turned_with_the_keyboard(
     expect(page.locator("#models-table th[aria-sort=descending]")).to_contain_text("Accuracy")
 
 
-def test_pages_are_turned_without_scripts(chromium: Browser, server: ServerProcess) -> None:
+def test_pages_are_navigated_without_scripts(chromium: Browser, server: ServerProcess) -> None:
     context = chromium.new_context(base_url=server.url, java_script_enabled=False)
     page = context.new_page()
     page.goto("/?sort=name")
@@ -135,7 +135,9 @@ def test_pages_are_turned_without_scripts(chromium: Browser, server: ServerProce
     context.close()
 
 
-def test_the_models_of_a_dataset_have_pages(page: Page, check_accessibility: Callable[[Page], None]) -> None:
+def test_the_models_of_a_dataset_are_paginated(
+    page: Page, check_accessibility: Callable[[Page], None]
+) -> None:
     page.goto("/datasets/20260101-000000-000000")
     expect(page.locator("#models-range")).to_have_text("1–25 of 120")
     page.locator("#models-page-next").press("Enter")
@@ -153,7 +155,7 @@ def test_a_dataset_and_a_model_are_found_in_the_form(
     expect(dataset.locator("option").first).to_have_text("birds 59")
     page.get_by_label("Find a dataset").focus()
     page.keyboard.type("birds 3")
-    # The chosen one stays, besides birds 3, 13, 23, 30 to 39, 43 and 53.
+    # The chosen one remains listed, in addition to birds 3, 13, 23, 30 to 39, 43 and 53.
     expect(dataset.locator("option")).to_have_count(16)
     page.keyboard.type("7")
     expect(dataset.locator("option")).to_have_count(2)

@@ -123,7 +123,7 @@ def test_a_network_sets_its_recommended_settings_until_they_are_undone(
     assert {name for name in after if after[name] != before[name]} == {"standard_networks"}
     expect(page.locator(".edited-note")).to_have_text(["Edited. ResNet-32: 128"])
 
-    # The settings can be applied again; what is edited since is kept.
+    # The settings can be applied again; Undo keeps later edits.
     page.get_by_role("button", name="Use recommended settings (MobileNetV3)").click()
     rate = page.get_by_label("Base learning rate")
     rate.fill("0.004")
@@ -137,7 +137,7 @@ def test_a_network_sets_its_recommended_settings_until_they_are_undone(
 
 
 def fields(page: Page) -> dict[str, str]:
-    """The fields of the form as they would be sent, except the suggested name."""
+    """Return the fields of the form as they would be submitted, except the suggested name."""
     sent: dict[str, str] = page.evaluate(
         "Object.fromEntries(new FormData(document.getElementById('model-form')))"
     )
@@ -146,13 +146,13 @@ def fields(page: Page) -> dict[str, str]:
 
 @pytest.fixture(scope="session")
 def gray_dataset(create: Callable[..., dict[str, Any]], server: Any, image_folder: Any) -> dict[str, Any]:
-    """The pictures of the dataset in the size and color mode of MNIST."""
+    """A dataset of the same images with the size and color mode of MNIST."""
     size = {"resize_width": 28, "resize_height": 28, "resize_channels": 1}
     job = create("datasets", dataset_name="Gray", method="folder", folder_train=image_folder, **size)
     return finished(server, job)
 
 
-def test_another_dataset_brings_its_network_unless_one_was_chosen(page: Page, dataset, gray_dataset):
+def test_selecting_a_dataset_selects_its_network_unless_one_was_chosen(page: Page, dataset, gray_dataset):
     page.goto(f"{NEW_MODEL}?dataset={dataset['id']}")
     status = page.locator("#applied-settings").get_by_role("status")
     lenet, small = (page.get_by_role("radio", name=name, exact=True) for name in ("LeNet", "ResNet-32"))

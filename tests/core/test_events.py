@@ -292,7 +292,7 @@ def test_a_log_has_one_writer(tmp_path: Path) -> None:
     events.EventLog(path).close()
 
 
-def test_reports_of_a_week_are_few_and_never_late(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_few_reports_are_logged_in_a_week_and_none_is_late(monkeypatch: pytest.MonkeyPatch) -> None:
     now = 1000.0
     with monkeypatch.context() as patched:
         patched.setattr(time, "monotonic", lambda: now)
@@ -310,7 +310,7 @@ def test_reports_of_a_week_are_few_and_never_late(monkeypatch: pytest.MonkeyPatc
 
 @settings(max_examples=40, deadline=None)
 @given(lines=st.lists(st.binary(max_size=60), max_size=30), data=st.data())
-def test_lines_are_read_the_same_from_any_block(
+def test_lines_do_not_depend_on_the_block_size(
     tmp_path_factory: pytest.TempPathFactory, lines: list[bytes], data: st.DataObject
 ) -> None:
     """A line may be longer than the blocks in which a log is read, and than any event."""
@@ -323,7 +323,7 @@ def test_lines_are_read_the_same_from_any_block(
     assert events.read(path)[1] == path.stat().st_size - 20
 
 
-def test_a_row_keeps_only_as_many_metrics_as_a_chart_may_have() -> None:
+def test_metrics_beyond_the_limit_of_a_chart_are_dropped() -> None:
     names = [f"m{number}" for number in range(events.MAX_METRICS + 10)]
     row = events.Measured("train", 1, 0.5, dict.fromkeys(names, 1.0))
     assert list(row.values) == names[: events.MAX_METRICS]

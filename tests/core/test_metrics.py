@@ -20,7 +20,7 @@ ROWS = st.dictionaries(st.sampled_from("abc"), st.floats(-1e6, 1e6) | st.just(ma
 
 @pytest.fixture(scope="module")
 def few_points() -> Iterator[int]:
-    """Lower the limit, so that short curves are thinned."""
+    """Lower the limit so that short curves are thinned."""
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr(metrics_module, "MAX_CHART_POINTS", 40)
         yield 40
@@ -78,7 +78,7 @@ def test_long_curves_in_memory_are_thinned_as_well(few_points: int, rows: list[d
 
 @settings(deadline=None)
 @given(data=st.data(), before=st.integers(1, 300), after=st.integers(0, 300))
-def test_rows_of_long_curves_that_a_resumed_training_repeats_are_void(
+def test_a_resumed_training_invalidates_repeated_rows_of_long_curves(
     few_points: int, data: st.DataObject, before: int, after: int
 ) -> None:
     resumed = data.draw(st.integers(0, before))
@@ -96,7 +96,7 @@ def test_rows_of_long_curves_that_a_resumed_training_repeats_are_void(
     assert after == 0 or series.steps[-1] == resumed + after
 
 
-def test_a_step_that_is_repeated_replaces_the_later_rows() -> None:
+def test_a_repeated_step_replaces_later_rows() -> None:
     series = Series()
     for number, step in enumerate((1, 2, 3, 2, 2, 4)):
         series.add(Measured("train", step, step, {"a": float(number)}))
@@ -117,7 +117,7 @@ def test_curves_of_many_metrics_share_the_limit(names: int) -> None:
     assert len(series.downsample(4000).steps) <= 1.5 * limit + 3
 
 
-def test_a_metric_that_comes_later_is_aligned() -> None:
+def test_a_metric_that_first_appears_later_is_aligned() -> None:
     metrics = Metrics()
     metrics.add(Measured("train", 1, 0.1, {"loss": 1.0}))
     metrics.add(Measured("train", 2, 0.2, {"loss": 0.5, "accuracy": 0.25}))
@@ -127,7 +127,7 @@ def test_a_metric_that_comes_later_is_aligned() -> None:
     assert metrics.as_json()["val"]["values"] == {"accuracy": [None]}
 
 
-def test_a_metric_that_is_missing_at_the_end_is_padded_for_charts() -> None:
+def test_a_metric_missing_from_the_last_rows_is_padded_for_charts() -> None:
     metrics = Metrics()
     metrics.add(Measured("train", 1, 0.1, {"loss": 1.0, "accuracy": 0.5}))
     metrics.add(Measured("train", 2, 0.2, {"loss": math.inf}))
@@ -135,7 +135,7 @@ def test_a_metric_that_is_missing_at_the_end_is_padded_for_charts() -> None:
     json.dumps(metrics.as_json(), allow_nan=False)
 
 
-def test_rows_after_the_step_of_a_resumed_training_are_void() -> None:
+def test_a_resumed_training_invalidates_later_rows() -> None:
     metrics = Metrics()
     for step in (1, 5, 9):
         metrics.add(Measured("train", step, step / 10, {"loss": float(step)}))

@@ -1,4 +1,4 @@
-"""The table of all metrics: exact, whatever was resumed."""
+"""The CSV table of all metrics is exact, even if the training was resumed."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def table(log: Path) -> list[dict[str, str]]:
 
 
 def expected(happened: list[events.Event]) -> list[dict[str, str]]:
-    """The valid rows, computed the simple way: a later event removes earlier rows from a list."""
+    """Return the valid rows, computed naively: later events remove earlier rows from a list."""
     stages: dict[str, list[Measured]] = {"train": [], "val": []}
     for event in happened:
         if isinstance(event, Resumed):
@@ -55,7 +55,7 @@ def expected(happened: list[events.Event]) -> list[dict[str, str]]:
 
 @settings(deadline=None)
 @given(happened=st.lists(EVENTS, max_size=30), one_line_each_turn=st.booleans())
-def test_the_table_has_exactly_the_valid_rows(
+def test_the_table_contains_exactly_the_valid_rows(
     tmp_path_factory: pytest.TempPathFactory, happened: list[events.Event], one_line_each_turn: bool
 ) -> None:
     log = tmp_path_factory.mktemp("log") / "events.jsonl"

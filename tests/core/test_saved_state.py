@@ -1,4 +1,4 @@
-"""A saved state and the rest of the log give the same state as the whole log; other files are ignored."""
+"""A saved state and the rest of the log yield the same state as the complete log; invalid files are ignored."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ STORY: list[events.Event] = [
 
 @pytest.fixture(autouse=True, scope="module")
 def few_points() -> Iterator[None]:
-    """Lower the limit, so that short curves are thinned."""
+    """Lower the limit so that short curves are thinned."""
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr(metrics_module, "MAX_CHART_POINTS", 8)
         yield
@@ -91,7 +91,7 @@ def saved_folder(tmp_path: Path, happened: list[events.Event] | None = None) -> 
 
 @settings(deadline=None)
 @given(before=st.lists(EVENTS, max_size=40), after=st.lists(EVENTS, max_size=20))
-def test_a_saved_state_and_the_rest_of_the_log_are_the_whole_state(
+def test_a_saved_state_and_the_rest_of_the_log_yield_the_complete_state(
     tmp_path_factory: pytest.TempPathFactory, before: list[events.Event], after: list[events.Event]
 ) -> None:
     folder = saved_folder(tmp_path_factory.mktemp("folder"), before)
@@ -103,8 +103,8 @@ def test_a_saved_state_and_the_rest_of_the_log_are_the_whole_state(
     assert task.state == read(folder).state
 
 
-def test_it_is_readable_after_any_turn(tmp_path: Path) -> None:
-    """A deadline that has passed ends each turn after a line."""
+def test_a_state_saved_after_any_time_slice_is_readable(tmp_path: Path) -> None:
+    """A deadline in the past ends each time slice after one line."""
     folder = tmp_path / "job" / "train"
     write(folder, STORY)
     task, turns = Task(name="train", title="Train"), 0
@@ -132,7 +132,7 @@ def test_a_damaged_file_is_ignored(tmp_path_factory: pytest.TempPathFactory, dat
 
 
 @pytest.mark.parametrize("size", range(0, 200, 20))
-def test_a_log_that_became_shorter_is_read_from_its_start(tmp_path: Path, size: int) -> None:
+def test_a_shortened_log_is_read_from_its_start(tmp_path: Path, size: int) -> None:
     folder = saved_folder(tmp_path)
     os.truncate(folder / EVENTS_FILE, size)
     assert restored(folder).state == TaskState()
@@ -204,7 +204,7 @@ def _places(value: Any, here: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
 def test_a_forged_file_yields_a_usable_state_or_none(
     tmp_path_factory: pytest.TempPathFactory, data: st.DataObject
 ) -> None:
-    """A network can write a file with the right checksum."""
+    """A network can write a file with a valid checksum."""
     folder = saved_folder(tmp_path_factory.mktemp("folder"), [*STORY, *(STORY[0:1] * 3)])
     saved = json.loads((folder / STATE_FILE).read_text())["saved"]
     place = data.draw(st.sampled_from([place for place in _places(saved) if place]))

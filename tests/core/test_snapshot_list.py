@@ -1,4 +1,4 @@
-"""The list of a training's snapshots: their metrics, and which one is chosen by default."""
+"""The list of a training's snapshots: their metrics and the default selection."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ DATA = "data-00000-of-00001"
 
 
 def save(folder: Path, epoch: float, metric: str = "accuracy", **metrics: float) -> None:
-    """Save a snapshot as a training does: its files, then its record."""
+    """Save a snapshot like a training: first its files, then its record."""
     name = f"snapshot_{epoch:g}.ckpt"
     for suffix in ("index", DATA):
         (folder / f"{name}.{suffix}").write_bytes(b"weights")
@@ -25,7 +25,7 @@ def best_epoch(folder: Path) -> float | None:
     return best and best.epoch
 
 
-def test_snapshots_have_the_metrics_of_their_validation(tmp_path: Path) -> None:
+def test_snapshots_have_their_validation_metrics(tmp_path: Path) -> None:
     save(tmp_path, 0.5, accuracy=0.25, loss=2.0)
     save(tmp_path, 1)
     found = snapshot_list.read(tmp_path)
@@ -41,19 +41,21 @@ def test_snapshots_have_the_metrics_of_their_validation(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("metric", "values", "epoch"), [("accuracy", (0.5, 0.75, 0.6), 2), ("mae", (0.5, 0.75, 0.6), 1)]
 )
-def test_the_metric_decides(tmp_path: Path, metric: str, values: tuple[float, ...], epoch: int) -> None:
+def test_the_metric_selects_the_best_snapshot(
+    tmp_path: Path, metric: str, values: tuple[float, ...], epoch: int
+) -> None:
     for number, value in enumerate(values, 1):
         save(tmp_path, number, metric, **{metric: value})
     assert best_epoch(tmp_path) == epoch
 
 
-def test_of_equal_ones_the_lowest_loss_decides_then_the_first(tmp_path: Path) -> None:
+def test_ties_go_to_the_lowest_loss_then_to_the_first_snapshot(tmp_path: Path) -> None:
     for epoch, loss in enumerate([0.9, 0.5, 0.5, 0.7], 1):
         save(tmp_path, epoch, accuracy=1.0, loss=loss)
     assert best_epoch(tmp_path) == 2
 
 
-def test_a_removed_or_damaged_one_is_not_chosen(tmp_path: Path) -> None:
+def test_a_removed_or_damaged_snapshot_is_not_selected(tmp_path: Path) -> None:
     for epoch, accuracy in enumerate([0.5, 0.7, 0.9, 0.8, 0.1], 1):
         save(tmp_path, epoch, accuracy=accuracy)
     (tmp_path / "snapshot_3.ckpt.index").unlink()
@@ -68,7 +70,7 @@ def test_a_removed_or_damaged_one_is_not_chosen(tmp_path: Path) -> None:
     assert found.best is None and found.default and found.default.epoch == 5
 
 
-def test_a_snapshot_that_is_saved_again_has_its_new_metrics(tmp_path: Path) -> None:
+def test_saving_a_snapshot_again_replaces_its_metrics(tmp_path: Path) -> None:
     save(tmp_path, 1, accuracy=0.9)
     save(tmp_path, 2, accuracy=0.8)
     save(tmp_path, 1, accuracy=0.5)
@@ -91,7 +93,7 @@ def test_damaged_records_are_ignored(tmp_path: Path, damage: bytes) -> None:
     records = tmp_path / snapshot_list.FILE_NAME
     records.write_bytes(damage)
     assert [(item.epoch, item.is_intact) for item in snapshot_list.read(tmp_path)] == [(1, True)]
-    # A power loss may have left a part of a record.
+    # A power loss may have left a partial record.
     save(tmp_path, 2, accuracy=0.8)
     assert best_epoch(tmp_path) == 2
 
@@ -123,5 +125,7 @@ def test_a_folder_without_snapshots_has_none(tmp_path: Path) -> None:
         ("r2", [], ""),
     ],
 )
-def test_the_metric_is_that_of_the_kind_or_the_loss(primary: str, metrics: list[str], chosen: str) -> None:
+def test_the_default_metric_is_that_of_the_kind_or_the_loss(
+    primary: str, metrics: list[str], chosen: str
+) -> None:
     assert choose_metric(primary, metrics) == chosen

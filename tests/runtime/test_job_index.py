@@ -1,4 +1,4 @@
-"""The index of jobs: searches, orders and groups, while jobs come, change and go."""
+"""The index of jobs: searches, sort orders and groups, while jobs are added, changed and removed."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ def model(
 
 
 class Index:
-    """An index and the jobs in it, in the order of their creation."""
+    """An index and its jobs in order of creation."""
 
     def __init__(self) -> None:
         self.jobs: list[Job] = []
@@ -94,7 +94,7 @@ class Index:
                 self.index.update(other)
 
     def in_order(self, sort: str, direction: str) -> list[Job]:
-        """The models in an order computed from scratch."""
+        """Return the models in an order computed from scratch."""
         newest_first = [job for job in reversed(self.jobs) if isinstance(job, ModelJob)]
         if sort not in COLUMNS:
             return newest_first
@@ -113,7 +113,7 @@ def names(jobs: list[ModelJob]) -> list[str]:
 
 
 class Changes(RuleBasedStateMachine):
-    """Whatever happens to jobs, the index answers as one that was just built."""
+    """After any sequence of changes, the index returns the same results as a newly built one."""
 
     def __init__(self) -> None:
         super().__init__()

@@ -1,4 +1,4 @@
-"""States of tasks are read in turns, and from saved states."""
+"""States of tasks are read in time slices, and restored from saved states."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def append(folder: Path, steps: range) -> None:
 
 
 def poison(log: Path) -> None:
-    """Replace all but the end of ``log`` by noise of the same length."""
+    """Replace all but the end of ``log`` with noise of the same length."""
     with open(log, "r+b") as file:
         file.write(b"x" * (log.stat().st_size - TAIL_BYTES))
 
@@ -45,7 +45,7 @@ def saved_often(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture
 def short_turns(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """Turns of a line each."""
+    """Read one line per time slice."""
     monkeypatch.setattr(events, "TURN_SECONDS", 0.0)
     return
 
@@ -55,7 +55,7 @@ def new_states() -> TaskStates:
 
 
 @pytest.mark.usefixtures("short_turns")
-def test_others_run_while_a_long_log_is_read(tmp_path: Path) -> None:
+def test_other_greenlets_run_while_a_long_log_is_read(tmp_path: Path) -> None:
     job, ticks = job_with_log(tmp_path / "job"), 0
 
     def tick() -> None:
@@ -104,7 +104,7 @@ def test_a_state_that_cannot_be_saved_is_still_read(tmp_path: Path) -> None:
 
 
 @pytest.mark.usefixtures("saved_often")
-def test_few_states_stay_in_memory(tmp_path: Path) -> None:
+def test_only_recent_states_stay_in_memory(tmp_path: Path) -> None:
     states = new_states()
     made = [job_with_log(tmp_path / f"job{number}", 20) for number in range(STATES_KEPT + 3)]
     for job in made:
@@ -133,7 +133,7 @@ def test_a_restarted_server_reads_only_the_rest_of_a_running_task(tmp_path: Path
 
 @pytest.mark.integration
 @pytest.mark.usefixtures("short_turns")
-def test_a_task_ends_only_after_its_whole_log_was_read(tmp_path: Path) -> None:
+def test_a_task_ends_only_after_its_complete_log_was_read(tmp_path: Path) -> None:
     server = Server(tmp_path / "jobs")
     job = server.submit("finishes")
     assert server.wait_for_end(job) is Status.DONE

@@ -46,7 +46,7 @@ def test_classes_counts_and_sizes(site: Site) -> None:
     assert Path(found["example"]).is_file()
 
 
-def test_what_creation_would_refuse_or_skip(site: Site) -> None:
+def test_problems_that_creation_would_report_are_listed(site: Site) -> None:
     folder = bars(site.data / "bars")
     (folder / "left" / "text.jpg").write_text("this is no picture")
     (folder / "left" / "empty.png").touch()
@@ -68,14 +68,14 @@ def test_what_creation_would_refuse_or_skip(site: Site) -> None:
     assert "No folders with images found" in only["problems"][0]
 
 
-def test_folders_of_the_splits_are_suggested(site: Site) -> None:
+def test_split_folders_are_suggested(site: Site) -> None:
     for split in ("Train", "val", "test"):
         bars(site.data / "sets" / split, each=2)
     root = site.data / "sets"
     found = summary(site, folder_train=str(root))
     assert (
         found["suggestion"]["text"]
-        == "This folder contains Train/, val/ and test/: use them as separate folders?"
+        == "This folder contains Train/, val/ and test/. Use them as separate folders?"
     )
     wanted = {
         "folder_train": str(root / "Train"),
@@ -85,10 +85,10 @@ def test_folders_of_the_splits_are_suggested(site: Site) -> None:
         "folder_test": str(root / "test"),
     }
     assert found["suggestion"]["fields"] == wanted
-    assert found["bars"] == [] and found["facts"][0] == "18 images altogether."
+    assert found["bars"] == [] and found["facts"][0] == "18 images in total."
     beside = summary(site, folder_train=str(root / "Train"))
     assert beside["suggestion"] == {
-        "text": "Beside this folder are val/ and test/: use them as separate folders?",
+        "text": "Found val/ and test/ next to this folder. Use them as separate folders?",
         "action": "Use them",
         "fields": wanted,
     }
@@ -97,7 +97,7 @@ def test_folders_of_the_splits_are_suggested(site: Site) -> None:
     assert used["suggestion"] is None
 
 
-def test_folders_outside_of_the_allowed_ones_are_not_suggested(site: Site, tmp_path: Path) -> None:
+def test_folders_outside_the_roots_are_not_suggested(site: Site, tmp_path: Path) -> None:
     secret = bars(tmp_path / "secret")
     bars(site.data / "sets" / "train")
     (site.data / "sets" / "test").symlink_to(secret)
@@ -115,7 +115,7 @@ def test_paths_that_creation_refuses_are_refused(site: Site, path: str) -> None:
     assert found["facts"] == found["problems"] == found["bars"] == [] and not found["example"]
 
 
-def test_a_large_folder_is_counted_in_part(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_large_folder_is_counted_partially(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(source_summary, "MAX_FILES", 10)
     found = summary(site, folder_train=str(bars(site.data / "bars")))
     assert found["facts"][0] == "At least 10 images in at least 2 classes."
@@ -135,7 +135,7 @@ def test_a_slow_scan_reports_what_it_has_found(site: Site, monkeypatch: pytest.M
 def test_a_scan_ends_with_its_connection(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(source_summary, "SECONDS_BETWEEN", 0.0)
     folder = str(bars(site.data / "bars"))
-    for _ in range(10):  # more than may run at the same time
+    for _ in range(10):  # more than can run at the same time
         with site.client.post(FOLDER, data={"folder_train": folder}, buffered=False) as answer:
             assert next(answer.iter_encoded())
     assert summary(site, folder_train=folder)["facts"]
@@ -148,26 +148,26 @@ def table(site: Site, text: str, name: str = "train.csv") -> str:
 
 
 def test_rows_columns_and_ranges(site: Site) -> None:
-    path = table(site, "image,angle,size\n" + "".join(f"left/0{n}.png,{n - 2.5},{n}\n" for n in range(8)))
-    table(site, "image,angle,size\nleft/00.png,1,2\n", "test.csv")
+    path = table(site, "image,Angle,size\n" + "".join(f"left/0{n}.png,{n - 2.5},{n}\n" for n in range(8)))
+    table(site, "image,Angle,size\nleft/00.png,1,2\n", "test.csv")
     found = summary(site, TABLE, table_train=path)
     assert found["facts"] == [
-        "8 rows with 2 numbers each, angle, size.",
-        "Ranges: angle -2.5 to 4.5, size 0 to 7.",
+        "8 rows with 2 numbers each: Angle, size.",
+        "Ranges: Angle -2.5 to 4.5, size 0 to 7.",
         "8 images examined: PNG, 16 × 16 pixels.",
     ]
-    assert sum(count for _, count in found["bars"]) == 8 and found["bars_title"] == "Images by angle"
+    assert sum(count for _, count in found["bars"]) == 8 and found["bars_title"] == "Images by Angle"
     assert found["problems"] == []
     suggested = found["suggestion"]
-    assert suggested["text"] == "Beside this table is test.csv: use it as a separate table?"
+    assert suggested["text"] == "Found test.csv next to this table. Use it as a separate table?"
     assert suggested["action"] == "Use it"
     assert suggested["fields"] == {"table_test": path.replace("train.csv", "test.csv")}
     assert summary(site, TABLE, table_train=path, table_test="x")["suggestion"] is None
     one = summary(site, TABLE, table_train=path, target_columns="size")
-    assert one["facts"][0] == "8 rows with a number each, size."
+    assert one["facts"][0] == "8 rows with a number each: size."
 
 
-def test_faulty_rows_and_missing_images_are_named_by_line(site: Site) -> None:
+def test_invalid_rows_and_missing_images_are_listed_by_line(site: Site) -> None:
     os.mkfifo(bars(site.data / "bars") / "pipe.png")
     path = table(
         site, "image,angle\nleft/00.png,1\nleft/99.png,2\nleft/01.png,x\n../../x.png,3\npipe.png,4\n"
@@ -190,18 +190,18 @@ def test_faulty_rows_and_missing_images_are_named_by_line(site: Site) -> None:
         ("image,a,a\nb,c,d\n", "same name"),
     ],
 )
-def test_a_table_that_cannot_be_used(site: Site, text: str, words: str) -> None:
+def test_an_unusable_table_is_reported(site: Site, text: str, words: str) -> None:
     assert words in " ".join(summary(site, TABLE, table_train=table(site, text))["problems"])
 
 
-def test_a_table_that_is_a_folder_or_no_text(site: Site) -> None:
+def test_a_table_that_is_a_folder_or_not_text_is_reported(site: Site) -> None:
     path = table(site, "")
     assert summary(site, TABLE, table_train=str(site.data))["refused"]
     Path(path).write_bytes(b"image,angle\nleft/\xff.png,1\n")
     assert "line 2, is not UTF-8" in summary(site, TABLE, table_train=path)["problems"][0]
 
 
-def test_a_long_table_is_read_in_part(site: Site) -> None:
+def test_a_long_table_is_read_partially(site: Site) -> None:
     path = table(site, "image,angle\n" + "left/00.png,1\n" * 700_000)
     found = summary(site, TABLE, table_train=path)
     assert found["facts"][0].startswith("At least ") and found["problems"] == []

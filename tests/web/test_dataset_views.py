@@ -221,7 +221,7 @@ def test_the_example_image_is_resized(site: Site) -> None:
     assert "resize_width" in wrong.get_json()["errors"]
 
 
-def test_many_models_of_a_dataset_have_pages(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_many_models_of_a_dataset_are_paginated(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("digits.web.dataset_views.SHOWN_MODELS", 2)
     job_id = site.dataset()
     site.wait_for_end(job_id)

@@ -1,4 +1,4 @@
-"""The choices of the model form: the newest datasets and models, and all others by a search."""
+"""The choices of the model form: the newest datasets and models, and all others by searching."""
 
 from __future__ import annotations
 
@@ -35,18 +35,18 @@ def dataset(site: Site, name: str, status: Status = Status.DONE) -> str:
 
 
 def datasets(page: str) -> list[str]:
-    """The names in the field of the dataset."""
+    """Return the names offered in the dataset field."""
     field = re.search(r'<select[^>]* name="dataset".*?</select>', page, re.DOTALL)
     assert field is not None
     return re.findall(r"<option[^>]*>([^<]*)<", field[0])
 
 
 def models(page: str) -> list[str]:
-    """The ids of the previous models to choose from."""
+    """Return the ids of the previous models offered."""
     return re.findall(r'name="previous_networks" value="([^"]*)"', page)
 
 
-def test_the_newest_datasets_are_listed_and_the_chosen_one(site: Site) -> None:
+def test_the_form_lists_the_newest_datasets_and_the_chosen_one(site: Site) -> None:
     oldest, *_ = [dataset(site, f"birds {number}") for number in range(4)]
     page = site.get(NEW).text
     assert datasets(page) == ["birds 3", "birds 2"]
@@ -80,7 +80,7 @@ def test_a_dataset_that_is_not_listed_can_be_chosen(site: Site) -> None:
     assert answer.status_code == 200 and answer.get_json()["dataset_id"] == oldest
     answer = site.post(CREATE, **fields, dataset=dataset(site, "failed", Status.ERROR))
     assert "dataset" in answer.get_json()["errors"]
-    # A form with a mistake is shown again with the chosen dataset.
+    # A form with an error is shown again with the chosen dataset.
     page = site.client.post(
         CREATE.removesuffix(".json"), data={"dataset": oldest}, headers={"Accept": "text/html"}
     )
@@ -95,7 +95,7 @@ def test_a_clone_keeps_a_dataset_that_is_not_listed(site: Site) -> None:
     assert answer.status_code == 200 and answer.get_json()["dataset_id"] == oldest
 
 
-def test_the_newest_models_are_listed_and_the_chosen_one(site: Site) -> None:
+def test_the_form_lists_the_newest_models_and_the_chosen_one(site: Site) -> None:
     parent = dataset(site, "birds")
     ids = [site.finished_model(parent) for _ in range(4)]
     page = site.get(NEW).text

@@ -125,13 +125,13 @@ def test_a_column_header_sorts_in_its_natural_order_then_reverses(
 
 
 def names_of_models(page: str) -> list[str]:
-    """The names in the table of models."""
+    """Return the names in the table of models."""
     table = re.search(r'id="models-table".*?</table>', page, re.DOTALL)
     return re.findall(r'class="job-link".*?<bdi[^>]*>([^<]*)</bdi>', table[0], re.DOTALL) if table else []
 
 
 def link(page: str, element: str) -> str | None:
-    """The address of the link with this id."""
+    """Return the URL of the link with this id."""
     found = re.search(rf'id="{element}" href="([^"]*)"', page)
     return html.unescape(found[1]) if found else None
 
@@ -145,7 +145,7 @@ def small_pages(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_the_links_to_next_pages_lead_through_all_jobs_in_order(site: Site) -> None:
     parent = dataset(site)
     for number in range(10):
-        # Equal accuracies, so that the order is not determined by them alone.
+        # Some accuracies are equal, so that they do not determine the order alone.
         model(site, parent, f"net {number}", float(number // 4))
     model(site, parent, "other")
     found: list[str] = []
@@ -174,7 +174,7 @@ def test_a_refresh_keeps_the_page(site: Site) -> None:
 
 
 @pytest.mark.usefixtures("small_pages")
-def test_models_and_datasets_have_pages_of_their_own(site: Site) -> None:
+def test_models_and_datasets_are_paginated_separately(site: Site) -> None:
     parents = [dataset(site, f"birds {number}") for number in range(4)]
     for number in range(4):
         model(site, parents[0], f"net {number}")
@@ -189,7 +189,7 @@ def test_models_and_datasets_have_pages_of_their_own(site: Site) -> None:
 
 
 @pytest.mark.usefixtures("small_pages")
-def test_a_page_that_does_not_exist_any_more_shows_the_last_one(site: Site) -> None:
+def test_a_page_that_no_longer_exists_shows_the_last_one(site: Site) -> None:
     parent = dataset(site)
     jobs = [model(site, parent, f"net {number}") for number in range(4)]
     assert names_of_models(site.get("/?models_page=2").text) == ["net 0"]
@@ -224,7 +224,7 @@ def test_a_finished_dataset_is_found_by_its_status_and_sorted_by_its_size(site: 
     assert names(site, "q=done") == ["large", "small"]
 
 
-def test_only_the_first_of_many_running_jobs_are_shown_apart(
+def test_only_the_first_of_many_running_jobs_are_shown_separately(
     site: Site, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("digits.web.home.RUNNING_ROWS", 2)

@@ -1,4 +1,4 @@
-"""Lists of jobs as JSON: each response has one page, and all pages together have all jobs."""
+"""Lists of jobs as JSON: each response contains one page, and all pages together contain all jobs."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def full(site: Site) -> Site:
 
 
 def pages(site: Site, path: str) -> list[dict[str, Any]]:
-    """The response and those that its ``next`` leads to."""
+    """Return the response and all responses reached by following ``next``."""
     found = [site.json(path)]
     while found[-1]["next"]:
         found.append(site.json(found[-1]["next"]))
@@ -81,15 +81,15 @@ def test_all_pages_together_are_the_sorted_list(full: Site, path: str) -> None:
             assert [page["page"] for page in found] == list(range(1, len(found) + 1))
 
 
-def test_a_search_and_an_order_apply_to_all_jobs(full: Site) -> None:
+def test_search_and_sort_order_apply_to_all_jobs(full: Site) -> None:
     found = full.json("/models.json?q=rainy&sort=last_accuracy&per_page=2")
-    # Of equal ones, the newest comes first.
+    # Among equal values, the newest comes first.
     assert names([found], "models") == ["net 5", "net 1"]
     assert found["totals"] == {"models": 3}
     assert names([full.json("/datasets.json?q=2")], "datasets") == ["birds 2"]
 
 
-def test_jobs_that_have_not_ended_are_listed_apart(full: Site) -> None:
+def test_unfinished_jobs_are_listed_separately(full: Site) -> None:
     job_id = full.dataset(dataset_name="new")
     found = full.json("/completed_jobs.json")
     assert names([found], "running") == ["new"]

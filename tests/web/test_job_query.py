@@ -1,4 +1,4 @@
-"""Pages of lists, and the arguments of URLs that describe them."""
+"""Pages of lists, and the URL arguments that select them."""
 
 from __future__ import annotations
 
@@ -47,12 +47,12 @@ def test_links_lead_to_the_first_the_last_and_the_near_pages(number: int, count:
 
 
 @given(st.text(max_size=30))
-def test_any_number_of_a_page_is_understood_or_ignored(text: str) -> None:
+def test_any_page_number_is_accepted_or_ignored(text: str) -> None:
     assert page_of({"page": text}) >= 1
     assert 1 <= per_page_of({"per_page": text}) <= MAX_PER_PAGE
 
 
-def test_numbers_of_pages_have_limits() -> None:
+def test_page_numbers_are_limited() -> None:
     assert page_of({}) == page_of({"page": "-3"}) == page_of({"page": "x"}) == 1
     assert page_of({"page": "9" * 5000}) == 1
     assert (per_page_of({}), per_page_of({"per_page": "0"})) == (PER_PAGE, 1)

@@ -134,7 +134,7 @@ def test_the_best_snapshot_is_reported_to_the_page(site: Site, dataset: str) -> 
     best = [message for message in reported if message["update"] == "best"]
     assert best[-1]["epoch"] == site.json(f"/models/{job_id}.json")["best_epoch"] == 2
     assert best[-1]["metric"] == "loss" and best[-1]["value"] < 1.2
-    # The best one is in the list before it is named.
+    # The best snapshot is listed before it is reported as the best.
     places = {message["update"]: place for place, message in enumerate(reported)}
     assert places["best"] > places["snapshots"]
     live.disconnect("/jobs")
@@ -170,10 +170,10 @@ def test_metrics_are_available_as_columns_rows_and_a_file(site: Site, trained: s
     assert [float(row["loss"]) for row in table if row["stage"] == "train"] == losses
 
 
-def test_rows_that_are_read_in_turns_are_complete(
+def test_rows_read_in_time_slices_are_complete(
     site: Site, dataset: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(events, "TURN_SECONDS", 0.0)  # a turn for each line
+    monkeypatch.setattr(events, "TURN_SECONDS", 0.0)  # one line per time slice
     model = site.finished_model(dataset, rows=30)
     folder = site.services.store.folder / model / "train"
     for late in ([], [events.Resumed(20, 0.5), events.Measured("train", 21, 0.7, {"loss": math.nan})]):
@@ -300,8 +300,8 @@ def test_training_starts_from_a_snapshot(site: Site, dataset: str, trained: str)
 
 
 @pytest.mark.tensorflow
-def test_snapshots_show_their_metrics_and_the_best_is_chosen(site: Site, dataset: str) -> None:
-    # The rate is practically zero at the end: of snapshots that are equally good, the first one is the best.
+def test_snapshots_show_their_metrics_and_the_best_is_selected(site: Site, dataset: str) -> None:
+    # The learning rate is practically zero at the end, and among equally good snapshots the first one is the best.
     settings = {"train_epochs": 3, "lr_policy": "step", "lr_step_size": 67, "lr_step_gamma": 1e-9}
     job_id = str(create(site, dataset, **settings).get_json()["id"])
     assert site.wait_for_end(job_id) == "Done"
@@ -330,7 +330,7 @@ def test_snapshots_show_their_metrics_and_the_best_is_chosen(site: Site, dataset
     assert site.post(CLASSIFY, **asked, snapshot_epoch=best).status_code == 400
 
 
-def test_a_model_without_a_network_gets_the_one_that_fits_with_its_settings(site: Site) -> None:
+def test_a_model_without_a_network_gets_the_default_network_and_its_settings(site: Site) -> None:
     small = site.dataset(folder_val="")
     gray = site.dataset(folder_val="", resize_channels=1)
     fields = {"model_name": "fitting", "select_gpu": "cpu"}
@@ -345,7 +345,7 @@ def test_a_model_without_a_network_gets_the_one_that_fits_with_its_settings(site
         site.wait_for_end(job.id)
     networks = {item.text: item.id for item in every_network().values()}
     found = {key: (networks[job.network_text()], job.recipe.batch_size) for key, job in made.items()}
-    # A request that names a network gets the settings that it contains.
+    # A request that names a network keeps its own settings.
     assert found == {small: ("resnet32", 128), gray: ("lenet", 64), "named": ("resnet32", None)}
     assert made[small].recipe.epochs == made[gray].recipe.epochs == 1
     assert made[small].recipe.augment.flip == "fliplr"

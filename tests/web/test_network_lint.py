@@ -15,7 +15,7 @@ from tests.site import open_site, site_settings
 
 @pytest.fixture(scope="module")
 def diagnose(tmp_path_factory: pytest.TempPathFactory) -> Any:
-    """Returns the diagnostics of a text."""
+    """A function that returns the diagnostics of a text."""
     site = open_site(site_settings(tmp_path_factory.mktemp("site")))
 
     def diagnose(text: str) -> list[dict[str, Any]]:
@@ -33,7 +33,7 @@ def test_a_network_is_accepted(diagnose: Any, name: str) -> None:
 
 
 @pytest.mark.parametrize("name", INVALID)
-def test_a_fault_is_shown_in_its_line(diagnose: Any, name: str) -> None:
+def test_an_error_is_shown_on_its_line(diagnose: Any, name: str) -> None:
     text, line = INVALID[name]
     fault, *_ = diagnose(text)
     assert fault["line"] == line
@@ -46,7 +46,7 @@ def test_all_missing_properties_are_listed(diagnose: Any) -> None:
 
 
 @pytest.mark.parametrize("text", ["", " \n\t\r\n", "\ufeff"])
-def test_an_empty_editor_has_no_faults(diagnose: Any, text: str) -> None:
+def test_an_empty_editor_has_no_errors(diagnose: Any, text: str) -> None:
     assert diagnose(text) == []
 
 
@@ -59,11 +59,11 @@ def test_an_empty_editor_has_no_faults(diagnose: Any, text: str) -> None:
      "".join(f"class A{number + 1}(A{number}):0\n" for number in range(270)),
      "print 1;" * 740, "f(" + "x in y," * 800 + ")", "x=1\n" * 50_000, "print 1\n" * 10_000],
 )  # fmt: skip
-def test_texts_that_exhaust_the_parser_cause_no_server_error(text: str) -> None:
+def test_code_that_exhausts_the_parser_causes_no_server_error(text: str) -> None:
     assert len(network_lint.check(text)) <= 1
 
 
-def test_a_text_that_takes_too_long_to_compile_is_accepted(
+def test_code_that_takes_too_long_to_compile_is_accepted(
     diagnose: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(network_lint, "CHECK_SECONDS", 1.0)
@@ -85,6 +85,6 @@ PIECES = [
 
 @given(st.lists(st.sampled_from(PIECES)).map("".join))
 def test_any_text_has_a_result(text: str) -> None:
-    """Each fault has a line of the text."""
+    """Each error refers to a line of the text."""
     for fault in network_lint.lint(text):
         assert 1 <= fault["line"] <= len(text.splitlines()) + 1

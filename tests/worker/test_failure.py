@@ -292,7 +292,7 @@ def test_deeply_nested_code_still_gets_a_message() -> None:
         ("\x07", "U+0007 (a control character)", "invisible"),
         ("\u200b", "U+200B (zero width space)", "invisible"),
         ("\u201c", "U+201C (left double quotation mark)", "straight quotes"),
-        ("\u2212", "U+2212 (minus sign)", "keyboard"),
+        ("\u2212", "U+2212 (minus sign)", "ASCII hyphen"),
         ("\ufffd", "U+FFFD (replacement character)", "UTF-8"),
     ],
 )

@@ -1,4 +1,4 @@
-"""The worker and the form's check accept the same texts of networks, and report the same faults."""
+"""The worker and the form's check accept the same networks, and report the same errors."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ TEXTS = VALID | {name: text for name, (text, _) in INVALID.items()}
 
 
 def found_by_the_worker(texts: Iterable[str]) -> list[Any]:
-    """The message, hint and line of the worker's fault in each text, or None. To be called in a child."""
+    """Return message, hint and line of the worker's error in each text, or None. Call it with `in_child`."""
     from digits.worker import network_loader
     from digits.worker.failure import describe
     from digits.worker.network.tower import Tower
@@ -87,14 +87,13 @@ STATEMENTS = st.one_of(
 )
 MODULES = st.lists(STATEMENTS, min_size=1, max_size=7).map(lambda parts: "x = 1\n" + "".join(parts))
 
-# Faults of UserModel or of the syntax; others are those of running the text, and only running it shows the bases of
-# some other classes.
+# Errors in the syntax or the class UserModel. All others, and the bases of some classes, show only when the code runs.
 KNOWN = ("UserModel", "The network defines no class", "Syntax error")
 
 
 def disagreements(count: int) -> list[Any]:
-    """Run random modules; return those of which the form refuses one that the worker accepts, or names another fault
-    of the class. To be called in a child.
+    """Run random modules; return those that the form rejects although the worker accepts them, or for which it reports
+    another error of the class. Call it with `in_child`.
     """
     wrong = []
 

@@ -135,7 +135,7 @@ class DatasetForm(ImageDatasetForm[CreateClassification]):
 
 
 def _subfolders(folder: str, enough: int) -> list[str]:
-    """The names of the first sub-folders that are not hidden. The task examines all of them."""
+    """Return the names of the first sub-folders that are not hidden. The task examines all of them."""
     found: list[str] = []
     with os.scandir(folder) as entries:
         for entry in entries:

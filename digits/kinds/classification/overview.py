@@ -16,7 +16,7 @@ from digits.kinds.source_summary import (
     with_sample,
 )
 
-# Names of folders of the splits, in any case.
+# Folder names that identify the splits, in lower case, capitalized or upper case.
 SPLIT_NAMES = {
     "train": ("train", "training", "train_images"),
     "val": ("val", "valid", "validation", "dev"),
@@ -27,10 +27,10 @@ SPLIT_NAMES = {
 def summarize_folder(
     root: Path, min_per_class: int, separate: set[str], is_allowed: Callable[[Path], bool]
 ) -> Iterator[SourceSummary]:
-    """Yield growing summaries of the folder ``root``, a real path; the last one is finished.
+    """Yield increasingly complete summaries of the folder ``root``, a real path; the last one is finished.
 
-    ``separate`` are the splits that have a separate folder already. ``is_allowed`` tells whether the server may read
-    a real path.
+    ``separate`` contains the splits that already have a separate folder. ``is_allowed`` returns whether the server
+    may read a real path.
     """
     suggestion = _suggest(root, separate, is_allowed)
     pace = Pace()
@@ -55,7 +55,7 @@ def _summarize(found: Scan, min_per_class: int, suggestion: Suggestion | None) -
     at_least = "" if found.complete else "at least "
     images, classes = count_of(found.count, "image"), _count_of_classes(len(found.classes))
     summary.facts.append(f"{at_least}{images} in {at_least}{classes}.".capitalize())
-    # The folders of splits are no classes.
+    # Split folders are not classes.
     has_splits = suggestion is not None and suggestion.fields["folder_train"] != str(found.root)
     if found.complete:
         summary.problems += remarks(found)
@@ -65,7 +65,7 @@ def _summarize(found: Scan, min_per_class: int, suggestion: Suggestion | None) -
         except UnusableSource as error:
             summary.problems.append(_sentence(error))
     if has_splits:
-        summary.facts, summary.problems = [f"{at_least}{images} altogether.".capitalize()], []
+        summary.facts, summary.problems = [f"{at_least}{images} in total.".capitalize()], []
     else:
         counts = [(item.label, len(item.files)) for item in found.classes if item.files]
         summary.set_bars("Images per class", counts)
@@ -91,12 +91,12 @@ def _sentence(error: UnusableSource) -> str:
 
 
 def _suggest(root: Path, separate: set[str], is_allowed: Callable[[Path], bool]) -> Suggestion | None:
-    """Suggest folders called train, val and test in ``root``, or those beside it if it is called train."""
+    """Suggest the split folders in ``root``, or its siblings if ``root`` itself is named like a training folder."""
     inside = _folders_of_splits(root, is_allowed)
     if "train" in inside and len(inside) > 1:
         names = _listed([f"{show(os.path.basename(path))}/" for path in inside.values()])
         return Suggestion(
-            f"This folder contains {names}: use them as separate folders?", "Use them", _fields(inside)
+            f"This folder contains {names}. Use them as separate folders?", "Use them", _fields(inside)
         )
     if root.name.lower() not in SPLIT_NAMES["train"]:
         return None
@@ -109,21 +109,21 @@ def _suggest(root: Path, separate: set[str], is_allowed: Callable[[Path], bool])
         return None
     names = _listed([f"{show(os.path.basename(path))}/" for path in beside.values()])
     if len(beside) == 1:
-        text, action = f"Beside this folder is {names}: use it as a separate folder?", "Use it"
+        text, action = f"Found {names} next to this folder. Use it as a separate folder?", "Use it"
     else:
-        text, action = f"Beside this folder are {names}: use them as separate folders?", "Use them"
+        text, action = f"Found {names} next to this folder. Use them as separate folders?", "Use them"
     return Suggestion(text, action, _fields({"train": str(root), **beside}))
 
 
 def _folders_of_splits(root: Path, is_allowed: Callable[[Path], bool]) -> dict[str, str]:
-    """Return the folders in ``root`` that are called as a split."""
+    """Return the folders in ``root`` that are named after a split."""
     found: dict[str, str] = {}
     for split, names in SPLIT_NAMES.items():
         spellings = (
             root / spelling for name in names for spelling in (name, name.capitalize(), name.upper())
         )
         for path in spellings:
-            # A link may lead anywhere.
+            # A symbolic link may lead outside the allowed folders.
             if path.is_dir() and is_allowed(Path(os.path.realpath(path))):
                 found[split] = str(path)
                 break

@@ -53,7 +53,7 @@ class Scan:
 
     ``links`` were not followed because they lead outside of the root or form a cycle; ``specials`` are FIFOs,
     devices and sockets; ``loose`` images are outside of any class; ``others`` are files without an image extension.
-    ``seen`` files were looked at, and ``complete`` is False while there are more.
+    ``seen`` is the number of files examined; ``complete`` is False while there are more.
     """
 
     root: Path
@@ -128,9 +128,9 @@ def scan(root: Path, progress: Callable[[int], None] = lambda files: None) -> Sc
 
 
 def scan_steps(root: Path, max_entries: int | None = None) -> Iterator[Scan]:
-    """List the images below ``root`` as `scan` does; yields the same growing `Scan` after each entry.
+    """List the images below ``root`` like `scan`, yielding the same `Scan` after each entry.
 
-    With ``max_entries``, the scan remains incomplete if a folder has more.
+    The scan remains incomplete if a folder has more than ``max_entries`` entries.
     """
     found = Scan(Path(root))
     resolved = os.path.realpath(root)
@@ -154,7 +154,7 @@ def scan_steps(root: Path, max_entries: int | None = None) -> Iterator[Scan]:
 
 
 def label_of(folder_name: str) -> str:
-    """The label of a class folder: underscores become spaces, what cannot be printed is escaped."""
+    """Return the label of a class folder: underscores become spaces, and unprintable characters are escaped."""
     return show(folder_name).replace("_", " ").strip() or show(folder_name)
 
 
@@ -202,7 +202,7 @@ class _Walk:
         self.is_truncated = False
 
     def entries(self, path: str) -> list[os.DirEntry[str]]:
-        """The entries of a folder without hidden ones, by name. Raises OSError."""
+        """Return the entries of a folder, except hidden ones, sorted by name. Raises OSError."""
         with os.scandir(path) as listing:
             first = itertools.islice(listing, self._max_entries)
             entries = [entry for entry in first if not entry.name.startswith(".")]
@@ -212,7 +212,7 @@ class _Walk:
         return sorted(entries, key=lambda entry: os.fsencode(entry.name))
 
     def collect(self, top: os.DirEntry[str], item: ClassFolder) -> Iterator[None]:
-        """Add all images below ``top`` to ``item``, in the end sorted; yields after each entry."""
+        """Add all images below ``top`` to ``item``, yielding after each entry, and finally sort them."""
         # Visit each folder once per class, so that links cannot form cycles or duplicate images.
         visited: set[tuple[int, int]] = set()
         pending = [(top.path, top.name, top.is_symlink())]
@@ -236,7 +236,7 @@ class _Walk:
             item.files.sort(key=os.fsencode)
 
     def _is_sorting(self, items: Sized) -> bool:
-        # A scan with a limit runs beside the event loop, which sorting would block.
+        # Limited scans run in a thread of the server, where sorting many names would block the event loop.
         return self._max_entries is None or len(items) <= SORTED_IN_A_LIMITED_SCAN
 
     def is_folder(self, entry: os.DirEntry[str]) -> bool:
@@ -304,7 +304,7 @@ def _distinguish_labels(classes: list[ClassFolder]) -> None:
 
 
 def large_enough(found: Scan, minimum: int, warnings: list[str]) -> list[ClassFolder]:
-    """Return the classes with at least ``minimum`` images; names the others in ``warnings``."""
+    """Return the classes with at least ``minimum`` images, and report the others in ``warnings``."""
     kept = [item for item in found.classes if item.files and len(item.files) >= minimum]
     small = [item for item in found.classes if len(item.files) < minimum]
     if small:
@@ -314,7 +314,7 @@ def large_enough(found: Scan, minimum: int, warnings: list[str]) -> list[ClassFo
 
 
 def need_two_classes(found: Scan, kept: list[ClassFolder], warnings: list[str]) -> None:
-    """Raise UnusableSource unless at least two classes are ``kept``."""
+    """Raise UnusableSource if fewer than two classes are ``kept``."""
     if not found.count:
         raise _without_images(found)
     root = show(str(found.root))

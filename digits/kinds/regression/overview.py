@@ -12,7 +12,7 @@ from digits.data.sources import UnusableSource, count_of, listed, show
 from digits.kinds.regression.reader import bins, read_rows
 from digits.kinds.source_summary import Pace, SourceSummary, Suggestion, with_sample
 
-# The beginning of a larger table is read.
+# Maximum size to read; larger tables are summarized from their beginning.
 MAX_BYTES = 8 << 20
 MAX_RANGES = 8
 MAX_NAMED = 5
@@ -21,7 +21,7 @@ SPLIT_NAMES = {"table_val": ("val", "valid", "validation", "dev"), "table_test":
 
 
 class _Contents:
-    """What the rows read so far contain."""
+    """The contents of the rows read so far."""
 
     def __init__(self, names: list[str]) -> None:
         self.names = names
@@ -41,10 +41,10 @@ def summarize_table(
     separate: set[str],
     is_allowed: Callable[[Path], bool],
 ) -> Iterator[SourceSummary]:
-    """Yield growing summaries of a ``table`` with images below ``root``, both real paths; the last one is finished.
+    """Yield increasingly complete summaries of a ``table`` of images below ``root``; the last one is finished.
 
-    ``separate`` are the fields of tables that are filled in already. ``is_allowed`` tells whether the server may
-    read a real path.
+    Both are real paths. ``separate`` contains the table fields that are already filled in. ``is_allowed`` returns
+    whether the server may read a real path.
     """
     suggestion = _suggest(table, separate, is_allowed)
     pace = Pace()
@@ -76,9 +76,9 @@ def summarize_table(
 
 def _summarize(contents: _Contents, suggestion: Suggestion | None) -> SourceSummary:
     summary = SourceSummary(suggestion=suggestion)
-    at_least = "" if contents.complete else "at least "
+    at_least = "" if contents.complete else "At least "
     numbers = _count_of_numbers(contents.names)
-    summary.facts.append(f"{at_least}{count_of(contents.rows, 'row')} with {numbers}.".capitalize())
+    summary.facts.append(f"{at_least}{count_of(contents.rows, 'row')} with {numbers}.")
     if contents.faults:
         summary.problems.append(
             f"{count_of(len(contents.faults), 'line')} cannot be used: {_named(contents.faults)}."
@@ -107,7 +107,7 @@ def _summarize(contents: _Contents, suggestion: Suggestion | None) -> SourceSumm
 
 def _count_of_numbers(names: list[str]) -> str:
     what = "a number" if len(names) == 1 else f"{len(names)} numbers"
-    return f"{what} each, {listed(names)}"
+    return f"{what} each: {listed(names)}"
 
 
 def _named(items: list[str]) -> str:
@@ -116,7 +116,7 @@ def _named(items: list[str]) -> str:
 
 
 def _suggest(table: Path, separate: set[str], is_allowed: Callable[[Path], bool]) -> Suggestion | None:
-    """Suggest the tables called val and test beside one called train."""
+    """Suggest the validation and test tables next to one named train."""
     if table.stem.lower() not in ("train", "training"):
         return None
     found: dict[str, str | bool] = {}
@@ -131,5 +131,5 @@ def _suggest(table: Path, separate: set[str], is_allowed: Callable[[Path], bool]
         return None
     tables = " and ".join(show(os.path.basename(str(path))) for path in found.values())
     if len(found) == 1:
-        return Suggestion(f"Beside this table is {tables}: use it as a separate table?", "Use it", found)
-    return Suggestion(f"Beside this table are {tables}: use them as separate tables?", "Use them", found)
+        return Suggestion(f"Found {tables} next to this table. Use it as a separate table?", "Use it", found)
+    return Suggestion(f"Found {tables} next to this table. Use them as separate tables?", "Use them", found)

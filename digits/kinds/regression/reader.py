@@ -114,10 +114,10 @@ def read_table(
 def read_rows(
     path: Path, root: Path, image_column: str, target_columns: list[str], max_bytes: int
 ) -> tuple[list[str], Iterator[tuple[int, str, list[float] | str]], bool]:
-    """Read the first ``max_bytes`` of a table: the names of its numbers, its rows, and whether that is all of it.
+    """Return the target names and rows in the first ``max_bytes`` of a table, and whether these are all rows.
 
-    A row is its line, the path of the image relative to ``root``, and its numbers, or what is wrong with it. Raises
-    UnusableSource, also while iterating.
+    Each row is a tuple of line number, image path relative to ``root``, and either the target values or an error
+    message. Raises UnusableSource, also during iteration.
     """
     text, is_whole = _text(path, max_bytes)
     header, rows = _split_header(_rows(path, text), path)
@@ -163,7 +163,7 @@ def bins(values: NDArray[np.float64]) -> tuple[NDArray[np.float64], list[str]]:
 
 
 def _round_step(least: float) -> float:
-    """The smallest of 1, 2 and 5 times a power of ten that is at least ``least``."""
+    """Return the smallest of 1, 2 and 5 times a power of ten that is at least ``least``."""
     power = 10.0 ** math.floor(math.log10(least))
     return next(factor * power for factor in (1, 2, 5, 10) if factor * power >= least)
 
@@ -192,7 +192,7 @@ def _divide(tables: dict[str, Table], recipe: CreateRegression) -> dict[str, Tab
 
 
 def _text(path: Path, max_bytes: int) -> tuple[str, bool]:
-    """Return the first ``max_bytes`` of a table, without a line that is cut, and whether that is all of it.
+    """Return the complete lines in the first ``max_bytes`` of a table, and whether these are all lines.
 
     Raises UnusableSource.
     """
@@ -216,7 +216,7 @@ def _text(path: Path, max_bytes: int) -> tuple[str, bool]:
 
 
 def _rows(path: Path, text: str) -> Iterator[tuple[int, list[str]]]:
-    """The rows of a table that are not blank, with their line numbers."""
+    """Yield the rows of a table that are not blank, with their line numbers."""
     reader = csv.reader(io.StringIO(text, newline=""), delimiter=_delimiter(text[:_SAMPLE_CHARACTERS]))
     try:
         for cells in reader:
@@ -227,7 +227,7 @@ def _rows(path: Path, text: str) -> Iterator[tuple[int, list[str]]]:
 
 
 def _delimiter(text: str) -> str:
-    """The delimiter that divides the first lines into the same number of cells, or into the most cells."""
+    """Return the delimiter that splits the first lines into the same number of cells, or into the most cells."""
     lines = text.splitlines()[:20]
 
     def score(delimiter: str) -> tuple[bool, int]:

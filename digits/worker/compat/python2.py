@@ -1,7 +1,7 @@
 """Support for the builtins and modules of Python 2, and for dimensions of TensorFlow 1, in a network.
 
-`digits.core.network_text` translates its text. Integer division by ``/`` is the true division of Python 3, which
-DIGITS 6 had also enabled.
+`digits.core.network_text` translates the source code. Integer division with ``/`` is true division as in Python 3,
+which DIGITS 6 enabled too.
 """
 
 from __future__ import annotations

@@ -39,8 +39,8 @@ log = logging.getLogger(__name__)
 class Checkpoints:
     """Saves the state of a training in its job's folder and decides which snapshot is the best one.
 
-    The best one has the best ``recipe.best_metric``. Without one, it is the ``primary`` metric of the kind if the
-    network has it, else the loss, and only the snapshots that are due are compared.
+    The best snapshot is the one with the best ``recipe.best_metric``. If that is unset, the kind's ``primary`` metric
+    is used if the network reports it, else the loss, and only snapshots saved at the regular interval compete.
 
     ``flush`` makes the other files of the training durable; it is called before a resume point refers to them.
     ``saved_step`` is the step of the latest epoch snapshot, -1 if there is none.
@@ -68,32 +68,32 @@ class Checkpoints:
     # Validation metrics
 
     def observe(self, step: int, epoch: float, values: Mapping[str, float]) -> None:
-        """Record the metrics of the validation after ``step`` steps, which are ``epoch`` epochs."""
+        """Record the validation metrics after ``step`` steps, which correspond to ``epoch`` epochs."""
         self._validated_step = step
         self._metrics = {name: value for name, value in values.items() if math.isfinite(value)}
         if self.early_stopping:
             self.early_stopping.observe(epoch, values)
 
     def has_unsaved_best(self, step: int, epoch: float) -> bool:
-        """Whether the validation after ``step`` steps was the best one by the recipe's metric, if it has one."""
+        """Return whether the validation at ``step`` was the best one by ``recipe.best_metric``, if it is set."""
         if self._chosen is None or step != self._validated_step:
             return False
         candidate = Snapshot(epoch, "", self._metrics)
         return self._better(candidate, self._chosen) is candidate
 
     def _better(self, candidate: Snapshot, metric: str) -> Snapshot | None:
-        # Saving a snapshot again replaces it.
+        # A snapshot saved again replaces the previous one of the same epoch.
         best = self._best if self._best and self._best.epoch != candidate.epoch else None
         return best_of([item for item in (best, candidate) if item], metric)
 
     def reason_to_stop(self, epoch: float) -> str:
-        """Why the training ends early after ``epoch`` epochs; empty if it continues."""
+        """Return why the training ends early after ``epoch`` epochs; empty if it continues."""
         return self.early_stopping.reason(epoch) if self.early_stopping else ""
 
     # State, for resume points
 
     def state(self) -> dict[str, Any]:
-        """The state to pass to `restore`, for JSON."""
+        """Return the state to pass to `restore`, for JSON."""
         return {"early": self.early_stopping.state()} if self.early_stopping else {}
 
     def restore(self, point: ResumePoint, variables: Variables) -> None:
@@ -103,7 +103,7 @@ class Checkpoints:
         """
         snapshots.restore_exactly(self._folder / point.snapshot, variables)
         saved = snapshot_list.read(self._folder)
-        # A killed training may have saved later ones, which will be saved again.
+        # A killed training may have saved later snapshots, which will be saved again.
         earlier = [snapshot for snapshot in saved if snapshot.epoch <= point.epoch]
         self._best = best_of(earlier, self._chosen or saved.metric)
         if self.early_stopping:

@@ -14,7 +14,7 @@ from digits.worker.training.timeline import Timeline
 
 TENSORBOARD_FOLDER = "tb"
 
-# Shortest time between two reports of the same stage, in seconds.
+# Minimum interval between progress reports, in seconds.
 PROGRESS_SECONDS = 0.5
 
 log = logging.getLogger(__name__)

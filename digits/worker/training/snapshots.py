@@ -38,13 +38,13 @@ _TO_RESUME = re.compile(r"resume_\d+\.ckpt")
 
 
 def prefix(folder: Path, epoch: float) -> Path:
-    """The prefix of the snapshot after ``epoch`` epochs: ``snapshot_1.ckpt``, ``snapshot_0.5.ckpt``."""
+    """Return the prefix of the snapshot after ``epoch`` epochs: ``snapshot_1.ckpt``, ``snapshot_0.5.ckpt``."""
     number = f"{epoch:.6f}".rstrip("0").rstrip(".")
     return folder / f"snapshot_{number}.ckpt"
 
 
 def resume_prefix(folder: Path, step: int) -> Path:
-    """The prefix of the resume snapshot after ``step`` steps."""
+    """Return the prefix of the resume snapshot after ``step`` steps."""
     return folder / f"resume_{step}.ckpt"
 
 
@@ -114,7 +114,7 @@ def save(target: Path, variables: Mapping[str, tf.Variable], step: int) -> None:
 
 
 def is_disk_full(error: BaseException) -> bool:
-    """Whether a snapshot or a related file could not be written because the disk is full."""
+    """Return whether a snapshot or a related file could not be written because the disk is full."""
     if isinstance(error, tf.errors.ResourceExhaustedError):  # also raised if memory runs out
         return "No space left" in str(error) or "quota exceeded" in str(error)
     return files.is_disk_full(error)
@@ -139,7 +139,7 @@ def restore_exactly(source: Path, variables: Mapping[str, tf.Variable]) -> None:
 
 
 def fault(source: Path) -> str:
-    """Why the snapshot with prefix ``source`` cannot be restored; empty if it is intact."""
+    """Return why the snapshot with prefix ``source`` cannot be restored; empty if it is intact."""
     try:
         reader = tf.train.load_checkpoint(str(source))
         for name in reader.get_variable_to_shape_map():
@@ -150,18 +150,18 @@ def fault(source: Path) -> str:
 
 
 def newest_intact(folder: Path) -> Path | None:
-    """The prefix of the newest intact epoch snapshot in ``folder``; None if there is none."""
+    """Return the prefix of the newest intact epoch snapshot in ``folder``; None if there is none."""
     return next((path for _, path in of_epochs(folder) if not fault(path)), None)
 
 
 def choose_another(damaged: Path) -> str:
-    """A hint that suggests an intact snapshot in the folder of the ``damaged`` one; empty if there is none."""
+    """Return a hint that suggests an intact snapshot in the folder of the ``damaged`` one; empty if there is none."""
     intact = newest_intact(damaged.parent)
     return f"Choose {intact.name}, which is intact." if intact else ""
 
 
 def step_of(source: Path) -> int:
-    """The step number of a snapshot; 0 if it does not contain one. Raises UserFault."""
+    """Return the step number of a snapshot; 0 if it does not contain one. Raises UserFault."""
     with _readable(source) as reader:
         return int(reader.get_tensor(STEP_NAME)) if reader.has_tensor(STEP_NAME) else 0
 
@@ -180,6 +180,6 @@ def _damage(source: Path, error: BaseException) -> str:
 
 
 def listed(names: list[str], most: int = 8) -> str:
-    """The first names, and how many more there are."""
+    """Return the first names, and how many more there are."""
     rest = len(names) - most
     return ", ".join(names[:most]) + (f" and {rest} more" if rest > 0 else "")

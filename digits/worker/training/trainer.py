@@ -148,12 +148,12 @@ class Trainer:
         return ended_early
 
     def _upcoming(self, interval: float, done: int) -> list[Milestone]:
-        """The milestones that are not ``done``; a snapshot that was skipped before a resume point is not retried."""
+        """Return the milestones that are not ``done``. A snapshot skipped before a resume point is not retried."""
         milestones = self._timeline.every(interval)
         return [item for item in milestones if item.step > done and item.step >= self.step]
 
     def _reason_at_resume(self) -> str:
-        """Why the training had ended early where it resumes; the latest validation alone decides this."""
+        """Return why the training had ended early where it resumes; the latest validation alone decides this."""
         if self._validated >= self._timeline.total_steps:
             return ""
         milestones = self._timeline.every(self._setup.recipe.val_interval)

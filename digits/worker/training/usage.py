@@ -18,9 +18,9 @@ INTERVAL_SECONDS = 2.0
 def reported(
     events: EventLog, device: str, gpus: list[int], interval: float = INTERVAL_SECONDS
 ) -> Iterator[None]:
-    """Append `UsageSampled` while the block runs, every ``interval`` seconds at first and less often later.
+    """Log `UsageSampled` while the block runs, every ``interval`` seconds at first and less often later.
 
-    ``gpus`` are the driver's indexes.
+    ``gpus`` contains the driver's GPU indexes.
     """
     stop = threading.Event()
     thread = threading.Thread(target=_report, args=(events, device, gpus, interval, stop), name="usage")
