@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import HealthCheck, settings
 
 from digits.core.settings import Settings
 from tests import once
@@ -21,6 +22,10 @@ from tests.stalls import HANG_SECONDS, STALLS
 
 # Hide GPUs so that tests behave the same on every machine; GPU tests request one.
 os.environ["CUDA_VISIBLE_DEVICES"] = ""
+
+# A busy machine is slow, which is no failure.
+settings.register_profile("digits", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("digits")
 
 ROOT = Path(__file__).resolve().parent.parent
 

@@ -111,14 +111,14 @@ def test_pages_are_navigated_with_the_keyboard(
     # Searching or sorting returns to the first page, and pages keep both.
     page.locator("#jobs-search").fill("net")
     expect(shown).to_have_text(re.compile("^1–50 of "))
-    page.locator("#models-table").get_by_role("link", name="Accuracy").press("Enter")
+    page.locator("#models-table").get_by_role("link", name="Metric").press("Enter")
     expect(page).to_have_url(re.compile("sort=last_accuracy"))
     following.press("Enter")
     expect(shown).to_have_text(re.compile("^51–100 of "))
     page.reload()
     expect(shown).to_have_text(re.compile("^51–100 of "))
     expect(page.locator("#jobs-search")).to_have_value("net")
-    expect(page.locator("#models-table th[aria-sort=descending]")).to_contain_text("Accuracy")
+    expect(page.locator("#models-table th[aria-sort=descending]")).to_contain_text("Metric")
 
 
 def test_pages_are_navigated_without_scripts(chromium: Browser, server: ServerProcess) -> None:

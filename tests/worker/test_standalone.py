@@ -148,7 +148,7 @@ def rows_of_run(task_folder: Path, run: int) -> int:
 
 @pytest.mark.parametrize("folder", ["nowhere", "."])
 def test_a_folder_without_a_recipe_is_refused(tmp_path: Path, folder: str) -> None:
-    with pytest.raises(BadRequest, match="no recipe of a training"):
+    with pytest.raises(BadRequest, match="has no training recipe"):
         standalone.prepare(tmp_path / folder)
 
 
