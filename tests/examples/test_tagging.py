@@ -194,7 +194,7 @@ def test_form_errors_name_the_field(server: Server) -> None:
 
 def test_the_form_has_no_scan_of_the_source(server: Server) -> None:
     assert "source-summary" not in server.get("/datasets/images/tagging/new")
-    assert "no scan" in server.post("/datasets/images/tagging/scan", table="x")["error"]["message"]
+    assert "not available" in server.post("/datasets/images/tagging/scan", table="x")["error"]["message"]
 
 
 def test_the_records_have_tags(server: Server, dataset: dict[str, Any]) -> None:

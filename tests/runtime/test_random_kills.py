@@ -162,6 +162,7 @@ def insist(server: RealServer, path: str, verb: str) -> None:
         try:
             server.ask(path, verb)
         except HTTPError as error:
+            error.close()
             assert error.code in (HTTPStatus.CONFLICT, HTTPStatus.SERVICE_UNAVAILABLE)
             return False
         return True
