@@ -4,7 +4,7 @@
 
 Starts a separate server, creates a dataset from the sample (downloading it if necessary), and measures
 
-- from clicking Create model to the first loss point in the chart, with a warm standby process
+- from clicking Train model to the first loss point in the chart, with a warm standby process
 - from clicking Visualize for LeNet to the table of layers
 - classification of one image over HTTP, warm: the median and the 99th percentile
 - from writing a metric in the trainer to drawing it: the median and the 99th percentile
@@ -127,7 +127,7 @@ def _create(page: Page, dataset: str, epochs: int) -> tuple[str, float]:
     page.locator('[name="train_epochs"]').fill(str(epochs))
     page.locator('[name="batch_size"]').fill("64")
     begun = time.perf_counter()
-    page.get_by_role("button", name=re.compile("Create")).click()
+    page.get_by_role("button", name=re.compile("Train model")).click()
     page.wait_for_url(re.compile(r"/models/\d{8}-"))
     page.evaluate(WATCH_DRAWING)
     page.locator('[data-chart="loss"]:not([data-points="0"])').wait_for()
