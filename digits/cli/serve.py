@@ -69,7 +69,7 @@ def _serve(**options: Any) -> None:
     except ExposureError as error:
         refuse(str(error))
     except DigitsError as error:
-        refuse(" ".join(filter(None, [error.message, error.hint])))
+        refuse(error.sentences)
     except OSError as error:
         refuse(f"cannot start: {error}")
     services = app.extensions["digits"]

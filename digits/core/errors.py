@@ -39,6 +39,11 @@ class DigitsError(Exception):
         self.hint = hint
         self.trace = list(trace)
 
+    @property
+    def sentences(self) -> str:
+        """The message, followed by the hint."""
+        return " ".join(filter(None, (self.message, self.hint)))
+
 
 class BadRequest(DigitsError):
     http_status = 400

@@ -334,6 +334,14 @@ def for_browser(value: Any) -> Any:
     return value
 
 
+def facts(event: Event | None, *without: str) -> JsonObject | None:
+    """Return the fields of ``event`` for the browser, except its time and those in ``without``."""
+    if event is None:
+        return None
+    fields = msgspec.structs.asdict(event)
+    return {name: for_browser(value) for name, value in fields.items() if name not in ("at", *without)}
+
+
 def end(path: Path) -> int:
     """Return the cursor at the end of the log; 0 if it cannot be read."""
     try:

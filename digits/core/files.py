@@ -50,20 +50,22 @@ def write_json(path: Path, value: Any) -> None:
     write_bytes(path, json.dumps(body, indent=1, allow_nan=False).encode() + b"\n")
 
 
-def write_bytes(path: Path, data: bytes) -> None:
-    """Write ``data`` to ``path``, atomically and durably."""
+def write_bytes(path: Path, data: bytes, durable: bool = True) -> None:
+    """Write ``data`` to ``path``, atomically. If ``durable``, it also survives a power loss."""
     temporary = path.with_name(f".{path.name}.{secrets.token_hex(4)}.tmp")
     try:
         with open(temporary, "xb") as file:
             file.write(data)
-            file.flush()
-            os.fsync(file.fileno())
+            if durable:
+                file.flush()
+                os.fsync(file.fileno())
         os.replace(temporary, path)
     except BaseException:
         with contextlib.suppress(OSError):  # report the first error
             temporary.unlink(missing_ok=True)
         raise
-    sync_folder(path.parent)
+    if durable:
+        sync_folder(path.parent)
 
 
 def make_folder(path: Path) -> None:

@@ -8,10 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import math
-import os
-import secrets
 from array import array
-from contextlib import suppress
 from pathlib import Path
 
 import msgspec
@@ -85,14 +82,7 @@ def save(task: Task, folder: Path) -> None:
     if not files.is_folder(folder, below=folder.parent):
         return
     files.remove_partial_writes(folder / STATE_FILE)
-    temporary = folder / f".{STATE_FILE}.{secrets.token_hex(4)}.tmp"
-    try:
-        temporary.write_bytes(data)
-        os.replace(temporary, folder / STATE_FILE)
-    except OSError:
-        with suppress(OSError):
-            temporary.unlink(missing_ok=True)
-        raise
+    files.write_bytes(folder / STATE_FILE, data, durable=False)
 
 
 def restore(task: Task, folder: Path) -> None:

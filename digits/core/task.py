@@ -13,7 +13,7 @@ import math
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import Annotated, Any, NotRequired, TypedDict, cast
+from typing import Annotated, Any, NotRequired, TypedDict, TypeVar
 
 from msgspec import Meta, Struct, field, structs
 
@@ -40,6 +40,7 @@ MAX_SNAPSHOTS = 5000
 TaskName = Annotated[str, Meta(pattern=r"^[a-z][a-z_]{0,31}\Z")]
 Step = tuple[Status, UnixTime]
 History = list[Step]
+E = TypeVar("E", bound=events.Event)
 
 
 class Handle(TypedDict):
@@ -178,47 +179,6 @@ class Counts(TypedDict):
     counts: list[Count]
 
 
-class Skip(TypedDict):
-    """A source image that could not be used."""
-
-    path: str
-    reason: str
-    split: str
-    label: str
-
-
-class Input(TypedDict):
-    """The fields of `events.InputPrepared`."""
-
-    how: str
-    records: Count
-    bytes: Count
-    budget_bytes: int
-    free_bytes: int
-    place: str
-
-
-class LoadedWeights(TypedDict):
-    """The fields of `events.WeightsLoaded`."""
-
-    source: str
-    taken: dict[str, str]
-    missing: list[str]
-    of_other_shape: dict[str, str]
-    unused: list[str]
-    frozen: list[str]
-    no_weights: list[str]
-
-
-class Usage(TypedDict):
-    """The fields of `events.UsageSampled`."""
-
-    cpu_percent: float
-    memory_bytes: Count
-    device: str
-    gpus: list[events.Gpu]
-
-
 class TaskState(Struct):
     """The state of a task: its events folded up to ``cursor`` in the log."""
 
@@ -228,14 +188,14 @@ class TaskState(Struct):
     doing: str = ""
     counts: dict[events.Split, Counts] = field(default_factory=dict)
     skipped: Count = 0
-    first_skips: list[Skip] = field(default_factory=list)
+    first_skips: list[events.Skipped] = field(default_factory=list)
     warnings: list[str] = field(default_factory=list)
     layers: list[events.Layer] = field(default_factory=list)
     parameters: Count | None = None
-    inputs: dict[events.Split, Input] = field(default_factory=dict)
-    loaded_weights: LoadedWeights | None = None
+    inputs: dict[events.Split, events.InputPrepared] = field(default_factory=dict)
+    loaded_weights: events.WeightsLoaded | None = None
     epochs: dict[str, float] = field(default_factory=dict)
-    usage: Usage | None = None
+    usage: events.UsageSampled | None = None
     failure: Failure | None = None
     result: JsonObject | None = None
     metrics: Metrics = field(default_factory=Metrics)
@@ -279,13 +239,10 @@ class TaskState(Struct):
         return self.result is not None
 
 
-def _facts(event: events.Event, *without: str) -> Any:
-    """Return the fields of an event by name, except its time and ``without``."""
-    return {
-        name: _clip(value) if isinstance(value, str) else value
-        for name, value in structs.asdict(event).items()
-        if name not in ("at", *without)
-    }
+def _bounded(event: E) -> E:
+    """Return ``event`` with its texts shortened to `MAX_TEXT`."""
+    texts = {name: value for name, value in structs.asdict(event).items() if isinstance(value, str)}
+    return structs.replace(event, **{name: _clip(text) for name, text in texts.items()})
 
 
 def _clip(text: str) -> str:
@@ -305,7 +262,7 @@ def _counted(state: TaskState, event: events.Counted) -> None:
 def _skipped(state: TaskState, event: events.Skipped) -> None:
     state.skipped += 1
     if len(state.first_skips) < MAX_NAMED_SKIPS:
-        state.first_skips.append(cast(Skip, _facts(event)))
+        state.first_skips.append(_bounded(event))
 
 
 def _warned(state: TaskState, event: events.Warned) -> None:
@@ -318,17 +275,17 @@ def _built(state: TaskState, event: events.Built) -> None:
 
 
 def _input_prepared(state: TaskState, event: events.InputPrepared) -> None:
-    state.inputs[event.split] = _facts(event, "split")
+    state.inputs[event.split] = _bounded(event)
 
 
 def _weights_loaded(state: TaskState, event: events.WeightsLoaded) -> None:
-    fields = _facts(event)
-    for name, value in fields.items():
+    fields: dict[str, Any] = {}
+    for name, value in structs.asdict(event).items():
         if isinstance(value, dict):
             fields[name] = dict(itertools.islice(value.items(), MAX_WEIGHTS))
         elif isinstance(value, list):
             fields[name] = value[:MAX_WEIGHTS]
-    state.loaded_weights = fields
+    state.loaded_weights = structs.replace(_bounded(event), **fields)
 
 
 def _measured(state: TaskState, event: events.Measured) -> None:
@@ -355,8 +312,7 @@ def _resumed(state: TaskState, event: events.Resumed) -> None:
 
 
 def _usage_sampled(state: TaskState, event: events.UsageSampled) -> None:
-    state.usage = _facts(event)
-    state.usage["gpus"] = event.gpus[:MAX_GPUS]
+    state.usage = structs.replace(_bounded(event), gpus=event.gpus[:MAX_GPUS])
 
 
 def _failed(state: TaskState, event: events.Failed) -> None:

@@ -15,19 +15,17 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol
 
+from digits.core.errors import DigitsError
 from digits.data.records import Features
 from digits.data.target import TargetSpec
 
 MAX_NAMES_IN_A_MESSAGE = 5
 
 
-class UnusableSource(Exception):
-    """A source cannot become a dataset; ``message`` and ``hint`` are for the user."""
+class UnusableSource(DigitsError):
+    """A source cannot become a dataset."""
 
-    def __init__(self, message: str, hint: str = "") -> None:
-        super().__init__(message)
-        self.message = message
-        self.hint = hint
+    http_status = 400
 
 
 class Progress(Protocol):

@@ -292,7 +292,7 @@ class AllowedPath:
         try:
             field.data = str(form.meta.data_roots.resolve(field.data.strip(), file_type=self._file_type))
         except DigitsError as error:
-            raise ValidationError(" ".join(filter(None, (error.message, error.hint)))) from None
+            raise ValidationError(error.sentences) from None
 
 
 def cursor_of(arguments: Mapping[str, str], name: str) -> int | None:

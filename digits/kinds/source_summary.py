@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 
 from digits.data import images
-from digits.data.sources import count_of, listed, show
+from digits.data.sources import UnusableSource, count_of, listed, show
 
 # Limits of a summary; its cost is dominated by listing this many files.
 MAX_FILES = 200_000
@@ -24,6 +24,13 @@ MAX_SAMPLE_PIXELS = 20_000_000
 SECONDS_BETWEEN = 0.7
 MAX_BARS = 12
 
+# Names that identify the files and folders of a split, in lower case.
+SPLIT_NAMES = {
+    "train": ("train", "training", "train_images"),
+    "val": ("val", "valid", "validation", "dev"),
+    "test": ("test", "testing"),
+}
+
 
 @dataclass
 class Suggestion:
@@ -32,6 +39,17 @@ class Suggestion:
     text: str
     action: str
     fields: dict[str, str | bool]
+
+    @classmethod
+    def use_separately(cls, names: list[str], noun: str, fields: dict[str, str | bool]) -> Suggestion:
+        """Suggest the validation and test sources found next to this one; ``noun`` is singular, such as *folder*."""
+        them, separate, action = (
+            ("it", f"a separate {noun}", "Use it")
+            if len(names) == 1
+            else ("them", f"separate {noun}s", "Use them")
+        )
+        text = f"Found {joined(names)} next to this {noun}. Use {them} as {separate}?"
+        return cls(text, action, fields)
 
 
 @dataclass
@@ -51,6 +69,11 @@ class SourceSummary:
     example: str = ""
     refused: str = ""
     finished: bool = True
+
+    @classmethod
+    def unusable(cls, error: UnusableSource) -> SourceSummary:
+        """Return the summary of a source that cannot be used."""
+        return cls(problems=[error.sentences])
 
     def set_bars(self, title: str, counts: list[tuple[str, int]]) -> None:
         """Show ``counts`` as bars, up to `MAX_BARS`."""
@@ -144,6 +167,11 @@ class Sample:
             self.sizes.append(size)
             if not self.example and path.isprintable():  # a form can send only text
                 self.example = path
+
+
+def joined(names: list[str]) -> str:
+    """Return ``a, b and c``."""
+    return " and ".join(filter(None, (", ".join(names[:-1]), names[-1])))
 
 
 def _area(size: tuple[int, int]) -> int:

@@ -141,7 +141,7 @@ def scan(kind: Kind) -> Response:
     try:
         summaries = form.scan_source()
     except DigitsError as error:
-        refused = " ".join(filter(None, (error.message, error.hint)))
+        refused = error.sentences
         summaries = iter([SourceSummary(refused=refused)])
     lines = (json.dumps(asdict(summary)).encode() + b"\n" for summary in summaries)
     return Response(_scanned(lines), mimetype="application/x-ndjson")

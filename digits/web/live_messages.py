@@ -145,7 +145,7 @@ def _resumed(state: TaskState, _: list[Any]) -> dict[str, Any]:
 
 
 def _usage(state: TaskState, _: list[Any]) -> dict[str, Any]:
-    return {"update": "usage", "data": events.for_browser(state.usage)}
+    return {"update": "usage", "data": events.facts(state.usage)}
 
 
 def _counts(state: TaskState, happened: list[events.Counted]) -> dict[str, Any]:
@@ -153,7 +153,11 @@ def _counts(state: TaskState, happened: list[events.Counted]) -> dict[str, Any]:
 
 
 def _skipped(state: TaskState, _: list[Any]) -> dict[str, Any]:
-    return {"update": "skipped", "count": state.skipped, "last": state.first_skips}
+    return {
+        "update": "skipped",
+        "count": state.skipped,
+        "last": [events.facts(skip) for skip in state.first_skips],
+    }
 
 
 def _warned(state: TaskState, _: list[Any]) -> dict[str, Any]:
@@ -165,11 +169,12 @@ def _built(state: TaskState, _: list[Any]) -> dict[str, Any]:
 
 
 def _input_prepared(state: TaskState, _: list[Any]) -> dict[str, Any]:
-    return {"update": "input_prepared", "splits": state.inputs}
+    splits = {split: events.facts(prepared, "split") for split, prepared in state.inputs.items()}
+    return {"update": "input_prepared", "splits": splits}
 
 
 def _weights_loaded(state: TaskState, _: list[Any]) -> dict[str, Any]:
-    return {"update": "weights_loaded", "data": state.loaded_weights}
+    return {"update": "weights_loaded", "data": events.facts(state.loaded_weights)}
 
 
 _TASK_UPDATES: tuple[tuple[type[events.Event], Callable[[TaskState, list[Any]], dict[str, Any]]], ...] = (

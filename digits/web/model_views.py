@@ -379,7 +379,7 @@ def preflight() -> tuple[Response, int]:
         ok=True,
         id=preview.id,
         result=result,
-        loaded_weights=preview.state.loaded_weights,
+        loaded_weights=events.facts(preview.state.loaded_weights),
         warnings=preview.state.warnings,
         batch_url=url_for("models.preflight_picture", preview_id=preview.id),
         seconds=preview.seconds,

@@ -8,7 +8,7 @@ from typing import ParamSpec, TypeVar
 
 import gevent
 
-TURN_SECONDS = 0.005
+from digits.core.events import TURN_SECONDS
 
 P = ParamSpec("P")
 R = TypeVar("R")

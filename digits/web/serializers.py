@@ -9,14 +9,13 @@ from typing import Any
 import humanize
 from flask import request, url_for
 
-from digits.core import preflight_result
+from digits.core import events, preflight_result
 from digits.core.events import for_browser
 from digits.core.files import UnreadableFile, tree_bytes
 from digits.core.job import DamagedJob, Job
 from digits.core.model_job import ModelJob, epoch_label
 from digits.core.snapshot_list import newest_name
 from digits.core.status import Status
-from digits.core.task import Input
 from digits.data.manifest import SKIPPED_FILE
 from digits.kinds import Kind, default_kind
 from digits.kinds.dataset_form import RESIZE_TITLES
@@ -173,7 +172,7 @@ def skipped(job: DatasetJob) -> dict[str, Any]:
     listed = count > 0 and (job.folder / SKIPPED_FILE).is_file()
     return {
         "count": count,
-        "first": state.first_skips,
+        "first": [events.facts(skip) for skip in state.first_skips],
         "url": url_for("jobs.file", path=f"{job.id}/{SKIPPED_FILE}") if listed else None,
     }
 
@@ -268,7 +267,7 @@ def model(job: ModelJob) -> dict[str, Any]:
         **_network(job),
         "parameters": state.parameters,
         "layers": state.layers,
-        "loaded_weights": state.loaded_weights,
+        "loaded_weights": events.facts(state.loaded_weights),
         "snapshots": snapshots(job),
         "preflight": _preflight(job),
         "data_loading": _data_loading(state.inputs.get("train")),
@@ -357,8 +356,10 @@ def metric_words(job: Job) -> str:
     accuracy = job.summary.last_accuracy
     if accuracy is not None:
         return f"{accuracy:.1f}%"
-    kind, metric = data_kind(job), last_metric(job, _dataset_of(job))
-    return views_of(kind or default_kind()).describe_metric(*metric) if metric else ""
+    parent = _dataset_of(job)
+    kind = parent.data_kind if isinstance(parent, DatasetJob) else default_kind()
+    metric = last_metric(job, parent)
+    return views_of(kind).describe_metric(*metric) if metric else ""
 
 
 def _failure(job: Job) -> str | None:
@@ -383,14 +384,14 @@ def _preflight(job: ModelJob) -> dict[str, Any] | None:
     return found and {**found, "batch_url": url_for("models.first_batch", job_id=job.id)}
 
 
-def _data_loading(prepared: Input | None) -> str | None:
+def _data_loading(prepared: events.InputPrepared | None) -> str | None:
     """Describe how the images reach the network, and why."""
     if prepared is None:
         return None
-    need, room = humanize.naturalsize(prepared["bytes"]), humanize.naturalsize(prepared["budget_bytes"])
-    if prepared["how"] == "resident":
-        return f"Cached in {prepared['place']} ({need} of {room} available)"
-    return f"Streamed from disk ({need} exceeds the {room} of {prepared['place']} available)"
+    need, room = humanize.naturalsize(prepared.bytes), humanize.naturalsize(prepared.budget_bytes)
+    if prepared.how == "resident":
+        return f"Cached in {prepared.place} ({need} of {room} available)"
+    return f"Streamed from disk ({need} exceeds the {room} of {prepared.place} available)"
 
 
 def _url(job: Job) -> str:

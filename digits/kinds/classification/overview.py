@@ -10,18 +10,13 @@ from digits.data.sources import UnusableSource, count_of, show
 from digits.kinds.classification.reader import Scan, large_enough, need_two_classes, remarks, scan_steps
 from digits.kinds.source_summary import (
     MAX_FILES,
+    SPLIT_NAMES,
     Pace,
     SourceSummary,
     Suggestion,
+    joined,
     with_sample,
 )
-
-# Folder names that identify the splits, in lower case, capitalized or upper case.
-SPLIT_NAMES = {
-    "train": ("train", "training", "train_images"),
-    "val": ("val", "valid", "validation", "dev"),
-    "test": ("test", "testing"),
-}
 
 
 def summarize_folder(
@@ -44,7 +39,7 @@ def summarize_folder(
                 summary.finished = False
                 yield summary
     except UnusableSource as error:
-        yield SourceSummary(problems=[_sentence(error)])
+        yield SourceSummary.unusable(error)
         return
     files = [name for item in found.classes for name in item.files]
     yield from with_sample(str(root), files, lambda: _summarize(found, min_per_class, suggestion))
@@ -63,7 +58,7 @@ def _summarize(found: Scan, min_per_class: int, suggestion: Suggestion | None) -
             kept = large_enough(found, max(min_per_class, 1), summary.problems)
             need_two_classes(found, kept, summary.problems)
         except UnusableSource as error:
-            summary.problems.append(_sentence(error))
+            summary.problems.append(error.sentences)
     if has_splits:
         summary.facts, summary.problems = [f"{at_least}{images} in total.".capitalize()], []
     else:
@@ -86,15 +81,11 @@ def _count_of_classes(count: int) -> str:
     return "1 class" if count == 1 else f"{count:,} classes"
 
 
-def _sentence(error: UnusableSource) -> str:
-    return " ".join(filter(None, (error.message, error.hint)))
-
-
 def _suggest(root: Path, separate: set[str], is_allowed: Callable[[Path], bool]) -> Suggestion | None:
     """Suggest the split folders in ``root``, or its siblings if ``root`` itself is named like a training folder."""
     inside = _folders_of_splits(root, is_allowed)
     if "train" in inside and len(inside) > 1:
-        names = _listed([f"{show(os.path.basename(path))}/" for path in inside.values()])
+        names = joined([f"{show(os.path.basename(path))}/" for path in inside.values()])
         return Suggestion(
             f"This folder contains {names}. Use them as separate folders?", "Use them", _fields(inside)
         )
@@ -107,12 +98,8 @@ def _suggest(root: Path, separate: set[str], is_allowed: Callable[[Path], bool])
     }
     if not beside or not is_allowed(root.parent):
         return None
-    names = _listed([f"{show(os.path.basename(path))}/" for path in beside.values()])
-    if len(beside) == 1:
-        text, action = f"Found {names} next to this folder. Use it as a separate folder?", "Use it"
-    else:
-        text, action = f"Found {names} next to this folder. Use them as separate folders?", "Use them"
-    return Suggestion(text, action, _fields({"train": str(root), **beside}))
+    names = [f"{show(os.path.basename(path))}/" for path in beside.values()]
+    return Suggestion.use_separately(names, "folder", _fields({"train": str(root), **beside}))
 
 
 def _folders_of_splits(root: Path, is_allowed: Callable[[Path], bool]) -> dict[str, str]:
@@ -136,7 +123,3 @@ def _fields(folders: dict[str, str]) -> dict[str, str | bool]:
         if split in folders:
             fields |= {f"has_{split}_folder": True, f"folder_{split}": folders[split]}
     return fields
-
-
-def _listed(names: list[str]) -> str:
-    return " and ".join(filter(None, (", ".join(names[:-1]), names[-1])))

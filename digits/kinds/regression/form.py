@@ -37,7 +37,7 @@ class DatasetForm(ImageDatasetForm[CreateRegression]):
         try:
             check_header(field.data, self.image_column.data or "", self._targets())
         except UnusableSource as error:
-            raise ValidationError(" ".join(filter(None, (error.message, error.hint)))) from None
+            raise ValidationError(error.sentences) from None
 
     def validate_pct_test(self, field: IntegerField) -> None:
         check_shares(

@@ -10,14 +10,12 @@ import numpy as np
 
 from digits.data.sources import UnusableSource, count_of, listed, show
 from digits.kinds.regression.reader import bins, read_rows
-from digits.kinds.source_summary import Pace, SourceSummary, Suggestion, with_sample
+from digits.kinds.source_summary import SPLIT_NAMES, Pace, SourceSummary, Suggestion, with_sample
 
 # Maximum size to read; larger tables are summarized from their beginning.
 MAX_BYTES = 8 << 20
 MAX_RANGES = 8
 MAX_NAMED = 5
-
-SPLIT_NAMES = {"table_val": ("val", "valid", "validation", "dev"), "table_test": ("test", "testing")}
 
 
 class _Contents:
@@ -69,7 +67,7 @@ def summarize_table(
         else:
             contents.complete = is_whole
     except UnusableSource as error:
-        yield SourceSummary(problems=[" ".join(filter(None, (error.message, error.hint)))])
+        yield SourceSummary.unusable(error)
         return
     yield from with_sample(str(root), contents.files, lambda: _summarize(contents, suggestion))
 
@@ -120,8 +118,9 @@ def _suggest(table: Path, separate: set[str], is_allowed: Callable[[Path], bool]
     if table.stem.lower() not in ("train", "training"):
         return None
     found: dict[str, str | bool] = {}
-    for field, names in SPLIT_NAMES.items():
-        paths = [table.with_name(f"{name}{table.suffix}") for name in names]
+    for split in ("val", "test"):
+        field = f"table_{split}"
+        paths = [table.with_name(f"{name}{table.suffix}") for name in SPLIT_NAMES[split]]
         path = next(
             (path for path in paths if path.is_file() and is_allowed(Path(os.path.realpath(path)))), None
         )
@@ -129,7 +128,5 @@ def _suggest(table: Path, separate: set[str], is_allowed: Callable[[Path], bool]
             found[field] = str(path)
     if not found:
         return None
-    tables = " and ".join(show(os.path.basename(str(path))) for path in found.values())
-    if len(found) == 1:
-        return Suggestion(f"Found {tables} next to this table. Use it as a separate table?", "Use it", found)
-    return Suggestion(f"Found {tables} next to this table. Use them as separate tables?", "Use them", found)
+    tables = [show(os.path.basename(str(path))) for path in found.values()]
+    return Suggestion.use_separately(tables, "table", found)
