@@ -21,6 +21,7 @@ from gevent.event import Event
 from digits.core.task import Handle
 from digits.runtime.device_ledger import Allocation, DeviceLedger
 from digits.runtime.executor import Executor, Exit
+from digits.runtime.turns import next_turn
 
 log = logging.getLogger(__name__)
 
@@ -216,7 +217,7 @@ class TaskRunner:
                     self._poll(run)
                 self._limit_time(run, now)
                 if run._is_behind and self._loop is not None:
-                    gevent.sleep(0)  # yield before following the next run
+                    next_turn()
         if may_run:
             for call in self.every_round:
                 call()

@@ -9,12 +9,11 @@ from collections import OrderedDict
 from collections.abc import Callable
 from pathlib import Path
 
-import gevent
-
 from digits.core import events, saved_state
 from digits.core.files import UnreadableFile
 from digits.core.job import Job
 from digits.core.task import EVENTS_FILE, Task, TaskState
+from digits.runtime.turns import next_turn
 
 log = logging.getLogger(__name__)
 
@@ -40,7 +39,7 @@ class TaskStates:
             if is_complete:
                 self.keep(job)
                 break
-            gevent.sleep(0)
+            next_turn()
         return task.state
 
     def advance(self, job: Job, task: Task) -> tuple[list[events.Event], bool]:

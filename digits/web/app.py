@@ -20,6 +20,7 @@ from digits.core.files import UnreadableFile
 from digits.core.resources import resource_folder
 from digits.core.settings import Settings
 from digits.kinds import default_kind
+from digits.runtime.turns import next_turn
 from digits.web import (
     auth,
     dataset_views,
@@ -132,6 +133,11 @@ def _add_page_tools(app: Flask, settings: Settings, parts: Services, guard: auth
 
     def asset(name: str) -> str:
         return f"{settings.url_prefix}/static/{name}?v={version_of(name)}"
+
+    @app.before_request
+    def wait_for_turn() -> None:
+        if request.endpoint != "home.health":  # short, and watched by monitors
+            next_turn()
 
     @app.after_request
     def keep_assets(response: Response) -> Response:

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from flask import Blueprint, Response, jsonify, make_response, redirect, render_template, request, url_for
+from flask import Blueprint, Response, jsonify, make_response, redirect, request, url_for
 from werkzeug.wrappers import Response as AnyResponse
 
 from digits.core.errors import BadRequest, DigitsError, NotFound
@@ -33,6 +33,7 @@ from digits.web.auth import current_username
 from digits.web.dataset_submit import new_dataset
 from digits.web.job_query import Page, page_of
 from digits.web.kind_routes import views_of
+from digits.web.long_pages import render_in_turns
 from digits.web.offload import each_in_thread, in_thread
 from digits.web.services import services
 
@@ -99,7 +100,7 @@ def show(job_id: str) -> str:
                 f"The records of this dataset are damaged: {error}.", "Clone it to create it again."
             )
             page["error"] = page["error"] or damage.as_json()
-    return render_template(
+    return render_in_turns(
         "dataset.html",
         job=page,
         kind=job.data_kind,
@@ -213,7 +214,7 @@ def explore(kind: Kind) -> str:
     numbers = _numbers(job, manifest.splits[name], label)
     # In the URL, the first page is 0.
     page = Page.of(numbers, max(request.args.get("page", default=0, type=int), 0) + 1, size)
-    return render_template(
+    return render_in_turns(
         "explore.html",
         job=serializers.row(job),
         split=name,
@@ -329,7 +330,7 @@ def _clone_into(form: ImageDatasetForm[Any], job_id: str | None) -> None:
 
 
 def _form_page(kind: Kind, form: ImageDatasetForm[Any]) -> str:
-    return render_template(
+    return render_in_turns(
         "dataset_new.html",
         kind=kind,
         kinds=list(all_kinds().values()),

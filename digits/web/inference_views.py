@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from flask import Blueprint, Response, jsonify, make_response, render_template, request, url_for
+from flask import Blueprint, Response, jsonify, make_response, request, url_for
 from werkzeug.datastructures import FileStorage
 
 from digits.core.errors import BadRequest, Unavailable
@@ -17,6 +17,7 @@ from digits.data import images
 from digits.kinds import Kind, prediction_views
 from digits.web import serializers
 from digits.web.kind_routes import views_of
+from digits.web.long_pages import render_in_turns
 from digits.web.model_views import snapshot_of
 from digits.web.offload import in_thread
 from digits.web.services import refuse_other_sites, services
@@ -42,7 +43,7 @@ def predict(kind: Kind, call: str) -> Response:
     of_job = serializers.data_kind(job) or kind
     is_part = request.headers.get("X-Fragment") == "prediction"
     response = make_response(
-        render_template(
+        render_in_turns(
             "_prediction.html" if is_part else "prediction.html",
             job=serializers.row(job),
             image_url=image_url,

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Iterator
 from typing import ParamSpec, TypeVar
 
 import gevent
 
-from digits.core.events import TURN_SECONDS
+from digits.runtime.turns import end_long_turn
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -43,10 +42,7 @@ def each_in_thread(pieces: Iterator[bytes]) -> Iterator[bytes]:
 
 
 def in_turns(pieces: Iterator[T]) -> Iterator[T]:
-    """Iterate over ``pieces``, yielding to other greenlets every few milliseconds."""
-    since = time.monotonic()
+    """Iterate over ``pieces``, in turns of a few milliseconds."""
     for piece in pieces:
         yield piece
-        if time.monotonic() - since >= TURN_SECONDS:
-            gevent.sleep(0)
-            since = time.monotonic()
+        end_long_turn()

@@ -28,6 +28,7 @@ from gevent.lock import BoundedSemaphore
 from gevent.pool import Pool
 from gevent.pywsgi import LoggingLogAdapter, WSGIHandler, WSGIServer
 
+from digits.runtime.turns import begin_turn, end_long_turn
 from digits.web.connections import Connection, Connections, State
 from digits.web.gate import WEBSOCKET, network_of
 from digits.web.loop_watch import LoopWatch
@@ -46,8 +47,6 @@ STOP_SECONDS = 5.0
 WATCH_SECONDS = 0.2
 # How long a websocket may stay open without a Socket.IO client.
 ABANDONED_SECONDS = 5.0
-# Longest time for which a transfer runs without yielding to other requests.
-TURN_SECONDS = 0.01
 # Greenlets that block the event loop for longer are logged.
 STALL_SECONDS = 0.25
 MAX_CONNECTIONS = 1000
@@ -55,7 +54,7 @@ MAX_CONNECTIONS_PER_ADDRESS = 250
 # Connections beyond the limit, for those that were cut and are about to close.
 SPARE_CONNECTIONS = 50
 MAX_HEADERS = 100
-MAX_HEADER_BYTES = 64 * 1024
+MAX_HEADER_BYTES = 32 * 1024
 MAX_QUEUED_MESSAGES = 256
 
 _TOKEN = rb"[!#$%&'*+.^_`|~0-9A-Za-z-]+"
@@ -280,8 +279,7 @@ class _Handler(WSGIHandler):  # type: ignore[misc]
 
     def __init__(self, connection: Any, address: Any, server: _WSGIServer, counted: Connection) -> None:
         self._counted = counted
-        self._turn = _Turn()
-        self._reader = _Reader(connection, counted, self._turn, server.owner)
+        self._reader = _Reader(connection, counted, server.owner)
         # Read the kernel's tables in a thread; they are long on a busy machine.
         self._peer = Peer(address[:2], connection.getsockname()[:2], in_thread)
         super().__init__(connection, address, server, io.BufferedReader(self._reader))
@@ -321,6 +319,7 @@ class _Handler(WSGIHandler):  # type: ignore[misc]
         return headers
 
     def get_environ(self) -> dict[str, Any]:
+        begin_turn()
         environ: dict[str, Any] = super().get_environ()
         environ[CONNECTION] = self._peer
         self._counted.state = State.WORKING
@@ -349,7 +348,7 @@ class _Handler(WSGIHandler):  # type: ignore[misc]
         seconds = SEND_SECONDS + len(data) / self.server.owner.slowest_bytes_per_second
         with self._counted.waiting(), gevent.Timeout(seconds, TimeoutError("the client does not read")):
             super()._sendall(data)
-        self._turn.end_if_long()
+        end_long_turn()
 
     def format_request(self) -> str:
         # Without the query, which may contain the token.
@@ -384,28 +383,15 @@ def _read_headers(lines: Any) -> bytes:
             raise ValueError("malformed header")
 
 
-class _Turn:
-    """Makes transfers yield to other greenlets every `TURN_SECONDS`."""
-
-    def __init__(self) -> None:
-        self._began = time.monotonic()
-
-    def end_if_long(self) -> None:
-        if time.monotonic() - self._began > TURN_SECONDS:
-            gevent.sleep(0)
-            self._began = time.monotonic()
-
-
 class _Reader(io.RawIOBase):
     """Reads a connection; raises TimeoutError for slow clients, and returns end-of-file once stopped.
 
     Between `begin_body` and `end_body`, the server's minimum transfer rate applies.
     """
 
-    def __init__(self, connection: Any, counted: Connection, turn: _Turn, limits: Server) -> None:
+    def __init__(self, connection: Any, counted: Connection, limits: Server) -> None:
         self._connection = connection
         self._counted = counted
-        self._turn = turn
         self._limits = limits
         self._body_end: float | None = None
         self._is_over = False
@@ -435,7 +421,7 @@ class _Reader(io.RawIOBase):
                 self._counted.waiting(),
                 gevent.Timeout(self._seconds(), TimeoutError("the client sends too slowly")),
             ):
-                self._turn.end_if_long()
+                end_long_turn()
                 count: int = self._connection.recv_into(buffer)
         except TimeoutError:
             self._is_over = True
