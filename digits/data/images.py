@@ -195,8 +195,7 @@ def as_image(pixels: Pixels) -> Image.Image:
 
 def as_pixels(image: Image.Image) -> Pixels:
     """Convert a Pillow image of mode L or RGB to uint8 [height, width, 1 or 3]."""
-    pixels = np.asarray(image, np.uint8)
-    return pixels[:, :, np.newaxis] if pixels.ndim == 2 else pixels
+    return np.frombuffer(image.tobytes(), np.uint8).reshape(image.height, image.width, -1)
 
 
 _MODES = {1: "L", 3: "RGB"}

@@ -18,6 +18,7 @@ floats (float32), such as ``image/class/label``.
 
 from __future__ import annotations
 
+import functools
 import io
 import os
 import struct
@@ -108,22 +109,35 @@ class Record:
 
 def encode_example(record: Record) -> bytes:
     """Serialize ``record`` as a ``tf.train.Example``; raises TypeError for a feature of mixed types."""
+    own = _serialize({"image/encoded": [record.data], "image/filename": [record.source], **record.features})
+    # Concatenated messages are merged when they are parsed.
+    return own + _shared_features(record.format, record.height, record.width, record.channels)
+
+
+@functools.lru_cache
+def _shared_features(format_name: str, height: int, width: int, channels: int) -> bytes:
+    """Serialize the features that are the same for all records of a dataset."""
+    return _serialize(
+        {
+            "image/format": [format_name.encode()],
+            "image/height": [height],
+            "image/width": [width],
+            "image/channels": [channels],
+        }
+    )
+
+
+def _serialize(features: Features) -> bytes:
     example = Example()
-    features = example.features.feature
-    features["image/encoded"].bytes_list.value.append(record.data)
-    features["image/format"].bytes_list.value.append(record.format.encode())
-    features["image/height"].int64_list.value.append(record.height)
-    features["image/width"].int64_list.value.append(record.width)
-    features["image/channels"].int64_list.value.append(record.channels)
-    features["image/filename"].bytes_list.value.append(record.source)
-    for name, values in record.features.items():
+    found = example.features.feature
+    for name, values in features.items():
         first = next(iter(values), 0)
         if isinstance(first, bytes):
-            features[name].bytes_list.value.extend(cast(Sequence[bytes], values))
+            found[name].bytes_list.value.extend(cast(Sequence[bytes], values))
         elif isinstance(first, (int, np.integer)):
-            features[name].int64_list.value.extend(cast(Sequence[int], values))
+            found[name].int64_list.value.extend(cast(Sequence[int], values))
         else:
-            features[name].float_list.value.extend(cast(Sequence[float], values))
+            found[name].float_list.value.extend(cast(Sequence[float], values))
     return bytes(example.SerializeToString(deterministic=True))
 
 
