@@ -25,7 +25,7 @@ def summarize_folder(
     """Yield increasingly complete summaries of the folder ``root``, a real path; the last one is finished.
 
     ``separate`` contains the splits that already have a separate folder. ``is_allowed`` returns whether the server
-    may read a real path.
+    may read a path, which may be a link.
     """
     suggestion = _suggest(root, separate, is_allowed)
     pace = Pace()
@@ -110,8 +110,7 @@ def _folders_of_splits(root: Path, is_allowed: Callable[[Path], bool]) -> dict[s
             root / spelling for name in names for spelling in (name, name.capitalize(), name.upper())
         )
         for path in spellings:
-            # A symbolic link may lead outside the allowed folders.
-            if path.is_dir() and is_allowed(Path(os.path.realpath(path))):
+            if path.is_dir() and is_allowed(path):
                 found[split] = str(path)
                 break
     return found

@@ -42,7 +42,7 @@ def summarize_table(
     """Yield increasingly complete summaries of a ``table`` of images below ``root``; the last one is finished.
 
     Both are real paths. ``separate`` contains the table fields that are already filled in. ``is_allowed`` returns
-    whether the server may read a real path.
+    whether the server may read a path, which may be a link.
     """
     suggestion = _suggest(table, separate, is_allowed)
     pace = Pace()
@@ -121,9 +121,7 @@ def _suggest(table: Path, separate: set[str], is_allowed: Callable[[Path], bool]
     for split in ("val", "test"):
         field = f"table_{split}"
         paths = [table.with_name(f"{name}{table.suffix}") for name in SPLIT_NAMES[split]]
-        path = next(
-            (path for path in paths if path.is_file() and is_allowed(Path(os.path.realpath(path)))), None
-        )
+        path = next((path for path in paths if path.is_file() and is_allowed(path)), None)
         if path and field not in separate:
             found[field] = str(path)
     if not found:
