@@ -85,9 +85,9 @@ def _suggest(root: Path, separate: set[str], is_allowed: Callable[[Path], bool])
     """Suggest the split folders in ``root``, or its siblings if ``root`` itself is named like a training folder."""
     inside = _folders_of_splits(root, is_allowed)
     if "train" in inside and len(inside) > 1:
-        names = joined([f"{show(os.path.basename(path))}/" for path in inside.values()])
+        found = joined([f"{show(os.path.basename(path))}/" for path in inside.values()])
         return Suggestion(
-            f"This folder contains {names}. Use them as separate folders?", "Use them", _fields(inside)
+            f"This folder contains {found}. Use them as separate folders?", "Use them", _fields(inside)
         )
     if root.name.lower() not in SPLIT_NAMES["train"]:
         return None
