@@ -205,9 +205,11 @@ class ShortTasks:
                 "Try again when they have finished.",
             )
         if run.timed_out:
+            activity = f" Its last activity: {state.doing}." if state.doing else ""
             state.failure = Failure(
-                f"The network was not ready within {seconds_allowed:.0f} seconds.",
-                "Check it for an endless loop.",
+                f"The network was not ready within {seconds_allowed:.0f} seconds.{activity}",
+                "Check it for an endless loop. If this machine is too slow for it, reduce the batch size or the "
+                "size of the images.",
             )
         elif run.exit is None or (run.exit.stopped and run.handle is None):
             raise Unavailable("The server is shutting down.")
