@@ -98,8 +98,8 @@ def _suggest(root: Path, separate: set[str], is_allowed: Callable[[Path], bool])
     }
     if not beside or not is_allowed(root.parent):
         return None
-    names = [f"{show(os.path.basename(path))}/" for path in beside.values()]
-    return Suggestion.use_separately(names, "folder", _fields({"train": str(root), **beside}))
+    folders = [f"{show(os.path.basename(path))}/" for path in beside.values()]
+    return Suggestion.use_separately(folders, "folder", _fields({"train": str(root), **beside}))
 
 
 def _folders_of_splits(root: Path, is_allowed: Callable[[Path], bool]) -> dict[str, str]:
