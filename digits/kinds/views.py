@@ -31,7 +31,8 @@ class Chart:
     def word(self, metric: str) -> str:
         """Return the name of a metric in a sentence: the title if it is the only one; abbreviations in capitals."""
         if len(self.metrics) == 1:
-            return self.title.lower() if self.title.isalpha() else self.title
+            is_word = self.title.isalpha() and self.title.istitle()
+            return self.title.lower() if is_word else self.title
         return metric if len(metric) > 4 else metric.upper()
 
     def format(self, value: float) -> str:
