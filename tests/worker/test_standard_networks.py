@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from digits.core.events import Built, Finished
-from digits.data.target import TargetSpec, class_index, numbers
+from digits.data.target import TargetSpec, class_index, label_set, numbers
 from digits.web import standard_networks
 from tests.worker.conftest import SECONDS_ALLOWED, gradient, snapshot, write_dataset
 
@@ -215,9 +215,10 @@ def _pairs(count: int) -> tuple[np.ndarray, np.ndarray]:
 
 def target_for(name: str, y: np.ndarray) -> TargetSpec:
     """Return the target of a dataset with the labels ``y``."""
-    if name != "regression":
+    if name not in ("regression", "multilabel"):
         return class_index(["a", "b"])
-    return numbers(["top", "left"], y.mean(0).astype(float).tolist(), y.std(0).astype(float).tolist())
+    target = label_set if name == "multilabel" else numbers
+    return target(["top", "left"], y.mean(0).astype(float).tolist(), y.std(0).astype(float).tolist())
 
 
 def _taught(name: str, x: np.ndarray, y: np.ndarray, steps: int) -> dict[str, Any]:
@@ -272,6 +273,14 @@ def test_the_regression_network_learns_positions(in_child):
     assert np.square(errors).mean() == pytest.approx(result["metrics"]["loss"], rel=1e-3)
 
 
+def test_the_multi_label_network_learns_to_predict_labels(in_child):
+    pictures, _, middles = _blobs(16)
+    labels = (middles > 0).astype(np.float32)  # whether the square is in the lower half, and in the right one
+    result = in_child(_taught, "multilabel", pictures - 60, labels, 60)
+    assert result["losses"][-1] < 0.3 * result["losses"][0]
+    assert ((result["output"] > 0) == labels).mean() > 0.95
+
+
 def test_the_siamese_network_learns_to_match_pairs(in_child):
     pairs, together = _pairs(16)
     result = in_child(_taught, "siamese", pairs, together, 40)
@@ -290,6 +299,7 @@ def test_the_siamese_network_learns_to_match_pairs(in_child):
         ("gan", (16, 16, 1)),
         ("unet", (32, 32, 3)),
         ("regression", (16, 16, 1)),
+        ("multilabel", (16, 16, 1)),
         ("siamese", (28, 28, 2)),
     ],
 )
@@ -308,7 +318,11 @@ def _types_of_losses(name: str, shape: tuple[int, int, int]) -> list[str]:
     keras.config.set_dtype_policy("mixed_bfloat16")
     net = network_loader.load(FOLDER / f"{name}.py", shape, target_for(name, np.eye(2)))
     store = VariableStore(empty=True, compute_type=tf.bfloat16)
-    labels = {"unet": ([None, *shape[:2], 1], tf.int64), "regression": ([None, 2], tf.float32)}
+    labels = {
+        "unet": ([None, *shape[:2], 1], tf.int64),
+        "regression": ([None, 2], tf.float32),
+        "multilabel": ([None, 2], tf.float32),
+    }
     types: list[str] = []
 
     def build(x: tf.Tensor, y: tf.Tensor) -> tf.Tensor:
