@@ -49,8 +49,9 @@ class Views(Generic[AnyRecipe]):
     """Texts and data of one kind. The module ``views`` of a kind defines ``Views``, a subclass.
 
     ``group`` and ``groups`` are the words for the groups that records are counted by, such as *class* and
-    *classes*; ``charts`` show a model's metrics, the most important one first. ``balancing`` lists the supported ways
-    to balance the groups, as in `digits.core.recipe.Balance`. ``invitation`` explains the kind above its form.
+    *classes*, and ``distribution`` is the title of the counts. The ``counts_overlap`` if a record can be counted
+    several times. ``charts`` show a model's metrics, the most important one first. ``balancing`` lists the supported
+    ways to balance the groups, as in `digits.core.recipe.Balance`. ``invitation`` explains the kind above its form.
     ``infer`` labels the button that runs a model on an image, under the heading ``infer_title``; ``result`` is the
     placeholder for the prediction.
     """
@@ -58,6 +59,7 @@ class Views(Generic[AnyRecipe]):
     group = "class"
     groups = "classes"
     distribution = "Class distribution"
+    counts_overlap = False
     charts: tuple[Chart, ...] = ()
     balancing: tuple[Balance, ...] = ("none", "sampling")
     invitation = ""

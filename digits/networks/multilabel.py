@@ -1,4 +1,4 @@
-# Small CNN for multi-label classification: predicts any number of labels for an image, such as the objects in it.
+# Small multi-label CNN: predicts any number of labels for an image, such as the objects in it.
 #
 # Designed for small images, such as 32x32; any size from 16x16 works. Returns one logit for each label of the
 # dataset: a label is predicted if its logit is positive, independently of the other labels.

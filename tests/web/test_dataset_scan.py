@@ -222,7 +222,7 @@ def test_columns_of_labels(site: Site) -> None:
     path = table(site, "image,left,thick,big\nleft/00.png,1,0,0\nleft/01.png,1,1,0\nleft/02.png,1,x,0\n")
     found = summary(site, LABELS, table_train=path)
     assert found["facts"][:2] == [
-        "3 rows with a column of 0 and 1 for 3 labels.",
+        "3 rows with a column of 0 and 1 for each label.",
         "3 labels, on average 1.5 per image.",
     ]
     assert found["problems"] == [

@@ -31,7 +31,7 @@ class Overview:
         found = open_labels(self._table, self._root, self._columns, MAX_BYTES)
         self._columns = columns = found.columns
         if columns.layout == "columns":
-            contents = f"a column of 0 and 1 for {count_of(len(columns.labels), 'label')}"
+            contents = "a column of 0 and 1 for each label"
         else:
             separator = SEPARATOR_NAMES[columns.separator]
             contents = f"labels in “{show(columns.labels[0])}”, separated by {separator}"

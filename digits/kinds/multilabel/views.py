@@ -16,6 +16,7 @@ class Views(views.Views[CreateMultilabel]):
     group = "rarest label"
     groups = "rarest labels"
     distribution = "Images per label"
+    counts_overlap = True
     charts = (
         views.Chart("map", "mAP", ("map",), percent=True, best="highest", low=0),
         views.Chart("f1", "F1", ("f1",), percent=True, best="highest", low=0),
