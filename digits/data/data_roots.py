@@ -38,15 +38,19 @@ class Roots:
         not of this type, and NotAllowed if it is outside of the roots or not readable.
         """
         written = _absolute(text)
-        path = Path(os.path.realpath(written))
-        if not self.contain(path):
+        path = _resolve_links(written)
+        if path is None or not self._contain(path):
             raise NotAllowed(f"{_shown(written)} is outside the folders this server may read.", self.advice())
         _check_type(path, written, file_type)
         return path
 
     def contain(self, path: Path) -> bool:
-        """Return whether ``path``, a real path, is one of the roots or below one."""
-        return any(_is_below(path, root) for root in self.paths)
+        """Return whether ``path`` leads, through any links, to one of the roots or below one."""
+        real = _resolve_links(path)
+        return real is not None and self._contain(real)
+
+    def _contain(self, real: Path) -> bool:
+        return any(_is_below(real, root) for root in self.paths)
 
     def advice(self) -> str:
         """Return a hint for a path outside of the roots."""
@@ -68,8 +72,8 @@ class Roots:
         below = (root for root in self.paths if f"{root}/".startswith(written) and f"{root}/" != written)
         found = {f"{root}/" for root in below if root.is_dir()}
         folder, _, start = written.rpartition("/")
-        real = Path(os.path.realpath(folder or "/"))
-        if self.contain(real):
+        real = _resolve_links(folder or "/")
+        if real is not None and self._contain(real):
             found.update(self._below(real, folder, start, only_folders))
         return heapq.nsmallest(MAX_SUGGESTIONS, found)
 
@@ -77,8 +81,8 @@ class Roots:
         names = heapq.nsmallest(MAX_SUGGESTIONS, _names(real, start, only_folders))
         suggestions = []
         for name in names:
-            entry = Path(os.path.realpath(real / name))
-            if self.contain(entry):
+            entry = _resolve_links(real / name)
+            if entry is not None and self._contain(entry):
                 suggestions.append(f"{folder}/{name}/" if entry.is_dir() else f"{folder}/{name}")
         return suggestions
 
@@ -105,6 +109,14 @@ def _absolute(text: str, keep_slash: bool = False) -> str:
         raise BadRequest(f"{_shown(path)} is not an absolute path.", "Start it with /.")
     path = "/" + path.lstrip("/")
     return path if keep_slash else path.rstrip("/") or "/"
+
+
+def _resolve_links(path: str | Path) -> Path | None:
+    """Return the real path of ``path``, or None if the system does not reveal the target of a link."""
+    try:
+        return Path(os.path.realpath(path))
+    except OSError:
+        return None
 
 
 def _is_below(path: Path, root: Path) -> bool:

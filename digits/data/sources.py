@@ -157,7 +157,10 @@ def path_below(root: str, path: str) -> str:
     """
     if not path or "\0" in path:
         raise ValueError("the path of the image is missing")
-    whole = os.path.realpath(os.path.join(root, path))
+    try:
+        whole = os.path.realpath(os.path.join(root, path))
+    except OSError as error:
+        raise ValueError(f"“{show(path)}” cannot be read: {error.strerror}") from error
     if os.path.commonpath([whole, root]) != root:
         raise ValueError(f"“{show(path)}” is outside the image folder")
     return os.path.relpath(whole, root)

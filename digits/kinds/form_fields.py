@@ -167,10 +167,10 @@ class DecimalField(FloatField):
 
 
 class OptionalInteger(IntegerField):
-    """A whole number that may be left out; then ``data`` is None."""
+    """A whole number that may be empty; then ``data`` is None. A request without the field gets the default."""
 
     def process_formdata(self, valuelist: list[Any]) -> None:
-        if not valuelist or not str(valuelist[0]).strip():
+        if valuelist and not str(valuelist[0]).strip():
             self.data = None
             return
         super().process_formdata(valuelist)

@@ -84,7 +84,7 @@ def suggest_tables(table: Path, filled: set[str], is_allowed: Callable[[Path], b
     """Suggest the validation and test tables next to one named train.
 
     ``filled`` contains the table fields that are already filled in. ``is_allowed`` returns whether the server may
-    read a real path.
+    read a path, which may be a link.
     """
     if table.stem.lower() not in ("train", "training"):
         return None
@@ -92,9 +92,7 @@ def suggest_tables(table: Path, filled: set[str], is_allowed: Callable[[Path], b
     for split in ("val", "test"):
         name = f"table_{split}"
         paths = [table.with_name(f"{word}{table.suffix}") for word in SPLIT_NAMES[split]]
-        path = next(
-            (path for path in paths if path.is_file() and is_allowed(Path(os.path.realpath(path)))), None
-        )
+        path = next((path for path in paths if path.is_file() and is_allowed(path)), None)
         if path and name not in filled:
             found[name] = str(path)
     if not found:

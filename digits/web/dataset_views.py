@@ -54,7 +54,7 @@ _resizing = threading.BoundedSemaphore(2)
 @blueprint.get("/datasets/<kind:kind>/new")
 def new(kind: Kind) -> str:
     form = _form(kind, None)
-    _clone_into(form, request.args.get("clone"))
+    _clone_into(form, kind, request.args.get("clone"))
     return _form_page(kind, form)
 
 
@@ -63,7 +63,7 @@ def new(kind: Kind) -> str:
 def create(kind: Kind) -> AnyResponse | tuple[str | Response, int]:
     """Create a dataset. An invalid form is shown again with all entries."""
     form = _form(kind)
-    _clone_into(form, request.form.get("clone"))
+    _clone_into(form, kind, request.form.get("clone"))
     as_json = request.path.endswith(".json")
     if not form.validate():
         return (jsonify(errors=errors_of(form)), 400) if as_json else (_form_page(kind, form), 400)
@@ -324,9 +324,15 @@ def _form(kind: Kind, *data: Any) -> ImageDatasetForm[Any]:
     return form
 
 
-def _clone_into(form: ImageDatasetForm[Any], job_id: str | None) -> None:
-    if job_id:
-        form.fill(_dataset(job_id))
+def _clone_into(form: ImageDatasetForm[Any], kind: Kind, job_id: str | None) -> None:
+    if not job_id:
+        return
+    job = _dataset(job_id)
+    if job.data_kind != kind:
+        raise BadRequest(
+            f"“{job.name}” is not a dataset for {kind.title.lower()}.", "Clone it from its own page."
+        )
+    form.fill(job)
 
 
 def _form_page(kind: Kind, form: ImageDatasetForm[Any]) -> str:

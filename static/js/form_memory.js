@@ -31,7 +31,7 @@ export function startFormMemory(form, unsaved = () => false) {
   function save() {
     clearTimeout(timer);
     if (stopped) return;
-    const state = { id, at: Date.now(), ...stateOf(form) };
+    const state = { id, at: Date.now(), search: location.search, ...stateOf(form) };
     store('sessionStorage', viewKey, state);
     if (unsaved()) store('localStorage', draftKey(), state);
     else if (stored('localStorage', draftKey())?.id === id) dropDraft();
@@ -53,6 +53,8 @@ export function startFormMemory(form, unsaved = () => false) {
     offer(form, draft, () => {
       stopped = true;
       store('sessionStorage', viewKey, draft);
+      // The address names choices that are not among the newest ones.
+      history.replaceState(history.state, '', location.pathname + (draft.search ?? ''));
       location.reload();
     });
   }

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import itertools
 import os
 from pathlib import Path
@@ -90,6 +91,23 @@ def test_refusal_names_the_roots_and_the_option(roots: Roots, tree: Path) -> Non
     assert "/etc" in refusal.value.message
     assert str(tree / "data") in refusal.value.hint
     assert "--data-root" in refusal.value.hint
+
+
+def test_a_link_with_a_hidden_target_is_outside(
+    roots: Roots, tree: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # Like /proc/1/root for an unprivileged user.
+    monkeypatch.setattr(os, "readlink", _refuse)
+    with pytest.raises(NotAllowed, match="is outside the folders this server may read"):
+        roots.resolve(f"{tree}/data/inside")
+    assert not roots.contain(tree / "data/inside")
+    assert roots.complete(f"{tree}/data/inside/") == []
+    assert roots.complete(f"{tree}/data/ca") == [f"{tree}/data/cats/"]
+    assert roots.complete(f"{tree}/data/in") == []
+
+
+def _refuse(*_: object, **__: object) -> str:
+    raise PermissionError(errno.EACCES, "Permission denied")
 
 
 def test_without_roots_every_path_is_refused(tree: Path) -> None:

@@ -116,6 +116,24 @@ def test_a_form_is_cloned(site: Site) -> None:
     assert {**first.recipe.as_json(), "seed": 0} == {**second.recipe.as_json(), "seed": 0}
 
 
+def test_a_dataset_of_another_kind_is_not_cloned(site: Site) -> None:
+    job_id = site.dataset()
+    for answer in (
+        site.get(f"/datasets/images/regression/new?clone={job_id}"),
+        site.post("/datasets/images/regression", clone=job_id),
+    ):
+        assert answer.status_code == 400
+        assert "is not a dataset for image regression" in answer.text
+
+
+@pytest.mark.parametrize(("fields", "minimum"), [({}, 2), ({"folder_train_min_per_class": ""}, 1)])
+def test_an_omitted_field_has_its_default_but_an_empty_one_does_not(
+    site: Site, fields: dict[str, str], minimum: int
+) -> None:
+    job = site.services.store.get(site.dataset(**fields), serializers.DatasetJob)
+    assert job.recipe.train.min_per_class == minimum
+
+
 @pytest.mark.parametrize(
     ("fields", "field", "words"),
     [

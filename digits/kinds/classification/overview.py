@@ -25,7 +25,7 @@ def summarize_folder(
     """Yield increasingly complete summaries of the folder ``root``, a real path; the last one is finished.
 
     ``separate`` contains the splits that already have a separate folder. ``is_allowed`` returns whether the server
-    may read a real path.
+    may read a path, which may be a link.
     """
     suggestion = _suggest(root, separate, is_allowed)
     pace = Pace()
@@ -85,9 +85,9 @@ def _suggest(root: Path, separate: set[str], is_allowed: Callable[[Path], bool])
     """Suggest the split folders in ``root``, or its siblings if ``root`` itself is named like a training folder."""
     inside = _folders_of_splits(root, is_allowed)
     if "train" in inside and len(inside) > 1:
-        names = joined([f"{show(os.path.basename(path))}/" for path in inside.values()])
+        found = joined([f"{show(os.path.basename(path))}/" for path in inside.values()])
         return Suggestion(
-            f"This folder contains {names}. Use them as separate folders?", "Use them", _fields(inside)
+            f"This folder contains {found}. Use them as separate folders?", "Use them", _fields(inside)
         )
     if root.name.lower() not in SPLIT_NAMES["train"]:
         return None
@@ -98,8 +98,8 @@ def _suggest(root: Path, separate: set[str], is_allowed: Callable[[Path], bool])
     }
     if not beside or not is_allowed(root.parent):
         return None
-    folders = [f"{show(os.path.basename(path))}/" for path in beside.values()]
-    return Suggestion.use_separately(folders, "folder", _fields({"train": str(root), **beside}))
+    names = [f"{show(os.path.basename(path))}/" for path in beside.values()]
+    return Suggestion.use_separately(names, "folder", _fields({"train": str(root), **beside}))
 
 
 def _folders_of_splits(root: Path, is_allowed: Callable[[Path], bool]) -> dict[str, str]:
@@ -110,8 +110,7 @@ def _folders_of_splits(root: Path, is_allowed: Callable[[Path], bool]) -> dict[s
             root / spelling for name in names for spelling in (name, name.capitalize(), name.upper())
         )
         for path in spellings:
-            # A symbolic link may lead outside the allowed folders.
-            if path.is_dir() and is_allowed(Path(os.path.realpath(path))):
+            if path.is_dir() and is_allowed(path):
                 found[split] = str(path)
                 break
     return found
