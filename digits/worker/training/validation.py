@@ -77,5 +77,5 @@ class Validation:
         with numerics.explained(step + 1, rate):
             found, of_records = self._evaluation(feed.take(batches))
         rows.append(found)
-        if not values or sum(kept.size for kept in values) < MAX_RECORD_VALUES:
-            values.append(of_records)
+        room = MAX_RECORD_VALUES // max(1, self._evaluation.record_width) - sum(map(len, values))
+        values.append(of_records[: max(0, room)])
