@@ -281,6 +281,39 @@ def test_the_multi_label_network_learns_to_predict_labels(in_child):
     assert ((result["output"] > 0) == labels).mean() > 0.95
 
 
+@pytest.mark.parametrize(("name", "width"), [("multilabel", 4), ("autoencoder", None)])
+def test_only_networks_that_predict_labels_have_their_metrics(in_child, name, width):
+    found, metrics = in_child(_label_metrics, name)
+    assert found == width
+    assert {"map", "f1_macro", "f1"} & set(metrics) == ({"map", "f1_macro", "f1"} if width else set())
+
+
+def _label_metrics(name: str) -> tuple[int | None, list[str]]:
+    """Return the number of values per record, and the metrics of a validation for two labels."""
+    import tensorflow as tf
+
+    from digits.kinds.multilabel.metrics import Metrics
+    from digits.worker import network_loader
+    from digits.worker.network import tower
+    from digits.worker.network.variables import VariableStore
+
+    target = target_for("multilabel", np.eye(2))
+    net = network_loader.load(FOLDER / f"{name}.py", (16, 16, 1), target, Metrics(target))
+    found = []
+
+    def build(x: tf.Tensor, y: tf.Tensor) -> tf.Tensor:
+        found.append(net.build(VariableStore(), tower.VALIDATION, x, y))
+        return found[0].metrics["loss"]
+
+    tf.function(build, autograph=False).get_concrete_function(
+        tf.TensorSpec([None, 16, 16, 1], tf.float32), tf.TensorSpec([None, 2], tf.float32)
+    )
+    values = found[0].record_values
+    width = None if values is None else values.shape[1]
+    means = dict.fromkeys(found[0].metrics, 0.0)
+    return width, list(net.summarize(means, np.zeros((0, width or 0), np.float32)))
+
+
 def test_the_siamese_network_learns_to_match_pairs(in_child):
     pairs, together = _pairs(16)
     result = in_child(_taught, "siamese", pairs, together, 40)

@@ -143,7 +143,7 @@ class Network:
             else:
                 own[name] = value
         found = self.kind_metrics.summarize(statistics)
-        if record_values is not None:
+        if record_values is not None and record_values.shape[1]:
             found |= self.kind_metrics.summarize_records(record_values)
         return own | {name: value for name, value in found.items() if name not in own}
 
