@@ -106,7 +106,7 @@ class Progressed(Event, frozen=True):
 
 
 class Counted(Event, frozen=True):
-    """The dataset's ``split`` was found to have ``counts[i]`` records of class ``labels[i]``."""
+    """The dataset's ``split`` was found to have ``counts[i]`` records of the class, range or label ``labels[i]``."""
 
     split: Split
     labels: list[str]

@@ -15,6 +15,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol
 
+import numpy as np
+from numpy.typing import NDArray
+
 from digits.core.errors import DigitsError
 from digits.data.records import Features
 from digits.data.target import TargetSpec
@@ -67,7 +70,8 @@ class SplitPlan:
 class Plan:
     """The dataset to create: its target, the groups of its records, its splits, and warnings for the user.
 
-    ``required_groups`` is the number of groups that must have usable images in the train split.
+    A record is in one group at most, which is used to list and to balance records. ``required_groups`` is the
+    number of groups that must have usable images in the train split.
     """
 
     target: TargetSpec
@@ -75,6 +79,21 @@ class Plan:
     groups: list[str] = field(default_factory=list)
     warnings: list[str] = field(default_factory=list)
     required_groups: int = 1
+
+    @property
+    def counted(self) -> list[str]:
+        """What the page of the dataset counts records by: labels if a record can have several, else the groups."""
+        return self.target.names if self.target.multi_hot else self.groups
+
+    def counts(self, split: SplitPlan, places: Iterable[int]) -> NDArray[np.int64]:
+        """Count the records at ``places`` by `counted`."""
+        total = np.zeros(len(self.counted), np.int64)
+        if self.target.multi_hot:
+            for place in places:
+                total += np.asarray(split.targets[place]) != 0
+        elif split.groups:
+            np.add.at(total, [split.groups[place] for place in places], 1)
+        return total
 
     def features(self, split: SplitPlan, place: int) -> Features:
         """The features of a record besides those of its image."""

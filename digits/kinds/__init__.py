@@ -25,6 +25,13 @@ BUILT_IN = (
         metric="accuracy",
     ),
     Kind("image-regression", "Image regression", "images/regression", "digits.kinds.regression", metric="r2"),
+    Kind(
+        "image-multilabel",
+        "Multi-label classification",
+        "images/multilabel",
+        "digits.kinds.multilabel",
+        metric="map",
+    ),
 )
 
 

@@ -8,7 +8,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+import numpy as np
 import tensorflow as tf
+from numpy.typing import NDArray
 
 from digits.data.target import TargetSpec
 
@@ -17,7 +19,8 @@ class Metrics:
     """The metrics of a kind, besides those that a network reports in its summaries.
 
     Statistics are computed per record and averaged over the whole split, so that a metric of the validation does
-    not depend on the batch size.
+    not depend on the batch size. A metric that is not a function of means, such as one of ranks, is computed from
+    the values of all records; such metrics exist for the validation only.
     """
 
     def __init__(self, target: TargetSpec) -> None:
@@ -32,4 +35,15 @@ class Metrics:
 
     def summarize(self, means: Mapping[str, float]) -> dict[str, float]:
         """The metrics by name, from the means of the statistics over all records."""
+        return {}
+
+    def record_values(self, output: Any, y: tf.Tensor) -> tf.Tensor | None:
+        """Values per record, float32 [N, values], of a network's output and the targets of a batch, if any."""
+        return None
+
+    def summarize_records(self, values: NDArray[np.float32]) -> dict[str, float]:
+        """Further metrics by name, from the values [records, values] of a split; there may be no records.
+
+        Of a very large split, these are the records of its first part.
+        """
         return {}

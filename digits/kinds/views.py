@@ -31,7 +31,8 @@ class Chart:
     def word(self, metric: str) -> str:
         """Return the name of a metric in a sentence: the title if it is the only one; abbreviations in capitals."""
         if len(self.metrics) == 1:
-            return self.title.lower() if self.title.isalpha() else self.title
+            is_word = self.title.isalpha() and self.title.istitle()
+            return self.title.lower() if is_word else self.title
         return metric if len(metric) > 4 else metric.upper()
 
     def format(self, value: float) -> str:
@@ -48,8 +49,9 @@ class Views(Generic[AnyRecipe]):
     """Texts and data of one kind. The module ``views`` of a kind defines ``Views``, a subclass.
 
     ``group`` and ``groups`` are the words for the groups that records are counted by, such as *class* and
-    *classes*; ``charts`` show a model's metrics, the most important one first. ``balancing`` lists the supported ways
-    to balance the groups, as in `digits.core.recipe.Balance`. ``invitation`` explains the kind above its form.
+    *classes*, and ``distribution`` is the title of the counts. The ``counts_overlap`` if a record can be counted
+    several times. ``charts`` show a model's metrics, the most important one first. ``balancing`` lists the supported
+    ways to balance the groups, as in `digits.core.recipe.Balance`. ``invitation`` explains the kind above its form.
     ``infer`` labels the button that runs a model on an image, under the heading ``infer_title``; ``result`` is the
     placeholder for the prediction.
     """
@@ -57,6 +59,7 @@ class Views(Generic[AnyRecipe]):
     group = "class"
     groups = "classes"
     distribution = "Class distribution"
+    counts_overlap = False
     charts: tuple[Chart, ...] = ()
     balancing: tuple[Balance, ...] = ("none", "sampling")
     invitation = ""

@@ -47,6 +47,7 @@ _ORDER = (
     "gan",
     "unet",
     "regression",
+    "multilabel",
     "siamese",
 )
 

@@ -86,15 +86,18 @@ function countRow(row, most) {
 }
 
 function drawLegend(present, rows) {
-  document.getElementById('counts-legend').replaceChildren(
+  const legend = document.getElementById('counts-legend');
+  legend.replaceChildren(
     ...present.map(([name, title], index) => {
       const item = document.createElement('li');
       const swatch = document.createElement('span');
       swatch.className = `swatch swatch-box split-color-${name}`;
+      item.append(swatch, title);
+      if ('overlap' in legend.dataset) return item; // the sum of the rows is not the number of images
       const sum = rows.reduce((all, row) => all + row.parts[index].count, 0);
       const bold = document.createElement('b');
       bold.textContent = sum.toLocaleString('en');
-      item.append(swatch, `${title} `, bold);
+      item.append(' ', bold);
       return item;
     }),
   );

@@ -18,6 +18,7 @@ pytestmark = pytest.mark.integration
 
 FOLDER = "/datasets/images/classification/scan"
 TABLE = "/datasets/images/regression/scan"
+LABELS = "/datasets/images/multilabel/scan"
 
 
 def lines(site: Site, path: str = FOLDER, **fields: Any) -> list[dict[str, Any]]:
@@ -192,6 +193,44 @@ def test_invalid_rows_and_missing_images_are_listed_by_line(site: Site) -> None:
 )
 def test_an_unusable_table_is_reported(site: Site, text: str, words: str) -> None:
     assert words in " ".join(summary(site, TABLE, table_train=table(site, text))["problems"])
+
+
+def test_labels_and_their_layout(site: Site) -> None:
+    path = table(
+        site,
+        "image,tags\nleft/00.png,thick left\nleft/01.png,left\nleft/02.png,\nleft/01.png,thin\nleft/99.png,x\n",
+    )
+    found = summary(site, LABELS, table_train=path)
+    assert found["facts"] == [
+        "5 rows with labels in “tags”, separated by spaces.",
+        "3 labels, on average 1.3 per image.",
+        "4 images examined: PNG, 16 × 16 pixels.",
+    ]
+    assert found["bars"] == [["left", 2], ["thick", 1], ["thin", 1]]
+    assert found["bars_title"] == "Images per label"
+    assert found["problems"] == [
+        "1 image not found: line 6: left/99.png.",
+        "1 line repeats an image; its labels are combined: line 5: left/01.png.",
+        "1 image has no labels: line 4: left/02.png.",
+    ]
+    by_comma = summary(site, LABELS, table_train=path, separator="comma")
+    assert "separated by commas" in by_comma["facts"][0] and by_comma["bars"][-1] == ["thin", 1]
+    assert ["thick left", 1] in by_comma["bars"]
+
+
+def test_columns_of_labels(site: Site) -> None:
+    path = table(site, "image,left,thick,big\nleft/00.png,1,0,0\nleft/01.png,1,1,0\nleft/02.png,1,x,0\n")
+    found = summary(site, LABELS, table_train=path)
+    assert found["facts"][:2] == [
+        "3 rows with a column of 0 and 1 for each label.",
+        "3 labels, on average 1.5 per image.",
+    ]
+    assert found["problems"] == [
+        "1 line cannot be used: line 4: “x” is not 0 or 1 (thick).",
+        "Labels without images: big.",
+    ]
+    as_list = summary(site, LABELS, table_train=path, layout="list")
+    assert "several columns that may list the labels: left, thick, big" in as_list["problems"][0]
 
 
 def test_a_table_that_is_a_folder_or_not_text_is_reported(site: Site) -> None:

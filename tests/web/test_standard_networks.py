@@ -73,6 +73,8 @@ def test_every_network_file_is_listed():
         ("image-regression", (16, 16), 1, "regression"),
         ("image-regression", (256, 256), 3, "regression"),
         ("image-regression", (8, 8), 3, "regression"),
+        ("image-multilabel", (16, 16), 1, "multilabel"),
+        ("image-multilabel", (256, 256), 3, "multilabel"),
         ("image-segmentation", (32, 32), 3, "unet"),
     ],
 )
@@ -89,7 +91,7 @@ def test_only_networks_for_the_kind_of_dataset_are_offered():
     offered = standard_networks.networks(["image-classification"])
     assert next(iter(offered)) == "lenet"
     assert {"alexnet", "resnet50", "autoencoder", "gan"} <= set(offered)
-    assert not {"unet", "regression", "siamese"} & set(offered)
+    assert not {"unet", "regression", "multilabel", "siamese"} & set(offered)
     assert list(standard_networks.networks(["image-segmentation"])) == ["unet"]
     assert standard_networks.network("unet").title == "U-Net"
 

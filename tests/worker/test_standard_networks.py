@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from digits.core.events import Built, Finished
-from digits.data.target import TargetSpec, class_index, numbers
+from digits.data.target import TargetSpec, class_index, label_set, numbers
 from digits.web import standard_networks
 from tests.worker.conftest import SECONDS_ALLOWED, gradient, snapshot, write_dataset
 
@@ -215,9 +215,10 @@ def _pairs(count: int) -> tuple[np.ndarray, np.ndarray]:
 
 def target_for(name: str, y: np.ndarray) -> TargetSpec:
     """Return the target of a dataset with the labels ``y``."""
-    if name != "regression":
+    if name not in ("regression", "multilabel"):
         return class_index(["a", "b"])
-    return numbers(["top", "left"], y.mean(0).astype(float).tolist(), y.std(0).astype(float).tolist())
+    target = label_set if name == "multilabel" else numbers
+    return target(["top", "left"], y.mean(0).astype(float).tolist(), y.std(0).astype(float).tolist())
 
 
 def _taught(name: str, x: np.ndarray, y: np.ndarray, steps: int) -> dict[str, Any]:
@@ -272,6 +273,47 @@ def test_the_regression_network_learns_positions(in_child):
     assert np.square(errors).mean() == pytest.approx(result["metrics"]["loss"], rel=1e-3)
 
 
+def test_the_multi_label_network_learns_to_predict_labels(in_child):
+    pictures, _, middles = _blobs(16)
+    labels = (middles > 0).astype(np.float32)  # whether the square is in the lower half, and in the right one
+    result = in_child(_taught, "multilabel", pictures - 60, labels, 60)
+    assert result["losses"][-1] < 0.3 * result["losses"][0]
+    assert ((result["output"] > 0) == labels).mean() > 0.95
+
+
+@pytest.mark.parametrize(("name", "width"), [("multilabel", 4), ("autoencoder", None)])
+def test_only_networks_that_predict_labels_have_their_metrics(in_child, name, width):
+    found, metrics = in_child(_label_metrics, name)
+    assert found == width
+    assert {"map", "f1_macro", "f1"} & set(metrics) == ({"map", "f1_macro", "f1"} if width else set())
+
+
+def _label_metrics(name: str) -> tuple[int | None, list[str]]:
+    """Return the number of values per record, and the metrics of a validation for two labels."""
+    import tensorflow as tf
+
+    from digits.kinds.multilabel.metrics import Metrics
+    from digits.worker import network_loader
+    from digits.worker.network import tower
+    from digits.worker.network.variables import VariableStore
+
+    target = target_for("multilabel", np.eye(2))
+    net = network_loader.load(FOLDER / f"{name}.py", (16, 16, 1), target, Metrics(target))
+    found = []
+
+    def build(x: tf.Tensor, y: tf.Tensor) -> tf.Tensor:
+        found.append(net.build(VariableStore(), tower.VALIDATION, x, y))
+        return found[0].metrics["loss"]
+
+    tf.function(build, autograph=False).get_concrete_function(
+        tf.TensorSpec([None, 16, 16, 1], tf.float32), tf.TensorSpec([None, 2], tf.float32)
+    )
+    values = found[0].record_values
+    width = None if values is None else values.shape[1]
+    means = dict.fromkeys(found[0].metrics, 0.0)
+    return width, list(net.summarize(means, np.zeros((0, width or 0), np.float32)))
+
+
 def test_the_siamese_network_learns_to_match_pairs(in_child):
     pairs, together = _pairs(16)
     result = in_child(_taught, "siamese", pairs, together, 40)
@@ -290,6 +332,7 @@ def test_the_siamese_network_learns_to_match_pairs(in_child):
         ("gan", (16, 16, 1)),
         ("unet", (32, 32, 3)),
         ("regression", (16, 16, 1)),
+        ("multilabel", (16, 16, 1)),
         ("siamese", (28, 28, 2)),
     ],
 )
@@ -308,7 +351,11 @@ def _types_of_losses(name: str, shape: tuple[int, int, int]) -> list[str]:
     keras.config.set_dtype_policy("mixed_bfloat16")
     net = network_loader.load(FOLDER / f"{name}.py", shape, target_for(name, np.eye(2)))
     store = VariableStore(empty=True, compute_type=tf.bfloat16)
-    labels = {"unet": ([None, *shape[:2], 1], tf.int64), "regression": ([None, 2], tf.float32)}
+    labels = {
+        "unet": ([None, *shape[:2], 1], tf.int64),
+        "regression": ([None, 2], tf.float32),
+        "multilabel": ([None, 2], tf.float32),
+    }
     types: list[str] = []
 
     def build(x: tf.Tensor, y: tf.Tensor) -> tf.Tensor:

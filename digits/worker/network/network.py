@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
+import numpy as np
 import tensorflow as tf
+from numpy.typing import NDArray
 
 from digits.data.target import TargetSpec
 from digits.kinds.metrics import Metrics
@@ -48,8 +50,9 @@ class Objective:
 class Built:
     """The tensors of a network in one graph.
 
-    ``metrics`` are float32 scalars by name; the first is ``loss``: data loss plus regularization. Gradients are
-    those of ``objectives`` and ``regularization``. Inference only has ``output`` and ``calls``.
+    ``metrics`` are float32 scalars by name; the first is ``loss``: data loss plus regularization. ``record_values``,
+    float32 [N, values], are those of the kind's metrics. Gradients are those of ``objectives`` and
+    ``regularization``. Inference only has ``output`` and ``calls``.
     """
 
     tower: Any
@@ -59,6 +62,7 @@ class Built:
     regularization: tf.Tensor | None
     metrics: dict[str, tf.Tensor]
     pictures: list[summaries.Recorded]
+    record_values: tf.Tensor | None = None
 
 
 @dataclass(frozen=True)
@@ -114,17 +118,23 @@ class Network:
                     return Built(built, output, calls, [], None, {}, [])
                 found = _with_losses(built, output, calls, store)
                 found.metrics.update(self._statistics(output, y))
-                return found
+                if stage != tower.VALIDATION:
+                    return found
+                with tf.name_scope("metrics"):
+                    return replace(found, record_values=self.kind_metrics.record_values(output, y))
 
     def _statistics(self, output: Any, y: tf.Tensor) -> dict[str, tf.Tensor]:
         with tf.name_scope("metrics"):
             found = self.kind_metrics.statistics(output, y)
             return {f"{_STATISTIC}{name}": tf.reduce_mean(values) for name, values in found.items()}
 
-    def summarize(self, means: Mapping[str, float]) -> dict[str, float]:
+    def summarize(
+        self, means: Mapping[str, float], record_values: NDArray[np.float32] | None = None
+    ) -> dict[str, float]:
         """Replace the statistics among the ``means`` of `Built.metrics` by the metrics of the dataset's kind.
 
-        A metric that the network reports under the same name takes precedence.
+        ``record_values`` are the `Built.record_values` of all records of a split, for further metrics. A metric
+        that the network reports under the same name takes precedence.
         """
         statistics, own = {}, {}
         for name, value in means.items():
@@ -132,14 +142,10 @@ class Network:
                 statistics[name.removeprefix(_STATISTIC)] = value
             else:
                 own[name] = value
-        return {
-            **own,
-            **{
-                name: value
-                for name, value in self.kind_metrics.summarize(statistics).items()
-                if name not in own
-            },
-        }
+        found = self.kind_metrics.summarize(statistics)
+        if record_values is not None and record_values.shape[1]:
+            found |= self.kind_metrics.summarize_records(record_values)
+        return own | {name: value for name, value in found.items() if name not in own}
 
     def _output(self, built: Any) -> Any:
         output = _property(built, "inference")

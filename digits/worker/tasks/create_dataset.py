@@ -99,7 +99,7 @@ class Advanced:
 
 @dataclass(frozen=True)
 class ShardWritten:
-    """A shard of ``count`` records is complete; ``counts`` are those of the groups.
+    """A shard of ``count`` records is complete; ``counts`` are those of the groups, ``counted`` of `Plan.counted`.
 
     ``digests`` contains 8 bytes for the content of each source file.
     """
@@ -107,6 +107,7 @@ class ShardWritten:
     split: str
     count: int
     counts: NDArray[np.int64]
+    counted: NDArray[np.int64]
     size_bytes: int
     digests: bytes
 
@@ -123,6 +124,7 @@ class Written:
     """The records written to a split so far."""
 
     counts: NDArray[np.int64]
+    counted: NDArray[np.int64]
     count: int = 0
     size_bytes: int = 0
     digests: list[bytes] = field(default_factory=list)
@@ -162,7 +164,7 @@ class Creation:
         for warning in plan.warnings:
             self._report.warn(warning)
         for name, split in plan.splits.items():
-            self._report.counted(name, plan, np.bincount(split.groups, minlength=len(plan.groups)))
+            self._report.counted(name, plan, plan.counts(split, range(len(split))))
         return plan
 
     def _make(self, plan: Plan, written: dict[str, Written]) -> dict[str, Any]:
@@ -179,7 +181,7 @@ class Creation:
             lines = "".join(f"{label}\n" for label in plan.target.labels)
             write_bytes(self._job_folder / LABELS_FILE, lines.encode())
         for name in plan.splits:
-            self._report.counted(name, plan, written[name].counts)
+            self._report.counted(name, plan, written[name].counted)
         manifest = Manifest(
             kind=recipe.kind,
             width=recipe.width,
@@ -204,7 +206,10 @@ class Creation:
     ) -> tuple[NDArray[np.float64], list[Unusable]]:
         """Write all shards; return the sum of the training images, and the skipped images, sorted."""
         recipe = self._recipe
-        written |= {name: Written(np.zeros(len(plan.groups), np.int64)) for name in plan.splits}
+        written |= {
+            name: Written(np.zeros(len(plan.groups), np.int64), np.zeros(len(plan.counted), np.int64))
+            for name in plan.splits
+        }
         total = np.zeros((recipe.height, recipe.width, recipe.channels), np.float64)
         skipped: list[Unusable] = []
         writer = ShardMaker(recipe, plan, pieces, self._job_folder)
@@ -219,6 +224,7 @@ class Creation:
                 elif isinstance(message, ShardWritten):
                     split = written[message.split]
                     split.counts += message.counts
+                    split.counted += message.counted
                     split.count += message.count
                     split.size_bytes += message.size_bytes
                     split.digests.append(message.digests)
@@ -240,10 +246,11 @@ class Creation:
             )
 
     def _warn_of_losses(self, plan: Plan, written: dict[str, Written]) -> None:
-        planned = np.bincount(plan.splits["train"].groups, minlength=len(plan.groups))
+        train = plan.splits["train"]
+        planned = plan.counts(train, range(len(train)))
         lost = [
-            group
-            for group, before, after in zip(plan.groups, planned, written["train"].counts, strict=True)
+            name
+            for name, before, after in zip(plan.counted, planned, written["train"].counted, strict=True)
             if before and not after
         ]
         if lost:
@@ -305,6 +312,7 @@ class ShardMaker:
         in_train = piece.split == "train"
         counts = [0] * len(self._plan.groups)
         digests = bytearray()
+        kept: list[int] = []
         news = _News(send)
         with records.ShardWriter(self._job_folder / piece.name) as writer:
             for place in range(piece.start, piece.stop):
@@ -319,13 +327,15 @@ class ShardMaker:
                 writer.add(records.encode_example(record), group)
                 if group >= 0:
                     counts[group] += 1
+                kept.append(place)
                 digests += digest
                 if in_train:
                     self._add(images.as_pixels(image))
                 news.advance()
         news.flush()
-        count = len(digests) // DIGEST_BYTES
-        send(ShardWritten(piece.split, count, np.array(counts, np.int64), writer.size_bytes, bytes(digests)))
+        counted = self._plan.counts(split, kept)
+        groups = np.array(counts, np.int64)
+        send(ShardWritten(piece.split, len(kept), groups, counted, writer.size_bytes, bytes(digests)))
 
     def finish(self, send: parallel.Send) -> None:
         """Send the sum of the training images that this process wrote."""
@@ -374,10 +384,8 @@ class Report:
         self._events.append(Warned(message))
 
     def counted(self, split: str, plan: Plan, counts: NDArray[np.integer[Any]]) -> None:
-        if plan.groups:
-            self._events.append(
-                Counted(cast(SplitName, split), plan.groups, [int(count) for count in counts])
-            )
+        if plan.counted:
+            self._events.append(Counted(cast(SplitName, split), plan.counted, counts.tolist()))
 
     def reading(self, what: str) -> None:
         self._events.append(Progressed(self.share, None, what))

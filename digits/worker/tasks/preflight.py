@@ -376,7 +376,7 @@ class _Preflight:
         reading = time.perf_counter() - began
         began = time.perf_counter()
         with numerics.explained(1, self._setup.learning_rate.at(0)):
-            row = evaluation(chunk)
+            row, values = evaluation(chunk)
             seconds = time.perf_counter() - began
             if seconds < MEASURED_SECONDS:  # most of that was preparation
                 began = time.perf_counter()
@@ -387,7 +387,7 @@ class _Preflight:
                 evaluation((pixels, labels, positions[:, :last]))
         if not records.is_resident:
             seconds = max(seconds, reading)
-        return evaluation.summarize(row[0].tolist()), seconds * len(records) / count
+        return evaluation.summarize(row[0].tolist(), values), seconds * len(records) / count
 
     # Memory
 

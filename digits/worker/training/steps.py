@@ -40,7 +40,8 @@ CROSS_ENTROPY = "cross-entropy of the classes"
 class Evaluation:
     """The metrics of the validation network.
 
-    ``names`` are those of the metrics; `trace` or the first call sets them.
+    ``names`` are those of the metrics; `trace` or the first call sets them, and ``record_width``, the number of
+    values that the kind's metrics need of each record.
     """
 
     stage = tower.VALIDATION
@@ -58,6 +59,7 @@ class Evaluation:
         self._config = config or DeviceConfig()
         self._batches = make_state("batches", [], 0, tf.int64)
         self.names: list[str] = []
+        self.record_width = 0
         self._function = tf.function(self._loop, autograph=False, input_signature=self.signature)
 
     def trace(self) -> None:
@@ -70,18 +72,23 @@ class Evaluation:
         self._batches.assign(0)
         self._randomness.reset()
 
-    def __call__(self, chunk: Chunk) -> Rows:
-        """The metrics of each batch of ``chunk``, float32 [batches, names]."""
-        return self._function(*chunk).numpy()
+    def __call__(self, chunk: Chunk) -> tuple[Rows, Rows]:
+        """The metrics of each batch of ``chunk``, float32 [batches, names], and values of its records.
 
-    def summarize(self, means: Iterable[float]) -> dict[str, float]:
-        """The metrics by name, from the ``means`` of the columns ``names``."""
-        return self._network.summarize(dict(zip(self.names, means, strict=True)))
+        The latter are float32 [records, record_width], for `summarize`.
+        """
+        rows = self._function(*chunk).numpy()
+        metrics, values = np.split(rows, [len(self.names)], axis=1)
+        return metrics, values.reshape(np.asarray(chunk[2]).size, self.record_width)
+
+    def summarize(self, means: Iterable[float], values: Rows | None = None) -> dict[str, float]:
+        """The metrics by name, from the ``means`` of the columns ``names`` and the ``values`` of all records."""
+        return self._network.summarize(dict(zip(self.names, means, strict=True)), values)
 
     @property
     def metric_names(self) -> list[str]:
         """The names of the metrics that `summarize` returns."""
-        return list(self.summarize([0.0] * len(self.names)))
+        return list(self.summarize([0.0] * len(self.names), np.zeros((0, self.record_width), np.float32)))
 
     @property
     def graph(self) -> tf.Graph:
@@ -117,13 +124,17 @@ class Evaluation:
 
         turns = replication.stack_rows((count + len(devices) - 1) // len(devices), rows)
         self._batches.assign_add(tf.cast(count, tf.int64))
-        return tf.reshape(turns, [-1, len(self.names)])[:count]
+        return tf.reshape(turns, [tf.shape(turns)[0] * len(devices), -1])[:count]
 
     def _metrics(self, images: tf.Tensor, labels: tf.Tensor, batch: tf.Tensor) -> tf.Tensor:
         with self._randomness.draw_for(self.stage, batch):
             built = self._network.build(self._store, self.stage, self._prepare(images), labels)
         self.names = list(built.metrics)
-        return tf.stack(list(built.metrics.values()))
+        row = tf.stack(list(built.metrics.values()))
+        if built.record_values is None:
+            return row
+        self.record_width = built.record_values.shape[1]
+        return tf.concat([row, tf.reshape(tf.cast(built.record_values, tf.float32), [-1])], 0)
 
 
 class Training(Evaluation):

@@ -13,6 +13,10 @@ from digits.worker.training.pace import Pace
 from digits.worker.training.side_effects import SideEffects
 from digits.worker.training.steps import Evaluation, Rows
 
+# Limits of the values of records that are kept for the metrics of a validation, and returned by a call.
+MAX_RECORD_VALUES = 50_000_000
+MAX_RECORD_VALUES_PER_CALL = 4_000_000
+
 
 class Validation:
     """Runs ``evaluation`` over ``records`` in batches of ``batch_size``, up to ``limit`` batches per call."""
@@ -37,31 +41,41 @@ class Validation:
         """
         saved = self._side_effects.save()
         sizes = feeds.evaluation_sizes(len(self._records), self._batch_size)
-        found: list[Rows] = []
+        rows: list[Rows] = []
+        values: list[Rows] = []
         self._evaluation.begin(step)
         feed = self._records.feed(feeds.evaluation_order(len(self._records), self._batch_size))
         try:
             left = sizes.count(self._batch_size)
             while left:
-                batches = min(left, self._pace.steps)
+                batches = min(left, self._pace.steps, self._most_batches())
                 began = time.monotonic()
-                found.append(self._evaluate(feed, batches, step, rate))
+                self._evaluate(feed, batches, step, rate, rows, values)
                 self._pace.update(batches, time.monotonic() - began)
                 left -= batches
                 if interrupted():
                     saved.restore()
                     return None
             if sizes[-1] != self._batch_size:
-                found.append(self._evaluate(feed, 1, step, rate))
+                self._evaluate(feed, 1, step, rate, rows, values)
         finally:
             feed.close()
         # Restore moving averages and the like; the counters of tf.metrics continue.
         saved.restore_network()
         # Summed at the end, so that the result does not depend on the number of batches per call.
-        rows = np.concatenate(found).astype(np.float64)
-        means = np.array(sizes) @ rows / len(self._records)
-        return self._evaluation.summarize(means.tolist())
+        means = np.array(sizes) @ np.concatenate(rows).astype(np.float64) / len(self._records)
+        return self._evaluation.summarize(means.tolist(), np.concatenate(values))
 
-    def _evaluate(self, feed: feeds.Feed, batches: int, step: int, rate: float) -> Rows:
+    def _most_batches(self) -> int:
+        """Return the number of batches per call that the values of their records permit."""
+        return max(1, MAX_RECORD_VALUES_PER_CALL // max(1, self._batch_size * self._evaluation.record_width))
+
+    def _evaluate(
+        self, feed: feeds.Feed, batches: int, step: int, rate: float, rows: list[Rows], values: list[Rows]
+    ) -> None:
+        """Evaluate the next batches, and append their metrics and the values of their records."""
         with numerics.explained(step + 1, rate):
-            return self._evaluation(feed.take(batches))
+            found, of_records = self._evaluation(feed.take(batches))
+        rows.append(found)
+        room = MAX_RECORD_VALUES // max(1, self._evaluation.record_width) - sum(map(len, values))
+        values.append(of_records[: max(0, room)])

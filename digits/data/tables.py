@@ -1,0 +1,225 @@
+"""Read CSV files that list images, and divide their rows into splits."""
+
+from __future__ import annotations
+
+import csv
+import io
+import os
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Generic, NamedTuple, Self, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from digits.data.images import EXTENSIONS
+from digits.data.sources import UnusableSource, count_of, listed, path_below, show, split_counts
+
+MAX_TABLE_BYTES = 512 * 1024 * 1024
+MAX_HEADER_BYTES = 1024 * 1024
+MAX_LINES_SHOWN = 5
+DELIMITERS = "\t;|,"
+_SAMPLE_CHARACTERS = 64 * 1024
+
+Cells = list[str]
+Value = TypeVar("Value")
+
+
+class Row(NamedTuple, Generic[Value]):
+    """A line of a table: the image relative to the image folder, and its value; or the reason for its ``fault``."""
+
+    line: int
+    file: str
+    value: Value | None
+    fault: str = ""
+
+
+@dataclass
+class TableFile:
+    """The beginning of a CSV file: the names of its columns, and the line numbers and cells of its rows.
+
+    ``is_whole``: these are all rows. Iteration raises UnusableSource.
+    """
+
+    path: Path
+    columns: list[str]
+    rows: Iterator[tuple[int, Cells]]
+    is_whole: bool
+
+    def place(self, name: str) -> int:
+        """Return the place of the column ``name``, by default the first one; raises UnusableSource."""
+        if not name:
+            return 0
+        if name not in self.columns:
+            raise UnusableSource(
+                f"{show(self.path.name)} has no column “{show(name)}”.",
+                f"Its columns are {listed(self.columns)}.",
+            )
+        return self.columns.index(name)
+
+    def places(self, names: Iterable[str], image: int) -> list[int]:
+        """Return the places of the columns ``names``, by default all but ``image``; raises UnusableSource."""
+        found = [self.place(name) for name in names]
+        return found or [place for place in range(len(self.columns)) if place != image]
+
+    def parse(self, root: Path, image: int, parse: Callable[[Cells], Value]) -> Iterator[Row[Value]]:
+        """Yield the rows with images below ``root``; ``parse`` raises ValueError for invalid cells."""
+        inside = os.path.realpath(root)
+        for line, cells in self.rows:
+            try:
+                file = path_below(inside, cells[image] if image < len(cells) else "")
+                yield Row(line, file, parse(cells))
+            except ValueError as error:
+                yield Row(line, "", None, str(error))
+
+
+@dataclass
+class Table:
+    """The usable rows of a table: paths of images, and their values [rows, names]."""
+
+    names: list[str]
+    files: list[str]
+    values: NDArray[Any]
+
+    def take(self, places: NDArray[np.integer[Any]]) -> Self:
+        """Return the rows at ``places``."""
+        return type(self)(self.names, [self.files[place] for place in places], self.values[places])
+
+
+def open_table(path: Path, is_header: Callable[[Cells], bool], max_bytes: int = MAX_TABLE_BYTES) -> TableFile:
+    """Open the first ``max_bytes`` of a CSV file, whose delimiter is detected; raises UnusableSource.
+
+    ``is_header`` decides about the cells of the first row. Without a header, columns are called ``column 1``,
+    ``column 2`` and so on.
+    """
+    text, is_whole = _text(path, max_bytes)
+    columns, rows = _split_header(_rows(path, text), path, is_header)
+    return TableFile(path, columns, rows, is_whole)
+
+
+def usable_rows(path: Path, rows: Iterable[Row[Value]]) -> tuple[list[Row[Value]], list[Value]]:
+    """Return all rows and their values; raises UnusableSource that names the first faulty lines."""
+    usable: list[Row[Value]] = []
+    values: list[Value] = []
+    faults: list[str] = []
+    for row in rows:
+        if row.value is None:
+            faults.append(f"line {row.line}: {row.fault}")
+        else:
+            usable.append(row)
+            values.append(row.value)
+    if faults:
+        raise UnusableSource(
+            f"{count_of(len(faults), 'line')} of {show(path.name)} cannot be used: {first_lines(faults)}.",
+            "Correct or remove them.",
+        )
+    if not usable:
+        raise UnusableSource(f"{show(path.name)} has no rows.")
+    return usable, values
+
+
+def first_lines(items: list[str]) -> str:
+    """The first few of ``items``, separated by semicolons, and the number of further ones."""
+    more = len(items) - MAX_LINES_SHOWN
+    return "; ".join(items[:MAX_LINES_SHOWN]) + (f"; and {more:,} more" if more > 0 else "")
+
+
+def divide(tables: dict[str, Table], pct_val: float, pct_test: float, seed: int) -> dict[str, Table]:
+    """Take the shares of validation and test from the train table, where these have no table.
+
+    Raises UnusableSource if the tables have different names.
+    """
+    train = tables["train"]
+    for name, table in tables.items():
+        if table.names != train.names:
+            raise UnusableSource(
+                f"The {name} table has the columns {listed(table.names)}, the train table {listed(train.names)}.",
+                "Use the same columns in all tables.",
+            )
+    order = np.random.default_rng(seed).permutation(len(train.files))
+    shares = {"val": pct_val, "test": pct_test}
+    counts = split_counts(len(order), *(0 if name in tables else share for name, share in shares.items()))
+    parts, start = {}, 0
+    for name, count in zip(("train", "val", "test"), counts, strict=True):
+        if name in tables and name != "train":
+            parts[name] = tables[name]
+        elif count:
+            parts[name] = train.take(order[start : start + count])
+        start += count
+    return parts
+
+
+def is_image(cell: str) -> bool:
+    """Return whether a cell looks like the path of an image."""
+    return cell.strip().lower().endswith(EXTENSIONS)
+
+
+def _text(path: Path, max_bytes: int) -> tuple[str, bool]:
+    """Return the complete lines in the first ``max_bytes`` of a table, and whether these are all lines.
+
+    Raises UnusableSource.
+    """
+    try:
+        with open(path, "rb") as file:
+            data = file.read(max_bytes + 1)
+    except OSError as error:
+        raise UnusableSource(f"{show(str(path))} cannot be read: {error.strerror}.") from error
+    is_whole = len(data) <= max_bytes
+    if not is_whole and max_bytes == MAX_TABLE_BYTES:
+        raise UnusableSource(f"{show(path.name)} is larger than {MAX_TABLE_BYTES >> 20} MiB.", "Divide it.")
+    if not is_whole:
+        data = data[: data.rfind(b"\n") + 1]
+    try:
+        return data.decode("utf-8-sig"), is_whole
+    except UnicodeDecodeError as error:
+        line = data[: error.start].count(b"\n") + 1
+        raise UnusableSource(
+            f"{show(path.name)}, line {line}, is not UTF-8 text.", "Save it as UTF-8."
+        ) from error
+
+
+def _rows(path: Path, text: str) -> Iterator[tuple[int, Cells]]:
+    """Yield the rows of a table that are not blank, with their line numbers."""
+    reader = csv.reader(io.StringIO(text, newline=""), delimiter=_delimiter(text[:_SAMPLE_CHARACTERS]))
+    try:
+        for cells in reader:
+            if any(cell.strip() for cell in cells):
+                yield reader.line_num, [cell.strip() for cell in cells]
+    except csv.Error as error:
+        raise UnusableSource(f"{show(path.name)}, line {reader.line_num}: {error}.") from error
+
+
+def _delimiter(text: str) -> str:
+    """Return the delimiter that splits the first lines into the same number of cells, or into the most cells."""
+    lines = text.splitlines()[:20]
+
+    def score(delimiter: str) -> tuple[bool, int, int]:
+        rows = [row for row in csv.reader(lines, delimiter=delimiter) if row]
+        cells = [len(row) for row in rows]
+        is_even = bool(cells) and min(cells) == max(cells) > 1
+        return is_even, sum(any(map(is_image, row)) for row in rows), sum(cells)
+
+    # Of several, not the comma: it may be that of decimals, or in texts.
+    return max(DELIMITERS, key=score)
+
+
+def _split_header(
+    rows: Iterator[tuple[int, Cells]], path: Path, is_header: Callable[[Cells], bool]
+) -> tuple[list[str], Iterator[tuple[int, Cells]]]:
+    """The names of the columns, and the rows without them."""
+    first = next(rows, None)
+    if first is None:
+        raise UnusableSource(f"{show(path.name)} is empty.")
+    line, cells = first
+    if is_header(cells):
+        names = [name or f"column {place}" for place, name in enumerate(cells, 1)]
+        if len(set(names)) < len(names):
+            raise UnusableSource(f"{show(path.name)}, line {line}: two columns have the same name.")
+        return names, rows
+
+    def with_first() -> Iterator[tuple[int, Cells]]:
+        yield line, cells
+        yield from rows
+
+    return [f"column {place}" for place in range(1, len(cells) + 1)], with_first()

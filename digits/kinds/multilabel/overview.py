@@ -1,0 +1,56 @@
+"""Summarize a table of images and labels for the form: the layout, and the images of each label."""
+
+from __future__ import annotations
+
+from collections import Counter
+from pathlib import Path
+
+from digits.data.sources import count_of, listed, show
+from digits.data.tables import Row
+from digits.kinds.multilabel.reader import MAX_LABELS, Columns, LabeledImages, Labels, open_labels
+from digits.kinds.multilabel.recipe import Separator
+from digits.kinds.source_summary import SourceSummary
+from digits.kinds.table_summary import MAX_BYTES, RowSource
+
+SEPARATOR_NAMES: dict[Separator, str] = {
+    "space": "spaces",
+    "comma": "commas",
+    "semicolon": "semicolons",
+    "bar": "vertical bars",
+}
+
+
+class Overview:
+    """The rows of a ``table`` of images below ``root``, and their description. Both are real paths."""
+
+    def __init__(self, table: Path, root: Path, columns: Columns) -> None:
+        self._table, self._root, self._columns = table, root, columns
+
+    def open(self) -> RowSource[Labels]:
+        """Open the table and detect its columns; raises UnusableSource."""
+        found = open_labels(self._table, self._root, self._columns, MAX_BYTES)
+        self._columns = columns = found.columns
+        if columns.layout == "columns":
+            contents = "a column of 0 and 1 for each label"
+        else:
+            separator = SEPARATOR_NAMES[columns.separator]
+            contents = f"labels in “{show(columns.labels[0])}”, separated by {separator}"
+        return RowSource(contents, found.rows, found.is_whole)
+
+    def describe(self, rows: list[Row[Labels]], summary: SourceSummary) -> None:
+        """Add the labels and their number of images."""
+        images = LabeledImages.combine(rows)
+        counts = Counter(label for labels in images.labels_of.values() for label in labels)
+        names = self._columns.labels if self._columns.layout == "columns" else tuple(counts)
+        each = counts.total() / len(images.labels_of)
+        summary.facts.append(
+            f"{count_of(len(names), 'label')}, on average {each:.2g} per image.".capitalize()
+        )
+        summary.problems += images.remarks()
+        if not counts:
+            summary.problems.append("No image has a label.")
+        elif unused := sorted(set(names) - set(counts)):
+            summary.problems.append(f"Labels without images: {listed(unused)}.")
+        if len(names) > MAX_LABELS:
+            summary.problems.append(f"At most {MAX_LABELS:,} labels can be used. Check the separator.")
+        summary.set_bars("Images per label", [(label, counts[label]) for label in sorted(names)])

@@ -1,0 +1,297 @@
+"""Read images and labels from a CSV file.
+
+A table has one of two layouts: a column that lists the labels of an image, or a column of zeros and
+ones for each label.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from digits.data.sources import Plan, Progress, UnusableSource, count_of, listed, show
+from digits.data.tables import (
+    MAX_HEADER_BYTES,
+    MAX_TABLE_BYTES,
+    Cells,
+    Row,
+    Table,
+    TableFile,
+    divide,
+    first_lines,
+    is_image,
+    open_table,
+    usable_rows,
+)
+from digits.data.target import label_set
+from digits.kinds.multilabel.recipe import CreateMultilabel, Layout, Separator
+from digits.kinds.table_source import plan_splits, table_paths
+
+MAX_LABELS = 1000
+NO_LABEL = "no label"
+# In the order of detection: a comma or a space may be part of a label.
+SEPARATORS: dict[Separator, str] = {"bar": "|", "semicolon": ";", "comma": ",", "space": " "}
+_FLAGS = {
+    **dict.fromkeys(("1", "1.0", "true", "yes"), True),
+    **dict.fromkeys(("0", "0.0", "-1", "-1.0", "false", "no"), False),
+}
+_DETECTION_ROWS = 1000
+
+Labels = tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Columns:
+    """The contents of a table's columns.
+
+    ``labels`` are the names of the columns of labels, by default all others. After detection, ``layout`` and, for
+    lists, ``separator`` are no longer ``auto``.
+    """
+
+    image: str = ""
+    labels: tuple[str, ...] = ()
+    layout: Layout = "auto"
+    separator: Separator = "auto"
+
+
+@dataclass(frozen=True)
+class LabelRows:
+    """The rows of a table with the labels of each image; ``is_whole``: these are all rows.
+
+    ``columns`` are those of the table, after detection.
+    """
+
+    columns: Columns
+    rows: Iterator[Row[Labels]]
+    is_whole: bool
+
+
+@dataclass(frozen=True)
+class LabeledImages:
+    """The labels of each image of a table, the first line that names it, and the ``repeated`` lines in words."""
+
+    labels_of: dict[str, set[str]]
+    lines: dict[str, int]
+    repeated: list[str]
+
+    @classmethod
+    def combine(cls, rows: Iterable[Row[Labels]]) -> LabeledImages:
+        """Combine the labels of usable rows that name the same image."""
+        images = cls({}, {}, [])
+        for row in rows:
+            if row.file in images.labels_of:
+                images.repeated.append(f"line {row.line}: {show(row.file)}")
+            else:
+                images.labels_of[row.file] = set()
+                images.lines[row.file] = row.line
+            images.labels_of[row.file].update(row.value or ())
+        return images
+
+    @property
+    def unlabeled(self) -> list[str]:
+        """The lines of images without labels."""
+        return [
+            f"line {self.lines[file]}: {show(file)}" for file, labels in self.labels_of.items() if not labels
+        ]
+
+    def remarks(self) -> list[str]:
+        """Return sentences about repeated images and those without labels."""
+        found = []
+        if self.repeated:
+            what = "1 line repeats" if len(self.repeated) == 1 else f"{len(self.repeated):,} lines repeat"
+            found.append(f"{what} an image; its labels are combined: {first_lines(self.repeated)}.")
+        if unlabeled := self.unlabeled:
+            verb = "has" if len(unlabeled) == 1 else "have"
+            found.append(f"{count_of(len(unlabeled), 'image')} {verb} no labels: {first_lines(unlabeled)}.")
+        return found
+
+    def table(self, labels: list[str]) -> Table:
+        """Return the images with zeros and ones for ``labels``, float32 [images, labels]."""
+        places = {label: place for place, label in enumerate(labels)}
+        values = np.zeros((len(self.labels_of), len(labels)), np.float32)
+        for number, found in enumerate(self.labels_of.values()):
+            values[number, [places[label] for label in found]] = 1
+        return Table(labels, list(self.labels_of), values)
+
+
+def read(recipe: CreateMultilabel, progress: Progress) -> Plan:
+    """Plan the dataset of ``recipe``; raises UnusableSource and OSError."""
+    columns = Columns(recipe.image_column, tuple(recipe.label_columns), recipe.layout, recipe.separator)
+    images: dict[str, LabeledImages] = {}
+    warnings: list[str] = []
+    for name, path in table_paths(recipe, progress):
+        images[name], columns = read_table(path, Path(recipe.folder), columns)
+        warnings += [f"{show(path.name)}: {remark}" for remark in images[name].remarks()]
+    labels = _all_labels(columns, images.values())
+    tables = {name: found.table(labels) for name, found in images.items()}
+    parts = divide(tables, recipe.pct_val, recipe.pct_test, recipe.seed)
+    train = parts["train"].values
+    warnings += _label_remarks(labels, train)
+    rarest = _rarest_first(labels, train)
+    groups = _groups(labels, rarest, parts.values())
+    places = {name: place for place, name in enumerate(groups)}
+    splits = plan_splits(
+        recipe,
+        parts,
+        lambda part: list(part.values),
+        lambda part: [places[name] for name in _group_names(labels, rarest, part.values)],
+    )
+    # In float64: a mean of many float32 zeros and ones is not exact.
+    mean, std = train.mean(axis=0, dtype=np.float64), train.std(axis=0, dtype=np.float64)
+    return Plan(label_set(labels, mean.tolist(), std.tolist()), splits, groups, warnings)
+
+
+def read_table(path: Path, root: Path, columns: Columns) -> tuple[LabeledImages, Columns]:
+    """Read the CSV file ``path``, whose images are below ``root``, and return its columns after detection.
+
+    Raises UnusableSource that names the first faulty lines.
+    """
+    found = open_labels(path, root, columns, MAX_TABLE_BYTES)
+    usable, _ = usable_rows(path, found.rows)
+    return LabeledImages.combine(usable), found.columns
+
+
+def open_labels(path: Path, root: Path, columns: Columns, max_bytes: int) -> LabelRows:
+    """Open the first ``max_bytes`` of a table, and detect its layout; raises UnusableSource, also during iteration."""
+    table = open_table(path, _is_header, max_bytes)
+    image, places = _places(table, columns)
+    first = list(itertools.islice(table.rows, _DETECTION_ROWS))
+    table.rows = itertools.chain(first, table.rows)
+    columns = _detect(table, columns, places, [cells for _, cells in first])
+    if columns.layout == "columns":
+        if len(places) > MAX_LABELS:
+            raise _too_many(len(places))
+        names = [table.columns[place] for place in places]
+        columns = replace(columns, labels=tuple(names))
+        parse = _flag_parser(table.columns, places)
+    else:
+        parse = _list_parser(len(table.columns), places[0], SEPARATORS[columns.separator])
+    return LabelRows(columns, table.parse(root, image, parse), table.is_whole)
+
+
+def check_columns(path: Path, columns: Columns) -> None:
+    """Raise UnusableSource if the table ``path`` does not have the columns; reads its beginning only."""
+    open_labels(path, path.parent, columns, MAX_HEADER_BYTES)
+
+
+def _is_header(cells: Cells) -> bool:
+    """Return whether a first row contains names: neither paths of images, nor numbers as their names."""
+    return not (any(map(is_image, cells)) or cells[0].isdecimal())
+
+
+def _places(table: TableFile, columns: Columns) -> tuple[int, list[int]]:
+    """Return the places of the column of images, and of the columns of labels."""
+    image = table.place(columns.image)
+    places = table.places(columns.labels, image)
+    if len(table.columns) < 2:
+        raise UnusableSource(
+            f"{show(table.path.name)} has only one column.",
+            "Each line needs the path of an image and its labels.",
+        )
+    return image, places
+
+
+def _detect(table: TableFile, columns: Columns, places: list[int], rows: list[Cells]) -> Columns:
+    """Return ``columns`` with the layout and the separator that ``rows`` have; raises UnusableSource."""
+    cells = [row[place] for row in rows for place in places if place < len(row) and row[place]]
+    layout = columns.layout
+    if layout == "auto":
+        flags = sum(cell.lower() in _FLAGS for cell in cells)
+        is_flags = 2 * flags > len(cells) if len(places) > 1 else 0 < flags == len(cells)
+        layout = "columns" if is_flags else "list"
+    if layout == "columns":
+        return replace(columns, layout=layout)
+    if len(places) > 1:
+        names = listed(table.columns[place] for place in places)
+        raise UnusableSource(
+            f"{show(table.path.name)} has several columns that may list the labels: {names}.",
+            "Enter the name of the label column, or use a column of 0 and 1 for each label.",
+        )
+    separator = columns.separator
+    if separator == "auto":
+        used = (name for name, text in SEPARATORS.items() if any(text in cell for cell in cells))
+        separator = next(used, "space")
+    return replace(columns, labels=(table.columns[places[0]],), layout=layout, separator=separator)
+
+
+def _flag_parser(names: list[str], places: list[int]) -> Callable[[Cells], Labels]:
+    def parse(cells: Cells) -> Labels:
+        return tuple(names[place] for place in places if _flag(cells, place, names[place]))
+
+    return parse
+
+
+def _flag(cells: Cells, place: int, name: str) -> bool:
+    text = cells[place] if place < len(cells) else ""
+    if not text:
+        raise ValueError(f"no value for {show(name)}")
+    try:
+        return _FLAGS[text.lower()]
+    except KeyError:
+        raise ValueError(f"“{show(text)}” is not 0 or 1 ({show(name)})") from None
+
+
+def _list_parser(count: int, place: int, separator: str) -> Callable[[Cells], Labels]:
+    def parse(cells: Cells) -> Labels:
+        if len(cells) > count:
+            raise ValueError(f"{len(cells)} cells in {count} columns")
+        parts = cells[place].split(separator) if place < len(cells) else []
+        return tuple(filter(None, map(str.strip, parts)))
+
+    return parse
+
+
+def _all_labels(columns: Columns, images: Iterable[LabeledImages]) -> list[str]:
+    """Return the labels of all tables, sorted; raises UnusableSource."""
+    if columns.layout == "columns":
+        return sorted(columns.labels)
+    labels = {label for table in images for found in table.labels_of.values() for label in found}
+    if not labels:
+        raise UnusableSource(f"The column “{show(columns.labels[0])}” has no labels.", "Choose another one.")
+    if len(labels) > MAX_LABELS:
+        raise _too_many(len(labels))
+    return sorted(labels)
+
+
+def _too_many(count: int) -> UnusableSource:
+    return UnusableSource(
+        f"{count:,} labels are too many.",
+        f"Use at most {MAX_LABELS:,}, and check the label column and separator.",
+    )
+
+
+def _label_remarks(labels: list[str], train: NDArray[np.float32]) -> list[str]:
+    """Return sentences about labels that cannot be learned."""
+    counts = train.sum(axis=0)
+    unused = [label for label, count in zip(labels, counts, strict=True) if not count]
+    constant = [label for label, count in zip(labels, counts, strict=True) if count == len(train)]
+    found = [f"No training image has the {_named(unused)}."] if unused else []
+    return found + ([f"All training images have the {_named(constant)}."] if constant else [])
+
+
+def _named(labels: list[str]) -> str:
+    return f"label “{show(labels[0])}”" if len(labels) == 1 else f"labels {listed(labels)}"
+
+
+def _rarest_first(labels: list[str], train: NDArray[np.float32]) -> list[int]:
+    """Return the places of the labels, the one with the fewest training images first."""
+    counts = train.sum(axis=0, dtype=np.int64)
+    return sorted(range(len(labels)), key=lambda place: (counts[place], labels[place]))
+
+
+def _group_names(labels: list[str], rarest: list[int], values: NDArray[np.float32]) -> list[str]:
+    """Return the name of each image's group: its rarest label."""
+    ordered = values[:, rarest]
+    first, counts = ordered.argmax(axis=1), ordered.sum(axis=1)
+    return [labels[rarest[place]] if count else NO_LABEL for place, count in zip(first, counts, strict=True)]
+
+
+def _groups(labels: list[str], rarest: list[int], parts: Iterable[Table]) -> list[str]:
+    """Return the names of the groups that have images, in the order of the labels."""
+    used = {name for part in parts for name in _group_names(labels, rarest, part.values)}
+    return [name for name in dict.fromkeys([*labels, NO_LABEL]) if name in used]

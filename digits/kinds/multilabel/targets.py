@@ -1,0 +1,32 @@
+"""Predictions of labels."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+from numpy.typing import NDArray
+
+from digits.kinds import targets
+from digits.kinds.targets import LossLabels
+
+
+class Targets(targets.Targets):
+    """The probability of each label, independently of the others."""
+
+    def predict(self, outputs: Any) -> tf.Tensor:
+        """The sigmoid of the output, float32 [N, labels]; an output for a single label may have the shape [N]."""
+        found = super().predict(outputs)
+        return tf.sigmoid(found[:, None] if found.shape.rank == 1 else found)
+
+    def check(self, columns: int, loss: LossLabels | None) -> None:
+        """Raise UnsuitableOutput unless there is one number for each label, and the loss depends on the labels."""
+        if columns != self.target.outputs or (loss is not None and not loss.is_used):
+            raise self.refuse([columns])
+
+    def describe(self, predicted: NDArray[Any], top: int) -> list[list[Any]]:
+        """All labels with their probabilities in percent, the most likely first."""
+        percents = predicted * 100
+        order = np.argsort(-percents, kind="stable")
+        return [[self.target.names[index], float(percents[index])] for index in order]

@@ -1,0 +1,38 @@
+"""Pages and JSON of multi-label classification."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from digits.data.manifest import Manifest
+from digits.data.sources import count_of
+from digits.kinds import views
+from digits.kinds.multilabel.recipe import CreateMultilabel
+
+
+class Views(views.Views[CreateMultilabel]):
+    """Labels, their average precision and F1, and the labels of an image."""
+
+    group = "rarest label"
+    groups = "rarest labels"
+    distribution = "Images per label"
+    counts_overlap = True
+    charts = (
+        views.Chart("map", "mAP", ("map",), percent=True, best="highest", low=0),
+        views.Chart("f1", "F1", ("f1",), percent=True, best="highest", low=0),
+    )
+    invitation = "Predict any number of labels for each image, such as the objects in it. From a CSV file."
+    infer = "Predict labels"
+    infer_title = "Predict the labels of an image"
+    result = "Labels appear here."
+
+    def describe_dataset(self, manifest: Manifest) -> str:
+        return count_of(len(manifest.target.names), "label")
+
+    def tiles(self, manifest: Manifest) -> list[tuple[str, str]]:
+        each = sum(manifest.target.mean)
+        return [("Labels", f"{len(manifest.target.names):,}"), ("Labels per image", f"{each:.2g}")]
+
+    def dataset_json(self, manifest: Manifest) -> dict[str, Any]:
+        target = manifest.target
+        return {"labels": target.names, "label_frequencies": target.mean}

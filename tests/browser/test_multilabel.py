@@ -1,0 +1,83 @@
+"""Multi-label classification in the browser: from a table to predicted labels."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+from PIL import Image
+from playwright.sync_api import Page, expect
+
+from tests.browser.conftest import ServerProcess
+
+pytestmark = pytest.mark.browser
+
+
+@pytest.fixture
+def table(server: ServerProcess) -> Path:
+    """A table of images with any of a bright left and a bright upper half, in the server's data folder."""
+    folder = server.data / "halves"
+    folder.mkdir()
+    chance = np.random.default_rng(0)
+    rows = ["image,bright left,bright top"]
+    for number in range(32):
+        pixels = chance.integers(0, 60, (16, 16), np.uint8)
+        left, top = number & 1, number >> 1 & 1
+        pixels[:, :8] += np.uint8(90 * left)
+        pixels[:8] += np.uint8(90 * top)
+        Image.fromarray(pixels).save(folder / f"{number}.png")
+        rows.append(f"{number}.png,{left},{top}")
+    path = folder / "halves.csv"
+    path.write_text("\n".join(rows))
+    return path
+
+
+@pytest.mark.tensorflow
+def test_from_a_table_to_predicted_labels(
+    page: Page, page_faults: object, check_accessibility: Callable[[Page], None], table: Path
+) -> None:
+    page.goto("/datasets/images/classification/new")
+    page.get_by_role("link", name="Multi-label classification").click()
+    page.get_by_label("CSV file").fill(str(table))
+    contents = page.get_by_role("region", name="Contents of the source")
+    expect(contents).to_contain_text("32 rows with a column of 0 and 1 for each label. 2 labels")
+    expect(contents.get_by_role("row")).to_have_count(2)
+    page.get_by_label("Layout").select_option("One column lists the labels")
+    expect(contents).to_contain_text("several columns that may list the labels")
+    page.get_by_label("Layout").select_option("Detect automatically")
+    expect(contents).to_contain_text("8 images have no labels")
+    page.get_by_label("Grayscale").check()
+    for name in ("resize_width", "resize_height"):
+        page.locator(f'[name="{name}"]').fill("16")
+    check_accessibility(page)
+    page.get_by_role("button", name="Create dataset").click()
+    expect(page).to_have_url(re.compile(r"/datasets/\d{8}-\d{6}-[0-9a-f]+$"))
+    expect(page.get_by_text("Done", exact=True).first).to_be_visible(timeout=30_000)
+    expect(page.get_by_role("heading", name="Images per label")).to_be_visible()
+    expect(page.locator("#counts-legend")).to_have_text(re.compile(r"^\s*Training\s*Validation\s*$"))
+    expect(page.locator("#counts tr")).to_have_count(2)
+    expect(page.locator("#counts tr").first).to_contain_text(re.compile(r"bright left.*16", re.S))
+    check_accessibility(page)
+
+    page.get_by_role("link", name="Train a model").first.click()
+    expect(page.locator("#dataset-summary")).to_contain_text("2 labels")
+    networks = page.locator("#networks .choice:visible")
+    expect(networks).to_have_count(1)
+    expect(networks.first).to_contain_text("multi-label")
+    page.get_by_role("button", name=re.compile("Use recommended settings")).click()
+    page.get_by_label("Epochs", exact=True).fill("6")
+    page.get_by_role("button", name=re.compile("Train model")).click()
+    expect(page).to_have_url(re.compile(r"/models/\d{8}-\d{6}-[0-9a-f]+$"), timeout=60_000)
+    expect(page.get_by_text("Done", exact=True).first).to_be_visible(timeout=60_000)
+    for chart in ("loss", "map", "f1"):
+        expect(page.locator(f'[data-chart="{chart}"]')).to_have_attribute("data-points", re.compile("[1-9]"))
+    expect(page.locator('[data-tile="map-val"]')).to_contain_text("%")
+
+    page.locator("#image-file").set_input_files(table.parent / "3.png")
+    rows = page.locator("#predictions .prediction")
+    expect(rows).to_have_count(2, timeout=30_000)
+    expect(rows.first).to_contain_text(re.compile(r"bright (left|top).*\d%", re.S))
+    check_accessibility(page)

@@ -1,0 +1,74 @@
+"""CSV files that list images: delimiters, headers, faulty rows, and splits."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from digits.data import tables
+from digits.data.sources import UnusableSource
+from digits.data.tables import Row, Table
+
+
+def opened(folder: Path, text: str, has_header: bool = True) -> tables.TableFile:
+    path = folder / "table.csv"
+    path.write_text(text)
+    return tables.open_table(path, lambda cells: has_header)
+
+
+@pytest.mark.parametrize(
+    ("text", "cells"),
+    [
+        ("a.png;1,5\nb.png;2,5\n", ["a.png", "1,5"]),
+        ("a.png,x;y\nb.png,z;w\n", ["a.png", "x;y"]),
+        ("a.png|x,y|1\nb.png|z|2\n", ["a.png", "x,y", "1"]),
+        ('"a, b.png"\t1\n"c.png"\t2\n', ["a, b.png", "1"]),
+        (" a.png , x \n b.png , y \n", ["a.png", "x"]),
+    ],
+)
+def test_the_delimiter_separates_the_path_of_the_image(tmp_path: Path, text: str, cells: list[str]) -> None:
+    table = opened(tmp_path, text, has_header=False)
+    assert next(table.rows) == (1, cells)
+    assert table.columns == [f"column {place}" for place in range(1, len(cells) + 1)]
+    assert table.is_whole
+
+
+def test_columns_are_found_by_name(tmp_path: Path) -> None:
+    table = opened(tmp_path, "file,,n\na.png,1,2\n")
+    assert table.columns == ["file", "column 2", "n"]
+    assert (table.place(""), table.place("n")) == (0, 2)
+    assert (table.places([], 0), table.places(["n"], 0)) == ([1, 2], [2])
+    with pytest.raises(UnusableSource, match="no column “size”"):
+        table.place("size")
+
+
+def test_rows_have_values_or_faults_with_their_lines(tmp_path: Path) -> None:
+    table = opened(tmp_path, "file,n\na.png,1\n\n../b.png,2\nc.png,x\n")
+    rows = list(table.parse(tmp_path, 0, lambda cells: int(cells[1])))
+    assert rows[0] == Row(2, "a.png", 1)
+    assert [(row.line, row.value) for row in rows[1:]] == [(4, None), (5, None)]
+    assert "outside the image folder" in rows[1].fault and "invalid literal" in rows[2].fault
+    with pytest.raises(UnusableSource, match=r"2 lines of table.csv cannot be used: line 4: .*; line 5"):
+        tables.usable_rows(table.path, rows)
+
+
+def test_a_part_of_a_table_ends_with_a_complete_line(tmp_path: Path) -> None:
+    path = tmp_path / "table.csv"
+    path.write_text("file,n\n" + "a.png,1\n" * 100)
+    part = tables.open_table(path, lambda cells: True, max_bytes=50)
+    assert not part.is_whole
+    assert [cells for _, cells in part.rows] == [["a.png", "1"]] * 5
+
+
+def test_every_row_is_in_one_split() -> None:
+    train = Table(["n"], [f"{n}.png" for n in range(100)], np.arange(100)[:, None])
+    test = Table(["n"], ["t.png"], np.array([[7]]))
+    parts = tables.divide({"train": train, "test": test}, pct_val=20, pct_test=50, seed=1)
+    assert {name: len(part.files) for name, part in parts.items()} == {"train": 80, "val": 20, "test": 1}
+    files = parts["train"].files + parts["val"].files
+    assert sorted(files) == sorted(train.files)
+    for part in parts.values():
+        if part is not test:
+            assert [f"{value}.png" for value in part.values[:, 0]] == part.files

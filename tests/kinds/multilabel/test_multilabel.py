@@ -1,0 +1,180 @@
+"""Multi-label classification over HTTP, from the dataset form to a prediction."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from PIL import Image
+
+from tests.site import Site, open_site, site_settings
+
+LABELS = ["horizontal", "square", "vertical"]
+
+
+@pytest.fixture
+def site(tmp_path: Path) -> Iterator[Site]:
+    site = open_site(site_settings(tmp_path))
+    yield site
+    site.close()
+
+
+@pytest.fixture
+def table(site: Site) -> Path:
+    """Noisy 16×16 images with any of a horizontal line, a vertical line and a square at random places."""
+    chance = np.random.default_rng(0)
+    rows = ["image,shapes"]
+    for number in range(96):
+        pixels = chance.integers(0, 60, (16, 16), np.uint8)
+        labels = [label for place, label in enumerate(LABELS) if number >> place & 1]
+        row, column = chance.integers(1, 15, 2)
+        top, left = chance.integers(0, 11, 2)
+        if "horizontal" in labels:
+            pixels[row, :] = 230
+        if "vertical" in labels:
+            pixels[:, column] = 230
+        if "square" in labels:
+            pixels[top : top + 5, left : left + 5] = 150
+        Image.fromarray(pixels).save(site.data / f"{number}.png")
+        rows.append(f"{number}.png,{' '.join(labels)}")
+    path = site.data / "shapes.csv"
+    path.write_text("\n".join(rows))
+    return path
+
+
+def create(site: Site, table: Path, **fields: object) -> str:
+    size = {"resize_width": 16, "resize_height": 16, "resize_channels": 1}
+    answer = site.post(
+        "/datasets/images/multilabel.json", dataset_name="shapes", table_train=str(table), **size, **fields
+    )
+    assert answer.status_code == 200, answer.get_json()
+    return str(answer.get_json()["id"])
+
+
+@pytest.mark.tensorflow
+def test_a_table_becomes_a_model_that_predicts_labels(site: Site, table: Path) -> None:
+    dataset = create(site, table)
+    assert site.wait_for_end(dataset) == "Done"
+    body = site.json(f"/datasets/{dataset}.json")
+    assert body["labels"] == LABELS
+    assert body["label_frequencies"] == pytest.approx([0.5, 0.5, 0.5], abs=0.1)
+    page = site.get(f"/datasets/{dataset}").text
+    assert "Images per label" in page and "12 images have no labels" in page
+    assert "3 labels" in site.get("/").text
+    explored = site.get(f"/datasets/images/multilabel/explore?job_id={dataset}").text
+    assert "horizontal, square" in explored and "no labels" in explored
+    of_one = site.get(f"/datasets/images/multilabel/explore?job_id={dataset}&label=0").text
+    assert "in the rarest label" in of_one
+
+    model = site.post(
+        "/models/images/multilabel.json",
+        model_name="shapes",
+        dataset=dataset,
+        method="standard",
+        standard_networks="multilabel",
+        train_epochs=30,
+        random_seed=1,
+        batch_size=8,
+        solver_type="ADAM",
+        learning_rate=0.003,
+        lr_policy="fixed",
+        use_mean="pixel",
+    ).get_json()["id"]
+    assert site.wait_for_end(model) == "Done"
+    metrics = site.json(f"/models/{model}/metrics.json")
+    values = metrics["val"]["values"]
+    assert values["map"][-1] > 0.85 and values["map"][-1] > values["map"][0] + 0.1
+    assert values["f1"][-1] > 0.75 and 0 < values["f1_macro"][-1] <= 1
+    assert "f1" in metrics["train"]["values"] and "map" not in metrics["train"]["values"]
+    page = site.get(f"/models/{model}").text
+    assert "Validation mAP" in page and "Predict the labels of an image" in page
+    best = max(range(1, 31), key=lambda epoch: (values["map"][epoch], -values["loss"][epoch]))
+    assert f"Epoch {best} (best) · mAP {100 * values['map'][best]:.2f}%" in page
+    assert f"mAP {100 * values['map'][-1]:.2f}%" in site.get("/").text
+
+    asked = {"job_id": model, "image_path": str(table.parent / "5.png")}
+    answer = site.post("/models/images/multilabel/infer_one.json", **asked).get_json()
+    percents = [percent for _, percent in answer["predictions"]]
+    assert sorted(label for label, _ in answer["predictions"]) == LABELS
+    assert percents == sorted(percents, reverse=True) and 0 <= percents[-1] <= percents[0] <= 100
+    part = site.client.post(
+        "/models/images/multilabel/infer_one", data=asked, headers={"X-Fragment": "prediction"}
+    ).text
+    assert part.count('<li class="prediction') == 3 and "<html" not in part
+    assert part.count("is-predicted") == sum(percent >= 50 for percent in percents)
+
+
+def test_networks_of_other_kinds_are_refused_and_the_network_fits_the_kind(site: Site, table: Path) -> None:
+    dataset = create(site, table)
+    fields = {"model_name": "no", "dataset": dataset}
+    answer = site.post("/models/images/multilabel.json", standard_networks="lenet", **fields)
+    assert answer.status_code == 400
+    refused = answer.get_json()["errors"]["standard_networks"][0]
+    assert "LeNet is not a network for multi-label classification" in refused
+    assert site.wait_for_end(dataset) == "Done"
+    page = site.get(f"/models/images/multilabel/new?dataset={dataset}").text
+    assert re.search(r'value="multilabel"[^>]* checked', page)
+
+
+def test_columns_of_zeros_and_ones_become_the_same_dataset(site: Site, table: Path) -> None:
+    rows = [line.split(",") for line in table.read_text().splitlines()[1:]]
+    flags = [[str(int(label in labels.split())) for label in reversed(LABELS)] for _, labels in rows]
+    lines = [",".join([name, *values]) for (name, _), values in zip(rows, flags, strict=True)]
+    columns = table.with_name("columns.csv")
+    columns.write_text("\n".join([",".join(["image", *reversed(LABELS)]), *lines]))
+    first, second = create(site, table), create(site, columns)
+    assert site.wait_for_end(first) == site.wait_for_end(second) == "Done"
+    assert site.json(f"/datasets/{second}.json")["labels"] == LABELS
+
+
+def test_the_form_returns_with_the_error_of_an_invalid_table(site: Site, table: Path) -> None:
+    wrong = {"label_columns": "size", "table_train": str(table), "dataset_name": "no"}
+    page = site.client.post("/datasets/images/multilabel", data=wrong)
+    assert page.status_code == 400
+    assert "no column “size”" in page.text and str(table) in page.text
+
+
+def test_an_invalid_value_fails_the_task_and_names_the_line(site: Site, table: Path) -> None:
+    table.write_text("image,a,b\n0.png,0,1\n1.png,1,0\n2.png,1,perhaps\n")
+    dataset = create(site, table)
+    assert site.wait_for_end(dataset) == "Error"
+    assert "line 4: “perhaps” is not 0 or 1 (b)" in site.json(f"/datasets/{dataset}.json")["error"]
+
+
+@settings(max_examples=20, suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
+@given(
+    pct_val=st.integers(1, 40),
+    layout=st.sampled_from(["auto", "list"]),
+    separator=st.sampled_from(["auto", "space", "comma", "semicolon", "bar"]),
+    columns=st.sampled_from(["", "shapes"]),
+)
+def test_a_clone_is_filled_from_the_recipe(
+    site: Site, table: Path, pct_val: int, layout: str, separator: str, columns: str
+) -> None:
+    from digits.kinds.multilabel.form import DatasetForm
+
+    data = {
+        "dataset_name": "shapes",
+        "table_train": str(table),
+        "label_columns": columns,
+        "layout": layout,
+        "separator": separator,
+        "pct_val": str(pct_val),
+    }
+    with site.app.test_request_context(method="POST", data=data):
+        from flask import request
+
+        meta = {"data_roots": site.services.roots}
+        form = DatasetForm(request.form, meta=meta)
+        assert form.validate(), form.errors
+        recipe = form.recipe()
+        again = DatasetForm(None, meta=meta)
+        again.fill_recipe(recipe)
+        filled = again.recipe()
+        filled.seed = recipe.seed
+        assert filled == recipe

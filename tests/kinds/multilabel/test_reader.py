@@ -1,0 +1,207 @@
+"""Tables of images and labels: both layouts, separators, splits, groups, and errors with line numbers."""
+
+from __future__ import annotations
+
+import csv
+import io
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from digits.data.sources import Plan, UnusableSource
+from digits.kinds.multilabel import reader
+from digits.kinds.multilabel.reader import Columns
+from digits.kinds.multilabel.recipe import CreateMultilabel
+
+
+class Silent:
+    def reading(self, what: str) -> None: ...
+
+    def downloaded(self, fraction: float, what: str) -> None: ...
+
+
+def write(folder: Path, text: str | bytes, name: str = "table.csv") -> Path:
+    path = folder / name
+    path.write_bytes(text if isinstance(text, bytes) else text.encode())
+    return path
+
+
+def read(folder: Path, text: str | bytes, columns: Columns = Columns()) -> dict[str, list[str]]:  # noqa: B008
+    images, _ = reader.read_table(write(folder, text), folder, columns)
+    return {file: sorted(labels) for file, labels in images.labels_of.items()}
+
+
+def plan(folder: Path, text: str, **options: object) -> Plan:
+    recipe = CreateMultilabel(table=str(write(folder, text)), folder=str(folder), **options)  # type: ignore[arg-type]
+    return reader.read(recipe, Silent())
+
+
+TWO = {"a.png": ["cat", "dog"], "b.png": ["cat"], "c.png": []}
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "image,labels\na.png,dog cat\nb.png,cat\nc.png,\n",
+        "image;labels\r\na.png;dog,cat\r\nb.png;cat\r\nc.png;\r\n",
+        'image,labels\na.png,"dog, cat"\nb.png,cat\nc.png,""\n',
+        "image\tlabels\na.png\tcat|dog\nb.png\tcat\nc.png\t\n",
+        "a.png,dog;cat\nb.png,cat;\nc.png,\n",
+        "\N{BYTE ORDER MARK}image,labels\na.png,dog  cat\nb.png,cat\nc.png\n",
+        "image,dog,cat\na.png,1,1\nb.png,0,1\nc.png,0,0\n",
+        "image;dog;cat\na.png;True;yes\nb.png;False;yes\nc.png;no;FALSE\n",
+        "image,dog,cat\na.png,1.0,1\nb.png,-1,1\nc.png,0.0,0\n",
+    ],
+)
+def test_the_layout_the_delimiter_and_the_separator_are_detected(tmp_path: Path, text: str) -> None:
+    assert read(tmp_path, text) == TWO
+
+
+def test_columns_are_chosen_by_name(tmp_path: Path) -> None:
+    text = "id,path,tags,note\n7,a.png,x y,1\n8,b.png,y,0\n"
+    chosen = Columns("path", ("tags",))
+    assert read(tmp_path, text, chosen) == {"a.png": ["x", "y"], "b.png": ["y"]}
+    with pytest.raises(UnusableSource, match="several columns that may list the labels: path, tags, note"):
+        read(tmp_path, text)
+    with pytest.raises(UnusableSource, match="no column “size”"):
+        read(tmp_path, text, Columns(labels=("size",)))
+
+
+def test_the_layout_and_the_separator_can_be_given(tmp_path: Path) -> None:
+    lights = "image,labels\na.png,traffic light\n"
+    assert read(tmp_path, lights) == {"a.png": ["light", "traffic"]}
+    assert read(tmp_path, lights, Columns(separator="comma")) == {"a.png": ["traffic light"]}
+    digits = "image,digits\na.png,1\nb.png,0\n"
+    assert read(tmp_path, digits) == {"a.png": ["digits"], "b.png": []}
+    assert read(tmp_path, digits, Columns(layout="list")) == {"a.png": ["1"], "b.png": ["0"]}
+
+
+def test_column_names_can_be_numbers(tmp_path: Path) -> None:
+    assert read(tmp_path, "image,0,1,2\na.png,0,1,1\n") == {"a.png": ["1", "2"]}
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("image,a,b\nx.png,1,0\ny.png,0,maybe\n", "line 3: “maybe” is not 0 or 1 (b)"),
+        ("image,a,b\nx.png,1,\n", "line 2: no value for b"),
+        ("image,a,b\nx.png,1\n", "line 2: no value for b"),
+        ("image,labels\n../a.png,x\n", "line 2: “../a.png” is outside the image folder"),
+        ("image,labels\n,x\n", "line 2: the path of the image is missing"),
+        ("image,labels\na.png,x\nb.png,x,y\n", "line 3: 3 cells in 2 columns"),
+        ("image,labels\n", "has no rows"),
+        ("", "is empty"),
+        ("image\na.png\n", "only one column"),
+        ("image,a,a\nx.png,0,1\n", "two columns have the same name"),
+        ("image," + ",".join(f"l{n}" for n in range(1001)) + "\nx.png" + ",1" * 1001, "1,001 labels"),
+    ],
+)
+def test_an_unusable_table_is_refused_with_its_line(tmp_path: Path, text: str, message: str) -> None:
+    with pytest.raises(UnusableSource) as caught:
+        read(tmp_path, text)
+    assert message in caught.value.message
+
+
+def test_too_many_or_no_labels_are_refused(tmp_path: Path) -> None:
+    with pytest.raises(UnusableSource, match="1,001 labels are too many"):
+        plan(tmp_path, "image,labels\n" + "".join(f"{n}.png,l{n}\n" for n in range(1001)))
+    with pytest.raises(UnusableSource, match="column “labels” has no labels"):
+        plan(tmp_path, "image,labels\na.png,\nb.png,\n")
+
+
+LABEL = st.text("abcé01_-", min_size=1, max_size=6)
+ROWS = st.dictionaries(
+    st.text("abc-_ é", min_size=1, max_size=8).map(lambda name: f"{name.strip()}x.png"),
+    st.lists(LABEL, unique=True, max_size=4),
+    min_size=1,
+    max_size=12,
+)
+
+
+@settings(max_examples=60)
+@given(rows=ROWS, layout=st.sampled_from(["list", "columns"]), separator=st.sampled_from(" ;|,"))
+def test_tables_written_by_csv_writers_are_read(
+    tmp_path_factory: pytest.TempPathFactory, rows: dict[str, list[str]], layout: str, separator: str
+) -> None:
+    labels = sorted({label for found in rows.values() for label in found} | {"extra"})
+    if layout == "list":
+        lines = [["file", "labels"], *([file, separator.join(found)] for file, found in rows.items())]
+    else:
+        lines = [
+            ["file", *labels],
+            *([file, *(int(label in found) for label in labels)] for file, found in rows.items()),
+        ]
+    text = io.StringIO()
+    csv.writer(text).writerows(lines)
+    names = {" ": "space", ";": "semicolon", "|": "bar", ",": "comma"}
+    columns = Columns(layout=layout, separator=names[separator])  # type: ignore[arg-type]
+    found = read(tmp_path_factory.mktemp("table"), text.getvalue(), columns)
+    assert found == {file: sorted(labels) for file, labels in rows.items()}
+
+
+MANY = "image,labels\n" + "".join(
+    f"{n}.png,{'common' if n % 10 else ''} {'rare' if n % 5 == 0 else ''}\n" for n in range(100)
+)
+
+
+def test_images_are_split_with_their_labels(tmp_path: Path) -> None:
+    first, again = (plan(tmp_path, MANY, pct_val=20, pct_test=10, seed=3) for _ in range(2))
+    assert {name: len(split) for name, split in first.splits.items()} == {"train": 70, "val": 20, "test": 10}
+    files = [file for split in first.splits.values() for file in split.files]
+    assert sorted(files) == sorted(f"{n}.png" for n in range(100))
+    assert files == [file for split in again.splits.values() for file in split.files]
+    assert first.target.names == ["common", "rare"] and first.target.multi_hot
+    for split in first.splits.values():
+        for file, target in zip(split.files, split.targets, strict=True):
+            number = int(file.removesuffix(".png"))
+            assert list(target) == [float(number % 10 != 0), float(number % 5 == 0)]
+
+
+def test_images_are_counted_by_label_and_grouped_by_their_rarest_label(tmp_path: Path) -> None:
+    text = "image,labels\na.png,common rare\nb.png,common\nc.png,common\nd.png,\n"
+    found = plan(tmp_path, text, pct_val=0)
+    train = found.splits["train"]
+    assert found.groups == ["common", "rare", "no label"]
+    groups = dict(zip(train.files, (found.groups[group] for group in train.groups), strict=True))
+    assert groups == {"a.png": "rare", "b.png": "common", "c.png": "common", "d.png": "no label"}
+    assert found.counted == ["common", "rare"]
+    assert found.counts(train, range(4)).tolist() == [3, 1]
+    assert found.counts(train, [train.files.index("a.png"), train.files.index("d.png")]).tolist() == [1, 1]
+
+
+def test_the_frequencies_of_labels_are_those_of_training_images(tmp_path: Path) -> None:
+    found = plan(tmp_path, MANY, pct_val=50)
+    train = np.array(found.splits["train"].targets)
+    assert found.target.mean == pytest.approx(train.mean(axis=0).tolist())
+    assert found.target.std == pytest.approx(train.std(axis=0).tolist())
+
+
+def test_a_separate_table_replaces_the_split(tmp_path: Path) -> None:
+    val = write(tmp_path, "image,labels\nx.png,rare new\n", "val.csv")
+    found = plan(tmp_path, MANY, val_table=str(val))
+    assert len(found.splits["train"]) == 100 and found.splits["val"].files == ["x.png"]
+    assert found.target.names == ["common", "new", "rare"]
+    assert list(found.splits["val"].targets[0]) == [0, 1, 1]
+    assert "No training image has the label “new”." in found.warnings
+    other = write(tmp_path, "image,b\nx.png,1\n", "other.csv")
+    columns = "image,a,b\ny.png,1,0\nz.png,0,1\n"
+    with pytest.raises(UnusableSource, match=r"other.csv has no column “a”"):
+        plan(tmp_path, columns, val_table=str(other))
+    order = write(tmp_path, "image,b,a\nx.png,1,0\n", "order.csv")
+    assert list(plan(tmp_path, columns, val_table=str(order)).splits["val"].targets[0]) == [0, 1]
+
+
+def test_repeated_and_unlabeled_images_and_useless_labels_are_reported(tmp_path: Path) -> None:
+    text = "image,always,never,some\na.png,1,0,0\nb.png,1,0,1\n./a.png,0,0,1\n"
+    found = plan(tmp_path, text, pct_val=0)
+    assert found.warnings == [
+        "table.csv: 1 line repeats an image; its labels are combined: line 4: a.png.",
+        "No training image has the label “never”.",
+        "All training images have the labels always, some.",
+    ]
+    assert len(found.splits["train"]) == 2
+    empty = plan(tmp_path, "image,labels\na.png,x\nb.png,\nc.png,y\n", pct_val=0)
+    assert empty.warnings == ["table.csv: 1 image has no labels: line 3: b.png."]
