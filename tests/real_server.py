@@ -34,9 +34,9 @@ class UserModel(Tower):
 
 
 class RealServer:
-    """The ``digits`` command as a subprocess."""
+    """The ``digits`` command as a subprocess, with the given options."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, *options: str) -> None:
         self.folder = folder
         places = [
             "--jobs-dir",
@@ -48,7 +48,7 @@ class RealServer:
         ]
         places += ["--samples-dir", folder / "samples", "--log-file", folder / "digits.log"]
         self.process = subprocess.Popen(
-            [sys.executable, "-m", "digits", "--port", "0", *map(str, places)],
+            [sys.executable, "-m", "digits", "--port", "0", *map(str, places), *options],
             cwd=Path(__file__).resolve().parents[1],
             stdout=subprocess.PIPE,
             text=True,
@@ -77,6 +77,11 @@ class RealServer:
         while not question():
             assert time.monotonic() < deadline, "timed out"
             time.sleep(0.1)
+
+    def wait_until_warm(self) -> None:
+        """Wait for the fork server: until it is ready, each task loads TensorFlow itself."""
+        log = self.folder / "digits.log"
+        self.wait(lambda: "the fork server is ready" in log.read_text())
 
     def wait_for_status(self, model: str, status: str) -> None:
         self.wait(lambda: self.ask(f"/models/{model}/status")["status"] == status)

@@ -26,6 +26,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from digits.core import garbage_collection
+
 SUPERVISOR = str(Path(__file__).resolve().parents[1] / "runtime" / "supervisor.py")
 
 
@@ -57,12 +59,13 @@ def main() -> int:
 
 def _import_what_tasks_need() -> None:
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
-    import tensorflow  # noqa: F401
+    with garbage_collection.paused():
+        import tensorflow  # noqa: F401
 
-    from digits.worker.run import PROGRAMS
+        from digits.worker.run import PROGRAMS
 
-    for _, program in PROGRAMS.values():
-        importlib.import_module(program)
+        for _, program in PROGRAMS.values():
+            importlib.import_module(program)
 
 
 def _fork(request: dict[str, Any], private: tuple[int, ...]) -> int:

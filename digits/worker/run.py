@@ -13,8 +13,9 @@ import os
 import sys
 import traceback
 from pathlib import Path
+from types import ModuleType
 
-from digits.core import files
+from digits.core import files, garbage_collection
 from digits.core import recipe as recipes
 from digits.core.events import EventLog, Finished, LogInUse
 from digits.core.files import is_disk_full
@@ -75,7 +76,7 @@ def run_task(task_folder: Path) -> int:
 def import_programs() -> None:
     """Import the modules for tasks with tensors, in a process that forks one for each task."""
     for _, module in PROGRAMS.values():
-        importlib.import_module(module)
+        _import(module)
     importlib.import_module("digits.worker.compat.compat_module").tensorflow()
 
 
@@ -87,7 +88,7 @@ def _run(task_folder: Path, events: EventLog) -> int:
         kind, module = PROGRAMS[name]
         is_dataset = kind is recipes.CreateDataset  # whose recipe class depends on its kind
         recipe = load_recipe(task_folder) if is_dataset else recipes.load(task_folder, kind)
-        result = importlib.import_module(module).run(recipe, task_folder, events)
+        result = _import(module).run(recipe, task_folder, events)
     except (Stopped, KeyboardInterrupt):
         raise Stopped from None
     except BaseException as error:
@@ -97,6 +98,11 @@ def _run(task_folder: Path, events: EventLog) -> int:
         return EXIT_FAILED
     events.append(Finished(result=result or {}))
     return 0
+
+
+def _import(module: str) -> ModuleType:
+    with garbage_collection.paused():
+        return importlib.import_module(module)
 
 
 def keep_output_open() -> None:

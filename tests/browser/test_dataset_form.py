@@ -6,13 +6,10 @@ import re
 from collections.abc import Callable
 from pathlib import Path
 
-import pytest
 from playwright.sync_api import Page, expect
 
 from tests.browser.conftest import ServerProcess
 from tests.site import bars
-
-BOTH_THEMES = pytest.mark.parametrize("color_scheme", ["light", "dark"], indirect=True)
 
 
 def splits(server: ServerProcess, name: str) -> Path:
@@ -22,7 +19,6 @@ def splits(server: ServerProcess, name: str) -> Path:
     return server.data / name
 
 
-@BOTH_THEMES
 def test_a_folder_is_summarized_and_its_suggested_splits_are_applied(
     page: Page, server: ServerProcess, check_accessibility: Callable[[Page], None]
 ) -> None:

@@ -12,7 +12,6 @@ from playwright.sync_api import Page, expect
 
 from tests.browser.conftest import write_network
 
-BOTH_THEMES = pytest.mark.parametrize("color_scheme", ["light", "dark"], indirect=True)
 DONE_MILLISECONDS = 60_000
 
 
@@ -23,7 +22,6 @@ def model(create: Callable[..., dict[str, Any]], dataset: dict[str, Any]) -> dic
     return create("models", model_name="Broken", dataset=dataset["id"], method="custom", custom_network=text)
 
 
-@BOTH_THEMES
 def test_a_dataset_page_shows_its_contents(page: Page, dataset, check_accessibility: Callable[[Page], None]):
     page.goto(f"/datasets/{dataset['id']}")
     rows = page.locator(".counts-table tr")
@@ -36,7 +34,6 @@ def test_a_dataset_page_shows_its_contents(page: Page, dataset, check_accessibil
     check_accessibility(page)
 
 
-@BOTH_THEMES
 def test_images_are_explored_by_class(page: Page, dataset, check_accessibility: Callable[[Page], None]):
     page.goto(f"/datasets/images/classification/explore?job_id={dataset['id']}")
     page.get_by_label("Class").select_option("1")
@@ -59,7 +56,6 @@ def test_a_dataset_page_updates_during_creation(page: Page, image_folder: Path):
     expect(page.get_by_role("button", name="Delete")).to_be_visible()
 
 
-@BOTH_THEMES
 def test_a_form_error_is_shown_at_its_field(
     page: Page, page_faults, check_accessibility: Callable[[Page], None]
 ):
@@ -100,7 +96,6 @@ def test_the_example_image_follows_the_form(page: Page):
     assert picture.evaluate("image => [image.naturalWidth, image.naturalHeight]") == [28, 28]
 
 
-@BOTH_THEMES
 def test_a_syntax_error_is_marked_while_typing(
     page: Page, dataset, check_accessibility: Callable[[Page], None]
 ):
@@ -141,7 +136,6 @@ def test_the_learning_rate_plot_follows_the_form(page: Page, dataset):
     expect(page.locator("#lr-preview canvas")).to_be_visible()
 
 
-@BOTH_THEMES
 def test_a_failed_model_shows_why(page: Page, model, check_accessibility: Callable[[Page], None]):
     page.goto(f"/models/{model['id']}")
     expect(page.locator("#job-status")).to_contain_text("Error", timeout=DONE_MILLISECONDS)
@@ -151,7 +145,6 @@ def test_a_failed_model_shows_why(page: Page, model, check_accessibility: Callab
     check_accessibility(page)
 
 
-@BOTH_THEMES
 @pytest.mark.tensorflow
 def test_a_stopped_training_resumes(page: Page, create, dataset, check_accessibility: Callable[[Page], None]):
     job = create(

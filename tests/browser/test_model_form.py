@@ -12,12 +12,10 @@ from playwright.sync_api import Page, Route, expect
 from tests.browser.conftest import finished, write_network
 from tests.worker.networks import LINEAR
 
-BOTH_THEMES = pytest.mark.parametrize("color_scheme", ["light", "dark"], indirect=True)
 NEW_MODEL = "/models/images/classification/new"
 STEP_MILLISECONDS = 120_000
 
 
-@BOTH_THEMES
 def test_all_sections_are_accessible(page: Page, dataset, check_accessibility: Callable[[Page], None]):
     page.goto(NEW_MODEL)
     sections = page.locator("main details")
@@ -89,7 +87,6 @@ def test_an_optimizer_sets_its_default_rate_unless_the_rate_was_edited(page: Pag
     expect(page.locator('[name="beta_2"]')).to_have_value("0.999")
 
 
-@BOTH_THEMES
 def test_a_network_sets_its_recommended_settings_until_they_are_undone(
     page: Page, dataset, check_accessibility: Callable[[Page], None]
 ):
@@ -226,7 +223,6 @@ def test_fine_tuning_is_submitted_only_if_visible(page: Page, dataset):
     assert not {"freeze", "custom_network_snapshot"} & set(page.evaluate(sent))
 
 
-@BOTH_THEMES
 @pytest.mark.tensorflow
 def test_a_check_shows_errors_at_their_fields(
     page: Page, page_faults, dataset, check_accessibility: Callable[[Page], None]
@@ -249,7 +245,6 @@ def test_a_check_shows_errors_at_their_fields(
     expect(zoom).not_to_have_attribute("aria-invalid", "true")
 
 
-@BOTH_THEMES
 @pytest.mark.tensorflow
 def test_a_check_estimates_the_training(page: Page, dataset, check_accessibility: Callable[[Page], None]):
     page.goto(f"{NEW_MODEL}?dataset={dataset['id']}")
@@ -287,7 +282,6 @@ def trained(create: Callable[..., dict[str, Any]], dataset: dict[str, Any], serv
     return finished(server, job)
 
 
-@BOTH_THEMES
 @pytest.mark.tensorflow
 def test_the_source_of_initial_weights_is_shown_before_and_after_training(
     page: Page, dataset, trained, check_accessibility: Callable[[Page], None]
@@ -315,7 +309,6 @@ def test_the_source_of_initial_weights_is_shown_before_and_after_training(
     check_accessibility(page)
 
 
-@BOTH_THEMES
 @pytest.mark.tensorflow
 def test_an_eager_check_shows_values(
     page: Page, page_faults, dataset, check_accessibility: Callable[[Page], None]
@@ -360,13 +353,12 @@ def test_a_check_marks_the_faulty_line(page: Page, page_faults, dataset):
 BROKEN = "class UserModel(Tower):\n    inference = loss = property(lambda self: 1 / 0)\n"
 
 
-@BOTH_THEMES
 @pytest.mark.tensorflow
 def test_an_error_returns_to_the_form_before_anything_is_queued(
-    page: Page, page_faults, dataset, color_scheme, check_accessibility: Callable[[Page], None]
+    page: Page, page_faults, dataset, check_accessibility: Callable[[Page], None]
 ):
     page_faults.allow(r"/models/preflight$")
-    name = f"Never queued while it is {color_scheme}"
+    name = "Never queued"
     page.goto(f"{NEW_MODEL}?dataset={dataset['id']}")
     page.get_by_role("radio", name="Custom", exact=True).check()
     write_network(page, BROKEN)
@@ -385,7 +377,6 @@ def test_an_error_returns_to_the_form_before_anything_is_queued(
     expect(page.locator("#preflight-panel")).to_have_count(0)
 
 
-@BOTH_THEMES
 @pytest.mark.tensorflow
 def test_the_check_result_is_stored_with_the_model(
     page: Page, dataset, check_accessibility: Callable[[Page], None]

@@ -14,15 +14,17 @@ PAGES = {
 }
 
 
-@pytest.mark.parametrize("color_scheme", ["light", "dark"], indirect=True)
 @pytest.mark.parametrize("path", PAGES.values(), ids=PAGES)
 def test_a_page_has_no_errors(page: Page, check_accessibility, path):
     page.goto(path)
     expect(page.locator("h1").first).to_be_visible()
     check_accessibility(page)
+    page.emulate_media(color_scheme="dark")
+    page.reload()
+    expect(page.locator("html")).to_have_attribute("data-theme", "dark")
+    expect(page.locator("h1").first).to_be_visible()
 
 
-@pytest.mark.parametrize("color_scheme", ["light", "dark"], indirect=True)
 def test_a_missing_page_is_reported(page: Page, page_faults, check_accessibility):
     page_faults.allow(r"/models/20200101-000000-abcdef$")
     answer = page.goto("/models/20200101-000000-abcdef")

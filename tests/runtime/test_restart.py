@@ -25,6 +25,9 @@ from tests.real_server import (
 )
 from tests.site import bars
 
+# For servers that run few tasks: loading TensorFlow takes seconds.
+WITHOUT_FORK_SERVER = "--no-standby"
+
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Iterator[Path]:
@@ -37,7 +40,7 @@ def folder(tmp_path: Path) -> Iterator[Path]:
 
 @pytest.mark.tensorflow
 def test_training_survives_the_death_of_its_server(folder: Path) -> None:
-    first = RealServer(folder)
+    first = RealServer(folder, WITHOUT_FORK_SERVER)
     model = start_training(first, train_epochs=100, snapshot_interval=50)
     first.wait(lambda: len(first.ask(f"/models/{model}/metrics.json")["train"]["step"]) > 3)
     first.kill()
@@ -48,7 +51,7 @@ def test_training_survives_the_death_of_its_server(folder: Path) -> None:
         assert time.monotonic() < second_sight, "the training stopped with its server"
         time.sleep(0.1)
 
-    second = RealServer(folder)
+    second = RealServer(folder, WITHOUT_FORK_SERVER)
     try:
         assert second.ask(f"/models/{model}/status")["status"] == "Running"
         second.wait(lambda: second.ask(f"/models/{model}/status")["status"] == "Done")
@@ -66,11 +69,11 @@ def test_training_survives_the_death_of_its_server(folder: Path) -> None:
 
 @pytest.mark.tensorflow
 def test_a_training_of_an_earlier_server_can_be_aborted(folder: Path) -> None:
-    first = RealServer(folder)
+    first = RealServer(folder, WITHOUT_FORK_SERVER)
     model = start_training(first, train_epochs=1000)
     first.wait(lambda: first.ask(f"/models/{model}/status")["status"] == "Running")
     first.stop()
-    second = RealServer(folder)
+    second = RealServer(folder, WITHOUT_FORK_SERVER)
     try:
         handle = json.loads((folder / "jobs" / model / "job.json").read_text())["tasks"][0]["handle"]
         supervisor = psutil.Process(handle["pid"])
@@ -93,6 +96,7 @@ def previews(folder: Path) -> list[Path]:
 def test_no_preflight_outlives_its_server(folder: Path, end: Callable[[RealServer], None]) -> None:
     first = RealServer(folder)
     dataset = create_dataset(first)
+    first.wait_until_warm()
 
     def check() -> Any:
         return first.ask(
@@ -107,7 +111,7 @@ def test_no_preflight_outlives_its_server(folder: Path, end: Callable[[RealServe
         end(first)
         assert all(isinstance(future.exception(), (OSError, HTTPException)) for future in checks)
     assert_all_end(processes)
-    second = RealServer(folder)
+    second = RealServer(folder, WITHOUT_FORK_SERVER)
     try:
         assert previews(folder) == []
         assert processes_of(folder) == set()
@@ -118,6 +122,7 @@ def test_no_preflight_outlives_its_server(folder: Path, end: Callable[[RealServe
 @pytest.mark.tensorflow
 def test_a_suspended_inference_server_of_a_killed_server_is_replaced(folder: Path) -> None:
     first = RealServer(folder)
+    first.wait_until_warm()
     model = start_training(first, train_epochs=1)
     first.wait(lambda: first.ask(f"/models/{model}/status")["status"] == "Done")
     image = folder / "data" / "bars" / "left" / "00.png"
@@ -128,7 +133,7 @@ def test_a_suspended_inference_server_of_a_killed_server_is_replaced(folder: Pat
     for process in halted:
         process.suspend()
     first.kill()
-    second = RealServer(folder)
+    second = RealServer(folder, WITHOUT_FORK_SERVER)
     try:
         assert second.ask(classify, job_id=model, image_path=image)["predictions"] == answer
         assert_all_end(halted)
@@ -144,8 +149,7 @@ def test_an_abort_while_the_fork_server_is_suspended_is_not_lost(folder: Path, a
     server = RealServer(folder)
     try:
         dataset = create_dataset(server)
-        log = folder / "digits.log"
-        server.wait(lambda: "the fork server is ready" in log.read_text())
+        server.wait_until_warm()
         (fork_server,) = (
             child
             for child in psutil.Process(server.process.pid).children()

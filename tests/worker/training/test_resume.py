@@ -52,7 +52,7 @@ return slim.fully_connected(x, self.nclasses, activation_fn=None)
 )
 
 SETTINGS: dict[str, Any] = {
-    "epochs": 12,
+    "epochs": 9,
     "crop_size": 12,
     "solver": {"type": "ADAM", "learning_rate": 0.003},
     "lr_policy": {"policy": "exp", "gamma": 0.99},
@@ -92,7 +92,7 @@ def has_reached(job_folder: Path, step: int) -> bool:
     return point is not None and point.step >= step
 
 
-def same(in_child: Any, first: Outcome, second: Outcome, name: str = "snapshot_12.ckpt") -> None:
+def same(in_child: Any, first: Outcome, second: Outcome, name: str = "snapshot_9.ckpt") -> None:
     """Assert that both runs produced bitwise identical results."""
     one, two = (in_child(snapshot, outcome.job_folder, name) for outcome in (first, second))
     assert set(one) == set(two)
@@ -170,17 +170,18 @@ def test_resumes_exactly_with(
 def test_resumes_exactly_with_streamed_images(
     often: None,
     model: Any,
-    train: Any,
+    trained: Any,
     killed_at_random_moments: Any,
     in_child: Any,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
+    """The result is also that of a training with images in memory."""
     from digits.worker.input import feeds
 
+    uninterrupted = trained(RANDOM, name="uninterrupted", **SETTINGS)
     monkeypatch.setattr(feeds, "RESIDENT_SHARE", 0.0)
-    uninterrupted = train(RANDOM, name="uninterrupted", **SETTINGS)
-    assert uninterrupted.code == 0, uninterrupted.output
     outcome, _ = killed_at_random_moments(model(RANDOM, name="killed", **SETTINGS), signal.SIGKILL, 4, most=2)
+    assert {prepared.how for prepared in outcome.of(events.InputPrepared)} == {"streamed"}
     same(in_child, uninterrupted, outcome)
 
 
@@ -219,7 +220,7 @@ def test_resumes_exactly_with_gradients_modified_by_the_network(
         uninterrupted.values("train", "sums"), np.array(uninterrupted.values("train", "step")) / 2
     )
     assert {"square_0", "square_1", "train/mean"} <= set(
-        in_child(snapshot, uninterrupted.job_folder, "snapshot_12.ckpt")
+        in_child(snapshot, uninterrupted.job_folder, "snapshot_9.ckpt")
     )
     outcome, kills = killed_at_random_moments(
         model(CHANGES_GRADIENTS, name="killed", **SETTINGS), signal.SIGKILL, 3, most=2
@@ -398,7 +399,7 @@ def test_the_same_seed_gives_the_same_run(often: None, trained: Any, train: Any,
     other = train(RANDOM, name="other", **{**SETTINGS, "seed": 6})
     same(in_child, first, again)
     weights = [
-        in_child(snapshot, outcome.job_folder, "snapshot_12.ckpt")["model/fully_connected/weights"]
+        in_child(snapshot, outcome.job_folder, "snapshot_9.ckpt")["model/fully_connected/weights"]
         for outcome in (first, other)
     ]
     assert not np.array_equal(*weights)

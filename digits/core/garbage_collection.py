@@ -1,0 +1,21 @@
+"""Pausing Python's garbage collector while many objects are created that all stay."""
+
+from __future__ import annotations
+
+import contextlib
+import gc
+from collections.abc import Iterator
+
+
+@contextlib.contextmanager
+def paused() -> Iterator[None]:
+    """Pause the garbage collector: it takes a third of the time when loading many jobs, and a seventh when importing
+    TensorFlow.
+    """
+    was_enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was_enabled:
+            gc.enable()
