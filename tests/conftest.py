@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+import psutil
 import pytest
 from hypothesis import HealthCheck, settings
 
@@ -28,6 +29,10 @@ settings.register_profile("digits", deadline=None, suppress_health_check=[Health
 settings.load_profile("digits")
 
 ROOT = Path(__file__).resolve().parent.parent
+
+MAX_PROCESSES = 8
+# Memory of a test process and the programs that it starts: TensorFlow, a server and a browser.
+PROCESS_BYTES = 2 << 30
 
 # A test that uses one of these fixtures runs a site, a server or another program.
 INTEGRATION_FIXTURES = {"site", "server", "locked_server", "own_server", "run_clean", "clean_environment"}
@@ -55,6 +60,13 @@ def pytest_sessionfinish(session: pytest.Session) -> None:
         session.config.workeroutput["stalls"] = STALLS.seconds  # type: ignore[attr-defined]
     elif STALLS.hangs():
         session.exitstatus = pytest.ExitCode.TESTS_FAILED
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_auto_num_workers() -> int:
+    """Return the number of test processes: one more than there are cores, because tests also wait for programs."""
+    fitting = psutil.virtual_memory().available // PROCESS_BYTES
+    return max(1, min((os.cpu_count() or 1) + 1, fitting, MAX_PROCESSES))
 
 
 @pytest.hookimpl(optionalhook=True)

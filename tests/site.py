@@ -75,7 +75,7 @@ class Site:
         deadline = time.monotonic() + PATIENCE_SECONDS
         while not (answer := question()):
             assert time.monotonic() < deadline, "timed out"
-            gevent.sleep(0.02)
+            gevent.sleep(0.05)
         return answer
 
     def status(self, job_id: str) -> str:
