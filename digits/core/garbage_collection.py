@@ -9,7 +9,7 @@ from collections.abc import Iterator
 
 @contextlib.contextmanager
 def paused() -> Iterator[None]:
-    """Pause the garbage collector: it takes a third of the time when loading many jobs, and a seventh when importing
+    """Pause the garbage collector: it takes a third of the time of loading many jobs, and up to a seventh of importing
     TensorFlow.
     """
     was_enabled = gc.isenabled()
