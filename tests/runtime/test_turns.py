@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import statistics
 import time
 from typing import Any
 
@@ -13,12 +14,12 @@ from digits.runtime.turns import next_turn
 
 COMPUTATIONS = 5
 MESSAGES = 20
-# A message and its reply take two iterations of the event loop at most; one more turn may have begun before.
-MAX_TURNS_PER_MESSAGE = 4
+# One turn may have begun before the message, and another one before its arrival is noticed.
+MAX_TURNS_PER_MESSAGE = 3
 
 
 def test_messages_are_answered_between_the_turns_of_long_computations() -> None:
-    turns = 0
+    turns = sent = 0
     waited: list[int] = []
     incoming, remote_out = os.pipe()
     remote_in, outgoing = os.pipe()
@@ -36,14 +37,15 @@ def test_messages_are_answered_between_the_turns_of_long_computations() -> None:
     def reply() -> None:
         for _ in range(MESSAGES):
             gevent.os.nb_read(incoming, 1)
+            waited.append(turns - sent)
             os.write(outgoing, b".")
 
     def send() -> None:
+        nonlocal sent
         for _ in range(MESSAGES):
-            before = turns
+            sent = turns
             os.write(remote_out, b".")
             os.read(remote_in, 1)
-            waited.append(turns - before)
             time.sleep(0.003)
 
     greenlets: list[Any] = [gevent.spawn(reply), *(gevent.spawn(compute) for _ in range(COMPUTATIONS))]
@@ -51,4 +53,5 @@ def test_messages_are_answered_between_the_turns_of_long_computations() -> None:
     gevent.joinall([*greenlets, sender], raise_error=True)
     for descriptor in (incoming, outgoing, remote_in, remote_out):
         os.close(descriptor)
-    assert max(waited) <= MAX_TURNS_PER_MESSAGE
+    # The median, because the system may suspend the native thread between counting and sending.
+    assert statistics.median(waited) <= MAX_TURNS_PER_MESSAGE

@@ -89,8 +89,9 @@ def test_names_survive_a_restart(site: Site) -> None:
 
 
 def test_the_list_is_searched_and_sorted(site: Site) -> None:
-    for name in ("beta one", "alpha two", "gamma one"):
-        site.dataset(dataset_name=name)
+    # Finished, because running jobs are listed before waiting ones.
+    for job_id in [site.dataset(dataset_name=name) for name in ("beta one", "alpha two", "gamma one")]:
+        site.wait_for_end(job_id)
     page = site.get("/?q=one&sort=name&dir=asc", headers={"X-Fragment": "jobs"}).text
     assert "<html" not in page
     assert "alpha two" not in page
