@@ -90,14 +90,14 @@ def test_names_survive_a_restart(site: Site) -> None:
 
 def test_the_list_is_searched_and_sorted(site: Site) -> None:
     # Finished, because running jobs are listed before waiting ones.
-    for job_id in [site.dataset(dataset_name=name) for name in ("beta one", "alpha two", "gamma one")]:
+    for job_id in [site.dataset(dataset_name=name) for name in ("beta red", "alpha blue", "gamma red")]:
         site.wait_for_end(job_id)
-    page = site.get("/?q=one&sort=name&dir=asc", headers={"X-Fragment": "jobs"}).text
+    page = site.get("/?q=red&sort=name&dir=asc", headers={"X-Fragment": "jobs"}).text
     assert "<html" not in page
-    assert "alpha two" not in page
-    assert page.index("beta one") < page.index("gamma one")
-    down = site.get("/?q=one&sort=name&dir=desc", headers={"X-Fragment": "jobs"}).text
-    assert down.index("gamma one") < down.index("beta one")
+    assert "alpha blue" not in page
+    assert page.index("beta red") < page.index("gamma red")
+    down = site.get("/?q=red&sort=name&dir=desc", headers={"X-Fragment": "jobs"}).text
+    assert down.index("gamma red") < down.index("beta red")
 
 
 def test_an_aborted_dataset_has_status_aborted(site: Site) -> None:
