@@ -241,8 +241,8 @@ class TaskState(Struct):
 
 def _bounded(event: E) -> E:
     """Return ``event`` with its texts shortened to `MAX_TEXT`."""
-    texts = {name: value for name, value in structs.asdict(event).items() if isinstance(value, str)}
-    return structs.replace(event, **{name: _clip(text) for name, text in texts.items()})
+    fields = structs.asdict(event).items()
+    return structs.replace(event, **{name: _clip(value) for name, value in fields if isinstance(value, str)})
 
 
 def _clip(text: str) -> str:

@@ -15,18 +15,7 @@ from digits.data.sources import Plan, UnusableSource
 from digits.kinds.multilabel import reader
 from digits.kinds.multilabel.reader import Columns
 from digits.kinds.multilabel.recipe import CreateMultilabel
-
-
-class Silent:
-    def reading(self, what: str) -> None: ...
-
-    def downloaded(self, fraction: float, what: str) -> None: ...
-
-
-def write(folder: Path, text: str | bytes, name: str = "table.csv") -> Path:
-    path = folder / name
-    path.write_bytes(text if isinstance(text, bytes) else text.encode())
-    return path
+from tests.kinds.tables import Silent, write
 
 
 def read(folder: Path, text: str | bytes, columns: Columns = Columns()) -> dict[str, list[str]]:  # noqa: B008

@@ -14,18 +14,7 @@ from hypothesis import strategies as st
 from digits.data.sources import Plan, UnusableSource
 from digits.kinds.regression import reader
 from digits.kinds.regression.recipe import CreateRegression
-
-
-class Silent:
-    def reading(self, what: str) -> None: ...
-
-    def downloaded(self, fraction: float, what: str) -> None: ...
-
-
-def write(folder: Path, text: str | bytes, name: str = "table.csv") -> Path:
-    path = folder / name
-    path.write_bytes(text if isinstance(text, bytes) else text.encode())
-    return path
+from tests.kinds.tables import Silent, write
 
 
 def table(folder: Path, text: str | bytes, **columns: object) -> reader.Table:

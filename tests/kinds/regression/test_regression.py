@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
@@ -12,14 +11,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from PIL import Image
 
-from tests.site import Site, open_site, site_settings
-
-
-@pytest.fixture
-def site(tmp_path: Path) -> Iterator[Site]:
-    site = open_site(site_settings(tmp_path))
-    yield site
-    site.close()
+from tests.site import Site
 
 
 @pytest.fixture

@@ -1,0 +1,20 @@
+"""Tables for tests of readers."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+
+class Silent:
+    """Ignores the progress of a reader."""
+
+    def reading(self, what: str) -> None: ...
+
+    def downloaded(self, fraction: float, what: str) -> None: ...
+
+
+def write(folder: Path, text: str | bytes, name: str = "table.csv") -> Path:
+    """Write a table and return its path."""
+    path = folder / name
+    path.write_bytes(text if isinstance(text, bytes) else text.encode())
+    return path
