@@ -56,13 +56,98 @@ class Picture:
     """A decoded image in mode L or RGB, and the file it was read from.
 
     ``plain``: the file contains exactly these pixels in this mode with 8 bits each, upright and opaque, so that it
-    can be stored instead of them.
+    can be stored instead of them. ``size`` is the width and height of the upright image in the file; the ``image``
+    may be smaller, see ``enough`` of `open_picture`.
     """
 
     image: Image.Image
     data: bytes
     format: str
     plain: bool
+    size: tuple[int, int]
+
+
+@dataclass(frozen=True)
+class Geometry:
+    """How an image of ``size`` (width, height) is resized to ``width`` × ``height``; for the modes, see `resize`.
+
+    The part ``cut`` of the image (left, top, right, bottom) is scaled to ``inner`` (width, height) and placed at
+    ``offset`` (x, y); the rest is padding.
+    """
+
+    size: tuple[int, int]
+    width: int
+    height: int
+    mode: str
+
+    def __post_init__(self) -> None:
+        """Raise ValueError for an unknown mode or an invalid size."""
+        if self.mode not in RESIZE_MODES:
+            raise ValueError(f"{self.mode!r} is not one of {', '.join(RESIZE_MODES)}")
+        if self.width < 1 or self.height < 1:
+            raise ValueError(f"{self.width}×{self.height} is not a size")
+
+    @property
+    def cut(self) -> tuple[float, float, float, float]:
+        scaled_width, scaled_height = self._scaled
+        left, right = _cut(self.size[0], scaled_width, self.width)
+        top, bottom = _cut(self.size[1], scaled_height, self.height)
+        return left, top, right, bottom
+
+    @property
+    def inner(self) -> tuple[int, int]:
+        scaled_width, scaled_height = self._scaled
+        return min(scaled_width, self.width), min(scaled_height, self.height)
+
+    @property
+    def offset(self) -> tuple[int, int]:
+        return (self.width - self.inner[0]) // 2, (self.height - self.inner[1]) // 2
+
+    @property
+    def _scaled(self) -> tuple[int, int]:
+        return scaled_size(self.size, self.width, self.height, self.mode)
+
+    def resize_mask(self, mask: Image.Image, padding: int) -> Image.Image:
+        """Resize the class indexes of an image's pixels, without interpolation. ``mask`` has the mode L."""
+        if mask.size == (self.width, self.height) == self.size:
+            return mask
+        scaled = mask.resize(self.inner, Image.Resampling.NEAREST, box=self.cut)
+        padded = Image.new("L", (self.width, self.height), padding)
+        padded.paste(scaled, self.offset)
+        return padded
+
+    def restore_mask(self, mask: Image.Image, padding: int) -> Image.Image:
+        """Undo `resize_mask`: return a mask of ``size``. What was cropped has the index ``padding``."""
+        left, top, right, bottom = (round(edge) for edge in self.cut)
+        x, y = self.offset
+        scaled = mask.resize(
+            (max(1, right - left), max(1, bottom - top)),
+            Image.Resampling.NEAREST,
+            box=(x, y, x + self.inner[0], y + self.inner[1]),
+        )
+        restored = Image.new("L", self.size, padding)
+        restored.paste(scaled, (left, top))
+        return restored
+
+    def move_boxes(self, boxes: NDArray[np.float32]) -> NDArray[np.float32]:
+        """Move boxes, rows of left, top, right and bottom in the image, to the resized image.
+
+        They may then extend beyond it.
+        """
+        scale, shift = self._scale_and_shift
+        return (boxes * scale + shift).astype(np.float32)
+
+    def restore_boxes(self, boxes: NDArray[np.float32]) -> NDArray[np.float32]:
+        """Undo `move_boxes`."""
+        scale, shift = self._scale_and_shift
+        return ((boxes - shift) / scale).astype(np.float32)
+
+    @property
+    def _scale_and_shift(self) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        left, top, right, bottom = self.cut
+        scale = np.array([self.inner[0] / (right - left), self.inner[1] / (bottom - top)])
+        shift = np.array(self.offset) - np.array([left, top]) * scale
+        return np.tile(scale, 2), np.tile(shift, 2)
 
 
 def load(source: Source, channels: int, *, max_pixels: int = MAX_PIXELS) -> Pixels:
@@ -154,19 +239,12 @@ def resize(pixels: Pixels, width: int, height: int, mode: str, *, seed: int = 0)
 
 def resize_image(image: Image.Image, width: int, height: int, mode: str, *, seed: int = 0) -> Image.Image:
     """Resize a Pillow image of mode L or RGB; see `resize`."""
-    if mode not in RESIZE_MODES:
-        raise ValueError(f"{mode!r} is not one of {', '.join(RESIZE_MODES)}")
-    if width < 1 or height < 1:
-        raise ValueError(f"{width}×{height} is not a size")
+    geometry = Geometry(image.size, width, height, mode)
     if image.size == (width, height):
         return image
-    scaled_width, scaled_height = scaled_size(image.size, width, height, mode)
-    left, right = _cut(image.width, scaled_width, width)
-    top, bottom = _cut(image.height, scaled_height, height)
     # The resampling box crops, so that a long thin image never becomes a huge one.
-    inner = (min(scaled_width, width), min(scaled_height, height))
-    scaled = image.resize(inner, Image.Resampling.BILINEAR, box=(left, top, right, bottom))
-    return scaled if inner == (width, height) else _padded(scaled, width, height, seed)
+    scaled = image.resize(geometry.inner, Image.Resampling.BILINEAR, box=geometry.cut)
+    return scaled if scaled.size == (width, height) else _padded(scaled, geometry, seed)
 
 
 def encode(pixels: Pixels, encoding: str) -> bytes:
@@ -219,7 +297,10 @@ def _decode(data: bytes, channels: int, max_pixels: int, enough: tuple[int, int]
         if result.mode != mode:
             result = result.convert(mode)
         plain = not changed and image.size == (width, height) and _is_simple_file(image, data)
-        return Picture(result, data, str(image.format), plain)
+        # Only a rotation by 90° exchanges the sides.
+        is_turned = (upright.width > upright.height) != (image.width > image.height)
+        size = (height, width) if is_turned else (width, height)
+        return Picture(result, data, str(image.format), plain, size)
 
 
 def _open(data: bytes) -> Image.Image:
@@ -324,11 +405,10 @@ def _cut(side: int, scaled: int, target: int) -> tuple[float, float]:
     return start * side / scaled, min(float(side), (start + target) * side / scaled)
 
 
-def _padded(image: Image.Image, width: int, height: int, seed: int) -> Image.Image:
-    channels = len(image.getbands())
-    noise = np.random.default_rng(seed).integers(0, 255, (height, width, channels), np.uint8)
-    padded = as_image(noise)
-    padded.paste(image, ((width - image.width) // 2, (height - image.height) // 2))
+def _padded(image: Image.Image, geometry: Geometry, seed: int) -> Image.Image:
+    shape = (geometry.height, geometry.width, len(image.getbands()))
+    padded = as_image(np.random.default_rng(seed).integers(0, 255, shape, np.uint8))
+    padded.paste(image, geometry.offset)
     return padded
 
 

@@ -36,6 +36,7 @@ from numpy.typing import NDArray
 from digits.core.files import UnreadableFile, open_plain, read_bytes, sync_file
 from digits.data.example_pb2 import Example, Feature
 from digits.data.manifest import Split
+from digits.data.target import TargetSpec
 
 Features = Mapping[str, Sequence[bytes] | Sequence[int] | Sequence[float]]
 
@@ -92,6 +93,26 @@ class Record:
         file = io.BytesIO()
         picture.save(file, "PNG", compress_level=1)
         return file.getvalue(), "image/png"
+
+    def target(self, spec: TargetSpec) -> Any:
+        """Return the target that ``spec`` describes: a number, or an array as it is decoded for training.
+
+        Raises DamagedRecords if the record has no such target.
+        """
+        values = self.features.get(spec.feature, [])
+        try:
+            if spec.is_picture:
+                return self._decode_target(values[0]).reshape(spec.shape)
+            return np.array(values, spec.dtype).reshape(spec.shape)[()]
+        except (ValueError, TypeError, IndexError, OSError, SyntaxError) as error:
+            raise DamagedRecords(f"record of {self.filename!r} has no target: {error}") from error
+
+    @staticmethod
+    def _decode_target(data: Any) -> NDArray[np.uint8]:
+        from PIL import Image  # see as_browser_image
+
+        with Image.open(io.BytesIO(data), formats=["PNG"]) as picture:
+            return np.asarray(picture, np.uint8)
 
     def as_array(self) -> NDArray[np.uint8]:
         """Decode the pixels, uint8 [height, width, channels]; raises DamagedRecords."""

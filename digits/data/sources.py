@@ -19,6 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from digits.core.errors import DigitsError
+from digits.data.images import Geometry
 from digits.data.records import Features
 from digits.data.target import TargetSpec
 
@@ -95,8 +96,12 @@ class Plan:
             np.add.at(total, [split.groups[place] for place in places], 1)
         return total
 
-    def features(self, split: SplitPlan, place: int) -> Features:
-        """The features of a record besides those of its image."""
+    def features(self, split: SplitPlan, place: int, geometry: Geometry) -> Features:
+        """The features of a record besides those of its image, which is resized as in ``geometry``.
+
+        Kinds whose targets are files override this. Raises UnusableImage or OSError if a target cannot be used; the
+        record is then skipped.
+        """
         value = split.targets[place]
         if self.target.classes:
             return {

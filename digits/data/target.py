@@ -4,9 +4,18 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Literal
 
+import numpy as np
 from msgspec import Meta, Struct, field
+from numpy.typing import NDArray
 
 from digits.core.schema import Count
+
+# The index of pixels without a class: the borders of objects, and the padding around an image.
+IGNORED = 255
+MAX_PIXEL_CLASSES = 255
+
+Spatial = Literal["", "mask", "image", "boxes"]
+Channel = Annotated[int, Meta(ge=0, le=255)]
 
 
 class TargetSpec(Struct, frozen=True, kw_only=True):
@@ -15,6 +24,16 @@ class TargetSpec(Struct, frozen=True, kw_only=True):
     ``names`` are those of the classes, of the numbers, or of the labels. A target with ``classes`` holds class
     indexes, 0 to ``len(names) - 1``; one that is ``multi_hot`` holds 1 for each label of the record, and 0 for the
     others. ``mean`` and ``std`` are those of each number over the train split.
+
+    A ``spatial`` target moves with the image when it is resized and augmented:
+
+    - ``mask``: the class of each pixel, int64 [height, width], 0 to ``len(names) - 1`` or `IGNORED`. Stored as a
+      grayscale PNG.
+    - ``image``: an image of the same size, float32 [height, width, channels], 0 to 255. Stored as a PNG.
+    - ``boxes``: the objects of the image, float32 [most objects, 5]. A row contains the left, top, right and bottom
+      edge in pixels, and the index of the class; rows without an object are -1.
+
+    ``colors`` are those of the classes, if the source has its own: red, green and blue, 0 to 255.
     """
 
     feature: Annotated[str, Meta(pattern=r"^(?a:[\w/.-]{1,100})\Z")]
@@ -25,6 +44,18 @@ class TargetSpec(Struct, frozen=True, kw_only=True):
     multi_hot: bool = False
     mean: list[float] = field(default_factory=list)
     std: list[float] = field(default_factory=list)
+    spatial: Spatial = ""
+    colors: list[tuple[Channel, Channel, Channel]] = field(default_factory=list)
+
+    @property
+    def is_picture(self) -> bool:
+        """Whether the target is stored as a PNG file, and decoded to uint8."""
+        return self.spatial in ("mask", "image")
+
+    @property
+    def decoded_dtype(self) -> str:
+        """The dtype of the target in memory: uint8 for one that is stored as a PNG file."""
+        return "uint8" if self.is_picture else self.dtype
 
     @property
     def outputs(self) -> int:
@@ -38,6 +69,8 @@ class TargetSpec(Struct, frozen=True, kw_only=True):
 
     def describe(self, value: Any) -> str:
         """A target in words: the name of the class, the names of the labels, or each number with its name."""
+        if self.spatial:
+            return self._describe_spatial(np.asarray(value))
         if self.classes:
             return dict(enumerate(self.names)).get(int(value), "unknown class")
         numbers = [value] if not self.shape else list(value)
@@ -46,14 +79,38 @@ class TargetSpec(Struct, frozen=True, kw_only=True):
             return ", ".join(found) or "no labels"
         return ", ".join(f"{name} {number:.6g}" for name, number in zip(self.names, numbers, strict=False))
 
+    def _describe_spatial(self, value: NDArray[Any]) -> str:
+        """The names of the classes of a mask, the numbers of objects of each class, or nothing for an image."""
+        if self.spatial == "image":
+            return ""
+        found = value.ravel() if self.spatial == "mask" else value.reshape(-1, 5)[:, 4]
+        indexes, counts = np.unique(
+            found[(found >= 0) & (found < len(self.names))].astype(int), return_counts=True
+        )
+        if self.spatial == "mask":
+            return ", ".join(self.names[index] for index in indexes) or "no classes"
+        objects = (f"{count} {self.names[index]}" for index, count in zip(indexes, counts, strict=True))
+        return ", ".join(objects) or "no objects"
+
     def __post_init__(self) -> None:
         """Raise ValueError if the parts contradict each other."""
+        if self.spatial:
+            self._check_spatial()
         if self.classes and (self.dtype != "int64" or not self.names):
             raise ValueError("target: class indexes are int64 and have names")
         if self.multi_hot and (self.dtype != "float32" or self.shape != [len(self.names)]):
             raise ValueError("target: labels are float32, one number for each name")
         if len(self.mean) != len(self.std) or len(self.mean) not in (0, len(self.names)):
             raise ValueError("target: mean and std do not match the names")
+
+    def _check_spatial(self) -> None:
+        rank, dtype = {"mask": (2, "int64"), "image": (3, "float32"), "boxes": (2, "float32")}[self.spatial]
+        if self.classes or self.multi_hot or len(self.shape) != rank or self.dtype != dtype:
+            raise ValueError(f"target: {self.spatial} are {dtype} of rank {rank}")
+        if self.spatial == "mask" and not 0 < len(self.names) <= MAX_PIXEL_CLASSES:
+            raise ValueError(f"target: a mask has 1 to {MAX_PIXEL_CLASSES} classes")
+        if self.spatial == "boxes" and (self.shape[1] != 5 or not self.names):
+            raise ValueError("target: boxes have 5 numbers each, and names of classes")
 
 
 def class_index(labels: list[str]) -> TargetSpec:
@@ -78,4 +135,32 @@ def label_set(labels: list[str], mean: list[float], std: list[float]) -> TargetS
         multi_hot=True,
         mean=mean,
         std=std,
+    )
+
+
+def mask(
+    classes: list[str], height: int, width: int, colors: list[tuple[int, int, int]] | None = None
+) -> TargetSpec:
+    """The target of semantic segmentation: the class of each pixel, int64 [height, width]."""
+    return TargetSpec(
+        feature="image/segmentation/class/encoded",
+        dtype="int64",
+        shape=[height, width],
+        names=classes,
+        spatial="mask",
+        colors=colors or [],
+    )
+
+
+def target_image(height: int, width: int, channels: int) -> TargetSpec:
+    """The target of image-to-image networks: an image, float32 [height, width, channels]."""
+    return TargetSpec(
+        feature="target/encoded", dtype="float32", shape=[height, width, channels], spatial="image"
+    )
+
+
+def boxes(classes: list[str], most: int) -> TargetSpec:
+    """The target of object detection: the boxes of at most ``most`` objects, float32 [most, 5]."""
+    return TargetSpec(
+        feature="target/boxes", dtype="float32", shape=[max(1, most), 5], names=classes, spatial="boxes"
     )

@@ -11,6 +11,7 @@ from typing import Any, Protocol
 import tensorflow as tf
 from numpy.typing import NDArray
 
+from digits.data.images import Geometry
 from digits.data.target import TargetSpec
 
 # Networks with several outputs use these names for their prediction.
@@ -50,11 +51,18 @@ class Targets:
     def check(self, columns: int, loss: LossLabels | None) -> None:
         """Raise UnsuitableOutput if predictions [N, columns] are not for the target.
 
-        ``loss`` is None if the loss could not be built.
+        ``columns`` is 0 for predictions of another rank. ``loss`` is None if the loss could not be built.
         """
 
-    def describe(self, predicted: NDArray[Any], top: int) -> list[list[Any]]:
-        """The prediction [columns] for one image as JSON, at most ``top`` entries for classes."""
+    def accepts(self, shape: Sequence[int]) -> bool:
+        """Return whether predictions [N, …] of this ``shape`` [...] can be described."""
+        return len(shape) == 1 and shape[0] >= self.target.outputs
+
+    def describe(self, predicted: NDArray[Any], top: int, geometry: Geometry) -> Any:
+        """The prediction for one image as JSON, for classes at most ``top`` entries.
+
+        ``geometry`` maps the user's image to the network's input.
+        """
         raise NotImplementedError
 
     def refuse(self, shape: Sequence[int | None]) -> UnsuitableOutput:

@@ -8,7 +8,7 @@ from typing import Any, Generic
 
 from digits.core.recipe import Balance
 from digits.data.manifest import Manifest
-from digits.data.records import Record
+from digits.data.records import DamagedRecords, Record
 from digits.kinds.dataset_form import AnyRecipe
 
 
@@ -53,7 +53,8 @@ class Views(Generic[AnyRecipe]):
     several times. ``charts`` show a model's metrics, the most important one first. ``balancing`` lists the supported
     ways to balance the groups, as in `digits.core.recipe.Balance`. ``invitation`` explains the kind above its form.
     ``infer`` labels the button that runs a model on an image, under the heading ``infer_title``; ``result`` is the
-    placeholder for the prediction.
+    placeholder for the prediction. With ``draws_on_image``, the template of predictions gets ``picture``: the
+    ``url``, ``width`` and ``height`` of the image, to draw on.
     """
 
     group = "class"
@@ -66,6 +67,7 @@ class Views(Generic[AnyRecipe]):
     infer = "Predict"
     infer_title = "Predict from an image"
     result = "The prediction appears here."
+    draws_on_image = False
 
     def describe_metric(self, name: str, value: float) -> str:
         """Format the metric ``name`` for display, such as ``accuracy 93.25%``."""
@@ -90,11 +92,10 @@ class Views(Generic[AnyRecipe]):
 
     def describe_record(self, manifest: Manifest, record: Record) -> str:
         """Return the target of a record as text, shown with its image."""
-        target = manifest.target
-        values = record.features.get(target.feature, [])
-        if not values or isinstance(values[0], bytes):
+        try:
+            return manifest.target.describe(record.target(manifest.target))
+        except DamagedRecords:
             return "no target"
-        return target.describe(values if target.shape else values[0])
 
     def tiles(self, manifest: Manifest) -> list[tuple[str, str]]:
         """Titles and values of tiles on the dataset's page, besides those of the splits and the image size."""

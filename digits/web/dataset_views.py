@@ -5,11 +5,11 @@ from __future__ import annotations
 import base64
 import json
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import asdict
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 from flask import Blueprint, Response, jsonify, make_response, redirect, request, url_for
@@ -22,6 +22,7 @@ from digits.core.status import Status
 from digits.core.task import Failure
 from digits.data import images, records
 from digits.data import manifest as manifests
+from digits.data.drawing import class_colors, draw_mask, legend, outlines
 from digits.data.manifest import Manifest, Split
 from digits.kinds import Kind, all_kinds
 from digits.kinds.dataset_form import ImageDatasetForm
@@ -38,6 +39,8 @@ from digits.web.offload import each_in_thread, in_thread
 from digits.web.services import services
 
 blueprint = Blueprint("datasets", __name__)
+
+AnyPart = TypeVar("AnyPart")
 
 SAMPLES_PER_GROUP = 8
 SHOWN_GROUPS = 100
@@ -229,18 +232,27 @@ def explore(kind: Kind) -> str:
         size=size,
         sizes=PAGE_SIZES,
         items=_items(job, name, manifest, page.items),
+        legend=legend(manifest.target),
+        dataset_size=(manifest.width, manifest.height),
     )
 
 
 @blueprint.get("/datasets/<job_id>/records/<split>/<int:number>")
 def record(job_id: str, split: str, number: int) -> Response:
     """Return the image of a record."""
+    return _unchanging(*_read_record(_dataset(job_id), split, number, records.Record.as_browser_image))
+
+
+@blueprint.get("/datasets/<job_id>/records/<split>/<int:number>/target")
+def target(job_id: str, split: str, number: int) -> Response:
+    """Return the target of a record as a PNG file: a mask in the colors of its classes, or an image."""
     job = _dataset(job_id)
-    data, mimetype = _record(job, split, number)
-    response = Response(data, mimetype=mimetype)
-    # A record never changes, because a dataset is written once.
-    response.headers["Cache-Control"] = "private, max-age=86400, immutable"
-    return response
+    spec = _finished(job).target
+    if not spec.is_picture:
+        raise NotFound("The targets of this dataset are not pictures.")
+    value = _read_record(job, split, number, lambda item: item.target(spec))
+    data = draw_mask(value, class_colors(spec)) if spec.spatial == "mask" else images.encode(value, "png")
+    return _unchanging(data, "image/png")
 
 
 def _models_address(job_id: str, number: int) -> str:
@@ -258,7 +270,17 @@ def _finished(job: DatasetJob) -> Manifest:
     return job.manifest() or manifests.load(job.folder)  # raises the reason
 
 
-def _record(job: DatasetJob, split: str, number: int) -> tuple[bytes, str]:
+def _unchanging(data: bytes, mimetype: str) -> Response:
+    response = Response(data, mimetype=mimetype)
+    # A record never changes, because a dataset is written once.
+    response.headers["Cache-Control"] = "private, max-age=86400, immutable"
+    return response
+
+
+def _read_record(
+    job: DatasetJob, split: str, number: int, use: Callable[[records.Record], AnyPart]
+) -> AnyPart:
+    """Return what ``use`` returns for a record; raises NotFound if the record cannot be read."""
     manifest = _finished(job)
     if split not in manifest.splits:
         raise NotFound(f"This dataset has no split called “{split}”.")
@@ -266,7 +288,7 @@ def _record(job: DatasetJob, split: str, number: int) -> tuple[bytes, str]:
         with records.SplitReader(job.folder, manifest.splits[split]) as reader:
             if number >= len(reader):
                 raise NotFound("There is no such record.")
-            return reader.read(number).as_browser_image()
+            return use(reader.read(number))
     except UnreadableFile as error:
         raise NotFound("The record cannot be read.", str(error)) from error
 
@@ -294,9 +316,22 @@ def _items(job: DatasetJob, split: str, manifest: Manifest, numbers: Any) -> lis
             "url": url_for("datasets.record", job_id=job.id, split=split, number=number),
             "label": views.describe_record(manifest, item),
             "filename": item.filename,
+            **_drawn(job.id, split, number, manifest, item),
         }
         for number, item in found.items()
     ]
+
+
+def _drawn(job_id: str, split: str, number: int, manifest: Manifest, item: records.Record) -> dict[str, Any]:
+    """Return what is drawn on the image of a record, or beside it: its ``mask`` or ``target`` by URL, or its boxes."""
+    spec = manifest.target
+    if spec.is_picture:
+        name = "mask" if spec.spatial == "mask" else "target"
+        return {name: url_for("datasets.target", job_id=job_id, split=split, number=number)}
+    if spec.spatial != "boxes":
+        return {}
+    rows = item.target(spec)
+    return {"boxes": outlines(rows[rows[:, 4] >= 0].tolist(), spec, manifest.width, manifest.height)}
 
 
 def _samples(job: DatasetJob, manifest: Manifest) -> list[dict[str, Any]]:

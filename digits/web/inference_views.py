@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import secrets
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -49,7 +50,7 @@ def predict(kind: Kind, call: str) -> Response:
             image_url=image_url,
             partial=_template(of_job, request.values.get("view", "")),
             title=views_of(of_job).infer_title,
-            **_predict(job),
+            **_predict(job, views_of(of_job).draws_on_image),
         )
     )
     response.vary.add("X-Fragment")
@@ -86,11 +87,22 @@ def _as_small_png(path: Path) -> bytes:
     return images.encode(images.as_pixels(picture), "png")
 
 
+def _as_picture(path: Path) -> dict[str, Any]:
+    """Return the URL, the width and the height of an image on which predictions are drawn."""
+    picture = images.open_picture(path, 3)
+    shown = picture.image
+    shown.thumbnail(SHOWN_SIZE)
+    data = base64.b64encode(images.encode(images.as_pixels(shown), "png")).decode()
+    width, height = picture.size
+    return {"url": f"data:image/png;base64,{data}", "width": width, "height": height}
+
+
 def _model() -> ModelJob:
     return services().store.get(request.values.get("job_id", ""), ModelJob)
 
 
-def _predict(job: ModelJob) -> dict[str, Any]:
+def _predict(job: ModelJob, draws: bool = False) -> dict[str, Any]:
+    """Return the prediction for the image of this request, and with ``draws`` the image itself, to draw on."""
     refuse_other_sites()
     if not services().tensorflow.available:
         raise Unavailable("TensorFlow support is disabled.", services().tensorflow.reason)
@@ -99,7 +111,9 @@ def _predict(job: ModelJob) -> dict[str, Any]:
         answer = services().inference.ask(
             job.folder, {"call": "predict", "image": str(path), "snapshot": snapshot.name, "top": TOP}
         )
+        picture = in_thread(_as_picture, path) if draws else None
     return {
+        **({"picture": picture} if picture else {}),
         "predictions": answer["predictions"],
         "snapshot": f"Epoch {epoch_label(snapshot.epoch)}",
         "milliseconds": answer.get("milliseconds"),

@@ -46,6 +46,10 @@ function hideSubmit() {
 
 box.addEventListener('change', ({ target }) => {
   const { form } = target;
+  if (target.id === 'show-drawings') {
+    document.body.classList.toggle('drawings-hidden', !target.checked);
+    return;
+  }
   const query = new URLSearchParams(new FormData(form));
   if (!query.get('label')) query.delete('label');
   go(`${form.action}?${query}`);

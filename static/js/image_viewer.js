@@ -3,7 +3,8 @@
 /** Opens `dialog` for links with data-enlarge in `gallery`, including links added later. */
 export function startViewer(dialog, gallery) {
   const image = dialog.querySelector('img');
-  const frame = image.parentElement;
+  const drawn = image.parentElement;
+  const frame = drawn.parentElement;
   let current = null;
 
   const links = () => [...gallery.querySelectorAll('[data-enlarge]')];
@@ -14,6 +15,9 @@ export function startViewer(dialog, gallery) {
     const [label, file] = link.closest('figure').querySelectorAll('figcaption bdi');
     image.src = link.href;
     image.alt = small.alt;
+    for (const old of frame.querySelectorAll('.mask, .box, .beside')) old.remove();
+    for (const drawing of link.querySelectorAll('.mask, .box')) drawn.append(drawing.cloneNode(true));
+    for (const target of link.querySelectorAll('.beside')) frame.append(target.cloneNode(true));
     dialog.querySelector('#viewer-label bdi').textContent = label.title;
     dialog.querySelector('[data-file]').textContent = file.title;
     dialog.querySelector('[data-original]').href = link.href;
@@ -33,8 +37,10 @@ export function startViewer(dialog, gallery) {
   // Scale small images by integers, so that all pixels have the same size.
   image.addEventListener('load', () => {
     const { naturalWidth: width, naturalHeight: height } = image;
-    const scale = Math.min(frame.clientWidth / width, frame.clientHeight / height);
+    const beside = frame.querySelector('.beside');
+    const scale = Math.min(frame.clientWidth / width / (beside ? 2 : 1), frame.clientHeight / height);
     image.style.width = `${Math.max(1, width * (scale > 1 ? Math.floor(scale) : scale))}px`;
+    if (beside) beside.style.width = image.style.width;
     image.classList.toggle('pixelated', scale > 1);
     dialog.querySelector('[data-size]').textContent = `${width} × ${height} pixels.`;
   });

@@ -402,3 +402,42 @@ def test_encodings_preserve_the_pixels(channels: int) -> None:
     assert np.abs(jpeg.astype(int) - pixels).mean() < 8
     with pytest.raises(ValueError, match="not one of"):
         images.encode(pixels, "gif")
+
+
+@pytest.mark.parametrize("mode", images.RESIZE_MODES)
+@pytest.mark.parametrize("size", [(40, 20), (21, 33), (16, 16), (90, 30)])
+def test_masks_and_boxes_are_resized_like_their_image(mode: str, size: tuple[int, int]) -> None:
+    width, height = size
+    left, top, right, bottom = width // 4, height // 4, 3 * width // 4, 3 * height // 4
+    pixels = np.zeros((height, width), np.uint8)
+    pixels[top:bottom, left:right] = 1
+    geometry = images.Geometry(size, 32, 24, mode)
+    mask = np.asarray(geometry.resize_mask(Image.fromarray(pixels), 9))
+    resized = np.asarray(images.resize_image(Image.fromarray(pixels * 200), 32, 24, mode))
+    known = mask != 9
+    assert mask.shape == resized.shape
+    # Antialiased edges differ.
+    assert ((resized > 100) != (mask == 1))[known].mean() < 0.12
+    box = geometry.move_boxes(np.array([[left, top, right, bottom]], np.float32))
+    rows, columns = np.nonzero(mask == 1)
+    edges = np.clip(box[0], 0, [32, 24, 32, 24])
+    found = [columns.min(), rows.min(), columns.max() + 1, rows.max() + 1]
+    np.testing.assert_allclose(edges, found, atol=1.01)
+    np.testing.assert_allclose(
+        geometry.restore_boxes(box), [[left, top, right, bottom]], atol=1e-3 * max(size)
+    )
+    restored = np.asarray(geometry.restore_mask(Image.fromarray(mask), 9))
+    kept = restored != 9
+    assert restored.shape == (height, width)
+    assert (restored == pixels)[kept].mean() > 0.8
+
+
+def test_a_picture_knows_the_size_of_its_file() -> None:
+    photo = Image.new("L", (801, 400))
+    file = io.BytesIO()
+    exif = Image.Exif()
+    exif[0x0112] = 6  # a quarter turn
+    photo.save(file, "JPEG", exif=exif)
+    picture = images.open_picture(file.getvalue(), 1, enough=(40, 40))
+    assert picture.size == (400, 801)
+    assert picture.image.width < 400 and picture.image.height > picture.image.width

@@ -8,6 +8,7 @@ import numpy as np
 import tensorflow as tf
 from numpy.typing import NDArray
 
+from digits.data.images import Geometry
 from digits.kinds import targets
 from digits.kinds.targets import LossLabels, select_output
 
@@ -35,7 +36,7 @@ class Targets(targets.Targets):
         if not is_over_classes:
             raise self.refuse([columns])
 
-    def describe(self, predicted: NDArray[Any], top: int) -> list[list[Any]]:
+    def describe(self, predicted: NDArray[Any], top: int, geometry: Geometry) -> list[list[Any]]:
         """The ``top`` most likely classes with their probabilities in percent, the most likely first."""
         percents = predicted[: self.target.outputs] * 100
         best = np.argsort(-percents, kind="stable")[: max(1, top)]

@@ -8,6 +8,7 @@ import numpy as np
 import tensorflow as tf
 from numpy.typing import NDArray
 
+from digits.data.images import Geometry
 from digits.kinds import targets
 from digits.kinds.targets import LossLabels
 
@@ -25,7 +26,7 @@ class Targets(targets.Targets):
         if columns != self.target.outputs or (loss is not None and not loss.is_used):
             raise self.refuse([columns])
 
-    def describe(self, predicted: NDArray[Any], top: int) -> list[list[Any]]:
+    def describe(self, predicted: NDArray[Any], top: int, geometry: Geometry) -> list[list[Any]]:
         """All labels with their probabilities in percent, the most likely first."""
         percents = predicted * 100
         order = np.argsort(-percents, kind="stable")

@@ -7,6 +7,7 @@ from typing import Any
 import tensorflow as tf
 from numpy.typing import NDArray
 
+from digits.data.images import Geometry
 from digits.kinds import targets
 from digits.kinds.targets import LossLabels
 
@@ -24,6 +25,6 @@ class Targets(targets.Targets):
         if columns != self.target.outputs:
             raise self.refuse([columns])
 
-    def describe(self, predicted: NDArray[Any], top: int) -> list[list[Any]]:
+    def describe(self, predicted: NDArray[Any], top: int, geometry: Geometry) -> list[list[Any]]:
         """The name and the value of each number."""
         return [[name, float(value)] for name, value in zip(self.target.names, predicted, strict=True)]

@@ -23,7 +23,9 @@ import tensorflow as tf
 from numpy.typing import NDArray
 
 from digits.core.recipe import Augment
+from digits.data.target import Spatial
 from digits.worker.failure import UserFault
+from digits.worker.input.affine import AffineMap
 
 FULL_RANGE = 255.0
 
@@ -84,8 +86,16 @@ ROWS = (
 _NOISE_SEED = 1
 
 
-def check(augment: Augment, shape: tuple[int, int, int]) -> None:
-    """Raise UserFault if ``augment`` is not possible for images of ``shape`` (height, width, channels)."""
+def check(augment: Augment, shape: tuple[int, int, int], spatial: Spatial = "") -> None:
+    """Raise UserFault if ``augment`` is not possible for images of ``shape`` (height, width, channels).
+
+    ``spatial`` is that of their targets.
+    """
+    if spatial and (augment.mixup or augment.cutmix):
+        raise UserFault(
+            "MixUp and CutMix blend labels of whole images, but the targets of this dataset are in the image.",
+            "Turn MixUp and CutMix off.",
+        )
     for name in ("pad_crop", "cutout"):
         if getattr(augment, name) > max(shape[:2]):
             raise UserFault(
@@ -153,7 +163,7 @@ def augment_geometry(images: tf.Tensor, augment: Augment, draws: Draws) -> tuple
     for pixels from inside of the image and 0 for pixels that repeat its border; None if all are from inside.
     """
     if augment.rotation or augment.scale or augment.randaugment:
-        return warp(images, *_affine(augment, draws, *images.shape[1:3]))
+        return affine_map(augment, draws, *images.shape[1:3]).warp(images)
     quarters = _quarters(augment, draws)
     flip_x, flip_y = _flips(augment, draws, quarters)
     padding = augment.pad_crop
@@ -216,10 +226,19 @@ def _gather_rotated(
     return tf.gather(pixels, tf.where(exchanged[:, None, None], turned, plain), batch_dims=1)
 
 
-def _affine(augment: Augment, draws: Draws, height: int, width: int) -> tuple[tf.Tensor, tf.Tensor]:
-    """Return the matrix [N, 2, 2] and the offset [N, 2] (y, x) from output to input positions of each image.
+def changes_geometry(augment: Augment) -> bool:
+    """Return whether `augment_geometry` changes images."""
+    return (
+        augment.flip != "none"
+        or augment.quad_rotation != "none"
+        or bool(augment.pad_crop or augment.rotation or augment.scale or augment.randaugment)
+    )
 
-    Positions are relative to the center of the image, in pixels.
+
+def affine_map(augment: Augment, draws: Draws, height: int, width: int) -> AffineMap:
+    """Return all geometric augmentations of images of ``height`` × ``width`` as one map.
+
+    `augment_geometry` has the same result; it only takes shortcuts.
     """
     zero = tf.zeros_like(draws.uniform("turn"))
     matrix = _matrix(zero + 1, zero, zero, zero + 1)
@@ -246,7 +265,7 @@ def _affine(augment: Augment, draws: Draws, height: int, width: int) -> tuple[tf
         more, more_shift = _randaugment_affine(augment.randaugment, draws, height, width)
         shift += _apply_matrix(matrix, more_shift)
         matrix = matrix @ more
-    return matrix, shift
+    return AffineMap(matrix, shift, height, width)
 
 
 def _randaugment_affine(
@@ -273,32 +292,6 @@ def _matrix(yy: tf.Tensor, yx: tf.Tensor, xy: tf.Tensor, xx: tf.Tensor) -> tf.Te
 
 def _apply_matrix(matrix: tf.Tensor, vector: tf.Tensor) -> tf.Tensor:
     return tf.linalg.matvec(matrix, vector)
-
-
-def warp(images: tf.Tensor, matrix: tf.Tensor, shift: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
-    """Sample ``images`` at the positions given by ``matrix`` and ``shift``, with bilinear interpolation."""
-    height, width = images.shape[1:3]
-    middle_y, middle_x = (height - 1) / 2, (width - 1) / 2
-    down = (tf.range(height, dtype=tf.float32) - middle_y)[None, :, None]
-    right = (tf.range(width, dtype=tf.float32) - middle_x)[None, None, :]
-    y = matrix[:, 0, 0, None, None] * down + matrix[:, 0, 1, None, None] * right
-    x = matrix[:, 1, 0, None, None] * down + matrix[:, 1, 1, None, None] * right
-    y += shift[:, 0, None, None] + middle_y
-    x += shift[:, 1, None, None] + middle_x
-    # Pixels extend half a pixel beyond the outermost positions.
-    inside = (y > -0.5) & (y < height - 0.5) & (x > -0.5) & (x < width - 0.5)
-    pixels = tf.reshape(images, [-1, height * width, images.shape[3]])
-    top, left = tf.floor(y), tf.floor(x)
-
-    def at(row: tf.Tensor, column: tf.Tensor) -> tf.Tensor:
-        row = tf.clip_by_value(tf.cast(row, tf.int32), 0, height - 1)
-        column = tf.clip_by_value(tf.cast(column, tf.int32), 0, width - 1)
-        return tf.cast(tf.gather(pixels, row * width + column, batch_dims=1), tf.float32)
-
-    lower, further = (y - top)[..., None], (x - left)[..., None]
-    above = at(top, left) * (1 - further) + at(top, left + 1) * further
-    below = at(top + 1, left) * (1 - further) + at(top + 1, left + 1) * further
-    return above * (1 - lower) + below * lower, tf.cast(inside, tf.float32)[..., None]
 
 
 # 2. Colors

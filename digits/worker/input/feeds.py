@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import itertools
+import math
 import os
 import queue
 import threading
@@ -29,8 +30,9 @@ from digits.core.recipe import Augment
 from digits.data import manifest as manifests
 from digits.data.manifest import MEAN_ARRAY_FILE, Manifest
 from digits.data.records import SplitReader
+from digits.data.target import Spatial
 from digits.worker.failure import UserFault
-from digits.worker.input import augment, targets
+from digits.worker.input import augment, spatial, targets
 from digits.worker.input.augment import Draws
 from digits.worker.input.targets import Targets
 
@@ -123,6 +125,7 @@ class Preparation:
     Subtracts the mean, crops to ``crop`` pixels (random crops in training, center crops otherwise; zero outside of
     the image) and standardizes each image if ``augment`` enables it. Training also applies the random augmentations
     of `digits.worker.input.augment`. ``class_weights`` are the weights of the classes in the training loss.
+    ``spatial`` is that of the targets, which then move with the images.
     """
 
     mean: NDArray[np.float32]
@@ -130,6 +133,7 @@ class Preparation:
     image_shape: tuple[int, int, int]
     augment: Augment = field(default_factory=Augment)
     class_weights: NDArray[np.float32] | None = None
+    spatial: Spatial = ""
 
     @property
     def shape(self) -> tuple[int, int, int]:
@@ -138,11 +142,17 @@ class Preparation:
         return (self.crop, self.crop, channels) if self.crop else (height, width, channels)
 
     def __call__(self, images: tf.Tensor) -> tf.Tensor:
-        """Convert images, uint8 [N, H, W, C], to float32 of `shape`, for validation and inference."""
+        """Convert images, uint8 [N, H, W, C], to float32 of `shape`, for inference."""
         batch = self._subtract_mean(tf.cast(images, tf.float32))
         if self.crop:
             batch = tf.image.resize_with_crop_or_pad(batch, self.crop, self.crop)
         return self._standardize(batch)
+
+    def for_validation(self, images: tf.Tensor, y: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+        """Convert images, uint8 [N, H, W, C], and the targets of their records, [N, …], for the validation network."""
+        if self.spatial and self.crop:
+            y = spatial.center_crop(_gatherable(y), self.spatial, self.crop, *self.image_shape[:2])
+        return self(images), spatial.convert(y, self.spatial)
 
     def for_training(self, images: tf.Tensor, y: tf.Tensor, seed: tf.Tensor) -> tuple[tf.Tensor, Targets]:
         """Augment images, uint8 [N, H, W, C], to float32 of `shape`; also returns the targets for the loss.
@@ -150,17 +160,29 @@ class Preparation:
         ``y`` are the targets of the records, [N, …]. All random numbers are drawn from ``seed``, int32 [2].
         """
         draws = augment.Draws(seed, tf.shape(images)[0])
-        if tf.config.list_logical_devices("GPU"):
-            images = tf.cast(images, tf.float32)  # GPUs cannot gather single bytes
-        moved, inside = augment.augment_geometry(images, self.augment, draws)
+        images, y = _gatherable(images), _gatherable(y)
+        moved, y, inside = self._move(images, y, draws)
         batch = augment.augment_colors(tf.cast(moved, tf.float32), self.augment, draws)
         batch = self._subtract_mean(batch)
         if inside is not None:
             batch *= inside
         if self.crop:
-            batch = self._random_windows(batch, draws)
+            batch, y = self._random_windows(batch, y, draws)
         batch, share = augment.blend(self._standardize(batch), self.augment, draws)
-        return batch, self._targets(y, share)
+        return batch, self._targets(spatial.convert(y, self.spatial), share)
+
+    def _move(
+        self, images: tf.Tensor, y: tf.Tensor, draws: Draws
+    ) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor | None]:
+        """Return the geometrically augmented images, their targets, and the mask of `augment.augment_geometry`."""
+        if not self.spatial:
+            moved, inside = augment.augment_geometry(images, self.augment, draws)
+            return moved, y, inside
+        if not augment.changes_geometry(self.augment):
+            return images, y, None
+        moving = augment.affine_map(self.augment, draws, *self.image_shape[:2])
+        moved, inside = moving.warp(images)
+        return moved, spatial.warp(y, self.spatial, moving), inside
 
     def _subtract_mean(self, batch: tf.Tensor) -> tf.Tensor:
         return batch - self.mean if np.any(self.mean) else batch
@@ -168,15 +190,22 @@ class Preparation:
     def _standardize(self, batch: tf.Tensor) -> tf.Tensor:
         return augment.standardize(batch) if self.augment.whitening else batch
 
-    def _random_windows(self, batch: tf.Tensor, draws: Draws) -> tf.Tensor:
+    def _random_windows(self, batch: tf.Tensor, y: tf.Tensor, draws: Draws) -> tuple[tf.Tensor, tf.Tensor]:
+        """Crop each image at random, and its target if that is spatial."""
         assert self.crop is not None
-        if min(self.image_shape[:2]) < self.crop:
-            return tf.image.resize_with_crop_or_pad(batch, self.crop, self.crop)
-        for axis, row in ((1, "window_y"), (2, "window_x")):
-            starts = draws.integer(row, 0, self.image_shape[axis - 1] - self.crop)
+        height, width = self.image_shape[:2]
+        if min(height, width) < self.crop:
+            if self.spatial:
+                y = spatial.center_crop(y, self.spatial, self.crop, height, width)
+            return tf.image.resize_with_crop_or_pad(batch, self.crop, self.crop), y
+        top = draws.integer("window_y", 0, height - self.crop)
+        left = draws.integer("window_x", 0, width - self.crop)
+        for axis, starts in ((1, top), (2, left)):
             places = starts[:, None] + tf.range(self.crop)[None, :]
             batch = tf.gather(batch, places, axis=axis, batch_dims=1)
-        return tf.ensure_shape(batch, (None, *self.shape))
+        if self.spatial:
+            y = spatial.crop(y, self.spatial, self.crop, top, left)
+        return tf.ensure_shape(batch, (None, *self.shape)), y
 
     def _targets(self, y: tf.Tensor, share: tf.Tensor | None) -> Targets:
         if share is not None and y.dtype.is_floating:
@@ -194,6 +223,12 @@ class Preparation:
         return found
 
 
+def _gatherable(values: tf.Tensor) -> tf.Tensor:
+    """Return bytes as float32 on a GPU, which cannot gather single bytes."""
+    is_on_gpu = values.dtype == tf.uint8 and tf.config.list_logical_devices("GPU")
+    return tf.cast(values, tf.float32) if is_on_gpu else values
+
+
 # Dtypes that a GPU can gather, by their size in bytes. It cannot gather single bytes.
 _GATHERED = {8: tf.int64, 2: tf.float16}
 
@@ -201,8 +236,10 @@ _GATHERED = {8: tf.int64, 2: tf.float16}
 _ALIGNMENT = 64
 
 
-def gather_images(images: tf.Tensor, positions: tf.Tensor) -> tf.Tensor:
-    """Gather ``images``, uint8 [N, H, W, C], at the ``positions`` [n], on their device."""
+def gather_records(images: tf.Tensor, positions: tf.Tensor) -> tf.Tensor:
+    """Gather images or targets [N, …] at the ``positions`` [n], on their device."""
+    if images.dtype != tf.uint8:
+        return tf.gather(images, positions)
     shape = images.shape[1:]
     size = int(np.prod(shape))
     width = next((width for width in _GATHERED if size % width == 0), None)
@@ -233,9 +270,14 @@ def preparation(
     class_weights: NDArray[np.float32] | None = None,
 ) -> Preparation:
     """Return the preprocessing for a dataset; ``mean`` is ``image``, ``pixel`` or ``none``. Raises UserFault."""
-    augment.check(augmentation, manifest.shape)
+    augment.check(augmentation, manifest.shape, manifest.target.spatial)
     return Preparation(
-        _mean(manifest, dataset, mean), crop or None, manifest.shape, augmentation, class_weights
+        _mean(manifest, dataset, mean),
+        crop or None,
+        manifest.shape,
+        augmentation,
+        class_weights,
+        manifest.target.spatial,
     )
 
 
@@ -317,7 +359,7 @@ class Records:
         self._memory = (
             memory_budget(taken) if budget_bytes is None else MemoryBudget(budget_bytes, free_bytes())
         )
-        self.bytes = len(self) * self._decoder.image_bytes
+        self.bytes = len(self) * self._decoder.record_bytes
         self.is_resident = self.bytes <= self._memory.budget
         self._decoded: tuple[tf.Tensor, tf.Tensor] | None = None
 
@@ -411,6 +453,9 @@ class Decoder:
         self._encoding = manifest.encoding
         self._target = manifest.target
         self.image_bytes = int(np.prod(self._shape))
+        target_bytes = math.prod(self._target.shape) * np.dtype(self._target.decoded_dtype).itemsize
+        self._pictures_bytes = [self.image_bytes, *([target_bytes] if self._target.is_picture else [])]
+        self.record_bytes = self.image_bytes + (target_bytes if self._target.spatial else 0)
         self.decode = tf.function(
             self._decode, autograph=False, input_signature=[tf.TensorSpec([None], tf.string)]
         )
@@ -419,14 +464,16 @@ class Decoder:
     def place(self) -> str:
         """The device for decoded images: the first GPU if it can gather them, otherwise the CPU."""
         gpus = tf.config.list_logical_devices("GPU")
-        is_for_any_device = any(self.image_bytes % width == 0 for width in _GATHERED)
+        is_for_any_device = all(
+            any(size % width == 0 for width in _GATHERED) for size in self._pictures_bytes
+        )
         return gpus[0].name if gpus and is_for_any_device else "/device:CPU:0"
 
     def decode_all(self, reader: SplitReader) -> tuple[tf.Tensor, tf.Tensor]:
         """Return all images and targets of a split."""
         images = _allocate_aligned((len(reader), *self._shape))
-        targets = np.empty((len(reader), *self._target.shape), self._target.dtype)
-        size = max(1, min(1024, _DECODE_BYTES // self.image_bytes))
+        targets = np.empty((len(reader), *self._target.shape), self._target.decoded_dtype)
+        size = max(1, min(1024, _DECODE_BYTES // self.record_bytes))
         payloads = tf.data.TFRecordDataset([str(path) for path in reader.shards]).batch(size)
         options = tf.data.Options()
         options.threading.max_intra_op_parallelism = 1
@@ -444,10 +491,22 @@ class Decoder:
         target = self._target
         features = {
             "image/encoded": tf.io.FixedLenFeature([], tf.string),
-            target.feature: tf.io.FixedLenFeature(target.shape, target.dtype),
+            target.feature: tf.io.FixedLenFeature([], tf.string)
+            if target.is_picture
+            else tf.io.FixedLenFeature(target.shape, target.dtype),
         }
         parsed = tf.io.parse_example(payloads, features)
-        return self._decode_images(parsed["image/encoded"]), parsed[target.feature]
+        values = parsed[target.feature]
+        if target.is_picture:
+            spec = tf.TensorSpec(target.shape, tf.uint8)
+            values = tf.map_fn(self._decode_target, values, fn_output_signature=spec)
+        return self._decode_images(parsed["image/encoded"]), values
+
+    @_as_written
+    def _decode_target(self, data: tf.Tensor) -> tf.Tensor:
+        shape = self._target.shape
+        pixels = tf.io.decode_png(data, shape[2] if len(shape) == 3 else 1)
+        return tf.reshape(pixels, shape)
 
     def _decode_images(self, encoded: tf.Tensor) -> tf.Tensor:
         if self._encoding == "none":
@@ -499,7 +558,7 @@ class _StreamedFeed:
         self._thread = threading.Thread(target=self._read_ahead, name="records", daemon=True)
         first = next(order, np.arange(0))
         self._order = itertools.chain([first], order)
-        batches_ahead = max(2, _AHEAD_BYTES // max(1, len(first) * decoder.image_bytes))
+        batches_ahead = max(2, _AHEAD_BYTES // max(1, len(first) * decoder.record_bytes))
         self._memory.release(batches_ahead)
         self._thread.start()
 

@@ -53,6 +53,22 @@ def classification_accuracy_top_n(pred: Any, y: Any, n: int) -> tf.Tensor:
     return tf.reduce_mean(tf.cast(hits, tf.float32), name=f"accuracy_top_{n}")
 
 
+def segmentation_loss(pred: Any, y: Any) -> tf.Tensor:
+    """Return the mean softmax cross-entropy of the pixels that have a class.
+
+    ``pred`` are logits, float [N, H, W, classes], and ``y`` the classes of the pixels, integers [N, H, W] or
+    [N, H, W, 1]. Pixels of another value, such as 255 for the borders of objects and for padding, do not count.
+    """
+    logits = full_precision.to_float32(pred)
+    classes = tf.reshape(tf.cast(y, tf.int64), tf.shape(logits)[:-1])
+    counted = (classes >= 0) & (classes < tf.shape(logits, tf.int64)[-1])
+    each = tf.nn.sparse_softmax_cross_entropy_with_logits(labels=tf.where(counted, classes, 0), logits=logits)
+    weights = tf.cast(counted, each.dtype)
+    return tf.math.divide_no_nan(
+        tf.reduce_sum(each * weights), tf.reduce_sum(weights), name="segmentation_loss"
+    )
+
+
 def mse_loss(lhs: Any, rhs: Any) -> tf.Tensor:
     """Return the mean squared difference of two tensors of the same shape."""
     lhs, rhs = _of_one_type(full_precision.to_float32(lhs), full_precision.to_float32(rhs))

@@ -40,7 +40,7 @@ from digits.data.manifest import (
     Split,
     remove_products,
 )
-from digits.data.sources import Plan, UnusableSource, show
+from digits.data.sources import Plan, SplitPlan, UnusableSource, show
 from digits.kinds import kind_named
 from digits.worker.failure import UserFault
 
@@ -308,7 +308,6 @@ class ShardMaker:
         """Write the shard of piece ``number``; send Advanced periodically, and ShardWritten at the end."""
         piece = self._pieces[number]
         split = self._plan.splits[piece.split]
-        root = str(split.root)
         in_train = piece.split == "train"
         counts = [0] * len(self._plan.groups)
         digests = bytearray()
@@ -319,7 +318,7 @@ class ShardMaker:
                 path = split.files[place]
                 group = split.groups[place] if split.groups else -1
                 try:
-                    record, image, digest = self._record(root, path, self._plan.features(split, place))
+                    record, image, digest = self._record(split, place)
                 except (images.UnusableImage, OSError) as error:
                     name = self._plan.groups[group] if group >= 0 else ""
                     news.advance(Unusable(show(path), _reason(error, split.root), piece.split, name))
@@ -342,12 +341,12 @@ class ShardMaker:
         if self._sum is not None:
             send(Summed(self._sum))
 
-    def _record(
-        self, root: str, path: str, features: records.Features
-    ) -> tuple[records.Record, Image, bytes]:
-        recipe = self._recipe
+    def _record(self, split: SplitPlan, place: int) -> tuple[records.Record, Image, bytes]:
+        recipe, path = self._recipe, split.files[place]
         size = (recipe.width, recipe.height)
-        picture = images.open_picture(f"{root}/{path}", recipe.channels, enough=size)
+        picture = images.open_picture(f"{split.root}/{path}", recipe.channels, enough=size)
+        geometry = images.Geometry(picture.size, *size, recipe.resize_mode)
+        features = self._plan.features(split, place, geometry)
         digest = hashlib.blake2b(picture.data, digest_size=DIGEST_BYTES).digest()
         if picture.plain and picture.image.size == size and picture.format.lower() == self._format:
             image, data = picture.image, picture.data

@@ -3,7 +3,7 @@
 The process listens on a Unix socket. Requests and responses are lines of JSON:
 
     {"call": "predict", "image": path, "snapshot": "snapshot_1.ckpt", "top": 5}
-    {"ok": true, "predictions": [[label, percent], …], "milliseconds": 3.2}   (as the kind describes them)
+    {"ok": true, "predictions": …, "milliseconds": 3.2}   (as the kind describes them)
     {"ok": false, "message": …, "hint": …, "status": 400, "trace": [frame, …]}
 
 It exits after a period without requests.
@@ -81,12 +81,13 @@ class Predictor:
         self._warm_up()
         self._check_output()
 
-    def predict(self, image: str | Path, top: int = 5) -> list[list[Any]]:
+    def predict(self, image: str | Path, top: int = 5) -> Any:
         """The prediction for one image as its kind describes it, with ``top`` classes; raises Refused."""
-        return self._targets.describe(self._run(self._pixels(image)[None])[0], top)
+        pixels, geometry = self._read(image)
+        return self._targets.describe(self._run(pixels[None])[0], top, geometry)
 
     def _traced(self) -> Any:
-        """A function from images, uint8 [N, H, W, C], to predictions, float32 [N, columns]."""
+        """A function from images, uint8 [N, H, W, C], to predictions [N, …]."""
 
         def predict(pixels: tf.Tensor) -> tf.Tensor:
             return self._targets.predict(self._trained.outputs(pixels))
@@ -125,22 +126,22 @@ class Predictor:
         except UnsuitableOutput as error:
             raise Refused(error.message, error.hint) from error
 
-    def _run(self, pixels: NDArray[np.uint8]) -> NDArray[np.float32]:
-        values: NDArray[np.float32] = self._function(
-            tf.constant(np.repeat(pixels, self._repeats, axis=0))
-        ).numpy()
-        if values.ndim != 2 or values.shape[1] < self._targets.target.outputs:
+    def _run(self, pixels: NDArray[np.uint8]) -> NDArray[Any]:
+        values: NDArray[Any] = self._function(tf.constant(np.repeat(pixels, self._repeats, axis=0))).numpy()
+        if not self._targets.accepts(values.shape[1:]):
             error = self._targets.refuse(values.shape[1:])
             raise Refused(error.message, error.hint) from error
-        self._columns = int(values.shape[1])
+        self._columns = int(values.shape[1]) if values.ndim == 2 else 0
         return values
 
-    def _pixels(self, image: str | Path) -> NDArray[np.uint8]:
+    def _read(self, image: str | Path) -> tuple[NDArray[np.uint8], images.Geometry]:
+        """Return the network's input, uint8 [H, W, C], and how the image was resized to it."""
         height, width, channels = self._manifest.shape
         try:
-            return images.resize(
-                images.load(Path(image), channels), width, height, self._manifest.resize_mode
-            )
+            picture = images.open_picture(Path(image), channels).image
+            geometry = images.Geometry(picture.size, width, height, self._manifest.resize_mode)
+            resized = images.resize_image(picture, width, height, geometry.mode)
+            return images.as_pixels(resized), geometry
         except (images.UnusableImage, OSError) as error:
             reason = error.strerror if isinstance(error, OSError) else str(error)
             raise Refused(f"The image cannot be read: {reason}", "Choose a PNG or JPEG file.") from error
@@ -166,7 +167,7 @@ class Service:
         milliseconds = round((time.perf_counter() - began) * 1000, 2)
         return {"ok": True, "predictions": predictions, "milliseconds": milliseconds}
 
-    def _predictions(self, request: Any) -> list[list[Any]]:
+    def _predictions(self, request: Any) -> Any:
         if not isinstance(request, dict) or request.get("call") != "predict":
             raise Refused("The request is invalid.")
         image, snapshot, top = request.get("image"), request.get("snapshot"), request.get("top", 5)
@@ -194,7 +195,7 @@ def _refusal(refusal: Refused) -> dict[str, Any]:
     }
 
 
-def predict(model_folder: Path, image: Path, snapshot: str, top: int = 5) -> list[list[Any]]:
+def predict(model_folder: Path, image: Path, snapshot: str, top: int = 5) -> Any:
     """Load a snapshot and predict one image; raises Refused."""
     return Predictor(model_folder, snapshot).predict(image, top)
 

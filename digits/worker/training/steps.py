@@ -16,7 +16,7 @@ import tensorflow as tf
 from numpy.typing import NDArray
 
 from digits.worker.input import targets
-from digits.worker.input.feeds import Chunk, Preparation, gather_images
+from digits.worker.input.feeds import Chunk, Preparation, gather_records
 from digits.worker.input.targets import Targets
 from digits.worker.network import tower
 from digits.worker.network.network import Built, Network
@@ -101,7 +101,7 @@ class Evaluation:
         target = self._network.target
         return [
             tf.TensorSpec((None, *self._prepare.image_shape), tf.uint8, name="images"),
-            tf.TensorSpec([None, *target.shape], target.dtype, name="targets"),
+            tf.TensorSpec([None, *target.shape], target.decoded_dtype, name="targets"),
             tf.TensorSpec([None, None], tf.int64, name="positions"),
         ]
 
@@ -127,8 +127,9 @@ class Evaluation:
         return tf.reshape(turns, [tf.shape(turns)[0] * len(devices), -1])[:count]
 
     def _metrics(self, images: tf.Tensor, labels: tf.Tensor, batch: tf.Tensor) -> tf.Tensor:
+        x, y = self._prepare.for_validation(images, labels)
         with self._randomness.draw_for(self.stage, batch):
-            built = self._network.build(self._store, self.stage, self._prepare(images), labels)
+            built = self._network.build(self._store, self.stage, x, y)
         self.names = list(built.metrics)
         row = tf.stack(list(built.metrics.values()))
         if built.record_values is None:
@@ -191,7 +192,7 @@ class Training(Evaluation):
         size = self._config.batch_size * self._config.batches
         example = [
             tf.TensorSpec((size, *images.shape[1:]), images.dtype),
-            tf.TensorSpec([size], labels.dtype),
+            tf.TensorSpec((size, *labels.shape[1:]), labels.dtype),
             tf.TensorSpec([], rates.dtype),
             step,
         ]
@@ -386,4 +387,4 @@ def _settings(rates: Sequence[float], first_step: int) -> tuple[tf.Tensor, tf.Te
 
 
 def _batch(images: tf.Tensor, labels: tf.Tensor, positions: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
-    return gather_images(images, positions), tf.gather(labels, positions)
+    return gather_records(images, positions), gather_records(labels, positions)

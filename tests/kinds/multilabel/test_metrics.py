@@ -9,10 +9,12 @@ import pytest
 
 PROGRAM = """
 import numpy as np, tensorflow as tf
+from digits.data.images import Geometry
 from digits.data.target import label_set
 from digits.kinds.multilabel.metrics import Metrics, average_precision
 from digits.kinds.multilabel.targets import Targets
 from digits.kinds.targets import UnsuitableOutput
+GEOMETRY = Geometry((1, 1), 1, 1, "squash")
 
 def by_definition(scores, true):
     # The precision at each threshold times the increase in recall, from the highest threshold on.
@@ -77,7 +79,7 @@ assert metrics.record_values(tf.zeros([2, 9]), tf.zeros([2, 4])) is None
 targets = Targets(target)
 found = targets.predict({"other": tf.zeros([3, 9]), "logits": tf.zeros([3, 4])})
 assert found.shape == [3, 4] and np.all(found.numpy() == 0.5)
-assert targets.describe(np.array([0.25, 1.0, 0.0, 0.5]), 2) == [
+assert targets.describe(np.array([0.25, 1.0, 0.0, 0.5]), 2, GEOMETRY) == [
     ["never", 100.0], ["seldom", 50.0], ["always", 25.0], ["often", 0.0]
 ]
 class Unused:

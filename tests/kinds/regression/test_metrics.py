@@ -9,10 +9,12 @@ import pytest
 
 PROGRAM = """
 import json, numpy as np, tensorflow as tf
+from digits.data.images import Geometry
 from digits.data.target import numbers
 from digits.kinds.regression.metrics import Metrics
 from digits.kinds.regression.targets import Targets
 from digits.kinds.targets import UnsuitableOutput
+GEOMETRY = Geometry((1, 1), 1, 1, "squash")
 
 chance = np.random.default_rng(1)
 y = np.stack([chance.normal(2000, 3, 90), chance.normal(0, 1e-3, 90)], 1).astype(np.float32)
@@ -49,7 +51,7 @@ assert only(tf.constant([4.0, 4.0]))["mae"] == 0  # an output of shape [N]
 assert one.statistics(tf.zeros([2, 8]), constant) == {} and one.summarize({}) == {}
 
 targets = Targets(target)
-assert targets.describe(np.array([1.0, 2.0]), 5) == [["year", 1.0], ["tiny", 2.0]]
+assert targets.describe(np.array([1.0, 2.0]), 5, GEOMETRY) == [["year", 1.0], ["tiny", 2.0]]
 assert targets.predict({"other": tf.zeros([3, 9]), "numbers": tf.ones([3, 2])}).shape == [3, 2]
 try:
     targets.check(9, None)

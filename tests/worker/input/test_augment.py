@@ -156,9 +156,11 @@ def _turned(images: np.ndarray, degrees: list[float], zooms: list[float]) -> Any
     import tensorflow as tf
 
     from digits.worker.input import augment
+    from digits.worker.input.affine import AffineMap
 
     matrix = augment.rotation_matrix(tf.constant(np.radians(degrees), tf.float32), tf.constant(zooms))
-    return [part.numpy() for part in augment.warp(tf.constant(images), matrix, tf.zeros([len(images), 2]))]
+    turning = AffineMap(matrix, tf.zeros([len(images), 2]), *images.shape[1:3])
+    return [part.numpy() for part in turning.warp(tf.constant(images))]
 
 
 def test_a_known_angle_and_zoom(in_child: Any) -> None:

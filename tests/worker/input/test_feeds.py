@@ -358,7 +358,7 @@ def _placed(folder: Path, budget: float, number: int) -> tuple[np.ndarray, str]:
         feed = records.feed(iter([np.array([3, 1]), np.array([0, 8])]))
         images, _, positions = feed.take(2)
         feed.close()
-        return input.gather_images(images, tf.reshape(positions, [-1])).numpy(), images.device
+        return input.gather_records(images, tf.reshape(positions, [-1])).numpy(), images.device
 
 
 @pytest.mark.parametrize("shape", [(4, 2, 3), (2, 3, 3), (3, 3, 1)], ids=["by 8", "by 2", "odd"])
@@ -375,7 +375,7 @@ def _gathered(images: np.ndarray, positions: list[int]) -> np.ndarray:
     from digits.worker.input import feeds as input
 
     signature = [tf.TensorSpec((None, *images.shape[1:]), tf.uint8), tf.TensorSpec([None], tf.int64)]
-    return tf.function(input.gather_images, autograph=False, input_signature=signature)(
+    return tf.function(input.gather_records, autograph=False, input_signature=signature)(
         images, positions
     ).numpy()
 

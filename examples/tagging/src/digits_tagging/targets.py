@@ -7,6 +7,7 @@ from typing import Any
 import tensorflow as tf
 from numpy.typing import NDArray
 
+from digits.data.images import Geometry
 from digits.kinds import targets
 from digits.kinds.targets import LossLabels
 
@@ -23,7 +24,7 @@ class Targets(targets.Targets):
         if columns != self.target.outputs:
             raise self.refuse([columns])
 
-    def describe(self, predicted: NDArray[Any], top: int) -> list[list[Any]]:
+    def describe(self, predicted: NDArray[Any], top: int, geometry: Geometry) -> list[list[Any]]:
         """Return all tags with their probabilities in percent, most likely first."""
         tags = zip(self.target.names, predicted.tolist(), strict=True)
         return [[tag, 100 * share] for tag, share in sorted(tags, key=lambda item: -item[1])]
