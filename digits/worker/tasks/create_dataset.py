@@ -40,7 +40,7 @@ from digits.data.manifest import (
     Split,
     remove_products,
 )
-from digits.data.sources import Plan, UnusableSource, show
+from digits.data.sources import ImageSource, Plan, UnusableSource, show
 from digits.kinds import kind_named
 from digits.worker.failure import UserFault
 
@@ -195,7 +195,9 @@ class Creation:
             mean_pixel=[float(value) for value in mean.mean(axis=(0, 1))],
             skipped=len(skipped),
             seed=recipe.seed,
-            source={name: show(split.source or str(split.root)) for name, split in plan.splits.items()},
+            source={
+                name: show(split.source or split.images.describe()) for name, split in plan.splits.items()
+            },
         )
         manifest.save(self._job_folder)
         self._report.finished()
@@ -308,7 +310,6 @@ class ShardMaker:
         """Write the shard of piece ``number``; send Advanced periodically, and ShardWritten at the end."""
         piece = self._pieces[number]
         split = self._plan.splits[piece.split]
-        root = str(split.root)
         in_train = piece.split == "train"
         counts = [0] * len(self._plan.groups)
         digests = bytearray()
@@ -319,10 +320,12 @@ class ShardMaker:
                 path = split.files[place]
                 group = split.groups[place] if split.groups else -1
                 try:
-                    record, image, digest = self._record(root, path, self._plan.features(split, place))
+                    record, image, digest = self._record(
+                        split.images, path, self._plan.features(split, place)
+                    )
                 except (images.UnusableImage, OSError) as error:
                     name = self._plan.groups[group] if group >= 0 else ""
-                    news.advance(Unusable(show(path), _reason(error, split.root), piece.split, name))
+                    news.advance(Unusable(show(path), _reason(error, split.images), piece.split, name))
                     continue
                 writer.add(records.encode_example(record), group)
                 if group >= 0:
@@ -343,11 +346,11 @@ class ShardMaker:
             send(Summed(self._sum))
 
     def _record(
-        self, root: str, path: str, features: records.Features
+        self, source: ImageSource, name: str, features: records.Features
     ) -> tuple[records.Record, Image, bytes]:
         recipe = self._recipe
         size = (recipe.width, recipe.height)
-        picture = images.open_picture(f"{root}/{path}", recipe.channels, enough=size)
+        picture = images.open_picture(source.read(name), recipe.channels, enough=size)
         digest = hashlib.blake2b(picture.data, digest_size=DIGEST_BYTES).digest()
         if picture.plain and picture.image.size == size and picture.format.lower() == self._format:
             image, data = picture.image, picture.data
@@ -357,7 +360,7 @@ class ShardMaker:
             image = images.resize_image(picture.image, *size, recipe.resize_mode, seed=seed)
             data = images.encode_image(image, recipe.encoding)
         record = records.Record(
-            data, self._format, recipe.height, recipe.width, recipe.channels, features, os.fsencode(path)
+            data, self._format, recipe.height, recipe.width, recipe.channels, features, os.fsencode(name)
         )
         return record, image, digest
 
@@ -461,13 +464,13 @@ def divide(plan: Plan, recipe: CreateDataset) -> list[Piece]:
     return pieces
 
 
-def _reason(error: Exception, root: Path) -> str:
-    """Return why an image was skipped; raises UserFault if the whole folder has disappeared."""
+def _reason(error: Exception, source: ImageSource) -> str:
+    """Return why an image was skipped; raises UserFault if the whole source has disappeared."""
     if isinstance(error, images.UnusableImage):
         return error.reason
-    if not root.is_dir():
+    if not source.is_available():
         raise UserFault(
-            f"The folder {show(str(root))} disappeared or became unreadable while its images were read.",
+            f"The folder {source.describe()} disappeared or became unreadable while its images were read.",
             "Check that the disk is still mounted, then create the dataset again.",
         ) from error
     if isinstance(error, FileNotFoundError):
