@@ -19,6 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from digits.core.errors import DigitsError
+from digits.data import images
 from digits.data.images import Geometry
 from digits.data.records import Features
 from digits.data.target import TargetSpec
@@ -42,16 +43,46 @@ class Progress(Protocol):
         """Report the progress of a download, 0 to 1."""
 
 
+class ImageSource(Protocol):
+    """The place from which the images of a split are read, by name."""
+
+    def read(self, name: str) -> bytes:
+        """Return the encoded image ``name``; raises UnusableImage and OSError."""
+
+    def describe(self) -> str:
+        """Return the folder of the images, for pages and messages."""
+
+    def is_available(self) -> bool:
+        """Return whether the folder still exists: its loss differs from that of an image."""
+
+
+@dataclass(frozen=True)
+class ImageFolder:
+    """Images that are files; their names are paths relative to ``root``."""
+
+    root: Path
+
+    def read(self, name: str) -> bytes:
+        return images.read_source(f"{self.root}/{name}")
+
+    def describe(self) -> str:
+        return show(str(self.root))
+
+    def is_available(self) -> bool:
+        return self.root.is_dir()
+
+
 @dataclass
 class SplitPlan:
     """The images of a split in the order of their records.
 
-    ``files`` are relative to ``root``. ``targets`` holds the target of each, and ``groups`` the position of
+    ``files`` are names in ``images``. ``targets`` holds the target of each, and ``groups`` the position of
     its group in `Plan.groups`; it is empty for kinds without groups. ``source`` is what pages show as the source,
-    by default the root.
+    by default the
+    folder of the images.
     """
 
-    root: Path
+    images: ImageSource
     files: list[str] = field(default_factory=list)
     targets: list[Any] = field(default_factory=list)
     groups: list[int] = field(default_factory=list)

@@ -8,7 +8,7 @@ from typing import Any
 
 from digits.core.recipe import CreateDataset
 from digits.core.schema import Percent
-from digits.data.sources import Progress, SplitPlan, check_shares, show, shuffle
+from digits.data.sources import ImageFolder, Progress, SplitPlan, check_shares, show, shuffle
 from digits.data.tables import Table
 
 
@@ -53,7 +53,7 @@ def plan_splits(
     """Plan the splits from their ``parts`` of the tables, with the ``targets`` and ``groups`` of a part."""
     splits = {}
     for name, part in parts.items():
-        split = SplitPlan(Path(recipe.folder), part.files, targets(part), groups(part))
+        split = SplitPlan(ImageFolder(Path(recipe.folder)), part.files, targets(part), groups(part))
         split.source = _tables(recipe)[name] or recipe.table
         shuffle(split, recipe.seed, name)
         splits[name] = split

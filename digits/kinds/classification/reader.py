@@ -19,6 +19,7 @@ from msgspec import structs
 from digits.data import samples
 from digits.data.images import EXTENSIONS
 from digits.data.sources import (
+    ImageFolder,
     Plan,
     Progress,
     SplitPlan,
@@ -378,8 +379,8 @@ def _shared_out(
     root: Path, classes: list[ClassFolder], bounds: Bounds, shares: dict[str, float], seed: int
 ) -> dict[str, SplitPlan]:
     """Divide each class of a folder between train and the splits that take a share of it."""
-    splits = {"train": SplitPlan(root)}
-    splits |= {name: SplitPlan(root) for name, share in shares.items() if share > 0}
+    splits = {"train": SplitPlan(ImageFolder(root))}
+    splits |= {name: SplitPlan(ImageFolder(root)) for name, share in shares.items() if share > 0}
     for number, item in enumerate(classes):
         files = choose(item.files, seed, "train", item.name, maximum=bounds.maximum)
         start = 0
@@ -413,7 +414,7 @@ def _matched(
         warnings.append(
             f"Folders in {root} without a class of that name in the training images: {listed(unknown)}."
         )
-    split = SplitPlan(found.root)
+    split = SplitPlan(ImageFolder(found.root))
     kept = large_enough(Scan(found.root, known), bounds.minimum, warnings)
     for item in kept:
         files = choose(item.files, seed, name, item.name, maximum=bounds.maximum)

@@ -40,7 +40,7 @@ from digits.data.manifest import (
     Split,
     remove_products,
 )
-from digits.data.sources import Plan, SplitPlan, UnusableSource, show
+from digits.data.sources import ImageSource, Plan, SplitPlan, UnusableSource, show
 from digits.kinds import kind_named
 from digits.worker.failure import UserFault
 
@@ -195,7 +195,9 @@ class Creation:
             mean_pixel=[float(value) for value in mean.mean(axis=(0, 1))],
             skipped=len(skipped),
             seed=recipe.seed,
-            source={name: show(split.source or str(split.root)) for name, split in plan.splits.items()},
+            source={
+                name: show(split.source or split.images.describe()) for name, split in plan.splits.items()
+            },
         )
         manifest.save(self._job_folder)
         self._report.finished()
@@ -321,7 +323,7 @@ class ShardMaker:
                     record, image, digest = self._record(split, place)
                 except (images.UnusableImage, OSError) as error:
                     name = self._plan.groups[group] if group >= 0 else ""
-                    news.advance(Unusable(show(path), _reason(error, split.root), piece.split, name))
+                    news.advance(Unusable(show(path), _reason(error, split.images), piece.split, name))
                     continue
                 writer.add(records.encode_example(record), group)
                 if group >= 0:
@@ -344,7 +346,7 @@ class ShardMaker:
     def _record(self, split: SplitPlan, place: int) -> tuple[records.Record, Image, bytes]:
         recipe, path = self._recipe, split.files[place]
         size = (recipe.width, recipe.height)
-        picture = images.open_picture(f"{split.root}/{path}", recipe.channels, enough=size)
+        picture = images.open_picture(split.images.read(path), recipe.channels, enough=size)
         geometry = images.Geometry(picture.size, *size, recipe.resize_mode)
         features = self._plan.features(split, place, geometry)
         digest = hashlib.blake2b(picture.data, digest_size=DIGEST_BYTES).digest()
@@ -460,13 +462,13 @@ def divide(plan: Plan, recipe: CreateDataset) -> list[Piece]:
     return pieces
 
 
-def _reason(error: Exception, root: Path) -> str:
-    """Return why an image was skipped; raises UserFault if the whole folder has disappeared."""
+def _reason(error: Exception, source: ImageSource) -> str:
+    """Return why an image was skipped; raises UserFault if the whole source has disappeared."""
     if isinstance(error, images.UnusableImage):
         return error.reason
-    if not root.is_dir():
+    if not source.is_available():
         raise UserFault(
-            f"The folder {show(str(root))} disappeared or became unreadable while its images were read.",
+            f"The folder {source.describe()} disappeared or became unreadable while its images were read.",
             "Check that the disk is still mounted, then create the dataset again.",
         ) from error
     if isinstance(error, FileNotFoundError):

@@ -27,7 +27,7 @@ from digits.core.recipe import CreateDataset
 from digits.data import images, manifest, records
 from digits.data.sample_catalog import SAMPLES, Sample
 from digits.data.sample_formats import LabeledImages
-from digits.data.sources import Plan, SplitPlan
+from digits.data.sources import ImageFolder, Plan, SplitPlan
 from digits.data.target import class_index
 from digits.kinds.classification.recipe import CreateClassification, FolderSplit
 from digits.worker.failure import UserFault
@@ -353,27 +353,27 @@ def test_impossible_recipes_are_refused(job: Path, source: Path, options: dict, 
 
 
 def test_a_folder_that_disappears_is_named(job: Path, source: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    read = images.open_picture
+    read = ImageFolder.read
 
-    def vanish(path: str, *arguments: Any, **options: Any) -> images.Picture:
+    def vanish(folder: ImageFolder, name: str) -> bytes:
         shutil.rmtree(source, ignore_errors=True)
-        return read(path, *arguments, **options)
+        return read(folder, name)
 
-    monkeypatch.setattr(images, "open_picture", vanish)
+    monkeypatch.setattr(ImageFolder, "read", vanish)
     assert f"The folder {source} disappeared" in fault(job, recipe(source)).message
 
 
 def test_a_file_that_disappears_is_skipped(job: Path, source: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    read = images.open_picture
+    read = ImageFolder.read
 
-    def vanish(path: str, *arguments: Any, **options: Any) -> images.Picture:
-        if path.endswith("blue/003.png"):
-            Path(path).unlink()
-        if path.endswith("blue/004.png"):
-            raise PermissionError(errno.EACCES, "Permission denied", path)
-        return read(path, *arguments, **options)
+    def vanish(folder: ImageFolder, name: str) -> bytes:
+        if name == "blue/003.png":
+            (folder.root / name).unlink()
+        if name == "blue/004.png":
+            raise PermissionError(errno.EACCES, "Permission denied", name)
+        return read(folder, name)
 
-    monkeypatch.setattr(images, "open_picture", vanish)
+    monkeypatch.setattr(ImageFolder, "read", vanish)
     make(job, recipe(source, pct_val=0))
     assert [(row["path"], row["reason"]) for row in skipped_rows(job)] == [
         ("blue/003.png", "the file does not exist"),
@@ -440,7 +440,7 @@ def test_a_second_run_replaces_the_first(job: Path, source: Path) -> None:
 
 def test_the_number_of_shards_grows_with_the_data(tmp_path: Path) -> None:
     def plan(count: int) -> Plan:
-        split = SplitPlan(tmp_path, ["a"] * count, [0] * count, [0] * count)
+        split = SplitPlan(ImageFolder(tmp_path), ["a"] * count, [0] * count, [0] * count)
         return Plan(class_index(["a", "b"]), {"train": split}, ["a", "b"])
 
     task = CreateDataset(kind="image-classification", width=28, height=28, channels=1)

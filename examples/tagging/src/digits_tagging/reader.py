@@ -6,6 +6,7 @@ import csv
 from pathlib import Path
 
 from digits.data.sources import (
+    ImageFolder,
     Plan,
     Progress,
     SplitPlan,
@@ -36,7 +37,7 @@ def read(recipe: Recipe, progress: Progress) -> Plan:
         target=TargetSpec(feature="tags", dtype="float32", shape=[len(tags)], names=tags),
         splits={
             name: SplitPlan(
-                table.parent,
+                ImageFolder(table.parent),
                 chosen,
                 targets=[[float(tag in tags_of[file]) for tag in tags] for file in chosen],
                 groups=[len(tags_of[file]) for file in chosen],
