@@ -160,6 +160,7 @@ def dataset(job: DatasetJob) -> dict[str, Any] | None:
         "mean_pixel": manifest.mean_pixel,
         "skipped": skipped(job),
         "source": manifest.source,
+        "content_hash": manifest.content_hash,
         "explore_url": url_for("datasets.explore", kind=job.data_kind, job_id=job.id),
     }
 
@@ -210,6 +211,12 @@ def dataset_json(job: DatasetJob) -> dict[str, Any]:
         **views.dataset_json(manifest),
         "mean_pixel": manifest.mean_pixel,
         "skipped": manifest.skipped,
+        "content_hash": manifest.content_hash,
+        "shards": [
+            {"file": shard, "sha256": digest}
+            for split in manifest.splits.values()
+            for shard, digest in zip(split.shards, split.hashes, strict=False)
+        ],
     }
 
 
