@@ -227,6 +227,7 @@ def explore(kind: Kind) -> str:
         groups_word=views.groups,
         label=label,
         labels=manifest.groups,
+        has_classes=manifest.target.classes,
         counts=manifest.splits[name].counts,
         page=page,
         size=size,

@@ -43,7 +43,7 @@ from digits.data.manifest import (
     remove_products,
 )
 from digits.data.sources import ImageSource, Plan, SplitPlan, UnusableSource, show
-from digits.kinds import kind_named
+from digits.kinds.recipes import read_source
 from digits.worker.failure import UserFault
 
 MAX_SKIPPED_EVENTS = 1000
@@ -163,9 +163,8 @@ class Creation:
             raise
 
     def _plan(self) -> Plan:
-        reader = kind_named(self._recipe.kind).load("reader")
         try:
-            plan: Plan = reader.read(self._recipe, self._report)
+            plan = read_source(self._recipe, self._report)
         except (UnusableSource, samples.DownloadFailed) as error:
             raise UserFault(error.message, error.hint) from error
         for warning in plan.warnings:
