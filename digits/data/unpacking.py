@@ -30,7 +30,7 @@ import zlib
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, Any, Self
 
 import msgspec
 
@@ -157,7 +157,9 @@ def _readable() -> Iterator[None]:
     try:
         yield
     except MemoryError as error:
-        raise ArchiveError("Unpacking the archive needs too much memory. Pack it again as zip or tar.gz.") from error
+        raise ArchiveError(
+            "Unpacking the archive needs too much memory. Pack it again as zip or tar.gz."
+        ) from error
     except NotImplementedError as error:
         raise ArchiveError(
             f"The archive uses an unsupported compression ({error}). Pack it again as zip or tar.gz."
@@ -264,7 +266,9 @@ def _entries(file: IO[bytes], limits: Limits) -> Iterator[tuple[_Entry, float]]:
     if start[257:262] == b"ustar" or _is_old_tar(start):
         return _tar_entries(file, file)
     names = {b"Rar!": "RAR", b"7z\xbc\xaf": "7-Zip", b"\x28\xb5\x2f\xfd": "Zstandard"}
-    found = next((f"{name} archives" for magic, name in names.items() if start.startswith(magic)), "this file")
+    found = next(
+        (f"{name} archives" for magic, name in names.items() if start.startswith(magic)), "this file"
+    )
     raise ArchiveError(
         f"The archive cannot be read: {found} cannot be unpacked. Accepted are zip, tar, tar.gz, tar.bz2 and tar.xz."
     )
@@ -331,7 +335,7 @@ class _StrictTarInfo(tarfile.TarInfo):
     """A header whose damage is an error; the library would take it as the end of the archive."""
 
     @classmethod
-    def frombuf(cls, buf: bytes | bytearray, encoding: str, errors: str) -> tarfile.TarInfo:
+    def frombuf(cls, buf: bytes | bytearray, encoding: str, errors: str) -> Self:
         if len(buf) < tarfile.BLOCKSIZE:
             raise ArchiveError("The tar archive is truncated: its end is missing. Create it again.")
         if not any(buf):
@@ -354,7 +358,9 @@ def _tar_entries(file: IO[bytes], stream: Any) -> Iterator[tuple[_Entry, float]]
             entry = _Entry(
                 member.name,
                 member.isdir(),
-                "" if member.isreg() or member.isdir() else "is a link or a device; pack the files themselves",
+                ""
+                if member.isreg() or member.isdir()
+                else "is a link or a device; pack the files themselves",
                 lambda member=member: archive.extractfile(member),  # type: ignore[misc]
             )
             yield entry, file.tell() / max(1, size)
@@ -367,9 +373,7 @@ def _parts(name: str) -> list[str]:
     try:
         length = len(os.fsencode(name))
     except UnicodeEncodeError as error:
-        raise ArchiveError(
-            f"The archive is refused: the name “{_shown(name)}” is not valid text."
-        ) from error
+        raise ArchiveError(f"The archive is refused: the name “{_shown(name)}” is not valid text.") from error
     if length > _MAX_NAME_BYTES:
         raise ArchiveError(f"The archive is refused: the name “{_shown(name)}” is too long.")
     parts = [part for part in name.split("/") if part not in ("", ".")]

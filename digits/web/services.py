@@ -93,7 +93,8 @@ class Services:
         return [
             job.name
             for job in self.store.all(DatasetJob)
-            if (job.status.is_running or not only_unfinished) and text.encode() in msgspec.json.encode(job.recipe)
+            if (job.status.is_running or not only_unfinished)
+            and text.encode() in msgspec.json.encode(job.recipe)
         ]
 
     def tensorboard_folder(self, job_id: str) -> Path | None:

@@ -178,9 +178,7 @@ class UploadStore:
     second argument is true, only those that are not finished.
     """
 
-    def __init__(
-        self, folder: Path, settings: Settings, users_of: Callable[[str, bool], list[str]]
-    ) -> None:
+    def __init__(self, folder: Path, settings: Settings, users_of: Callable[[str, bool], list[str]]) -> None:
         self._folder = Path(os.path.realpath(folder))
         self._settings = settings
         self._users_of = users_of
@@ -319,7 +317,8 @@ class UploadStore:
         users = self._users_of(upload.id, True)
         if users:
             raise InUse(
-                f"The dataset “{users[0]}” is being created from this upload.", "Wait until it is done, or abort it."
+                f"The dataset “{users[0]}” is being created from this upload.",
+                "Wait until it is done, or abort it.",
             )
         self._forget(upload)
 
@@ -433,8 +432,12 @@ class UploadStore:
             )
         else:
             if not progress.error:
-                log.error("unpacking upload %s ended with code %s: %s", upload.id, code, _last_words(upload.folder))
-            error = progress.error or f"The program that unpacks the archive ended unexpectedly (code {code})."
+                log.error(
+                    "unpacking upload %s ended with code %s: %s", upload.id, code, _last_words(upload.folder)
+                )
+            error = (
+                progress.error or f"The program that unpacks the archive ended unexpectedly (code {code})."
+            )
             in_thread(shutil.rmtree, target, ignore_errors=True)
             self._set_state(upload, State.FAILED, error=error)
         upload.data.unlink(missing_ok=True)
@@ -472,7 +475,10 @@ def _write(file: Any, piece: bytes, digest: Any) -> None:
 def _environment() -> dict[str, str]:
     """Return the environment of the program that unpacks archives, which finds this package."""
     kept = inherited(os.environ, SYSTEM_VARIABLES)
-    path = [str(Path(digits.__file__).parents[1]), *filter(None, kept.get("PYTHONPATH", "").split(os.pathsep))]
+    path = [
+        str(Path(digits.__file__).parents[1]),
+        *filter(None, kept.get("PYTHONPATH", "").split(os.pathsep)),
+    ]
     return kept | {"PYTHONPATH": os.pathsep.join(path)}
 
 

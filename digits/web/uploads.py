@@ -15,7 +15,7 @@ from typing import Any
 from flask import Blueprint, Response, jsonify, make_response, render_template, request, url_for
 from werkzeug.exceptions import PreconditionFailed, UnsupportedMediaType
 
-from digits.core.errors import BadRequest, DigitsError
+from digits.core.errors import BadRequest
 from digits.web.auth import current_username, login_name
 from digits.web.services import services
 from digits.web.upload_store import CHECKSUMS, State, TooLarge, Upload

@@ -122,9 +122,10 @@ function uploadField(box, path) {
     path.value = isTable ? state.tables[0] : state.folder + (path.dataset.path === 'folder' ? '' : '/');
     path.dispatchEvent(new Event('change', { bubbles: true }));
     forgetUpload();
+    const hadFocus = activity.contains(document.activeElement);
     close();
+    if (hadFocus) part('files').focus();
     announce(`Uploaded ${state.name}: ${state.files.toLocaleString('en')} ${state.files === 1 ? 'file' : 'files'}, ${bytes(state.bytes)}.`);
-    path.focus();
   }
 
   /* The buttons */
