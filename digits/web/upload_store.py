@@ -259,7 +259,7 @@ class UploadStore:
         upload = Upload(folder, Record(name=safe_name(name), length=length, owner=owner, at=time.time()))
         try:
             upload.data.touch(mode=0o600)
-            upload.save()
+            in_thread(upload.save)
         except BaseException:
             shutil.rmtree(folder, ignore_errors=True)
             raise
@@ -371,7 +371,7 @@ class UploadStore:
 
     def _set_state(self, upload: Upload, state: State, **changes: Any) -> None:
         upload.record = msgspec.structs.replace(upload.record, state=state, at=time.time(), **changes)
-        upload.save()
+        in_thread(upload.save)
 
     def _start_unpacking(self, upload: Upload) -> None:
         target = upload.folder / folder_name(upload.record.name)

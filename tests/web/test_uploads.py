@@ -6,6 +6,7 @@ import base64
 import hashlib
 import io
 import os
+import re
 import shutil
 import time
 import zipfile
@@ -14,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from digits.core.settings import Settings
@@ -128,37 +129,41 @@ def test_another_version_of_the_protocol_is_refused(shared_site: Site) -> None:
         assert answer.headers["Tus-Version"] == "1.0.0"
 
 
-@settings(max_examples=20, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
-@given(data=st.data())
+STEPS = st.tuples(
+    st.sampled_from(["whole", "cut", "damaged", "misplaced"]),
+    st.sampled_from([None, "sha256", "sha1"]),
+    st.integers(1, 9000),
+    st.floats(0, 0.99),
+)
+
+
+@settings(max_examples=12)
+@given(steps=st.lists(STEPS, max_size=5))
 def test_an_interrupted_upload_resumes_at_its_offset(
-    shared_site: Site, archive: bytes, data: st.DataObject
+    shared_site: Site, archive: bytes, steps: list[tuple[str, str | None, int, float]]
 ) -> None:
-    """Connections are cut at random places, with and without checksums; offsets are sometimes wrong."""
+    """Connections are cut at random places, with and without checksums; data is damaged; offsets are wrong."""
     site = shared_site
     address = create(site, len(archive)).headers["Location"]
     offset = 0
-    while offset < len(archive):
-        end = data.draw(st.integers(offset + 1, len(archive)))
-        chunk = archive[offset:end]
-        headers = data.draw(st.sampled_from([{}, checksum(chunk), checksum(chunk, "sha1")]))
-        action = data.draw(st.sampled_from(["whole", "cut", "damaged", "misplaced"]))
+    for action, algorithm, size, share in [*steps, ("whole", "sha1", len(archive), 0.0)]:
+        chunk = archive[offset : offset + size]
+        headers = checksum(chunk, algorithm) if algorithm else {}
         if action == "misplaced":
-            wrong = data.draw(st.integers(0, len(archive)).filter(lambda place: place != offset))
-            refused = send(site, address, wrong, archive[wrong : wrong + 1])
-            assert refused.status_code in (409, 413)
+            assert send(site, address, offset + size, b"").status_code == 409
         elif action == "damaged" and headers:
             damaged = bytes([chunk[0] ^ 1]) + chunk[1:]
             assert send(site, address, offset, damaged, **headers).status_code == 460
         elif action == "cut":
-            arrived = data.draw(st.integers(0, len(chunk) - 1))
-            cut = send_part(site, address, offset, chunk, arrived, headers)
-            assert cut.status_code == 400
-            if not headers:
-                offset += arrived
+            arrived = int(share * len(chunk))
+            send_part(site, address, offset, chunk, arrived, headers)  # nobody receives the response
+            offset += 0 if headers else arrived
         else:
             assert send(site, address, offset, chunk, **headers).status_code == 204
-            offset = end
+            offset += len(chunk)
         assert offset_of(site, address) == offset
+        if offset == len(archive):
+            break
     state = finished(site, address)
     assert (state["state"], state["files"]) == ("ready", 24)
     assert site.client.delete(address, headers=TUS).status_code == 204
@@ -167,7 +172,7 @@ def test_an_interrupted_upload_resumes_at_its_offset(
 def send_part(
     site: Site, address: str, offset: int, chunk: bytes, arrived: int, headers: dict[str, str]
 ) -> Any:
-    """Send only the first ``arrived`` bytes of a chunk, and then close the connection."""
+    """Send only the first ``arrived`` bytes of a chunk."""
     fields = {**TUS, "Upload-Offset": str(offset), **headers}
     return site.client.patch(
         address,
@@ -210,10 +215,17 @@ def test_a_second_writer_is_refused(shared_site: Site, archive: bytes) -> None:
     answers = []
 
     class Rest(io.BytesIO):
+        """Data between whose parts another request arrives."""
+
         def read(self, size: int | None = -1, /) -> bytes:
             if not answers:
                 answers.append(send(site, address, 0, b"other"))
             return super().read(size)
+
+        def readinto(self, buffer: Any, /) -> int:
+            data = self.read(len(buffer))
+            buffer[: len(data)] = data
+            return len(data)
 
     first = site.app.test_client().patch(
         address,
@@ -305,7 +317,7 @@ def test_expired_uploads_are_removed(settings: Settings, archive: bytes) -> None
         record = Path(state["folder"]).parents[1] / "upload.json"
         record.write_text(record.read_text().replace(f'"at": {state["changed"]}', f'"at": {long_ago}'))
     record = partial / "upload.json"
-    record.write_text(record.read_text().replace('"at": 1', '"at": 0.1'))
+    record.write_text(re.sub(r'"at": [0-9.]+', f'"at": {long_ago}', record.read_text()))
     os.utime(partial / "data", (long_ago, long_ago))
     site.close()
     site = open_site(settings)
