@@ -14,6 +14,7 @@ import hashlib
 import http.client
 import io
 import json
+import multiprocessing
 import os
 import random
 import re
@@ -23,7 +24,6 @@ import subprocess
 import sys
 import tarfile
 import tempfile
-import threading
 import time
 import urllib.parse
 import zipfile
@@ -66,30 +66,52 @@ class Server:
             if found := re.search(r"address\s+(http\S+)/", line):
                 break
         self.host = urllib.parse.urlsplit(found[1]).netloc
-        self._memory = psutil.Process(self.process.pid)
-        self.peak = 0
-        self.slowest_answer = 0.0
-        threading.Thread(target=self._watch, daemon=True).start()
+        self._peak = multiprocessing.Value("q")
+        self._slowest = multiprocessing.Value("d")
+        # In a process of its own, so that it does not wait for the client.
+        self._watch = multiprocessing.Process(
+            target=watch, args=(self.host, self.process.pid, self._peak, self._slowest), daemon=True
+        )
+        self._watch.start()
 
     @property
     def memory(self) -> int:
-        return int(self._memory.memory_info().rss)
+        return int(psutil.Process(self.process.pid).memory_info().rss)
 
-    def _watch(self) -> None:
-        """Record the memory, and how long the server takes to answer another request."""
-        while self.process.poll() is None:
-            try:
-                self.peak = max(self.peak, self.memory)
-                began = time.monotonic()
-                ask(self, "GET", "/health")
-                self.slowest_answer = max(self.slowest_answer, time.monotonic() - began)
-            except (OSError, psutil.Error, http.client.HTTPException):
-                return
-            time.sleep(0.05)
+    @property
+    def peak(self) -> int:
+        """The largest memory since `reset`."""
+        return int(self._peak.value)
+
+    @property
+    def slowest_answer(self) -> float:
+        """The longest time for an answer to another request since `reset`, in seconds."""
+        return float(self._slowest.value)
+
+    def reset(self) -> None:
+        self._peak.value, self._slowest.value = 0, 0.0
 
     def stop(self) -> None:
+        self._watch.terminate()
+        self._watch.join()
         self.process.terminate()
         self.process.wait()
+
+
+def watch(host: str, pid: int, peak: Any, slowest: Any) -> None:
+    """Record the memory of the server, and how long it takes to answer another request."""
+    while True:
+        try:
+            peak.value = max(peak.value, psutil.Process(pid).memory_info().rss)
+            began = time.monotonic()
+            connection = http.client.HTTPConnection(host, timeout=60)
+            connection.request("GET", "/health")
+            connection.getresponse().read()
+            connection.close()
+            slowest.value = max(slowest.value, time.monotonic() - began)
+        except (OSError, psutil.Error, http.client.HTTPException):
+            return
+        time.sleep(0.05)
 
 
 def ask(server: Server, method: str, path: str, headers: dict[str, str] | None = None) -> Any:
@@ -198,7 +220,8 @@ def measure_large(server: Server, folder: Path, gigabytes: float, cuts: int, *, 
     copied = time.monotonic() - began
     (folder / "copy").unlink()
 
-    before, server.peak, server.slowest_answer = server.memory, 0, 0.0
+    server.reset()
+    before = server.memory
     size = path.stat().st_size
     places = [*sorted(random.Random(0).sample(range(size // 10, size), cuts)), size]
     address = create(server, size, "large.zip")
