@@ -280,12 +280,12 @@ class UploadStore:
             if upload.record.state is not State.RECEIVING or offset != upload.offset:
                 raise WrongOffset(f"The upload resumes at byte {upload.offset:,}, not {offset:,}.")
             if checksum is not None:
-                upload.mark.write_text(str(offset))
+                in_thread(upload.mark.write_text, str(offset))
             try:
                 self._append(upload, offset, pieces, checksum)
             finally:
                 if not upload.is_deleted:
-                    upload.discard_unverified()
+                    in_thread(upload.discard_unverified)
             if upload.offset == upload.record.length:
                 in_thread(files.sync_file, upload.data)
                 self._set_state(upload, State.UNPACKING)
@@ -310,7 +310,7 @@ class UploadStore:
             raise WrongChecksum(
                 "The data was damaged on its way: its checksum is wrong.", "Send this part of the file again."
             )
-        upload.mark.unlink(missing_ok=True)
+        in_thread(upload.mark.unlink, missing_ok=True)
 
     def delete(self, upload: Upload) -> None:
         """Delete an upload in any state. Raises InUse while a dataset is created from it."""
@@ -440,7 +440,7 @@ class UploadStore:
             )
             in_thread(shutil.rmtree, target, ignore_errors=True)
             self._set_state(upload, State.FAILED, error=error)
-        upload.data.unlink(missing_ok=True)
+        in_thread(upload.data.unlink, missing_ok=True)  # takes long for a large file
         (upload.folder / _PROGRESS_FILE).unlink(missing_ok=True)
 
 
