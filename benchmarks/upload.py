@@ -216,7 +216,8 @@ def measure_large(server: Server, folder: Path, gigabytes: float, cuts: int, *, 
     path = folder / "large.zip"
     began = time.monotonic()
     shutil.copyfile(path, folder / "copy")
-    os.sync()
+    with open(folder / "copy", "rb") as copy:
+        os.fsync(copy.fileno())
     copied = time.monotonic() - began
     (folder / "copy").unlink()
 

@@ -5,6 +5,8 @@ import { urlPrefix } from './http.js';
 
 const CHUNK_BYTES = 8 * 1024 * 1024;
 const RETRY_MILLISECONDS = [500, 1000, 3000, 5000, 10000, ...Array(60).fill(20000)];
+// Errors of a file that was changed or removed meanwhile.
+const UNREADABLE = ['NotReadableError', 'NotFoundError'];
 // Temporary: too slow, another request is still writing, damaged on its way, too many requests.
 const RETRIED = [408, 409, 423, 429, 460];
 
@@ -13,15 +15,18 @@ const RETRIED = [408, 409, 423, 429, 460];
  * Calls `progressed(sent)`, `interrupted()` before another try, and `done(url)` or `failed(message)`.
  */
 export async function resumableUpload(blob, { name, key, progressed, interrupted, done, failed }) {
+  const source = chunksOf(blob);
   const upload = new Upload(blob, {
     endpoint: `${location.origin}${urlPrefix}/uploads`,
     chunkSize: CHUNK_BYTES,
     retryDelays: RETRY_MILLISECONDS,
     metadata: { filename: name },
+    fileReader: { openFile: async () => source },
     fingerprint: async () => `digits-upload ${urlPrefix} ${key}`,
     removeFingerprintOnSuccess: true,
-    onBeforeRequest: (request) => prepare(request, blob),
+    onBeforeRequest: (request) => prepare(request, source),
     onShouldRetry(error) {
+      if (UNREADABLE.includes(error.causingError?.name)) return false;
       const status = error.originalResponse?.getStatus() ?? 0;
       const isTemporary = status === 0 || RETRIED.includes(status) || (status >= 500 && status !== 507);
       if (isTemporary) interrupted();
@@ -36,14 +41,27 @@ export async function resumableUpload(blob, { name, key, progressed, interrupted
   return upload;
 }
 
-async function prepare(request, blob) {
+/** The source of a tus Upload. `latest` is the last chunk, read once for both its checksum and the request. */
+function chunksOf(blob) {
+  return {
+    size: blob.size,
+    latest: null,
+    async slice(start, end) {
+      this.latest = await blob.slice(start, end).arrayBuffer();
+      return { value: new Blob([this.latest]), done: end >= blob.size };
+    },
+    close() {
+      this.latest = null;
+    },
+  };
+}
+
+async function prepare(request, source) {
   request.setHeader('Accept', 'application/json');
   request.setHeader('X-CSRFToken', document.querySelector('meta[name="csrf-token"]').content);
   // Browsers compute checksums only for pages from HTTPS or from this computer.
   if (request.getMethod() !== 'PATCH' || !crypto.subtle) return;
-  const start = Number(request.getHeader('Upload-Offset'));
-  const chunk = await blob.slice(start, start + CHUNK_BYTES).arrayBuffer();
-  const digest = new Uint8Array(await crypto.subtle.digest('SHA-256', chunk));
+  const digest = new Uint8Array(await crypto.subtle.digest('SHA-256', source.latest));
   request.setHeader('Upload-Checksum', `sha256 ${btoa(String.fromCharCode(...digest))}`);
 }
 

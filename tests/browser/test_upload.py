@@ -8,7 +8,7 @@ import zipfile
 from collections.abc import Callable
 from pathlib import Path
 
-from playwright.sync_api import Page, Route, expect
+from playwright.sync_api import Locator, Page, Route, expect
 
 from tests.site import bars
 
@@ -78,10 +78,27 @@ def test_an_interrupted_archive_resumes_after_a_reload(
     assert [offset for offset in resumed if offset] == ["8388608", "16777216"]
 
 
-def test_a_refused_archive_is_explained(page: Page, tmp_path: Path) -> None:
+def test_a_dropped_folder_is_uploaded_and_a_refused_archive_is_explained(page: Page, tmp_path: Path) -> None:
+    (tmp_path / "levels" / "images").mkdir(parents=True)
+    (tmp_path / "levels" / "levels.csv").write_text("image,level\n")
+    (tmp_path / "levels" / "images" / "a.png").write_bytes(b"x")
     (tmp_path / "broken.zip").write_bytes(b"PK\3\4 and nothing else")
     page.goto("/datasets/images/regression/new")
     box = page.get_by_role("group", name="Upload: CSV file")
-    box.locator("[data-upload-files-input]").set_input_files(tmp_path / "broken.zip")
+    drop(page, box, tmp_path / "levels")
+    expect(page.get_by_label("CSV file", exact=True)).to_have_value(re.compile("/levels/levels/levels.csv$"))
+    drop(page, box, tmp_path / "broken.zip")
     expect(box.get_by_role("alert")).to_contain_text("The zip archive is truncated")
     expect(box.get_by_role("button", name="Files…")).to_be_visible()
+
+
+def drop(page: Page, box: Locator, path: Path) -> None:
+    """Drag a file or folder of this computer onto ``box``."""
+    place = box.bounding_box()
+    assert place
+    session = page.context.new_cdp_session(page)
+    data = {"items": [], "files": [str(path)], "dragOperationsMask": 1}
+    for kind in ("dragEnter", "dragOver", "drop"):
+        where = {"x": place["x"] + 20, "y": place["y"] + 15}
+        session.send("Input.dispatchDragEvent", {"type": kind, "data": data, **where})
+    session.detach()
