@@ -110,9 +110,16 @@ def delete(upload_id: str) -> Response:
     return _answer(204, {})
 
 
-@blueprint.app_errorhandler(PreconditionFailed)
+@blueprint.errorhandler(PreconditionFailed)
 def wrong_version(error: PreconditionFailed) -> Response:
     return _answer(412, {"Tus-Version": VERSION})
+
+
+@blueprint.after_request
+def add_version(response: Response) -> Response:
+    """Add the version of the protocol, which every response states, those with errors included."""
+    response.headers["Tus-Resumable"] = VERSION
+    return response
 
 
 def describe(upload: Upload) -> dict[str, Any]:
@@ -195,5 +202,5 @@ def _expiry(upload: Upload) -> dict[str, str]:
 
 def _answer(status: int, fields: dict[str, str]) -> Response:
     response = make_response("", status)
-    response.headers.update({"Tus-Resumable": VERSION, **fields})
+    response.headers.update(fields)
     return response
