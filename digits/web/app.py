@@ -32,10 +32,11 @@ from digits.web import (
     model_views,
     template_filters,
     tensorboard_views,
+    uploads,
     version_views,
 )
 from digits.web.bounded_request import BoundedRequest
-from digits.web.gate import MAX_BODY_BYTES, Gate
+from digits.web.gate import BODY_LIMITS, MAX_BODY_BYTES, Gate
 from digits.web.kind_routes import add_kinds
 from digits.web.offload import in_thread, in_turns
 from digits.web.row_cache import RowCache
@@ -90,6 +91,7 @@ def create_app(settings: Settings, *, start: bool = True) -> Flask:
         model_views.blueprint,
         inference_views.blueprint,
         tensorboard_views.blueprint,
+        uploads.blueprint,
     ):
         app.register_blueprint(blueprint)
     _add_page_tools(app, settings, parts, guard)
@@ -104,6 +106,7 @@ def create_app(settings: Settings, *, start: bool = True) -> Flask:
         auth=guard,
         url_prefix=settings.url_prefix,
         behind_proxy=int(settings.behind_proxy),
+        body_limits={**BODY_LIMITS, "/uploads/": settings.max_upload},
     )
     if start:
         parts.start()
@@ -118,7 +121,7 @@ def load_templates(app: Flask) -> None:
 
 def wants_json() -> bool:
     """Return whether the client of this request prefers JSON to a page."""
-    if request.path.endswith(".json"):
+    if request.path.endswith(".json") or "Tus-Resumable" in request.headers:
         return True
     best = request.accept_mimetypes.best_match(["text/html", "application/json"])
     return best == "application/json"

@@ -6,13 +6,14 @@ import os
 from pathlib import Path
 from typing import cast
 
+import msgspec
 from flask import current_app, request
 
 from digits.core.errors import OtherSite
 from digits.core.settings import Settings
 from digits.data.data_roots import Roots
 from digits.data.record_index import IndexCache
-from digits.kinds.jobs import JOB_TYPES
+from digits.kinds.jobs import JOB_TYPES, DatasetJob
 from digits.runtime import inference_servers, short_tasks
 from digits.runtime.changes import Change, CurveChanged, ProgressChanged
 from digits.runtime.device_ledger import DeviceLedger
@@ -28,6 +29,7 @@ from digits.web import live_messages
 from digits.web.gate import comes_from_another_site
 from digits.web.live import Live
 from digits.web.tensorboard import TensorBoards
+from digits.web.upload_store import UploadStore
 
 SERVER_FOLDER = ".server"
 # About 100 MB.
@@ -58,11 +60,13 @@ class Services:
         self.inference = InferenceServers(self.runner)
         self.tensorboards = TensorBoards(settings.url_prefix)
         self.record_indexes = IndexCache(CACHED_RECORDS)
+        self.uploads = UploadStore(self.folder / "archives", settings, self._datasets_from)
 
     def start(self) -> None:
         """Load the jobs, follow those that are running, and warm up."""
         self.store.load()
         self.short_tasks.clear()
+        self.uploads.start()
         self.scheduler.start()
         self.runner.serve()
         if self.tensorflow.available:
@@ -71,6 +75,7 @@ class Services:
     def stop(self) -> None:
         """Stop everything that must not outlive the server. Tasks of jobs keep running."""
         self.scheduler.stop()
+        self.uploads.stop()
         self.inference.stop_all()
         self.runner.close()
         self.tensorboards.stop_all()
@@ -86,6 +91,15 @@ class Services:
 
     def _gpus(self) -> list[str]:
         return [device.id for device in self.devices.list() if device.is_gpu]
+
+    def _datasets_from(self, text: str, only_unfinished: bool) -> list[str]:
+        """Return the names of the datasets whose recipe contains ``text``."""
+        return [
+            job.name
+            for job in self.store.all(DatasetJob)
+            if (job.status.is_running or not only_unfinished)
+            and text.encode() in msgspec.json.encode(job.recipe)
+        ]
 
     def tensorboard_folder(self, job_id: str) -> Path | None:
         """Return the folder with the events of a model or preview; None for an unknown id."""

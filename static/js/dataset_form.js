@@ -7,6 +7,7 @@ import { startFormMemory } from './form_memory.js';
 import { settled, startReveals, startSuggestedName } from './form_parts.js';
 import { postForm, urlPrefix } from './http.js';
 import { startSourceSummary } from './source_summary.js';
+import { startUploadFields } from './upload_field.js';
 
 const form = document.getElementById('dataset-form');
 const field = (name) => form.elements[name];
@@ -145,3 +146,4 @@ startSourceSummary(form, (path) => {
   example = path;
   drawExampleSoon();
 });
+startUploadFields(form);
