@@ -76,7 +76,9 @@ def create(kind: Kind) -> AnyResponse | tuple[str | Response, int]:
             group=(form.group_name.data or "").strip(),
         )
         services().scheduler.submit(job)
-    return jsonify(serializers.brief(job)) if as_json else redirect(url_for("datasets.show", job_id=job.id))
+    if as_json:
+        return jsonify({**serializers.brief(job), "warnings": form.warnings()})
+    return redirect(url_for("datasets.show", job_id=job.id))
 
 
 @blueprint.get("/datasets/<kind:kind>")

@@ -196,7 +196,7 @@ DATASETS = structs_of(
 def test_a_dataset_form_filled_from_a_recipe_yields_the_same_recipe(recipe: CreateClassification) -> None:
     form = DatasetForm(None)
     form.fill_recipe(recipe)
-    again = structs.replace(form.recipe(), seed=recipe.seed)
+    again = form.recipe()
     used = structs.replace(
         recipe,
         pct_val=0 if recipe.val else recipe.pct_val,
