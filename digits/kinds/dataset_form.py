@@ -54,9 +54,11 @@ class ImageDatasetForm(JobForm, Generic[AnyRecipe]):
     """Base class of the forms that create an image dataset.
 
     ``SCANNED`` names the fields that `scan_source` reads, the path first. If it is empty, there is no scan.
+    ``SCANNED_PATHS`` names the paths among them, of which one is visible, if there are several.
     """
 
     SCANNED: tuple[str, ...] = ()
+    SCANNED_PATHS: tuple[str, ...] = ()
 
     dataset_name = StringField(
         "Dataset name",
@@ -79,6 +81,9 @@ class ImageDatasetForm(JobForm, Generic[AnyRecipe]):
     compression = SelectField(
         "Compression", choices=choices(("none", "None"), ("gzip", "gzip")), default="none"
     )
+
+    def save_uploads(self, folder: Path) -> None:
+        """Save the uploaded files of the validated form in the ``folder`` of the new job, for `recipe`."""
 
     def recipe(self) -> AnyRecipe:
         """The recipe of the validated form."""

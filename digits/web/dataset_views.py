@@ -68,8 +68,10 @@ def create(kind: Kind) -> AnyResponse | tuple[str | Response, int]:
     if not form.validate():
         return (jsonify(errors=errors_of(form)), 400) if as_json else (_form_page(kind, form), 400)
     with services().store.creation() as new_folder:
+        folder = new_folder()
+        form.save_uploads(folder)
         job = new_dataset(
-            new_folder(),
+            folder,
             form.recipe(),
             form.dataset_name.data.strip(),
             owner=current_username(request),
@@ -322,7 +324,8 @@ def _samples(job: DatasetJob, manifest: Manifest) -> list[dict[str, Any]]:
 
 
 def _form(kind: Kind, *data: Any) -> ImageDatasetForm[Any]:
-    form: ImageDatasetForm[Any] = kind.load("form").DatasetForm(*data, meta={"data_roots": services().roots})
+    meta = {"data_roots": services().roots, "job_folder": lambda job_id: _dataset(job_id).folder}
+    form: ImageDatasetForm[Any] = kind.load("form").DatasetForm(*data, meta=meta)
     return form
 
 

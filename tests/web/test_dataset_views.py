@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 from PIL import Image
 
+from digits.kinds.jobs import DatasetJob
 from digits.web import serializers
 from tests.site import Site, bars
 
@@ -123,7 +124,10 @@ def test_the_same_seed_gives_the_same_records(site: Site) -> None:
     twin = site.post(CREATE, clone=first).get_json()["id"]
     assert site.wait_for_end(first) == site.wait_for_end(twin) == "Done"
     contents = [
-        {path.name: path.read_bytes() for path in site.services.store.get(job_id).folder.glob("*.tfrecord")}
+        {
+            path.name: path.read_bytes()
+            for path in site.services.store.get(job_id, DatasetJob).folder.glob("*.tfrecord")
+        }
         for job_id in (first, twin)
     ]
     assert contents[0] == contents[1] and contents[0]
