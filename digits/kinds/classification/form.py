@@ -443,17 +443,14 @@ class DatasetForm(ImageDatasetForm[CreateClassification]):
         )
 
     def _listed(self, file: str, folder: str) -> ListedSplit:
-        if not folder:
-            is_saved = file in map(str, self._saved.values())
-            folder = str(self.meta.data_roots.paths[0]) if is_saved else os.path.dirname(file)
-        return ListedSplit(file=file, folder=folder)
+        return ListedSplit(file=file, folder=folder or os.path.dirname(file))
 
     def _file(self, upload: str, path: str) -> str:
         return str(self._saved.get(upload) or self.text_of(path))
 
     def _check_image_folder(self, field: StringField, is_local: bool) -> None:
-        if not is_local and not (field.data or "").strip() and len(self.meta.data_roots.paths) != 1:
-            raise ValidationError("Enter the folder of the images in uploaded files.")
+        if not is_local and not self.text_of(field.name):
+            raise ValidationError("Enter the folder that contains the images of the uploaded file.")
 
     def _need_upload(self, field: FileField) -> None:
         if self.method.data != "textfile" or self.textfile_use_local_files.data:
@@ -532,12 +529,9 @@ class DatasetForm(ImageDatasetForm[CreateClassification]):
     def _scanned_folder(self, name: str, file: Path | None) -> Path:
         if self.text_of(name):
             return self.path_of(name, "folder")
-        if file is not None:
-            return file.parent
-        if len(self.meta.data_roots.paths) != 1:
-            raise BadRequest("Enter the folder of the images.")
-        root: Path = self.meta.data_roots.paths[0]
-        return root
+        if file is None:
+            raise BadRequest("Enter the folder that contains the images of the uploaded file.")
+        return file.parent
 
 
 # The fields of uploaded files, and of the files on the server that they replace.
