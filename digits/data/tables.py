@@ -20,6 +20,7 @@ from digits.data.sources import UnusableSource, count_of, listed, path_below, sh
 MAX_TABLE_BYTES = 512 * 1024 * 1024
 MAX_HEADER_BYTES = 1024 * 1024
 MAX_LINES_SHOWN = 5
+MAX_FOLDERS_KEPT = 10_000
 DELIMITERS = "\t;|,"
 MAX_LINE_BYTES = 1024 * 1024
 _SAMPLE_LINES = 20
@@ -67,13 +68,33 @@ class TableFile:
 
     def parse(self, root: Path, image: int, parse: Callable[[Cells], Value]) -> Iterator[Row[Value]]:
         """Yield the rows with images below ``root``; ``parse`` raises ValueError for invalid cells."""
-        inside = os.path.realpath(root)
+        resolve = PathsBelow(root)
         for line, cells in self.rows:
             try:
-                file = path_below(inside, cells[image] if image < len(cells) else "")
+                file = resolve(cells[image] if image < len(cells) else "")
                 yield Row(line, file, parse(cells))
             except ValueError as error:
                 yield Row(line, "", None, str(error))
+
+
+class PathsBelow:
+    """Resolve many paths like `path_below`, each folder only once."""
+
+    def __init__(self, root: Path) -> None:
+        self._root = os.path.realpath(root)
+        self._folders: dict[str, str] = {}
+
+    def __call__(self, path: str) -> str:
+        """Return the real path of ``path`` relative to the root; raises ValueError if it is outside."""
+        folder, name = os.path.split(path)
+        if name in {"", ".", ".."} or "\0" in path or os.path.islink(os.path.join(self._root, path)):
+            return path_below(self._root, path)
+        if folder not in self._folders:
+            if len(self._folders) == MAX_FOLDERS_KEPT:
+                self._folders.clear()
+            path_below(self._root, path)  # names the whole path in its error
+            self._folders[folder] = path_below(self._root, folder or ".")
+        return os.path.normpath(os.path.join(self._folders[folder], name))
 
 
 @dataclass

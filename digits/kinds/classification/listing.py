@@ -21,7 +21,6 @@ from digits.data.sources import (
     choose,
     count_of,
     listed,
-    path_below,
     show,
     shuffle,
     split_counts,
@@ -29,6 +28,7 @@ from digits.data.sources import (
 from digits.data.tables import (
     MAX_LINES_SHOWN,
     MAX_TABLE_BYTES,
+    PathsBelow,
     Row,
     TableFile,
     first_lines,
@@ -89,7 +89,7 @@ def text_rows(
     path: Path, root: Path, names: Sequence[str], max_bytes: int = MAX_TABLE_BYTES
 ) -> Iterator[Row[str]]:
     """Yield the images and class names of the lines of a text file; raises UnusableSource."""
-    inside = os.path.realpath(root)
+    resolve = PathsBelow(root)
     lines, _ = open_lines(path, max_bytes)
     for number, line in enumerate(lines, 1):
         if not line.strip():
@@ -106,7 +106,7 @@ def text_rows(
             written = found["path"]
             if len(written) > 1 and written[0] == written[-1] == '"':
                 written = written[1:-1]
-            yield Row(number, path_below(inside, written), names[index])
+            yield Row(number, resolve(written), names[index])
         except ValueError as error:
             yield Row(number, "", None, str(error))
 
@@ -146,7 +146,7 @@ class OpenTable:
 
 def json_rows(path: Path, root: Path, label_column: str = "") -> Iterator[Row[str]]:
     """Yield the images and labels of a file of JSON lines with ``file_name``; raises UnusableSource."""
-    inside = os.path.realpath(root)
+    resolve = PathsBelow(root)
     lines, _ = open_lines(path)
     for number, line in enumerate(lines, 1):
         if not line.strip():
@@ -167,9 +167,7 @@ def json_rows(path: Path, root: Path, label_column: str = "") -> Iterator[Row[st
             name, label = item.get("file_name"), item.get(label_column)
             if isinstance(label, bool) or not isinstance(label, (str, int)):
                 raise ValueError(f"“{show(label_column)}” is not a text or an integer")
-            yield Row(
-                number, path_below(inside, name if isinstance(name, str) else ""), _class_name(str(label))
-            )
+            yield Row(number, resolve(name if isinstance(name, str) else ""), _class_name(str(label)))
         except ValueError as error:
             yield Row(number, "", None, str(error))
 
