@@ -71,15 +71,19 @@ def create(kind: Kind) -> AnyResponse | tuple[str | Response, int]:
     if not form.validate():
         return (jsonify(errors=errors_of(form)), 400) if as_json else (_form_page(kind, form), 400)
     with services().store.creation() as new_folder:
+        folder = new_folder()
+        form.save_uploads(folder)
         job = new_dataset(
-            new_folder(),
+            folder,
             form.recipe(),
             form.dataset_name.data.strip(),
             owner=current_username(request),
             group=(form.group_name.data or "").strip(),
         )
         services().scheduler.submit(job)
-    return jsonify(serializers.brief(job)) if as_json else redirect(url_for("datasets.show", job_id=job.id))
+    if as_json:
+        return jsonify({**serializers.brief(job), "warnings": form.warnings()})
+    return redirect(url_for("datasets.show", job_id=job.id))
 
 
 @blueprint.get("/datasets/<kind:kind>")
@@ -364,7 +368,8 @@ def _samples(job: DatasetJob, manifest: Manifest) -> list[dict[str, Any]]:
 
 
 def _form(kind: Kind, *data: Any) -> ImageDatasetForm[Any]:
-    form: ImageDatasetForm[Any] = kind.load("form").DatasetForm(*data, meta={"data_roots": services().roots})
+    meta = {"data_roots": services().roots, "job_folder": lambda job_id: _dataset(job_id).folder}
+    form: ImageDatasetForm[Any] = kind.load("form").DatasetForm(*data, meta=meta)
     return form
 
 

@@ -42,12 +42,11 @@ from digits.data.manifest import (
     Split,
     remove_products,
 )
-from digits.data.sources import ImageSource, Plan, SplitPlan, UnusableSource, show
+from digits.data.sources import ImageSource, Plan, SplitPlan, UnusableSource, count_of, show
 from digits.kinds.recipes import read_source
 from digits.worker.failure import UserFault
 
 MAX_SKIPPED_EVENTS = 1000
-MAX_UNUSABLE_FRACTION = 0.5
 
 # Small enough to share the work evenly, and few enough to be opened together.
 RECORDS_PER_SHARD = 128
@@ -229,7 +228,7 @@ class Creation:
                 if isinstance(message, Advanced):
                     skipped += message.unusable
                     self._report.advanced(message)
-                    self._stop_if_hopeless(skipped)
+                    self._check_limit(skipped)
                 elif isinstance(message, ShardWritten):
                     split = written[message.split]
                     split.counts += message.counts
@@ -243,17 +242,19 @@ class Creation:
                     total += message.total
                 else:
                     self._report.advanced(Advanced(0, []))
-        skipped.sort(key=lambda item: (SPLITS.index(item.split), item.path))
+        skipped.sort(key=_split_and_path)
         return total, skipped
 
-    def _stop_if_hopeless(self, skipped: list[Unusable]) -> None:
-        if len(skipped) > self._report.images * MAX_UNUSABLE_FRACTION:
+    def _check_limit(self, skipped: list[Unusable]) -> None:
+        """Fail as soon as more images are skipped than the recipe allows, whatever follows."""
+        limit = self._recipe.max_unusable_percent
+        if len(skipped) * 100 > self._report.images * limit:
             self._save_skipped(skipped)
-            first = skipped[0]
+            first = min(skipped, key=_split_and_path)
             raise UserFault(
-                f"More than half of the {self._report.images:,} images cannot be used. "
-                f"The first one: {first.path} ({first.reason}).",
-                f"All of them are listed in {SKIPPED_FILE}.",
+                f"At least {len(skipped):,} of {count_of(self._report.images, 'image')} cannot be used, "
+                f"more than the limit of {limit:g}%. The first one: {first.path} ({first.reason}).",
+                f"Those found are listed in {SKIPPED_FILE}. Repair or remove them, or raise the limit.",
             )
 
     def _warn_of_losses(self, plan: Plan, written: dict[str, Written]) -> None:
@@ -502,6 +503,10 @@ def _reason(error: Exception, source: ImageSource) -> str:
     if isinstance(error, FileNotFoundError):
         return "the file does not exist"
     return f"cannot be read: {getattr(error, 'strerror', None) or error}"
+
+
+def _split_and_path(item: Unusable) -> tuple[int, str]:
+    return SPLITS.index(item.split), item.path
 
 
 def _need_enough(plan: Plan, written: dict[str, Written], skipped: list[Unusable]) -> None:

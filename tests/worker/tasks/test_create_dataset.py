@@ -342,24 +342,36 @@ def test_skipped_events_are_capped_but_the_list_is_complete(
     monkeypatch.setattr(create_dataset, "MAX_SKIPPED_EVENTS", 4)
     for number in range(9):
         (source / "blue" / f"bad-{number}.png").touch()
-    made = make(job, recipe(source))
+    made = make(job, recipe(source, max_unusable_percent=50))
     assert len(made.of(events.Skipped)) == 4
     assert len(skipped_rows(job)) == made.manifest.skipped == 9
 
 
-def test_a_dataset_of_mostly_invalid_files_is_refused(job: Path, source: Path) -> None:
-    for number in range(30):
+@pytest.mark.parametrize(
+    ("bad", "percent", "is_refused"), [(30, 50, True), (2, 5, True), (2, 10, False), (30, 100, False)]
+)
+def test_a_dataset_with_too_many_unusable_images_is_refused(
+    job: Path, source: Path, bad: int, percent: float, is_refused: bool
+) -> None:
+    for number in range(bad):
         (source / "blue" / f"bad-{number}.png").touch()
-    refusal = fault(job, recipe(source))
-    assert refusal.message.startswith("More than half of the 54 images cannot be used.")
-    assert "the file is empty" in refusal.message
-    assert len(skipped_rows(job)) > 27
+    task = recipe(source, max_unusable_percent=percent)
+    if not is_refused:
+        assert make(job, task).manifest.skipped == bad
+        return
+    refusal = fault(job, task)
+    found = len(skipped_rows(job))
+    assert found > (24 + bad) * percent / 100
+    assert refusal.message.startswith(
+        f"At least {found} of {24 + bad} images cannot be used, more than the limit of {percent}%."
+    )
+    assert "The first one: blue/bad-" in refusal.message and "(the file is empty)" in refusal.message
 
 
 def test_a_class_that_loses_all_images_is_named(job: Path, source: Path) -> None:
     for path in (source / "blue").iterdir():
         path.write_bytes(b"")
-    made = make(job, recipe(source))
+    made = make(job, recipe(source, max_unusable_percent=50))
     assert made.manifest.splits["train"].counts[0] == 0
     assert "No usable train image is left in: blue." in [event.message for event in made.of(events.Warned)]
 
@@ -370,7 +382,7 @@ def test_at_least_two_classes_must_remain(job: Path, source: Path) -> None:
         path.unlink()
     for path in (source / "blue").iterdir():
         path.write_bytes(b"")
-    assert "left in 1 of 2 classes" in fault(job, recipe(source, pct_val=0)).message
+    assert "left in 1 of 2 classes" in fault(job, recipe(source, pct_val=0, max_unusable_percent=50)).message
 
 
 def test_one_class_is_refused(job: Path, source: Path) -> None:
@@ -428,7 +440,7 @@ def test_a_file_that_disappears_is_skipped(job: Path, source: Path, monkeypatch:
         return read(folder, name)
 
     monkeypatch.setattr(ImageFolder, "read", vanish)
-    make(job, recipe(source, pct_val=0))
+    make(job, recipe(source, pct_val=0, max_unusable_percent=10))
     assert [(row["path"], row["reason"]) for row in skipped_rows(job)] == [
         ("blue/003.png", "the file does not exist"),
         ("blue/004.png", "cannot be read: Permission denied"),
