@@ -22,6 +22,10 @@ export class RecordEdits {
     for (const record of records) {
       if (change === null) delete this.changes[record];
       else this.changes[record] = change.exclude ? change : { ...this.changes[record], exclude: undefined, ...change };
+      // Moving a record to its own split restores it.
+      const { exclude, label, split } = this.changes[record] ?? {};
+      if (record.startsWith(`${split}/`)) delete this.changes[record].split;
+      if (!exclude && label === undefined && !this.changes[record]?.split) delete this.changes[record];
     }
     this.#save();
   }
@@ -42,7 +46,7 @@ export class RecordEdits {
         continue;
       }
       if (label !== undefined) edits.relabel.push([...id, label]);
-      if (split && split !== from) edits.move.push([...id, split]);
+      if (split) edits.move.push([...id, split]);
     }
     return edits;
   }
