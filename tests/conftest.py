@@ -17,7 +17,8 @@ from hypothesis import HealthCheck, settings
 
 from digits.core.settings import Settings
 from tests import once
-from tests.leftovers import Leftovers
+from tests.leftovers import SHARED, Leftovers
+from tests.shared_executor import SharedExecutor
 from tests.site import Site, open_site, site_settings
 from tests.stalls import HANG_SECONDS, STALLS
 
@@ -106,10 +107,20 @@ def settings(tmp_path: Path) -> Settings:
     return site_settings(tmp_path)
 
 
+@pytest.fixture(scope="session")
+def executor(temporary_folder: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[SharedExecutor]:
+    """Runs the tasks of all sites in forks of one process that has imported TensorFlow."""
+    shared = SharedExecutor(log_file=tmp_path_factory.mktemp("executor") / "fork.log")
+    SHARED.append(shared)
+    yield shared
+    SHARED.remove(shared)
+    shared.close_shared()
+
+
 @pytest.fixture
-def site(settings: Settings) -> Iterator[Site]:
-    """A complete site in this process, without a fork server."""
-    opened = open_site(settings)
+def site(settings: Settings, executor: SharedExecutor) -> Iterator[Site]:
+    """A complete site in this process."""
+    opened = open_site(settings, executor)
     yield opened
     opened.close()
 
