@@ -2,11 +2,18 @@
 
 from __future__ import annotations
 
-import fcntl
 import os
+
+# A process can be forked safely only while it has a single thread.
+os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
+
+import fcntl
+import pickle
 import subprocess
 import sys
 import tempfile
+import traceback
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -123,6 +130,40 @@ def site(settings: Settings, executor: SharedExecutor) -> Iterator[Site]:
     opened = open_site(settings, executor)
     yield opened
     opened.close()
+
+
+@pytest.fixture(scope="session")
+def tensorflow() -> None:
+    """Import TensorFlow and the worker's tasks without running an operation."""
+    from digits.worker import run
+
+    run.import_programs()
+
+
+@pytest.fixture
+def in_child(tensorflow: None) -> Callable[..., Any]:
+    """Return a function that calls another one in a forked process, where it may use TensorFlow."""
+
+    def call(function: Callable[..., Any], *arguments: Any) -> Any:
+        reading, writing = os.pipe()
+        pid = os.fork()
+        if pid == 0:
+            try:
+                answer = (True, function(*arguments))
+            except BaseException:
+                answer = (False, traceback.format_exc())
+            with os.fdopen(writing, "wb") as stream:
+                stream.write(pickle.dumps(answer))
+            os._exit(0)
+        os.close(writing)
+        with os.fdopen(reading, "rb") as stream:
+            data = stream.read()
+        os.waitpid(pid, 0)
+        went_well, value = pickle.loads(data)
+        assert went_well, value
+        return value
+
+    return call
 
 
 @pytest.fixture
