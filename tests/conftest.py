@@ -72,9 +72,9 @@ def pytest_sessionfinish(session: pytest.Session) -> None:
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_auto_num_workers() -> int:
-    """Return the number of test processes: one more than there are cores, because tests also wait for programs."""
+    """Return the number of test processes: two more than there are cores, because tests also wait for programs."""
     fitting = psutil.virtual_memory().available // PROCESS_BYTES
-    return max(1, min((os.cpu_count() or 1) + 1, fitting, MAX_PROCESSES))
+    return max(1, min((os.cpu_count() or 1) + 2, fitting, MAX_PROCESSES))
 
 
 @pytest.hookimpl(optionalhook=True)
