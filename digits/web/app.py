@@ -20,6 +20,7 @@ from digits.core.files import UnreadableFile
 from digits.core.resources import resource_folder
 from digits.core.settings import Settings
 from digits.kinds import default_kind
+from digits.runtime.executor import Executor
 from digits.runtime.turns import next_turn
 from digits.web import (
     auth,
@@ -58,10 +59,11 @@ class _App(Flask):
     response_class = _Answer
 
 
-def create_app(settings: Settings, *, start: bool = True) -> Flask:
+def create_app(settings: Settings, *, start: bool = True, executor: Executor | None = None) -> Flask:
     """Create the application. ``app.extensions["digits"]`` is its `Services`; stop them at the end.
 
-    With ``start=False``, jobs are not loaded and nothing runs.
+    With ``start=False``, jobs are not loaded and nothing runs. Tasks run on ``executor``, by default as processes of
+    this machine.
     """
     app = _App(
         "digits",
@@ -74,7 +76,7 @@ def create_app(settings: Settings, *, start: bool = True) -> Flask:
     app.config["MAX_FORM_MEMORY_SIZE"] = MAX_BODY_BYTES
     app.config["TEMPLATES_AUTO_RELOAD"] = settings.debug
     app.json.sort_keys = False  # type: ignore[attr-defined]
-    parts = Services(settings)
+    parts = Services(settings, executor)
     app.extensions["digits"] = parts
     guard = auth.open_auth(settings)
     app.secret_key = auth.read_or_make_secret(settings.state_dir / "form-key")

@@ -18,6 +18,7 @@ from digits.runtime import inference_servers, short_tasks
 from digits.runtime.changes import Change, CurveChanged, ProgressChanged
 from digits.runtime.device_ledger import DeviceLedger
 from digits.runtime.devices import Devices
+from digits.runtime.executor import Executor
 from digits.runtime.executors.local import LocalExecutor
 from digits.runtime.inference_servers import InferenceServers
 from digits.runtime.scheduler import Scheduler
@@ -37,9 +38,12 @@ CACHED_RECORDS = 3_000_000
 
 
 class Services:
-    """Store, scheduler, task runner and the other services of the server."""
+    """Store, scheduler, task runner and the other services of the server.
 
-    def __init__(self, settings: Settings) -> None:
+    Tasks run on ``executor``, by default as processes of this machine.
+    """
+
+    def __init__(self, settings: Settings, executor: Executor | None = None) -> None:
         self.settings = settings
         self.tensorflow = find_tensorflow()
         self.roots = Roots(settings.readable_roots)
@@ -48,7 +52,7 @@ class Services:
         self.store = Store(settings.jobs_dir, JOB_TYPES)
         self.folder = settings.jobs_dir / SERVER_FOLDER
         self.folder.mkdir(mode=0o700, exist_ok=True)
-        self.executor = LocalExecutor(
+        self.executor: Executor = executor or LocalExecutor(
             standby=settings.standby and self.tensorflow.available,
             log_file=self.folder / "forkserver.log",
             pass_env=settings.pass_env,

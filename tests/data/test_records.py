@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import os
 import random
-import subprocess
-import sys
 import tempfile
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -328,27 +327,24 @@ def test_pixels_that_do_not_match_the_shape_are_refused(record: Record) -> None:
         record.as_array()
 
 
-READ_WITH_TENSORFLOW = """
-import sys
-import tensorflow as tf
+def _read_with_tensorflow(paths: list[str]) -> list[list[Any]]:
+    import tensorflow as tf
 
-spec = {
-    "image/encoded": tf.io.FixedLenFeature([], tf.string),
-    "image/format": tf.io.FixedLenFeature([], tf.string),
-    "image/filename": tf.io.FixedLenFeature([], tf.string),
-    "image/height": tf.io.FixedLenFeature([], tf.int64),
-    "image/width": tf.io.FixedLenFeature([], tf.int64),
-    "image/channels": tf.io.FixedLenFeature([], tf.int64),
-    "image/class/label": tf.io.FixedLenFeature([], tf.int64),
-}
-for payload in tf.data.TFRecordDataset(sys.argv[1:]):
-    example = tf.io.parse_single_example(payload, spec)
-    print([example[name].numpy() for name in sorted(spec)])
-"""
+    spec = {
+        "image/encoded": tf.io.FixedLenFeature([], tf.string),
+        "image/format": tf.io.FixedLenFeature([], tf.string),
+        "image/filename": tf.io.FixedLenFeature([], tf.string),
+        "image/height": tf.io.FixedLenFeature([], tf.int64),
+        "image/width": tf.io.FixedLenFeature([], tf.int64),
+        "image/channels": tf.io.FixedLenFeature([], tf.int64),
+        "image/class/label": tf.io.FixedLenFeature([], tf.int64),
+    }
+    examples = [tf.io.parse_single_example(payload, spec) for payload in tf.data.TFRecordDataset(paths)]
+    return [[example[name].numpy() for name in sorted(spec)] for example in examples]
 
 
 @pytest.mark.tensorflow
-def test_tensorflow_reads_the_same_records(tmp_path: Path) -> None:
+def test_tensorflow_reads_the_same_records(tmp_path: Path, in_child: Any) -> None:
     shards = [
         numbered(5),
         [
@@ -359,10 +355,6 @@ def test_tensorflow_reads_the_same_records(tmp_path: Path) -> None:
     ]
     split = write(tmp_path, *shards)
     paths = [str(tmp_path / name) for name in split.shards]
-    seen = subprocess.run(
-        [sys.executable, "-c", READ_WITH_TENSORFLOW, *paths], capture_output=True, text=True, check=True
-    )
-    lines = [line for line in seen.stdout.splitlines() if line.startswith("[")]
     expected = [
         [
             np.int64(record.channels),
@@ -376,7 +368,7 @@ def test_tensorflow_reads_the_same_records(tmp_path: Path) -> None:
         for shard in shards
         for record in shard
     ]
-    assert lines == [str(values) for values in expected]
+    assert in_child(_read_with_tensorflow, paths) == expected
 
 
 def test_cached_indexes_are_shared_until_a_file_changes(tmp_path: Path) -> None:

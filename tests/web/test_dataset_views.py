@@ -79,9 +79,10 @@ def test_records_are_explored_by_page_and_class(site: Site) -> None:
 
 
 def test_an_unfinished_dataset_is_not_explored(site: Site) -> None:
+    site.services.ledger.reserve("create", ("cpu",))  # so that it waits
     job_id = site.dataset()
     site.post(f"/datasets/{job_id}/abort")
-    site.wait_for_end(job_id)
+    assert site.wait_for_end(job_id) == "Aborted"
     answer = site.get(
         f"/datasets/images/classification/explore?job_id={job_id}", headers={"Accept": "application/json"}
     )
