@@ -11,7 +11,8 @@ import numpy as np
 import pytest
 
 from digits.core.events import Built, Finished
-from digits.data.target import TargetSpec, class_index, label_set, mask, numbers
+from digits.data.target import TargetSpec, class_index, label_set, numbers
+from digits.data.target import mask as mask_target
 from digits.web import standard_networks
 from tests.worker.conftest import SECONDS_ALLOWED, gradient, snapshot, write_dataset
 
@@ -216,7 +217,7 @@ def _pairs(count: int) -> tuple[np.ndarray, np.ndarray]:
 def target_for(name: str, y: np.ndarray) -> TargetSpec:
     """Return the target of a dataset with the labels ``y``."""
     if name == "unet":
-        return mask(["a", "b"], *y.shape[-2:])
+        return mask_target(["a", "b"], *y.shape[-2:])
     if name not in ("regression", "multilabel"):
         return class_index(["a", "b"])
     target = label_set if name == "multilabel" else numbers
