@@ -8,7 +8,8 @@ from typing import Any, Generic
 
 from digits.core.recipe import Balance
 from digits.data.manifest import Manifest
-from digits.data.records import DamagedRecords, Record
+from digits.data.record_index import DamagedRecords
+from digits.data.records import Record
 from digits.kinds.dataset_form import AnyRecipe
 
 

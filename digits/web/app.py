@@ -32,6 +32,7 @@ from digits.web import (
     model_views,
     template_filters,
     tensorboard_views,
+    version_views,
 )
 from digits.web.bounded_request import BoundedRequest
 from digits.web.gate import MAX_BODY_BYTES, Gate
@@ -85,6 +86,7 @@ def create_app(settings: Settings, *, start: bool = True) -> Flask:
         documentation.blueprint,
         job_views.blueprint,
         dataset_views.blueprint,
+        version_views.blueprint,
         model_views.blueprint,
         inference_views.blueprint,
         tensorboard_views.blueprint,

@@ -11,7 +11,6 @@ from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
 
-import numpy as np
 from flask import Blueprint, Response, jsonify, make_response, redirect, request, url_for
 from werkzeug.wrappers import Response as AnyResponse
 
@@ -24,6 +23,7 @@ from digits.data import images, records
 from digits.data import manifest as manifests
 from digits.data.drawing import class_colors, draw_mask, legend, outlines
 from digits.data.manifest import Manifest, Split
+from digits.data.record_index import SplitIndex
 from digits.kinds import Kind, all_kinds
 from digits.kinds.dataset_form import ImageDatasetForm
 from digits.kinds.form_fields import errors_of
@@ -227,6 +227,7 @@ def explore(kind: Kind) -> str:
         groups_word=views.groups,
         label=label,
         labels=manifest.groups,
+        has_classes=manifest.target.classes,
         counts=manifest.splits[name].counts,
         page=page,
         size=size,
@@ -285,7 +286,7 @@ def _read_record(
     if split not in manifest.splits:
         raise NotFound(f"This dataset has no split called “{split}”.")
     try:
-        with records.SplitReader(job.folder, manifest.splits[split]) as reader:
+        with _reader(job, manifest.splits[split]) as reader:
             if number >= len(reader):
                 raise NotFound("There is no such record.")
             return use(reader.read(number))
@@ -293,12 +294,21 @@ def _read_record(
         raise NotFound("The record cannot be read.", str(error)) from error
 
 
+def _index(job: DatasetJob, split: Split) -> SplitIndex:
+    """Return the index of a split; raises UnreadableFile."""
+    # Reading that of a million records takes tens of milliseconds.
+    return in_thread(services().record_indexes.get, job.folder, split)
+
+
+def _reader(job: DatasetJob, split: Split) -> records.SplitReader:
+    return records.SplitReader(job.folder, split, _index(job, split))
+
+
 def _numbers(job: DatasetJob, split: Split, label: int | None) -> Any:
     if label is None:
         return range(split.count)
     try:
-        with records.SplitReader(job.folder, split) as reader:
-            return np.flatnonzero(reader.groups == label).tolist()
+        return in_thread(_index(job, split).members, label)
     except UnreadableFile as error:
         raise NotFound("The records cannot be read.", str(error)) from error
 
@@ -306,8 +316,8 @@ def _numbers(job: DatasetJob, split: Split, label: int | None) -> Any:
 def _items(job: DatasetJob, split: str, manifest: Manifest, numbers: Any) -> list[dict[str, Any]]:
     views = views_of(job.data_kind)
     try:
-        with records.SplitReader(job.folder, manifest.splits[split]) as reader:
-            found = {number: reader.read(number) for number in numbers}
+        with _reader(job, manifest.splits[split]) as reader:
+            found = {int(number): reader.read(int(number)) for number in numbers}
     except UnreadableFile as error:
         raise NotFound("The records cannot be read.", str(error)) from error
     return [
@@ -344,21 +354,21 @@ def _samples(job: DatasetJob, manifest: Manifest) -> list[dict[str, Any]]:
     split = manifest.splits.get("train")
     if split is None or not split.count:
         return []
-    with records.SplitReader(job.folder, split) as reader:
-        groups = reader.groups
+    index = _index(job, split)
+    with _reader(job, split) as reader:
         return [
             {
                 "label": label,
-                "index": index,
+                "index": group,
                 "items": [
                     {
                         "url": url_for("datasets.record", job_id=job.id, split="train", number=number),
                         **_drawn(job.id, "train", number, manifest, partial(reader.read, number)),
                     }
-                    for number in np.flatnonzero(groups == index)[:SAMPLES_PER_GROUP].tolist()
+                    for number in map(int, index.members(group)[:SAMPLES_PER_GROUP])
                 ],
             }
-            for index, label in enumerate(manifest.groups[:SHOWN_GROUPS])
+            for group, label in enumerate(manifest.groups[:SHOWN_GROUPS])
         ]
 
 

@@ -11,6 +11,7 @@ from flask import current_app, request
 from digits.core.errors import OtherSite
 from digits.core.settings import Settings
 from digits.data.data_roots import Roots
+from digits.data.record_index import IndexCache
 from digits.kinds.jobs import JOB_TYPES
 from digits.runtime import inference_servers, short_tasks
 from digits.runtime.changes import Change, CurveChanged, ProgressChanged
@@ -29,6 +30,8 @@ from digits.web.live import Live
 from digits.web.tensorboard import TensorBoards
 
 SERVER_FOLDER = ".server"
+# About 100 MB.
+CACHED_RECORDS = 3_000_000
 
 
 class Services:
@@ -54,6 +57,7 @@ class Services:
         self.short_tasks = ShortTasks(self.folder / "previews", self.runner, self.store.discard)
         self.inference = InferenceServers(self.runner)
         self.tensorboards = TensorBoards(settings.url_prefix)
+        self.record_indexes = IndexCache(CACHED_RECORDS)
 
     def start(self) -> None:
         """Load the jobs, follow those that are running, and warm up."""

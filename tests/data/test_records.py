@@ -6,6 +6,7 @@ import os
 import random
 import subprocess
 import sys
+import tempfile
 from pathlib import Path
 
 import numpy as np
@@ -13,9 +14,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from digits.data import manifest, records
+from digits.data import manifest, record_index, records
 from digits.data.manifest import Manifest, Split
-from digits.data.records import DamagedRecords, Record, ShardWriter, SplitReader
+from digits.data.record_index import DamagedRecords
+from digits.data.records import Record, ShardWriter, SplitReader
 from digits.data.target import class_index
 from tests import power_loss
 from tests.power_loss import Recording
@@ -236,19 +238,19 @@ def empty_shard(shard: Path) -> None:
 
 
 def cut_index(shard: Path) -> None:
-    index = records.index_path(shard)
+    index = record_index.index_path(shard)
     os.truncate(index, index.stat().st_size - 3)
 
 
 def shorten_index(shard: Path) -> None:
-    index = records.index_path(shard)
-    os.truncate(index, index.stat().st_size - records.INDEX_DTYPE.itemsize)
+    index = record_index.index_path(shard)
+    os.truncate(index, index.stat().st_size - record_index.INDEX_DTYPE.itemsize)
 
 
 def shift_index(shard: Path) -> None:
-    index = np.fromfile(records.index_path(shard), records.INDEX_DTYPE)
+    index = np.fromfile(record_index.index_path(shard), record_index.INDEX_DTYPE)
     index["offset"][1] += 1
-    index.tofile(records.index_path(shard))
+    index.tofile(record_index.index_path(shard))
 
 
 def remove_shard(shard: Path) -> None:
@@ -256,7 +258,7 @@ def remove_shard(shard: Path) -> None:
 
 
 def remove_index(shard: Path) -> None:
-    records.index_path(shard).unlink()
+    record_index.index_path(shard).unlink()
 
 
 def link_shard(shard: Path) -> None:
@@ -266,7 +268,7 @@ def link_shard(shard: Path) -> None:
 
 def pipe_index(shard: Path) -> None:
     remove_index(shard)
-    os.mkfifo(records.index_path(shard))
+    os.mkfifo(record_index.index_path(shard))
 
 
 @pytest.mark.parametrize(
@@ -375,3 +377,43 @@ def test_tensorflow_reads_the_same_records(tmp_path: Path) -> None:
         for record in shard
     ]
     assert lines == [str(values) for values in expected]
+
+
+def test_cached_indexes_are_shared_until_a_file_changes(tmp_path: Path) -> None:
+    cache = record_index.IndexCache(max_records=10)
+    folders = [tmp_path / name for name in "ab"]
+    for folder in folders:
+        folder.mkdir()
+    first, second = (write(folder, numbered(4), numbered(3)) for folder in folders)
+    found = cache.get(folders[0], first)
+    assert cache.get(folders[0], first) is found
+    with SplitReader(folders[0], first, found) as reader:
+        assert label_of(reader.read(5)) == label_of(numbered(3)[1])
+    damaged = folders[0] / first.shards[1]
+    damaged.write_bytes(damaged.read_bytes()[:-1])
+    with pytest.raises(DamagedRecords, match="inconsistent"):
+        cache.get(folders[0], first)
+    damaged.unlink()
+    with pytest.raises(DamagedRecords, match="cannot be read"):
+        cache.get(folders[0], first)
+    found = cache.get(folders[1], second)
+    cache.get(folders[0], Split(count=0, counts=[], bytes=0, shards=[]))
+    assert cache.get(folders[1], second) is found
+    third = tmp_path / "c"
+    third.mkdir()
+    cache.get(third, write(third, numbered(6)))  # together more than 10 records
+    assert cache.get(folders[1], second) is not found
+
+
+@given(st.lists(st.integers(-1, 4), max_size=40))
+@settings(max_examples=30, deadline=None)
+def test_members_are_the_records_of_a_group(groups: list[int]) -> None:
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        with ShardWriter(folder / "train-00000-of-00001.tfrecord") as writer:
+            for group in groups:
+                writer.add(b"payload", group)
+        split = Split(count=len(groups), counts=[], bytes=0, shards=["train-00000-of-00001.tfrecord"])
+        index = record_index.SplitIndex(folder, split)
+        for group in range(-1, 6):
+            assert index.members(group).tolist() == [n for n, found in enumerate(groups) if found == group]

@@ -70,10 +70,6 @@ class SegmentationPlan(Plan):
 
     code: Code = field(kw_only=True)
 
-    @property
-    def counted(self) -> list[str]:
-        return self.target.names
-
     def counts(self, split: SplitPlan, places: Iterator[int] | Sequence[int]) -> NDArray[np.int64]:  # type: ignore[override]
         total = np.zeros(len(self.target.names), np.int64)
         for place in places:

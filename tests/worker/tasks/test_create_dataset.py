@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import csv
 import errno
+import hashlib
 import itertools
+import json
 import os
 import re
 import shutil
@@ -113,6 +115,58 @@ def fault(job: Path, task: CreateClassification) -> UserFault:
 def skipped_rows(job: Path) -> list[dict[str, str]]:
     with open(job / manifest.SKIPPED_FILE, newline="") as file:
         return list(csv.DictReader(file))
+
+
+def test_the_content_hash_identifies_the_records(job: Path, source: Path) -> None:
+    first = make(job, recipe(source, processes=1)).manifest
+    for split in first.splits.values():
+        assert split.hashes == [
+            hashlib.sha256((job / shard).read_bytes()).hexdigest() for shard in split.shards
+        ]
+    assert make(job, recipe(source, processes=2)).manifest.content_hash == first.content_hash
+    assert make(job, recipe(source, seed=8)).manifest.content_hash != first.content_hash
+    assert make(job, recipe(source, width=13)).manifest.content_hash != first.content_hash
+
+
+@pytest.mark.tensorflow
+def test_other_programs_can_read_all_features(job: Path, source: Path) -> None:
+    made = make(job, recipe(source))
+    found = subprocess.run(
+        [sys.executable, "-c", READ_WITH_TENSORFLOW, str(job)], capture_output=True, text=True, check=True
+    )
+    expected = made.records("train")[0]
+    label = expected.features["image/class/label"][0]
+    assert json.loads(found.stdout) == {
+        "image/encoded": hashlib.sha256(expected.data).hexdigest(),
+        "image/filename": expected.filename,
+        "image/format": "png",
+        "image/height": 8,
+        "image/width": 12,
+        "image/channels": 3,
+        "image/class/label": label,
+        "image/class/text": made.manifest.target.labels[label],
+    }
+
+
+# As in the documentation.
+READ_WITH_TENSORFLOW = """
+import hashlib, json, sys
+from pathlib import Path
+import tensorflow as tf
+
+folder = Path(sys.argv[1])
+spec = json.loads((folder / "feature_spec.json").read_text())
+features = {
+    name: tf.io.VarLenFeature(item["dtype"])
+    if None in item["shape"]
+    else tf.io.FixedLenFeature(item["shape"], item["dtype"])
+    for name, item in spec.items()
+}
+record = next(iter(tf.data.TFRecordDataset(tf.io.gfile.glob(str(folder / "train-*.tfrecord")))))
+values = {name: value.numpy() for name, value in tf.io.parse_single_example(record, features).items()}
+values["image/encoded"] = hashlib.sha256(values["image/encoded"]).hexdigest().encode()
+print(json.dumps({name: value.decode() if isinstance(value, bytes) else int(value) for name, value in values.items()}))
+"""
 
 
 def test_a_dataset_is_created_from_a_folder(job: Path, source: Path) -> None:
@@ -428,6 +482,7 @@ def test_a_second_run_replaces_the_first(job: Path, source: Path) -> None:
     assert sorted(made.files()) == sorted(
         [
             "dataset.json",
+            "feature_spec.json",
             "labels.txt",
             "mean.npy",
             "mean.png",
