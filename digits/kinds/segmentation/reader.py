@@ -106,7 +106,7 @@ def read(recipe: CreateSegmentation, progress: Progress) -> Plan:
             for file, item in zip(split.targets, surveys[name], strict=True)
         ]
     groups = _group(splits, classes.names, shares.mean)
-    warnings += [*classes.remarks(), *_remarks(classes.names, shares.mean)]
+    warnings += _remarks(classes.names, shares.mean)
     target = mask(
         classes.names,
         recipe.height,

@@ -20,7 +20,7 @@ class Views(views.Views[CreateSegmentation]):
     counts_overlap = True
     charts = (
         views.Chart("miou", "mIoU", ("miou",), percent=True, best="highest", low=0),
-        views.Chart("iou", "IoU per class", ("iou/",), percent=True, best="highest", low=0),
+        views.Chart("iou", "IoU per class", ("iou/",), percent=True, best="highest", low=0, has_tile=False),
         views.Chart(
             "pixel-accuracy", "Pixel accuracy", ("pixel_accuracy",), percent=True, best="highest", low=0
         ),
@@ -45,7 +45,7 @@ class Views(views.Views[CreateSegmentation]):
         largest = max(range(len(names)), key=shares.__getitem__)
         return [
             ("Classes", f"{len(names):,}"),
-            ("Most frequent class", f"{show(names[largest])}, {100 * shares[largest]:.1f}% of pixels"),
+            ("Most frequent class", f"{show(names[largest])}, {100 * shares[largest]:.0f}%"),
         ]
 
     def dataset_json(self, manifest: Manifest) -> dict[str, Any]:
