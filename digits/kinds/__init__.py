@@ -32,6 +32,13 @@ BUILT_IN = (
         "digits.kinds.multilabel",
         metric="map",
     ),
+    Kind(
+        "image-segmentation",
+        "Semantic segmentation",
+        "images/segmentation",
+        "digits.kinds.segmentation",
+        metric="miou",
+    ),
 )
 
 

@@ -111,6 +111,11 @@ class RecordImages:
                 raise UnusableImage(str(error)) from error
         return self._last[1]
 
+    def close(self) -> None:
+        """Close the files; reading opens them again."""
+        for reader in self.__dict__.pop("_readers", {}).values():
+            reader.close()
+
     @functools.cached_property
     def _readers(self) -> dict[str, SplitReader]:
         splits = self._manifest.splits.items()
@@ -135,12 +140,19 @@ class VersionPlan(Plan):
         return features
 
     def counts(self, split: SplitPlan, places: Any) -> Any:
-        if not self.target.multi_hot:
+        is_mask = self.target.spatial == "mask"
+        if not (self.target.multi_hot or is_mask):
             return super().counts(split, places)
         total = np.zeros(len(self.counted), np.int64)
+        source = cast(RecordImages, split.images)
         for place in places:
-            record = cast(RecordImages, split.images).record(split.files[place])
-            total += np.asarray(record.features[self.target.feature]) != 0
+            record = source.record(split.files[place])
+            if is_mask:
+                mask = record.target(_resized(self.target, record.width, record.height))
+                total += np.bincount(mask.ravel(), minlength=256)[: len(total)] > 0
+            else:
+                total += np.asarray(record.features[self.target.feature]) != 0
+        source.close()
         return total
 
 

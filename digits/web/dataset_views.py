@@ -330,21 +330,26 @@ def _items(job: DatasetJob, split: str, manifest: Manifest, numbers: Any) -> lis
             "url": url_for("datasets.record", job_id=job.id, split=split, number=number),
             "label": views.describe_record(manifest, item),
             "filename": item.filename,
-            **_drawn(job.id, split, number, manifest, item),
+            **_drawn(job.id, split, number, manifest, partial(found.__getitem__, number)),
         }
         for number, item in found.items()
     ]
 
 
-def _drawn(job_id: str, split: str, number: int, manifest: Manifest, item: records.Record) -> dict[str, Any]:
-    """Return what is drawn on the image of a record, or beside it: its ``mask`` or ``target`` by URL, or its boxes."""
+def _drawn(
+    job_id: str, split: str, number: int, manifest: Manifest, read: Callable[[], records.Record]
+) -> dict[str, Any]:
+    """Return what is drawn on the image of a record, or beside it: its ``mask`` or ``target`` by URL, or its boxes.
+
+    ``read`` returns the record.
+    """
     spec = manifest.target
     if spec.is_picture:
         name = "mask" if spec.spatial == "mask" else "target"
         return {name: url_for("datasets.target", job_id=job_id, split=split, number=number)}
     if spec.spatial != "boxes":
         return {}
-    rows = item.target(spec)
+    rows = read().target(spec)
     return {"boxes": outlines(rows[rows[:, 4] >= 0].tolist(), spec, manifest.width, manifest.height)}
 
 
@@ -354,17 +359,21 @@ def _samples(job: DatasetJob, manifest: Manifest) -> list[dict[str, Any]]:
     if split is None or not split.count:
         return []
     index = _index(job, split)
-    return [
-        {
-            "label": label,
-            "index": group,
-            "urls": [
-                url_for("datasets.record", job_id=job.id, split="train", number=int(number))
-                for number in index.members(group)[:SAMPLES_PER_GROUP]
-            ],
-        }
-        for group, label in enumerate(manifest.groups[:SHOWN_GROUPS])
-    ]
+    with _reader(job, split) as reader:
+        return [
+            {
+                "label": label,
+                "index": group,
+                "items": [
+                    {
+                        "url": url_for("datasets.record", job_id=job.id, split="train", number=number),
+                        **_drawn(job.id, "train", number, manifest, partial(reader.read, number)),
+                    }
+                    for number in map(int, index.members(group)[:SAMPLES_PER_GROUP])
+                ],
+            }
+            for group, label in enumerate(manifest.groups[:SHOWN_GROUPS])
+        ]
 
 
 def _form(kind: Kind, *data: Any) -> ImageDatasetForm[Any]:
