@@ -32,6 +32,7 @@ BUILT_IN = (
         "digits.kinds.multilabel",
         metric="map",
     ),
+    Kind("image-gradients", "Image gradients", "images/gradients", "digits.kinds.gradients", metric="r2"),
 )
 
 

@@ -43,10 +43,12 @@ def required_integer(label: str, recipe: type[CreateDataset], name: str) -> Inte
 class ImageDatasetForm(JobForm, Generic[AnyRecipe]):
     """Base class of the forms that create an image dataset.
 
-    ``SCANNED`` names the fields that `scan_source` reads, the path first. If it is empty, there is no scan.
+    ``SCANNED`` names the fields that `scan_source` reads, the path first. If it is empty, there is no scan. Without
+    ``has_images``, the page has no fields for the size of the images, because the source does not contain any.
     """
 
     SCANNED: tuple[str, ...] = ()
+    has_images = True
 
     dataset_name = StringField(
         "Dataset name",

@@ -95,7 +95,7 @@ def show(job_id: str) -> str:
     page, body = serializers.page(job), serializers.dataset(job)
     manifest = job.manifest()
     models = Page.of(services().store.children(job), page_of(request.args, "models_page"), SHOWN_MODELS)
-    if body is not None and manifest is not None:
+    if body is not None and manifest is not None and views_of(job.data_kind).shows_images:
         try:
             body["samples"] = _samples(job, manifest)
         except UnreadableFile as error:
@@ -317,6 +317,7 @@ def _items(job: DatasetJob, split: str, manifest: Manifest, numbers: Any) -> lis
             "label": views.describe_record(manifest, item),
             "filename": item.filename,
             **_drawn(job.id, split, number, manifest, item),
+            **views.draw_record(job.recipe, item),
         }
         for number, item in found.items()
     ]

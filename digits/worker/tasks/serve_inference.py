@@ -3,6 +3,7 @@
 The process listens on a Unix socket. Requests and responses are lines of JSON:
 
     {"call": "predict", "image": path, "snapshot": "snapshot_1.ckpt", "top": 5}
+    {"call": "predict", "pixels": path of a .npy file, uint8 [height, width, channels], "snapshot": …}
     {"ok": true, "predictions": …, "milliseconds": 3.2}   (as the kind describes them)
     {"ok": false, "message": …, "hint": …, "status": 400, "trace": [frame, …]}
 
@@ -86,6 +87,12 @@ class Predictor:
         pixels, geometry = self._read(image)
         return self._targets.describe(self._run(pixels[None])[0], top, geometry)
 
+    def predict_pixels(self, path: str | Path, top: int = 5) -> Any:
+        """The prediction for the pixels in a ``.npy`` file, uint8 [height, width, channels]; raises Refused."""
+        height, width, _ = self._manifest.shape
+        geometry = images.Geometry((width, height), width, height, "squash")
+        return self._targets.describe(self._run(self._load(path)[None])[0], top, geometry)
+
     def _traced(self) -> Any:
         """A function from images, uint8 [N, H, W, C], to predictions [N, …]."""
 
@@ -146,6 +153,17 @@ class Predictor:
             reason = error.strerror if isinstance(error, OSError) else str(error)
             raise Refused(f"The image cannot be read: {reason}", "Choose a PNG or JPEG file.") from error
 
+    def _load(self, path: str | Path) -> NDArray[np.uint8]:
+        try:
+            pixels: NDArray[Any] = np.load(path, allow_pickle=False)
+        except (OSError, ValueError, EOFError) as error:
+            raise Refused(f"The pixels cannot be read: {error}") from error
+        if pixels.dtype != np.uint8 or pixels.shape != self._manifest.shape:
+            raise Refused(
+                f"The pixels are {pixels.dtype} {list(pixels.shape)}, not uint8 {list(self._manifest.shape)}."
+            )
+        return pixels
+
 
 class Service:
     """Answers requests for one model; caches the most recently used snapshots."""
@@ -170,10 +188,12 @@ class Service:
     def _predictions(self, request: Any) -> Any:
         if not isinstance(request, dict) or request.get("call") != "predict":
             raise Refused("The request is invalid.")
-        image, snapshot, top = request.get("image"), request.get("snapshot"), request.get("top", 5)
-        if not (isinstance(image, str) and isinstance(snapshot, str) and isinstance(top, int)):
+        source = request.get("image") or request.get("pixels")
+        snapshot, top = request.get("snapshot"), request.get("top", 5)
+        if not (isinstance(source, str) and isinstance(snapshot, str) and isinstance(top, int)):
             raise Refused("The request lacks an image, a snapshot or a number of labels.")
-        return self._predictor(snapshot).predict(image, top)
+        predictor = self._predictor(snapshot)
+        return predictor.predict(source, top) if "image" in request else predictor.predict_pixels(source, top)
 
     def _predictor(self, snapshot: str) -> Predictor:
         if snapshot not in self._loaded:
