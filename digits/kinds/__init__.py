@@ -33,6 +33,13 @@ BUILT_IN = (
         metric="map",
     ),
     Kind("image-gradients", "Image gradients", "images/gradients", "digits.kinds.gradients", metric="r2"),
+    Kind(
+        "text-classification",
+        "Text classification",
+        "text/classification",
+        "digits.kinds.text",
+        metric="accuracy",
+    ),
 )
 
 
