@@ -34,6 +34,9 @@ class Views(RegressionViews):
     def describe_dataset(self, manifest: Manifest) -> str:
         return "gradients"
 
+    def describe_record(self, manifest: Manifest, record: Record) -> str:
+        return ", ".join(f"{float(slope):.2f}" for slope in record.features.get(manifest.target.feature, []))
+
     def draw_record(self, recipe: Any, record: Record) -> dict[str, Any]:
         slopes = [float(slope) for slope in record.features.get("target/numbers", [])]
         return {"arrow": slopes} if len(slopes) == len(NAMES) else {}
