@@ -24,13 +24,24 @@ _BOM = b"\xef\xbb\xbf"
 
 
 class TextRow(NamedTuple):
-    """A row: the number of its first line, its position in the file in bytes, its class, and its text."""
+    """A row: the number of its first line, its position in the file in bytes, and its cells, the first is the class."""
 
     line: int
     start: int
     stop: int
-    label: str
-    text: str
+    cells: list[str]
+
+    @property
+    def label(self) -> str:
+        return join_cells(self.cells[:1])
+
+    @property
+    def text(self) -> str:
+        return join_cells(self.cells[1:])
+
+    @property
+    def has_text(self) -> bool:
+        return any(cell and not cell.isspace() for cell in self.cells[1:])
 
 
 def read_rows(path: Path, max_bytes: int | None = None) -> Iterator[TextRow]:
@@ -73,6 +84,15 @@ class _Lines:
         return UnusableSource(f"{show(self._path.name)}, line {line or self.number}: {reason}.", hint)
 
 
+def find_delimiter(path: Path) -> str:
+    """Return the delimiter of the cells of a CSV file; raises UnusableSource."""
+    try:
+        with open(path, "rb") as file:
+            return _Lines(path, file).delimiter
+    except OSError as error:
+        raise UnusableSource(f"{show(str(path))} cannot be read: {error.strerror}.") from error
+
+
 def _parse(path: Path, lines: _Lines, max_bytes: int | None) -> Iterator[TextRow]:
     rows = csv.reader(lines, delimiter=lines.delimiter)
     while max_bytes is None or lines.stop < max_bytes:
@@ -85,13 +105,15 @@ def _parse(path: Path, lines: _Lines, max_bytes: int | None) -> Iterator[TextRow
             raise lines.error(
                 f"the row cannot be read ({error})", "Check that every quotation mark is closed.", line
             ) from error
-        if any(cell.strip() for cell in cells):
-            yield TextRow(line, start, lines.stop, join_cells(cells[:1]), join_cells(cells[1:]))
+        if any(cell and not cell.isspace() for cell in cells):
+            yield TextRow(line, start, lines.stop, cells)
 
 
 @dataclass
 class Rows:
-    """The usable rows of a file: their lines, positions and classes, 28 bytes each."""
+    """The usable rows of a file: their lines, positions and classes, 28 bytes each, and the delimiter of the cells."""
+
+    delimiter: str = ","
 
     lines: array[int] = field(default_factory=lambda: array("q"))
     starts: array[int] = field(default_factory=lambda: array("q"))
@@ -144,11 +166,10 @@ class TextFile:
         place = bisect_left(self.rows.lines, int(name.removeprefix(_LINE)))
         start, stop = self.rows.starts[place], self.rows.stops[place]
         with open(self.path, "rb") as file:
-            delimiter = _Lines(self.path, file).delimiter
             file.seek(start)
             data = file.read(stop - start)
         try:
-            cells = next(csv.reader(_split(data.decode()), delimiter=delimiter))
+            cells = next(csv.reader(_split(data.decode()), delimiter=self.rows.delimiter))
         except (UnicodeDecodeError, csv.Error, StopIteration) as error:
             raise UnusableImage("the file changed while it was read") from error
         return join_cells(cells[1:])

@@ -27,7 +27,7 @@ from digits.data.sources import (
 from digits.data.tables import first_lines
 from digits.data.target import class_index
 from digits.kinds.text.characters import Encoding, check_alphabet
-from digits.kinds.text.lines import LineNames, Rows, TextFile, TextRow, read_rows
+from digits.kinds.text.lines import LineNames, Rows, TextFile, TextRow, find_delimiter, read_rows
 from digits.kinds.text.recipe import CreateText
 
 MAX_CLASSES = 10_000
@@ -129,7 +129,7 @@ def read(recipe: CreateText, progress: Progress) -> Plan:
 
 def index_rows(path: Path, classes: Classes, progress: Progress) -> Rows:
     """Read the lines, positions and classes of the rows in ``path``; raises UnusableSource."""
-    rows, count = Rows(), 0
+    rows, count = Rows(find_delimiter(path)), 0
     faults: list[str] = []
     for row in usable_rows(read_rows(path)):
         if not (len(rows) + count) % _PROGRESS_ROWS:
@@ -161,7 +161,7 @@ def parse_row(row: TextRow, classes: Classes) -> int:
     """Return the number of the class of ``row``; raises ValueError, with a message, if the row cannot be used."""
     if not row.label:
         raise ValueError("the class is missing")
-    if not row.text:
+    if not row.has_text:
         raise ValueError("the text is missing")
     return classes.place(row.label)
 
