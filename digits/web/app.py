@@ -25,6 +25,7 @@ from digits.web import (
     auth,
     dataset_views,
     documentation,
+    generic_views,
     home,
     inference_views,
     job_lists,
@@ -87,6 +88,7 @@ def create_app(settings: Settings, *, start: bool = True) -> Flask:
         dataset_views.blueprint,
         model_views.blueprint,
         inference_views.blueprint,
+        generic_views.blueprint,
         tensorboard_views.blueprint,
     ):
         app.register_blueprint(blueprint)

@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 
 from digits.core.errors import BadRequest, Unavailable
 from digits.core.model_job import ModelJob, epoch_label
+from digits.core.snapshot_list import Snapshot
 from digits.data import images
 from digits.kinds import Kind, prediction_views
 from digits.kinds.jobs import DatasetJob
@@ -109,16 +110,19 @@ def _model() -> ModelJob:
     return services().store.get(request.values.get("job_id", ""), ModelJob)
 
 
+def predict_values(job: ModelJob, path: str = "") -> Any:
+    """Return the values of the network's prediction for the input of this request, or for the image at ``path``."""
+    snapshot = _snapshot(job)
+    source = _at(path) if path else _input(job)
+    with source as item:
+        return _ask(job, item, snapshot, values=True)["values"]
+
+
 def _predict(job: ModelJob, draws: bool = False) -> dict[str, Any]:
     """Return the prediction for the image of this request, and with ``draws`` the image itself, to draw on."""
-    refuse_other_sites()
-    if not services().tensorflow.available:
-        raise Unavailable("TensorFlow support is disabled.", services().tensorflow.reason)
-    snapshot = snapshot_of(job, request.values.get("snapshot_epoch"))
+    snapshot = _snapshot(job)
     with _input(job) as item:
-        answer = services().inference.ask(
-            job.folder, {"call": "predict", item.type: str(item.path), "snapshot": snapshot.name, "top": TOP}
-        )
+        answer = _ask(job, item, snapshot)
         picture = in_thread(_as_picture, item) if draws else None
     return {
         **({"picture": picture} if picture else {}),
@@ -126,6 +130,19 @@ def _predict(job: ModelJob, draws: bool = False) -> dict[str, Any]:
         "snapshot": f"Epoch {epoch_label(snapshot.epoch)}",
         "milliseconds": answer.get("milliseconds"),
     }
+
+
+def _snapshot(job: ModelJob) -> Snapshot:
+    """Return the snapshot that this request asks for; raises an error if it may not or cannot be used."""
+    refuse_other_sites()
+    if not services().tensorflow.available:
+        raise Unavailable("TensorFlow support is disabled.", services().tensorflow.reason)
+    return snapshot_of(job, request.values.get("snapshot_epoch"))
+
+
+def _ask(job: ModelJob, item: _Input, snapshot: Snapshot, **options: Any) -> dict[str, Any]:
+    asked = {"call": "predict", item.type: str(item.path), "snapshot": snapshot.name, "top": TOP}
+    return services().inference.ask(job.folder, asked | options)
 
 
 @dataclass(frozen=True)
@@ -183,6 +200,11 @@ def _image() -> Iterator[Path]:
     if "://" in text:
         raise BadRequest("Images are not fetched from other servers.", "Download it and upload it here.")
     yield services().roots.resolve(text, file_type="file")
+
+
+@contextmanager
+def _at(path: str) -> Iterator[_Input]:
+    yield _Input(services().roots.resolve(path, file_type="file"))
 
 
 @contextmanager

@@ -63,6 +63,50 @@ def test_a_model_learns_the_gradients_of_generated_images(site: Site) -> None:
         assert "must be a number from -0.5 to 0.5" in refused.get_json()["error"]["message"]
     assert not list((site.services.folder / "uploads").iterdir())
 
+    # The routes of DIGITS 6
+    generic = "/models/images/generic"
+    asked = {"job_id": model, "gradient_x": 0.4, "gradient_y": -0.3}
+    outputs = site.post(f"{generic}/infer_extension.json", **asked).get_json()["outputs"]
+    assert outputs["0"]["output"] == pytest.approx([0.4, -0.3], abs=0.2)
+    assert "arrow-drawing" in site.post(f"{generic}/infer_extension", **asked).text
+    path = site.data / "ramp 1.png"
+    Image.fromarray(draw_ramp(0.4, -0.3, 16, 16)[:, :, 0]).save(path)
+    one = site.post(f"{generic}/infer_one.json", job_id=model, image_path=str(path)).get_json()["outputs"]
+    assert one["output"] == [pytest.approx([0.4, -0.3], abs=0.2)]
+    listed = b"ramp 1.png 1\nmissing.png\n" + str(path).encode() + b"\nramp 1.png\n"
+    many = site.post(
+        f"{generic}/infer_many.json",
+        job_id=model,
+        image_list=(io.BytesIO(listed), "list.txt"),
+        image_folder=str(site.data),
+        num_test_images=3,
+    ).get_json()
+    assert list(many["outputs"]) == [str(path)] and list(many["skipped"]) == [str(site.data / "missing.png")]
+    assert many["outputs"][str(path)]["output"] == one["output"][0]
+
+
+def test_datasets_and_models_are_created_by_the_routes_of_digits_6(site: Site) -> None:
+    fields = {"dataset_name": "ramps", "train_image_count": 8, "val_image_count": 0, **SIZE}
+    created = site.post("/datasets/generic/create/image-gradients.json", **fields)
+    assert created.status_code == 200
+    dataset = created.get_json()["id"]
+    assert site.post("/datasets/generic/create/image-gradients", **fields).status_code == 302
+    wrong = site.post("/datasets/generic/create/image-gradients.json", **fields | {"train_image_count": 0})
+    assert wrong.status_code == 400 and list(wrong.get_json()["errors"]) == ["train_image_count"]
+    assert site.post("/datasets/generic/create/sounds.json", **fields).status_code == 404
+    assert 'name="train_image_count"' in site.get("/datasets/generic/new/image-gradients").text
+    assert site.wait_for_end(dataset) == "Done"
+    assert (
+        "8 training images"
+        in site.get(f"/datasets/generic/explore?job_id={dataset}&db=train_db/features").text
+    )
+    assert 'name="gradient_x"' in site.get(f"/datasets/inference-form/image-gradients/{dataset}").text
+    assert site.get(f"/datasets/inference-form/image-regression/{dataset}").text == ""
+    for ending in (".json", "image-gradients.json", "/image-gradients.json"):
+        answer = site.post(f"/models/images/generic{ending}", dataset=dataset, model_name="")
+        assert answer.status_code == 400 and "model_name" in answer.get_json()["errors"]
+    assert site.get("/models/images/generic/new/image-gradients").status_code == 200
+
 
 def test_the_form_checks_its_numbers_and_a_clone_is_filled_from_the_recipe(site: Site) -> None:
     refused = site.post(
