@@ -39,6 +39,14 @@ BUILT_IN = (
         "digits.kinds.segmentation",
         metric="miou",
     ),
+    Kind("image-gradients", "Image gradients", "images/gradients", "digits.kinds.gradients", metric="r2"),
+    Kind(
+        "text-classification",
+        "Text classification",
+        "text/classification",
+        "digits.kinds.text",
+        metric="accuracy",
+    ),
 )
 
 

@@ -54,11 +54,13 @@ class ImageDatasetForm(JobForm, Generic[AnyRecipe]):
     """Base class of the forms that create an image dataset.
 
     ``SCANNED`` names the fields that `scan_source` reads, the path first. If it is empty, there is no scan.
-    ``SCANNED_PATHS`` names the paths among them, of which one is visible, if there are several.
+    ``SCANNED_PATHS`` names the paths among them, of which one is visible, if there are several. Without
+    ``has_images``, the page has no fields for the size of the images, because the source does not contain any.
     """
 
     SCANNED: tuple[str, ...] = ()
     SCANNED_PATHS: tuple[str, ...] = ()
+    has_images = True
 
     dataset_name = StringField(
         "Dataset name",

@@ -18,7 +18,7 @@ from PIL import Image
 
 from digits.core.files import UnreadableFile, read_json
 from digits.core.recipe import CreateDataset
-from digits.core.schema import Count, Percent
+from digits.core.schema import Count, JsonObject, Percent
 from digits.data import images
 from digits.data import manifest as manifests
 from digits.data.images import Geometry, UnusableImage
@@ -70,12 +70,13 @@ class CreateVersion(CreateDataset, kw_only=True):
 
     The `Edits` in the file ``edits``, in words ``changes``, are applied first. Then, ``keep`` percent of the records of
     each group are chosen. The splits remain, unless ``pct_val`` or ``pct_test`` is set: then all records are divided
-    again.
+    again. ``original`` is the recipe of the dataset that was created from a source, the first one of its versions.
     """
 
     parent: str
     parent_id: str = ""
     parent_name: str = ""
+    original: JsonObject = field(default_factory=JsonObject)
     edits: str | None = None
     changes: str = ""
     keep: Annotated[float, Meta(gt=0, le=100)] = 100.0

@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any, Generic
+
+import numpy as np
+from numpy.typing import NDArray
 
 from digits.core.recipe import Balance
 from digits.data.manifest import Manifest
@@ -47,6 +51,17 @@ def format_number(value: float) -> str:
     return f"{value:,.0f}" if 1000 <= abs(value) < 1e9 else f"{value:.3g}"
 
 
+@dataclass(frozen=True)
+class InputRequest:
+    """A request for a prediction: its ``fields``, and the files or paths of the ``images`` that it names.
+
+    The image ``left`` is the upload ``left_file`` or the file at ``left_path``, below a data root.
+    """
+
+    fields: Mapping[str, str]
+    images: Mapping[str, bytes | Path] = field(default_factory=dict)
+
+
 class Views(Generic[AnyRecipe]):
     """Texts and data of one kind. The module ``views`` of a kind defines ``Views``, a subclass.
 
@@ -57,6 +72,11 @@ class Views(Generic[AnyRecipe]):
     ``infer`` labels the button that runs a model on an image, under the heading ``infer_title``; ``result`` is the
     placeholder for the prediction. With ``draws_on_image``, the template of predictions gets ``picture``: the
     ``url``, ``width`` and ``height`` of the image, to draw on.
+
+    ``record`` and ``records`` are the words for what is in the dataset. Without ``shows_images``, pages do not show the
+    records as images, because they are not: `draw_record` shows them. If predictions can be made from something else
+    than an image file, ``has_input`` includes the template ``input.html`` of the kind in the page of a model, and
+    `read_input` reads its fields; without ``takes_image``, it replaces the image file.
     """
 
     group = "class"
@@ -70,6 +90,11 @@ class Views(Generic[AnyRecipe]):
     infer_title = "Predict from an image"
     result = "The prediction appears here."
     draws_on_image = False
+    record = "image"
+    records = "images"
+    shows_images = True
+    has_input = False
+    takes_image = True
 
     def describe_metric(self, name: str, value: float) -> str:
         """Format the metric ``name`` for display, such as ``accuracy 93.25%``."""
@@ -98,6 +123,18 @@ class Views(Generic[AnyRecipe]):
             return manifest.target.describe(record.target(manifest.target))
         except DamagedRecords:
             return "no target"
+
+    def draw_record(self, recipe: AnyRecipe, record: Record) -> dict[str, Any]:
+        """Return what the macro ``drawn`` shows with a record or instead of it, such as its ``text``."""
+        return {}
+
+    def read_input(self, recipe: AnyRecipe, request: InputRequest) -> NDArray[np.uint8] | None:
+        """Convert the fields of ``input.html`` to the pixels of a record, uint8 [height, width, channels].
+
+        ``recipe`` is that of the dataset. Called in a thread. None if the fields are empty; the request then contains
+        an image. Raises BadRequest.
+        """
+        return None
 
     def tiles(self, manifest: Manifest) -> list[tuple[str, str]]:
         """Titles and values of tiles on the dataset's page, besides those of the splits and the image size."""

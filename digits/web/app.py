@@ -26,6 +26,7 @@ from digits.web import (
     auth,
     dataset_views,
     documentation,
+    generic_views,
     home,
     inference_views,
     job_lists,
@@ -92,6 +93,7 @@ def create_app(settings: Settings, *, start: bool = True, executor: Executor | N
         version_views.blueprint,
         model_views.blueprint,
         inference_views.blueprint,
+        generic_views.blueprint,
         tensorboard_views.blueprint,
         uploads.blueprint,
     ):

@@ -99,7 +99,7 @@ def show(job_id: str) -> str:
     page, body = serializers.page(job), serializers.dataset(job)
     manifest = job.manifest()
     models = Page.of(services().store.children(job), page_of(request.args, "models_page"), SHOWN_MODELS)
-    if body is not None and manifest is not None:
+    if body is not None and manifest is not None and views_of(job.data_kind).shows_images:
         try:
             body["samples"] = _samples(job, manifest)
         except UnreadableFile as error:
@@ -229,6 +229,9 @@ def explore(kind: Kind) -> str:
         kind=job.data_kind,
         group_word=views.group,
         groups_word=views.groups,
+        records_word=views.records,
+        record_word=views.record,
+        shows_images=views.shows_images,
         label=label,
         labels=manifest.groups,
         has_classes=manifest.target.classes,
@@ -331,6 +334,7 @@ def _items(job: DatasetJob, split: str, manifest: Manifest, numbers: Any) -> lis
             "label": views.describe_record(manifest, item),
             "filename": item.filename,
             **_drawn(job.id, split, number, manifest, partial(found.__getitem__, number)),
+            **views.draw_record(job.kind_recipe, item),
         }
         for number, item in found.items()
     ]

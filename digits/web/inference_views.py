@@ -4,18 +4,24 @@ from __future__ import annotations
 
 import base64
 import secrets
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 from flask import Blueprint, Response, jsonify, make_response, request, url_for
-from werkzeug.datastructures import FileStorage
+from numpy.typing import NDArray
 
 from digits.core.errors import BadRequest, Unavailable
 from digits.core.model_job import ModelJob, epoch_label
+from digits.core.snapshot_list import Snapshot
 from digits.data import images
 from digits.kinds import Kind, prediction_views
+from digits.kinds.jobs import DatasetJob
+from digits.kinds.views import InputRequest
 from digits.web import serializers
 from digits.web.kind_routes import views_of
 from digits.web.long_pages import render_in_turns
@@ -87,13 +93,16 @@ def _as_small_png(path: Path) -> bytes:
     return images.encode(images.as_pixels(picture), "png")
 
 
-def _as_picture(path: Path) -> dict[str, Any]:
+def _as_picture(item: _Input) -> dict[str, Any]:
     """Return the URL, the width and the height of an image on which predictions are drawn."""
-    picture = images.open_picture(path, 3)
-    shown = picture.image
-    shown.thumbnail(SHOWN_SIZE)
-    data = base64.b64encode(images.encode(images.as_pixels(shown), "png")).decode()
-    width, height = picture.size
+    if item.pixels is None:
+        picture = images.open_picture(item.path, 3)
+        shown, (width, height) = picture.image, picture.size
+        shown.thumbnail(SHOWN_SIZE)
+    else:
+        shown = images.as_image(item.pixels)
+        width, height = shown.size
+    data = base64.b64encode(images.encode_image(shown, "png")).decode()
     return {"url": f"data:image/png;base64,{data}", "width": width, "height": height}
 
 
@@ -101,17 +110,20 @@ def _model() -> ModelJob:
     return services().store.get(request.values.get("job_id", ""), ModelJob)
 
 
+def predict_values(job: ModelJob, path: str = "") -> Any:
+    """Return the values of the network's prediction for the input of this request, or for the image at ``path``."""
+    snapshot = _snapshot(job)
+    source = _at(path) if path else _input(job)
+    with source as item:
+        return _ask(job, item, snapshot, values=True)["values"]
+
+
 def _predict(job: ModelJob, draws: bool = False) -> dict[str, Any]:
     """Return the prediction for the image of this request, and with ``draws`` the image itself, to draw on."""
-    refuse_other_sites()
-    if not services().tensorflow.available:
-        raise Unavailable("TensorFlow support is disabled.", services().tensorflow.reason)
-    snapshot = snapshot_of(job, request.values.get("snapshot_epoch"))
-    with _image(job) as path:
-        answer = services().inference.ask(
-            job.folder, {"call": "predict", "image": str(path), "snapshot": snapshot.name, "top": TOP}
-        )
-        picture = in_thread(_as_picture, path) if draws else None
+    snapshot = _snapshot(job)
+    with _input(job) as item:
+        answer = _ask(job, item, snapshot)
+        picture = in_thread(_as_picture, item) if draws else None
     return {
         **({"picture": picture} if picture else {}),
         "predictions": answer["predictions"],
@@ -120,16 +132,67 @@ def _predict(job: ModelJob, draws: bool = False) -> dict[str, Any]:
     }
 
 
+def _snapshot(job: ModelJob) -> Snapshot:
+    """Return the snapshot that this request asks for; raises an error if it may not or cannot be used."""
+    refuse_other_sites()
+    if not services().tensorflow.available:
+        raise Unavailable("TensorFlow support is disabled.", services().tensorflow.reason)
+    return snapshot_of(job, request.values.get("snapshot_epoch"))
+
+
+def _ask(job: ModelJob, item: _Input, snapshot: Snapshot, **options: Any) -> dict[str, Any]:
+    asked = {"call": "predict", item.type: str(item.path), "snapshot": snapshot.name, "top": TOP}
+    return services().inference.ask(job.folder, asked | options)
+
+
+@dataclass(frozen=True)
+class _Input:
+    """What a model predicts from: an image file, or the file of an array with its ``pixels``."""
+
+    path: Path
+    pixels: NDArray[np.uint8] | None = None
+
+    @property
+    def type(self) -> str:
+        return "image" if self.pixels is None else "pixels"
+
+
 @contextmanager
-def _image(job: ModelJob) -> Iterator[Path]:
+def _input(job: ModelJob) -> Iterator[_Input]:
+    """Yield what this request contains: the input of the kind's own fields, or else an image."""
+    dataset = services().store.find(job.dataset_id)
+    if isinstance(dataset, DatasetJob) and views_of(dataset.data_kind).has_input:
+        read = views_of(dataset.data_kind).read_input
+        pixels = in_thread(read, dataset.kind_recipe, InputRequest(request.values.to_dict(), _named_images()))
+        if pixels is not None:
+            with _kept(partial(np.save, arr=pixels, allow_pickle=False), ".npy") as path:
+                yield _Input(path, pixels)
+            return
+    with _image() as path:
+        yield _Input(path)
+
+
+def _named_images() -> dict[str, bytes | Path]:
+    """Return the images of this request by name: uploads, and files below a root."""
+    found: dict[str, bytes | Path] = {}
+    for field, text in request.values.items():
+        name = field.removesuffix("_path")
+        if name not in (field, "image") and text.strip():
+            found[name] = services().roots.resolve(text.strip(), file_type="file")
+    for field, upload in request.files.items():
+        name = field.removesuffix("_file")
+        if name not in (field, "image") and upload.filename:
+            found[name] = upload.read()
+    return found
+
+
+@contextmanager
+def _image() -> Iterator[Path]:
     """Yield the image of this request as a file: the upload, while it is needed, or a file below a root."""
     upload = request.files.get("image_file")
     if upload is not None and upload.filename:
-        path = _keep(upload, services().folder / "uploads")
-        try:
+        with _kept(upload.save) as path:
             yield path
-        finally:
-            services().store.discard(path)
         return
     text = request.values.get("image_path", "").strip()
     if not text:
@@ -139,12 +202,19 @@ def _image(job: ModelJob) -> Iterator[Path]:
     yield services().roots.resolve(text, file_type="file")
 
 
-def _keep(upload: FileStorage, folder: Path) -> Path:
+@contextmanager
+def _at(path: str) -> Iterator[_Input]:
+    yield _Input(services().roots.resolve(path, file_type="file"))
+
+
+@contextmanager
+def _kept(save: Callable[[Path], Any], ending: str = "") -> Iterator[Path]:
+    """Yield a file of the uploads folder that ``save`` writes, and discard it at the end of the block."""
+    folder = services().folder / "uploads"
     folder.mkdir(mode=0o700, exist_ok=True)
-    path = folder / secrets.token_hex(8)
+    path = folder / f"{secrets.token_hex(8)}{ending}"
     try:
-        upload.save(path)
-    except BaseException:
+        save(path)
+        yield path
+    finally:
         services().store.discard(path)
-        raise
-    return path

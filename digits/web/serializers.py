@@ -140,6 +140,7 @@ def dataset(job: DatasetJob) -> dict[str, Any] | None:
     manifest = job.manifest() if job.status is Status.DONE else None
     if manifest is None:
         return None
+    views = views_of(job.data_kind)
     return {
         "width": manifest.width,
         "height": manifest.height,
@@ -151,13 +152,13 @@ def dataset(job: DatasetJob) -> dict[str, Any] | None:
         "labels": manifest.target.labels,
         "groups": manifest.groups,
         "target_names": manifest.target.names,
-        "about": views_of(job.data_kind).describe_dataset(manifest),
-        "tiles": views_of(job.data_kind).tiles(manifest),
+        "about": views.describe_dataset(manifest),
+        "tiles": views.tiles(manifest),
         "splits": {
             name: {"count": split.count, "bytes": split.bytes, "counts": split.counts}
             for name, split in manifest.splits.items()
         },
-        "mean_url": url_for("jobs.file", path=f"{job.id}/mean.png"),
+        "mean_url": url_for("jobs.file", path=f"{job.id}/mean.png") if views.shows_images else "",
         "mean_pixel": manifest.mean_pixel,
         "skipped": skipped(job),
         "source": manifest.source,
@@ -372,7 +373,9 @@ def _detail(job: Job) -> str:
     if manifest is None:
         return shape
     images = sum(split.count for split in manifest.splits.values())
-    return f"{shape} · {views_of(job.data_kind).describe_dataset(manifest)} · {images:,} images"
+    views = views_of(job.data_kind)
+    parts = [shape] if views.shows_images else []
+    return " · ".join([*parts, views.describe_dataset(manifest), f"{images:,} {views.records}"])
 
 
 def _optimizer(job: ModelJob) -> str:

@@ -49,6 +49,7 @@ _ORDER = (
     "regression",
     "multilabel",
     "siamese",
+    "textcnn",
 )
 
 

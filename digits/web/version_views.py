@@ -13,6 +13,7 @@ from wtforms.validators import DataRequired, Length, NumberRange, ValidationErro
 
 from digits.core.errors import BadRequest
 from digits.core.files import UnreadableFile, read_json, write_json
+from digits.core.schema import JsonObject
 from digits.core.status import Status
 from digits.data import manifest as manifests
 from digits.data.manifest import Manifest
@@ -87,6 +88,7 @@ class VersionForm(JobForm):
             parent=str(parent.folder),
             parent_id=parent.id,
             parent_name=parent.name,
+            original=JsonObject(parent.kind_recipe.as_json()),
             changes=self.edits.edits.describe(),
             keep=self.keep.data,
             pct_val=self.pct_val.data,

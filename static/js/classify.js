@@ -1,9 +1,12 @@
-// The prediction panel: choose, drop or paste an image, or enter its path, and see the model's prediction.
+// The prediction panel: choose, drop or paste an image, or enter its path, or fill in the fields of the kind, and see the
+// model's prediction.
 
 import { request } from './http.js';
 import { errorBox } from './trace.js';
 
 const SMALL_PIXELS = 96;
+// Stands for the input in the fields of the kind.
+const FIELDS = Symbol('fields');
 
 /** Initializes `panel`. The server selects the best snapshot until the user chooses another. */
 export function startClassifying(panel) {
@@ -13,6 +16,7 @@ export function startClassifying(panel) {
   const image = panel.querySelector('#classify-image');
   const result = panel.querySelector('#predictions');
   const time = panel.querySelector('#classify-time');
+  const own = panel.querySelector('#own-input');
   let asked = 0;
   let chosen = null;
 
@@ -41,6 +45,11 @@ export function startClassifying(panel) {
   }
 
   function fields(given) {
+    if (given === FIELDS) {
+      const all = new FormData(form);
+      for (const name of ['image_file', 'image_path']) all.delete(name);
+      return all;
+    }
     const data = new FormData();
     data.set('job_id', form.elements.job_id.value);
     if (snapshot.value) data.set('snapshot_epoch', snapshot.value);
@@ -54,25 +63,27 @@ export function startClassifying(panel) {
   function take(given) {
     last = given;
     if (given instanceof File) path.value = '';
-    showImage(given);
+    if (image) showImage(given);
     classify(given);
   }
 
   function showImage(given) {
     if (image.src.startsWith('blob:')) URL.revokeObjectURL(image.src);
     image.hidden = true; // until it has loaded: a file that is not an image is not shown
-    image.src = given instanceof File ? URL.createObjectURL(given) : `${panel.dataset.imageUrl}?${new URLSearchParams({ path: given })}`;
+    if (given !== FIELDS) image.src = given instanceof File ? URL.createObjectURL(given) : `${panel.dataset.imageUrl}?${new URLSearchParams({ path: given })}`;
   }
 
-  image.addEventListener('load', () => {
+  image?.addEventListener('load', () => {
     image.classList.toggle('pixelated', image.naturalWidth < SMALL_PIXELS);
     image.hidden = false;
   });
-  image.addEventListener('error', () => (image.hidden = true));
-  file.addEventListener('change', () => file.files[0] && take(file.files[0]));
+  image?.addEventListener('error', () => (image.hidden = true));
+  file?.addEventListener('change', () => file.files[0] && take(file.files[0]));
   form.addEventListener('submit', (event) => {
     event.preventDefault();
-    const given = path.value.trim() || last;
+    // The Enter key submits with the first button, also from the path.
+    const asksForFields = own && (!path || (document.activeElement !== path && own.contains(event.submitter)));
+    const given = asksForFields ? FIELDS : path.value.trim() || last;
     if (given) take(given);
     else file.click();
   });
@@ -87,24 +98,26 @@ export function startClassifying(panel) {
 
   view?.addEventListener('change', () => last && classify(last));
 
-  panel.addEventListener('dragover', (event) => {
-    if (![...event.dataTransfer.types].includes('Files')) return;
-    event.preventDefault();
-    drop.classList.add('over');
-  });
-  panel.addEventListener('dragleave', (event) => {
-    if (!panel.contains(event.relatedTarget)) drop.classList.remove('over');
-  });
-  panel.addEventListener('drop', (event) => {
-    event.preventDefault();
-    drop.classList.remove('over');
-    const given = event.dataTransfer.files[0];
-    if (given) take(given);
-  });
-  document.addEventListener('paste', (event) => {
-    const given = [...(event.clipboardData?.files ?? [])].find(({ type }) => type.startsWith('image/'));
-    if (given) take(given);
-  });
+  if (drop) {
+    panel.addEventListener('dragover', (event) => {
+      if (![...event.dataTransfer.types].includes('Files')) return;
+      event.preventDefault();
+      drop.classList.add('over');
+    });
+    panel.addEventListener('dragleave', (event) => {
+      if (!panel.contains(event.relatedTarget)) drop.classList.remove('over');
+    });
+    panel.addEventListener('drop', (event) => {
+      event.preventDefault();
+      drop.classList.remove('over');
+      const given = event.dataTransfer.files[0];
+      if (given) take(given);
+    });
+    document.addEventListener('paste', (event) => {
+      const given = [...(event.clipboardData?.files ?? [])].find(({ type }) => type.startsWith('image/'));
+      if (given) take(given);
+    });
+  }
 
   document.addEventListener('parts-refreshed', () => {
     // A refresh selects the default again.

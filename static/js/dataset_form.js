@@ -69,12 +69,13 @@ function drawSplit() {
 /* The example image ---------------------------------------------------- */
 
 const preview = document.getElementById('resize-preview');
-const frame = preview.querySelector('.resize-frame');
-const caption = preview.querySelector('[data-caption]');
+const frame = preview?.querySelector('.resize-frame');
+const caption = preview?.querySelector('[data-caption]');
 let asked = 0;
 let example = ''; // the path of an image of the source
 
 async function drawExample() {
+  if (!preview) return; // the source does not contain images
   const number = (asked += 1);
   const shown = example;
   const fields = new FormData();
@@ -108,6 +109,7 @@ function picture(source, width, height) {
 const drawExampleSoon = settled(drawExample, 200);
 
 function markPreset() {
+  if (!preview) return;
   for (const button of form.querySelectorAll('[data-size]')) {
     const chosen = [field('resize_width').value, field('resize_height').value].every((value) => value === button.dataset.size);
     button.setAttribute('aria-pressed', String(chosen));
@@ -137,7 +139,8 @@ const suggest = startSuggestedName(field('dataset_name'), () => {
   const path = [...form.querySelectorAll('[data-path]')].find((control) => !control.closest('[hidden]'));
   const parts = (path?.value ?? '').replace(/\.\w{1,4}$/, '').split('/').filter(Boolean);
   const last = ['train', 'training', 'images', 'labels'].includes(parts.at(-1)) ? parts.at(-2) : parts.at(-1);
-  return last ? `${last}, ${field('resize_width').value}×${field('resize_height').value}` : '';
+  if (!last || !preview) return last ?? '';
+  return `${last}, ${field('resize_width').value}×${field('resize_height').value}`;
 });
 
 form.addEventListener('input', (event) => {

@@ -15,8 +15,8 @@ export function startViewer(dialog, gallery) {
     const [label, file] = link.closest('figure').querySelectorAll('figcaption bdi');
     image.src = link.href;
     image.alt = small.alt;
-    for (const old of frame.querySelectorAll('.mask, .box, .beside')) old.remove();
-    for (const drawing of link.querySelectorAll('.mask, .box')) drawn.append(drawing.cloneNode(true));
+    for (const old of frame.querySelectorAll('.mask, .box, .arrow-drawing, .beside')) old.remove();
+    for (const drawing of link.querySelectorAll('.mask, .box, .arrow-drawing')) drawn.append(drawing.cloneNode(true));
     for (const target of link.querySelectorAll('.beside')) frame.append(target.cloneNode(true));
     dialog.querySelector('#viewer-label bdi').textContent = label.title;
     dialog.querySelector('[data-file]').textContent = file.title;

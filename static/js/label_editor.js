@@ -2,6 +2,9 @@
 
 import { describeEdits, RecordEdits } from './record_edits.js';
 
+// What is clicked or focused to select a record.
+const CHOICE = '[data-enlarge], .snippet';
+
 /** Starts the editor of `box`, the gallery of the dataset `box.dataset.dataset`; returns a function to call after its contents changed. */
 export function startEditing(box) {
   const edits = new RecordEdits(box.dataset.dataset);
@@ -26,7 +29,7 @@ export function startEditing(box) {
     bar().hidden = !isOn;
     box.classList.toggle('is-editing', isOn);
     for (const item of items()) {
-      const link = item.querySelector('[data-enlarge]');
+      const link = item.querySelector(CHOICE);
       const change = edits.changes[item.dataset.record];
       const isSelected = isOn && selected.has(item.dataset.record);
       item.classList.toggle('is-selected', isSelected);
@@ -91,7 +94,7 @@ export function startEditing(box) {
   box.addEventListener(
     'click',
     (event) => {
-      const item = isOn && event.target.closest('[data-enlarge]')?.closest('[data-record]');
+      const item = isOn && event.target.closest(CHOICE)?.closest('[data-record]');
       if (!item) return;
       event.preventDefault();
       event.stopPropagation();
@@ -109,7 +112,7 @@ export function startEditing(box) {
     if (button) actions[button.dataset.edit]();
   });
   box.addEventListener('keydown', (event) => {
-    const item = isOn && event.target.closest('[data-enlarge]')?.closest('[data-record]');
+    const item = isOn && event.target.closest(CHOICE)?.closest('[data-record]');
     if (!item || event.ctrlKey || event.metaKey || event.altKey) return;
     if (event.key === ' ') {
       event.preventDefault();

@@ -76,6 +76,8 @@ def test_every_network_file_is_listed():
         ("image-multilabel", (16, 16), 1, "multilabel"),
         ("image-multilabel", (256, 256), 3, "multilabel"),
         ("image-segmentation", (32, 32), 3, "unet"),
+        ("image-gradients", (32, 32), 1, "regression"),
+        ("text-classification", (1024, 1), 1, "textcnn"),
     ],
 )
 def test_a_network_fits_the_images(kind: str, size: tuple[int, int], channels: int, name: str) -> None:

@@ -3,7 +3,9 @@
 The process listens on a Unix socket. Requests and responses are lines of JSON:
 
     {"call": "predict", "image": path, "snapshot": "snapshot_1.ckpt", "top": 5}
-    {"ok": true, "predictions": …, "milliseconds": 3.2}   (as the kind describes them)
+    {"call": "predict", "pixels": path of a .npy file, uint8 [height, width, channels], "snapshot": …}
+    {"call": "predict", "image": path, "snapshot": …, "values": true}   (the numbers instead of their description)
+    {"ok": true, "predictions": …, "milliseconds": 3.2}   (as the kind describes them; or "values")
     {"ok": false, "message": …, "hint": …, "status": 400, "trace": [frame, …]}
 
 It exits after a period without requests.
@@ -86,6 +88,16 @@ class Predictor:
         pixels, geometry = self._read(image)
         return self._targets.describe(self._run(pixels[None])[0], top, geometry)
 
+    def predict_pixels(self, path: str | Path, top: int = 5) -> Any:
+        """The prediction for the pixels in a ``.npy`` file, uint8 [height, width, channels]; raises Refused."""
+        pixels, geometry = self._load(path)
+        return self._targets.describe(self._run(pixels[None])[0], top, geometry)
+
+    def values(self, source: str | Path, *, is_image: bool) -> Any:
+        """The prediction for an image or for the pixels in a file as nested lists of numbers; raises Refused."""
+        pixels, _ = self._read(source) if is_image else self._load(source)
+        return self._run(pixels[None])[0].tolist()
+
     def _traced(self) -> Any:
         """A function from images, uint8 [N, H, W, C], to predictions [N, …]."""
 
@@ -146,6 +158,19 @@ class Predictor:
             reason = error.strerror if isinstance(error, OSError) else str(error)
             raise Refused(f"The image cannot be read: {reason}", "Choose a PNG or JPEG file.") from error
 
+    def _load(self, path: str | Path) -> tuple[NDArray[np.uint8], images.Geometry]:
+        """Return the pixels in a ``.npy`` file as the network's input, and the geometry of an unchanged image."""
+        height, width, _ = self._manifest.shape
+        try:
+            pixels: NDArray[Any] = np.load(path, allow_pickle=False)
+        except (OSError, ValueError, EOFError) as error:
+            raise Refused(f"The pixels cannot be read: {error}") from error
+        if pixels.dtype != np.uint8 or pixels.shape != self._manifest.shape:
+            raise Refused(
+                f"The pixels are {pixels.dtype} {list(pixels.shape)}, not uint8 {list(self._manifest.shape)}."
+            )
+        return pixels, images.Geometry((width, height), width, height, "squash")
+
 
 class Service:
     """Answers requests for one model; caches the most recently used snapshots."""
@@ -158,22 +183,27 @@ class Service:
         """Answer a request of any content. Never raises an Exception."""
         began = time.perf_counter()
         try:
-            predictions = self._predictions(request)
+            answer = self._answer(request)
         except Exception as error:
             refusal = Refused.because(error)
             if refusal.status >= 500:
                 log.exception("The request %.200r failed", request)
             return _refusal(refusal)
         milliseconds = round((time.perf_counter() - began) * 1000, 2)
-        return {"ok": True, "predictions": predictions, "milliseconds": milliseconds}
+        return {"ok": True, **answer, "milliseconds": milliseconds}
 
-    def _predictions(self, request: Any) -> Any:
+    def _answer(self, request: Any) -> dict[str, Any]:
         if not isinstance(request, dict) or request.get("call") != "predict":
             raise Refused("The request is invalid.")
-        image, snapshot, top = request.get("image"), request.get("snapshot"), request.get("top", 5)
-        if not (isinstance(image, str) and isinstance(snapshot, str) and isinstance(top, int)):
+        source = request.get("image") or request.get("pixels")
+        snapshot, top = request.get("snapshot"), request.get("top", 5)
+        if not (isinstance(source, str) and isinstance(snapshot, str) and isinstance(top, int)):
             raise Refused("The request lacks an image, a snapshot or a number of labels.")
-        return self._predictor(snapshot).predict(image, top)
+        predictor = self._predictor(snapshot)
+        if request.get("values"):
+            return {"values": predictor.values(source, is_image="image" in request)}
+        predict = predictor.predict if "image" in request else predictor.predict_pixels
+        return {"predictions": predict(source, top)}
 
     def _predictor(self, snapshot: str) -> Predictor:
         if snapshot not in self._loaded:

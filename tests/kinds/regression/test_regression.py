@@ -107,7 +107,7 @@ def test_settings_of_other_kinds_are_refused_and_the_network_fits_the_kind(site:
     }
     page = site.get(f"/models/images/regression/new?dataset={dataset}").text
     assert re.search(r'value="regression"[^>]* checked', page)
-    assert '<option data-kinds="image-classification" value="class_weights">' in page
+    assert '<option data-kinds="image-classification text-classification" value="class_weights">' in page
     site.wait_for_end(dataset)
 
 

@@ -94,12 +94,17 @@ def test_predictions_are_correct_and_bad_requests_do_not_end_the_server(
 
     text = tmp_path / "text.png"
     text.write_text("not an image")
+    small, pickled = tmp_path / "small.npy", tmp_path / "pickled.npy"
+    np.save(small, np.zeros((3, 3, 3), np.uint8))
+    np.save(pickled, np.array([{}]), allow_pickle=True)
     for wrong, status, words in [
         (request(text), 400, "image cannot be read"),
         (request(tmp_path / "nothing.png"), 400, "No such file"),
         (request(gradient_image, "snapshot_9.ckpt"), 404, "no snapshot 'snapshot_9.ckpt'"),
         (request(gradient_image, "../model/snapshot_4.ckpt"), 404, "no snapshot"),
         (request(gradient_image, top="many"), 400, "lacks"),
+        ({"call": "predict", "pixels": str(small), "snapshot": SNAPSHOT}, 400, "are uint8 [3, 3, 3], not"),
+        ({"call": "predict", "pixels": str(pickled), "snapshot": SNAPSHOT}, 400, "pixels cannot be read"),
         ({"call": "sing"}, 400, "is invalid"),
         ([1, 2], 400, "is invalid"),
     ]:

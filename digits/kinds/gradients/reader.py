@@ -1,0 +1,41 @@
+"""Plan generated images and their slopes."""
+
+from __future__ import annotations
+
+import hashlib
+
+import numpy as np
+from numpy.typing import NDArray
+
+from digits.data.sources import Plan, Progress, SplitPlan
+from digits.data.target import numbers
+from digits.kinds.gradients.ramps import LARGEST_SLOPE, Ramps
+from digits.kinds.gradients.recipe import CreateGradients
+
+NAMES = ["gradient_x", "gradient_y"]
+# By the signs of both slopes: whether the image gets brighter to the right, and toward the bottom.
+DIRECTIONS = ["top left", "top right", "bottom left", "bottom right"]
+
+
+def read(recipe: CreateGradients, progress: Progress) -> Plan:
+    """Plan the dataset of ``recipe``, which alone determines the images."""
+    counts = {"train": recipe.train_images, "val": recipe.val_images, "test": recipe.test_images}
+    slopes = {name: draw_slopes(recipe.seed, name, count) for name, count in counts.items() if count}
+    splits = {
+        name: SplitPlan(
+            Ramps(found, recipe.width, recipe.height),
+            [str(number) for number in range(len(found))],
+            found.tolist(),
+            ((found[:, 0] >= 0) + 2 * (found[:, 1] >= 0)).tolist(),
+        )
+        for name, found in slopes.items()
+    }
+    train = slopes["train"].astype(np.float64)
+    return Plan(numbers(NAMES, train.mean(axis=0).tolist(), train.std(axis=0).tolist()), splits, DIRECTIONS)
+
+
+def draw_slopes(seed: int, split: str, count: int) -> NDArray[np.float32]:
+    """Draw the slopes of ``count`` images, float32 [count, 2], uniform from -0.5 to 0.5."""
+    key = hashlib.blake2b(f"{seed} {split}".encode(), digest_size=16).digest()
+    generator = np.random.default_rng(int.from_bytes(key, "big"))
+    return generator.uniform(-LARGEST_SLOPE, LARGEST_SLOPE, (count, 2)).astype(np.float32)

@@ -1,0 +1,186 @@
+"""CSV files of texts, read row by row: only the positions of the rows are kept in memory."""
+
+from __future__ import annotations
+
+import csv
+from array import array
+from bisect import bisect_left
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, NamedTuple, overload
+
+import numpy as np
+from numpy.typing import NDArray
+
+from digits.data import images
+from digits.data.images import UnusableImage
+from digits.data.sources import UnusableSource, show
+from digits.kinds.text.characters import Encoding, join_cells
+
+MAX_LINE_BYTES = 1 << 20
+_LINE = "line "
+_BOM = b"\xef\xbb\xbf"
+
+
+class TextRow(NamedTuple):
+    """A row: the number of its first line, its position in the file in bytes, and its cells, the first is the class."""
+
+    line: int
+    start: int
+    stop: int
+    cells: list[str]
+
+    @property
+    def label(self) -> str:
+        return join_cells(self.cells[:1])
+
+    @property
+    def text(self) -> str:
+        return join_cells(self.cells[1:])
+
+    @property
+    def has_text(self) -> bool:
+        return any(cell and not cell.isspace() for cell in self.cells[1:])
+
+
+def read_rows(path: Path, max_bytes: int | None = None) -> Iterator[TextRow]:
+    """Yield the rows of a CSV file that are not blank: the class in the first column, then the text.
+
+    The delimiter is a tab if the first line contains one, else a comma. Reads ``max_bytes``, rounded up to a row, if
+    given. Raises UnusableSource that names the line.
+    """
+    try:
+        with open(path, "rb") as file:
+            yield from _parse(path, _Lines(path, file), max_bytes)
+    except OSError as error:
+        raise UnusableSource(f"{show(str(path))} cannot be read: {error.strerror}.") from error
+
+
+class _Lines:
+    """The decoded lines of a file, the position and the number of lines read so far."""
+
+    def __init__(self, path: Path, file: Any) -> None:
+        self._path, self._file = path, file
+        self.stop = len(_BOM) if file.read(len(_BOM)) == _BOM else 0
+        file.seek(self.stop)
+        self.number = 0
+        self.delimiter = "\t" if b"\t" in file.readline(MAX_LINE_BYTES) else ","
+        file.seek(self.stop)
+
+    def __iter__(self) -> Iterator[str]:
+        while line := self._file.readline(MAX_LINE_BYTES + 1):
+            self.number += 1
+            if len(line) > MAX_LINE_BYTES:
+                raise self.error(f"the line is longer than {MAX_LINE_BYTES >> 20} MiB")
+            try:
+                text = line.decode()
+            except UnicodeDecodeError:
+                raise self.error("not UTF-8 text", "Save the file as UTF-8.") from None
+            self.stop += len(line)
+            yield text
+
+    def error(self, reason: str, hint: str = "", line: int | None = None) -> UnusableSource:
+        return UnusableSource(f"{show(self._path.name)}, line {line or self.number}: {reason}.", hint)
+
+
+def find_delimiter(path: Path) -> str:
+    """Return the delimiter of the cells of a CSV file; raises UnusableSource."""
+    try:
+        with open(path, "rb") as file:
+            return _Lines(path, file).delimiter
+    except OSError as error:
+        raise UnusableSource(f"{show(str(path))} cannot be read: {error.strerror}.") from error
+
+
+def _parse(path: Path, lines: _Lines, max_bytes: int | None) -> Iterator[TextRow]:
+    rows = csv.reader(lines, delimiter=lines.delimiter)
+    while max_bytes is None or lines.stop < max_bytes:
+        start, line = lines.stop, lines.number + 1
+        try:
+            cells = next(rows)
+        except StopIteration:
+            return
+        except csv.Error as error:
+            raise lines.error(
+                f"the row cannot be read ({error})", "Check that every quotation mark is closed.", line
+            ) from error
+        if any(cell and not cell.isspace() for cell in cells):
+            yield TextRow(line, start, lines.stop, cells)
+
+
+@dataclass
+class Rows:
+    """The usable rows of a file: their lines, positions and classes, 28 bytes each, and the delimiter of the cells."""
+
+    delimiter: str = ","
+
+    lines: array[int] = field(default_factory=lambda: array("q"))
+    starts: array[int] = field(default_factory=lambda: array("q"))
+    stops: array[int] = field(default_factory=lambda: array("q"))
+    labels: array[int] = field(default_factory=lambda: array("i"))
+
+    def __len__(self) -> int:
+        return len(self.lines)
+
+    def add(self, row: TextRow, label: int) -> None:
+        self.lines.append(row.line)
+        self.starts.append(row.start)
+        self.stops.append(row.stop)
+        self.labels.append(label)
+
+
+class LineNames(Sequence[str]):
+    """The names of records: ``line 12``. Only the numbers are kept in memory."""
+
+    def __init__(self, lines: NDArray[np.int64]) -> None:
+        self._lines = lines
+
+    def __len__(self) -> int:
+        return len(self._lines)
+
+    @overload
+    def __getitem__(self, place: int) -> str: ...
+    @overload
+    def __getitem__(self, place: slice) -> list[str]: ...
+    def __getitem__(self, place: int | slice) -> str | list[str]:
+        if isinstance(place, slice):
+            return [f"{_LINE}{line}" for line in self._lines[place]]
+        return f"{_LINE}{self._lines[place]}"
+
+
+@dataclass(frozen=True)
+class TextFile:
+    """An `ImageSource` of the ``rows`` of a CSV file, by the names of their lines."""
+
+    path: Path
+    rows: Rows
+    encoding: Encoding
+
+    def read(self, name: str) -> bytes:
+        """Return the text in line ``name`` as a PNG file."""
+        return images.encode(self.encoding.encode(self.text(name)), "png")
+
+    def text(self, name: str) -> str:
+        """Return the text in line ``name``; raises UnusableImage and OSError."""
+        place = bisect_left(self.rows.lines, int(name.removeprefix(_LINE)))
+        start, stop = self.rows.starts[place], self.rows.stops[place]
+        with open(self.path, "rb") as file:
+            file.seek(start)
+            data = file.read(stop - start)
+        try:
+            cells = next(csv.reader(_split(data.decode()), delimiter=self.rows.delimiter))
+        except (UnicodeDecodeError, csv.Error, StopIteration) as error:
+            raise UnusableImage("the file changed while it was read") from error
+        return join_cells(cells[1:])
+
+    def describe(self) -> str:
+        return show(str(self.path))
+
+    def is_available(self) -> bool:
+        return self.path.is_file()
+
+
+def _split(text: str) -> Iterable[str]:
+    # Like a file: str.splitlines would also split at other characters.
+    return (f"{line}\n" for line in text.split("\n"))

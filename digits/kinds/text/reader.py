@@ -1,0 +1,205 @@
+"""Plan the texts of CSV files and their classes."""
+
+from __future__ import annotations
+
+from array import array
+from collections import Counter
+from collections.abc import Iterable
+from pathlib import Path
+from typing import cast
+
+import numpy as np
+from numpy.typing import NDArray
+
+from digits.data.images import Geometry
+from digits.data.records import Features
+from digits.data.sources import (
+    Plan,
+    Progress,
+    SplitPlan,
+    UnusableSource,
+    check_shares,
+    count_of,
+    listed,
+    show,
+    split_counts,
+)
+from digits.data.tables import first_lines
+from digits.data.target import class_index
+from digits.kinds.text.characters import Encoding, check_alphabet
+from digits.kinds.text.lines import LineNames, Rows, TextFile, TextRow, find_delimiter, read_rows
+from digits.kinds.text.recipe import CreateText
+
+MAX_CLASSES = 10_000
+MAX_LABELS_BYTES = 1 << 20
+TEXT_FEATURE = "text/snippet"
+_HEADERS = {"class", "label", "category", "target"}
+_PROGRESS_ROWS = 50_000
+_MAX_FAULTS = 1000
+
+
+class TextPlan(Plan):
+    """A plan whose records also contain the text, for pages."""
+
+    def features(self, split: SplitPlan, place: int, geometry: Geometry) -> Features:
+        assert isinstance(split.images, TextFile)
+        text = split.images.text(split.files[place])[: geometry.width]
+        return {**super().features(split, place, geometry), TEXT_FEATURE: [text.encode()]}
+
+
+class Classes:
+    """The classes of a dataset: those of a list, or else those found in the train table.
+
+    A class in a table is a name, or its number in the list, counted from 1.
+    """
+
+    def __init__(self, names: list[str] | None) -> None:
+        self._is_listed = self._is_fixed = names is not None
+        self._places = {name: place for place, name in enumerate(names or [])}
+
+    def place(self, label: str) -> int:
+        """Return the number of a class, counted from 0; raises ValueError, with a message, if it is unknown."""
+        place = self._places.get(label)
+        if place is not None:
+            return place
+        if not self._is_fixed:
+            if len(self._places) >= MAX_CLASSES:
+                raise ValueError(f"there are more than {MAX_CLASSES:,} classes")
+            return self._places.setdefault(label, len(self._places))
+        if (
+            self._is_listed
+            and label.isdecimal()
+            and label.isascii()
+            and 1 <= int(label[:9]) <= len(self._places)
+        ):
+            return int(label) - 1
+        raise ValueError(f"unknown class “{show(label)}”")
+
+    def fix(self) -> None:
+        """Accept no further classes."""
+        self._is_fixed = True
+
+    def sorted_names(self) -> tuple[list[str], NDArray[np.int32]]:
+        """Return the names, sorted as numbers if they are, and the new place of each old one."""
+        names = list(self._places)
+        is_number = all(name.isdecimal() and name.isascii() for name in names)
+        order = sorted(
+            range(len(names)), key=lambda place: (int(names[place]) if is_number else 0, names[place])
+        )
+        moved = np.empty(len(names), np.int32)
+        moved[order] = np.arange(len(names))
+        return [names[place] for place in order], moved
+
+
+def read(recipe: CreateText, progress: Progress) -> Plan:
+    """Plan the dataset of ``recipe``; raises UnusableSource that names the first faulty lines."""
+    tables = {"train": recipe.table, "val": recipe.val_table, "test": recipe.test_table}
+    shares = {"val": recipe.pct_val, "test": recipe.pct_test}
+    shares = {name: 0.0 if tables[name] else share for name, share in shares.items()}
+    check_shares(shares["val"], shares["test"])
+    try:
+        check_alphabet(recipe.alphabet)
+    except ValueError as error:
+        raise UnusableSource(str(error)) from None
+    labels = read_labels(Path(recipe.labels_file)) if recipe.labels_file else None
+    classes = Classes(labels)
+    found: dict[str, Rows] = {}
+    for name, path in tables.items():
+        if path:
+            found[name] = index_rows(Path(path), classes, progress)
+            classes.fix()
+    names, moved = (labels, np.arange(len(labels))) if labels else classes.sorted_names()
+    if len(names) < 2:
+        raise UnusableSource("All texts have the same class.", "At least two classes are needed.")
+    encoding = Encoding(recipe.alphabet, recipe.width)
+    counts = split_counts(len(found["train"]), shares["val"], shares["test"])
+    splits, start = {}, 0
+    chance = np.random.default_rng(recipe.seed)
+    order = chance.permutation(len(found["train"]))
+    for (name, path), count in zip(tables.items(), counts, strict=True):
+        rows, places = found["train"], order[start : start + count]
+        start += count
+        if name != "train" and name in found:
+            rows, places = found[name], chance.permutation(len(found[name]))
+        if len(places):
+            source = TextFile(Path(path or recipe.table), rows, encoding)
+            splits[name] = _split(source, places, moved)
+    return TextPlan(class_index(names), splits, names, _unused(names, splits["train"]), required_groups=2)
+
+
+def index_rows(path: Path, classes: Classes, progress: Progress) -> Rows:
+    """Read the lines, positions and classes of the rows in ``path``; raises UnusableSource."""
+    rows, count = Rows(find_delimiter(path)), 0
+    faults: list[str] = []
+    for row in usable_rows(read_rows(path)):
+        if not (len(rows) + count) % _PROGRESS_ROWS:
+            progress.reading(f"Reading {show(path.name)}: {len(rows):,} texts")
+        try:
+            rows.add(row, parse_row(row, classes))
+        except ValueError as error:
+            count += 1
+            if len(faults) < _MAX_FAULTS:
+                faults.append(f"line {row.line}: {error}")
+    if count:
+        raise UnusableSource(
+            f"{count_of(count, 'line')} of {show(path.name)} cannot be used: {first_lines(faults)}.",
+            "Each line needs a class and a text. Correct or remove the lines.",
+        )
+    if not rows:
+        raise UnusableSource(f"{show(path.name)} has no texts.")
+    return rows
+
+
+def usable_rows(rows: Iterable[TextRow]) -> Iterable[TextRow]:
+    """Yield ``rows`` without the header: a first row with a name such as ``class`` in its first column."""
+    for number, row in enumerate(rows):
+        if number or row.label.lower() not in _HEADERS:
+            yield row
+
+
+def parse_row(row: TextRow, classes: Classes) -> int:
+    """Return the number of the class of ``row``; raises ValueError, with a message, if the row cannot be used."""
+    if not row.label:
+        raise ValueError("the class is missing")
+    if not row.has_text:
+        raise ValueError("the text is missing")
+    return classes.place(row.label)
+
+
+def read_labels(path: Path) -> list[str]:
+    """Read the names of the classes, one per line; raises UnusableSource."""
+    try:
+        with open(path, "rb") as file:
+            data = file.read(MAX_LABELS_BYTES + 1)
+        text = data.decode("utf-8-sig")
+    except OSError as error:
+        raise UnusableSource(f"{show(str(path))} cannot be read: {error.strerror}.") from error
+    except UnicodeDecodeError as error:
+        line = data[: error.start].count(b"\n") + 1
+        raise UnusableSource(
+            f"{show(path.name)}, line {line}, is not UTF-8 text.", "Save it as UTF-8."
+        ) from None
+    names = [line.strip() for line in text.splitlines() if line.strip()]
+    repeated = [name for name, count in Counter(names).items() if count > 1]
+    if len(data) > MAX_LABELS_BYTES or len(names) > MAX_CLASSES:
+        raise UnusableSource(f"{show(path.name)} has more than {MAX_CLASSES:,} classes.")
+    if repeated:
+        raise UnusableSource(f"{show(path.name)} lists classes more than once: {listed(repeated)}.")
+    if len(names) < 2:
+        raise UnusableSource(f"{show(path.name)} lists fewer than two classes.", "Write one class per line.")
+    return names
+
+
+def _split(source: TextFile, places: NDArray[np.int64], moved: NDArray[np.integer]) -> SplitPlan:
+    lines = np.frombuffer(source.rows.lines, np.int64)[places]
+    labels = array("i", moved[np.frombuffer(source.rows.labels, np.int32)[places]].astype(np.int32).tobytes())
+    # Sequences that are as good as lists, and smaller: a list of a million names has 60 MB.
+    return SplitPlan(
+        source, cast(list[str], LineNames(lines)), cast(list[int], labels), cast(list[int], labels)
+    )
+
+
+def _unused(names: list[str], train: SplitPlan) -> list[str]:
+    counts = np.bincount(np.asarray(train.groups), minlength=len(names))
+    unused = [name for name, count in zip(names, counts, strict=True) if not count]
+    return [f"Classes without training texts: {listed(unused)}."] if unused else []

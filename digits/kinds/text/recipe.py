@@ -1,0 +1,37 @@
+"""The recipe of a dataset for text classification."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+from msgspec import Meta
+
+from digits.core.recipe import CreateDataset, Pixels
+from digits.core.schema import Percent
+from digits.kinds.text.characters import DEFAULT_ALPHABET
+
+KIND = "text-classification"
+
+
+class CreateText(CreateDataset, kw_only=True):
+    """Read texts and their classes from the CSV file ``table``. A record is an image: one row of ``width`` characters.
+
+    ``alphabet`` lists the characters that are distinguished. ``labels_file`` names the classes, one per line, in the
+    order of their numbers; without it, the classes are those in ``table``. ``val_table`` and ``test_table`` are
+    separate tables; without them ``pct_val`` and ``pct_test`` percent of the texts of ``table`` are taken.
+    """
+
+    kind: str = KIND
+    table: str
+    width: Pixels = 1024
+    height: Pixels = 1
+    channels: Literal[1, 3] = 1
+    alphabet: Annotated[str, Meta(min_length=1, max_length=255)] = DEFAULT_ALPHABET
+    labels_file: str | None = None
+    val_table: str | None = None
+    test_table: str | None = None
+    pct_val: Percent = 25.0
+    pct_test: Percent = 0.0
+
+
+Recipe = CreateText

@@ -1,0 +1,7 @@
+"""Predictions of the classes of texts, as those of images."""
+
+from __future__ import annotations
+
+from digits.kinds.classification.targets import Targets
+
+__all__ = ["Targets"]

@@ -1,0 +1,47 @@
+"""Pages and JSON of text classification."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from digits.core.errors import BadRequest
+from digits.data.manifest import Manifest
+from digits.data.records import Record
+from digits.kinds.classification.views import Views as ClassificationViews
+from digits.kinds.text.characters import Encoding
+from digits.kinds.text.reader import TEXT_FEATURE
+from digits.kinds.views import InputRequest
+
+
+class Views(ClassificationViews):
+    """Classes and texts."""
+
+    invitation = "Assign each text to one class, such as its topic or language. From CSV files."
+    infer_title = "Classify a text"
+    record = "text"
+    records = "texts"
+    shows_images = False
+    has_input = True
+    takes_image = False
+
+    def tiles(self, manifest: Manifest) -> list[tuple[str, str]]:
+        return [*super().tiles(manifest), ("Characters per text", f"{manifest.width:,}")]
+
+    def draw_record(self, recipe: Any, record: Record) -> dict[str, Any]:
+        found = [text for text in record.features.get(TEXT_FEATURE, []) if isinstance(text, bytes)]
+        return {"text": found[0].decode("utf-8", "replace") if found else ""}
+
+    def describe_dataset(self, manifest: Manifest) -> str:
+        return f"{super().describe_dataset(manifest)} of texts"
+
+    def read_input(self, recipe: Any, request: InputRequest) -> NDArray[np.uint8]:
+        text = " ".join(request.fields.get("snippet", "").split())
+        if not text:
+            raise BadRequest("Enter a text.", "The field is “snippet”.")
+        return Encoding(recipe.alphabet, recipe.width).encode(text)
+
+    def dataset_json(self, manifest: Manifest) -> dict[str, Any]:
+        return {**super().dataset_json(manifest), "max_chars_per_sample": manifest.width}

@@ -1,0 +1,93 @@
+"""Models that predict from something other than an image file: a text, and slopes."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlencode
+from urllib.request import urlopen
+
+import pytest
+from playwright.sync_api import Page, expect
+
+from tests.browser.conftest import PageFaults, ServerProcess, finished
+
+pytestmark = pytest.mark.browser
+
+
+def create(server: ServerProcess, path: str, **fields: Any) -> dict[str, Any]:
+    """Create a job as a script would, and wait until it is done."""
+    with urlopen(server / f"{path}.json", urlencode(fields).encode(), timeout=60) as answer:
+        return finished(server, json.load(answer))
+
+
+@pytest.fixture
+def texts(server: ServerProcess) -> Path:
+    """A table of texts of two classes."""
+    folder = server.data / "topics"
+    folder.mkdir()
+    path = folder / "train.csv"
+    path.write_text("class,text\n" + "animal,the cat and the dog\nnumber,twelve and thirty\n" * 20)
+    return path
+
+
+@pytest.mark.tensorflow
+def test_from_a_table_to_the_class_of_a_text(
+    page: Page,
+    server: ServerProcess,
+    page_faults: object,
+    check_accessibility: Callable[[Page], None],
+    texts: Path,
+) -> None:
+    page.goto("/datasets/text/classification/new")
+    page.get_by_label("CSV file").fill(str(texts))
+    expect(page.locator("#source-summary")).to_contain_text("40 texts in 2 classes.")
+    expect(page.get_by_label("Name", exact=True)).to_have_value("topics")
+    page.get_by_label("Characters per text").fill("64")
+    check_accessibility(page)
+    page.get_by_role("button", name="Create dataset").click()
+    expect(page.get_by_text("Done", exact=True).first).to_be_visible(timeout=30_000)
+    dataset = page.url.rsplit("/", 1)[1]
+    page.get_by_role("link", name="Explore", exact=True).first.click()
+    expect(page.locator(".gallery .snippet").first).to_contain_text(re.compile("cat|twelve"))
+    check_accessibility(page)
+
+    model = create(server, "models/text/classification", model_name="Topics", dataset=dataset, train_epochs=2)
+    page.goto(f"/models/{model['id']}")
+    expect(page.locator("#drop")).to_have_count(0)
+    page.get_by_label("Text", exact=True).fill("The dog\nand the cat")
+    page.get_by_role("button", name="Classify", exact=True).click()
+    expect(page.locator("#predictions .prediction")).to_have_count(2, timeout=30_000)
+    expect(page.locator("#classify-time")).to_contain_text("Epoch")
+    check_accessibility(page)
+
+
+@pytest.mark.tensorflow
+def test_slopes_are_predicted_from_fields_and_drawn(
+    page: Page, server: ServerProcess, page_faults: PageFaults, check_accessibility: Callable[[Page], None]
+) -> None:
+    page.goto("/datasets/images/gradients/new")
+    page.get_by_label("Training images").fill("64")
+    page.get_by_label("Validation images").fill("16")
+    page.get_by_label("Name", exact=True).fill("Ramps")
+    check_accessibility(page)
+    page.get_by_role("button", name="Create dataset").click()
+    expect(page.get_by_text("Done", exact=True).first).to_be_visible(timeout=30_000)
+    dataset = page.url.rsplit("/", 1)[1]
+    model = create(server, "models/images/gradients", model_name="Ramps", dataset=dataset, train_epochs=2)
+    page.goto(f"/datasets/images/gradients/explore?job_id={dataset}")
+    expect(page.locator(".gallery .arrow-drawing").first).to_be_visible()
+    page.goto(f"/models/{model['id']}")
+    page.get_by_label("Horizontal gradient").fill("0.4")
+    page.get_by_label("Vertical gradient").fill("-0.2")
+    page.get_by_role("button", name="Predict", exact=True).first.click()
+    expect(page.locator("#predictions .arrow-drawing")).to_be_visible(timeout=30_000)
+    expect(page.locator("#predictions tbody tr")).to_have_count(2)
+    check_accessibility(page)
+    page_faults.allow("/infer_one")
+    page.get_by_label("Vertical gradient").fill("")
+    page.get_by_role("button", name="Predict", exact=True).first.click()
+    expect(page.locator("#predictions")).to_contain_text("must be a number from -0.5 to 0.5")

@@ -1,0 +1,124 @@
+"""Gradients over HTTP, from the form to predictions from slopes and from an image."""
+
+from __future__ import annotations
+
+import io
+import re
+
+import pytest
+from PIL import Image
+
+from digits.kinds.gradients.ramps import draw_ramp
+from tests.site import Site
+
+SIZE = {"image_width": 16, "image_height": 16}
+
+
+def create(site: Site, **fields: object) -> str:
+    answer = site.post("/datasets/images/gradients.json", dataset_name="ramps", **SIZE, **fields)
+    assert answer.status_code == 200, answer.get_json()
+    return str(answer.get_json()["id"])
+
+
+@pytest.mark.tensorflow
+def test_a_model_learns_the_gradients_of_generated_images(site: Site) -> None:
+    dataset = create(site, train_image_count=256, val_image_count=64)
+    assert site.wait_for_end(dataset) == "Done"
+    page = site.get(f"/datasets/{dataset}").text
+    assert "Brighter toward" in page and "256 generated images" in page
+    explored = site.get(f"/datasets/images/gradients/explore?job_id={dataset}&label=3").text
+    assert "bottom right" in explored and 'class="arrow-drawing"' in explored
+
+    model = site.post(
+        "/models/images/gradients.json",
+        model_name="ramps",
+        dataset=dataset,
+        train_epochs=8,
+        random_seed=1,
+        shuffle="y",
+    ).get_json()["id"]
+    assert site.wait_for_end(model) == "Done"
+    assert site.json(f"/models/{model}/metrics.json")["val"]["values"]["r2"][-1] > 0.8
+    page = site.get(f"/models/{model}").text
+    assert 'name="gradient_x"' in page and 'name="image_file"' in page
+
+    url = "/models/images/gradients/infer_one"
+    for x, y in ((0.4, -0.3), (-0.3, 0.4)):
+        answer = site.post(f"{url}.json", job_id=model, gradient_x=x, gradient_y=y).get_json()
+        assert [name for name, _ in answer["predictions"]] == ["gradient_x", "gradient_y"]
+        assert [value for _, value in answer["predictions"]] == pytest.approx([x, y], abs=0.2)
+    file = io.BytesIO()
+    Image.fromarray(draw_ramp(0.4, -0.3, 16, 16)[:, :, 0]).save(file, "PNG")
+    file.seek(0)
+    from_image = site.post(f"{url}.json", job_id=model, image_file=(file, "ramp.png")).get_json()
+    assert dict(from_image["predictions"])["gradient_x"] == pytest.approx(0.4, abs=0.2)
+
+    part = site.client.post(
+        url, data={"job_id": model, "gradient_x": 0.4, "gradient_y": 0}, headers={"X-Fragment": "prediction"}
+    ).text
+    assert "arrow-drawing" in part and "data:image/png" in part
+    for x, y in (("0.6", "0"), ("0", ""), ("nan", "0"), ("right", "0")):
+        refused = site.post(f"{url}.json", job_id=model, gradient_x=x, gradient_y=y)
+        assert refused.status_code == 400
+        assert "must be a number from -0.5 to 0.5" in refused.get_json()["error"]["message"]
+    assert not list((site.services.folder / "uploads").iterdir())
+
+    # The routes of DIGITS 6
+    generic = "/models/images/generic"
+    asked = {"job_id": model, "gradient_x": 0.4, "gradient_y": -0.3}
+    outputs = site.post(f"{generic}/infer_extension.json", **asked).get_json()["outputs"]
+    assert outputs["0"]["output"] == pytest.approx([0.4, -0.3], abs=0.2)
+    assert "arrow-drawing" in site.post(f"{generic}/infer_extension", **asked).text
+    path = site.data / "ramp 1.png"
+    Image.fromarray(draw_ramp(0.4, -0.3, 16, 16)[:, :, 0]).save(path)
+    one = site.post(f"{generic}/infer_one.json", job_id=model, image_path=str(path)).get_json()["outputs"]
+    assert one["output"] == [pytest.approx([0.4, -0.3], abs=0.2)]
+    listed = b"ramp 1.png 1\nmissing.png\n" + str(path).encode() + b"\nramp 1.png\n"
+    many = site.post(
+        f"{generic}/infer_many.json",
+        job_id=model,
+        image_list=(io.BytesIO(listed), "list.txt"),
+        image_folder=str(site.data),
+        num_test_images=3,
+    ).get_json()
+    assert list(many["outputs"]) == [str(path)] and list(many["skipped"]) == [str(site.data / "missing.png")]
+    assert many["outputs"][str(path)]["output"] == one["output"][0]
+
+
+def test_datasets_and_models_are_created_by_the_routes_of_digits_6(site: Site) -> None:
+    fields = {"dataset_name": "ramps", "train_image_count": 8, "val_image_count": 0, **SIZE}
+    created = site.post("/datasets/generic/create/image-gradients.json", **fields)
+    assert created.status_code == 200
+    dataset = created.get_json()["id"]
+    assert site.post("/datasets/generic/create/image-gradients", **fields).status_code == 302
+    wrong = site.post("/datasets/generic/create/image-gradients.json", **fields | {"train_image_count": 0})
+    assert wrong.status_code == 400 and list(wrong.get_json()["errors"]) == ["train_image_count"]
+    assert site.post("/datasets/generic/create/sounds.json", **fields).status_code == 404
+    assert 'name="train_image_count"' in site.get("/datasets/generic/new/image-gradients").text
+    assert site.wait_for_end(dataset) == "Done"
+    assert (
+        "8 training images"
+        in site.get(f"/datasets/generic/explore?job_id={dataset}&db=train_db/features").text
+    )
+    assert 'name="gradient_x"' in site.get(f"/datasets/inference-form/image-gradients/{dataset}").text
+    assert site.get(f"/datasets/inference-form/image-regression/{dataset}").text == ""
+    for ending in (".json", "image-gradients.json", "/image-gradients.json"):
+        answer = site.post(f"/models/images/generic{ending}", dataset=dataset, model_name="")
+        assert answer.status_code == 400 and "model_name" in answer.get_json()["errors"]
+    assert site.get("/models/images/generic/new/image-gradients").status_code == 200
+
+
+def test_the_form_checks_its_numbers_and_a_clone_is_filled_from_the_recipe(site: Site) -> None:
+    refused = site.post(
+        "/datasets/images/gradients.json", dataset_name="no", train_image_count=0, image_width=0
+    )
+    assert set(refused.get_json()["errors"]) == {"train_image_count", "image_width"}
+    dataset = create(site, train_image_count=20, val_image_count=0, test_image_count=7)
+    assert site.wait_for_end(dataset) == "Done"
+    page = site.get(f"/datasets/images/gradients/new?clone={dataset}").text
+    for name, value in (("train_image_count", 20), ("val_image_count", 0), ("test_image_count", 7)):
+        tag = next(tag for tag in re.findall("<input[^>]*>", page) if f'name="{name}"' in tag)
+        assert f'value="{value}"' in tag
+    assert "resize_width" not in page
+    splits = site.json(f"/datasets/{dataset}.json")["CreateDbTasks"]
+    assert [task["entries"] for task in splits] == [20, 7]

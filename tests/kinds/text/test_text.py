@@ -1,0 +1,156 @@
+"""Text classification over HTTP, from the form to the classes of a text."""
+
+from __future__ import annotations
+
+import json
+import random
+from pathlib import Path
+
+import pytest
+
+from tests.site import Site
+
+WORDS = {
+    "animal": ("dog", "cat", "horse", "sparrow", "whale"),
+    "number": ("one", "twelve", "thirty", "hundred", "zero"),
+    "<i>place</i>": ("village", "river", "city", "mountain", "lake"),
+}
+
+
+@pytest.fixture
+def table(site: Site) -> Path:
+    """Texts of three classes, whose words differ."""
+    chance = random.Random(0)
+    names = list(WORDS)
+    rows = ["class,title,text"]
+    for number in range(240):
+        label = names[number % 3]
+        words = chance.choices(WORDS[label], k=5)
+        rows.append(f'{label},{words[0].title()},"{", ".join(words[1:])}"')
+    path = site.data / "topics.csv"
+    path.write_text("\n".join(rows))
+    return path
+
+
+def create(site: Site, table: Path, **fields: object) -> str:
+    fields = {"max_chars_per_sample": 48, "train_data_file": str(table)} | fields
+    answer = site.post("/datasets/text/classification.json", dataset_name="topics", **fields)
+    assert answer.status_code == 200, answer.get_json()
+    return str(answer.get_json()["id"])
+
+
+@pytest.mark.tensorflow
+def test_a_table_becomes_a_model_that_classifies_texts(site: Site, table: Path) -> None:
+    dataset = create(site, table)
+    assert site.wait_for_end(dataset) == "Done"
+    body = site.json(f"/datasets/{dataset}.json")
+    assert body["labels"] == ["<i>place</i>", "animal", "number"]
+    page = site.get(f"/datasets/{dataset}").text
+    assert "Training texts" in page and "mean-image" not in page
+    assert "3 classes of texts · 240 texts" in site.get("/").text
+    explored = site.get(f"/datasets/text/classification/explore?job_id={dataset}&label=1&size=100").text
+    assert 45 < explored.count('<blockquote class="snippet"') < 75
+    assert "sparrow" in explored and "mountain" not in explored and "<i>place" not in explored
+
+    model = site.post(
+        "/models/text/classification.json",
+        model_name="topics",
+        dataset=dataset,
+        train_epochs=8,
+        learning_rate=0.005,
+        batch_size=16,
+        random_seed=1,
+        shuffle="y",
+    ).get_json()["id"]
+    assert site.wait_for_end(model) == "Done"
+    assert site.json(f"/models/{model}/metrics.json")["val"]["values"]["accuracy"][-1] > 0.8
+    page = site.get(f"/models/{model}").text
+    assert '<textarea class="input" id="snippet" name="snippet"' in page and "image-file" not in page
+
+    url = "/models/text/classification/infer_one"
+    answer = site.post(f"{url}.json", job_id=model, snippet="Whale, horse,\ndog and CAT").get_json()
+    assert answer["predictions"][0][0] == "animal"
+    assert sum(percent for _, percent in answer["predictions"]) == pytest.approx(100, abs=0.01)
+    long = site.post(f"{url}.json", job_id=model, snippet="twelve zero hundred " * 1000).get_json()
+    assert long["predictions"][0][0] == "number"
+    asked = {"job_id": model, "snippet": "a river, a lake and a city"}
+    part = site.client.post(url, data=asked, headers={"X-Fragment": "prediction"}).text
+    assert "&lt;i&gt;place" in part and "<i>" not in part
+    refused = site.post(f"{url}.json", job_id=model, snippet=" \n", image_path=str(table))
+    assert refused.status_code == 400 and "Enter a text." in refused.get_json()["error"]["message"]
+
+
+def test_a_clone_is_filled_from_the_recipe(site: Site, table: Path) -> None:
+    from flask import request
+
+    from digits.kinds.text.form import DatasetForm
+
+    labels = site.data / "labels.txt"
+    labels.write_text("\n".join(WORDS))
+    data = {
+        "dataset_name": "topics",
+        "train_data_file": str(table),
+        "val_data_file": str(table),
+        "class_labels_file": str(labels),
+        "alphabet": "abc é",
+        "max_chars_per_sample": "77",
+        "pct_test": "7",
+        "encoding": "none",
+    }
+    with site.app.test_request_context(method="POST", data=data):
+        meta = {"data_roots": site.services.roots}
+        form = DatasetForm(request.form, meta=meta)
+        assert form.validate(), form.errors
+        recipe = form.recipe()
+        assert (recipe.width, recipe.height, recipe.channels) == (77, 1, 1)
+        again = DatasetForm(None, meta=meta)
+        again.fill_recipe(recipe)
+        filled = again.recipe()
+        filled.seed = recipe.seed
+        assert filled == recipe
+
+
+def test_invalid_fields_are_refused_with_reasons(site: Site, table: Path) -> None:
+    one = site.data / "one.txt"
+    one.write_text("only\n")
+    answer = site.post(
+        "/datasets/text/classification.json",
+        dataset_name="no",
+        train_data_file=str(site.data / "nothing.csv"),
+        class_labels_file=str(one),
+        alphabet="abca",
+        max_chars_per_sample=0,
+        encoding="jpg",
+        pct_val=60,
+        pct_test=40,
+    )
+    errors = answer.get_json()["errors"]
+    assert set(errors) == {
+        *("train_data_file", "class_labels_file", "alphabet", "max_chars_per_sample", "encoding", "pct_test")
+    }
+    assert errors["alphabet"] == ["The alphabet contains “a” more than once."]
+    assert "fewer than two classes" in errors["class_labels_file"][0]
+
+
+def test_the_source_is_summarized_with_its_classes_and_invalid_lines(site: Site, table: Path) -> None:
+    folder = site.data / "news"
+    folder.mkdir()
+    (folder / "train.csv").write_text(table.read_text() + "\nanimal\n")
+    (folder / "test.csv").write_text(table.read_text())
+    answer = site.post(
+        "/datasets/text/classification/scan",
+        train_data_file=str(folder / "train.csv"),
+        max_chars_per_sample=20,
+    )
+    last = json.loads(answer.text.splitlines()[-1])
+    assert last["finished"] and last["facts"][0] == "240 texts in 3 classes."
+    assert last["problems"] == ["1 line cannot be used: line 242: the text is missing."]
+    assert last["bars"] == [["<i>place</i>", 80], ["animal", 80], ["number", 80]]
+    assert last["suggestion"]["fields"] == {"test_data_file": str(folder / "test.csv")}
+
+
+def test_an_invalid_line_fails_the_task_and_is_named(site: Site, table: Path) -> None:
+    table.write_text(table.read_text() + "\nanimal\n")
+    dataset = create(site, table)
+    assert site.wait_for_end(dataset) == "Error"
+    assert "line 242: the text is missing" in site.json(f"/datasets/{dataset}.json")["error"]
