@@ -18,6 +18,7 @@ from digits.core.status import Status
 from digits.data import manifest as manifests
 from digits.data.manifest import Manifest
 from digits.data.sources import UnusableSource
+from digits.kinds import kind_named
 from digits.kinds.dataset_form import ENCODINGS, RESIZE_MODES, check_shares, required_integer
 from digits.kinds.form_fields import (
     NAME_LENGTH,
@@ -33,6 +34,7 @@ from digits.kinds.versions import EDITS_FILE, CreateVersion, Edits, check_edits
 from digits.web import serializers
 from digits.web.auth import current_username
 from digits.web.dataset_submit import new_dataset
+from digits.web.kind_routes import views_of
 from digits.web.long_pages import render_in_turns
 from digits.web.services import services
 
@@ -83,6 +85,9 @@ class VersionForm(JobForm):
 
     def recipe(self, parent: DatasetJob, manifest: Manifest) -> CreateVersion:
         """Return the recipe of the validated form, without its file of edits."""
+        image: dict[str, Any] = {}
+        for name, (field, inherited) in _image_settings(manifest).items():
+            image[name] = self[field].data if field in self else inherited
         return CreateVersion(
             kind=manifest.kind,
             parent=str(parent.folder),
@@ -93,11 +98,8 @@ class VersionForm(JobForm):
             keep=self.keep.data,
             pct_val=self.pct_val.data,
             pct_test=self.pct_test.data,
-            width=self.resize_width.data,
-            height=self.resize_height.data,
             channels=1 if manifest.channels == 1 else 3,
-            resize_mode=self.resize_mode.data,
-            encoding=self.encoding.data,
+            **image,
             seed=self.seed.data,
         )
 
@@ -146,13 +148,22 @@ def _parent(job_id: str) -> tuple[DatasetJob, Manifest]:
 
 def _form(manifest: Manifest, given: Any, **values: Any) -> VersionForm:
     """Return the form; what is not ``given`` has these ``values``, or is taken over from the parent."""
-    inherited = {
-        "resize_width": manifest.width,
-        "resize_height": manifest.height,
-        "resize_mode": manifest.resize_mode,
-        "encoding": manifest.encoding,
+    inherited = dict(_image_settings(manifest).values())
+    form = VersionForm(given, data={**inherited, **values}, meta={"manifest": manifest})
+    if not views_of(kind_named(manifest.kind)).shows_images:
+        for name in inherited:
+            del form[name]
+    return form
+
+
+def _image_settings(manifest: Manifest) -> dict[str, tuple[str, Any]]:
+    """Return the form field and the parent's value of each setting of the images."""
+    return {
+        "width": ("resize_width", manifest.width),
+        "height": ("resize_height", manifest.height),
+        "resize_mode": ("resize_mode", manifest.resize_mode),
+        "encoding": ("encoding", manifest.encoding),
     }
-    return VersionForm(given, data={**inherited, **values}, meta={"manifest": manifest})
 
 
 def _settings_of(job: DatasetJob) -> dict[str, Any]:

@@ -91,3 +91,22 @@ def test_a_dataset_without_records_has_no_versions(site: Site) -> None:
     refused = site.get(f"/datasets/{job_id}/versions/new")
     assert refused.status_code == 400 and "has no records yet" in refused.text
     assert site.get("/datasets/20261120-093000-a1b2c3/versions/new").status_code == 404
+
+
+def test_a_version_of_texts_keeps_what_its_kind_needs(site: Site) -> None:
+    table = site.data / "texts.csv"
+    table.write_text(
+        "\n".join(f"{number % 2},{'good' if number % 2 else 'bad'} number {number}" for number in range(20))
+    )
+    fields = {"dataset_name": "texts", "train_data_file": str(table)}
+    parent = site.post("/datasets/text/classification.json", **fields).get_json()["id"]
+    assert site.wait_for_end(parent) == "Done"
+    page = site.get(f"/datasets/{parent}/versions/new").text
+    assert "resize_width" not in page and "Images to keep" in page
+    version = site.post(f"/datasets/{parent}/versions.json", dataset_name="half", keep=50).get_json()["id"]
+    assert site.wait_for_end(version) == "Done"
+    again = site.post(f"/datasets/{version}/versions.json", dataset_name="quarter", keep=50).get_json()["id"]
+    assert site.wait_for_end(again) == "Done"
+    explored = site.get(f"/datasets/text/classification/explore?job_id={again}").text
+    assert "good number" in explored
+    assert site.json(f"/datasets/{again}.json")["version_of"]["id"] == version
