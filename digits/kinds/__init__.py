@@ -39,6 +39,13 @@ BUILT_IN = (
         "digits.kinds.segmentation",
         metric="miou",
     ),
+    Kind(
+        "image-processing",
+        "Image-to-image",
+        "images/processing",
+        "digits.kinds.image_to_image",
+        metric="psnr",
+    ),
 )
 
 
