@@ -76,6 +76,7 @@ def test_every_network_file_is_listed():
         ("image-multilabel", (16, 16), 1, "multilabel"),
         ("image-multilabel", (256, 256), 3, "multilabel"),
         ("image-segmentation", (32, 32), 3, "unet"),
+        ("image-processing", (8, 8), 1, "dncnn"),
     ],
 )
 def test_a_network_fits_the_images(kind: str, size: tuple[int, int], channels: int, name: str) -> None:
