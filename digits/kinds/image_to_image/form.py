@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from digits.data.sources import listed
 from digits.kinds.image_to_image.reader import TARGET
 from digits.kinds.image_to_image.recipe import CreateImageToImage
 from digits.kinds.pair_form import PairForm
@@ -27,8 +26,5 @@ class DatasetForm(PairForm[CreateImageToImage]):
 
 
 def _describe(found: FoundPairs, summary: SourceSummary) -> None:
-    if found.folders.targets:
-        name, target = found.pairs.names[0]
-        summary.facts.append(f"The first pair: {listed([name])} and {listed([target])}.")
-    else:
+    if not found.folders.targets:
         summary.facts.append("Without target images, each image is its own target.")
