@@ -78,6 +78,7 @@ def test_every_network_file_is_listed():
         ("image-segmentation", (32, 32), 3, "unet"),
         ("image-gradients", (32, 32), 1, "regression"),
         ("text-classification", (1024, 1), 1, "textcnn"),
+        ("image-pairs", (28, 28), 1, "siamese"),
     ],
 )
 def test_a_network_fits_the_images(kind: str, size: tuple[int, int], channels: int, name: str) -> None:
