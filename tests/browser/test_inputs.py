@@ -104,7 +104,7 @@ def test_two_images_are_compared(
     page.goto("/datasets/images/pairs/new")
     page.get_by_label("CSV file or folder").fill(str(image_folder))
     expect(page.locator("#source-summary")).to_contain_text("in 3 classes.")
-    page.get_by_label("Pairs", exact=True).fill("48")
+    page.get_by_label("Training pairs").fill("48")
     for name in ("resize_width", "resize_height"):
         page.locator(f'[name="{name}"]').fill("16")
     check_accessibility(page)

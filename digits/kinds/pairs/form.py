@@ -48,7 +48,7 @@ class DatasetForm(ImageDatasetForm[CreatePairs]):
     image_folder = StringField("Image folder", validators=[Optional(), AllowedPath("folder")])
     val_source = StringField("Validation source", validators=[Optional(), _FileOrFolder()])
     pct_val = required_integer("Validation split (%)", CreatePairs, "pct_val")
-    pair_count = required_integer("Pairs", CreatePairs, "pairs")
+    pair_count = required_integer("Training pairs", CreatePairs, "pairs")
     # The two images of a record have more channels than an image file.
     encoding = SelectField("Encoding", choices=choices(("none", "None (raw pixels)")), default="none")
 
