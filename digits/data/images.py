@@ -277,6 +277,12 @@ def encode_image(image: Image.Image, encoding: str) -> bytes:
     return file.getvalue()
 
 
+def side_by_side(pixels: Pixels) -> Pixels:
+    """Move images that are stacked along the channels, [..., width, channels], beside each other."""
+    channels = pixels.shape[-1]
+    return np.concatenate(np.split(pixels, channels // (1 if channels % 3 else 3), axis=-1), axis=-2)
+
+
 def as_image(pixels: Pixels) -> Image.Image:
     """Convert uint8 [height, width, 1 or 3] to a Pillow image of mode L or RGB."""
     return Image.fromarray(pixels[:, :, 0] if pixels.shape[2] == 1 else pixels)

@@ -50,14 +50,14 @@ class Manifest(Struct, kw_only=True):
 
     ``kind`` is a name in `digits.kinds`. ``groups`` are the names of the groups by which records are counted,
     listed and balanced: the classes, or ranges of a number; there may be none. ``mean_pixel`` has one value per
-    channel, 0 to 255. ``mean.npy`` contains the mean image, float32 [height, width, channels]; ``mean.png`` is a
-    picture of it. ``source`` contains one line of text per split.
+    channel, 0 to 255; the two images of a pair are stacked along the channels. ``mean.npy`` contains the mean image,
+    float32 [height, width, channels]; ``mean.png`` is a picture of it. ``source`` contains one line of text per split.
     """
 
     kind: str
     width: Pixels
     height: Pixels
-    channels: Annotated[int, Meta(ge=1, le=4)]
+    channels: Annotated[int, Meta(ge=1, le=6)]
     encoding: str
     resize_mode: str
     target: TargetSpec

@@ -78,19 +78,18 @@ class Record:
         return self.source.decode("utf-8", "backslashreplace")
 
     def as_browser_image(self) -> tuple[bytes, str]:
-        """Return the image in a format that browsers display, and its media type; raises DamagedRecords."""
+        """Return the image in a format that browsers display, and its media type; raises DamagedRecords.
+
+        Images that are stacked along the channels are shown side by side.
+        """
         if self.format in _MEDIA_TYPES:
             return self.data, _MEDIA_TYPES[self.format]
-        from PIL import Image  # imported late: most readers of records do not need it
+        from digits.data import images  # imported late: most readers of records do not need it
 
-        pixels = self.as_array()
         try:
-            picture = Image.fromarray(pixels[:, :, 0] if self.channels == 1 else pixels)
+            return images.encode(images.side_by_side(self.as_array()), "png"), "image/png"
         except (ValueError, TypeError) as error:
             raise DamagedRecords(f"record of {self.filename!r}: {error}") from error
-        file = io.BytesIO()
-        picture.save(file, "PNG", compress_level=1)
-        return file.getvalue(), "image/png"
 
     def target(self, spec: TargetSpec) -> Any:
         """Return the target that ``spec`` describes: a number, or an array as it is decoded for training.

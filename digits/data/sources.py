@@ -13,7 +13,7 @@ import random
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, ClassVar, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -103,8 +103,11 @@ class Plan:
     """The dataset to create: its target, the groups of its records, its splits, and warnings for the user.
 
     A record is in one group at most, which is used to list and to balance records. ``required_groups`` is the
-    number of groups that must have usable images in the train split.
+    number of groups that must have usable images in the train split. A record can consist of several images, which are
+    ``stacked`` along the channels; `read` then returns as many.
     """
+
+    stacked: ClassVar[int] = 1
 
     target: TargetSpec
     splits: dict[str, SplitPlan]
@@ -127,6 +130,10 @@ class Plan:
         elif split.groups:
             np.add.at(total, [split.groups[place] for place in places], 1)
         return total
+
+    def read(self, split: SplitPlan, place: int) -> list[bytes]:
+        """Read the encoded images of a record; raises UnusableImage and OSError."""
+        return [split.images.read(split.files[place])]
 
     def features(self, split: SplitPlan, place: int, geometry: Geometry) -> Features:
         """The features of a record besides those of its image, which is resized as in ``geometry``.

@@ -40,6 +40,7 @@ BUILT_IN = (
         metric="miou",
     ),
     Kind("image-gradients", "Image gradients", "images/gradients", "digits.kinds.gradients", metric="r2"),
+    Kind("image-pairs", "Image pairs", "images/pairs", "digits.kinds.pairs", metric="auc"),
     Kind(
         "text-classification",
         "Text classification",

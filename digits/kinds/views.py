@@ -136,6 +136,10 @@ class Views(Generic[AnyRecipe]):
         """
         return None
 
+    def conclude(self, predictions: Any, metrics: Mapping[str, float]) -> Any:
+        """Complete ``predictions`` by the validation metrics of the snapshot that made them."""
+        return predictions
+
     def tiles(self, manifest: Manifest) -> list[tuple[str, str]]:
         """Titles and values of tiles on the dataset's page, besides those of the splits and the image size."""
         return []

@@ -241,7 +241,7 @@ def explore(kind: Kind) -> str:
         sizes=PAGE_SIZES,
         items=_items(job, name, manifest, page.items),
         legend=legend(manifest.target),
-        dataset_size=(manifest.width, manifest.height),
+        dataset_size=(manifest.width * manifest.channels // job.recipe.channels, manifest.height),
     )
 
 

@@ -19,7 +19,7 @@ from digits.core.errors import BadRequest, Unavailable
 from digits.core.model_job import ModelJob, epoch_label
 from digits.core.snapshot_list import Snapshot
 from digits.data import images
-from digits.kinds import Kind, prediction_views
+from digits.kinds import Kind, default_kind, prediction_views
 from digits.kinds.jobs import DatasetJob
 from digits.kinds.views import InputRequest
 from digits.web import serializers
@@ -121,12 +121,13 @@ def predict_values(job: ModelJob, path: str = "") -> Any:
 def _predict(job: ModelJob, draws: bool = False) -> dict[str, Any]:
     """Return the prediction for the image of this request, and with ``draws`` the image itself, to draw on."""
     snapshot = _snapshot(job)
+    views = views_of(serializers.data_kind(job) or default_kind())
     with _input(job) as item:
         answer = _ask(job, item, snapshot)
         picture = in_thread(_as_picture, item) if draws else None
     return {
         **({"picture": picture} if picture else {}),
-        "predictions": answer["predictions"],
+        "predictions": views.conclude(answer["predictions"], snapshot.metrics),
         "snapshot": f"Epoch {epoch_label(snapshot.epoch)}",
         "milliseconds": answer.get("milliseconds"),
     }

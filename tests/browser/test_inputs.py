@@ -1,4 +1,4 @@
-"""Models that predict from something other than an image file: a text, and slopes."""
+"""Models that predict from something other than an image file: a text, slopes, and two images."""
 
 from __future__ import annotations
 
@@ -91,3 +91,33 @@ def test_slopes_are_predicted_from_fields_and_drawn(
     page.get_by_label("Vertical gradient").fill("")
     page.get_by_role("button", name="Predict", exact=True).first.click()
     expect(page.locator("#predictions")).to_contain_text("must be a number from -0.5 to 0.5")
+
+
+@pytest.mark.tensorflow
+def test_two_images_are_compared(
+    page: Page,
+    server: ServerProcess,
+    image_folder: Path,
+    page_faults: object,
+    check_accessibility: Callable[[Page], None],
+) -> None:
+    page.goto("/datasets/images/pairs/new")
+    page.get_by_label("CSV file or folder").fill(str(image_folder))
+    expect(page.locator("#source-summary")).to_contain_text("in 3 classes.")
+    page.get_by_label("Training pairs").fill("48")
+    for name in ("resize_width", "resize_height"):
+        page.locator(f'[name="{name}"]').fill("16")
+    check_accessibility(page)
+    page.get_by_role("button", name="Create dataset").click()
+    expect(page.get_by_text("Done", exact=True).first).to_be_visible(timeout=30_000)
+    dataset = page.url.rsplit("/", 1)[1]
+    model = create(server, "models/images/pairs", model_name="Pairs", dataset=dataset, train_epochs=1)
+    page.goto(f"/datasets/images/pairs/explore?job_id={dataset}")
+    expect(page.locator(".gallery img").first).to_be_visible()
+    check_accessibility(page)
+    page.goto(f"/models/{model['id']}")
+    page.get_by_label("First image").set_input_files(image_folder / "left" / "00.png")
+    page.get_by_label("or its path on the server").last.fill(str(image_folder / "left" / "01.png"))
+    page.get_by_role("button", name="Compare", exact=True).click()
+    expect(page.locator("#predictions")).to_contain_text(re.compile("Same|Different"), timeout=30_000)
+    check_accessibility(page)

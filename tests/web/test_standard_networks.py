@@ -79,6 +79,7 @@ def test_every_network_file_is_listed():
         ("image-gradients", (32, 32), 1, "regression"),
         ("text-classification", (1024, 1), 1, "textcnn"),
         ("image-processing", (8, 8), 1, "dncnn"),
+        ("image-pairs", (28, 28), 1, "siamese"),
     ],
 )
 def test_a_network_fits_the_images(kind: str, size: tuple[int, int], channels: int, name: str) -> None:

@@ -23,7 +23,6 @@ from typing import Any, cast
 import humanize
 import numpy as np
 from numpy.typing import NDArray
-from PIL.Image import Image
 
 from digits.core.events import Counted, EventLog, Progressed, ReportInterval, Skipped, Warned
 from digits.core.events import Split as SplitName
@@ -192,8 +191,8 @@ class Creation:
             kind=recipe.kind,
             width=recipe.width,
             height=recipe.height,
-            channels=recipe.channels,
-            encoding=recipe.encoding,
+            channels=recipe.channels * plan.stacked,
+            encoding="none" if plan.stacked > 1 else recipe.encoding,
             resize_mode=recipe.resize_mode,
             target=plan.target,
             groups=plan.groups,
@@ -218,7 +217,7 @@ class Creation:
             name: Written(np.zeros(len(plan.groups), np.int64), np.zeros(len(plan.counted), np.int64))
             for name in plan.splits
         }
-        total = np.zeros((recipe.height, recipe.width, recipe.channels), np.float64)
+        total = np.zeros((recipe.height, recipe.width, recipe.channels * plan.stacked), np.float64)
         skipped: list[Unusable] = []
         writer = ShardMaker(recipe, plan, pieces, self._job_folder)
         self._report.start_writing(sum(len(split) for split in plan.splits.values()))
@@ -289,7 +288,7 @@ class Creation:
         file = io.BytesIO()
         np.save(file, mean.astype(np.float32), allow_pickle=False)
         write_bytes(self._job_folder / MEAN_ARRAY_FILE, file.getvalue())
-        picture = images.encode(np.rint(mean).astype(np.uint8), "png")
+        picture = images.encode(images.side_by_side(np.rint(mean).astype(np.uint8)), "png")
         write_bytes(self._job_folder / MEAN_IMAGE_FILE, picture)
 
     def _need_room(self, plan: Plan) -> None:
@@ -300,7 +299,7 @@ class Creation:
         if recipe.encoding != "none":
             return
         count = sum(len(split) for split in plan.splits.values())
-        needed = count * _raw_bytes(recipe)
+        needed = count * _raw_bytes(recipe) * plan.stacked
         if needed > shutil.disk_usage(self._job_folder).free:
             raise _full_disk_fault(needed, self._job_folder)
 
@@ -319,7 +318,8 @@ class ShardMaker:
         self._plan = plan
         self._pieces = pieces
         self._job_folder = job_folder
-        self._format = _FORMATS[recipe.encoding]
+        # Image files have one or three channels.
+        self._format = "raw" if plan.stacked > 1 else _FORMATS[recipe.encoding]
         self._sum: NDArray[np.float64] | None = None
 
     def make(self, number: int, send: parallel.Send) -> None:
@@ -337,7 +337,7 @@ class ShardMaker:
                 path = split.files[place]
                 group = split.groups[place] if split.groups else -1
                 try:
-                    record, image, digest = self._record(split, place)
+                    record, pixels, digest = self._record(split, place)
                 except (images.UnusableImage, OSError) as error:
                     name = self._plan.groups[group] if group >= 0 else ""
                     news.advance(Unusable(show(path), _reason(error, split.images), piece.split, name))
@@ -349,7 +349,7 @@ class ShardMaker:
                 kept.append(place)
                 digests += digest
                 if in_train:
-                    self._add(images.as_pixels(image))
+                    self._add(pixels)
                 news.advance()
         news.flush()
         counted = self._plan.counts(split, kept)
@@ -372,24 +372,30 @@ class ShardMaker:
         if self._sum is not None:
             send(Summed(self._sum))
 
-    def _record(self, split: SplitPlan, place: int) -> tuple[records.Record, Image, bytes]:
-        recipe, path = self._recipe, split.files[place]
-        size = (recipe.width, recipe.height)
-        picture = images.open_picture(split.images.read(path), recipe.channels, enough=size)
-        geometry = images.Geometry(picture.size, *size, recipe.resize_mode)
-        features = self._plan.features(split, place, geometry)
-        digest = hashlib.blake2b(picture.data, digest_size=DIGEST_BYTES).digest()
-        if picture.plain and picture.image.size == size and picture.format.lower() == self._format:
-            image, data = picture.image, picture.data
+    def _record(self, split: SplitPlan, place: int) -> tuple[records.Record, images.Pixels, bytes]:
+        recipe, size = self._recipe, (self._recipe.width, self._recipe.height)
+        pictures = [
+            images.open_picture(data, recipe.channels, enough=size) for data in self._plan.read(split, place)
+        ]
+        first = pictures[0]
+        features = self._plan.features(split, place, images.Geometry(first.size, *size, recipe.resize_mode))
+        digest = hashlib.blake2b(b"".join(item.data for item in pictures), digest_size=DIGEST_BYTES).digest()
+        # The padding noise depends on the images only, so that it is reproducible.
+        seed = recipe.seed % (1 << 64) ^ int.from_bytes(digest, "big")
+        resized = [images.resize_image(item.image, *size, recipe.resize_mode, seed=seed) for item in pictures]
+        pixels = images.as_pixels(resized[0])
+        if len(pictures) > 1:
+            pixels = np.concatenate([images.as_pixels(image) for image in resized], axis=2)
+            data = pixels.tobytes()
+        elif first.plain and first.image.size == size and first.format.lower() == self._format:
+            data = first.data
         else:
-            # The padding noise depends on the image only, so that it is reproducible.
-            seed = recipe.seed % (1 << 64) ^ int.from_bytes(digest, "big")
-            image = images.resize_image(picture.image, *size, recipe.resize_mode, seed=seed)
-            data = images.encode_image(image, recipe.encoding)
+            data = images.encode_image(resized[0], recipe.encoding)
+        name = os.fsencode(split.files[place])
         record = records.Record(
-            data, self._format, recipe.height, recipe.width, recipe.channels, features, os.fsencode(path)
+            data, self._format, recipe.height, recipe.width, pixels.shape[2], features, name
         )
-        return record, image, digest
+        return record, pixels, digest
 
     def _add(self, pixels: images.Pixels) -> None:
         # Sums of integers are exact in float64, so the order does not matter.
@@ -481,7 +487,7 @@ def divide(plan: Plan, recipe: CreateDataset) -> list[Piece]:
         total = max(
             1,
             min(SHARDS_OF_SMALL_RECORDS, math.ceil(count / RECORDS_PER_SHARD)),
-            math.ceil(count * _raw_bytes(recipe) / MAX_SHARD_BYTES),
+            math.ceil(count * _raw_bytes(recipe) * plan.stacked / MAX_SHARD_BYTES),
         )
         bounds = [count * number // total for number in range(total + 1)]
         pieces += [

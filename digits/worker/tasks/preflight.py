@@ -454,7 +454,8 @@ def contact_sheet(pixels: NDArray[np.uint8]) -> NDArray[np.uint8]:
     """Arrange images [N, H, W, C] in rows on white."""
     height, width, channels = pixels.shape[1:]
     if channels not in (1, 3):
-        pixels = pixels[..., :1]
+        pixels = images.side_by_side(pixels)
+        width, channels = pixels.shape[2:]
     larger = max(height, width)
     if larger < SMALLEST_SIDE:
         factor = -(-SMALLEST_SIDE // larger)

@@ -149,6 +149,8 @@ class Predictor:
     def _read(self, image: str | Path) -> tuple[NDArray[np.uint8], images.Geometry]:
         """Return the network's input, uint8 [H, W, C], and how the image was resized to it."""
         height, width, channels = self._manifest.shape
+        if channels not in (1, 3):
+            raise Refused("The model does not predict from a single image.", "Send the fields of its page.")
         try:
             picture = images.open_picture(Path(image), channels).image
             geometry = images.Geometry(picture.size, width, height, self._manifest.resize_mode)

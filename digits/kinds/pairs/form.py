@@ -1,0 +1,92 @@
+"""The form of a dataset of pairs."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+from wtforms import Field, Form, IntegerField, StringField
+from wtforms.fields import SelectField
+from wtforms.validators import DataRequired, Optional, ValidationError
+
+from digits.core.errors import DigitsError
+from digits.data.data_roots import Roots
+from digits.data.sources import UnusableSource
+from digits.data.tables import MAX_HEADER_BYTES
+from digits.kinds.dataset_form import ImageDatasetForm, check_shares, required_integer
+from digits.kinds.form_fields import AllowedPath, choices
+from digits.kinds.pairs.overview import summarize
+from digits.kinds.pairs.reader import read_rows
+from digits.kinds.pairs.recipe import CreatePairs
+from digits.kinds.source_summary import SourceSummary
+
+
+class _FileOrFolder:
+    """Accept a CSV file of pairs or a folder below an allowed root; ``data`` becomes its real path."""
+
+    def __call__(self, form: Form, field: Field) -> None:
+        try:
+            field.data = str(_resolve(form.meta.data_roots, field.data))
+        except DigitsError as error:
+            raise ValidationError(error.sentences) from None
+
+
+def _resolve(roots: Roots, text: str) -> Path:
+    is_folder = os.path.isdir(os.path.expanduser(text.strip()))
+    return roots.resolve(text.strip(), "folder" if is_folder else "file")
+
+
+class DatasetForm(ImageDatasetForm[CreatePairs]):
+    """A dataset of pairs, from a CSV file or from a folder of classes."""
+
+    SCANNED = ("pair_source", "image_folder")
+
+    pair_source = StringField(
+        "Source", validators=[DataRequired("Enter a CSV file or a folder."), _FileOrFolder()]
+    )
+    image_folder = StringField("Image folder", validators=[Optional(), AllowedPath("folder")])
+    val_source = StringField("Validation source", validators=[Optional(), _FileOrFolder()])
+    pct_val = required_integer("Validation split (%)", CreatePairs, "pct_val")
+    pair_count = required_integer("Training pairs", CreatePairs, "pairs")
+    # The two images of a record have more channels than an image file.
+    encoding = SelectField("Encoding", choices=choices(("none", "None (raw pixels)")), default="none")
+
+    def validate_pair_source(self, field: StringField) -> None:
+        if field.errors or os.path.isdir(field.data):
+            return
+        try:
+            read_rows(Path(field.data), self._root(Path(field.data)), MAX_HEADER_BYTES)
+        except UnusableSource as error:
+            raise ValidationError(error.sentences) from None
+
+    def validate_pct_val(self, field: IntegerField) -> None:
+        check_shares(0 if self.val_source.data else field.data, 0)
+
+    def scan_source(self) -> Iterator[SourceSummary]:
+        source = _resolve(self.meta.data_roots, self.pair_source.data or "")
+        folder = self.path_of("image_folder", "folder") if self.image_folder.data else None
+        return summarize(source, folder or self._root(source))
+
+    def recipe(self) -> CreatePairs:
+        return CreatePairs(
+            source=self.pair_source.data,
+            folder=self.image_folder.data or str(self._root(Path(self.pair_source.data))),
+            val_source=self.val_source.data or None,
+            pct_val=0 if self.val_source.data else self.pct_val.data,
+            pairs=self.pair_count.data,
+            **self.image_settings(),
+        )
+
+    def fill_source(self, recipe: CreatePairs) -> None:
+        self.set(
+            pair_source=recipe.source,
+            image_folder=recipe.folder,
+            val_source=recipe.val_source or "",
+            pair_count=recipe.pairs,
+        )
+        if recipe.val_source is None:
+            self.pct_val.data = round(recipe.pct_val)
+
+    def _root(self, source: Path) -> Path:
+        return source if os.path.isdir(source) else source.parent

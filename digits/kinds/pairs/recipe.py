@@ -1,0 +1,34 @@
+"""The recipe of a dataset of pairs."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from msgspec import Meta
+
+from digits.core.recipe import CreateDataset, Encoding
+from digits.core.schema import Percent
+
+KIND = "image-pairs"
+
+Pairs = Annotated[int, Meta(ge=2, le=10_000_000)]
+
+
+class CreatePairs(CreateDataset, kw_only=True):
+    """Pair images: those that a CSV file lists, or random ones of a folder with a sub-folder per class.
+
+    The paths in a CSV file are relative to ``folder``. From a folder, ``pairs`` pairs are drawn, half of them of the
+    same class. ``val_source`` is a separate CSV file or folder; without it, ``pct_val`` percent of the pairs of a CSV
+    file, or of the images of each class, are taken. The records have twice as many channels as the images.
+    """
+
+    kind: str = KIND
+    encoding: Encoding = "none"
+    source: str
+    folder: str
+    val_source: str | None = None
+    pct_val: Percent = 25.0
+    pairs: Pairs = 10_000
+
+
+Recipe = CreatePairs

@@ -1,0 +1,41 @@
+"""Predictions for pairs: their distance."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import tensorflow as tf
+from numpy.typing import NDArray
+
+from digits.data.images import Geometry
+from digits.kinds import targets
+from digits.kinds.targets import LossLabels, UnsuitableOutput, select_output
+
+
+class Targets(targets.Targets):
+    """The distance of the two images, which is small if they match."""
+
+    def predict(self, outputs: Any) -> tf.Tensor:
+        """The distance, float32 [N, 1]."""
+        found = tf.cast(select_output(outputs, 1), tf.float32)
+        return found[:, None] if found.shape.rank == 1 else found
+
+    def accepts(self, shape: Sequence[int]) -> bool:
+        return list(shape) == [1]
+
+    def check(self, columns: int, loss: LossLabels | None) -> None:
+        """Raise UnsuitableOutput unless there is one number for each pair."""
+        if columns != 1:
+            raise self.refuse([columns])
+
+    def describe(self, predicted: NDArray[Any], top: int, geometry: Geometry) -> dict[str, float]:
+        """The distance."""
+        return {"distance": float(predicted[0])}
+
+    def refuse(self, shape: Sequence[int | None]) -> UnsuitableOutput:
+        words = ", ".join("N" if size is None else str(size) for size in (None, *shape))
+        return UnsuitableOutput(
+            f"The network's output has shape [{words}], not one distance for each pair.",
+            "Only networks trained for pairs can make predictions.",
+        )

@@ -1,0 +1,66 @@
+"""Pages and JSON of pairs."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from digits.core.errors import BadRequest
+from digits.data import images
+from digits.data.manifest import Manifest
+from digits.kinds import views
+from digits.kinds.pairs.recipe import CreatePairs
+from digits.kinds.views import InputRequest
+
+# The metric of the snapshot that decides; without a validation, half the margin of the contrastive loss.
+THRESHOLD = "threshold"
+DEFAULT_THRESHOLD = 0.5
+INPUTS = {"left": "first", "right": "second"}
+
+
+class Views(views.Views[CreatePairs]):
+    """Pairs, their distances, and whether two images match."""
+
+    group = "label"
+    groups = "labels"
+    distribution = "Pairs"
+    charts = (
+        views.Chart("auc", "AUC", ("auc",), best="highest", low=0),
+        views.Chart("accuracy", "Accuracy", ("accuracy",), percent=True, best="highest", low=0),
+    )
+    invitation = "Learn whether two images match: two photos of one object. From a CSV file or class folders."
+    infer = "Compare"
+    infer_title = "Compare two images"
+    result = "The distance appears here."
+    record = "pair"
+    records = "pairs"
+    has_input = True
+    takes_image = False
+
+    def describe_dataset(self, manifest: Manifest) -> str:
+        return "same or different"
+
+    def read_input(self, recipe: CreatePairs, request: InputRequest) -> NDArray[np.uint8]:
+        return np.concatenate([_pixels(recipe, request, name) for name in INPUTS], axis=2)
+
+    def conclude(self, predictions: Any, metrics: Mapping[str, float]) -> Any:
+        threshold = metrics.get(THRESHOLD, DEFAULT_THRESHOLD)
+        return {**predictions, "threshold": threshold, "same": predictions["distance"] < threshold}
+
+
+def _pixels(recipe: CreatePairs, request: InputRequest, name: str) -> images.Pixels:
+    source: bytes | Path | None = request.images.get(name)
+    if source is None:
+        raise BadRequest(
+            f"Upload the {INPUTS[name]} image, or specify its path.",
+            f"The fields are “{name}_file” and “{name}_path”.",
+        )
+    try:
+        pixels = images.load(source, recipe.channels)
+    except images.UnusableImage as error:
+        raise BadRequest(f"The {INPUTS[name]} image cannot be read: {error.reason}.") from error
+    return images.resize(pixels, recipe.width, recipe.height, recipe.resize_mode)

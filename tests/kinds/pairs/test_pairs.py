@@ -1,0 +1,111 @@
+"""Pairs over HTTP, from class folders to the comparison of two images."""
+
+from __future__ import annotations
+
+import io
+from pathlib import Path
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from digits.data import manifest as manifests
+from tests.site import Site, bars
+
+SIZE = {"resize_width": 16, "resize_height": 16}
+
+
+def create(site: Site, source: Path, **fields: object) -> str:
+    answer = site.post(
+        "/datasets/images/pairs.json", dataset_name="pairs", pair_source=str(source), **SIZE, **fields
+    )
+    assert answer.status_code == 200, answer.get_json()
+    return str(answer.get_json()["id"])
+
+
+@pytest.mark.tensorflow
+def test_class_folders_become_a_model_that_compares_images(site: Site) -> None:
+    folder = bars(site.data / "bars")
+    dataset = create(site, folder, pair_count=192, resize_channels=1)
+    assert site.wait_for_end(dataset) == "Done"
+    page = site.get(f"/datasets/{dataset}").text
+    assert "Training pairs" in page and "16×16 grayscale" in page
+    explored = site.get(f"/datasets/images/pairs/explore?job_id={dataset}&label=1").text
+    assert "96 training pairs in the label" in explored and "--width: 32; --height: 16" in explored
+    picture = Image.open(io.BytesIO(site.get(f"/datasets/{dataset}/records/train/0").data))
+    assert (picture.size, picture.mode) == ((32, 16), "L")
+
+    model = site.post(
+        "/models/images/pairs.json",
+        model_name="pairs",
+        dataset=dataset,
+        train_epochs=6,
+        batch_size=16,
+        random_seed=1,
+        shuffle="y",
+    ).get_json()["id"]
+    assert site.wait_for_end(model) == "Done"
+    metrics = {
+        name: values[-1]
+        for name, values in site.json(f"/models/{model}/metrics.json")["val"]["values"].items()
+    }
+    assert metrics["auc"] > 0.9 and metrics["best_accuracy"] > 0.8
+    page = site.get(f"/models/{model}").text
+    assert 'name="left_file"' in page and "image-file" not in page
+
+    url = "/models/images/pairs/infer_one"
+    left, other, right = (str(folder / name) for name in ("left/00.png", "left/01.png", "right/00.png"))
+    same = site.post(f"{url}.json", job_id=model, left_path=left, right_path=other).get_json()["predictions"]
+    with open(right, "rb") as file:
+        different = site.post(
+            f"{url}.json", job_id=model, left_path=left, right_file=(file, "right.png")
+        ).get_json()["predictions"]
+    assert same["distance"] < different["distance"]
+    assert (same["same"], different["same"]) == (True, False)
+    asked = {"job_id": model, "left_path": left, "right_path": right}
+    part = site.client.post(url, data=asked, headers={"X-Fragment": "prediction"}).text
+    assert "Different" in part and "Threshold" in part
+    for fields, words in (
+        ({"left_path": left}, "Upload the second image"),
+        ({"left_path": left, "right_path": "/etc/hostname"}, "outside"),
+        (
+            {"left_path": left, "right_file": (io.BytesIO(b"no image"), "a.png")},
+            "second image cannot be read",
+        ),
+    ):
+        refused = site.post(f"{url}.json", job_id=model, **fields)
+        assert refused.status_code in (400, 403) and words in refused.get_json()["error"]["message"]
+
+
+def test_pairs_in_color_are_stacked_along_the_channels_and_missing_images_are_skipped(site: Site) -> None:
+    folder = bars(site.data / "bars")
+    table = folder / "pairs.csv"
+    lines = [
+        f"left/{number:02}.png,{name}/05.png,{int(name == 'left')}"
+        for number in range(5)
+        for name in ("left", "right")
+    ]
+    table.write_text("\n".join([*lines, "left/00.png,missing.png,0"]))
+    dataset = create(site, table, pct_val=0)
+    assert site.wait_for_end(dataset) == "Done"
+    manifest = manifests.load(site.services.store.folder / dataset)
+    assert (manifest.shape, manifest.encoding, manifest.skipped) == ((16, 16, 6), "none", 1)
+    picture = np.asarray(Image.open(io.BytesIO(site.get(f"/datasets/{dataset}/records/train/0").data)))
+    assert picture.shape == (16, 32, 3)
+    assert Image.open(io.BytesIO(site.get(f"/files/{dataset}/mean.png").data)).size == (32, 16)
+    page = site.get(f"/datasets/images/pairs/new?clone={dataset}").text
+    assert str(table) in page and str(folder) in page
+
+
+def test_the_source_is_summarized_and_a_wrong_one_is_refused(site: Site) -> None:
+    folder = bars(site.data / "bars")
+    summary = site.post("/datasets/images/pairs/scan", pair_source=str(folder)).text.splitlines()[-1]
+    assert "images in 3 classes" in summary and "Images per class" in summary
+    table = folder / "pairs.csv"
+    table.write_text("left/00.png,left/01.png,1\nleft/00.png,missing.png,0\n")
+    summary = site.post("/datasets/images/pairs/scan", pair_source=str(table)).text.splitlines()[-1]
+    assert "2 rows with two images and a label each." in summary and "1 second image not found." in summary
+    table.write_text("left/00.png,left/01.png\n")
+    for source, words in ((table, "has 2 columns"), (site.data / "nothing", "nothing")):
+        answer = site.post("/datasets/images/pairs.json", dataset_name="no", pair_source=str(source))
+        assert answer.status_code == 400 and words in answer.get_json()["errors"]["pair_source"][0]
