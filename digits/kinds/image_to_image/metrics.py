@@ -10,7 +10,7 @@ import tensorflow as tf
 from numpy.typing import NDArray
 
 from digits.kinds import metrics
-from digits.kinds.image_to_image.outputs import image_output
+from digits.kinds.image_to_image.targets import image_output
 
 MAX_PSNR = 100.0
 # The side of the window of tf.image.ssim.

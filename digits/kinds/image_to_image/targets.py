@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -13,7 +14,6 @@ from numpy.typing import NDArray
 from digits.data import images
 from digits.data.images import Geometry
 from digits.kinds import targets
-from digits.kinds.image_to_image.outputs import image_output
 from digits.kinds.targets import LossLabels, UnsuitableOutput, select_output
 
 
@@ -52,3 +52,17 @@ class Targets(targets.Targets):
             output = output.resize(size, box=(x, y, x + width, y + height))
         picture = base64.b64encode(images.encode_image(output, "png")).decode()
         return {"image": f"data:image/png;base64,{picture}", "width": output.width, "height": output.height}
+
+
+def image_output(outputs: Any, shape: Sequence[int | None]) -> tf.Tensor | None:
+    """Return the images of ``shape`` [height, width, channels] among all ``outputs`` of a network, float32 [N, …].
+
+    An output with as many numbers per image is reshaped. Returns None for a network with another purpose.
+    """
+    found = tf.cast(select_output(outputs, shape[2] or 0, rank=4), tf.float32)
+    if found.shape[1:].as_list() == list(shape):
+        return found
+    sizes = found.shape[1:].as_list()
+    if None in sizes or None in shape or math.prod(sizes) != math.prod(shape):  # type: ignore[arg-type]
+        return None
+    return tf.reshape(found, [-1, *shape])
