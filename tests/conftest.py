@@ -2,11 +2,18 @@
 
 from __future__ import annotations
 
-import fcntl
 import os
+
+# A process can be forked safely only while it has a single thread.
+os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
+
+import fcntl
+import pickle
 import subprocess
 import sys
 import tempfile
+import traceback
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -17,7 +24,8 @@ from hypothesis import HealthCheck, settings
 
 from digits.core.settings import Settings
 from tests import once
-from tests.leftovers import Leftovers
+from tests.leftovers import SHARED, Leftovers
+from tests.shared_executor import SharedExecutor
 from tests.site import Site, open_site, site_settings
 from tests.stalls import HANG_SECONDS, STALLS
 
@@ -64,9 +72,9 @@ def pytest_sessionfinish(session: pytest.Session) -> None:
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_auto_num_workers() -> int:
-    """Return the number of test processes: one more than there are cores, because tests also wait for programs."""
+    """Return the number of test processes: two more than there are cores, because tests also wait for programs."""
     fitting = psutil.virtual_memory().available // PROCESS_BYTES
-    return max(1, min((os.cpu_count() or 1) + 1, fitting, MAX_PROCESSES))
+    return max(1, min((os.cpu_count() or 1) + 2, fitting, MAX_PROCESSES))
 
 
 @pytest.hookimpl(optionalhook=True)
@@ -106,12 +114,56 @@ def settings(tmp_path: Path) -> Settings:
     return site_settings(tmp_path)
 
 
+@pytest.fixture(scope="session")
+def executor(temporary_folder: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[SharedExecutor]:
+    """Runs the tasks of all sites in forks of one process that has imported TensorFlow."""
+    shared = SharedExecutor(log_file=tmp_path_factory.mktemp("executor") / "fork.log")
+    SHARED.append(shared)
+    yield shared
+    SHARED.remove(shared)
+    shared.close_shared()
+
+
 @pytest.fixture
-def site(settings: Settings) -> Iterator[Site]:
-    """A complete site in this process, without a fork server."""
-    opened = open_site(settings)
+def site(settings: Settings, executor: SharedExecutor) -> Iterator[Site]:
+    """A complete site in this process."""
+    opened = open_site(settings, executor)
     yield opened
     opened.close()
+
+
+@pytest.fixture(scope="session")
+def tensorflow() -> None:
+    """Import TensorFlow and the worker's tasks without running an operation."""
+    from digits.worker import run
+
+    run.import_programs()
+
+
+@pytest.fixture
+def in_child(tensorflow: None) -> Callable[..., Any]:
+    """Return a function that calls another one in a forked process, where it may use TensorFlow."""
+
+    def call(function: Callable[..., Any], *arguments: Any) -> Any:
+        reading, writing = os.pipe()
+        pid = os.fork()
+        if pid == 0:
+            try:
+                answer = (True, function(*arguments))
+            except BaseException:
+                answer = (False, traceback.format_exc())
+            with os.fdopen(writing, "wb") as stream:
+                stream.write(pickle.dumps(answer))
+            os._exit(0)
+        os.close(writing)
+        with os.fdopen(reading, "rb") as stream:
+            data = stream.read()
+        os.waitpid(pid, 0)
+        went_well, value = pickle.loads(data)
+        assert went_well, value
+        return value
+
+    return call
 
 
 @pytest.fixture

@@ -13,8 +13,12 @@ from pathlib import Path
 
 import psutil
 
+from tests.shared_executor import SharedExecutor
+
 # Processes get this long to end.
 LEAVE_SECONDS = 20.0
+# Executors whose fork server runs until the end of the session; the processes that it forks belong to a test.
+SHARED: list[SharedExecutor] = []
 
 
 @dataclass
@@ -55,8 +59,9 @@ class Leftovers:
 
         Descendants of a process that was already running belong to it, such as the tabs of a shared browser.
         """
+        fork_servers = _fork_servers()
         for pid in psutil.pids():
-            if pid in self.processes:
+            if pid in self.processes or pid in fork_servers:
                 continue
             try:
                 process = psutil.Process(pid)
@@ -69,7 +74,8 @@ class Leftovers:
                 continue
 
     def _has_owner(self, process: psutil.Process) -> bool:
-        return any(parent.pid in self.processes and _is_ours(parent.pid) for parent in process.parents())
+        earlier = self.processes - _fork_servers()
+        return any(parent.pid in earlier and _is_ours(parent.pid) for parent in process.parents())
 
     def _files(self, kinds: Sequence[Callable[[int], bool]]) -> list[str]:
         new = self._new_files(kinds)
@@ -103,6 +109,10 @@ def open_files(kinds: Sequence[Callable[[int], bool]] = (lambda mode: True,)) ->
         except OSError:
             continue  # the descriptor of the listing itself
     return found
+
+
+def _fork_servers() -> set[int]:
+    return {executor.fork_server_pid for executor in SHARED if executor.fork_server_pid}
 
 
 def _is_ours(pid: int) -> bool:

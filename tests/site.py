@@ -22,6 +22,7 @@ from digits.core.model_job import ModelJob
 from digits.core.recipe import Train
 from digits.core.settings import Settings
 from digits.core.status import Status
+from digits.runtime.executor import Executor
 from digits.web.app import create_app
 from digits.web.services import Services
 from digits.web.standard_networks import network
@@ -137,9 +138,9 @@ class Site:
         self.services.stop()
 
 
-def open_site(settings: Settings) -> Site:
+def open_site(settings: Settings, executor: Executor | None = None) -> Site:
     settings.data_roots[0].mkdir(exist_ok=True)
-    app = create_app(settings)
+    app = create_app(settings, executor=executor)
     app.testing = True
     app.config["PROPAGATE_EXCEPTIONS"] = False
     app.wsgi_app = STALLS.watch.wrap(_whole(app.wsgi_app))

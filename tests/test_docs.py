@@ -117,6 +117,7 @@ PAGES_ONLY = {
     "/login",
     "/logout",
     "/datasets/<>/new",
+    "/datasets/<>/versions/new",
     "/models/<>/new",
     "/datasets/<>",
     "/models/<>",

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import os
+import signal
 import subprocess
 import sys
 import tempfile
 from pathlib import Path
 
+import psutil
 import pytest
 
 from tests import leftovers
 from tests.leftovers import Leftovers
+from tests.shared_executor import SharedExecutor
 
 pytestmark = pytest.mark.integration
 
@@ -40,6 +44,18 @@ def test_a_detached_process_is_detected_unless_a_shared_fixture_may_own_it(befor
     assert before.since(shared=True) == []
     assert before.since(shared=False) == ["process sleep 600"]
     assert before.since(shared=False) == []
+
+
+def test_a_task_in_the_shared_fork_server_is_detected(
+    before: Leftovers, executor: SharedExecutor, tmp_path: Path
+) -> None:
+    (tmp_path / "recipe.json").write_text('{"task": "nothing"}')
+    handle = executor.start(tmp_path, ["cpu"])
+    os.kill(handle["pid"], signal.SIGSTOP)
+    supervisor = psutil.Process(handle["pid"])
+    assert before.since(shared=False) != []
+    ended, _ = psutil.wait_procs([supervisor], timeout=10)
+    assert ended and executor.is_warm()
 
 
 def test_open_and_temporary_files_are_detected(before: Leftovers, tmp_path: Path) -> None:

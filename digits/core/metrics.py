@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import bisect
 import math
+import re
 from typing import Any
 
 from msgspec import Struct, field
@@ -17,6 +18,8 @@ MAX_SUMMARIZED = 16
 # Maximum number of values per chart across all metrics, which also limits memory.
 MAX_CHART_CELLS = 64_000
 STAGES = ("train", "val")
+# The share of correct pixels is no substitute for that of correct images.
+_ACCURACY = re.compile("(?<!pixel_)accuracy", re.IGNORECASE)
 
 
 class Series(Struct):
@@ -182,7 +185,7 @@ class Metrics(Struct):
         """Return the latest accuracy in percent: of the validation, or of the training without validation."""
         for series in (self.val, self.train):
             for name in series.values:
-                value = series.last(name) if "accuracy" in name.lower() else None
+                value = series.last(name) if _ACCURACY.search(name) else None
                 if value is not None and math.isfinite(100 * value):
                     return round(100 * value, 2)
         return None

@@ -15,7 +15,7 @@ from msgspec import Meta, Struct, field
 from digits.core import schema
 from digits.core.files import read_json, write_json
 from digits.core.schedules import AnySchedule, Fixed
-from digits.core.schema import LARGEST_NUMBER, Fraction, NonNegative, Positive, Whole
+from digits.core.schema import LARGEST_NUMBER, Fraction, NonNegative, Percent, Positive, Whole
 
 FILE_NAME = "recipe.json"
 SCHEMA = 1
@@ -63,7 +63,8 @@ class CreateDataset(Recipe, tag="create-dataset"):
     """Convert images to TFRecord shards. Each kind of dataset has a subclass that describes its source.
 
     ``kind`` is a name in `digits.kinds`. ``width`` and ``height`` are in pixels; ``channels`` is 1 or 3.
-    ``seed`` determines the split and the order of the records. Without ``processes``, there is one per core.
+    ``seed`` determines the split and the order of the records. The task fails if more than
+    ``max_unusable_percent`` of the images cannot be used. Without ``processes``, there is one per core.
     """
 
     kind: str
@@ -73,6 +74,7 @@ class CreateDataset(Recipe, tag="create-dataset"):
     resize_mode: ResizeMode = "squash"
     encoding: Encoding = "png"
     seed: Whole = 0
+    max_unusable_percent: Percent = 5.0
     processes: Positive | None = None
 
 

@@ -70,6 +70,19 @@ def _names(value: str) -> tuple[str, ...]:
     return tuple(item.strip().lower() for item in value.split(",") if item.strip())
 
 
+def _bytes(value: str) -> int:
+    found = re.fullmatch(r"([0-9]{1,6}(?:\.[0-9]{1,3})?)\s*(MB|GB|TB)", value.strip(), re.IGNORECASE)
+    if found is None:
+        raise ValueError("takes a size such as 500MB, 20GB or 2TB")
+    return int(float(found[1]) * {"MB": 10**6, "GB": 10**9, "TB": 10**12}[found[2].upper()])
+
+
+def _count(value: str) -> int:
+    if not re.fullmatch(r"[0-9]{1,9}", value.strip()) or int(value) < 1:
+        raise ValueError("takes a number from 1 to 999999999")
+    return int(value)
+
+
 def _variables(value: str) -> tuple[str, ...]:
     names = tuple(item.strip() for item in value.split(",") if item.strip())
     for name in names:
@@ -161,6 +174,35 @@ class Settings:
         "The files of the sample mnist are below ADDRESS/mnist/.",
         shown="none",
         option="--sample-mirror",
+    )
+    max_upload: int = _setting(
+        _bytes, lambda: 20 * 10**9, "Maximum size of an uploaded archive, in MB, GB or TB.", shown="`20GB`"
+    )
+    max_upload_unpacked: int = _setting(
+        _bytes,
+        lambda: 50 * 10**9,
+        "Maximum size of the files in an uploaded archive, in MB, GB or TB.",
+        shown="`50GB`",
+    )
+    max_upload_files: int = _setting(
+        _count, lambda: 200_000, "Maximum number of files in an uploaded archive.", shown="`200000`"
+    )
+    max_upload_ratio: int = _setting(
+        _count,
+        lambda: 200,
+        "Maximum size of the files in an uploaded archive, as a multiple of the size of the archive. "
+        "Protects the disk against archives made to fill it.",
+        shown="`200`",
+    )
+    max_uploads: int = _setting(
+        _count, lambda: 20, "Maximum number of uploads that a user keeps on the server.", shown="`20`"
+    )
+    upload_days: int = _setting(
+        _count,
+        lambda: 7,
+        "Days after which an upload is deleted, unless a dataset refers to it. One that is not complete is deleted "
+        "a day after its last data.",
+        shown="`7`",
     )
     state_dir: Path = _setting(
         _path,

@@ -176,6 +176,17 @@ def open_picture(
         return _decode(data, channels, max_pixels, enough)
 
 
+def open_unconverted(source: Source, *, max_pixels: int = MAX_PIXELS) -> Image.Image:
+    """Decode an image file upright in its own mode, such as P with a palette. Raises the same errors as `load`."""
+    data = read_source(source)
+    if not data:
+        raise UnusableImage("the file is empty")
+    with _explained(data, max_pixels), _open(data) as image:
+        _check_size(image, max_pixels)
+        image.load()
+        return _upright(image)
+
+
 def header(data: bytes) -> tuple[str, tuple[int, int]]:
     """Return the format, such as ``JPEG``, and the width and height in the header. Raises UnusableImage."""
     with _explained(data, MAX_PIXELS), _open(data) as image:
@@ -291,8 +302,7 @@ def _decode(data: bytes, channels: int, max_pixels: int, enough: tuple[int, int]
     mode = _MODES[channels]
     with _open(data) as image:
         width, height = image.size
-        if width * height > max_pixels:
-            raise UnusableImage(f"{width}×{height} pixels is more than the limit of {max_pixels:,} pixels")
+        _check_size(image, max_pixels)
         if image.format == "JPEG" and enough is not None:
             _draft(image, mode, max(enough))
         own_mode = image.mode
@@ -317,6 +327,12 @@ def _open(data: bytes) -> Image.Image:
         return Image.open(io.BytesIO(data), formats=FORMATS)
     finally:
         Image.MAX_IMAGE_PIXELS = limit
+
+
+def _check_size(image: Image.Image, max_pixels: int) -> None:
+    width, height = image.size
+    if width * height > max_pixels:
+        raise UnusableImage(f"{width}×{height} pixels is more than the limit of {max_pixels:,} pixels")
 
 
 def _draft(image: Image.Image, mode: str, side: int) -> None:

@@ -6,6 +6,8 @@ TFRecord files of ``tf.train.Example``, each with an index (see `digits.data.rec
 
 from __future__ import annotations
 
+import hashlib
+import json
 from pathlib import Path
 from typing import Annotated
 
@@ -18,6 +20,7 @@ from digits.data.target import TargetSpec
 
 FILE_NAME = "dataset.json"
 LABELS_FILE = "labels.txt"
+FEATURES_FILE = "feature_spec.json"
 MEAN_IMAGE_FILE = "mean.png"
 MEAN_ARRAY_FILE = "mean.npy"
 SKIPPED_FILE = "skipped.csv"
@@ -25,16 +28,21 @@ SPLITS = ("train", "val", "test")
 
 
 Pixels = Annotated[int, Meta(ge=1, le=1_000_000)]
+Sha256 = Annotated[str, Meta(pattern=r"^[0-9a-f]{64}\Z")]
 ShardName = Annotated[str, Meta(pattern=r"^(?a:(train|val|test)-\d+-of-\d+\.tfrecord)\Z")]
 
 
 class Split(Struct, kw_only=True):
-    """The records of one split. ``counts[i]`` records belong to group i; ``shards`` are file names."""
+    """The records of one split. ``counts[i]`` records belong to group i; ``shards`` are file names.
+
+    ``hashes`` are the SHA-256 hashes of the shards.
+    """
 
     count: Count
     counts: list[Count] = field(default_factory=list)
     bytes: Count
     shards: list[ShardName]
+    hashes: list[Sha256] = field(default_factory=list)
 
 
 class Manifest(Struct, kw_only=True):
@@ -75,6 +83,12 @@ class Manifest(Struct, kw_only=True):
         """The shape of every image: height, width, channels."""
         return self.height, self.width, self.channels
 
+    @property
+    def content_hash(self) -> str:
+        """The hash of all records and their order: equal for datasets with the same content."""
+        named = {name: split.hashes for name, split in self.splits.items()}
+        return hashlib.sha256(json.dumps(named, sort_keys=True).encode()).hexdigest()
+
     def save(self, job_folder: Path) -> None:
         """Write the manifest, after making the names of the files it describes durable."""
         sync_folder(job_folder)
@@ -88,7 +102,7 @@ def load(job_folder: Path) -> Manifest:
 
 def remove_products(job_folder: Path) -> None:
     """Remove a complete or partial dataset, the manifest first, except for the list of skipped images."""
-    names = [FILE_NAME, LABELS_FILE, MEAN_ARRAY_FILE, MEAN_IMAGE_FILE]
+    names = [FILE_NAME, FEATURES_FILE, LABELS_FILE, MEAN_ARRAY_FILE, MEAN_IMAGE_FILE]
     for name in names:
         (job_folder / name).unlink(missing_ok=True)
         remove_partial_writes(job_folder / name)

@@ -19,9 +19,9 @@ floats (float32), such as ``image/class/label``.
 from __future__ import annotations
 
 import functools
+import hashlib
 import io
 import os
-import struct
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -33,29 +33,27 @@ import numpy as np
 from google.protobuf.message import DecodeError
 from numpy.typing import NDArray
 
-from digits.core.files import UnreadableFile, open_plain, read_bytes, sync_file
+from digits.core.files import sync_file
 from digits.data.example_pb2 import Example, Feature
 from digits.data.manifest import Split
+from digits.data.record_index import (
+    CHECKSUM_BYTES,
+    HEADER_BYTES,
+    INDEX_DTYPE,
+    DamagedRecords,
+    SplitIndex,
+    index_path,
+    open_shard,
+)
 from digits.data.target import TargetSpec
 
 Features = Mapping[str, Sequence[bytes] | Sequence[int] | Sequence[float]]
 
-# ``group`` is the position of the record's group in the manifest, or -1.
-INDEX_DTYPE = np.dtype([("offset", "<u8"), ("length", "<u4"), ("group", "<i4")])
-MAX_PAYLOAD_BYTES = 256 << 20
-MAX_INDEX_BYTES = 256 << 20
-
-_HEADER = struct.Struct("<QI")
-_CHECKSUM = struct.Struct("<I")
 _Value = TypeVar("_Value", bytes, int)
 _IMAGE_FEATURES = frozenset(
     ("image/encoded", "image/format", "image/height", "image/width", "image/channels", "image/filename")
 )
 _MEDIA_TYPES = {"png": "image/png", "jpeg": "image/jpeg"}
-
-
-class DamagedRecords(UnreadableFile):
-    """A shard or its index is truncated, modified, or inconsistent with the manifest."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,22 +127,37 @@ class Record:
 
 def encode_example(record: Record) -> bytes:
     """Serialize ``record`` as a ``tf.train.Example``; raises TypeError for a feature of mixed types."""
-    own = _serialize({"image/encoded": [record.data], "image/filename": [record.source], **record.features})
     # Concatenated messages are merged when they are parsed.
-    return own + _shared_features(record.format, record.height, record.width, record.channels)
+    return _serialize(_own_features(record)) + _serialize_shared(
+        record.format, record.height, record.width, record.channels
+    )
+
+
+def all_features(record: Record) -> Features:
+    """Return the features of the Example of ``record``."""
+    return {
+        **_own_features(record),
+        **_shared_features(record.format, record.height, record.width, record.channels),
+    }
+
+
+def _own_features(record: Record) -> Features:
+    return {"image/encoded": [record.data], "image/filename": [record.source], **record.features}
 
 
 @functools.lru_cache
-def _shared_features(format_name: str, height: int, width: int, channels: int) -> bytes:
+def _serialize_shared(format_name: str, height: int, width: int, channels: int) -> bytes:
     """Serialize the features that are the same for all records of a dataset."""
-    return _serialize(
-        {
-            "image/format": [format_name.encode()],
-            "image/height": [height],
-            "image/width": [width],
-            "image/channels": [channels],
-        }
-    )
+    return _serialize(_shared_features(format_name, height, width, channels))
+
+
+def _shared_features(format_name: str, height: int, width: int, channels: int) -> Features:
+    return {
+        "image/format": [format_name.encode()],
+        "image/height": [height],
+        "image/width": [width],
+        "image/channels": [channels],
+    }
 
 
 def _serialize(features: Features) -> bytes:
@@ -195,11 +208,6 @@ def shard_name(split: str, number: int, total: int) -> str:
     return f"{split}-{number:05d}-of-{total:05d}.tfrecord"
 
 
-def index_path(shard: Path) -> Path:
-    """Return the path of the index of ``shard``."""
-    return shard.with_suffix(".index")
-
-
 def temporary_path(path: Path) -> Path:
     """Return the name under which `ShardWriter` writes ``path`` until it is complete."""
     return path.with_name(f".{path.name}.tmp")
@@ -215,21 +223,27 @@ class ShardWriter:
         self.path = path
         self._entries: list[tuple[int, int, int]] = []
         self._offset = 0
+        self._hash = hashlib.sha256()
         self._file: BinaryIO = open(temporary_path(path), "wb", buffering=1 << 20)  # noqa: SIM115 - close() closes it
 
     def add(self, payload: bytes, group: int = -1) -> None:
         """Append an Example of the group with index ``group``."""
         length = len(payload).to_bytes(8, "little")
-        self._file.write(length + _masked_checksum(length))
-        self._file.write(payload)
-        self._file.write(_masked_checksum(payload))
-        self._entries.append((self._offset + _HEADER.size, len(payload), group))
-        self._offset += _HEADER.size + len(payload) + _CHECKSUM.size
+        for part in (length + _masked_checksum(length), payload, _masked_checksum(payload)):
+            self._file.write(part)
+            self._hash.update(part)
+        self._entries.append((self._offset + HEADER_BYTES, len(payload), group))
+        self._offset += HEADER_BYTES + len(payload) + CHECKSUM_BYTES
 
     @property
     def size_bytes(self) -> int:
         """Size of the shard so far, in bytes."""
         return self._offset
+
+    @property
+    def sha256(self) -> str:
+        """The SHA-256 hash of the shard so far, in hexadecimal."""
+        return self._hash.hexdigest()
 
     def close(self) -> None:
         """Finish both files, make their contents durable, and rename them to their final names."""
@@ -268,37 +282,31 @@ class ShardWriter:
 class SplitReader:
     """Random and bulk access to the records of a split, in the order of its shards.
 
-    Opening reads only the indexes. Raises DamagedRecords (an UnreadableFile) if files are missing or inconsistent.
-    Owns its file descriptors: use it as a context manager, or call `close`.
+    Opening reads only the indexes, unless they are given as ``index``. Raises DamagedRecords (an UnreadableFile) if
+    files are missing or inconsistent. Owns its file descriptors: use it as a context manager, or call `close`.
     """
 
-    def __init__(self, job_folder: Path, split: Split) -> None:
+    def __init__(self, job_folder: Path, split: Split, index: SplitIndex | None = None) -> None:
+        self.index = index or SplitIndex(job_folder, split)
         self._job_folder = job_folder
-        self._paths = [job_folder / name for name in split.shards]
-        self._files: dict[int, BinaryIO] = {}
-        self._indexes = [_read_index(path, job_folder) for path in self._paths]
-        self._starts = np.cumsum([0, *map(len, self._indexes)])
-        if len(self) != split.count:
-            raise DamagedRecords(f"the shards contain {len(self)} records, but the manifest {split.count}")
+        self._files: dict[Path, BinaryIO] = {}
 
     def __len__(self) -> int:
-        return int(self._starts[-1])
+        return len(self.index)
 
     @property
     def groups(self) -> NDArray[np.int32]:
         """The group of each record, int32 [records]; -1 for none."""
-        if not self._indexes:
-            return np.zeros(0, np.int32)
-        return np.concatenate([index["group"] for index in self._indexes]).astype(np.int32)
+        return self.index.groups
 
     @property
     def shards(self) -> list[Path]:
         """The shard files, in the order of the records."""
-        return list(self._paths)
+        return list(self.index.shards)
 
     def offsets(self, shard: int) -> NDArray[Any]:
         """Return the positions of the payloads of a shard: an array of `INDEX_DTYPE`."""
-        return self._indexes[shard]
+        return self.index.entries[shard]
 
     def read(self, number: int) -> Record:
         """Return record ``number``, counted from 0; raises IndexError and DamagedRecords."""
@@ -306,15 +314,11 @@ class SplitReader:
 
     def payload(self, number: int) -> bytes:
         """Return the Example bytes of record ``number``, verified against their checksum."""
-        if not 0 <= number < len(self):
-            raise IndexError(f"record {number} of {len(self)}")
-        shard = int(np.searchsorted(self._starts, number, side="right")) - 1
-        entry = self._indexes[shard][number - self._starts[shard]]
-        offset, length = int(entry["offset"]), int(entry["length"])
-        frame = os.pread(self._file(shard).fileno(), length + _CHECKSUM.size, offset)
+        shard, offset, length = self.index.locate(number)
+        frame = os.pread(self._file(shard).fileno(), length + CHECKSUM_BYTES, offset)
         payload = frame[:length]
         if frame[length:] != _masked_checksum(payload):
-            raise DamagedRecords(f"{self._paths[shard].name}: record {number} does not match its checksum")
+            raise DamagedRecords(f"{shard.name}: record {number} does not match its checksum")
         return payload
 
     def close(self) -> None:
@@ -330,46 +334,14 @@ class SplitReader:
     ) -> None:
         self.close()
 
-    def _file(self, shard: int) -> BinaryIO:
+    def _file(self, shard: Path) -> BinaryIO:
         if shard not in self._files:
-            self._files[shard] = _open_shard(self._paths[shard], self._job_folder)
+            self._files[shard] = open_shard(shard, self._job_folder)
         return self._files[shard]
-
-
-def _open_shard(path: Path, job_folder: Path) -> BinaryIO:
-    try:
-        return open_plain(path, below=job_folder)
-    except UnreadableFile as error:
-        raise DamagedRecords(str(error)) from error
-
-
-def _read_index(shard: Path, job_folder: Path) -> NDArray[Any]:
-    """Load the index of ``shard``, verified to lie inside the shard without overlaps."""
-    try:
-        data = read_bytes(index_path(shard), MAX_INDEX_BYTES, below=job_folder)
-    except UnreadableFile as error:
-        raise DamagedRecords(str(error)) from error
-    if len(data) % INDEX_DTYPE.itemsize:
-        raise DamagedRecords(f"{index_path(shard).name} is truncated")
-    index = np.frombuffer(data, INDEX_DTYPE)
-    with _open_shard(shard, job_folder) as file:
-        shard_bytes = os.fstat(file.fileno()).st_size
-    # Frames are contiguous, so their lengths determine their positions.
-    frames = index["length"].astype(np.uint64) + np.uint64(_HEADER.size + _CHECKSUM.size)
-    ends = np.cumsum(frames)
-    starts = ends - frames + np.uint64(_HEADER.size)
-    expected_bytes = int(ends[-1]) if len(ends) else 0
-    if len(index) and int(index["length"].max()) > MAX_PAYLOAD_BYTES:
-        raise DamagedRecords(
-            f"{index_path(shard).name} contains a record of more than {MAX_PAYLOAD_BYTES:,} bytes"
-        )
-    if expected_bytes != shard_bytes or not np.array_equal(starts, index["offset"]):
-        raise DamagedRecords(f"{shard.name} and its index are inconsistent: one is truncated or damaged")
-    return index
 
 
 def _masked_checksum(data: bytes) -> bytes:
     # TFRecord stores masked CRC-32C values: rotated and offset, so that the checksum of data that contains
     # checksums remains meaningful.
-    value = google_crc32c.value(data)
-    return _CHECKSUM.pack((((value >> 15) | (value << 17)) + 0xA282EAD8) & 0xFFFFFFFF)
+    value: int = google_crc32c.value(data)
+    return ((((value >> 15) | (value << 17)) + 0xA282EAD8) & 0xFFFFFFFF).to_bytes(CHECKSUM_BYTES, "little")

@@ -118,7 +118,8 @@ class Plan:
     @property
     def counted(self) -> list[str]:
         """What the page of the dataset counts records by: labels if a record can have several, else the groups."""
-        return self.target.names if self.target.multi_hot else self.groups
+        has_several = self.target.multi_hot or self.target.spatial == "mask"
+        return self.target.names if has_several else self.groups
 
     def counts(self, split: SplitPlan, places: Iterable[int]) -> NDArray[np.int64]:
         """Count the records at ``places`` by `counted`."""

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import csv
-import io
+import errno
+import itertools
 import os
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Generic, NamedTuple, Self, TypeVar
+from typing import Any, BinaryIO, Generic, NamedTuple, Self, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,8 +20,10 @@ from digits.data.sources import UnusableSource, count_of, listed, path_below, sh
 MAX_TABLE_BYTES = 512 * 1024 * 1024
 MAX_HEADER_BYTES = 1024 * 1024
 MAX_LINES_SHOWN = 5
+MAX_FOLDERS_KEPT = 10_000
 DELIMITERS = "\t;|,"
-_SAMPLE_CHARACTERS = 64 * 1024
+MAX_LINE_BYTES = 1024 * 1024
+_SAMPLE_LINES = 20
 
 Cells = list[str]
 Value = TypeVar("Value")
@@ -65,13 +68,33 @@ class TableFile:
 
     def parse(self, root: Path, image: int, parse: Callable[[Cells], Value]) -> Iterator[Row[Value]]:
         """Yield the rows with images below ``root``; ``parse`` raises ValueError for invalid cells."""
-        inside = os.path.realpath(root)
+        resolve = PathsBelow(root)
         for line, cells in self.rows:
             try:
-                file = path_below(inside, cells[image] if image < len(cells) else "")
+                file = resolve(cells[image] if image < len(cells) else "")
                 yield Row(line, file, parse(cells))
             except ValueError as error:
                 yield Row(line, "", None, str(error))
+
+
+class PathsBelow:
+    """Resolve many paths like `path_below`, each folder only once."""
+
+    def __init__(self, root: Path) -> None:
+        self._root = os.path.realpath(root)
+        self._folders: dict[str, str] = {}
+
+    def __call__(self, path: str) -> str:
+        """Return the real path of ``path`` relative to the root; raises ValueError if it is outside."""
+        folder, name = os.path.split(path)
+        if name in {"", ".", ".."} or "\0" in path or os.path.islink(os.path.join(self._root, path)):
+            return path_below(self._root, path)
+        if folder not in self._folders:
+            if len(self._folders) == MAX_FOLDERS_KEPT:
+                self._folders.clear()
+            path_below(self._root, path)  # names the whole path in its error
+            self._folders[folder] = path_below(self._root, folder or ".")
+        return os.path.normpath(os.path.join(self._folders[folder], name))
 
 
 @dataclass
@@ -87,15 +110,42 @@ class Table:
         return type(self)(self.names, [self.files[place] for place in places], self.values[places])
 
 
-def open_table(path: Path, is_header: Callable[[Cells], bool], max_bytes: int = MAX_TABLE_BYTES) -> TableFile:
-    """Open the first ``max_bytes`` of a CSV file, whose delimiter is detected; raises UnusableSource.
+def open_table(
+    path: Path,
+    is_header: Callable[[Cells], bool],
+    max_bytes: int = MAX_TABLE_BYTES,
+    delimiter: str = "",
+) -> TableFile:
+    """Open the first ``max_bytes`` of a CSV file; raises UnusableSource. By default, the delimiter is detected.
 
     ``is_header`` decides about the cells of the first row. Without a header, columns are called ``column 1``,
     ``column 2`` and so on.
     """
-    text, is_whole = _text(path, max_bytes)
-    columns, rows = _split_header(_rows(path, text), path, is_header)
+    if len(delimiter) > 1 or delimiter in {'"', "\r", "\n", "\0"}:
+        raise UnusableSource(f"“{show(delimiter)}” is not a delimiter.", "Use one character.")
+    lines, is_whole = open_lines(path, max_bytes)
+    start = list(itertools.islice(lines, _SAMPLE_LINES))
+    delimiter = delimiter or _delimiter("".join(start))
+    columns, rows = _split_header(_rows(path, itertools.chain(start, lines), delimiter), path, is_header)
     return TableFile(path, columns, rows, is_whole)
+
+
+def open_lines(path: Path, max_bytes: int = MAX_TABLE_BYTES) -> tuple[Iterator[str], bool]:
+    """Return the lines in the first ``max_bytes`` of a UTF-8 file, with their ends, and whether these are all lines.
+
+    Raises UnusableSource; so does the iteration.
+    """
+    try:
+        if not path.is_file():
+            raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT))
+        size = path.stat().st_size
+        file = open(path, "rb")  # noqa: SIM115 (closed by the iterator)
+    except OSError as error:
+        raise UnusableSource(f"{show(str(path))} cannot be read: {error.strerror}.") from error
+    if size > max_bytes == MAX_TABLE_BYTES:
+        file.close()
+        raise UnusableSource(f"{show(path.name)} is larger than {MAX_TABLE_BYTES >> 20} MiB.", "Divide it.")
+    return _lines(path, file, max_bytes), size <= max_bytes
 
 
 def usable_rows(path: Path, rows: Iterable[Row[Value]]) -> tuple[list[Row[Value]], list[Value]]:
@@ -155,33 +205,28 @@ def is_image(cell: str) -> bool:
     return cell.strip().lower().endswith(EXTENSIONS)
 
 
-def _text(path: Path, max_bytes: int) -> tuple[str, bool]:
-    """Return the complete lines in the first ``max_bytes`` of a table, and whether these are all lines.
-
-    Raises UnusableSource.
-    """
-    try:
-        with open(path, "rb") as file:
-            data = file.read(max_bytes + 1)
-    except OSError as error:
-        raise UnusableSource(f"{show(str(path))} cannot be read: {error.strerror}.") from error
-    is_whole = len(data) <= max_bytes
-    if not is_whole and max_bytes == MAX_TABLE_BYTES:
-        raise UnusableSource(f"{show(path.name)} is larger than {MAX_TABLE_BYTES >> 20} MiB.", "Divide it.")
-    if not is_whole:
-        data = data[: data.rfind(b"\n") + 1]
-    try:
-        return data.decode("utf-8-sig"), is_whole
-    except UnicodeDecodeError as error:
-        line = data[: error.start].count(b"\n") + 1
-        raise UnusableSource(
-            f"{show(path.name)}, line {line}, is not UTF-8 text.", "Save it as UTF-8."
-        ) from error
+def _lines(path: Path, file: BinaryIO, max_bytes: int) -> Iterator[str]:
+    taken = 0
+    with file:
+        for number in itertools.count(1):
+            data = file.readline(MAX_LINE_BYTES + 1)
+            taken += len(data)
+            if not data or taken > max_bytes:
+                return
+            place = f"{show(path.name)}, line {number},"
+            if len(data) > MAX_LINE_BYTES:
+                raise UnusableSource(f"{place} is longer than {MAX_LINE_BYTES >> 20} MiB.")
+            if b"\0" in data:
+                raise UnusableSource(f"{place} contains a null character.", "Save it as UTF-8 text.")
+            try:
+                yield data.decode("utf-8-sig" if number == 1 else "utf-8")
+            except UnicodeDecodeError as error:
+                raise UnusableSource(f"{place} is not UTF-8 text.", "Save it as UTF-8.") from error
 
 
-def _rows(path: Path, text: str) -> Iterator[tuple[int, Cells]]:
+def _rows(path: Path, lines: Iterator[str], delimiter: str) -> Iterator[tuple[int, Cells]]:
     """Yield the rows of a table that are not blank, with their line numbers."""
-    reader = csv.reader(io.StringIO(text, newline=""), delimiter=_delimiter(text[:_SAMPLE_CHARACTERS]))
+    reader = csv.reader(lines, delimiter=delimiter)
     try:
         for cells in reader:
             if any(cell.strip() for cell in cells):
@@ -192,7 +237,7 @@ def _rows(path: Path, text: str) -> Iterator[tuple[int, Cells]]:
 
 def _delimiter(text: str) -> str:
     """Return the delimiter that splits the first lines into the same number of cells, or into the most cells."""
-    lines = text.splitlines()[:20]
+    lines = text.splitlines()[:_SAMPLE_LINES]
 
     def score(delimiter: str) -> tuple[bool, int, int]:
         rows = [row for row in csv.reader(lines, delimiter=delimiter) if row]

@@ -139,9 +139,18 @@ def label_set(labels: list[str], mean: list[float], std: list[float]) -> TargetS
 
 
 def mask(
-    classes: list[str], height: int, width: int, colors: list[tuple[int, int, int]] | None = None
+    classes: list[str],
+    height: int,
+    width: int,
+    colors: list[tuple[int, int, int]] | None = None,
+    *,
+    mean: list[float] | None = None,
+    std: list[float] | None = None,
 ) -> TargetSpec:
-    """The target of semantic segmentation: the class of each pixel, int64 [height, width]."""
+    """The target of semantic segmentation: the class of each pixel, int64 [height, width].
+
+    ``mean`` and ``std`` are those of the share of each class in the pixels of a training image.
+    """
     return TargetSpec(
         feature="image/segmentation/class/encoded",
         dtype="int64",
@@ -149,6 +158,8 @@ def mask(
         names=classes,
         spatial="mask",
         colors=colors or [],
+        mean=mean or [],
+        std=std or [],
     )
 
 

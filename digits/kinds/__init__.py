@@ -32,6 +32,13 @@ BUILT_IN = (
         "digits.kinds.multilabel",
         metric="map",
     ),
+    Kind(
+        "image-segmentation",
+        "Semantic segmentation",
+        "images/segmentation",
+        "digits.kinds.segmentation",
+        metric="miou",
+    ),
     Kind("image-gradients", "Image gradients", "images/gradients", "digits.kinds.gradients", metric="r2"),
     Kind("image-pairs", "Image pairs", "images/pairs", "digits.kinds.pairs", metric="auc"),
     Kind(

@@ -13,7 +13,17 @@ from wtforms.validators import DataRequired, InputRequired, Length, ValidationEr
 from digits.core import schema
 from digits.core.recipe import CreateDataset
 from digits.data.data_roots import FileType
-from digits.kinds.form_fields import NAME_LENGTH, OWN_DIRECTION, Between, JobForm, choices, select
+from digits.kinds.form_fields import (
+    NAME_LENGTH,
+    OWN_DIRECTION,
+    Between,
+    JobForm,
+    choices,
+    number,
+    plain,
+    select,
+    whole,
+)
 from digits.kinds.jobs import DatasetJob
 from digits.kinds.source_summary import SourceSummary
 
@@ -43,11 +53,13 @@ def required_integer(label: str, recipe: type[CreateDataset], name: str) -> Inte
 class ImageDatasetForm(JobForm, Generic[AnyRecipe]):
     """Base class of the forms that create an image dataset.
 
-    ``SCANNED`` names the fields that `scan_source` reads, the path first. If it is empty, there is no scan. Without
+    ``SCANNED`` names the fields that `scan_source` reads, the path first. If it is empty, there is no scan.
+    ``SCANNED_PATHS`` names the paths among them, of which one is visible, if there are several. Without
     ``has_images``, the page has no fields for the size of the images, because the source does not contain any.
     """
 
     SCANNED: tuple[str, ...] = ()
+    SCANNED_PATHS: tuple[str, ...] = ()
     has_images = True
 
     dataset_name = StringField(
@@ -60,6 +72,8 @@ class ImageDatasetForm(JobForm, Generic[AnyRecipe]):
     resize_height = required_integer("Height", CreateDataset, "height")
     resize_mode = select("Resize mode", RESIZE_MODES, CreateDataset, "resize_mode")
     encoding = select("Image encoding", ENCODINGS, CreateDataset, "encoding")
+    max_unusable_percent = number("Limit of unusable images (%)", CreateDataset, "max_unusable_percent")
+    seed = whole("Random seed", CreateDataset, "seed")
     # Accepted for scripts written for DIGITS; records are always stored in TFRecord files.
     backend = SelectField(
         "Storage",
@@ -69,6 +83,9 @@ class ImageDatasetForm(JobForm, Generic[AnyRecipe]):
     compression = SelectField(
         "Compression", choices=choices(("none", "None"), ("gzip", "gzip")), default="none"
     )
+
+    def save_uploads(self, folder: Path) -> None:
+        """Save the uploaded files of the validated form in the ``folder`` of the new job, for `recipe`."""
 
     def recipe(self) -> AnyRecipe:
         """The recipe of the validated form."""
@@ -90,15 +107,24 @@ class ImageDatasetForm(JobForm, Generic[AnyRecipe]):
         return self.meta.data_roots.resolve(self[name].data or "", file_type)  # type: ignore[no-any-return]
 
     def image_settings(self) -> dict[str, Any]:
-        """Return the arguments of `CreateDataset` for the image fields, with a new seed."""
+        """Return the arguments of `CreateDataset` for the image fields, with a random seed if none is given."""
         return {
             "width": self.resize_width.data,
             "height": self.resize_height.data,
             "channels": 1 if self.resize_channels.data == "1" else 3,
             "resize_mode": self.resize_mode.data,
             "encoding": self.encoding.data,
-            "seed": secrets.randbelow(2**31),
+            "seed": secrets.randbelow(2**31) if self.seed.data is None else self.seed.data,
+            "max_unusable_percent": self.max_unusable_percent.data,
         }
+
+    def warnings(self) -> list[str]:
+        """Return remarks about valid fields that have no effect."""
+        ignored = [field for field in (self.backend, self.compression) if field.data != field.default]
+        return [
+            f"{field.name}={field.data} is ignored: records are stored in uncompressed TFRecord files."
+            for field in ignored
+        ]
 
     def fill(self, job: DatasetJob) -> None:
         """Fill in the configuration, the current name and the group of another dataset."""
@@ -106,13 +132,15 @@ class ImageDatasetForm(JobForm, Generic[AnyRecipe]):
         self.fill_recipe(cast(AnyRecipe, job.recipe))
 
     def fill_recipe(self, recipe: AnyRecipe) -> None:
-        """Fill in the fields that `recipe` reads; its inverse, except for the seed."""
+        """Fill in the fields that `recipe` reads; its inverse."""
         self.set(
             resize_width=recipe.width,
             resize_height=recipe.height,
             resize_channels=str(recipe.channels),
             resize_mode=recipe.resize_mode,
             encoding=recipe.encoding,
+            seed=recipe.seed,
+            max_unusable_percent=plain(recipe.max_unusable_percent),
         )
         self.fill_source(recipe)
 

@@ -184,6 +184,18 @@ class JoinedField(StringField):
             self.data = ",".join(valuelist)
 
 
+class LinesField(StringField):
+    """One text per line; several values of one name are joined."""
+
+    def process_formdata(self, valuelist: list[Any]) -> None:
+        if valuelist:
+            self.data = "\n".join(map(str, valuelist))
+
+    def lines(self) -> list[str]:
+        """Return the lines that are not blank."""
+        return [line.strip() for line in (self.data or "").splitlines() if line.strip()]
+
+
 class Each:
     """Require every number of a list to be within ``limits``."""
 
@@ -255,6 +267,20 @@ class RequiredIf:
             raise StopValidation("This field is required.")
 
 
+class OnlyIf:
+    """Ignore the field unless other fields have these values."""
+
+    field_flags: dict[str, Any] = {}
+
+    def __init__(self, **others: Any) -> None:
+        self._others = others
+
+    def __call__(self, form: Form, field: Field) -> None:
+        if any(form[name].data != value for name, value in self._others.items()):
+            field.errors = []
+            raise StopValidation
+
+
 class NotYet:
     """Accept only the default of a field of DIGITS that this version does not support."""
 
@@ -281,7 +307,7 @@ class NotLessThan:
 
 
 class AllowedPath:
-    """Validate a readable ``file`` or ``folder`` below an allowed root; ``data`` becomes its real path."""
+    """Validate readable files or folders below an allowed root, one per line; ``data`` becomes their real paths."""
 
     field_flags: dict[str, Any] = {}
 
@@ -290,7 +316,13 @@ class AllowedPath:
 
     def __call__(self, form: Form, field: Field) -> None:
         try:
-            field.data = str(form.meta.data_roots.resolve(field.data.strip(), file_type=self._file_type))
+            paths = field.data.strip().splitlines() or [""]
+            found = [
+                form.meta.data_roots.resolve(path, file_type=self._file_type)
+                for path in paths
+                if path.strip() or len(paths) == 1
+            ]
+            field.data = "\n".join(map(str, found))
         except DigitsError as error:
             raise ValidationError(error.sentences) from None
 

@@ -17,6 +17,7 @@ from digits.core.task import Failure, Task
 from digits.data import manifest as manifests
 from digits.kinds import Kind, kind_named
 from digits.kinds.recipes import build_recipe
+from digits.kinds.versions import CreateVersion
 
 if TYPE_CHECKING:
     AnyRecipe = CreateDataset
@@ -43,6 +44,11 @@ class DatasetJob(Job, kw_only=True, eq=False):
     @property
     def data_kind(self) -> Kind:
         return kind_named(self.recipe.kind)
+
+    @functools.cached_property
+    def kind_recipe(self) -> CreateDataset:
+        """The recipe of this dataset, or of a version's original, whose class is that of the kind."""
+        return build_recipe(self.recipe.original) if isinstance(self.recipe, CreateVersion) else self.recipe
 
     def recipe_for(self, task: Task) -> CreateDataset:
         return self.recipe

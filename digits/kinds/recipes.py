@@ -3,23 +3,33 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 from digits.core import recipe as recipes
 from digits.core import schema
 from digits.core.files import UnreadableFile, read_json
 from digits.core.recipe import CreateDataset
-from digits.kinds import UnknownKind, kind_named
+from digits.data.sources import Plan, Progress
+from digits.kinds import UnknownKind, kind_named, versions
+from digits.kinds.versions import CreateVersion
 
 
 def build_recipe(body: Any) -> CreateDataset:
     """Build the recipe of a dataset of any kind from JSON; raises ValueError, also for an unknown kind."""
     name = schema.convert(body, CreateDataset).kind
     try:
-        recipe_class: type[CreateDataset] = kind_named(name).load("recipe").Recipe
+        kind = kind_named(name)
+        recipe_class: type[CreateDataset] = CreateVersion if "parent" in body else kind.load("recipe").Recipe
     except UnknownKind as error:
         raise ValueError(str(error)) from error
     return schema.convert(body, recipe_class)
+
+
+def read_source(recipe: CreateDataset, progress: Progress) -> Plan:
+    """Plan the dataset that ``recipe`` describes; raises UnusableSource and OSError."""
+    if isinstance(recipe, CreateVersion):
+        return versions.read(recipe, progress)
+    return cast(Plan, kind_named(recipe.kind).load("reader").read(recipe, progress))
 
 
 def load_recipe(folder: Path) -> CreateDataset:

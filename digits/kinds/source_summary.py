@@ -57,6 +57,7 @@ class SourceSummary:
     """The contents of a source, as far as they have been read.
 
     ``facts`` and ``problems`` are sentences. ``bars`` are the first of ``bars_total`` labels with counts.
+    ``table`` holds the first rows of a table with the columns ``table_head``.
     ``example`` is the path of a decodable image. ``refused`` is the reason if there is no summary.
     """
 
@@ -65,6 +66,8 @@ class SourceSummary:
     bars_title: str = ""
     bars: list[tuple[str, int]] = field(default_factory=list)
     bars_total: int = 0
+    table_head: list[str] = field(default_factory=list)
+    table: list[list[str]] = field(default_factory=list)
     suggestion: Suggestion | None = None
     example: str = ""
     refused: str = ""

@@ -75,14 +75,14 @@ class Targets:
         )
 
 
-def select_output(outputs: Any, count: int) -> tf.Tensor:
-    """Select the prediction [N, count] from all outputs of a network.
+def select_output(outputs: Any, count: int, rank: int = 2) -> tf.Tensor:
+    """Select the prediction [N, count], or [N, …, count] of another ``rank``, from all outputs of a network.
 
     In a dict, a key such as ``logits`` takes precedence; otherwise it is the first output with ``count`` numbers
-    per image, else the first with more, else the first one.
+    in the last dimension, else the first with more, else the first one.
     """
-    tensors = [_flat(tensor) for tensor in _in_order(outputs)]
-    sizes = [tensor.shape[1] if tensor.shape.rank == 2 else None for tensor in tensors]
+    tensors = [_flat(tensor) if rank == 2 else tensor for tensor in _in_order(outputs)]
+    sizes = [tensor.shape[-1] if tensor.shape.rank == rank else None for tensor in tensors]
     exact = [tensor for tensor, size in zip(tensors, sizes, strict=True) if size == count]
     wider = [tensor for tensor, size in zip(tensors, sizes, strict=True) if size is not None and size > count]
     return (exact or wider or tensors)[0]

@@ -12,7 +12,8 @@ from numpy.typing import NDArray
 
 from digits.core.recipe import Balance
 from digits.data.manifest import Manifest
-from digits.data.records import DamagedRecords, Record
+from digits.data.record_index import DamagedRecords
+from digits.data.records import Record
 from digits.kinds.dataset_form import AnyRecipe
 
 
@@ -22,7 +23,7 @@ class Chart:
 
     It draws the metrics whose names contain one of ``metrics``; the others are drawn with the loss. Metrics
     from 0 to 1 can be shown in percent. ``best`` is ``highest`` or ``lowest``. The axis does not extend below
-    ``low``.
+    ``low``. With ``has_tile``, the latest value of its first metric is also shown above the charts.
     """
 
     id: str
@@ -31,6 +32,7 @@ class Chart:
     percent: bool = False
     best: str = "lowest"
     low: float | None = None
+    has_tile: bool = True
 
     def word(self, metric: str) -> str:
         """Return the name of a metric in a sentence: the title if it is the only one; abbreviations in capitals."""

@@ -1,12 +1,13 @@
 # U-Net: predicts a class for every pixel. Ronneberger, Fischer and Brox, 2015, “U-Net: Convolutional
 # Networks for Biomedical Image Segmentation”, with borders kept and batch normalization.
 #
-# Designed for images whose sides are multiples of 16. Labels are images too, [N, H, W] or [N, H, W, 1]:
-# the number of each pixel's class. The output has a score for each pixel and class: [N, H, W, classes].
+# Designed for images of any size from 16x16. Labels are masks, [N, H, W]: the number of each pixel's class,
+# or 255 for pixels that do not count. The output has a score for each pixel and class: [N, H, W, classes].
 # Recommended settings: Adam, learning rate 0.001, batches of 4, 30 epochs, per-channel mean.
 #
 # settings: solver_type=ADAM learning_rate=0.001 lr_policy=fixed batch_size=4 train_epochs=30 use_mean=pixel
 # kinds: image-segmentation
+# images: 16-
 
 from keras import layers
 
@@ -24,12 +25,14 @@ class UserModel(Tower):
         for depth, filters in enumerate(WIDTHS, 1):
             net = self.two_convolutions(net, filters, f"down{depth}")
             passed.append(net)
-            net = layers.MaxPooling2D(2)(net)
+            net = layers.MaxPooling2D(2, padding="same")(net)
         net = self.two_convolutions(net, DEEPEST, "bottom")
         # Decoder: upsample and concatenate the features of the same resolution.
         for depth, filters in reversed(list(enumerate(WIDTHS, 1))):
             net = layers.Conv2DTranspose(filters, 2, strides=2, padding="same", name=f"enlarge{depth}")(net)
-            net = tf.concat([passed.pop(), net], axis=3)
+            same = passed.pop()
+            # Sides that were odd before they were halved are one pixel too long now.
+            net = tf.concat([same, net[:, : same.shape[1], : same.shape[2]]], axis=3)
             net = self.two_convolutions(net, filters, f"up{depth}")
         return layers.Conv2D(max(2, self.nclasses or 0), 1, name="scores")(net)
 
@@ -49,10 +52,4 @@ class UserModel(Tower):
 
     @model_property
     def loss(self):
-        height, width, _ = self.input_shape
-        scores = self.inference
-        classes = tf.cast(tf.reshape(self.y, [-1, height, width]), tf.int64)
-        right = tf.cast(tf.equal(tf.argmax(scores, axis=3), classes), tf.float32)
-        self.summaries.append(tf.summary.scalar("accuracy", tf.reduce_mean(right)))
-        # Mean over all pixels of all images.
-        return tf.reduce_mean(tf.nn.sparse_softmax_cross_entropy_with_logits(labels=classes, logits=scores))
+        return digits.segmentation_loss(self.inference, self.y)

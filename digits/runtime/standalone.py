@@ -142,10 +142,12 @@ def export(
 ) -> TaskState:
     """Write the snapshot of ``epoch``, by default the best one, as a SavedModel into ``target``.
 
-    Raises BadRequest if something is missing.
+    Raises BadRequest if something is missing or ``target`` exists.
     """
     job_folder = job_folder.resolve()
     training = _on(dataset, _recipe(job_folder))
+    if target.exists():  # the task checks it too, but only after it has imported TensorFlow
+        raise BadRequest(f"The folder {target} is not empty.", "Choose another folder.")
     found = snapshot_list.read(job_folder)
     chosen = found.default if epoch is None else found.of_epoch(epoch)
     if chosen is None:

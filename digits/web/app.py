@@ -20,6 +20,7 @@ from digits.core.files import UnreadableFile
 from digits.core.resources import resource_folder
 from digits.core.settings import Settings
 from digits.kinds import default_kind
+from digits.runtime.executor import Executor
 from digits.runtime.turns import next_turn
 from digits.web import (
     auth,
@@ -33,9 +34,11 @@ from digits.web import (
     model_views,
     template_filters,
     tensorboard_views,
+    uploads,
+    version_views,
 )
 from digits.web.bounded_request import BoundedRequest
-from digits.web.gate import MAX_BODY_BYTES, Gate
+from digits.web.gate import BODY_LIMITS, MAX_BODY_BYTES, Gate
 from digits.web.kind_routes import add_kinds
 from digits.web.offload import in_thread, in_turns
 from digits.web.row_cache import RowCache
@@ -57,10 +60,11 @@ class _App(Flask):
     response_class = _Answer
 
 
-def create_app(settings: Settings, *, start: bool = True) -> Flask:
+def create_app(settings: Settings, *, start: bool = True, executor: Executor | None = None) -> Flask:
     """Create the application. ``app.extensions["digits"]`` is its `Services`; stop them at the end.
 
-    With ``start=False``, jobs are not loaded and nothing runs.
+    With ``start=False``, jobs are not loaded and nothing runs. Tasks run on ``executor``, by default as processes of
+    this machine.
     """
     app = _App(
         "digits",
@@ -73,7 +77,7 @@ def create_app(settings: Settings, *, start: bool = True) -> Flask:
     app.config["MAX_FORM_MEMORY_SIZE"] = MAX_BODY_BYTES
     app.config["TEMPLATES_AUTO_RELOAD"] = settings.debug
     app.json.sort_keys = False  # type: ignore[attr-defined]
-    parts = Services(settings)
+    parts = Services(settings, executor)
     app.extensions["digits"] = parts
     guard = auth.open_auth(settings)
     app.secret_key = auth.read_or_make_secret(settings.state_dir / "form-key")
@@ -86,10 +90,12 @@ def create_app(settings: Settings, *, start: bool = True) -> Flask:
         documentation.blueprint,
         job_views.blueprint,
         dataset_views.blueprint,
+        version_views.blueprint,
         model_views.blueprint,
         inference_views.blueprint,
         generic_views.blueprint,
         tensorboard_views.blueprint,
+        uploads.blueprint,
     ):
         app.register_blueprint(blueprint)
     _add_page_tools(app, settings, parts, guard)
@@ -104,6 +110,7 @@ def create_app(settings: Settings, *, start: bool = True) -> Flask:
         auth=guard,
         url_prefix=settings.url_prefix,
         behind_proxy=int(settings.behind_proxy),
+        body_limits={**BODY_LIMITS, "/uploads/": settings.max_upload},
     )
     if start:
         parts.start()
@@ -118,7 +125,7 @@ def load_templates(app: Flask) -> None:
 
 def wants_json() -> bool:
     """Return whether the client of this request prefers JSON to a page."""
-    if request.path.endswith(".json"):
+    if request.path.endswith(".json") or "Tus-Resumable" in request.headers:
         return True
     best = request.accept_mimetypes.best_match(["text/html", "application/json"])
     return best == "application/json"

@@ -11,7 +11,6 @@ from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
 
-import numpy as np
 from flask import Blueprint, Response, jsonify, make_response, redirect, request, url_for
 from werkzeug.wrappers import Response as AnyResponse
 
@@ -24,6 +23,7 @@ from digits.data import images, records
 from digits.data import manifest as manifests
 from digits.data.drawing import class_colors, draw_mask, legend, outlines
 from digits.data.manifest import Manifest, Split
+from digits.data.record_index import SplitIndex
 from digits.kinds import Kind, all_kinds
 from digits.kinds.dataset_form import ImageDatasetForm
 from digits.kinds.form_fields import errors_of
@@ -71,15 +71,19 @@ def create(kind: Kind) -> AnyResponse | tuple[str | Response, int]:
     if not form.validate():
         return (jsonify(errors=errors_of(form)), 400) if as_json else (_form_page(kind, form), 400)
     with services().store.creation() as new_folder:
+        folder = new_folder()
+        form.save_uploads(folder)
         job = new_dataset(
-            new_folder(),
+            folder,
             form.recipe(),
             form.dataset_name.data.strip(),
             owner=current_username(request),
             group=(form.group_name.data or "").strip(),
         )
         services().scheduler.submit(job)
-    return jsonify(serializers.brief(job)) if as_json else redirect(url_for("datasets.show", job_id=job.id))
+    if as_json:
+        return jsonify({**serializers.brief(job), "warnings": form.warnings()})
+    return redirect(url_for("datasets.show", job_id=job.id))
 
 
 @blueprint.get("/datasets/<kind:kind>")
@@ -230,6 +234,7 @@ def explore(kind: Kind) -> str:
         shows_images=views.shows_images,
         label=label,
         labels=manifest.groups,
+        has_classes=manifest.target.classes,
         counts=manifest.splits[name].counts,
         page=page,
         size=size,
@@ -288,7 +293,7 @@ def _read_record(
     if split not in manifest.splits:
         raise NotFound(f"This dataset has no split called “{split}”.")
     try:
-        with records.SplitReader(job.folder, manifest.splits[split]) as reader:
+        with _reader(job, manifest.splits[split]) as reader:
             if number >= len(reader):
                 raise NotFound("There is no such record.")
             return use(reader.read(number))
@@ -296,12 +301,21 @@ def _read_record(
         raise NotFound("The record cannot be read.", str(error)) from error
 
 
+def _index(job: DatasetJob, split: Split) -> SplitIndex:
+    """Return the index of a split; raises UnreadableFile."""
+    # Reading that of a million records takes tens of milliseconds.
+    return in_thread(services().record_indexes.get, job.folder, split)
+
+
+def _reader(job: DatasetJob, split: Split) -> records.SplitReader:
+    return records.SplitReader(job.folder, split, _index(job, split))
+
+
 def _numbers(job: DatasetJob, split: Split, label: int | None) -> Any:
     if label is None:
         return range(split.count)
     try:
-        with records.SplitReader(job.folder, split) as reader:
-            return np.flatnonzero(reader.groups == label).tolist()
+        return in_thread(_index(job, split).members, label)
     except UnreadableFile as error:
         raise NotFound("The records cannot be read.", str(error)) from error
 
@@ -309,8 +323,8 @@ def _numbers(job: DatasetJob, split: Split, label: int | None) -> Any:
 def _items(job: DatasetJob, split: str, manifest: Manifest, numbers: Any) -> list[dict[str, Any]]:
     views = views_of(job.data_kind)
     try:
-        with records.SplitReader(job.folder, manifest.splits[split]) as reader:
-            found = {number: reader.read(number) for number in numbers}
+        with _reader(job, manifest.splits[split]) as reader:
+            found = {int(number): reader.read(int(number)) for number in numbers}
     except UnreadableFile as error:
         raise NotFound("The records cannot be read.", str(error)) from error
     return [
@@ -319,22 +333,27 @@ def _items(job: DatasetJob, split: str, manifest: Manifest, numbers: Any) -> lis
             "url": url_for("datasets.record", job_id=job.id, split=split, number=number),
             "label": views.describe_record(manifest, item),
             "filename": item.filename,
-            **_drawn(job.id, split, number, manifest, item),
-            **views.draw_record(job.recipe, item),
+            **_drawn(job.id, split, number, manifest, partial(found.__getitem__, number)),
+            **views.draw_record(job.kind_recipe, item),
         }
         for number, item in found.items()
     ]
 
 
-def _drawn(job_id: str, split: str, number: int, manifest: Manifest, item: records.Record) -> dict[str, Any]:
-    """Return what is drawn on the image of a record, or beside it: its ``mask`` or ``target`` by URL, or its boxes."""
+def _drawn(
+    job_id: str, split: str, number: int, manifest: Manifest, read: Callable[[], records.Record]
+) -> dict[str, Any]:
+    """Return what is drawn on the image of a record, or beside it: its ``mask`` or ``target`` by URL, or its boxes.
+
+    ``read`` returns the record.
+    """
     spec = manifest.target
     if spec.is_picture:
         name = "mask" if spec.spatial == "mask" else "target"
         return {name: url_for("datasets.target", job_id=job_id, split=split, number=number)}
     if spec.spatial != "boxes":
         return {}
-    rows = item.target(spec)
+    rows = read().target(spec)
     return {"boxes": outlines(rows[rows[:, 4] >= 0].tolist(), spec, manifest.width, manifest.height)}
 
 
@@ -343,23 +362,27 @@ def _samples(job: DatasetJob, manifest: Manifest) -> list[dict[str, Any]]:
     split = manifest.splits.get("train")
     if split is None or not split.count:
         return []
-    with records.SplitReader(job.folder, split) as reader:
-        groups = reader.groups
-    return [
-        {
-            "label": label,
-            "index": index,
-            "urls": [
-                url_for("datasets.record", job_id=job.id, split="train", number=int(number))
-                for number in np.flatnonzero(groups == index)[:SAMPLES_PER_GROUP]
-            ],
-        }
-        for index, label in enumerate(manifest.groups[:SHOWN_GROUPS])
-    ]
+    index = _index(job, split)
+    with _reader(job, split) as reader:
+        return [
+            {
+                "label": label,
+                "index": group,
+                "items": [
+                    {
+                        "url": url_for("datasets.record", job_id=job.id, split="train", number=number),
+                        **_drawn(job.id, "train", number, manifest, partial(reader.read, number)),
+                    }
+                    for number in map(int, index.members(group)[:SAMPLES_PER_GROUP])
+                ],
+            }
+            for group, label in enumerate(manifest.groups[:SHOWN_GROUPS])
+        ]
 
 
 def _form(kind: Kind, *data: Any) -> ImageDatasetForm[Any]:
-    form: ImageDatasetForm[Any] = kind.load("form").DatasetForm(*data, meta={"data_roots": services().roots})
+    meta = {"data_roots": services().roots, "job_folder": lambda job_id: _dataset(job_id).folder}
+    form: ImageDatasetForm[Any] = kind.load("form").DatasetForm(*data, meta=meta)
     return form
 
 

@@ -164,7 +164,7 @@ def _input(job: ModelJob) -> Iterator[_Input]:
     dataset = services().store.find(job.dataset_id)
     if isinstance(dataset, DatasetJob) and views_of(dataset.data_kind).has_input:
         read = views_of(dataset.data_kind).read_input
-        pixels = in_thread(read, dataset.recipe, InputRequest(request.values.to_dict(), _named_images()))
+        pixels = in_thread(read, dataset.kind_recipe, InputRequest(request.values.to_dict(), _named_images()))
         if pixels is not None:
             with _kept(partial(np.save, arr=pixels, allow_pickle=False), ".npy") as path:
                 yield _Input(path, pixels)

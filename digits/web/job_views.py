@@ -21,6 +21,7 @@ from digits.core.model_job import ModelJob
 from digits.kinds import default_kind
 from digits.kinds.form_fields import NAME_LENGTH, cursor_of
 from digits.kinds.jobs import DatasetJob
+from digits.kinds.versions import CreateVersion
 from digits.runtime.changes import JobEdited
 from digits.web import serializers
 from digits.web.auth import login_name
@@ -139,6 +140,8 @@ def clone(job_id: str) -> AnyResponse:
     job = _job("jobs", job_id)
     if isinstance(job, DamagedJob):
         raise job.error()
+    if isinstance(job, DatasetJob) and isinstance(job.recipe, CreateVersion):
+        return redirect(url_for("versions.new", job_id=job.recipe.parent_id, clone=job.id))
     page = "models.new" if job.type == "model" else "datasets.new"
     return redirect(url_for(page, kind=serializers.data_kind(job) or default_kind(), clone=job.id))
 

@@ -20,6 +20,7 @@ from digits.data.manifest import SKIPPED_FILE
 from digits.kinds import Kind, default_kind
 from digits.kinds.dataset_form import RESIZE_TITLES
 from digits.kinds.jobs import DatasetJob, last_metric
+from digits.kinds.versions import CreateVersion
 from digits.web.kind_routes import views_of
 from digits.web.model_form import POLICY_TITLES, SOLVER_TITLES
 from digits.web.offload import in_turns
@@ -161,7 +162,29 @@ def dataset(job: DatasetJob) -> dict[str, Any] | None:
         "mean_pixel": manifest.mean_pixel,
         "skipped": skipped(job),
         "source": manifest.source,
+        "content_hash": manifest.content_hash,
+        "version_of": _version_of(job),
+        "new_version_url": url_for("versions.new", job_id=job.id),
         "explore_url": url_for("datasets.explore", kind=job.data_kind, job_id=job.id),
+    }
+
+
+def _version_of(job: DatasetJob) -> dict[str, Any] | None:
+    """Return the parent of a version, and how it differs; None for other datasets."""
+    recipe = job.recipe
+    if not isinstance(recipe, CreateVersion):
+        return None
+    parent = services().store.find(recipe.parent_id)
+    changes = [recipe.changes] if recipe.changes else []
+    if recipe.keep < 100:
+        changes.append(f"{recipe.keep:g}% of the images kept")
+    if recipe.pct_val is not None or recipe.pct_test is not None:
+        changes.append("divided into new splits")
+    return {
+        "id": recipe.parent_id,
+        "name": parent.name if parent else recipe.parent_name,
+        "url": _url(parent) if parent else None,
+        "changes": ", ".join(changes) or "other image size or format",
     }
 
 
@@ -211,6 +234,13 @@ def dataset_json(job: DatasetJob) -> dict[str, Any]:
         **views.dataset_json(manifest),
         "mean_pixel": manifest.mean_pixel,
         "skipped": manifest.skipped,
+        "version_of": _version_of(job),
+        "content_hash": manifest.content_hash,
+        "shards": [
+            {"file": shard, "sha256": digest}
+            for split in manifest.splits.values()
+            for shard, digest in zip(split.shards, split.hashes, strict=False)
+        ],
     }
 
 

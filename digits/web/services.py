@@ -6,16 +6,19 @@ import os
 from pathlib import Path
 from typing import cast
 
+import msgspec
 from flask import current_app, request
 
 from digits.core.errors import OtherSite
 from digits.core.settings import Settings
 from digits.data.data_roots import Roots
-from digits.kinds.jobs import JOB_TYPES
+from digits.data.record_index import IndexCache
+from digits.kinds.jobs import JOB_TYPES, DatasetJob
 from digits.runtime import inference_servers, short_tasks
 from digits.runtime.changes import Change, CurveChanged, ProgressChanged
 from digits.runtime.device_ledger import DeviceLedger
 from digits.runtime.devices import Devices
+from digits.runtime.executor import Executor
 from digits.runtime.executors.local import LocalExecutor
 from digits.runtime.inference_servers import InferenceServers
 from digits.runtime.scheduler import Scheduler
@@ -27,14 +30,20 @@ from digits.web import live_messages
 from digits.web.gate import comes_from_another_site
 from digits.web.live import Live
 from digits.web.tensorboard import TensorBoards
+from digits.web.upload_store import UploadStore
 
 SERVER_FOLDER = ".server"
+# About 100 MB.
+CACHED_RECORDS = 3_000_000
 
 
 class Services:
-    """Store, scheduler, task runner and the other services of the server."""
+    """Store, scheduler, task runner and the other services of the server.
 
-    def __init__(self, settings: Settings) -> None:
+    Tasks run on ``executor``, by default as processes of this machine.
+    """
+
+    def __init__(self, settings: Settings, executor: Executor | None = None) -> None:
         self.settings = settings
         self.tensorflow = find_tensorflow()
         self.roots = Roots(settings.readable_roots)
@@ -43,7 +52,7 @@ class Services:
         self.store = Store(settings.jobs_dir, JOB_TYPES)
         self.folder = settings.jobs_dir / SERVER_FOLDER
         self.folder.mkdir(mode=0o700, exist_ok=True)
-        self.executor = LocalExecutor(
+        self.executor: Executor = executor or LocalExecutor(
             standby=settings.standby and self.tensorflow.available,
             log_file=self.folder / "forkserver.log",
             pass_env=settings.pass_env,
@@ -54,11 +63,14 @@ class Services:
         self.short_tasks = ShortTasks(self.folder / "previews", self.runner, self.store.discard)
         self.inference = InferenceServers(self.runner)
         self.tensorboards = TensorBoards(settings.url_prefix)
+        self.record_indexes = IndexCache(CACHED_RECORDS)
+        self.uploads = UploadStore(self.folder / "archives", settings, self._datasets_from)
 
     def start(self) -> None:
         """Load the jobs, follow those that are running, and warm up."""
         self.store.load()
         self.short_tasks.clear()
+        self.uploads.start()
         self.scheduler.start()
         self.runner.serve()
         if self.tensorflow.available:
@@ -67,6 +79,7 @@ class Services:
     def stop(self) -> None:
         """Stop everything that must not outlive the server. Tasks of jobs keep running."""
         self.scheduler.stop()
+        self.uploads.stop()
         self.inference.stop_all()
         self.runner.close()
         self.tensorboards.stop_all()
@@ -82,6 +95,15 @@ class Services:
 
     def _gpus(self) -> list[str]:
         return [device.id for device in self.devices.list() if device.is_gpu]
+
+    def _datasets_from(self, text: str, only_unfinished: bool) -> list[str]:
+        """Return the names of the datasets whose recipe contains ``text``."""
+        return [
+            job.name
+            for job in self.store.all(DatasetJob)
+            if (job.status.is_running or not only_unfinished)
+            and text.encode() in msgspec.json.encode(job.recipe)
+        ]
 
     def tensorboard_folder(self, job_id: str) -> Path | None:
         """Return the folder with the events of a model or preview; None for an unknown id."""

@@ -32,6 +32,7 @@ export function startClassifying(panel) {
       if (number !== asked) return;
       const note = drawn.content.querySelector('[data-note]');
       note.remove();
+      for (const control of drawn.content.querySelectorAll('[data-opacity]')) control.hidden = false;
       result.replaceChildren(drawn.content);
       time.textContent = note.textContent;
     } catch (error) {
@@ -89,6 +90,10 @@ export function startClassifying(panel) {
   snapshot.addEventListener('change', () => {
     chosen = snapshot.value;
     if (last) classify(last);
+  });
+
+  result.addEventListener('input', ({ target }) => {
+    if (target.closest('[data-opacity]')) result.style.setProperty('--opacity', target.value / 100);
   });
 
   view?.addEventListener('change', () => last && classify(last));

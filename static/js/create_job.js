@@ -34,7 +34,8 @@ export function startCreatingJob(form, { memory, focus = {} }) {
     isSent = true;
     busy('Creating…');
     try {
-      const body = new URLSearchParams(new FormData(form));
+      const all = new FormData(form);
+      const body = form.querySelector('input[type="file"]') ? all : new URLSearchParams(all);
       const created = await (await request(`${form.action}.json`, { method: 'POST', body })).json();
       memory.sent();
       location.assign(created.jobs ? `${urlPrefix}/` : `${urlPrefix}/jobs/${created.id}`);

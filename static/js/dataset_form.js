@@ -4,9 +4,10 @@ import { startCreatingJob } from './create_job.js';
 import { element } from './element.js';
 import { bytes } from './format.js';
 import { startFormMemory } from './form_memory.js';
-import { settled, startReveals, startSuggestedName } from './form_parts.js';
+import { settled, startReveals, startSuggestedName, startVariants } from './form_parts.js';
 import { postForm, urlPrefix } from './http.js';
 import { startSourceSummary } from './source_summary.js';
+import { startUploadFields } from './upload_field.js';
 
 const form = document.getElementById('dataset-form');
 const field = (name) => form.elements[name];
@@ -15,24 +16,38 @@ const PREVIEW_FIELDS = ['resize_width', 'resize_height', 'resize_channels', 'res
 
 const memory = startFormMemory(form);
 startReveals(form);
+startVariants(form, field('method'), 'method');
+startTextFiles();
 const job = startCreatingJob(form, { memory });
 form.addEventListener('submit', (event) => {
   event.preventDefault();
   job.send();
 });
 
+// The files of a split of text files are all on the server, or all uploaded.
+function startTextFiles() {
+  const box = field('textfile_use_local_files');
+  const show = () => {
+    for (const part of form.querySelectorAll('[data-local]')) part.hidden = !box.checked;
+    for (const part of form.querySelectorAll('[data-uploaded]')) part.hidden = box.checked;
+  };
+  box?.addEventListener('change', show);
+  if (box) show();
+}
+
 /* The split ------------------------------------------------------------ */
 
 const percentOf = (name) => Math.min(100, Math.max(0, Number(field(name).value) || 0));
 
 // A split has a separate source if a box is ticked or a path is entered.
-const isGiven = (control) => Boolean(control && (control.type === 'checkbox' ? control.checked : control.value.trim()));
+const isGiven = (control) => Boolean(control && !control.closest('[hidden]') && (control.type === 'checkbox' ? control.checked : control.value.trim()));
 
 function drawSplit() {
   const bar = document.getElementById('split-bar');
   if (!bar) return;
   const { valShare, testShare, valSource, testSource } = bar.dataset;
-  const own = { val: isGiven(field(valSource)), test: isGiven(field(testSource)) };
+  const isSeparate = (names) => names.split(' ').some((name) => isGiven(field(name)));
+  const own = { val: isSeparate(valSource), test: isSeparate(testSource) };
   const val = own.val ? 0 : percentOf(valShare);
   const test = own.test ? 0 : percentOf(testShare);
   const parts = { train: Math.max(0, 100 - val - test), val, test };
@@ -121,7 +136,8 @@ for (const button of form.querySelectorAll('[data-fill]')) {
 }
 
 const suggest = startSuggestedName(field('dataset_name'), () => {
-  const parts = (form.querySelector('[data-path]')?.value ?? '').replace(/\.\w{1,4}$/, '').split('/').filter(Boolean);
+  const path = [...form.querySelectorAll('[data-path]')].find((control) => !control.closest('[hidden]'));
+  const parts = (path?.value ?? '').replace(/\.\w{1,4}$/, '').split('/').filter(Boolean);
   const last = ['train', 'training', 'images', 'labels'].includes(parts.at(-1)) ? parts.at(-2) : parts.at(-1);
   if (!last || !preview) return last ?? '';
   return `${last}, ${field('resize_width').value}×${field('resize_height').value}`;
@@ -148,3 +164,4 @@ startSourceSummary(form, (path) => {
   example = path;
   drawExampleSoon();
 });
+startUploadFields(form);

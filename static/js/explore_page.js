@@ -3,6 +3,7 @@
 import { toast } from './dialog.js';
 import { startViewer } from './image_viewer.js';
 import { request } from './http.js';
+import { startEditing } from './label_editor.js';
 import { morph } from './morph.js';
 
 const box = document.getElementById('explore');
@@ -20,6 +21,7 @@ async function show(url) {
     morph(box, fresh);
     fill(values);
     hideSubmit();
+    drawEdits();
     // The last page has no link to a next one.
     if (!focused.isConnected) box.querySelector('.pager [aria-current]')?.focus({ preventScroll: true });
   } catch (error) {
@@ -46,6 +48,7 @@ function hideSubmit() {
 
 box.addEventListener('change', ({ target }) => {
   const { form } = target;
+  if (!form) return; // a choice for the changes of images
   if (target.id === 'show-drawings') {
     document.body.classList.toggle('drawings-hidden', !target.checked);
     return;
@@ -69,4 +72,5 @@ box.addEventListener('load', ({ target }) => target.matches('img') && smooth(tar
 for (const image of box.querySelectorAll('img')) if (image.complete) smooth(image);
 
 hideSubmit();
+const drawEdits = startEditing(box);
 startViewer(document.getElementById('viewer'), box);

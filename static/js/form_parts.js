@@ -1,23 +1,27 @@
 // Small behaviors that both long forms share.
 
-/** Shows elements with data-reveals=<id of a checkbox> while the box is ticked. */
+/** Shows the element with the id in data-reveals while the box is ticked, and hides the one in data-hides. */
 export function startReveals(form) {
   for (const box of form.querySelectorAll('[data-reveals]')) {
     const target = document.getElementById(box.dataset.reveals);
-    const show = () => (target.hidden = !box.checked);
+    const other = document.getElementById(box.dataset.hides ?? '');
+    const show = () => {
+      target.hidden = !box.checked;
+      if (other) other.hidden = box.checked;
+    };
     box.addEventListener('change', show);
     show();
   }
 }
 
-/** Shows elements with data-<name>="value" while `select` has that value. */
+/** Shows elements with data-<name>="value" while `select`, a list or a group of radio buttons, has that value. */
 export function startVariants(form, select, name) {
   const show = () => {
     for (const part of form.querySelectorAll(`[data-${name}]`)) {
       part.hidden = !part.dataset[name].split(' ').includes(select.value);
     }
   };
-  select?.addEventListener('change', show);
+  for (const control of select instanceof RadioNodeList ? select : [select]) control?.addEventListener('change', show);
   if (select) show();
 }
 

@@ -70,7 +70,7 @@ function showTiles() {
     epoch: epoch === undefined ? '–' : `${Number(epoch.toFixed(2))}${about.epochs ? ` / ${about.epochs}` : ''}`,
     'loss-train': number(store.last('train', isLoss)),
     'loss-val': number(store.last('val', isLoss)),
-    ...Object.fromEntries(about.charts.map(({ id, percent: inPercent }) => [`${id}-val`, (inPercent ? percent : number)(last(id), 2)])),
+    ...Object.fromEntries(about.charts.filter((chart) => chart.has_tile).map(({ id, percent: inPercent }) => [`${id}-val`, (inPercent ? percent : number)(last(id), 2)])),
     speed: number(store.last('train', (name) => name === 'images_per_second')),
   };
   for (const [name, words] of Object.entries(tiles)) {

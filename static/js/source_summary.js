@@ -11,19 +11,29 @@ const WAIT_MILLISECONDS = 500;
 export function startSourceSummary(form, changed) {
   const region = document.getElementById('source-summary');
   if (!region) return;
-  const fields = region.dataset.fields.split(' ').map((name) => form.elements[name]);
-  const [path] = fields;
+  const fields = region.dataset.fields.split(' ');
+  const files = [...form.querySelectorAll('input[type="file"]')].filter(({ name }) => fields.includes(name));
+  const paths = region.dataset.paths.split(' ').map((name) => form.elements[name]);
+  const isShown = (control) => !control.closest('[hidden]');
+  const isPath = (control) => paths.includes(control);
   let controller = null;
   let latest = '';
 
   async function scan() {
     const all = new FormData(form);
-    const body = new URLSearchParams(fields.filter(({ name }) => all.has(name)).map(({ name }) => [name, all.get(name)]));
-    if (body.toString() === latest) return;
-    latest = body.toString();
+    const names = fields.filter((name) => all.has(name));
+    const chosen = files.filter((control) => isShown(control) && control.files.length);
+    const state = JSON.stringify(names.map((name) => stateOf(all.get(name))));
+    if (state === latest) return;
+    latest = state;
     controller?.abort();
     controller = new AbortController();
-    if (!path.value.trim()) return show(null);
+    if (!chosen.length && !paths.some((path) => isShown(path) && path.value.trim())) return show(null);
+    const body = chosen.length ? new FormData() : new URLSearchParams();
+    for (const name of names) {
+      const value = all.get(name);
+      if (typeof value === 'string' || chosen.some((control) => control.name === name)) body.append(name, value);
+    }
     const { signal } = controller;
     region.setAttribute('aria-busy', 'true'); // screen readers wait for the last summary
     try {
@@ -38,7 +48,7 @@ export function startSourceSummary(form, changed) {
 
   function show(summary) {
     // Do not report an error while the path is being typed.
-    const isTyping = summary?.refused && document.activeElement === path;
+    const isTyping = summary?.refused && isPath(document.activeElement);
     const nodes = summary && !isTyping ? nodesOf(summary) : [];
     region.replaceChildren(...nodes);
     region.hidden = nodes.length === 0;
@@ -52,6 +62,7 @@ export function startSourceSummary(form, changed) {
     if (!summary.finished) facts.append(' ', element('span', 'muted', 'Reading…'));
     if (summary.suggestion) nodes.push(suggestion(summary.suggestion));
     if (summary.problems.length) nodes.push(problems(summary.problems));
+    if (summary.table?.length) nodes.push(rows(summary));
     if (summary.bars.length) nodes.push(bars(summary));
     return nodes;
   }
@@ -76,13 +87,14 @@ export function startSourceSummary(form, changed) {
   }
 
   const scanSoon = settled(scan, WAIT_MILLISECONDS);
-  for (const field of fields) {
-    field.addEventListener('input', scanSoon);
-    field.addEventListener('change', scanSoon);
+  for (const type of ['input', 'change']) {
+    form.addEventListener(type, ({ target }) => {
+      if (fields.includes(target.name)) scanSoon();
+    });
   }
   // The reason why a path is refused is shown once it has been entered.
-  path.addEventListener('blur', () => {
-    if (!region.hidden) return;
+  form.addEventListener('focusout', ({ target }) => {
+    if (!isPath(target) || !region.hidden) return;
     latest = '';
     scanSoon();
   });
@@ -98,6 +110,32 @@ async function* linesOf(stream) {
     rest = lines.pop();
     for (const line of lines) yield JSON.parse(line);
   }
+}
+
+const stateOf = (value) => (value instanceof File ? [value.name, value.size, value.lastModified] : value);
+
+/** The first rows of a table. */
+function rows({ table_head: head, table: lines }) {
+  const frame = element('div', 'table-wrap');
+  const table = element('table', 'small');
+  table.append(element('caption', 'small muted', 'First rows'));
+  const top = document.createElement('tr');
+  for (const name of head) {
+    const cell = element('th', '', name);
+    cell.scope = 'col';
+    top.append(cell);
+  }
+  const body = document.createElement('tbody');
+  for (const cells of lines) {
+    const row = document.createElement('tr');
+    row.append(...cells.map((text) => element('td', 'break', text)));
+    body.append(row);
+  }
+  const section = document.createElement('thead');
+  section.append(top);
+  table.append(section, body);
+  frame.append(table);
+  return frame;
 }
 
 function bars({ bars_title: title, bars: counts, bars_total: total }) {

@@ -109,7 +109,7 @@ def test_the_model_form_survives_reload_back_and_another_tab(
 
 def test_the_dataset_form_survives_back_and_explains_an_invalid_split(page: Page, image_folder: Path) -> None:
     page.goto(NEW_DATASET)
-    folder = page.get_by_label("Training images")
+    folder = page.locator("#folder_train")
     folder.click()
     page.keyboard.insert_text(f"{image_folder}/left/")
     page.keyboard.press("Control+a")

@@ -4,18 +4,19 @@ from __future__ import annotations
 
 import os
 import random
-import subprocess
-import sys
+import tempfile
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from digits.data import manifest, records
+from digits.data import manifest, record_index, records
 from digits.data.manifest import Manifest, Split
-from digits.data.records import DamagedRecords, Record, ShardWriter, SplitReader
+from digits.data.record_index import DamagedRecords
+from digits.data.records import Record, ShardWriter, SplitReader
 from digits.data.target import class_index
 from tests import power_loss
 from tests.power_loss import Recording
@@ -236,19 +237,19 @@ def empty_shard(shard: Path) -> None:
 
 
 def cut_index(shard: Path) -> None:
-    index = records.index_path(shard)
+    index = record_index.index_path(shard)
     os.truncate(index, index.stat().st_size - 3)
 
 
 def shorten_index(shard: Path) -> None:
-    index = records.index_path(shard)
-    os.truncate(index, index.stat().st_size - records.INDEX_DTYPE.itemsize)
+    index = record_index.index_path(shard)
+    os.truncate(index, index.stat().st_size - record_index.INDEX_DTYPE.itemsize)
 
 
 def shift_index(shard: Path) -> None:
-    index = np.fromfile(records.index_path(shard), records.INDEX_DTYPE)
+    index = np.fromfile(record_index.index_path(shard), record_index.INDEX_DTYPE)
     index["offset"][1] += 1
-    index.tofile(records.index_path(shard))
+    index.tofile(record_index.index_path(shard))
 
 
 def remove_shard(shard: Path) -> None:
@@ -256,7 +257,7 @@ def remove_shard(shard: Path) -> None:
 
 
 def remove_index(shard: Path) -> None:
-    records.index_path(shard).unlink()
+    record_index.index_path(shard).unlink()
 
 
 def link_shard(shard: Path) -> None:
@@ -266,7 +267,7 @@ def link_shard(shard: Path) -> None:
 
 def pipe_index(shard: Path) -> None:
     remove_index(shard)
-    os.mkfifo(records.index_path(shard))
+    os.mkfifo(record_index.index_path(shard))
 
 
 @pytest.mark.parametrize(
@@ -326,27 +327,24 @@ def test_pixels_that_do_not_match_the_shape_are_refused(record: Record) -> None:
         record.as_array()
 
 
-READ_WITH_TENSORFLOW = """
-import sys
-import tensorflow as tf
+def _read_with_tensorflow(paths: list[str]) -> list[list[Any]]:
+    import tensorflow as tf
 
-spec = {
-    "image/encoded": tf.io.FixedLenFeature([], tf.string),
-    "image/format": tf.io.FixedLenFeature([], tf.string),
-    "image/filename": tf.io.FixedLenFeature([], tf.string),
-    "image/height": tf.io.FixedLenFeature([], tf.int64),
-    "image/width": tf.io.FixedLenFeature([], tf.int64),
-    "image/channels": tf.io.FixedLenFeature([], tf.int64),
-    "image/class/label": tf.io.FixedLenFeature([], tf.int64),
-}
-for payload in tf.data.TFRecordDataset(sys.argv[1:]):
-    example = tf.io.parse_single_example(payload, spec)
-    print([example[name].numpy() for name in sorted(spec)])
-"""
+    spec = {
+        "image/encoded": tf.io.FixedLenFeature([], tf.string),
+        "image/format": tf.io.FixedLenFeature([], tf.string),
+        "image/filename": tf.io.FixedLenFeature([], tf.string),
+        "image/height": tf.io.FixedLenFeature([], tf.int64),
+        "image/width": tf.io.FixedLenFeature([], tf.int64),
+        "image/channels": tf.io.FixedLenFeature([], tf.int64),
+        "image/class/label": tf.io.FixedLenFeature([], tf.int64),
+    }
+    examples = [tf.io.parse_single_example(payload, spec) for payload in tf.data.TFRecordDataset(paths)]
+    return [[example[name].numpy() for name in sorted(spec)] for example in examples]
 
 
 @pytest.mark.tensorflow
-def test_tensorflow_reads_the_same_records(tmp_path: Path) -> None:
+def test_tensorflow_reads_the_same_records(tmp_path: Path, in_child: Any) -> None:
     shards = [
         numbered(5),
         [
@@ -357,10 +355,6 @@ def test_tensorflow_reads_the_same_records(tmp_path: Path) -> None:
     ]
     split = write(tmp_path, *shards)
     paths = [str(tmp_path / name) for name in split.shards]
-    seen = subprocess.run(
-        [sys.executable, "-c", READ_WITH_TENSORFLOW, *paths], capture_output=True, text=True, check=True
-    )
-    lines = [line for line in seen.stdout.splitlines() if line.startswith("[")]
     expected = [
         [
             np.int64(record.channels),
@@ -374,4 +368,44 @@ def test_tensorflow_reads_the_same_records(tmp_path: Path) -> None:
         for shard in shards
         for record in shard
     ]
-    assert lines == [str(values) for values in expected]
+    assert in_child(_read_with_tensorflow, paths) == expected
+
+
+def test_cached_indexes_are_shared_until_a_file_changes(tmp_path: Path) -> None:
+    cache = record_index.IndexCache(max_records=10)
+    folders = [tmp_path / name for name in "ab"]
+    for folder in folders:
+        folder.mkdir()
+    first, second = (write(folder, numbered(4), numbered(3)) for folder in folders)
+    found = cache.get(folders[0], first)
+    assert cache.get(folders[0], first) is found
+    with SplitReader(folders[0], first, found) as reader:
+        assert label_of(reader.read(5)) == label_of(numbered(3)[1])
+    damaged = folders[0] / first.shards[1]
+    damaged.write_bytes(damaged.read_bytes()[:-1])
+    with pytest.raises(DamagedRecords, match="inconsistent"):
+        cache.get(folders[0], first)
+    damaged.unlink()
+    with pytest.raises(DamagedRecords, match="cannot be read"):
+        cache.get(folders[0], first)
+    found = cache.get(folders[1], second)
+    cache.get(folders[0], Split(count=0, counts=[], bytes=0, shards=[]))
+    assert cache.get(folders[1], second) is found
+    third = tmp_path / "c"
+    third.mkdir()
+    cache.get(third, write(third, numbered(6)))  # together more than 10 records
+    assert cache.get(folders[1], second) is not found
+
+
+@given(st.lists(st.integers(-1, 4), max_size=40))
+@settings(max_examples=30, deadline=None)
+def test_members_are_the_records_of_a_group(groups: list[int]) -> None:
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        with ShardWriter(folder / "train-00000-of-00001.tfrecord") as writer:
+            for group in groups:
+                writer.add(b"payload", group)
+        split = Split(count=len(groups), counts=[], bytes=0, shards=["train-00000-of-00001.tfrecord"])
+        index = record_index.SplitIndex(folder, split)
+        for group in range(-1, 6):
+            assert index.members(group).tolist() == [n for n, found in enumerate(groups) if found == group]

@@ -110,6 +110,13 @@ class Server:
             assert time.monotonic() < deadline, state
             time.sleep(0.1)
 
+    def wait_until_warm(self) -> None:
+        """Wait for the fork server: until it is ready, each task imports TensorFlow itself."""
+        deadline = time.monotonic() + PATIENCE_SECONDS
+        while "the fork server is ready" not in self.log.read_text():
+            assert time.monotonic() < deadline
+            time.sleep(0.1)
+
     def stop(self) -> None:
         self._process.send_signal(signal.SIGTERM)
         self._process.communicate(timeout=30)
@@ -163,6 +170,7 @@ def dataset(server: Server, table: Path) -> dict[str, Any]:
 @pytest.fixture(scope="module")
 def model(server: Server, dataset: dict[str, Any]) -> dict[str, Any]:
     """The plugin's network, trained on ``dataset``."""
+    server.wait_until_warm()
     assert "Tagger" in server.get(f"/models/images/tagging/new?dataset={dataset['id']}")
     job = server.post(
         "/models/images/tagging.json",

@@ -238,13 +238,27 @@ def test_a_damaged_exit_record_is_reported(tmp_path: Path, content: str) -> None
 
 
 @pytest.mark.tensorflow
-def test_the_fork_server_starts_tasks_and_is_restarted_after_its_death(
+def test_the_fork_server_starts_tasks_and_is_replaced_after_its_death_or_when_it_hangs(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # No modules are imported from the server's current folder.
     (tmp_path / "tensorflow.py").write_text("raise ImportError('the wrong module')")
     monkeypatch.chdir(tmp_path)
-    run = LocalExecutor(log_file=tmp_path / "fork.log")
+    run = LocalExecutor(log_file=tmp_path / "fork.log", fork_seconds=1.0)
+
+    def task(name: str) -> Path:
+        folder = tmp_path / name
+        folder.mkdir()
+        (folder / "recipe.json").write_text('{"task": "nothing"}')
+        return folder
+
+    def run_to_end(folder: Path) -> Handle:
+        handle = run.start(folder, ["cpu"])
+        assert wait_for_end(run, folder, handle).code == 1
+        assert (folder / "events.jsonl").read_text().count('"failed"') == 1  # it started once
+        assert "nothing" in (folder / "events.jsonl").read_text()
+        return handle
+
     try:
         run.warm_up()
         assert run.fork_server_pid
@@ -253,19 +267,21 @@ def test_the_fork_server_starts_tasks_and_is_restarted_after_its_death(
         run.warm_up()
         wait(run.is_warm)
         for number in range(2):
-            folder = tmp_path / f"task-{number}"
-            folder.mkdir()
-            (folder / "recipe.json").write_text('{"task": "nothing"}')
-            handle = run.start(folder, ["cpu"])
-            assert wait_for_end(run, folder, handle).code == 1
-            assert "nothing" in (folder / "events.jsonl").read_text()
+            run_to_end(task(f"task-{number}"))
+
+        halted = psutil.Process(run.fork_server_pid)
+        halted.suspend()
+        run_to_end(task("while it hangs"))
+        assert not halted.is_running()
+        wait(run.is_warm)
+        assert run.fork_server_pid != halted.pid
+
         assert run.fork_server_pid
         server = psutil.Process(run.fork_server_pid)
         server.kill()
         wait(lambda: server.status() == psutil.STATUS_ZOMBIE)
         # The next task starts in a fresh interpreter while the fork server restarts.
-        handle = run.start(folder, ["cpu"])
-        assert wait_for_end(run, folder, handle).code == 1
+        handle = run_to_end(task("after its death"))
         wait(run.is_warm)
     finally:
         run.close()
@@ -340,27 +356,6 @@ def test_a_task_that_fills_the_disk_ends_with_that_reason(tmp_path: Path) -> Non
         handle = run.start(tmp_path / "task", ["cpu"])
         ended = wait_for_end(run, tmp_path / "task", handle)
         assert (ended.code, ended.disk_full) == (1, is_small)
-
-
-@pytest.mark.tensorflow
-def test_a_hanging_fork_server_is_replaced_and_its_task_starts_once(tmp_path: Path) -> None:
-    run = LocalExecutor(log_file=tmp_path / "fork.log", fork_seconds=0.3)
-    task = tmp_path / "task"
-    task.mkdir()
-    (task / "recipe.json").write_text('{"task": "nothing"}')
-    try:
-        run.warm_up()
-        wait(run.is_warm)
-        halted = psutil.Process(run.fork_server_pid)
-        halted.suspend()
-        handle = run.start(task, ["cpu"])
-        assert not halted.is_running()
-        assert wait_for_end(run, task, handle).code == 1
-        assert (task / "events.jsonl").read_text().count('"failed"') == 1
-        wait(run.is_warm)
-        assert run.fork_server_pid != halted.pid
-    finally:
-        run.close()
 
 
 OWNS_A_TASK = """

@@ -91,6 +91,7 @@ def test_no_kill_loses_a_row_or_changes_an_outcome(folder: Path) -> None:
     def start() -> str:
         return start_training(victims.server, dataset, train_epochs=30, snapshot_interval=1, random_seed=1)
 
+    victims.server.wait_until_warm()  # otherwise, the first training also imports TensorFlow
     whole = start()
     victims.server.wait_for_status(whole, "Done")
     expected = rows(victims.server, whole)

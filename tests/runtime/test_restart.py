@@ -144,8 +144,7 @@ def test_a_suspended_inference_server_of_a_killed_server_is_replaced(folder: Pat
 
 
 @pytest.mark.tensorflow
-@pytest.mark.parametrize("action", ["abort", "delete"])
-def test_an_abort_while_the_fork_server_is_suspended_is_not_lost(folder: Path, action: str) -> None:
+def test_an_abort_while_the_fork_server_is_suspended_is_not_lost(folder: Path) -> None:
     server = RealServer(folder)
     try:
         dataset = create_dataset(server)
@@ -155,7 +154,7 @@ def test_an_abort_while_the_fork_server_is_suspended_is_not_lost(folder: Path, a
             for child in psutil.Process(server.process.pid).children()
             if "digits.worker.forkserver" in child.cmdline()
         )
-        for _ in range(3):
+        for action in ("abort", "delete") * 3:
             fork_server.suspend()
             goes_on = threading.Timer(0.3, fork_server.resume)
             model = start_training(server, dataset, train_epochs=1000)

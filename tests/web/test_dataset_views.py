@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 from PIL import Image
 
+from digits.kinds.jobs import DatasetJob
 from digits.web import serializers
 from tests.site import Site, bars
 
@@ -78,9 +79,10 @@ def test_records_are_explored_by_page_and_class(site: Site) -> None:
 
 
 def test_an_unfinished_dataset_is_not_explored(site: Site) -> None:
+    site.services.ledger.reserve("create", ("cpu",))  # so that it waits
     job_id = site.dataset()
     site.post(f"/datasets/{job_id}/abort")
-    site.wait_for_end(job_id)
+    assert site.wait_for_end(job_id) == "Aborted"
     answer = site.get(
         f"/datasets/images/classification/explore?job_id={job_id}", headers={"Accept": "application/json"}
     )
@@ -94,7 +96,7 @@ def test_corrupt_images_are_skipped_and_listed(site: Site) -> None:
     whole = (folder / "right" / "00.png").read_bytes()
     (folder / "right" / "cut.png").write_bytes(whole[: len(whole) // 2])
     (folder / "right" / "empty.png").touch()
-    job_id = site.dataset(folder_train=str(folder), folder_pct_val=0)
+    job_id = site.dataset(folder_train=str(folder), folder_pct_val=0, max_unusable_percent=12)
     assert site.wait_for_end(job_id) == "Done"
     body = site.json(f"/datasets/{job_id}.json")
     assert body["skipped"] == 3
@@ -103,6 +105,33 @@ def test_corrupt_images_are_skipped_and_listed(site: Site) -> None:
     assert "text.jpg" in page
     assert f'href="/files/{job_id}/skipped.csv"' in page
     assert "cut.png" in site.get(f"/files/{job_id}/skipped.csv").text
+
+
+def test_settings_without_effect_are_reported(site: Site) -> None:
+    folder = bars(site.data / "bars")
+    fields = {"dataset_name": "bars", "folder_train": str(folder), "seed": 4}
+    answer = site.post(CREATE, **fields, backend="lmdb")
+    assert answer.get_json()["warnings"] == [
+        "backend=lmdb is ignored: records are stored in uncompressed TFRecord files."
+    ]
+    assert site.post(CREATE, **fields).get_json()["warnings"] == []
+
+
+def test_the_same_seed_gives_the_same_records(site: Site) -> None:
+    first = site.dataset(seed=4, max_unusable_percent=3)
+    page = site.get(f"/datasets/images/classification/new?clone={first}").text
+    assert re.search(r'name="seed"[^>]*value="4"', page)
+    assert re.search(r'name="max_unusable_percent"[^>]*value="3"', page)
+    twin = site.post(CREATE, clone=first).get_json()["id"]
+    assert site.wait_for_end(first) == site.wait_for_end(twin) == "Done"
+    contents = [
+        {
+            path.name: path.read_bytes()
+            for path in site.services.store.get(job_id, DatasetJob).folder.glob("*.tfrecord")
+        }
+        for job_id in (first, twin)
+    ]
+    assert contents[0] == contents[1] and contents[0]
 
 
 def test_a_form_is_cloned(site: Site) -> None:

@@ -16,7 +16,14 @@ from werkzeug.datastructures import MultiDict
 from digits.core import schedules, schema
 from digits.core.recipe import Augment, CreateDataset, EarlyStopping, Solver, Train, json_schema
 from digits.kinds.classification.form import DatasetForm
-from digits.kinds.classification.recipe import CreateClassification, FolderSplit
+from digits.kinds.classification.recipe import (
+    CreateClassification,
+    DatasetFolder,
+    FolderSplit,
+    ListedSplit,
+    Tables,
+    TextFiles,
+)
 from digits.kinds.dataset_form import CHANNELS, ENCODINGS, RESIZE_MODES
 from digits.kinds.form_fields import Between
 from digits.web.model_form import MEANS, POLICY_CHOICES, SOLVERS, ModelForm
@@ -191,12 +198,39 @@ DATASETS = structs_of(
 )
 
 
+@pytest.mark.parametrize(
+    "source",
+    [
+        TextFiles(
+            train=ListedSplit(file="/d/a.txt", folder="/d"),
+            test=ListedSplit(file="/d/b.txt", folder="/e"),
+            labels="/d/labels.txt",
+            shuffle=False,
+        ),
+        Tables(
+            train=ListedSplit(file="/d/a.csv", folder="/d/images"),
+            val=ListedSplit(file="/d/b.csv", folder="/d/images"),
+            image_column="file",
+            label_column="kind",
+            delimiter="\t",
+            header="no",
+        ),
+        DatasetFolder(folder="/d", image_column="picture", label_column="kind"),
+    ],
+)
+def test_a_form_filled_from_a_recipe_has_its_source(source: Any) -> None:
+    form = DatasetForm(None)
+    form.fill_recipe(CreateClassification(files=source, pct_val=10, seed=5))
+    recipe = form.recipe()
+    assert (recipe.files, recipe.train, recipe.seed) == (source, None, 5)
+
+
 @settings(max_examples=60, deadline=None)
 @given(recipe=DATASETS)
 def test_a_dataset_form_filled_from_a_recipe_yields_the_same_recipe(recipe: CreateClassification) -> None:
     form = DatasetForm(None)
     form.fill_recipe(recipe)
-    again = structs.replace(form.recipe(), seed=recipe.seed)
+    again = form.recipe()
     used = structs.replace(
         recipe,
         pct_val=0 if recipe.val else recipe.pct_val,

@@ -19,6 +19,7 @@ from digits.core.model_job import ModelJob
 from digits.core.recipe import EarlyStopping
 from digits.core.schedules import OneCycle
 from digits.web.standard_networks import every_network
+from tests.shared_executor import SharedExecutor
 from tests.site import Site, open_site, site_settings
 
 pytestmark = pytest.mark.integration
@@ -76,10 +77,9 @@ PRINTS_A_LOT = LINEAR + "\nfor _ in range(30000):\n    print('x' * 400)\n"
 
 
 @pytest.fixture(scope="module")
-def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
-    """A site with a warm fork server, shared by all tests in this file."""
-    folder = tmp_path_factory.mktemp("site")
-    opened = open_site(site_settings(folder, standby=True))
+def site(tmp_path_factory: pytest.TempPathFactory, executor: SharedExecutor) -> Iterator[Site]:
+    """A site shared by all tests in this file."""
+    opened = open_site(site_settings(tmp_path_factory.mktemp("site")), executor)
     yield opened
     opened.close()
 

@@ -7,20 +7,13 @@ operation: call functions that do with `in_child`.
 
 from __future__ import annotations
 
-import os
-
-# A process can be forked safely only while it has a single thread.
-os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
-os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
-
 import hashlib
 import json
-import pickle
+import os
 import shutil
 import signal
 import sys
 import time
-import traceback
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -107,14 +100,6 @@ class Running:
             os.waitpid(self.pid, 0)
 
 
-@pytest.fixture(scope="session")
-def tensorflow() -> None:
-    """Import TensorFlow and the worker's tasks without running an operation."""
-    from digits.worker import run
-
-    run.import_programs()
-
-
 @pytest.fixture
 def start(tensorflow: None, tmp_path: Path) -> Any:
     """Return a function that starts the task in a folder; tasks still running after the test are killed."""
@@ -150,32 +135,6 @@ def _be_the_task(task_folder: Path) -> None:
         sys.stdout.flush()
     finally:
         os._exit(code)
-
-
-@pytest.fixture
-def in_child(tensorflow: None) -> Callable[..., Any]:
-    """Return a function that calls another one in a forked process, where it may use TensorFlow."""
-
-    def call(function: Callable[..., Any], *arguments: Any) -> Any:
-        reading, writing = os.pipe()
-        pid = os.fork()
-        if pid == 0:
-            try:
-                answer = (True, function(*arguments))
-            except BaseException:
-                answer = (False, traceback.format_exc())
-            with os.fdopen(writing, "wb") as stream:
-                stream.write(pickle.dumps(answer))
-            os._exit(0)
-        os.close(writing)
-        with os.fdopen(reading, "rb") as stream:
-            data = stream.read()
-        os.waitpid(pid, 0)
-        went_well, value = pickle.loads(data)
-        assert went_well, value
-        return value
-
-    return call
 
 
 @pytest.fixture

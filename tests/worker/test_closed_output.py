@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +12,7 @@ import pytest
 from digits.core import events
 from digits.runtime import supervisor
 from digits.runtime.executor import Exit
-from digits.runtime.executors.local import LocalExecutor
+from tests.shared_executor import SharedExecutor
 from tests.worker import networks
 
 CLOSES_OUTPUT = "import os\nos.close(1)\nos.close(2)\n"
@@ -20,15 +20,9 @@ CLOSES_ALL = "import os\nos.closerange(0, 256)\n"
 RAISES = "raise ValueError('the real reason')\n"
 
 
-@pytest.fixture(scope="module")
-def run(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[[Path], Exit]]:
+@pytest.fixture
+def run(executor: SharedExecutor) -> Callable[[Path], Exit]:
     """Run a task to its end in a fork of a process that has imported TensorFlow."""
-    executor = LocalExecutor(log_file=tmp_path_factory.mktemp("server") / "fork.log")
-    executor.warm_up()
-    deadline = time.monotonic() + 120
-    while not executor.is_warm():
-        assert time.monotonic() < deadline
-        time.sleep(0.05)
 
     def wait(task: Path) -> Exit:
         handle = executor.start(task, ["cpu"])
@@ -38,8 +32,7 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[[Path], E
             time.sleep(0.02)
         return ended
 
-    yield wait
-    executor.close()
+    return wait
 
 
 @pytest.mark.tensorflow

@@ -65,7 +65,11 @@ def test_gpus_support_all_operations_of_normalization(
     model: Any, in_child: Any, tmp_path: Path, name: str, side: int
 ) -> None:
     write_dataset(tmp_path, {"train": 16, "val": 8}, size=side, channels=3)
-    task = model((FOLDER / f"{name}.py").read_text(), dataset=str(tmp_path), precision="mixed_float16")
+    text = (FOLDER / f"{name}.py").read_text()
+    if name == "resnet32":  # more blocks repeat the same operations
+        assert "BLOCKS = 5\n" in text
+        text = text.replace("BLOCKS = 5\n", "BLOCKS = 1\n")
+    task = model(text, dataset=str(tmp_path), precision="mixed_float16")
     assert in_child(_lacking, task) == []
 
 

@@ -112,25 +112,43 @@ def test_an_error_is_reported(model: Any, run_clean: Callable[..., Any]) -> None
 
 
 @pytest.mark.tensorflow
-def test_a_stopped_training_resumes(model: Any, clean_environment: dict[str, str], tmp_path: Path) -> None:
+def test_a_stopped_training_resumes_and_does_not_outlive_its_command(
+    model: Any, clean_environment: dict[str, str]
+) -> None:
     task_folder = model(networks.LINEAR, epochs=100000, snapshot_interval=0, val_interval=0)
     command = [sys.executable, "-m", "digits", "train", str(task_folder.parent)]
-    for run in range(2):
-        with subprocess.Popen(
+
+    def begin(run: int) -> subprocess.Popen[str]:
+        """Start the command, and wait until it trains."""
+        process = subprocess.Popen(
             command, env=clean_environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
-        ) as process:
-            while rows_of_run(task_folder, run) < 3:
-                assert process.poll() is None
-                time.sleep(0.02)
-            process.send_signal(signal.SIGINT)
-            output, errors = process.communicate(timeout=60)
-        assert process.returncode == 1
-        assert "Run the same command again to resume it." in errors
-        assert ("from step" in output) is (run == 1)
-        point = resume_point(task_folder.parent)
-        assert point
+        )
+        while rows_of_run(task_folder, run) < 3:
+            assert process.poll() is None
+            time.sleep(0.02)
+        return process
+
+    with begin(0) as process:
+        process.send_signal(signal.SIGINT)
+        output, errors = process.communicate(timeout=60)
+    assert process.returncode == 1
+    assert "Run the same command again to resume it." in errors
+    assert "from step" not in output
+    point = resume_point(task_folder.parent)
+    assert point
+
+    with begin(1) as process:
+        (worker,) = psutil.Process(process.pid).children()
+        process.kill()
+        output, _ = process.communicate(timeout=60)
+    assert f"from step {point.step}\n" in output
+    psutil.wait_procs([worker], timeout=10)
+    assert not worker.is_running()
+    # It saved its state when the command ended, and resumes in the same folder.
+    again = standalone.prepare(task_folder.parent)
+    assert again.job_folder == task_folder.parent and again.recipe.resume
     resumed = [event for event in read(task_folder) if isinstance(event, events.Resumed)]
-    assert len(resumed) == 1 and 0 < resumed[0].step < point.step
+    assert len(resumed) == 1 and 0 < resumed[0].step == point.step < again.step
 
 
 def read(task_folder: Path) -> list[events.Event]:
@@ -159,20 +177,3 @@ def test_a_different_training_is_not_overwritten(model: Any, tmp_path: Path) -> 
         standalone.prepare(job, output=other.parent)
     assert standalone.prepare(job, output=tmp_path / "new").job_folder == tmp_path / "new"
     assert standalone.prepare(job).job_folder == job
-
-
-@pytest.mark.tensorflow
-def test_a_training_does_not_outlive_its_command(model: Any, clean_environment: dict[str, str]) -> None:
-    task_folder = model(networks.LINEAR, epochs=100000, snapshot_interval=0, val_interval=0)
-    command = [sys.executable, "-m", "digits", "train", str(task_folder.parent)]
-    with subprocess.Popen(command, env=clean_environment, stdout=subprocess.DEVNULL) as process:
-        while rows_of_run(task_folder, 0) < 1:
-            assert process.poll() is None
-            time.sleep(0.02)
-        (worker,) = psutil.Process(process.pid).children()
-        process.kill()
-    psutil.wait_procs([worker], timeout=10)
-    assert not worker.is_running()
-    # It saved its state when the command ended, and resumes in the same folder.
-    again = standalone.prepare(task_folder.parent)
-    assert again.job_folder == task_folder.parent and again.recipe.resume and again.step > 0

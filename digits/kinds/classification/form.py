@@ -3,26 +3,56 @@
 from __future__ import annotations
 
 import os
+import tempfile
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
-from wtforms import BooleanField, IntegerField, SelectField, StringField
-from wtforms.validators import Optional, ValidationError
+from flask_wtf.file import FileField
+from wtforms import BooleanField, HiddenField, IntegerField, SelectField, StringField, TextAreaField
+from wtforms.validators import Length, Optional, ValidationError
 
 from digits.core import schema
-from digits.kinds.classification.overview import summarize_folder
-from digits.kinds.classification.recipe import CreateClassification, FolderSplit
+from digits.core.errors import BadRequest
+from digits.core.files import open_plain, write_bytes
+from digits.data.sources import UnusableSource
+from digits.kinds.classification.dataset_folder import find
+from digits.kinds.classification.listing import OpenTable
+from digits.kinds.classification.overview import (
+    summarize_dataset_folder,
+    summarize_folders,
+    summarize_tables,
+    summarize_text_files,
+)
+from digits.kinds.classification.recipe import (
+    CreateClassification,
+    DatasetFolder,
+    FolderSplit,
+    ListedSplit,
+    Tables,
+    TextFiles,
+)
 from digits.kinds.dataset_form import ImageDatasetForm, check_shares, required_integer
 from digits.kinds.form_fields import (
     AllowedPath,
     Between,
+    LinesField,
     NotLessThan,
     NotYet,
+    OnlyIf,
     OptionalInteger,
     RequiredIf,
     choices,
+    select,
 )
+from digits.kinds.jobs import DatasetJob
 from digits.kinds.source_summary import SourceSummary
+
+# The folder of a job that contains its uploaded files.
+UPLOADS = "uploads"
+SPLITS = ("train", "val", "test")
+METHODS = ("folder", "textfile", "csv", "huggingface")
+HEADERS = choices(("auto", "Detect automatically"), ("yes", "First row"), ("no", "None"))
 
 
 def _count(label: str, name: str, *checks: Any) -> OptionalInteger:
@@ -31,20 +61,46 @@ def _count(label: str, name: str, *checks: Any) -> OptionalInteger:
     return OptionalInteger(label, default=limits.default, validators=[Optional(), between, *checks])
 
 
-class DatasetForm(ImageDatasetForm[CreateClassification]):
-    """A dataset for image classification, from a folder with a sub-folder for each class."""
+def _optional_path(label: str, file_type: Any, **others: Any) -> StringField:
+    return StringField(label, default="", validators=[OnlyIf(**others), Optional(), AllowedPath(file_type)])
 
-    SCANNED = ("folder_train", "folder_train_min_per_class", "has_val_folder", "has_test_folder")
+
+def _column(label: str) -> StringField:
+    return StringField(label, default="", validators=[Optional(), Length(max=200)])
+
+
+class DatasetForm(ImageDatasetForm[CreateClassification]):
+    """A dataset for image classification: from folders of classes, text files, CSV files, or a dataset folder."""
+
+    SCANNED = (
+        *("folder_train", "textfile_local_train_images", "table_train", "dataset_folder", "method"),
+        *("folder_train_more", "folder_train_min_per_class", "has_val_folder", "has_test_folder"),
+        *("textfile_use_local_files", "textfile_train_folder", "textfile_local_labels_file"),
+        *("textfile_train_images", "textfile_labels_file", "table_train_file"),
+        *("image_folder", "image_column", "label_column", "delimiter", "header"),
+    )
+    SCANNED_PATHS = SCANNED[:4]
 
     method = SelectField(
         "Source",
-        choices=choices(("folder", "Folder"), ("textfile", "Text files"), ("s3", "S3")),
+        choices=choices(
+            ("folder", "Folders"),
+            ("textfile", "Text files"),
+            ("csv", "CSV files"),
+            ("huggingface", "Hugging Face"),
+            ("s3", "S3"),
+        ),
         default="folder",
-        validators=[NotYet("folder")],
+        validators=[NotYet(*METHODS)],
     )
+    # The dataset whose uploaded files are used, in clones.
+    uploads_of = HiddenField(default="")
 
-    folder_train = StringField(
+    folder_train = LinesField(
         "Training images", validators=[RequiredIf(method="folder"), AllowedPath("folder")]
+    )
+    folder_train_more = TextAreaField(
+        "More folders", default="", validators=[OnlyIf(method="folder"), Optional(), AllowedPath("folder")]
     )
     folder_pct_val = required_integer("Validation split (%)", CreateClassification, "pct_val")
     folder_pct_test = required_integer("Test split (%)", CreateClassification, "pct_test")
@@ -54,7 +110,7 @@ class DatasetForm(ImageDatasetForm[CreateClassification]):
     )
 
     has_val_folder = BooleanField("Use a separate validation folder", default=False)
-    folder_val = StringField(
+    folder_val = LinesField(
         "Validation images",
         validators=[RequiredIf(method="folder", has_val_folder=True), AllowedPath("folder")],
     )
@@ -64,7 +120,7 @@ class DatasetForm(ImageDatasetForm[CreateClassification]):
     )
 
     has_test_folder = BooleanField("Use a separate test folder", default=False)
-    folder_test = StringField(
+    folder_test = LinesField(
         "Test images", validators=[RequiredIf(method="folder", has_test_folder=True), AllowedPath("folder")]
     )
     folder_test_min_per_class = _count("Minimum images per class", "min_per_class")
@@ -72,66 +128,426 @@ class DatasetForm(ImageDatasetForm[CreateClassification]):
         "Maximum images per class", "max_per_class", NotLessThan("folder_test_min_per_class")
     )
 
+    textfile_use_local_files = BooleanField("The files are on the server", default=False)
+    textfile_train_images = FileField("Training images")
+    textfile_local_train_images = StringField(
+        "Training images",
+        validators=[RequiredIf(method="textfile", textfile_use_local_files=True), AllowedPath("file")],
+    )
+    textfile_train_folder = _optional_path("Image folder", "folder", method="textfile")
+    textfile_use_val = BooleanField("Use a validation file", default=True)
+    textfile_val_images = FileField("Validation images")
+    textfile_local_val_images = StringField(
+        "Validation images",
+        validators=[
+            RequiredIf(method="textfile", textfile_use_local_files=True, textfile_use_val=True),
+            AllowedPath("file"),
+        ],
+    )
+    textfile_val_folder = _optional_path("Validation image folder", "folder", method="textfile")
+    textfile_use_test = BooleanField("Use a test file", default=False)
+    textfile_test_images = FileField("Test images")
+    textfile_local_test_images = StringField(
+        "Test images",
+        validators=[
+            RequiredIf(method="textfile", textfile_use_local_files=True, textfile_use_test=True),
+            AllowedPath("file"),
+        ],
+    )
+    textfile_test_folder = _optional_path("Test image folder", "folder", method="textfile")
+    textfile_shuffle = SelectField(
+        "Order of the records", choices=choices(("1", "Shuffled"), ("0", "As in the files")), default="1"
+    )
+    textfile_labels_file = FileField("Labels")
+    textfile_local_labels_file = StringField(
+        "Labels",
+        validators=[RequiredIf(method="textfile", textfile_use_local_files=True), AllowedPath("file")],
+    )
+
+    table_train = _optional_path("CSV file", "file", method="csv")
+    table_train_file = FileField("Upload the CSV file")
+    image_folder = _optional_path("Image folder", "folder", method="csv")
+    image_column = _column("Image column")
+    label_column = _column("Label column")
+    delimiter = StringField("Delimiter", default="")
+    header = select("Column names", HEADERS, Tables, "header")
+    table_val = _optional_path("Validation table", "file", method="csv")
+    table_val_file = FileField("Upload the validation table")
+    table_test = _optional_path("Test table", "file", method="csv")
+    table_test_file = FileField("Upload the test table")
+
+    dataset_folder = StringField(
+        "Dataset folder", validators=[RequiredIf(method="huggingface"), AllowedPath("folder")]
+    )
+
+    def __init__(self, *arguments: Any, **keywords: Any) -> None:
+        super().__init__(*arguments, **keywords)
+        self._saved: dict[str, Path] = {}
+
     def validate_folder_train(self, field: StringField) -> None:
         if field.errors or self.method.data != "folder":
             return
-        classes = _subfolders(field.data, enough=2)
+        folders = [*field.lines(), *_lines(self.folder_train_more.data)]
+        classes: list[str] = []
+        for folder in folders:
+            if os.path.isdir(folder) and self.meta.data_roots.contain(Path(folder)):
+                classes += [name for name in _subfolders(folder, enough=2) if name not in classes]
         if len(classes) < 2:
             found = f"only “{classes[0]}”" if classes else "none"
             raise ValidationError(
-                f"Each class requires a separate sub-folder, and at least two are required: {field.data} has {found}."
+                "Each class requires a separate sub-folder, and at least two are required: "
+                f"{', '.join(field.lines())} has {found}."
             )
 
     def validate_folder_pct_test(self, field: IntegerField) -> None:
-        if not self.has_test_folder.data:
-            check_shares(0 if self.has_val_folder.data else self.folder_pct_val.data, field.data)
+        separate = self._separate()
+        if "test" not in separate:
+            check_shares(0 if "val" in separate else self.folder_pct_val.data, field.data)
 
     def validate_folder_pct_val(self, field: IntegerField) -> None:
-        if not self.has_val_folder.data:
+        if "val" not in self._separate():
             check_shares(field.data, 0)
 
+    def validate_textfile_train_images(self, field: FileField) -> None:
+        self._need_upload(field)
+
+    def validate_textfile_val_images(self, field: FileField) -> None:
+        if self.textfile_use_val.data:
+            self._need_upload(field)
+
+    def validate_textfile_test_images(self, field: FileField) -> None:
+        if self.textfile_use_test.data:
+            self._need_upload(field)
+
+    def validate_textfile_labels_file(self, field: FileField) -> None:
+        self._need_upload(field)
+
+    def validate_textfile_train_folder(self, field: StringField) -> None:
+        if self.method.data == "textfile":
+            self._check_image_folder(field, self.textfile_use_local_files.data)
+
+    def validate_image_folder(self, field: StringField) -> None:
+        if self.method.data == "csv":
+            self._check_image_folder(field, bool(self.text_of("table_train")))
+
+    def validate_table_train_file(self, field: FileField) -> None:
+        if self.method.data != "csv" or self._has_upload(field.name):
+            return
+        if not self.text_of("table_train"):
+            raise ValidationError("Enter a CSV file of the server, or upload one.")
+        if not self.table_train.errors:
+            try:
+                OpenTable.open(Path(self.table_train.data), self._tables(""))
+            except UnusableSource as error:
+                raise ValidationError(error.sentences) from None
+
+    def validate_delimiter(self, field: StringField) -> None:
+        if field.data and (len(_delimiter(field.data)) > 1 or field.data == '"'):
+            raise ValidationError("Enter one character, or “tab”.")
+
+    def validate_dataset_folder(self, field: StringField) -> None:
+        try:
+            if self.method.data == "huggingface" and not field.errors:
+                find(Path(field.data))
+        except UnusableSource as error:
+            raise ValidationError(error.sentences) from None
+
     def scan_source(self) -> Iterator[SourceSummary]:
+        if self.method.data == "textfile":
+            return self._scan_text_files()
+        if self.method.data == "csv":
+            return self._scan_tables()
+        if self.method.data == "huggingface":
+            return summarize_dataset_folder(
+                self.path_of("dataset_folder", "folder"), self._dataset_folder(self.dataset_folder.data)
+            )
         separate = {split for split in ("val", "test") if self[f"has_{split}_folder"].data}
-        return summarize_folder(
-            self.path_of("folder_train", "folder"),
+        folders = [
+            self.meta.data_roots.resolve(path, "folder")
+            for path in [*self.folder_train.lines(), *_lines(self.folder_train_more.data)]
+        ]
+        return summarize_folders(
+            folders or [self.path_of("folder_train", "folder")],
             self.folder_train_min_per_class.data or 1,
             separate,
             self.meta.data_roots.contain,
         )
 
+    def save_uploads(self, folder: Path) -> None:
+        for name in self._uploads():
+            place = folder / UPLOADS / f"{name}{'.csv' if self.method.data == 'csv' else '.txt'}"
+            place.parent.mkdir(mode=0o700, exist_ok=True)
+            if self[name].data:
+                data = self[name].data.read()
+            else:
+                with open_plain(self._previous(name), below=self._previous(name).parent.parent) as file:
+                    data = file.read()
+            write_bytes(place, data)
+            self._saved[name] = place
+
     def recipe(self) -> CreateClassification:
-        val, test = self.has_val_folder.data, self.has_test_folder.data
+        separate = self._separate()
+        settings = {
+            "pct_val": 0.0 if "val" in separate else self.folder_pct_val.data,
+            "pct_test": 0.0 if "test" in separate else self.folder_pct_test.data,
+            **self.image_settings(),
+        }
+        method = self.method.data
+        if method == "textfile":
+            settings |= {"pct_val": 0.0, "pct_test": 0.0}
+            return CreateClassification(files=self._text_files(), **settings)
+        if method == "csv":
+            return CreateClassification(files=self._tables(""), **settings)
+        if method == "huggingface":
+            return CreateClassification(files=self._dataset_folder(self.dataset_folder.data), **settings)
         return CreateClassification(
             train=self._split("train"),
-            val=self._split("val") if val else None,
-            test=self._split("test") if test else None,
-            pct_val=0.0 if val else self.folder_pct_val.data,
-            pct_test=0.0 if test else self.folder_pct_test.data,
-            **self.image_settings(),
+            val=self._split("val") if "val" in separate else None,
+            test=self._split("test") if "test" in separate else None,
+            **settings,
         )
 
+    def fill(self, job: DatasetJob) -> None:
+        super().fill(job)
+        # Uploaded files are copied from that job's folder, which paths of a form cannot refer to.
+        for path in _UPLOADED.values():
+            if (self[path].data or "").startswith(f"{job.folder}{os.sep}"):
+                self.set(uploads_of=job.id, textfile_use_local_files=False, **{path: ""})
+
     def fill_source(self, recipe: CreateClassification) -> None:
+        if recipe.val is None:
+            self.folder_pct_val.data = round(recipe.pct_val)
+        if recipe.test is None:
+            self.folder_pct_test.data = round(recipe.pct_test)
+        source = recipe.files
+        if isinstance(source, TextFiles):
+            self._fill_text_files(source)
+        elif isinstance(source, Tables):
+            self._fill_tables(source)
+        elif isinstance(source, DatasetFolder):
+            self.set(
+                method="huggingface",
+                dataset_folder=source.folder,
+                image_column=source.image_column,
+                label_column=source.label_column,
+            )
+        else:
+            self._fill_folders(recipe)
+
+    def text_of(self, name: str) -> str:
+        """Return the text in a field."""
+        return (self[name].data or "").strip()
+
+    def _fill_folders(self, recipe: CreateClassification) -> None:
         self.set(
             method="folder",
             has_val_folder=recipe.val is not None,
             has_test_folder=recipe.test is not None,
         )
-        if recipe.val is None:
-            self.folder_pct_val.data = round(recipe.pct_val)
-        if recipe.test is None:
-            self.folder_pct_test.data = round(recipe.pct_test)
         for name, split in (("train", recipe.train), ("val", recipe.val), ("test", recipe.test)):
             if split:
-                self[f"folder_{name}"].data = split.folder
+                more = split.more_folders if name == "train" else []
+                self[f"folder_{name}"].data = split.folder if more else "\n".join(split.folders)
+                if name == "train":
+                    self.folder_train_more.data = "\n".join(more)
                 self[f"folder_{name}_min_per_class"].data = split.min_per_class
                 self[f"folder_{name}_max_per_class"].data = split.max_per_class
 
+    def _fill_text_files(self, source: TextFiles) -> None:
+        self.set(
+            method="textfile",
+            textfile_use_local_files=True,
+            textfile_shuffle="1" if source.shuffle else "0",
+            textfile_local_labels_file=source.labels,
+            textfile_use_val=source.val is not None,
+            textfile_use_test=source.test is not None,
+        )
+        for name, split in zip(SPLITS, (source.train, source.val, source.test), strict=True):
+            if split is not None:
+                self[f"textfile_local_{name}_images"].data = split.file
+                self[f"textfile_{name}_folder"].data = split.folder
+
+    def _fill_tables(self, source: Tables) -> None:
+        self.set(
+            method="csv",
+            image_folder=source.train.folder,
+            image_column=source.image_column,
+            label_column=source.label_column,
+            delimiter="tab" if source.delimiter == "\t" else source.delimiter,
+            header=source.header,
+        )
+        for name, split in zip(SPLITS, (source.train, source.val, source.test), strict=True):
+            self[f"table_{name}"].data = split.file if split else ""
+
+    def _separate(self) -> set[str]:
+        """Return the splits that have images of their own."""
+        splits = SPLITS[1:]
+        if self.method.data == "textfile":  # without a file, there is no such split
+            return set(splits)
+        if self.method.data == "csv":
+            return {
+                split
+                for split in splits
+                if self.text_of(f"table_{split}") or self._has_upload(f"table_{split}_file")
+            }
+        if self.method.data == "huggingface":  # the folder decides
+            return set()
+        return {split for split in splits if self[f"has_{split}_folder"].data}
+
     def _split(self, split: str) -> FolderSplit:
+        folders = self[f"folder_{split}"].lines()
+        if split == "train":
+            folders += _lines(self.folder_train_more.data)
+        first, *more = dict.fromkeys(folders)
         return FolderSplit(
-            folder=self[f"folder_{split}"].data,
+            folder=first,
+            more_folders=more,
             min_per_class=self[f"folder_{split}_min_per_class"].data or 1,
             max_per_class=self[f"folder_{split}_max_per_class"].data,
         )
+
+    def _text_files(self) -> TextFiles:
+        splits = {
+            name: self._listed(
+                self._file(f"textfile_{name}_images", f"textfile_local_{name}_images"),
+                self.text_of(f"textfile_{name}_folder") or self.text_of("textfile_train_folder"),
+            )
+            for name in SPLITS
+            if name == "train" or self[f"textfile_use_{name}"].data
+        }
+        return TextFiles(
+            **splits,
+            labels=self._file("textfile_labels_file", "textfile_local_labels_file"),
+            shuffle=self.textfile_shuffle.data == "1",
+        )
+
+    def _tables(self, train: str) -> Tables:
+        files = {name: self._file(f"table_{name}_file", f"table_{name}") for name in SPLITS}
+        files["train"] = train or files["train"]
+        splits = {
+            name: self._listed(file, self.text_of("image_folder")) for name, file in files.items() if file
+        }
+        return Tables(
+            **{"train": ListedSplit(file="", folder=""), **splits},
+            image_column=self.text_of("image_column"),
+            label_column=self.text_of("label_column"),
+            delimiter=_delimiter(self.delimiter.data),
+            header=self.header.data,
+        )
+
+    def _dataset_folder(self, folder: str) -> DatasetFolder:
+        return DatasetFolder(
+            folder=folder,
+            image_column=self.text_of("image_column"),
+            label_column=self.text_of("label_column"),
+        )
+
+    def _listed(self, file: str, folder: str) -> ListedSplit:
+        return ListedSplit(file=file, folder=folder or os.path.dirname(file))
+
+    def _file(self, upload: str, path: str) -> str:
+        return str(self._saved.get(upload) or self.text_of(path))
+
+    def _check_image_folder(self, field: StringField, is_local: bool) -> None:
+        if not is_local and not self.text_of(field.name):
+            raise ValidationError("Enter the folder that contains the images of the uploaded file.")
+
+    def _need_upload(self, field: FileField) -> None:
+        if self.method.data != "textfile" or self.textfile_use_local_files.data:
+            return
+        if not self._has_upload(field.name):
+            raise ValidationError("Choose a text file.")
+
+    def _uploads(self) -> list[str]:
+        """Return the fields whose uploaded files are used."""
+        if self.method.data == "csv":
+            return [name for name in _UPLOADED if name.startswith("table") and self._has_upload(name)]
+        if self.method.data != "textfile" or self.textfile_use_local_files.data:
+            return []
+        unused = [
+            f"textfile_{name}_images" for name in ("val", "test") if not self[f"textfile_use_{name}"].data
+        ]
+        return [
+            name
+            for name in _UPLOADED
+            if name.startswith("textfile") and name not in unused and self._has_upload(name)
+        ]
+
+    def _has_upload(self, name: str) -> bool:
+        if self[name].data:
+            return True
+        is_replaced = name.startswith("table") and self.text_of(_UPLOADED[name])
+        return bool(self.uploads_of.data) and not is_replaced and self._previous(name).is_file()
+
+    def _previous(self, name: str) -> Path:
+        ending = ".csv" if name.startswith("table") else ".txt"
+        folder: Path = self.meta.job_folder(self.uploads_of.data)
+        return folder / UPLOADS / f"{name}{ending}"
+
+    def _scan_text_files(self) -> Iterator[SourceSummary]:
+        if self.textfile_use_local_files.data:
+            images = self.path_of("textfile_local_train_images", "file")
+            labels = self.text_of("textfile_local_labels_file")
+            root = self._scanned_folder("textfile_train_folder", images)
+            names = self.meta.data_roots.resolve(labels, "file") if labels else None
+            return summarize_text_files(images, names, root)
+        if not self._has_upload("textfile_train_images"):
+            raise BadRequest("Choose a text file.")
+        return self._scan_uploads("textfile_train_images", "textfile_labels_file", "textfile_train_folder")
+
+    def _scan_tables(self) -> Iterator[SourceSummary]:
+        if not self.text_of("table_train") and self._has_upload("table_train_file"):
+            return self._scan_uploads("table_train_file", None, "image_folder")
+        table = self.path_of("table_train", "file")
+        return summarize_tables(table, self._tables(str(table)), self._scanned_folder("image_folder", table))
+
+    def _scan_uploads(self, name: str, labels: str | None, folder: str) -> Iterator[SourceSummary]:
+        contents = {item: self._content(item) for item in (name, labels) if item and self._has_upload(item)}
+        root = self._scanned_folder(folder, None)
+
+        def summaries() -> Iterator[SourceSummary]:
+            with tempfile.TemporaryDirectory() as place:
+                paths = {}
+                for item, content in contents.items():
+                    paths[item] = Path(place, f"{item}.txt")
+                    paths[item].write_bytes(content)
+                path = paths[name]
+                if self.method.data == "csv":
+                    yield from summarize_tables(path, self._tables(str(path)), root)
+                else:
+                    names = paths.get(labels or "")
+                    yield from summarize_text_files(path, names, root)
+
+        return summaries()
+
+    def _content(self, name: str) -> bytes:
+        if self[name].data:
+            return bytes(self[name].data.read())
+        with open_plain(self._previous(name), below=self._previous(name).parent.parent) as file:
+            return bytes(file.read())
+
+    def _scanned_folder(self, name: str, file: Path | None) -> Path:
+        if self.text_of(name):
+            return self.path_of(name, "folder")
+        if file is None:
+            raise BadRequest("Enter the folder that contains the images of the uploaded file.")
+        return file.parent
+
+
+# The fields of uploaded files, and of the files on the server that they replace.
+_UPLOADED = {
+    **{f"textfile_{name}_images": f"textfile_local_{name}_images" for name in SPLITS},
+    "textfile_labels_file": "textfile_local_labels_file",
+    **{f"table_{name}_file": f"table_{name}" for name in SPLITS},
+}
+
+
+def _lines(text: str | None) -> list[str]:
+    return [line.strip() for line in (text or "").splitlines() if line.strip()]
+
+
+def _delimiter(text: str | None) -> str:
+    return "\t" if (text or "").strip().lower() in ("tab", "\\t") else text or ""
 
 
 def _subfolders(folder: str, enough: int) -> list[str]:

@@ -2,12 +2,27 @@
 
 from __future__ import annotations
 
+import itertools
 import os
+from collections import Counter
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
+from digits.data import parquet
+from digits.data.manifest import SPLITS
 from digits.data.sources import UnusableSource, count_of, show
-from digits.kinds.classification.reader import Scan, large_enough, need_two_classes, remarks, scan_steps
+from digits.data.tables import Row
+from digits.kinds.classification.dataset_folder import find, metadata_rows
+from digits.kinds.classification.listing import MAX_CLASSES, OpenTable, read_names, sort_labels, text_rows
+from digits.kinds.classification.reader import (
+    Scan,
+    large_enough,
+    merge,
+    need_two_classes,
+    remarks,
+    scan_steps,
+)
+from digits.kinds.classification.recipe import DatasetFolder, Tables
 from digits.kinds.source_summary import (
     MAX_FILES,
     SPLIT_NAMES,
@@ -17,32 +32,123 @@ from digits.kinds.source_summary import (
     joined,
     with_sample,
 )
+from digits.kinds.table_summary import MAX_BYTES, RowSource, summarize_table
+
+PREVIEW_ROWS = 5
+MAX_PARQUET_FILES = 20
 
 
-def summarize_folder(
-    root: Path, min_per_class: int, separate: set[str], is_allowed: Callable[[Path], bool]
+def summarize_folders(
+    roots: list[Path], min_per_class: int, separate: set[str], is_allowed: Callable[[Path], bool]
 ) -> Iterator[SourceSummary]:
-    """Yield increasingly complete summaries of the folder ``root``, a real path; the last one is finished.
+    """Yield increasingly complete summaries of the folders ``roots``, real paths; the last one is finished.
 
     ``separate`` contains the splits that already have a separate folder. ``is_allowed`` returns whether the server
     may read a path, which may be a link.
     """
-    suggestion = _suggest(root, separate, is_allowed)
+    suggestion = _suggest(roots[0], separate, is_allowed) if len(roots) == 1 else None
     pace = Pace()
-    found = Scan(root)
+    scans: list[Scan] = []
     try:
-        for found in scan_steps(root, MAX_FILES):
-            if pace.is_over(found.seen):
-                break
-            if pace.is_due():
-                summary = _summarize(found, min_per_class, suggestion)
-                summary.finished = False
-                yield summary
+        for root in roots:
+            scans.append(Scan(root))
+            for found in scan_steps(root, MAX_FILES):
+                scans[-1] = found
+                if pace.is_over(sum(scan.seen for scan in scans)):
+                    break
+                if pace.is_due():
+                    summary = _summarize(merge(scans), min_per_class, suggestion)
+                    summary.finished = False
+                    yield summary
     except UnusableSource as error:
         yield SourceSummary.unusable(error)
         return
-    files = [name for item in found.classes for name in item.files]
-    yield from with_sample(str(root), files, lambda: _summarize(found, min_per_class, suggestion))
+    merged = merge(scans)
+    files = [name for item in merged.classes for name in item.files]
+    yield from with_sample(str(merged.root), files, lambda: _summarize(merged, min_per_class, suggestion))
+
+
+def summarize_tables(path: Path, settings: Tables, root: Path) -> Iterator[SourceSummary]:
+    """Yield increasingly complete summaries of the CSV file ``path`` of images below ``root``."""
+
+    def open_rows() -> RowSource[str]:
+        opened = OpenTable.open(path, settings, MAX_BYTES)
+        return RowSource("a label each", opened.rows(root), opened.table.is_whole)
+
+    try:
+        preview = OpenTable.open(path, settings, MAX_BYTES)
+        rows = [cells for _, cells in itertools.islice(preview.table.rows, PREVIEW_ROWS)]
+    except UnusableSource as error:
+        yield SourceSummary.unusable(error)
+        return
+    head = [
+        f"{name} ({role})" if (role := {preview.image: "image", preview.label: "label"}.get(place)) else name
+        for place, name in enumerate(preview.table.columns)
+    ]
+    for summary in summarize_table(root, open_rows, _describe_labels, None):
+        summary.table_head, summary.table = head, rows
+        yield summary
+
+
+def summarize_text_files(images: Path, labels: Path | None, root: Path) -> Iterator[SourceSummary]:
+    """Yield increasingly complete summaries of a text file of images below ``root``, and of its ``labels``."""
+
+    def open_rows() -> RowSource[str]:
+        names = read_names(labels) if labels else range_of_indexes()
+        is_whole = images.stat().st_size <= MAX_BYTES
+        return RowSource("the index of a class each", text_rows(images, root, names, MAX_BYTES), is_whole)
+
+    yield from summarize_table(root, open_rows, _describe_labels, None)
+
+
+def range_of_indexes() -> list[str]:
+    """Return names for the classes of a text file whose labels file is not known yet."""
+    return [str(number) for number in range(MAX_CLASSES)]
+
+
+def summarize_dataset_folder(root: Path, settings: DatasetFolder) -> Iterator[SourceSummary]:
+    """Yield increasingly complete summaries of a folder in the layout of a Hugging Face dataset."""
+    try:
+        contents = find(root)
+        names = [split for split in SPLITS if split in (contents.parquet or contents.folders)]
+        fact = f"{contents.describe()}. Splits: {', '.join(names)}."
+        if contents.parquet:
+            columns = parquet.find_columns(
+                contents.parquet["train"][0], settings.image_column, settings.label_column
+            )
+            counts = Counter(
+                label
+                for path in contents.parquet["train"][:MAX_PARQUET_FILES]
+                for label in parquet.labels(path, columns)
+            )
+            summary = SourceSummary(facts=[fact, f"Images: “{columns.image}”. Labels: “{columns.label}”."])
+            order = list(columns.classes) or sort_labels(set(counts))
+            summary.set_bars("Training images per class", [(name, counts[name]) for name in order])
+            yield summary
+            return
+    except UnusableSource as error:
+        yield SourceSummary.unusable(error)
+        return
+    train = contents.folders["train"]
+    if contents.has_class_folders:
+        summaries = summarize_folders([train], 1, {"val", "test"}, lambda path: False)
+    else:
+        summaries = summarize_table(
+            train,
+            lambda: RowSource("a label each", metadata_rows(contents.metadata["train"], settings), True),
+            _describe_labels,
+            None,
+        )
+    for summary in summaries:
+        summary.facts.insert(0, fact)
+        yield summary
+
+
+def _describe_labels(rows: list[Row[str]], summary: SourceSummary) -> None:
+    counts = Counter(row.value for row in rows if row.value is not None)
+    summary.set_bars("Images per class", [(name, counts[name]) for name in sort_labels(set(counts))])
+    if len(counts) < 2:
+        summary.problems.append("Classification requires at least two classes.")
 
 
 def _summarize(found: Scan, min_per_class: int, suggestion: Suggestion | None) -> SourceSummary:

@@ -33,7 +33,14 @@ from digits.data.sources import (
     split_counts,
 )
 from digits.data.target import class_index
-from digits.kinds.classification.recipe import CreateClassification, FolderSplit
+from digits.kinds.classification import dataset_folder, listing
+from digits.kinds.classification.recipe import (
+    CreateClassification,
+    DatasetFolder,
+    FolderSplit,
+    Tables,
+    TextFiles,
+)
 
 PROGRESS_EVERY_FILES = 20_000
 SORTED_IN_A_LIMITED_SCAN = 5_000
@@ -86,6 +93,10 @@ def read(recipe: CreateClassification, progress: Progress) -> Plan:
 
     Raises UnusableSource, `samples.DownloadFailed` and OSError.
     """
+    if recipe.files is not None:
+        return _read_files(recipe, recipe.files, progress)
+    if recipe.train is None:
+        raise UnusableSource("The recipe has no source.")
     check_shares(0 if recipe.val else recipe.pct_val, 0 if recipe.test else recipe.pct_test)
     train, val = recipe.train, recipe.val
     if recipe.sample is not None:
@@ -106,12 +117,88 @@ def read(recipe: CreateClassification, progress: Progress) -> Plan:
     )
 
 
+def _read_files(
+    recipe: CreateClassification, source: TextFiles | Tables | DatasetFolder, progress: Progress
+) -> Plan:
+    names: list[str] | None = None
+    is_shuffled = True
+    if isinstance(source, TextFiles):
+        progress.reading(f"Reading {show(source.train.file)}")
+        found, names = listing.read_text_files(source)
+        is_shuffled = source.shuffle
+    elif isinstance(source, Tables):
+        progress.reading(f"Reading {show(source.train.file)}")
+        found = listing.read_tables(source)
+    else:
+        progress.reading(f"Reading {show(source.folder)}")
+        contents = dataset_folder.find(Path(source.folder))
+        if contents.has_class_folders:
+            splits = {
+                name: _scan(FolderSplit(folder=str(path), min_per_class=1), progress)
+                for name, path in contents.folders.items()
+            }
+            found_train, bounds = splits.pop("train")
+            return plan(
+                found_train,
+                bounds,
+                pct_val=recipe.pct_val,
+                pct_test=recipe.pct_test,
+                seed=recipe.seed,
+                separate=splits,
+            )
+        found, names = dataset_folder.read(contents, source)
+        is_shuffled = not contents.parquet  # these are read in the order of their rows
+    return listing.plan_listings(
+        found,
+        names,
+        pct_val=recipe.pct_val,
+        pct_test=recipe.pct_test,
+        seed=recipe.seed,
+        is_shuffled=is_shuffled,
+    )
+
+
 def _scan(split: FolderSplit, progress: Progress) -> tuple[Scan, Bounds]:
-    root = Path(split.folder)
-    name = show(str(root))
-    progress.reading(f"Reading {name}")
-    found = scan(root, lambda files: progress.reading(f"Reading {name}: {files:,} files"))
-    return found, Bounds(split.min_per_class, split.max_per_class)
+    found = []
+    for folder in split.folders:
+        root = Path(folder)
+        name = show(str(root))
+        progress.reading(f"Reading {name}")
+        found.append(
+            scan(root, lambda files, name=name: progress.reading(f"Reading {name}: {files:,} files"))  # type: ignore[misc]
+        )
+    return merge(found), Bounds(split.min_per_class, split.max_per_class)
+
+
+def merge(scans: list[Scan]) -> Scan:
+    """Merge the classes with the same label of several folders; the root becomes their common parent.
+
+    A folder that is given twice, or inside another one, counts once.
+    """
+    if len(scans) == 1:
+        return scans[0]
+    roots = [os.path.realpath(item.root) for item in scans]
+    root = os.path.commonpath(roots)
+    merged = Scan(Path(root), complete=all(item.complete for item in scans))
+    classes: dict[str, ClassFolder] = {}
+    taken: set[str] = set()
+    for place, item in zip(roots, scans, strict=True):
+        below = os.path.relpath(place, root)
+        for folder in item.classes:
+            target = classes.setdefault(folder.label, ClassFolder(folder.name, folder.label))
+            paths = [os.path.normpath(os.path.join(below, file)) for file in folder.files]
+            target.files += [path for path in paths if path not in taken]
+            taken.update(paths)
+        merged.links += item.links
+        merged.specials += item.specials
+        merged.loose += item.loose
+        merged.others += item.others
+        merged.seen += item.seen
+        merged.unreadable += [os.path.join(below, path) for path in item.unreadable]
+    for folder in classes.values():
+        folder.files.sort(key=os.fsencode)
+    merged.classes = sorted(classes.values(), key=lambda folder: os.fsencode(folder.name))
+    return merged
 
 
 def scan(root: Path, progress: Callable[[int], None] = lambda files: None) -> Scan:

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import secrets
 from pathlib import Path
+from typing import Annotated, Literal
 
-from msgspec import Struct, field
+from msgspec import Meta, Struct, field
 
 from digits.core.recipe import CreateDataset
 from digits.core.schema import Percent, Positive
@@ -13,32 +14,96 @@ from digits.data.sample_catalog import Sample
 
 KIND = "image-classification"
 
+Header = Literal["auto", "yes", "no"]
+Delimiter = Annotated[str, Meta(pattern=r"^[^\r\n\x00\x22]?\Z")]
+
 
 class FolderSplit(Struct, kw_only=True, frozen=True):
-    """The folder that holds the images of a split, and the number of images allowed per class."""
+    """The folder that holds the images of a split, and the number of images allowed per class.
+
+    ``more_folders`` are further ones; the images of classes with the same name are merged.
+    """
 
     folder: str
+    more_folders: list[str] = field(default_factory=list)
     min_per_class: Positive = 2
     max_per_class: Positive | None = None
 
+    @property
+    def folders(self) -> list[str]:
+        return [self.folder, *self.more_folders]
+
+
+class ListedSplit(Struct, kw_only=True, frozen=True):
+    """A file that lists images with labels, and the folder that relative paths in it start from."""
+
+    file: str
+    folder: str
+
+
+class TextFiles(Struct, kw_only=True, frozen=True, tag="textfile"):
+    """Lines of a path and the index of a class, from 0; line i of the file ``labels`` is the name of class i - 1.
+
+    Without ``shuffle``, records have the order of the lines.
+    """
+
+    train: ListedSplit
+    val: ListedSplit | None = None
+    test: ListedSplit | None = None
+    labels: str
+    shuffle: bool = True
+
+
+class Tables(Struct, kw_only=True, frozen=True, tag="csv"):
+    """CSV files with a column of images and one of labels, by name; see `digits.data.tables`.
+
+    An empty name is that of the first column, or, for the label, of the first other column. An empty
+    delimiter is detected.
+    """
+
+    train: ListedSplit
+    val: ListedSplit | None = None
+    test: ListedSplit | None = None
+    image_column: str = ""
+    label_column: str = ""
+    delimiter: Delimiter = ""
+    header: Header = "auto"
+
+
+class DatasetFolder(Struct, kw_only=True, frozen=True, tag="huggingface"):
+    """A folder that the Hugging Face library ``datasets`` can load: see `digits.kinds.classification.dataset_folder`.
+
+    Empty names of columns are detected.
+    """
+
+    folder: str
+    image_column: str = ""
+    label_column: str = ""
+
 
 class CreateClassification(CreateDataset, kw_only=True):
-    """Read a folder of images with a sub-folder for each class.
+    """Read images with one label each.
 
-    ``val`` and ``test`` are separate folders; without them ``pct_val`` and ``pct_test`` percent of
-    each class of ``train`` are taken. With ``sample``, a
-    sample dataset of `digits.data.sample_catalog` is first downloaded to the parent of the train folder, from
-    ``sample_mirrors`` if its own address fails.
+    The source is ``files``, or folders with a sub-folder for each class: ``train``, and ``val`` and ``test`` if these
+    are separate. Without separate images, ``pct_val`` and ``pct_test`` percent of each class of the training images are
+    taken. With ``sample``, a sample dataset of `digits.data.sample_catalog` is first downloaded to the parent of the
+    train folder, from ``sample_mirrors`` if its own address fails.
     """
 
     kind: str = KIND
-    train: FolderSplit
+    train: FolderSplit | None = None
     val: FolderSplit | None = None
     test: FolderSplit | None = None
+    files: TextFiles | Tables | DatasetFolder | None = None
     pct_val: Percent = 25.0
     pct_test: Percent = 0.0
     sample: str | None = None
     sample_mirrors: list[str] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        """Raise ValueError unless there is exactly one source."""
+        if (self.train is None) == (self.files is None):
+            raise ValueError("a dataset for image classification needs either train or files")
 
 
 Recipe = CreateClassification

@@ -26,10 +26,12 @@ from numpy.typing import NDArray
 
 from digits.core.events import Counted, EventLog, Progressed, ReportInterval, Skipped, Warned
 from digits.core.events import Split as SplitName
-from digits.core.files import is_disk_full, write_bytes
+from digits.core.files import is_disk_full, write_bytes, write_json
 from digits.core.recipe import CreateDataset
 from digits.data import images, parallel, records, samples
+from digits.data.feature_spec import FeatureShapes
 from digits.data.manifest import (
+    FEATURES_FILE,
     LABELS_FILE,
     MEAN_ARRAY_FILE,
     MEAN_IMAGE_FILE,
@@ -39,12 +41,11 @@ from digits.data.manifest import (
     Split,
     remove_products,
 )
-from digits.data.sources import ImageSource, Plan, SplitPlan, UnusableSource, show
-from digits.kinds import kind_named
+from digits.data.sources import ImageSource, Plan, SplitPlan, UnusableSource, count_of, show
+from digits.kinds.recipes import read_source
 from digits.worker.failure import UserFault
 
 MAX_SKIPPED_EVENTS = 1000
-MAX_UNUSABLE_FRACTION = 0.5
 
 # Small enough to share the work evenly, and few enough to be opened together.
 RECORDS_PER_SHARD = 128
@@ -100,10 +101,13 @@ class Advanced:
 class ShardWritten:
     """A shard of ``count`` records is complete; ``counts`` are those of the groups, ``counted`` of `Plan.counted`.
 
-    ``digests`` contains 8 bytes for the content of each source file.
+    ``digests`` contains 8 bytes for the content of each source file, ``sha256`` the hash of the shard ``name``.
     """
 
     split: str
+    name: str
+    sha256: str
+    features: FeatureShapes
     count: int
     counts: NDArray[np.int64]
     counted: NDArray[np.int64]
@@ -127,6 +131,8 @@ class Written:
     count: int = 0
     size_bytes: int = 0
     digests: list[bytes] = field(default_factory=list)
+    hashes: dict[str, str] = field(default_factory=dict)
+    features: FeatureShapes = field(default_factory=FeatureShapes)
 
 
 class Creation:
@@ -155,9 +161,8 @@ class Creation:
             raise
 
     def _plan(self) -> Plan:
-        reader = kind_named(self._recipe.kind).load("reader")
         try:
-            plan: Plan = reader.read(self._recipe, self._report)
+            plan = read_source(self._recipe, self._report)
         except (UnusableSource, samples.DownloadFailed) as error:
             raise UserFault(error.message, error.hint) from error
         for warning in plan.warnings:
@@ -179,6 +184,7 @@ class Creation:
         if plan.target.labels:
             lines = "".join(f"{label}\n" for label in plan.target.labels)
             write_bytes(self._job_folder / LABELS_FILE, lines.encode())
+        self._save_features(plan, written)
         for name in plan.splits:
             self._report.counted(name, plan, written[name].counted)
         manifest = Manifest(
@@ -221,7 +227,7 @@ class Creation:
                 if isinstance(message, Advanced):
                     skipped += message.unusable
                     self._report.advanced(message)
-                    self._stop_if_hopeless(skipped)
+                    self._check_limit(skipped)
                 elif isinstance(message, ShardWritten):
                     split = written[message.split]
                     split.counts += message.counts
@@ -229,21 +235,25 @@ class Creation:
                     split.count += message.count
                     split.size_bytes += message.size_bytes
                     split.digests.append(message.digests)
+                    split.hashes[message.name] = message.sha256
+                    split.features.merge(message.features)
                 elif isinstance(message, Summed):
                     total += message.total
                 else:
                     self._report.advanced(Advanced(0, []))
-        skipped.sort(key=lambda item: (SPLITS.index(item.split), item.path))
+        skipped.sort(key=_split_and_path)
         return total, skipped
 
-    def _stop_if_hopeless(self, skipped: list[Unusable]) -> None:
-        if len(skipped) > self._report.images * MAX_UNUSABLE_FRACTION:
+    def _check_limit(self, skipped: list[Unusable]) -> None:
+        """Fail as soon as more images are skipped than the recipe allows, whatever follows."""
+        limit = self._recipe.max_unusable_percent
+        if len(skipped) * 100 > self._report.images * limit:
             self._save_skipped(skipped)
-            first = skipped[0]
+            first = min(skipped, key=_split_and_path)
             raise UserFault(
-                f"More than half of the {self._report.images:,} images cannot be used. "
-                f"The first one: {first.path} ({first.reason}).",
-                f"All of them are listed in {SKIPPED_FILE}.",
+                f"At least {len(skipped):,} of {count_of(self._report.images, 'image')} cannot be used, "
+                f"more than the limit of {limit:g}%. The first one: {first.path} ({first.reason}).",
+                f"Those found are listed in {SKIPPED_FILE}. Repair or remove them, or raise the limit.",
             )
 
     def _warn_of_losses(self, plan: Plan, written: dict[str, Written]) -> None:
@@ -267,6 +277,12 @@ class Creation:
         writer.writerow(["path", "reason", "split", "label"])
         writer.writerows((item.path, item.reason, item.split, item.group) for item in skipped)
         write_bytes(self._job_folder / SKIPPED_FILE, text.getvalue().encode())
+
+    def _save_features(self, plan: Plan, written: dict[str, Written]) -> None:
+        features = FeatureShapes()
+        for split in written.values():
+            features.merge(split.features)
+        write_json(self._job_folder / FEATURES_FILE, features.as_json(plan.target))
 
     def _save_mean(self, mean: NDArray[np.float64]) -> None:
         file = io.BytesIO()
@@ -314,6 +330,7 @@ class ShardMaker:
         counts = [0] * len(self._plan.groups)
         digests = bytearray()
         kept: list[int] = []
+        features = FeatureShapes()
         news = _News(send)
         with records.ShardWriter(self._job_folder / piece.name) as writer:
             for place in range(piece.start, piece.stop):
@@ -326,6 +343,7 @@ class ShardMaker:
                     news.advance(Unusable(show(path), _reason(error, split.images), piece.split, name))
                     continue
                 writer.add(records.encode_example(record), group)
+                features.add(records.all_features(record))
                 if group >= 0:
                     counts[group] += 1
                 kept.append(place)
@@ -335,8 +353,19 @@ class ShardMaker:
                 news.advance()
         news.flush()
         counted = self._plan.counts(split, kept)
-        groups = np.array(counts, np.int64)
-        send(ShardWritten(piece.split, len(kept), groups, counted, writer.size_bytes, bytes(digests)))
+        send(
+            ShardWritten(
+                split=piece.split,
+                name=piece.name,
+                sha256=writer.sha256,
+                features=features,
+                count=len(kept),
+                counts=np.array(counts, np.int64),
+                counted=counted,
+                size_bytes=writer.size_bytes,
+                digests=bytes(digests),
+            )
+        )
 
     def finish(self, send: parallel.Send) -> None:
         """Send the sum of the training images that this process wrote."""
@@ -482,6 +511,10 @@ def _reason(error: Exception, source: ImageSource) -> str:
     return f"cannot be read: {getattr(error, 'strerror', None) or error}"
 
 
+def _split_and_path(item: Unusable) -> tuple[int, str]:
+    return SPLITS.index(item.split), item.path
+
+
 def _need_enough(plan: Plan, written: dict[str, Written], skipped: list[Unusable]) -> None:
     first = f" The first unusable one: {skipped[0].path} ({skipped[0].reason})." if skipped else ""
     hint = f"All skipped images are listed in {SKIPPED_FILE}."
@@ -497,11 +530,13 @@ def _need_enough(plan: Plan, written: dict[str, Written], skipped: list[Unusable
 
 
 def _split(name: str, written: Written, pieces: list[Piece]) -> Split:
+    shards = [piece.name for piece in pieces if piece.split == name]
     return Split(
         count=written.count,
         counts=[int(count) for count in written.counts],
         bytes=written.size_bytes,
-        shards=[piece.name for piece in pieces if piece.split == name],
+        shards=shards,
+        hashes=[written.hashes[shard] for shard in shards],
     )
 
 

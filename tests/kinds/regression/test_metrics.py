@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
+from typing import Any
 
 import pytest
 
@@ -59,11 +58,13 @@ except UnsuitableOutput as error:
     assert "[N, 9]" in error.message and "2 targets" in error.message
 else:
     raise SystemExit("9 columns are no predictions of 2 numbers")
-print("passed")
 """
 
 
 @pytest.mark.tensorflow
-def test_metrics_match_their_formulas_for_any_scale_and_batch_size() -> None:
-    ended = subprocess.run([sys.executable, "-c", PROGRAM], capture_output=True, text=True)
-    assert ended.stdout.strip() == "passed", ended.stderr[-2000:]
+def test_metrics_match_their_formulas_for_any_scale_and_batch_size(in_child: Any) -> None:
+    assert in_child(_run) is None
+
+
+def _run() -> None:
+    exec(PROGRAM, {})

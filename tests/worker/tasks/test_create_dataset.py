@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import csv
 import errno
+import hashlib
 import itertools
+import json
 import os
 import re
 import shutil
@@ -113,6 +115,50 @@ def fault(job: Path, task: CreateClassification) -> UserFault:
 def skipped_rows(job: Path) -> list[dict[str, str]]:
     with open(job / manifest.SKIPPED_FILE, newline="") as file:
         return list(csv.DictReader(file))
+
+
+def test_the_content_hash_identifies_the_records(job: Path, source: Path) -> None:
+    first = make(job, recipe(source, processes=1)).manifest
+    for split in first.splits.values():
+        assert split.hashes == [
+            hashlib.sha256((job / shard).read_bytes()).hexdigest() for shard in split.shards
+        ]
+    assert make(job, recipe(source, processes=2)).manifest.content_hash == first.content_hash
+    assert make(job, recipe(source, seed=8)).manifest.content_hash != first.content_hash
+    assert make(job, recipe(source, width=13)).manifest.content_hash != first.content_hash
+
+
+@pytest.mark.tensorflow
+def test_other_programs_can_read_all_features(job: Path, source: Path, in_child: Any) -> None:
+    made = make(job, recipe(source))
+    expected = made.records("train")[0]
+    label = expected.features["image/class/label"][0]
+    assert in_child(_first_record, job) == {
+        "image/encoded": expected.data,
+        "image/filename": expected.source,
+        "image/format": b"png",
+        "image/height": 8,
+        "image/width": 12,
+        "image/channels": 3,
+        "image/class/label": label,
+        "image/class/text": made.manifest.target.labels[label].encode(),
+    }
+
+
+def _first_record(folder: Path) -> dict[str, Any]:
+    """Read a record as in the documentation."""
+    import tensorflow as tf
+
+    spec = json.loads((folder / "feature_spec.json").read_text())
+    features = {
+        name: tf.io.VarLenFeature(item["dtype"])
+        if None in item["shape"]
+        else tf.io.FixedLenFeature(item["shape"], item["dtype"])
+        for name, item in spec.items()
+    }
+    record = next(iter(tf.data.TFRecordDataset(tf.io.gfile.glob(str(folder / "train-*.tfrecord")))))
+    found = tf.io.parse_single_example(record, features)
+    return {name: value.numpy() for name, value in found.items()}
 
 
 def test_a_dataset_is_created_from_a_folder(job: Path, source: Path) -> None:
@@ -288,24 +334,36 @@ def test_skipped_events_are_capped_but_the_list_is_complete(
     monkeypatch.setattr(create_dataset, "MAX_SKIPPED_EVENTS", 4)
     for number in range(9):
         (source / "blue" / f"bad-{number}.png").touch()
-    made = make(job, recipe(source))
+    made = make(job, recipe(source, max_unusable_percent=50))
     assert len(made.of(events.Skipped)) == 4
     assert len(skipped_rows(job)) == made.manifest.skipped == 9
 
 
-def test_a_dataset_of_mostly_invalid_files_is_refused(job: Path, source: Path) -> None:
-    for number in range(30):
+@pytest.mark.parametrize(
+    ("bad", "percent", "is_refused"), [(30, 50, True), (2, 5, True), (2, 10, False), (30, 100, False)]
+)
+def test_a_dataset_with_too_many_unusable_images_is_refused(
+    job: Path, source: Path, bad: int, percent: float, is_refused: bool
+) -> None:
+    for number in range(bad):
         (source / "blue" / f"bad-{number}.png").touch()
-    refusal = fault(job, recipe(source))
-    assert refusal.message.startswith("More than half of the 54 images cannot be used.")
-    assert "the file is empty" in refusal.message
-    assert len(skipped_rows(job)) > 27
+    task = recipe(source, max_unusable_percent=percent)
+    if not is_refused:
+        assert make(job, task).manifest.skipped == bad
+        return
+    refusal = fault(job, task)
+    found = len(skipped_rows(job))
+    assert found > (24 + bad) * percent / 100
+    assert refusal.message.startswith(
+        f"At least {found} of {24 + bad} images cannot be used, more than the limit of {percent}%."
+    )
+    assert "The first one: blue/bad-" in refusal.message and "(the file is empty)" in refusal.message
 
 
 def test_a_class_that_loses_all_images_is_named(job: Path, source: Path) -> None:
     for path in (source / "blue").iterdir():
         path.write_bytes(b"")
-    made = make(job, recipe(source))
+    made = make(job, recipe(source, max_unusable_percent=50))
     assert made.manifest.splits["train"].counts[0] == 0
     assert "No usable train image is left in: blue." in [event.message for event in made.of(events.Warned)]
 
@@ -316,7 +374,7 @@ def test_at_least_two_classes_must_remain(job: Path, source: Path) -> None:
         path.unlink()
     for path in (source / "blue").iterdir():
         path.write_bytes(b"")
-    assert "left in 1 of 2 classes" in fault(job, recipe(source, pct_val=0)).message
+    assert "left in 1 of 2 classes" in fault(job, recipe(source, pct_val=0, max_unusable_percent=50)).message
 
 
 def test_one_class_is_refused(job: Path, source: Path) -> None:
@@ -374,7 +432,7 @@ def test_a_file_that_disappears_is_skipped(job: Path, source: Path, monkeypatch:
         return read(folder, name)
 
     monkeypatch.setattr(ImageFolder, "read", vanish)
-    make(job, recipe(source, pct_val=0))
+    make(job, recipe(source, pct_val=0, max_unusable_percent=10))
     assert [(row["path"], row["reason"]) for row in skipped_rows(job)] == [
         ("blue/003.png", "the file does not exist"),
         ("blue/004.png", "cannot be read: Permission denied"),
@@ -428,6 +486,7 @@ def test_a_second_run_replaces_the_first(job: Path, source: Path) -> None:
     assert sorted(made.files()) == sorted(
         [
             "dataset.json",
+            "feature_spec.json",
             "labels.txt",
             "mean.npy",
             "mean.png",

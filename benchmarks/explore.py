@@ -1,0 +1,166 @@
+"""Measure the pages of a large dataset: how long the server takes for any page of the images.
+
+    .venv/bin/python benchmarks/explore.py [--records 1000000] [--classes 100] [--requests 300]
+
+Writes a dataset of small images, then requests random pages of all images and of single classes, with random sizes, and
+images of random records, from the application in this process: without a network, so that only the server's own time
+counts. The first request of a split, which reads its index, is reported separately. Prints one line of JSON.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import random
+import statistics
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+import numpy as np
+import psutil
+
+ROOT = Path(__file__).resolve().parent.parent
+sys.path.insert(0, str(ROOT))
+
+from digits.core.settings import Settings  # noqa: E402
+from digits.core.status import Status  # noqa: E402
+from digits.core.task import Task  # noqa: E402
+from digits.data import images, records  # noqa: E402
+from digits.data.manifest import Manifest, Split  # noqa: E402
+from digits.data.record_index import INDEX_DTYPE  # noqa: E402
+from digits.data.target import class_index  # noqa: E402
+from digits.kinds.classification.recipe import CreateClassification, FolderSplit  # noqa: E402
+from digits.kinds.jobs import DatasetJob  # noqa: E402
+from digits.web.app import create_app  # noqa: E402
+
+TARGET_P95_MS = 30
+SHARDS = 32
+SIDE = 28
+SIZES = (10, 25, 50, 100)
+JOB_ID = "20261120-093000-a1b2c3"
+
+
+def write_dataset(folder: Path, count: int, classes: int) -> Manifest:
+    """Write ``count`` records in ``classes`` classes, in random order, to the job's ``folder``."""
+    labels = [f"class {number}" for number in range(classes)]
+    groups = np.random.default_rng(0).integers(0, classes, count)
+    chance = np.random.default_rng(1)
+    payloads = [
+        records.encode_example(
+            records.Record(
+                images.encode(chance.integers(0, 256, (SIDE, SIDE, 1), np.uint8), "png"),
+                *("png", SIDE, SIDE, 1),
+                {"image/class/label": [group], "image/class/text": [labels[group].encode()]},
+                f"{labels[group]}/image.png".encode(),
+            )
+        )
+        for group in range(classes)
+    ]
+    names, size = [], 0
+    bounds = [count * number // SHARDS for number in range(SHARDS + 1)]
+    for number in range(SHARDS):
+        names.append(records.shard_name("train", number, SHARDS))
+        with records.ShardWriter(folder / names[-1]) as writer:
+            for group in groups[bounds[number] : bounds[number + 1]]:
+                writer.add(payloads[group], int(group))
+        size += writer.size_bytes
+    counts = np.bincount(groups, minlength=classes).tolist()
+    manifest = Manifest(
+        kind="image-classification",
+        width=SIDE,
+        height=SIDE,
+        channels=1,
+        encoding="png",
+        resize_mode="squash",
+        target=class_index(labels),
+        groups=labels,
+        splits={"train": Split(count=count, counts=counts, bytes=size, shards=names)},
+        mean_pixel=[127.5],
+    )
+    manifest.save(folder)
+    return manifest
+
+
+def save_job(folder: Path) -> None:
+    task = Task(name="create", title="Create the records")
+    for status in (Status.WAIT, Status.RUN, Status.DONE):
+        task.move(status)
+    recipe = CreateClassification(train=FolderSplit(folder="/photos"))
+    job = DatasetJob(id=JOB_ID, folder=folder, name="large", tasks=[task], recipe=recipe)
+    job.update_status()
+    (folder / "job.json").write_text(json.dumps(job.as_json()))
+    (folder / "create").mkdir()
+
+
+def percentile(milliseconds: list[float], share: float) -> float:
+    return round(sorted(milliseconds)[min(len(milliseconds) - 1, int(share * len(milliseconds)))], 1)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--records", type=int, default=1_000_000)
+    parser.add_argument("--classes", type=int, default=100)
+    parser.add_argument("--requests", type=int, default=300)
+    options = parser.parse_args()
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name) / JOB_ID
+        folder.mkdir()
+        manifest = write_dataset(folder, options.records, options.classes)
+        save_job(folder)
+        app = create_app(
+            Settings(
+                port=0,
+                login=False,
+                jobs_dir=Path(name),
+                data_roots=(Path(name) / "data",),
+                samples_dir=Path(name) / "samples",
+                state_dir=Path(name) / "state",
+                standby=False,
+            )
+        )
+        try:
+            print(json.dumps(measure(app.test_client(), options, manifest)))
+        finally:
+            app.extensions["digits"].stop()
+
+
+def measure(client, options: argparse.Namespace, manifest: Manifest) -> dict[str, object]:
+    chance = random.Random(0)
+
+    def milliseconds(url: str) -> float:
+        began = time.perf_counter()
+        response = client.get(url)
+        took = 1000 * (time.perf_counter() - began)
+        assert response.status_code == 200, (url, response.status_code)
+        return took
+
+    explore = f"/datasets/images/classification/explore?job_id={JOB_ID}&db=train"
+    first = milliseconds(explore)
+    first_of_class = milliseconds(f"{explore}&label=0")
+    pages, of_class, pictures = [], [], []
+    for _ in range(options.requests):
+        size = chance.choice(SIZES)
+        pages.append(milliseconds(f"{explore}&size={size}&page={chance.randrange(options.records // size)}"))
+        label = chance.randrange(options.classes)
+        last = max(1, manifest.splits["train"].counts[label] // size)
+        of_class.append(milliseconds(f"{explore}&size={size}&label={label}&page={chance.randrange(last)}"))
+        pictures.append(milliseconds(f"/datasets/{JOB_ID}/records/train/{chance.randrange(options.records)}"))
+    return {
+        "records": options.records,
+        "first_page_ms": round(first, 1),
+        "first_page_of_a_class_ms": round(first_of_class, 1),
+        "page_p50_ms": round(statistics.median(pages), 1),
+        "page_p95_ms": percentile(pages, 0.95),
+        "page_of_a_class_p50_ms": round(statistics.median(of_class), 1),
+        "page_of_a_class_p95_ms": percentile(of_class, 0.95),
+        "picture_p95_ms": percentile(pictures, 0.95),
+        "target_p95_ms": TARGET_P95_MS,
+        "index_bytes_per_record": INDEX_DTYPE.itemsize,
+        "memory_mb": round(psutil.Process().memory_info().rss / 2**20),
+    }
+
+
+if __name__ == "__main__":
+    main()

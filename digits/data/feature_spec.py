@@ -1,0 +1,65 @@
+"""The types and shapes of a dataset's features, so that other programs can read its records."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field
+from typing import Any
+
+from digits.data.records import Features
+from digits.data.target import TargetSpec
+
+_BYTES, _INTEGERS, _FLOATS = "string", "int64", "float32"
+
+
+@dataclass
+class FeatureShapes:
+    """The types of the features seen so far, and the number of values in each; None if that differs."""
+
+    types: dict[str, str] = field(default_factory=dict)
+    lengths: dict[str, int | None] = field(default_factory=dict)
+
+    def add(self, features: Features) -> None:
+        """Take the features of one more record into account."""
+        for name, values in features.items():
+            if len(values):
+                self.types.setdefault(name, _type_of(values[0]))
+            self._add_length(name, len(values))
+
+    def merge(self, other: FeatureShapes) -> None:
+        """Take the records that ``other`` has seen into account."""
+        self.types = other.types | self.types
+        for name, length in other.lengths.items():
+            self._add_length(name, length)
+
+    def _add_length(self, name: str, length: int | None) -> None:
+        if self.lengths.setdefault(name, length) != length:
+            self.lengths[name] = None
+
+    def as_json(self, target: TargetSpec) -> dict[str, Any]:
+        """Return the dtype and shape of each feature as TensorFlow names them.
+
+        The shape of a single value is ``[]``. A length that differs between records is ``null``:
+        `tf.io.VarLenFeature` reads such a feature, `tf.io.FixedLenFeature` the others.
+        """
+        return {
+            name: {"dtype": self.types.get(name, _BYTES), "shape": self._shape(name, target)}
+            for name in sorted(self.lengths)
+        }
+
+    def _shape(self, name: str, target: TargetSpec) -> list[int | None]:
+        length = self.lengths[name]
+        is_array = name == target.feature and not target.is_picture
+        if is_array and target.shape and math.prod(target.shape) == length:
+            return list(target.shape)
+        return [] if length == 1 else [length]
+
+
+def _type_of(value: Any) -> str:
+    if isinstance(value, bytes):
+        return _BYTES
+    return (
+        _FLOATS
+        if isinstance(value, float) or getattr(value, "dtype", None) in ("float32", "float64")
+        else _INTEGERS
+    )

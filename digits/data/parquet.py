@@ -1,0 +1,203 @@
+"""Read images and labels from Parquet files, such as those of the Hugging Face Hub, in batches of a few rows.
+
+A column of images contains the encoded files, or structures of ``bytes`` and ``path``. The package pyarrow is
+required, which the extra ``parquet`` installs.
+"""
+
+from __future__ import annotations
+
+import importlib
+import json
+import os
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from digits.data.images import UnusableImage, read_source
+from digits.data.sources import UnusableSource, listed, path_below, show
+
+BATCH_ROWS = 32
+LABEL_BATCH_ROWS = 65536
+BUFFER_BYTES = 1 << 20
+
+
+@dataclass(frozen=True)
+class Columns:
+    """The names of the columns of images and labels; ``classes`` are the names of the label indexes, if known."""
+
+    image: str
+    label: str
+    classes: tuple[str, ...] = ()
+
+
+class _Rows:
+    """A forward reader of one column of a file."""
+
+    def __init__(self, path: Path, column: str) -> None:
+        self._file = _open(path)
+        self._batches = self._file.iter_batches(batch_size=BATCH_ROWS, columns=[column], use_threads=False)
+        self._batch: Any = None
+        self._start = self._stop = 0
+
+    @property
+    def start(self) -> int:
+        """The first row that can still be read."""
+        return self._start
+
+    def read(self, row: int) -> Any:
+        """Return the value in ``row``, which must not be before `start`; raises StopIteration behind the last row."""
+        while row >= self._stop:
+            self._batch = next(self._batches)
+            self._start, self._stop = self._stop, self._stop + len(self._batch)
+        return self._batch.column(0)[row - self._start].as_py()
+
+    def close(self) -> None:
+        self._file.close()
+
+
+@dataclass
+class ParquetImages:
+    """Images in Parquet files below ``root``; their names are ``path:row``.
+
+    Reading is fast in the order of the rows: memory holds one batch of rows, and a step back reads the file again.
+    """
+
+    root: Path
+    column: str
+    _path: str = field(default="", compare=False, repr=False)
+    _rows: _Rows | None = field(default=None, compare=False, repr=False)
+
+    def read(self, name: str) -> bytes:
+        path, _, row = name.rpartition(":")
+        place = int(row)
+        if self._rows is None or path != self._path or place < self._rows.start:
+            if self._rows is not None:
+                self._rows.close()
+            self._rows, self._path = _Rows(self.root / path, self.column), path
+        try:
+            value = self._rows.read(place)
+        except StopIteration:
+            raise UnusableImage("the file has fewer rows than before") from None
+        except OSError:
+            raise
+        except Exception as error:  # pyarrow raises various errors for damaged files
+            self._rows = None
+            raise UnusableImage(f"the Parquet file is damaged: {_first_line(error)}") from error
+        return self._encoded(value)
+
+    def describe(self) -> str:
+        return show(str(self.root))
+
+    def is_available(self) -> bool:
+        return self.root.is_dir()
+
+    def _encoded(self, value: Any) -> bytes:
+        if isinstance(value, dict):
+            if value.get("bytes") is None and value.get("path"):
+                root = os.path.realpath(self.root)
+                try:
+                    return read_source(os.path.join(root, path_below(root, str(value["path"]))))
+                except ValueError as error:
+                    raise UnusableImage(str(error)) from error
+            value = value.get("bytes")
+        if not isinstance(value, bytes):
+            raise UnusableImage("the row has no image")
+        return value
+
+
+def find_columns(path: Path, image: str = "", label: str = "") -> Columns:
+    """Return the columns of the file ``path``; empty names are detected. Raises UnusableSource."""
+    with _open(path) as file:
+        schema = file.schema_arrow
+    names = schema.names
+    place = show(path.name)
+    for name in filter(None, (image, label)):
+        if name not in names:
+            raise UnusableSource(
+                f"{place} has no column “{show(name)}”.", f"Its columns are {listed(names)}."
+            )
+    images = [name for name in names if _is_image(schema.field(name).type)]
+    image = image or next(iter(images), "")
+    if image not in images:
+        raise UnusableSource(
+            f"{place} has no column of images" + (f" called “{show(image)}”." if image else "."),
+            f"It must contain bytes, or structures with bytes. The columns are {listed(names)}.",
+        )
+    features = _features(schema.metadata or {})
+    others = [name for name in names if name != image]
+    label = label or next(
+        (name for name in others if _type_of(features.get(name)) == "ClassLabel"),
+        next((name for name in ("label", "labels", "class", "fine_label") if name in others), ""),
+    )
+    if not label and len(others) == 1:
+        label = others[0]
+    if not label:
+        raise UnusableSource(f"{place} has no column of labels.", f"Enter one of {listed(others)}.")
+    feature = features.get(label)
+    classes = feature.get("names") if isinstance(feature, dict) else None
+    return Columns(image, label, tuple(map(str, classes)) if isinstance(classes, list) else ())
+
+
+def labels(path: Path, columns: Columns) -> Iterator[str]:
+    """Yield the name of the class of each row; raises UnusableSource that names the row, from 1."""
+    with _open(path) as file:
+        row = 0
+        try:
+            for batch in file.iter_batches(
+                batch_size=LABEL_BATCH_ROWS, columns=[columns.label], use_threads=False
+            ):
+                for value in batch.column(0).to_pylist():
+                    row += 1
+                    yield _class_name(value, columns.classes)
+        except ValueError as error:
+            raise UnusableSource(f"{show(path.name)}, row {row:,}: {_first_line(error)}.") from error
+
+
+def _class_name(value: Any, classes: tuple[str, ...]) -> str:
+    if isinstance(value, bool) or not isinstance(value, (int, str)) or value == "":
+        raise ValueError("the label is missing" if value in (None, "") else "the label is not a class")
+    if classes and isinstance(value, int):
+        if not 0 <= value < len(classes):
+            raise ValueError(f"the label {value} is not one of 0 to {len(classes) - 1}")
+        return classes[value]
+    return str(value)
+
+
+def _open(path: Path) -> Any:
+    try:
+        parquet = importlib.import_module("pyarrow.parquet")
+    except ImportError as error:
+        raise UnusableSource(
+            "Parquet files require the package pyarrow.", "Install it with: pip install 'digits[parquet]'"
+        ) from error
+    try:
+        # Stream the pages of large row groups, instead of reading them whole.
+        return parquet.ParquetFile(path, buffer_size=BUFFER_BYTES, pre_buffer=False)
+    except OSError as error:
+        raise UnusableSource(f"{show(str(path))} cannot be read: {_first_line(error)}.") from error
+    except ValueError as error:
+        raise UnusableSource(f"{show(str(path))} is not a Parquet file: {_first_line(error)}.") from error
+
+
+def _is_image(kind: Any) -> bool:
+    types = importlib.import_module("pyarrow.types")
+    if types.is_struct(kind):
+        return bool(kind.get_field_index("bytes") >= 0)
+    return bool(types.is_binary(kind) or types.is_large_binary(kind))
+
+
+def _features(metadata: dict[bytes, bytes]) -> dict[str, Any]:
+    try:
+        found = json.loads(metadata.get(b"huggingface", b"{}"))["info"]["features"]
+    except (ValueError, KeyError, TypeError):
+        return {}
+    return found if isinstance(found, dict) else {}
+
+
+def _type_of(feature: Any) -> str:
+    return str(feature.get("_type", "")) if isinstance(feature, dict) else ""
+
+
+def _first_line(error: Exception) -> str:
+    return show((str(error).splitlines() or [type(error).__name__])[0]).rstrip(".")

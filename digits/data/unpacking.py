@@ -1,0 +1,443 @@
+"""Unpack an archive from a user into a new folder.
+
+Nothing in an archive is trusted. An archive is refused as a whole, with the name of the entry, if an entry would be
+outside of the folder, is a link or a device, is encrypted, or exists twice; if the archive is truncated or damaged;
+or if it exceeds one of the `Limits`, which apply to the bytes that are actually written. Archives inside of it are
+not unpacked.
+
+``python -m digits.data.unpacking`` is the same as a program. It reads a `Request` as one line of JSON, writes each
+`Progress` as one line, and stops when standard input is closed. Its memory is limited.
+"""
+
+from __future__ import annotations
+
+import bz2
+import contextlib
+import errno
+import gzip
+import lzma
+import os
+import resource
+import shutil
+import stat
+import struct
+import sys
+import tarfile
+import threading
+import time
+import zipfile
+import zlib
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO, Any, Self
+
+import msgspec
+
+from digits.core.errors import explain
+
+# Without their dots, the longest first: endings of file names that are removed from the name of the folder.
+ENDINGS = ("tar.gz", "tar.bz2", "tar.xz", "tgz", "tar", "zip")
+PIECE_BYTES = 256 * 1024
+# Below this size, any compression ratio is accepted: a small file of zeros is no attack.
+ANY_RATIO_BYTES = 100_000_000
+# Free disk space that is left to others.
+SPARE_BYTES = 500_000_000
+MEMORY_BYTES = 1 << 30
+REPORT_SECONDS = 0.2
+_DISK_CHECK_BYTES = 64_000_000
+_MAX_NAME_BYTES = 4096
+# Headers that precede an entry, such as a long name, are read into memory.
+_MAX_EXTRA_BYTES = 1_000_000
+_EXTRA_TYPES = (b"x", b"g", b"X", b"L", b"K")
+# Files that operating systems add to archives.
+_ADDED_FILES = frozenset({".DS_Store", "Thumbs.db", "desktop.ini"})
+_ADDED_FOLDERS = frozenset({"__MACOSX"})
+
+_ZIP_END = struct.Struct("<4s4H2LH")
+_ZIP64_END = struct.Struct("<4sQ2H2L4Q")
+_ZIP64_LOCATOR_BYTES = 20
+
+_DAMAGED = (
+    tarfile.TarError,
+    zipfile.BadZipFile,
+    zlib.error,
+    lzma.LZMAError,
+    EOFError,
+    ValueError,
+    OverflowError,
+    struct.error,
+    IndexError,
+)
+
+
+class ArchiveError(Exception):
+    """An archive is refused. The message is for the user."""
+
+
+@dataclass(frozen=True)
+class Limits:
+    """Limits on the contents of an archive; ``ratio`` is the unpacked size divided by the size of the archive."""
+
+    max_bytes: int
+    max_files: int
+    max_ratio: float
+    spare_bytes: int = SPARE_BYTES
+
+
+@dataclass(frozen=True)
+class Request:
+    """The arguments of the program."""
+
+    archive: str
+    folder: str
+    limits: Limits
+
+
+@dataclass
+class Progress:
+    """The state of unpacking: the fraction that is done, and at the end ``is_finished`` or the ``error``."""
+
+    fraction: float = 0.0
+    files: int = 0
+    bytes: int = 0
+    is_finished: bool = False
+    error: str = ""
+
+
+@dataclass(frozen=True)
+class _Entry:
+    """A file or folder of an archive; ``refusal`` is the reason why it cannot be unpacked, or empty."""
+
+    name: str
+    is_folder: bool
+    refusal: str
+    open: Callable[[], IO[bytes] | None]
+
+
+def unpack(
+    archive: Path, folder: Path, limits: Limits, report: Callable[[Progress], None] = lambda progress: None
+) -> Progress:
+    """Unpack ``archive`` into the new ``folder``. If that fails, the folder does not exist.
+
+    Raises ArchiveError with a message for the user.
+    """
+    size = archive.stat().st_size
+    progress = Progress()
+    folder.mkdir(mode=0o700)
+    try:
+        with open(archive, "rb") as file, _readable():
+            writer = _Writer(folder, limits, size, progress)
+            for entry, fraction in _entries(file, limits):
+                progress.fraction = min(1.0, fraction)
+                writer.write(entry)
+                report(progress)
+        if not progress.files:
+            raise ArchiveError("The archive contains no files.")
+    except BaseException:
+        shutil.rmtree(folder, ignore_errors=True)
+        raise
+    progress.fraction, progress.is_finished = 1.0, True
+    return progress
+
+
+def content_folder(folder: Path) -> Path:
+    """Return the folder with the contents: an only folder at the top, as most archives have, is skipped."""
+    while True:
+        with os.scandir(folder) as entries:
+            first, second = next(entries, None), next(entries, None)
+        if first is None or second is not None or not first.is_dir(follow_symlinks=False):
+            return folder
+        folder = folder / first.name
+
+
+@contextlib.contextmanager
+def _readable() -> Iterator[None]:
+    """Convert the errors of a damaged archive or of the disk to ArchiveError."""
+    try:
+        yield
+    except MemoryError as error:
+        raise ArchiveError(
+            "Unpacking the archive needs too much memory. Pack it again as zip or tar.gz."
+        ) from error
+    except NotImplementedError as error:
+        raise ArchiveError(
+            f"The archive uses an unsupported compression ({error}). Pack it again as zip or tar.gz."
+        ) from error
+    except OSError as error:
+        explained = explain(error)
+        if explained:
+            raise ArchiveError(explained.sentences) from error
+        if error.errno is not None:
+            raise ArchiveError(f"The archive cannot be unpacked: {error.strerror}.") from error
+        raise ArchiveError(f"The archive is damaged: {_plain(error)}. Create it again.") from error
+    except _DAMAGED as error:
+        raise ArchiveError(
+            f"The archive is truncated or damaged: {_plain(error)}. Create it again."
+        ) from error
+
+
+class _Writer:
+    """Writes entries below ``folder``, and counts files and bytes in ``progress``."""
+
+    def __init__(self, folder: Path, limits: Limits, archive_bytes: int, progress: Progress) -> None:
+        self._folder = folder
+        self._limits = limits
+        self._archive_bytes = archive_bytes
+        self._progress = progress
+        self._entries = 0
+        self._next_disk_check = 0
+        self._folders = {folder}
+
+    def write(self, entry: _Entry) -> None:
+        self._entries += 1
+        if self._entries > self._limits.max_files:
+            raise _too_many(self._limits)
+        if entry.refusal:
+            raise ArchiveError(f"The archive is refused: “{_shown(entry.name)}” {entry.refusal}.")
+        parts = _parts(entry.name)
+        if not parts or _is_added_by_system(parts):
+            return
+        target = self._folder.joinpath(*parts)
+        try:
+            self._make_folder(target if entry.is_folder else target.parent)
+            if not entry.is_folder:
+                self._copy(entry, target)
+        except (FileExistsError, NotADirectoryError, IsADirectoryError) as error:
+            raise ArchiveError(
+                f"The archive is refused: it contains “{_shown(entry.name)}” twice, or as both a file and a folder."
+            ) from error
+        except OSError as error:
+            if error.errno == errno.ENAMETOOLONG:
+                raise ArchiveError(
+                    f"The archive is refused: the name “{_shown(entry.name)}” is too long."
+                ) from error
+            raise
+
+    def _make_folder(self, folder: Path) -> None:
+        if folder in self._folders:
+            return
+        self._make_folder(folder.parent)
+        if not folder.is_dir():
+            folder.mkdir(mode=0o700)
+        self._folders.add(folder)
+
+    def _copy(self, entry: _Entry, target: Path) -> None:
+        source = entry.open()
+        if source is None:
+            raise ArchiveError(f"The archive is refused: “{_shown(entry.name)}” is not a regular file.")
+        flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+        with source, open(os.open(target, flags, 0o600), "wb", buffering=0) as copy:
+            while piece := source.read(PIECE_BYTES):
+                self._progress.bytes += len(piece)
+                self._check_size(entry.name)
+                copy.write(piece)
+        self._progress.files += 1
+
+    def _check_size(self, name: str) -> None:
+        written = self._progress.bytes
+        if written > self._limits.max_bytes:
+            raise _too_large(self._limits)
+        if written > ANY_RATIO_BYTES and written > self._limits.max_ratio * self._archive_bytes:
+            raise ArchiveError(
+                f"The archive is refused: its contents are more than {self._limits.max_ratio:g} times larger than the "
+                f"archive, at “{_shown(name)}”. An administrator can raise --max-upload-ratio."
+            )
+        if written >= self._next_disk_check:
+            self._next_disk_check = written + _DISK_CHECK_BYTES
+            if shutil.disk_usage(self._folder).free < self._limits.spare_bytes:
+                raise ArchiveError(
+                    "The disk of the server is full. Delete uploads or jobs that you no longer need, then try again."
+                )
+
+
+def _entries(file: IO[bytes], limits: Limits) -> Iterator[tuple[_Entry, float]]:
+    """Yield the entries of an archive, each with the fraction of the archive before it."""
+    start = file.read(512)
+    file.seek(0)
+    if start.startswith(b"PK"):
+        return _zip_entries(file, limits)
+    if start.startswith(b"\x1f\x8b"):
+        return _tar_entries(file, gzip.open(file))
+    if start.startswith(b"BZh"):
+        return _tar_entries(file, bz2.open(file))
+    if start.startswith(b"\xfd7zXZ\0"):
+        return _tar_entries(file, lzma.open(file))
+    if start[257:262] == b"ustar" or _is_old_tar(start):
+        return _tar_entries(file, file)
+    names = {b"Rar!": "RAR", b"7z\xbc\xaf": "7-Zip", b"\x28\xb5\x2f\xfd": "Zstandard"}
+    found = next(
+        (f"{name} archives" for magic, name in names.items() if start.startswith(magic)), "this file"
+    )
+    raise ArchiveError(
+        f"The archive cannot be read: {found} cannot be unpacked. Accepted are zip, tar, tar.gz, tar.bz2 and tar.xz."
+    )
+
+
+def _is_old_tar(start: bytes) -> bool:
+    """Return whether ``start`` is the header of a tar archive older than POSIX."""
+    try:
+        tarfile.TarInfo.frombuf(start, "utf-8", "surrogateescape")
+    except tarfile.TarError:
+        return False
+    return True
+
+
+def _zip_entries(file: IO[bytes], limits: Limits) -> Iterator[tuple[_Entry, float]]:
+    _check_zip_end(file, limits)
+    with zipfile.ZipFile(file) as archive:
+        members = archive.infolist()
+        total = sum(member.file_size for member in members)
+        if total > limits.max_bytes:
+            raise _too_large(limits)
+        done = 0
+        for member in members:
+            entry = _Entry(
+                # Windows programs may separate folders by backslashes.
+                member.filename.replace("\\", "/"),
+                member.is_dir() or member.filename.endswith("\\"),
+                _zip_refusal(member),
+                lambda member=member: archive.open(member),  # type: ignore[misc]
+            )
+            yield entry, done / max(1, total)
+            done += member.file_size
+
+
+def _zip_refusal(member: zipfile.ZipInfo) -> str:
+    mode = member.external_attr >> 16
+    if member.flag_bits & 0x41:
+        return "is encrypted; pack the files again without a password"
+    if stat.S_IFMT(mode) not in (0, stat.S_IFREG, stat.S_IFDIR):
+        return "is a link or a device; pack the files themselves"
+    return ""
+
+
+def _check_zip_end(file: IO[bytes], limits: Limits) -> None:
+    """Check the number of entries before they are read, all at once, into memory."""
+    size = file.seek(0, os.SEEK_END)
+    file.seek(max(0, size - (1 << 16) - _ZIP_END.size))
+    tail = file.read()
+    place = tail.rfind(b"PK\5\6")
+    if place < 0 or len(tail) - place < _ZIP_END.size:
+        raise ArchiveError("The zip archive is truncated: its list of files is missing. Create it again.")
+    end = _ZIP_END.unpack_from(tail, place)
+    count, list_bytes = end[4], end[5]
+    before = place - _ZIP64_LOCATOR_BYTES - _ZIP64_END.size
+    if before >= 0 and tail[before:].startswith(b"PK\6\6"):
+        end64 = _ZIP64_END.unpack_from(tail, before)
+        count, list_bytes = end64[7], end64[8]
+    if max(count, list_bytes // (46 + _MAX_NAME_BYTES)) > limits.max_files:
+        raise _too_many(limits)
+    file.seek(0)
+
+
+class _StrictTarInfo(tarfile.TarInfo):
+    """A header whose damage is an error; the library would take it as the end of the archive."""
+
+    @classmethod
+    def frombuf(cls, buf: bytes | bytearray, encoding: str, errors: str) -> Self:
+        if len(buf) < tarfile.BLOCKSIZE:
+            raise ArchiveError("The tar archive is truncated: its end is missing. Create it again.")
+        if not any(buf):
+            return super().frombuf(buf, encoding, errors)  # raises the error for the end
+        try:
+            info = super().frombuf(buf, encoding, errors)
+        except tarfile.TarError as error:
+            raise ArchiveError(f"The tar archive is damaged: {error}. Create it again.") from error
+        if info.size < 0 or (info.type in _EXTRA_TYPES and info.size > _MAX_EXTRA_BYTES):
+            raise ArchiveError("The tar archive is damaged: a header is too long. Create it again.")
+        return info
+
+
+def _tar_entries(file: IO[bytes], stream: Any) -> Iterator[tuple[_Entry, float]]:
+    size = os.fstat(file.fileno()).st_size
+    with tarfile.open(fileobj=stream, mode="r|", tarinfo=_StrictTarInfo) as archive:
+        while (member := archive.next()) is not None:
+            # The library keeps all entries.
+            archive.members.clear()  # type: ignore[attr-defined]
+            entry = _Entry(
+                member.name,
+                member.isdir(),
+                ""
+                if member.isreg() or member.isdir()
+                else "is a link or a device; pack the files themselves",
+                lambda member=member: archive.extractfile(member),  # type: ignore[misc]
+            )
+            yield entry, file.tell() / max(1, size)
+    # Reading the end verifies the checksum of compressed archives.
+    stream.read(PIECE_BYTES)
+
+
+def _parts(name: str) -> list[str]:
+    """Split the ``name`` of an entry into the names of its folders and its own; raises ArchiveError."""
+    try:
+        length = len(os.fsencode(name))
+    except UnicodeEncodeError as error:
+        raise ArchiveError(f"The archive is refused: the name “{_shown(name)}” is not valid text.") from error
+    if length > _MAX_NAME_BYTES:
+        raise ArchiveError(f"The archive is refused: the name “{_shown(name)}” is too long.")
+    parts = [part for part in name.split("/") if part not in ("", ".")]
+    if name.startswith("/") or ".." in parts or (parts and parts[0][1:2] == ":") or "\0" in name:
+        raise ArchiveError(f"The archive is refused: “{_shown(name)}” is outside of the archive's folder.")
+    return parts
+
+
+def _is_added_by_system(parts: list[str]) -> bool:
+    return parts[0] in _ADDED_FOLDERS or parts[-1] in _ADDED_FILES or parts[-1].startswith("._")
+
+
+def _too_many(limits: Limits) -> ArchiveError:
+    return ArchiveError(
+        f"The archive is refused: it contains more than {limits.max_files:,} files. Split it into several datasets' "
+        "archives, or ask an administrator to raise --max-upload-files."
+    )
+
+
+def _too_large(limits: Limits) -> ArchiveError:
+    return ArchiveError(
+        f"The archive is refused: its contents are larger than {limits.max_bytes / 1e9:g} GB. Split it, or ask an "
+        "administrator to raise --max-upload-unpacked."
+    )
+
+
+def _plain(error: BaseException) -> str:
+    return _shown(str(error).strip(" .") or type(error).__name__)
+
+
+def _shown(name: str) -> str:
+    """Return ``name`` for a message: printable, and shortened in the middle."""
+    text = "".join(letter if letter.isprintable() else "\N{REPLACEMENT CHARACTER}" for letter in name)
+    return text if len(text) <= 120 else f"{text[:70]}…{text[-45:]}"
+
+
+def main() -> None:
+    os.nice(5)
+    resource.setrlimit(resource.RLIMIT_AS, (MEMORY_BYTES, MEMORY_BYTES))
+    request = msgspec.json.decode(sys.stdin.readline(), type=Request)
+    threading.Thread(target=_exit_with_server, daemon=True).start()
+    reported = 0.0
+
+    def report(progress: Progress) -> None:
+        nonlocal reported
+        if time.monotonic() - reported >= REPORT_SECONDS:
+            reported = time.monotonic()
+            _write(progress)
+
+    try:
+        _write(unpack(Path(request.archive), Path(request.folder), request.limits, report))
+    except ArchiveError as error:
+        _write(Progress(error=str(error)))
+
+
+def _write(progress: Progress) -> None:
+    sys.stdout.write(f"{msgspec.json.encode(progress).decode()}\n")
+    sys.stdout.flush()
+
+
+def _exit_with_server() -> None:
+    sys.stdin.read()
+    os._exit(1)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,328 @@
+"""Images with labels that files list: text files with class indexes, CSV files, and JSON lines."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from sys import intern
+
+from digits.data.manifest import SPLITS
+from digits.data.sources import (
+    ImageFolder,
+    ImageSource,
+    Plan,
+    SplitPlan,
+    UnusableSource,
+    check_shares,
+    choose,
+    count_of,
+    listed,
+    show,
+    shuffle,
+    split_counts,
+)
+from digits.data.tables import (
+    MAX_LINES_SHOWN,
+    MAX_TABLE_BYTES,
+    PathsBelow,
+    Row,
+    TableFile,
+    first_lines,
+    is_image,
+    open_lines,
+    open_table,
+)
+from digits.data.target import class_index
+from digits.kinds.classification.recipe import Header, ListedSplit, Tables, TextFiles
+
+LABEL_COLUMNS = ("label", "labels", "class", "category", "target")
+MAX_CLASSES = 100_000
+_LINE = re.compile(r"(?P<path>.*\S)\s+(?P<index>[+-]?[0-9]{1,18})")
+
+
+@dataclass
+class Listing:
+    """The images of a split and the name of the class of each; ``source`` is what pages show as the source."""
+
+    images: ImageSource
+    source: str
+    files: list[str] = field(default_factory=list)
+    labels: list[str] = field(default_factory=list)
+    missing: int = 0
+    missing_lines: list[str] = field(default_factory=list)
+
+
+def read_names(path: Path) -> list[str]:
+    """Return the names of the classes, one per line of ``path``; raises UnusableSource that names a line."""
+    names: list[str] = []
+    blank = 0
+    lines, _ = open_lines(path)
+    for number, line in enumerate(lines, 1):
+        name = line.strip()
+        if not name:
+            blank = blank or number
+            continue
+        if blank:
+            raise UnusableSource(
+                f"{show(path.name)}, line {blank}, is empty.", "Enter a class name in each line."
+            )
+        if len(names) == MAX_CLASSES:
+            raise UnusableSource(f"{show(path.name)} has more than {MAX_CLASSES:,} lines.")
+        names.append(show(name))
+    if not names:
+        raise UnusableSource(f"{show(path.name)} is empty.", "Enter a class name in each line.")
+    first: dict[str, int] = {}
+    for number, name in enumerate(names, 1):
+        if first.setdefault(name, number) != number:
+            raise UnusableSource(
+                f"{show(path.name)}, line {number}, repeats “{name}” of line {first[name]}.",
+                "Give each class a name of its own.",
+            )
+    return names
+
+
+def text_rows(
+    path: Path, root: Path, names: Sequence[str], max_bytes: int = MAX_TABLE_BYTES
+) -> Iterator[Row[str]]:
+    """Yield the images and class names of the lines of a text file; raises UnusableSource."""
+    resolve = PathsBelow(root)
+    lines, _ = open_lines(path, max_bytes)
+    for number, line in enumerate(lines, 1):
+        if not line.strip():
+            continue
+        try:
+            found = _LINE.fullmatch(line.strip())
+            if found is None:
+                raise ValueError("not a path followed by the index of a class")
+            index = int(found["index"])
+            if not 0 <= index < len(names):
+                raise ValueError(
+                    f"the class {index} is not one of 0 to {len(names) - 1}, the lines of the labels file"
+                )
+            written = found["path"]
+            if len(written) > 1 and written[0] == written[-1] == '"':
+                written = written[1:-1]
+            yield Row(number, resolve(written), names[index])
+        except ValueError as error:
+            yield Row(number, "", None, str(error))
+
+
+@dataclass(frozen=True)
+class OpenTable:
+    """A CSV file with its columns of images and labels, by place."""
+
+    table: TableFile
+    image: int
+    label: int
+
+    @classmethod
+    def open(cls, path: Path, settings: Tables, max_bytes: int = MAX_TABLE_BYTES) -> OpenTable:
+        """Open ``path``, detecting what ``settings`` leave open; raises UnusableSource."""
+        table = open_table(path, _header_test(settings.header), max_bytes, settings.delimiter)
+        if len(table.columns) < 2:
+            raise UnusableSource(
+                f"{show(path.name)} has only one column.", "Each line needs an image and a label."
+            )
+        image = table.place(settings.image_column)
+        others = [place for place in range(len(table.columns)) if place != image]
+        usual = [place for place in others if table.columns[place].lower() in LABEL_COLUMNS]
+        label = table.place(settings.label_column) if settings.label_column else (usual or others)[0]
+        if label == image:
+            raise UnusableSource(
+                f"The column “{show(table.columns[image])}” cannot contain both the images and the labels."
+            )
+        return cls(table, image, label)
+
+    def rows(self, root: Path) -> Iterator[Row[str]]:
+        return self.table.parse(root, self.image, self._label)
+
+    def _label(self, cells: list[str]) -> str:
+        return _class_name(cells[self.label] if self.label < len(cells) else "")
+
+
+def json_rows(path: Path, root: Path, label_column: str = "") -> Iterator[Row[str]]:
+    """Yield the images and labels of a file of JSON lines with ``file_name``; raises UnusableSource."""
+    resolve = PathsBelow(root)
+    lines, _ = open_lines(path)
+    for number, line in enumerate(lines, 1):
+        if not line.strip():
+            continue
+        try:
+            try:
+                item = json.loads(line)
+            except (ValueError, RecursionError):
+                raise ValueError("not valid JSON") from None
+            if not isinstance(item, dict):
+                raise ValueError("not a JSON object")
+            label_column = label_column or next((name for name in LABEL_COLUMNS if name in item), "")
+            if not label_column:
+                raise UnusableSource(
+                    f"{show(path.name)}, line {number}, has no label.",
+                    f"Enter the name of one of its fields: {listed(item)}.",
+                )
+            name, label = item.get("file_name"), item.get(label_column)
+            if isinstance(label, bool) or not isinstance(label, (str, int)):
+                raise ValueError(f"“{show(label_column)}” is not a text or an integer")
+            yield Row(number, resolve(name if isinstance(name, str) else ""), _class_name(str(label)))
+        except ValueError as error:
+            yield Row(number, "", None, str(error))
+
+
+def read_text_files(source: TextFiles) -> tuple[dict[str, Listing], list[str]]:
+    """Return the images of each split, and the names of the classes; raises UnusableSource."""
+    names = read_names(Path(source.labels))
+    found = {
+        name: collect(text_rows(Path(split.file), Path(split.folder), names), split)
+        for name, split in splits_of(source).items()
+    }
+    return found, names
+
+
+def read_tables(source: Tables) -> dict[str, Listing]:
+    """Return the images of each split of CSV files; raises UnusableSource."""
+    found: dict[str, Listing] = {}
+    known: set[str] | None = None
+    for name, split in splits_of(source).items():
+        rows = OpenTable.open(Path(split.file), source).rows(Path(split.folder))
+        found[name] = collect(rows, split, known)
+        known = known or set(found["train"].labels)
+    return found
+
+
+def splits_of(source: TextFiles | Tables) -> dict[str, ListedSplit]:
+    """Return the files of ``source`` by split, train first."""
+    splits = {"train": source.train, "val": source.val, "test": source.test}
+    return {name: split for name, split in splits.items() if split is not None}
+
+
+def collect(rows: Iterable[Row[str]], split: ListedSplit, known: set[str] | None = None) -> Listing:
+    """Read all ``rows`` of a split; labels must be among ``known``. Raises UnusableSource that names lines."""
+    file, root = Path(split.file), Path(split.folder)
+    found = Listing(ImageFolder(Path(os.path.realpath(root))), split.file)
+    faults: list[str] = []
+    count = 0
+    for line, name, label, fault in rows:
+        if not fault and known is not None and label not in known:
+            fault = f"no training image has the label “{label}”"
+        if fault or label is None:
+            count += 1
+            if len(faults) < MAX_LINES_SHOWN:
+                faults.append(f"line {line}: {fault}")
+            continue
+        if not os.path.isfile(root / name):
+            found.missing += 1
+            if len(found.missing_lines) < MAX_LINES_SHOWN:
+                found.missing_lines.append(f"line {line}: {show(name)}")
+        found.files.append(name)
+        found.labels.append(intern(label))
+    if count:
+        raise UnusableSource(
+            f"{count_of(count, 'line')} of {show(file.name)} cannot be used: {_and_more(faults, count)}.",
+            "Correct or remove them.",
+        )
+    if not found.files:
+        raise UnusableSource(f"{show(file.name)} has no rows.")
+    return found
+
+
+def plan_listings(
+    listings: dict[str, Listing],
+    names: list[str] | None,
+    *,
+    pct_val: float,
+    pct_test: float,
+    seed: int,
+    is_shuffled: bool = True,
+) -> Plan:
+    """Plan the splits of ``listings``, dividing the classes of train for val and test if these are missing.
+
+    By default, the names of the classes are the labels of train, sorted. Raises UnusableSource.
+    """
+    shares = {"val": 0.0 if "val" in listings else pct_val, "test": 0.0 if "test" in listings else pct_test}
+    check_shares(shares["val"], shares["test"])
+    train = listings["train"]
+    names = names or sort_labels(set(train.labels))
+    numbers = {name: number for number, name in enumerate(names)}
+    _need_two_classes(train, names)
+    warnings: list[str] = []
+    splits: dict[str, SplitPlan] = {}
+    for name, listing in listings.items():
+        if listing.missing:
+            lines = _and_more(listing.missing_lines, listing.missing)
+            source = show(os.path.basename(listing.source))
+            warnings.append(f"{count_of(listing.missing, 'image')} of {source} not found: {lines}.")
+        targets = [numbers[label] for label in listing.labels]
+        splits[name] = SplitPlan(listing.images, listing.files, targets, list(targets), listing.source)
+    splits |= _take_shares(splits["train"], shares, len(names), seed)
+    if is_shuffled:
+        for name, split in splits.items():
+            shuffle(split, seed, name)
+    for name, split in splits.items():
+        present = set(split.groups)
+        absent = [label for number, label in enumerate(names) if number not in present]
+        if absent:
+            warnings.append(f"Classes without {name} images: {listed(absent)}.")
+    ordered: dict[str, SplitPlan] = {name: splits[name] for name in SPLITS if name in splits}
+    return Plan(class_index(names), ordered, names, warnings, required_groups=2)
+
+
+def sort_labels(labels: set[str]) -> list[str]:
+    """Sort the names of classes: numerically if all are integers."""
+    if all(re.fullmatch(r"-?[0-9]{1,18}", label) for label in labels):
+        return sorted(labels, key=lambda label: (int(label), label))
+    return sorted(labels)
+
+
+def _take_shares(train: SplitPlan, shares: dict[str, float], classes: int, seed: int) -> dict[str, SplitPlan]:
+    """Divide ``train`` by class; each part keeps the order of the images."""
+    if not any(shares.values()):
+        return {}
+    places: list[list[str]] = [[] for _ in range(classes)]
+    for place, number in enumerate(train.groups):
+        places[number].append(str(place))
+    parts: dict[str, list[int]] = {"train": [], "val": [], "test": []}
+    for number, own in enumerate(places):
+        chosen = choose(own, seed, "train", str(number))
+        start = 0
+        counts = split_counts(len(chosen), shares["val"], shares["test"])
+        for name, count in zip(parts, counts, strict=True):
+            parts[name] += map(int, chosen[start : start + count])
+            start += count
+    splits = {}
+    for name, chosen_places in parts.items():
+        if chosen_places:
+            part = SplitPlan(train.images, train.files, train.targets, train.groups, train.source)
+            part.reorder(sorted(chosen_places))
+            splits[name] = part
+    return splits
+
+
+def _need_two_classes(train: Listing, names: list[str]) -> None:
+    present = set(train.labels)
+    if len(present) < 2:
+        place = show(train.source)
+        raise UnusableSource(
+            f"All images in {place} have the label “{show(next(iter(present), names[0]))}”.",
+            "Classification requires at least two classes.",
+        )
+
+
+def _class_name(text: str) -> str:
+    if not text.strip():
+        raise ValueError("the label is missing")
+    return show(text.strip())
+
+
+def _header_test(header: Header) -> Callable[[list[str]], bool]:
+    if header == "auto":
+        return lambda cells: not any(map(is_image, cells))
+    return lambda cells: header == "yes"
+
+
+def _and_more(lines: list[str], count: int) -> str:
+    more = count - len(lines)
+    return first_lines(lines) + (f"; and {more:,} more" if more > 0 else "")

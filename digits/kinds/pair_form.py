@@ -1,0 +1,155 @@
+"""The form fields of datasets whose source is a folder of images and one of target images."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, Generic, TypeVar
+
+from wtforms import BooleanField, IntegerField, SelectField, StringField
+from wtforms.validators import DataRequired, ValidationError
+
+from digits.data.pairs import find_folders
+from digits.kinds.dataset_form import ImageDatasetForm, check_shares, required_integer
+from digits.kinds.form_fields import AllowedPath, RequiredIf, choices
+from digits.kinds.pair_source import CreateFromPairs, PairFolders
+from digits.kinds.pair_summary import suggest_folders
+from digits.kinds.source_summary import Suggestion
+
+AnyPairRecipe = TypeVar("AnyPairRecipe", bound=CreateFromPairs)
+
+# The fields of the folders of images and targets of each split.
+FOLDERS = {
+    "train": ("feature_folder", "label_folder"),
+    "val": ("validation_feature_folder", "validation_label_folder"),
+    "test": ("test_feature_folder", "test_label_folder"),
+}
+_CHANNELS = {"L": 1, "RGB": 3}
+
+
+class OptionalPath(AllowedPath):
+    """Validate a file or folder like `AllowedPath`, or accept that it is left out."""
+
+    def __call__(self, form: Any, field: Any) -> None:
+        field.data = (field.data or "").strip()
+        if field.data:
+            super().__call__(form, field)
+
+
+class PairForm(ImageDatasetForm[AnyPairRecipe], Generic[AnyPairRecipe]):
+    """Base class of the forms that create a dataset from pairs of images.
+
+    A folder without one of targets may contain both, as folders with usual names: the target's one of
+    ``TARGET_FOLDERS``, in lower case.
+    """
+
+    SCANNED: tuple[str, ...] = ("feature_folder", "label_folder")
+    TARGET_FOLDERS: tuple[str, ...] = ()
+
+    feature_folder = StringField(
+        "Images", validators=[DataRequired("Enter a folder."), AllowedPath("folder")]
+    )
+    label_folder = StringField("Targets", default="", validators=[OptionalPath("folder")])
+    folder_pct_val = required_integer("Validation split (%)", CreateFromPairs, "pct_val")
+    folder_pct_test = required_integer("Test split (%)", CreateFromPairs, "pct_test")
+    has_val_folder = BooleanField("Use separate validation folders", default=False)
+    validation_feature_folder = StringField(
+        "Validation images", validators=[RequiredIf(has_val_folder=True), AllowedPath("folder")]
+    )
+    validation_label_folder = StringField(
+        "Validation targets", default="", validators=[OptionalPath("folder")]
+    )
+    has_test_folder = BooleanField("Use separate test folders", default=False)
+    test_feature_folder = StringField(
+        "Test images", validators=[RequiredIf(has_test_folder=True), AllowedPath("folder")]
+    )
+    test_label_folder = StringField("Test targets", default="", validators=[OptionalPath("folder")])
+    # Accepted for scripts written for DIGITS; by default, resize_channels decides.
+    channel_conversion = SelectField(
+        "Channel conversion",
+        choices=choices(("none", "None"), ("RGB", "Color"), ("L", "Grayscale")),
+        default="none",
+    )
+
+    def validate_label_folder(self, field: StringField) -> None:
+        self._complete("train", field)
+
+    def validate_validation_label_folder(self, field: StringField) -> None:
+        if self.has_val_folder.data:
+            self._complete("val", field)
+
+    def validate_test_label_folder(self, field: StringField) -> None:
+        if self.has_test_folder.data:
+            self._complete("test", field)
+
+    def validate_folder_pct_test(self, field: IntegerField) -> None:
+        check_shares(
+            0 if self.has_val_folder.data else self.folder_pct_val.data,
+            0 if self.has_test_folder.data else field.data,
+        )
+
+    def check_without_targets(self, split: str, folder: str) -> None:
+        """Raise ValidationError if the ``folder`` of the images of a split needs one of targets."""
+
+    def _complete(self, split: str, field: StringField) -> None:
+        """Find the folders of images and targets in that of the images, if none is given for the targets."""
+        images = self[FOLDERS[split][0]]
+        if images.errors or field.errors or not images.data:
+            return
+        found = None if field.data else self._find(Path(images.data))
+        if found:
+            images.data, field.data = map(str, found)
+        elif not field.data:
+            self.check_without_targets(split, images.data)
+        elif field.data == images.data:
+            raise ValidationError("This is the folder of the images. Enter another one.")
+
+    def _find(self, root: Path) -> tuple[Path, Path] | None:
+        found = find_folders(root, self.TARGET_FOLDERS)
+        return found if found and all(map(self.meta.data_roots.contain, found)) else None
+
+    def scanned_folders(self) -> tuple[PairFolders, Suggestion | None]:
+        """Return the folders to summarize, and a suggestion for those fields; raises DigitsError."""
+        root = self.path_of("feature_folder", "folder")
+        if (self.label_folder.data or "").strip():
+            targets = self.path_of("label_folder", "folder")
+            return PairFolders(images=str(root), targets=str(targets)), None
+        is_allowed: Callable[[Path], bool] = self.meta.data_roots.contain
+        found = self._find(root)
+        folders = (
+            PairFolders(images=str(found[0]), targets=str(found[1]))
+            if found
+            else PairFolders(images=str(root))
+        )
+        return folders, suggest_folders(root, self.TARGET_FOLDERS, is_allowed)
+
+    def image_settings(self) -> dict[str, Any]:
+        settings = super().image_settings()
+        settings["channels"] = _CHANNELS.get(self.channel_conversion.data, settings["channels"])
+        return settings
+
+    def pair_settings(self) -> dict[str, Any]:
+        """Return the arguments of `CreateFromPairs` for the fields of this class and of the images."""
+        val, test = self.has_val_folder.data, self.has_test_folder.data
+        return {
+            "train": self._folders("train"),
+            "val": self._folders("val") if val else None,
+            "test": self._folders("test") if test else None,
+            "pct_val": 0.0 if val else self.folder_pct_val.data,
+            "pct_test": 0.0 if test else self.folder_pct_test.data,
+            **self.image_settings(),
+        }
+
+    def fill_source(self, recipe: AnyPairRecipe) -> None:
+        self.set(has_val_folder=recipe.val is not None, has_test_folder=recipe.test is not None)
+        if recipe.val is None:
+            self.folder_pct_val.data = round(recipe.pct_val)
+        if recipe.test is None:
+            self.folder_pct_test.data = round(recipe.pct_test)
+        for name, folders in recipe.folders():
+            images, targets = FOLDERS[name]
+            self.set(**{images: folders.images, targets: folders.targets})
+
+    def _folders(self, split: str) -> PairFolders:
+        images, targets = FOLDERS[split]
+        return PairFolders(images=self[images].data, targets=self[targets].data or "")

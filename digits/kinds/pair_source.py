@@ -1,0 +1,149 @@
+"""Datasets whose source is a folder of images and one of target images: the recipe, and the plan of the splits."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from msgspec import Struct
+
+from digits.core.recipe import CreateDataset
+from digits.core.schema import Percent
+from digits.data.pairs import ImageList, PairedSplit, Pairs, list_images, match
+from digits.data.sources import (
+    ImageFolder,
+    Progress,
+    UnusableSource,
+    check_shares,
+    choose,
+    show,
+    shuffle,
+    split_counts,
+)
+
+
+class PairFolders(Struct, kw_only=True, frozen=True):
+    """The folders of the ``images`` and of the ``targets`` with the same names; without the latter, images are
+    their own targets.
+    """
+
+    images: str
+    targets: str = ""
+
+    def each(self) -> Iterator[tuple[Path, Path | None]]:
+        """Yield the folder of the images, then that of the targets if there is one, each with the other one."""
+        images, targets = Path(self.images), Path(self.targets) if self.targets else None
+        yield images, targets
+        if targets:
+            yield targets, images
+
+
+class CreateFromPairs(CreateDataset, kw_only=True):
+    """Read a folder of images and one of target images.
+
+    ``val`` and ``test`` are separate folders; without them ``pct_val`` and ``pct_test`` percent of ``train`` are
+    taken.
+    """
+
+    train: PairFolders
+    val: PairFolders | None = None
+    test: PairFolders | None = None
+    pct_val: Percent = 10.0
+    pct_test: Percent = 0.0
+
+    def folders(self) -> Iterator[tuple[str, PairFolders]]:
+        """Yield the splits that have folders, train first, and their folders."""
+        for name, folders in (("train", self.train), ("val", self.val), ("test", self.test)):
+            if folders is not None:
+                yield name, folders
+
+
+@dataclass(frozen=True)
+class FoundPairs:
+    """The pairs in the ``folders`` of a split."""
+
+    folders: PairFolders
+    pairs: Pairs
+    lists: list[ImageList]
+
+    def remarks(self, target: str) -> list[str]:
+        """Return warnings; ``target`` is the word for a target image."""
+        return [*(remark for item in self.lists for remark in item.remarks()), *self.pairs.remarks(target)]
+
+    def need(self, target: str) -> None:
+        """Raise UnusableSource unless there is a pair."""
+        images, *targets = self.lists
+        for item in self.lists:
+            if not item.files:
+                raise UnusableSource(f"No images found in {show(str(item.root))}.")
+        if not self.pairs.names:
+            raise UnusableSource(
+                f"No {target} has the same name as an image.",
+                f"The first image is {show(images.files[0])}, the first {target} {show(targets[0].files[0])}: "
+                "their names must be the same except for the ending.",
+            )
+
+
+def find_pairs(folders: PairFolders, progress: Progress) -> FoundPairs:
+    """List the folders of a split, and pair their files; raises UnusableSource."""
+    lists = []
+    for path, other in folders.each():
+        name = show(str(path))
+        progress.reading(f"Reading {name}")
+        lists.append(list_images(path, _reporter(progress, name), other))
+    return FoundPairs(folders, match_lists(lists), lists)
+
+
+def plan_splits(
+    recipe: CreateFromPairs, progress: Progress, target: str
+) -> tuple[dict[str, PairedSplit], list[str]]:
+    """Return the splits of ``recipe``, with the names of the target images as targets, and warnings.
+
+    ``target`` is the word for a target image. Raises UnusableSource.
+    """
+    shares = (0 if recipe.val else recipe.pct_val, 0 if recipe.test else recipe.pct_test)
+    check_shares(*shares)
+    splits: dict[str, PairedSplit] = {}
+    warnings: list[str] = []
+    for name, folders in recipe.folders():
+        found = find_pairs(folders, progress)
+        found.need(target)
+        warnings += found.remarks(target)
+        splits |= _share_out(name, found, *(shares if name == "train" else (0, 0)), recipe.seed)
+    for name, split in splits.items():
+        shuffle(split, recipe.seed, name)
+    return splits, warnings
+
+
+def _share_out(
+    name: str, found: FoundPairs, pct_val: float, pct_test: float, seed: int
+) -> dict[str, PairedSplit]:
+    """Divide the pairs of the folders of the split ``name`` between it and the splits that take a share of it."""
+    target_of = dict(found.pairs.names)
+    files = choose(list(target_of), seed, "pairs", name)
+    splits, start = {}, 0
+    counts = split_counts(len(files), pct_val, pct_test)
+    for part, count in zip((name, "val", "test"), counts, strict=True):
+        if count:
+            names = files[start : start + count]
+            splits[part] = PairedSplit(
+                ImageFolder(Path(found.folders.images)),
+                names,
+                [target_of[file] for file in names],
+                target_images=ImageFolder(Path(found.folders.targets or found.folders.images)),
+            )
+        start += count
+    return splits
+
+
+def match_lists(lists: list[ImageList]) -> Pairs:
+    """Pair the files of a list of images and one of targets; without the latter, images with themselves."""
+    images, *targets = lists
+    if targets:
+        return match(images.files, targets[0].files)
+    return Pairs([(name, name) for name in images.files], [], [], [])
+
+
+def _reporter(progress: Progress, name: str) -> Callable[[int], None]:
+    return lambda files: progress.reading(f"Reading {name}: {files:,} images")

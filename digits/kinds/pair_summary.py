@@ -1,0 +1,92 @@
+"""Summarize a folder of images and one of target images for the form."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterator
+from pathlib import Path
+
+from digits.data.pairs import ImageList, find_folders, walk_images
+from digits.data.sources import UnusableSource, count_of, show
+from digits.kinds.pair_source import FoundPairs, PairFolders, match_lists
+from digits.kinds.source_summary import Pace, SourceSummary, Suggestion, joined, with_sample
+
+Describe = Callable[[FoundPairs, SourceSummary], None]
+
+
+def summarize_pairs(
+    folders: PairFolders, target: str, describe: Describe, suggestion: Suggestion | None
+) -> Iterator[SourceSummary]:
+    """Yield increasingly complete summaries of ``folders``; the last one is finished.
+
+    ``target`` is the word for a target image, and ``describe`` adds what the kind finds in the pairs.
+    """
+    pace, lists = Pace(), [ImageList(Path(folders.images))]
+    complete = True
+    try:
+        for path, other in folders.each():
+            for found in walk_images(path, other):
+                lists = [*(item for item in lists if item.root != found.root), found]
+                if pace.is_over(sum(len(item.files) for item in lists)):
+                    complete = False
+                    break
+                if pace.is_due():
+                    yield SourceSummary(
+                        facts=[f"{_counted(lists, target)}…"], suggestion=suggestion, finished=False
+                    )
+        found_pairs = FoundPairs(folders, match_lists(lists), lists)
+        summary = _summarize(found_pairs, target, complete)
+        if found_pairs.pairs.names:
+            describe(found_pairs, summary)
+    except UnusableSource as error:
+        summary = SourceSummary.unusable(error)
+        summary.suggestion = suggestion
+        yield summary
+        return
+    facts, problems = summary.facts, summary.problems
+
+    def summarize() -> SourceSummary:
+        again = SourceSummary(facts=list(facts), problems=list(problems), suggestion=suggestion)
+        again.bars_title, again.bars, again.bars_total = summary.bars_title, summary.bars, summary.bars_total
+        return again
+
+    yield from with_sample(folders.images, [name for name, _ in found_pairs.pairs.names], summarize)
+
+
+def suggest_folders(
+    root: Path, targets: Collection[str], is_allowed: Callable[[Path], bool]
+) -> Suggestion | None:
+    """Suggest the folders of images and of targets in ``root``, if it has them; see `find_folders`."""
+    found = find_folders(root, targets)
+    if not found or not all(map(is_allowed, found)):
+        return None
+    names = joined([f"{show(path.name)}/" for path in found])
+    return Suggestion(
+        f"This folder contains {names}. Use them?",
+        "Use them",
+        {"feature_folder": str(found[0]), "label_folder": str(found[1])},
+    )
+
+
+def spread(found: FoundPairs, count: int) -> list[tuple[str, str]]:
+    """Return at most ``count`` evenly spaced pairs."""
+    names = found.pairs.names
+    count = min(count, len(names))
+    return [names[number * len(names) // count] for number in range(count)]
+
+
+def _summarize(found: FoundPairs, target: str, complete: bool) -> SourceSummary:
+    summary = SourceSummary()
+    if not complete:
+        summary.facts.append(f"At least {_counted(found.lists, target)}.")
+        return summary
+    found.need(target)
+    count = len(found.pairs.names)
+    pair = (f" with a {target}" if count == 1 else f" with {target}s") if found.folders.targets else ""
+    summary.facts.append(f"{count_of(count, 'image')}{pair}.")
+    summary.problems += found.remarks(target)
+    return summary
+
+
+def _counted(lists: list[ImageList], target: str) -> str:
+    words = ("image", target)
+    return joined([count_of(len(item.files), word) for item, word in zip(lists, words, strict=False)])

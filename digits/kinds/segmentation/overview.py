@@ -1,0 +1,68 @@
+"""Summarize pairs of images and label images for the form: the classes, from a few label images."""
+
+from __future__ import annotations
+
+from collections import Counter
+from pathlib import Path
+
+from digits.data import images
+from digits.data.images import UnusableImage
+from digits.data.masks import MaskSurvey, open_mask
+from digits.data.sources import ImageFolder, count_of, listed, show
+from digits.kinds.pair_source import FoundPairs
+from digits.kinds.pair_summary import spread
+from digits.kinds.segmentation.reader import TARGET, find_classes, initial_code, read_class_names
+from digits.kinds.source_summary import MAX_SAMPLE_BYTES, SAMPLE_IMAGES, SourceSummary
+
+
+class Overview:
+    """Describes label images; ``class_labels`` and ``color_map`` are real paths, or empty."""
+
+    def __init__(self, class_labels: str, color_map: str) -> None:
+        self._class_labels, self._color_map = class_labels, color_map
+
+    def describe(self, found: FoundPairs, summary: SourceSummary) -> None:
+        """Add the classes in a sample of the label images, and their problems; raises UnusableSource."""
+        names = read_class_names(self._class_labels)
+        code = initial_code(self._color_map)
+        surveys: list[tuple[str, MaskSurvey]] = []
+        broken: list[str] = []
+        masks = ImageFolder(Path(found.folders.targets))
+        sources = ImageFolder(Path(found.folders.images))
+        for name, mask_name in spread(found, SAMPLE_IMAGES):
+            try:
+                data = masks.read(mask_name)
+                if len(data) > MAX_SAMPLE_BYTES:
+                    continue
+                mask = open_mask(data)
+                surveys.append((mask_name, code.survey(mask)))
+                _, size = images.header(sources.read(name))
+            except UnusableImage as error:
+                broken.append(f"{show(mask_name)} ({error.reason})")
+            except OSError as error:
+                broken.append(f"{show(mask_name)} ({error.strerror})")
+            else:
+                # An image may have to be rotated.
+                if sorted(size) != sorted(mask.size):
+                    sizes = " instead of ".join(f"{width}×{height}" for width, height in (mask.size, size))
+                    broken.append(f"{show(mask_name)} ({sizes} pixels)")
+        if broken:
+            summary.problems.append(
+                f"{count_of(len(broken), TARGET)} of those examined cannot be used: {listed(broken)}. "
+                "Their images are skipped."
+            )
+        classes = find_classes([survey for _, survey in surveys], names, code)
+        summary.facts.append(f"{_count(len(classes.names))}: {listed(classes.names)}.")
+        summary.facts += classes.remarks()
+        counts = Counter(
+            classes.names[place]
+            for _, survey in surveys
+            for place, share in enumerate(classes.shares(survey).tolist())
+            if share
+        )
+        title = f"Images per class, of {len(surveys)} examined"
+        summary.set_bars(title, [(name, counts[name]) for name in classes.names])
+
+
+def _count(classes: int) -> str:
+    return "1 class" if classes == 1 else f"{classes:,} classes"

@@ -1,0 +1,290 @@
+"""Read a folder of images and one of label images, whose pixels are class indexes or colors.
+
+The classes are those of all label images, so these are read twice: first to count the pixels of each class, in
+one process per core, then with their images.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import cast
+
+import numpy as np
+from numpy.typing import NDArray
+from PIL import Image
+
+from digits.data import images, parallel
+from digits.data.drawing import Color
+from digits.data.images import Geometry, UnusableImage
+from digits.data.masks import Code, ColorMap, IndexCode, MaskSurvey, open_mask
+from digits.data.pairs import PairedSplit
+from digits.data.records import Features
+from digits.data.sources import Plan, Progress, SplitPlan, UnusableSource, count_of, listed, show
+from digits.data.target import IGNORED, MAX_PIXEL_CLASSES, mask
+from digits.kinds.pair_source import plan_splits
+from digits.kinds.segmentation.recipe import CreateSegmentation
+
+TARGET = "label image"
+NO_CLASS = "no class"
+MAX_TEXT_BYTES = 1_000_000
+MASKS_PER_PIECE = 32
+
+
+@dataclass(frozen=True, slots=True)
+class LabelImage:
+    """The label image ``name`` of an image, with the indexes of its classes."""
+
+    name: str
+    classes: tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class Classes:
+    """The names of the classes, their colors in the source if it has any, and how label images encode them."""
+
+    names: list[str]
+    colors: list[Color]
+    code: Code
+
+    def remarks(self) -> list[str]:
+        """Return sentences for the user about what was detected."""
+        if isinstance(self.code, IndexCode) and self.code.binary:
+            return [f"Black and white label images: 0 is “{self.names[0]}”, 255 is “{self.names[1]}”."]
+        return []
+
+    def shares(self, survey: MaskSurvey) -> NDArray[np.float64]:
+        """Return the share of each class in the pixels of an image that have a class, float64 [classes]."""
+        counts = np.zeros(256)
+        counts[list(survey.values)] = survey.counts
+        if isinstance(self.code, IndexCode) and self.code.binary:
+            counts[1] = counts[IGNORED]
+        known = counts[: len(self.names)]
+        return np.divide(known, max(1.0, known.sum()))
+
+
+@dataclass
+class SegmentationPlan(Plan):
+    """A plan whose targets are `LabelImage`; records are counted by all classes of their pixels."""
+
+    code: Code = field(kw_only=True)
+
+    def counts(self, split: SplitPlan, places: Iterator[int] | Sequence[int]) -> NDArray[np.int64]:  # type: ignore[override]
+        total = np.zeros(len(self.target.names), np.int64)
+        for place in places:
+            total[list(split.targets[place].classes)] += 1
+        return total
+
+    def features(self, split: SplitPlan, place: int, geometry: Geometry) -> Features:
+        name = split.targets[place].name
+        try:
+            image = open_mask(cast(PairedSplit, split).target_images.read(name))
+            if image.size != geometry.size:
+                (width, height), (of_image, by) = image.size, geometry.size
+                raise UnusableImage(f"it has {width}×{height} pixels, and the image {of_image}×{by}")
+            classes = Image.fromarray(self.code.decode(image))
+        except UnusableImage as error:
+            raise UnusableImage(f"{TARGET} {show(name)}: {error.reason}") from error
+        except OSError as error:
+            raise UnusableImage(f"{TARGET} {show(name)}: {error.strerror or error}") from error
+        resized = geometry.resize_mask(classes, IGNORED)
+        return {self.target.feature: [images.encode_image(resized, "png")]}
+
+
+def read(recipe: CreateSegmentation, progress: Progress) -> Plan:
+    """Plan the dataset of ``recipe``; raises UnusableSource and OSError."""
+    names = read_class_names(recipe.class_labels_file)
+    code = initial_code(recipe.colormap_file)
+    splits, warnings = plan_splits(recipe, progress, TARGET)
+    surveys = _survey(splits, code, recipe.processes, progress)
+    classes = find_classes([item for found in surveys.values() for item in found if item], names, code)
+    shares = _total_shares(classes, surveys["train"])
+    for name, split in splits.items():
+        split.targets = [
+            LabelImage(file, tuple(np.flatnonzero(classes.shares(item)).tolist()) if item else ())
+            for file, item in zip(split.targets, surveys[name], strict=True)
+        ]
+    groups = _group(splits, classes.names, shares.mean)
+    warnings += _remarks(classes.names, shares.mean)
+    target = mask(
+        classes.names,
+        recipe.height,
+        recipe.width,
+        classes.colors,
+        mean=shares.mean.tolist(),
+        std=shares.std.tolist(),
+    )
+    return SegmentationPlan(target, dict(splits), groups, warnings, code=classes.code)
+
+
+def initial_code(color_map: str) -> Code:
+    """Return how to survey label images: by the colors in the file ``color_map``, or as indexes."""
+    return ColorMap(read_color_map(color_map)) if color_map else IndexCode()
+
+
+def find_classes(surveys: Sequence[MaskSurvey], names: list[str], code: Code) -> Classes:
+    """Return the classes of the surveyed label images; ``names`` may be empty. Raises UnusableSource."""
+    if not surveys:
+        raise UnusableSource(
+            "No label image can be used.",
+            "Use grayscale images or images with a palette, or choose a color map for the colors of the classes.",
+        )
+    if isinstance(code, ColorMap):
+        colors = list(code.colors)
+        if len(names) > len(colors):
+            raise UnusableSource(
+                f"There are {len(names)} class labels, but {count_of(len(colors), 'color')} in the color map.",
+                "Add the colors of the other classes.",
+            )
+        colors = colors[: len(names) or None]
+        return Classes(names or _default_names(len(colors)), colors, ColorMap(colors))
+    fitting = IndexCode.fitting(surveys, len(names))
+    if not names:
+        names = ["background", "foreground"] if fitting.binary else _default_names(fitting.classes)
+    return Classes(names, fitting.colors, fitting)
+
+
+def read_class_names(path: str) -> list[str]:
+    """Read the names of the classes, one per line; none without a path. Raises UnusableSource."""
+    if not path:
+        return []
+    names = [line.strip() for line in _lines(Path(path))]
+    if len(names) > MAX_PIXEL_CLASSES:
+        raise UnusableSource(
+            f"{show(Path(path).name)} lists {len(names):,} classes.", f"Use at most {MAX_PIXEL_CLASSES}."
+        )
+    for number, name in enumerate(names, 1):
+        if not name:
+            raise UnusableSource(
+                f"{show(Path(path).name)}: line {number} is empty.", "Enter the name of a class."
+            )
+        if name in names[: number - 1]:
+            raise UnusableSource(f"{show(Path(path).name)}: line {number} repeats the class “{show(name)}”.")
+    if not names:
+        raise UnusableSource(f"{show(Path(path).name)} is empty.", "List one class per line.")
+    return [show(name) for name in names]
+
+
+def read_color_map(path: str) -> list[Color]:
+    """Read the colors of the classes: red, green and blue per line, 0 to 255. Raises UnusableSource.
+
+    As in DIGITS, a map of 256 colors is padded with black, and its last color is that of pixels without a class.
+    """
+    name = show(Path(path).name)
+    colors: list[Color] = []
+    for number, line in enumerate(_lines(Path(path)), 1):
+        try:
+            red, green, blue = (int(part) for part in line.replace(",", " ").split())
+        except ValueError:
+            red = -1
+        if not (red >= 0 and all(0 <= value <= 255 for value in (red, green, blue))):
+            raise UnusableSource(
+                f"{name}: line {number} is not a color: “{show(line[:40])}”.",
+                "Each line contains red, green and blue, from 0 to 255, separated by spaces.",
+            )
+        colors.append((red, green, blue))
+    if len(colors) == MAX_PIXEL_CLASSES + 1:
+        colors.pop()
+    while len(colors) > 1 and not any(colors[-1]) and colors[-1] in colors[:-1]:
+        colors.pop()
+    if len(colors) > MAX_PIXEL_CLASSES:
+        raise UnusableSource(f"{name} lists {len(colors):,} colors.", f"Use at most {MAX_PIXEL_CLASSES}.")
+    if not colors:
+        raise UnusableSource(f"{name} is empty.", "List one color per line.")
+    for number, color in enumerate(colors, 1):
+        if color in colors[: number - 1]:
+            raise UnusableSource(
+                f"{name}: line {number} repeats the color of line {colors.index(color) + 1}."
+            )
+    return colors
+
+
+def _lines(path: Path) -> list[str]:
+    try:
+        with open(path, "rb") as file:
+            data = file.read(MAX_TEXT_BYTES + 1)
+    except OSError as error:
+        raise UnusableSource(f"{show(str(path))} cannot be read: {error.strerror}.") from error
+    if len(data) > MAX_TEXT_BYTES:
+        raise UnusableSource(f"{show(path.name)} is larger than {MAX_TEXT_BYTES // 1_000_000} MB.")
+    try:
+        return data.decode("utf-8-sig").rstrip().splitlines()
+    except UnicodeDecodeError as error:
+        raise UnusableSource(f"{show(path.name)} is not UTF-8 text.") from error
+
+
+def _default_names(count: int) -> list[str]:
+    return ["background", *(f"class {number}" for number in range(1, count))]
+
+
+def _survey(
+    splits: dict[str, PairedSplit], code: Code, processes: int | None, progress: Progress
+) -> dict[str, list[MaskSurvey | None]]:
+    """Return the survey of each label image; None for one that cannot be used."""
+    places = [(split, place) for split in splits.values() for place in range(len(split))]
+    pieces = -(-len(places) // MASKS_PER_PIECE)
+
+    def work(piece: int, send: parallel.Send) -> None:
+        chosen = places[piece * MASKS_PER_PIECE : (piece + 1) * MASKS_PER_PIECE]
+        send((piece, [survey_mask(split, place, code) for split, place in chosen]))
+
+    found: dict[int, list[MaskSurvey | None]] = {}
+    done = 0
+    for message in parallel.run(work, pieces, processes=processes):
+        if message:
+            found[message[0]] = message[1]
+            done += len(message[1])
+            progress.reading(f"Reading label images: {done:,} of {len(places):,}")
+    flat = (item for piece in range(pieces) for item in found[piece])
+    return {name: [next(flat) for _ in split.files] for name, split in splits.items()}
+
+
+def survey_mask(split: PairedSplit, place: int, code: Code) -> MaskSurvey | None:
+    """Survey a label image; return None if it cannot be used."""
+    try:
+        return code.survey(open_mask(split.target_images.read(split.targets[place])))
+    except (UnusableImage, OSError):
+        return None
+
+
+@dataclass(frozen=True)
+class _Shares:
+    """The mean and the standard deviation of the share of each class in the pixels of an image."""
+
+    mean: NDArray[np.float64]
+    std: NDArray[np.float64]
+
+
+def _total_shares(classes: Classes, surveys: Sequence[MaskSurvey | None]) -> _Shares:
+    total, squares, count = np.zeros(len(classes.names)), np.zeros(len(classes.names)), 0
+    for item in filter(None, surveys):
+        shares = classes.shares(item)
+        total, squares, count = total + shares, squares + shares**2, count + 1
+    mean = total / max(1, count)
+    return _Shares(mean, np.sqrt(np.maximum(0, squares / max(1, count) - mean**2)))
+
+
+def _group(splits: dict[str, PairedSplit], names: list[str], shares: NDArray[np.float64]) -> list[str]:
+    """Group the images of each split by their rarest class; return the names of the groups that have images."""
+    counts = np.zeros(len(names), np.int64)
+    for item in splits["train"].targets:
+        counts[list(item.classes)] += 1
+
+    def rarity(index: int) -> tuple[int, float, int]:
+        return int(counts[index]), float(shares[index]), index
+
+    rarest = {
+        name: [min(item.classes, key=rarity) if item.classes else len(names) for item in split.targets]
+        for name, split in splits.items()
+    }
+    used = sorted({index for found in rarest.values() for index in found})
+    places = {index: place for place, index in enumerate(used)}
+    for name, split in splits.items():
+        split.groups = [places[index] for index in rarest[name]]
+    return [[*names, NO_CLASS][index] for index in used]
+
+
+def _remarks(names: list[str], shares: NDArray[np.float64]) -> list[str]:
+    missing = [name for name, share in zip(names, shares, strict=True) if not share]
+    return [f"No training image has pixels of: {listed(missing)}."] if missing else []

@@ -1,0 +1,22 @@
+"""The recipe of a dataset for semantic segmentation."""
+
+from __future__ import annotations
+
+from digits.kinds.pair_source import CreateFromPairs
+
+KIND = "image-segmentation"
+
+
+class CreateSegmentation(CreateFromPairs, kw_only=True):
+    """Read a folder of images and one of label images.
+
+    ``class_labels_file`` lists the names of the classes, one per line. With ``colormap_file``, which lists the
+    colors of the classes, the pixels of label images are colors; otherwise they are class indexes.
+    """
+
+    kind: str = KIND
+    class_labels_file: str = ""
+    colormap_file: str = ""
+
+
+Recipe = CreateSegmentation

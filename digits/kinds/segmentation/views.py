@@ -1,0 +1,57 @@
+"""Pages and JSON of semantic segmentation."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from digits.data.drawing import class_colors, css_color
+from digits.data.manifest import Manifest
+from digits.data.sources import show
+from digits.kinds import views
+from digits.kinds.segmentation.recipe import CreateSegmentation
+
+
+class Views(views.Views[CreateSegmentation]):
+    """Classes, their intersection over union, and the mask of an image."""
+
+    group = "rarest class"
+    groups = "rarest classes"
+    distribution = "Images per class"
+    counts_overlap = True
+    charts = (
+        views.Chart("miou", "mIoU", ("miou",), percent=True, best="highest", low=0),
+        views.Chart("iou", "IoU per class", ("iou/",), percent=True, best="highest", low=0, has_tile=False),
+        views.Chart(
+            "pixel-accuracy", "Pixel accuracy", ("pixel_accuracy",), percent=True, best="highest", low=0
+        ),
+    )
+    invitation = (
+        "Assign each pixel to a class. From a folder of images and one of label images with the same names."
+    )
+    infer = "Segment"
+    infer_title = "Segment an image"
+    result = "The mask appears here."
+    draws_on_image = True
+
+    def describe_dataset(self, manifest: Manifest) -> str:
+        count = len(manifest.target.names)
+        return f"{count} classes" if count != 1 else "1 class"
+
+    def describe_metrics(self, metrics: Any) -> str:
+        return super().describe_metrics({name: value for name, value in metrics.items() if "/" not in name})
+
+    def tiles(self, manifest: Manifest) -> list[tuple[str, str]]:
+        names, shares = manifest.target.names, manifest.target.mean
+        largest = max(range(len(names)), key=shares.__getitem__)
+        return [
+            ("Classes", f"{len(names):,}"),
+            ("Most frequent class", f"{show(names[largest])}, {100 * shares[largest]:.0f}%"),
+        ]
+
+    def dataset_json(self, manifest: Manifest) -> dict[str, Any]:
+        target = manifest.target
+        return {
+            "labels": target.names,
+            "pixel_shares": target.mean,
+            "colors": [css_color(color) for color in class_colors(target)],
+        }

@@ -1,0 +1,31 @@
+// The files that a user chooses or drops, with their paths relative to what was chosen.
+
+/** The files of a file input, as [{path, file}]. */
+export function chosenFiles(input) {
+  return [...input.files].map((file) => ({ path: file.webkitRelativePath || file.name, file }));
+}
+
+/** The files of a drop, those in folders included, as a promise of [{path, file}]. Call it within the event. */
+export async function droppedFiles(transfer) {
+  // The items are gone once the event handler has returned.
+  const entries = [...transfer.items].map((item) => item.webkitGetAsEntry?.()).filter(Boolean);
+  if (!entries.length) return [...transfer.files].map((file) => ({ path: file.name, file }));
+  const found = [];
+  for (const entry of entries) await collect(entry, found);
+  return found;
+}
+
+async function collect(entry, found) {
+  if (entry.isFile) {
+    const file = await new Promise((resolve, reject) => entry.file(resolve, reject));
+    found.push({ path: entry.fullPath.replace(/^\//, ''), file });
+    return;
+  }
+  const reader = entry.createReader();
+  // Each call returns some of the entries; the last one returns none.
+  for (let batch = await next(reader); batch.length; batch = await next(reader)) {
+    for (const child of batch) await collect(child, found);
+  }
+}
+
+const next = (reader) => new Promise((resolve, reject) => reader.readEntries(resolve, reject));

@@ -1,0 +1,127 @@
+// Label fixing in the gallery: select images, then exclude, relabel or move them. Changes are saved as a new version.
+
+import { describeEdits, RecordEdits } from './record_edits.js';
+
+// What is clicked or focused to select a record.
+const CHOICE = '[data-enlarge], .snippet';
+
+/** Starts the editor of `box`, the gallery of the dataset `box.dataset.dataset`; returns a function to call after its contents changed. */
+export function startEditing(box) {
+  const edits = new RecordEdits(box.dataset.dataset);
+  const selected = new Set();
+  let isOn = edits.count > 0;
+  let last = null;
+
+  const items = () => [...box.querySelectorAll('[data-record]')];
+  const bar = () => box.querySelector('#edit-bar');
+  const labels = () => [...box.querySelectorAll('#edit-label option')].map(({ textContent }) => textContent);
+
+  function describe({ exclude, label, split }) {
+    if (exclude) return 'Excluded';
+    return [label === undefined ? '' : `→ ${labels()[label] ?? label}`, split ? `→ ${split}` : ''].filter(Boolean).join(' ');
+  }
+
+  function draw() {
+    const toggle = box.querySelector('#edit-toggle');
+    if (!toggle) return;
+    toggle.hidden = false;
+    toggle.setAttribute('aria-pressed', String(isOn));
+    bar().hidden = !isOn;
+    box.classList.toggle('is-editing', isOn);
+    for (const item of items()) {
+      const link = item.querySelector(CHOICE);
+      const change = edits.changes[item.dataset.record];
+      const isSelected = isOn && selected.has(item.dataset.record);
+      item.classList.toggle('is-selected', isSelected);
+      item.classList.toggle('is-excluded', Boolean(change?.exclude));
+      if (isOn) {
+        link.setAttribute('role', 'checkbox');
+        link.setAttribute('aria-checked', String(isSelected));
+      } else {
+        link.removeAttribute('role');
+        link.removeAttribute('aria-checked');
+      }
+      item.querySelector('.change')?.remove();
+      if (!change) continue;
+      const mark = document.createElement('span');
+      mark.className = 'change badge badge-plain tone-warning';
+      mark.textContent = describe(change);
+      item.querySelector('figcaption').append(mark);
+    }
+    const words = describeEdits(edits.toJSON());
+    const chosen = selected.size ? `${selected.size.toLocaleString('en')} selected` : 'Select images to change them';
+    box.querySelector('#edit-status').textContent = words ? `${chosen}. Changes: ${words}.` : `${chosen}.`;
+    for (const button of bar().querySelectorAll('[data-needs-selection]')) button.disabled = selected.size === 0;
+    bar().querySelector('[data-save]').hidden = !words;
+    bar().querySelector('[data-edit="discard"]').hidden = !words;
+  }
+
+  function toggle(item, range) {
+    const all = items();
+    const [from, to] = range && last?.isConnected ? [all.indexOf(last), all.indexOf(item)].sort((a, b) => a - b) : [all.indexOf(item), all.indexOf(item)];
+    const isAdded = !selected.has(item.dataset.record);
+    for (const { dataset } of all.slice(from, to + 1)) {
+      if (isAdded) selected.add(dataset.record);
+      else selected.delete(dataset.record);
+    }
+    last = item;
+    draw();
+  }
+
+  function change(value) {
+    edits.apply(selected, value);
+    selected.clear();
+    draw();
+  }
+
+  const actions = {
+    page: () => {
+      for (const { dataset } of items()) selected.add(dataset.record);
+      draw();
+    },
+    exclude: () => change({ exclude: true }),
+    relabel: () => change({ label: Number(box.querySelector('#edit-label').value) }),
+    move: () => change({ split: box.querySelector('#edit-split').value }),
+    restore: () => change(null),
+    discard: () => {
+      edits.clear();
+      selected.clear();
+      draw();
+    },
+  };
+
+  // In the capture phase: a selected image is not enlarged.
+  box.addEventListener(
+    'click',
+    (event) => {
+      const item = isOn && event.target.closest(CHOICE)?.closest('[data-record]');
+      if (!item) return;
+      event.preventDefault();
+      event.stopPropagation();
+      toggle(item, event.shiftKey);
+    },
+    true,
+  );
+  box.addEventListener('click', ({ target }) => {
+    if (target.closest('#edit-toggle')) {
+      isOn = !isOn;
+      selected.clear();
+      draw();
+    }
+    const button = target.closest('[data-edit]');
+    if (button) actions[button.dataset.edit]();
+  });
+  box.addEventListener('keydown', (event) => {
+    const item = isOn && event.target.closest(CHOICE)?.closest('[data-record]');
+    if (!item || event.ctrlKey || event.metaKey || event.altKey) return;
+    if (event.key === ' ') {
+      event.preventDefault();
+      toggle(item, event.shiftKey);
+    } else if (event.key === 'x') {
+      selected.add(item.dataset.record);
+      actions.exclude();
+    }
+  });
+  draw();
+  return draw;
+}

@@ -1,0 +1,77 @@
+// Uploads a Blob by the tus protocol: in chunks with checksums, resumed after interruptions and reloads.
+
+import { Upload } from '../vendor/tus.js';
+import { urlPrefix } from './http.js';
+
+const CHUNK_BYTES = 8 * 1024 * 1024;
+const RETRY_MILLISECONDS = [500, 1000, 3000, 5000, 10000, ...Array(60).fill(20000)];
+// Errors of a file that was changed or removed meanwhile.
+const UNREADABLE = ['NotReadableError', 'NotFoundError'];
+// Temporary: too slow, another request is still writing, damaged on its way, too many requests.
+const RETRIED = [408, 409, 423, 429, 460];
+
+/**
+ * Returns a tus Upload, to be started. `key` identifies the contents of `blob`: an upload with the same key is resumed.
+ * Calls `progressed(sent)`, `interrupted()` before another try, and `done(url)` or `failed(message)`.
+ */
+export async function resumableUpload(blob, { name, key, progressed, interrupted, done, failed }) {
+  const source = chunksOf(blob);
+  const upload = new Upload(blob, {
+    endpoint: `${location.origin}${urlPrefix}/uploads`,
+    chunkSize: CHUNK_BYTES,
+    retryDelays: RETRY_MILLISECONDS,
+    metadata: { filename: name },
+    fileReader: { openFile: async () => source },
+    fingerprint: async () => `digits-upload ${urlPrefix} ${key}`,
+    removeFingerprintOnSuccess: true,
+    onBeforeRequest: (request) => prepare(request, source),
+    onShouldRetry(error) {
+      if (UNREADABLE.includes(error.causingError?.name)) return false;
+      const status = error.originalResponse?.getStatus() ?? 0;
+      const isTemporary = status === 0 || RETRIED.includes(status) || (status >= 500 && status !== 507);
+      if (isTemporary) interrupted();
+      return isTemporary;
+    },
+    onProgress: progressed,
+    onSuccess: () => done(upload.url),
+    onError: (error) => failed(messageOf(error)),
+  });
+  const [previous] = (await upload.findPreviousUploads()).sort((a, b) => b.creationTime.localeCompare(a.creationTime));
+  if (previous) upload.resumeFromPreviousUpload(previous);
+  return upload;
+}
+
+/** The source of a tus Upload. `latest` is the last chunk, read once for both its checksum and the request. */
+function chunksOf(blob) {
+  return {
+    size: blob.size,
+    latest: null,
+    async slice(start, end) {
+      this.latest = await blob.slice(start, end).arrayBuffer();
+      return { value: new Blob([this.latest]), done: end >= blob.size };
+    },
+    close() {
+      this.latest = null;
+    },
+  };
+}
+
+async function prepare(request, source) {
+  request.setHeader('Accept', 'application/json');
+  request.setHeader('X-CSRFToken', document.querySelector('meta[name="csrf-token"]').content);
+  // Browsers compute checksums only for pages from HTTPS or from this computer.
+  if (request.getMethod() !== 'PATCH' || !crypto.subtle) return;
+  const digest = new Uint8Array(await crypto.subtle.digest('SHA-256', source.latest));
+  request.setHeader('Upload-Checksum', `sha256 ${btoa(String.fromCharCode(...digest))}`);
+}
+
+function messageOf(error) {
+  const response = error.originalResponse;
+  try {
+    const { message, hint } = JSON.parse(response.getBody()).error;
+    return [message, hint].filter(Boolean).join(' ');
+  } catch {
+    if (response) return `The server answered ${response.getStatus()}. Try again.`;
+    return 'The files cannot be read, or the server does not respond. Check that they still exist, and try again.';
+  }
+}

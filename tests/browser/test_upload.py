@@ -1,0 +1,104 @@
+"""Uploads in the browser: a folder becomes a dataset, and an interrupted archive resumes."""
+
+from __future__ import annotations
+
+import os
+import re
+import zipfile
+from collections.abc import Callable
+from pathlib import Path
+
+from playwright.sync_api import Locator, Page, Route, expect
+
+from tests.site import bars
+
+
+def test_a_folder_is_uploaded_and_becomes_a_dataset(
+    page: Page, tmp_path: Path, check_accessibility: Callable[[Page], None]
+) -> None:
+    folder = bars(tmp_path / "uploaded bars")
+    long_name = "left/" + "ü" * 60 + ".png"
+    (folder / "left" / "00.png").rename(folder / long_name)
+    page.goto("/datasets/images/classification/new")
+    check_accessibility(page)
+    box = page.get_by_role("group", name="Upload: Training images")
+    with page.expect_file_chooser() as chooser:
+        box.get_by_role("button", name="Folder…").click()
+    chooser.value.set_files(folder)
+    path = page.locator('[name="folder_train"]')
+    expect(path).to_have_value(re.compile("/uploaded bars$"))
+    expect(box).to_contain_text("Uploaded uploaded bars.tar: 24 files")
+    expect(page.locator("#source-summary")).to_contain_text("24 images in 3 classes")
+    server_folder = Path(path.input_value())
+    assert (server_folder / long_name).read_bytes() == (folder / long_name).read_bytes()
+    page.get_by_role("button", name="Create dataset").click()
+    expect(page.locator("[data-status]").filter(has_text="Done").first).to_be_visible(timeout=30_000)
+
+    page.goto("/uploads")
+    check_accessibility(page)
+    page.get_by_role("button", name="Delete uploaded bars.tar").click()
+    page.get_by_role("button", name="Delete", exact=True).click()
+    expect(page.get_by_text("No uploads")).to_be_visible()
+    assert not server_folder.exists()
+
+
+def test_an_interrupted_archive_resumes_after_a_reload(
+    page: Page, tmp_path: Path, check_accessibility: Callable[[Page], None]
+) -> None:
+    archive = tmp_path / "large.zip"
+    with zipfile.ZipFile(archive, "w") as packed:
+        packed.writestr("a/large.bin", os.urandom(20_000_000))
+    chunks: list[int] = []
+
+    def let_one_chunk_pass(route: Route) -> None:
+        if route.request.method == "PATCH":
+            chunks.append(int(route.request.headers["upload-offset"]))
+        if len(chunks) == 2:
+            return  # no response, as if the connection was lost
+        route.continue_()
+
+    page.route("**/uploads/*", let_one_chunk_pass)
+    page.goto("/datasets/images/classification/new")
+    box = page.get_by_role("group", name="Upload: Training images")
+    files = box.locator("[data-upload-files-input]")
+    files.set_input_files(archive)
+    expect(box.get_by_role("progressbar")).to_have_attribute("aria-valuenow", re.compile("^[1-9]"))
+    check_accessibility(page)
+    box.get_by_role("button", name="Pause").click()
+    expect(box).to_contain_text("Paused")
+    page.unroute("**/uploads/*")
+
+    page.once("dialog", lambda dialog: dialog.accept())
+    page.reload()
+    expect(box).to_contain_text("The upload of large.zip was interrupted at 41%")
+    resumed: list[str] = []
+    page.on("request", lambda request: resumed.append(request.headers.get("upload-offset", "")))
+    files.set_input_files(archive)
+    expect(page.locator('[name="folder_train"]')).to_have_value(re.compile("/large/a$"))
+    assert [offset for offset in resumed if offset] == ["8388608", "16777216"]
+
+
+def test_a_dropped_folder_is_uploaded_and_a_refused_archive_is_explained(page: Page, tmp_path: Path) -> None:
+    (tmp_path / "levels" / "images").mkdir(parents=True)
+    (tmp_path / "levels" / "levels.csv").write_text("image,level\n")
+    (tmp_path / "levels" / "images" / "a.png").write_bytes(b"x")
+    (tmp_path / "broken.zip").write_bytes(b"PK\3\4 and nothing else")
+    page.goto("/datasets/images/regression/new")
+    box = page.get_by_role("group", name="Upload: CSV file")
+    drop(page, box, tmp_path / "levels")
+    expect(page.get_by_label("CSV file", exact=True)).to_have_value(re.compile("/levels/levels/levels.csv$"))
+    drop(page, box, tmp_path / "broken.zip")
+    expect(box.get_by_role("alert")).to_contain_text("The zip archive is truncated")
+    expect(box.get_by_role("button", name="Files…")).to_be_visible()
+
+
+def drop(page: Page, box: Locator, path: Path) -> None:
+    """Drag a file or folder of this computer onto ``box``."""
+    place = box.bounding_box()
+    assert place
+    session = page.context.new_cdp_session(page)
+    data = {"items": [], "files": [str(path)], "dragOperationsMask": 1}
+    for kind in ("dragEnter", "dragOver", "drop"):
+        where = {"x": place["x"] + 20, "y": place["y"] + 15}
+        session.send("Input.dispatchDragEvent", {"type": kind, "data": data, **where})
+    session.detach()

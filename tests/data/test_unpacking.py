@@ -1,0 +1,292 @@
+"""Archives from users: what is unpacked, and what is refused without leaving anything."""
+
+from __future__ import annotations
+
+import io
+import os
+import resource
+import struct
+import subprocess
+import sys
+import tarfile
+import zipfile
+from collections.abc import Callable
+from pathlib import Path
+
+import msgspec
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from digits.data import unpacking
+from digits.data.unpacking import ArchiveError, Limits, Progress, Request, content_folder, unpack
+
+LIMITS = Limits(max_bytes=300_000_000, max_files=50, max_ratio=200, spare_bytes=0)
+FILES = {"cats/one.png": b"one" * 1000, "cats/two words.png": b"2", "dogs/ü.png": b"3" * 9999}
+
+
+def zip_of(entries: dict[str, bytes], **options: int) -> bytes:
+    file = io.BytesIO()
+    with zipfile.ZipFile(file, "w", **options) as archive:  # type: ignore[call-overload]
+        for name, data in entries.items():
+            archive.writestr(name, data)
+    return file.getvalue()
+
+
+def tar_of(entries: dict[str, bytes], mode: str = "w") -> bytes:
+    file = io.BytesIO()
+    with tarfile.open(fileobj=file, mode=mode) as archive:  # type: ignore[call-overload]
+        for name, data in entries.items():
+            add(archive, name, data)
+    return file.getvalue()
+
+
+def add(archive: tarfile.TarFile, name: str, data: bytes = b"", **fields: object) -> None:
+    info = tarfile.TarInfo(name)
+    info.size = len(data)
+    for field, value in fields.items():
+        setattr(info, field, value)
+    archive.addfile(info, io.BytesIO(data))
+
+
+def special_tar(name: str, data: bytes = b"", **fields: object) -> bytes:
+    file = io.BytesIO()
+    with tarfile.open(fileobj=file, mode="w") as archive:
+        add(archive, "good.png", b"good")
+        add(archive, name, data, **fields)
+    return file.getvalue()
+
+
+def special_zip(name: str, mode: int = 0, flags: int = 0) -> bytes:
+    file = io.BytesIO()
+    with zipfile.ZipFile(file, "w") as archive:
+        archive.writestr("good.png", b"good")
+        info = zipfile.ZipInfo(name)
+        info.external_attr = mode << 16
+        archive.writestr(info, b"/etc/passwd")
+    data = bytearray(file.getvalue())
+    for place in (data.rfind(b"PK\1\2") + 8, data.rfind(b"PK\3\4") + 6):
+        data[place] |= flags
+    return bytes(data)
+
+
+def unpacked(folder: Path) -> dict[str, bytes]:
+    found = (path for path in folder.rglob("*") if path.is_file())
+    return {str(path.relative_to(folder)): path.read_bytes() for path in found}
+
+
+@pytest.fixture
+def refusal(tmp_path: Path) -> Callable[..., str]:
+    """Return a function that unpacks an archive which must be refused, and returns the message."""
+
+    def refuse(data: bytes, limits: Limits = LIMITS) -> str:
+        place = tmp_path / "place"
+        place.mkdir()
+        (place / "archive").write_bytes(data)
+        with pytest.raises(ArchiveError) as error:
+            unpack(place / "archive", place / "folder", limits)
+        assert [path.name for path in tmp_path.rglob("*")] == ["place", "archive"]
+        return str(error.value)
+
+    return refuse
+
+
+ARCHIVES = {
+    "zip": zip_of(FILES),
+    "deflated": zip_of(FILES, compression=zipfile.ZIP_DEFLATED),
+    "tar": tar_of(FILES),
+    "tar.gz": tar_of(FILES, "w:gz"),
+    "tar.bz2": tar_of(FILES, "w:bz2"),
+    "tar.xz": tar_of(FILES, "w:xz"),
+}
+
+
+@pytest.mark.parametrize("name", ARCHIVES)
+def test_every_format_is_unpacked(tmp_path: Path, name: str) -> None:
+    (tmp_path / "archive").write_bytes(ARCHIVES[name])
+    reports: list[float] = []
+    progress = unpack(
+        tmp_path / "archive", tmp_path / "folder", LIMITS, lambda state: reports.append(state.fraction)
+    )
+    assert unpacked(tmp_path / "folder") == FILES
+    assert (progress.files, progress.bytes, progress.is_finished) == (3, sum(map(len, FILES.values())), True)
+    assert reports == sorted(reports)
+
+
+@pytest.mark.parametrize("name", ARCHIVES)
+@settings(max_examples=15)
+@given(share=st.floats(0.02, 0.98))
+def test_a_truncated_archive_is_refused(
+    tmp_path_factory: pytest.TempPathFactory, name: str, share: float
+) -> None:
+    place = tmp_path_factory.mktemp("truncated")
+    whole = ARCHIVES[name]
+    # The end of a tar archive is padded with zeros, which nobody misses.
+    (place / "archive").write_bytes(whole[: int(share * len(whole.rstrip(b"\0")))])
+    with pytest.raises(ArchiveError, match=r"truncated|damaged|cannot be read"):
+        unpack(place / "archive", place / "folder", LIMITS)
+    assert not (place / "folder").exists()
+
+
+OUTSIDE = ["../evil", "a/../../evil", "/evil", "C:/evil", "..\\evil"]
+
+
+@pytest.mark.parametrize("name", OUTSIDE)
+def test_entries_outside_of_the_folder_are_refused(refusal: Callable[..., str], name: str) -> None:
+    assert "outside" in refusal(zip_of({"good.png": b"good", name: b"evil"}))
+
+
+@pytest.mark.parametrize("name", OUTSIDE[:3])
+def test_entries_of_a_tar_outside_of_the_folder_are_refused(refusal: Callable[..., str], name: str) -> None:
+    message = refusal(special_tar(name, b"evil"))
+    assert "outside" in message
+    assert name in message
+
+
+@pytest.mark.parametrize("type_", [tarfile.SYMTYPE, tarfile.LNKTYPE, tarfile.CHRTYPE, tarfile.FIFOTYPE])
+def test_links_and_devices_are_refused(refusal: Callable[..., str], type_: bytes) -> None:
+    message = refusal(special_tar("data/odd", type=type_, linkname="/etc/passwd"))
+    assert "“data/odd” is a link or a device" in message
+
+
+def test_a_link_in_a_zip_is_refused(refusal: Callable[..., str]) -> None:
+    assert "“odd” is a link or a device" in refusal(special_zip("odd", mode=0o120777))
+
+
+def test_an_encrypted_zip_is_refused(refusal: Callable[..., str]) -> None:
+    assert "“secret.png” is encrypted" in refusal(special_zip("secret.png", flags=1))
+
+
+@pytest.mark.filterwarnings("ignore:Duplicate name")
+def test_names_that_occur_twice_are_refused(refusal: Callable[..., str]) -> None:
+    file = io.BytesIO()
+    with zipfile.ZipFile(file, "w") as archive:
+        for data in (b"first", b"second"):
+            archive.writestr("a/one.png", data)
+    assert "“a/one.png” twice" in refusal(file.getvalue())
+
+
+def test_a_name_of_both_a_file_and_a_folder_is_refused(refusal: Callable[..., str]) -> None:
+    assert "“a/one.png” twice, or as both" in refusal(zip_of({"a": b"file", "a/one.png": b"x"}))
+
+
+def test_a_name_that_is_too_long_is_refused(refusal: Callable[..., str]) -> None:
+    assert "too long" in refusal(zip_of({"x" * 300: b""}))
+
+
+def test_names_that_differ_in_case_are_kept(tmp_path: Path) -> None:
+    files = {"Cat/a.png": b"1", "cat/a.png": b"2", "cat/A.png": b"3"}
+    (tmp_path / "archive").write_bytes(zip_of(files))
+    unpack(tmp_path / "archive", tmp_path / "folder", LIMITS)
+    assert unpacked(tmp_path / "folder") == files
+
+
+def test_too_many_files_are_refused(refusal: Callable[..., str]) -> None:
+    many = {f"{number}.png": b"" for number in range(51)}
+    assert "more than 50 files" in refusal(zip_of(many))
+
+
+def test_a_zip_that_hides_the_number_of_its_files_is_refused(refusal: Callable[..., str]) -> None:
+    data = bytearray(zip_of({f"{number}.png": b"" for number in range(51)}))
+    struct.pack_into("<2H", data, data.rfind(b"PK\5\6") + 8, 1, 1)
+    assert "more than 50 files" in refusal(bytes(data))
+
+
+@pytest.mark.parametrize("make", [zip_of, tar_of])
+def test_too_many_bytes_are_refused(refusal: Callable[..., str], make: Callable[..., bytes]) -> None:
+    limits = Limits(max_bytes=1000, max_files=50, max_ratio=200, spare_bytes=0)
+    assert "larger than" in refusal(make({"a": b"x" * 600, "b": b"x" * 600}), limits)
+
+
+@pytest.mark.parametrize("make", [zip_of, tar_of])
+def test_a_bomb_is_refused(refusal: Callable[..., str], make: Callable[..., bytes]) -> None:
+    zeros = {"zeros.png": bytes(101_000_000)}
+    data = zip_of(zeros, compression=zipfile.ZIP_DEFLATED) if make is zip_of else tar_of(zeros, "w:gz")
+    assert "more than 200 times larger than the archive" in refusal(data)
+
+
+def test_a_zip_that_lies_about_sizes_is_refused(refusal: Callable[..., str]) -> None:
+    data = bytearray(zip_of({"a.png": b"x" * 5000}, compression=zipfile.ZIP_DEFLATED))
+    struct.pack_into("<L", data, data.rfind(b"PK\1\2") + 24, 10)
+    assert "damaged" in refusal(bytes(data))
+
+
+def test_a_full_disk_is_reported(refusal: Callable[..., str]) -> None:
+    limits = Limits(max_bytes=10**9, max_files=50, max_ratio=200, spare_bytes=1 << 60)
+    assert "disk of the server is full" in refusal(zip_of(FILES), limits)
+
+
+@pytest.mark.parametrize("data", [b"Rar!\x1a\7", b"7z\xbc\xaf\x27\x1c", b"hello", b"", b"\0" * 2000])
+def test_other_files_are_refused(refusal: Callable[..., str], data: bytes) -> None:
+    assert "Accepted are zip, tar" in refusal(data)
+
+
+def test_an_empty_archive_is_refused(refusal: Callable[..., str]) -> None:
+    assert "contains no files" in refusal(zip_of({"__MACOSX/x": b"", "a/.DS_Store": b""}))
+
+
+def test_archives_in_an_archive_are_not_unpacked(tmp_path: Path) -> None:
+    files = {"inner.zip": zip_of(FILES)}
+    (tmp_path / "archive").write_bytes(zip_of(files))
+    unpack(tmp_path / "archive", tmp_path / "folder", LIMITS)
+    assert unpacked(tmp_path / "folder") == files
+
+
+@settings(max_examples=40)
+@given(data=st.sampled_from(sorted(ARCHIVES)), place=st.floats(0, 1), byte=st.integers(0, 255))
+def test_a_damaged_archive_is_unpacked_or_refused(
+    tmp_path_factory: pytest.TempPathFactory, data: str, place: float, byte: int
+) -> None:
+    folder = tmp_path_factory.mktemp("damaged")
+    broken = bytearray(ARCHIVES[data])
+    broken[int(place * (len(broken) - 1))] = byte
+    (folder / "archive").write_bytes(broken)
+    try:
+        unpack(folder / "archive", folder / "folder", LIMITS)
+    except ArchiveError:
+        assert not (folder / "folder").exists()
+    assert {path.name for path in folder.iterdir()} <= {"archive", "folder"}
+
+
+def test_only_folders_at_the_top_are_skipped(tmp_path: Path) -> None:
+    (tmp_path / "a" / "b" / "cats").mkdir(parents=True)
+    (tmp_path / "a" / "b" / "dogs").mkdir()
+    assert content_folder(tmp_path) == tmp_path / "a" / "b"
+
+
+def run(archive: Path, folder: Path, limits: Limits) -> Progress:
+    request = Request(archive=str(archive), folder=str(folder), limits=limits)
+    with subprocess.Popen(
+        [sys.executable, "-m", "digits.data.unpacking"],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        cwd=Path(unpacking.__file__).parents[2],
+    ) as process:
+        assert process.stdin and process.stdout
+        process.stdin.write(msgspec.json.encode(request) + b"\n")
+        process.stdin.flush()
+        return msgspec.json.decode(process.stdout.read().splitlines()[-1], type=Progress)
+
+
+def test_the_program_refuses_a_million_entries_with_little_memory(tmp_path: Path) -> None:
+    one = zip_of({"a": b""})
+    start, entry = one.index(b"PK\1\2"), one[one.index(b"PK\1\2") : one.index(b"PK\5\6")]
+    count = 1_000_000
+    end64 = struct.pack("<4sQ2H2L4Q", b"PK\6\6", 44, 45, 45, 0, 0, count, count, count * len(entry), start)
+    locator = struct.pack("<4sLQL", b"PK\6\7", 0, start + count * len(entry), 1)
+    end = struct.pack("<4s4H2LH", b"PK\5\6", 0, 0, 0xFFFF, 0xFFFF, 0xFFFFFFFF, 0xFFFFFFFF, 0)
+    (tmp_path / "archive").write_bytes(one[:start] + entry * count + end64 + locator + end)
+    progress = run(tmp_path / "archive", tmp_path / "folder", LIMITS)
+    assert "more than 50 files" in progress.error
+    assert resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss < 256 * 1024
+
+
+def test_the_program_ends_with_the_server(tmp_path: Path) -> None:
+    """The archive is a pipe that never ends."""
+    os.mkfifo(tmp_path / "archive")
+    request = Request(archive=str(tmp_path / "archive"), folder=str(tmp_path / "folder"), limits=LIMITS)
+    process = subprocess.Popen([sys.executable, "-m", "digits.data.unpacking"], stdin=subprocess.PIPE)
+    assert process.stdin
+    process.stdin.write(msgspec.json.encode(request) + b"\n")
+    process.stdin.close()
+    assert process.wait(60) == 1

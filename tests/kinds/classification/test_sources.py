@@ -1,0 +1,329 @@
+"""Text files, CSV files, and folders and Parquet files in the layouts of Hugging Face: plans and messages."""
+
+from __future__ import annotations
+
+import io
+import json
+import tracemalloc
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from PIL import Image
+
+from digits.data.images import UnusableImage
+from digits.data.parquet import ParquetImages
+from digits.data.sources import ImageFolder, Plan, UnusableSource
+from digits.kinds.classification import listing, reader
+from digits.kinds.classification.recipe import (
+    CreateClassification,
+    DatasetFolder,
+    FolderSplit,
+    ListedSplit,
+    Tables,
+    TextFiles,
+)
+from tests.kinds.tables import Silent, write
+
+LABELS = "cat\ndog\n"
+LINES = "".join(f"{'cat' if number % 2 else 'dog'} s/{number}.png {number % 2}\n" for number in range(8))
+
+
+def plan(source: Any, **settings: Any) -> Plan:
+    """Plan a dataset from ``source``, by default without shares for validation and testing."""
+    recipe = CreateClassification(files=source, **{"pct_val": 0, "seed": 1, **settings})
+    return reader.read(recipe, Silent())
+
+
+def text_files(
+    folder: Path, lines: str | bytes = LINES, labels: str | bytes = LABELS, **others: Any
+) -> TextFiles:
+    train = write(folder, lines, "train.txt")
+    names = write(folder, labels, "labels.txt")
+    return TextFiles(train=ListedSplit(file=str(train), folder=str(folder)), labels=str(names), **others)
+
+
+def table(folder: Path, text: str | bytes, **others: Any) -> Tables:
+    path = write(folder, text)
+    return Tables(train=ListedSplit(file=str(path), folder=str(folder)), **others)
+
+
+def image(color: str = "red") -> bytes:
+    file = io.BytesIO()
+    Image.new("RGB", (4, 4), color).save(file, "PNG")
+    return file.getvalue()
+
+
+def test_a_text_file_lists_paths_with_spaces_and_class_indexes(tmp_path: Path) -> None:
+    lines = b'\xef\xbb\xbfa  b.png 1\r\n\r\n"c 0.png"\t0\r\nd.png 1'
+    made = plan(text_files(tmp_path, lines, b"\xef\xbb\xbfcat\r\ndog\r\nbird\r\n\r\n", shuffle=False))
+    train = made.splits["train"]
+    assert train.files == ["a  b.png", "c 0.png", "d.png"]
+    assert train.targets == train.groups == [1, 0, 1]
+    assert made.groups == ["cat", "dog", "bird"] and set(made.splits) == {"train"}
+    assert "Classes without train images: bird." in made.warnings
+    assert any("3 images of train.txt not found: line 1: a  b.png; line 3" in text for text in made.warnings)
+
+
+def test_text_files_are_shuffled_by_the_seed(tmp_path: Path) -> None:
+    source = text_files(tmp_path)
+    first, again, other = (plan(source, seed=seed).splits["train"].files for seed in (1, 1, 2))
+    assert first == again != other and sorted(first) == sorted(other)
+
+
+@pytest.mark.parametrize(
+    ("lines", "labels", "message"),
+    [
+        ("a.png 0\nb.png 2\n", LABELS, r"train.txt .*line 2: the class 2 is not one of 0 to 1"),
+        ("a.png 0\nb.png -1\n", LABELS, r"train.txt .*line 2: the class -1 is not one of 0 to 1"),
+        ("a.png 0\nb.png\n", LABELS, r"train.txt .*line 2: not a path followed by the index"),
+        ("a.png 0\nb.png one\n", LABELS, r"train.txt .*line 2: not a path"),
+        (
+            "../a.png 0\n/etc/b.png 1\n",
+            LABELS,
+            r"2 lines of train.txt .*line 1: .*outside.*; line 2: .*outside",
+        ),
+        ("a.png 0\nb\0.png 1\n", LABELS, r"train.txt, line 2, contains a null character"),
+        (b"a.png 0\n\xff.png 1\n", LABELS, r"train.txt, line 2, is not UTF-8"),
+        ("", LABELS, r"train.txt has no rows"),
+        ("a.png 0\nb.png 0\n", LABELS, r"All images in .*train.txt have the label “cat”"),
+        (LINES, "", r"labels.txt is empty"),
+        (LINES, "cat\n\ndog\n", r"labels.txt, line 2, is empty"),
+        (LINES, "cat\ndog\ncat\n", r"labels.txt, line 3, repeats “cat” of line 1"),
+        ("x" * 1_100_000 + " 0\n", LABELS, r"train.txt, line 1, is longer than 1 MiB"),
+    ],
+)
+def test_faults_of_text_files_are_reported_with_their_lines(
+    tmp_path: Path, lines: str | bytes, labels: str, message: str
+) -> None:
+    with pytest.raises(UnusableSource, match=message):
+        plan(text_files(tmp_path, lines, labels))
+
+
+def test_a_missing_text_file_is_named(tmp_path: Path) -> None:
+    source = text_files(tmp_path)
+    Path(source.train.file).unlink()
+    with pytest.raises(UnusableSource, match=r"train.txt cannot be read: No such file"):
+        plan(source)
+
+
+def test_a_long_text_file_is_read_line_by_line(tmp_path: Path) -> None:
+    path = tmp_path / "train.txt"
+    with open(path, "w") as file:
+        file.writelines(f"{number:06d}.png {number % 2}\n" for number in range(60_000))
+    tracemalloc.start()
+    count = sum(1 for _ in listing.text_rows(path, tmp_path, ["cat", "dog"]))
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert count == 60_000 and peak < 500_000 < path.stat().st_size
+
+
+@pytest.mark.parametrize(
+    ("text", "settings"),
+    [
+        ("image,label\na.png,cat\nb.png,dog\n", {}),
+        ("﻿image;label\r\na.png;cat\r\nb.png;dog\r\n", {}),
+        ('label\tfile\n"cat"\t"a.png"\ndog\tb.png\n', {"image_column": "file", "label_column": "label"}),
+        ("a.png~cat\nb.png~dog\n", {"delimiter": "~"}),
+        ("path,label\na.png,cat\nb.png,dog\n", {"header": "yes"}),
+        (
+            "id,image,species\n1,a.png,cat\n2,b.png,dog\n",
+            {"image_column": "image", "label_column": "species"},
+        ),
+    ],
+)
+def test_a_csv_file_has_columns_of_images_and_labels(
+    tmp_path: Path, text: str, settings: dict[str, Any]
+) -> None:
+    made = plan(table(tmp_path, text, **settings))
+    assert made.groups == ["cat", "dog"]
+    train = made.splits["train"]
+    assert sorted(zip(train.files, train.targets, strict=True)) == [("a.png", 0), ("b.png", 1)]
+
+
+def test_integer_labels_are_sorted_by_value(tmp_path: Path) -> None:
+    made = plan(table(tmp_path, "".join(f"{number}.png,{number}\n" for number in range(12))))
+    assert made.groups == [str(number) for number in range(12)]
+
+
+def test_each_class_of_a_csv_file_is_divided(tmp_path: Path) -> None:
+    text = "".join(f"{number}.png,{'cat' if number < 8 else 'dog'}\n" for number in range(24))
+    made = plan(table(tmp_path, text), pct_val=25, pct_test=25)
+    assert {name: [split.groups.count(0), split.groups.count(1)] for name, split in made.splits.items()} == {
+        "train": [4, 8],
+        "val": [2, 4],
+        "test": [2, 4],
+    }
+
+
+@pytest.mark.parametrize(
+    ("text", "settings", "message"),
+    [
+        ("image,label\na.png,cat\nb.png,\n", {}, r"table.csv .*line 3: the label is missing"),
+        ("image,label\n,cat\nb.png,dog\n", {}, r"table.csv .*line 2: the path of the image is missing"),
+        ("image,label\n../a.png,cat\n", {}, r"table.csv .*line 2: “../a.png” is outside"),
+        ("image,label\na.png,cat\n", {"label_column": "kind"}, r"table.csv has no column “kind”"),
+        ("image\na.png\n", {}, r"table.csv has only one column"),
+        ("", {}, r"table.csv is empty"),
+        (b"image,label\na.png,c\xe9\n", {}, r"table.csv, line 2, is not UTF-8"),
+    ],
+)
+def test_faults_of_csv_files_are_reported_with_their_lines(
+    tmp_path: Path, text: str | bytes, settings: dict[str, Any], message: str
+) -> None:
+    with pytest.raises(UnusableSource, match=message):
+        plan(table(tmp_path, text, **settings))
+
+
+def test_labels_without_training_images_are_refused(tmp_path: Path) -> None:
+    val = write(tmp_path, "image,label\nc.png,cat\nd.png,bird\n", "val.csv")
+    source = table(
+        tmp_path, "image,label\na.png,cat\nb.png,dog\n", val=ListedSplit(file=str(val), folder=str(tmp_path))
+    )
+    with pytest.raises(UnusableSource, match=r"val.csv .*line 3: no training image has the label “bird”"):
+        plan(source)
+
+
+def test_folders_are_merged_by_class(tmp_path: Path) -> None:
+    for name in ("one/cat/1.png", "one/cat/deep/2.png", "one/dog/3.png", "two/cat/1.png", "two/bird/5.png"):
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).touch()
+    folders = FolderSplit(folder=str(tmp_path / "one"), more_folders=[str(tmp_path / "two")], min_per_class=1)
+    made = reader.read(CreateClassification(train=folders, pct_val=0), Silent())
+    train = made.splits["train"]
+    assert made.groups == ["bird", "cat", "dog"] and train.images == ImageFolder(tmp_path)
+    assert sorted(train.files) == [
+        "one/cat/1.png",
+        "one/cat/deep/2.png",
+        "one/dog/3.png",
+        "two/bird/5.png",
+        "two/cat/1.png",
+    ]
+
+
+def metadata(folder: Path, split: str, text: str, name: str = "metadata.csv") -> None:
+    (folder / split).mkdir(exist_ok=True)
+    write(folder / split, text, name)
+
+
+def test_metadata_files_label_the_images_of_split_folders(tmp_path: Path) -> None:
+    metadata(tmp_path, "train", "file_name,label\na.png,cat\nsub/b.png,dog\n")
+    lines = [{"file_name": "c.png", "label": "dog"}, {"file_name": "d.png", "label": "cat"}]
+    metadata(tmp_path, "Validation", "\n".join(map(json.dumps, lines)), "metadata.jsonl")
+    metadata(tmp_path, "test", "label,file_name\ncat,e.png\n")
+    made = plan(DatasetFolder(folder=str(tmp_path)), pct_val=50)
+    assert {
+        name: sorted(zip(split.files, split.targets, strict=True)) for name, split in made.splits.items()
+    } == {
+        "train": [("a.png", 0), ("sub/b.png", 1)],
+        "val": [("c.png", 1), ("d.png", 0)],
+        "test": [("e.png", 0)],
+    }
+
+
+@pytest.mark.parametrize(
+    ("line", "message"),
+    [
+        ("{", "line 2: not valid JSON"),
+        ("[1]", "line 2: not a JSON object"),
+        ('{"file_name": "b.png"}', "line 2: “label” is not a text or an integer"),
+        ('{"label": "dog"}', "line 2: the path of the image is missing"),
+        ('{"file_name": "/etc/b.png", "label": 1}', "line 2: .*outside"),
+    ],
+)
+def test_faults_of_json_lines_are_reported_with_their_lines(tmp_path: Path, line: str, message: str) -> None:
+    metadata(tmp_path, "train", f'{{"file_name": "a.png", "label": "cat"}}\n{line}\n', "metadata.jsonl")
+    with pytest.raises(UnusableSource, match=f"metadata.jsonl .*{message}"):
+        plan(DatasetFolder(folder=str(tmp_path)))
+
+
+def test_split_folders_of_classes_are_recognized(tmp_path: Path) -> None:
+    for name in ("train/cat/1.png", "train/dog/2.png", "dev/cat/3.png", "test/dog/4.png"):
+        (tmp_path / name).parent.mkdir(parents=True)
+        (tmp_path / name).touch()
+    made = plan(DatasetFolder(folder=str(tmp_path)))
+    assert made.groups == ["cat", "dog"]
+    assert {name: split.files for name, split in made.splits.items() if name != "train"} == {
+        "val": ["cat/3.png"],
+        "test": ["dog/4.png"],
+    }
+
+
+def parquet(path: Path, labels: list[Any], names: list[str] | None = None, **columns: Any) -> None:
+    """Write a file of small images with ``labels``, in row groups of three rows."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    colors = ["red", "green", "blue"]
+    images = [{"bytes": image(colors[place % 3]), "path": None} for place in range(len(labels))]
+    content = pa.table({"image": images, "label": labels, **columns})
+    if names:
+        features = {"image": {"_type": "Image"}, "label": {"names": names, "_type": "ClassLabel"}}
+        content = content.replace_schema_metadata(
+            {"huggingface": json.dumps({"info": {"features": features}})}
+        )
+    pq.write_table(content, path, row_group_size=3)
+
+
+def test_parquet_files_are_read_with_their_class_names(tmp_path: Path) -> None:
+    for number in range(2):
+        parquet(
+            tmp_path / "data" / f"train-0000{number}-of-00002.parquet", [0, 1, 1, 0], ["cat", "dog", "bird"]
+        )
+    parquet(tmp_path / "data" / "validation-00000-of-00001.parquet", [1], ["cat", "dog", "bird"])
+    made = plan(DatasetFolder(folder=str(tmp_path)), pct_test=25)
+    assert made.groups == ["cat", "dog", "bird"]
+    assert {name: len(split) for name, split in made.splits.items()} == {"train": 6, "val": 1, "test": 2}
+    train = made.splits["train"]
+    assert train.files == sorted(train.files)
+    source = ParquetImages(tmp_path, "image")
+    name = "data/train-00001-of-00002.parquet"
+    assert [source.read(f"{name}:{row}") for row in (3, 1, 2)] == [
+        image("red"),
+        image("green"),
+        image("blue"),
+    ]
+    with pytest.raises(UnusableImage, match="fewer rows"):
+        source.read(f"{name}:4")
+
+
+def test_binary_columns_and_text_labels_of_parquet_files(tmp_path: Path) -> None:
+    content = pa.table({"picture": [image(), None, image("blue")], "kind": ["b", "a", "b"]})
+    pq.write_table(content, tmp_path / "train.parquet")
+    made = plan(DatasetFolder(folder=str(tmp_path), label_column="kind"))
+    assert made.groups == ["a", "b"] and made.splits["train"].targets == [1, 0, 1]
+    source = made.splits["train"].images
+    assert source.read("train.parquet:2") == image("blue")
+    with pytest.raises(UnusableImage, match="the row has no image"):
+        source.read("train.parquet:1")
+
+
+@pytest.mark.parametrize(
+    ("labels", "names", "column", "message"),
+    [
+        ([0, 2], ["cat", "dog"], "", r"train.parquet, row 2: the label 2 is not one of 0 to 1"),
+        ([0, -1], ["cat", "dog"], "", r"train.parquet, row 2: the label -1 is not one of 0 to 1"),
+        ([0, None], None, "", r"train.parquet, row 2: the label is missing"),
+        ([0, 1], None, "kind", r"train.parquet has no column “kind”"),
+    ],
+)
+def test_faults_of_parquet_files_are_reported_with_their_rows(
+    tmp_path: Path, labels: list[Any], names: list[str] | None, column: str, message: str
+) -> None:
+    parquet(tmp_path / "train.parquet", labels, names)
+    with pytest.raises(UnusableSource, match=message):
+        plan(DatasetFolder(folder=str(tmp_path), label_column=column))
+
+
+def test_a_damaged_parquet_file_is_named(tmp_path: Path) -> None:
+    (tmp_path / "train.parquet").write_bytes(b"this is not a table")
+    with pytest.raises(UnusableSource, match=r"train.parquet is not a Parquet file"):
+        plan(DatasetFolder(folder=str(tmp_path)))
+
+
+def test_parquet_files_need_an_extra(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    parquet(tmp_path / "train.parquet", [0, 1])
+    monkeypatch.setitem(__import__("sys").modules, "pyarrow.parquet", None)
+    with pytest.raises(UnusableSource, match="require the package pyarrow") as refusal:
+        plan(DatasetFolder(folder=str(tmp_path)))
+    assert "digits[parquet]" in refusal.value.hint

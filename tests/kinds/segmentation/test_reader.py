@@ -1,0 +1,213 @@
+"""Label images: how they encode classes, their pairs with images, splits, groups, and errors that name the file."""
+
+from __future__ import annotations
+
+import io
+from pathlib import Path
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+from PIL import Image
+
+from digits.data.images import Geometry, UnusableImage
+from digits.data.sources import Plan, UnusableSource
+from digits.data.target import IGNORED
+from digits.kinds.pair_source import PairFolders
+from digits.kinds.segmentation import reader
+from digits.kinds.segmentation.recipe import CreateSegmentation
+from tests.kinds.tables import Silent
+
+SIZE = (4, 3)
+VOC = [(0, 0, 0), (128, 0, 0), (0, 128, 0)]
+
+
+def picture(
+    folder: Path, name: str, pixels: NDArray[np.uint8] | None = None, colors: list[int] | None = None
+) -> None:
+    """Save an image, by default a gray one of the usual size; ``colors`` are those of a palette."""
+    path = folder / name
+    path.parent.mkdir(parents=True, exist_ok=True)
+    image = Image.fromarray(np.full(SIZE[::-1], 90, np.uint8) if pixels is None else pixels)
+    if colors is not None:
+        image = Image.fromarray(np.asarray(image), "P")
+        image.putpalette(colors)
+    image.save(path)
+
+
+def rows(*values: int) -> NDArray[np.uint8]:
+    """A mask with a value for each of its rows."""
+    return np.repeat(np.array(values, np.uint8)[:, None], SIZE[0], axis=1)
+
+
+def plan(root: Path, **settings: object) -> Plan:
+    folders = PairFolders(images=str(root / "images"), targets=str(root / "masks"))
+    values = {
+        "train": folders,
+        "pct_val": 0.0,
+        "width": SIZE[0],
+        "height": SIZE[1],
+        "processes": 1,
+        **settings,
+    }
+    return reader.read(CreateSegmentation(**values), Silent())  # type: ignore[arg-type]
+
+
+def masks(found: Plan, size: tuple[int, int] = SIZE) -> dict[str, list[list[int]] | str]:
+    """The masks of the training images as lists, or the reason why one cannot be used."""
+    split, result = found.splits["train"], {}
+    for place, name in enumerate(split.files):
+        try:
+            features = found.features(split, place, Geometry(size, *size, "squash"))
+            (data,) = features[found.target.feature]
+            result[name] = np.asarray(Image.open(io.BytesIO(data))).tolist()
+        except UnusableImage as error:
+            result[name] = error.reason
+    return result
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> Path:
+    for name in ("a", "b/c"):
+        picture(tmp_path / "images", f"{name}.jpg")
+    return tmp_path
+
+
+def test_indexes_are_classes_and_255_is_ignored(root: Path) -> None:
+    picture(root / "masks", "a.png", rows(0, 1, 255))
+    picture(root / "masks", "b/c.png", rows(3, 0, 0))
+    found = plan(root)
+    assert found.target.names == ["background", "class 1", "class 2", "class 3"]
+    assert found.target.colors == []
+    assert masks(found) == {"a.jpg": rows(0, 1, 255).tolist(), "b/c.jpg": rows(3, 0, 0).tolist()}
+    assert any("class 2" in warning for warning in found.warnings)
+    # The mean of the shares 1/2 and 2/3; ignored pixels do not count.
+    np.testing.assert_allclose(found.target.mean, [7 / 12, 1 / 4, 0, 1 / 6])
+    assert found.counts(found.splits["train"], range(2)).tolist() == [2, 1, 0, 1]
+    assert sorted(found.groups) == ["class 1", "class 3"]
+
+
+@pytest.mark.parametrize("form", ["gray", "bits", "color", "alpha"])
+def test_black_and_white_masks_have_two_classes(root: Path, form: str) -> None:
+    for name in ("a", "b/c"):
+        image = Image.fromarray(rows(0, 255, 255))
+        modes = {"gray": "L", "bits": "1", "color": "RGB", "alpha": "LA"}
+        (root / "masks" / name).parent.mkdir(parents=True, exist_ok=True)
+        image.convert(modes[form]).save(root / "masks" / f"{name}.png")
+    found = plan(root)
+    assert found.target.names == ["background", "class 1" if form == "bits" else "foreground"]
+    assert masks(found)["a.jpg"] == rows(0, 1, 1).tolist()
+
+
+def test_a_palette_gives_the_colors(root: Path) -> None:
+    colors = [channel for color in VOC for channel in color]
+    picture(root / "masks", "a.png", rows(0, 2, 255), colors + [9] * 759)
+    picture(root / "masks", "b/c.png", rows(0, 1, 1), colors)
+    found = plan(root)
+    assert found.target.colors == VOC
+    assert masks(found)["a.jpg"] == rows(0, 2, 255).tolist()
+
+
+def test_an_index_with_another_color_is_refused(root: Path) -> None:
+    picture(root / "masks", "a.png", rows(0, 1, 2), [0, 0, 0, 128, 0, 0, 0, 128, 0])
+    picture(root / "masks", "b/c.png", rows(0, 1, 1), [0, 0, 0, 0, 128, 0])
+    assert "b/c.png: the index 1 has another color" in str(masks(plan(root))["b/c.jpg"])
+
+
+def test_a_color_map_translates_colors(root: Path) -> None:
+    (root / "map.txt").write_text("0 0 0\n128 0 0\n0, 128, 0\n")
+    (root / "names.txt").write_text("sky\ncar\nroad\n")
+    pixels = np.array([VOC[2], (224, 224, 192), VOC[1]], np.uint8)
+    picture(root / "masks", "a.png", np.repeat(pixels[:, None], SIZE[0], axis=1))
+    wrong = np.array([VOC[0], VOC[0], (1, 2, 3)], np.uint8)
+    picture(root / "masks", "b/c.png", np.repeat(wrong[:, None], SIZE[0], axis=1))
+    files = {"colormap_file": str(root / "map.txt"), "class_labels_file": str(root / "names.txt")}
+    found = plan(root, **files)
+    assert (found.target.names, found.target.colors) == (["sky", "car", "road"], VOC)
+    assert masks(found) == {
+        "a.jpg": rows(2, IGNORED, 1).tolist(),
+        "b/c.jpg": "label image b/c.png: the color #010203 is not in the color map",
+    }
+    with pytest.raises(UnusableSource, match="No label image can be used"):
+        (root / "map.txt").write_text("9 9 9\n")
+        plan(root, colormap_file=files["colormap_file"])
+
+
+def test_unusable_label_images_are_named(root: Path) -> None:
+    (root / "names.txt").write_text("sky\ncar\n")
+    picture(root / "masks", "a.png", rows(0, 1, 2))
+    picture(root / "masks", "b/c.png", np.zeros((3, 5), np.uint8))
+    found = masks(plan(root, class_labels_file=str(root / "names.txt")))
+    assert found["a.jpg"] == "label image a.png: the index 2 is not a class: there are 2"
+    assert found["b/c.jpg"] == "label image b/c.png: it has 5×3 pixels, and the image 4×3"
+
+
+def test_surplus_files_are_named_and_left_out(root: Path) -> None:
+    picture(root / "masks", "a_mask.png", rows(0, 1, 1))
+    picture(root / "masks", "d.png", rows(0, 1, 1))
+    found = plan(root)
+    assert found.splits["train"].files == ["a.jpg"]
+    warnings = " ".join(found.warnings)
+    assert "1 image has no label image and cannot be used: b/c.jpg." in warnings
+    assert "1 label image has no image and will not be used: d.png." in warnings
+    for path in ("a.jpg", "b/c.jpg"):
+        (root / "images" / path).unlink()
+    picture(root / "images", "x.png")
+    with pytest.raises(UnusableSource, match="No label image has the same name") as failure:
+        plan(root)
+    assert "The first image is x.png, the first label image a_mask.png" in failure.value.hint
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        ("", "is empty"),
+        ("a\n\nb", "line 2 is empty"),
+        ("a\nb\na", "line 3 repeats the class “a”"),
+        ("\n".join(map(str, range(256))), "256 classes"),
+    ],
+)
+def test_mistakes_in_class_labels_name_the_line(tmp_path: Path, text: str, reason: str) -> None:
+    path = tmp_path / "names.txt"
+    path.write_text(text)
+    with pytest.raises(UnusableSource, match=reason):
+        reader.read_class_names(str(path))
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        ("0 0 0\n0 0", "line 2 is not a color: “0 0”"),
+        ("0 0 0\n0 0 256", "line 2 is not a color"),
+        ("1 2 3\n4 5 6\n1 2 3", "line 3 repeats the color of line 1"),
+        ("\n".join(f"0 {n // 256} {n % 256}" for n in range(300)), "300 colors"),
+    ],
+)
+def test_mistakes_in_color_maps_name_the_line(tmp_path: Path, text: str, reason: str) -> None:
+    path = tmp_path / "map.txt"
+    path.write_text(text)
+    with pytest.raises(UnusableSource, match=reason):
+        reader.read_color_map(str(path))
+
+
+def test_a_padded_color_map_of_digits_is_accepted(tmp_path: Path) -> None:
+    path = tmp_path / "map.txt"
+    path.write_text("0 0 0\n128 0 0\n" + "0 0 0\n" * 254)
+    assert reader.read_color_map(str(path)) == [(0, 0, 0), (128, 0, 0)]
+
+
+def test_splits_are_disjoint_and_depend_on_the_seed_only(tmp_path: Path) -> None:
+    for number in range(40):
+        picture(tmp_path / "images", f"{number}.png")
+        picture(tmp_path / "masks", f"{number}.png", rows(0, number % 2, 1))
+    first, again = (plan(tmp_path, pct_val=25.0, pct_test=10.0, seed=4, processes=n) for n in (1, 2))
+    other = plan(tmp_path, pct_val=25.0, pct_test=10.0, seed=5)
+    files = {name: split.files for name, split in first.splits.items()}
+    assert {name: len(found) for name, found in files.items()} == {"train": 26, "val": 10, "test": 4}
+    assert len({file for found in files.values() for file in found}) == 40
+    assert files == {name: split.files for name, split in again.splits.items()}
+    assert first.target == again.target
+    assert files["val"] != other.splits["val"].files
+    folders = PairFolders(images=str(tmp_path / "images"), targets=str(tmp_path / "masks"))
+    separate = plan(tmp_path, val=folders)
+    assert {name: len(split) for name, split in separate.splits.items()} == {"train": 40, "val": 40}

@@ -1,0 +1,184 @@
+"""Semantic segmentation over HTTP, from the dataset form to a predicted mask."""
+
+from __future__ import annotations
+
+import base64
+import io
+import json
+import re
+from pathlib import Path
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from tests.site import Site
+
+SIZE = {"resize_width": 20, "resize_height": 20, "resize_channels": 1}
+
+
+@pytest.fixture
+def root(site: Site) -> Path:
+    """Noisy 20×20 images with a bright square at a random place, and black and white masks of the squares."""
+    chance = np.random.default_rng(0)
+    folder = site.data / "squares"
+    for name in ("images", "masks"):
+        (folder / name).mkdir(parents=True)
+    for number in range(40):
+        pixels = chance.integers(0, 60, (20, 20), np.uint8)
+        mask = np.zeros((20, 20), np.uint8)
+        top, left = chance.integers(0, 13, 2)
+        pixels[top : top + 7, left : left + 7] += 150
+        mask[top : top + 7, left : left + 7] = 255
+        Image.fromarray(pixels).save(folder / "images" / f"{number}.png")
+        Image.fromarray(mask).save(folder / "masks" / f"{number}.png")
+    return folder
+
+
+def create(site: Site, root: Path, **fields: object) -> str:
+    answer = site.post(
+        "/datasets/images/segmentation.json",
+        dataset_name="squares",
+        feature_folder=str(root),
+        **SIZE,
+        **fields,
+    )
+    assert answer.status_code == 200, answer.get_json()
+    return str(answer.get_json()["id"])
+
+
+@pytest.mark.tensorflow
+def test_folders_become_a_model_that_predicts_masks(site: Site, root: Path) -> None:
+    (root / "masks" / "7.png").unlink()
+    Image.new("L", (9, 9)).save(root / "masks" / "8.png")
+    dataset = create(site, root, folder_pct_val=20)
+    assert site.wait_for_end(dataset) == "Done"
+    body = site.json(f"/datasets/{dataset}.json")
+    assert body["labels"] == ["background", "foreground"]
+    assert body["pixel_shares"] == pytest.approx([1 - 49 / 400, 49 / 400], abs=0.01)
+    page = site.get(f"/datasets/{dataset}").text
+    assert "Images per class" in page and "1 image has no label image and cannot be used: 7.png" in page
+    assert "8.png: it has 9×9 pixels, and the image 20×20" in page
+    assert re.search(r'class="mask" src="[^"]*/records/train/0/target', page)
+    assert "2 classes" in site.get("/").text
+    explored = site.get(f"/datasets/images/segmentation/explore?job_id={dataset}").text
+    assert "background, foreground" in explored and "/target" in explored
+
+    model = site.post(
+        "/models/images/segmentation.json",
+        model_name="squares",
+        dataset=dataset,
+        method="standard",
+        standard_networks="unet",
+        train_epochs=6,
+        random_seed=1,
+        batch_size=4,
+        solver_type="ADAM",
+        learning_rate=0.003,
+        lr_policy="fixed",
+        use_mean="pixel",
+        aug_flip="fliplr",
+    ).get_json()["id"]
+    assert site.wait_for_end(model) == "Done"
+    metrics = site.json(f"/models/{model}/metrics.json")
+    values = metrics["val"]["values"]
+    # All background: an IoU of 0.88 and of 0.
+    assert max(values["miou"]) > 0.8 and max(values["iou/foreground"]) > 0.7
+    assert values["miou"][-1] == pytest.approx(
+        (values["iou/background"][-1] + values["iou/foreground"][-1]) / 2
+    )
+    assert max(values["pixel_accuracy"]) > 0.95
+    assert "miou" in metrics["train"]["values"] and "iou/foreground" not in metrics["train"]["values"]
+    page = site.get(f"/models/{model}").text
+    assert "Validation mIoU" in page and "Segment an image" in page
+    best = max(range(1, 7), key=lambda epoch: (values["miou"][epoch], -values["loss"][epoch]))
+    assert f"Epoch {best} (best) · mIoU {100 * values['miou'][best]:.2f}%" in page
+
+    photo = site.data / "photo.png"
+    pixels = np.full((40, 80), 30, np.uint8)
+    pixels[10:24, 20:48] = 180
+    Image.fromarray(pixels).save(photo)
+    asked = {"job_id": model, "image_path": str(photo)}
+    found = site.post("/models/images/segmentation/infer_one.json", **asked).get_json()["predictions"]
+    mask = np.asarray(Image.open(io.BytesIO(base64.b64decode(found["mask"].partition(",")[2]))))
+    assert mask.shape == (40, 80)
+    assert (mask[10:24, 20:48] == 1).mean() > 0.7 and (mask[:, 60:] == 0).mean() > 0.9
+    percents = {item["name"]: item["percent"] for item in found["classes"]}
+    assert sum(percents.values()) == pytest.approx(100)
+    assert percents["foreground"] == pytest.approx(100 * (mask == 1).mean())
+    part = site.client.post(
+        "/models/images/segmentation/infer_one", data=asked, headers={"X-Fragment": "prediction"}
+    ).text
+    assert found["mask"] in part and 'class="mask"' in part and "<html" not in part
+
+
+def test_the_form_returns_with_the_errors_of_the_folders(site: Site, root: Path) -> None:
+    (root / "map.txt").write_text("0 0\n")
+    wrong = {
+        "dataset_name": "no",
+        "feature_folder": str(root / "images"),
+        "colormap_text_file": str(root / "map.txt"),
+    }
+    answer = site.post("/datasets/images/segmentation.json", **wrong)
+    assert answer.status_code == 400
+    errors = answer.get_json()["errors"]
+    assert "Enter the folder of the label images" in errors["label_folder"][0]
+    assert "map.txt: line 1 is not a color" in errors["colormap_text_file"][0]
+    same = {
+        **wrong,
+        "label_folder": wrong["feature_folder"],
+        "colormap_method": "textfile",
+        "colormap_text_file": "",
+    }
+    errors = site.post("/datasets/images/segmentation.json", **same).get_json()["errors"]
+    assert (
+        "folder of the images" in errors["label_folder"][0] and "required" in errors["colormap_text_file"][0]
+    )
+    page = site.client.post("/datasets/images/segmentation", data=wrong)
+    assert page.status_code == 400 and "Enter the folder of the label images" in page.text
+
+
+def test_the_source_is_summarized(site: Site, root: Path) -> None:
+    Image.new("L", (9, 9)).save(root / "masks" / "0.png")
+    (root / "masks" / "1.png").write_text("no image")
+    (root / "images" / "more.png").write_bytes((root / "images" / "2.png").read_bytes())
+    lines = site.post("/datasets/images/segmentation/scan", feature_folder=str(root)).text.splitlines()
+    found = json.loads(lines[-1])
+    assert found["finished"] and found["suggestion"]["fields"]["label_folder"] == str(root / "masks")
+    facts, problems = " ".join(found["facts"]), " ".join(found["problems"])
+    assert "40 images with label images." in facts and "2 classes: background, foreground." in facts
+    assert "255 is “foreground”" in facts
+    assert "1 image has no label image and cannot be used: more.png" in problems
+    assert "0.png (9×9 instead of 20×20 pixels)" in problems and "1.png (not an image" in problems
+    assert found["bars_title"].startswith("Images per class") and found["bars"][1][0] == "foreground"
+    alone = site.post("/datasets/images/segmentation/scan", feature_folder=str(root / "images")).text
+    assert "Enter the folder of the label images" in alone
+
+
+def test_a_clone_is_filled_from_the_recipe(site: Site, root: Path) -> None:
+    from digits.kinds.segmentation.form import DatasetForm
+
+    (root / "map.txt").write_text("0 0 0\n255 255 255\n")
+    data = {
+        "dataset_name": "squares",
+        "feature_folder": str(root),
+        "has_val_folder": "y",
+        "validation_feature_folder": str(root / "images"),
+        "validation_label_folder": str(root / "masks"),
+        "folder_pct_test": "5",
+        "channel_conversion": "L",
+        "colormap_text_file": str(root / "map.txt"),
+    }
+    with site.app.test_request_context(method="POST", data=data):
+        from flask import request
+
+        meta = {"data_roots": site.services.roots}
+        form = DatasetForm(request.form, meta=meta)
+        assert form.validate(), form.errors
+        recipe = form.recipe()
+        assert recipe.train == recipe.val and recipe.channels == 1 and recipe.pct_val == 0
+        again = DatasetForm(None, meta=meta)
+        again.fill_recipe(recipe)
+        filled = again.recipe()
+        filled.seed = recipe.seed
+        assert filled == recipe

@@ -1,0 +1,210 @@
+"""Versions of a dataset: excluded, relabeled and moved records, shares, new splits and sizes."""
+
+from __future__ import annotations
+
+import io
+import json
+from collections import Counter
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import numpy as np
+import pytest
+from PIL import Image
+
+from digits.core import events
+from digits.data import images, records, target
+from digits.data.manifest import Manifest, Split, load
+from digits.data.records import Record, SplitReader
+from digits.data.sources import UnusableSource
+from digits.data.target import IGNORED, TargetSpec
+from digits.kinds import versions
+from digits.kinds.recipes import build_recipe
+from digits.kinds.versions import CreateVersion, Edits
+from digits.worker.failure import UserFault
+from digits.worker.tasks import create_dataset
+
+CLASSES = ["cat", "dog", "owl"]
+SIDE = 8
+
+
+def dataset(folder: Path, spec: TargetSpec, kind: str, features: Any, counts: dict[str, int]) -> Path:
+    """Write a dataset whose image ``number`` of each split is uniformly gray, and return its folder."""
+    folder.mkdir()
+    splits = {}
+    for split, count in counts.items():
+        name = records.shard_name(split, 0, 1)
+        groups = [number % 3 for number in range(count)] if spec.classes else []
+        with records.ShardWriter(folder / name) as writer:
+            for number in range(count):
+                data = images.encode(np.full((SIDE, SIDE, 1), number * 5 + len(split), np.uint8), "png")
+                record = Record(data, "png", SIDE, SIDE, 1, features(number), f"{split}{number}.png".encode())
+                writer.add(records.encode_example(record), groups[number] if groups else -1)
+        per_group = [groups.count(group) for group in range(3)] if groups else []
+        splits[split] = Split(count=count, counts=per_group, bytes=writer.size_bytes, shards=[name])
+    Manifest(
+        kind=kind,
+        width=SIDE,
+        height=SIDE,
+        channels=1,
+        encoding="png",
+        resize_mode="squash",
+        target=spec,
+        groups=spec.labels,
+        splits=splits,
+        mean_pixel=[0.0],
+    ).save(folder)
+    return folder
+
+
+@pytest.fixture
+def animals(tmp_path: Path) -> Path:
+    def features(number: int) -> dict[str, Any]:
+        return {"image/class/label": [number % 3], "image/class/text": [CLASSES[number % 3].encode()]}
+
+    spec = target.class_index(CLASSES)
+    return dataset(tmp_path / "animals", spec, "image-classification", features, {"train": 30, "val": 9})
+
+
+def make(tmp_path: Path, parent: Path, edits: Edits | None = None, **options: Any) -> Path:
+    """Create a version of ``parent`` and return its folder."""
+    folder = tmp_path / "version"
+    (folder / "create").mkdir(parents=True)
+    manifest = load(parent)
+    if edits:
+        (folder / "edits.json").write_bytes(msgspec.json.encode(edits))
+        options["edits"] = str(folder / "edits.json")
+    settings = {"width": SIDE, "height": SIDE, "channels": 1, "encoding": "png", "processes": 2} | options
+    recipe = CreateVersion(kind=manifest.kind, parent=str(parent), parent_name="animals", **settings)
+    log = events.EventLog(folder / "create" / "events.jsonl")
+    try:
+        create_dataset.run(recipe, folder / "create", log)
+    finally:
+        log.close()
+    return folder
+
+
+def contents(folder: Path) -> dict[str, dict[str, Record]]:
+    found = {}
+    for name, split in load(folder).splits.items():
+        with SplitReader(folder, split) as reader:
+            found[name] = {(record := reader.read(number)).filename: record for number in range(len(reader))}
+    return found
+
+
+def labels(found: dict[str, Record]) -> dict[str, int]:
+    return {name: int(record.features["image/class/label"][0]) for name, record in found.items()}
+
+
+def test_an_unchanged_version_has_the_same_records(tmp_path: Path, animals: Path) -> None:
+    assert contents(make(tmp_path, animals)) == contents(animals)
+
+
+def test_edits_change_single_records(tmp_path: Path, animals: Path) -> None:
+    edits = Edits(
+        exclude=[("train", 4), ("val", 0)],
+        relabel=[("train", 1, 2), ("val", 2, 0)],
+        move=[("train", 6, "val"), ("train", 7, "test"), ("val", 2, "train")],
+    )
+    assert edits.describe() == "2 images excluded, 2 images relabeled, 3 images moved"
+    folder = make(tmp_path, animals, edits)
+    before, after = contents(animals), contents(folder)
+    assert set(after["train"]) == set(before["train"]) - {"train4.png", "train6.png", "train7.png"} | {
+        "val2.png"
+    }
+    assert set(after["val"]) == set(before["val"]) - {"val0.png", "val2.png"} | {"train6.png"}
+    assert set(after["test"]) == {"train7.png"}
+    everything = {name: record for split in before.values() for name, record in split.items()}
+    expected = labels(everything) | {"train1.png": 2, "val2.png": 0}
+    for split in after.values():
+        for name, record in split.items():
+            assert record.data == everything[name].data
+            assert record.features["image/class/text"] == [CLASSES[expected[name]].encode()]
+        assert labels(split) == {name: expected[name] for name in split}
+    manifest = load(folder)
+    counts = Counter(labels(after["train"]).values())
+    assert manifest.splits["train"].counts == [counts[place] for place in range(3)]
+    mean = np.mean([record.as_array() for record in after["train"].values()])
+    assert manifest.mean_pixel == pytest.approx([mean])
+
+
+def test_a_share_of_each_class_is_kept(tmp_path: Path, animals: Path) -> None:
+    manifest = load(make(tmp_path, animals, keep=50.0))
+    assert manifest.splits["train"].counts == [5, 5, 5]
+    assert manifest.splits["val"].counts == [2, 2, 2]
+
+
+def test_all_records_are_divided_again(tmp_path: Path, animals: Path) -> None:
+    folder = make(tmp_path, animals, pct_val=0, pct_test=50)
+    counts = {name: split.counts for name, split in load(folder).splits.items()}
+    assert counts == {"train": [7, 7, 7], "test": [6, 6, 6]}
+    found = contents(folder)
+    assert len(found["train"]) + len(found["test"]) == 39 and not set(found["train"]) & set(found["test"])
+    assert any(name.startswith("val") for name in found["train"])
+
+
+def test_images_are_resized(tmp_path: Path, animals: Path) -> None:
+    folder = make(tmp_path, animals, width=12, height=5, encoding="none")
+    record = contents(folder)["train"]["train3.png"]
+    assert record.as_array().shape == (5, 12, 1) and (record.as_array() == 20).all()
+
+
+def test_spatial_targets_are_resized_with_their_images(tmp_path: Path) -> None:
+    def mask(number: int) -> dict[str, Any]:
+        file = io.BytesIO()
+        pixels = np.zeros((SIDE, SIDE), np.uint8)
+        pixels[:4, :2] = 1
+        Image.fromarray(pixels).save(file, "PNG")
+        return {"image/segmentation/class/encoded": [file.getvalue()]}
+
+    spec = target.mask(["background", "thing"], SIDE, SIDE)
+    parent = dataset(tmp_path / "masks", spec, "image-classification", mask, {"train": 2})
+    folder = make(tmp_path, parent, width=16, height=32, resize_mode="fill")
+    manifest = load(folder)
+    assert manifest.target.shape == [32, 16]
+    value = contents(folder)["train"]["train0.png"].target(manifest.target)
+    assert (value[:8] == IGNORED).all() and (value[8:16, :4] == 1).all() and (value[16:24] == 0).all()
+
+
+def test_boxes_are_resized_with_their_images(tmp_path: Path) -> None:
+    rows = np.array([[2, 0, 6, 8, 1], [-1] * 5], np.float32)
+    spec = target.boxes(["car", "van"], 2)
+    parent = dataset(
+        tmp_path / "boxes",
+        spec,
+        "image-classification",
+        lambda number: {"target/boxes": rows.ravel().tolist()},
+        {"train": 2},
+    )
+    folder = make(tmp_path, parent, width=16, height=4)
+    value = contents(folder)["train"]["train1.png"].target(spec)
+    assert value.tolist() == [[4, 0, 12, 4, 1], [-1] * 5]
+
+
+@pytest.mark.parametrize(
+    ("edits", "message"),
+    [
+        (Edits(exclude=[("train", 30)]), "no record 30 in the split “train”"),
+        (Edits(move=[("test", 0, "train")]), "no record 0 in the split “test”"),
+        (Edits(relabel=[("train", 0, 3)]), "no class 3"),
+        (Edits(exclude=[("train", number) for number in range(30)]), "No training image is left"),
+    ],
+)
+def test_impossible_edits_are_refused(tmp_path: Path, animals: Path, edits: Edits, message: str) -> None:
+    with pytest.raises(UserFault, match=message):
+        make(tmp_path, animals, edits)
+
+
+def test_a_deleted_parent_is_named(tmp_path: Path, animals: Path) -> None:
+    (animals / "dataset.json").unlink()
+    recipe = CreateVersion(kind="image-classification", parent=str(animals), parent_name="my animals")
+    log = events.EventLog(tmp_path / "events.jsonl")
+    with closing(log), pytest.raises(UnusableSource, match="my animals cannot"):
+        versions.read(recipe, create_dataset.Report(log))
+
+
+def test_the_recipe_of_a_version_survives_a_file(animals: Path) -> None:
+    recipe = CreateVersion(kind="image-classification", parent=str(animals), keep=10.0, pct_val=5)
+    assert build_recipe(json.loads(json.dumps(recipe.as_json()))) == recipe

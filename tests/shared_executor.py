@@ -1,0 +1,36 @@
+"""A fork server that all sites of a test process share, because importing TensorFlow takes seconds."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+from digits.core.task import Handle
+from digits.runtime.executors.local import LocalExecutor
+
+PATIENCE_SECONDS = 120
+
+
+class SharedExecutor(LocalExecutor):
+    """Forks tasks as in production. The first task starts the fork server, and only `close_shared` stops it."""
+
+    def start(self, folder: Path, devices: Sequence[str], *, run: int = 1, owned: bool = False) -> Handle:
+        self.wait_until_warm()
+        return super().start(folder, devices, run=run, owned=owned)
+
+    def wait_until_warm(self) -> None:
+        deadline = time.monotonic() + PATIENCE_SECONDS
+        while not self.is_warm():
+            super().warm_up()
+            assert time.monotonic() < deadline, "the fork server did not start"
+            time.sleep(0.02)
+
+    def warm_up(self) -> None:
+        """Do nothing, because most sites run no task."""
+
+    def close(self) -> None:
+        """Do nothing, because other sites use the fork server as well."""
+
+    def close_shared(self) -> None:
+        super().close()

@@ -1,0 +1,183 @@
+"""Datasets for image classification from text files, CSV files and dataset folders, through the form's requests."""
+
+from __future__ import annotations
+
+import io
+import json
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from digits.kinds.jobs import DatasetJob
+from tests.site import Site, bars
+
+pytestmark = pytest.mark.integration
+
+CREATE = "/datasets/images/classification.json"
+SCAN = "/datasets/images/classification/scan"
+BASE = {"dataset_name": "bars", "resize_width": 8, "resize_height": 8}
+
+
+def lists(folder: Path) -> dict[str, str]:
+    """Return the texts of a text file, its labels file, and a CSV file of the images in ``folder``."""
+    paths = sorted(path.relative_to(folder) for path in folder.rglob("*.png"))
+    classes = sorted({path.parts[0] for path in paths})
+    return {
+        "lines": "".join(f"{path} {classes.index(path.parts[0])}\n" for path in paths),
+        "labels": "".join(f"{name}\n" for name in classes),
+        "csv": "image,label\n" + "".join(f"{path},{path.parts[0]}\n" for path in paths),
+    }
+
+
+def upload(text: str, name: str = "file.txt") -> tuple[io.BytesIO, str]:
+    return io.BytesIO(text.encode()), name
+
+
+def create(site: Site, **fields: Any) -> str:
+    answer = site.post(CREATE, **BASE, **fields)
+    assert answer.status_code == 200, answer.get_json()
+    return str(answer.get_json()["id"])
+
+
+def entries(site: Site, job_id: str) -> dict[str, int]:
+    assert site.wait_for_end(job_id) == "Done", site.json(f"/datasets/{job_id}.json")["error"]
+    tasks = site.json(f"/datasets/{job_id}.json")["CreateDbTasks"]
+    return {task["name"]: task["entries"] for task in tasks}
+
+
+def errors(site: Site, **fields: Any) -> dict[str, list[str]]:
+    answer = site.post(CREATE, **BASE, **fields)
+    assert answer.status_code == 400
+    found: dict[str, list[str]] = answer.get_json()["errors"]
+    return found
+
+
+def summary(site: Site, **fields: Any) -> dict[str, Any]:
+    answer = site.post(SCAN, **fields)
+    assert answer.status_code == 200, answer.text
+    last: dict[str, Any] = json.loads(answer.text.splitlines()[-1])
+    return last
+
+
+def test_uploaded_text_files_become_a_dataset_that_can_be_cloned(site: Site) -> None:
+    folder = bars(site.data / "bars")
+    texts = lists(folder)
+    job_id = create(
+        site,
+        method="textfile",
+        textfile_train_images=upload(texts["lines"], "../../train.txt"),
+        textfile_labels_file=upload(texts["labels"]),
+        textfile_train_folder=str(folder),
+        textfile_use_val="y",
+        textfile_val_images=upload("".join(texts["lines"].splitlines(True)[:6])),
+    )
+    assert entries(site, job_id) == {"Create DB (train)": 24, "Create DB (val)": 6}
+    assert site.json(f"/datasets/{job_id}.json")["labels"] == ["left", "middle", "right"]
+    job = site.services.store.get(job_id, DatasetJob)
+    assert (job.folder / "uploads" / "textfile_train_images.txt").read_text() == texts["lines"]
+    page = site.get(f"/datasets/images/classification/new?clone={job_id}").text
+    assert f'value="{job_id}"' in page and str(job.folder) not in page
+    twin = create(site, clone=job_id)
+    site.post(f"/jobs/{job_id}/delete")
+    assert entries(site, twin) == {"Create DB (train)": 24, "Create DB (val)": 6}
+
+
+def test_text_files_on_the_server_become_a_dataset(site: Site) -> None:
+    folder = bars(site.data / "bars")
+    texts = lists(folder)
+    (folder / "train.txt").write_text(texts["lines"])
+    (folder / "labels.txt").write_text(texts["labels"])
+    fields = {
+        "method": "textfile",
+        "textfile_use_local_files": "y",
+        "textfile_local_train_images": str(folder / "train.txt"),
+        "textfile_local_labels_file": str(folder / "labels.txt"),
+    }
+    found = summary(site, **fields)
+    assert found["facts"][0] == "24 rows with the index of a class each."
+    assert found["bars"] == [["left", 8], ["middle", 8], ["right", 8]]
+    job_id = create(site, **fields, textfile_shuffle=0)
+    assert entries(site, job_id) == {"Create DB (train)": 24}
+    assert entries(site, create(site, clone=job_id)) == {"Create DB (train)": 24}
+
+
+def test_text_files_that_are_missing_are_named(site: Site) -> None:
+    found = errors(site, method="textfile")
+    assert set(found) == {"textfile_train_images", "textfile_labels_file"}
+    outside = errors(
+        site,
+        method="textfile",
+        textfile_use_local_files="y",
+        textfile_local_train_images="/etc/passwd",
+        textfile_local_labels_file="",
+    )
+    assert set(outside) == {"textfile_local_train_images", "textfile_local_labels_file"}
+    assert "outside the folders" in outside["textfile_local_train_images"][0]
+
+
+def test_an_uploaded_csv_file_is_previewed_and_becomes_a_dataset(site: Site) -> None:
+    folder = bars(site.data / "bars")
+    texts = lists(folder)
+    fields = {"method": "csv", "image_folder": str(folder)}
+    found = summary(site, **fields, table_train_file=upload(texts["csv"]))
+    assert found["table_head"] == ["image (image)", "label (label)"]
+    assert found["table"][0] == ["left/00.png", "left"] and len(found["table"]) == 5
+    assert found["bars"] == [["left", 8], ["middle", 8], ["right", 8]]
+    job_id = create(site, **fields, table_train_file=upload(texts["csv"]), folder_pct_test=25)
+    assert entries(site, job_id) == {"Create DB (train)": 12, "Create DB (val)": 6, "Create DB (test)": 6}
+    assert sum(entries(site, create(site, clone=job_id)).values()) == 24
+
+
+def test_csv_fields_are_checked(site: Site) -> None:
+    folder = bars(site.data / "bars")
+    (folder / "table.csv").write_text(lists(folder)["csv"])
+    assert "or upload one" in errors(site, method="csv")["table_train_file"][0]
+    path = str(folder / "table.csv")
+    found = errors(site, method="csv", table_train=path, label_column="kind", delimiter="::")
+    assert "one character" in found["delimiter"][0]
+    found = errors(site, method="csv", table_train=path, label_column="kind")
+    assert "no column “kind”" in found["table_train_file"][0]
+
+
+def test_several_folders_become_a_dataset(site: Site) -> None:
+    one, two = (bars(site.data / name) for name in ("one", "two"))
+    facts = summary(site, folder_train=str(one), folder_train_more=str(two))["facts"]
+    assert facts[0] == "48 images in 3 classes."
+    for fields in (
+        {"folder_train": [str(one), str(two)]},
+        {"folder_train": f"{one}\n{two}"},
+        {"folder_train": str(one), "folder_train_more": f"{two}\r\n"},
+    ):
+        job = site.services.store.get(create(site, **fields, folder_pct_val=0), DatasetJob)
+        assert job.recipe.train.folders == [str(one), str(two)]
+    assert entries(site, create(site, clone=job.id)) == {"Create DB (train)": 48}
+    assert "does not exist" in errors(site, folder_train=f"{one}\n{site.data}/none")["folder_train"][0]
+
+
+def test_parquet_files_become_a_dataset(site: Site) -> None:
+    folder = bars(site.data / "bars")
+    paths = sorted(folder.rglob("*.png"))
+    images = [{"bytes": path.read_bytes(), "path": path.name} for path in paths]
+    target = site.data / "hub"
+    target.mkdir()
+    content = pa.table({"image": images, "label": [path.parent.name for path in paths]})
+    pq.write_table(content, target / "train.parquet", row_group_size=5)
+    fields = {"method": "huggingface", "dataset_folder": str(target)}
+    found = summary(site, **fields)
+    assert found["facts"] == ["Parquet files. Splits: train.", "Images: “image”. Labels: “label”."]
+    assert found["bars"] == [["left", 8], ["middle", 8], ["right", 8]]
+    job_id = create(site, **fields, folder_pct_val=25, seed=3)
+    assert entries(site, job_id) == {"Create DB (train)": 18, "Create DB (val)": 6}
+    twin = create(site, clone=job_id)
+    assert entries(site, twin) == entries(site, job_id)
+    records = [
+        [
+            path.read_bytes()
+            for path in sorted(site.services.store.get(name, DatasetJob).folder.glob("*.tfrecord"))
+        ]
+        for name in (job_id, twin)
+    ]
+    assert records[0] == records[1] != []

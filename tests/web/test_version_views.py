@@ -1,0 +1,112 @@
+"""Versions of a dataset over HTTP: the form, its checks, the new dataset and its page."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from digits.kinds.jobs import DatasetJob
+from tests.site import Site, bars
+
+
+@pytest.fixture
+def parent(site: Site) -> str:
+    fields = {
+        "dataset_name": "bars",
+        "folder_train": str(bars(site.data)),
+        "resize_width": 16,
+        "resize_height": 16,
+    }
+    job_id = site.post("/datasets/images/classification.json", **fields).get_json()["id"]
+    assert site.wait_for_end(job_id) == "Done"
+    return str(job_id)
+
+
+def test_a_version_is_created_shown_and_cloned(site: Site, parent: str) -> None:
+    page = site.get(f"/datasets/{parent}/versions/new").text
+    assert 'value="bars, version 2"' in page and 'name="resize_width"' in page and 'value="16"' in page
+    edits = {"exclude": [["train", 0]], "relabel": [["train", 1, 2]], "move": [["val", 0, "train"]]}
+    answer = site.post(
+        f"/datasets/{parent}/versions.json",
+        dataset_name="better bars",
+        edits=json.dumps(edits),
+        resize_width=8,
+    )
+    assert answer.status_code == 200, answer.get_json()
+    version = answer.get_json()["id"]
+    assert site.wait_for_end(version) == "Done"
+    before, body = site.json(f"/datasets/{parent}.json"), site.json(f"/datasets/{version}.json")
+    assert body["version_of"]["id"] == parent
+    assert body["version_of"]["changes"] == "1 image excluded, 1 image relabeled, 1 image moved"
+    assert body["CreateDbTasks"][0]["entries"] == before["CreateDbTasks"][0]["entries"]
+    assert (body["CreateDbTasks"][0]["image_width"], body["CreateDbTasks"][0]["image_height"]) == (8, 16)
+    page = site.get(f"/datasets/{version}").text
+    assert "Version of" in page and f'href="/datasets/{parent}"' in page and "1 image excluded" in page
+
+    clone = site.client.get(f"/clone/{version}", follow_redirects=True).text
+    assert "New version" in clone and 'value="better bars"' in clone and "relabel" in clone
+    assert site.get(f"/datasets/{parent}/versions/new?clone={parent}").status_code == 400
+    # The version does not depend on its parent.
+    assert site.client.delete(f"/datasets/{parent}").status_code == 200
+    assert site.json(f"/datasets/{version}.json")["version_of"]["name"] == "bars"
+    assert "1 image excluded" in site.get(f"/datasets/{version}").text
+    assert site.client.get(f"/clone/{version}", follow_redirects=True).status_code == 404
+
+
+@pytest.mark.parametrize(
+    ("fields", "field", "message"),
+    [
+        ({"edits": "{"}, "edits", "not valid"),
+        ({"edits": '{"exclude": [["train", -1]]}'}, "edits", "not valid"),
+        ({"edits": '{"exclude": [["train", 99999]]}'}, "edits", "no record 99999"),
+        ({"edits": '{"relabel": [["train", 0, 9]]}'}, "edits", "no class 9"),
+        ({"keep": "0"}, "keep", "between"),
+        ({"pct_val": "100"}, "pct_val", "0 to 99"),
+        ({"pct_val": "60", "pct_test": "40"}, "pct_val", "nothing is left"),
+        ({"resize_width": "0"}, "resize_width", "between"),
+        ({"dataset_name": ""}, "dataset_name", "name"),
+    ],
+)
+def test_impossible_versions_are_refused(
+    site: Site, parent: str, fields: dict[str, str], field: str, message: str
+) -> None:
+    answer = site.post(f"/datasets/{parent}/versions.json", **({"dataset_name": "no"} | fields))
+    assert answer.status_code == 400
+    assert message in answer.get_json()["errors"][field][0]
+    page = site.post(f"/datasets/{parent}/versions", **({"dataset_name": "no"} | fields))
+    assert page.status_code == 400 and message in page.text
+    assert len(list(site.services.store.all(DatasetJob))) == 1
+
+
+def test_a_dataset_without_records_has_no_versions(site: Site) -> None:
+    fields = {"dataset_name": "bad", "folder_train": str(site.data)}
+    for name in "ab":
+        (site.data / name).mkdir()
+        (site.data / name / "broken.png").write_bytes(b"no image")
+    job_id = site.post(
+        "/datasets/images/classification.json", folder_train_min_per_class=1, **fields
+    ).get_json()["id"]
+    assert site.wait_for_end(job_id) == "Error"
+    refused = site.get(f"/datasets/{job_id}/versions/new")
+    assert refused.status_code == 400 and "has no records yet" in refused.text
+    assert site.get("/datasets/20261120-093000-a1b2c3/versions/new").status_code == 404
+
+
+def test_a_version_of_texts_keeps_what_its_kind_needs(site: Site) -> None:
+    table = site.data / "texts.csv"
+    table.write_text(
+        "\n".join(f"{number % 2},{'good' if number % 2 else 'bad'} number {number}" for number in range(20))
+    )
+    fields = {"dataset_name": "texts", "train_data_file": str(table)}
+    parent = site.post("/datasets/text/classification.json", **fields).get_json()["id"]
+    assert site.wait_for_end(parent) == "Done"
+    page = site.get(f"/datasets/{parent}/versions/new").text
+    assert "resize_width" not in page and "Images to keep" in page
+    version = site.post(f"/datasets/{parent}/versions.json", dataset_name="half", keep=50).get_json()["id"]
+    assert site.wait_for_end(version) == "Done"
+    again = site.post(f"/datasets/{version}/versions.json", dataset_name="quarter", keep=50).get_json()["id"]
+    assert site.wait_for_end(again) == "Done"
+    explored = site.get(f"/datasets/text/classification/explore?job_id={again}").text
+    assert "good number" in explored
+    assert site.json(f"/datasets/{again}.json")["version_of"]["id"] == version
