@@ -13,7 +13,7 @@ import random
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, ClassVar, Protocol
+from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -107,13 +107,12 @@ class Plan:
     ``stacked`` along the channels; `read` then returns as many.
     """
 
-    stacked: ClassVar[int] = 1
-
     target: TargetSpec
     splits: dict[str, SplitPlan]
     groups: list[str] = field(default_factory=list)
     warnings: list[str] = field(default_factory=list)
     required_groups: int = 1
+    stacked: int = 1
 
     @property
     def counted(self) -> list[str]:

@@ -47,8 +47,13 @@ class DatasetJob(Job, kw_only=True, eq=False):
 
     @functools.cached_property
     def kind_recipe(self) -> CreateDataset:
-        """The recipe of this dataset, or of a version's original, whose class is that of the kind."""
-        return build_recipe(self.recipe.original) if isinstance(self.recipe, CreateVersion) else self.recipe
+        """The recipe of this dataset, or of a version's original with the version's size, as the kind defines it."""
+        if not isinstance(self.recipe, CreateVersion):
+            return self.recipe
+        original = build_recipe(self.recipe.original)
+        original.width, original.height = self.recipe.width, self.recipe.height
+        original.resize_mode = self.recipe.resize_mode
+        return original
 
     def recipe_for(self, task: Task) -> CreateDataset:
         return self.recipe

@@ -43,10 +43,9 @@ class Kind:
     metrics    the worker  metrics of the validation; see `digits.kinds.metrics`
     ========== =========== ==============================================================
 
-    and the folder ``templates`` with the partial templates ``form.html`` and ``predictions.html``, and ``input.html`` if
-    `digits.kinds.views.Views.has_input`. The folder
-    ``networks``, if there is one, contains standard networks. Neither the package itself nor ``recipe`` and
-    ``reader`` may import Flask or TensorFlow.
+    and the folder ``templates`` with the partial templates ``form.html`` and ``predictions.html``, and with
+    ``input.html`` if `digits.kinds.views.Views.has_input`. The folder ``networks``, if there is one, contains standard
+    networks. Neither the package itself nor ``recipe`` and ``reader`` may import Flask or TensorFlow.
     """
 
     name: str

@@ -127,6 +127,12 @@ class RecordImages:
 class VersionPlan(Plan):
     """A plan whose records are those of another dataset. The ``targets`` of its splits are new classes, or None."""
 
+    def read(self, split: SplitPlan, place: int) -> list[bytes]:
+        if self.stacked == 1:
+            return super().read(split, place)
+        pixels = cast(RecordImages, split.images).record(split.files[place]).as_array()
+        return [images.encode(part, "png") for part in np.split(pixels, self.stacked, axis=2)]
+
     def features(self, split: SplitPlan, place: int, geometry: Geometry) -> Features:
         record = cast(RecordImages, split.images).record(split.files[place])
         features: dict[str, Any] = {**record.features, "image/filename": [record.source]}
@@ -192,7 +198,8 @@ def read(recipe: CreateVersion, progress: Progress) -> Plan:
     if not splits["train"].files:
         raise UnusableSource("No training image is left.", "Exclude fewer images.")
     target = _resized(manifest.target, recipe.width, recipe.height)
-    return VersionPlan(target, splits, manifest.groups, _remarks(manifest, splits))
+    stacked = manifest.channels // recipe.channels
+    return VersionPlan(target, splits, manifest.groups, _remarks(manifest, splits), stacked=stacked)
 
 
 @dataclass

@@ -98,7 +98,7 @@ class VersionForm(JobForm):
             keep=self.keep.data,
             pct_val=self.pct_val.data,
             pct_test=self.pct_test.data,
-            channels=1 if manifest.channels == 1 else 3,
+            channels=1 if manifest.channels % 3 else 3,
             **image,
             seed=self.seed.data,
         )

@@ -6,7 +6,6 @@ import os
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import ClassVar
 
 import numpy as np
 
@@ -46,8 +45,6 @@ class PairSplit(SplitPlan):
 class PairPlan(Plan):
     """A plan whose records consist of two images."""
 
-    stacked: ClassVar[int] = 2
-
     def read(self, split: SplitPlan, place: int) -> list[bytes]:
         assert isinstance(split, PairSplit)
         return [split.images.read(name) for name in split.pairs[place]]
@@ -80,7 +77,7 @@ def read(recipe: CreatePairs, progress: Progress) -> Plan:
             parts["val"] = read_pairs(Path(recipe.val_source), roots["val"])
     sources = {"train": recipe.source, "val": recipe.val_source or recipe.source}
     splits = {name: _split(pairs, roots[name], sources[name]) for name, pairs in parts.items() if pairs}
-    return PairPlan(class_index(NAMES), dict(splits), NAMES, required_groups=2)
+    return PairPlan(class_index(NAMES), dict(splits), NAMES, required_groups=2, stacked=2)
 
 
 def read_pairs(path: Path, root: Path) -> list[Pair]:

@@ -86,7 +86,7 @@ def test_pairs_in_color_are_stacked_along_the_channels_and_missing_images_are_sk
         for name in ("left", "right")
     ]
     table.write_text("\n".join([*lines, "left/00.png,missing.png,0"]))
-    dataset = create(site, table, pct_val=0)
+    dataset = create(site, table, pct_val=0, max_unusable_percent=20)
     assert site.wait_for_end(dataset) == "Done"
     manifest = manifests.load(site.services.store.folder / dataset)
     assert (manifest.shape, manifest.encoding, manifest.skipped) == ((16, 16, 6), "none", 1)
@@ -95,6 +95,19 @@ def test_pairs_in_color_are_stacked_along_the_channels_and_missing_images_are_sk
     assert Image.open(io.BytesIO(site.get(f"/files/{dataset}/mean.png").data)).size == (32, 16)
     page = site.get(f"/datasets/images/pairs/new?clone={dataset}").text
     assert str(table) in page and str(folder) in page
+
+    fields = {
+        "dataset_name": "fewer",
+        "edits": '{"exclude": [["train", 0]]}',
+        "resize_width": 8,
+        "resize_height": 8,
+    }
+    version = site.post(f"/datasets/{dataset}/versions.json", **fields).get_json()["id"]
+    assert site.wait_for_end(version) == "Done"
+    manifest = manifests.load(site.services.store.folder / version)
+    assert (manifest.shape, manifest.splits["train"].count) == ((8, 8, 6), 9)
+    small = Image.open(io.BytesIO(site.get(f"/datasets/{version}/records/train/0").data))
+    assert (small.size, small.mode) == ((16, 8), "RGB")
 
 
 def test_the_source_is_summarized_and_a_wrong_one_is_refused(site: Site) -> None:
