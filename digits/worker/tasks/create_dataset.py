@@ -387,7 +387,15 @@ class ShardMaker:
             image = images.resize_image(picture.image, *size, recipe.resize_mode, seed=seed)
             data = images.encode_image(image, recipe.encoding)
         record = records.Record(
-            data, self._format, recipe.height, recipe.width, recipe.channels, features, os.fsencode(path)
+            data,
+            self._format,
+            recipe.height,
+            recipe.width,
+            recipe.channels,
+            features,
+            source=os.fsencode(path),
+            source_size=picture.size,
+            source_mode=picture.mode,
         )
         return record, image, digest
 
