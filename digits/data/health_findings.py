@@ -42,7 +42,7 @@ PLAIN_MODES = ("", "L", "RGB")
 _SEVERITIES: tuple[Severity, ...] = ("error", "warning", "info")
 _BINS = 16
 _SIZE_EDGES = (1, 16, 32, 64, 128, 256, 512, 1024, 2048, 4096, 8192, 65536)
-_ASPECT_EDGES = (0.01, 1 / 3, 0.5, 2 / 3, 0.8, 0.95, 1.05, 1.25, 1.5, 2, 3, 100)
+_ASPECT_EDGES = (0.1, 1 / 3, 0.5, 2 / 3, 0.8, 0.95, 1.05, 1.25, 1.5, 2, 3, 10)
 
 Statistics = NDArray[Any]
 
@@ -292,13 +292,13 @@ def _find_unusual_sources(collected: _Collected, manifest: Manifest) -> None:
     width, height = rows["width"].astype(np.float64), rows["height"].astype(np.float64)
     known = (width > 0) & (height > 0)
     size = f"{manifest.width}×{manifest.height}"
-    tiny = known & (width * height * UPSCALED_AREA <= manifest.width * manifest.height)
+    tiny = known & (width * height * UPSCALED_AREA < manifest.width * manifest.height)
     _add_single(
         collected,
         tiny,
         "tiny_sources",
         "Tiny source images",
-        f"They have at most a quarter of the pixels of {size}, so they were enlarged and look blurred.",
+        f"They have less than a quarter of the pixels of {size}, so they were enlarged and look blurred.",
         "warning",
         removable=True,
     )

@@ -107,7 +107,7 @@ def test_sets_are_in_the_order_of_their_first_records() -> None:
         ("dark", {"high": 40}),
         ("bright", {"low": 250, "contrast": 3.0}),
         ("low_contrast", {"contrast": 3.0}),
-        ("tiny_sources", {"width": 16, "height": 16}),
+        ("tiny_sources", {"width": 15, "height": 15}),
         ("odd_aspect", {"width": 400, "height": 32}),
         ("odd_mode", {"mode": MODES.index("CMYK")}),
     ],
