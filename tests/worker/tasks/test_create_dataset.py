@@ -145,6 +145,9 @@ def test_other_programs_can_read_all_features(job: Path, source: Path) -> None:
         "image/channels": 3,
         "image/class/label": label,
         "image/class/text": made.manifest.target.labels[label],
+        "image/source/width": 12,
+        "image/source/height": 8,
+        "image/source/mode": "RGB",
     }
 
 
