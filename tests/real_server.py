@@ -48,7 +48,16 @@ class RealServer:
         ]
         places += ["--samples-dir", folder / "samples", "--log-file", folder / "digits.log"]
         self.process = subprocess.Popen(
-            [sys.executable, "-m", "digits", "--port", "0", *map(str, places), *options],
+            [
+                sys.executable,
+                "-m",
+                "digits",
+                "--port",
+                "0",
+                *map(str, places),
+                "--no-health-checks",
+                *options,
+            ],
             cwd=Path(__file__).resolve().parents[1],
             stdout=subprocess.PIPE,
             text=True,

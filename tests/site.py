@@ -45,6 +45,7 @@ def site_settings(folder: Path, **changes: Any) -> Settings:
         "state_dir": folder / "state",
         "logfile_filename": folder / "digits.log",
         "standby": False,
+        "health_checks": False,
     }
     return Settings(**(values | changes))
 

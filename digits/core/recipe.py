@@ -127,6 +127,13 @@ class EarlyStopping(Struct, kw_only=True, frozen=True):
     patience: NonNegative = 5.0
 
 
+class CheckDataset(Recipe, tag="check-dataset"):
+    """Check the health of the dataset in the folder ``dataset``. Without ``processes``, there is one per core."""
+
+    dataset: str
+    processes: Positive | None = None
+
+
 class Train(Recipe, tag="train"):
     """Train ``network`` (a file of the job's folder) on the dataset in folder ``dataset``.
 
@@ -248,6 +255,6 @@ def task_of(folder: Path) -> str:
 
 def json_schema(*recipe_types: type[Recipe]) -> dict[str, Any]:
     """Return the JSON Schema of recipes of ``recipe_types``, by default of all that DIGITS itself defines."""
-    known = recipe_types or (CreateDataset, Train, Preflight, Visualize, Export, ServeInference)
+    known = recipe_types or (CreateDataset, CheckDataset, Train, Preflight, Visualize, Export, ServeInference)
     schemas, components = msgspec.json.schema_components(known)
     return {"anyOf": list(schemas), "$defs": components}

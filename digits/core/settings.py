@@ -263,6 +263,13 @@ class Settings:
         "Keep a process with TensorFlow loaded, so that tasks start without delay (about 550 MB of memory).",
         shown="on",
     )
+    health_checks: bool = _setting(
+        _flag,
+        lambda: True,
+        "Check each dataset for duplicates and unusual images in the background once it is done. The page of a dataset "
+        "can start the check in any case.",
+        shown="on",
+    )
     pass_env: tuple[str, ...] = _setting(
         _variables,
         lambda: (),

@@ -56,8 +56,8 @@ class Picture:
     """A decoded image in mode L or RGB, and the file it was read from.
 
     ``plain``: the file contains exactly these pixels in this mode with 8 bits each, upright and opaque, so that it
-    can be stored instead of them. ``size`` is the width and height of the upright image in the file; the ``image``
-    may be smaller, see ``enough`` of `open_picture`.
+    can be stored instead of them. ``size`` is the width and height of the upright image in the file, and ``mode`` its
+    Pillow mode; the ``image`` may be smaller, see ``enough`` of `open_picture`.
     """
 
     image: Image.Image
@@ -65,6 +65,7 @@ class Picture:
     format: str
     plain: bool
     size: tuple[int, int]
+    mode: str
 
 
 @dataclass(frozen=True)
@@ -303,6 +304,7 @@ def _decode(data: bytes, channels: int, max_pixels: int, enough: tuple[int, int]
     with _open(data) as image:
         width, height = image.size
         _check_size(image, max_pixels)
+        file_mode = image.mode
         if image.format == "JPEG" and enough is not None:
             _draft(image, mode, max(enough))
         own_mode = image.mode
@@ -316,7 +318,7 @@ def _decode(data: bytes, channels: int, max_pixels: int, enough: tuple[int, int]
         # Only a rotation by 90° exchanges the sides.
         is_turned = (upright.width > upright.height) != (image.width > image.height)
         size = (height, width) if is_turned else (width, height)
-        return Picture(result, data, str(image.format), plain, size)
+        return Picture(result, data, str(image.format), plain, size, file_mode)
 
 
 def _open(data: bytes) -> Image.Image:

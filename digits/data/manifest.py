@@ -24,6 +24,8 @@ FEATURES_FILE = "feature_spec.json"
 MEAN_IMAGE_FILE = "mean.png"
 MEAN_ARRAY_FILE = "mean.npy"
 SKIPPED_FILE = "skipped.csv"
+HEALTH_FILE = "health.json"
+HEALTH_RECORDS_FILE = "health-records.npy"
 SPLITS = ("train", "val", "test")
 
 
@@ -95,6 +97,11 @@ class Manifest(Struct, kw_only=True):
         write_json(job_folder / FILE_NAME, {"schema": 1, **msgspec.to_builtins(self)})
 
 
+def health_statistics_file(split: str) -> str:
+    """Return the name of the file with the statistics of the records of ``split``; see `digits.data.health`."""
+    return f"health-{split}.npy"
+
+
 def load(job_folder: Path) -> Manifest:
     """Load the manifest in a dataset job's folder; raises UnreadableFile."""
     return read_json(job_folder / FILE_NAME, Manifest)
@@ -103,6 +110,7 @@ def load(job_folder: Path) -> Manifest:
 def remove_products(job_folder: Path) -> None:
     """Remove a complete or partial dataset, the manifest first, except for the list of skipped images."""
     names = [FILE_NAME, FEATURES_FILE, LABELS_FILE, MEAN_ARRAY_FILE, MEAN_IMAGE_FILE]
+    names += [HEALTH_FILE, HEALTH_RECORDS_FILE, *map(health_statistics_file, SPLITS)]
     for name in names:
         (job_folder / name).unlink(missing_ok=True)
         remove_partial_writes(job_folder / name)

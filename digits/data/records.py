@@ -11,6 +11,8 @@ A payload is an Example with these features:
     image/format    png, jpeg or raw
     image/height, image/width, image/channels   pixels
     image/filename  path of the source, relative to its folder, in the file system's bytes
+    image/source/width, image/source/height   pixels of the source before it was resized
+    image/source/mode                         Pillow mode of the source, such as RGB, L, P or CMYK
 
 and those of the dataset's kind: any number of named lists of bytes, integers (int64) or
 floats (float32), such as ``image/class/label``.
@@ -51,7 +53,17 @@ Features = Mapping[str, Sequence[bytes] | Sequence[int] | Sequence[float]]
 
 _Value = TypeVar("_Value", bytes, int)
 _IMAGE_FEATURES = frozenset(
-    ("image/encoded", "image/format", "image/height", "image/width", "image/channels", "image/filename")
+    (
+        "image/encoded",
+        "image/format",
+        "image/height",
+        "image/width",
+        "image/channels",
+        "image/filename",
+        "image/source/width",
+        "image/source/height",
+        "image/source/mode",
+    )
 )
 _MEDIA_TYPES = {"png": "image/png", "jpeg": "image/jpeg"}
 
@@ -62,6 +74,7 @@ class Record:
 
     ``data`` is a PNG or JPEG file, or for the format ``raw`` the pixels, uint8 [height, width, channels].
     ``features`` are those of the dataset's kind, such as the label. ``source`` contains the bytes of the file name.
+    ``source_size`` is the width and height of the source, and ``source_mode`` its Pillow mode, if they are known.
     """
 
     data: bytes
@@ -71,6 +84,8 @@ class Record:
     channels: int
     features: Features = field(default_factory=dict)
     source: bytes = b""
+    source_size: tuple[int, int] = (0, 0)
+    source_mode: str = ""
 
     @property
     def filename(self) -> str:
@@ -128,8 +143,10 @@ class Record:
 def encode_example(record: Record) -> bytes:
     """Serialize ``record`` as a ``tf.train.Example``; raises TypeError for a feature of mixed types."""
     # Concatenated messages are merged when they are parsed.
-    return _serialize(_own_features(record)) + _serialize_shared(
-        record.format, record.height, record.width, record.channels
+    return (
+        _serialize(_own_features(record))
+        + _serialize_shared(record.format, record.height, record.width, record.channels)
+        + _serialize_source(record.source_size, record.source_mode)
     )
 
 
@@ -138,6 +155,7 @@ def all_features(record: Record) -> Features:
     return {
         **_own_features(record),
         **_shared_features(record.format, record.height, record.width, record.channels),
+        **_source_features(record.source_size, record.source_mode),
     }
 
 
@@ -149,6 +167,22 @@ def _own_features(record: Record) -> Features:
 def _serialize_shared(format_name: str, height: int, width: int, channels: int) -> bytes:
     """Serialize the features that are the same for all records of a dataset."""
     return _serialize(_shared_features(format_name, height, width, channels))
+
+
+@functools.lru_cache(maxsize=4096)
+def _serialize_source(size: tuple[int, int], mode: str) -> bytes:
+    """Serialize the features of a source; many sources of a dataset have the same size and mode."""
+    return _serialize(_source_features(size, mode))
+
+
+def _source_features(size: tuple[int, int], mode: str) -> Features:
+    if not mode:
+        return {}
+    return {
+        "image/source/width": [size[0]],
+        "image/source/height": [size[1]],
+        "image/source/mode": [mode.encode()],
+    }
 
 
 def _shared_features(format_name: str, height: int, width: int, channels: int) -> Features:
@@ -194,8 +228,16 @@ def decode_example(payload: bytes) -> Record:
         width=only("image/width", int),
         channels=only("image/channels", int),
         source=only("image/filename", bytes),
+        source_size=(_first(found, "image/source/width", 0), _first(found, "image/source/height", 0)),
+        source_mode=_first(found, "image/source/mode", b"").decode("ascii", "replace"),
         features={name: _values(found[name]) for name in sorted(found.keys() - _IMAGE_FEATURES)},
     )
+
+
+def _first(found: Mapping[str, Feature], name: str, default: _Value) -> _Value:
+    """Return the only value of an optional feature."""
+    values = _values(found[name]) if name in found else []
+    return values[0] if len(values) == 1 and isinstance(values[0], type(default)) else default
 
 
 def _values(feature: Feature) -> list[Any]:

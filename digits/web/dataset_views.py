@@ -6,11 +6,13 @@ import base64
 import json
 import threading
 from collections.abc import Callable, Iterator
+from contextlib import ExitStack
 from dataclasses import asdict
 from functools import partial
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
+import numpy as np
 from flask import Blueprint, Response, jsonify, make_response, redirect, request, url_for
 from werkzeug.wrappers import Response as AnyResponse
 
@@ -22,20 +24,23 @@ from digits.core.task import Failure
 from digits.data import images, records
 from digits.data import manifest as manifests
 from digits.data.drawing import class_colors, draw_mask, legend, outlines
-from digits.data.manifest import Manifest, Split
+from digits.data.health import Finding
+from digits.data.manifest import SPLITS, Manifest, Split
 from digits.data.record_index import SplitIndex
 from digits.kinds import Kind, all_kinds
 from digits.kinds.dataset_form import ImageDatasetForm
 from digits.kinds.form_fields import errors_of
 from digits.kinds.jobs import DatasetJob
 from digits.kinds.source_summary import SourceSummary
-from digits.web import serializers
+from digits.web import health_views, serializers
 from digits.web.auth import current_username
 from digits.web.dataset_submit import new_dataset
 from digits.web.job_query import Page, page_of
 from digits.web.kind_routes import views_of
 from digits.web.long_pages import render_in_turns
 from digits.web.offload import each_in_thread, in_thread
+from digits.web.record_selection import ALL, Range, Selection, in_ranges, parse_ranges
+from digits.web.record_selection import find as find_records
 from digits.web.services import services
 
 blueprint = Blueprint("datasets", __name__)
@@ -115,6 +120,7 @@ def show(job_id: str) -> str:
         dataset=body,
         counts=state.counts,
         skipped=serializers.skipped(job),
+        health=health_views.panel(job, manifest) if body is not None and manifest is not None else None,
         models=serializers.rows(models.items),
         models_page=models,
         models_address=partial(_models_address, job.id),
@@ -205,27 +211,36 @@ def _resized_example(example: Path, channels: int, size: tuple[int, int], mode: 
 
 @blueprint.get("/datasets/<kind:kind>/explore")
 def explore(kind: Kind) -> str:
-    """Browse the records of a split: all, or those of one group."""
+    """Browse the records of a split: all, those of one group, of a finding, or in ranges of values."""
     job = _dataset(request.args.get("job_id", ""))
     views = views_of(job.data_kind)
     manifest = _finished(job)
-    asked = request.args.get("db", "train")
+    finding_id = request.args.get("finding", "")
+    asked = request.args.get("db", ALL if finding_id else "train")
     name = next((split for split in manifest.splits if split in asked), None)
-    if name is None:
+    if name is None and not (finding_id and asked == ALL):
         raise NotFound(f"This dataset has no split called “{asked}”.")
     label = request.args.get("label", type=int)
     if label is not None and not 0 <= label < len(manifest.groups):
         last = len(manifest.groups) - 1
         raise NotFound(f"This dataset has no {views.group} {label}: its {views.groups} are 0 to {last}.")
     size = min(max(request.args.get("size", default=50, type=int), 1), max(PAGE_SIZES))
-    numbers = _numbers(job, manifest.splits[name], label)
+    ranges = [] if finding_id else parse_ranges(request.args)
+    finding: Finding | None = None
+    try:
+        if finding_id:
+            finding, selected, splits = _of_finding(job, manifest, finding_id, name, label)
+        else:
+            selected, splits = _of_split(job, manifest, name or "", label, ranges)
+    except UnreadableFile as error:
+        raise NotFound("The records cannot be read.", str(error)) from error
     # In the URL, the first page is 0.
-    page = Page.of(numbers, max(request.args.get("page", default=0, type=int), 0) + 1, size)
+    page = Page.of(cast(Any, selected), max(request.args.get("page", default=0, type=int), 0) + 1, size)
     return render_in_turns(
         "explore.html",
         job=serializers.row(job),
-        split=name,
-        splits={split: content.count for split, content in manifest.splits.items()},
+        split=name or ALL,
+        splits=splits,
         kind=job.data_kind,
         group_word=views.group,
         groups_word=views.groups,
@@ -235,13 +250,54 @@ def explore(kind: Kind) -> str:
         label=label,
         labels=manifest.groups,
         has_classes=manifest.target.classes,
-        counts=manifest.splits[name].counts,
+        counts=manifest.splits[name].counts if name and not (finding or ranges) else None,
+        finding=finding,
+        ranges=ranges,
+        filters={"finding": finding_id} if finding else {item.name: item.text for item in ranges},
         page=page,
         size=size,
         sizes=PAGE_SIZES,
-        items=_items(job, name, manifest, page.items),
+        items=_items(job, manifest, list(page.items)),
         legend=legend(manifest.target),
         dataset_size=(manifest.width * manifest.channels // job.recipe.channels, manifest.height),
+    )
+
+
+def _of_split(
+    job: DatasetJob, manifest: Manifest, name: str, label: int | None, ranges: list[Range]
+) -> tuple[Selection, dict[str, int]]:
+    """Return the records of a split, and the number of records in each split; raises UnreadableFile."""
+    if not ranges:
+        split = manifest.splits[name]
+        numbers = range(split.count) if label is None else in_thread(_index(job, split).members, label)
+        return Selection(name, numbers), {name: split.count for name, split in manifest.splits.items()}
+    found = {split: in_thread(in_ranges, job, manifest, split, ranges) for split in manifest.splits}
+    counts = {split: len(numbers) for split, numbers in found.items()}
+    chosen = found[name]
+    if label is not None:
+        chosen = chosen[_index(job, manifest.splits[name]).groups[chosen] == label]
+    return Selection(name, chosen), counts
+
+
+def _of_finding(
+    job: DatasetJob, manifest: Manifest, finding_id: str, name: str | None, label: int | None
+) -> tuple[Finding, Selection, dict[str, int]]:
+    """Return a finding, its records, and their number in each split; raises UnreadableFile."""
+    finding, rows = in_thread(find_records, job, manifest, finding_id)
+    in_splits = np.bincount(rows["split"], minlength=len(SPLITS)).tolist()
+    counts = {ALL: len(rows)} | {split: in_splits[SPLITS.index(split)] for split in manifest.splits}
+    if name is not None:
+        rows = rows[rows["split"] == SPLITS.index(name)]
+    if label is not None:
+        wanted = np.zeros(len(rows), np.bool_)
+        for split, content in manifest.splits.items():
+            here = np.flatnonzero(rows["split"] == SPLITS.index(split))
+            wanted[here] = _index(job, content).groups[rows["number"][here]] == label
+        rows = rows[wanted]
+    return (
+        finding,
+        Selection(rows["split"], rows["number"], rows["set"] if finding.has_sets else None),
+        counts,
     )
 
 
@@ -311,33 +367,36 @@ def _reader(job: DatasetJob, split: Split) -> records.SplitReader:
     return records.SplitReader(job.folder, split, _index(job, split))
 
 
-def _numbers(job: DatasetJob, split: Split, label: int | None) -> Any:
-    if label is None:
-        return range(split.count)
-    try:
-        return in_thread(_index(job, split).members, label)
-    except UnreadableFile as error:
-        raise NotFound("The records cannot be read.", str(error)) from error
-
-
-def _items(job: DatasetJob, split: str, manifest: Manifest, numbers: Any) -> list[dict[str, Any]]:
+def _items(
+    job: DatasetJob, manifest: Manifest, selected: list[tuple[str, int, int | None]]
+) -> list[dict[str, Any]]:
     views = views_of(job.data_kind)
     try:
-        with _reader(job, manifest.splits[split]) as reader:
-            found = {int(number): reader.read(int(number)) for number in numbers}
+        with ExitStack() as opened:
+            readers = {
+                split: opened.enter_context(_reader(job, manifest.splits[split]))
+                for split in {split for split, _, _ in selected}
+            }
+            found = [(*place, readers[place[0]].read(place[1])) for place in selected]
     except UnreadableFile as error:
         raise NotFound("The records cannot be read.", str(error)) from error
     return [
         {
             "number": number,
+            "split": split,
+            "set": together,
             "url": url_for("datasets.record", job_id=job.id, split=split, number=number),
             "label": views.describe_record(manifest, item),
             "filename": item.filename,
-            **_drawn(job.id, split, number, manifest, partial(found.__getitem__, number)),
+            **_drawn(job.id, split, number, manifest, partial(_given, item)),
             **views.draw_record(job.kind_recipe, item),
         }
-        for number, item in found.items()
+        for split, number, together, item in found
     ]
+
+
+def _given(record: records.Record) -> records.Record:
+    return record
 
 
 def _drawn(

@@ -180,6 +180,7 @@ def check_owner(job: Job) -> None:
 def _delete(job: Job) -> None:
     check_owner(job)
     services().inference.stop(job.id)
+    services().health_checks.stop(job.id)
     services().tensorboards.stop(job.id)
     services().scheduler.remove(job)
 

@@ -13,7 +13,7 @@ from digits.core import events
 from digits.core.job import Job
 from digits.core.metrics import row_json
 from digits.core.model_job import epoch_label
-from digits.core.task import TaskState
+from digits.core.task import Failure, TaskState
 from digits.runtime import changes
 
 EVERYONE = "job_management"
@@ -21,6 +21,14 @@ JOB = "job update"
 TASK = "task update"
 
 Message = tuple[str, str, dict[str, Any]]
+
+
+def health(job: Job, state: TaskState | None, failure: Failure | None) -> Message:
+    """Return the message about the health check of a dataset, which has ended if there is no ``state``."""
+    body = {"update": "health", "job_id": job.id, "state": "failed" if failure else "done"}
+    if state is not None:
+        body = {**body, **_progress(state, []), "update": "health", "state": "running"}
+    return (job.id, TASK, body)
 
 
 def history(job: Job) -> list[list[Any]]:

@@ -10,16 +10,19 @@ import msgspec
 from flask import current_app, request
 
 from digits.core.errors import OtherSite
+from digits.core.job import Job
 from digits.core.settings import Settings
+from digits.core.status import Status
 from digits.data.data_roots import Roots
 from digits.data.record_index import IndexCache
 from digits.kinds.jobs import JOB_TYPES, DatasetJob
-from digits.runtime import inference_servers, short_tasks
-from digits.runtime.changes import Change, CurveChanged, ProgressChanged
+from digits.runtime import health_checks, inference_servers, short_tasks
+from digits.runtime.changes import Change, CurveChanged, ProgressChanged, StatusChanged
 from digits.runtime.device_ledger import DeviceLedger
 from digits.runtime.devices import Devices
 from digits.runtime.executor import Executor
 from digits.runtime.executors.local import LocalExecutor
+from digits.runtime.health_checks import HealthChecks
 from digits.runtime.inference_servers import InferenceServers
 from digits.runtime.scheduler import Scheduler
 from digits.runtime.short_tasks import ShortTasks
@@ -62,6 +65,7 @@ class Services:
         self.scheduler = Scheduler(self.store, self.runner, report=self.report)
         self.short_tasks = ShortTasks(self.folder / "previews", self.runner, self.store.discard)
         self.inference = InferenceServers(self.runner)
+        self.health_checks = HealthChecks(self.runner, self._report_health)
         self.tensorboards = TensorBoards(settings.url_prefix)
         self.record_indexes = IndexCache(CACHED_RECORDS)
         self.uploads = UploadStore(self.folder / "archives", settings, self._datasets_from)
@@ -92,6 +96,13 @@ class Services:
             self.store.index.update(change.job)  # the store updates it only for changes that it saves
         for message in live_messages.of(change):
             self.live.publish(*message)
+        is_done = isinstance(change, StatusChanged) and change.job.status is Status.DONE
+        if is_done and isinstance(change.job, DatasetJob) and self.settings.health_checks:
+            self.health_checks.start(change.job)
+
+    def _report_health(self, job: Job) -> None:
+        state, failure = self.health_checks.state(job.id), self.health_checks.failure(job.id)
+        self.live.publish(*live_messages.health(job, state, failure))
 
     def _gpus(self) -> list[str]:
         return [device.id for device in self.devices.list() if device.is_gpu]
@@ -121,6 +132,7 @@ def _limits() -> dict[str, int]:
         "create": 1,
         # A training on the CPU uses about four cores efficiently.
         "cpu": max(1, cores // 4),
+        health_checks.POOL: 1,
         short_tasks.POOL: max(2, cores // 4),
         inference_servers.POOL: inference_servers.MAX_SERVERS,
     }

@@ -29,6 +29,7 @@ LOG_FORMAT = "%(asctime)s [%(levelname)s] %(message)s"
 # Task name: class of its recipe, module with ``run(recipe, task_folder, events)``.
 PROGRAMS: dict[str, tuple[type[recipes.Recipe], str]] = {
     "create-dataset": (recipes.CreateDataset, "digits.worker.tasks.create_dataset"),
+    "check-dataset": (recipes.CheckDataset, "digits.worker.tasks.check_dataset"),
     "train": (recipes.Train, "digits.worker.training.trainer"),
     "preflight": (recipes.Preflight, "digits.worker.tasks.preflight"),
     "visualize": (recipes.Visualize, "digits.worker.tasks.visualize"),

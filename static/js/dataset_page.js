@@ -1,8 +1,11 @@
 // The page of a dataset: counts and skipped images as they are found.
 
+import { toast } from './dialog.js';
 import { element } from './element.js';
+import { request } from './http.js';
 import { startJobPage } from './job_page.js';
 import { clipped } from './names.js';
+import { setProgress } from './progress.js';
 import { refreshParts } from './refresh.js';
 
 const SPLITS = [['train', 'Training'], ['val', 'Validation'], ['test', 'Test']];
@@ -16,6 +19,7 @@ document.addEventListener('task-update', ({ detail: message }) => {
   if (message.job_id !== job.id) return;
   if (message.update === 'counts') drawCounts(message.splits);
   if (message.update === 'skipped') showSkipped(message);
+  if (message.update === 'health') showHealth(message);
 });
 document.addEventListener('parts-refreshed', () => {
   drawKnownCounts();
@@ -119,4 +123,25 @@ function showSkipped({ count, last = [] }) {
       return line;
     }),
   );
+}
+
+document.getElementById('health').addEventListener('click', async ({ target }) => {
+  if (!target.closest('#check-health')) return;
+  try {
+    await request(`${job.url}/health`, { method: 'POST' });
+    await refreshParts();
+  } catch (error) {
+    toast(error.message, 'danger');
+  }
+});
+
+/** Shows the progress of the health check; the server renders its start and its result. */
+function showHealth(message) {
+  const meter = document.querySelector('#health [data-meter]');
+  if (message.state !== 'running' || !meter) {
+    refreshParts();
+    return;
+  }
+  setProgress(meter, message.percentage, message.eta_seconds);
+  document.getElementById('health-doing').textContent = message.doing;
 }

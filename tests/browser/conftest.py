@@ -113,7 +113,17 @@ def _start(folder: Path, options: tuple[str, ...]) -> tuple[subprocess.Popen[str
     data.mkdir()
     places = ["--jobs-dir", jobs, "--data-root", data, "--state-dir", folder / "state"]
     places += ["--samples-dir", folder / "samples", "--log-file", log]
-    command = [sys.executable, "-m", "digits", "serve", "--port", "0", *map(str, places), *options]
+    command = [
+        sys.executable,
+        "-m",
+        "digits",
+        "serve",
+        "--port",
+        "0",
+        *map(str, places),
+        "--no-health-checks",
+        *options,
+    ]
     with open(output, "w") as errors:
         process = subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, stderr=errors, text=True)
     assert process.stdout is not None

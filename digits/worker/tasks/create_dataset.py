@@ -393,7 +393,15 @@ class ShardMaker:
             data = images.encode_image(resized[0], recipe.encoding)
         name = os.fsencode(split.files[place])
         record = records.Record(
-            data, self._format, recipe.height, recipe.width, pixels.shape[2], features, name
+            data,
+            self._format,
+            recipe.height,
+            recipe.width,
+            pixels.shape[2],
+            features,
+            source=name,
+            source_size=first.size,
+            source_mode=first.mode,
         )
         return record, pixels, digest
 

@@ -142,6 +142,9 @@ def test_other_programs_can_read_all_features(job: Path, source: Path, in_child:
         "image/channels": 3,
         "image/class/label": label,
         "image/class/text": made.manifest.target.labels[label].encode(),
+        "image/source/width": 12,
+        "image/source/height": 8,
+        "image/source/mode": b"RGB",
     }
 
 

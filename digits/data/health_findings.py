@@ -1,0 +1,537 @@
+"""Derive the findings of the health checks from the statistics of all records: a pure function.
+
+Memory: about 45 bytes a record for the statistics, and up to 60 more while duplicates are searched by sorting.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from digits.data.health import (
+    MAX_GROUPS,
+    MAX_LISTED,
+    RECORD_DTYPE,
+    Finding,
+    GroupCount,
+    Health,
+    Histogram,
+    Severity,
+    SplitName,
+)
+from digits.data.image_statistics import MODES
+from digits.data.manifest import SPLITS, Manifest
+
+# Gray values, 0 to 255. Cleanvision uses similar limits of the percentiles.
+BLANK_CONTRAST = 1.0
+LOW_CONTRAST = 8.0
+DARK_HIGH = 64
+BRIGHT_LOW = 242
+# A source is tiny if its area is smaller than that of the dataset's images by this factor.
+UPSCALED_AREA = 4
+# The aspect ratio of a source differs from that of the dataset's images by this factor.
+ODD_ASPECT = 3.0
+FEW_IMAGES = 10
+IMBALANCE = 10
+PLAIN_MODES = ("", "L", "RGB")
+
+_SEVERITIES: tuple[Severity, ...] = ("error", "warning", "info")
+_BINS = 16
+_SIZE_EDGES = (1, 16, 32, 64, 128, 256, 512, 1024, 2048, 4096, 8192, 65536)
+_ASPECT_EDGES = (0.1, 1 / 3, 0.5, 2 / 3, 0.8, 0.95, 1.05, 1.25, 1.5, 2, 3, 10)
+
+Statistics = NDArray[Any]
+
+
+@dataclass(frozen=True)
+class Result:
+    """The result of the checks; ``records`` are those of the findings, an array of `RECORD_DTYPE`."""
+
+    health: Health
+    records: NDArray[Any]
+
+
+@dataclass
+class _Table:
+    """The statistics of the records of all splits, one after the other, with the split and number of each."""
+
+    rows: Statistics
+    split: NDArray[np.uint8]
+    number: NDArray[np.uint32]
+    group: NDArray[np.int32]
+
+
+@dataclass
+class _Members:
+    """Records of a finding: their ``places`` in the table, their sets, and whether they are removable."""
+
+    places: NDArray[np.int64]
+    sets: NDArray[np.uint32]
+    removable: NDArray[np.bool_]
+    has_sets: bool = False
+
+    @classmethod
+    def single(cls, places: NDArray[np.int64], *, removable: bool = False) -> _Members:
+        """Records that do not belong together."""
+        count = len(places)
+        return cls(places, np.zeros(count, np.uint32), np.full(count, removable, np.bool_))
+
+
+@dataclass
+class _Collected:
+    table: _Table
+    findings: list[Finding] = field(default_factory=list)
+    members: list[_Members] = field(default_factory=list)
+
+
+def find(
+    manifest: Manifest,
+    statistics: dict[str, Statistics],
+    groups: dict[str, NDArray[np.int32]],
+    seconds: float = 0.0,
+) -> Result:
+    """Return the findings from the ``statistics`` and ``groups`` of the records of each split, most severe first."""
+    table = _join(statistics, groups)
+    collected = _Collected(table)
+    _find_duplicates(collected, manifest)
+    _find_unusual_pixels(collected)
+    _find_unusual_sources(collected, manifest)
+    _find_unusual_groups(collected, manifest)
+    _find_skipped(collected, manifest)
+    order = sorted(
+        range(len(collected.findings)), key=lambda at: _SEVERITIES.index(collected.findings[at].severity)
+    )
+    health = Health(
+        content_hash=manifest.content_hash,
+        images=len(table.rows),
+        seconds=seconds,
+        findings=[collected.findings[at] for at in order],
+        histograms=_histograms(table, manifest),
+    )
+    return Result(health, _record_array(table, [collected.members[at] for at in order]))
+
+
+def _join(statistics: dict[str, Statistics], groups: dict[str, NDArray[np.int32]]) -> _Table:
+    names = [name for name in SPLITS if name in statistics]
+    parts = [statistics[name] for name in names]
+    return _Table(
+        rows=np.concatenate(parts),
+        split=np.concatenate(
+            [
+                np.full(len(part), SPLITS.index(name), np.uint8)
+                for name, part in zip(names, parts, strict=True)
+            ]
+        ),
+        number=np.concatenate([np.arange(len(part), dtype=np.uint32) for part in parts]),
+        group=np.concatenate([groups[name] for name in names]),
+    )
+
+
+# Duplicates
+
+
+def _find_duplicates(collected: _Collected, manifest: Manifest) -> None:
+    table = collected.table
+    rows = table.rows
+    exact = _equal_runs(rows["pixels_hash"])
+    _add_between(
+        collected,
+        exact,
+        "exact_duplicates_across_splits",
+        "The same image in several splits",
+        "Metrics are too optimistic if images of the validation or test split are also trained on. Cleaning keeps only "
+        "the copy in the last of these splits, such as the one for validation.",
+        "error",
+    )
+    if not manifest.target.spatial:
+        places, sets = _runs_with_several(exact, rows["target_hash"])
+        _add(
+            collected,
+            _Members(places, sets, np.ones(len(places), np.bool_), has_sets=True),
+            "conflicting_targets",
+            "The same image with different targets",
+            "At least one of the targets is wrong, and a model cannot learn both. Because the correct one is not "
+            "known, cleaning excludes all copies.",
+            "error",
+        )
+    _add_within(
+        collected,
+        exact,
+        "exact_duplicates",
+        "Exact duplicates in a split",
+        "Images with equal pixels count several times in the loss and in metrics. Cleaning keeps the first of each.",
+        "warning",
+    )
+    # Hashes of nearly uniform images are arbitrary.
+    usable = np.flatnonzero(rows["contrast"] >= LOW_CONTRAST)
+    near = _runs_with_several(_equal_runs(rows["perceptual_hash"], usable), rows["pixels_hash"])
+    _add_between(
+        collected,
+        near,
+        "near_duplicates_across_splits",
+        "Near duplicates in several splits",
+        "Images that look the same, such as a photo in two sizes, are in several splits: metrics may be too "
+        "optimistic. Cleaning keeps only the copies in the last of these splits.",
+        "warning",
+    )
+    _add_within(
+        collected,
+        near,
+        "near_duplicates",
+        "Near duplicates in a split",
+        "Images that look the same, such as frames of a video, or a photo in two sizes. "
+        "Cleaning keeps the first of each.",
+        "warning",
+    )
+
+
+Runs = tuple[NDArray[np.int64], NDArray[np.uint32]]
+
+
+def _equal_runs(values: NDArray[Any], places: NDArray[np.int64] | None = None) -> Runs:
+    """Return the places with values that occur several times, sorted by value, and the number of the run of each.
+
+    Runs are in the order of their first places, and places within a run ascend.
+    """
+    if places is None:
+        places = np.arange(len(values))
+    order = places[np.argsort(values[places], kind="stable")]
+    return _select_runs(order, _run_starts(values[order]))
+
+
+def _run_starts(keys: NDArray[Any]) -> NDArray[np.int64]:
+    """Return where the runs of equal ``keys`` start."""
+    if not len(keys):
+        return np.zeros(0, np.int64)
+    return np.concatenate([[0], np.flatnonzero(keys[1:] != keys[:-1]) + 1]).astype(np.int64)
+
+
+def _select_runs(
+    places: NDArray[np.int64], starts: NDArray[np.int64], wanted: NDArray[np.bool_] | None = None
+) -> Runs:
+    """Return the ``wanted`` runs of at least two places, ordered and numbered by their first places."""
+    lengths = np.diff(np.append(starts, len(places)))
+    is_kept = lengths > 1 if wanted is None else (lengths > 1) & wanted
+    kept = np.flatnonzero(is_kept)
+    kept = kept[np.argsort(places[starts[kept]], kind="stable")]
+    lengths = lengths[kept]
+    ends = np.cumsum(lengths)
+    inside = np.arange(int(ends[-1]) if len(ends) else 0) - np.repeat(ends - lengths, lengths)
+    return places[np.repeat(starts[kept], lengths) + inside], np.repeat(
+        np.arange(len(kept), dtype=np.uint32), lengths
+    )
+
+
+def _runs_with_several(runs: Runs, values: NDArray[Any]) -> Runs:
+    """Return the runs whose places have several ``values``."""
+    places, sets = runs
+    starts = _run_starts(sets)
+    if not len(starts):
+        return runs
+    own = values[places]
+    return _select_runs(places, starts, np.minimum.reduceat(own, starts) != np.maximum.reduceat(own, starts))
+
+
+def _add_between(
+    collected: _Collected, runs: Runs, finding_id: str, title: str, explanation: str, severity: Severity
+) -> None:
+    """Add the runs that lie in several splits. Removable are the places that are not in the last one."""
+    split = collected.table.split
+    places, sets = _runs_with_several(runs, split)
+    last = np.maximum.reduceat(split[places], _run_starts(sets)) if len(sets) else split[:0]
+    removable = split[places] < last[sets]
+    _add(
+        collected, _Members(places, sets, removable, has_sets=True), finding_id, title, explanation, severity
+    )
+
+
+def _add_within(
+    collected: _Collected, runs: Runs, finding_id: str, title: str, explanation: str, severity: Severity
+) -> None:
+    """Add the parts of runs in one split with several places. Removable are all but the first."""
+    places, sets = runs
+    # Places ascend by split, so that the places of a run in one split are neighbors.
+    keys = sets.astype(np.int64) * len(SPLITS) + collected.table.split[places]
+    places, sets = _select_runs(places, _run_starts(keys))
+    removable = np.ones(len(places), np.bool_)
+    removable[_run_starts(sets)] = False
+    _add(
+        collected, _Members(places, sets, removable, has_sets=True), finding_id, title, explanation, severity
+    )
+
+
+# Single images
+
+
+def _find_unusual_pixels(collected: _Collected) -> None:
+    rows = collected.table.rows
+    blank = rows["contrast"] < BLANK_CONTRAST
+    dark = ~blank & (rows["high"] < DARK_HIGH)
+    bright = ~blank & (rows["low"] > BRIGHT_LOW)
+    flat = ~blank & ~dark & ~bright & (rows["contrast"] < LOW_CONTRAST)
+    for finding_id, title, explanation, chosen in (
+        ("blank", "Blank images", "All pixels have nearly the same value.", blank),
+        ("dark", "Dark images", f"99% of the pixels are darker than {DARK_HIGH} of 255.", dark),
+        ("bright", "Bright images", f"99% of the pixels are brighter than {BRIGHT_LOW} of 255.", bright),
+        (
+            "low_contrast",
+            "Low contrast",
+            f"The standard deviation of the gray values is below {LOW_CONTRAST:g} of 255.",
+            flat,
+        ),
+    ):
+        _add_single(collected, chosen, finding_id, title, explanation, "warning", removable=True)
+
+
+def _find_unusual_sources(collected: _Collected, manifest: Manifest) -> None:
+    rows = collected.table.rows
+    width, height = rows["width"].astype(np.float64), rows["height"].astype(np.float64)
+    known = (width > 0) & (height > 0)
+    size = f"{manifest.width}×{manifest.height}"
+    tiny = known & (width * height * UPSCALED_AREA < manifest.width * manifest.height)
+    _add_single(
+        collected,
+        tiny,
+        "tiny_sources",
+        "Tiny source images",
+        f"They have less than a quarter of the pixels of {size}, so they were enlarged and look blurred.",
+        "warning",
+        removable=True,
+    )
+    ratio = np.ones(len(rows))
+    np.divide(width * manifest.height, height * manifest.width, out=ratio, where=known)
+    odd = known & ((ratio > ODD_ASPECT) | (ratio < 1 / ODD_ASPECT))
+    _add_single(
+        collected,
+        odd,
+        "odd_aspect",
+        "Unusual aspect ratio",
+        f"Their aspect ratio differs from that of {size} by more than a factor of {ODD_ASPECT:g}: they were strongly "
+        f"distorted, cropped or padded, depending on the resize mode.",
+        "info",
+        removable=True,
+    )
+    unusual = np.array([mode not in PLAIN_MODES for mode in MODES])[rows["mode"]]
+    found = ", ".join(sorted({MODES[index] for index in np.unique(rows["mode"][unusual])}))
+    _add_single(
+        collected,
+        unusual,
+        "odd_mode",
+        "Unusual pixel format",
+        f"The source images have a palette, transparency, 16 bits or another color space ({found}). They were "
+        f"converted to {'grayscale' if manifest.channels == 1 else 'RGB'}; check that they look as expected.",
+        "info",
+        removable=False,
+    )
+
+
+def _add_single(
+    collected: _Collected,
+    chosen: NDArray[np.bool_],
+    finding_id: str,
+    title: str,
+    explanation: str,
+    severity: Severity,
+    *,
+    removable: bool,
+) -> None:
+    members = _Members.single(np.flatnonzero(chosen), removable=removable)
+    _add(collected, members, finding_id, title, explanation, severity)
+
+
+# Groups
+
+
+def _find_unusual_groups(collected: _Collected, manifest: Manifest) -> None:
+    train = manifest.splits.get("train")
+    counts = np.array(train.counts if train else [], np.int64)
+    few = np.flatnonzero(counts < FEW_IMAGES)
+    in_few = (collected.table.split == 0) & np.isin(collected.table.group, few)
+    _add_groups(
+        collected,
+        manifest,
+        few,
+        "few_images",
+        "Few training images",
+        f"These have fewer than {FEW_IMAGES} training images, which is rarely enough to learn from.",
+        "warning",
+        np.flatnonzero(in_few),
+    )
+    if len(counts) > 1 and counts.max() > IMBALANCE * max(1, int(counts.min())):
+        extremes = np.array([counts.argmax(), counts.argmin()])
+        _add_groups(
+            collected,
+            manifest,
+            extremes,
+            "imbalance",
+            "Imbalanced training images",
+            f"The largest group has {counts.max():,} training images, and the smallest {counts.min():,}. Class "
+            "balancing in the settings of a training helps.",
+            "info",
+        )
+    _add_groups(
+        collected,
+        manifest,
+        np.array(_similar_names(manifest.groups), np.int64),
+        "similar_names",
+        "Names that differ by case or spaces only",
+        "They may mean the same: rename or merge them in the source.",
+        "warning",
+    )
+
+
+def _similar_names(names: list[str]) -> list[int]:
+    """Return the positions of names that are equal apart from case and white space, side by side."""
+    same = defaultdict(list)
+    for position, name in enumerate(names):
+        same["".join(name.casefold().replace("_", " ").split())].append(position)
+    return [position for positions in same.values() if len(positions) > 1 for position in positions]
+
+
+def _add_groups(
+    collected: _Collected,
+    manifest: Manifest,
+    groups: NDArray[np.int64],
+    finding_id: str,
+    title: str,
+    explanation: str,
+    severity: Severity,
+    places: NDArray[np.int64] | None = None,
+) -> None:
+    if not len(groups):
+        return
+    train = manifest.splits.get("train")
+    members = _Members.single(np.zeros(0, np.int64) if places is None else places)
+    listed = [
+        GroupCount(
+            index=int(group), name=manifest.groups[group][:2000], count=train.counts[group] if train else 0
+        )
+        for group in groups[:MAX_GROUPS]
+    ]
+    _add(collected, members, finding_id, title, explanation, severity, groups=listed, group_count=len(groups))
+
+
+def _find_skipped(collected: _Collected, manifest: Manifest) -> None:
+    if not manifest.skipped:
+        return
+    nothing = _Members.single(np.zeros(0, np.int64))
+    _add(
+        collected,
+        nothing,
+        "skipped",
+        "Skipped images",
+        "These files could not be used, so they are not part of the dataset. The list of skipped images names the "
+        "reasons.",
+        "warning",
+        count=manifest.skipped,
+    )
+
+
+# The result
+
+
+def _add(
+    collected: _Collected,
+    members: _Members,
+    finding_id: str,
+    title: str,
+    explanation: str,
+    severity: Severity,
+    *,
+    groups: list[GroupCount] | None = None,
+    group_count: int = 0,
+    count: int = 0,
+) -> None:
+    """Add a finding, unless it has no records, groups or ``count``."""
+    table = collected.table
+    count = group_count or count or len(members.places)
+    if not count:
+        return
+    removable = members.places[members.removable]
+    in_splits = np.bincount(table.split[members.places], minlength=len(SPLITS))
+    total = len(table.rows)
+    collected.findings.append(
+        Finding(
+            id=finding_id,
+            title=title,
+            explanation=explanation,
+            severity=severity,
+            count=count,
+            fraction=len(members.places) / total if total else 0.0,
+            splits={name: int(number) for name, number in _named(in_splits) if number},
+            has_sets=members.has_sets,
+            records=_listed(table, members.places),
+            removable=_listed(table, removable),
+            removable_count=len(removable),
+            groups=groups or [],
+        )
+    )
+    collected.members.append(members)
+
+
+def _named(in_splits: NDArray[np.int64]) -> list[tuple[SplitName, int]]:
+    names: tuple[SplitName, ...] = ("train", "val", "test")
+    return list(zip(names, in_splits.tolist(), strict=True))
+
+
+def _listed(table: _Table, places: NDArray[np.int64]) -> list[tuple[SplitName, int]]:
+    names: tuple[SplitName, ...] = ("train", "val", "test")
+    first = places[:MAX_LISTED]
+    return [
+        (names[split], number)
+        for split, number in zip(table.split[first].tolist(), table.number[first].tolist(), strict=True)
+    ]
+
+
+def _record_array(table: _Table, members: list[_Members]) -> NDArray[Any]:
+    found = np.zeros(sum(len(item.places) for item in members), RECORD_DTYPE)
+    start = 0
+    for position, item in enumerate(members):
+        part = found[start : start + len(item.places)]
+        part["finding"] = position
+        part["split"], part["number"] = table.split[item.places], table.number[item.places]
+        part["set"], part["removable"] = item.sets, item.removable
+        start += len(part)
+    return found
+
+
+def _histograms(table: _Table, manifest: Manifest) -> list[Histogram]:
+    rows = table.rows
+    known = (rows["width"] > 0) & (rows["height"] > 0)
+    width, height = rows["width"][known].astype(np.float64), rows["height"][known].astype(np.float64)
+    brightness = np.linspace(0, 256, _BINS + 1)
+    histograms = [_histogram("Brightness", "", "brightness", rows["brightness"], brightness)]
+    if len(width):
+        size = np.sqrt(width * height)
+        histograms.append(
+            _histogram("Source size (mean of the sides)", "px", "source_size", size, _SIZE_EDGES)
+        )
+        histograms.append(
+            _histogram("Source aspect ratio (width / height)", "", "aspect", width / height, _ASPECT_EDGES)
+        )
+    train = manifest.splits.get("train")
+    if train and len(train.counts) > 1:
+        counts = np.array(train.counts, np.float64)
+        edges = np.unique(np.linspace(0, counts.max() + 1, _BINS + 1).round())
+        histograms.append(_histogram("Training images per group", "", "", counts, edges))
+    return histograms
+
+
+def _histogram(title: str, unit: str, filter: str, values: NDArray[Any], edges: Any) -> Histogram:
+    edges = np.asarray(edges, np.float64)
+    counts, _ = np.histogram(np.clip(values, edges[0], edges[-1]), edges)
+    used = np.flatnonzero(counts)
+    first, last = (
+        (int(used[0]), int(used[-1])) if len(used) and filter != "brightness" else (0, len(counts) - 1)
+    )
+    return Histogram(
+        title=title,
+        unit=unit,
+        filter=filter,
+        edges=edges[first : last + 2].tolist(),
+        counts=counts[first : last + 1].tolist(),
+    )

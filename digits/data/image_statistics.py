@@ -1,0 +1,105 @@
+"""Statistics of a dataset's images that the health checks compare, without tensors.
+
+Images whose pixels are equal have the same exact hash. Images that look the same, such as a photo that was scaled or
+compressed again, usually have the same perceptual hash.
+
+The perceptual hash is that of `imagehash.phash` (https://github.com/JohannesBuchner/imagehash): whether each of the 64
+lowest frequencies of a 32×32 image is above their median. It is computed here, because that package requires SciPy and
+PyWavelets for what is a single matrix product.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from PIL import Image
+
+from digits.data.images import as_image
+from digits.data.records import Record
+from digits.data.target import TargetSpec
+
+# The modes of source images; a record contains the index. Others are stored as the last one.
+MODES = (
+    "",
+    *("1", "L", "LA", "La", "P", "PA", "RGB", "RGBA", "RGBa", "RGBX", "CMYK", "YCbCr", "LAB", "HSV"),
+    *("I", "I;16", "I;16B", "I;16L", "I;16N", "F", "other"),
+)
+
+# ``brightness`` and ``contrast`` are the mean and standard deviation of the gray values, 0 to 255; ``low`` and ``high``
+# their first and last percentile. ``width`` and ``height`` are those of the source image, 0 if they are not known.
+STATISTICS_DTYPE = np.dtype(
+    [
+        ("brightness", "<f4"),
+        ("contrast", "<f4"),
+        ("low", "u1"),
+        ("high", "u1"),
+        ("mode", "u1"),
+        ("width", "<u4"),
+        ("height", "<u4"),
+        ("pixels_hash", "<u8"),
+        ("perceptual_hash", "<u8"),
+        ("target_hash", "<u8"),
+    ]
+)
+
+_SIDE = 32
+_FREQUENCIES = 8
+_MODE_INDEXES = {mode: index for index, mode in enumerate(MODES)}
+# The type II discrete cosine transform, float32 [frequencies, pixels].
+_COSINES = np.cos(
+    np.pi / _SIDE * np.arange(_FREQUENCIES)[:, None] * (np.arange(_SIDE) + 0.5)[None, :], dtype=np.float64
+).astype(np.float32)
+# Rounding errors of frequencies that are zero must not decide on a bit.
+_TOLERANCE = 0.5
+
+
+def describe(records: Iterable[Record], count: int, target: TargetSpec) -> NDArray[Any]:
+    """Return the statistics of ``count`` records, an array of `STATISTICS_DTYPE`; raises DamagedRecords."""
+    found = np.zeros(count, STATISTICS_DTYPE)
+    histograms = np.zeros((count, 256), np.float64)
+    small = np.zeros((count, _SIDE, _SIDE), np.float32)
+    for place, record in enumerate(records):
+        pixels = record.as_array()
+        gray = as_image(pixels).convert("L")
+        histograms[place] = gray.histogram()
+        small[place] = np.asarray(gray.resize((_SIDE, _SIDE), Image.Resampling.BILINEAR))
+        row = found[place]
+        row["pixels_hash"] = _hash(pixels.tobytes())
+        row["target_hash"] = _hash(_target_bytes(record, target))
+        row["width"], row["height"] = record.source_size
+        row["mode"] = _MODE_INDEXES.get(record.source_mode, len(MODES) - 1)
+    _add_histograms(found, histograms)
+    found["perceptual_hash"] = perceptual_hashes(small)
+    return found
+
+
+def perceptual_hashes(images: NDArray[np.float32]) -> NDArray[np.uint64]:
+    """Return the perceptual hashes of gray images, float32 [images, 32, 32], as uint64 [images]."""
+    frequencies = (_COSINES @ images @ _COSINES.T).reshape(len(images), -1)
+    median = np.median(frequencies, axis=1, keepdims=True)
+    bits = np.packbits(frequencies > median + _TOLERANCE, axis=1)
+    return bits.view(">u8")[:, 0].astype(np.uint64)
+
+
+def _add_histograms(found: NDArray[Any], histograms: NDArray[np.float64]) -> None:
+    values = np.arange(256, dtype=np.float64)
+    shares = histograms / histograms.sum(axis=1, keepdims=True)
+    mean = shares @ values
+    found["brightness"] = mean
+    found["contrast"] = np.sqrt(np.maximum(shares @ values**2 - mean**2, 0))
+    cumulative = np.cumsum(shares, axis=1)
+    found["low"] = (cumulative > 0.01).argmax(axis=1)
+    found["high"] = (cumulative >= 0.99).argmax(axis=1)
+
+
+def _hash(data: bytes) -> int:
+    return int.from_bytes(hashlib.blake2b(data, digest_size=8).digest(), "little")
+
+
+def _target_bytes(record: Record, target: TargetSpec) -> bytes:
+    values = record.features.get(target.feature, ())
+    return b"".join(value if isinstance(value, bytes) else repr(value).encode() + b"," for value in values)

@@ -1,0 +1,135 @@
+"""The health checks of datasets as JSON, and for the dataset's page."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+from flask import Blueprint, Response, jsonify, request, url_for
+
+from digits.core.errors import BadRequest
+from digits.core.files import MissingFile, UnreadableFile
+from digits.core.status import Status
+from digits.data import health
+from digits.data.health import Finding, Health, Histogram
+from digits.data.manifest import SKIPPED_FILE, Manifest
+from digits.kinds.jobs import DatasetJob
+from digits.web.gate import comes_from_another_site
+from digits.web.offload import in_thread
+from digits.web.services import services
+
+blueprint = Blueprint("health", __name__)
+
+ICONS = {"error": "warning", "warning": "warning", "info": "info"}
+TONES = {"error": "danger", "warning": "warning", "info": "info"}
+SEVERITIES = {"error": "Error", "warning": "Warning", "info": "Note"}
+
+
+@blueprint.post("/datasets/<job_id>/health")
+def start(job_id: str) -> tuple[Response, int]:
+    """Start the health check of a dataset, again if it has been checked before."""
+    job = services().store.get(job_id, DatasetJob)
+    if job.status is not Status.DONE:
+        raise BadRequest(f"“{job.name}” cannot be checked: it is {job.status.title}, not Done.")
+    services().health_checks.start(job)
+    return jsonify(state_of(job)), 202
+
+
+@blueprint.get("/datasets/<job_id>/health.json")
+def show(job_id: str) -> Response:
+    """Return the state of the check, and the result if there is one."""
+    job = services().store.get(job_id, DatasetJob)
+    manifest = job.manifest() if job.status is Status.DONE else None
+    result, problem = _load(job, manifest)
+    body = state_of(job, result, problem)
+    return jsonify({**body, "result": msgspec.to_builtins(result) if result else None})
+
+
+def panel(job: DatasetJob, manifest: Manifest) -> dict[str, Any]:
+    """Return the panel of a dataset's page: the state, the findings and the histograms, with URLs.
+
+    Starts the check if there is no result, unless another site opened the page.
+    """
+    result, problem = _load(job, manifest)
+    checks = services().health_checks
+    is_new = result is None and not problem and checks.failure(job.id) is None
+    if is_new and services().settings.health_checks and not comes_from_another_site(request.environ):
+        checks.start(job)
+    body = state_of(job, result, problem)
+    if result is not None:
+        body["findings"] = [_finding(job, finding) for finding in result.findings]
+        body["histograms"] = [_histogram(job, item) for item in result.histograms if item.counts]
+        body["images"] = result.images
+    return body
+
+
+def state_of(job: DatasetJob, result: Health | None = None, problem: str = "") -> dict[str, Any]:
+    """Return ``state``: none, running, failed or done, with the progress in percent, or the error."""
+    running = services().health_checks.state(job.id)
+    failure = services().health_checks.failure(job.id)
+    error = {"message": failure.message, "hint": failure.hint} if failure else None
+    if problem and not error:
+        error = {
+            "message": f"The result of the check is damaged: {problem}.",
+            "hint": "Check the dataset again.",
+        }
+    state = "running" if running else "failed" if error else "done" if result else "none"
+    return {
+        "state": state,
+        "progress": round(100 * running.fraction, 1) if running else 0.0,
+        "eta_seconds": running.seconds_left if running else None,
+        "doing": running.doing if running else "",
+        "error": None if running else error,
+    }
+
+
+def _load(job: DatasetJob, manifest: Manifest | None) -> tuple[Health | None, str]:
+    """Return the result, or why it is damaged; neither if there is none."""
+    if manifest is None:
+        return None, ""
+    try:
+        return in_thread(health.load, job.folder, manifest), ""
+    except MissingFile:
+        return None, ""
+    except UnreadableFile as error:
+        return None, str(error)
+
+
+def _finding(job: DatasetJob, finding: Finding) -> dict[str, Any]:
+    explore = url_for("datasets.explore", kind=job.data_kind, job_id=job.id)
+    has_list = finding.id == "skipped" and (job.folder / SKIPPED_FILE).is_file()
+    url = f"{explore}&finding={finding.id}" if finding.records else None
+    return {
+        "id": finding.id,
+        "title": finding.title,
+        "explanation": finding.explanation,
+        "severity": SEVERITIES[finding.severity],
+        "tone": TONES[finding.severity],
+        "icon": ICONS[finding.severity],
+        "count": finding.count,
+        "percent": 100 * finding.fraction,
+        "url": url_for("jobs.file", path=f"{job.id}/{SKIPPED_FILE}") if has_list else url,
+        "groups": [
+            {"name": group.name, "count": group.count, "url": f"{explore}&label={group.index}"}
+            for group in finding.groups
+        ],
+    }
+
+
+def _histogram(job: DatasetJob, item: Histogram) -> dict[str, Any]:
+    explore = url_for("datasets.explore", kind=job.data_kind, job_id=job.id)
+    bins = []
+    for place, count in enumerate(item.counts):
+        low, high = item.edges[place], item.edges[place + 1]
+        # The first and the last bin also contain all that is beyond them.
+        limits = f"{low if place else ''}:{high if place + 1 < len(item.counts) else ''}"
+        bins.append(
+            {
+                "range": f"{low:.3g}–{high:.3g}" if high < 1000 else f"{low:,.0f}–{high:,.0f}",
+                "count": count,
+                "percent": 100 * count / max(item.counts) if any(item.counts) else 0,
+                "url": f"{explore}&{item.filter}={limits}" if item.filter and count else None,
+            }
+        )
+    words = "groups" if not item.filter else "images"
+    return {"title": item.title, "unit": item.unit, "bins": bins, "words": words}

@@ -1,0 +1,126 @@
+"""Check the health of a finished dataset: duplicates, unusual images and groups.
+
+Each process reads one shard at a time and sends the statistics of its images; the findings are derived from those of
+all records. The processes have the lowest priority, so that they do not delay other tasks.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from contextlib import ExitStack, closing
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from digits.core.events import EventLog, Progressed, ReportInterval
+from digits.core.files import UnreadableFile, is_disk_full
+from digits.core.recipe import CheckDataset
+from digits.data import health, health_findings, parallel
+from digits.data import manifest as manifests
+from digits.data.image_statistics import STATISTICS_DTYPE, describe
+from digits.data.manifest import SPLITS, Manifest
+from digits.data.records import SplitReader
+from digits.worker.failure import UserFault
+
+PROGRESS_SECONDS = 0.25
+# Records whose statistics are sent together.
+CHUNK_RECORDS = 256
+LOWEST_PRIORITY = 19
+
+
+def run(recipe: CheckDataset, task_folder: Path, events: EventLog) -> dict[str, Any]:
+    """Check the dataset in the recipe's folder, and write the result there; raises UserFault if it is damaged."""
+    started = time.monotonic()
+    job_folder = Path(recipe.dataset)
+    try:
+        manifest = manifests.load(job_folder)
+        with ExitStack() as opened:
+            readers = {
+                name: opened.enter_context(SplitReader(job_folder, manifest.splits[name]))
+                for name in SPLITS
+                if name in manifest.splits
+            }
+            statistics = _measure(manifest, readers, recipe.processes, events)
+            groups = {name: reader.groups for name, reader in readers.items()}
+    except UnreadableFile as error:
+        raise _damaged(error) from error
+    events.append(Progressed(1.0, None, "Searching for duplicates"))
+    result = health_findings.find(manifest, statistics, groups, round(time.monotonic() - started, 3))
+    try:
+        health.save(job_folder, result.health, result.records, statistics)
+    except OSError as error:
+        if is_disk_full(error):
+            raise UserFault("The disk is full: the result could not be saved.", "Free some space.") from error
+        raise
+    return {"images": result.health.images, "findings": len(result.health.findings)}
+
+
+@dataclass(frozen=True)
+class _Piece:
+    """Records ``start`` to ``stop`` of a split, which are those of a shard."""
+
+    split: str
+    start: int
+    stop: int
+
+
+@dataclass(frozen=True)
+class _Described:
+    """The statistics of records of ``split`` from ``start`` on."""
+
+    split: str
+    start: int
+    rows: NDArray[Any]
+
+
+def _measure(
+    manifest: Manifest, readers: dict[str, SplitReader], processes: int | None, events: EventLog
+) -> dict[str, NDArray[Any]]:
+    """Return the statistics of the records of each split; raises DamagedRecords."""
+    pieces = [
+        _Piece(name, start, stop) for name, reader in readers.items() for start, stop in _shard_bounds(reader)
+    ]
+    statistics = {name: np.zeros(len(reader), STATISTICS_DTYPE) for name, reader in readers.items()}
+    total = sum(len(reader) for reader in readers.values())
+
+    def work(number: int, send: parallel.Send) -> None:
+        os.setpriority(os.PRIO_PROCESS, 0, LOWEST_PRIORITY)
+        piece = pieces[number]
+        reader = readers[piece.split]
+        for start in range(piece.start, piece.stop, CHUNK_RECORDS):
+            stop = min(start + CHUNK_RECORDS, piece.stop)
+            found = map(reader.read, range(start, stop))
+            send(_Described(piece.split, start, describe(found, stop - start, manifest.target)))
+
+    interval, done, started = ReportInterval(PROGRESS_SECONDS), 0, time.monotonic()
+    try:
+        with closing(parallel.run(work, len(pieces), processes=processes)) as messages:
+            for message in messages:
+                if isinstance(message, _Described):
+                    statistics[message.split][message.start : message.start + len(message.rows)] = (
+                        message.rows
+                    )
+                    done += len(message.rows)
+                if done and interval.is_due():
+                    seconds_left = (total - done) * (time.monotonic() - started) / done
+                    doing = f"Checking images: {done:,} of {total:,}"
+                    events.append(Progressed(done / total, seconds_left, doing))
+    except parallel.ProcessDied as death:
+        raise UserFault(
+            f"A process that checks images ended early ({death.reason}).", "Check the dataset again."
+        ) from death
+    return statistics
+
+
+def _shard_bounds(reader: SplitReader) -> list[tuple[int, int]]:
+    """Return the first record of each shard, and that after its last."""
+    ends = np.cumsum([len(reader.offsets(shard)) for shard in range(len(reader.shards))]).tolist()
+    return list(zip([0, *ends[:-1]], ends, strict=True))
+
+
+def _damaged(error: UnreadableFile) -> UserFault:
+    return UserFault(f"The records of this dataset are damaged: {error}.", "Clone it to create it again.")
