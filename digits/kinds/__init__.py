@@ -32,6 +32,13 @@ BUILT_IN = (
         "digits.kinds.multilabel",
         metric="map",
     ),
+    Kind(
+        "image-object-detection",
+        "Object detection",
+        "images/detection",
+        "digits.kinds.detection",
+        metric="map",
+    ),
 )
 
 

@@ -48,6 +48,7 @@ _ORDER = (
     "unet",
     "regression",
     "multilabel",
+    "detector",
     "siamese",
 )
 
