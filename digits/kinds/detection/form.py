@@ -46,9 +46,9 @@ class DatasetForm(ImageDatasetForm[CreateDetection]):
     pct_val = required_integer("Validation split (%)", CreateDetection, "pct_val")
     pct_test = required_integer("Test split (%)", CreateDetection, "pct_test")
     val_image_folder = _folder("Validation image folder")
-    val_label_folder = StringField("Validation annotations", validators=[Optional()])
+    val_label_folder = StringField("Validation annotations")
     test_image_folder = _folder("Test image folder")
-    test_label_folder = StringField("Test annotations", validators=[Optional()])
+    test_label_folder = StringField("Test annotations")
     val_min_box_size = IntegerField(
         "Minimum validation box size", validators=[Optional(), NumberRange(0, MAX_BOX_SIZE)]
     )

@@ -38,8 +38,11 @@ class Metrics(metrics.Metrics):
         return tf.ensure_shape(values, [None, width])
 
     def summarize_records(self, values: NDArray[np.float32]) -> dict[str, float]:
-        true = values[:, -_TRUE_COLUMNS * self.target.shape[0] :].reshape(len(values), -1, _TRUE_COLUMNS)
-        found = values[:, : -_TRUE_COLUMNS * self.target.shape[0]].reshape(len(values), -1, COLUMNS)
+        objects = self.target.shape[0]
+        found, true = np.split(values, [values.shape[1] - _TRUE_COLUMNS * objects], axis=1)
+        detections = found.shape[1] // COLUMNS
+        found = found.reshape(len(values), detections, COLUMNS)
+        true = true.reshape(len(values), objects, _TRUE_COLUMNS)
         return mean_average_precision(found, true)
 
 
