@@ -116,7 +116,11 @@ def test_records_contain_the_features_of_other_programs(site: Site, table: Path)
 
 
 def test_the_form_returns_with_the_errors_of_its_fields(site: Site, table: Path) -> None:
-    fields = {"dataset_name": "no", "train_image_folder": str(site.data), "train_label_folder": str(site.data)}
+    fields = {
+        "dataset_name": "no",
+        "train_image_folder": str(site.data),
+        "train_label_folder": str(site.data),
+    }
     answer = site.client.post("/datasets/images/detection", data=fields)
     assert answer.status_code == 400 and "contains no annotations" in answer.text
     outside = site.post("/datasets/images/detection.json", **{**fields, "train_label_folder": "/etc/passwd"})

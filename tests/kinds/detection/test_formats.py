@@ -173,7 +173,9 @@ def test_kitti_has_default_classes_regions_to_ignore_and_small_boxes(folder: Pat
     found = plan(folder, folder / "labels", pct_val=33)
     assert found.target.names == ["truck", "person"]
     assert len(boxes_of(found)["a.png"] if "a.png" in boxes_of(found) else boxes_of(found)["b.png"]) == 2
-    assert [len(boxes) for boxes in boxes_of(found, "val").values()] == [1]  # the pedestrian is 10 pixels wide
+    assert [len(boxes) for boxes in boxes_of(found, "val").values()] == [
+        1
+    ]  # the pedestrian is 10 pixels wide
     assert any("6 objects marked as difficult, crowd or don’t care" in text for text in found.warnings)
     assert "1 validation object smaller than 25 pixels: not used." in found.warnings
     small = plan(folder, folder / "labels", pct_val=33, val_min_box_size=0)
@@ -184,11 +186,11 @@ def test_difficult_and_crowd_objects_are_ignored(folder: Path) -> None:
     for name, objects in OBJECTS.items():
         more = "<difficult>1</difficult>" if name == "b" else "<difficult>0</difficult>"
         (folder / "labels" / f"{name}.xml").write_text(voc_file(objects, more))
-    assert {**ALL, "b.png": []} == boxes_of(plan(folder, folder / "labels"))
+    assert boxes_of(plan(folder, folder / "labels")) == {**ALL, "b.png": []}
     crowd = coco_file()
     crowd["annotations"][2]["iscrowd"] = 1
     (folder / "crowd.json").write_text(json.dumps(crowd))
-    assert {**ALL, "b.png": []} == boxes_of(plan(folder, folder / "crowd.json"))
+    assert boxes_of(plan(folder, folder / "crowd.json")) == {**ALL, "b.png": []}
 
 
 def test_faulty_boxes_are_dropped_or_clipped_and_named_by_line(folder: Path) -> None:
@@ -213,7 +215,11 @@ def test_faulty_boxes_are_dropped_or_clipped_and_named_by_line(folder: Path) -> 
     ("name", "text", "message"),
     [
         ("labels/a.txt", "Car 0 0 0 1 1 9 9", "a.txt, line 1: 8 columns instead of 5; polygons"),
-        ("labels/a.txt", kitti_line("Car", 1, 1, 9, 9).replace(" 9 ", " x ", 1), "a.txt, line 1: “x” is not a"),
+        (
+            "labels/a.txt",
+            kitti_line("Car", 1, 1, 9, 9).replace(" 9 ", " x ", 1),
+            "a.txt, line 1: “x” is not a",
+        ),
         ("labels/a.txt", "0 .5 .5 .1 .1\n\n-1 .5 .5 .1 .1", "line 3: “-1” is not the number of a class"),
         ("labels/a.txt", "0 .5 .5 .1 .1\n2 .5 .5 .1 .1", "line 2: there is no class 2, only 0 to 1"),
         ("labels/a.xml", "<annotation><object></annotation>", "a.xml, line 1: mismatched tag"),
@@ -276,7 +282,9 @@ def test_a_label_file_cannot_be_a_link_to_another_folder(folder: Path) -> None:
     (labels / "a.txt").symlink_to(folder / "secret.txt")
     with pytest.raises(UnusableSource) as caught:
         plan(folder, labels, classes=["cat"])
-    assert "a.txt" in caught.value.sentences and "secret" not in caught.value.sentences.replace("secret.txt", "")
+    assert "a.txt" in caught.value.sentences and "secret" not in caught.value.sentences.replace(
+        "secret.txt", ""
+    )
 
 
 @pytest.mark.parametrize(
@@ -284,7 +292,7 @@ def test_a_label_file_cannot_be_a_link_to_another_folder(folder: Path) -> None:
     [
         "names: [cat, 'big dog', \"x, y\"]",
         "nc: 3\nnames:\n- cat\n- big dog\n- 'x, y'\npath: .",
-        "names:\n  0: cat\n  1: big dog\n  2: \"x, y\"\n",
+        'names:\n  0: cat\n  1: big dog\n  2: "x, y"\n',
         "names: [\n  'cat', 'big dog',\n  'x, y' ]",
     ],
 )
@@ -329,7 +337,11 @@ def test_names_of_any_yaml_are_texts(text: str) -> None:
 
 
 @settings(max_examples=60, deadline=None)
-@given(data=st.recursive(st.none() | st.integers() | st.text(max_size=5), lambda item: st.lists(item, max_size=3)))
+@given(
+    data=st.recursive(
+        st.none() | st.integers() | st.text(max_size=5), lambda item: st.lists(item, max_size=3)
+    )
+)
 def test_any_json_is_a_coco_file_or_refused(tmp_path_factory: pytest.TempPathFactory, data: object) -> None:
     path = tmp_path_factory.mktemp("coco") / "a.json"
     path.write_text(json.dumps({"images": data, "annotations": [], "categories": []}))
