@@ -122,7 +122,7 @@ class BoxChecks:
             )
         if self.clipped:
             found.append(
-                f"{_count(self.clipped, 'box', 'boxes')} extended beyond the image and were clipped: "
+                f"{_count(self.clipped, 'box', 'boxes')} clipped, because of parts outside of the image: "
                 f"{first_lines(self.clipped)}."
             )
         if self.ignored:
