@@ -19,6 +19,7 @@ import warnings
 import zlib
 from collections.abc import Iterator
 from dataclasses import dataclass
+from pathlib import Path
 from typing import BinaryIO
 
 import numpy as np
@@ -38,6 +39,8 @@ Source = str | bytes | os.PathLike[str] | BinaryIO
 
 _ORIENTATION = 0x0112
 _HOLDERS_OF_EXIF = {"exif", "Raw profile type exif", "xmp", "XML:com.adobe.xmp"}
+_QUARTER_TURNS = (5, 6, 7, 8)
+_HEADER_BYTES = 256 << 10
 _WIDE_GRAY = {"I", "I;16", "I;16B", "I;16L", "I;16N"}
 _HARMLESS_CHUNKS = {b"IHDR", b"IDAT", b"IEND", b"gAMA", b"cHRM", b"sRGB", b"pHYs", b"tIME", b"tEXt"}
 _WITHOUT_MEANING = {"F": "floating-point pixels are not supported"}
@@ -194,6 +197,30 @@ def header(data: bytes) -> tuple[str, tuple[int, int]]:
         return str(image.format), image.size
 
 
+def upright_size(path: Path) -> tuple[int, int]:
+    """Return the width and height of an image file as it is displayed, usually from its first bytes.
+
+    Raises UnusableImage and OSError.
+    """
+    if not path.is_file():
+        raise UnusableImage("not a regular file")
+    with open(path, "rb") as file:
+        data = file.read(_HEADER_BYTES)
+    try:
+        return _upright_size(data)
+    except UnusableImage:
+        if len(data) < _HEADER_BYTES:
+            raise
+        return _upright_size(read_source(path))  # such as TIFF files whose header is at the end
+
+
+def _upright_size(data: bytes) -> tuple[int, int]:
+    with _explained(data, MAX_PIXELS), _open(data) as image:
+        width, height = image.size
+        is_turned = _has_exif(image) and image.getexif().get(_ORIENTATION, 1) in _QUARTER_TURNS
+        return (height, width) if is_turned else (width, height)
+
+
 @contextlib.contextmanager
 def _explained(data: bytes, max_pixels: int) -> Iterator[None]:
     """Convert all decoder errors to UnusableImage."""
@@ -345,9 +372,13 @@ def _draft(image: Image.Image, mode: str, side: int) -> None:
 
 
 def _upright(image: Image.Image) -> Image.Image:
-    if image.format == "TIFF" or not _HOLDERS_OF_EXIF.isdisjoint(image.info):
+    if _has_exif(image):
         return ImageOps.exif_transpose(image) if image.getexif().get(_ORIENTATION, 1) != 1 else image
     return image
+
+
+def _has_exif(image: Image.Image) -> bool:
+    return image.format == "TIFF" or not _HOLDERS_OF_EXIF.isdisjoint(image.info)
 
 
 def _opaque(image: Image.Image) -> Image.Image:

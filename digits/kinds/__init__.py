@@ -33,6 +33,13 @@ BUILT_IN = (
         metric="map",
     ),
     Kind(
+        "image-object-detection",
+        "Object detection",
+        "images/detection",
+        "digits.kinds.detection",
+        metric="map",
+    ),
+    Kind(
         "image-segmentation",
         "Semantic segmentation",
         "images/segmentation",

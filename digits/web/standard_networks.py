@@ -49,6 +49,7 @@ _ORDER = (
     "dncnn",
     "regression",
     "multilabel",
+    "detector",
     "siamese",
     "textcnn",
 )

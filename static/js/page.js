@@ -3,6 +3,7 @@
 import { startCopying } from './copy.js';
 import { startJobActions } from './job_actions.js';
 import { startPathFields } from './path_field.js';
+import { startThresholds } from './score_threshold.js';
 import { startThemeSwitch } from './theme_switch.js';
 import { startTimes } from './times.js';
 
@@ -11,4 +12,5 @@ startJobActions();
 startCopying();
 startTimes();
 startPathFields();
+startThresholds(document);
 document.getElementById('form-errors')?.focus();

@@ -75,6 +75,7 @@ def test_every_network_file_is_listed():
         ("image-regression", (8, 8), 3, "regression"),
         ("image-multilabel", (16, 16), 1, "multilabel"),
         ("image-multilabel", (256, 256), 3, "multilabel"),
+        ("image-object-detection", (96, 96), 1, "detector"),
         ("image-segmentation", (32, 32), 3, "unet"),
         ("image-gradients", (32, 32), 1, "regression"),
         ("text-classification", (1024, 1), 1, "textcnn"),
@@ -95,7 +96,7 @@ def test_only_networks_for_the_kind_of_dataset_are_offered():
     offered = standard_networks.networks(["image-classification"])
     assert next(iter(offered)) == "lenet"
     assert {"alexnet", "resnet50", "autoencoder", "gan"} <= set(offered)
-    assert not {"unet", "regression", "multilabel", "siamese"} & set(offered)
+    assert not {"unet", "regression", "multilabel", "detector", "siamese"} & set(offered)
     assert list(standard_networks.networks(["image-segmentation"])) == ["unet"]
     assert standard_networks.network("unet").title == "U-Net"
 

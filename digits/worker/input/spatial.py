@@ -8,11 +8,8 @@ from __future__ import annotations
 
 import tensorflow as tf
 
-from digits.data.target import IGNORED, Spatial
+from digits.data.target import IGNORED, SMALLEST_VISIBLE_SHARE, Spatial
 from digits.worker.input.affine import AffineMap
-
-# An object is dropped if less than this share of its box remains in the image.
-SMALLEST_VISIBLE_SHARE = 0.25
 
 _NO_BOX = -1.0
 

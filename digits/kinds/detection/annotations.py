@@ -1,0 +1,149 @@
+"""Annotated images, as the readers of all formats return them, and the checks of their boxes."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+from digits.data.sources import count_of, show
+from digits.data.tables import first_lines
+
+
+@dataclass(frozen=True, slots=True)
+class Box:
+    """An object: the edges in pixels of the image, the name of its class, and ``where`` it is in the annotations.
+
+    With ``is_relative``, the edges are fractions of the width and height. One that ``is_ignored`` is marked as
+    difficult, as a crowd, or as a region without annotations.
+    """
+
+    left: float
+    top: float
+    right: float
+    bottom: float
+    name: str
+    where: str
+    is_relative: bool = False
+    is_ignored: bool = False
+
+    def in_pixels(self, width: int, height: int) -> Box:
+        """Return the box in pixels of an image of this size."""
+        if not self.is_relative:
+            return self
+        edges = (self.left * width, self.top * height, self.right * width, self.bottom * height)
+        return Box(*edges, self.name, self.where, is_ignored=self.is_ignored)
+
+    def clip(self, width: int, height: int) -> Box:
+        """Return the part of the box in an image of this size."""
+        return Box(
+            max(self.left, 0.0),
+            max(self.top, 0.0),
+            min(self.right, float(width)),
+            min(self.bottom, float(height)),
+            self.name,
+            self.where,
+            is_ignored=self.is_ignored,
+        )
+
+    def fault(self) -> str:
+        """Return what is wrong with the edges, if anything."""
+        if not all(map(math.isfinite, (self.left, self.top, self.right, self.bottom))):
+            return "not finite"
+        if self.right < self.left or self.bottom < self.top:
+            return "reversed"
+        return "empty" if self.right == self.left or self.bottom == self.top else ""
+
+
+@dataclass(slots=True)
+class AnnotatedImage:
+    """An image, relative to the image folder, and its objects."""
+
+    file: str
+    boxes: list[Box]
+
+
+@dataclass
+class Annotations:
+    """The annotated images of a source, which are read during iteration; this raises UnusableSource.
+
+    ``title`` is the name of the format. ``classes`` are those that the source declares, in their order, and
+    ``remarks`` sentences about files that are not used; both may grow during iteration.
+    """
+
+    title: str
+    images: Iterator[AnnotatedImage]
+    classes: list[str] = field(default_factory=list)
+    remarks: list[str] = field(default_factory=list)
+
+
+# Corrections of this size, in pixels, are not reported: rounding, and pixels that are counted from 1.
+_TOLERANCE = 1.0
+
+
+@dataclass
+class BoxChecks:
+    """Check the boxes of images, and remember those that are dropped or clipped."""
+
+    dropped: list[str] = field(default_factory=list)
+    clipped: list[str] = field(default_factory=list)
+    empty: list[str] = field(default_factory=list)
+    ignored: int = 0
+
+    def usable(self, image: AnnotatedImage, size: tuple[int, int] | None) -> list[Box]:
+        """Return the usable boxes of an image, in pixels and clipped to its ``size``, None if it is unknown."""
+        found = [box for box in (self._check(box, size) for box in image.boxes) if box]
+        if not image.boxes:
+            self.empty.append(show(image.file))
+        return found
+
+    def _check(self, box: Box, size: tuple[int, int] | None) -> Box | None:
+        if box.is_ignored:
+            self.ignored += 1
+            return None
+        fault = box.fault()
+        if not fault and size:
+            whole = box.in_pixels(*size)
+            box = whole.clip(*size)
+            fault = "outside of the image" if box.fault() else ""
+            if not fault and _extends(whole, box):
+                self.clipped.append(whole.where)
+        if fault:
+            self.dropped.append(f"{box.where} ({fault})")
+            return None
+        return box
+
+    def remarks(self) -> list[str]:
+        """Return sentences about the checked images."""
+        found = []
+        if self.dropped:
+            found.append(
+                f"{_count(self.dropped, 'box', 'boxes')} cannot be used: {first_lines(self.dropped)}."
+            )
+        if self.clipped:
+            found.append(
+                f"{_count(self.clipped, 'box', 'boxes')} clipped, because of parts outside of the image: "
+                f"{first_lines(self.clipped)}."
+            )
+        if self.ignored:
+            found.append(
+                f"{count_of(self.ignored, 'object')} marked as difficult, crowd or don’t care: not used."
+            )
+        if self.empty:
+            what = _count(self.empty, "image has", "images have")
+            found.append(f"{what} no objects: {first_lines(self.empty)}.")
+        return found
+
+
+def _extends(whole: Box, clipped: Box) -> bool:
+    corrections = (
+        clipped.left - whole.left,
+        clipped.top - whole.top,
+        whole.right - clipped.right,
+        whole.bottom - clipped.bottom,
+    )
+    return max(corrections) > _TOLERANCE
+
+
+def _count(items: list[str], one: str, several: str) -> str:
+    return f"{len(items):,} {one if len(items) == 1 else several}"

@@ -1,0 +1,135 @@
+"""The form of a dataset for object detection."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+from wtforms import IntegerField, StringField
+from wtforms.validators import DataRequired, Length, NumberRange, Optional, ValidationError
+
+from digits.core.errors import DigitsError
+from digits.data.sources import UnusableSource
+from digits.kinds.dataset_form import ImageDatasetForm, check_shares, required_integer
+from digits.kinds.detection.formats import detect
+from digits.kinds.detection.overview import Overview
+from digits.kinds.detection.recipe import CreateDetection
+from digits.kinds.form_fields import AllowedPath, choices, select
+from digits.kinds.source_summary import SourceSummary
+
+FORMATS = choices(
+    ("auto", "Detect automatically"),
+    ("kitti", "KITTI"),
+    ("voc", "Pascal VOC (XML)"),
+    ("coco", "COCO (JSON)"),
+    ("yolo", "YOLO"),
+    ("csv", "CSV"),
+)
+MAX_BOX_SIZE = 10_000
+
+
+def _folder(label: str) -> StringField:
+    return StringField(label, validators=[Optional(), AllowedPath("folder")])
+
+
+class DatasetForm(ImageDatasetForm[CreateDetection]):
+    """A dataset for object detection. The names of the fields are those of DIGITS."""
+
+    SCANNED = ("train_label_folder", "train_image_folder", "format", "custom_classes")
+
+    train_image_folder = StringField(
+        "Image folder", validators=[DataRequired("Enter the folder of the images."), AllowedPath("folder")]
+    )
+    train_label_folder = StringField("Annotations", validators=[DataRequired("Enter a folder or a file.")])
+    format = select("Format", FORMATS, CreateDetection, "format")
+    custom_classes = StringField("Classes", default="", validators=[Optional(), Length(max=4096)])
+    pct_val = required_integer("Validation split (%)", CreateDetection, "pct_val")
+    pct_test = required_integer("Test split (%)", CreateDetection, "pct_test")
+    val_image_folder = _folder("Validation image folder")
+    val_label_folder = StringField("Validation annotations")
+    test_image_folder = _folder("Test image folder")
+    test_label_folder = StringField("Test annotations")
+    val_min_box_size = IntegerField(
+        "Minimum validation box size", validators=[Optional(), NumberRange(0, MAX_BOX_SIZE)]
+    )
+
+    def validate_train_label_folder(self, field: StringField) -> None:
+        self._check_labels(field)
+
+    def validate_val_label_folder(self, field: StringField) -> None:
+        if self.val_image_folder.data and not field.data:
+            raise ValidationError("Enter the annotations of the validation images.")
+        self._check_labels(field)
+
+    def validate_test_label_folder(self, field: StringField) -> None:
+        if self.test_image_folder.data and not field.data:
+            raise ValidationError("Enter the annotations of the test images.")
+        self._check_labels(field)
+
+    def validate_pct_test(self, field: IntegerField) -> None:
+        check_shares(
+            0 if self.val_label_folder.data else self.pct_val.data,
+            0 if self.test_label_folder.data else field.data,
+        )
+
+    def scan_source(self) -> Iterator[SourceSummary]:
+        images = self.path_of("train_image_folder", "folder")
+        labels = self._labels_path("train_label_folder")
+        return Overview(images, labels, self.format.data or "auto", self._classes()).summaries()
+
+    def recipe(self) -> CreateDetection:
+        return CreateDetection(
+            images=self.train_image_folder.data,
+            labels=self.train_label_folder.data,
+            format=self.format.data,
+            val_images=self.val_image_folder.data or None,
+            val_labels=self.val_label_folder.data or None,
+            test_images=self.test_image_folder.data or None,
+            test_labels=self.test_label_folder.data or None,
+            pct_val=0 if self.val_label_folder.data else self.pct_val.data,
+            pct_test=0 if self.test_label_folder.data else self.pct_test.data,
+            classes=self._classes(),
+            val_min_box_size=self.val_min_box_size.data,
+            **self.image_settings(),
+        )
+
+    def fill_source(self, recipe: CreateDetection) -> None:
+        self.set(
+            train_image_folder=recipe.images,
+            train_label_folder=recipe.labels,
+            format=recipe.format,
+            val_image_folder=recipe.val_images or "",
+            val_label_folder=recipe.val_labels or "",
+            test_image_folder=recipe.test_images or "",
+            test_label_folder=recipe.test_labels or "",
+            custom_classes=", ".join(recipe.classes),
+            val_min_box_size=recipe.val_min_box_size,
+        )
+        if recipe.val_labels is None:
+            self.pct_val.data = round(recipe.pct_val)
+        if recipe.test_labels is None:
+            self.pct_test.data = round(recipe.pct_test)
+
+    def _check_labels(self, field: StringField) -> None:
+        """Raise ValidationError unless the field contains an allowed folder or file of annotations, or nothing."""
+        if not field.data or field.errors:
+            return
+        try:
+            path = self._labels_path(field.name)
+            if self.format.data == "auto":
+                detect(path)
+        except UnusableSource as error:
+            raise ValidationError(error.sentences) from None
+        except DigitsError as error:
+            raise ValidationError(error.message) from None
+
+    def _labels_path(self, name: str) -> Path:
+        """Return the real path of a folder or a file of annotations; raises DigitsError."""
+        try:
+            return self.path_of(name, "folder")
+        except DigitsError:
+            return self.path_of(name, "file")
+
+    def _classes(self) -> list[str]:
+        names = (name.strip() for name in (self.custom_classes.data or "").split(","))
+        return list(dict.fromkeys(name for name in names if name))

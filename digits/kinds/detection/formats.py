@@ -1,0 +1,122 @@
+"""The formats of annotations: detect and open them."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+
+from digits.data.sources import UnusableSource, show
+from digits.kinds.detection import box_table, coco, kitti, voc, yolo
+from digits.kinds.detection.annotations import Annotations
+from digits.kinds.detection.label_files import LabelFolder
+from digits.kinds.detection.recipe import Format
+
+MAX_SNIFFED_FILES = 50
+_SNIFFED_BYTES = 4096
+_FILES: dict[str, Format] = {".json": "coco", ".csv": "csv", ".tsv": "csv", ".txt": "csv"}
+_NOT_LABELS = (*yolo.NAME_FILES, "readme.txt", "train.txt", "val.txt", "test.txt")
+
+
+def open_annotations(
+    labels: Path, images: Path, format_name: Format, keeps_all_types: bool = False
+) -> Annotations:
+    """Open the annotations ``labels`` of the images below ``images``; raises UnusableSource, also on iteration.
+
+    ``labels`` must be a folder or a file, depending on the format. ``keeps_all_types``: including those types of
+    KITTI files that are not among the default classes.
+    """
+    labels, images = Path(os.path.realpath(labels)), Path(os.path.realpath(images))
+    if format_name == "auto":
+        format_name = detect(labels)
+    is_folder = format_name in ("kitti", "voc", "yolo")
+    if is_folder != labels.is_dir():
+        expected = "a folder" if is_folder else "a file"
+        raise UnusableSource(
+            f"{show(str(labels))} is not {expected} of annotations in the format {format_name.upper()}.",
+            f"Enter {expected}, or choose another format.",
+        )
+    if format_name == "kitti":
+        return _open_kitti(labels, images, keeps_all_types)
+    return _OPENERS[format_name](labels, images)
+
+
+def detect(labels: Path) -> Format:
+    """Return the format of annotations, from their first files; raises UnusableSource."""
+    if not labels.is_dir():
+        found = _FILES.get(labels.suffix.lower())
+        if found:
+            return found
+        raise UnusableSource(
+            f"The format of {show(labels.name)} is unknown.",
+            "Choose a folder of annotations, a .json file in the format COCO or a .csv file.",
+        )
+    texts = False
+    for name in _first_names(labels):
+        if name.lower().endswith(".xml"):
+            return "voc"
+        if name.lower().endswith(".txt") and os.path.basename(name).lower() not in _NOT_LABELS:
+            texts = True
+            if columns := _columns(labels / name):
+                return "kitti" if columns >= kitti.COLUMNS else "yolo"
+    if texts:
+        return "yolo"  # only images without objects
+    raise UnusableSource(
+        f"{show(str(labels))} contains no annotations.",
+        "Choose a folder of .txt files (KITTI, YOLO) or .xml files (Pascal VOC), or a .json (COCO) or .csv file.",
+    )
+
+
+def _first_names(folder: Path) -> list[str]:
+    """Return the names of some files of annotations, XML first."""
+    found: list[str] = []
+    for parent, folders, files in os.walk(folder):
+        folders.sort()
+        inner = os.path.relpath(parent, folder)
+        names = sorted(name for name in files if name.lower().endswith((".xml", ".txt")))
+        found += [os.path.join(inner, name) for name in names]
+        if len(found) >= MAX_SNIFFED_FILES:
+            break
+    return sorted(found, key=lambda name: not name.lower().endswith(".xml"))[:MAX_SNIFFED_FILES]
+
+
+def _columns(path: Path) -> int:
+    """Return the number of columns of the first line that is not blank; 0 if there is none."""
+    try:
+        if not path.is_file():
+            return 0
+        with open(path, "rb") as file:
+            words = (line.split() for line in file.read(_SNIFFED_BYTES).splitlines())
+            return next((len(found) for found in words if found), 0)
+    except OSError:
+        return 0
+
+
+def _open_kitti(labels: Path, images: Path, keeps_all_types: bool) -> Annotations:
+    remarks: list[str] = []
+    folder = LabelFolder(labels, images, ".txt", _NOT_LABELS)
+    found = folder.read(lambda data: kitti.parse(data, keeps_all_types), remarks)
+    return Annotations("KITTI", found, list(kitti.CLASSES), remarks)
+
+
+def _open_voc(labels: Path, images: Path) -> Annotations:
+    remarks: list[str] = []
+    return Annotations(
+        "Pascal VOC", LabelFolder(labels, images, ".xml").read(voc.parse, remarks), remarks=remarks
+    )
+
+
+def _open_yolo(labels: Path, images: Path) -> Annotations:
+    remarks: list[str] = []
+    names = yolo.find_names(labels, images)
+    folder = LabelFolder(labels, images, ".txt", _NOT_LABELS)
+    found = folder.read(lambda data: yolo.parse(data, names), remarks, unlabeled_are_empty=True)
+    return Annotations("YOLO", found, names, remarks)
+
+
+_OPENERS: dict[Format, Callable[[Path, Path], Annotations]] = {
+    "voc": _open_voc,
+    "coco": coco.read,
+    "yolo": _open_yolo,
+    "csv": box_table.read,
+}

@@ -1,0 +1,37 @@
+"""KITTI: a text file for each image, with one object per line.
+
+The 15 columns are type, truncated, occluded, alpha, left, top, right, bottom, height, width, length, x, y, z and
+rotation_y; a score may follow. See the development kit of https://www.cvlibs.net/datasets/kitti/eval_object.php.
+"""
+
+from __future__ import annotations
+
+from digits.kinds.detection.annotations import Box
+from digits.kinds.detection.label_files import InvalidAnnotation, number_in, text_lines
+
+COLUMNS = 15
+DONT_CARE = "dontcare"
+# In the order of DIGITS' class numbers, from 1; 0 is don't care.
+CLASSES = (
+    *("car", "van", "truck", "bus", "pickup", "vehicle-with-trailer", "special-vehicle", "person"),
+    *("person-fa", "person?", "people", "cyclist", "tram", "person_sitting", "misc"),
+)
+_SYNONYMS = {"pedestrian": "person"}
+
+
+def parse(data: bytes, keeps_all_types: bool) -> list[Box]:
+    """Parse a file; raises InvalidAnnotation.
+
+    By default, objects have one of `CLASSES`, and those of other types are ignored, as in DIGITS.
+    """
+    boxes = []
+    for where, words in text_lines(data):
+        if len(words) < COLUMNS:
+            raise InvalidAnnotation(f"{where}: {len(words)} columns instead of {COLUMNS}")
+        name = words[0].lower()
+        if not keeps_all_types:
+            name = _SYNONYMS.get(name, name)
+        left, top, right, bottom = (number_in(word, where) for word in words[4:8])
+        is_ignored = name == DONT_CARE or not (keeps_all_types or name in CLASSES)
+        boxes.append(Box(left, top, right, bottom, name, where, is_ignored=is_ignored))
+    return boxes

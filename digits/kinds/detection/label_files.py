@@ -1,0 +1,161 @@
+"""Folders with a file of annotations for each image, which have the same name except for the ending."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from digits.data.images import EXTENSIONS
+from digits.data.sources import UnusableSource, count_of, listed, path_below, show
+from digits.data.tables import first_lines
+from digits.kinds.detection.annotations import AnnotatedImage, Box
+
+MAX_LABEL_BYTES = 16 << 20
+# A source with this many faulty files is refused without reading the others.
+MAX_FAULTS = 100
+
+
+class InvalidAnnotation(ValueError):
+    """A file of annotations is invalid; the message says where."""
+
+
+@dataclass
+class LabelFolder:
+    """The files of annotations with the ``ending`` below ``labels``, and the images below ``root``.
+
+    Both are real paths. Names are paths relative to these folders.
+    """
+
+    labels: Path
+    root: Path
+    ending: str
+    ignored: tuple[str, ...] = ()
+    images: dict[str, str] = field(init=False)
+
+    def __post_init__(self) -> None:
+        """List the images; raises UnusableSource if there are none."""
+        self.images = _by_stem(_files(self.root, EXTENSIONS))
+        if not self.images:
+            raise UnusableSource(f"{show(str(self.root))} contains no images.")
+
+    def read(
+        self,
+        parse: Callable[[bytes], list[Box]],
+        remarks: list[str],
+        unlabeled_are_empty: bool = False,
+    ) -> Iterator[AnnotatedImage]:
+        """Yield the annotated images, sorted by the name of the label file.
+
+        ``parse`` raises InvalidAnnotation. Images without a file have no objects, or are not used. Raises
+        UnusableSource that names the first faulty files.
+        """
+        unused = set(self.images.values())
+        faults: list[str] = []
+        lonely: list[str] = []
+        for name in self.label_files():
+            file = self.image_of(name)
+            if file is None:
+                lonely.append(name)
+                continue
+            unused.discard(file)
+            try:
+                boxes = parse(self._bytes(name))
+                yield AnnotatedImage(file, [_named(box, name) for box in boxes])
+            except InvalidAnnotation as error:
+                faults.append(f"{show(name)}, {error}")
+                if len(faults) == MAX_FAULTS:
+                    break
+        if faults:
+            raise UnusableSource(
+                f"{count_of(len(faults), 'file')} of annotations cannot be used: {first_lines(faults)}.",
+                "Correct or remove them.",
+            )
+        if lonely:
+            verb = "has" if len(lonely) == 1 else "have"
+            remarks.append(
+                f"{count_of(len(lonely), 'file')} of annotations {verb} no image: {listed(lonely)}."
+            )
+        if unlabeled_are_empty:
+            yield from (AnnotatedImage(file, []) for file in sorted(unused))
+        elif unused:
+            what = count_of(len(unused), "image")
+            remarks.append(f"{what} without a file of annotations: not used ({listed(sorted(unused))}).")
+
+    def label_files(self) -> list[str]:
+        """Return the names of the files of annotations, sorted."""
+        found = _files(self.labels, (self.ending,))
+        return sorted(name for name in found if os.path.basename(name).lower() not in self.ignored)
+
+    def image_of(self, name: str) -> str | None:
+        """Return the image that belongs to a file of annotations."""
+        stem = os.path.splitext(name)[0]
+        return self.images.get(stem) or self.images.get(os.path.basename(stem))
+
+    def _bytes(self, name: str) -> bytes:
+        try:
+            path = self.labels / path_below(str(self.labels), name)
+            return read_bounded(path, MAX_LABEL_BYTES)
+        except (ValueError, OSError) as error:
+            raise InvalidAnnotation(getattr(error, "strerror", None) or str(error)) from error
+
+
+def read_bounded(path: Path, max_bytes: int) -> bytes:
+    """Return the contents of a regular file; raises OSError, and ValueError if it is too large."""
+    if not path.is_file():
+        raise ValueError("is not a regular file")
+    with open(path, "rb") as file:
+        data = file.read(max_bytes + 1)
+    if len(data) > max_bytes:
+        raise ValueError(f"is larger than {max_bytes >> 20} MiB")
+    return data
+
+
+def text_lines(data: bytes) -> Iterator[tuple[str, list[str]]]:
+    """Yield ``line 3`` and the words of each line that is not blank; raises InvalidAnnotation."""
+    try:
+        text = data.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        place = data[: error.start].count(b"\n") + 1
+        raise InvalidAnnotation(f"line {place}: not UTF-8 text") from error
+    for number, line in enumerate(text.split("\n"), 1):
+        if words := line.split():
+            yield f"line {number}", words
+
+
+def number_in(text: str, where: str) -> float:
+    """Return the number in ``text``; raises InvalidAnnotation."""
+    try:
+        return float(text)
+    except (TypeError, ValueError):
+        raise InvalidAnnotation(f"{where}: “{show(text[:40])}” is not a number") from None
+
+
+def _named(box: Box, name: str) -> Box:
+    edges = (box.left, box.top, box.right, box.bottom)
+    return Box(*edges, box.name, f"{show(name)}, {box.where}", box.is_relative, box.is_ignored)
+
+
+def _files(folder: Path, endings: tuple[str, ...]) -> list[str]:
+    found = []
+    for parent, folders, files in os.walk(folder):
+        folders[:] = sorted(name for name in folders if not name.startswith("."))
+        inner = os.path.relpath(parent, folder)
+        found += [
+            os.path.normpath(os.path.join(inner, name))
+            for name in files
+            if name.lower().endswith(endings) and not name.startswith(".")
+        ]
+    return found
+
+
+def _by_stem(files: list[str]) -> dict[str, str]:
+    """Return images by path without ending, and by file name alone where only one image has it."""
+    whole: dict[str, str] = {}
+    names: dict[str, list[str]] = {}
+    for file in sorted(files, reverse=True):
+        stem = os.path.splitext(file)[0]
+        whole[stem] = file
+        names.setdefault(os.path.basename(stem), []).append(file)
+    return {name: found[0] for name, found in names.items() if len(found) == 1} | whole

@@ -1,0 +1,76 @@
+"""Summarize annotations for the form: the format, the objects of each class, and faulty boxes."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+
+from digits.data.sources import UnusableSource, count_of
+from digits.data.tables import first_lines
+from digits.kinds.detection.annotations import Annotations, BoxChecks
+from digits.kinds.detection.formats import open_annotations
+from digits.kinds.detection.reader import ClassChoice, size_of
+from digits.kinds.detection.recipe import Format
+from digits.kinds.source_summary import Pace, SourceSummary, with_sample
+
+
+class Overview:
+    """The annotations ``labels`` of the images below the folder ``images``, both real paths."""
+
+    def __init__(self, images: Path, labels: Path, format_name: Format, classes: list[str]) -> None:
+        self._root, self._labels, self._format = images, labels, format_name
+        self._choice = ClassChoice(classes)
+        self._checks = BoxChecks()
+        self._objects: Counter[str] = Counter()
+        self._files: list[str] = []
+        self._missing: list[str] = []
+        self._complete = False
+
+    def summaries(self) -> Iterator[SourceSummary]:
+        """Yield increasingly complete summaries; the last one is finished."""
+        pace = Pace()
+        try:
+            annotations = open_annotations(self._labels, self._root, self._format, bool(self._choice.chosen))
+            for number, image in enumerate(annotations.images, 1):
+                size = size_of(self._root / image.file)
+                if size is None:
+                    self._missing.append(image.file)
+                else:
+                    self._files.append(image.file)
+                names = (self._choice.find(box.name) for box in self._checks.usable(image, size))
+                self._objects.update(name for name in names if name)
+                if pace.is_over(number):
+                    break
+                if pace.is_due():
+                    summary = self._summary(annotations)
+                    summary.finished = False
+                    yield summary
+            else:
+                self._complete = True
+        except UnusableSource as error:
+            yield SourceSummary.unusable(error)
+            return
+        yield from with_sample(str(self._root), self._files, lambda: self._summary(annotations))
+
+    def _summary(self, annotations: Annotations) -> SourceSummary:
+        at_least = "" if self._complete else "at least "
+        count = len(self._objects)
+        classes = "1 class" if count == 1 else f"{count:,} classes"
+        summary = SourceSummary(
+            [
+                f"{annotations.title} annotations: {at_least}{count_of(len(self._files), 'image')} with "
+                f"{count_of(self._objects.total(), 'object')} of {classes}."
+            ]
+        )
+        if self._missing:
+            summary.problems.append(
+                f"{count_of(len(self._missing), 'image')} not found or unreadable: {first_lines(self._missing)}."
+            )
+        if not self._objects:
+            summary.problems.append("No image has an object that can be used.")
+        summary.problems += [*annotations.remarks, *self._checks.remarks()]
+        order = dict.fromkeys([*self._choice.chosen, *annotations.classes, *sorted(self._objects)])
+        bars = [(name, self._objects[name]) for name in order if self._objects[name]]
+        summary.set_bars("Objects per class", bars)
+        return summary

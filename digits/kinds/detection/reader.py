@@ -1,0 +1,297 @@
+"""Read images with the boxes of their objects, from annotations in one of several formats."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from digits.data import images, target
+from digits.data.images import Geometry, UnusableImage
+from digits.data.records import Features
+from digits.data.sources import (
+    ImageFolder,
+    Plan,
+    Progress,
+    SplitPlan,
+    UnusableSource,
+    check_shares,
+    count_of,
+    listed,
+    show,
+    shuffle,
+    split_counts,
+)
+from digits.data.target import SMALLEST_VISIBLE_SHARE
+from digits.kinds.detection.annotations import AnnotatedImage, BoxChecks
+from digits.kinds.detection.formats import detect, open_annotations
+from digits.kinds.detection.kitti import DONT_CARE
+from digits.kinds.detection.recipe import DEFAULT_MIN_BOX_SIZE, CreateDetection, Format
+
+MAX_CLASSES = 1000
+MAX_OBJECTS = 2000
+NO_OBJECTS = "no objects"
+_IMAGES_PER_REPORT = 1000
+
+Boxes = NDArray[np.float32]
+
+
+@dataclass
+class DetectionPlan(Plan):
+    """The plan of a dataset whose targets are boxes.
+
+    The targets of its splits are float32 [objects, 5], in pixels of the images: left, top, right, bottom, class.
+    """
+
+    @property
+    def counted(self) -> list[str]:
+        return self.target.names
+
+    def counts(self, split: SplitPlan, places: Iterable[int]) -> NDArray[np.int64]:
+        """Count the objects of each class."""
+        total = np.zeros(len(self.counted), np.int64)
+        for place in places:
+            np.add.at(total, split.targets[place][:, 4].astype(int), 1)
+        return total
+
+    def features(self, split: SplitPlan, place: int, geometry: Geometry) -> Features:
+        """The boxes in pixels of the resized image, and the features of other programs, from 0 to 1."""
+        boxes = resize_boxes(split.targets[place], geometry)
+        rows = np.full(self.target.shape, -1, np.float32)
+        rows[: len(boxes)] = boxes
+        sides = np.array([geometry.width, geometry.height] * 2)
+        edges = (boxes[:, :4] / sides).tolist()
+        classes = boxes[:, 4].astype(int).tolist()
+        return {
+            self.target.feature: rows.ravel().tolist(),
+            "image/object/bbox/xmin": [edge[0] for edge in edges],
+            "image/object/bbox/ymin": [edge[1] for edge in edges],
+            "image/object/bbox/xmax": [edge[2] for edge in edges],
+            "image/object/bbox/ymax": [edge[3] for edge in edges],
+            "image/object/class/label": classes,
+            "image/object/class/text": [self.target.names[place].encode() for place in classes],
+        }
+
+
+def resize_boxes(boxes: Boxes, geometry: Geometry) -> Boxes:
+    """Return the boxes [objects, 5] of an image after it is resized, without those that are mostly cropped."""
+    moved = geometry.move_boxes(boxes[:, :4])
+    limits = np.array([geometry.width, geometry.height] * 2, np.float32)
+    clipped = np.clip(moved, 0, limits)
+    areas = _areas(clipped)
+    visible = (areas > 0) & (areas >= SMALLEST_VISIBLE_SHARE * _areas(moved))
+    return np.concatenate([clipped, boxes[:, 4:]], axis=1)[visible].astype(np.float32)
+
+
+def _areas(edges: NDArray[np.floating]) -> NDArray[np.floating]:
+    return (edges[:, 2] - edges[:, 0]) * (edges[:, 3] - edges[:, 1])
+
+
+@dataclass
+class _Objects:
+    """The images of a source with their checked boxes, and the classes that it declares."""
+
+    files: list[str] = field(default_factory=list)
+    boxes: list[Boxes] = field(default_factory=list)
+    names: list[list[str]] = field(default_factory=list)
+    declared: list[str] = field(default_factory=list)
+
+
+@dataclass(frozen=True)
+class ClassChoice:
+    """The classes to use, by their names in any case; all if there are none."""
+
+    chosen: list[str]
+
+    def find(self, name: str) -> str | None:
+        """Return the name of the class ``name``, or None if it is not used."""
+        if not self.chosen:
+            return name
+        matching = (item for item in self.chosen if item.lower() == name.lower())
+        return next(matching, None)
+
+
+def read(recipe: CreateDetection, progress: Progress) -> Plan:
+    """Plan the dataset of ``recipe``; raises UnusableSource and OSError."""
+    check_shares(
+        0 if recipe.val_labels else recipe.pct_val,
+        0 if recipe.test_labels else recipe.pct_test,
+    )
+    warnings: list[str] = []
+    found: dict[str, _Objects] = {}
+    for name, (folder, labels) in sources(recipe).items():
+        progress.reading(f"Reading {show(labels)}")
+        found[name] = _read_source(recipe, Path(folder), Path(labels), progress, warnings)
+    parts = _divide(found, recipe)
+    if "val" in parts:
+        _drop_small(parts["val"], min_box_size(recipe), warnings)
+    classes = _classes(recipe, parts)
+    splits, groups = _plan_splits(recipe, parts, classes)
+    warnings += _class_remarks(classes, parts)
+    most = max((len(boxes) for part in parts.values() for boxes in part.boxes), default=0)
+    if most > MAX_OBJECTS:
+        raise UnusableSource(
+            f"An image has {most:,} objects.", f"At most {MAX_OBJECTS:,} objects per image are supported."
+        )
+    return DetectionPlan(target.boxes(classes, most), splits, groups, warnings)
+
+
+def sources(recipe: CreateDetection) -> dict[str, tuple[str, str]]:
+    """Return the folder of images and the annotations of each split that has its own, train first."""
+    found = {
+        "train": (recipe.images, recipe.labels),
+        "val": (recipe.val_images or recipe.images, recipe.val_labels),
+        "test": (recipe.test_images or recipe.images, recipe.test_labels),
+    }
+    return {name: (folder, labels) for name, (folder, labels) in found.items() if labels}
+
+
+def min_box_size(recipe: CreateDetection) -> int:
+    """Return the shortest side of validation objects in pixels."""
+    if recipe.val_min_box_size is not None:
+        return recipe.val_min_box_size
+    return DEFAULT_MIN_BOX_SIZE if format_of(recipe) == "kitti" else 0
+
+
+def format_of(recipe: CreateDetection) -> Format:
+    """Return the format of the training annotations; raises UnusableSource."""
+    return detect(Path(recipe.labels)) if recipe.format == "auto" else recipe.format
+
+
+def size_of(path: Path) -> tuple[int, int] | None:
+    """Return the width and height of an image, or None if it cannot be read; it is then skipped later."""
+    try:
+        return images.upright_size(path)
+    except (UnusableImage, OSError):
+        return None
+
+
+def _read_source(
+    recipe: CreateDetection, folder: Path, labels: Path, progress: Progress, warnings: list[str]
+) -> _Objects:
+    annotations = open_annotations(labels, folder, recipe.format, bool(recipe.classes))
+    checks, choice = BoxChecks(), ClassChoice([name for name in recipe.classes if name.lower() != DONT_CARE])
+    unchosen: Counter[str] = Counter()
+    found = _Objects(declared=annotations.classes)
+    for image in annotations.images:
+        _add(found, image, folder, checks, choice, unchosen)
+        if len(found.files) % _IMAGES_PER_REPORT == 0:
+            progress.reading(f"Reading {show(labels.name)}: {len(found.files):,} images")
+    if not found.files:
+        raise UnusableSource(f"{show(str(labels))} contains no annotated images.")
+    remarks = [*annotations.remarks, *checks.remarks()]
+    if unchosen:
+        remarks.append(
+            f"{count_of(unchosen.total(), 'object')} of other classes: {listed(sorted(unchosen))}."
+        )
+    warnings += [f"{show(labels.name)}: {remark}" for remark in remarks]
+    return found
+
+
+def _add(
+    found: _Objects,
+    image: AnnotatedImage,
+    folder: Path,
+    checks: BoxChecks,
+    choice: ClassChoice,
+    unchosen: Counter[str],
+) -> None:
+    size = size_of(folder / image.file)
+    rows, names = [], []
+    for box in checks.usable(image, size) if size else []:
+        name = choice.find(box.name)
+        if name is None:
+            unchosen[box.name] += 1
+        else:
+            rows.append((box.left, box.top, box.right, box.bottom, 0))
+            names.append(name)
+    found.files.append(image.file)
+    found.boxes.append(np.array(rows, np.float32).reshape(-1, 5))
+    found.names.append(names)
+
+
+def _divide(found: dict[str, _Objects], recipe: CreateDetection) -> dict[str, _Objects]:
+    """Take the shares of validation and test from the train source, where these have none."""
+    train = found["train"]
+    shares = {"val": recipe.pct_val, "test": recipe.pct_test}
+    counts = split_counts(
+        len(train.files), *(0 if name in found else share for name, share in shares.items())
+    )
+    order = np.random.default_rng(recipe.seed).permutation(len(train.files)).tolist()
+    parts, start = {}, 0
+    for name, count in zip(("train", "val", "test"), counts, strict=True):
+        if name in found and name != "train":
+            parts[name] = found[name]
+        elif count:
+            places = order[start : start + count]
+            parts[name] = _Objects(
+                [train.files[place] for place in places],
+                [train.boxes[place] for place in places],
+                [train.names[place] for place in places],
+                train.declared,
+            )
+        start += count
+    return parts
+
+
+def _drop_small(part: _Objects, side: int, warnings: list[str]) -> None:
+    """Remove objects with a side shorter than ``side`` pixels."""
+    dropped = 0
+    for place, boxes in enumerate(part.boxes):
+        large = np.minimum(boxes[:, 2] - boxes[:, 0], boxes[:, 3] - boxes[:, 1]) >= side
+        dropped += int((~large).sum())
+        part.boxes[place] = boxes[large]
+        part.names[place] = [name for name, kept in zip(part.names[place], large, strict=True) if kept]
+    if dropped:
+        warnings.append(f"{count_of(dropped, 'validation object')} smaller than {side} pixels: not used.")
+
+
+def _classes(recipe: CreateDetection, parts: dict[str, _Objects]) -> list[str]:
+    """Return the classes that have objects, in the order of the recipe, else of the source, then by name."""
+    used = {name for part in parts.values() for names in part.names for name in names}
+    if not used:
+        raise UnusableSource(
+            "No image has an object that can be used.", "Check the annotations and the classes."
+        )
+    if len(used) > MAX_CLASSES:
+        raise UnusableSource(f"{len(used):,} classes are too many.", f"Use at most {MAX_CLASSES:,}.")
+    declared = [name for part in parts.values() for name in part.declared]
+    ordered = dict.fromkeys([*recipe.classes, *declared, *sorted(used)])
+    return [name for name in ordered if name in used]
+
+
+def _class_remarks(classes: list[str], parts: dict[str, _Objects]) -> list[str]:
+    trained = {name for names in parts["train"].names for name in names}
+    unused = [name for name in classes if name not in trained]
+    what = "the class" if len(unused) == 1 else "the classes"
+    return [f"No training image has objects of {what} {listed(unused)}."] if unused else []
+
+
+def _plan_splits(
+    recipe: CreateDetection, parts: dict[str, _Objects], classes: list[str]
+) -> tuple[dict[str, SplitPlan], list[str]]:
+    """Return the splits, and the groups of images: the rarest class of each."""
+    places = {name: place for place, name in enumerate(classes)}
+    frequency = Counter(name for names in parts["train"].names for name in set(names))
+
+    def group_of(names: list[str]) -> str:
+        return min(names, key=lambda name: (frequency[name], places[name]), default=NO_OBJECTS)
+
+    used = {group_of(names) for part in parts.values() for names in part.names}
+    groups = [name for name in dict.fromkeys([*classes, NO_OBJECTS]) if name in used]
+    numbers = {name: number for number, name in enumerate(groups)}
+    splits = {}
+    of_split = sources(recipe)
+    for name, part in parts.items():
+        folder, labels = of_split.get(name, of_split["train"])
+        for boxes, names in zip(part.boxes, part.names, strict=True):
+            boxes[:, 4] = [places[item] for item in names]
+        of_images = [numbers[group_of(names)] for names in part.names]
+        split = SplitPlan(ImageFolder(Path(folder)), part.files, list(part.boxes), of_images, labels)
+        shuffle(split, recipe.seed, name)
+        splits[name] = split
+    return splits, groups

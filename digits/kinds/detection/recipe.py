@@ -1,0 +1,43 @@
+"""The recipe of a dataset for object detection."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from msgspec import field
+
+from digits.core.recipe import CreateDataset
+from digits.core.schema import Percent, Whole
+
+KIND = "image-object-detection"
+
+Format = Literal["auto", "kitti", "voc", "coco", "yolo", "csv"]
+
+
+class CreateDetection(CreateDataset, kw_only=True):
+    """Read annotated images below ``images``, and their objects from ``labels``.
+
+    ``labels`` is a folder of KITTI, Pascal VOC or YOLO files, a COCO file, or a CSV file of boxes; the ``format`` is
+    detected by default. The ``val_`` and ``test_`` sources are separate; without their labels, ``pct_val`` and
+    ``pct_test`` percent of the images are taken. ``classes`` are the names of those to use, in their order; by
+    default, all. Validation objects with a side shorter than ``val_min_box_size`` pixels are not used; by default,
+    that is `DEFAULT_MIN_BOX_SIZE` for KITTI files, else 0.
+    """
+
+    kind: str = KIND
+    images: str
+    labels: str
+    format: Format = "auto"
+    val_images: str | None = None
+    val_labels: str | None = None
+    test_images: str | None = None
+    test_labels: str | None = None
+    pct_val: Percent = 25.0
+    pct_test: Percent = 0.0
+    classes: list[str] = field(default_factory=list)
+    val_min_box_size: Whole | None = None
+
+
+DEFAULT_MIN_BOX_SIZE = 25
+
+Recipe = CreateDetection

@@ -1,0 +1,88 @@
+"""Predictions of objects: boxes with scores and classes."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+from numpy.typing import NDArray
+
+from digits.data.drawing import class_colors, css_color
+from digits.data.images import Geometry
+from digits.kinds import targets
+from digits.kinds.targets import LossLabels, UnsuitableOutput
+
+# Left, top, right, bottom, score, class.
+COLUMNS = 6
+MIN_SCORE = 0.05
+
+
+def select_boxes(outputs: Any) -> tf.Tensor | None:
+    """Select the boxes, float32 [N, K, 6], from all outputs of a network; None if there are none.
+
+    In a dict, ``boxes`` takes precedence over other tensors of this shape.
+    """
+    if isinstance(outputs, dict):
+        names = sorted(outputs, key=lambda name: name != "boxes")
+        return _first(outputs[name] for name in names)
+    if isinstance(outputs, (list, tuple)):
+        return _first(outputs)
+    if outputs is None:
+        return None
+    tensor = tf.convert_to_tensor(outputs)
+    is_suitable = tensor.shape.rank == 3 and tensor.shape[2] == COLUMNS
+    return tf.cast(tensor, tf.float32) if is_suitable else None
+
+
+def _first(outputs: Any) -> tf.Tensor | None:
+    return next((found for found in map(select_boxes, outputs) if found is not None), None)
+
+
+class Targets(targets.Targets):
+    """The detected objects, the highest score first."""
+
+    def predict(self, outputs: Any) -> tf.Tensor:
+        """The boxes, float32 [N, K, 6], in pixels of the network's input: left, top, right, bottom, score, class."""
+        found = select_boxes(outputs)
+        return super().predict(outputs) if found is None else found
+
+    def check(self, columns: int, loss: LossLabels | None) -> None:
+        """Raise UnsuitableOutput if the loss does not depend on the boxes."""
+        if loss is not None and not loss.is_used:
+            raise UnsuitableOutput(
+                "The network’s loss does not depend on the boxes of the dataset.",
+                "Only networks trained for object detection can make predictions.",
+            )
+
+    def accepts(self, shape: Sequence[int]) -> bool:
+        return len(shape) == 2 and shape[1] == COLUMNS
+
+    def refuse(self, shape: Sequence[int | None]) -> UnsuitableOutput:
+        words = ", ".join("N" if size is None else str(size) for size in (None, *shape))
+        return UnsuitableOutput(
+            f"The network's output has shape [{words}], not [N, K, {COLUMNS}].",
+            "Return a row of left, top, right, bottom, score and class for each detected object.",
+        )
+
+    def describe(self, predicted: NDArray[Any], top: int, geometry: Geometry) -> list[dict[str, Any]]:
+        """The detected objects in pixels of the user's image, with scores from 0 to 1 and colors of their classes."""
+        finite = predicted[np.isfinite(predicted).all(axis=1)]
+        classes = finite[:, 5].astype(int)
+        known = (finite[:, 4] >= MIN_SCORE) & (classes >= 0) & (classes < self.target.outputs)
+        rows = finite[known]
+        rows = rows[np.argsort(-rows[:, 4], kind="stable")]
+        limits = np.array(geometry.size * 2, np.float32)
+        boxes = np.clip(geometry.restore_boxes(rows[:, :4]), 0, limits)
+        colors = [css_color(color) for color in class_colors(self.target)]
+        return [
+            {
+                "label": self.target.names[place],
+                "score": round(float(score), 4),
+                "box": [round(float(edge), 2) for edge in box],
+                "color": colors[place],
+            }
+            for box, score, place in zip(boxes, rows[:, 4], rows[:, 5].astype(int), strict=True)
+            if box[2] > box[0] and box[3] > box[1]
+        ]

@@ -1,0 +1,39 @@
+"""Pages and JSON of object detection."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from digits.data.manifest import Manifest
+from digits.kinds import views
+from digits.kinds.detection.recipe import CreateDetection
+
+
+class Views(views.Views[CreateDetection]):
+    """Classes, their average precision, and boxes on the image."""
+
+    group = "rarest class"
+    groups = "rarest classes"
+    distribution = "Objects per class"
+    counts_overlap = True
+    charts = (views.Chart("map", "mAP", ("map",), percent=True, best="highest", low=0),)
+    invitation = (
+        "Find objects in images: their boxes and classes. From KITTI, Pascal VOC, COCO, YOLO or CSV files."
+    )
+    infer = "Detect objects"
+    infer_title = "Detect objects in an image"
+    result = "Detected objects appear here."
+    draws_on_image = True
+
+    def describe_dataset(self, manifest: Manifest) -> str:
+        count = len(manifest.target.names)
+        return "1 class" if count == 1 else f"{count:,} classes"
+
+    def tiles(self, manifest: Manifest) -> list[tuple[str, str]]:
+        return [
+            ("Classes", f"{len(manifest.target.names):,}"),
+            ("Most objects per image", f"{manifest.target.shape[0]:,}"),
+        ]
+
+    def dataset_json(self, manifest: Manifest) -> dict[str, Any]:
+        return {"classes": manifest.target.names, "max_objects": manifest.target.shape[0]}

@@ -1,0 +1,62 @@
+# Small object detector: finds the boxes and the classes of objects, without anchors. Like CenterNet (Zhou, Wang and
+# Krähenbühl, 2019, “Objects as Points”), it marks the middle of each object in a map with a cell for 4x4 pixels.
+#
+# Designed for images of 64x64 to 512x512 pixels. Returns “boxes”, [N, 100, 6]: left, top, right, bottom, score and
+# class, in pixels of the image, the highest score first.
+# Recommended settings: Adam, learning rate 0.002, batches of 16, 30 epochs, per-channel mean.
+#
+# settings: solver_type=ADAM learning_rate=0.002 lr_policy=sigmoid batch_size=16 train_epochs=30 use_mean=pixel
+# kinds: image-object-detection
+# images: 16-
+
+from keras import layers
+
+# Pixels of a cell of the maps.
+STRIDE = 4
+# Filters at 1/4, 1/8 and 1/16 of the resolution.
+WIDTHS = [32, 64, 96]
+# The initial probability of an object in a cell is 0.1, so that training is stable.
+RARE = -2.2
+
+
+class UserModel(Tower):
+    @model_property
+    def inference(self):
+        net = self.convolution(self.x / 64.0, 16, "stem", strides=2)
+        passed = []
+        # Downsample: larger objects become visible to a cell.
+        for depth, filters in enumerate(WIDTHS, 1):
+            net = self.convolution(net, filters, f"down{depth}", strides=2)
+            net = self.convolution(net, filters, f"conv{depth}")
+            passed.append(net)
+        # Upsample, and add the features of the same resolution.
+        net = passed.pop()
+        for depth, filters in reversed(list(enumerate(WIDTHS[:-1], 1))):
+            finer = passed.pop()
+            net = layers.Conv2D(filters, 1, name=f"reduce{depth}")(net)
+            net = finer + tf.image.resize(net, tf.shape(finer)[1:3], method="nearest")
+            net = self.convolution(net, filters, f"up{depth}")
+        net = self.convolution(net, 64, "head")
+        middle = tf.keras.initializers.Constant(RARE)
+        scores = layers.Conv2D(self.nclasses, 1, bias_initializer=middle, name="scores")(net)
+        # Distances to the edges, in cells: positive, and 1 at the beginning.
+        edges = tf.exp(tf.minimum(layers.Conv2D(4, 1, name="edges")(net), 6.0))
+        return {"boxes": digits.decode_boxes(scores, edges, STRIDE), "scores": scores, "edges": edges}
+
+    def convolution(self, net, filters, name, strides=1):
+        net = layers.Conv2D(
+            filters,
+            3,
+            strides=strides,
+            padding="same",
+            use_bias=False,
+            kernel_initializer="he_normal",
+            name=name,
+        )(net)
+        normalize = layers.BatchNormalization(momentum=0.9, name=f"{name}_norm")
+        return tf.nn.relu(normalize(net, training=self.is_training))
+
+    @model_property
+    def loss(self):
+        found = self.inference
+        return digits.detection_loss(found["scores"], found["edges"], self.y, STRIDE)

@@ -1,0 +1,81 @@
+"""Object detection in the browser: from annotations to boxes on an image."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+from PIL import Image
+from playwright.sync_api import Page, expect
+
+from tests.browser.conftest import ServerProcess
+
+pytestmark = pytest.mark.browser
+
+
+@pytest.fixture
+def folder(server: ServerProcess) -> Path:
+    """Images of a bright square, and their YOLO files, in the server's data folder."""
+    folder = server.data / "squares"
+    for name in ("images", "labels"):
+        (folder / name).mkdir(parents=True)
+    (folder / "classes.txt").write_text("square\n")
+    chance = np.random.default_rng(0)
+    for number in range(32):
+        pixels = chance.integers(0, 60, (32, 32), np.uint8)
+        top, left = chance.integers(0, 20, 2)
+        pixels[top : top + 12, left : left + 12] = 220
+        Image.fromarray(pixels).save(folder / "images" / f"{number}.png")
+        line = f"0 {(left + 6) / 32} {(top + 6) / 32} {12 / 32} {12 / 32}"
+        (folder / "labels" / f"{number}.txt").write_text(line)
+    return folder
+
+
+@pytest.mark.tensorflow
+def test_from_annotations_to_detected_objects(
+    page: Page, page_faults: object, check_accessibility: Callable[[Page], None], folder: Path
+) -> None:
+    page.goto("/datasets/images/classification/new")
+    page.get_by_role("link", name="Object detection").click()
+    page.locator('[name="train_image_folder"]').fill(str(folder / "images"))
+    page.locator('[name="train_label_folder"]').fill(str(folder / "labels"))
+    contents = page.get_by_role("region", name="Contents of the source")
+    expect(contents).to_contain_text("YOLO annotations: 32 images with 32 objects of 1 class.")
+    page.get_by_label("Format").select_option("KITTI")
+    expect(contents).to_contain_text("5 columns instead of 15")
+    page.get_by_label("Format").select_option("Detect automatically")
+    expect(contents).to_contain_text("Objects per class")
+    page.get_by_label("Grayscale").check()
+    for name in ("resize_width", "resize_height"):
+        page.locator(f'[name="{name}"]').fill("32")
+    check_accessibility(page)
+    page.get_by_role("button", name="Create dataset").click()
+    expect(page).to_have_url(re.compile(r"/datasets/\d{8}-\d{6}-[0-9a-f]+$"))
+    expect(page.get_by_text("Done", exact=True).first).to_be_visible(timeout=30_000)
+    expect(page.get_by_role("heading", name="Objects per class")).to_be_visible()
+
+    page.get_by_role("link", name="Train a model").first.click()
+    expect(page.locator("#networks .choice:visible")).to_have_count(1)
+    page.get_by_role("button", name=re.compile("Use recommended settings")).click()
+    page.get_by_label("Epochs", exact=True).fill("6")
+    page.get_by_role("button", name=re.compile("Train model")).click()
+    expect(page).to_have_url(re.compile(r"/models/\d{8}-\d{6}-[0-9a-f]+$"), timeout=60_000)
+    expect(page.get_by_text("Done", exact=True).first).to_be_visible(timeout=60_000)
+    expect(page.locator('[data-chart="map"]')).to_have_attribute("data-points", re.compile("[1-9]"))
+
+    page.locator("#image-file").set_input_files(folder / "images" / "3.png")
+    slider = page.get_by_role("slider", name="Minimum score")
+    slider.focus()
+    slider.press("Home")
+    boxes, rows = page.locator("#predictions .box"), page.locator("#predictions li")
+    total = rows.count()
+    expect(page.locator("#predictions [data-count]")).to_have_text(f"{total} of {total} detections shown")
+    expect(rows.first).to_contain_text("square")
+    assert boxes.count() == total > 0
+    check_accessibility(page)
+    slider.press("End")
+    expect(page.locator("#predictions .box:visible")).to_have_count(0)
+    expect(slider).to_have_attribute("aria-valuetext", "100%")

@@ -1,0 +1,159 @@
+"""Object detection over HTTP, from the dataset form to drawn boxes."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from tests.site import Site
+
+
+@pytest.fixture
+def table(site: Site) -> Path:
+    """Noisy 32×32 images with one or two objects: bright squares and dark bars."""
+    chance = np.random.default_rng(0)
+    rows = ["image,left,top,right,bottom,class"]
+    for number in range(64):
+        pixels = chance.integers(90, 130, (32, 32), np.uint8)
+        for half in range(1 + number % 2):
+            name, width, height = (("square", 10, 10), ("bar", 12, 6))[(number >> 1 ^ half) & 1]
+            left, top = int(chance.integers(0, 32 - width)), int(chance.integers(0, 16 - height) + 16 * half)
+            pixels[top : top + height, left : left + width] = 240 if name == "square" else 10
+            rows.append(f"{number}.png,{left},{top},{left + width},{top + height},{name}")
+        Image.fromarray(pixels).save(site.data / f"{number}.png")
+    path = site.data / "boxes.csv"
+    path.write_text("\n".join(rows))
+    return path
+
+
+def create(site: Site, labels: Path, **fields: object) -> str:
+    size = {"resize_width": 32, "resize_height": 32, "resize_channels": 1}
+    answer = site.post(
+        "/datasets/images/detection.json",
+        **{"dataset_name": "shapes", "train_image_folder": str(labels.parent), **size, **fields},
+        train_label_folder=str(labels),
+    )
+    assert answer.status_code == 200, answer.get_json()
+    return str(answer.get_json()["id"])
+
+
+@pytest.mark.tensorflow
+def test_boxes_become_a_model_that_detects_objects(site: Site, table: Path) -> None:
+    dataset = create(site, table)
+    assert site.wait_for_end(dataset) == "Done"
+    body = site.json(f"/datasets/{dataset}.json")
+    assert body["classes"] == ["bar", "square"] and body["max_objects"] == 2
+    page = site.get(f"/datasets/{dataset}").text
+    assert "Objects per class" in page
+    explored = site.get(f"/datasets/images/detection/explore?job_id={dataset}").text
+    assert 'class="box"' in explored and "1 bar, 1 square" in explored
+
+    model = site.post(
+        "/models/images/detection.json",
+        model_name="shapes",
+        dataset=dataset,
+        method="standard",
+        standard_networks="detector",
+        train_epochs=12,
+        random_seed=1,
+        batch_size=8,
+        solver_type="ADAM",
+        learning_rate=0.004,
+        lr_policy="cosine",
+        use_mean="pixel",
+        aug_flip="fliplrud",
+    ).get_json()["id"]
+    assert site.wait_for_end(model) == "Done", site.json(f"/models/{model}.json")
+    values = site.json(f"/models/{model}/metrics.json")["val"]["values"]
+    assert all(0 <= value <= 1 for value in values["map"] + values["map50"])
+    assert values["map50"][0] < 0.2 and values["map50"][-1] > 0.5
+    assert values["map50"][-1] >= values["map"][-1]
+    assert re.search(r"mAP \d+\.\d\d%", site.get("/").text)
+
+    asked = {"job_id": model, "image_path": str(wide_copy(table.parent / "1.png"))}
+    found = site.post("/models/images/detection/infer_one.json", **asked).get_json()["predictions"]
+    scores = [item["score"] for item in found]
+    assert scores == sorted(scores, reverse=True) and 0 < scores[0] <= 1
+    assert {item["label"] for item in found} <= {"bar", "square"}
+    true = next(line.split(",") for line in table.read_text().splitlines() if line.startswith("1.png"))
+    # The image is twice as wide as the one in the dataset.
+    expected = np.array(true[1:5], float) * [2, 1, 2, 1]
+    best = min(np.abs(np.array(item["box"]) - expected).max() for item in found if item["score"] > 0.2)
+    assert best < 6
+    part = site.client.post(
+        "/models/images/detection/infer_one", data=asked, headers={"X-Fragment": "prediction"}
+    ).text
+    assert part.count('class="box"') == part.count("<li ") == len(found)
+    assert 'type="range"' in part and "data:image/png;base64," in part and "<html" not in part
+
+
+def wide_copy(path: Path) -> Path:
+    copy = path.with_name(f"wide-{path.name}")
+    with Image.open(path) as image:
+        image.resize((64, 32)).save(copy)
+    return copy
+
+
+def test_records_contain_the_features_of_other_programs(site: Site, table: Path) -> None:
+    from digits.data import manifest, records
+
+    dataset = create(site, table, resize_width=16, encoding="png")
+    assert site.wait_for_end(dataset) == "Done"
+    folder = site.services.store.folder / dataset
+    about = manifest.load(folder)
+    with records.SplitReader(folder, about.splits["train"]) as split:
+        record = split.read(0)
+    line = next(line for line in table.read_text().splitlines() if line.startswith(f"{record.filename},"))
+    left, top, right, bottom = map(float, line.split(",")[1:5])
+    assert record.features["image/object/bbox/xmin"][0] == pytest.approx(left / 32)
+    assert record.features["image/object/bbox/ymax"][0] == pytest.approx(bottom / 32)
+    assert record.features["image/object/class/text"][0].decode() == line.split(",")[5]
+    assert record.target(about.target)[0, :4] == pytest.approx([left / 2, top, right / 2, bottom])
+
+
+def test_the_form_returns_with_the_errors_of_its_fields(site: Site, table: Path) -> None:
+    fields = {
+        "dataset_name": "no",
+        "train_image_folder": str(site.data),
+        "train_label_folder": str(site.data),
+    }
+    answer = site.client.post("/datasets/images/detection", data=fields)
+    assert answer.status_code == 400 and "contains no annotations" in answer.text
+    outside = site.post("/datasets/images/detection.json", **{**fields, "train_label_folder": "/etc/passwd"})
+    assert outside.status_code == 400 and "train_label_folder" in outside.get_json()["errors"]
+    lonely = {**fields, "train_label_folder": str(table), "val_image_folder": str(site.data)}
+    errors = site.post("/datasets/images/detection.json", **lonely).get_json()["errors"]
+    assert errors["val_label_folder"] == ["Enter the annotations of the validation images."]
+
+
+def test_faulty_annotations_fail_the_task_and_name_the_line(site: Site, table: Path) -> None:
+    table.write_text("0.png,1,1,9,9,cat\n1.png,1,one,9,9,cat\n")
+    dataset = create(site, table)
+    assert site.wait_for_end(dataset) == "Error"
+    assert "line 2: “one” is not a number" in site.json(f"/datasets/{dataset}.json")["error"]
+
+
+def test_the_form_summarizes_the_source(site: Site, table: Path) -> None:
+    answer = site.client.post(
+        "/datasets/images/detection/scan",
+        data={"train_image_folder": str(site.data), "train_label_folder": str(table)},
+    )
+    assert "CSV annotations: 64 images with 96 objects of 2 classes." in answer.text
+    assert "Objects per class" in answer.text
+
+
+def test_a_clone_is_filled_from_the_recipe(site: Site, table: Path) -> None:
+    chosen = {"format": "csv", "custom_classes": "square, bar", "pct_val": 10, "val_min_box_size": 3}
+    dataset = create(site, table, **chosen)
+    page = site.get(f"/datasets/images/detection/new?clone={dataset}").text
+    for name, value in {**chosen, "train_label_folder": table, "train_image_folder": table.parent}.items():
+        if name == "format":
+            assert re.search(r'<option selected value="csv">', page)
+        else:
+            assert re.search(rf'name="{name}"[^>]*value="{re.escape(str(value))}"', page), name
+    assert site.wait_for_end(dataset) == "Done"
+    assert site.json(f"/datasets/{dataset}.json")["classes"] == ["square", "bar"]

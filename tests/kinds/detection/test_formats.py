@@ -1,0 +1,353 @@
+"""Annotations in all formats: the same boxes, detection of the format, and errors with file and line or id."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from PIL import Image
+
+from digits.data.sources import Plan, UnusableSource
+from digits.kinds.detection import kitti, reader, voc, yolo
+from digits.kinds.detection.formats import detect, open_annotations
+from digits.kinds.detection.label_files import InvalidAnnotation
+from digits.kinds.detection.recipe import CreateDetection
+from tests.kinds.tables import Silent
+
+WIDTH, HEIGHT = 80, 40
+# Two objects in a.png, one in b.png, none in c.png.
+OBJECTS = {"a": [("cat", 10, 5, 30, 25), ("dog", 40, 20, 80, 40)], "b": [("dog", 0, 0, 8, 4)], "c": []}
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    for name in OBJECTS:
+        (tmp_path / "images").mkdir(exist_ok=True)
+        Image.new("L", (WIDTH, HEIGHT)).save(tmp_path / "images" / f"{name}.png")
+    (tmp_path / "labels").mkdir()
+    return tmp_path
+
+
+def kitti_line(name: str, *edges: float) -> str:
+    return f"{name} 0 0 0 {' '.join(map(str, edges))} 1 1 1 0 0 0 0"
+
+
+def voc_file(objects: list[tuple[str, float, float, float, float]], more: str = "") -> str:
+    items = "".join(
+        f"<object><name>{name}</name>{more}<bndbox><xmin>{left}</xmin><ymin>{top}</ymin><xmax>{right}</xmax>"
+        f"<ymax>{bottom}</ymax></bndbox></object>"
+        for name, left, top, right, bottom in objects
+    )
+    return f"<annotation><filename>other.png</filename>{items}</annotation>"
+
+
+def write_kitti(folder: Path) -> Path:
+    for name, objects in OBJECTS.items():
+        (folder / "labels" / f"{name}.txt").write_text("\n".join(kitti_line(*item) for item in objects))
+    return folder / "labels"
+
+
+def write_voc(folder: Path) -> Path:
+    for name, objects in OBJECTS.items():
+        (folder / "labels" / f"{name}.xml").write_text(voc_file(objects))
+    return folder / "labels"
+
+
+def write_yolo(folder: Path) -> Path:
+    (folder / "data.yaml").write_text("train: images\nnames:\n  0: cat\n  1: 'dog'  # barks\nnc: 2\n")
+    for name, objects in OBJECTS.items():
+        lines = [
+            f"{['cat', 'dog'].index(label)} {(left + right) / 2 / WIDTH} {(top + bottom) / 2 / HEIGHT} "
+            f"{(right - left) / WIDTH} {(bottom - top) / HEIGHT}"
+            for label, left, top, right, bottom in objects
+        ]
+        if lines:
+            (folder / "labels" / f"{name}.txt").write_text("\n".join(lines))
+    return folder / "labels"
+
+
+def coco_file() -> dict[str, list[dict[str, object]]]:
+    ids = {"cat": 7, "dog": 9}
+    annotations = [
+        {"image_id": name, "category_id": ids[label], "bbox": [left, top, right - left, bottom - top]}
+        for name, objects in OBJECTS.items()
+        for label, left, top, right, bottom in objects
+    ]
+    return {
+        "images": [{"id": name, "file_name": f"{name}.png", "width": WIDTH} for name in OBJECTS],
+        "annotations": [{"id": number, **item} for number, item in enumerate(annotations)],
+        "categories": [{"id": number, "name": name} for name, number in ids.items()],
+    }
+
+
+def write_coco(folder: Path) -> Path:
+    (folder / "labels.json").write_text(json.dumps(coco_file()))
+    return folder / "labels.json"
+
+
+def write_csv(folder: Path) -> Path:
+    lines = ["filename;width;class;xmin;ymin;xmax;ymax"]
+    for name, objects in OBJECTS.items():
+        lines += [f"{name}.png;{WIDTH};{label};{';'.join(map(str, edges))}" for label, *edges in objects]
+        lines += [] if objects else [f"{name}.png;{WIDTH};;;;;"]
+    (folder / "boxes.csv").write_text("\n".join(lines))
+    return folder / "boxes.csv"
+
+
+def write_csv_without_header(folder: Path) -> Path:
+    lines = [
+        f"{name}.png,{','.join(map(str, edges))},{label}"
+        for name, objects in OBJECTS.items()
+        for label, *edges in objects or [("", "", "", "", "")]
+    ]
+    (folder / "boxes.csv").write_text("\n".join(lines))
+    return folder / "boxes.csv"
+
+
+WRITERS = {
+    "kitti": write_kitti,
+    "voc": write_voc,
+    "yolo": write_yolo,
+    "coco": write_coco,
+    "csv": write_csv,
+    "csv without header": write_csv_without_header,
+}
+
+
+def plan(folder: Path, labels: Path, **options: object) -> Plan:
+    recipe = CreateDetection(
+        images=str(folder / "images"),
+        labels=str(labels),
+        **{"pct_val": 0, **options},  # type: ignore[arg-type]
+    )
+    return reader.read(recipe, Silent())
+
+
+def boxes_of(found: Plan, split: str = "train") -> dict[str, list[list[float]]]:
+    part = found.splits[split]
+    return {
+        file: boxes.round(3).tolist() for file, boxes in sorted(zip(part.files, part.targets, strict=True))
+    }
+
+
+ALL = {
+    "a.png": [[10, 5, 30, 25, 0], [40, 20, 80, 40, 1]],
+    "b.png": [[0, 0, 8, 4, 1]],
+    "c.png": [],
+}
+
+
+@pytest.mark.parametrize("name", WRITERS)
+def test_all_formats_are_detected_and_contain_the_same_boxes(folder: Path, name: str) -> None:
+    labels = WRITERS[name](folder)
+    assert detect(labels) == name.split()[0]
+    # Cats and dogs are no default classes of KITTI.
+    found = plan(folder, labels, classes=["cat", "dog"])
+    assert boxes_of(found) == ALL
+    assert found.target.names == ["cat", "dog"] and found.target.shape == [2, 5]
+    assert found.groups == ["cat", "dog", "no objects"]
+    assert [warning for warning in found.warnings if "1 image has no objects: c.png" in warning]
+    counts = found.counts(found.splits["train"], range(3))
+    assert found.counted == ["cat", "dog"] and counts.tolist() == [1, 2]
+
+
+def test_classes_are_chosen_and_ordered(folder: Path) -> None:
+    found = plan(folder, write_voc(folder), classes=["Dog", "bird"])
+    assert found.target.names == ["Dog"]
+    assert boxes_of(found)["a.png"] == [[40, 20, 80, 40, 0]]
+    assert any("1 object of other classes: cat" in warning for warning in found.warnings)
+
+
+def test_kitti_has_default_classes_regions_to_ignore_and_small_boxes(folder: Path) -> None:
+    lines = [
+        kitti_line("DontCare", 1, 1, 9, 9),
+        kitti_line("Truck", 0, 0, 30, 30),
+        kitti_line("Pedestrian", 5, 5, 15, 35),
+        kitti_line("Unicorn", 5, 5, 35, 35),
+    ]
+    for name in OBJECTS:
+        (folder / "labels" / f"{name}.txt").write_text("\n".join(lines))
+    found = plan(folder, folder / "labels", pct_val=33)
+    assert found.target.names == ["truck", "person"]
+    assert len(boxes_of(found)["a.png"] if "a.png" in boxes_of(found) else boxes_of(found)["b.png"]) == 2
+    assert [len(boxes) for boxes in boxes_of(found, "val").values()] == [
+        1
+    ]  # the pedestrian is 10 pixels wide
+    assert any("6 objects marked as difficult, crowd or don’t care" in text for text in found.warnings)
+    assert "1 validation object smaller than 25 pixels: not used." in found.warnings
+    small = plan(folder, folder / "labels", pct_val=33, val_min_box_size=0)
+    assert [len(boxes) for boxes in boxes_of(small, "val").values()] == [2]
+
+
+def test_difficult_and_crowd_objects_are_ignored(folder: Path) -> None:
+    for name, objects in OBJECTS.items():
+        more = "<difficult>1</difficult>" if name == "b" else "<difficult>0</difficult>"
+        (folder / "labels" / f"{name}.xml").write_text(voc_file(objects, more))
+    assert boxes_of(plan(folder, folder / "labels")) == {**ALL, "b.png": []}
+    crowd = coco_file()
+    crowd["annotations"][2]["iscrowd"] = 1
+    (folder / "crowd.json").write_text(json.dumps(crowd))
+    assert boxes_of(plan(folder, folder / "crowd.json")) == {**ALL, "b.png": []}
+
+
+def test_faulty_boxes_are_dropped_or_clipped_and_named_by_line(folder: Path) -> None:
+    lines = [
+        "image,left,top,right,bottom,class",
+        "a.png,10,10,5,20,cat",
+        "a.png,10,10,10,20,cat",
+        "a.png,nan,10,20,20,cat",
+        "b.png,100,10,120,20,cat",
+        "b.png,70,-5,120,20,cat",
+        "c.png,1,1,5,5,cat",
+    ]
+    (folder / "boxes.csv").write_text("\n".join(lines))
+    found = plan(folder, folder / "boxes.csv")
+    assert boxes_of(found) == {"a.png": [], "b.png": [[70, 0, 80, 20, 0]], "c.png": [[1, 1, 5, 5, 0]]}
+    dropped = "line 2 (reversed); line 3 (empty); line 4 (not finite); line 5 (outside of the image)"
+    assert f"boxes.csv: 4 boxes cannot be used: {dropped}." in found.warnings
+    assert any(
+        "1 box clipped, because of parts outside of the image: line 6" in text for text in found.warnings
+    )
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "message"),
+    [
+        ("labels/a.txt", "Car 0 0 0 1 1 9 9", "a.txt, line 1: 8 columns instead of 5; polygons"),
+        (
+            "labels/a.txt",
+            kitti_line("Car", 1, 1, 9, 9).replace(" 9 ", " x ", 1),
+            "a.txt, line 1: “x” is not a",
+        ),
+        ("labels/a.txt", "0 .5 .5 .1 .1\n\n-1 .5 .5 .1 .1", "line 3: “-1” is not the number of a class"),
+        ("labels/a.txt", "0 .5 .5 .1 .1\n2 .5 .5 .1 .1", "line 2: there is no class 2, only 0 to 1"),
+        ("labels/a.xml", "<annotation><object></annotation>", "a.xml, line 1: mismatched tag"),
+        ("labels/a.xml", voc_file([("cat", 1, 1, 2, 2)]).replace("<ymax>2</ymax>", ""), "object 1, ymax: “”"),
+        ("labels/a.xml", "<!DOCTYPE a [<!ENTITY e 'x'>]><annotation/>", "document type declarations are not"),
+        ("labels/a.xml", "<other/>", "<other> instead of <annotation>"),
+        ("labels.json", "{}", "labels.json is not a COCO file: Object missing required field `images`"),
+        ("labels.json", "{", "labels.json is not valid JSON"),
+        ("boxes.csv", "image,left,top,right,bottom\na.png,1,1,2,2", "has no column “class”"),
+        ("boxes.csv", "a.png,1,1,2,cat", "5 columns and no header"),
+        ("boxes.csv", "a.png,1,1,2,x,cat", "line 1: “x” is not a number"),
+        ("boxes.csv", "../a.png,1,1,2,2,cat", "line 1: “../a.png” is outside the image folder"),
+        ("labels/notes.md", "text", "contains no annotations"),
+        ("labels.pdf", "text", "format of labels.pdf is unknown"),
+    ],
+)
+def test_errors_name_the_file_and_the_line(folder: Path, name: str, text: str, message: str) -> None:
+    (folder / "classes.txt").write_text("cat\ndog\n")
+    (folder / name).write_text(text)
+    labels = folder / "labels" if name.startswith("labels/") else folder / name
+    with pytest.raises(UnusableSource) as caught:
+        plan(folder, labels)
+    assert message in caught.value.sentences
+
+
+@pytest.mark.parametrize(
+    ("part", "change", "message"),
+    [
+        ("annotations", {"image_id": "z"}, "annotation 0: there is no image z"),
+        ("annotations", {"category_id": 1}, "annotation 0: there is no category 1"),
+        ("annotations", {"bbox": [1, 2, 3]}, "annotation 0: bbox has 3 numbers instead of 4"),
+        ("images", {"id": "b"}, "image b: the id is not unique"),
+        ("images", {"file_name": "/etc/passwd"}, "image a: “/etc/passwd” is outside the image folder"),
+    ],
+)
+def test_entries_of_coco_are_named_by_id(
+    folder: Path, part: str, change: dict[str, object], message: str
+) -> None:
+    content = coco_file()
+    content[part][0].update(change)
+    (folder / "labels.json").write_text(json.dumps(content))
+    with pytest.raises(UnusableSource) as caught:
+        plan(folder, folder / "labels.json")
+    assert message in caught.value.sentences
+
+
+def test_files_without_a_counterpart_are_reported(folder: Path) -> None:
+    labels = write_voc(folder)
+    (labels / "a.xml").rename(labels / "z.xml")
+    found = plan(folder, labels)
+    assert sorted(boxes_of(found)) == ["b.png", "c.png"]
+    assert any("1 file of annotations has no image: z.xml" in text for text in found.warnings)
+    assert any("1 image without a file of annotations: not used (a.png)" in text for text in found.warnings)
+
+
+def test_a_label_file_cannot_be_a_link_to_another_folder(folder: Path) -> None:
+    labels = write_kitti(folder)
+    (folder / "secret.txt").write_text("top secret")
+    (labels / "a.txt").unlink()
+    (labels / "a.txt").symlink_to(folder / "secret.txt")
+    with pytest.raises(UnusableSource) as caught:
+        plan(folder, labels, classes=["cat"])
+    assert "a.txt" in caught.value.sentences and "secret" not in caught.value.sentences.replace(
+        "secret.txt", ""
+    )
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "names: [cat, 'big dog', \"x, y\"]",
+        "nc: 3\nnames:\n- cat\n- big dog\n- 'x, y'\npath: .",
+        'names:\n  0: cat\n  1: big dog\n  2: "x, y"\n',
+        "names: [\n  'cat', 'big dog',\n  'x, y' ]",
+    ],
+)
+def test_names_in_data_yaml(text: str) -> None:
+    assert yolo.yaml_names(text) == ["cat", "big dog", "x, y"]
+
+
+EDGE = st.floats(-1e4, 1e4).map(lambda value: round(value, 3))
+
+
+@settings(max_examples=60, deadline=None)
+@given(objects=st.lists(st.tuples(st.sampled_from(["car", "tram"]), EDGE, EDGE, EDGE, EDGE), max_size=5))
+def test_kitti_and_voc_return_what_was_written(objects: list[tuple[str, float, float, float, float]]) -> None:
+    text = "\n".join(kitti_line(*item) for item in objects)
+    for found in (kitti.parse(text.encode(), False), voc.parse(voc_file(objects).encode())):
+        assert [(box.name, box.left, box.top, box.right, box.bottom) for box in found] == objects
+
+
+@settings(max_examples=150, deadline=None)
+@given(
+    data=st.one_of(
+        st.binary(max_size=200),
+        st.text("<>/!&;ab 01.-\n[]\"'", max_size=200).map(str.encode),
+        st.text(max_size=100).map(lambda text: f"<annotation><object>{text}</object></annotation>".encode()),
+    )
+)
+def test_parsers_never_fail_in_another_way(data: bytes) -> None:
+    parsers = (lambda data: kitti.parse(data, True), voc.parse, lambda data: yolo.parse(data, []))
+    for parse in parsers:
+        try:
+            boxes = parse(data)
+        except InvalidAnnotation as error:
+            assert str(error)
+        else:
+            assert all(box.name and box.where for box in boxes)
+
+
+@settings(max_examples=100, deadline=None)
+@given(text=st.text(max_size=200))
+def test_names_of_any_yaml_are_texts(text: str) -> None:
+    assert all(isinstance(name, str) for name in yolo.yaml_names("names:" + text))
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    data=st.recursive(
+        st.none() | st.integers() | st.text(max_size=5), lambda item: st.lists(item, max_size=3)
+    )
+)
+def test_any_json_is_a_coco_file_or_refused(tmp_path_factory: pytest.TempPathFactory, data: object) -> None:
+    path = tmp_path_factory.mktemp("coco") / "a.json"
+    path.write_text(json.dumps({"images": data, "annotations": [], "categories": []}))
+    try:
+        list(open_annotations(path, path.parent, "auto").images)
+    except UnusableSource as error:
+        assert "a.json" in error.sentences
