@@ -48,6 +48,13 @@ BUILT_IN = (
         "digits.kinds.text",
         metric="accuracy",
     ),
+    Kind(
+        "image-processing",
+        "Image-to-image",
+        "images/processing",
+        "digits.kinds.image_to_image",
+        metric="psnr",
+    ),
 )
 
 

@@ -37,8 +37,8 @@ class Chart:
     def word(self, metric: str) -> str:
         """Return the name of a metric in a sentence: the title if it is the only one; abbreviations in capitals."""
         if len(self.metrics) == 1:
-            is_word = self.title.isalpha() and self.title.istitle()
-            return self.title.lower() if is_word else self.title
+            are_words = self.title.replace(" ", "").isalpha() and self.title == self.title.capitalize()
+            return self.title.lower() if are_words else self.title
         return metric if len(metric) > 4 else metric.upper()
 
     def format(self, value: float) -> str:

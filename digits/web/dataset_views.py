@@ -358,11 +358,14 @@ def _drawn(
 
 
 def _samples(job: DatasetJob, manifest: Manifest) -> list[dict[str, Any]]:
-    """Return a few training images of each group; raises UnreadableFile."""
+    """Return a few training images of each group, or of all images without groups; raises UnreadableFile."""
     split = manifest.splits.get("train")
     if split is None or not split.count:
         return []
     index = _index(job, split)
+    groups: list[tuple[str, int | None, Any]] = [
+        (label, group, index.members(group)) for group, label in enumerate(manifest.groups[:SHOWN_GROUPS])
+    ]
     with _reader(job, split) as reader:
         return [
             {
@@ -373,10 +376,10 @@ def _samples(job: DatasetJob, manifest: Manifest) -> list[dict[str, Any]]:
                         "url": url_for("datasets.record", job_id=job.id, split="train", number=number),
                         **_drawn(job.id, "train", number, manifest, partial(reader.read, number)),
                     }
-                    for number in map(int, index.members(group)[:SAMPLES_PER_GROUP])
+                    for number in map(int, members[:SAMPLES_PER_GROUP])
                 ],
             }
-            for group, label in enumerate(manifest.groups[:SHOWN_GROUPS])
+            for label, group, members in groups or [("", None, range(split.count))]
         ]
 
 

@@ -46,6 +46,7 @@ _ORDER = (
     "autoencoder",
     "gan",
     "unet",
+    "dncnn",
     "regression",
     "multilabel",
     "siamese",

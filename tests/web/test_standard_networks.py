@@ -78,6 +78,7 @@ def test_every_network_file_is_listed():
         ("image-segmentation", (32, 32), 3, "unet"),
         ("image-gradients", (32, 32), 1, "regression"),
         ("text-classification", (1024, 1), 1, "textcnn"),
+        ("image-processing", (8, 8), 1, "dncnn"),
         ("image-pairs", (28, 28), 1, "siamese"),
     ],
 )

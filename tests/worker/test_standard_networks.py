@@ -337,6 +337,7 @@ def test_the_siamese_network_learns_to_match_pairs(in_child):
         ("autoencoder", (16, 16, 1)),
         ("gan", (16, 16, 1)),
         ("unet", (32, 32, 3)),
+        ("dncnn", (16, 16, 1)),
         ("regression", (16, 16, 1)),
         ("multilabel", (16, 16, 1)),
         ("siamese", (28, 28, 2)),
@@ -359,6 +360,7 @@ def _types_of_losses(name: str, shape: tuple[int, int, int]) -> list[str]:
     store = VariableStore(empty=True, compute_type=tf.bfloat16)
     labels = {
         "unet": ([None, *shape[:2]], tf.int64),
+        "dncnn": ([None, *shape], tf.float32),
         "regression": ([None, 2], tf.float32),
         "multilabel": ([None, 2], tf.float32),
     }

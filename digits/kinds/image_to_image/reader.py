@@ -1,0 +1,66 @@
+"""Read a folder of images and one of target images."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import cast
+
+from PIL import Image
+
+from digits.data import images
+from digits.data.images import Geometry, UnusableImage
+from digits.data.pairs import PairedSplit
+from digits.data.records import Features
+from digits.data.sources import Plan, Progress, SplitPlan, show
+from digits.data.target import target_image
+from digits.kinds.image_to_image.recipe import CreateImageToImage
+from digits.kinds.pair_source import plan_splits
+
+TARGET = "target image"
+# Proportions that differ less than this are the same: sides are whole numbers of pixels.
+_TOLERANCE = 0.02
+
+
+@dataclass
+class ImagePlan(Plan):
+    """A plan whose targets are the names of target images."""
+
+    def features(self, split: SplitPlan, place: int, geometry: Geometry) -> Features:
+        name = split.targets[place]
+        size = (geometry.width, geometry.height)
+        try:
+            data = cast(PairedSplit, split).target_images.read(name)
+            picture = images.open_picture(data, self.target.shape[2], enough=size)
+            _check_proportions(picture.size, geometry.size)
+        except UnusableImage as error:
+            raise UnusableImage(f"{TARGET} {show(name)}: {error.reason}") from error
+        except OSError as error:
+            raise UnusableImage(f"{TARGET} {show(name)}: {error.strerror or error}") from error
+        resized = _resize(picture.image, Geometry(picture.image.size, *size, geometry.mode))
+        return {self.target.feature: [images.encode_image(resized, "png")]}
+
+
+def read(recipe: CreateImageToImage, progress: Progress) -> Plan:
+    """Plan the dataset of ``recipe``; raises UnusableSource and OSError."""
+    splits, warnings = plan_splits(recipe, progress, TARGET)
+    target = target_image(recipe.height, recipe.width, recipe.channels)
+    return ImagePlan(target, dict(splits), [], warnings)
+
+
+def _check_proportions(target: tuple[int, int], image: tuple[int, int]) -> None:
+    """Raise UnusableImage unless both sizes have the same proportions: a target may be larger or smaller."""
+    if abs(target[0] * image[1] / (target[1] * image[0]) - 1) > _TOLERANCE:
+        sizes = [f"{width}×{height}" for width, height in (target, image)]
+        raise UnusableImage(f"its {sizes[0]} pixels have other proportions than the {sizes[1]} of the image")
+
+
+def _resize(image: Image.Image, geometry: Geometry) -> Image.Image:
+    """Resize a target like an image, but pad it with black."""
+    if image.size == (geometry.width, geometry.height):
+        return image
+    scaled = image.resize(geometry.inner, Image.Resampling.BILINEAR, box=geometry.cut)
+    if scaled.size == (geometry.width, geometry.height):
+        return scaled
+    padded = Image.new(image.mode, (geometry.width, geometry.height))
+    padded.paste(scaled, geometry.offset)
+    return padded

@@ -1,0 +1,17 @@
+"""The recipe of an image-to-image dataset."""
+
+from __future__ import annotations
+
+from digits.kinds.pair_source import CreateFromPairs
+
+# The name that DIGITS uses for this kind.
+KIND = "image-processing"
+
+
+class CreateImageToImage(CreateFromPairs, kw_only=True):
+    """Read a folder of images and one of target images; without the latter, each image is its own target."""
+
+    kind: str = KIND
+
+
+Recipe = CreateImageToImage

@@ -1,0 +1,68 @@
+"""Predictions of images."""
+
+from __future__ import annotations
+
+import base64
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+from numpy.typing import NDArray
+
+from digits.data import images
+from digits.data.images import Geometry
+from digits.kinds import targets
+from digits.kinds.targets import LossLabels, UnsuitableOutput, select_output
+
+
+class Targets(targets.Targets):
+    """The image that a network returns."""
+
+    def predict(self, outputs: Any) -> tf.Tensor:
+        """The images, float32 [N, H, W, C], 0 to 255; other outputs are unchanged."""
+        found = image_output(outputs, self.target.shape)
+        if found is None:
+            found = tf.cast(select_output(outputs, self.target.shape[2], rank=4), tf.float32)
+        return tf.clip_by_value(found, 0.0, 255.0)
+
+    def accepts(self, shape: Sequence[int]) -> bool:
+        return len(shape) == 3 and shape[2] == self.target.shape[2]
+
+    def check(self, columns: int, loss: LossLabels | None) -> None:
+        """Accept every network: `accepts` has refused other outputs than images."""
+
+    def refuse(self, shape: Sequence[int | None]) -> UnsuitableOutput:
+        words = ", ".join("N" if size is None else str(size) for size in (None, *shape))
+        height, width, channels = self.target.shape
+        return UnsuitableOutput(
+            f"The network's output has shape [{words}], not [N, {height}, {width}, {channels}]: one image each.",
+            "Only networks that return images can make predictions.",
+        )
+
+    def describe(self, predicted: NDArray[Any], top: int, geometry: Geometry) -> dict[str, Any]:
+        """The image as a data URI of a PNG file, in the proportions of the user's image, without padding."""
+        output = images.as_image(np.rint(predicted).astype(np.uint8))
+        if output.size == (geometry.width, geometry.height):
+            (x, y), (width, height) = geometry.offset, geometry.inner
+            left, top_edge, right, bottom = geometry.cut
+            scale = max(width, height) / max(right - left, bottom - top_edge)
+            size = max(1, round(scale * (right - left))), max(1, round(scale * (bottom - top_edge)))
+            output = output.resize(size, box=(x, y, x + width, y + height))
+        picture = base64.b64encode(images.encode_image(output, "png")).decode()
+        return {"image": f"data:image/png;base64,{picture}", "width": output.width, "height": output.height}
+
+
+def image_output(outputs: Any, shape: Sequence[int | None]) -> tf.Tensor | None:
+    """Return the images of ``shape`` [height, width, channels] among all ``outputs`` of a network, float32 [N, …].
+
+    An output with as many numbers per image is reshaped. Returns None for a network with another purpose.
+    """
+    found = tf.cast(select_output(outputs, shape[2] or 0, rank=4), tf.float32)
+    if found.shape[1:].as_list() == list(shape):
+        return found
+    sizes = found.shape[1:].as_list()
+    if None in sizes or None in shape or math.prod(sizes) != math.prod(shape):  # type: ignore[arg-type]
+        return None
+    return tf.reshape(found, [-1, *shape])

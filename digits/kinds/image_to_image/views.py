@@ -1,0 +1,29 @@
+"""Pages and JSON of image-to-image networks."""
+
+from __future__ import annotations
+
+from digits.data.manifest import Manifest
+from digits.kinds import views
+from digits.kinds.image_to_image.recipe import CreateImageToImage
+
+
+class Views(views.Views[CreateImageToImage]):
+    """Target images, PSNR and SSIM, and the image that a network returns."""
+
+    distribution = ""
+    balancing = ("none",)
+    charts = (
+        views.Chart("psnr", "PSNR (dB)", ("psnr",), best="highest"),
+        views.Chart("ssim", "SSIM", ("ssim",), best="highest"),
+    )
+    invitation = (
+        "Turn images into other images, such as noisy into clean ones. From a folder of images and one of target "
+        "images with the same names, or from images that are their own targets."
+    )
+    infer = "Process"
+    infer_title = "Process an image"
+    result = "The output appears here."
+    draws_on_image = True
+
+    def describe_dataset(self, manifest: Manifest) -> str:
+        return "pairs of images"

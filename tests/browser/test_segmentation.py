@@ -1,0 +1,73 @@
+"""Semantic segmentation in the browser: from folders to a predicted mask."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+from PIL import Image
+from playwright.sync_api import Page, expect
+
+from tests.browser.conftest import ServerProcess
+
+pytestmark = pytest.mark.browser
+
+
+@pytest.fixture
+def root(server: ServerProcess) -> Path:
+    """Images with a bright right half, and masks of it, in the server's data folder."""
+    folder = server.data / "halves"
+    chance = np.random.default_rng(0)
+    for name in ("images", "masks"):
+        (folder / name).mkdir(parents=True)
+    for number in range(16):
+        pixels = chance.integers(0, 60, (16, 16), np.uint8)
+        pixels[:, 8:] += 120
+        Image.fromarray(pixels).save(folder / "images" / f"{number}.png")
+        Image.fromarray(np.uint8(255) * (pixels >= 100)).save(folder / "masks" / f"{number}.png")
+    return folder
+
+
+@pytest.mark.tensorflow
+def test_from_folders_to_a_predicted_mask(
+    page: Page, page_faults: object, check_accessibility: Callable[[Page], None], root: Path
+) -> None:
+    page.goto("/datasets/images/classification/new")
+    page.get_by_role("link", name="Semantic segmentation").click()
+    page.locator('[name="feature_folder"]').fill(str(root))
+    contents = page.get_by_role("region", name="Contents of the source")
+    expect(contents).to_contain_text("16 images with label images. 2 classes: background, foreground.")
+    contents.get_by_role("button", name="Use them").click()
+    expect(page.locator('[name="label_folder"]')).to_have_value(str(root / "masks"))
+    page.get_by_label("Grayscale").check()
+    for name in ("resize_width", "resize_height"):
+        page.locator(f'[name="{name}"]').fill("16")
+    check_accessibility(page)
+    page.get_by_role("button", name="Create dataset").click()
+    expect(page.get_by_text("Done", exact=True).first).to_be_visible(timeout=30_000)
+    expect(page.locator("#samples .mask").first).to_be_visible()
+    check_accessibility(page)
+
+    page.get_by_role("link", name="Train a model").first.click()
+    networks = page.locator("#networks .choice:visible")
+    expect(networks).to_have_count(1)
+    expect(networks).to_contain_text("U-Net")
+    page.get_by_label("Epochs", exact=True).fill("1")
+    page.get_by_role("button", name=re.compile("Train model")).click()
+    expect(page).to_have_url(re.compile(r"/models/\d{8}-\d{6}-[0-9a-f]+$"), timeout=60_000)
+    expect(page.get_by_text("Done", exact=True).first).to_be_visible(timeout=60_000)
+    for chart in ("loss", "miou", "iou", "pixel-accuracy"):
+        expect(page.locator(f'[data-chart="{chart}"]')).to_have_attribute("data-points", re.compile("[1-9]"))
+    expect(page.locator('[data-tile="miou-val"]')).to_contain_text("%")
+
+    page.locator("#image-file").set_input_files(root / "images" / "3.png")
+    mask = page.locator("#predictions .mask")
+    expect(mask).to_be_visible(timeout=30_000)
+    page.get_by_label("Opacity").fill("0")
+    expect(mask).to_have_css("opacity", "0")
+    expect(page.get_by_role("list", name="Share of each class")).to_contain_text("%")
+    expect(page.get_by_role("link", name="Download mask")).to_have_attribute("download", "mask.png")
+    check_accessibility(page)

@@ -1,0 +1,153 @@
+"""Image-to-image networks over HTTP, from the dataset form to an output image."""
+
+from __future__ import annotations
+
+import base64
+import io
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from tests.site import Site
+
+SIZE = {"resize_width": 24, "resize_height": 24, "resize_channels": 1}
+
+
+@pytest.fixture
+def root(site: Site) -> Path:
+    """Images of 24×24 pixels with a bright square and strong noise, and targets without noise."""
+    chance = np.random.default_rng(0)
+    folder = site.data / "squares"
+    for name in ("images", "targets"):
+        (folder / name).mkdir(parents=True)
+    for number in range(40):
+        clean = np.full((24, 24), 80, np.uint8)
+        top, left = chance.integers(0, 12, 2)
+        clean[top : top + 12, left : left + 12] = 170
+        noisy = (clean + chance.normal(0, 25, clean.shape)).clip(0, 255).astype(np.uint8)
+        Image.fromarray(clean).save(folder / "targets" / f"{number}.png")
+        Image.fromarray(noisy).save(folder / "images" / f"{number}.png")
+    return folder
+
+
+def create(site: Site, root: Path, **fields: object) -> str:
+    answer = site.post(
+        "/datasets/images/processing.json", dataset_name="squares", feature_folder=str(root), **SIZE, **fields
+    )
+    assert answer.status_code == 200, answer.get_json()
+    return str(answer.get_json()["id"])
+
+
+def train(site: Site, dataset: str, **fields: object) -> str:
+    settings = {
+        "model_name": "squares",
+        "dataset": dataset,
+        "random_seed": 1,
+        "batch_size": 8,
+        "solver_type": "ADAM",
+        "learning_rate": 0.003,
+        "lr_policy": "fixed",
+        "use_mean": "none",
+        **fields,
+    }
+    answer = site.post("/models/images/processing.json", **settings)
+    assert answer.status_code == 200, answer.get_json()
+    return str(answer.get_json()["id"])
+
+
+@pytest.mark.tensorflow
+def test_a_network_learns_to_remove_noise(site: Site, root: Path) -> None:
+    Image.new("L", (24, 12)).save(root / "targets" / "7.png")
+    dataset = create(site, root, folder_pct_val=20)
+    assert site.wait_for_end(dataset) == "Done"
+    page = site.get(f"/datasets/{dataset}").text
+    assert "7.png: its 24×12 pixels have other proportions than the 24×24" in page
+    assert "/records/train/0/target" in page
+    assert "/target" in site.get(f"/datasets/images/processing/explore?job_id={dataset}").text
+
+    model = train(site, dataset, standard_networks="dncnn", method="standard", train_epochs=25, batch_size=4)
+    assert site.wait_for_end(model) == "Done"
+    values = site.json(f"/models/{model}/metrics.json")["val"]["values"]
+    # It begins with the noisy image itself: 20 · log10(255 / 25) dB.
+    assert values["psnr"][0] == pytest.approx(20.2, abs=0.5)
+    assert max(values["psnr"]) > values["psnr"][0] + 3 and max(values["ssim"]) > values["ssim"][0]
+    assert "Validation PSNR (dB)" in site.get(f"/models/{model}").text
+
+    photo = site.data / "photo.png"
+    Image.open(root / "images" / "3.png").resize((96, 48)).save(photo)
+    asked = {"job_id": model, "image_path": str(photo)}
+    found = site.post("/models/images/processing/infer_one.json", **asked).get_json()["predictions"]
+    output = Image.open(io.BytesIO(base64.b64decode(found["image"].partition(",")[2])))
+    assert output.size == (found["width"], found["height"]) == (24, 12)
+    part = site.client.post(
+        "/models/images/processing/infer_one", data=asked, headers={"X-Fragment": "prediction"}
+    ).text
+    assert found["image"] in part and 'alt="Input"' in part and "<html" not in part
+
+
+DIGITS_AUTOENCODER = """
+class UserModel(Tower):
+    @model_property
+    def inference(self):
+        size = int(np.prod(self.input_shape))
+        x = tf.reshape(self.x, shape=[-1, size])
+        code = tf.nn.sigmoid(slim.fully_connected(x / 255.0, 16, activation_fn=None))
+        return slim.fully_connected(code, size, activation_fn=None) * 255.0
+
+    @model_property
+    def loss(self):
+        model = self.inference
+        y = tf.reshape(self.y, shape=[-1] + list(self.input_shape))
+        return digits.mse_loss(tf.reshape(model, tf.shape(y)), y)
+"""
+
+
+@pytest.mark.tensorflow
+def test_images_without_targets_are_their_own_targets(site: Site, root: Path) -> None:
+    dataset = create(site, root / "targets", folder_pct_val=20)
+    assert site.wait_for_end(dataset) == "Done"
+    source = site.json(f"/datasets/{dataset}.json")
+    assert source["CreateDbTasks"][0]["entries"] == 32
+    image, target = (
+        np.asarray(Image.open(io.BytesIO(site.get(f"/datasets/{dataset}/records/train/0{part}").data)))
+        for part in ("", "/target")
+    )
+    assert np.array_equal(image, target)
+    model = train(
+        site, dataset, method="custom", custom_network=DIGITS_AUTOENCODER, train_epochs=1, use_mean="pixel"
+    )
+    assert site.wait_for_end(model) == "Done", site.json(f"/models/{model}.json")["error"]
+    assert "psnr" in site.json(f"/models/{model}/metrics.json")["val"]["values"]
+
+
+def test_the_source_is_summarized(site: Site, root: Path) -> None:
+    def scan(folder: Path) -> dict[str, object]:
+        answer = site.post("/datasets/images/processing/scan", feature_folder=str(folder))
+        return dict(json.loads(answer.text.splitlines()[-1]))
+
+    found = scan(root)
+    assert "40 images with target images." in str(found["facts"])
+    assert found["suggestion"]["fields"]["label_folder"] == str(root / "targets")  # type: ignore[index]
+    assert "each image is its own target" in str(scan(root / "images")["facts"])
+
+
+def test_a_clone_is_filled_from_the_recipe(site: Site, root: Path) -> None:
+    from digits.kinds.image_to_image.form import DatasetForm
+
+    data = {"dataset_name": "squares", "feature_folder": str(root), "folder_pct_val": "20"}
+    with site.app.test_request_context(method="POST", data=data):
+        from flask import request
+
+        meta = {"data_roots": site.services.roots}
+        form = DatasetForm(request.form, meta=meta)
+        assert form.validate(), form.errors
+        recipe = form.recipe()
+        assert recipe.train.targets == str(root / "targets") and recipe.pct_val == 20
+        again = DatasetForm(None, meta=meta)
+        again.fill_recipe(recipe)
+        filled = again.recipe()
+        filled.seed = recipe.seed
+        assert filled == recipe
