@@ -43,7 +43,7 @@ def test_from_a_table_to_the_class_of_a_text(
     texts: Path,
 ) -> None:
     page.goto("/datasets/text/classification/new")
-    page.get_by_label("CSV file").fill(str(texts))
+    page.get_by_label("CSV file", exact=True).fill(str(texts))
     expect(page.locator("#source-summary")).to_contain_text("40 texts in 2 classes.")
     expect(page.get_by_label("Name", exact=True)).to_have_value("topics")
     page.get_by_label("Characters per text").fill("64")
@@ -102,7 +102,7 @@ def test_two_images_are_compared(
     check_accessibility: Callable[[Page], None],
 ) -> None:
     page.goto("/datasets/images/pairs/new")
-    page.get_by_label("CSV file or folder").fill(str(image_folder))
+    page.get_by_label("CSV file or folder", exact=True).fill(str(image_folder))
     expect(page.locator("#source-summary")).to_contain_text("in 3 classes.")
     page.get_by_label("Training pairs").fill("48")
     for name in ("resize_width", "resize_height"):
