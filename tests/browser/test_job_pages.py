@@ -44,6 +44,22 @@ def test_images_are_explored_by_class(page: Page, dataset, check_accessibility: 
     check_accessibility(page)
 
 
+def test_a_health_check_is_started_and_its_images_are_explored(
+    page: Page, dataset, check_accessibility: Callable[[Page], None]
+):
+    page.goto(f"/datasets/{dataset['id']}")
+    page.get_by_role("button", name="Check", exact=True).click()
+    skipped = page.locator("#finding-skipped")
+    expect(skipped).to_contain_text("Skipped images")
+    check_accessibility(page)
+    bar = page.locator("a.bin").first
+    bar.focus()
+    page.keyboard.press("Enter")
+    expect(page).to_have_url(re.compile("brightness="))
+    expect(page.locator(".filter-note")).to_contain_text("brightness")
+    check_accessibility(page)
+
+
 def test_a_dataset_page_updates_during_creation(page: Page, image_folder: Path):
     page.goto("/datasets/images/classification/new")
     page.locator('[name="folder_train"]').fill(str(image_folder))
