@@ -22,6 +22,8 @@ blueprint = Blueprint("health", __name__)
 
 ICONS = {"error": "warning", "warning": "warning", "info": "info"}
 TONES = {"error": "danger", "warning": "warning", "info": "info"}
+# What a cleaned version leaves out without further questions. Other findings may be intended.
+CLEANED = ("exact_duplicates_across_splits", "exact_duplicates", "blank")
 SEVERITIES = {"error": "Error", "warning": "Warning", "info": "Note"}
 
 
@@ -60,6 +62,8 @@ def panel(job: DatasetJob, manifest: Manifest) -> dict[str, Any]:
         body["findings"] = [_finding(job, finding) for finding in result.findings]
         body["histograms"] = [_histogram(job, item) for item in result.histograms if item.counts]
         body["images"] = result.images
+        cleaned = [item.id for item in result.findings if item.id in CLEANED and item.removable_count]
+        body["clean_url"] = url_for("versions.new", job_id=job.id, clean=cleaned) if cleaned else None
     return body
 
 
@@ -109,6 +113,10 @@ def _finding(job: DatasetJob, finding: Finding) -> dict[str, Any]:
         "count": finding.count,
         "percent": 100 * finding.fraction,
         "url": url_for("jobs.file", path=f"{job.id}/{SKIPPED_FILE}") if has_list else url,
+        "removable_count": finding.removable_count,
+        "clean_url": url_for("versions.new", job_id=job.id, clean=finding.id)
+        if finding.removable_count
+        else None,
         "groups": [
             {"name": group.name, "count": group.count, "url": f"{explore}&label={group.index}"}
             for group in finding.groups

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import secrets
-from typing import Any
+from typing import Any, cast
 
 import msgspec
 from flask import Blueprint, Response, jsonify, redirect, request, url_for
@@ -15,6 +15,7 @@ from digits.core.errors import BadRequest
 from digits.core.files import UnreadableFile, read_json, write_json
 from digits.core.schema import JsonObject
 from digits.core.status import Status
+from digits.data import health
 from digits.data import manifest as manifests
 from digits.data.manifest import Manifest
 from digits.data.sources import UnusableSource
@@ -30,12 +31,13 @@ from digits.kinds.form_fields import (
     select,
 )
 from digits.kinds.jobs import DatasetJob
-from digits.kinds.versions import EDITS_FILE, CreateVersion, Edits, check_edits
+from digits.kinds.versions import EDITS_FILE, CreateVersion, Edits, RecordId, check_edits
 from digits.web import serializers
 from digits.web.auth import current_username
 from digits.web.dataset_submit import new_dataset
 from digits.web.kind_routes import views_of
 from digits.web.long_pages import render_in_turns
+from digits.web.offload import in_thread
 from digits.web.services import services
 
 blueprint = Blueprint("versions", __name__)
@@ -110,6 +112,8 @@ def new(job_id: str) -> str:
     values: dict[str, Any] = {"seed": secrets.randbelow(2**31), "dataset_name": _next_name(parent)}
     if clone := request.args.get("clone"):
         values |= _settings_of(services().store.get(clone, DatasetJob))
+    if findings := request.args.getlist("clean"):
+        values["edits"] = _cleaning(parent, manifest, findings)
     return _page(parent, manifest, _form(manifest, None, **values))
 
 
@@ -190,6 +194,21 @@ def _settings_of(job: DatasetJob) -> dict[str, Any]:
         "encoding": recipe.encoding,
         "seed": recipe.seed,
     }
+
+
+def _cleaning(job: DatasetJob, manifest: Manifest, findings: list[str]) -> str:
+    """Return the edits that exclude the removable images of findings of the health check; raises BadRequest."""
+    try:
+        checked = health.load(job.folder, manifest)
+        known = [finding.id for finding in checked.findings]
+        if unknown := set(findings) - set(known):
+            raise BadRequest(f"The health check of “{job.name}” has no finding “{min(unknown)}”.")
+        records = in_thread(health.removable_records, job.folder, checked, findings)
+    except UnreadableFile as error:
+        raise BadRequest(
+            f"The health of “{job.name}” cannot be read: {error}.", "Check the dataset again."
+        ) from error
+    return msgspec.json.encode(Edits(exclude=cast(list[RecordId], records))).decode()
 
 
 def _next_name(parent: DatasetJob) -> str:

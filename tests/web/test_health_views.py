@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import html
 import json
 import re
 from collections.abc import Iterator
@@ -104,6 +105,25 @@ def test_the_bars_of_histograms_select_all_their_images(site: Site, checked: str
     for url, count in bars_of_page:
         answer = site.get(url.replace("&amp;", "&") + "&size=100").text
         assert answer.count("<figure>") == int(count) + 1
+
+
+def test_findings_become_a_cleaned_version(site: Site, checked: str) -> None:
+    page = site.get(f"/datasets/{checked}").text
+    link = re.search(r'href="([^"]+)">Make a cleaned version', page)
+    assert link is not None
+    form = site.get(html.unescape(link[1])).text
+    edits = json.loads(html.unescape(re.search(r'name="edits"[^>]* value="([^"]+)"', form)[1]))
+    found = findings(health_of(site, checked))
+    removable = [record for name in ("exact_duplicates", "blank") for record in found[name]["removable"]]
+    assert edits["exclude"] == sorted(removable) and len(removable) > 1 and not edits["relabel"]
+    version = site.post(
+        f"/datasets/{checked}/versions.json", dataset_name="clean", edits=json.dumps(edits)
+    ).get_json()["id"]
+    assert site.wait_for_end(version) == "Done"
+    assert not {"exact_duplicates", "blank"} & findings(wait_for_check(site, version)).keys()
+    one = site.get(f"/datasets/{checked}/versions/new?clean=blank").text
+    assert one.count("&#34;train&#34;") == 1
+    assert site.get(f"/datasets/{checked}/versions/new?clean=nothing").status_code == 400
 
 
 def test_a_damaged_result_is_reported_and_replaced(site: Site, checked: str) -> None:

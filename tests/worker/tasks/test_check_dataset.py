@@ -1,4 +1,4 @@
-"""The task that checks the health of a dataset, for every kind of target, from records to ``health.json``."""
+"""The task that checks the health of a dataset, for classification datasets, from records to ``health.json``."""
 
 from __future__ import annotations
 
