@@ -15,7 +15,7 @@ PROGRESS_EVERY_FILES = 20_000
 # In lower case.
 IMAGE_FOLDERS = ("images", "image", "imgs", "img", "inputs", "input", "jpegimages")
 
-# What tools append to the name of an image to name its target.
+# Suffixes that tools append to the name of an image to name its target.
 _SUFFIX = re.compile(r"[_-](mask|label|seg|segmentation|gt|target)s?\Z", re.IGNORECASE)
 
 

@@ -36,12 +36,12 @@ import msgspec
 
 from digits.core.errors import explain
 
-# Without their dots, the longest first: endings of file names that are removed from the name of the folder.
+# File extensions to remove from the name of the folder, without their dots, longest first.
 ENDINGS = ("tar.gz", "tar.bz2", "tar.xz", "tgz", "tar", "zip")
 PIECE_BYTES = 256 * 1024
-# Below this size, any compression ratio is accepted: a small file of zeros is no attack.
+# Below this size, any compression ratio is accepted: a small file of zeros is not an attack.
 ANY_RATIO_BYTES = 100_000_000
-# Free disk space that is left to others.
+# Disk space to leave free.
 SPARE_BYTES = 500_000_000
 MEMORY_BYTES = 1 << 30
 REPORT_SECONDS = 0.2
@@ -388,7 +388,7 @@ def _is_added_by_system(parts: list[str]) -> bool:
 
 def _too_many(limits: Limits) -> ArchiveError:
     return ArchiveError(
-        f"The archive is refused: it contains more than {limits.max_files:,} files. Split it into several datasets' "
+        f"The archive is refused: it contains more than {limits.max_files:,} files. Split it into several "
         "archives, or ask an administrator to raise --max-upload-files."
     )
 

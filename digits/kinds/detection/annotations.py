@@ -105,7 +105,7 @@ class BoxChecks:
         if not fault and size:
             whole = box.in_pixels(*size)
             box = whole.clip(*size)
-            fault = "outside of the image" if box.fault() else ""
+            fault = "outside the image" if box.fault() else ""
             if not fault and _extends(whole, box):
                 self.clipped.append(whole.where)
         if fault:
@@ -122,8 +122,7 @@ class BoxChecks:
             )
         if self.clipped:
             found.append(
-                f"{_count(self.clipped, 'box', 'boxes')} clipped, because of parts outside of the image: "
-                f"{first_lines(self.clipped)}."
+                f"{_count(self.clipped, 'box', 'boxes')} clipped to the image: {first_lines(self.clipped)}."
             )
         if self.ignored:
             found.append(

@@ -17,12 +17,12 @@ import tensorflow as tf
 
 from digits.worker.precision import full_precision
 
-# The share of a box, around its middle, whose cells learn about it.
+# The fraction of a box, around its center, whose cells are trained to predict it.
 _CENTRAL_SHARE = 0.54
 # Standard deviations of a Gaussian in this share.
 _DEVIATIONS = 6.0
 _SMALLEST_DEVIATION = 0.3
-# Farther cells have no part in the object; exp(-3²/2).
+# Cells farther away do not belong to the object; exp(-3²/2).
 _SMALLEST_WEIGHT = 0.011
 _EDGE_WEIGHT = 2.0
 _EPSILON = 1e-6

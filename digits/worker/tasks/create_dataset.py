@@ -253,7 +253,7 @@ class Creation:
             raise UserFault(
                 f"At least {len(skipped):,} of {count_of(self._report.images, 'image')} cannot be used, "
                 f"more than the limit of {limit:g}%. The first one: {first.path} ({first.reason}).",
-                f"Those found are listed in {SKIPPED_FILE}. Repair or remove them, or raise the limit.",
+                f"{SKIPPED_FILE} lists those found. Repair or remove them, or raise the limit.",
             )
 
     def _warn_of_losses(self, plan: Plan, written: dict[str, Written]) -> None:

@@ -64,7 +64,7 @@ def test_a_network_learns_to_remove_noise(site: Site, root: Path) -> None:
     dataset = create(site, root, folder_pct_val=20)
     assert site.wait_for_end(dataset) == "Done"
     page = site.get(f"/datasets/{dataset}").text
-    assert "7.png: its 24×12 pixels have other proportions than the 24×24" in page
+    assert "7.png: its aspect ratio (24×12) differs from that of the image (24×24)" in page
     assert "/records/train/0/target" in page
     assert "/target" in site.get(f"/datasets/images/processing/explore?job_id={dataset}").text
 
