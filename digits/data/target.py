@@ -1,4 +1,4 @@
-"""Targets: the values that a network learns to predict for an image, and that it finds as ``Tower.y``."""
+"""Targets: the values that a network learns to predict for an image, and that it reads as ``Tower.y``."""
 
 from __future__ import annotations
 

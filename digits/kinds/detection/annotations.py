@@ -47,7 +47,7 @@ class Box:
         )
 
     def fault(self) -> str:
-        """Return what is wrong with the edges, if anything."""
+        """Return the fault of the edges, or an empty string."""
         if not all(map(math.isfinite, (self.left, self.top, self.right, self.bottom))):
             return "not finite"
         if self.right < self.left or self.bottom < self.top:
@@ -83,7 +83,7 @@ _TOLERANCE = 1.0
 
 @dataclass
 class BoxChecks:
-    """Check the boxes of images, and remember those that are dropped or clipped."""
+    """Check the boxes of images, and collect those that are dropped or clipped."""
 
     dropped: list[str] = field(default_factory=list)
     clipped: list[str] = field(default_factory=list)
@@ -114,7 +114,7 @@ class BoxChecks:
         return box
 
     def remarks(self) -> list[str]:
-        """Return sentences about the checked images."""
+        """Return warnings about the checked images."""
         found = []
         if self.dropped:
             found.append(

@@ -25,7 +25,10 @@ class Views(views.Views[CreateSegmentation]):
             "pixel-accuracy", "Pixel accuracy", ("pixel_accuracy",), percent=True, best="highest", low=0
         ),
     )
-    invitation = "Assign each pixel to a class. From a folder of images and one of label images (masks) with the same names."
+    invitation = (
+        "Assign each pixel to a class. From a folder of images and one of label images (masks) with the same "
+        "names."
+    )
     infer = "Segment"
     infer_title = "Segment an image"
     result = "The mask appears here."

@@ -245,7 +245,7 @@ class Creation:
         return total, skipped
 
     def _check_limit(self, skipped: list[Unusable]) -> None:
-        """Fail as soon as more images are skipped than the recipe allows, whatever follows."""
+        """Fail as soon as more images are skipped than the recipe allows."""
         limit = self._recipe.max_unusable_percent
         if len(skipped) * 100 > self._report.images * limit:
             self._save_skipped(skipped)
