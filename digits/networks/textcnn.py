@@ -1,4 +1,4 @@
-# Small character CNN: classifies texts by their characters, without a dictionary of words. A smaller form of the
+# Small character CNN: classifies texts by their characters, without a vocabulary. A smaller form of the
 # networks of Zhang, Zhao and LeCun, 2015, “Character-level Convolutional Networks for Text Classification”.
 #
 # Designed for texts of up to 1,024 characters. The pixels of the input are the numbers of the characters, 0 for
