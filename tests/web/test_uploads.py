@@ -1,4 +1,4 @@
-"""Uploads by the tus protocol, from the first byte to a dataset."""
+"""Uploads over the tus protocol, from the first byte to a dataset."""
 
 from __future__ import annotations
 

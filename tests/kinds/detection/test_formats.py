@@ -144,7 +144,7 @@ ALL = {
 def test_all_formats_are_detected_and_contain_the_same_boxes(folder: Path, name: str) -> None:
     labels = WRITERS[name](folder)
     assert detect(labels) == name.split()[0]
-    # Cats and dogs are no default classes of KITTI.
+    # Cats and dogs are not default KITTI classes.
     found = plan(folder, labels, classes=["cat", "dog"])
     assert boxes_of(found) == ALL
     assert found.target.names == ["cat", "dog"] and found.target.shape == [2, 5]
