@@ -18,7 +18,7 @@ MAX_SUMMARIZED = 16
 # Maximum number of values per chart across all metrics, which also limits memory.
 MAX_CHART_CELLS = 64_000
 STAGES = ("train", "val")
-# The share of correct pixels is no substitute for that of correct images.
+# Pixel accuracy is no substitute for the accuracy of images.
 _ACCURACY = re.compile("(?<!pixel_)accuracy", re.IGNORECASE)
 
 

@@ -191,7 +191,7 @@ class Settings:
         _count,
         lambda: 200,
         "Maximum size of the files in an uploaded archive, as a multiple of the size of the archive. "
-        "Protects the disk against archives made to fill it.",
+        "Protects the disk against decompression bombs.",
         shown="`200`",
     )
     max_uploads: int = _setting(
@@ -200,8 +200,8 @@ class Settings:
     upload_days: int = _setting(
         _count,
         lambda: 7,
-        "Days after which an upload is deleted, unless a dataset refers to it. One that is not complete is deleted "
-        "a day after its last data.",
+        "Days after which an upload is deleted, unless a dataset refers to it. An incomplete upload is deleted "
+        "after a day without data.",
         shown="`7`",
     )
     state_dir: Path = _setting(
@@ -266,8 +266,8 @@ class Settings:
     health_checks: bool = _setting(
         _flag,
         lambda: True,
-        "Check each dataset for duplicates and unusual images in the background once it is done. The page of a dataset "
-        "can start the check in any case.",
+        "Check each dataset for duplicates and unusual images in the background once it is done. The check can always "
+        "be started on the page of a dataset.",
         shown="on",
     )
     pass_env: tuple[str, ...] = _setting(

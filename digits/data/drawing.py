@@ -1,4 +1,4 @@
-"""Pictures of targets for people: colored masks, and the colors of classes."""
+"""Visualization of targets: colored masks, and the colors of classes."""
 
 from __future__ import annotations
 

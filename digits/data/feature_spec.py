@@ -1,4 +1,4 @@
-"""The types and shapes of a dataset's features, so that other programs can read its records."""
+"""The types and shapes of a dataset's features, for other programs that read its records."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ class FeatureShapes:
     lengths: dict[str, int | None] = field(default_factory=dict)
 
     def add(self, features: Features) -> None:
-        """Take the features of one more record into account."""
+        """Add the features of a record."""
         for name, values in features.items():
             if len(values):
                 self.types.setdefault(name, _type_of(values[0]))
             self._add_length(name, len(values))
 
     def merge(self, other: FeatureShapes) -> None:
-        """Take the records that ``other`` has seen into account."""
+        """Merge the features that ``other`` has seen."""
         self.types = other.types | self.types
         for name, length in other.lengths.items():
             self._add_length(name, length)

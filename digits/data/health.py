@@ -56,7 +56,7 @@ class GroupCount(Struct, frozen=True):
 
 
 class Finding(Struct, frozen=True, kw_only=True):
-    """Something about a dataset that the user should look at. ``id`` is stable: ``exact_duplicates``, for instance.
+    """A problem of a dataset, or a notable property. ``id`` is stable, such as ``exact_duplicates``.
 
     ``count`` is the number of records, or of groups if the finding is about ``groups``. ``fraction`` is their share of
     all. ``records`` are the first `MAX_LISTED` records, and ``removable`` those to exclude to resolve the finding, also

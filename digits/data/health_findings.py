@@ -378,8 +378,8 @@ def _find_unusual_groups(collected: _Collected, manifest: Manifest) -> None:
         manifest,
         np.array(_similar_names(manifest.groups), np.int64),
         "similar_names",
-        "Names that differ by case or spaces only",
-        "They may mean the same: rename or merge them in the source.",
+        "Names that differ only in case or spaces",
+        "They may mean the same thing: rename or merge them in the source.",
         "warning",
     )
 

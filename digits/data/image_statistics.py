@@ -1,7 +1,7 @@
 """Statistics of a dataset's images that the health checks compare, without tensors.
 
-Images whose pixels are equal have the same exact hash. Images that look the same, such as a photo that was scaled or
-compressed again, usually have the same perceptual hash.
+Images whose pixels are equal have the same exact hash. Images that look the same, such as a photo that was resized or
+recompressed, usually have the same perceptual hash.
 
 The perceptual hash is that of `imagehash.phash` (https://github.com/JohannesBuchner/imagehash): whether each of the 64
 lowest frequencies of a 32×32 image is above their median. It is computed here, because that package requires SciPy and

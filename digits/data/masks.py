@@ -1,7 +1,7 @@
 """Label images of semantic segmentation: from the pixels of image files to class indexes.
 
 The pixels of a label image are class indexes (a grayscale image, or one with a palette), or colors that a color map
-translates. Pixels with the index `IGNORED`, 255, have no class; neither do those in the color that PASCAL VOC uses
+translates. Pixels with the index `IGNORED`, 255, have no class; neither do those in the color that Pascal VOC uses
 for the borders of objects. If all grayscale images contain only 0 and 255, these are the classes 0 and 1.
 """
 

@@ -12,10 +12,10 @@ from digits.data.images import EXTENSIONS
 from digits.data.sources import ImageSource, SplitPlan, UnusableSource, count_of, listed, path_below, show
 
 PROGRESS_EVERY_FILES = 20_000
-# In lower case.
+# In lowercase.
 IMAGE_FOLDERS = ("images", "image", "imgs", "img", "inputs", "input", "jpegimages")
 
-# What tools append to the name of an image to name its target.
+# Suffixes that tools append to the name of an image to name its target.
 _SUFFIX = re.compile(r"[_-](mask|label|seg|segmentation|gt|target)s?\Z", re.IGNORECASE)
 
 
@@ -53,7 +53,7 @@ class PairedSplit(SplitPlan):
 
 @dataclass(frozen=True)
 class Pairs:
-    """Images with the target of the same name, as ``names``, and the files that are left over, all sorted."""
+    """Images with the target of the same name, as ``names``, and the unpaired files, all sorted."""
 
     names: list[tuple[str, str]]
     without_target: list[str]
@@ -61,7 +61,7 @@ class Pairs:
     repeated: list[str]
 
     def remarks(self, target: str) -> list[str]:
-        """Return warnings about the files that are left over; ``target`` is the word for a target image."""
+        """Return warnings about the unpaired files; ``target`` is the word for a target image."""
         found = []
         if self.without_target:
             verb = "has" if len(self.without_target) == 1 else "have"

@@ -117,7 +117,7 @@ class IndexCache:
 
 
 def _signature(shards: tuple[Path, ...]) -> tuple[Any, ...]:
-    """Return what changes if a shard or an index is replaced or modified."""
+    """Return a signature that changes if a shard or an index is replaced or modified."""
     found: list[Any] = []
     for shard in shards:
         for path in (shard, index_path(shard)):

@@ -1,4 +1,4 @@
-"""Targets: the values that a network learns to predict for an image, and that it finds as ``Tower.y``."""
+"""Targets: the values that a network learns to predict for an image, and that it reads as ``Tower.y``."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from digits.core.schema import Count
 # The index of pixels without a class: the borders of objects, and the padding around an image.
 IGNORED = 255
 MAX_PIXEL_CLASSES = 255
-# An object is dropped if less than this share of its box remains in a cropped or augmented image.
+# An object is dropped if less than this fraction of its box remains in a cropped or augmented image.
 SMALLEST_VISIBLE_SHARE = 0.25
 
 Spatial = Literal["", "mask", "image", "boxes"]

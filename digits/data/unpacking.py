@@ -1,11 +1,11 @@
 """Unpack an archive from a user into a new folder.
 
-Nothing in an archive is trusted. An archive is refused as a whole, with the name of the entry, if an entry would be
-outside of the folder, is a link or a device, is encrypted, or exists twice; if the archive is truncated or damaged;
-or if it exceeds one of the `Limits`, which apply to the bytes that are actually written. Archives inside of it are
-not unpacked.
+Nothing in an archive is trusted. The whole archive is refused, with the name of the entry, if an entry would be
+outside the folder, is a link or a device, is encrypted, or exists twice; if the archive is truncated or damaged;
+or if it exceeds one of the `Limits`, which count the bytes actually written. Nested archives are not
+unpacked.
 
-``python -m digits.data.unpacking`` is the same as a program. It reads a `Request` as one line of JSON, writes each
+``python -m digits.data.unpacking`` runs this as a program. It reads a `Request` as one line of JSON, writes each
 `Progress` as one line, and stops when standard input is closed. Its memory is limited.
 """
 
@@ -36,12 +36,12 @@ import msgspec
 
 from digits.core.errors import explain
 
-# Without their dots, the longest first: endings of file names that are removed from the name of the folder.
+# File extensions to remove from the name of the folder, without their dots, longest first.
 ENDINGS = ("tar.gz", "tar.bz2", "tar.xz", "tgz", "tar", "zip")
 PIECE_BYTES = 256 * 1024
-# Below this size, any compression ratio is accepted: a small file of zeros is no attack.
+# Below this size, any compression ratio is accepted: a small file of zeros is not an attack.
 ANY_RATIO_BYTES = 100_000_000
-# Free disk space that is left to others.
+# Disk space to leave free.
 SPARE_BYTES = 500_000_000
 MEMORY_BYTES = 1 << 30
 REPORT_SECONDS = 0.2
@@ -142,7 +142,7 @@ def unpack(
 
 
 def content_folder(folder: Path) -> Path:
-    """Return the folder with the contents: an only folder at the top, as most archives have, is skipped."""
+    """Return the folder with the contents: a single top-level folder, as in most archives, is skipped."""
     while True:
         with os.scandir(folder) as entries:
             first, second = next(entries, None), next(entries, None)
@@ -378,7 +378,7 @@ def _parts(name: str) -> list[str]:
         raise ArchiveError(f"The archive is refused: the name “{_shown(name)}” is too long.")
     parts = [part for part in name.split("/") if part not in ("", ".")]
     if name.startswith("/") or ".." in parts or (parts and parts[0][1:2] == ":") or "\0" in name:
-        raise ArchiveError(f"The archive is refused: “{_shown(name)}” is outside of the archive's folder.")
+        raise ArchiveError(f"The archive is refused: “{_shown(name)}” is outside the archive's folder.")
     return parts
 
 
@@ -388,7 +388,7 @@ def _is_added_by_system(parts: list[str]) -> bool:
 
 def _too_many(limits: Limits) -> ArchiveError:
     return ArchiveError(
-        f"The archive is refused: it contains more than {limits.max_files:,} files. Split it into several datasets' "
+        f"The archive is refused: it contains more than {limits.max_files:,} files. Split it into several "
         "archives, or ask an administrator to raise --max-upload-files."
     )
 

@@ -185,7 +185,7 @@ class JoinedField(StringField):
 
 
 class LinesField(StringField):
-    """One text per line; several values of one name are joined."""
+    """One string per line; repeated fields are joined."""
 
     def process_formdata(self, valuelist: list[Any]) -> None:
         if valuelist:

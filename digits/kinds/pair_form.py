@@ -28,7 +28,7 @@ _CHANNELS = {"L": 1, "RGB": 3}
 
 
 class OptionalPath(AllowedPath):
-    """Validate a file or folder like `AllowedPath`, or accept that it is left out."""
+    """Validate a file or folder like `AllowedPath`; an empty field is valid."""
 
     def __call__(self, form: Any, field: Any) -> None:
         field.data = (field.data or "").strip()

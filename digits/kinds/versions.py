@@ -1,6 +1,6 @@
-"""Versions: datasets made from the records of another one, with some excluded, relabeled or moved to another split.
+"""Versions: datasets made from the records of another dataset, with some excluded, relabeled or moved to another split.
 
-A version stores its own records, so that it does not depend on its parent once it is finished.
+A version stores its own records, so it does not depend on its parent once it is finished.
 """
 
 from __future__ import annotations
@@ -259,7 +259,7 @@ def _by_group(records: list[_Planned]) -> Iterator[list[_Planned]]:
 
 
 def _sampled(records: list[_Planned], keep: float, seed: int) -> list[_Planned]:
-    """Keep a share of the records of each group in each split, at least one."""
+    """Keep a fraction of the records of each group in each split, at least one."""
     kept: set[str] = set()
     for members in _by_group(records):
         count = max(1, round(len(members) * keep / 100))
@@ -284,7 +284,7 @@ def _divided(records: list[_Planned], pct_val: float, pct_test: float, seed: int
 
 
 def _remarks(manifest: Manifest, splits: dict[str, SplitPlan]) -> list[str]:
-    """Return sentences about groups that have lost all of their training images."""
+    """Return warnings about groups without remaining training images."""
     present = set(splits["train"].groups)
     before = manifest.splits["train"].counts
     lost = [name for place, name in enumerate(manifest.groups) if before[place] and place not in present]

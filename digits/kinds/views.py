@@ -137,7 +137,7 @@ class Views(Generic[AnyRecipe]):
         return None
 
     def conclude(self, predictions: Any, metrics: Mapping[str, float]) -> Any:
-        """Complete ``predictions`` by the validation metrics of the snapshot that made them."""
+        """Add to ``predictions`` from the validation metrics of the snapshot that made them."""
         return predictions
 
     def tiles(self, manifest: Manifest) -> list[tuple[str, str]]:

@@ -39,7 +39,7 @@ class UserModel(Tower):
         net = self.convolution(net, 64, "head")
         middle = tf.keras.initializers.Constant(RARE)
         scores = layers.Conv2D(self.nclasses, 1, bias_initializer=middle, name="scores")(net)
-        # Distances to the edges, in cells: positive, and 1 at the beginning.
+        # Distances to the edges, in cells: positive, and initially 1.
         edges = tf.exp(tf.minimum(layers.Conv2D(4, 1, name="edges")(net), 6.0))
         return {"boxes": digits.decode_boxes(scores, edges, STRIDE), "scores": scores, "edges": edges}
 

@@ -1,7 +1,7 @@
-# DnCNN: returns an improved image, such as a clean one for a noisy one. Zhang, Zuo, Chen, Meng and Zhang,
+# DnCNN: restores images, such as by denoising. Zhang, Zuo, Chen, Meng and Zhang,
 # 2017, “Beyond a Gaussian Denoiser: Residual Learning of Deep CNN for Image Denoising”, with 8 instead of 17 layers.
 #
-# Designed for images of any size. Labels are images of the same size. The network adds its output to the
+# Designed for images of any size. Targets are images of the same size. The network adds its output to the
 # image, so that it only learns the difference; the result has the pixels of an image, 0 to 255.
 # Recommended settings: Adam, learning rate 0.001, batches of 16, 30 epochs, no mean subtraction.
 #
@@ -24,7 +24,7 @@ class UserModel(Tower):
             net = layers.Conv2D(FILTERS, 3, padding="same", use_bias=False, name=f"conv{number}")(net)
             normalize = layers.BatchNormalization(momentum=0.9, name=f"norm{number}")
             net = tf.nn.relu(normalize(net, training=self.is_training))
-        # Zero at first: the network begins with the image itself.
+        # Initially zero: the untrained network returns the image itself.
         difference = layers.Conv2D(
             self.input_shape[2], 3, padding="same", kernel_initializer="zeros", name="difference"
         )(net)

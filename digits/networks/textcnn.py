@@ -1,4 +1,4 @@
-# Small character CNN: classifies texts by their characters, without a dictionary of words. A smaller form of the
+# Small character CNN: classifies texts by their characters, without a vocabulary. A smaller form of the
 # networks of Zhang, Zhao and LeCun, 2015, “Character-level Convolutional Networks for Text Classification”.
 #
 # Designed for texts of up to 1,024 characters. The pixels of the input are the numbers of the characters, 0 for
@@ -11,7 +11,7 @@
 
 from keras import layers
 
-# The size of the vector that stands for a character.
+# The size of a character embedding.
 EMBEDDING = 16
 
 
@@ -31,7 +31,7 @@ class UserModel(Tower):
                 name=f"conv{number}",
             )(net)
             net = layers.MaxPooling1D(4, padding="same")(net)
-        # The strongest response to each pattern, wherever it is in the text.
+        # Global max pooling: the strongest response to each pattern anywhere in the text.
         net = layers.GlobalMaxPooling1D()(net)
         net = layers.Dropout(0.3)(net, training=self.is_training)
         return layers.Dense(self.nclasses, name="scores")(net)

@@ -1,7 +1,7 @@
 # U-Net: predicts a class for every pixel. Ronneberger, Fischer and Brox, 2015, “U-Net: Convolutional
 # Networks for Biomedical Image Segmentation”, with borders kept and batch normalization.
 #
-# Designed for images of any size from 16x16. Labels are masks, [N, H, W]: the number of each pixel's class,
+# Designed for images of any size from 16x16. Targets are masks, [N, H, W]: the number of each pixel's class,
 # or 255 for pixels that do not count. The output has a score for each pixel and class: [N, H, W, classes].
 # Recommended settings: Adam, learning rate 0.001, batches of 4, 30 epochs, per-channel mean.
 #
@@ -31,7 +31,7 @@ class UserModel(Tower):
         for depth, filters in reversed(list(enumerate(WIDTHS, 1))):
             net = layers.Conv2DTranspose(filters, 2, strides=2, padding="same", name=f"enlarge{depth}")(net)
             same = passed.pop()
-            # Sides that were odd before they were halved are one pixel too long now.
+            # Sides that were odd before downsampling are one pixel too long after upsampling.
             net = tf.concat([same, net[:, : same.shape[1], : same.shape[2]]], axis=3)
             net = self.two_convolutions(net, filters, f"up{depth}")
         return layers.Conv2D(max(2, self.nclasses or 0), 1, name="scores")(net)

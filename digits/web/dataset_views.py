@@ -313,7 +313,7 @@ def target(job_id: str, split: str, number: int) -> Response:
     job = _dataset(job_id)
     spec = _finished(job).target
     if not spec.is_picture:
-        raise NotFound("The targets of this dataset are not pictures.")
+        raise NotFound("The targets of this dataset are not images.")
     value = _read_record(job, split, number, lambda item: item.target(spec))
     data = draw_mask(value, class_colors(spec)) if spec.spatial == "mask" else images.encode(value, "png")
     return _unchanging(data, "image/png")
@@ -344,7 +344,7 @@ def _unchanging(data: bytes, mimetype: str) -> Response:
 def _read_record(
     job: DatasetJob, split: str, number: int, use: Callable[[records.Record], AnyPart]
 ) -> AnyPart:
-    """Return what ``use`` returns for a record; raises NotFound if the record cannot be read."""
+    """Return the result of ``use`` for a record; raises NotFound if the record cannot be read."""
     manifest = _finished(job)
     if split not in manifest.splits:
         raise NotFound(f"This dataset has no split called “{split}”.")
@@ -359,7 +359,7 @@ def _read_record(
 
 def _index(job: DatasetJob, split: Split) -> SplitIndex:
     """Return the index of a split; raises UnreadableFile."""
-    # Reading that of a million records takes tens of milliseconds.
+    # Reading the index of a million records takes tens of milliseconds.
     return in_thread(services().record_indexes.get, job.folder, split)
 
 

@@ -1,4 +1,4 @@
-"""The routes by which DIGITS 6 addressed all datasets and models but those of image classification.
+"""The routes of DIGITS 6 for all datasets and models except those of image classification.
 
 They name the kind (``image-gradients``) instead of its route (``images/gradients``), as an *extension*. Predictions are
 the values of the network's output, without their meaning.
@@ -141,7 +141,7 @@ def _kind(extension: str) -> Kind:
 def _kind_of(job: ModelJob) -> Kind:
     kind = serializers.data_kind(job)
     if kind is None:
-        raise NotFound(f"The dataset of “{job.name}” does not exist anymore.")
+        raise NotFound(f"The dataset of “{job.name}” no longer exists.")
     return kind
 
 

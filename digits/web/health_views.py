@@ -22,7 +22,7 @@ blueprint = Blueprint("health", __name__)
 
 ICONS = {"error": "warning", "warning": "warning", "info": "info"}
 TONES = {"error": "danger", "warning": "warning", "info": "info"}
-# What a cleaned version leaves out without further questions. Other findings may be intended.
+# The findings whose images a cleaned version excludes. Others may be intended.
 CLEANED = ("exact_duplicates_across_splits", "exact_duplicates", "blank")
 SEVERITIES = {"error": "Error", "warning": "Warning", "info": "Note"}
 

@@ -187,7 +187,7 @@ class UploadStore:
         self._background: Any = None
 
     def start(self) -> None:
-        """Load the uploads, and continue to unpack those that are complete."""
+        """Load the uploads, and resume unpacking those that are complete."""
         files.make_folder(self._folder)
         for folder in sorted(self._folder.iterdir()):
             if not _ID.fullmatch(folder.name):
@@ -209,7 +209,7 @@ class UploadStore:
         self._background = gevent.spawn(self._expire_regularly)
 
     def stop(self) -> None:
-        """Stop to unpack; the next server starts again."""
+        """Stop unpacking; the next server starts over."""
         if self._background is not None:
             self._background.kill()
         for upload in self._uploads.values():
@@ -275,7 +275,7 @@ class UploadStore:
         all; without, as much of it as arrives. Raises Busy, WrongOffset, TooLarge, WrongChecksum, and OSError.
         """
         if not upload.writing.acquire(blocking=False):
-            raise Busy("Another request is sending data of this upload.", "Wait until it has ended.")
+            raise Busy("Another request is sending data of this upload.", "Wait until it has finished.")
         try:
             if upload.record.state is not State.RECEIVING or offset != upload.offset:
                 raise WrongOffset(f"The upload resumes at byte {upload.offset:,}, not {offset:,}.")
@@ -308,7 +308,8 @@ class UploadStore:
                 in_thread(_write, file, piece, digest)
         if checksum and digest and digest.digest() != checksum[1]:
             raise WrongChecksum(
-                "The data was damaged on its way: its checksum is wrong.", "Send this part of the file again."
+                "The data was corrupted in transit: its checksum does not match.",
+                "Send this part of the file again.",
             )
         in_thread(upload.mark.unlink, missing_ok=True)
 
@@ -346,7 +347,7 @@ class UploadStore:
             return
         upload.is_deleted = True
         _kill(upload)
-        # Rename first: the removal of many files takes long, and may be interrupted.
+        # Rename first: removing many files takes a while, and may be interrupted.
         doomed = upload.folder.with_name(f"{_DELETED}{upload.id}")
         upload.folder.rename(doomed)
         in_thread(shutil.rmtree, doomed, ignore_errors=True)
@@ -356,7 +357,7 @@ class UploadStore:
         free = shutil.disk_usage(self._folder).free - expected - unpacking.SPARE_BYTES
         if length > free:
             raise DiskFull(
-                f"The disk of the server has no space for {humanize.naturalsize(length)}: "
+                f"The disk of the server does not have enough space for {humanize.naturalsize(length)}: "
                 f"{humanize.naturalsize(max(0, free))} are available.",
                 "Delete uploads or jobs that you no longer need, or ask an administrator for space.",
             )
@@ -440,7 +441,7 @@ class UploadStore:
             )
             in_thread(shutil.rmtree, target, ignore_errors=True)
             self._set_state(upload, State.FAILED, error=error)
-        in_thread(upload.data.unlink, missing_ok=True)  # takes long for a large file
+        in_thread(upload.data.unlink, missing_ok=True)  # slow for a large file
         (upload.folder / _PROGRESS_FILE).unlink(missing_ok=True)
 
 

@@ -1,4 +1,4 @@
-"""Uploads of archives by the tus protocol (https://tus.io/protocols/resumable-upload, version 1.0.0), and their page.
+"""Uploads of archives over the tus protocol (https://tus.io/protocols/resumable-upload, version 1.0.0), and their page.
 
 The extensions are creation, termination, checksum and expiration.
 """

@@ -69,7 +69,7 @@ class VersionForm(JobForm):
         render_kw=OWN_DIRECTION,
     )
     edits = EditsField("Changes", default="")
-    keep = DecimalField("Share of images to keep", default=100, validators=[NumberRange(0.01, 100)])
+    keep = DecimalField("Images to keep (%)", default=100, validators=[NumberRange(0.01, 100)])
     pct_val = OptionalInteger("Validation split")
     pct_test = OptionalInteger("Test split")
     resize_width = required_integer("Width", CreateVersion, "width")

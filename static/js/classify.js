@@ -1,5 +1,5 @@
-// The prediction panel: choose, drop or paste an image, or enter its path, or fill in the fields of the kind, and see the
-// model's prediction.
+// The prediction panel: choose, drop or paste an image, enter its path, or fill in the kind's own fields to get a
+// prediction.
 
 import { request } from './http.js';
 import { errorBox } from './trace.js';

@@ -24,7 +24,7 @@ form.addEventListener('submit', (event) => {
   job.send();
 });
 
-// The files of a split of text files are all on the server, or all uploaded.
+// Text files are either all on the server or all uploaded.
 function startTextFiles() {
   const box = field('textfile_use_local_files');
   const show = () => {

@@ -5,7 +5,7 @@ export function chosenFiles(input) {
   return [...input.files].map((file) => ({ path: file.webkitRelativePath || file.name, file }));
 }
 
-/** The files of a drop, those in folders included, as a promise of [{path, file}]. Call it within the event. */
+/** The dropped files, including those in folders, as a promise of [{path, file}]. Call it in the event handler. */
 export async function droppedFiles(transfer) {
   // The items are gone once the event handler has returned.
   const entries = [...transfer.items].map((item) => item.webkitGetAsEntry?.()).filter(Boolean);

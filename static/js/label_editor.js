@@ -2,10 +2,10 @@
 
 import { describeEdits, RecordEdits } from './record_edits.js';
 
-// What is clicked or focused to select a record.
+// The elements to click or focus to select a record.
 const CHOICE = '[data-enlarge], .snippet';
 
-/** Starts the editor of `box`, the gallery of the dataset `box.dataset.dataset`; returns a function to call after its contents changed. */
+/** Starts the editor of `box`, the gallery of the dataset `box.dataset.dataset`; returns a function to call when its contents change. */
 export function startEditing(box) {
   const edits = new RecordEdits(box.dataset.dataset);
   const selected = new Set();
@@ -90,7 +90,7 @@ export function startEditing(box) {
     },
   };
 
-  // In the capture phase: a selected image is not enlarged.
+  // Capture the event, so that the click does not enlarge the image.
   box.addEventListener(
     'click',
     (event) => {

@@ -1,4 +1,4 @@
-// Changes of a dataset's images that are not saved yet: they survive paging and reloads in this tab.
+// Unsaved changes to a dataset's images, which survive paging and reloads in this tab.
 
 const KEY = 'digits-edits-';
 
@@ -17,7 +17,7 @@ export class RecordEdits {
     return Object.keys(this.changes).length;
   }
 
-  /** Changes records, or with a change of null restores them. */
+  /** Applies a change to records; null restores them. */
   apply(records, change) {
     for (const record of records) {
       if (change === null) delete this.changes[record];

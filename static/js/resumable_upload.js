@@ -1,18 +1,18 @@
-// Uploads a Blob by the tus protocol: in chunks with checksums, resumed after interruptions and reloads.
+// Uploads a Blob over the tus protocol: in chunks with checksums, resumed after interruptions and reloads.
 
 import { Upload } from '../vendor/tus.js';
 import { urlPrefix } from './http.js';
 
 const CHUNK_BYTES = 8 * 1024 * 1024;
 const RETRY_MILLISECONDS = [500, 1000, 3000, 5000, 10000, ...Array(60).fill(20000)];
-// Errors of a file that was changed or removed meanwhile.
+// Errors of a file that was changed or removed in the meantime.
 const UNREADABLE = ['NotReadableError', 'NotFoundError'];
-// Temporary: too slow, another request is still writing, damaged on its way, too many requests.
+// Temporary: too slow, another request is still writing, corrupted in transit, too many requests.
 const RETRIED = [408, 409, 423, 429, 460];
 
 /**
  * Returns a tus Upload, to be started. `key` identifies the contents of `blob`: an upload with the same key is resumed.
- * Calls `progressed(sent)`, `interrupted()` before another try, and `done(url)` or `failed(message)`.
+ * Calls `progressed(sent)`, `interrupted()` before a retry, and `done(url)` or `failed(message)`.
  */
 export async function resumableUpload(blob, { name, key, progressed, interrupted, done, failed }) {
   const source = chunksOf(blob);
@@ -59,7 +59,7 @@ function chunksOf(blob) {
 async function prepare(request, source) {
   request.setHeader('Accept', 'application/json');
   request.setHeader('X-CSRFToken', document.querySelector('meta[name="csrf-token"]').content);
-  // Browsers compute checksums only for pages from HTTPS or from this computer.
+  // Browsers compute checksums only on pages served over HTTPS or from localhost.
   if (request.getMethod() !== 'PATCH' || !crypto.subtle) return;
   const digest = new Uint8Array(await crypto.subtle.digest('SHA-256', source.latest));
   request.setHeader('Upload-Checksum', `sha256 ${btoa(String.fromCharCode(...digest))}`);

@@ -16,7 +16,7 @@ const SPEED_WINDOW_MILLISECONDS = 5000;
 
 export function startUploadFields(form) {
   for (const box of form.querySelectorAll('[data-upload]')) uploadField(box, document.getElementById(box.dataset.upload));
-  // A file that misses the field must not replace the page.
+  // A file dropped beside the field must not replace the page.
   for (const type of ['dragover', 'drop']) {
     document.addEventListener(type, (event) => {
       if (event.dataTransfer?.types.includes('Files')) event.preventDefault();
@@ -30,7 +30,7 @@ function uploadField(box, path) {
   const [pause, cancel, status] = ['pause', 'cancel', 'status'].map(part);
   const key = `upload ${location.pathname} ${path.name}`;
   let upload = null;
-  let run = 0; // the number of the current upload: what earlier ones report is ignored
+  let run = 0; // the number of the current upload; reports of earlier ones are ignored
   let url = '';
   let isPaused = false;
 
@@ -67,7 +67,7 @@ function uploadField(box, path) {
   /* Sending */
 
   async function begin(items) {
-    if (!items.length) return fail('There are no files in it. Choose another folder.');
+    if (!items.length) return fail('The folder contains no files. Choose another one.');
     const { blob, name, contents } = packed(items);
     if (!blob.size) return fail('The file is empty. Choose another one.');
     const number = (run += 1);
@@ -146,12 +146,12 @@ function uploadField(box, path) {
       title: 'Cancel the upload?',
       text: 'The data uploaded so far is deleted from the server.',
       yes: 'Cancel upload',
-      keep: 'Keep it',
+      keep: 'Keep uploading',
       action: remove,
     });
     if (!isSure) return;
     close();
-    announce('The upload was canceled.');
+    announce('Upload canceled.');
     part('files').focus();
   });
 
@@ -169,7 +169,7 @@ function uploadField(box, path) {
     }
   }
 
-  /* What is shown */
+  /* Display */
 
   const ask = (event) => event.preventDefault();
 
@@ -240,11 +240,11 @@ function uploadField(box, path) {
   }
 
   function discardButton() {
-    const button = element('button', 'text-button', 'Discard it');
+    const button = element('button', 'text-button', 'Discard');
     button.type = 'button';
     button.addEventListener('click', async () => {
-      await remove().catch(() => {}); // it expires by itself
-      announce('The upload was discarded.');
+      await remove().catch(() => {}); // it expires anyway
+      announce('Upload discarded.');
     });
     return button;
   }
@@ -252,7 +252,7 @@ function uploadField(box, path) {
   restore();
 }
 
-/** What to send for the `items`: an archive as it is, and other files as one tar archive. `contents` identifies them. */
+/** Returns what to send for `items`: an archive unchanged, or a tar archive of the files. `contents` identifies them. */
 function packed(items) {
   if (items.length === 1 && ARCHIVE.test(items[0].file.name)) {
     const [{ file }] = items;
@@ -266,7 +266,7 @@ function packed(items) {
   return { blob: tarBlob(sorted), name: `${name}.tar`, contents };
 }
 
-/** A 53-bit hash of `text` (cyrb53), also where the browser has no cryptography. */
+/** A 53-bit hash of `text` (cyrb53), which also works without `crypto.subtle`. */
 function hash(text) {
   let [a, b] = [0xdeadbeef, 0x41c6ce57];
   for (let place = 0; place < text.length; place += 1) {

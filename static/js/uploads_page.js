@@ -1,4 +1,4 @@
-// The page of uploads: deletes them.
+// The Uploads page: deletes uploads.
 
 import { confirmed, toast } from './dialog.js';
 import { request } from './http.js';

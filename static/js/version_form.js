@@ -1,4 +1,4 @@
-// The form of a new version: takes over the changes made in Explore.
+// The form for a new version: applies the changes made in Explore.
 
 import { describeEdits, RecordEdits } from './record_edits.js';
 

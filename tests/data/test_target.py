@@ -1,4 +1,4 @@
-"""Specifications of targets, and the pictures of them."""
+"""Specifications of targets, and their visualization."""
 
 from __future__ import annotations
 

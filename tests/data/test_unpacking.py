@@ -121,7 +121,7 @@ def test_a_truncated_archive_is_refused(
 ) -> None:
     place = tmp_path_factory.mktemp("truncated")
     whole = ARCHIVES[name]
-    # The end of a tar archive is padded with zeros, which nobody misses.
+    # The end of a tar archive is padded with zeros, which are optional.
     (place / "archive").write_bytes(whole[: int(share * len(whole.rstrip(b"\0")))])
     with pytest.raises(ArchiveError, match=r"truncated|damaged|cannot be read"):
         unpack(place / "archive", place / "folder", LIMITS)

@@ -109,7 +109,7 @@ def test_the_bars_of_histograms_select_all_their_images(site: Site, checked: str
 
 def test_findings_become_a_cleaned_version(site: Site, checked: str) -> None:
     page = site.get(f"/datasets/{checked}").text
-    link = re.search(r'href="([^"]+)">Make a cleaned version', page)
+    link = re.search(r'href="([^"]+)">Create cleaned version', page)
     assert link is not None
     form = site.get(html.unescape(link[1])).text
     edits = json.loads(html.unescape(re.search(r'name="edits"[^>]* value="([^"]+)"', form)[1]))

@@ -1,4 +1,4 @@
-"""Uploads by the tus protocol, from the first byte to a dataset."""
+"""Uploads over the tus protocol, from the first byte to a dataset."""
 
 from __future__ import annotations
 
@@ -334,7 +334,7 @@ def test_a_full_disk_is_reported(shared_site: Site, monkeypatch: pytest.MonkeyPa
     monkeypatch.setattr(shutil, "disk_usage", lambda path: usage._replace(free=1000))
     answer = create(site, 5000, Accept="application/json")
     assert answer.status_code == 507
-    assert "has no space for 5.0 kB" in answer.get_json()["error"]["message"]
+    assert "does not have enough space for 5.0 kB" in answer.get_json()["error"]["message"]
     monkeypatch.undo()
     assert folders(site) == []
 

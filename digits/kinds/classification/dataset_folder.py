@@ -37,7 +37,7 @@ class Contents:
         return not self.parquet and not self.metadata
 
     def describe(self) -> str:
-        """Return the layout in words."""
+        """Return a description of the layout."""
         if self.parquet:
             return "Parquet files"
         return (

@@ -166,7 +166,7 @@ def json_rows(path: Path, root: Path, label_column: str = "") -> Iterator[Row[st
                 )
             name, label = item.get("file_name"), item.get(label_column)
             if isinstance(label, bool) or not isinstance(label, (str, int)):
-                raise ValueError(f"“{show(label_column)}” is not a text or an integer")
+                raise ValueError(f"“{show(label_column)}” is neither a string nor an integer")
             yield Row(number, resolve(name if isinstance(name, str) else ""), _class_name(str(label)))
         except ValueError as error:
             yield Row(number, "", None, str(error))

@@ -47,7 +47,7 @@ class Box:
         )
 
     def fault(self) -> str:
-        """Return what is wrong with the edges, if anything."""
+        """Return the fault of the edges, or an empty string."""
         if not all(map(math.isfinite, (self.left, self.top, self.right, self.bottom))):
             return "not finite"
         if self.right < self.left or self.bottom < self.top:
@@ -83,7 +83,7 @@ _TOLERANCE = 1.0
 
 @dataclass
 class BoxChecks:
-    """Check the boxes of images, and remember those that are dropped or clipped."""
+    """Check the boxes of images, and collect those that are dropped or clipped."""
 
     dropped: list[str] = field(default_factory=list)
     clipped: list[str] = field(default_factory=list)
@@ -105,7 +105,7 @@ class BoxChecks:
         if not fault and size:
             whole = box.in_pixels(*size)
             box = whole.clip(*size)
-            fault = "outside of the image" if box.fault() else ""
+            fault = "outside the image" if box.fault() else ""
             if not fault and _extends(whole, box):
                 self.clipped.append(whole.where)
         if fault:
@@ -114,7 +114,7 @@ class BoxChecks:
         return box
 
     def remarks(self) -> list[str]:
-        """Return sentences about the checked images."""
+        """Return warnings about the checked images."""
         found = []
         if self.dropped:
             found.append(
@@ -122,8 +122,7 @@ class BoxChecks:
             )
         if self.clipped:
             found.append(
-                f"{_count(self.clipped, 'box', 'boxes')} clipped, because of parts outside of the image: "
-                f"{first_lines(self.clipped)}."
+                f"{_count(self.clipped, 'box', 'boxes')} clipped to the image: {first_lines(self.clipped)}."
             )
         if self.ignored:
             found.append(

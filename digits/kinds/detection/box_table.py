@@ -9,7 +9,7 @@ from digits.data.sources import UnusableSource, count_of, listed, show
 from digits.data.tables import MAX_TABLE_BYTES, Cells, TableFile, first_lines, is_image, open_table
 from digits.kinds.detection.annotations import AnnotatedImage, Annotations, Box
 
-# Usual names of the columns, in lower case. Without a header, the columns are in this order.
+# Accepted names of the columns, in lowercase. Without a header, the columns are in this order.
 COLUMNS = {
     "image": ("image", "filename", "file_name", "file", "image_path", "path", "img", "image_id"),
     "left": ("left", "xmin", "x_min", "x1", "x0"),

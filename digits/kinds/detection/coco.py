@@ -34,7 +34,7 @@ class Category(_Identified):
 
 
 class Annotation(_Identified):
-    """An object; ``bbox`` contains left, top, width and height. Ones without a box are not used."""
+    """An object; ``bbox`` contains left, top, width and height. Objects without a box are ignored."""
 
     image_id: Id
     category_id: Id
@@ -43,7 +43,7 @@ class Annotation(_Identified):
 
 
 class File(Struct):
-    """The parts of a file that are used."""
+    """The parts of a file that DIGITS uses."""
 
     images: list[Image]
     categories: list[Category]
@@ -99,7 +99,7 @@ def _decode(path: Path) -> File:
 
 
 def _relative(root: Path, name: str) -> str:
-    """The path of an image below ``root``: as it is in the file, or else its last part."""
+    """The path of an image below ``root``: as written in the file, or else its last part."""
     found = path_below(str(root), name)
     last = os.path.basename(name)
     return last if last and not (root / found).exists() and (root / last).exists() else found

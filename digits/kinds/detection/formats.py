@@ -68,7 +68,7 @@ def detect(labels: Path) -> Format:
 
 
 def _first_names(folder: Path) -> list[str]:
-    """Return the names of some files of annotations, XML first."""
+    """Return the names of some annotation files, XML first."""
     found: list[str] = []
     for parent, folders, files in os.walk(folder):
         folders.sort()

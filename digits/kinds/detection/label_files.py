@@ -1,4 +1,4 @@
-"""Folders with a file of annotations for each image, which have the same name except for the ending."""
+"""Folders with an annotation file for each image, with the same name except for the extension."""
 
 from __future__ import annotations
 
@@ -13,17 +13,17 @@ from digits.data.tables import first_lines
 from digits.kinds.detection.annotations import AnnotatedImage, Box
 
 MAX_LABEL_BYTES = 16 << 20
-# A source with this many faulty files is refused without reading the others.
+# A source with this many invalid files is refused without reading the others.
 MAX_FAULTS = 100
 
 
 class InvalidAnnotation(ValueError):
-    """A file of annotations is invalid; the message says where."""
+    """An annotation file is invalid; the message names the line or element."""
 
 
 @dataclass
 class LabelFolder:
-    """The files of annotations with the ``ending`` below ``labels``, and the images below ``root``.
+    """The annotation files with the ``ending`` below ``labels``, and the images below ``root``.
 
     Both are real paths. Names are paths relative to these folders.
     """
@@ -84,12 +84,12 @@ class LabelFolder:
             remarks.append(f"{what} without a file of annotations: not used ({listed(sorted(unused))}).")
 
     def label_files(self) -> list[str]:
-        """Return the names of the files of annotations, sorted."""
+        """Return the names of the annotation files, sorted."""
         found = _files(self.labels, (self.ending,))
         return sorted(name for name in found if os.path.basename(name).lower() not in self.ignored)
 
     def image_of(self, name: str) -> str | None:
-        """Return the image that belongs to a file of annotations."""
+        """Return the image of an annotation file."""
         stem = os.path.splitext(name)[0]
         return self.images.get(stem) or self.images.get(os.path.basename(stem))
 

@@ -1,4 +1,4 @@
-"""Summarize annotations for the form: the format, the objects of each class, and faulty boxes."""
+"""Summarize annotations for the form: the format, the objects of each class, and invalid boxes."""
 
 from __future__ import annotations
 

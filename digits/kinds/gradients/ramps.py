@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from digits.data import images
 
-# The slopes are less than this, in either direction.
+# The maximum absolute value of a slope.
 LARGEST_SLOPE = 0.5
 
 

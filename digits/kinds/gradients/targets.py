@@ -1,4 +1,4 @@
-"""Predictions of gradients: two numbers, as of regression."""
+"""Predictions of gradients: two numbers, as in regression."""
 
 from __future__ import annotations
 

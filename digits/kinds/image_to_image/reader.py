@@ -17,7 +17,7 @@ from digits.kinds.image_to_image.recipe import CreateImageToImage
 from digits.kinds.pair_source import plan_splits
 
 TARGET = "target image"
-# Proportions that differ less than this are the same: sides are whole numbers of pixels.
+# Aspect ratios that differ by less than this count as equal: sides are whole numbers of pixels.
 _TOLERANCE = 0.02
 
 
@@ -48,10 +48,10 @@ def read(recipe: CreateImageToImage, progress: Progress) -> Plan:
 
 
 def _check_proportions(target: tuple[int, int], image: tuple[int, int]) -> None:
-    """Raise UnusableImage unless both sizes have the same proportions: a target may be larger or smaller."""
+    """Raise UnusableImage unless both sizes have the same aspect ratio: a target may be larger or smaller."""
     if abs(target[0] * image[1] / (target[1] * image[0]) - 1) > _TOLERANCE:
         sizes = [f"{width}×{height}" for width, height in (target, image)]
-        raise UnusableImage(f"its {sizes[0]} pixels have other proportions than the {sizes[1]} of the image")
+        raise UnusableImage(f"its aspect ratio ({sizes[0]}) differs from that of the image ({sizes[1]})")
 
 
 def _resize(image: Image.Image, geometry: Geometry) -> Image.Image:

@@ -40,7 +40,7 @@ class Metrics(metrics.Metrics):
 
 
 def area_under_curve(distances: NDArray[np.float32], matches: NDArray[np.bool_]) -> float:
-    """Return the probability that a matching pair has a smaller distance than another one; ties count half.
+    """Return the probability that a matching pair has a smaller distance than a different pair; ties count half.
 
     This is the area under the ROC curve, by the ranks of the distances (Mann and Whitney). 0.5 without pairs of
     both types.

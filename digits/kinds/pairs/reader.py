@@ -124,7 +124,7 @@ def list_classes(root: Path) -> ClassFiles:
     classes = {name: files for name, files in found.items() if files}
     if len(classes) < 2 or max(map(len, classes.values())) < 2:
         raise UnusableSource(
-            f"{show(str(root))} has no two classes of images.",
+            f"{show(str(root))} does not contain two classes of images.",
             "Each sub-folder must contain the images of a class.",
         )
     return classes

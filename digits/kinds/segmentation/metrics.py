@@ -14,7 +14,7 @@ from digits.kinds.targets import select_output
 
 
 class Metrics(metrics.Metrics):
-    """The intersection over union (IoU) of each class, their mean, and the share of pixels with the right class.
+    """The intersection over union (IoU) of each class, their mean, and the pixel accuracy.
 
     Intersections and unions are summed over all pixels of all images that have a class. The mean is over the classes
     that occur in the masks or in the predictions. The IoU of single classes is for whole splits.

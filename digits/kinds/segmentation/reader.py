@@ -49,7 +49,7 @@ class Classes:
     code: Code
 
     def remarks(self) -> list[str]:
-        """Return sentences for the user about what was detected."""
+        """Return messages that describe what was detected."""
         if isinstance(self.code, IndexCode) and self.code.binary:
             return [f"Black and white label images: 0 is “{self.names[0]}”, 255 is “{self.names[1]}”."]
         return []

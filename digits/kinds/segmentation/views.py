@@ -26,7 +26,8 @@ class Views(views.Views[CreateSegmentation]):
         ),
     )
     invitation = (
-        "Assign each pixel to a class. From a folder of images and one of label images with the same names."
+        "Assign each pixel to a class. From a folder of images and one of label images (masks) with the same "
+        "names."
     )
     infer = "Segment"
     infer_title = "Segment an image"

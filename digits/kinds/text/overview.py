@@ -74,7 +74,9 @@ def _describe(
     if total:
         summary.facts.append(f"{found.characters / total:,.0f} characters on average.")
     if found.longer:
-        summary.facts.append(f"{count_of(found.longer, 'text')} of more than {length:,} characters: cut off.")
+        summary.facts.append(
+            f"{count_of(found.longer, 'text')} of more than {length:,} characters: truncated."
+        )
     if found.faults:
         summary.problems.append(
             f"{count_of(len(found.faults), 'line')} cannot be used: {first_lines(found.faults)}."

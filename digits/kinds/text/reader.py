@@ -193,7 +193,7 @@ def read_labels(path: Path) -> list[str]:
 def _split(source: TextFile, places: NDArray[np.int64], moved: NDArray[np.integer]) -> SplitPlan:
     lines = np.frombuffer(source.rows.lines, np.int64)[places]
     labels = array("i", moved[np.frombuffer(source.rows.labels, np.int32)[places]].astype(np.int32).tobytes())
-    # Sequences that are as good as lists, and smaller: a list of a million names has 60 MB.
+    # Sequences that behave like lists but are smaller: a list of a million names takes 60 MB.
     return SplitPlan(
         source, cast(list[str], LineNames(lines)), cast(list[int], labels), cast(list[int], labels)
     )

@@ -1,4 +1,4 @@
-"""Predictions of the classes of texts, as those of images."""
+"""Predictions of the classes of texts, as for images."""
 
 from __future__ import annotations
 

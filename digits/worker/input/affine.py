@@ -23,7 +23,7 @@ class AffineMap:
     def warp(self, images: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
         """Sample ``images`` [N, H, W, C] with bilinear interpolation, float32.
 
-        Also returns a mask, float32 [N, H, W, 1]: 1 for pixels from inside of the image, 0 for those that repeat its
+        Also returns a mask, float32 [N, H, W, 1]: 1 for pixels inside the image, 0 for those that repeat its
         border.
         """
         y, x = self._sources()
@@ -39,7 +39,7 @@ class AffineMap:
         return above * (1 - lower) + below * lower, tf.cast(self._inside(y, x), tf.float32)
 
     def nearest(self, images: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
-        """Sample the nearest pixels of ``images`` [N, H, W, C], and return which are from inside, bool [N, H, W, 1]."""
+        """Sample the nearest pixels of ``images`` [N, H, W, C]; also return which are inside, bool [N, H, W, 1]."""
         y, x = self._sources()
         pixels = self._gather(self._flat(images), tf.round(y), tf.round(x))
         return pixels, self._inside(y, x)

@@ -23,7 +23,7 @@ def convert(y: tf.Tensor, spatial: Spatial) -> tf.Tensor:
 def warp(y: tf.Tensor, spatial: Spatial, moved: AffineMap) -> tf.Tensor:
     """Move targets like images that `AffineMap.warp` has moved.
 
-    Pixels from outside of a mask become `IGNORED`, those of an image 0.
+    Pixels outside a mask become `IGNORED`, and those outside an image 0.
     """
     if spatial == "boxes":
         return _warp_boxes(y, moved)
@@ -77,7 +77,7 @@ def _shifted(boxes: tf.Tensor, down: tf.Tensor, right: tf.Tensor) -> tf.Tensor:
 
 
 def _keep_visible(boxes: tf.Tensor, edges: tf.Tensor, height: int, width: int) -> tf.Tensor:
-    """Return ``boxes`` with the new ``edges``, clipped to the image; those that are hardly visible become -1."""
+    """Return ``boxes`` with the new ``edges``, clipped to the image; boxes that are barely visible become -1."""
     limits = tf.constant([width, height, width, height], edges.dtype)
     clipped = tf.clip_by_value(edges, tf.zeros_like(limits), limits)
     visible = _areas(clipped) >= SMALLEST_VISIBLE_SHARE * _areas(edges)

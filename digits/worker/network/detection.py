@@ -17,12 +17,12 @@ import tensorflow as tf
 
 from digits.worker.precision import full_precision
 
-# The share of a box, around its middle, whose cells learn about it.
+# The fraction of a box, around its center, whose cells are trained to predict it.
 _CENTRAL_SHARE = 0.54
 # Standard deviations of a Gaussian in this share.
 _DEVIATIONS = 6.0
 _SMALLEST_DEVIATION = 0.3
-# Farther cells have no part in the object; exp(-3²/2).
+# Cells farther away do not belong to the object; exp(-3²/2).
 _SMALLEST_WEIGHT = 0.011
 _EDGE_WEIGHT = 2.0
 _EPSILON = 1e-6
@@ -74,7 +74,7 @@ def decode_boxes(scores: Any, edges: Any, stride: float, count: int = 100) -> tf
 
 
 def _nearness(boxes: tf.Tensor, classes: tf.Tensor, rows: tf.Tensor, columns: tf.Tensor) -> tf.Tensor:
-    """Return how near cells are to the middle of objects, float32 [N, objects, rows, columns]: 1 in its cell."""
+    """Return the closeness of cells to the centers of objects, float32 [N, objects, rows, columns]: 1 in its cell."""
 
     def along(low: tf.Tensor, high: tf.Tensor, cells: tf.Tensor) -> tf.Tensor:
         middle = tf.clip_by_value(tf.floor((low + high) / 2), 0, tf.cast(cells - 1, tf.float32))
@@ -89,7 +89,7 @@ def _nearness(boxes: tf.Tensor, classes: tf.Tensor, rows: tf.Tensor, columns: tf
 
 
 def _as_boxes(edges: tf.Tensor) -> tf.Tensor:
-    """Convert distances from the middle of cells to boxes, float32 [N, rows, columns, 4], in cells."""
+    """Convert distances from the centers of cells to boxes, float32 [N, rows, columns, 4], in cells."""
     rows, columns = (tf.range(tf.cast(tf.shape(edges)[axis], tf.float32)) + 0.5 for axis in (1, 2))
     y, x = tf.meshgrid(rows, columns, indexing="ij")
     left, top, right, bottom = tf.unstack(edges, axis=3)

@@ -245,7 +245,7 @@ class Creation:
         return total, skipped
 
     def _check_limit(self, skipped: list[Unusable]) -> None:
-        """Fail as soon as more images are skipped than the recipe allows, whatever follows."""
+        """Fail as soon as more images are skipped than the recipe allows."""
         limit = self._recipe.max_unusable_percent
         if len(skipped) * 100 > self._report.images * limit:
             self._save_skipped(skipped)
@@ -253,7 +253,7 @@ class Creation:
             raise UserFault(
                 f"At least {len(skipped):,} of {count_of(self._report.images, 'image')} cannot be used, "
                 f"more than the limit of {limit:g}%. The first one: {first.path} ({first.reason}).",
-                f"Those found are listed in {SKIPPED_FILE}. Repair or remove them, or raise the limit.",
+                f"{SKIPPED_FILE} lists those found. Repair or remove them, or raise the limit.",
             )
 
     def _warn_of_losses(self, plan: Plan, written: dict[str, Written]) -> None:

@@ -228,7 +228,7 @@ def test_metadata_files_label_the_images_of_split_folders(tmp_path: Path) -> Non
     [
         ("{", "line 2: not valid JSON"),
         ("[1]", "line 2: not a JSON object"),
-        ('{"file_name": "b.png"}', "line 2: “label” is not a text or an integer"),
+        ('{"file_name": "b.png"}', "line 2: “label” is neither a string nor an integer"),
         ('{"label": "dog"}', "line 2: the path of the image is missing"),
         ('{"file_name": "/etc/b.png", "label": 1}', "line 2: .*outside"),
     ],

@@ -144,7 +144,7 @@ ALL = {
 def test_all_formats_are_detected_and_contain_the_same_boxes(folder: Path, name: str) -> None:
     labels = WRITERS[name](folder)
     assert detect(labels) == name.split()[0]
-    # Cats and dogs are no default classes of KITTI.
+    # Cats and dogs are not default KITTI classes.
     found = plan(folder, labels, classes=["cat", "dog"])
     assert boxes_of(found) == ALL
     assert found.target.names == ["cat", "dog"] and found.target.shape == [2, 5]
@@ -206,11 +206,9 @@ def test_faulty_boxes_are_dropped_or_clipped_and_named_by_line(folder: Path) -> 
     (folder / "boxes.csv").write_text("\n".join(lines))
     found = plan(folder, folder / "boxes.csv")
     assert boxes_of(found) == {"a.png": [], "b.png": [[70, 0, 80, 20, 0]], "c.png": [[1, 1, 5, 5, 0]]}
-    dropped = "line 2 (reversed); line 3 (empty); line 4 (not finite); line 5 (outside of the image)"
+    dropped = "line 2 (reversed); line 3 (empty); line 4 (not finite); line 5 (outside the image)"
     assert f"boxes.csv: 4 boxes cannot be used: {dropped}." in found.warnings
-    assert any(
-        "1 box clipped, because of parts outside of the image: line 6" in text for text in found.warnings
-    )
+    assert any("1 box clipped to the image: line 6" in text for text in found.warnings)
 
 
 @pytest.mark.parametrize(

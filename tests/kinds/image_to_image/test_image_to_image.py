@@ -64,14 +64,14 @@ def test_a_network_learns_to_remove_noise(site: Site, root: Path) -> None:
     dataset = create(site, root, folder_pct_val=20)
     assert site.wait_for_end(dataset) == "Done"
     page = site.get(f"/datasets/{dataset}").text
-    assert "7.png: its 24×12 pixels have other proportions than the 24×24" in page
+    assert "7.png: its aspect ratio (24×12) differs from that of the image (24×24)" in page
     assert "/records/train/0/target" in page
     assert "/target" in site.get(f"/datasets/images/processing/explore?job_id={dataset}").text
 
     model = train(site, dataset, standard_networks="dncnn", method="standard", train_epochs=25, batch_size=4)
     assert site.wait_for_end(model) == "Done"
     values = site.json(f"/models/{model}/metrics.json")["val"]["values"]
-    # It begins with the noisy image itself: 20 · log10(255 / 25) dB.
+    # Initially, it returns the noisy image itself: 20 · log10(255 / 25) dB.
     assert values["psnr"][0] == pytest.approx(20.2, abs=0.5)
     assert max(values["psnr"]) > values["psnr"][0] + 3 and max(values["ssim"]) > values["ssim"][0]
     assert "Validation PSNR (dB)" in site.get(f"/models/{model}").text

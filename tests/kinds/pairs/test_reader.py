@@ -87,5 +87,5 @@ def test_a_separate_folder_or_table_is_for_validation(folder: Path, tmp_path: Pa
 def test_folders_that_are_too_small_are_refused(tmp_path: Path) -> None:
     (tmp_path / "only").mkdir()
     (tmp_path / "only" / "1.png").touch()
-    with pytest.raises(UnusableSource, match="no two classes of images"):
+    with pytest.raises(UnusableSource, match="does not contain two classes of images"):
         plan(tmp_path)

@@ -56,5 +56,5 @@ def test_the_loss_is_small_for_maps_that_decode_to_the_objects(in_child):
     wrong = in_child(_results, -8.0)
     assert 0 <= result["loss"] < 0.7 < wrong["loss"]
     assert np.isfinite(wrong["gradient"]).all() and np.isfinite(result["nothing"])
-    # The score of the middle must grow, that of the other class must not.
+    # The score at the center must increase; that of the other class must not.
     assert wrong["gradient"][0, 3, 3, 1] < 0 < wrong["gradient"][0, 3, 3, 0]
