@@ -134,6 +134,13 @@ class Plan:
         """Read the encoded images of a record; raises UnusableImage and OSError."""
         return [split.images.read(split.files[place])]
 
+    def source(self, split: SplitPlan, place: int, picture: images.Picture) -> tuple[tuple[int, int], str]:
+        """The width and height of the source of a record, and its Pillow mode; (0, 0) and "" if they are not known.
+
+        ``picture`` is the image that was read.
+        """
+        return picture.size, picture.mode
+
     def features(self, split: SplitPlan, place: int, geometry: Geometry) -> Features:
         """The features of a record besides those of its image, which is resized as in ``geometry``.
 

@@ -21,7 +21,7 @@ from digits.core.recipe import CreateDataset
 from digits.core.schema import Count, JsonObject, Percent
 from digits.data import images
 from digits.data import manifest as manifests
-from digits.data.images import Geometry, UnusableImage
+from digits.data.images import Geometry, Picture, UnusableImage
 from digits.data.manifest import SPLITS, Manifest
 from digits.data.records import Features, Record, SplitReader
 from digits.data.sources import (
@@ -145,6 +145,10 @@ class VersionPlan(Plan):
         if self.target.spatial and geometry.size != (geometry.width, geometry.height):
             features[self.target.feature] = _resize_target(record, self.target, geometry)
         return features
+
+    def source(self, split: SplitPlan, place: int, picture: Picture) -> tuple[tuple[int, int], str]:
+        record = cast(RecordImages, split.images).record(split.files[place])
+        return record.source_size, record.source_mode
 
     def counts(self, split: SplitPlan, places: Any) -> Any:
         is_mask = self.target.spatial == "mask"

@@ -40,7 +40,9 @@ def dataset(folder: Path, spec: TargetSpec, kind: str, features: Any, counts: di
         with records.ShardWriter(folder / name) as writer:
             for number in range(count):
                 data = images.encode(np.full((SIDE, SIDE, 1), number * 5 + len(split), np.uint8), "png")
-                record = Record(data, "png", SIDE, SIDE, 1, features(number), f"{split}{number}.png".encode())
+                source = {"source_size": (100, 90), "source_mode": "P"}
+                image_name = f"{split}{number}.png".encode()
+                record = Record(data, "png", SIDE, SIDE, 1, features(number), image_name, **source)
                 writer.add(records.encode_example(record), groups[number] if groups else -1)
         per_group = [groups.count(group) for group in range(3)] if groups else []
         splits[split] = Split(count=count, counts=per_group, bytes=writer.size_bytes, shards=[name])

@@ -392,6 +392,7 @@ class ShardMaker:
         else:
             data = images.encode_image(resized[0], recipe.encoding)
         name = os.fsencode(split.files[place])
+        source_size, source_mode = self._plan.source(split, place, first)
         record = records.Record(
             data,
             self._format,
@@ -400,8 +401,8 @@ class ShardMaker:
             pixels.shape[2],
             features,
             source=name,
-            source_size=first.size,
-            source_mode=first.mode,
+            source_size=source_size,
+            source_mode=source_mode,
         )
         return record, pixels, digest
 
