@@ -24,7 +24,6 @@ BUILT_IN = (
         "digits.kinds.classification",
         metric="accuracy",
     ),
-    Kind("image-regression", "Image regression", "images/regression", "digits.kinds.regression", metric="r2"),
     Kind(
         "image-multilabel",
         "Multi-label classification",
@@ -32,6 +31,7 @@ BUILT_IN = (
         "digits.kinds.multilabel",
         metric="map",
     ),
+    Kind("image-regression", "Image regression", "images/regression", "digits.kinds.regression", metric="r2"),
     Kind(
         "image-object-detection",
         "Object detection",
@@ -46,7 +46,13 @@ BUILT_IN = (
         "digits.kinds.segmentation",
         metric="miou",
     ),
-    Kind("image-gradients", "Image gradients", "images/gradients", "digits.kinds.gradients", metric="r2"),
+    Kind(
+        "image-processing",
+        "Image-to-image",
+        "images/processing",
+        "digits.kinds.image_to_image",
+        metric="psnr",
+    ),
     Kind("image-pairs", "Image pairs", "images/pairs", "digits.kinds.pairs", metric="auc"),
     Kind(
         "text-classification",
@@ -55,13 +61,7 @@ BUILT_IN = (
         "digits.kinds.text",
         metric="accuracy",
     ),
-    Kind(
-        "image-processing",
-        "Image-to-image",
-        "images/processing",
-        "digits.kinds.image_to_image",
-        metric="psnr",
-    ),
+    Kind("image-gradients", "Image gradients", "images/gradients", "digits.kinds.gradients", metric="r2"),
 )
 
 
