@@ -19,7 +19,7 @@ pytestmark = pytest.mark.browser
 @pytest.fixture
 def root(server: ServerProcess) -> Path:
     """Images with a bright right half, and masks of it, in the server's data folder."""
-    folder = server.data / "halves"
+    folder = server.data / "masked-halves"
     chance = np.random.default_rng(0)
     for name in ("images", "masks"):
         (folder / name).mkdir(parents=True)
