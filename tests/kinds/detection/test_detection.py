@@ -34,7 +34,7 @@ def create(site: Site, labels: Path, **fields: object) -> str:
     size = {"resize_width": 32, "resize_height": 32, "resize_channels": 1}
     answer = site.post(
         "/datasets/images/detection.json",
-        **{"dataset_name": "shapes", "train_image_folder": str(labels.parent), **size, **fields},
+        **{"dataset_name": "shapes", "seed": 1, "train_image_folder": str(labels.parent), **size, **fields},
         train_label_folder=str(labels),
     )
     assert answer.status_code == 200, answer.get_json()

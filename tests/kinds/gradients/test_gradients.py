@@ -15,7 +15,7 @@ SIZE = {"image_width": 16, "image_height": 16}
 
 
 def create(site: Site, **fields: object) -> str:
-    answer = site.post("/datasets/images/gradients.json", dataset_name="ramps", **SIZE, **fields)
+    answer = site.post("/datasets/images/gradients.json", dataset_name="ramps", seed=1, **SIZE, **fields)
     assert answer.status_code == 200, answer.get_json()
     return str(answer.get_json()["id"])
 

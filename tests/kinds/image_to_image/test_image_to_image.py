@@ -35,7 +35,12 @@ def root(site: Site) -> Path:
 
 def create(site: Site, root: Path, **fields: object) -> str:
     answer = site.post(
-        "/datasets/images/processing.json", dataset_name="squares", feature_folder=str(root), **SIZE, **fields
+        "/datasets/images/processing.json",
+        dataset_name="squares",
+        seed=1,
+        feature_folder=str(root),
+        **SIZE,
+        **fields,
     )
     assert answer.status_code == 200, answer.get_json()
     return str(answer.get_json()["id"])

@@ -42,7 +42,12 @@ def table(site: Site) -> Path:
 def create(site: Site, table: Path, **fields: object) -> str:
     size = {"resize_width": 16, "resize_height": 16, "resize_channels": 1}
     answer = site.post(
-        "/datasets/images/multilabel.json", dataset_name="shapes", table_train=str(table), **size, **fields
+        "/datasets/images/multilabel.json",
+        dataset_name="shapes",
+        seed=1,
+        table_train=str(table),
+        **size,
+        **fields,
     )
     assert answer.status_code == 200, answer.get_json()
     return str(answer.get_json()["id"])

@@ -17,7 +17,7 @@ SIZE = {"resize_width": 16, "resize_height": 16}
 
 def create(site: Site, source: Path, **fields: object) -> str:
     answer = site.post(
-        "/datasets/images/pairs.json", dataset_name="pairs", pair_source=str(source), **SIZE, **fields
+        "/datasets/images/pairs.json", dataset_name="pairs", seed=1, pair_source=str(source), **SIZE, **fields
     )
     assert answer.status_code == 200, answer.get_json()
     return str(answer.get_json()["id"])

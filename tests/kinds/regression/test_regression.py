@@ -32,7 +32,12 @@ def table(site: Site) -> Path:
 def create(site: Site, table: Path, **fields: object) -> str:
     size = {"resize_width": 16, "resize_height": 16, "resize_channels": 1}
     answer = site.post(
-        "/datasets/images/regression.json", dataset_name="levels", table_train=str(table), **size, **fields
+        "/datasets/images/regression.json",
+        dataset_name="levels",
+        seed=1,
+        table_train=str(table),
+        **size,
+        **fields,
     )
     assert answer.status_code == 200, answer.get_json()
     return str(answer.get_json()["id"])

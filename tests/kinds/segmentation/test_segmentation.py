@@ -39,6 +39,7 @@ def create(site: Site, root: Path, **fields: object) -> str:
     answer = site.post(
         "/datasets/images/segmentation.json",
         dataset_name="squares",
+        seed=1,
         feature_folder=str(root),
         **SIZE,
         **fields,
