@@ -11,6 +11,7 @@ no defined brightness and are rejected.
 
 from __future__ import annotations
 
+import base64
 import contextlib
 import io
 import os
@@ -309,6 +310,11 @@ def side_by_side(pixels: Pixels) -> Pixels:
     """Move images that are stacked along the channels, [..., width, channels], beside each other."""
     channels = pixels.shape[-1]
     return np.concatenate(np.split(pixels, channels // (1 if channels % 3 else 3), axis=-1), axis=-2)
+
+
+def data_uri(file: bytes, media_type: str = "image/png") -> str:
+    """Return the contents of an image file as a URI."""
+    return f"data:{media_type};base64,{base64.b64encode(file).decode()}"
 
 
 def as_image(pixels: Pixels) -> Image.Image:

@@ -91,7 +91,7 @@ class IndexCode:
 
     @property
     def colors(self) -> list[Color]:
-        """The colors of the classes in the palette; empty if there is none, or one that cannot tell them apart."""
+        """The colors of the classes in the palette; empty without a palette, or if two classes share a color."""
         found = [
             (self.palette[place], self.palette[place + 1], self.palette[place + 2])
             for place in range(0, min(len(self.palette), 3 * self.classes), 3)

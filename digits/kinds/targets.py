@@ -41,8 +41,15 @@ class LossLabels(Protocol):
 class Targets:
     """The predictions of networks for one ``target``."""
 
+    output_hint = "Only networks trained for this kind of dataset can make predictions."
+
     def __init__(self, target: TargetSpec) -> None:
         self.target = target
+
+    @property
+    def suitable_output(self) -> str:
+        """What a network must return, for `refuse`."""
+        return f"one number for each of the {self.target.outputs} {'classes' if self.target.classes else 'targets'}"
 
     def predict(self, outputs: Any) -> tf.Tensor:
         """Select the predictions, float32 [N, …], from all ``outputs`` of a network, in its graph."""
@@ -69,9 +76,7 @@ class Targets:
         """The error for an output of another shape [N, …]."""
         words = ", ".join("N" if size is None else str(size) for size in (None, *shape))
         return UnsuitableOutput(
-            f"The network's output has shape [{words}], not one number for each of the "
-            f"{self.target.outputs} {'classes' if self.target.classes else 'targets'}.",
-            "Only networks trained for this kind of dataset can make predictions.",
+            f"The network's output has shape [{words}], not {self.suitable_output}.", self.output_hint
         )
 
 

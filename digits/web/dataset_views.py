@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import base64
 import json
 import threading
 from collections.abc import Callable, Iterator
@@ -205,8 +204,8 @@ def _resized_example(example: Path, channels: int, size: tuple[int, int], mode: 
     shown = images.encode_image(resized, "png" if encoding == "none" else encoding)
     length = size[0] * size[1] * channels if encoding == "none" else len(shown)
     kind = "jpeg" if encoding == "jpg" else "png"
-    image = base64.b64encode(shown).decode()
-    return json.dumps({"image": f"data:image/{kind};base64,{image}", "bytes": length}).encode()
+    image = images.data_uri(shown, f"image/{kind}")
+    return json.dumps({"image": image, "bytes": length}).encode()
 
 
 @blueprint.get("/datasets/<kind:kind>/explore")

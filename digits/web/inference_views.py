@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import base64
 import secrets
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -102,8 +101,8 @@ def _as_picture(item: _Input) -> dict[str, Any]:
     else:
         shown = images.as_image(item.pixels)
         width, height = shown.size
-    data = base64.b64encode(images.encode_image(shown, "png")).decode()
-    return {"url": f"data:image/png;base64,{data}", "width": width, "height": height}
+    url = images.data_uri(images.encode_image(shown, "png"))
+    return {"url": url, "width": width, "height": height}
 
 
 def _model() -> ModelJob:

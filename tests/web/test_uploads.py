@@ -91,7 +91,7 @@ def test_an_uploaded_archive_becomes_a_dataset(site: Site, archive: bytes) -> No
     assert state["state"] == "ready"
     assert (state["name"], state["files"], folder.name) == ("bars.zip", 24, "bars")
     assert sorted(path.name for path in folder.iterdir()) == ["left", "middle", "right"]
-    # What is no longer needed is removed after the upload is ready.
+    # Temporary files are removed shortly after the upload becomes ready.
     site.wait(lambda: sorted(path.name for path in folder.parents[1].iterdir()) == ["bars", "upload.json"])
     job = site.dataset(folder_train=state["folder"])
     refused = site.client.delete(f"/uploads/{state['id']}")

@@ -43,6 +43,8 @@ def _first(outputs: Any) -> tf.Tensor | None:
 class Targets(targets.Targets):
     """The detected objects, the highest score first."""
 
+    output_hint = "Return a row of left, top, right, bottom, score and class for each detected object."
+
     def predict(self, outputs: Any) -> tf.Tensor:
         """The boxes, float32 [N, K, 6], in pixels of the network's input: left, top, right, bottom, score, class."""
         found = select_boxes(outputs)
@@ -59,12 +61,9 @@ class Targets(targets.Targets):
     def accepts(self, shape: Sequence[int]) -> bool:
         return len(shape) == 2 and shape[1] == COLUMNS
 
-    def refuse(self, shape: Sequence[int | None]) -> UnsuitableOutput:
-        words = ", ".join("N" if size is None else str(size) for size in (None, *shape))
-        return UnsuitableOutput(
-            f"The network's output has shape [{words}], not [N, K, {COLUMNS}].",
-            "Return a row of left, top, right, bottom, score and class for each detected object.",
-        )
+    @property
+    def suitable_output(self) -> str:
+        return f"[N, K, {COLUMNS}]"
 
     def describe(self, predicted: NDArray[Any], top: int, geometry: Geometry) -> list[dict[str, Any]]:
         """The detected objects in pixels of the user's image, with scores from 0 to 1 and colors of their classes."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import base64
 import math
 from collections.abc import Sequence
 from typing import Any
@@ -14,11 +13,13 @@ from numpy.typing import NDArray
 from digits.data import images
 from digits.data.images import Geometry
 from digits.kinds import targets
-from digits.kinds.targets import LossLabels, UnsuitableOutput, select_output
+from digits.kinds.targets import LossLabels, select_output
 
 
 class Targets(targets.Targets):
     """The image that a network returns."""
+
+    output_hint = "Only networks that return images can make predictions."
 
     def predict(self, outputs: Any) -> tf.Tensor:
         """The images, float32 [N, H, W, C], 0 to 255; other outputs are unchanged."""
@@ -33,13 +34,10 @@ class Targets(targets.Targets):
     def check(self, columns: int, loss: LossLabels | None) -> None:
         """Accept every network: `accepts` has refused other outputs than images."""
 
-    def refuse(self, shape: Sequence[int | None]) -> UnsuitableOutput:
-        words = ", ".join("N" if size is None else str(size) for size in (None, *shape))
+    @property
+    def suitable_output(self) -> str:
         height, width, channels = self.target.shape
-        return UnsuitableOutput(
-            f"The network's output has shape [{words}], not [N, {height}, {width}, {channels}]: one image each.",
-            "Only networks that return images can make predictions.",
-        )
+        return f"[N, {height}, {width}, {channels}]: one image each"
 
     def describe(self, predicted: NDArray[Any], top: int, geometry: Geometry) -> dict[str, Any]:
         """The image as a data URI of a PNG file, in the proportions of the user's image, without padding."""
@@ -50,8 +48,8 @@ class Targets(targets.Targets):
             scale = max(width, height) / max(right - left, bottom - top_edge)
             size = max(1, round(scale * (right - left))), max(1, round(scale * (bottom - top_edge)))
             output = output.resize(size, box=(x, y, x + width, y + height))
-        picture = base64.b64encode(images.encode_image(output, "png")).decode()
-        return {"image": f"data:image/png;base64,{picture}", "width": output.width, "height": output.height}
+        picture = images.data_uri(images.encode_image(output, "png"))
+        return {"image": picture, "width": output.width, "height": output.height}
 
 
 def image_output(outputs: Any, shape: Sequence[int | None]) -> tf.Tensor | None:

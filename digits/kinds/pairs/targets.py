@@ -10,11 +10,13 @@ from numpy.typing import NDArray
 
 from digits.data.images import Geometry
 from digits.kinds import targets
-from digits.kinds.targets import LossLabels, UnsuitableOutput, select_output
+from digits.kinds.targets import LossLabels, select_output
 
 
 class Targets(targets.Targets):
     """The distance of the two images, which is small if they match."""
+
+    output_hint = "Only networks trained for pairs can make predictions."
 
     def predict(self, outputs: Any) -> tf.Tensor:
         """The distance, float32 [N, 1]."""
@@ -33,9 +35,6 @@ class Targets(targets.Targets):
         """The distance."""
         return {"distance": float(predicted[0])}
 
-    def refuse(self, shape: Sequence[int | None]) -> UnsuitableOutput:
-        words = ", ".join("N" if size is None else str(size) for size in (None, *shape))
-        return UnsuitableOutput(
-            f"The network's output has shape [{words}], not one distance for each pair.",
-            "Only networks trained for pairs can make predictions.",
-        )
+    @property
+    def suitable_output(self) -> str:
+        return "one distance for each pair"

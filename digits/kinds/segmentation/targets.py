@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import base64
 from collections.abc import Sequence
 from typing import Any
 
@@ -12,14 +11,16 @@ from numpy.typing import NDArray
 from PIL import Image
 
 from digits.data.drawing import class_colors, css_color, draw_mask
-from digits.data.images import Geometry
+from digits.data.images import Geometry, data_uri
 from digits.data.target import IGNORED
 from digits.kinds import targets
-from digits.kinds.targets import LossLabels, UnsuitableOutput, select_output
+from digits.kinds.targets import LossLabels, select_output
 
 
 class Targets(targets.Targets):
     """The most likely class of each pixel."""
+
+    output_hint = "Only networks trained for segmentation can predict masks."
 
     def predict(self, outputs: Any) -> tf.Tensor:
         """The class of each pixel, int32 [N, H, W], if the output are scores [N, H, W, classes]."""
@@ -34,14 +35,9 @@ class Targets(targets.Targets):
     def check(self, columns: int, loss: LossLabels | None) -> None:
         """Accept every network: `accepts` has refused other outputs than masks."""
 
-    def refuse(self, shape: Sequence[int | None]) -> UnsuitableOutput:
-        words = ", ".join("N" if size is None else str(size) for size in (None, *shape))
-        count = self.target.outputs
-        return UnsuitableOutput(
-            f"The network's output has shape [{words}], not [N, height, width, {count}]: one score for each pixel "
-            "and class.",
-            "Only networks trained for segmentation can predict masks.",
-        )
+    @property
+    def suitable_output(self) -> str:
+        return f"[N, height, width, {self.target.outputs}]: one score for each pixel and class"
 
     def describe(self, predicted: NDArray[Any], top: int, geometry: Geometry) -> dict[str, Any]:
         """The classes of the image with their shares in percent and their colors, and the mask of its size.
@@ -53,7 +49,6 @@ class Targets(targets.Targets):
         counts = np.bincount(mask.ravel(), minlength=256)[: self.target.outputs]
         percents = 100 * counts / max(1, counts.sum())
         colors = class_colors(self.target)
-        picture = base64.b64encode(draw_mask(mask, colors)).decode()
         return {
             "classes": [
                 {
@@ -64,7 +59,7 @@ class Targets(targets.Targets):
                 for index in np.argsort(-percents, kind="stable")
                 if counts[index]
             ],
-            "mask": f"data:image/png;base64,{picture}",
+            "mask": data_uri(draw_mask(mask, colors)),
         }
 
 
