@@ -10,7 +10,8 @@ from msgspec import Struct
 
 from digits.core.recipe import CreateDataset
 from digits.core.schema import Percent
-from digits.data.pairs import ImageList, PairedSplit, Pairs, list_images, match
+from digits.data.image_lists import ImageList, list_images
+from digits.data.pairs import PairedSplit, Pairs, match
 from digits.data.sources import (
     ImageFolder,
     Progress,
@@ -75,8 +76,7 @@ class FoundPairs:
         """Raise UnusableSource unless there is a pair."""
         images, *targets = self.lists
         for item in self.lists:
-            if not item.files:
-                raise UnusableSource(f"No images found in {show(str(item.root))}.")
+            item.need_images()
         if not self.pairs.names:
             raise UnusableSource(
                 f"No {target} has the same name as an image.",

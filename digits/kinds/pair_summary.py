@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterator
 from pathlib import Path
 
-from digits.data.pairs import ImageList, find_folders, walk_images
+from digits.data.image_lists import ImageList, walk_images
+from digits.data.pairs import find_folders
 from digits.data.sources import UnusableSource, count_of, show
 from digits.kinds.pair_source import FoundPairs, PairFolders, match_lists
 from digits.kinds.source_summary import Pace, SourceSummary, Suggestion, joined, with_sample

@@ -17,6 +17,7 @@ from pathlib import Path
 from msgspec import structs
 
 from digits.data import samples
+from digits.data.image_lists import no_images_in
 from digits.data.images import EXTENSIONS
 from digits.data.sources import (
     ImageFolder,
@@ -419,14 +420,13 @@ def need_two_classes(found: Scan, kept: list[ClassFolder], warnings: list[str]) 
 
 def _without_images(found: Scan) -> UnusableSource:
     root = show(str(found.root))
-    extensions = ", ".join(extension[1:] for extension in EXTENSIONS)
     if found.loose:
         return UnusableSource(
             f"No folders with images found in {root}, but {count_of(found.loose, 'image')} directly in it.",
             "Put the images of each class into a separate folder.",
         )
     hint = f"Unreadable: {listed(found.unreadable)}." if found.unreadable else ""
-    return UnusableSource(f"No images found in {root} (looked for {extensions}).", hint)
+    return UnusableSource(no_images_in(found.root), hint)
 
 
 def remarks(found: Scan) -> list[str]:
