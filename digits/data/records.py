@@ -271,7 +271,7 @@ class ShardWriter:
     def add(self, payload: bytes, group: int = -1) -> None:
         """Append an Example of the group with index ``group``."""
         length = len(payload).to_bytes(8, "little")
-        for part in (length + _masked_checksum(length), payload, _masked_checksum(payload)):
+        for part in (length + masked_checksum(length), payload, masked_checksum(payload)):
             self._file.write(part)
             self._hash.update(part)
         self._entries.append((self._offset + HEADER_BYTES, len(payload), group))
@@ -359,7 +359,7 @@ class SplitReader:
         shard, offset, length = self.index.locate(number)
         frame = os.pread(self._file(shard).fileno(), length + CHECKSUM_BYTES, offset)
         payload = frame[:length]
-        if frame[length:] != _masked_checksum(payload):
+        if frame[length:] != masked_checksum(payload):
             raise DamagedRecords(f"{shard.name}: record {number} does not match its checksum")
         return payload
 
@@ -382,7 +382,8 @@ class SplitReader:
         return self._files[shard]
 
 
-def _masked_checksum(data: bytes) -> bytes:
+def masked_checksum(data: bytes) -> bytes:
+    """Return the checksum of ``data`` as TFRecord files store it: 4 bytes, little-endian."""
     # TFRecord stores masked CRC-32C values: rotated and offset, so that the checksum of data that contains
     # checksums remains meaningful.
     value: int = google_crc32c.value(data)

@@ -57,7 +57,8 @@ class SourceSummary:
     """The contents of a source, as far as they have been read.
 
     ``facts`` and ``problems`` are sentences. ``bars`` are the first of ``bars_total`` labels with counts.
-    ``table`` holds the first rows of a table with the columns ``table_head``.
+    ``table`` holds rows under ``table_title`` with the columns ``table_head``; ``pictures`` are URIs of images, one for
+    each row, or empty. ``options`` are the values and the words of fields that offer what the source contains.
     ``example`` is the path of a decodable image. ``refused`` is the reason if there is no summary.
     """
 
@@ -66,8 +67,11 @@ class SourceSummary:
     bars_title: str = ""
     bars: list[tuple[str, int]] = field(default_factory=list)
     bars_total: int = 0
+    table_title: str = "First rows"
     table_head: list[str] = field(default_factory=list)
     table: list[list[str]] = field(default_factory=list)
+    pictures: list[str] = field(default_factory=list)
+    options: dict[str, list[tuple[str, str]]] = field(default_factory=dict)
     suggestion: Suggestion | None = None
     example: str = ""
     refused: str = ""

@@ -51,6 +51,7 @@ export function startSourceSummary(form, changed) {
     const isTyping = summary?.refused && isPath(document.activeElement);
     const nodes = summary && !isTyping ? nodesOf(summary) : [];
     region.replaceChildren(...nodes);
+    for (const [name, choices] of Object.entries(summary?.options ?? {})) offer(form.elements[name], choices);
     region.hidden = nodes.length === 0;
     changed(summary?.example ?? '');
   }
@@ -114,11 +115,17 @@ async function* linesOf(stream) {
 
 const stateOf = (value) => (value instanceof File ? [value.name, value.size, value.lastModified] : value);
 
-/** The first rows of a table. */
-function rows({ table_head: head, table: lines }) {
+/** Offers the choices [[value, words]…] in a select field, and keeps its value if it is among them. */
+function offer(control, choices) {
+  const { value } = control;
+  control.replaceChildren(...choices.map(([name, words]) => new Option(words, name, name === '', name === value)));
+}
+
+/** Rows of a table, with a picture in the last column of some. */
+function rows({ table_title: title, table_head: head, table: lines, pictures }) {
   const frame = element('div', 'table-wrap');
   const table = element('table', 'small');
-  table.append(element('caption', 'small muted', 'First rows'));
+  table.append(element('caption', 'small muted', title));
   const top = document.createElement('tr');
   for (const name of head) {
     const cell = element('th', '', name);
@@ -126,9 +133,10 @@ function rows({ table_head: head, table: lines }) {
     top.append(cell);
   }
   const body = document.createElement('tbody');
-  for (const cells of lines) {
+  for (const [number, cells] of lines.entries()) {
     const row = document.createElement('tr');
     row.append(...cells.map((text) => element('td', 'break', text)));
+    if (pictures[number]) row.lastElementChild.prepend(picture(pictures[number]));
     body.append(row);
   }
   const section = document.createElement('thead');
@@ -136,6 +144,13 @@ function rows({ table_head: head, table: lines }) {
   table.append(section, body);
   frame.append(table);
   return frame;
+}
+
+function picture(uri) {
+  const image = element('img', 'feature-picture');
+  image.src = uri;
+  image.alt = 'Preview';
+  return image;
 }
 
 function bars({ bars_title: title, bars: counts, bars_total: total }) {

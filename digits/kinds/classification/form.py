@@ -29,10 +29,13 @@ from digits.kinds.classification.recipe import (
     DatasetFolder,
     FolderSplit,
     ListedSplit,
+    RecordSource,
     Tables,
     TextFiles,
 )
-from digits.kinds.dataset_form import ImageDatasetForm, check_shares, required_integer
+from digits.kinds.classification.record_form import METHOD as RECORDS
+from digits.kinds.classification.record_form import RecordFields
+from digits.kinds.dataset_form import check_shares, required_integer
 from digits.kinds.form_fields import (
     AllowedPath,
     Between,
@@ -51,7 +54,7 @@ from digits.kinds.source_summary import SourceSummary
 # The folder of a job that contains its uploaded files.
 UPLOADS = "uploads"
 SPLITS = ("train", "val", "test")
-METHODS = ("folder", "textfile", "csv", "huggingface")
+METHODS = ("folder", "textfile", "csv", "huggingface", RECORDS)
 HEADERS = choices(("auto", "Detect automatically"), ("yes", "First row"), ("no", "None"))
 
 
@@ -69,8 +72,8 @@ def _column(label: str) -> StringField:
     return StringField(label, default="", validators=[Optional(), Length(max=200)])
 
 
-class DatasetForm(ImageDatasetForm[CreateClassification]):
-    """A dataset for image classification: from folders of classes, text files, CSV files, or a dataset folder."""
+class DatasetForm(RecordFields):
+    """A dataset for image classification: from folders of classes, files that list images, or files with records."""
 
     SCANNED = (
         *("folder_train", "textfile_local_train_images", "table_train", "dataset_folder", "method"),
@@ -78,8 +81,9 @@ class DatasetForm(ImageDatasetForm[CreateClassification]):
         *("textfile_use_local_files", "textfile_train_folder", "textfile_local_labels_file"),
         *("textfile_train_images", "textfile_labels_file", "table_train_file"),
         *("image_folder", "image_column", "label_column", "delimiter", "header"),
+        *RecordFields.RECORD_SCANNED,
     )
-    SCANNED_PATHS = SCANNED[:4]
+    SCANNED_PATHS = (*SCANNED[:4], "record_train")
 
     method = SelectField(
         "Source",
@@ -88,6 +92,7 @@ class DatasetForm(ImageDatasetForm[CreateClassification]):
             ("textfile", "Text files"),
             ("csv", "CSV files"),
             ("huggingface", "Hugging Face"),
+            (RECORDS, "TFRecord"),
             ("s3", "S3"),
         ),
         default="folder",
@@ -261,6 +266,8 @@ class DatasetForm(ImageDatasetForm[CreateClassification]):
             return summarize_dataset_folder(
                 self.path_of("dataset_folder", "folder"), self._dataset_folder(self.dataset_folder.data)
             )
+        if self.method.data == RECORDS:
+            return self.scan_records()
         separate = {split for split in ("val", "test") if self[f"has_{split}_folder"].data}
         folders = [
             self.meta.data_roots.resolve(path, "folder")
@@ -300,6 +307,8 @@ class DatasetForm(ImageDatasetForm[CreateClassification]):
             return CreateClassification(files=self._tables(""), **settings)
         if method == "huggingface":
             return CreateClassification(files=self._dataset_folder(self.dataset_folder.data), **settings)
+        if method == RECORDS:
+            return CreateClassification(files=self.record_source(), **settings)
         return CreateClassification(
             train=self._split("train"),
             val=self._split("val") if "val" in separate else None,
@@ -331,6 +340,8 @@ class DatasetForm(ImageDatasetForm[CreateClassification]):
                 image_column=source.image_column,
                 label_column=source.label_column,
             )
+        elif isinstance(source, RecordSource):
+            self.fill_records(source)
         else:
             self._fill_folders(recipe)
 
@@ -392,6 +403,8 @@ class DatasetForm(ImageDatasetForm[CreateClassification]):
             }
         if self.method.data == "huggingface":  # the folder decides
             return set()
+        if self.method.data == RECORDS:
+            return {split for split in splits if self.text_of(f"record_{split}")}
         return {split for split in splits if self[f"has_{split}_folder"].data}
 
     def _split(self, split: str) -> FolderSplit:

@@ -34,11 +34,12 @@ from digits.data.sources import (
     split_counts,
 )
 from digits.data.target import class_index
-from digits.kinds.classification import dataset_folder, listing
+from digits.kinds.classification import dataset_folder, listing, record_files
 from digits.kinds.classification.recipe import (
     CreateClassification,
     DatasetFolder,
     FolderSplit,
+    RecordSource,
     Tables,
     TextFiles,
 )
@@ -119,7 +120,9 @@ def read(recipe: CreateClassification, progress: Progress) -> Plan:
 
 
 def _read_files(
-    recipe: CreateClassification, source: TextFiles | Tables | DatasetFolder, progress: Progress
+    recipe: CreateClassification,
+    source: TextFiles | Tables | DatasetFolder | RecordSource,
+    progress: Progress,
 ) -> Plan:
     names: list[str] | None = None
     is_shuffled = True
@@ -130,6 +133,9 @@ def _read_files(
     elif isinstance(source, Tables):
         progress.reading(f"Reading {show(source.train.file)}")
         found = listing.read_tables(source)
+    elif isinstance(source, RecordSource):
+        found, names = record_files.read(source, progress)
+        is_shuffled = False  # they are read in order
     else:
         progress.reading(f"Reading {show(source.folder)}")
         contents = dataset_folder.find(Path(source.folder))

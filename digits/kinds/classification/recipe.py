@@ -81,6 +81,22 @@ class DatasetFolder(Struct, kw_only=True, frozen=True, tag="huggingface"):
     label_column: str = ""
 
 
+class RecordSource(Struct, kw_only=True, frozen=True, tag="tfrecord"):
+    """TFRecord files: the path of a file, of one of several shards, or of a folder, or a pattern such as ``train-*``.
+
+    A folder can contain files for each split; see `digits.data.record_files`. ``labels`` is a file with the names of
+    integer labels. Raw images have the ``shape`` height, width, channels. Empty features are detected.
+    """
+
+    train: str
+    val: str = ""
+    test: str = ""
+    image_feature: str = ""
+    label_feature: str = ""
+    labels: str = ""
+    shape: list[Positive] = field(default_factory=list)
+
+
 class CreateClassification(CreateDataset, kw_only=True):
     """Read images with one label each.
 
@@ -94,7 +110,7 @@ class CreateClassification(CreateDataset, kw_only=True):
     train: FolderSplit | None = None
     val: FolderSplit | None = None
     test: FolderSplit | None = None
-    files: TextFiles | Tables | DatasetFolder | None = None
+    files: TextFiles | Tables | DatasetFolder | RecordSource | None = None
     pct_val: Percent = 25.0
     pct_test: Percent = 0.0
     sample: str | None = None

@@ -14,7 +14,10 @@ class Views(views.Views[CreateClassification]):
 
     charts = (views.Chart("accuracy", "Accuracy", ("accuracy",), percent=True, best="highest"),)
     balancing = ("none", "class_weights", "sampling")
-    invitation = "Assign each image to one class. From folders, text or CSV files, or a Hugging Face dataset."
+    invitation = (
+        "Assign each image to one class. From folders, text or CSV files, a Hugging Face dataset, "
+        "or TFRecord files."
+    )
     infer = "Classify"
     infer_title = "Classify an image"
     result = "Top predictions appear here."

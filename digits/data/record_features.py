@@ -1,0 +1,327 @@
+"""Features of the records of TFRecord files: what they contain, and which are probably the image and the label."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from digits.data import images
+from digits.data.images import UnusableImage
+from digits.data.sources import listed, show
+
+# The features of an Example by name, as the messages of `digits.data.example_pb2`.
+Features = Mapping[str, Any]
+
+BYTES, INTEGERS, FLOATS = "bytes", "int64", "float32"
+MAX_EXAMPLE_CHARACTERS = 60
+_TYPES = {"bytes_list": BYTES, "int64_list": INTEGERS, "float_list": FLOATS}
+_STARTS = (b"\xff\xd8", b"\x89PNG", b"GIF8", b"BM", b"II*\0", b"MM\0*")
+_NETPBM = re.compile(rb"P[2-6]\s")
+
+IMAGE_NAMES = (
+    "image/encoded",
+    "image",
+    "images",
+    "img",
+    "image_raw",
+    "encoded",
+    "jpeg",
+    "png",
+    "x",
+    "pixels",
+)
+LABEL_NAMES = (
+    *("image/class/text", "image/class/label", "label", "labels", "class", "target", "category", "y"),
+    *("fine_label", "label_id", "class_id", "text"),
+)
+_SIDES = {
+    "height": ("height", "rows"),
+    "width": ("width", "cols", "columns"),
+    "channels": ("depth", "channels"),
+}
+# Sizes and identities are no labels.
+_OTHERS = {*(word for words in _SIDES.values() for word in words), "id", "index", "key", "format", "filename"}
+
+
+def values_of(features: Features, name: str) -> tuple[str, Sequence[Any]]:
+    """Return the type and the values of a feature; both are empty if there is none."""
+    if name not in features:
+        return "", ()
+    kind = features[name].WhichOneof("kind")
+    return (_TYPES[kind], getattr(features[name], kind).value) if kind else ("", ())
+
+
+@dataclass(frozen=True)
+class FeatureInfo:
+    """A feature of a record: its type, the number of its values, the first ones as text, and its image, if any."""
+
+    name: str
+    type: str
+    length: int
+    example: str
+    image: bytes = b""
+
+
+def describe_features(features: Features) -> list[FeatureInfo]:
+    """Describe the features of a record, sorted by name."""
+    return [_describe(name, *values_of(features, name)) for name in sorted(features)]
+
+
+def _describe(name: str, kind: str, values: Sequence[Any]) -> FeatureInfo:
+    image = b""
+    if kind == BYTES and len(values):
+        first = values[0]
+        if is_image_file(first):
+            image, example = first, _describe_image(first)
+        else:
+            example = _as_text(first)
+        if len(values) > 1:
+            example += ", …"
+    else:
+        example = ", ".join(f"{value:.6g}" if kind == FLOATS else str(value) for value in values[:8])
+        example += ", …" if len(values) > 8 else ""
+    return FeatureInfo(name, kind or "empty", len(values), example, image)
+
+
+def _describe_image(data: bytes) -> str:
+    try:
+        format_name, (width, height) = images.header(data)
+    except UnusableImage as error:
+        return f"damaged image: {error.reason}"
+    return f"{format_name}, {width}×{height} pixels"
+
+
+def _as_text(data: bytes) -> str:
+    try:
+        text = data.decode()
+    except UnicodeDecodeError:
+        return f"{len(data):,} bytes"
+    if not all(character.isprintable() or character.isspace() for character in text):
+        return f"{len(data):,} bytes"
+    short = text[:MAX_EXAMPLE_CHARACTERS]
+    return show(short) + ("…" if len(text) > len(short) else "")
+
+
+def is_image_file(data: bytes) -> bool:
+    """Return whether ``data`` begins like an image file."""
+    is_webp = data[:4] == b"RIFF" and data[8:12] == b"WEBP"
+    return is_webp or data.startswith(_STARTS) or bool(_NETPBM.match(data))
+
+
+@dataclass(frozen=True)
+class ImageFeature:
+    """How an image is stored in the feature ``name``: as a file, as raw bytes, or as numbers.
+
+    Raw bytes and numbers have the ``shape`` height, width, channels. Without one, features such as ``height``,
+    ``width`` and ``depth`` contain it, or else the image is square. Numbers from ``low`` to ``high`` become 0 to 255.
+    """
+
+    name: str
+    is_file: bool = True
+    shape: tuple[int, ...] = ()
+    low: float = 0.0
+    high: float = 255.0
+
+    @classmethod
+    def of(cls, name: str, features: Features, shape: tuple[int, ...] = ()) -> ImageFeature:
+        """Return how the image is stored in a first record with ``features``."""
+        kind, values = values_of(features, name)
+        return cls(name, kind == BYTES and len(values) == 1 and is_image_file(values[0]), shape)
+
+    def encoded(self, features: Features) -> bytes:
+        """Return the image of a record as an image file; raises UnusableImage."""
+        kind, values = values_of(features, self.name)
+        if not len(values):
+            raise UnusableImage(f"the record has no feature “{show(self.name)}”")
+        if kind == BYTES:
+            if len(values) > 1:
+                raise UnusableImage(f"“{show(self.name)}” contains {len(values):,} images")
+            data: bytes = values[0]
+            return data if self.is_file else self._as_file(data, features)
+        return self._as_file(self._as_bytes(np.array(values, np.float64)), features)
+
+    def _as_bytes(self, values: NDArray[np.float64]) -> bytes:
+        if not (values.min() >= self.low and values.max() <= self.high):
+            raise UnusableImage(
+                f"“{show(self.name)}” has values from {values.min():.6g} to {values.max():.6g}, "
+                f"not {self.low:.6g} to {self.high:.6g}"
+            )
+        scaled = (values - self.low) * (255 / ((self.high - self.low) or 1))
+        return np.rint(scaled).astype(np.uint8).tobytes()
+
+    def _as_file(self, pixels: bytes, features: Features) -> bytes:
+        height, width, channels = self.shape_of(features, len(pixels))
+        if channels not in (1, 3):
+            raise UnusableImage(f"“{show(self.name)}” has {channels} channels, not 1 or 3")
+        if height * width * channels != len(pixels):
+            raise UnusableImage(
+                f"“{show(self.name)}” has {len(pixels):,} values, not {height}×{width}×{channels}"
+            )
+        return f"P{5 if channels == 1 else 6} {width} {height} 255\n".encode() + pixels
+
+    def shape_of(self, features: Features, count: int) -> tuple[int, int, int]:
+        """Return the height, width and channels of an image of ``count`` values; raises UnusableImage."""
+        shape = self.shape or stored_shape(features) or square(count)
+        if not shape:
+            raise UnusableImage(
+                f"“{show(self.name)}” has {count:,} values that are no image file, and no features with its shape"
+            )
+        height, width, channels = (*shape, 1, 1)[:3]
+        return height, width, channels
+
+
+def stored_shape(features: Features) -> tuple[int, int, int] | None:
+    """Return the height, width and channels in features such as ``image/height``, if there are any."""
+    found: dict[str, int] = {}
+    for side, words in _SIDES.items():
+        for name in sorted(features):
+            kind, values = values_of(features, name)
+            if kind == INTEGERS and len(values) == 1 and _last_word(name) in words and values[0] > 0:
+                found.setdefault(side, int(values[0]))
+    if "height" not in found or "width" not in found:
+        return None
+    return found["height"], found["width"], found.get("channels", 1)
+
+
+def square(count: int) -> tuple[int, int, int] | None:
+    """Return the shape of a square image of ``count`` values, with one or three channels, if there is one."""
+    for channels in (1, 3):
+        side = math.isqrt(count // channels)
+        if side > 1 and side * side * channels == count:
+            return side, side, channels
+    return None
+
+
+@dataclass
+class ValueRange:
+    """The smallest and the largest number of a feature in the records seen so far."""
+
+    low: float = math.inf
+    high: float = -math.inf
+    is_float: bool = False
+
+    def add(self, features: Features, name: str) -> None:
+        """Add a record; raises ValueError with a message for numbers that are not finite."""
+        kind, values = values_of(features, name)
+        if kind == BYTES or not len(values):
+            return
+        found = np.array(values, np.float64)
+        if not np.isfinite(found).all():
+            raise ValueError(f"“{show(name)}” contains NaN or infinity")
+        self.is_float |= kind == FLOATS
+        self.low, self.high = min(self.low, float(found.min())), max(self.high, float(found.max()))
+
+    def scale(self, image: ImageFeature) -> ImageFeature:
+        """Return ``image`` with the usual range that contains all numbers, or else exactly their range."""
+        if self.low > self.high:
+            return image
+        usual = ((0.0, 1.0), (-1.0, 1.0), (0.0, 255.0)) if self.is_float else ((0.0, 255.0),)
+        for low, high in usual:
+            if low <= self.low and self.high <= high:
+                return replace(image, low=low, high=high)
+        return replace(image, low=self.low, high=self.high)
+
+
+def guess_image(features: Features) -> str:
+    """Return the name of the feature that is most probably an image, or an empty string."""
+    encoded = _named(features, lambda kind, values: kind == BYTES and is_image_file(values[0]), 1)
+    if encoded:
+        return best_named(encoded, IMAGE_NAMES)
+    stored = stored_shape(features)
+    raw = [
+        name
+        for name in sorted(features)
+        if (count := _count(features, name)) >= 16
+        and ((stored is not None and math.prod(stored) == count) or square(count))
+    ]
+    return best_named(raw, IMAGE_NAMES)
+
+
+def guess_label(features: Features, image: str = "") -> str:
+    """Return the name of the feature that is most probably the class, or an empty string."""
+    possible = [
+        name
+        for name in _named(features, lambda kind, values: kind == INTEGERS or _is_short_text(kind, values), 1)
+        if name != image
+    ]
+    usual = [name for name in possible if name.lower() in LABEL_NAMES or _last_word(name) in LABEL_NAMES]
+    if usual:
+        return best_named(usual, LABEL_NAMES)
+    others = [name for name in possible if _last_word(name) not in _OTHERS]
+    return others[0] if len(others) == 1 else ""
+
+
+def best_named(names: Sequence[str], usual: Sequence[str]) -> str:
+    """Return the name that comes first in ``usual``, or else the first one, or an empty string."""
+
+    def rank(name: str) -> int:
+        return usual.index(name) if name in usual else len(usual)
+
+    return min(names, key=lambda name: (rank(name.lower()), rank(_last_word(name))), default="")
+
+
+class ClassFeature:
+    """The feature ``name`` with the class of a record: a text, a number, or the index of one of ``labels``."""
+
+    def __init__(self, name: str, labels: Sequence[str] = ()) -> None:
+        self.name, self._labels, self._kind = name, labels, ""
+
+    def read(self, features: Features) -> str:
+        """Return the name of the class of a record; raises ValueError with a message."""
+        name = show(self.name)
+        kind, values = values_of(features, self.name)
+        if not len(values):
+            raise ValueError(f"it has no feature “{name}”; its features are {listed(sorted(features))}")
+        if len(values) > 1:
+            raise ValueError(f"“{name}” has {len(values):,} values, not one")
+        if kind == FLOATS:
+            raise ValueError(f"“{name}” is {kind}, not an integer or a text")
+        self._kind = self._kind or kind
+        if kind != self._kind:
+            raise ValueError(f"“{name}” is {kind}, but {self._kind} in the records before")
+        if kind == BYTES:
+            text: str = values[0].decode("utf-8", "backslashreplace").strip()
+            if not text:
+                raise ValueError(f"“{name}” is empty")
+            return show(text)
+        index = int(values[0])
+        if not self._labels:
+            return str(index)
+        if not 0 <= index < len(self._labels):
+            raise ValueError(
+                f"the class {index} is not one of 0 to {len(self._labels) - 1}, those with a name"
+            )
+        return self._labels[index]
+
+
+def _named(features: Features, test: Callable[[str, Sequence[Any]], bool], length: int) -> list[str]:
+    found = ((name, *values_of(features, name)) for name in sorted(features))
+    return [name for name, kind, values in found if len(values) == length and test(kind, values)]
+
+
+def _is_short_text(kind: str, values: Iterable[Any]) -> bool:
+    return kind == BYTES and all(len(value) <= 200 and _is_text(value) for value in values)
+
+
+def _is_text(data: bytes) -> bool:
+    try:
+        return data.decode().isprintable() and bool(data.strip())
+    except UnicodeDecodeError:
+        return False
+
+
+def _count(features: Features, name: str) -> int:
+    kind, values = values_of(features, name)
+    if kind == BYTES:
+        return len(values[0]) if len(values) == 1 and not _is_text(values[0]) else 0
+    return len(values)
+
+
+def _last_word(name: str) -> str:
+    return re.split(r"[/_.\-]", name.lower())[-1]

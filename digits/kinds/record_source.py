@@ -1,0 +1,99 @@
+"""Datasets whose source is TFRecord files: their features, and the plan of their records."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Generic, TypeVar
+
+from digits.data import tfrecords
+from digits.data.record_features import Features, ImageFeature, ValueRange, describe_features
+from digits.data.record_files import RecordFiles
+from digits.data.sources import Progress, UnusableSource, count_of, listed, show
+from digits.data.tables import first_lines
+from digits.data.tfrecords import RecordImages
+
+PROGRESS_RECORDS = 2000
+MAX_FAULTS = 1000
+
+Value = TypeVar("Value")
+
+
+def first_record(paths: list[Path]) -> Features:
+    """Return the features of the first record of some files; raises UnusableSource."""
+    for path in paths:
+        found = tfrecords.first_example(path)
+        if found is not None:
+            return found
+    names = listed(path.name for path in paths)
+    raise UnusableSource(f"{names} {'is' if len(paths) == 1 else 'are'} empty.", "Choose files with records.")
+
+
+def need_feature(features: Features, name: str, guess: str, what: str) -> str:
+    """Return the feature ``name``, or by default the ``guess``; raises UnusableSource if there is none."""
+    if name and name not in features:
+        raise UnusableSource(
+            f"The first record has no feature “{show(name)}”.",
+            f"Its features are {listed(sorted(features))}.",
+        )
+    if not (name or guess):
+        names = [f"{item.name} ({item.type})" for item in describe_features(features)]
+        raise UnusableSource(f"None of the features looks like {what}.", f"Choose one of {listed(names)}.")
+    return name or guess
+
+
+class RecordSplits(Generic[Value]):
+    """Reads the records of all splits of ``files`` in order, with the image and a value of each.
+
+    ``read`` returns the value; it raises ValueError with a message for a record that has none.
+    """
+
+    def __init__(self, files: RecordFiles, image: ImageFeature, read: Callable[[Features], Value]) -> None:
+        self._files, self._image, self._read = files, image, read
+        self._range = ValueRange()
+        self._images: dict[str, RecordImages] = {}
+
+    def collect(self, split: str, progress: Progress) -> tuple[list[str], list[Value]]:
+        """Return the names and the values of all records of ``split``; raises UnusableSource that names records."""
+        root = self._files.root
+        images = self._images[split] = RecordImages(root, self._image)
+        names: list[str] = []
+        values: list[Value] = []
+        faults: list[str] = []
+        for path in self._files.splits[split]:
+            below = str(path.relative_to(root))
+            if tfrecords.is_compressed(path):
+                images.compressed.add(below)
+            for frame, features in tfrecords.examples(path):
+                if not frame.number % PROGRESS_RECORDS:
+                    progress.reading(f"Reading {show(path.name)}: {frame.number:,} records")
+                try:
+                    values.append(self._read(features))
+                    self._range.add(features, self._image.name)
+                    names.append(images.add(below, frame))
+                except ValueError as error:
+                    images.add(below, frame)
+                    faults.append(f"{show(path.name)}, record {frame.number:,}: {error}")
+                    if len(faults) == MAX_FAULTS:
+                        break
+        if faults:
+            count = count_of(len(faults), "record")
+            at_least = "At least " if len(faults) == MAX_FAULTS else ""
+            raise UnusableSource(
+                f"{at_least}{count} cannot be used: {first_lines(faults)}.",
+                "Choose another feature, or correct them.",
+            )
+        if not names:
+            raise UnusableSource(f"The files for {split} have no records.")
+        return names, values
+
+    def images(self, split: str) -> RecordImages:
+        """Return the images of a split, after all splits were collected: the range of numbers is then known."""
+        found = self._images[split]
+        found.image = self._range.scale(self._image)
+        return found
+
+    def describe(self, split: str) -> str:
+        """Return the files of a split, for pages."""
+        paths = self._files.splits[split]
+        return str(paths[0]) if len(paths) == 1 else f"{paths[0].parent} ({count_of(len(paths), 'file')})"

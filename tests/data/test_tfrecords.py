@@ -1,0 +1,174 @@
+"""TFRecord files of other programs: reading, damage, compression, and access by record."""
+
+from __future__ import annotations
+
+import os
+import tracemalloc
+from pathlib import Path
+
+import pytest
+
+from digits.data import tfrecords
+from digits.data.images import UnusableImage
+from digits.data.record_features import ImageFeature
+from digits.data.tfrecords import DamagedFile, RecordImages
+from tests.tfrecord_files import colored, example, frame, picture, write_records
+
+
+def read(path: Path) -> list[tuple[int, int]]:
+    return [
+        (item.number, features["label"].int64_list.value[0]) for item, features in tfrecords.examples(path)
+    ]
+
+
+def labels(count: int) -> list[bytes]:
+    return [example(label=number * 3) for number in range(count)]
+
+
+@pytest.mark.parametrize("compression", ["", "gzip", "zlib"])
+def test_records_are_read_in_order_whatever_the_compression(tmp_path: Path, compression: str) -> None:
+    path = write_records(tmp_path / "a.tfrecord", labels(500), compression)
+    assert read(path) == [(number, number * 3) for number in range(500)]
+    assert tfrecords.is_compressed(path) == bool(compression)
+
+
+def test_files_are_read_as_tensorflow_writes_them(tmp_path: Path) -> None:
+    tf = pytest.importorskip("tensorflow")
+    for compression in ("", "GZIP", "ZLIB"):
+        path = tmp_path / f"a{compression}.tfrecord"
+        with tf.io.TFRecordWriter(str(path), tf.io.TFRecordOptions(compression_type=compression)) as writer:
+            for payload in labels(300):
+                writer.write(payload)
+        assert read(path) == [(number, number * 3) for number in range(300)]
+
+
+def test_concatenated_gzip_files_are_one_file(tmp_path: Path) -> None:
+    first, second = (write_records(tmp_path / name, labels(3), "gzip").read_bytes() for name in "ab")
+    path = tmp_path / "both"
+    path.write_bytes(first + second)
+    assert [number for number, _ in read(path)] == list(range(6))
+
+
+def test_a_length_that_looks_like_a_gzip_header_is_plain(tmp_path: Path) -> None:
+    payload = example(label=1, text=b"x" * (0x8B1F - 60))
+    payload = example(label=1, text=b"x" * (0x8B1F - 60 + 0x8B1F - len(payload)))
+    assert len(payload) == 0x8B1F
+    assert read(write_records(tmp_path / "a", [payload])) == [(0, 1)]
+
+
+def test_an_empty_file_has_no_records(tmp_path: Path) -> None:
+    path = write_records(tmp_path / "a.tfrecord", [])
+    assert read(path) == [] and tfrecords.first_example(path) is None
+
+
+@pytest.mark.parametrize("compression", ["", "gzip", "zlib"])
+def test_every_truncation_is_reported_with_its_record(tmp_path: Path, compression: str) -> None:
+    path = write_records(tmp_path / "a.tfrecord", labels(3), compression)
+    data = path.read_bytes()
+    whole = {len(frame(labels(1)[0])) * count for count in (0, 1, 2)} if not compression else {0}
+    for size in range(len(data)):
+        path.write_bytes(data[:size])
+        if size in whole:
+            assert len(read(path)) < 3
+            continue
+        with pytest.raises(DamagedFile, match=r"a\.tfrecord(, record [0-3]: | is not a TFRecord)"):
+            read(path)
+
+
+@pytest.mark.parametrize("compression", ["", "gzip"])
+def test_every_changed_byte_is_found(tmp_path: Path, compression: str) -> None:
+    path = write_records(tmp_path / "a.tfrecord", labels(2), compression)
+    data = path.read_bytes()
+    # The header of GZIP contains a time and an operating system.
+    for place in range(0 if not compression else 10, len(data)):
+        path.write_bytes(data[:place] + bytes([data[place] ^ 0x21]) + data[place + 1 :])
+        with pytest.raises(DamagedFile, match=r"a\.tfrecord"):
+            read(path)
+
+
+def test_the_message_names_the_file_and_the_record(tmp_path: Path) -> None:
+    one = frame(labels(1)[0])
+    path = tmp_path / "a.tfrecord"
+    path.write_bytes(one + one[:-3] + b"abc" + one)
+    with pytest.raises(DamagedFile, match=r"a\.tfrecord, record 1: the contents do not match their checksum"):
+        read(path)
+    path.write_bytes(one + one + b"x" * 12)
+    with pytest.raises(DamagedFile, match=r"record 2: the length does not match its checksum"):
+        read(path)
+    path.write_bytes(one + one[:-1])
+    with pytest.raises(DamagedFile, match=r"record 1: truncated"):
+        read(path)
+    path.write_bytes(b"image,label\na.png,1\n")
+    with pytest.raises(DamagedFile, match=r"a\.tfrecord is not a TFRecord file"):
+        read(path)
+    os.mkfifo(tmp_path / "pipe")
+    with pytest.raises(DamagedFile, match="pipe is not a regular file"):
+        read(tmp_path / "pipe")
+    with pytest.raises(DamagedFile, match=r"missing cannot be read: No such file"):
+        read(tmp_path / "missing")
+
+
+def test_a_huge_length_allocates_nothing(tmp_path: Path) -> None:
+    from digits.data.records import masked_checksum
+
+    path = tmp_path / "a.tfrecord"
+    for length, message in ((1 << 60, "more than the limit"), (200 << 20, "truncated")):
+        header = length.to_bytes(8, "little")
+        path.write_bytes(header + masked_checksum(header) + b"x" * 100)
+        tracemalloc.start()
+        with pytest.raises(DamagedFile, match=rf"record 0: .*{message}"):
+            read(path)
+        peak = tracemalloc.get_traced_memory()[1]
+        tracemalloc.stop()
+        assert peak < 5_000_000
+
+
+@pytest.mark.parametrize("payload", [b"\xff\xff\xff", b"", b"hello world, this is no message"])
+def test_other_contents_than_examples_are_refused(tmp_path: Path, payload: bytes) -> None:
+    path = write_records(tmp_path / "a.tfrecord", [payload])
+    with pytest.raises(DamagedFile, match=r"a\.tfrecord, record 0: not a tf.train.Example"):
+        read(path)
+
+
+@pytest.mark.parametrize("compression", ["", "gzip"])
+def test_memory_does_not_grow_with_the_file(tmp_path: Path, compression: str) -> None:
+    payload = example(label=1, image=os.urandom(100_000))
+    path = write_records(tmp_path / "a.tfrecord", [payload] * 100, compression)
+    tracemalloc.start()
+    count = len(read(path))
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert count == 100 and peak < 4_000_000
+
+
+@pytest.mark.parametrize("compression", ["", "zlib"])
+def test_images_are_read_by_record_in_any_order(tmp_path: Path, compression: str) -> None:
+    files = ["a.tfrecord", "b/c.tfrecord"]
+    source = RecordImages(tmp_path, ImageFeature("image"))
+    names, expected = [], []
+    for number, name in enumerate(files):
+        payloads = [example(image=picture(size=(8 + place, 4 + number))) for place in range(5)]
+        path = write_records(tmp_path / name, payloads, compression)
+        if compression:
+            source.compressed.add(name)
+        names += [source.add(name, item) for item in tfrecords.frames(path)]
+        expected += [picture(size=(8 + place, 4 + number)) for place in range(5)]
+    assert names[:2] == ["a.tfrecord:0", "a.tfrecord:1"] and names[-1] == "b/c.tfrecord:4"
+    for order in (range(10), reversed(range(10))):
+        for place in order:
+            assert source.read(names[place]) == expected[place]
+    assert source.describe() == str(tmp_path) and source.is_available()
+
+
+def test_a_file_that_changes_while_it_is_read_is_reported(tmp_path: Path) -> None:
+    path = write_records(tmp_path / "a.tfrecord", colored(4))
+    source = RecordImages(tmp_path, ImageFeature("image/encoded"))
+    names = [source.add("a.tfrecord", item) for item in tfrecords.frames(path)]
+    data = path.read_bytes()
+    path.write_bytes(data[: len(data) // 2])
+    assert source.read(names[0]) == picture()
+    with pytest.raises(UnusableImage, match="changed while it was read"):
+        source.read(names[3])
+    path.unlink()
+    with pytest.raises(FileNotFoundError):
+        RecordImages(tmp_path, ImageFeature("x"), dict(source.offsets)).read(names[0])

@@ -1,0 +1,227 @@
+"""Image classification from TFRecord files: plans, messages, and the requests of the form."""
+
+from __future__ import annotations
+
+import io
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from digits.data.images import UnusableImage
+from digits.data.sources import Plan, UnusableSource
+from digits.kinds.classification import reader
+from digits.kinds.classification.recipe import CreateClassification, RecordSource
+from tests.kinds.tables import Silent
+from tests.site import Site
+from tests.tfrecord_files import colored, example, picture, prepare_tfds, ramps, write_records
+
+SCAN = "/datasets/images/classification/scan"
+CREATE = "/datasets/images/classification.json"
+
+
+def plan(source: RecordSource, **settings: Any) -> Plan:
+    recipe = CreateClassification(files=source, **{"pct_val": 0, "seed": 1, **settings})
+    return reader.read(recipe, Silent())
+
+
+def of_file(folder: Path, payloads: list[bytes], **settings: Any) -> Plan:
+    path = write_records(folder / "a.tfrecord", payloads)
+    return plan(RecordSource(train=str(path)), **settings)
+
+
+def pixels(made: Plan, split: str, place: int) -> np.ndarray[Any, Any]:
+    (data,) = made.read(made.splits[split], place)
+    return np.asarray(Image.open(io.BytesIO(data)))
+
+
+def test_records_become_images_with_the_text_of_their_class(tmp_path: Path) -> None:
+    made = of_file(tmp_path, colored(8), pct_val=25)
+    assert made.groups == ["blue", "red"]
+    assert {name: len(split) for name, split in made.splits.items()} == {"train": 6, "val": 2}
+    for split in made.splits.values():
+        for place, name in enumerate(split.files):
+            color = ("red", "blue")[int(name.removeprefix("a.tfrecord:")) % 2]
+            assert made.groups[split.targets[place]] == color
+            assert made.read(split, place) == [picture(color)]
+    assert made.splits["train"].source == str(tmp_path / "a.tfrecord")
+
+
+def test_chosen_features_and_a_labels_file_take_precedence(tmp_path: Path) -> None:
+    path = write_records(tmp_path / "a.tfrecord", colored(4), "gzip")
+    (tmp_path / "labels.txt").write_text("warm\ncold\nunused\n")
+    source = RecordSource(
+        train=str(path), label_feature="image/class/label", labels=str(tmp_path / "labels.txt")
+    )
+    made = plan(source)
+    assert made.groups == ["warm", "cold", "unused"] and made.splits["train"].targets == [0, 1, 0, 1]
+    assert "Classes without train images: unused." in made.warnings
+    with pytest.raises(UnusableSource, match="no feature “x”") as error:
+        plan(RecordSource(train=str(path), image_feature="x"))
+    assert "image/encoded" in error.value.hint
+    with pytest.raises(UnusableSource, match="None of the features looks like a label"):
+        of_file(tmp_path, [example(image=picture(), score=0.5)])
+
+
+@pytest.mark.parametrize("as_numbers", [False, True])
+def test_raw_images_and_numbers_have_a_shape(tmp_path: Path, as_numbers: bool) -> None:
+    found = ramps(6)
+    payloads = [
+        example(
+            image=[float(value) / 255 for value in ramp.ravel()] if as_numbers else ramp.tobytes(),
+            label=number % 2,
+        )
+        for number, ramp in enumerate(found)
+    ]
+    made = of_file(tmp_path, payloads)
+    assert made.groups == ["0", "1"]
+    assert all(np.array_equal(pixels(made, "train", place), ramp) for place, ramp in enumerate(found))
+
+
+def test_separate_files_and_folders_have_their_own_splits(tmp_path: Path) -> None:
+    for name, count in (
+        ("train-00000-of-00002", 4),
+        ("train-00001-of-00002", 2),
+        ("validation-00000-of-00001", 2),
+    ):
+        write_records(tmp_path / "own" / name, colored(count))
+    other = write_records(tmp_path / "other.tfrecord", colored(3), "zlib")
+    for source in (
+        RecordSource(train=str(tmp_path / "own"), test=str(other)),
+        RecordSource(
+            train=str(tmp_path / "own" / "train-*"), val=str(tmp_path / "own" / "val*"), test=str(other)
+        ),
+    ):
+        made = plan(source, pct_val=50, pct_test=10)
+        assert {name: len(split) for name, split in made.splits.items()} == {"train": 6, "val": 2, "test": 3}
+        assert np.array_equal(pixels(made, "test", 2)[0, 0], (200, 30, 30))
+
+
+def test_a_folder_of_tensorflow_datasets_needs_no_settings(tmp_path: Path) -> None:
+    made = plan(RecordSource(train=str(prepare_tfds(tmp_path / "spots" / "1.0.0"))), pct_val=25)
+    assert made.groups == ["Red spot", "Blue spot"]
+    assert {name: len(split) for name, split in made.splits.items()} == {"train": 6, "val": 2, "test": 4}
+    assert "spots-train.tfrecord-00001-of-00002:0" in made.splits["train"].files + made.splits["val"].files
+
+
+@pytest.mark.parametrize(
+    ("payloads", "message"),
+    [
+        ([], r"a\.tfrecord is empty"),
+        (
+            [*colored(2), example(image__encoded=picture()), *colored(1)],
+            r"1 record cannot be used: a\.tfrecord, record 2: it has no feature “image/class/text”",
+        ),
+        (
+            [example(image=picture(), label=0), example(image=picture(), label=b"one")],
+            r"record 1: “label” is bytes, but int64 in the records before",
+        ),
+        ([example(image=picture(), label=3)] * 3, "All images in .* have the label “3”"),
+        ([example(image=picture(), label=1), b"\xff\xff"], r"record 1: not a tf.train.Example"),
+    ],
+)
+def test_faults_are_reported_with_the_file_and_the_record(
+    tmp_path: Path, payloads: list[bytes], message: str
+) -> None:
+    with pytest.raises(UnusableSource, match=message):
+        of_file(tmp_path, payloads)
+
+
+def test_a_record_without_a_usable_image_is_skipped(tmp_path: Path) -> None:
+    made = of_file(
+        tmp_path, [example(image=picture(), label=0), example(label=1), example(image=[1, 2], label=1)]
+    )
+    train = made.splits["train"]
+    assert len(train) == 3
+    for place, reason in ((1, "the record has no feature “image”"), (2, "2 values that are no image file")):
+        with pytest.raises(UnusableImage, match=reason):
+            made.read(train, place)
+
+
+def test_labels_of_other_splits_are_those_of_training(tmp_path: Path) -> None:
+    train = write_records(tmp_path / "a", [example(image=picture(), label=number) for number in (0, 1)])
+    val = write_records(tmp_path / "b", [example(image=picture(), label=2)])
+    with pytest.raises(UnusableSource, match="The val records have labels without training records: 2"):
+        plan(RecordSource(train=str(train), val=str(val)))
+
+
+def scan(site: Site, path: Path | str, **fields: Any) -> dict[str, Any]:
+    answer = site.post(SCAN, method="tfrecord", record_train=str(path), **fields)
+    assert answer.status_code == 200, answer.text
+    last: dict[str, Any] = json.loads(answer.text.splitlines()[-1])
+    return last
+
+
+@pytest.mark.integration
+def test_the_form_shows_the_features_of_the_first_record(site: Site) -> None:
+    path = write_records(site.data / "a.tfrecord", colored(9))
+    found = scan(site, path)
+    assert (
+        found["facts"] == ["TFRecord files: 1 file for train.", "9 training records."]
+        and not found["problems"]
+    )
+    rows = {row[0]: row[1:] for row in found["table"]}
+    assert rows["image/encoded (image)"] == ["bytes", "1", "PNG, 8×6 pixels"]
+    assert rows["image/class/text (label)"] == ["bytes", "1", "red"] and rows["image/height"] == [
+        "int64",
+        "1",
+        "6",
+    ]
+    pictures = dict(zip(rows, found["pictures"], strict=True))
+    assert [name for name, uri in pictures.items() if uri.startswith("data:image/png")] == [
+        "image/encoded (image)"
+    ]
+    assert found["bars"] == [["blue", 4], ["red", 5]]
+    assert found["options"]["image_feature"][0] == ["", "Automatic: image/encoded"]
+    assert ["image/class/label", "image/class/label: int64"] in found["options"]["label_feature"]
+    assert scan(site, path, label_feature="image/class/label")["bars"] == [["0", 5], ["1", 4]]
+    wrong = scan(site, path, label_feature="x")
+    assert "no feature “x”" in wrong["problems"][0] and wrong["table"] and wrong["options"]
+    unusable = scan(site, path, image_feature="image/format")
+    assert "The first record has no usable image: “image/format” has 3 values" in unusable["problems"][0]
+
+
+@pytest.mark.integration
+def test_the_form_names_faults_of_the_files(site: Site) -> None:
+    path = write_records(site.data / "a.tfrecord", colored(3))
+    path.write_bytes(path.read_bytes()[:-2])
+    assert "a.tfrecord, record 2: truncated" in scan(site, path)["problems"][0]
+    (site.data / "b").mkdir()
+    assert "contains no TFRecord files" in scan(site, site.data / "b")["problems"][0]
+    assert "outside the folders" in scan(site, "/etc/*")["refused"]
+    fields = {"dataset_name": "a", "method": "tfrecord"}
+    for path_text, message in (
+        ("", "required"),
+        ("/etc/passwd", "outside"),
+        (str(site.data / "b"), "no TFRecord"),
+    ):
+        answer = site.post(CREATE, **fields, record_train=path_text)
+        assert message in answer.get_json()["errors"]["record_train"][0]
+    answer = site.post(CREATE, **fields, record_train=str(path), record_shape="8×x")
+    assert "28×28×1" in answer.get_json()["errors"]["record_shape"][0]
+
+
+@pytest.mark.integration
+def test_a_dataset_is_created_from_a_folder_of_tensorflow_datasets_and_cloned(site: Site) -> None:
+    folder = prepare_tfds(site.data / "spots")
+    found = scan(site, folder)
+    assert found["facts"][0] == "TensorFlow Datasets, spots 1.0.0: 2 files for train, 1 file for test."
+    assert found["facts"][-1] == "Other splits are ignored: unsupervised."
+    assert found["bars"] == [["Red spot", 4], ["Blue spot", 4]]
+    fields = {"dataset_name": "spots", "resize_width": 8, "resize_height": 6, "folder_pct_val": 25}
+    answer = site.post(CREATE, method="tfrecord", record_train=str(folder), image_feature="image", **fields)
+    job_id = answer.get_json()["id"]
+    twin = site.post(CREATE, clone=job_id).get_json()["id"]
+    page = site.get(f"/datasets/images/classification/new?clone={job_id}").text
+    assert '<option selected value="image">image</option>' in page and str(folder) in page
+    for made in (job_id, twin):
+        assert site.wait_for_end(made) == "Done", site.json(f"/datasets/{made}.json")["error"]
+        answer = site.json(f"/datasets/{made}.json")
+        entries = {task["name"]: task["entries"] for task in answer["CreateDbTasks"]}
+        assert entries == {"Create DB (train)": 6, "Create DB (val)": 2, "Create DB (test)": 4}
+        assert answer["labels"] == ["Red spot", "Blue spot"]
+    explore = site.get(f"/datasets/images/classification/explore?job_id={job_id}&db=test").text
+    assert "spots-test.tfrecord-00000-of-00001:0" in explore
