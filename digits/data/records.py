@@ -28,7 +28,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import TracebackType
-from typing import Any, BinaryIO, Self, TypeVar, cast
+from typing import IO, Any, BinaryIO, Self, TypeVar, cast
 
 import google_crc32c
 import numpy as np
@@ -270,8 +270,7 @@ class ShardWriter:
 
     def add(self, payload: bytes, group: int = -1) -> None:
         """Append an Example of the group with index ``group``."""
-        length = len(payload).to_bytes(8, "little")
-        for part in (length + masked_checksum(length), payload, masked_checksum(payload)):
+        for part in _frame(payload):
             self._file.write(part)
             self._hash.update(part)
         self._entries.append((self._offset + HEADER_BYTES, len(payload), group))
@@ -380,6 +379,16 @@ class SplitReader:
         if shard not in self._files:
             self._files[shard] = open_shard(shard, self._job_folder)
         return self._files[shard]
+
+
+def write_frame(file: IO[bytes], payload: bytes) -> None:
+    """Append an Example to a shard without an index."""
+    file.writelines(_frame(payload))
+
+
+def _frame(payload: bytes) -> tuple[bytes, bytes, bytes]:
+    length = len(payload).to_bytes(8, "little")
+    return length + masked_checksum(length), payload, masked_checksum(payload)
 
 
 def masked_checksum(data: bytes) -> bytes:

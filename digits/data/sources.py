@@ -216,6 +216,17 @@ def path_below(root: str, path: str) -> str:
     return os.path.relpath(whole, root)
 
 
+def read_bounded(path: Path, max_bytes: int) -> bytes:
+    """Return the contents of a regular file; raises OSError, and ValueError if it is too large."""
+    if not path.is_file():
+        raise ValueError("is not a regular file")
+    with open(path, "rb") as file:
+        data = file.read(max_bytes + 1)
+    if len(data) > max_bytes:
+        raise ValueError(f"is larger than {max_bytes >> 20} MiB")
+    return data
+
+
 def show(path: str) -> str:
     """``path`` for messages and files: one line, with bytes that are not UTF-8 as ``\\xff``."""
     text = os.fsencode(path).decode("utf-8", "backslashreplace")

@@ -77,6 +77,8 @@ class Views(Generic[AnyRecipe]):
     records as images, because they are not: `draw_record` shows them. If predictions can be made from something else
     than an image file, ``has_input`` includes the template ``input.html`` of the kind in the page of a model, and
     `read_input` reads its fields; without ``takes_image``, it replaces the image file.
+
+    ``annotation_format`` is the name of the download in which annotation tools can edit the targets.
     """
 
     group = "class"
@@ -95,6 +97,7 @@ class Views(Generic[AnyRecipe]):
     shows_images = True
     has_input = False
     takes_image = True
+    annotation_format = ""
 
     def describe_metric(self, name: str, value: float) -> str:
         """Format the metric ``name`` for display, such as ``accuracy 93.25%``."""

@@ -31,7 +31,7 @@ from digits.kinds.dataset_form import ImageDatasetForm
 from digits.kinds.form_fields import errors_of
 from digits.kinds.jobs import DatasetJob
 from digits.kinds.source_summary import SourceSummary
-from digits.web import health_views, serializers
+from digits.web import export_views, health_views, serializers
 from digits.web.auth import current_username
 from digits.web.dataset_submit import new_dataset
 from digits.web.job_query import Page, page_of
@@ -119,6 +119,7 @@ def show(job_id: str) -> str:
         dataset=body,
         counts=state.counts,
         skipped=serializers.skipped(job),
+        downloads=export_views.offered(job) if body is not None else [],
         health=health_views.panel(job, manifest) if body is not None and manifest is not None else None,
         models=serializers.rows(models.items),
         models_page=models,
@@ -258,6 +259,7 @@ def explore(kind: Kind) -> str:
         sizes=PAGE_SIZES,
         items=_items(job, manifest, list(page.items)),
         legend=legend(manifest.target),
+        annotation_download=export_views.for_annotation_tools(job),
         dataset_size=(manifest.width * manifest.channels // job.recipe.channels, manifest.height),
     )
 

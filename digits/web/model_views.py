@@ -36,7 +36,7 @@ from digits.core.recipe import Preflight
 from digits.core.snapshot_list import Snapshot
 from digits.core.status import Status
 from digits.core.task import EVENTS_FILE
-from digits.data.archive import MEDIA_TYPES, stream
+from digits.data.archive import MEDIA_TYPES, existing, stream
 from digits.kinds import Kind, all_kinds, default_kind, prediction_views
 from digits.kinds.form_fields import choices, cursor_of, errors_of
 from digits.kinds.jobs import DatasetJob
@@ -254,7 +254,7 @@ def download(job_id: str, ending: str) -> Response:
             files[shared] = dataset.folder / shared, dataset.folder
     name = f"{job.id}_epoch_{epoch_label(snapshot.epoch)}.{ending}"
     return Response(
-        each_in_thread(stream(ending, {"info.json": about.encode()}, files)),
+        each_in_thread(stream(ending, [("info.json", about.encode()), *existing(files)])),
         mimetype=MEDIA_TYPES[ending],
         headers={"Content-Disposition": f'attachment; filename="{name}"'},
     )
@@ -276,7 +276,7 @@ def saved_model(job_id: str, ending: str) -> Response:
     files = {path.relative_to(target).as_posix(): (path, target) for path in files_below(target)}
     name = f"{job.id}_epoch_{epoch_label(snapshot.epoch)}_savedmodel.{ending}"
     response = Response(
-        each_in_thread(stream(ending, {}, dict(sorted(files.items())))),
+        each_in_thread(stream(ending, existing(dict(sorted(files.items()))))),
         mimetype=MEDIA_TYPES[ending],
         headers={"Content-Disposition": f'attachment; filename="{name}"'},
     )

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from digits.data.image_lists import list_images
-from digits.data.sources import UnusableSource, count_of, listed, path_below, show
+from digits.data.sources import UnusableSource, count_of, listed, path_below, read_bounded, show
 from digits.data.tables import first_lines
 from digits.kinds.detection.annotations import AnnotatedImage, Box
 
@@ -102,17 +102,6 @@ class LabelFolder:
             return read_bounded(path, MAX_LABEL_BYTES)
         except (ValueError, OSError) as error:
             raise InvalidAnnotation(getattr(error, "strerror", None) or str(error)) from error
-
-
-def read_bounded(path: Path, max_bytes: int) -> bytes:
-    """Return the contents of a regular file; raises OSError, and ValueError if it is too large."""
-    if not path.is_file():
-        raise ValueError("is not a regular file")
-    with open(path, "rb") as file:
-        data = file.read(max_bytes + 1)
-    if len(data) > max_bytes:
-        raise ValueError(f"is larger than {max_bytes >> 20} MiB")
-    return data
 
 
 def text_lines(data: bytes) -> Iterator[tuple[str, list[str]]]:
