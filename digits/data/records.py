@@ -271,9 +271,9 @@ class ShardWriter:
     def add(self, payload: bytes, group: int = -1) -> None:
         """Append an Example of the group with index ``group``."""
         length = len(payload).to_bytes(8, "little")
-        for part in (length + _masked_checksum(length), payload, _masked_checksum(payload)):
-            self._file.write(part)
-            self._hash.update(part)
+        frame = b"".join((length, _masked_checksum(length), payload, _masked_checksum(payload)))
+        self._file.write(frame)
+        self._hash.update(frame)
         self._entries.append((self._offset + HEADER_BYTES, len(payload), group))
         self._offset += HEADER_BYTES + len(payload) + CHECKSUM_BYTES
 
