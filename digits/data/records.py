@@ -270,9 +270,9 @@ class ShardWriter:
 
     def add(self, payload: bytes, group: int = -1) -> None:
         """Append an Example of the group with index ``group``."""
-        for part in _frame(payload):
-            self._file.write(part)
-            self._hash.update(part)
+        frame = _frame(payload)
+        self._file.write(frame)
+        self._hash.update(frame)
         self._entries.append((self._offset + HEADER_BYTES, len(payload), group))
         self._offset += HEADER_BYTES + len(payload) + CHECKSUM_BYTES
 
@@ -383,12 +383,12 @@ class SplitReader:
 
 def write_frame(file: IO[bytes], payload: bytes) -> None:
     """Append an Example to a shard without an index."""
-    file.writelines(_frame(payload))
+    file.write(_frame(payload))
 
 
-def _frame(payload: bytes) -> tuple[bytes, bytes, bytes]:
+def _frame(payload: bytes) -> bytes:
     length = len(payload).to_bytes(8, "little")
-    return length + masked_checksum(length), payload, masked_checksum(payload)
+    return b"".join((length, masked_checksum(length), payload, masked_checksum(payload)))
 
 
 def masked_checksum(data: bytes) -> bytes:

@@ -36,7 +36,7 @@ class ImagePlan(Plan):
             raise UnusableImage(f"{TARGET} {show(name)}: {error.reason}") from error
         except OSError as error:
             raise UnusableImage(f"{TARGET} {show(name)}: {error.strerror or error}") from error
-        resized = _resize(picture.image, Geometry(picture.image.size, *size, geometry.mode))
+        resized = _resize(picture, Geometry(picture.image.size, *size, geometry.mode))
         return {self.target.feature: [images.encode_image(resized, "png")]}
 
 
@@ -54,11 +54,12 @@ def _check_proportions(target: tuple[int, int], image: tuple[int, int]) -> None:
         raise UnusableImage(f"its aspect ratio ({sizes[0]}) differs from that of the image ({sizes[1]})")
 
 
-def _resize(image: Image.Image, geometry: Geometry) -> Image.Image:
+def _resize(picture: images.Picture, geometry: Geometry) -> Image.Image:
     """Resize a target like an image, but pad it with black."""
+    image = picture.image
     if image.size == (geometry.width, geometry.height):
         return image
-    scaled = image.resize(geometry.inner, Image.Resampling.BILINEAR, box=geometry.cut)
+    scaled = images.scale(image, geometry, exact=not picture.is_lossy)
     if scaled.size == (geometry.width, geometry.height):
         return scaled
     padded = Image.new(image.mode, (geometry.width, geometry.height))

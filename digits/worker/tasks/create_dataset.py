@@ -56,6 +56,7 @@ NEWS_SECONDS = 0.2
 PROGRESS_SECONDS = 0.25
 SHARE_OF_DOWNLOAD = 0.5
 DIGEST_BYTES = 8
+MAX_UINT16_SUMMANDS = 65535 // 255
 
 _FORMATS = {"png": "png", "jpg": "jpeg", "none": "raw"}
 
@@ -320,7 +321,7 @@ class ShardMaker:
         self._job_folder = job_folder
         # Image files have one or three channels.
         self._format = "raw" if plan.stacked > 1 else _FORMATS[recipe.encoding]
-        self._sum: NDArray[np.float64] | None = None
+        self._sum = MeanSum()
 
     def make(self, number: int, send: parallel.Send) -> None:
         """Write the shard of piece ``number``; send Advanced periodically, and ShardWritten at the end."""
@@ -343,13 +344,13 @@ class ShardMaker:
                     news.advance(Unusable(show(path), _reason(error, split.images), piece.split, name))
                     continue
                 writer.add(records.encode_example(record), group)
-                features.add(records.all_features(record))
+                features.add(record)
                 if group >= 0:
                     counts[group] += 1
                 kept.append(place)
                 digests += digest
                 if in_train:
-                    self._add(pixels)
+                    self._sum.add(pixels)
                 news.advance()
         news.flush()
         counted = self._plan.counts(split, kept)
@@ -369,8 +370,8 @@ class ShardMaker:
 
     def finish(self, send: parallel.Send) -> None:
         """Send the sum of the training images that this process wrote."""
-        if self._sum is not None:
-            send(Summed(self._sum))
+        if (total := self._sum.total()) is not None:
+            send(Summed(total))
 
     def _record(self, split: SplitPlan, place: int) -> tuple[records.Record, images.Pixels, bytes]:
         recipe, size = self._recipe, (self._recipe.width, self._recipe.height)
@@ -382,7 +383,10 @@ class ShardMaker:
         digest = hashlib.blake2b(b"".join(item.data for item in pictures), digest_size=DIGEST_BYTES).digest()
         # The padding noise depends on the images only, so that it is reproducible.
         seed = recipe.seed % (1 << 64) ^ int.from_bytes(digest, "big")
-        resized = [images.resize_image(item.image, *size, recipe.resize_mode, seed=seed) for item in pictures]
+        resized = [
+            images.resize_image(item.image, *size, recipe.resize_mode, seed=seed, exact=not item.is_lossy)
+            for item in pictures
+        ]
         pixels = images.as_pixels(resized[0])
         if len(pictures) > 1:
             pixels = np.concatenate([images.as_pixels(image) for image in resized], axis=2)
@@ -406,11 +410,31 @@ class ShardMaker:
         )
         return record, pixels, digest
 
-    def _add(self, pixels: images.Pixels) -> None:
-        # Sums of integers are exact in float64, so the order does not matter.
-        if self._sum is None:
-            self._sum = np.zeros(pixels.shape, np.float64)
-        np.add(self._sum, pixels, out=self._sum)
+
+class MeanSum:
+    """The exact sum of images of one size, which does not depend on their order."""
+
+    def __init__(self) -> None:
+        self._total: NDArray[np.float64] | None = None
+        self._recent = np.zeros(0, np.uint16)
+        self._count = 0
+
+    def add(self, pixels: images.Pixels) -> None:
+        # Adding 16-bit integers is faster than adding float64.
+        if self._count == MAX_UINT16_SUMMANDS:
+            self._total = self.total()
+            self._count = 0
+        if self._count:
+            np.add(self._recent, pixels, out=self._recent)
+        else:
+            self._recent = pixels.astype(np.uint16)
+        self._count += 1
+
+    def total(self) -> NDArray[np.float64] | None:
+        """The sum so far, float64 [height, width, channels]; None without images."""
+        if not self._count:
+            return self._total
+        return self._recent.astype(np.float64) if self._total is None else self._total + self._recent
 
 
 class Report:
