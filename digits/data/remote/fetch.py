@@ -144,6 +144,7 @@ class Fetch:
     def _list(self, driver: Driver, source: Source) -> Iterator[tuple[RemoteFile, str]]:
         address = parse(source.address)
         if not source.is_folder:
+            self.news.folders[""] = self.news.folders.get("", 0) + 1
             yield driver.find(address), source.path
             return
         self._files, self._folders = set(), set()
