@@ -14,6 +14,7 @@ from msgspec import Meta, Struct, field
 
 from digits.core import schema
 from digits.core.files import read_json, write_json
+from digits.core.remote import RemoteSources
 from digits.core.schedules import AnySchedule, Fixed
 from digits.core.schema import LARGEST_NUMBER, Fraction, NonNegative, Percent, Positive, Whole
 
@@ -64,7 +65,8 @@ class CreateDataset(Recipe, tag="create-dataset"):
 
     ``kind`` is a name in `digits.kinds`. ``width`` and ``height`` are in pixels; ``channels`` is 1 or 3.
     ``seed`` determines the split and the order of the records. The task fails if more than
-    ``max_unusable_percent`` of the images cannot be used. Without ``processes``, there is one per core.
+    ``max_unusable_percent`` of the images cannot be used. Without ``processes``, there is one per core. ``remote``
+    lists the paths of the recipe that are addresses, whose files are downloaded first.
     """
 
     kind: str
@@ -76,6 +78,7 @@ class CreateDataset(Recipe, tag="create-dataset"):
     seed: Whole = 0
     max_unusable_percent: Percent = 5.0
     processes: Positive | None = None
+    remote: RemoteSources | None = None
 
 
 class Solver(Struct, kw_only=True, frozen=True):

@@ -9,6 +9,7 @@ from typing import Any, Generic, TypeVar
 from wtforms import BooleanField, IntegerField, SelectField, StringField
 from wtforms.validators import DataRequired, ValidationError
 
+from digits.core.remote import is_address
 from digits.data.pairs import find_folders
 from digits.kinds.dataset_form import ImageDatasetForm, check_shares, required_integer
 from digits.kinds.form_fields import AllowedPath, RequiredIf, choices
@@ -96,7 +97,7 @@ class PairForm(ImageDatasetForm[AnyPairRecipe], Generic[AnyPairRecipe]):
         images = self[FOLDERS[split][0]]
         if images.errors or field.errors or not images.data:
             return
-        found = None if field.data else self._find(Path(images.data))
+        found = None if field.data or is_address(images.data) else self._find(Path(images.data))
         if found:
             images.data, field.data = map(str, found)
         elif not field.data:

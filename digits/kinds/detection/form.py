@@ -9,6 +9,7 @@ from wtforms import IntegerField, StringField
 from wtforms.validators import DataRequired, Length, NumberRange, Optional, ValidationError
 
 from digits.core.errors import DigitsError
+from digits.core.remote import is_address
 from digits.data.sources import UnusableSource
 from digits.kinds.dataset_form import ImageDatasetForm, check_shares, required_integer
 from digits.kinds.detection.formats import detect
@@ -115,6 +116,9 @@ class DatasetForm(ImageDatasetForm[CreateDetection]):
         if not field.data or field.errors:
             return
         try:
+            if is_address(field.data):
+                field.data = self.resolve(field.data, "any")
+                return
             path = self._labels_path(field.name)
             if self.format.data == "auto":
                 detect(path)

@@ -15,19 +15,23 @@ import math
 import os
 import shutil
 import time
+from collections.abc import Callable
 from contextlib import closing
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, cast
 
 import humanize
+import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
+from digits.core.errors import DigitsError
 from digits.core.events import Counted, EventLog, Progressed, ReportInterval, Skipped, Warned
 from digits.core.events import Split as SplitName
 from digits.core.files import is_disk_full, write_bytes, write_json
 from digits.core.recipe import CreateDataset
+from digits.core.remote import replace_texts
 from digits.data import images, parallel, records, samples
 from digits.data.feature_spec import FeatureShapes
 from digits.data.manifest import (
@@ -41,8 +45,9 @@ from digits.data.manifest import (
     Split,
     remove_products,
 )
+from digits.data.remote.copies import Copies
 from digits.data.sources import ImageSource, Plan, SplitPlan, UnusableSource, count_of, show
-from digits.kinds.recipes import read_source
+from digits.kinds.recipes import build_recipe, read_source
 from digits.worker.failure import UserFault
 
 MAX_SKIPPED_EVENTS = 1000
@@ -143,12 +148,21 @@ class Creation:
         self._recipe = recipe
         self._job_folder = job_folder
         self._report = Report(events)
+        self._copies: Copies | None = None
 
     def run(self) -> dict[str, Any]:
         remove_products(self._job_folder)
         written: dict[str, Written] = {}
         try:
-            return self._make(self._plan(), written)
+            self._fetch()
+            result = self._make(self._plan(), written)
+            if self._copies is not None:
+                self._copies.remove()
+            return result
+        except UserFault as fault:
+            remove_products(self._job_folder)
+            show = self._report.show
+            raise UserFault(show(fault.message), show(fault.hint)) from fault
         except parallel.ProcessDied as death:
             remove_products(self._job_folder)
             raise _process_fault(death) from death
@@ -160,6 +174,20 @@ class Creation:
         except BaseException:
             remove_products(self._job_folder)
             raise
+
+    def _fetch(self) -> None:
+        """Copy the remote files of the recipe, and read the copies instead."""
+        recipe = self._recipe
+        if recipe.remote is None:
+            return
+        try:
+            self._copies = Copies(recipe.remote, self._job_folder)
+            self._report.show = self._copies.show
+            self._copies.fetch(self._report, recipe.max_unusable_percent)
+        except DigitsError as error:
+            raise UserFault(error.message, error.hint) from error
+        body = msgspec.to_builtins(recipe) | {"remote": None}
+        self._recipe = build_recipe(replace_texts(body, self._copies.paths))
 
     def _plan(self) -> Plan:
         try:
@@ -202,7 +230,8 @@ class Creation:
             skipped=len(skipped),
             seed=recipe.seed,
             source={
-                name: show(split.source or split.images.describe()) for name, split in plan.splits.items()
+                name: self._report.show(show(split.source or split.images.describe()))
+                for name, split in plan.splits.items()
             },
         )
         manifest.save(self._job_folder)
@@ -448,21 +477,23 @@ class Report:
         self._skipped = 0
         self.images = 0
         self.share = 0.0  # the progress before writing starts
+        # Replaces paths in texts for the user.
+        self.show: Callable[[str], str] = str
 
     def warn(self, message: str) -> None:
-        self._events.append(Warned(message))
+        self._events.append(Warned(self.show(message)))
 
     def counted(self, split: str, plan: Plan, counts: NDArray[np.integer[Any]]) -> None:
         if plan.counted:
             self._events.append(Counted(cast(SplitName, split), plan.counted, counts.tolist()))
 
     def reading(self, what: str) -> None:
-        self._events.append(Progressed(self.share, None, what))
+        self._events.append(Progressed(self.share, None, self.show(what)))
 
-    def downloaded(self, fraction: float, what: str) -> None:
+    def downloaded(self, fraction: float, what: str, seconds_left: float | None = None) -> None:
         self.share = SHARE_OF_DOWNLOAD
         if self._interval.is_due(now=fraction >= 1):
-            self._events.append(Progressed(fraction * self.share, None, what))
+            self._events.append(Progressed(fraction * self.share, seconds_left, what))
 
     def start_writing(self, count: int) -> None:
         self.images = count
