@@ -23,7 +23,7 @@ from pathlib import Path
 from typing import BinaryIO
 
 import numpy as np
-from cykooz_resizer import CropBox, FilterType, ResizeAlg, Resizer, ResizeOptions
+from cykooz_resizer import CropBox, FilterType, ResizeAlg, ResizeOptions, Resizer
 from numpy.typing import NDArray
 from PIL import Image, ImageOps, UnidentifiedImageError
 
