@@ -312,6 +312,13 @@ def side_by_side(pixels: Pixels) -> Pixels:
     return np.concatenate(np.split(pixels, channels // (1 if channels % 3 else 3), axis=-1), axis=-2)
 
 
+def scale_to_pixels(values: NDArray[np.float32]) -> Pixels:
+    """Show numbers [height, width, channels] as pixels: the smallest becomes black, and the largest white."""
+    low, high = float(values.min()), float(values.max())
+    scaled = (values.astype(np.float64) - low) * (255 / ((high - low) or 1))
+    return np.nan_to_num(scaled.round(), posinf=255).clip(0, 255).astype(np.uint8)
+
+
 def data_uri(file: bytes, media_type: str = "image/png") -> str:
     """Return the contents of an image file as a URI."""
     return f"data:{media_type};base64,{base64.b64encode(file).decode()}"
