@@ -301,8 +301,8 @@ def resize_image(
 def scale(image: Image.Image, geometry: Geometry, *, exact: bool = True) -> Image.Image:
     """Scale the part ``geometry.cut`` of an image of mode L or RGB to ``geometry.inner``.
 
-    If the result need not be ``exact``, its values differ from the exact ones by 1 at most. This is several times faster,
-    and appropriate for lossy formats.
+    If the result need not be ``exact``, its values differ from the exact ones by 1 at most. This is several times
+    faster, and appropriate for lossy formats.
     """
     # The resampling box crops, so that a long thin image never becomes a huge one.
     if exact:
@@ -339,6 +339,13 @@ def side_by_side(pixels: Pixels) -> Pixels:
     """Move images that are stacked along the channels, [..., width, channels], beside each other."""
     channels = pixels.shape[-1]
     return np.concatenate(np.split(pixels, channels // (1 if channels % 3 else 3), axis=-1), axis=-2)
+
+
+def scale_to_pixels(values: NDArray[np.float32]) -> Pixels:
+    """Show numbers [height, width, channels] as pixels: the smallest becomes black, and the largest white."""
+    low, high = float(values.min()), float(values.max())
+    scaled = (values.astype(np.float64) - low) * (255 / ((high - low) or 1))
+    return np.nan_to_num(scaled.round(), posinf=255).clip(0, 255).astype(np.uint8)
 
 
 def data_uri(file: bytes, media_type: str = "image/png") -> str:

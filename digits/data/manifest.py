@@ -10,7 +10,7 @@ import hashlib
 import json
 import shutil
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal
 
 import msgspec
 from msgspec import Meta, Struct, field
@@ -57,12 +57,14 @@ class Manifest(Struct, kw_only=True):
     listed and balanced: the classes, or ranges of a number; there may be none. ``mean_pixel`` has one value per
     channel, 0 to 255; the two images of a pair are stacked along the channels. ``mean.npy`` contains the mean image,
     float32 [height, width, channels]; ``mean.png`` is a picture of it. ``source`` contains one line of text per split.
+    With the ``dtype`` float32, the records are arrays of any numbers instead of images.
     """
 
     kind: str
     width: Pixels
     height: Pixels
-    channels: Annotated[int, Meta(ge=1, le=6)]
+    channels: Annotated[int, Meta(ge=1, le=4096)]
+    dtype: Literal["uint8", "float32"] = "uint8"
     encoding: str
     resize_mode: str
     target: TargetSpec

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from digits.core.recipe import Balance
 from digits.data.manifest import Manifest
+from digits.data.record_features import Features, ImageFeature, guess_image
 from digits.data.record_index import DamagedRecords
 from digits.data.records import Record
 from digits.kinds.dataset_form import AnyRecipe
@@ -138,6 +139,16 @@ class Views(Generic[AnyRecipe]):
         an image. Raises BadRequest.
         """
         return None
+
+    def read_record(self, recipe: AnyRecipe, features: Features) -> bytes | NDArray[Any]:
+        """Return the input of a model in a record of a TFRecord file: an image file, or an array.
+
+        By default, this is the feature that looks like an image. Raises ValueError with a message.
+        """
+        name = guess_image(features)
+        if not name:
+            raise ValueError("none of its features looks like an image")
+        return ImageFeature.of(name, features).encoded(features)
 
     def conclude(self, predictions: Any, metrics: Mapping[str, float]) -> Any:
         """Add to ``predictions`` from the validation metrics of the snapshot that made them."""

@@ -209,7 +209,7 @@ class Creation:
         _need_enough(plan, written, skipped)
         self._warn_of_losses(plan, written)
         mean = total / written["train"].count
-        self._save_mean(mean)
+        self._save_mean(mean, plan)
         if plan.target.labels:
             lines = "".join(f"{label}\n" for label in plan.target.labels)
             write_bytes(self._job_folder / LABELS_FILE, lines.encode())
@@ -221,7 +221,8 @@ class Creation:
             width=recipe.width,
             height=recipe.height,
             channels=recipe.channels * plan.stacked,
-            encoding="none" if plan.stacked > 1 else recipe.encoding,
+            dtype=plan.dtype,
+            encoding="none" if plan.stacked > 1 or plan.dtype == "float32" else recipe.encoding,
             resize_mode=recipe.resize_mode,
             target=plan.target,
             groups=plan.groups,
@@ -314,12 +315,15 @@ class Creation:
             features.merge(split.features)
         write_json(self._job_folder / FEATURES_FILE, features.as_json(plan.target))
 
-    def _save_mean(self, mean: NDArray[np.float64]) -> None:
+    def _save_mean(self, mean: NDArray[np.float64], plan: Plan) -> None:
         file = io.BytesIO()
         np.save(file, mean.astype(np.float32), allow_pickle=False)
         write_bytes(self._job_folder / MEAN_ARRAY_FILE, file.getvalue())
-        picture = images.encode(images.side_by_side(np.rint(mean).astype(np.uint8)), "png")
-        write_bytes(self._job_folder / MEAN_IMAGE_FILE, picture)
+        is_array = plan.dtype == "float32"
+        pixels = (
+            images.scale_to_pixels(mean.astype(np.float32)) if is_array else np.rint(mean).astype(np.uint8)
+        )
+        write_bytes(self._job_folder / MEAN_IMAGE_FILE, images.encode(images.side_by_side(pixels), "png"))
 
     def _need_room(self, plan: Plan) -> None:
         """Fail early if the dataset cannot fit on the disk; the compression ratio of PNG and JPEG is not known
@@ -367,7 +371,8 @@ class ShardMaker:
                 path = split.files[place]
                 group = split.groups[place] if split.groups else -1
                 try:
-                    record, pixels, digest = self._record(split, place)
+                    make = self._record if self._plan.dtype == "uint8" else self._array_record
+                    record, pixels, digest = make(split, place)
                 except (images.UnusableImage, OSError) as error:
                     name = self._plan.groups[group] if group >= 0 else ""
                     news.advance(Unusable(show(path), _reason(error, split.images), piece.split, name))
@@ -439,16 +444,35 @@ class ShardMaker:
         )
         return record, pixels, digest
 
+    def _array_record(
+        self, split: SplitPlan, place: int
+    ) -> tuple[records.Record, NDArray[np.float32], bytes]:
+        recipe = self._recipe
+        array = self._plan.array(split, place)
+        features = self._plan.features(split, place, images.Geometry(*_unchanged(recipe)))
+        data = array.astype("<f4").tobytes()
+        digest = hashlib.blake2b(data, digest_size=DIGEST_BYTES).digest()
+        name = os.fsencode(split.files[place])
+        record = records.Record(
+            data, "float32", recipe.height, recipe.width, array.shape[2], features, source=name
+        )
+        return record, array, digest
+
 
 class MeanSum:
-    """The exact sum of images of one size, which does not depend on their order."""
+    """The sum of images of one size; that of uint8 images is exact and does not depend on their order."""
 
     def __init__(self) -> None:
         self._total: NDArray[np.float64] | None = None
         self._recent = np.zeros(0, np.uint16)
         self._count = 0
 
-    def add(self, pixels: images.Pixels) -> None:
+    def add(self, pixels: NDArray[Any]) -> None:
+        """Add uint8 or float32 [height, width, channels]."""
+        if pixels.dtype != np.uint8:
+            total = np.zeros(pixels.shape) if self._total is None else self._total
+            self._total = np.add(total, pixels, out=total)
+            return
         # Adding 16-bit integers is faster than adding float64.
         if self._count == MAX_UINT16_SUMMANDS:
             self._total = self.total()
@@ -551,7 +575,9 @@ def divide(plan: Plan, recipe: CreateDataset) -> list[Piece]:
         total = max(
             1,
             min(SHARDS_OF_SMALL_RECORDS, math.ceil(count / RECORDS_PER_SHARD)),
-            math.ceil(count * _raw_bytes(recipe) * plan.stacked / MAX_SHARD_BYTES),
+            math.ceil(
+                count * _raw_bytes(recipe) * plan.stacked * np.dtype(plan.dtype).itemsize / MAX_SHARD_BYTES
+            ),
         )
         bounds = [count * number // total for number in range(total + 1)]
         pieces += [
@@ -606,6 +632,10 @@ def _split(name: str, written: Written, pieces: list[Piece]) -> Split:
 
 def _digests(written: Written) -> NDArray[np.uint64]:
     return np.frombuffer(b"".join(written.digests), np.uint64)
+
+
+def _unchanged(recipe: CreateDataset) -> tuple[tuple[int, int], int, int, str]:
+    return (recipe.width, recipe.height), recipe.width, recipe.height, "squash"
 
 
 def _raw_bytes(recipe: CreateDataset) -> int:
