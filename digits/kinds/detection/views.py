@@ -24,6 +24,7 @@ class Views(views.Views[CreateDetection]):
     infer_title = "Detect objects in an image"
     result = "Detected objects appear here."
     draws_on_image = True
+    transformations = views.UNBLENDED
 
     def describe_dataset(self, manifest: Manifest) -> str:
         count = len(manifest.target.names)

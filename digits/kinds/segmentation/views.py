@@ -33,6 +33,7 @@ class Views(views.Views[CreateSegmentation]):
     infer_title = "Segment an image"
     result = "The mask appears here."
     draws_on_image = True
+    transformations = views.UNBLENDED
 
     def describe_dataset(self, manifest: Manifest) -> str:
         count = len(manifest.target.names)
