@@ -1,4 +1,4 @@
-"""Short tasks on a network: show its layers, check a training before it is created, export a snapshot.
+"""Short tasks: show the layers of a network, preview an augmentation, check a training before it is created, export.
 
 Each runs in a separate folder while a request waits for it. Only a few run at the same time; others wait.
 """
@@ -229,9 +229,9 @@ class ShortTasks:
         if run.timed_out:
             activity = f" Its last activity: {state.doing}." if state.doing else ""
             state.failure = Failure(
-                f"The network was not ready within {seconds_allowed:.0f} seconds.{activity}",
-                "Check it for an endless loop. If this machine is too slow for it, reduce the batch size or the "
-                "size of the images.",
+                f"This took longer than {seconds_allowed:.0f} seconds.{activity}",
+                "Check the network for an endless loop. If this machine is too slow for it, reduce the batch size or "
+                "the size of the images.",
             )
         elif run.exit is None or (run.exit.stopped and run.handle is None):
             raise Unavailable("The server is shutting down.")

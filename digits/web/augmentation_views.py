@@ -64,9 +64,17 @@ def preview() -> str | Response | tuple[Response, int]:
         "_augmented.html",
         preview=found,
         legend=legend(manifest.target),
+        note=_note(recipe),
         is_padded=min(manifest.width, manifest.height) < (recipe.crop_size or 0),
         record_word=views.record,
     )
+
+
+def _note(recipe: PreviewAugmentation) -> str:
+    """Explain how the pictures differ from the values."""
+    if recipe.augment.whitening:
+        return "; shown with a medium brightness and contrast"
+    return "" if recipe.mean == "none" else "; shown with the mean added back"
 
 
 def _is_setting(field: str) -> bool:
