@@ -9,7 +9,7 @@ from typing import cast
 import msgspec
 from flask import current_app, request
 
-from digits.core.errors import OtherSite
+from digits.core.errors import OtherSite, Unavailable
 from digits.core.job import Job
 from digits.core.remote import CredentialStore, RemotePolicy
 from digits.core.settings import Settings
@@ -153,6 +153,12 @@ def refuse_other_sites() -> None:
         raise OtherSite(
             "This request came from another site.", "Opening this page starts a program on this machine."
         )
+
+
+def require_tensorflow() -> None:
+    """Raise Unavailable if tasks cannot use TensorFlow."""
+    if not services().tensorflow.available:
+        raise Unavailable("TensorFlow support is disabled.", services().tensorflow.reason)
 
 
 def services() -> Services:
