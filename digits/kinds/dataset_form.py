@@ -5,7 +5,7 @@ from __future__ import annotations
 import secrets
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, Generic, Literal, TypeVar, cast
+from typing import Any, Generic, TypeVar, cast
 
 from wtforms import BooleanField, IntegerField, PasswordField, SelectField, StringField
 from wtforms.validators import DataRequired, InputRequired, Length, Optional, ValidationError
@@ -111,13 +111,10 @@ class ImageDatasetForm(JobForm, Generic[AnyRecipe]):
         self.addresses: dict[str, AddressType] = {}
         super().__init__(*arguments, **keywords)
 
-    def resolve(self, path: str, file_type: FileType | Literal["any"]) -> str:
-        """Return the real path of a file or folder, or a remote address; raises DigitsError.
-
-        The type ``any``, of a file or a folder, is for addresses only.
-        """
+    def resolve(self, path: str, file_type: FileType) -> str:
+        """Return the real path of a file or folder, or a remote address; raises DigitsError."""
         if not is_address(path):
-            return super().resolve(path, cast(FileType, file_type))
+            return super().resolve(path, file_type)
         address = self.check_address(path)
         is_folder = file_type == "folder" or (file_type == "any" and names_folder(path.strip()))
         if not is_folder and not address.segments:

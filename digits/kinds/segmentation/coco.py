@@ -19,8 +19,9 @@ from pycocotools import mask as coco_masks
 
 from digits.data import images
 from digits.data.drawing import BACKGROUND
+from digits.data.image_lists import ImageList
 from digits.data.images import UnusableImage
-from digits.data.pairs import ImageList, Pairs
+from digits.data.pairs import Pairs
 from digits.data.sources import ImageSource, Progress, UnusableSource, count_of, listed, show
 from digits.data.tables import first_lines
 from digits.data.target import IGNORED, MAX_PIXEL_CLASSES
