@@ -61,8 +61,8 @@ def write(pixels: NDArray[np.uint8]) -> bytes:
 def read_simple(data: bytes) -> SimplePng | None:
     """Return the contents of a PNG file that any decoder reads alike, else None.
 
-    It has 8 bits per channel, gray or RGB, without interlacing, a palette, transparency, a color profile or metadata that
-    could rotate it, and all checksums are correct.
+    It has 8 bits per channel, gray or RGB, without interlacing, a palette, transparency, a color profile or metadata
+    that could rotate it, and all checksums are correct.
     """
     if not data.startswith(SIGNATURE) or len(data) < _HEADER_END:
         return None
