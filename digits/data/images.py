@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import base64
 import contextlib
+import functools
 import io
 import os
 import stat
@@ -23,11 +24,10 @@ from pathlib import Path
 from typing import BinaryIO
 
 import numpy as np
-from cykooz_resizer import CropBox, FilterType, ResizeAlg, ResizeOptions, Resizer
 from numpy.typing import NDArray
 from PIL import Image, ImageOps, UnidentifiedImageError
 
-from digits.data import png
+from digits.data import jpeg, png
 
 FORMATS = ("PNG", "JPEG", "BMP", "PPM", "GIF", "WEBP", "TIFF")
 EXTENSIONS = (".png", ".jpg", ".jpeg", ".bmp", ".ppm", ".pgm", ".gif", ".webp", ".tif", ".tiff")
@@ -36,6 +36,7 @@ ENCODINGS = ("png", "jpg", "none")
 MAX_PIXELS = 50_000_000
 MAX_FILE_BYTES = 512_000_000
 JPEG_QUALITY = 90
+SCALED_DECODING_MARGIN = 2
 
 Pixels = NDArray[np.uint8]
 Source = str | bytes | os.PathLike[str] | BinaryIO
@@ -56,26 +57,49 @@ class UnusableImage(ValueError):
         self.reason = reason
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Picture:
     """A decoded image in mode L or RGB, and the file it was read from.
 
     ``plain``: the file contains exactly these pixels in this mode with 8 bits each, upright and opaque, so that it
     can be stored instead of them. ``size`` is the width and height of the upright image in the file, and ``mode`` its
-    Pillow mode; the ``image`` may be smaller, see ``enough`` of `open_picture`.
+    Pillow mode; the ``decoded`` image may be smaller, see ``enough`` of `open_picture`.
     """
 
-    image: Image.Image
+    decoded: Image.Image | Pixels
     data: bytes
     format: str
     plain: bool
     size: tuple[int, int]
     mode: str
 
-    @property
-    def is_lossy(self) -> bool:
-        """Whether the pixels are approximate, because the file is compressed with losses."""
-        return self.format == "JPEG"
+    @functools.cached_property
+    def image(self) -> Image.Image:
+        return self.decoded if isinstance(self.decoded, Image.Image) else as_image(self.decoded)
+
+    @functools.cached_property
+    def pixels(self) -> Pixels:
+        return as_pixels(self.decoded) if isinstance(self.decoded, Image.Image) else self.decoded
+
+    def resize(self, width: int, height: int, mode: str, *, seed: int = 0) -> Pixels:
+        """Resize the image as the function `resize` does. For JPEG files, the values may differ by 1."""
+        geometry = self.geometry(width, height, mode)
+        if geometry.size == (width, height):
+            return self.pixels
+        scaled = self.scale(geometry)
+        return scaled if geometry.inner == (width, height) else _padded(scaled, geometry, seed)
+
+    def geometry(self, width: int, height: int, mode: str) -> Geometry:
+        """Return how the decoded image is resized."""
+        if isinstance(self.decoded, Image.Image):
+            return Geometry(self.decoded.size, width, height, mode)
+        return Geometry((self.decoded.shape[1], self.decoded.shape[0]), width, height, mode)
+
+    def scale(self, geometry: Geometry) -> Pixels:
+        """Scale the part ``geometry.cut`` of the image to ``geometry.inner``."""
+        if isinstance(self.decoded, Image.Image):
+            return as_pixels(_scaled(self.decoded, geometry))
+        return jpeg.scale(self.decoded, geometry.cut, geometry.inner)
 
 
 @dataclass(frozen=True)
@@ -287,52 +311,29 @@ def resize(pixels: Pixels, width: int, height: int, mode: str, *, seed: int = 0)
     return as_pixels(resize_image(as_image(pixels), width, height, mode, seed=seed))
 
 
-def resize_image(
-    image: Image.Image, width: int, height: int, mode: str, *, seed: int = 0, exact: bool = True
-) -> Image.Image:
-    """Resize a Pillow image of mode L or RGB; see `resize` and, for ``exact``, `scale`."""
+def resize_image(image: Image.Image, width: int, height: int, mode: str, *, seed: int = 0) -> Image.Image:
+    """Resize a Pillow image of mode L or RGB; see `resize`."""
     geometry = Geometry(image.size, width, height, mode)
     if image.size == (width, height):
         return image
-    scaled = scale(image, geometry, exact=exact)
-    return scaled if scaled.size == (width, height) else _padded(scaled, geometry, seed)
-
-
-def scale(image: Image.Image, geometry: Geometry, *, exact: bool = True) -> Image.Image:
-    """Scale the part ``geometry.cut`` of an image of mode L or RGB to ``geometry.inner``.
-
-    If the result need not be ``exact``, its values differ from the exact ones by 1 at most. This is several times
-    faster, and appropriate for lossy formats.
-    """
-    # The resampling box crops, so that a long thin image never becomes a huge one.
-    if exact:
-        return image.resize(geometry.inner, Image.Resampling.BILINEAR, box=geometry.cut)
-    left, top, right, bottom = geometry.cut
-    scaled = Image.new(image.mode, geometry.inner)
-    options = ResizeOptions(
-        resize_alg=ResizeAlg.convolution(FilterType.bilinear),
-        crop_box=CropBox(left, top, right - left, bottom - top),
-    )
-    Resizer().resize_pil(image, scaled, options)
-    return scaled
+    scaled = _scaled(image, geometry)
+    return scaled if scaled.size == (width, height) else as_image(_padded(as_pixels(scaled), geometry, seed))
 
 
 def encode(pixels: Pixels, encoding: str) -> bytes:
     """Encode ``pixels`` as a ``png`` or ``jpg`` file (quality 90), or as raw bytes for ``none``."""
-    return encode_image(as_image(pixels), encoding)
+    if encoding == "none":
+        return pixels.tobytes()
+    if encoding == "png":
+        return png.write(pixels)
+    if encoding == "jpg":
+        return jpeg.write(pixels, JPEG_QUALITY)
+    raise ValueError(f"{encoding!r} is not one of {', '.join(ENCODINGS)}")
 
 
 def encode_image(image: Image.Image, encoding: str) -> bytes:
     """Encode a Pillow image of mode L or RGB; see `encode`."""
-    if encoding == "none":
-        return image.tobytes()
-    if encoding == "png":
-        return png.write(as_pixels(image))
-    if encoding != "jpg":
-        raise ValueError(f"{encoding!r} is not one of {', '.join(ENCODINGS)}")
-    file = io.BytesIO()
-    image.save(file, "JPEG", quality=JPEG_QUALITY)
-    return file.getvalue()
+    return encode(as_pixels(image), encoding)
 
 
 def side_by_side(pixels: Pixels) -> Pixels:
@@ -373,8 +374,16 @@ def _decode(data: bytes, channels: int, max_pixels: int, enough: tuple[int, int]
         width, height = image.size
         _check_size(image, max_pixels)
         file_mode = image.mode
-        if image.format == "JPEG" and enough is not None:
-            _draft(image, mode, max(enough))
+        if image.format == "JPEG":
+            factor = _reduction(image, enough)
+            if file_mode == mode and not _is_turned(image):
+                pixels = jpeg.decode(data, mode, image.size, factor)
+                if pixels is not None:
+                    plain = factor == 1 and _is_plain_jpeg(image, data)
+                    return Picture(pixels, data, "JPEG", plain, image.size, file_mode)
+            # Otherwise Pillow converts the image, or finds what is wrong with it.
+            if factor > 1:
+                image.draft(mode, (width // factor, height // factor))
         own_mode = image.mode
         image.load()
         upright = _upright(image)
@@ -382,8 +391,7 @@ def _decode(data: bytes, channels: int, max_pixels: int, enough: tuple[int, int]
         result = _opaque(upright)
         if result.mode != mode:
             result = result.convert(mode)
-        is_whole = image.format == "JPEG" and image.size == (width, height) and data.endswith(b"\xff\xd9")
-        plain = is_whole and not changed and not _is_bloated(data, image)
+        plain = not changed and image.size == (width, height) and _is_plain_jpeg(image, data)
         # Only a rotation by 90° exchanges the sides.
         is_turned = (upright.width > upright.height) != (image.width > image.height)
         size = (height, width) if is_turned else (width, height)
@@ -420,17 +428,22 @@ def _check_size(image: Image.Image, max_pixels: int) -> None:
         raise UnusableImage(f"{width}×{height} pixels is more than the limit of {max_pixels:,} pixels")
 
 
-def _draft(image: Image.Image, mode: str, side: int) -> None:
-    # Keep at least twice the target size in each direction, so that the result is nearly indistinguishable from
-    # that of a full decode.
-    if image.mode in ("L", "RGB") and min(image.size) >= 4 * side:
-        image.draft(mode, (2 * side, 2 * side))
+def _reduction(image: Image.Image, enough: tuple[int, int] | None) -> int:
+    """Return by how much the sides of a JPEG image are divided: 1, 2, 4 or 8."""
+    if enough is None or image.mode not in ("L", "RGB"):
+        return 1
+    # At least twice the target size in each direction makes the result nearly indistinguishable from that of a full
+    # decode. The image may be rotated later.
+    most = min(image.size) // (SCALED_DECODING_MARGIN * max(enough))
+    return next((factor for factor in (8, 4, 2) if factor <= most), 1)
 
 
 def _upright(image: Image.Image) -> Image.Image:
-    if _has_exif(image):
-        return ImageOps.exif_transpose(image) if image.getexif().get(_ORIENTATION, 1) != 1 else image
-    return image
+    return ImageOps.exif_transpose(image) if _is_turned(image) else image
+
+
+def _is_turned(image: Image.Image) -> bool:
+    return _has_exif(image) and image.getexif().get(_ORIENTATION, 1) != 1
 
 
 def _has_exif(image: Image.Image) -> bool:
@@ -465,6 +478,10 @@ def _high_bytes(image: Image.Image) -> Image.Image:
     return Image.fromarray((values >> 8).astype(np.uint8))
 
 
+def _is_plain_jpeg(image: Image.Image, data: bytes) -> bool:
+    return image.format == "JPEG" and data.endswith(b"\xff\xd9") and not _is_bloated(data, image)
+
+
 def _is_bloated(data: bytes, image: Image.Image) -> bool:
     """Return whether a file is larger than its pixels, and should not be stored instead of them."""
     return len(data) > image.width * image.height * len(image.getbands()) + 4096
@@ -493,10 +510,17 @@ def _cut(side: int, scaled: int, target: int) -> tuple[float, float]:
     return start * side / scaled, min(float(side), (start + target) * side / scaled)
 
 
-def _padded(image: Image.Image, geometry: Geometry, seed: int) -> Image.Image:
-    shape = (geometry.height, geometry.width, len(image.getbands()))
-    padded = as_image(np.random.default_rng(seed).integers(0, 255, shape, np.uint8))
-    padded.paste(image, geometry.offset)
+def _scaled(image: Image.Image, geometry: Geometry) -> Image.Image:
+    # The resampling box crops, so that a long thin image never becomes a huge one.
+    return image.resize(geometry.inner, Image.Resampling.BILINEAR, box=geometry.cut)
+
+
+def _padded(pixels: Pixels, geometry: Geometry, seed: int) -> Pixels:
+    height, width, channels = pixels.shape
+    shape = (geometry.height, geometry.width, channels)
+    padded = np.random.default_rng(seed).integers(0, 255, shape, np.uint8)
+    left, top = geometry.offset
+    padded[top : top + height, left : left + width] = pixels
     return padded
 
 

@@ -417,18 +417,14 @@ class ShardMaker:
         digest = hashlib.blake2b(b"".join(item.data for item in pictures), digest_size=DIGEST_BYTES).digest()
         # The padding noise depends on the images only, so that it is reproducible.
         seed = recipe.seed % (1 << 64) ^ int.from_bytes(digest, "big")
-        resized = [
-            images.resize_image(item.image, *size, recipe.resize_mode, seed=seed, exact=not item.is_lossy)
-            for item in pictures
-        ]
-        pixels = images.as_pixels(resized[0])
-        if len(pictures) > 1:
-            pixels = np.concatenate([images.as_pixels(image) for image in resized], axis=2)
-            data = pixels.tobytes()
-        elif first.plain and first.image.size == size and first.format.lower() == self._format:
+        resized = [item.resize(*size, recipe.resize_mode, seed=seed) for item in pictures]
+        pixels = resized[0] if len(resized) == 1 else np.concatenate(resized, axis=2)
+        if first.plain and first.size == size and first.format.lower() == self._format:
             data = first.data
+        elif self._format == "raw":
+            data = pixels.tobytes()
         else:
-            data = images.encode_image(resized[0], recipe.encoding)
+            data = images.encode(pixels, recipe.encoding)
         name = os.fsencode(split.files[place])
         source_size, source_mode = self._plan.source(split, place, first)
         record = records.Record(
