@@ -104,7 +104,8 @@ class Plan:
 
     A record is in one group at most, which is used to list and to balance records. ``required_groups`` is the
     number of groups that must have usable images in the train split. A record can consist of several images, which are
-    ``stacked`` along the channels; `read` then returns as many.
+    ``stacked`` along the channels; `read` then returns as many. ``known_mean`` is the mean image of the train split,
+    [height, width, channels], if the source contains it.
     """
 
     target: TargetSpec
@@ -113,6 +114,7 @@ class Plan:
     warnings: list[str] = field(default_factory=list)
     required_groups: int = 1
     stacked: int = 1
+    known_mean: NDArray[np.float32] | None = None
 
     @property
     def counted(self) -> list[str]:

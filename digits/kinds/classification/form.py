@@ -16,6 +16,8 @@ from digits.core import schema
 from digits.core.errors import BadRequest
 from digits.core.files import open_plain, write_bytes
 from digits.data.sources import UnusableSource
+from digits.kinds.classification.database_form import METHOD as DATABASES
+from digits.kinds.classification.database_form import DatabaseFields
 from digits.kinds.classification.dataset_folder import find
 from digits.kinds.classification.listing import OpenTable
 from digits.kinds.classification.overview import (
@@ -26,6 +28,7 @@ from digits.kinds.classification.overview import (
 )
 from digits.kinds.classification.recipe import (
     CreateClassification,
+    Databases,
     DatasetFolder,
     FolderSplit,
     ListedSplit,
@@ -54,7 +57,7 @@ from digits.kinds.source_summary import SourceSummary
 # The folder of a job that contains its uploaded files.
 UPLOADS = "uploads"
 SPLITS = ("train", "val", "test")
-METHODS = ("folder", "textfile", "csv", "huggingface", RECORDS)
+METHODS = ("folder", "textfile", "csv", "huggingface", RECORDS, DATABASES)
 HEADERS = choices(("auto", "Detect automatically"), ("yes", "First row"), ("no", "None"))
 
 
@@ -72,7 +75,7 @@ def _column(label: str) -> StringField:
     return StringField(label, default="", validators=[Optional(), Length(max=200)])
 
 
-class DatasetForm(RecordFields):
+class DatasetForm(RecordFields, DatabaseFields):
     """A dataset for image classification: from folders of classes, files that list images, or files with records."""
 
     SCANNED = (
@@ -82,8 +85,9 @@ class DatasetForm(RecordFields):
         *("textfile_train_images", "textfile_labels_file", "table_train_file"),
         *("image_folder", "image_column", "label_column", "delimiter", "header"),
         *RecordFields.RECORD_SCANNED,
+        *DatabaseFields.DATABASE_SCANNED,
     )
-    SCANNED_PATHS = (*SCANNED[:4], "record_train")
+    SCANNED_PATHS = (*SCANNED[:4], "record_train", "database_train")
 
     method = SelectField(
         "Source",
@@ -93,6 +97,7 @@ class DatasetForm(RecordFields):
             ("csv", "CSV files"),
             ("huggingface", "Hugging Face"),
             (RECORDS, "TFRecord"),
+            (DATABASES, "LMDB, HDF5"),
             ("s3", "S3"),
         ),
         default="folder",
@@ -268,6 +273,8 @@ class DatasetForm(RecordFields):
             )
         if self.method.data == RECORDS:
             return self.scan_records()
+        if self.method.data == DATABASES:
+            return self.scan_databases()
         separate = {split for split in ("val", "test") if self[f"has_{split}_folder"].data}
         folders = [
             self.meta.data_roots.resolve(path, "folder")
@@ -309,6 +316,8 @@ class DatasetForm(RecordFields):
             return CreateClassification(files=self._dataset_folder(self.dataset_folder.data), **settings)
         if method == RECORDS:
             return CreateClassification(files=self.record_source(), **settings)
+        if method == DATABASES:
+            return CreateClassification(files=self.database_source(), **settings)
         return CreateClassification(
             train=self._split("train"),
             val=self._split("val") if "val" in separate else None,
@@ -342,6 +351,8 @@ class DatasetForm(RecordFields):
             )
         elif isinstance(source, RecordSource):
             self.fill_records(source)
+        elif isinstance(source, Databases):
+            self.fill_databases(source)
         else:
             self._fill_folders(recipe)
 
@@ -405,6 +416,8 @@ class DatasetForm(RecordFields):
             return set()
         if self.method.data == RECORDS:
             return {split for split in splits if self.text_of(f"record_{split}")}
+        if self.method.data == DATABASES:
+            return {split for split in splits if self.text_of(f"database_{split}")}
         return {split for split in splits if self[f"has_{split}_folder"].data}
 
     def _split(self, split: str) -> FolderSplit:
