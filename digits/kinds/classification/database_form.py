@@ -21,7 +21,7 @@ from digits.kinds.classification.recipe import CreateClassification, Databases
 from digits.kinds.dataset_form import ImageDatasetForm
 from digits.kinds.form_fields import AllowedPath, OnlyIf, RequiredIf
 from digits.kinds.record_form import AllowedRecords, resolve_records
-from digits.kinds.source_summary import Pace, SourceSummary
+from digits.kinds.source_summary import Pace, SourceSummary, Suggestion
 
 METHOD = "database"
 THUMBNAIL = (96, 96)
@@ -183,6 +183,27 @@ class _Summaries:
         picture.thumbnail(THUMBNAIL)
         return images.data_uri(images.encode_image(picture, "png"))
 
+    def _suggestion(self) -> Suggestion | None:
+        """Suggest the size and the encoding that keep all images exactly."""
+        shapes = {shape for scan in self._scans.values() for shape in scan.shapes}
+        if len(shapes) != 1:
+            return None
+        (shape,) = shapes
+        if shape.channels not in (1, 3) or not 0 < min(shape.width, shape.height):
+            return None
+        encodings = {name for scan in self._scans.values() for name in scan.encodings}
+        mode = "grayscale" if shape.channels == 1 else "color"
+        return Suggestion(
+            f"All images are {mode} and have {shape.width}×{shape.height} pixels. Use this size, to keep them exactly?",
+            "Use it",
+            {
+                "resize_width": str(shape.width),
+                "resize_height": str(shape.height),
+                "resize_channels": str(shape.channels),
+                "encoding": "jpg" if encodings == {"JPEG"} else "png",
+            },
+        )
+
     def _summary(self) -> SourceSummary:
         total = sum(scan.database.count for scan in self._scans.values())
         names = self._found.names or sort_labels(set(self._counts))
@@ -205,6 +226,7 @@ class _Summaries:
             )
         if self._is_complete and len(self._counts) == 1:
             summary.problems.append("Classification requires at least two classes.")
+        summary.suggestion = self._suggestion() if self._is_complete else None
         summary.table_title = "Databases"
         summary.table_head = HEAD
         summary.table = [scan.row(split) for split, scan in self._scans.items()]
