@@ -17,6 +17,8 @@ from digits.core.errors import BadRequest, DigitsError
 from digits.core.files import open_plain, write_bytes
 from digits.core.remote import is_address
 from digits.data.sources import UnusableSource
+from digits.kinds.classification.database_form import METHOD as DATABASES
+from digits.kinds.classification.database_form import DatabaseFields
 from digits.kinds.classification.dataset_folder import find
 from digits.kinds.classification.listing import OpenTable
 from digits.kinds.classification.overview import (
@@ -27,6 +29,7 @@ from digits.kinds.classification.overview import (
 )
 from digits.kinds.classification.recipe import (
     CreateClassification,
+    Databases,
     DatasetFolder,
     FolderSplit,
     ListedSplit,
@@ -54,7 +57,7 @@ from digits.kinds.source_summary import SourceSummary
 # The folder of a job that contains its uploaded files.
 UPLOADS = "uploads"
 SPLITS = ("train", "val", "test")
-METHODS = ("folder", "textfile", "csv", "huggingface", RECORDS, "s3")
+METHODS = ("folder", "textfile", "csv", "huggingface", RECORDS, DATABASES, "s3")
 HEADERS = choices(("auto", "Detect automatically"), ("yes", "First row"), ("no", "None"))
 
 
@@ -83,7 +86,7 @@ def _optional_count(label: str, name: str) -> OptionalInteger:
     return OptionalInteger(label, default=None, validators=[Optional(), between])
 
 
-class DatasetForm(RecordFields):
+class DatasetForm(RecordFields, DatabaseFields):
     """A dataset for image classification: from folders of classes, files that list images, or files with records."""
 
     SCANNED = (
@@ -94,8 +97,9 @@ class DatasetForm(RecordFields):
         *("textfile_train_images", "textfile_labels_file", "table_train_file"),
         *("image_folder", "image_column", "label_column", "delimiter", "header"),
         *RecordFields.RECORD_SCANNED,
+        *DatabaseFields.DATABASE_SCANNED,
     )
-    SCANNED_PATHS = (*SCANNED[:5], "record_train")
+    SCANNED_PATHS = (*SCANNED[:5], "record_train", "database_train")
 
     method = SelectField(
         "Source",
@@ -105,6 +109,7 @@ class DatasetForm(RecordFields):
             ("csv", "CSV files"),
             ("huggingface", "Hugging Face"),
             (RECORDS, "TFRecord"),
+            (DATABASES, "LMDB, HDF5"),
             ("s3", "Cloud storage"),
         ),
         default="folder",
@@ -298,6 +303,8 @@ class DatasetForm(RecordFields):
             )
         if self.method.data == RECORDS:
             return self.scan_records()
+        if self.method.data == DATABASES:
+            return self.scan_databases()
         separate = {split for split in ("val", "test") if self[f"has_{split}_folder"].data}
         folders = [
             self.meta.data_roots.resolve(path, "folder")
@@ -358,6 +365,8 @@ class DatasetForm(RecordFields):
                 max_per_class=self.folder_train_max_per_class.data,
             )
             return CreateClassification(train=train, **settings)
+        if method == DATABASES:
+            return CreateClassification(files=self.database_source(), **settings)
         return CreateClassification(
             train=self._split("train"),
             val=self._split("val") if "val" in separate else None,
@@ -391,6 +400,8 @@ class DatasetForm(RecordFields):
             )
         elif isinstance(source, RecordSource):
             self.fill_records(source)
+        elif isinstance(source, Databases):
+            self.fill_databases(source)
         else:
             self._fill_folders(recipe)
 
@@ -459,6 +470,8 @@ class DatasetForm(RecordFields):
             return set()
         if self.method.data == RECORDS:
             return {split for split in splits if self.text_of(f"record_{split}")}
+        if self.method.data == DATABASES:
+            return {split for split in splits if self.text_of(f"database_{split}")}
         return {split for split in splits if self[f"has_{split}_folder"].data}
 
     def _split(self, split: str) -> FolderSplit:

@@ -34,9 +34,10 @@ from digits.data.sources import (
     split_counts,
 )
 from digits.data.target import class_index
-from digits.kinds.classification import dataset_folder, listing, record_files
+from digits.kinds.classification import databases, dataset_folder, listing, record_files
 from digits.kinds.classification.recipe import (
     CreateClassification,
+    Databases,
     DatasetFolder,
     FolderSplit,
     RecordSource,
@@ -121,7 +122,7 @@ def read(recipe: CreateClassification, progress: Progress) -> Plan:
 
 def _read_files(
     recipe: CreateClassification,
-    source: TextFiles | Tables | DatasetFolder | RecordSource,
+    source: TextFiles | Tables | DatasetFolder | RecordSource | Databases,
     progress: Progress,
 ) -> Plan:
     names: list[str] | None = None
@@ -136,6 +137,8 @@ def _read_files(
     elif isinstance(source, RecordSource):
         found, names = record_files.read(source, progress)
         is_shuffled = False  # they are read in order
+    elif isinstance(source, Databases):
+        return databases.plan(recipe, source, progress)
     else:
         progress.reading(f"Reading {show(source.folder)}")
         contents = dataset_folder.find(Path(source.folder))

@@ -62,6 +62,8 @@ PROGRESS_SECONDS = 0.25
 SHARE_OF_DOWNLOAD = 0.5
 DIGEST_BYTES = 8
 MAX_UINT16_SUMMANDS = 65535 // 255
+# Mean images of DIGITS 6 are rounded.
+MAX_MEAN_DIFFERENCE = 1.0
 
 _FORMATS = {"png": "png", "jpg": "jpeg", "none": "raw"}
 
@@ -210,6 +212,7 @@ class Creation:
         self._warn_of_losses(plan, written)
         mean = total / written["train"].count
         self._save_mean(mean, plan)
+        self._compare_mean(mean, plan)
         if plan.target.labels:
             lines = "".join(f"{label}\n" for label in plan.target.labels)
             write_bytes(self._job_folder / LABELS_FILE, lines.encode())
@@ -324,6 +327,18 @@ class Creation:
             images.scale_to_pixels(mean.astype(np.float32)) if is_array else np.rint(mean).astype(np.uint8)
         )
         write_bytes(self._job_folder / MEAN_IMAGE_FILE, images.encode(images.side_by_side(pixels), "png"))
+
+    def _compare_mean(self, mean: NDArray[np.float64], plan: Plan) -> None:
+        """Warn if the mean image differs from the known one by more than rounding; resized images are not compared."""
+        known = plan.known_mean
+        if known is None or known.shape != mean.shape:
+            return
+        difference = float(np.abs(known - mean).max())
+        if difference > MAX_MEAN_DIFFERENCE:
+            self._report.warn(
+                f"The mean image differs from that of the source by up to {difference:.1f} of 255. "
+                "The new one is used."
+            )
 
     def _need_room(self, plan: Plan) -> None:
         """Fail early if the dataset cannot fit on the disk; the compression ratio of PNG and JPEG is not known
