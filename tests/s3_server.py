@@ -14,15 +14,15 @@ BUCKET = "my-images"
 
 
 @contextlib.contextmanager
-def running() -> Iterator[str]:
-    """Start the server; yield its endpoint."""
+def running(page: int = 10) -> Iterator[str]:
+    """Start the server; yield its endpoint. It lists objects in pages of ``page``."""
     process = subprocess.Popen(
         [sys.executable, __file__],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         stderr=subprocess.DEVNULL,
         text=True,
-        env={**os.environ, "MOTO_S3_DEFAULT_MAX_KEYS": "10"},
+        env={**os.environ, "MOTO_S3_DEFAULT_MAX_KEYS": str(page)},
     )
     assert process.stdin is not None and process.stdout is not None
     try:
