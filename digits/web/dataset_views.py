@@ -158,7 +158,8 @@ def scan(kind: Kind) -> Response:
     summaries: Iterator[SourceSummary]
     if form.source_addresses():
         # It waits for a process only, so it needs no thread.
-        lines = (json.dumps(asdict(summary)).encode() + b"\n" for summary in summarize(form))
+        found = summarize(form, services().settings)
+        lines = (json.dumps(asdict(summary)).encode() + b"\n" for summary in found)
         return Response(_listed(lines), mimetype="application/x-ndjson")
     try:
         summaries = form.scan_source()

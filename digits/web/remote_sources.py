@@ -45,9 +45,8 @@ def add_remote_sources(recipe: CreateDataset, form: ImageDatasetForm[Any], job_i
     )
 
 
-def summarize(form: ImageDatasetForm[Any]) -> Iterator[SourceSummary]:
+def summarize(form: ImageDatasetForm[Any], settings: Settings) -> Iterator[SourceSummary]:
     """Yield summaries of the remote source in the fields of ``form``, from its first files."""
-    settings = services().settings
     addresses = form.source_addresses()
     credentials = form.credentials()
     try:
@@ -68,12 +67,12 @@ def summarize(form: ImageDatasetForm[Any]) -> Iterator[SourceSummary]:
         )
         environment = inherited(os.environ, (*SYSTEM_VARIABLES, *settings.pass_env))
         for news in client.run(request, environment=environment, seconds=MAX_SECONDS):
-            yield _summary(news, settings)
+            yield _summary(news)
     except DigitsError as error:
         yield SourceSummary(refused=error.sentences)
 
 
-def _summary(news: News, settings: Settings) -> SourceSummary:
+def _summary(news: News) -> SourceSummary:
     count = sum(news.folders.values())
     files = f"More than {count_of(count, 'file')}" if news.is_partial else count_of(count, "file")
     folders = [(name, number) for name, number in news.folders.items() if name]
