@@ -18,7 +18,7 @@ def test_from_the_features_of_a_record_to_a_dataset(
     for number in range(2):
         write_records(folder / f"train-0000{number}-of-00002", colored(10))
     page.goto("/datasets/images/classification/new")
-    page.get_by_text("TFRecord", exact=True).click()
+    page.get_by_label("TFRecord", exact=True).check()
     page.get_by_label("TFRecord files", exact=True).fill(str(folder / "train-*"))
     contents = page.get_by_role("region", name="Contents of the source")
     expect(contents).to_contain_text("TFRecord files: 2 files for train. 20 training records.")
