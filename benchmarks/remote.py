@@ -26,7 +26,7 @@ ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT))
 
 from digits.core.recipe import CreateDataset  # noqa: E402
-from digits.core.remote import RemoteSources  # noqa: E402
+from digits.core.remote import Credentials, CredentialStore, RemoteSources  # noqa: E402
 from digits.kinds.classification.recipe import CreateClassification, FolderSplit  # noqa: E402
 from tests import s3_server  # noqa: E402
 
@@ -60,7 +60,10 @@ def main() -> None:
         with s3_server.running(page=1000) as endpoint:
             s3_server.upload(endpoint, source, "images")
             address = f"s3://{s3_server.BUCKET}/images"
-            s3, memory = create(recipe(address, ["s3://*", endpoint], endpoint))
+            keys = CredentialStore(Path(place) / "keys").save(
+                "s3", Credentials(access_key="a", secret_key="b")
+            )
+            s3, memory = create(recipe(address, ["s3://*", endpoint], endpoint, str(keys)))
         say(f"from S3: {s3:.1f} s ({s3 / local:.1f} times as long), {memory / 1e6:.0f} MB")
 
 
@@ -76,9 +79,16 @@ def choose(folder: Path, target: Path, count: int) -> int:
     return copied
 
 
-def recipe(folder: str, allowed: list[str] | None = None, endpoint: str = "") -> CreateDataset:
+def recipe(
+    folder: str, allowed: list[str] | None = None, endpoint: str = "", credentials: str = ""
+) -> CreateDataset:
     remote = RemoteSources(
-        folders=[folder], allowed=allowed or [], max_bytes=10**11, max_files=10**6, endpoint=endpoint
+        folders=[folder],
+        allowed=allowed or [],
+        max_bytes=10**11,
+        max_files=10**6,
+        endpoint=endpoint,
+        credentials=credentials,
     )
     return CreateClassification(
         train=FolderSplit(folder=folder),

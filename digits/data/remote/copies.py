@@ -8,8 +8,6 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Protocol
 
-import humanize
-
 from digits.core.remote import Credentials, RemoteSources, parse, take_credentials
 from digits.data.manifest import COPIES_FOLDER
 from digits.data.remote import client
@@ -71,7 +69,7 @@ class Copies:
         )
         what = ", ".join(self.paths)
         progress.reading(f"Listing {what}")
-        began = time.monotonic()
+        began, said = time.monotonic(), ""
         for news in run(request):
             if news.total_files is None:
                 progress.reading(f"Listing {what}: {news.listed:,} files and folders")
@@ -80,7 +78,9 @@ class Copies:
                 fraction = _fraction(news)
                 seconds = time.monotonic() - began
                 left = seconds * (1 - fraction) / fraction if fraction else None
-                progress.downloaded(fraction, _in_words(news), left)
+                if (words := _in_words(news)) != said:
+                    progress.downloaded(fraction, words, left)
+                said = words
             if news.is_finished:
                 for warning in news.warnings:
                     progress.warn(warning)
@@ -111,6 +111,8 @@ def _fraction(news: News) -> float:
 
 
 def _in_words(news: News) -> str:
+    import humanize
+
     size = humanize.naturalsize(news.bytes)
     of = f" of {humanize.naturalsize(news.total_bytes)}" if news.total_bytes else ""
     return f"Downloading: {news.files:,} of {news.total_files or 0:,} files, {size}{of}"

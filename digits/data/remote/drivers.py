@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import contextlib
+import importlib
 import os
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any, Protocol
 
+from digits.core.files import is_disk_full
 from digits.core.remote import Address
 
 CONNECT_SECONDS = 10
@@ -66,15 +68,13 @@ class FileSystemDriver:
     def __init__(
         self, address: Address, options: dict[str, Any], errors: tuple[type[Exception], ...]
     ) -> None:
-        import fsspec
-
         self._scheme = address.scheme
         self._errors: tuple[type[Exception], ...] = (OSError, *errors)
         self._is_object_store = address.scheme in ("s3", "gs", "gcs", "abfs", "az", "oss")
         host = {} if self._is_object_store else {"host": address.host.strip("[]")}
         port = {} if self._is_object_store or address.port is None else {"port": address.port}
         with self._explained(str(address)):
-            self._files = fsspec.filesystem(
+            self._files = importlib.import_module("fsspec").filesystem(
                 address.scheme, skip_instance_cache=True, use_listings_cache=False, **host, **port, **options
             )
 
@@ -97,14 +97,10 @@ class FileSystemDriver:
         return RemoteFile(path.rpartition("/")[2], path)
 
     def download(self, file: RemoteFile, path: str, received: Received) -> None:
-        from fsspec.callbacks import Callback
-
-        class Report(Callback):  # type: ignore[misc]
-            def relative_update(self, inc: int = 1) -> None:
-                received(inc)
-
+        callback = importlib.import_module("fsspec.callbacks").Callback()
+        callback.relative_update = received
         with self._explained(f"{self._scheme}://{file.location.lstrip('/')}"):
-            self._files.get_file(file.location, path, callback=Report())
+            self._files.get_file(file.location, path, callback=callback)
 
     def _path(self, address: Address) -> str:
         path = "/".join(address.segments)
@@ -122,6 +118,8 @@ class FileSystemDriver:
         except RemoteError:
             raise
         except Exception as error:
+            if isinstance(error, OSError) and is_disk_full(error):
+                raise
             raise self.explain(error, what) from error
 
     def explain(self, error: Exception, what: str) -> RemoteError:
@@ -143,9 +141,8 @@ class S3Driver(FileSystemDriver):
     """Amazon S3, or a compatible service. Lists pages of 1,000 objects, however large a bucket is."""
 
     def __init__(self, address: Address, endpoint: str, access_key: str, secret_key: str) -> None:
-        from botocore.exceptions import BotoCoreError, ClientError, NoCredentialsError
-
-        self._no_credentials = NoCredentialsError
+        errors = importlib.import_module("botocore.exceptions")
+        self._no_credentials = errors.NoCredentialsError
         options: dict[str, Any] = {
             "config_kwargs": {
                 "connect_timeout": CONNECT_SECONDS,
@@ -161,7 +158,7 @@ class S3Driver(FileSystemDriver):
             options |= {"key": access_key, "secret": secret_key}
         elif not _has_aws_credentials():
             options["anon"] = True
-        super().__init__(address, options, (BotoCoreError, ClientError))
+        super().__init__(address, options, (errors.BotoCoreError, errors.ClientError))
         self._files.retries = 2
 
     def list(self, folder: Address, visited: Callable[[], None]) -> Iterator[RemoteFile]:
@@ -211,8 +208,7 @@ def _code_of(error: Exception) -> str:
 
 def _has_aws_credentials() -> bool:
     """Return whether the environment or the files of this user contain credentials for AWS."""
-    from botocore.session import Session
-
+    session = importlib.import_module("botocore.session").Session()
     with contextlib.suppress(Exception):
-        return Session().get_credentials() is not None
+        return session.get_credentials() is not None
     return False

@@ -19,7 +19,6 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from pathlib import Path
 
-import humanize
 import msgspec
 from msgspec import Struct, field
 
@@ -265,11 +264,11 @@ class Fetch:
             place = place.parent
         free = shutil.disk_usage(place).free - SPARE_BYTES
         if self.news.total_bytes > free:
-            needed, left = humanize.naturalsize(self.news.total_bytes), humanize.naturalsize(max(0, free))
+            needed, left = _size(self.news.total_bytes), _size(max(0, free))
             raise RemoteError(f"The files need {needed} on the disk, {left} can be used.", "Free some space.")
 
     def _too_large(self) -> TooMany:
-        limit = humanize.naturalsize(self._request.max_bytes)
+        limit = _size(self._request.max_bytes)
         return TooMany(
             f"The files are larger than {limit} together, the limit of this server.",
             "Read a smaller folder, or ask the administrator to raise --max-remote.",
@@ -287,6 +286,12 @@ class Fetch:
         if now or time.monotonic() - self._reported_at >= REPORT_SECONDS:
             self._reported_at = time.monotonic()
             self._report(self.news)
+
+
+def _size(count: float) -> str:
+    import humanize
+
+    return humanize.naturalsize(count)
 
 
 def explain(error: BaseException, request: Request) -> News:

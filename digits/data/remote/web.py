@@ -6,11 +6,8 @@ import codecs
 import threading
 from collections.abc import Callable, Iterator
 from html.parser import HTMLParser
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from urllib.parse import quote, unquote, urljoin, urlsplit
-
-import requests
-import urllib3
 
 from digits.core.errors import DigitsError
 from digits.core.remote import Address, RemotePolicy, parse
@@ -23,6 +20,9 @@ from digits.data.remote.drivers import (
     RemoteFile,
     is_usable_name,
 )
+
+if TYPE_CHECKING:
+    import requests
 
 MAX_REDIRECTS = 5
 MAX_PAGE_BYTES = 100_000_000
@@ -113,6 +113,8 @@ class WebDriver:
         raise RemoteError(f"The server answered {status} for {url}.", is_temporary=status in TEMPORARY)
 
     def _ask(self, target: str, url: str) -> requests.Response:
+        import requests
+
         before = len(guard.refusals)
         try:
             return self._session.get(
@@ -132,10 +134,12 @@ class WebDriver:
     def _pieces(self, response: requests.Response, url: str) -> Iterator[bytes]:
         try:
             yield from response.iter_content(PIECE_BYTES)
-        except (requests.RequestException, urllib3.exceptions.HTTPError, OSError) as error:
+        except OSError as error:  # the base of all errors of requests
             raise RemoteError(f"The connection was lost while {url} was read.", is_temporary=True) from error
 
     def _explain(self, error: requests.RequestException, url: str, refused_before: int) -> RemoteError:
+        import requests
+
         if len(guard.refusals) > refused_before:
             return refused(url, guard.refusals[-1])
         if isinstance(error, requests.Timeout):
@@ -151,6 +155,8 @@ class WebDriver:
     @property
     def _session(self) -> requests.Session:
         """The session of this thread, which reuses its connections."""
+        import requests
+
         session: requests.Session | None = getattr(self._local, "session", None)
         if session is None:
             session = self._local.session = requests.Session()
