@@ -12,6 +12,8 @@ import pytest
 from PIL import Image
 
 from digits.data import manifest as manifests
+from digits.data.image_statistics import describe
+from digits.data.records import SplitReader
 from digits.data.sources import Plan, UnusableSource
 from digits.kinds.generic import reader
 from digits.kinds.generic.recipe import CreateGeneric
@@ -245,7 +247,7 @@ def test_a_folder_of_tensorflow_datasets_is_cloned_and_derived(site: Site) -> No
 
 
 @pytest.mark.integration
-def test_versions_and_the_health_check_work_for_arrays(site: Site) -> None:
+def test_arrays_have_versions_and_statistics(site: Site) -> None:
     path = write_records(site.data / "a.tfrecord", vectors(20))
     dataset = create(site, path, input_shape="2×2", pct_val=0)
     answer = site.post(f"/datasets/{dataset}/versions.json", dataset_name="half", keep=50)
@@ -256,6 +258,9 @@ def test_versions_and_the_health_check_work_for_arrays(site: Site) -> None:
         folder = site.services.store.get(made, DatasetJob).folder
         found = manifests.load(folder)
         assert (found.dtype, found.shape, found.splits["train"].count) == ("float32", (2, 2, 1), count)
+        with SplitReader(folder, found.splits["train"]) as records:
+            described = describe(map(records.read, range(count)), count, found.target)
+        assert len(set(described["pixels_hash"].tolist())) == count
         mean = np.load(folder / "mean.npy")
         assert mean.shape == (2, 2, 1) and np.abs(mean).max() < 2
     assert Image.open(io.BytesIO(site.get(f"/datasets/{half}/records/train/0").data)).size == (2, 2)
