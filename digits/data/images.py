@@ -343,7 +343,7 @@ def side_by_side(pixels: Pixels) -> Pixels:
 
 
 def scale_to_pixels(values: NDArray[np.float32]) -> Pixels:
-    """Show numbers [height, width, channels] as pixels: the smallest becomes black, and the largest white."""
+    """Show numbers [..., height, width, channels] as pixels: the smallest becomes black, and the largest white."""
     low, high = float(values.min()), float(values.max())
     scaled = (values.astype(np.float64) - low) * (255 / ((high - low) or 1))
     return np.nan_to_num(scaled.round(), posinf=255).clip(0, 255).astype(np.uint8)

@@ -15,6 +15,7 @@ IGNORED = 255
 MAX_PIXEL_CLASSES = 255
 # An object is dropped if less than this fraction of its box remains in a cropped or augmented image.
 SMALLEST_VISIBLE_SHARE = 0.25
+MAX_NUMBERS_SHOWN = 6
 
 Spatial = Literal["", "mask", "image", "boxes"]
 Channel = Annotated[int, Meta(ge=0, le=255)]
@@ -70,16 +71,20 @@ class TargetSpec(Struct, frozen=True, kw_only=True):
         return self.names if self.classes else []
 
     def describe(self, value: Any) -> str:
-        """A target in words: the name of the class, the names of the labels, or each number with its name."""
+        """A target in words: the name of the class, the names of the labels, or the numbers with their names."""
         if self.spatial:
             return self._describe_spatial(np.asarray(value))
         if self.classes:
             return dict(enumerate(self.names)).get(int(value), "unknown class")
-        numbers = [value] if not self.shape else list(value)
+        numbers = np.ravel(value).tolist()
         if self.multi_hot and set(numbers) <= {0, 1}:
             found = (name for name, number in zip(self.names, numbers, strict=False) if number)
             return ", ".join(found) or "no labels"
-        return ", ".join(f"{name} {number:.6g}" for name, number in zip(self.names, numbers, strict=False))
+        if len(numbers) == len(self.names):
+            return ", ".join(f"{name} {number:.6g}" for name, number in zip(self.names, numbers, strict=True))
+        shown = ", ".join(f"{number:.6g}" for number in numbers[:MAX_NUMBERS_SHOWN])
+        more = len(numbers) - MAX_NUMBERS_SHOWN
+        return f"{shown}, … ({len(numbers):,} numbers)" if more > 0 else shown
 
     def _describe_spatial(self, value: NDArray[Any]) -> str:
         """The names of the classes of a mask, the numbers of objects of each class, or nothing for an image."""

@@ -293,6 +293,7 @@ def model(job: ModelJob) -> dict[str, Any]:
             "width": manifest.width if manifest else None,
             "height": manifest.height if manifest else None,
             "channels": manifest.channels if manifest else None,
+            "dtype": manifest.dtype if manifest else None,
             "labels": manifest.target.labels if manifest else [],
             "about": views_of(parent.data_kind).describe_dataset(manifest) if parent and manifest else "",
         },

@@ -146,7 +146,7 @@ for (const button of form.querySelectorAll('[data-fill]')) {
 
 const suggest = startSuggestedName(field('dataset_name'), () => {
   const path = [...form.querySelectorAll('[data-path]')].find((control) => !control.closest('[hidden]'));
-  const parts = (path?.value ?? '').replace(/\.\w{1,4}$/, '').split('/').filter(Boolean);
+  const parts = (path?.value ?? '').replace(/\.(\w{1,4}|tfrecords?)$/, '').split('/').filter(Boolean);
   const isCommon = ['train', 'training', 'images', 'labels'].includes(parts.at(-1)) || /[*?[]/.test(parts.at(-1));
   const last = isCommon ? parts.at(-2) : parts.at(-1);
   if (!last || !preview) return last ?? '';

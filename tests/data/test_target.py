@@ -66,3 +66,10 @@ def test_outlines_are_percentages_of_the_image() -> None:
     (outline,) = outlines([[10, 5, 30, 10, 1]], target.boxes(["car", "van"], 2), 40, 20)
     assert (outline.left, outline.top, outline.width, outline.height) == (25, 25, 50, 25)
     assert outline.name == "van" and len(outline.color) == 7
+
+
+def test_numbers_without_names_are_shown_without_them() -> None:
+    grid = TargetSpec(feature="target/numbers", dtype="float32", shape=[2, 4])
+    assert grid.describe(np.arange(8).reshape(2, 4) / 2) == "0, 0.5, 1, 1.5, 2, 2.5, … (8 numbers)"
+    index = TargetSpec(feature="target/numbers", dtype="int64", names=["0", "1", "2"])
+    assert index.describe(np.int64(2)) == "2"

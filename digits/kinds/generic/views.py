@@ -7,6 +7,7 @@ import math
 from typing import Any
 
 import numpy as np
+from msgspec.structs import replace
 from numpy.typing import NDArray
 
 from digits.core.errors import BadRequest
@@ -18,8 +19,6 @@ from digits.data.target import TargetSpec
 from digits.kinds import views
 from digits.kinds.generic.recipe import CreateGeneric
 from digits.kinds.views import InputRequest
-
-SHOWN_NUMBERS = 6
 
 
 class Views(views.Views[CreateGeneric]):
@@ -45,16 +44,14 @@ class Views(views.Views[CreateGeneric]):
         if not has_target(spec):
             return "no target"
         try:
-            numbers = np.ravel(record.target(spec))
+            return replace(spec, names=[], mean=[], std=[]).describe(record.target(spec))
         except DamagedRecords:
             return "no target"
-        shown = ", ".join(f"{number:.4g}" for number in numbers[:SHOWN_NUMBERS])
-        return shown + (f", … ({len(numbers):,} numbers)" if len(numbers) > SHOWN_NUMBERS else "")
 
     def tiles(self, manifest: Manifest) -> list[tuple[str, str]]:
         spec = manifest.target
-        words = f"{spec.dtype} {'×'.join(map(str, spec.shape)) or 'number'}" if has_target(spec) else "None"
-        return [("Target", words)]
+        shape = f" {spec.shape}" if spec.shape else ""
+        return [("Target", f"{spec.dtype}{shape}" if has_target(spec) else "None")]
 
     def dataset_json(self, manifest: Manifest) -> dict[str, Any]:
         spec = manifest.target

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from digits.data import images
 from digits.data.target import TargetSpec
 from digits.worker.input import feeds
 
@@ -14,8 +15,10 @@ from digits.worker.input import feeds
 def as_pixels(x: NDArray[np.float32], prepare: feeds.Preparation) -> NDArray[np.uint8]:
     """Convert the batch ``x`` [N, H, W, C] of the network's input back to pixels, adding the mean.
 
-    Standardized images get a medium gray and a typical contrast.
+    Standardized images get a medium gray and a typical contrast, and arrays the range of the batch.
     """
+    if prepare.image_dtype != "uint8":
+        return images.scale_to_pixels(x)
     if prepare.augment.whitening:
         pixels = 128 + 64 * x
     else:

@@ -167,7 +167,7 @@ def _about(found: Trained, exported: _Exported) -> dict[str, Any]:
             "name": "images",
             "shape": [None, *manifest.shape],
             "type": "float32",
-            "range": [0, 255],
+            "range": [0, 255] if manifest.dtype == "uint8" else None,
             "colors": "RGB" if manifest.channels == 3 else "gray",
             "resize_mode": manifest.resize_mode,
         },

@@ -12,6 +12,8 @@ import pytest
 from PIL import Image
 
 from digits.data import manifest as manifests
+from digits.data.image_statistics import describe
+from digits.data.records import SplitReader
 from digits.data.sources import Plan, UnusableSource
 from digits.kinds.generic import reader
 from digits.kinds.generic.recipe import CreateGeneric
@@ -79,7 +81,7 @@ def test_a_network_learns_from_arrays_of_numbers(site: Site) -> None:
     assert found["input"] == {"dtype": "float32", "shape": [1, 4, 1]}
     assert found["target"] == {"dtype": "float32", "shape": [2]}
     page = site.get(f"/datasets/{dataset}").text
-    assert "Array shape" in page and "1×4×1" in page and "float32 2" in page
+    assert "Array shape" in page and "1×4×1" in page and "float32 [2]" in page
     explore = site.get(f"{DATASETS}/explore?job_id={dataset}&db=val").text
     assert "12 validation records" in explore and "vectors.tfrecord:" in explore
 
@@ -111,7 +113,8 @@ def test_a_network_learns_from_arrays_of_numbers(site: Site) -> None:
     ]
     part = site.client.post(f"{MODELS}/infer_one", data=asked, headers={"X-Fragment": "prediction"}).text
     assert "<dt>Shape</dt>" in part and "<html" not in part
-    assert "Numbers" in site.get(f"/models/{model}").text
+    page = site.get(f"/models/{model}").text
+    assert "Numbers" in page and "Choose an image" not in page
     for values, message in (("1, 2", "4 numbers"), ("a", "separated by commas"), ("", "Enter numbers")):
         answer = site.post(f"{MODELS}/infer_one.json", job_id=model, values=values)
         assert answer.status_code == 400 and message in answer.get_json()["error"]["message"]
@@ -244,7 +247,7 @@ def test_a_folder_of_tensorflow_datasets_is_cloned_and_derived(site: Site) -> No
 
 
 @pytest.mark.integration
-def test_versions_and_the_health_check_work_for_arrays(site: Site) -> None:
+def test_arrays_have_versions_and_statistics(site: Site) -> None:
     path = write_records(site.data / "a.tfrecord", vectors(20))
     dataset = create(site, path, input_shape="2×2", pct_val=0)
     answer = site.post(f"/datasets/{dataset}/versions.json", dataset_name="half", keep=50)
@@ -255,6 +258,9 @@ def test_versions_and_the_health_check_work_for_arrays(site: Site) -> None:
         folder = site.services.store.get(made, DatasetJob).folder
         found = manifests.load(folder)
         assert (found.dtype, found.shape, found.splits["train"].count) == ("float32", (2, 2, 1), count)
+        with SplitReader(folder, found.splits["train"]) as records:
+            described = describe(map(records.read, range(count)), count, found.target)
+        assert len(set(described["pixels_hash"].tolist())) == count
         mean = np.load(folder / "mean.npy")
         assert mean.shape == (2, 2, 1) and np.abs(mean).max() < 2
     assert Image.open(io.BytesIO(site.get(f"/datasets/{half}/records/train/0").data)).size == (2, 2)
