@@ -22,6 +22,7 @@ ROOT = Path(__file__).resolve().parent.parent
 PACKAGES = {
     "PIL": "pillow",
     "argon2": "argon2-cffi",
+    "cykooz_resizer": "cykooz-resizer",
     "flask_socketio": "flask-socketio",
     "flask_wtf": "flask-wtf",
     "google_crc32c": "google-crc32c",

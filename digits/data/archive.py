@@ -172,9 +172,10 @@ def _zip_pieces(entries: Iterable[Entry]) -> Iterator[bytes]:
             count += 1
         length = _size(directory)
         yield from _chunks(directory, length)
-    versions = (_UNIX | _VERSION, _VERSION)
-    yield _END64.pack(b"PK\6\6", _END64.size - 12, *versions, 0, 0, count, count, length, offset)
-    yield _LOCATOR64.pack(b"PK\6\7", 0, offset + length, 1)
+    if count >= _MOST_16 or max(length, offset) >= _MOST_32:
+        versions = (_UNIX | _VERSION, _VERSION)
+        yield _END64.pack(b"PK\6\6", _END64.size - 12, *versions, 0, 0, count, count, length, offset)
+        yield _LOCATOR64.pack(b"PK\6\7", 0, offset + length, 1)
     counts = (min(count, _MOST_16),) * 2
     yield _END.pack(b"PK\5\6", 0, 0, *counts, min(length, _MOST_32), min(offset, _MOST_32), 0)
 

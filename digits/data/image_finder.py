@@ -25,8 +25,12 @@ class ImageFinder:
 
         ``path`` can be a path on another computer or a URL, such as ``/data/upload/3/0a1b2c3d-rose.jpg`` or
         ``/data/local-files/?d=roses/1.jpg``. Of several images with the same name, the one that also has the same
-        parent folders is returned; None if that does not distinguish them.
+        parent folders is returned; None if that does not distinguish them. A relative path whose folder is below
+        the root is not searched elsewhere: that image is missing, and one in another folder is a different one.
         """
+        folder = os.path.dirname(path)
+        if folder and not os.path.isabs(path) and os.path.isdir(os.path.join(self._root, folder)):
+            return None
         for wanted in _readings(path):
             name = os.path.basename(wanted)
             for candidate in dict.fromkeys((name, _UPLOAD_PREFIX.sub("", name, count=1))):

@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 from PIL import Image
 
-from digits.data.images import as_image
+from digits.data.images import as_image, side_by_side
 from digits.data.records import Record
 from digits.data.target import TargetSpec
 
@@ -63,12 +63,14 @@ def describe(records: Iterable[Record], count: int, target: TargetSpec) -> NDArr
     histograms = np.zeros((count, 256), np.float64)
     small = np.zeros((count, _SIDE, _SIDE), np.float32)
     for place, record in enumerate(records):
-        pixels = record.as_array()
-        gray = as_image(pixels).convert("L")
+        pixels = record.as_pixels()
+        gray = as_image(side_by_side(pixels) if pixels.shape[2] not in (1, 3) else pixels).convert("L")
         histograms[place] = gray.histogram()
         small[place] = np.asarray(gray.resize((_SIDE, _SIDE), Image.Resampling.BILINEAR))
         row = found[place]
-        row["pixels_hash"] = _hash(pixels.tobytes())
+        row["pixels_hash"] = _hash(
+            record.as_array().tobytes() if record.format == "float32" else pixels.tobytes()
+        )
         row["target_hash"] = _hash(_target_bytes(record, target))
         row["width"], row["height"] = record.source_size
         row["mode"] = _MODE_INDEXES.get(record.source_mode, len(MODES) - 1)

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import hashlib
 import json
+import shutil
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal
 
 import msgspec
 from msgspec import Meta, Struct, field
@@ -24,6 +25,8 @@ FEATURES_FILE = "feature_spec.json"
 MEAN_IMAGE_FILE = "mean.png"
 MEAN_ARRAY_FILE = "mean.npy"
 SKIPPED_FILE = "skipped.csv"
+# Copies of remote files, which exist while a dataset is created.
+COPIES_FOLDER = "remote"
 HEALTH_FILE = "health.json"
 HEALTH_RECORDS_FILE = "health-records.npy"
 SPLITS = ("train", "val", "test")
@@ -54,12 +57,14 @@ class Manifest(Struct, kw_only=True):
     listed and balanced: the classes, or ranges of a number; there may be none. ``mean_pixel`` has one value per
     channel, 0 to 255; the two images of a pair are stacked along the channels. ``mean.npy`` contains the mean image,
     float32 [height, width, channels]; ``mean.png`` is a picture of it. ``source`` contains one line of text per split.
+    With the ``dtype`` float32, the records are arrays of any numbers instead of images.
     """
 
     kind: str
     width: Pixels
     height: Pixels
-    channels: Annotated[int, Meta(ge=1, le=6)]
+    channels: Annotated[int, Meta(ge=1, le=4096)]
+    dtype: Literal["uint8", "float32"] = "uint8"
     encoding: str
     resize_mode: str
     target: TargetSpec
@@ -114,6 +119,7 @@ def remove_products(job_folder: Path) -> None:
     for name in names:
         (job_folder / name).unlink(missing_ok=True)
         remove_partial_writes(job_folder / name)
+    shutil.rmtree(job_folder / COPIES_FOLDER, ignore_errors=True)
     for split in SPLITS:
         for ending in ("tfrecord", "index"):
             for path in job_folder.glob(f"{split}-*-of-*.{ending}"):

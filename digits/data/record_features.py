@@ -36,6 +36,8 @@ IMAGE_NAMES = (
     "x",
     "pixels",
 )
+INPUT_NAMES = ("x", "input", "inputs", "data", "features", "feature", *IMAGE_NAMES)
+TARGET_NAMES = ("y", "target", "targets", "output", "outputs", "label", "labels", "image/class/label")
 LABEL_NAMES = (
     *("image/class/text", "image/class/label", "label", "labels", "class", "target", "category", "y"),
     *("fine_label", "label_id", "class_id", "text"),
@@ -198,6 +200,42 @@ def square(count: int) -> tuple[int, int, int] | None:
     return None
 
 
+@dataclass(frozen=True)
+class NumberFeature:
+    """Numbers of a fixed ``shape`` in the feature ``name``, with the type ``dtype`` of the first record."""
+
+    name: str
+    dtype: str
+    shape: tuple[int, ...] = ()
+
+    @classmethod
+    def of(cls, name: str, features: Features, shape: Sequence[int] = ()) -> NumberFeature:
+        """Return how the numbers are stored in a first record with ``features``; raises ValueError with a message."""
+        kind, values = values_of(features, name)
+        if kind not in (INTEGERS, FLOATS):
+            raise ValueError(f"“{show(name)}” is {kind or 'empty'}, not numbers")
+        if shape and math.prod(shape) != len(values):
+            raise ValueError(f"“{show(name)}” has {len(values):,} numbers, not {'×'.join(map(str, shape))}")
+        return cls(name, kind, tuple(shape) or ((len(values),) if len(values) > 1 else ()))
+
+    def read(self, features: Features) -> NDArray[Any]:
+        """Return the numbers of a record, int64 or float32; raises ValueError with a message."""
+        name = show(self.name)
+        kind, values = values_of(features, self.name)
+        if not len(values):
+            raise ValueError(f"it has no feature “{name}”; its features are {listed(sorted(features))}")
+        if kind != self.dtype:
+            raise ValueError(f"“{name}” is {kind}, but {self.dtype} in the first record")
+        if len(values) != math.prod(self.shape):
+            raise ValueError(
+                f"“{name}” has {len(values):,} numbers, but {math.prod(self.shape):,} in the first record"
+            )
+        found = np.array(values, self.dtype).reshape(self.shape)
+        if not np.isfinite(found).all():
+            raise ValueError(f"“{name}” contains NaN or infinity")
+        return found
+
+
 @dataclass
 class ValueRange:
     """The smallest and the largest number of a feature in the records seen so far."""
@@ -241,6 +279,30 @@ def guess_image(features: Features) -> str:
         and ((stored is not None and math.prod(stored) == count) or square(count))
     ]
     return best_named(raw, IMAGE_NAMES)
+
+
+def guess_input(features: Features) -> str:
+    """Return the name of the feature that is most probably an image or an array, or an empty string."""
+    image = guess_image(features)
+    arrays = [
+        name
+        for name in sorted(features)
+        if values_of(features, name)[0] in (INTEGERS, FLOATS) and len(values_of(features, name)[1]) > 1
+    ]
+    return image or best_named([name for name in arrays if _last_word(name) not in TARGET_NAMES], INPUT_NAMES)
+
+
+def guess_target(features: Features, input_name: str = "") -> str:
+    """Return the name of the feature that is most probably the target: numbers, or an empty string."""
+    numbers = [
+        name
+        for name in sorted(features)
+        if values_of(features, name)[0] in (INTEGERS, FLOATS)
+        and name != input_name
+        and _last_word(name) not in _OTHERS
+    ]
+    usual = [name for name in numbers if name.lower() in TARGET_NAMES or _last_word(name) in TARGET_NAMES]
+    return best_named(usual, TARGET_NAMES) or (numbers[0] if len(numbers) == 1 else "")
 
 
 def guess_label(features: Features, image: str = "") -> str:

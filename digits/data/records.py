@@ -7,8 +7,9 @@ read and the records of a group (a class, for instance) are found without openin
 
 A payload is an Example with these features:
 
-    image/encoded   bytes of the image: a PNG or JPEG file, or uint8 [height, width, channels]
-    image/format    png, jpeg or raw
+    image/encoded   bytes of the image: a PNG or JPEG file, or uint8 [height, width, channels]; for an array of
+                    numbers float32 [height, width, channels], little-endian
+    image/format    png, jpeg, raw, or float32
     image/height, image/width, image/channels   pixels
     image/filename  path of the source, relative to its folder, in the file system's bytes
     image/source/width, image/source/height   pixels of the source before it was resized
@@ -72,7 +73,8 @@ _MEDIA_TYPES = {"png": "image/png", "jpeg": "image/jpeg"}
 class Record:
     """An image and its features.
 
-    ``data`` is a PNG or JPEG file, or for the format ``raw`` the pixels, uint8 [height, width, channels].
+    ``data`` is a PNG or JPEG file, for the format ``raw`` the pixels, uint8 [height, width, channels], or for
+    ``float32`` an array of numbers of this shape.
     ``features`` are those of the dataset's kind, such as the label. ``source`` contains the bytes of the file name.
     ``source_size`` is the width and height of the source, and ``source_mode`` its Pillow mode, if they are known.
     """
@@ -95,14 +97,17 @@ class Record:
     def as_browser_image(self) -> tuple[bytes, str]:
         """Return the image in a format that browsers display, and its media type; raises DamagedRecords.
 
-        Images that are stacked along the channels are shown side by side.
+        Images that are stacked along the channels are shown side by side. An array is scaled to its own range.
         """
         if self.format in _MEDIA_TYPES:
             return self.data, _MEDIA_TYPES[self.format]
         from digits.data import images  # imported late: most readers of records do not need it
 
         try:
-            return images.encode(images.side_by_side(self.as_array()), "png"), "image/png"
+            pixels = images.side_by_side(self.as_pixels())
+            # A vector is one pixel high.
+            shown = np.repeat(pixels, max(1, pixels.shape[1] // 8), axis=0) if len(pixels) == 1 else pixels
+            return images.encode(shown, "png"), "image/png"
         except (ValueError, TypeError) as error:
             raise DamagedRecords(f"record of {self.filename!r}: {error}") from error
 
@@ -126,10 +131,19 @@ class Record:
         with Image.open(io.BytesIO(data), formats=["PNG"]) as picture:
             return np.asarray(picture, np.uint8)
 
-    def as_array(self) -> NDArray[np.uint8]:
-        """Decode the pixels, uint8 [height, width, channels]; raises DamagedRecords."""
+    def as_pixels(self) -> NDArray[np.uint8]:
+        """Return the pixels, uint8 [height, width, channels]; an array is scaled. Raises DamagedRecords."""
+        from digits.data import images  # see as_browser_image
+
+        found = self.as_array()
+        return images.scale_to_pixels(found) if self.format == "float32" else found
+
+    def as_array(self) -> NDArray[Any]:
+        """Decode the pixels, uint8 [height, width, channels], or the array, float32; raises DamagedRecords."""
         shape = (self.height, self.width, self.channels)
         try:
+            if self.format == "float32":
+                return np.frombuffer(self.data, "<f4").reshape(shape)
             if self.format == "raw":
                 return np.frombuffer(self.data, np.uint8).reshape(shape)
             from PIL import Image  # see as_browser_image
@@ -270,9 +284,9 @@ class ShardWriter:
 
     def add(self, payload: bytes, group: int = -1) -> None:
         """Append an Example of the group with index ``group``."""
-        for part in _frame(payload):
-            self._file.write(part)
-            self._hash.update(part)
+        frame = _frame(payload)
+        self._file.write(frame)
+        self._hash.update(frame)
         self._entries.append((self._offset + HEADER_BYTES, len(payload), group))
         self._offset += HEADER_BYTES + len(payload) + CHECKSUM_BYTES
 
@@ -383,12 +397,12 @@ class SplitReader:
 
 def write_frame(file: IO[bytes], payload: bytes) -> None:
     """Append an Example to a shard without an index."""
-    file.writelines(_frame(payload))
+    file.write(_frame(payload))
 
 
-def _frame(payload: bytes) -> tuple[bytes, bytes, bytes]:
+def _frame(payload: bytes) -> bytes:
     length = len(payload).to_bytes(8, "little")
-    return length + masked_checksum(length), payload, masked_checksum(payload)
+    return b"".join((length, masked_checksum(length), payload, masked_checksum(payload)))
 
 
 def masked_checksum(data: bytes) -> bytes:

@@ -13,7 +13,7 @@ import random
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, Literal, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -104,7 +104,8 @@ class Plan:
 
     A record is in one group at most, which is used to list and to balance records. ``required_groups`` is the
     number of groups that must have usable images in the train split. A record can consist of several images, which are
-    ``stacked`` along the channels; `read` then returns as many. ``known_mean`` is the mean image of the train split,
+    ``stacked`` along the channels; `read` then returns as many. With the ``dtype`` float32, records are arrays of
+    numbers, which `array` returns, instead of images. ``known_mean`` is the mean image of the train split,
     [height, width, channels], if the source contains it.
     """
 
@@ -114,6 +115,7 @@ class Plan:
     warnings: list[str] = field(default_factory=list)
     required_groups: int = 1
     stacked: int = 1
+    dtype: Literal["uint8", "float32"] = "uint8"
     known_mean: NDArray[np.float32] | None = None
 
     @property
@@ -135,6 +137,10 @@ class Plan:
     def read(self, split: SplitPlan, place: int) -> list[bytes]:
         """Read the encoded images of a record; raises UnusableImage and OSError."""
         return [split.images.read(split.files[place])]
+
+    def array(self, split: SplitPlan, place: int) -> NDArray[np.float32]:
+        """Read the array of a record, float32 [height, width, channels]; raises UnusableImage and OSError."""
+        raise NotImplementedError
 
     def source(self, split: SplitPlan, place: int, picture: images.Picture) -> tuple[tuple[int, int], str]:
         """The width and height of the source of a record, and its Pillow mode; (0, 0) and "" if they are not known.

@@ -61,6 +61,7 @@ BUILT_IN = (
         "digits.kinds.text",
         metric="accuracy",
     ),
+    Kind("generic", "Ready-made TFRecords", "images/generic", "digits.kinds.generic"),
     Kind("image-gradients", "Image gradients", "images/gradients", "digits.kinds.gradients", metric="r2"),
 )
 

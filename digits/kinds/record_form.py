@@ -60,7 +60,14 @@ class FeatureField(SelectField):
 
 
 class ShapeField(StringField):
-    """The shape of an image: ``28×28``, ``28 28 1`` or ``32, 32, 3``. ``sizes`` are the numbers."""
+    """The shape of an image: ``28×28``, ``28 28 1`` or ``32, 32, 3``. ``sizes`` are the numbers.
+
+    It has 2 or 3 sizes, or those in ``ranks``.
+    """
+
+    def __init__(self, label: str, ranks: tuple[int, ...] = (2, 3), **arguments: Any) -> None:
+        super().__init__(label, **arguments)
+        self._ranks = ranks
 
     @property
     def sizes(self) -> list[int]:
@@ -71,7 +78,9 @@ class ShapeField(StringField):
             sizes = self.sizes
         except ValueError:
             sizes = [0]
-        if sizes and (len(sizes) not in (2, 3) or not all(1 <= size <= MAX_SIDE_PIXELS for size in sizes)):
+        if sizes and (
+            len(sizes) not in self._ranks or not all(1 <= size <= MAX_SIDE_PIXELS for size in sizes)
+        ):
             raise ValidationError("Enter the height, the width and the channels, such as 28×28×1.")
 
 

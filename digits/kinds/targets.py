@@ -86,19 +86,20 @@ def select_output(outputs: Any, count: int, rank: int = 2) -> tf.Tensor:
     In a dict, a key such as ``logits`` takes precedence; otherwise it is the first output with ``count`` numbers
     in the last dimension, else the first with more, else the first one.
     """
-    tensors = [_flat(tensor) if rank == 2 else tensor for tensor in _in_order(outputs)]
+    tensors = [_flat(tensor) if rank == 2 else tensor for tensor in in_order(outputs)]
     sizes = [tensor.shape[-1] if tensor.shape.rank == rank else None for tensor in tensors]
     exact = [tensor for tensor, size in zip(tensors, sizes, strict=True) if size == count]
     wider = [tensor for tensor, size in zip(tensors, sizes, strict=True) if size is not None and size > count]
     return (exact or wider or tensors)[0]
 
 
-def _in_order(outputs: Any) -> list[tf.Tensor]:
+def in_order(outputs: Any) -> list[tf.Tensor]:
+    """Return all outputs of a network, those with the name of a prediction first."""
     if isinstance(outputs, dict):
         names = sorted(outputs, key=lambda name: name not in _PREDICTION_NAMES)
-        return [tensor for name in names for tensor in _in_order(outputs[name])]
+        return [tensor for name in names for tensor in in_order(outputs[name])]
     if isinstance(outputs, (list, tuple)):
-        return [tensor for item in outputs for tensor in _in_order(item)]
+        return [tensor for item in outputs for tensor in in_order(item)]
     return [] if outputs is None else [tf.convert_to_tensor(outputs)]
 
 

@@ -14,6 +14,7 @@ from typing import Annotated, Any, Literal, cast
 
 import numpy as np
 from msgspec import Meta, Struct, field
+from numpy.typing import NDArray
 from PIL import Image
 
 from digits.core.files import UnreadableFile, read_json
@@ -133,6 +134,9 @@ class VersionPlan(Plan):
         pixels = cast(RecordImages, split.images).record(split.files[place]).as_array()
         return [images.encode(part, "png") for part in np.split(pixels, self.stacked, axis=2)]
 
+    def array(self, split: SplitPlan, place: int) -> NDArray[np.float32]:
+        return cast(RecordImages, split.images).record(split.files[place]).as_array()
+
     def features(self, split: SplitPlan, place: int, geometry: Geometry) -> Features:
         record = cast(RecordImages, split.images).record(split.files[place])
         features: dict[str, Any] = {**record.features, "image/filename": [record.source]}
@@ -203,7 +207,8 @@ def read(recipe: CreateVersion, progress: Progress) -> Plan:
         raise UnusableSource("No training image is left.", "Exclude fewer images.")
     target = _resized(manifest.target, recipe.width, recipe.height)
     stacked = manifest.channels // recipe.channels
-    return VersionPlan(target, splits, manifest.groups, _remarks(manifest, splits), stacked=stacked)
+    remarks = _remarks(manifest, splits)
+    return VersionPlan(target, splits, manifest.groups, remarks, stacked=stacked, dtype=manifest.dtype)
 
 
 @dataclass

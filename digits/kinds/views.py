@@ -10,8 +10,9 @@ from typing import Any, Generic
 import numpy as np
 from numpy.typing import NDArray
 
-from digits.core.recipe import Balance
+from digits.core.recipe import TRANSFORMATIONS, Balance, Transformation
 from digits.data.manifest import Manifest
+from digits.data.record_features import Features, ImageFeature, guess_image
 from digits.data.record_index import DamagedRecords
 from digits.data.records import Record
 from digits.kinds.dataset_form import AnyRecipe
@@ -51,6 +52,10 @@ def format_number(value: float) -> str:
     return f"{value:,.0f}" if 1000 <= abs(value) < 1e9 else f"{value:.3g}"
 
 
+# Blending images would blend masks, boxes or other targets in the image.
+UNBLENDED = tuple(name for name in TRANSFORMATIONS if name not in ("mixup", "cutmix"))
+
+
 @dataclass(frozen=True)
 class InputRequest:
     """A request for a prediction: its ``fields``, and the files or paths of the ``images`` that it names.
@@ -68,7 +73,8 @@ class Views(Generic[AnyRecipe]):
     ``group`` and ``groups`` are the words for the groups that records are counted by, such as *class* and
     *classes*, and ``distribution`` is the title of the counts. The ``counts_overlap`` if a record can be counted
     several times. ``charts`` show a model's metrics, the most important one first. ``balancing`` lists the supported
-    ways to balance the groups, as in `digits.core.recipe.Balance`. ``invitation`` explains the kind above its form.
+    ways to balance the groups, as in `digits.core.recipe.Balance`, and ``transformations`` the changes of images that
+    the model form offers: those that keep the targets valid. ``invitation`` explains the kind above its form.
     ``infer`` labels the button that runs a model on an image, under the heading ``infer_title``; ``result`` is the
     placeholder for the prediction. With ``draws_on_image``, the template of predictions gets ``picture``: the
     ``url``, ``width`` and ``height`` of the image, to draw on.
@@ -87,6 +93,7 @@ class Views(Generic[AnyRecipe]):
     counts_overlap = False
     charts: tuple[Chart, ...] = ()
     balancing: tuple[Balance, ...] = ("none", "sampling")
+    transformations: tuple[Transformation, ...] = TRANSFORMATIONS
     invitation = ""
     infer = "Predict"
     infer_title = "Predict from an image"
@@ -138,6 +145,16 @@ class Views(Generic[AnyRecipe]):
         an image. Raises BadRequest.
         """
         return None
+
+    def read_record(self, recipe: AnyRecipe, features: Features) -> bytes | NDArray[Any]:
+        """Return the input of a model in a record of a TFRecord file: an image file, or an array.
+
+        By default, this is the feature that looks like an image. Raises ValueError with a message.
+        """
+        name = guess_image(features)
+        if not name:
+            raise ValueError("none of its features looks like an image")
+        return ImageFeature.of(name, features).encoded(features)
 
     def conclude(self, predictions: Any, metrics: Mapping[str, float]) -> Any:
         """Add to ``predictions`` from the validation metrics of the snapshot that made them."""

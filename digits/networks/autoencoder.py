@@ -7,7 +7,7 @@
 # Recommended settings: Adam, learning rate 0.001, batches of 64, 30 epochs, no mean subtraction.
 #
 # settings: solver_type=ADAM learning_rate=0.001 lr_policy=fixed batch_size=64 train_epochs=30 use_mean=none
-# kinds: image-classification image-processing
+# kinds: image-classification image-processing generic
 
 from keras import layers
 

@@ -5,7 +5,7 @@
 # Recommended settings: Adam, learning rate 0.001, batches of 32, 30 epochs, per-channel mean.
 #
 # settings: solver_type=ADAM learning_rate=0.001 lr_policy=fixed batch_size=32 train_epochs=30 use_mean=pixel
-# kinds: image-regression image-gradients
+# kinds: image-regression image-gradients generic
 # images: 16-
 
 from keras import layers

@@ -23,6 +23,7 @@ from digits.kinds import default_kind
 from digits.runtime.executor import Executor
 from digits.runtime.turns import next_turn
 from digits.web import (
+    augmentation_views,
     auth,
     dataset_views,
     documentation,
@@ -96,6 +97,7 @@ def create_app(settings: Settings, *, start: bool = True, executor: Executor | N
         health_views.blueprint,
         export_views.blueprint,
         model_views.blueprint,
+        augmentation_views.blueprint,
         inference_views.blueprint,
         generic_views.blueprint,
         tensorboard_views.blueprint,

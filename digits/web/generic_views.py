@@ -1,12 +1,14 @@
 """The routes of DIGITS 6 for all datasets and models except those of image classification.
 
 They name the kind (``image-gradients``) instead of its route (``images/gradients``), as an *extension*. Predictions are
-the values of the network's output, without their meaning.
+the values of the network's output, without their meaning. Without an extension, the routes of datasets are those of
+the kind ``generic``.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from functools import partial
 from itertools import islice
 from typing import Any
 
@@ -15,14 +17,20 @@ from werkzeug.wrappers import Response as AnyResponse
 
 from digits.core.errors import BadRequest, NotFound
 from digits.core.model_job import ModelJob
+from digits.data import images
+from digits.data.record_features import Features
+from digits.data.record_files import paths_at
+from digits.data.tfrecords import examples
 from digits.kinds import Kind, UnknownKind, kind_named
 from digits.kinds.jobs import DatasetJob
+from digits.kinds.record_form import resolve_records
 from digits.web import dataset_views, inference_views, model_views, serializers
 from digits.web.kind_routes import views_of
 from digits.web.services import services
 
 blueprint = Blueprint("generic", __name__)
 
+GENERIC = "generic"
 # The images of one request; each takes a few milliseconds.
 MAX_IMAGES = 1000
 
@@ -63,8 +71,9 @@ def new_model(extension: str) -> str:
 def create_model(extension: str = "") -> AnyResponse | tuple[str | Response, int]:
     """Create a model; its dataset determines the kind."""
     name = extension.removesuffix(".json")
-    job = services().store.get(request.form.get("dataset", ""), DatasetJob)
-    return model_views.create(_kind(name) if name else job.data_kind)
+    job = services().store.find(request.form.get("dataset", ""))
+    own = job.data_kind if isinstance(job, DatasetJob) else kind_named(GENERIC)
+    return model_views.create(_kind(name) if name else own)
 
 
 # DIGITS has no slash here.
@@ -103,16 +112,72 @@ def infer_many() -> Response:
     Images that cannot be read are in ``skipped``, with the reasons.
     """
     job = _model()
-    outputs: dict[str, Any] = {}
-    skipped: dict[str, str] = {}
+    found = _Outputs("images")
     for path in _listed_images():
+        found.add(path, partial(inference_views.predict_values, job, path))
+    return found.as_json()
+
+
+@blueprint.post("/models/images/generic/infer_db")
+@blueprint.post("/models/images/generic/infer_db.json", endpoint="infer_db_json")
+def infer_db() -> Response:
+    """Return the values of the output for the records of TFRecord files: ``outputs``, by file and record, and by name.
+
+    ``db_path`` is a file, a folder or a pattern. Records that cannot be used are in ``skipped``, with the reasons.
+    """
+    job = _model()
+    dataset = services().store.find(job.dataset_id)
+    manifest = dataset.manifest() if isinstance(dataset, DatasetJob) else None
+    if not isinstance(dataset, DatasetJob) or manifest is None:
+        raise NotFound(f"The dataset of “{job.name}” no longer exists.")
+    size = (manifest.width, manifest.height) if request.form.get("dont_resize", "0") in ("1", "y") else None
+    views, recipe = views_of(dataset.data_kind), dataset.kind_recipe
+    found = _Outputs("records")
+
+    def predict(features: Features) -> Any:
         try:
-            outputs[path] = {"output": inference_views.predict_values(job, path)}
+            source = views.read_record(recipe, features)
+            if size and isinstance(source, bytes) and (own := images.header(source)[1]) != size:
+                raise ValueError(f"its image has {own[0]}×{own[1]} pixels, not {size[0]}×{size[1]}")
+        except ValueError as error:
+            raise BadRequest(f"The record cannot be used: {error}.") from error
+        return inference_views.predict_values(job, source)
+
+    for name, features in islice(_records(), _limit()):
+        found.add(name, partial(predict, features))
+    return found.as_json()
+
+
+def _records() -> Iterator[tuple[str, Features]]:
+    """Yield the records of the files at ``db_path``, with a name of each; raises BadRequest."""
+    text = request.form.get("db_path", "").strip()
+    if not text:
+        raise BadRequest("Enter the path of TFRecord files.", "The field is “db_path”.")
+    for path in paths_at(resolve_records(services().roots, text)):
+        for frame, features in examples(path):
+            yield f"{path.name}:{frame.number}", features
+
+
+class _Outputs:
+    """The outputs of several inputs, and the reasons why others were skipped."""
+
+    def __init__(self, noun: str) -> None:
+        self._noun = noun
+        self._outputs: dict[str, Any] = {}
+        self._skipped: dict[str, str] = {}
+
+    def add(self, name: str, predict: Callable[[], Any]) -> None:
+        try:
+            self._outputs[name] = {"output": predict()}
         except (BadRequest, NotFound) as error:
-            skipped[path] = error.sentences
-    if skipped and not outputs:
-        raise BadRequest(f"None of {len(skipped):,} images can be used: {next(iter(skipped.values()))}")
-    return jsonify(outputs=outputs, skipped=skipped)
+            self._skipped[name] = error.sentences
+
+    def as_json(self) -> Response:
+        """Return the response; raises BadRequest if there are no outputs."""
+        if self._skipped and not self._outputs:
+            reason = next(iter(self._skipped.values()))
+            raise BadRequest(f"None of {len(self._skipped):,} {self._noun} can be used: {reason}")
+        return jsonify(outputs=self._outputs, skipped=self._skipped)
 
 
 def _listed_images() -> Iterator[str]:
@@ -121,14 +186,18 @@ def _listed_images() -> Iterator[str]:
     if upload is None or not upload.filename:
         raise BadRequest("Upload a list of images.", "The field is “image_list”, with one path per line.")
     folder = request.form.get("image_folder", "").strip()
-    limit = request.form.get("num_test_images", "").strip() or str(MAX_IMAGES)
-    if not limit.isdecimal() or not 1 <= int(limit[:9]) <= MAX_IMAGES:
-        raise BadRequest(f"“num_test_images” must be a number from 1 to {MAX_IMAGES:,}.")
     lines = (line.decode("utf-8", "replace").strip() for line in upload.stream)
-    for line in islice(filter(None, lines), int(limit)):
+    for line in islice(filter(None, lines), _limit()):
         path, _, number = line.rpartition(" ")
         path = path.strip() if path and number.isdecimal() else line
         yield f"{folder.rstrip('/')}/{path}" if folder and not path.startswith("/") else path
+
+
+def _limit() -> int:
+    limit = request.form.get("num_test_images", "").strip() or str(MAX_IMAGES)
+    if not limit.isdecimal() or not 1 <= int(limit[:9]) <= MAX_IMAGES:
+        raise BadRequest(f"“num_test_images” must be a number from 1 to {MAX_IMAGES:,}.")
+    return int(limit)
 
 
 def _kind(extension: str) -> Kind:

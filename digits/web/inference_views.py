@@ -109,11 +109,13 @@ def _model() -> ModelJob:
     return services().store.get(request.values.get("job_id", ""), ModelJob)
 
 
-def predict_values(job: ModelJob, path: str = "") -> Any:
-    """Return the values of the network's prediction for the input of this request, or for the image at ``path``."""
+def predict_values(job: ModelJob, source: str | bytes | NDArray[Any] = "") -> Any:
+    """Return the values of the network's prediction for the input of this request, or for another ``source``.
+
+    This is the path of an image, an image file's contents, or an array.
+    """
     snapshot = _snapshot(job)
-    source = _at(path) if path else _input(job)
-    with source as item:
+    with _input(job) if isinstance(source, str) and not source else _other_input(source) as item:
         return _ask(job, item, snapshot, values=True)["values"]
 
 
@@ -150,7 +152,7 @@ class _Input:
     """What a model predicts from: an image file, or the file of an array with its ``pixels``."""
 
     path: Path
-    pixels: NDArray[np.uint8] | None = None
+    pixels: NDArray[Any] | None = None
 
     @property
     def type(self) -> str:
@@ -165,8 +167,8 @@ def _input(job: ModelJob) -> Iterator[_Input]:
         read = views_of(dataset.data_kind).read_input
         pixels = in_thread(read, dataset.kind_recipe, InputRequest(request.values.to_dict(), _named_images()))
         if pixels is not None:
-            with _kept(partial(np.save, arr=pixels, allow_pickle=False), ".npy") as path:
-                yield _Input(path, pixels)
+            with _other_input(pixels) as item:
+                yield item
             return
     with _image() as path:
         yield _Input(path)
@@ -203,8 +205,15 @@ def _image() -> Iterator[Path]:
 
 
 @contextmanager
-def _at(path: str) -> Iterator[_Input]:
-    yield _Input(services().roots.resolve(path, file_type="file"))
+def _other_input(source: str | bytes | NDArray[Any]) -> Iterator[_Input]:
+    if isinstance(source, str):
+        yield _Input(services().roots.resolve(source, file_type="file"))
+    elif isinstance(source, bytes):
+        with _kept(partial(Path.write_bytes, data=source)) as path:
+            yield _Input(path)
+    else:
+        with _kept(partial(np.save, arr=source, allow_pickle=False), ".npy") as path:
+            yield _Input(path, source)
 
 
 @contextmanager

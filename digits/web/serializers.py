@@ -145,6 +145,7 @@ def dataset(job: DatasetJob) -> dict[str, Any] | None:
         "width": manifest.width,
         "height": manifest.height,
         "channels": manifest.channels,
+        "dtype": manifest.dtype,
         "encoding": manifest.encoding,
         "resize_mode": manifest.resize_mode,
         "resize_title": RESIZE_TITLES.get(manifest.resize_mode, manifest.resize_mode),
@@ -374,6 +375,8 @@ def _detail(job: Job) -> str:
         return shape
     images = sum(split.count for split in manifest.splits.values())
     views = views_of(job.data_kind)
+    if manifest.dtype != "uint8":
+        shape = f"{manifest.height}×{manifest.width}×{manifest.channels} numbers"
     parts = [shape] if views.shows_images else []
     return " · ".join([*parts, views.describe_dataset(manifest), f"{images:,} {views.records}"])
 

@@ -154,7 +154,7 @@ def _form(manifest: Manifest, given: Any, **values: Any) -> VersionForm:
     """Return the form; what is not ``given`` has these ``values``, or is taken over from the parent."""
     inherited = dict(_image_settings(manifest).values())
     form = VersionForm(given, data={**inherited, **values}, meta={"manifest": manifest})
-    if not views_of(kind_named(manifest.kind)).shows_images:
+    if not views_of(kind_named(manifest.kind)).shows_images or manifest.dtype != "uint8":
         for name in inherited:
             del form[name]
     return form

@@ -18,6 +18,7 @@ const memory = startFormMemory(form);
 startReveals(form);
 startVariants(form, field('method'), 'method');
 startTextFiles();
+startCloudStorage();
 const job = startCreatingJob(form, { memory });
 form.addEventListener('submit', (event) => {
   event.preventDefault();
@@ -33,6 +34,14 @@ function startTextFiles() {
   };
   box?.addEventListener('change', show);
   if (box) show();
+}
+
+// The endpoint and the keys belong to the source when it is cloud storage.
+function startCloudStorage() {
+  const details = document.getElementById('remote-storage');
+  form.addEventListener('change', ({ target }) => {
+    if (details && target.name === 'method' && target.value === 's3') details.open = true;
+  });
 }
 
 /* The split ------------------------------------------------------------ */
@@ -138,7 +147,8 @@ for (const button of form.querySelectorAll('[data-fill]')) {
 const suggest = startSuggestedName(field('dataset_name'), () => {
   const path = [...form.querySelectorAll('[data-path]')].find((control) => !control.closest('[hidden]'));
   const parts = (path?.value ?? '').replace(/\.\w{1,4}$/, '').split('/').filter(Boolean);
-  const last = ['train', 'training', 'images', 'labels'].includes(parts.at(-1)) ? parts.at(-2) : parts.at(-1);
+  const isCommon = ['train', 'training', 'images', 'labels'].includes(parts.at(-1)) || /[*?[]/.test(parts.at(-1));
+  const last = isCommon ? parts.at(-2) : parts.at(-1);
   if (!last || !preview) return last ?? '';
   return `${last}, ${field('resize_width').value}×${field('resize_height').value}`;
 });

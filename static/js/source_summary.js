@@ -6,6 +6,7 @@ import { request } from './http.js';
 import { clipped, isolateQuoted } from './names.js';
 
 const WAIT_MILLISECONDS = 500;
+const SHORT_CELL = 12;
 
 /** Calls `changed(example)` with the path of an image of the source, or with an empty string. */
 export function startSourceSummary(form, changed) {
@@ -126,7 +127,7 @@ function offer(control, choices) {
 /** Rows of a table, with a picture in the last column of some. */
 function rows({ table_title: title, table_head: head, table: lines, pictures }) {
   const frame = element('div', 'table-wrap');
-  const table = element('table', 'small');
+  const table = element('table', 'table table-tight small');
   table.append(element('caption', 'small muted', title));
   const top = document.createElement('tr');
   for (const name of head) {
@@ -137,7 +138,7 @@ function rows({ table_title: title, table_head: head, table: lines, pictures }) 
   const body = document.createElement('tbody');
   for (const [number, cells] of lines.entries()) {
     const row = document.createElement('tr');
-    row.append(...cells.map((text) => element('td', 'break', text)));
+    row.append(...cells.map((text) => element('td', text.length > SHORT_CELL ? 'break' : 'nowrap', text)));
     if (pictures[number]) row.lastElementChild.prepend(picture(pictures[number]));
     body.append(row);
   }

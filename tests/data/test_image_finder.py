@@ -36,3 +36,12 @@ def test_a_path_is_found_by_its_end(tmp_path: Path, path: str, expected: str | N
         (tmp_path / name).parent.mkdir(exist_ok=True)
         (tmp_path / name).touch()
     assert ImageFinder(tmp_path).find(path) == expected
+
+
+def test_a_missing_image_is_not_replaced_by_one_in_another_folder(tmp_path: Path) -> None:
+    for folder in ("train", "val"):
+        (tmp_path / folder).mkdir()
+    (tmp_path / "train" / "1.png").touch()
+    finder = ImageFinder(tmp_path)
+    assert finder.find("val/1.png") is None
+    assert finder.find("other/1.png") == "train/1.png"

@@ -189,7 +189,7 @@ class _Summaries:
         if len(shapes) != 1:
             return None
         (shape,) = shapes
-        if shape.channels not in (1, 3) or not 0 < min(shape.width, shape.height):
+        if shape.channels not in (1, 3) or not min(shape.width, shape.height) > 0:
             return None
         encodings = {name for scan in self._scans.values() for name in scan.encodings}
         mode = "grayscale" if shape.channels == 1 else "color"

@@ -54,8 +54,8 @@ class Coco(_Boxes):
         for left, top, right, bottom, place in objects:
             width, height = right - left, bottom - top
             box = [left, top, width, height]
-            corners = [left, top, right, top, right, bottom, left, bottom]
-            writer.add_annotation(place, bbox=box, area=width * height, segmentation=[corners])
+            # Tools would import polygons instead of boxes, or in addition.
+            writer.add_annotation(place, bbox=box, area=width * height, segmentation=[])
         return [(name, data)]
 
     def finish(self) -> Iterator[Entry]:

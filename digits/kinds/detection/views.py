@@ -25,6 +25,7 @@ class Views(views.Views[CreateDetection]):
     result = "Detected objects appear here."
     draws_on_image = True
     annotation_format = "coco"
+    transformations = views.UNBLENDED
 
     def describe_dataset(self, manifest: Manifest) -> str:
         count = len(manifest.target.names)

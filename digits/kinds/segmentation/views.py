@@ -34,6 +34,7 @@ class Views(views.Views[CreateSegmentation]):
     result = "The mask appears here."
     draws_on_image = True
     annotation_format = "coco"
+    transformations = views.UNBLENDED
 
     def describe_dataset(self, manifest: Manifest) -> str:
         count = len(manifest.target.names)

@@ -125,7 +125,8 @@ class Preparation:
     Subtracts the mean, crops to ``crop`` pixels (random crops in training, center crops otherwise; zero outside of
     the image) and standardizes each image if ``augment`` enables it. Training also applies the random augmentations
     of `digits.worker.input.augment`. ``class_weights`` are the weights of the classes in the training loss.
-    ``spatial`` is that of the targets, which then move with the images.
+    ``spatial`` is that of the targets, which then move with the images. ``image_dtype`` is the type of the decoded
+    images.
     """
 
     mean: NDArray[np.float32]
@@ -134,6 +135,7 @@ class Preparation:
     augment: Augment = field(default_factory=Augment)
     class_weights: NDArray[np.float32] | None = None
     spatial: Spatial = ""
+    image_dtype: str = "uint8"
 
     @property
     def shape(self) -> tuple[int, int, int]:
@@ -278,6 +280,7 @@ def preparation(
         augmentation,
         class_weights,
         manifest.target.spatial,
+        manifest.dtype,
     )
 
 
@@ -446,13 +449,14 @@ _as_written = tf.autograph.experimental.do_not_convert
 
 
 class Decoder:
-    """Decodes the payloads of records to images, uint8 [N, H, W, C], and targets [N, …]."""
+    """Decodes the payloads of records to images, uint8 or float32 [N, H, W, C], and targets [N, …]."""
 
     def __init__(self, manifest: Manifest) -> None:
         self._shape = manifest.shape
+        self._dtype = manifest.dtype
         self._encoding = manifest.encoding
         self._target = manifest.target
-        self.image_bytes = int(np.prod(self._shape))
+        self.image_bytes = int(np.prod(self._shape)) * np.dtype(self._dtype).itemsize
         target_bytes = math.prod(self._target.shape) * np.dtype(self._target.decoded_dtype).itemsize
         self._pictures_bytes = [self.image_bytes, *([target_bytes] if self._target.is_picture else [])]
         self.record_bytes = self.image_bytes + (target_bytes if self._target.spatial else 0)
@@ -471,7 +475,7 @@ class Decoder:
 
     def decode_all(self, reader: SplitReader) -> tuple[tf.Tensor, tf.Tensor]:
         """Return all images and targets of a split."""
-        images = _allocate_aligned((len(reader), *self._shape))
+        images = _allocate_aligned((len(reader), *self._shape), self._dtype)
         targets = np.empty((len(reader), *self._target.shape), self._target.decoded_dtype)
         size = max(1, min(1024, _DECODE_BYTES // self.record_bytes))
         payloads = tf.data.TFRecordDataset([str(path) for path in reader.shards]).batch(size)
@@ -510,7 +514,7 @@ class Decoder:
 
     def _decode_images(self, encoded: tf.Tensor) -> tf.Tensor:
         if self._encoding == "none":
-            flat = tf.io.decode_raw(encoded, tf.uint8, fixed_length=None)
+            flat = tf.io.decode_raw(encoded, self._dtype, fixed_length=None)
             return tf.reshape(flat, (-1, *self._shape))
         return tf.map_fn(
             self._decode_image, encoded, fn_output_signature=tf.TensorSpec(self._shape, tf.uint8)
@@ -527,12 +531,12 @@ class Decoder:
         return tf.ensure_shape(image, self._shape)
 
 
-def _allocate_aligned(shape: tuple[int, ...]) -> NDArray[np.uint8]:
-    """Allocate a uint8 array that TensorFlow can use as a tensor without copying."""
-    size = int(np.prod(shape))
+def _allocate_aligned(shape: tuple[int, ...], dtype: str) -> NDArray[Any]:
+    """Allocate an array that TensorFlow can use as a tensor without copying."""
+    size = int(np.prod(shape)) * np.dtype(dtype).itemsize
     memory = np.empty(size + _ALIGNMENT, np.uint8)
     first = -memory.ctypes.data % _ALIGNMENT
-    return memory[first : first + size].reshape(shape)
+    return memory[first : first + size].view(dtype).reshape(shape)
 
 
 class _ResidentFeed:

@@ -3,7 +3,7 @@
 The process listens on a Unix socket. Requests and responses are lines of JSON:
 
     {"call": "predict", "image": path, "snapshot": "snapshot_1.ckpt", "top": 5}
-    {"call": "predict", "pixels": path of a .npy file, uint8 [height, width, channels], "snapshot": …}
+    {"call": "predict", "pixels": path of a .npy file, uint8 or float32 [height, width, channels], "snapshot": …}
     {"call": "predict", "image": path, "snapshot": …, "values": true}   (the numbers instead of their description)
     {"ok": true, "predictions": …, "milliseconds": 3.2}   (as the kind describes them; or "values")
     {"ok": false, "message": …, "hint": …, "status": 400, "trace": [frame, …]}
@@ -89,7 +89,7 @@ class Predictor:
         return self._targets.describe(self._run(pixels[None])[0], top, geometry)
 
     def predict_pixels(self, path: str | Path, top: int = 5) -> Any:
-        """The prediction for the pixels in a ``.npy`` file, uint8 [height, width, channels]; raises Refused."""
+        """The prediction for the array [height, width, channels] in a ``.npy`` file; raises Refused."""
         pixels, geometry = self._load(path)
         return self._targets.describe(self._run(pixels[None])[0], top, geometry)
 
@@ -99,12 +99,12 @@ class Predictor:
         return self._run(pixels[None])[0].tolist()
 
     def _traced(self) -> Any:
-        """A function from images, uint8 [N, H, W, C], to predictions [N, …]."""
+        """A function from images, uint8 or float32 [N, H, W, C], to predictions [N, …]."""
 
         def predict(pixels: tf.Tensor) -> tf.Tensor:
             return self._targets.predict(self._trained.outputs(pixels))
 
-        signature = [tf.TensorSpec((None, *self._manifest.shape), tf.uint8)]
+        signature = [tf.TensorSpec((None, *self._manifest.shape), self._manifest.dtype)]
         return tf.function(predict, autograph=False, input_signature=signature)
 
     def _warm_up(self) -> None:
@@ -113,7 +113,7 @@ class Predictor:
         Networks that call `tf.squeeze(x)` or split the batch reject single images. For these, images are
         repeated, twice or up to the training's batch size. Raises Refused.
         """
-        black = np.zeros((1, *self._manifest.shape), np.uint8)
+        black = np.zeros((1, *self._manifest.shape), self._manifest.dtype)
         sizes = (1, 2, self._trained.batch_size)
         for size in sizes:
             self._repeats = size
@@ -138,7 +138,7 @@ class Predictor:
         except UnsuitableOutput as error:
             raise Refused(error.message, error.hint) from error
 
-    def _run(self, pixels: NDArray[np.uint8]) -> NDArray[Any]:
+    def _run(self, pixels: NDArray[Any]) -> NDArray[Any]:
         values: NDArray[Any] = self._function(tf.constant(np.repeat(pixels, self._repeats, axis=0))).numpy()
         if not self._targets.accepts(values.shape[1:]):
             error = self._targets.refuse(values.shape[1:])
@@ -149,7 +149,7 @@ class Predictor:
     def _read(self, image: str | Path) -> tuple[NDArray[np.uint8], images.Geometry]:
         """Return the network's input, uint8 [H, W, C], and how the image was resized to it."""
         height, width, channels = self._manifest.shape
-        if channels not in (1, 3):
+        if channels not in (1, 3) or self._manifest.dtype != "uint8":
             raise Refused("The model does not predict from a single image.", "Send the fields of its page.")
         try:
             picture = images.open_picture(Path(image), channels).image
@@ -160,17 +160,16 @@ class Predictor:
             reason = error.strerror if isinstance(error, OSError) else str(error)
             raise Refused(f"The image cannot be read: {reason}", "Choose a PNG or JPEG file.") from error
 
-    def _load(self, path: str | Path) -> tuple[NDArray[np.uint8], images.Geometry]:
-        """Return the pixels in a ``.npy`` file as the network's input, and the geometry of an unchanged image."""
+    def _load(self, path: str | Path) -> tuple[NDArray[Any], images.Geometry]:
+        """Return the array in a ``.npy`` file as the network's input, and the geometry of an unchanged image."""
         height, width, _ = self._manifest.shape
         try:
             pixels: NDArray[Any] = np.load(path, allow_pickle=False)
         except (OSError, ValueError, EOFError) as error:
             raise Refused(f"The pixels cannot be read: {error}") from error
-        if pixels.dtype != np.uint8 or pixels.shape != self._manifest.shape:
-            raise Refused(
-                f"The pixels are {pixels.dtype} {list(pixels.shape)}, not uint8 {list(self._manifest.shape)}."
-            )
+        dtype, shape = self._manifest.dtype, self._manifest.shape
+        if pixels.dtype != dtype or pixels.shape != shape:
+            raise Refused(f"The pixels are {pixels.dtype} {list(pixels.shape)}, not {dtype} {list(shape)}.")
         return pixels, images.Geometry((width, height), width, height, "squash")
 
 

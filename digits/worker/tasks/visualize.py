@@ -31,7 +31,9 @@ def run(recipe: recipes.Visualize, task_folder: Path, events: EventLog) -> dict[
     tf.config.set_visible_devices([], "GPU")  # no tensors are computed: leave the GPUs to other tasks
     scratch = task_folder.parent
     manifest = load_manifest(Path(recipe.dataset))
-    prepare = Preparation(np.zeros(1, np.float32), recipe.crop_size or None, manifest.shape)
+    prepare = Preparation(
+        np.zeros(1, np.float32), recipe.crop_size or None, manifest.shape, image_dtype=manifest.dtype
+    )
     net = network_loader.load_for(manifest, scratch / recipe.network, prepare.shape)
     store = VariableStore(empty=True)
     shown, _ = inference.trace_for_display(net, store)

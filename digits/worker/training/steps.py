@@ -100,7 +100,7 @@ class Evaluation:
         """The types of the arguments: decoded images, targets, and the positions [batches, size] of batches."""
         target = self._network.target
         return [
-            tf.TensorSpec((None, *self._prepare.image_shape), tf.uint8, name="images"),
+            tf.TensorSpec((None, *self._prepare.image_shape), self._prepare.image_dtype, name="images"),
             tf.TensorSpec([None, *target.shape], target.decoded_dtype, name="targets"),
             tf.TensorSpec([None, None], tf.int64, name="positions"),
         ]

@@ -1,0 +1,201 @@
+"""The form of a dataset of ready-made TFRecord files."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from wtforms import Field, IntegerField, SelectField, StringField
+from wtforms.validators import DataRequired, ValidationError
+
+from digits.core.errors import BadRequest
+from digits.data.record_features import guess_input, guess_target
+from digits.data.sources import UnusableSource
+from digits.kinds.dataset_form import ImageDatasetForm, check_shares, required_integer
+from digits.kinds.form_fields import choices
+from digits.kinds.generic.reader import Mapping, find, map_features
+from digits.kinds.generic.recipe import NO_TARGET, CreateGeneric
+from digits.kinds.record_form import AllowedRecords, FeatureField, ShapeField, resolve_records, shape_text
+from digits.kinds.record_source import first_record
+from digits.kinds.record_summary import show_features, summarize_records
+from digits.kinds.source_summary import SourceSummary
+
+PATHS = ("record_train", "record_val", "record_test")
+DATABASES = ("prebuilt_train_images", "prebuilt_train_labels", "prebuilt_val_images", "prebuilt_val_labels")
+
+
+def _no_database(form: Any, field: Field) -> None:
+    if (field.data or "").strip():
+        raise ValidationError(
+            "LMDB databases cannot be used here. Convert them to TFRecord files, and enter these as “record_train”."
+        )
+
+
+def _database(label: str) -> StringField:
+    return StringField(label, default="", validators=[_no_database])
+
+
+class DatasetForm(ImageDatasetForm[CreateGeneric]):
+    """A dataset of TFRecord files. The fields ``prebuilt_…`` and ``force_same_shape`` are those of DIGITS."""
+
+    SCANNED = (*PATHS, "input_feature", "input_shape", "target_feature", "target_shape")
+    has_images = False
+
+    record_train = StringField(
+        "TFRecord files", validators=[DataRequired("Enter a file, a folder or a pattern."), AllowedRecords()]
+    )
+    record_val = StringField("Validation files", default="", validators=[AllowedRecords()])
+    record_test = StringField("Test files", default="", validators=[AllowedRecords()])
+    pct_val = required_integer("Validation split (%)", CreateGeneric, "pct_val")
+    pct_test = required_integer("Test split (%)", CreateGeneric, "pct_test")
+    input_feature = FeatureField("Input feature")
+    input_shape = ShapeField("Input shape", ranks=(1, 2, 3), default="")
+    target_feature = FeatureField("Target feature")
+    target_shape = ShapeField("Target shape", ranks=(1, 2, 3, 4), default="")
+    force_same_shape = SelectField(
+        "Images of another size", choices=choices(("1", "Refuse"), ("0", "Resize")), default="1"
+    )
+
+    prebuilt_train_images = _database("Training images")
+    prebuilt_train_labels = _database("Training labels")
+    prebuilt_val_images = _database("Validation images")
+    prebuilt_val_labels = _database("Validation labels")
+    prebuilt_mean_file = StringField("Mean file", default="")
+
+    def __init__(self, *arguments: Any, **keywords: Any) -> None:
+        super().__init__(*arguments, **keywords)
+        self._mapping: Mapping | None = None
+
+    def validate_record_train(self, field: StringField) -> None:
+        if field.errors:
+            return
+        try:
+            self._mapping = map_features(self._source())
+        except ValueError:
+            return  # the shape has an error of its own
+        except UnusableSource as error:
+            raise ValidationError(error.sentences) from None
+
+    def validate_pct_test(self, field: IntegerField) -> None:
+        check_shares(
+            0 if self._text("record_val") else self.pct_val.data,
+            0 if self._text("record_test") else field.data,
+        )
+
+    def warnings(self) -> list[str]:
+        ignored = (
+            ["prebuilt_mean_file is ignored: the mean is computed."] if self.prebuilt_mean_file.data else []
+        )
+        return [*super().warnings(), *ignored]
+
+    def scan_source(self) -> Iterator[SourceSummary]:
+        for name in PATHS:
+            if self._text(name):
+                self[name].data = resolve_records(self.meta.data_roots, self[name].data)
+        try:
+            source = self._source()
+        except ValueError:
+            raise BadRequest("Enter shapes such as 28×28×1.") from None
+        return _summarize(source)
+
+    def recipe(self) -> CreateGeneric:
+        assert self._mapping is not None
+        height, width, _ = self._mapping.shape
+        image = self.image_settings() | {
+            "height": height,
+            "width": width,
+            "channels": self._mapping.channels,
+            "resize_mode": "squash",
+        }
+        return self._source(
+            **image,
+            dtype=self._mapping.dtype,
+            shape=list(self._mapping.shape),
+            resize=self.force_same_shape.data == "0",
+        )
+
+    def fill_source(self, recipe: CreateGeneric) -> None:
+        self.set(
+            record_train=recipe.train,
+            record_val=recipe.val,
+            record_test=recipe.test,
+            input_feature=recipe.input_feature,
+            input_shape=shape_text(recipe.input_shape),
+            target_feature=recipe.target_feature,
+            target_shape=shape_text(recipe.target_shape),
+            force_same_shape="0" if recipe.resize else "1",
+        )
+        if not recipe.val:
+            self.pct_val.data = round(recipe.pct_val)
+        if not recipe.test:
+            self.pct_test.data = round(recipe.pct_test)
+
+    def _source(self, **settings: Any) -> CreateGeneric:
+        return CreateGeneric(
+            train=self._text("record_train"),
+            val=self._text("record_val"),
+            test=self._text("record_test"),
+            pct_val=0 if self._text("record_val") else self.pct_val.data or 0,
+            pct_test=0 if self._text("record_test") else self.pct_test.data or 0,
+            input_feature=self._text("input_feature"),
+            input_shape=self.input_shape.sizes,
+            target_feature=self._text("target_feature"),
+            target_shape=self.target_shape.sizes,
+            **settings,
+        )
+
+    def _text(self, name: str) -> str:
+        return (self[name].data or "").strip()
+
+
+def _summarize(source: CreateGeneric) -> Iterator[SourceSummary]:
+    start = SourceSummary()
+    mapping: Mapping | None = None
+    try:
+        files = find(source)
+        first = first_record(files.splits["train"])
+        input_guess = files.image or guess_input(first)
+        guessed = {
+            "input_feature": input_guess,
+            "target_feature": guess_target(first, source.input_feature or input_guess),
+        }
+        try:
+            mapping = map_features(source)
+        except UnusableSource as error:
+            start.facts.append(files.describe())
+            start.problems.append(error.sentences)
+    except UnusableSource as error:
+        yield SourceSummary.unusable(error)
+        return
+    chosen = {"input_feature": mapping.image.name} if mapping else {}
+    if mapping and mapping.target:
+        chosen["target_feature"] = mapping.target.name
+    show_features(start, first, guessed, chosen, mapping.image if mapping and not mapping.array else None)
+    automatic = guessed["target_feature"]
+    start.options["target_feature"][0] = ("", f"Automatic: {automatic}" if automatic else "Automatic: none")
+    start.options["target_feature"].insert(1, (NO_TARGET, "None"))
+    if mapping is None:
+        yield start
+        return
+    shape = "×".join(map(str, mapping.shape))
+    start.facts.append(
+        f"Inputs: {'numbers' if mapping.array else 'images'}, height × width × channels {shape}."
+    )
+    start.facts.append(f"Targets: {_describe_target(mapping)}.")
+    yield from summarize_records(files, start, _check(mapping), lambda summary: None)
+
+
+def _describe_target(mapping: Mapping) -> str:
+    if mapping.target is None:
+        return "none"
+    shape = "×".join(map(str, mapping.target.shape))
+    return f"{mapping.target.dtype} of the shape {shape}" if shape else f"one {mapping.target.dtype} number"
+
+
+def _check(mapping: Mapping) -> Any:
+    def check(features: Any) -> None:
+        for feature in (mapping.array, mapping.target):
+            if feature is not None:
+                feature.read(features)
+
+    return check

@@ -1,0 +1,270 @@
+"""Read an input and a target from each record of TFRecord files."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any, cast
+
+import numpy as np
+from numpy.typing import NDArray
+
+from digits.core.recipe import MAX_SIDE_PIXELS
+from digits.data import images, record_files
+from digits.data.images import Geometry, UnusableImage
+from digits.data.record_features import (
+    BYTES,
+    INTEGERS,
+    Features,
+    ImageFeature,
+    NumberFeature,
+    guess_input,
+    guess_target,
+    stored_shape,
+    values_of,
+)
+from digits.data.record_files import RecordFiles
+from digits.data.records import Features as RecordFeatures
+from digits.data.sources import (
+    Plan,
+    Progress,
+    SplitPlan,
+    UnusableSource,
+    check_shares,
+    choose,
+    show,
+    split_counts,
+)
+from digits.data.target import TargetSpec
+from digits.data.tfrecords import RecordImages
+from digits.kinds.generic.recipe import NO_TARGET, CreateGeneric
+from digits.kinds.record_source import RecordSplits, first_record, need_feature
+
+TARGET = "target/numbers"
+MAX_NAMES = 1000
+MAX_CHANNELS = 1024
+_GRAYSCALE = frozenset(("1", "L", "LA", "La", "I", "I;16", "I;16B", "I;16L", "I;16N"))
+
+
+@dataclass(frozen=True)
+class Mapping:
+    """How the records of ``files`` become inputs and targets.
+
+    ``image`` is the input; ``array`` is set if it consists of numbers. ``shape`` is its height, width and channels.
+    """
+
+    files: RecordFiles
+    first: Features
+    image: ImageFeature
+    array: NumberFeature | None
+    shape: tuple[int, int, int]
+    target: NumberFeature | None
+
+    @property
+    def channels(self) -> int:
+        """The channels of an image: 1 or 3. Those of an array are a multiple."""
+        return 3 if self.shape[2] == 3 else 1
+
+    @property
+    def dtype(self) -> str:
+        return "float32" if self.array else "uint8"
+
+
+def find(recipe: CreateGeneric) -> RecordFiles:
+    """Return the files of ``recipe``; raises UnusableSource."""
+    return record_files.find_files(recipe.train, {"val": recipe.val, "test": recipe.test})
+
+
+def map_features(recipe: CreateGeneric) -> Mapping:
+    """Find out from the first record how the input and the target of ``recipe`` are stored; raises UnusableSource."""
+    files = find(recipe)
+    first = first_record(files.splits["train"])
+    name = need_feature(first, recipe.input_feature, files.image or guess_input(first), "an input")
+    target = None
+    try:
+        if target_name := _target_name(recipe, first, name):
+            target = NumberFeature.of(target_name, first, recipe.target_shape)
+        if values_of(first, name)[0] == BYTES:
+            metadata = files.shape if name == files.image else ()
+            image = ImageFeature.of(name, first, tuple(recipe.input_shape) or metadata)
+            return Mapping(files, first, image, None, _image_shape(image, first), target)
+        array = NumberFeature.of(name, first, recipe.input_shape or _stored_shape(name, first))
+    except (ValueError, UnusableImage) as error:
+        raise UnusableSource(
+            f"The first record cannot be used: {error}.", "Choose another feature or shape."
+        ) from None
+    shape = _array_shape(array.shape)
+    if max(shape[:2]) > MAX_SIDE_PIXELS or shape[2] > MAX_CHANNELS:
+        raise UnusableSource(
+            f"“{show(name)}” has the shape {'×'.join(map(str, shape))}.",
+            f"The first two sizes must be at most {MAX_SIDE_PIXELS:,}, and the third at most {MAX_CHANNELS:,}.",
+        )
+    return Mapping(files, first, ImageFeature(name), array, shape, target)
+
+
+def _target_name(recipe: CreateGeneric, first: Features, input_name: str) -> str:
+    if recipe.target_feature == NO_TARGET:
+        return ""
+    if recipe.target_feature:
+        return need_feature(first, recipe.target_feature, "", "a target")
+    return guess_target(first, input_name)
+
+
+def _stored_shape(name: str, first: Features) -> tuple[int, ...]:
+    """Return the shape in features such as ``height``, if that is the number of values."""
+    shape = stored_shape(first)
+    return shape if shape and math.prod(shape) == len(values_of(first, name)[1]) else ()
+
+
+def _image_shape(image: ImageFeature, first: Features) -> tuple[int, int, int]:
+    picture = images.open_picture(image.encoded(first), 3)
+    width, height = picture.size
+    if max(width, height) > MAX_SIDE_PIXELS:
+        raise UnusableImage(f"{width}×{height} pixels are more than {MAX_SIDE_PIXELS:,} in one direction")
+    return height, width, 1 if picture.mode in _GRAYSCALE else 3
+
+
+def _array_shape(shape: tuple[int, ...]) -> tuple[int, int, int]:
+    """Return the height, width and channels: a vector is one row, and a matrix has one channel."""
+    if len(shape) < 2:
+        return 1, shape[0] if shape else 1, 1
+    return shape[0], shape[1], shape[2] if len(shape) > 2 else 1
+
+
+@dataclass
+class GenericPlan(Plan):
+    """A plan whose arrays and targets are read from the records of ``images``."""
+
+    array_feature: NumberFeature | None = None
+    shape: tuple[int, int, int] = (1, 1, 1)
+    target_feature: NumberFeature | None = None
+    resize: bool = False
+
+    def array(self, split: SplitPlan, place: int) -> NDArray[np.float32]:
+        assert self.array_feature is not None
+        found = self._read(self.array_feature, split, place)
+        return found.astype(np.float32).reshape(self.shape)
+
+    def features(self, split: SplitPlan, place: int, geometry: Geometry) -> RecordFeatures:
+        width, height = geometry.size
+        if not self.resize and (width, height) != (geometry.width, geometry.height):
+            raise UnusableImage(
+                f"{width}×{height} pixels, but {geometry.width}×{geometry.height} in the first record"
+            )
+        if self.target_feature is None:
+            return {TARGET: [0.0]}
+        return {TARGET: cast(Any, self._read(self.target_feature, split, place).ravel().tolist())}
+
+    def _read(self, feature: NumberFeature, split: SplitPlan, place: int) -> NDArray[Any]:
+        features = cast(RecordImages, split.images).features(split.files[place])
+        try:
+            return feature.read(features)
+        except ValueError as error:
+            raise UnusableImage(str(error)) from error
+
+
+class _Statistics:
+    """The mean and the standard deviation of a target over the training records, and its range."""
+
+    def __init__(self) -> None:
+        self.count = 0
+        self.low, self.high = np.inf, -np.inf
+        self._sum: Any = 0.0
+        self._squares: Any = 0.0
+
+    def add(self, value: NDArray[Any]) -> None:
+        self.count += 1
+        self.low, self.high = min(self.low, value.min()), max(self.high, value.max())
+        self._sum = self._sum + value.astype(np.float64)
+        self._squares = self._squares + value.astype(np.float64) ** 2
+
+    @property
+    def mean(self) -> NDArray[np.float64]:
+        return np.atleast_1d(self._sum / self.count)
+
+    @property
+    def std(self) -> NDArray[np.float64]:
+        variance = np.atleast_1d(self._squares / self.count) - self.mean**2
+        deviation: NDArray[np.float64] = np.sqrt(variance.clip(0))
+        return deviation
+
+
+def read(recipe: CreateGeneric, progress: Progress) -> Plan:
+    """Plan the dataset of ``recipe``; raises UnusableSource that names files and records, and OSError."""
+    mapping = map_features(recipe)
+    height, width, channels = mapping.shape
+    if (recipe.height, recipe.width, recipe.dtype) != (height, width, mapping.dtype) and not recipe.resize:
+        raise UnusableSource(
+            f"The first record has changed: its input is {height}×{width} {mapping.dtype}, "
+            f"not {recipe.height}×{recipe.width} {recipe.dtype}.",
+            "Fill in the form again.",
+        )
+    statistics = _Statistics()
+    in_train = False
+
+    def check(features: Features) -> None:
+        if mapping.array is not None:
+            mapping.array.read(features)
+        if mapping.target is not None:
+            value = mapping.target.read(features)
+            if in_train:
+                statistics.add(value)
+
+    files = mapping.files
+    shares = {
+        "val": 0.0 if "val" in files.splits else recipe.pct_val,
+        "test": 0.0 if "test" in files.splits else recipe.pct_test,
+    }
+    check_shares(shares["val"], shares["test"])
+    records = RecordSplits(files, mapping.image, check)
+    splits: dict[str, SplitPlan] = {}
+    for name in files.splits:
+        in_train = name == "train"
+        names, targets = records.collect(name, progress)
+        splits[name] = SplitPlan(records.images(name), names, targets, source=records.describe(name))
+    splits |= _divide(splits["train"], shares["val"], shares["test"], recipe.seed)
+    spec = _target_spec(mapping.target, statistics)
+    return GenericPlan(
+        spec,
+        {name: splits[name] for name in ("train", "val", "test") if name in splits},
+        stacked=channels // recipe.channels if mapping.array else 1,
+        dtype=recipe.dtype,
+        array_feature=mapping.array,
+        shape=mapping.shape,
+        target_feature=mapping.target,
+        resize=recipe.resize,
+    )
+
+
+def _target_spec(target: NumberFeature | None, statistics: _Statistics) -> TargetSpec:
+    """Describe the target; integers from 0 count as classes for the number of outputs of a network."""
+    if target is None:
+        return TargetSpec(feature=TARGET, dtype="float32")
+    shape = list(target.shape)
+    if target.dtype == INTEGERS:
+        is_class = not shape and statistics.low >= 0 and statistics.high < MAX_NAMES
+        names = [str(number) for number in range(int(statistics.high) + 1)] if is_class else []
+        return TargetSpec(feature=TARGET, dtype="int64", shape=shape, names=names)
+    if len(shape) > 1 or (shape and shape[0] > MAX_NAMES):
+        return TargetSpec(feature=TARGET, dtype="float32", shape=shape)
+    name = show(target.name)
+    names = [f"{name} {number}" for number in range(shape[0])] if shape else [name]
+    mean, std = statistics.mean.tolist(), statistics.std.tolist()
+    return TargetSpec(feature=TARGET, dtype="float32", shape=shape or [1], names=names, mean=mean, std=std)
+
+
+def _divide(train: SplitPlan, pct_val: float, pct_test: float, seed: int) -> dict[str, SplitPlan]:
+    """Divide the records at random; each split keeps their order."""
+    if not (pct_val or pct_test):
+        return {}
+    chosen = choose([str(place) for place in range(len(train))], seed, "divide")
+    splits, start = {}, 0
+    for name, count in zip(
+        ("train", "val", "test"), split_counts(len(chosen), pct_val, pct_test), strict=True
+    ):
+        if count:
+            part = SplitPlan(train.images, train.files, train.targets, source=train.source)
+            part.reorder(sorted(map(int, chosen[start : start + count])))
+            splits[name] = part
+        start += count
+    return splits

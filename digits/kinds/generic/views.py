@@ -1,0 +1,101 @@
+"""Pages and JSON of ready-made records."""
+
+from __future__ import annotations
+
+import json
+import math
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from digits.core.errors import BadRequest
+from digits.data.manifest import Manifest
+from digits.data.record_features import Features, ImageFeature, NumberFeature, guess_input, values_of
+from digits.data.record_index import DamagedRecords
+from digits.data.records import Record
+from digits.data.target import TargetSpec
+from digits.kinds import views
+from digits.kinds.generic.recipe import CreateGeneric
+from digits.kinds.views import InputRequest
+
+SHOWN_NUMBERS = 6
+
+
+class Views(views.Views[CreateGeneric]):
+    """Images or arrays with numbers, and the numbers that a network returns."""
+
+    distribution = ""
+    balancing = ("none",)
+    invitation = (
+        "Train on TFRecord files as they are: an image or an array of numbers as input, and numbers of any shape as "
+        "target, or none. The network defines the loss."
+    )
+    infer_title = "Predict"
+    result = "The output appears here."
+    record = "record"
+    records = "records"
+    has_input = True
+
+    def describe_dataset(self, manifest: Manifest) -> str:
+        return "arrays" if manifest.dtype == "float32" else "images"
+
+    def describe_record(self, manifest: Manifest, record: Record) -> str:
+        spec = manifest.target
+        if not has_target(spec):
+            return "no target"
+        try:
+            numbers = np.ravel(record.target(spec))
+        except DamagedRecords:
+            return "no target"
+        shown = ", ".join(f"{number:.4g}" for number in numbers[:SHOWN_NUMBERS])
+        return shown + (f", … ({len(numbers):,} numbers)" if len(numbers) > SHOWN_NUMBERS else "")
+
+    def tiles(self, manifest: Manifest) -> list[tuple[str, str]]:
+        spec = manifest.target
+        words = f"{spec.dtype} {'×'.join(map(str, spec.shape)) or 'number'}" if has_target(spec) else "None"
+        return [("Target", words)]
+
+    def dataset_json(self, manifest: Manifest) -> dict[str, Any]:
+        spec = manifest.target
+        return {
+            "input": {"dtype": manifest.dtype, "shape": list(manifest.shape)},
+            "target": {"dtype": spec.dtype, "shape": spec.shape} if has_target(spec) else None,
+            "feature_dims": list(manifest.shape),
+        }
+
+    def read_input(self, recipe: CreateGeneric, request: InputRequest) -> NDArray[Any] | None:
+        text = request.fields.get("values", "").strip()
+        if not text:
+            if recipe.dtype == "float32":
+                raise BadRequest(
+                    "Enter numbers.", "The field is “values”, with a JSON list or numbers with commas."
+                )
+            return None
+        shape = recipe.shape
+        try:
+            found = np.array(json.loads(text if text.startswith("[") else f"[{text}]"), np.float32)
+        except (ValueError, TypeError, RecursionError):
+            raise BadRequest("Enter numbers, separated by commas, or a JSON list of numbers.") from None
+        if found.size != math.prod(shape):
+            words = "×".join(map(str, shape))
+            raise BadRequest(f"The input has {math.prod(shape):,} numbers ({words}), not {found.size:,}.")
+        if not np.isfinite(found).all():
+            raise BadRequest("The numbers must be finite.")
+        if recipe.dtype == "uint8":
+            if found.min() < 0 or found.max() > 255:
+                raise BadRequest("The numbers of an image are 0 to 255.")
+            return np.rint(found).astype(np.uint8).reshape(shape)
+        return found.reshape(shape)
+
+    def read_record(self, recipe: CreateGeneric, features: Features) -> bytes | NDArray[Any]:
+        name = recipe.input_feature or guess_input(features)
+        if recipe.dtype == "float32":
+            array = NumberFeature(name, values_of(features, name)[0], tuple(recipe.shape)).read(features)
+            return array.astype(np.float32)
+        return ImageFeature.of(name, features, tuple(recipe.input_shape)).encoded(features)
+
+
+def has_target(spec: TargetSpec) -> bool:
+    """Return whether the records have targets: without, all are a single 0."""
+    return bool(spec.names or spec.shape or spec.dtype == "int64")

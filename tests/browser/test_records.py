@@ -1,0 +1,59 @@
+"""TFRecord files in the browser: from the features of the first record to the records of a dataset."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+
+from playwright.sync_api import Page, expect
+
+from tests.browser.conftest import ServerProcess
+from tests.tfrecord_files import colored, example, write_records
+
+
+def test_from_the_features_of_a_record_to_a_dataset(
+    page: Page, page_faults: object, check_accessibility: Callable[[Page], None], server: ServerProcess
+) -> None:
+    folder = server.data / "mapped records"
+    for number in range(2):
+        write_records(folder / f"train-0000{number}-of-00002", colored(10))
+    page.goto("/datasets/images/classification/new")
+    page.get_by_label("TFRecord", exact=True).check()
+    page.get_by_label("TFRecord files", exact=True).fill(str(folder / "train-*"))
+    contents = page.get_by_role("region", name="Contents of the source")
+    expect(contents).to_contain_text("TFRecord files: 2 files for train. 20 training records.")
+    expect(contents.get_by_role("row", name="image/encoded (image) bytes 1")).to_be_visible()
+    expect(contents.get_by_role("img", name="Preview")).to_have_js_property("naturalWidth", 8)
+    expect(contents.get_by_role("row", name="blue")).to_contain_text("10")
+    image, label = page.get_by_label("Image feature"), page.get_by_label("Label feature")
+    expect(image.locator("option").first).to_have_text("Automatic: image/encoded")
+    label.select_option("image/class/label: int64")
+    expect(contents.get_by_role("row", name="image/class/label (label)")).to_be_visible()
+    expect(label).to_have_value("image/class/label")
+    check_accessibility(page)
+    label.select_option("Automatic: image/class/text")
+    for name in ("resize_width", "resize_height"):
+        page.locator(f'[name="{name}"]').fill("8")
+    page.get_by_role("button", name="Create dataset").click()
+    expect(page).to_have_url(re.compile(r"/datasets/\d{8}-\d{6}-[0-9a-f]+$"))
+    expect(page.get_by_text("Done", exact=True).first).to_be_visible(timeout=30_000)
+    page.get_by_role("link", name="Explore").first.click()
+    expect(page.get_by_text("train-00000-of-00002:0", exact=True)).to_be_visible()
+
+    # Arrays of numbers are shown as pictures, with their targets.
+    arrays = [
+        example(x=[float(place * number) for place in range(16)], y=[0.5, -number / 1]) for number in range(6)
+    ]
+    write_records(folder / "arrays.tfrecord", arrays)
+    page.goto("/datasets/images/generic/new")
+    page.get_by_label("TFRecord files", exact=True).fill(str(folder / "arrays.tfrecord"))
+    page.get_by_label("Input shape").fill("4×4")
+    expect(contents).to_contain_text("Inputs: numbers, height × width × channels 4×4×1.")
+    check_accessibility(page)
+    page.get_by_label("Name", exact=True).fill("arrays")
+    page.get_by_role("button", name="Create dataset").click()
+    expect(page.get_by_text("Done", exact=True).first).to_be_visible(timeout=30_000)
+    expect(page.get_by_text("Array shape")).to_be_visible()
+    page.get_by_role("link", name="Explore").first.click()
+    expect(page.get_by_text("0.5, -5", exact=True)).to_be_visible()
+    check_accessibility(page)

@@ -1,0 +1,323 @@
+"""Ready-made TFRecord files over HTTP: arrays and images, targets of any shape, and the routes of DIGITS."""
+
+from __future__ import annotations
+
+import io
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from digits.data import manifest as manifests
+from digits.data.sources import Plan, UnusableSource
+from digits.kinds.generic import reader
+from digits.kinds.generic.recipe import CreateGeneric
+from digits.kinds.jobs import DatasetJob
+from tests.kinds.tables import Silent
+from tests.site import Site
+from tests.tfrecord_files import COLORS, example, picture, prepare_tfds, ramps, write_records
+
+DATASETS = "/datasets/images/generic"
+MODELS = "/models/images/generic"
+
+
+def vectors(count: int = 60) -> list[bytes]:
+    """Four numbers each, and their sum and difference of the first two, far beyond the range of pixels."""
+    chance = np.random.default_rng(0)
+    made = []
+    for _ in range(count):
+        x = chance.normal(0, 1, 4)
+        made.append(example(x=x.tolist(), y=[float(1000 * (x[0] + x[1])), float(1000 * (x[0] - x[1]))]))
+    return made
+
+
+def create(site: Site, path: Path | str, **fields: Any) -> str:
+    answer = site.post(f"{DATASETS}.json", dataset_name="records", seed=1, record_train=str(path), **fields)
+    assert answer.status_code == 200, answer.get_json()
+    job_id = str(answer.get_json()["id"])
+    assert site.wait_for_end(job_id) == "Done", site.json(f"/datasets/{job_id}.json")["error"]
+    return job_id
+
+
+def errors(site: Site, **fields: Any) -> dict[str, list[str]]:
+    answer = site.post(f"{DATASETS}.json", dataset_name="records", **fields)
+    assert answer.status_code == 400
+    found: dict[str, list[str]] = answer.get_json()["errors"]
+    return found
+
+
+def scan(site: Site, path: Path, **fields: Any) -> dict[str, Any]:
+    answer = site.post(f"{DATASETS}/scan", record_train=str(path), **fields)
+    found: dict[str, Any] = json.loads(answer.text.splitlines()[-1])
+    return found
+
+
+LINEAR = """
+class UserModel(Tower):
+    @model_property
+    def inference(self):
+        flat = tf.reshape(self.x, [-1, 4])
+        return tf.keras.layers.Dense(2)(flat) * 1000
+
+    @model_property
+    def loss(self):
+        error = digits.mse_loss(self.inference / 1000, self.y / 1000)
+        self.summaries.append(tf.summary.scalar("far", error * 2))
+        return error
+"""
+
+
+@pytest.mark.integration
+@pytest.mark.tensorflow
+def test_a_network_learns_from_arrays_of_numbers(site: Site) -> None:
+    path = write_records(site.data / "vectors.tfrecord", vectors(), "gzip")
+    dataset = create(site, path, pct_val=20)
+    found = site.json(f"/datasets/{dataset}.json")
+    assert found["input"] == {"dtype": "float32", "shape": [1, 4, 1]}
+    assert found["target"] == {"dtype": "float32", "shape": [2]}
+    page = site.get(f"/datasets/{dataset}").text
+    assert "Array shape" in page and "1×4×1" in page and "float32 2" in page
+    explore = site.get(f"{DATASETS}/explore?job_id={dataset}&db=val").text
+    assert "12 validation records" in explore and "vectors.tfrecord:" in explore
+
+    settings = {
+        "model_name": "linear",
+        "dataset": dataset,
+        "method": "custom",
+        "custom_network": LINEAR,
+        "random_seed": 1,
+        "train_epochs": 30,
+        "batch_size": 8,
+        "solver_type": "ADAM",
+        "learning_rate": 0.05,
+        "lr_policy": "fixed",
+        "use_mean": "none",
+    }
+    answer = site.post(f"{MODELS}.json", **settings)
+    assert answer.status_code == 200, answer.get_json()
+    model = answer.get_json()["id"]
+    assert site.wait_for_end(model) == "Done", site.json(f"/models/{model}.json")["error"]
+    losses = site.json(f"/models/{model}/metrics.json")["val"]["values"]["loss"]
+    assert losses[-1] < 0.01 < losses[0]
+
+    asked = {"job_id": model, "values": "1, 2, 0, 0"}
+    outputs = site.post(f"{MODELS}/infer_extension.json", **asked).get_json()["outputs"]
+    assert outputs["0"]["output"] == pytest.approx([3000, -1000], abs=100)
+    assert site.post(f"{MODELS}/infer_one.json", **asked).get_json()["outputs"]["output"] == [
+        outputs["0"]["output"]
+    ]
+    part = site.client.post(f"{MODELS}/infer_one", data=asked, headers={"X-Fragment": "prediction"}).text
+    assert "<dt>Shape</dt>" in part and "<html" not in part
+    assert "Numbers" in site.get(f"/models/{model}").text
+    for values, message in (("1, 2", "4 numbers"), ("a", "separated by commas"), ("", "Enter numbers")):
+        answer = site.post(f"{MODELS}/infer_one.json", job_id=model, values=values)
+        assert answer.status_code == 400 and message in answer.get_json()["error"]["message"]
+
+    records = site.post(
+        f"{MODELS}/infer_db.json", job_id=model, db_path=str(path), num_test_images=5
+    ).get_json()
+    assert list(records["outputs"]) == [f"vectors.tfrecord:{number}" for number in range(5)]
+    first = np.random.default_rng(0).normal(0, 1, 4)
+    sums = [1000 * (first[0] + first[1]), 1000 * (first[0] - first[1])]
+    assert records["outputs"]["vectors.tfrecord:0"]["output"] == pytest.approx(sums, abs=100)
+    other = write_records(site.data / "other.tfrecord", [example(z=1.0), *vectors(1)])
+    records = site.post(f"{MODELS}/infer_db.json", job_id=model, db_path=str(other)).get_json()
+    assert list(records["outputs"]) == ["other.tfrecord:1"] and list(records["skipped"]) == [
+        "other.tfrecord:0"
+    ]
+    for path_text, message in (
+        ("", "db_path"),
+        ("/etc/passwd", "outside"),
+        (str(site.data / "no"), "not exist"),
+    ):
+        answer = site.post(f"{MODELS}/infer_db.json", job_id=model, db_path=path_text)
+        assert answer.status_code in (400, 403) and message in str(answer.get_json()["error"])
+
+
+@pytest.mark.integration
+@pytest.mark.tensorflow
+def test_an_auto_encoder_trains_on_images_without_targets(site: Site) -> None:
+    payloads = [example(image=ramp.tobytes(), label=3) for ramp in ramps(12)]
+    dataset = create(site, write_records(site.data / "a.tfrecord", payloads), target_feature="-", pct_val=25)
+    assert site.json(f"/datasets/{dataset}.json")["target"] is None
+    assert "no target" in site.get(f"{DATASETS}/explore?job_id={dataset}").text
+    answer = site.post(
+        f"{MODELS}.json",
+        model_name="codes",
+        dataset=dataset,
+        method="standard",
+        standard_networks="autoencoder",
+        train_epochs=1,
+        batch_size=4,
+        use_mean="none",
+    )
+    model = answer.get_json()["id"]
+    assert site.wait_for_end(model) == "Done", site.json(f"/models/{model}.json")["error"]
+    photo = site.data / "photo.png"
+    photo.write_bytes(picture(size=(8, 8)))
+    asked = {"job_id": model, "image_path": str(photo)}
+    assert np.shape(site.post(f"{MODELS}/infer_one.json", **asked).get_json()["outputs"]["output"]) == (
+        1,
+        8,
+        8,
+        1,
+    )
+    part = site.client.post(f"{MODELS}/infer_one", data=asked, headers={"X-Fragment": "prediction"}).text
+    assert 'alt="Output as an image"' in part and "8×8×1" in part
+    images = write_records(
+        site.data / "b.tfrecord", [example(image=picture()), example(image=picture(size=(8, 8)))]
+    )
+    fields = {"job_id": model, "db_path": str(images)}
+    assert len(site.post(f"{MODELS}/infer_db.json", **fields).get_json()["outputs"]) == 2
+    found = site.post(f"{MODELS}/infer_db.json", **fields, dont_resize=1).get_json()
+    assert (
+        list(found["outputs"]) == ["b.tfrecord:1"]
+        and "8×6 pixels, not 8×8" in found["skipped"]["b.tfrecord:0"]
+    )
+
+
+@pytest.mark.integration
+def test_the_form_shows_the_features_and_the_shapes(site: Site) -> None:
+    path = write_records(site.data / "a.tfrecord", vectors(5))
+    found = scan(site, path)
+    assert "5 training records." in found["facts"] and not found["problems"]
+    assert "Inputs: numbers, height × width × channels 1×4×1." in found["facts"]
+    assert "Targets: float32 of the shape 2." in found["facts"]
+    assert [row[0] for row in found["table"]] == ["x (input)", "y (target)"]
+    assert found["options"]["target_feature"][:2] == [["", "Automatic: y"], ["-", "None"]]
+    found = scan(site, path, input_shape="2×2", target_feature="-")
+    assert (
+        "Inputs: numbers, height × width × channels 2×2×1." in found["facts"]
+        and "Targets: none." in found["facts"]
+    )
+    assert "4 numbers, not 3×3" in scan(site, path, input_shape="3×3")["problems"][0]
+    path.write_bytes(path.read_bytes()[:-9])
+    assert "a.tfrecord, record 4: truncated" in scan(site, path)["problems"][0]
+
+
+@pytest.mark.integration
+def test_the_fields_of_lmdb_databases_are_refused_with_a_reason(site: Site) -> None:
+    found = errors(site, prebuilt_train_images="/data/train_db", method="prebuilt")
+    assert "Convert them to TFRecord files" in found["prebuilt_train_images"][0]
+    assert set(found) == {"prebuilt_train_images", "record_train"}
+    path = write_records(site.data / "a.tfrecord", vectors(3))
+    answer = site.post(
+        f"{DATASETS}.json",
+        dataset_name="a",
+        record_train=str(path),
+        prebuilt_mean_file="/data/mean.binaryproto",
+    )
+    assert answer.get_json()["warnings"] == ["prebuilt_mean_file is ignored: the mean is computed."]
+    assert "no feature “z”" in errors(site, record_train=str(path), target_feature="z")["record_train"][0]
+    assert "28×28" in errors(site, record_train=str(path), input_shape="0")["input_shape"][0]
+
+
+@pytest.mark.integration
+def test_the_routes_without_an_extension_are_those_of_this_kind(site: Site) -> None:
+    assert "Ready-made TFRecords" in site.get(f"{DATASETS}/new").text
+    assert site.get(f"{MODELS}/new").status_code == 200
+    answer = site.post(f"{MODELS}.json", model_name="a", dataset="none")
+    assert answer.status_code == 400 and "dataset" in answer.get_json()["errors"]
+
+
+@pytest.mark.integration
+def test_a_folder_of_tensorflow_datasets_is_cloned_and_derived(site: Site) -> None:
+    folder = prepare_tfds(site.data / "spots")
+    dataset = create(site, folder, pct_val=25)
+    twin = site.post(f"{DATASETS}.json", clone=dataset).get_json()["id"]
+    assert site.wait_for_end(twin) == "Done"
+    job = site.services.store.get(dataset, DatasetJob)
+    manifest = manifests.load(job.folder)
+    assert (
+        manifest.content_hash == manifests.load(site.services.store.get(twin, DatasetJob).folder).content_hash
+    )
+    assert (
+        manifest.shape == (6, 8, 3)
+        and manifest.target.dtype == "int64"
+        and manifest.target.names == ["0", "1"]
+    )
+    image = Image.open(io.BytesIO(site.get(f"/datasets/{dataset}/records/train/0").data))
+    assert image.size == (8, 6) and image.getpixel((0, 0)) in COLORS.values()
+
+
+@pytest.mark.integration
+def test_versions_and_the_health_check_work_for_arrays(site: Site) -> None:
+    path = write_records(site.data / "a.tfrecord", vectors(20))
+    dataset = create(site, path, input_shape="2×2", pct_val=0)
+    answer = site.post(f"/datasets/{dataset}/versions.json", dataset_name="half", keep=50)
+    assert answer.status_code == 200, answer.get_json()
+    half = answer.get_json()["id"]
+    assert site.wait_for_end(half) == "Done", site.json(f"/datasets/{half}.json")["error"]
+    for made, count in ((dataset, 20), (half, 10)):
+        folder = site.services.store.get(made, DatasetJob).folder
+        found = manifests.load(folder)
+        assert (found.dtype, found.shape, found.splits["train"].count) == ("float32", (2, 2, 1), count)
+        mean = np.load(folder / "mean.npy")
+        assert mean.shape == (2, 2, 1) and np.abs(mean).max() < 2
+    assert Image.open(io.BytesIO(site.get(f"/datasets/{half}/records/train/0").data)).size == (2, 2)
+
+
+def plan(path: Path, **settings: Any) -> Plan:
+    found = reader.map_features(CreateGeneric(train=str(path), **settings))
+    height, width, channels = found.shape
+    size: dict[str, Any] = {
+        "height": height,
+        "width": width,
+        "channels": channels if channels in (1, 3) else 1,
+    }
+    recipe = CreateGeneric(train=str(path), dtype=found.dtype, shape=list(found.shape), **size, **settings)  # type: ignore[arg-type]
+    return reader.read(recipe, Silent())
+
+
+@pytest.mark.parametrize(
+    ("values", "settings", "dtype", "shape", "names"),
+    [
+        ({"x": [0.5] * 4, "y": 0.5}, {}, "float32", [1], ["y"]),
+        ({"x": [0.5] * 4, "y": 2}, {}, "int64", [], ["0", "1", "2"]),
+        ({"x": [0.5] * 4, "y": [1, -2]}, {}, "int64", [2], []),
+        ({"x": [0.5] * 4, "y": [0.5] * 6}, {"target_shape": [2, 3]}, "float32", [2, 3], []),
+        ({"x": [0.5] * 4, "text": b"a"}, {}, "float32", [], []),
+        ({"x": [0.5] * 10, "y": 0.5}, {"input_shape": [1, 2, 5]}, "float32", [1], ["y"]),
+    ],
+)
+def test_targets_have_any_shape(
+    tmp_path: Path,
+    values: dict[str, Any],
+    settings: dict[str, Any],
+    dtype: str,
+    shape: list[int],
+    names: list[str],
+) -> None:
+    path = write_records(tmp_path / "a", [example(**values)] * 4)
+    made = plan(path, **settings)
+    assert (made.target.dtype, made.target.shape, made.target.names) == (dtype, shape, names)
+    assert {name: len(split) for name, split in made.splits.items()} == {"train": 3, "val": 1}
+    array = made.array(made.splits["train"], 0)
+    assert array.dtype == np.float32 and array.shape == tuple(
+        settings.get("input_shape", (1, len(values["x"]), 1))
+    )
+    assert made.stacked == array.shape[2]
+
+
+@pytest.mark.parametrize(
+    ("payloads", "settings", "message"),
+    [
+        ([example(x=[0.5] * 4), example(x=[0.5] * 3)], {}, "record 1: “x” has 3 numbers, but 4 in the first"),
+        ([example(x=[0.5] * 4), example(x=[1] * 4)], {}, "record 1: “x” is int64, but float32 in the first"),
+        ([example(x=[0.5] * 4, y=1), example(x=[0.5] * 4)], {}, "record 1: it has no feature “y”"),
+        ([example(x=[0.5, float("nan")])], {}, "record 0: “x” contains NaN or infinity"),
+        ([example(x=[0.5] * 4, y=b"a")], {"target_feature": "y"}, "“y” is bytes, not numbers"),
+        ([example(x=[0.5] * 4)], {"input_feature": "z"}, "no feature “z”"),
+        ([example(y=0.5)], {}, "None of the features looks like an input"),
+        ([example(x=[0.5] * 5000)], {}, "“x” has the shape 1×5000×1"),
+    ],
+)
+def test_faults_are_reported_with_the_file_and_the_record(
+    tmp_path: Path, payloads: list[bytes], settings: dict[str, Any], message: str
+) -> None:
+    path = write_records(tmp_path / "a", payloads)
+    with pytest.raises(UnusableSource, match=message):
+        plan(path, pct_val=0, **settings)
