@@ -84,7 +84,7 @@ class Views(Generic[AnyRecipe]):
     than an image file, ``has_input`` includes the template ``input.html`` of the kind in the page of a model, and
     `read_input` reads its fields; without ``takes_image``, it replaces the image file.
 
-    ``annotation_format`` is the name of the download in which annotation tools can edit the targets.
+    ``annotation_format`` is the name of the download whose targets can be edited in ``annotation_tools``.
     """
 
     group = "class"
@@ -105,6 +105,7 @@ class Views(Generic[AnyRecipe]):
     has_input = False
     takes_image = True
     annotation_format = ""
+    annotation_tools = "Label Studio or CVAT"
 
     def describe_metric(self, name: str, value: float) -> str:
         """Format the metric ``name`` for display, such as ``accuracy 93.25%``."""

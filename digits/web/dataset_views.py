@@ -274,6 +274,7 @@ def explore(kind: Kind) -> str:
         items=_items(job, manifest, list(page.items)),
         legend=legend(manifest.target),
         annotation_download=export_views.for_annotation_tools(job),
+        annotation_tools=views.annotation_tools,
         dataset_size=(manifest.width * manifest.channels // job.recipe.channels, manifest.height),
     )
 

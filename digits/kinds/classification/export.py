@@ -18,7 +18,7 @@ class Folders(Export):
 
     name = "folders"
     title = "Class folders"
-    contents = "A folder for each split, with a folder of images for each class."
+    contents = "A folder of images for each class, in a folder for each split."
 
     def __init__(self, folder: Path, manifest: Manifest, indexes: IndexCache) -> None:
         super().__init__(folder, manifest, indexes)

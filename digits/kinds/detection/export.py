@@ -37,7 +37,7 @@ class Coco(_Boxes):
 
     name = "coco"
     title = "COCO"
-    contents = "images/SPLIT and annotations/instances_SPLIT.json, for Label Studio, CVAT and others."
+    contents = "Images, and a JSON file of the boxes in each split. For Label Studio, CVAT and others."
 
     def __init__(self, folder: Path, manifest: Manifest, indexes: IndexCache) -> None:
         super().__init__(folder, manifest, indexes)
@@ -68,7 +68,7 @@ class Voc(_Boxes):
 
     name = "voc"
     title = "Pascal VOC"
-    contents = "JPEGImages/SPLIT and Annotations/SPLIT with an XML file for each image."
+    contents = "Images, and an XML file of the boxes in each image."
 
     def convert(self, split: str, number: int, record: Record) -> list[File]:
         stem = f"{split}/{numbered_name(number, record.source)}"
@@ -98,7 +98,7 @@ class Yolo(_Boxes):
 
     name = "yolo"
     title = "YOLO"
-    contents = "images/SPLIT and labels/SPLIT with a text file for each image, data.yaml and classes.txt."
+    contents = "Images, and a text file of the boxes in each image. For Ultralytics and others."
 
     def convert(self, split: str, number: int, record: Record) -> list[File]:
         stem = f"{split}/{numbered_name(number, record.source)}"

@@ -119,6 +119,11 @@ class CocoClasses:
         root = Path(folders.images)
         found = coco.read(path, root, Annotation)
         present = {item.category_id for item in found.annotations if not item.iscrowd}
+        if found.annotations and not present:
+            raise UnusableSource(
+                f"All objects in {show(path.name)} are crowd regions (iscrowd), which have no class.",
+                "CVAT exports brush masks in this way: draw polygons, or export them as “Segmentation mask”.",
+            )
         used = {found.categories[number] for number in present}
         for name in (BACKGROUND, *(name for name in found.classes if name in used)):
             self._index(name)

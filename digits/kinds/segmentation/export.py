@@ -28,7 +28,7 @@ class Masks(Export):
 
     name = "masks"
     title = "Images and masks"
-    contents = "Label images whose pixels are class indexes, in the layout of Pascal VOC and CVAT."
+    contents = "Images, and label images whose pixels are class indexes, in the layout of Pascal VOC."
 
     def __init__(self, folder: Path, manifest: Manifest, indexes: IndexCache) -> None:
         super().__init__(folder, manifest, indexes)
@@ -63,9 +63,7 @@ class Coco(Export):
 
     name = "coco"
     title = "COCO"
-    contents = (
-        "images/SPLIT and annotations/instances_SPLIT.json, with a mask (RLE) for each class of an image."
-    )
+    contents = "Images, and a JSON file of the masks (RLE) in each split. For CVAT and others."
 
     def __init__(self, folder: Path, manifest: Manifest, indexes: IndexCache) -> None:
         super().__init__(folder, manifest, indexes)

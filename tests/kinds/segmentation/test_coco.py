@@ -164,6 +164,12 @@ def test_what_is_not_used_is_reported(tmp_path: Path) -> None:
     assert "1 image without objects, only background: deep/b.png" in text
 
 
+def test_a_file_of_crowds_is_refused(tmp_path: Path) -> None:
+    path = write(tmp_path, [{"segmentation": square(1, 1, 4, 4), "iscrowd": 1}])
+    with pytest.raises(UnusableSource, match=r"All objects in labels\.json are crowd regions"):
+        plan(path)
+
+
 def test_splits_share_the_classes_of_their_files(tmp_path: Path) -> None:
     train = write(tmp_path, [{"segmentation": square(1, 1, 4, 4)}])
     (tmp_path / "val").mkdir()
