@@ -224,9 +224,7 @@ def target_for(name: str, y: np.ndarray) -> TargetSpec:
     return target(["top", "left"], y.mean(0).astype(float).tolist(), y.std(0).astype(float).tolist())
 
 
-def _taught(
-    name: str, x: np.ndarray, y: np.ndarray, steps: int, usual: str | None = None
-) -> dict[str, Any]:
+def _taught(name: str, x: np.ndarray, y: np.ndarray, steps: int, usual: str | None = None) -> dict[str, Any]:
     """Train repeatedly on one batch; return losses, the last validation metrics, and predictions.
 
     The dataset is one that the network ``usual`` is usually trained on, by default ``name``.
