@@ -83,23 +83,18 @@ class Picture:
 
     def resize(self, width: int, height: int, mode: str, *, seed: int = 0) -> Pixels:
         """Resize the image as the function `resize` does. For JPEG files, the values may differ by 1."""
-        geometry = self.geometry(width, height, mode)
-        if geometry.size == (width, height):
+        geometry = Geometry(self.size, width, height, mode)
+        if self.size == (width, height):
             return self.pixels
         scaled = self.scale(geometry)
         return scaled if geometry.inner == (width, height) else _padded(scaled, geometry, seed)
 
-    def geometry(self, width: int, height: int, mode: str) -> Geometry:
-        """Return how the decoded image is resized."""
-        if isinstance(self.decoded, Image.Image):
-            return Geometry(self.decoded.size, width, height, mode)
-        return Geometry((self.decoded.shape[1], self.decoded.shape[0]), width, height, mode)
-
     def scale(self, geometry: Geometry) -> Pixels:
-        """Scale the part ``geometry.cut`` of the image to ``geometry.inner``."""
+        """Scale the part ``geometry.cut`` of the image in the file to ``geometry.inner``."""
         if isinstance(self.decoded, Image.Image):
             return as_pixels(_scaled(self.decoded, geometry))
-        return jpeg.scale(self.decoded, geometry.cut, geometry.inner)
+        height, width, _ = self.decoded.shape
+        return jpeg.scale(self.decoded, geometry.cut_of((width, height)), geometry.inner)
 
 
 @dataclass(frozen=True)
@@ -128,6 +123,12 @@ class Geometry:
         left, right = _cut(self.size[0], scaled_width, self.width)
         top, bottom = _cut(self.size[1], scaled_height, self.height)
         return left, top, right, bottom
+
+    def cut_of(self, reduced: tuple[int, int]) -> tuple[float, float, float, float]:
+        """Return the ``cut`` of an image that was decoded at a reduced size (width, height)."""
+        across, down = reduced[0] / self.size[0], reduced[1] / self.size[1]
+        left, top, right, bottom = self.cut
+        return left * across, top * down, min(right * across, reduced[0]), min(bottom * down, reduced[1])
 
     @property
     def inner(self) -> tuple[int, int]:
@@ -512,7 +513,7 @@ def _cut(side: int, scaled: int, target: int) -> tuple[float, float]:
 
 def _scaled(image: Image.Image, geometry: Geometry) -> Image.Image:
     # The resampling box crops, so that a long thin image never becomes a huge one.
-    return image.resize(geometry.inner, Image.Resampling.BILINEAR, box=geometry.cut)
+    return image.resize(geometry.inner, Image.Resampling.BILINEAR, box=geometry.cut_of(image.size))
 
 
 def _padded(pixels: Pixels, geometry: Geometry, seed: int) -> Pixels:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import math
 import os
 import struct
 import zlib
@@ -11,11 +12,13 @@ from typing import Any
 
 import numpy as np
 import pytest
+from cykooz_resizer import CpuExtensions, FilterType, ImageData, PixelType, ResizeAlg, ResizeOptions, Resizer
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from PIL import Image
+from PIL.PngImagePlugin import PngInfo
 
-from digits.data import images
+from digits.data import images, jpeg
 from digits.data.images import UnusableImage
 
 
@@ -286,17 +289,152 @@ def test_sixteen_bit_color_is_not_plain() -> None:
     assert images.as_pixels(picture.image).tolist() == [[[1, 2, 3]]]
 
 
-def test_large_jpegs_are_decoded_at_reduced_size_and_look_the_same() -> None:
-    data = saved(images.as_image(gradient(800, 600, 3)), "JPEG")
-    small = images.open_picture(data, 3, enough=(40, 40))
-    assert small.image.width < 800
-    assert not small.plain
-    full = images.open_picture(data, 3)
-    from_small, from_full = (
-        images.as_pixels(images.resize_image(picture.image, 40, 40, "squash")).astype(int)
-        for picture in (small, full)
+def photo(width: int, height: int, channels: int, seed: int) -> images.Pixels:
+    """An image with noise, edges and a smooth background."""
+    noise = np.random.default_rng(seed).integers(-40, 41, (height, width, channels))
+    pixels = gradient(width, height, channels) / 2 + 20 + noise
+    pixels[height // 3 : height // 2, width // 5 : width // 2] += 100  # sharp edges
+    return pixels.clip(0, 255).astype(np.uint8)
+
+
+@settings(max_examples=30, deadline=None)
+@given(
+    st.integers(1, 90),
+    st.integers(1, 90),
+    st.sampled_from([1, 3]),
+    st.integers(0, 99),
+    st.sampled_from(["4:4:4", "4:2:2", "4:2:0"]),
+    st.booleans(),
+)
+def test_jpegs_have_the_pixels_that_pillow_decodes(
+    width: int, height: int, channels: int, seed: int, subsampling: str, progressive: bool
+) -> None:
+    image = images.as_image(photo(width, height, channels, seed))
+    data = saved(image, "JPEG", subsampling=subsampling, progressive=progressive)
+    with Image.open(io.BytesIO(data)) as expected:
+        assert np.array_equal(images.load(data, channels), images.as_pixels(expected))
+
+
+def test_a_jpeg_with_another_size_in_its_metadata_is_decoded_by_its_header() -> None:
+    data = saved(images.as_image(gradient(64, 48, 3)), "JPEG")
+    comment = b"\xff\xfe\x00\x07\xff\xc0\x00\x11\x08"  # looks like the start of a frame
+    assert np.array_equal(images.load(data[:2] + comment + data[2:], 3), images.load(data, 3))
+
+
+@settings(max_examples=30, deadline=None)
+@given(
+    *[st.integers(1, 120)] * 4,
+    st.sampled_from([1, 3]),
+    st.sampled_from(images.RESIZE_MODES),
+    st.integers(0, 99),
+)
+def test_resized_jpegs_differ_by_one_from_pillows_result(
+    width: int, height: int, to_width: int, to_height: int, channels: int, mode: str, seed: int
+) -> None:
+    data = saved(images.as_image(photo(width, height, channels, seed)), "JPEG")
+    resized = images.open_picture(data, channels).resize(to_width, to_height, mode, seed=seed)
+    with Image.open(io.BytesIO(data)) as image:
+        expected = images.as_pixels(images.resize_image(image, to_width, to_height, mode, seed=seed))
+    assert np.abs(resized.astype(int) - expected).max() <= 1
+
+
+@pytest.mark.parametrize("channels", [1, 3])
+def test_scaling_does_not_depend_on_the_processor(channels: int) -> None:
+    pixels = photo(75, 50, channels, 0)
+    resizer = Resizer()
+    resizer.cpu_extensions = CpuExtensions.none
+    type_ = PixelType.U8 if channels == 1 else PixelType.U8x3
+    scaled = ImageData(31, 33, type_)
+    options = ResizeOptions(resize_alg=ResizeAlg.convolution(FilterType.bilinear))
+    resizer.resize(ImageData(75, 50, type_, pixels.tobytes()), scaled, options)
+    assert scaled.get_buffer() == jpeg.scale(pixels, (0, 0, 75, 50), (31, 33)).tobytes()
+
+
+@settings(max_examples=25, deadline=None)
+@given(
+    st.integers(10, 40),
+    st.floats(4, 40),
+    st.floats(0.5, 2),
+    st.sampled_from([1, 3]),
+    st.sampled_from(images.RESIZE_MODES),
+    st.integers(0, 99),
+)
+def test_large_jpegs_are_decoded_at_reduced_size_and_look_the_same(
+    side: int, factor: float, ratio: float, channels: int, mode: str, seed: int
+) -> None:
+    shorter = math.ceil(side * factor)
+    width, height = (
+        (math.ceil(shorter * ratio), shorter) if ratio > 1 else (shorter, math.ceil(shorter / ratio))
     )
-    assert np.abs(from_small - from_full).max() <= 3
+    data = saved(images.as_image(photo(width, height, channels, seed)), "JPEG")
+    small = images.open_picture(data, channels, enough=(side, side))
+    assert side * images.SCALED_DECODING_MARGIN <= min(small.pixels.shape[:2]) < shorter
+    assert not small.plain
+    assert small.size == (width, height)
+    full = images.open_picture(data, channels)
+    from_small, from_full = (
+        picture.resize(side, side, mode, seed=1).astype(int) for picture in (small, full)
+    )
+    difference = np.abs(from_small - from_full)
+    assert difference.mean() <= 4
+    assert difference.max() <= 40
+
+
+@settings(max_examples=30, deadline=None)
+@given(st.integers(1, 40), st.integers(1, 40), st.sampled_from([1, 3]), st.integers(0, 99), st.integers(0, 9))
+def test_simple_pngs_have_the_pixels_that_pillow_decodes(
+    width: int, height: int, channels: int, seed: int, level: int
+) -> None:
+    image = images.as_image(photo(width, height, channels, seed))
+    data = saved(image, "PNG", compress_level=level)
+    picture = images.open_picture(data, channels)
+    assert picture.plain
+    assert (picture.size, picture.mode, picture.format) == (image.size, image.mode, "PNG")
+    assert np.array_equal(picture.pixels, images.as_pixels(image))
+    other = image.convert("RGB" if channels == 1 else "L")
+    assert np.array_equal(images.load(data, 4 - channels), images.as_pixels(other))
+
+
+@settings(max_examples=100, deadline=None)
+@given(data=st.data())
+def test_altered_pngs_are_read_like_pillow_does(data: st.DataObject) -> None:
+    content = bytearray(saved(images.as_image(photo(12, 9, 3, 0)), "PNG"))
+    for _ in range(data.draw(st.integers(1, 3))):
+        content[data.draw(st.integers(8, len(content) - 1))] = data.draw(st.integers(0, 255))
+    if data.draw(st.booleans()):
+        repair_checksums(content)
+    try:
+        expected = images.as_pixels(images.open_unconverted(bytes(content), max_pixels=10_000))
+    except UnusableImage:
+        with pytest.raises(UnusableImage):
+            images.load(bytes(content), 3, max_pixels=10_000)
+    else:
+        loaded = images.load(bytes(content), 3, max_pixels=10_000)
+        assert expected.shape != loaded.shape or np.array_equal(loaded, expected)
+
+
+def repair_checksums(content: bytearray) -> None:
+    """Make the checksums of the chunks of a PNG file valid."""
+    start = 8
+    while start + 12 <= len(content):
+        end = start + 8 + int.from_bytes(content[start : start + 4], "big")
+        if end + 4 > len(content):
+            return
+        content[end : end + 4] = zlib.crc32(content[start + 4 : end]).to_bytes(4, "big")
+        start = end + 4
+
+
+def test_a_png_rotated_by_text_metadata_is_upright() -> None:
+    exif = Image.Exif()
+    exif[0x0112] = 6
+    payload = exif.tobytes()
+    text = f"\nexif\n{len(payload):8}\n{payload.hex()}\n"
+    information = PngInfo()
+    information.add_text("Raw profile type exif", text)
+    data = saved(images.as_image(gradient(9, 5, 1)), "PNG", pnginfo=information)
+    picture = images.open_picture(data, 1)
+    assert picture.size == (5, 9)
+    assert not picture.plain
 
 
 sides = st.integers(1, 60)

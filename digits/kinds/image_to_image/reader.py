@@ -36,7 +36,7 @@ class ImagePlan(Plan):
             raise UnusableImage(f"{TARGET} {show(name)}: {error.reason}") from error
         except OSError as error:
             raise UnusableImage(f"{TARGET} {show(name)}: {error.strerror or error}") from error
-        resized = _resize(picture, picture.geometry(*size, geometry.mode))
+        resized = _resize(picture, Geometry(picture.size, *size, geometry.mode))
         return {self.target.feature: [images.encode(resized, "png")]}
 
 
