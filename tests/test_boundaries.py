@@ -31,7 +31,16 @@ WEB = {
 
 # Packages that core and data may use: typed JSON; pixels and checksums.
 CORE = {"msgspec", "typing_extensions"}
-DATA = {"numpy", "PIL", "google", "google_crc32c"} | CORE
+DATA = {
+    "numpy",
+    "PIL",
+    "cykooz_resizer",
+    "deflate",
+    "google",
+    "google_crc32c",
+    "simplejpeg",
+    "cython_runtime",
+} | CORE
 SERVER = ("core", "data", "kinds", "runtime", "web", "cli", "__main__")
 
 # Print the third-party packages loaded by each module in turn.

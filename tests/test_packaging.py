@@ -22,6 +22,7 @@ ROOT = Path(__file__).resolve().parent.parent
 PACKAGES = {
     "PIL": "pillow",
     "argon2": "argon2-cffi",
+    "cykooz_resizer": "cykooz-resizer",
     "flask_socketio": "flask-socketio",
     "flask_wtf": "flask-wtf",
     "google_crc32c": "google-crc32c",
@@ -154,7 +155,7 @@ def test_the_command_and_the_extras_are_declared(wheel):
     (folder,) = {name.split("/")[0] for name in wheel.namelist() if ".dist-info/" in name}
     assert "digits = digits.cli.main:main" in wheel.read(f"{folder}/entry_points.txt").decode()
     about = Parser().parsestr(wheel.read(f"{folder}/METADATA").decode())
-    assert set(about.get_all("Provides-Extra")) == {"gpu", "parquet", "test"}
+    assert set(about.get_all("Provides-Extra")) == {"gpu", "parquet", "s3", "test"}
     assert about["License-Expression"] == "BSD-3-Clause"
     needs = [need for need in about.get_all("Requires-Dist") if "extra" not in need]
     assert any(need.startswith("tensorflow") for need in needs)

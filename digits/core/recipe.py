@@ -7,13 +7,14 @@ from `schema.limits`. Each kind of dataset defines its recipe as a subclass of `
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Any, Literal, TypeVar
+from typing import Annotated, Any, Literal, TypeVar, get_args
 
 import msgspec
 from msgspec import Meta, Struct, field
 
 from digits.core import schema
 from digits.core.files import read_json, write_json
+from digits.core.remote import RemoteSources
 from digits.core.schedules import AnySchedule, Fixed
 from digits.core.schema import LARGEST_NUMBER, Fraction, NonNegative, Percent, Positive, Whole
 
@@ -36,6 +37,12 @@ Flip = Literal["none", "fliplr", "flipud", "fliplrud"]
 QuadRotation = Literal["none", "rot90", "rot180", "rotall"]
 ResizeMode = Literal["squash", "crop", "fill", "half_crop"]
 Encoding = Literal["png", "jpg", "none"]
+# Ways to change images before they reach the network; ``hsv`` is the shift of hue, saturation and value.
+Transformation = Literal[
+    "mean", "crop_size", "flip", "quad_rotation", "rotation", "scale", "noise", "contrast", "whitening", "hsv",
+    "pad_crop", "cutout", "mixup", "cutmix", "randaugment"
+]  # fmt: skip
+TRANSFORMATIONS: tuple[Transformation, ...] = get_args(Transformation)
 SolverType = Literal[
     "SGD", "MOMENTUM", "NESTEROV", "ADAM", "ADAMW", "LION", "ADAGRAD", "ADAGRADDA", "ADADELTA", "RMSPROP", "FTRL"
 ]  # fmt: skip
@@ -64,7 +71,8 @@ class CreateDataset(Recipe, tag="create-dataset"):
 
     ``kind`` is a name in `digits.kinds`. ``width`` and ``height`` are in pixels; ``channels`` is 1 or 3.
     ``seed`` determines the split and the order of the records. The task fails if more than
-    ``max_unusable_percent`` of the images cannot be used. Without ``processes``, there is one per core.
+    ``max_unusable_percent`` of the images cannot be used. Without ``processes``, there is one per core. ``remote``
+    lists the paths of the recipe that are addresses, whose files are downloaded first.
     """
 
     kind: str
@@ -76,6 +84,7 @@ class CreateDataset(Recipe, tag="create-dataset"):
     seed: Whole = 0
     max_unusable_percent: Percent = 5.0
     processes: Positive | None = None
+    remote: RemoteSources | None = None
 
 
 class Solver(Struct, kw_only=True, frozen=True):
@@ -209,6 +218,22 @@ class Visualize(Recipe, tag="visualize"):
     crop_size: Pixels | None = None
 
 
+class PreviewAugmentation(Recipe, tag="preview-augmentation"):
+    """Augment a few training records of the dataset in the folder ``dataset`` as a training does.
+
+    There are several ``variants`` of each of the ``records``, which depend on the ``seed``. The result goes to a file
+    in the task's parent folder; see `digits.core.augmentation_preview`.
+    """
+
+    dataset: str
+    mean: Mean = "image"
+    crop_size: Pixels | None = None
+    augment: Augment = Augment()
+    seed: Annotated[int, Meta(ge=0, lt=2**31)] = 0
+    records: Annotated[int, Meta(ge=1, le=16)] = 4
+    variants: Annotated[int, Meta(ge=1, le=16)] = 5
+
+
 class Export(Recipe, tag="export"):
     """Write the trained model in folder ``model`` as a SavedModel into the folder ``target``.
 
@@ -255,6 +280,15 @@ def task_of(folder: Path) -> str:
 
 def json_schema(*recipe_types: type[Recipe]) -> dict[str, Any]:
     """Return the JSON Schema of recipes of ``recipe_types``, by default of all that DIGITS itself defines."""
-    known = recipe_types or (CreateDataset, CheckDataset, Train, Preflight, Visualize, Export, ServeInference)
+    known = recipe_types or (
+        CreateDataset,
+        CheckDataset,
+        Train,
+        Preflight,
+        Visualize,
+        PreviewAugmentation,
+        Export,
+        ServeInference,
+    )
     schemas, components = msgspec.json.schema_components(known)
     return {"anyOf": list(schemas), "$defs": components}

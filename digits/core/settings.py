@@ -20,6 +20,7 @@ from typing import Any
 
 from digits.core.addresses import is_loopback
 from digits.core.environment import TASK_VARIABLES
+from digits.core.remote import MODULES, is_valid_pattern
 from digits.core.resources import checkout_folder
 
 LOG_LEVELS = ("debug", "info", "warning", "error", "critical")
@@ -99,8 +100,24 @@ def _addresses(value: str) -> tuple[str, ...]:
     return addresses
 
 
+def _remote_addresses(value: str) -> tuple[str, ...]:
+    addresses = tuple(item.strip().rstrip("/") for item in value.split(",") if item.strip())
+    for address in addresses:
+        if not is_valid_pattern(address):
+            raise ValueError(
+                f"takes addresses such as https://data.example or s3://bucket ({', '.join(MODULES)})"
+            )
+    return addresses
+
+
 # Lists: the option can be repeated; the variable contains all items.
-_SEPARATORS: dict[Any, str] = {_paths: os.pathsep, _names: ",", _variables: ",", _addresses: ","}
+_SEPARATORS: dict[Any, str] = {
+    _paths: os.pathsep,
+    _names: ",",
+    _variables: ",",
+    _addresses: ",",
+    _remote_addresses: ",",
+}
 
 
 def _prefix(value: str) -> str:
@@ -174,6 +191,27 @@ class Settings:
         "The files of the sample mnist are below ADDRESS/mnist/.",
         shown="none",
         option="--sample-mirror",
+    )
+    remote_addresses: tuple[str, ...] = _setting(
+        _remote_addresses,
+        lambda: (),
+        "Addresses that datasets may be read from, with everything below them, separated by commas: such as "
+        "https://data.example/images, s3://bucket, or s3://* for all buckets. Private addresses are refused, except "
+        "for hosts that are listed by name. See [remote addresses](remote.md).",
+        shown="none",
+        option="--remote-address",
+    )
+    max_remote: int = _setting(
+        _bytes,
+        lambda: 100 * 10**9,
+        "Maximum size of the files that a dataset downloads from remote addresses, in MB, GB or TB.",
+        shown="`100GB`",
+    )
+    max_remote_files: int = _setting(
+        _count,
+        lambda: 1_000_000,
+        "Maximum number of files and folders that a dataset lists at remote addresses.",
+        shown="`1000000`",
     )
     max_upload: int = _setting(
         _bytes, lambda: 20 * 10**9, "Maximum size of an uploaded archive, in MB, GB or TB.", shown="`20GB`"

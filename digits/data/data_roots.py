@@ -21,7 +21,7 @@ MAX_SUGGESTIONS = 100
 MAX_LISTED_ENTRIES = 20_000
 MAX_PATH_BYTES = 4096
 
-FileType = Literal["folder", "file"]
+FileType = Literal["folder", "file", "any"]
 
 
 class Roots:
@@ -32,7 +32,7 @@ class Roots:
         self.paths: tuple[Path, ...] = tuple(dict.fromkeys(resolved))
 
     def resolve(self, text: str, file_type: FileType = "folder") -> Path:
-        """Return the real path of the readable folder or file that ``text`` names.
+        """Return the real path of the readable folder or file, or any of both, that ``text`` names.
 
         ``text`` is an absolute path, or one that starts with ``~/``. Raises BadRequest if it is not a valid path or
         not of this type, and NotAllowed if it is outside of the roots or not readable.
@@ -131,11 +131,12 @@ def _check_type(path: Path, written: str, file_type: FileType) -> None:
     except OSError as error:
         raise BadRequest(f"{_shown(written)} does not exist.") from error
     # A plain file only: opening a FIFO or a device could hang.
-    if file_type == "folder" and not stat.S_ISDIR(mode):
+    is_folder = stat.S_ISDIR(mode)
+    if file_type == "folder" and not is_folder:
         raise BadRequest(f"{_shown(written)} is not a folder.")
-    if file_type == "file" and not stat.S_ISREG(mode):
+    if (not is_folder and not stat.S_ISREG(mode)) or (file_type == "file" and is_folder):
         raise BadRequest(f"{_shown(written)} is not a file.")
-    if not os.access(path, os.R_OK | os.X_OK if file_type == "folder" else os.R_OK):
+    if not os.access(path, os.R_OK | os.X_OK if is_folder else os.R_OK):
         raise NotAllowed(f"The server has no permission to read {_shown(written)}.")
 
 

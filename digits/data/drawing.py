@@ -17,7 +17,7 @@ Color = tuple[int, int, int]
 
 # The fraction of the color circle between neighboring classes: never repeats, and neighbors differ clearly.
 _GOLDEN_ANGLE = 0.61803398875
-_BACKGROUND = "background"
+BACKGROUND = "background"
 
 
 def class_colors(target: TargetSpec) -> list[Color]:
@@ -25,7 +25,7 @@ def class_colors(target: TargetSpec) -> list[Color]:
     if target.colors:
         return list(target.colors)
     return [
-        (0, 0, 0) if not place and name.lower() == _BACKGROUND else _distinct(place)
+        (0, 0, 0) if not place and name.lower() == BACKGROUND else _distinct(place)
         for place, name in enumerate(target.names)
     ]
 

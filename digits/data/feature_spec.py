@@ -6,7 +6,7 @@ import math
 from dataclasses import dataclass, field
 from typing import Any
 
-from digits.data.records import Features
+from digits.data.records import Record, all_features
 from digits.data.target import TargetSpec
 
 _BYTES, _INTEGERS, _FLOATS = "string", "int64", "float32"
@@ -18,10 +18,17 @@ class FeatureShapes:
 
     types: dict[str, str] = field(default_factory=dict)
     lengths: dict[str, int | None] = field(default_factory=dict)
+    _seen: set[tuple[Any, ...]] = field(default_factory=set, compare=False, repr=False)
 
-    def add(self, features: Features) -> None:
+    def add(self, record: Record) -> None:
         """Add the features of a record."""
-        for name, values in features.items():
+        # Most records of a dataset have the same features as an earlier one.
+        own = record.features
+        names_and_lengths = (bool(record.source_mode), *own, *map(len, own.values()))
+        if names_and_lengths in self._seen:
+            return
+        self._seen.add(names_and_lengths)
+        for name, values in all_features(record).items():
             if len(values):
                 self.types.setdefault(name, _type_of(values[0]))
             self._add_length(name, len(values))

@@ -13,11 +13,11 @@ from __future__ import annotations
 
 import base64
 import contextlib
+import functools
 import io
 import os
 import stat
 import warnings
-import zlib
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -27,6 +27,8 @@ import numpy as np
 from numpy.typing import NDArray
 from PIL import Image, ImageOps, UnidentifiedImageError
 
+from digits.data import jpeg, png
+
 FORMATS = ("PNG", "JPEG", "BMP", "PPM", "GIF", "WEBP", "TIFF")
 EXTENSIONS = (".png", ".jpg", ".jpeg", ".bmp", ".ppm", ".pgm", ".gif", ".webp", ".tif", ".tiff")
 RESIZE_MODES = ("squash", "crop", "fill", "half_crop")
@@ -34,6 +36,7 @@ ENCODINGS = ("png", "jpg", "none")
 MAX_PIXELS = 50_000_000
 MAX_FILE_BYTES = 512_000_000
 JPEG_QUALITY = 90
+SCALED_DECODING_MARGIN = 2
 
 Pixels = NDArray[np.uint8]
 Source = str | bytes | os.PathLike[str] | BinaryIO
@@ -43,7 +46,6 @@ _HOLDERS_OF_EXIF = {"exif", "Raw profile type exif", "xmp", "XML:com.adobe.xmp"}
 _QUARTER_TURNS = (5, 6, 7, 8)
 _HEADER_BYTES = 256 << 10
 _WIDE_GRAY = {"I", "I;16", "I;16B", "I;16L", "I;16N"}
-_HARMLESS_CHUNKS = {b"IHDR", b"IDAT", b"IEND", b"gAMA", b"cHRM", b"sRGB", b"pHYs", b"tIME", b"tEXt"}
 _WITHOUT_MEANING = {"F": "floating-point pixels are not supported"}
 
 
@@ -55,21 +57,49 @@ class UnusableImage(ValueError):
         self.reason = reason
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Picture:
     """A decoded image in mode L or RGB, and the file it was read from.
 
     ``plain``: the file contains exactly these pixels in this mode with 8 bits each, upright and opaque, so that it
     can be stored instead of them. ``size`` is the width and height of the upright image in the file, and ``mode`` its
-    Pillow mode; the ``image`` may be smaller, see ``enough`` of `open_picture`.
+    Pillow mode; the ``decoded`` image may be smaller, see ``enough`` of `open_picture`.
     """
 
-    image: Image.Image
+    decoded: Image.Image | Pixels
     data: bytes
     format: str
     plain: bool
     size: tuple[int, int]
     mode: str
+
+    @functools.cached_property
+    def image(self) -> Image.Image:
+        return self.decoded if isinstance(self.decoded, Image.Image) else as_image(self.decoded)
+
+    @functools.cached_property
+    def pixels(self) -> Pixels:
+        return as_pixels(self.decoded) if isinstance(self.decoded, Image.Image) else self.decoded
+
+    def resize(self, width: int, height: int, mode: str, *, seed: int = 0) -> Pixels:
+        """Resize the image as the function `resize` does. For JPEG files, the values may differ by 1."""
+        geometry = self.geometry(width, height, mode)
+        if geometry.size == (width, height):
+            return self.pixels
+        scaled = self.scale(geometry)
+        return scaled if geometry.inner == (width, height) else _padded(scaled, geometry, seed)
+
+    def geometry(self, width: int, height: int, mode: str) -> Geometry:
+        """Return how the decoded image is resized."""
+        if isinstance(self.decoded, Image.Image):
+            return Geometry(self.decoded.size, width, height, mode)
+        return Geometry((self.decoded.shape[1], self.decoded.shape[0]), width, height, mode)
+
+    def scale(self, geometry: Geometry) -> Pixels:
+        """Scale the part ``geometry.cut`` of the image to ``geometry.inner``."""
+        if isinstance(self.decoded, Image.Image):
+            return as_pixels(_scaled(self.decoded, geometry))
+        return jpeg.scale(self.decoded, geometry.cut, geometry.inner)
 
 
 @dataclass(frozen=True)
@@ -177,6 +207,8 @@ def open_picture(
     data = read_source(source)
     if not data:
         raise UnusableImage("the file is empty")
+    if picture := _open_simple_png(data, _MODES[channels], max_pixels):
+        return picture
     with _explained(data, max_pixels):
         return _decode(data, channels, max_pixels, enough)
 
@@ -256,6 +288,8 @@ def read_source(source: Source) -> bytes:
         if status.st_size > MAX_FILE_BYTES:
             raise UnusableImage(_TOO_LARGE)
         data = os.read(descriptor, status.st_size + 1)
+        if len(data) == status.st_size:
+            return data
         while len(data) <= MAX_FILE_BYTES and (more := os.read(descriptor, 1 << 20)):
             data += more
         return _at_most(data)
@@ -282,28 +316,24 @@ def resize_image(image: Image.Image, width: int, height: int, mode: str, *, seed
     geometry = Geometry(image.size, width, height, mode)
     if image.size == (width, height):
         return image
-    # The resampling box crops, so that a long thin image never becomes a huge one.
-    scaled = image.resize(geometry.inner, Image.Resampling.BILINEAR, box=geometry.cut)
-    return scaled if scaled.size == (width, height) else _padded(scaled, geometry, seed)
+    scaled = _scaled(image, geometry)
+    return scaled if scaled.size == (width, height) else as_image(_padded(as_pixels(scaled), geometry, seed))
 
 
 def encode(pixels: Pixels, encoding: str) -> bytes:
     """Encode ``pixels`` as a ``png`` or ``jpg`` file (quality 90), or as raw bytes for ``none``."""
-    return encode_image(as_image(pixels), encoding)
+    if encoding == "none":
+        return pixels.tobytes()
+    if encoding == "png":
+        return png.write(pixels)
+    if encoding == "jpg":
+        return jpeg.write(pixels, JPEG_QUALITY)
+    raise ValueError(f"{encoding!r} is not one of {', '.join(ENCODINGS)}")
 
 
 def encode_image(image: Image.Image, encoding: str) -> bytes:
     """Encode a Pillow image of mode L or RGB; see `encode`."""
-    if encoding == "none":
-        return image.tobytes()
-    file = io.BytesIO()
-    if encoding == "png":
-        image.save(file, "PNG", compress_level=_PNG_LEVEL)
-    elif encoding == "jpg":
-        image.save(file, "JPEG", quality=JPEG_QUALITY)
-    else:
-        raise ValueError(f"{encoding!r} is not one of {', '.join(ENCODINGS)}")
-    return file.getvalue()
+    return encode(as_pixels(image), encoding)
 
 
 def side_by_side(pixels: Pixels) -> Pixels:
@@ -336,7 +366,6 @@ def as_pixels(image: Image.Image) -> Pixels:
 
 _MODES = {1: "L", 3: "RGB"}
 _TOO_LARGE = f"the file is larger than {MAX_FILE_BYTES // 10**6} MB"
-_PNG_LEVEL = 1
 
 
 def _decode(data: bytes, channels: int, max_pixels: int, enough: tuple[int, int] | None) -> Picture:
@@ -345,8 +374,16 @@ def _decode(data: bytes, channels: int, max_pixels: int, enough: tuple[int, int]
         width, height = image.size
         _check_size(image, max_pixels)
         file_mode = image.mode
-        if image.format == "JPEG" and enough is not None:
-            _draft(image, mode, max(enough))
+        if image.format == "JPEG":
+            factor = _reduction(image, enough)
+            if file_mode == mode and not _is_turned(image):
+                pixels = jpeg.decode(data, mode, image.size, factor)
+                if pixels is not None:
+                    plain = factor == 1 and _is_plain_jpeg(image, data)
+                    return Picture(pixels, data, "JPEG", plain, image.size, file_mode)
+            # Otherwise Pillow converts the image, or finds what is wrong with it.
+            if factor > 1:
+                image.draft(mode, (width // factor, height // factor))
         own_mode = image.mode
         image.load()
         upright = _upright(image)
@@ -354,11 +391,25 @@ def _decode(data: bytes, channels: int, max_pixels: int, enough: tuple[int, int]
         result = _opaque(upright)
         if result.mode != mode:
             result = result.convert(mode)
-        plain = not changed and image.size == (width, height) and _is_simple_file(image, data)
+        plain = not changed and image.size == (width, height) and _is_plain_jpeg(image, data)
         # Only a rotation by 90° exchanges the sides.
         is_turned = (upright.width > upright.height) != (image.width > image.height)
         size = (height, width) if is_turned else (width, height)
         return Picture(result, data, str(image.format), plain, size, file_mode)
+
+
+def _open_simple_png(data: bytes, mode: str, max_pixels: int) -> Picture | None:
+    """Decode a PNG file without the overhead of Pillow's reader; return None if it is not simple or damaged."""
+    found = png.read_simple(data)
+    if found is None or found.width * found.height > max_pixels:
+        return None
+    size = found.width, found.height
+    try:
+        image = Image.frombytes(found.mode, size, found.compressed, "zip", found.mode)
+    except ValueError:
+        return None  # Pillow's reader finds the reason
+    plain = found.mode == mode and not _is_bloated(data, image)
+    return Picture(image if found.mode == mode else image.convert(mode), data, "PNG", plain, size, found.mode)
 
 
 def _open(data: bytes) -> Image.Image:
@@ -377,17 +428,22 @@ def _check_size(image: Image.Image, max_pixels: int) -> None:
         raise UnusableImage(f"{width}×{height} pixels is more than the limit of {max_pixels:,} pixels")
 
 
-def _draft(image: Image.Image, mode: str, side: int) -> None:
-    # Keep at least twice the target size in each direction, so that the result is nearly indistinguishable from
-    # that of a full decode.
-    if image.mode in ("L", "RGB") and min(image.size) >= 4 * side:
-        image.draft(mode, (2 * side, 2 * side))
+def _reduction(image: Image.Image, enough: tuple[int, int] | None) -> int:
+    """Return by how much the sides of a JPEG image are divided: 1, 2, 4 or 8."""
+    if enough is None or image.mode not in ("L", "RGB"):
+        return 1
+    # At least twice the target size in each direction makes the result nearly indistinguishable from that of a full
+    # decode. The image may be rotated later.
+    most = min(image.size) // (SCALED_DECODING_MARGIN * max(enough))
+    return next((factor for factor in (8, 4, 2) if factor <= most), 1)
 
 
 def _upright(image: Image.Image) -> Image.Image:
-    if _has_exif(image):
-        return ImageOps.exif_transpose(image) if image.getexif().get(_ORIENTATION, 1) != 1 else image
-    return image
+    return ImageOps.exif_transpose(image) if _is_turned(image) else image
+
+
+def _is_turned(image: Image.Image) -> bool:
+    return _has_exif(image) and image.getexif().get(_ORIENTATION, 1) != 1
 
 
 def _has_exif(image: Image.Image) -> bool:
@@ -422,32 +478,13 @@ def _high_bytes(image: Image.Image) -> Image.Image:
     return Image.fromarray((values >> 8).astype(np.uint8))
 
 
-def _is_simple_file(image: Image.Image, data: bytes) -> bool:
-    """Return whether any decoder reads the same pixels from the file as this module, and it is not bloated."""
-    if len(data) > image.width * image.height * len(image.getbands()) + 4096:
-        return False
-    if image.format == "PNG":
-        return _is_simple_png(data)
-    return image.format == "JPEG" and data.endswith(b"\xff\xd9")
+def _is_plain_jpeg(image: Image.Image, data: bytes) -> bool:
+    return image.format == "JPEG" and data.endswith(b"\xff\xd9") and not _is_bloated(data, image)
 
 
-def _is_simple_png(data: bytes) -> bool:
-    # Pillow does not verify the checksums of pixel data; stricter decoders do.
-    bit_depth = data[24]  # of the header chunk, which comes first
-    if bit_depth != 8:
-        return False
-    start = 8
-    while start + 12 <= len(data):
-        length = int.from_bytes(data[start : start + 4], "big")
-        kind, end = data[start + 4 : start + 8], start + 8 + length
-        if kind not in _HARMLESS_CHUNKS:
-            return False
-        if zlib.crc32(data[start + 4 : end]) != int.from_bytes(data[end : end + 4], "big"):
-            return False
-        if kind == b"IEND":
-            return True
-        start = end + 4
-    return False
+def _is_bloated(data: bytes, image: Image.Image) -> bool:
+    """Return whether a file is larger than its pixels, and should not be stored instead of them."""
+    return len(data) > image.width * image.height * len(image.getbands()) + 4096
 
 
 def scaled_size(size: tuple[int, int], width: int, height: int, mode: str) -> tuple[int, int]:
@@ -473,10 +510,17 @@ def _cut(side: int, scaled: int, target: int) -> tuple[float, float]:
     return start * side / scaled, min(float(side), (start + target) * side / scaled)
 
 
-def _padded(image: Image.Image, geometry: Geometry, seed: int) -> Image.Image:
-    shape = (geometry.height, geometry.width, len(image.getbands()))
-    padded = as_image(np.random.default_rng(seed).integers(0, 255, shape, np.uint8))
-    padded.paste(image, geometry.offset)
+def _scaled(image: Image.Image, geometry: Geometry) -> Image.Image:
+    # The resampling box crops, so that a long thin image never becomes a huge one.
+    return image.resize(geometry.inner, Image.Resampling.BILINEAR, box=geometry.cut)
+
+
+def _padded(pixels: Pixels, geometry: Geometry, seed: int) -> Pixels:
+    height, width, channels = pixels.shape
+    shape = (geometry.height, geometry.width, channels)
+    padded = np.random.default_rng(seed).integers(0, 255, shape, np.uint8)
+    left, top = geometry.offset
+    padded[top : top + height, left : left + width] = pixels
     return padded
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import shutil
 from pathlib import Path
 from typing import Annotated, Literal
 
@@ -24,6 +25,8 @@ FEATURES_FILE = "feature_spec.json"
 MEAN_IMAGE_FILE = "mean.png"
 MEAN_ARRAY_FILE = "mean.npy"
 SKIPPED_FILE = "skipped.csv"
+# Copies of remote files, which exist while a dataset is created.
+COPIES_FOLDER = "remote"
 HEALTH_FILE = "health.json"
 HEALTH_RECORDS_FILE = "health-records.npy"
 SPLITS = ("train", "val", "test")
@@ -116,6 +119,7 @@ def remove_products(job_folder: Path) -> None:
     for name in names:
         (job_folder / name).unlink(missing_ok=True)
         remove_partial_writes(job_folder / name)
+    shutil.rmtree(job_folder / COPIES_FOLDER, ignore_errors=True)
     for split in SPLITS:
         for ending in ("tfrecord", "index"):
             for path in job_folder.glob(f"{split}-*-of-*.{ending}"):

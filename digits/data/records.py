@@ -29,7 +29,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import TracebackType
-from typing import Any, BinaryIO, Self, TypeVar, cast
+from typing import IO, Any, BinaryIO, Self, TypeVar, cast
 
 import google_crc32c
 import numpy as np
@@ -284,10 +284,9 @@ class ShardWriter:
 
     def add(self, payload: bytes, group: int = -1) -> None:
         """Append an Example of the group with index ``group``."""
-        length = len(payload).to_bytes(8, "little")
-        for part in (length + masked_checksum(length), payload, masked_checksum(payload)):
-            self._file.write(part)
-            self._hash.update(part)
+        frame = _frame(payload)
+        self._file.write(frame)
+        self._hash.update(frame)
         self._entries.append((self._offset + HEADER_BYTES, len(payload), group))
         self._offset += HEADER_BYTES + len(payload) + CHECKSUM_BYTES
 
@@ -394,6 +393,16 @@ class SplitReader:
         if shard not in self._files:
             self._files[shard] = open_shard(shard, self._job_folder)
         return self._files[shard]
+
+
+def write_frame(file: IO[bytes], payload: bytes) -> None:
+    """Append an Example to a shard without an index."""
+    file.write(_frame(payload))
+
+
+def _frame(payload: bytes) -> bytes:
+    length = len(payload).to_bytes(8, "little")
+    return b"".join((length, masked_checksum(length), payload, masked_checksum(payload)))
 
 
 def masked_checksum(data: bytes) -> bytes:

@@ -105,7 +105,8 @@ class Plan:
     A record is in one group at most, which is used to list and to balance records. ``required_groups`` is the
     number of groups that must have usable images in the train split. A record can consist of several images, which are
     ``stacked`` along the channels; `read` then returns as many. With the ``dtype`` float32, records are arrays of
-    numbers, which `array` returns, instead of images.
+    numbers, which `array` returns, instead of images. ``known_mean`` is the mean image of the train split,
+    [height, width, channels], if the source contains it.
     """
 
     target: TargetSpec
@@ -115,6 +116,7 @@ class Plan:
     required_groups: int = 1
     stacked: int = 1
     dtype: Literal["uint8", "float32"] = "uint8"
+    known_mean: NDArray[np.float32] | None = None
 
     @property
     def counted(self) -> list[str]:
@@ -220,6 +222,17 @@ def path_below(root: str, path: str) -> str:
     if os.path.commonpath([whole, root]) != root:
         raise ValueError(f"“{show(path)}” is outside the image folder")
     return os.path.relpath(whole, root)
+
+
+def read_bounded(path: Path, max_bytes: int) -> bytes:
+    """Return the contents of a regular file; raises OSError, and ValueError if it is too large."""
+    if not path.is_file():
+        raise ValueError("is not a regular file")
+    with open(path, "rb") as file:
+        data = file.read(max_bytes + 1)
+    if len(data) > max_bytes:
+        raise ValueError(f"is larger than {max_bytes >> 20} MiB")
+    return data
 
 
 def show(path: str) -> str:

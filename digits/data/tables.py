@@ -14,6 +14,7 @@ from typing import Any, BinaryIO, Generic, NamedTuple, Self, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
+from digits.data.image_finder import ImageFinder
 from digits.data.images import EXTENSIONS
 from digits.data.sources import UnusableSource, count_of, listed, path_below, show, split_counts
 
@@ -21,6 +22,7 @@ MAX_TABLE_BYTES = 512 * 1024 * 1024
 MAX_HEADER_BYTES = 1024 * 1024
 MAX_LINES_SHOWN = 5
 MAX_FOLDERS_KEPT = 10_000
+IMAGE_COLUMN = "image"
 DELIMITERS = "\t;|,"
 MAX_LINE_BYTES = 1024 * 1024
 _SAMPLE_LINES = 20
@@ -51,9 +53,9 @@ class TableFile:
     is_whole: bool
 
     def place(self, name: str) -> int:
-        """Return the place of the column ``name``, by default the first one; raises UnusableSource."""
+        """Return the place of the column ``name``, by default ``image`` or the first one; raises UnusableSource."""
         if not name:
-            return 0
+            return self.columns.index(IMAGE_COLUMN) if IMAGE_COLUMN in self.columns else 0
         if name not in self.columns:
             raise UnusableSource(
                 f"{show(self.path.name)} has no column “{show(name)}”.",
@@ -67,11 +69,25 @@ class TableFile:
         return found or [place for place in range(len(self.columns)) if place != image]
 
     def parse(self, root: Path, image: int, parse: Callable[[Cells], Value]) -> Iterator[Row[Value]]:
-        """Yield the rows with images below ``root``; ``parse`` raises ValueError for invalid cells."""
-        resolve = PathsBelow(root)
+        """Yield the rows with images below ``root``; ``parse`` raises ValueError for invalid cells.
+
+        An absolute path outside of ``root`` and a URL are those of an image with the same name, if there is one.
+        """
+        resolve, finder = PathsBelow(root), ImageFinder(root)
+
+        def find(path: str) -> str:
+            if "://" in path:
+                return finder.find(path) or resolve(path)
+            try:
+                return resolve(path)
+            except ValueError:
+                if os.path.isabs(path) and (found := finder.find(path)):
+                    return found
+                raise
+
         for line, cells in self.rows:
             try:
-                file = resolve(cells[image] if image < len(cells) else "")
+                file = find(cells[image] if image < len(cells) else "")
                 yield Row(line, file, parse(cells))
             except ValueError as error:
                 yield Row(line, "", None, str(error))

@@ -109,6 +109,7 @@ def check_plugins_for_server() -> None:
             try:
                 for module in SERVER_MODULES:
                     kind.load(module)
+                kind.load_optional("export")
             except (Exception, SystemExit) as error:
                 del kinds[kind.name]
                 refusals.append(cannot_import(f"{kind.title} ({kind.package})", error))

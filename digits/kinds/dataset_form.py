@@ -7,11 +7,21 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Generic, TypeVar, cast
 
-from wtforms import IntegerField, SelectField, StringField
-from wtforms.validators import DataRequired, InputRequired, Length, ValidationError
+from wtforms import BooleanField, IntegerField, PasswordField, SelectField, StringField
+from wtforms.validators import DataRequired, InputRequired, Length, Optional, ValidationError
 
 from digits.core import schema
+from digits.core.errors import BadRequest, DigitsError
 from digits.core.recipe import CreateDataset
+from digits.core.remote import (
+    WEB_SCHEMES,
+    Address,
+    AddressType,
+    Credentials,
+    RemotePolicy,
+    is_address,
+    names_folder,
+)
 from digits.data.data_roots import FileType
 from digits.kinds.form_fields import (
     NAME_LENGTH,
@@ -56,8 +66,16 @@ class ImageDatasetForm(JobForm, Generic[AnyRecipe]):
     ``SCANNED`` names the fields that `scan_source` reads, the path first. If it is empty, there is no scan.
     ``SCANNED_PATHS`` names the paths among them, of which one is visible, if there are several. Without
     ``has_images``, the page has no fields for the size of the images, because the source does not contain any.
+
+    Pass a `RemotePolicy` as ``remote`` in ``meta`` to accept remote addresses instead of paths. ``addresses`` has those
+    in valid fields.
     """
 
+    class Meta(JobForm.Meta):
+        remote = RemotePolicy()
+
+    # The fields of remote addresses of all kinds.
+    REMOTE = ("s3_endpoint_url", "s3_accesskey", "s3_secretkey")
     SCANNED: tuple[str, ...] = ()
     SCANNED_PATHS: tuple[str, ...] = ()
     has_images = True
@@ -84,6 +102,62 @@ class ImageDatasetForm(JobForm, Generic[AnyRecipe]):
         "Compression", choices=choices(("none", "None"), ("gzip", "gzip")), default="none"
     )
 
+    s3_endpoint_url = StringField("S3 endpoint", default="", validators=[Optional(), Length(max=1024)])
+    s3_accesskey = PasswordField("S3 access key", default="", validators=[Optional(), Length(max=1024)])
+    s3_secretkey = PasswordField("S3 secret key", default="", validators=[Optional(), Length(max=1024)])
+    s3_keepcopiesondisk = BooleanField("Keep the downloaded files", default=False)
+
+    def __init__(self, *arguments: Any, **keywords: Any) -> None:
+        self.addresses: dict[str, AddressType] = {}
+        super().__init__(*arguments, **keywords)
+
+    def resolve(self, path: str, file_type: FileType) -> str:
+        """Return the real path of a file or folder, or a remote address; raises DigitsError."""
+        if not is_address(path):
+            return super().resolve(path, file_type)
+        address = self.check_address(path)
+        is_folder = file_type == "folder" or (file_type == "any" and names_folder(path.strip()))
+        if not is_folder and not address.segments:
+            raise BadRequest(f"{address} is not the address of a file.")
+        # A slash distinguishes folders where files are valid too.
+        text = f"{address}/" if is_folder and file_type == "any" else str(address)
+        self.addresses[text] = "folder" if is_folder else "file"
+        return text
+
+    def check_address(self, text: str) -> Address:
+        """Return the parts of a remote address; raises DigitsError if it is not allowed."""
+        return cast(Address, self.meta.remote.check(text))
+
+    def source_addresses(self) -> list[str]:
+        """Return the remote addresses in the fields that `scan_source` would read."""
+        texts = [self[name].data or "" for name in self.SCANNED_PATHS or self.SCANNED[:1]]
+        return [line.strip() for text in texts for line in str(text).splitlines() if is_address(line)]
+
+    def credentials(self) -> Credentials:
+        """Return the credentials in the form, which may be empty."""
+        return Credentials(
+            access_key=(self.s3_accesskey.data or "").strip(),
+            secret_key=(self.s3_secretkey.data or "").strip(),
+        )
+
+    def validate_s3_endpoint_url(self, field: StringField) -> None:
+        field.data = field.data.strip()
+        try:
+            if self.check_address(field.data).scheme not in WEB_SCHEMES:
+                raise BadRequest("Enter an address that starts with https:// or http://.")
+        except DigitsError as error:
+            raise ValidationError(error.sentences) from None
+
+    def validate_s3_secretkey(self, field: StringField) -> None:
+        self._need_both(field, self.s3_accesskey)
+
+    def validate_s3_accesskey(self, field: StringField) -> None:
+        self._need_both(field, self.s3_secretkey)
+
+    def _need_both(self, field: StringField, other: StringField) -> None:
+        if field.data and not other.data:
+            raise ValidationError("Enter the access key and the secret key, or neither.")
+
     def save_uploads(self, folder: Path) -> None:
         """Save the uploaded files of the validated form in the ``folder`` of the new job, for `recipe`."""
 
@@ -104,6 +178,8 @@ class ImageDatasetForm(JobForm, Generic[AnyRecipe]):
 
     def path_of(self, name: str, file_type: FileType) -> Path:
         """Return the real path in the field ``name``. Raises DigitsError if it is invalid, like `AllowedPath`."""
+        if is_address(self[name].data):
+            raise BadRequest("Remote files are read when the dataset is created.")
         return self.meta.data_roots.resolve(self[name].data or "", file_type)  # type: ignore[no-any-return]
 
     def image_settings(self) -> dict[str, Any]:
@@ -142,6 +218,8 @@ class ImageDatasetForm(JobForm, Generic[AnyRecipe]):
             seed=recipe.seed,
             max_unusable_percent=plain(recipe.max_unusable_percent),
         )
+        if recipe.remote is not None:
+            self.set(s3_endpoint_url=recipe.remote.endpoint, s3_keepcopiesondisk=recipe.remote.keep_copies)
         self.fill_source(recipe)
 
 

@@ -15,6 +15,7 @@ from wtforms.validators import InputRequired, Length, NumberRange, Optional, Sto
 from digits.core import schema
 from digits.core.errors import BadRequest, DigitsError
 from digits.core.job import Job
+from digits.core.remote import is_address
 from digits.core.schema import LARGEST_NUMBER, Limits
 from digits.data.data_roots import FileType
 
@@ -60,6 +61,10 @@ class JobForm(FlaskForm):
             field.data = value
             if field.raw_data == [] and value is not None:
                 field.raw_data = [str(value)]
+
+    def resolve(self, path: str, file_type: FileType) -> str:
+        """Return the real path of a readable file or folder that a field names; raises DigitsError."""
+        return str(self.meta.data_roots.resolve(path, file_type))
 
     def fill_names(self, job: Job) -> None:
         """Fill in the current name and group of another job."""
@@ -307,7 +312,11 @@ class NotLessThan:
 
 
 class AllowedPath:
-    """Validate readable files or folders below an allowed root, one per line; ``data`` becomes their real paths."""
+    """Validate readable files or folders below an allowed root, one per line; ``data`` becomes their real paths.
+
+    In the form of a dataset, remote addresses are valid too, if an administrator allows them. Validators that follow
+    and open the file are then skipped.
+    """
 
     field_flags: dict[str, Any] = {}
 
@@ -317,14 +326,12 @@ class AllowedPath:
     def __call__(self, form: Form, field: Field) -> None:
         try:
             paths = field.data.strip().splitlines() or [""]
-            found = [
-                form.meta.data_roots.resolve(path, file_type=self._file_type)
-                for path in paths
-                if path.strip() or len(paths) == 1
-            ]
-            field.data = "\n".join(map(str, found))
+            found = [form.resolve(path, self._file_type) for path in paths if path.strip() or len(paths) == 1]
+            field.data = "\n".join(found)
         except DigitsError as error:
             raise ValidationError(error.sentences) from None
+        if any(map(is_address, found)):
+            raise StopValidation
 
 
 def cursor_of(arguments: Mapping[str, str], name: str) -> int | None:

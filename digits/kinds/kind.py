@@ -41,6 +41,7 @@ class Kind:
     views      the server  texts and data for pages and JSON; see `digits.kinds.views`
     targets    the worker  balancing, and predictions from a network's outputs; see `digits.kinds.targets`
     metrics    the worker  metrics of the validation; see `digits.kinds.metrics`
+    export     the server  ``FORMATS`` of downloads; optional, see `digits.kinds.export`
     ========== =========== ==============================================================
 
     and the folder ``templates`` with the partial templates ``form.html`` and ``predictions.html``, and with
@@ -75,3 +76,8 @@ class Kind:
     def load(self, module: str) -> Any:
         """Import a module of the kind's package."""
         return importlib.import_module(f"{self.package}.{module}")
+
+    def load_optional(self, module: str) -> Any:
+        """Import a module of the kind's package; return None if it has no such module."""
+        name = f"{self.package}.{module}"
+        return importlib.import_module(name) if importlib.util.find_spec(name) else None

@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Generic, TypeVar
 
 from wtforms import BooleanField, IntegerField, SelectField, StringField
 from wtforms.validators import DataRequired, ValidationError
 
+from digits.core.remote import is_address
+from digits.data.data_roots import FileType
 from digits.data.pairs import find_folders
 from digits.kinds.dataset_form import ImageDatasetForm, check_shares, required_integer
 from digits.kinds.form_fields import AllowedPath, RequiredIf, choices
 from digits.kinds.pair_source import CreateFromPairs, PairFolders
-from digits.kinds.pair_summary import suggest_folders
+from digits.kinds.pair_summary import suggest_sources
 from digits.kinds.source_summary import Suggestion
 
 AnyPairRecipe = TypeVar("AnyPairRecipe", bound=CreateFromPairs)
@@ -40,11 +41,12 @@ class PairForm(ImageDatasetForm[AnyPairRecipe], Generic[AnyPairRecipe]):
     """Base class of the forms that create a dataset from pairs of images.
 
     A folder without one of targets may contain both, as folders with usual names: the target's one of
-    ``TARGET_FOLDERS``, in lower case.
+    ``TARGET_FOLDERS``, in lower case. The targets are a ``TARGET_TYPE``.
     """
 
     SCANNED: tuple[str, ...] = ("feature_folder", "label_folder")
     TARGET_FOLDERS: tuple[str, ...] = ()
+    TARGET_TYPE: FileType = "folder"
 
     feature_folder = StringField(
         "Images", validators=[DataRequired("Enter a folder."), AllowedPath("folder")]
@@ -96,7 +98,9 @@ class PairForm(ImageDatasetForm[AnyPairRecipe], Generic[AnyPairRecipe]):
         images = self[FOLDERS[split][0]]
         if images.errors or field.errors or not images.data:
             return
-        found = None if field.data else self._find(Path(images.data))
+        field.data = self.resolve_targets(field.data)
+        skips = field.data or is_address(images.data)
+        found = None if skips else self.find_sources(Path(images.data))
         if found:
             images.data, field.data = map(str, found)
         elif not field.data:
@@ -104,7 +108,12 @@ class PairForm(ImageDatasetForm[AnyPairRecipe], Generic[AnyPairRecipe]):
         elif field.data == images.data:
             raise ValidationError("This is the folder of the images. Enter another one.")
 
-    def _find(self, root: Path) -> tuple[Path, Path] | None:
+    def resolve_targets(self, path: str) -> str:
+        """Return the path to use for the targets in ``path``."""
+        return path
+
+    def find_sources(self, root: Path) -> tuple[Path, Path] | None:
+        """Return the allowed paths of the images and the targets in ``root``, or None."""
         found = find_folders(root, self.TARGET_FOLDERS)
         return found if found and all(map(self.meta.data_roots.contain, found)) else None
 
@@ -112,16 +121,12 @@ class PairForm(ImageDatasetForm[AnyPairRecipe], Generic[AnyPairRecipe]):
         """Return the folders to summarize, and a suggestion for those fields; raises DigitsError."""
         root = self.path_of("feature_folder", "folder")
         if (self.label_folder.data or "").strip():
-            targets = self.path_of("label_folder", "folder")
-            return PairFolders(images=str(root), targets=str(targets)), None
-        is_allowed: Callable[[Path], bool] = self.meta.data_roots.contain
-        found = self._find(root)
-        folders = (
-            PairFolders(images=str(found[0]), targets=str(found[1]))
-            if found
-            else PairFolders(images=str(root))
-        )
-        return folders, suggest_folders(root, self.TARGET_FOLDERS, is_allowed)
+            targets = self.resolve_targets(str(self.path_of("label_folder", self.TARGET_TYPE)))
+            return PairFolders(images=str(root), targets=targets), None
+        found = self.find_sources(root)
+        if not found:
+            return PairFolders(images=str(root)), None
+        return PairFolders(images=str(found[0]), targets=str(found[1])), suggest_sources(root, *found)
 
     def image_settings(self) -> dict[str, Any]:
         settings = super().image_settings()

@@ -10,9 +10,11 @@ from msgspec import Struct
 
 from digits.core.recipe import CreateDataset
 from digits.core.schema import Percent
-from digits.data.pairs import ImageList, PairedSplit, Pairs, list_images, match
+from digits.data.image_lists import ImageList, list_images
+from digits.data.pairs import PairedSplit, Pairs, match
 from digits.data.sources import (
     ImageFolder,
+    ImageSource,
     Progress,
     UnusableSource,
     check_shares,
@@ -25,7 +27,7 @@ from digits.data.sources import (
 
 class PairFolders(Struct, kw_only=True, frozen=True):
     """The folders of the ``images`` and of the ``targets`` with the same names; without the latter, images are
-    their own targets.
+    their own targets. For some kinds, ``targets`` can also be a file.
     """
 
     images: str
@@ -67,6 +69,11 @@ class FoundPairs:
     pairs: Pairs
     lists: list[ImageList]
 
+    @property
+    def target_images(self) -> ImageSource:
+        """The source of the target images, which may be the images themselves."""
+        return ImageFolder(Path(self.folders.targets or self.folders.images))
+
     def remarks(self, target: str) -> list[str]:
         """Return warnings; ``target`` is the word for a target image."""
         return [*(remark for item in self.lists for remark in item.remarks()), *self.pairs.remarks(target)]
@@ -75,8 +82,7 @@ class FoundPairs:
         """Raise UnusableSource unless there is a pair."""
         images, *targets = self.lists
         for item in self.lists:
-            if not item.files:
-                raise UnusableSource(f"No images found in {show(str(item.root))}.")
+            item.need_images()
         if not self.pairs.names:
             raise UnusableSource(
                 f"No {target} has the same name as an image.",
@@ -96,18 +102,22 @@ def find_pairs(folders: PairFolders, progress: Progress) -> FoundPairs:
 
 
 def plan_splits(
-    recipe: CreateFromPairs, progress: Progress, target: str
+    recipe: CreateFromPairs,
+    progress: Progress,
+    target: str,
+    find: Callable[[PairFolders, Progress], FoundPairs] = find_pairs,
 ) -> tuple[dict[str, PairedSplit], list[str]]:
     """Return the splits of ``recipe``, with the names of the target images as targets, and warnings.
 
-    ``target`` is the word for a target image. Raises UnusableSource.
+    ``target`` is the word for a target image, and ``find`` returns the pairs of the folders of a split. Raises
+    UnusableSource.
     """
     shares = (0 if recipe.val else recipe.pct_val, 0 if recipe.test else recipe.pct_test)
     check_shares(*shares)
     splits: dict[str, PairedSplit] = {}
     warnings: list[str] = []
     for name, folders in recipe.folders():
-        found = find_pairs(folders, progress)
+        found = find(folders, progress)
         found.need(target)
         warnings += found.remarks(target)
         splits |= _share_out(name, found, *(shares if name == "train" else (0, 0)), recipe.seed)
@@ -131,7 +141,7 @@ def _share_out(
                 ImageFolder(Path(found.folders.images)),
                 names,
                 [target_of[file] for file in names],
-                target_images=ImageFolder(Path(found.folders.targets or found.folders.images)),
+                target_images=found.target_images,
             )
         start += count
     return splits

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
-from digits.data.pairs import ImageList, find_folders, walk_images
+from digits.data.image_lists import ImageList, walk_images
 from digits.data.sources import UnusableSource, count_of, show
 from digits.kinds.pair_source import FoundPairs, PairFolders, match_lists
 from digits.kinds.source_summary import Pace, SourceSummary, Suggestion, joined, with_sample
@@ -35,6 +35,7 @@ def summarize_pairs(
                     )
         found_pairs = FoundPairs(folders, match_lists(lists), lists)
         summary = _summarize(found_pairs, target, complete)
+        summary.suggestion = suggestion
         if found_pairs.pairs.names:
             describe(found_pairs, summary)
     except UnusableSource as error:
@@ -42,28 +43,29 @@ def summarize_pairs(
         summary.suggestion = suggestion
         yield summary
         return
-    facts, problems = summary.facts, summary.problems
+    yield from with_examples(found_pairs, summary)
+
+
+def with_examples(found: FoundPairs, summary: SourceSummary) -> Iterator[SourceSummary]:
+    """Yield summaries like ``summary`` that also describe a sample of the images; the last one is finished."""
+    facts, problems, suggestion = summary.facts, summary.problems, summary.suggestion
 
     def summarize() -> SourceSummary:
         again = SourceSummary(facts=list(facts), problems=list(problems), suggestion=suggestion)
         again.bars_title, again.bars, again.bars_total = summary.bars_title, summary.bars, summary.bars_total
         return again
 
-    yield from with_sample(folders.images, [name for name, _ in found_pairs.pairs.names], summarize)
+    yield from with_sample(found.folders.images, [name for name, _ in found.pairs.names], summarize)
 
 
-def suggest_folders(
-    root: Path, targets: Collection[str], is_allowed: Callable[[Path], bool]
-) -> Suggestion | None:
-    """Suggest the folders of images and of targets in ``root``, if it has them; see `find_folders`."""
-    found = find_folders(root, targets)
-    if not found or not all(map(is_allowed, found)):
-        return None
-    names = joined([f"{show(path.name)}/" for path in found])
+def suggest_sources(root: Path, images: Path, targets: Path) -> Suggestion:
+    """Suggest the paths of images and of targets, which were found in ``root``."""
+    names = [f"{show(path.name)}/" if path.is_dir() else show(path.name) for path in (images, targets)]
     return Suggestion(
-        f"This folder contains {names}. Use them?",
-        "Use them",
-        {"feature_folder": str(found[0]), "label_folder": str(found[1])},
+        f"This folder contains {joined(names if images != root else names[1:])}. "
+        f"Use {'them' if images != root else 'it'}?",
+        "Use them" if images != root else "Use it",
+        {"feature_folder": str(images), "label_folder": str(targets)},
     )
 
 

@@ -10,7 +10,7 @@ from typing import Any, Generic
 import numpy as np
 from numpy.typing import NDArray
 
-from digits.core.recipe import Balance
+from digits.core.recipe import TRANSFORMATIONS, Balance, Transformation
 from digits.data.manifest import Manifest
 from digits.data.record_features import Features, ImageFeature, guess_image
 from digits.data.record_index import DamagedRecords
@@ -52,6 +52,10 @@ def format_number(value: float) -> str:
     return f"{value:,.0f}" if 1000 <= abs(value) < 1e9 else f"{value:.3g}"
 
 
+# Blending images would blend masks, boxes or other targets in the image.
+UNBLENDED = tuple(name for name in TRANSFORMATIONS if name not in ("mixup", "cutmix"))
+
+
 @dataclass(frozen=True)
 class InputRequest:
     """A request for a prediction: its ``fields``, and the files or paths of the ``images`` that it names.
@@ -69,7 +73,8 @@ class Views(Generic[AnyRecipe]):
     ``group`` and ``groups`` are the words for the groups that records are counted by, such as *class* and
     *classes*, and ``distribution`` is the title of the counts. The ``counts_overlap`` if a record can be counted
     several times. ``charts`` show a model's metrics, the most important one first. ``balancing`` lists the supported
-    ways to balance the groups, as in `digits.core.recipe.Balance`. ``invitation`` explains the kind above its form.
+    ways to balance the groups, as in `digits.core.recipe.Balance`, and ``transformations`` the changes of images that
+    the model form offers: those that keep the targets valid. ``invitation`` explains the kind above its form.
     ``infer`` labels the button that runs a model on an image, under the heading ``infer_title``; ``result`` is the
     placeholder for the prediction. With ``draws_on_image``, the template of predictions gets ``picture``: the
     ``url``, ``width`` and ``height`` of the image, to draw on.
@@ -78,6 +83,8 @@ class Views(Generic[AnyRecipe]):
     records as images, because they are not: `draw_record` shows them. If predictions can be made from something else
     than an image file, ``has_input`` includes the template ``input.html`` of the kind in the page of a model, and
     `read_input` reads its fields; without ``takes_image``, it replaces the image file.
+
+    ``annotation_format`` is the name of the download whose targets can be edited in ``annotation_tools``.
     """
 
     group = "class"
@@ -86,6 +93,7 @@ class Views(Generic[AnyRecipe]):
     counts_overlap = False
     charts: tuple[Chart, ...] = ()
     balancing: tuple[Balance, ...] = ("none", "sampling")
+    transformations: tuple[Transformation, ...] = TRANSFORMATIONS
     invitation = ""
     infer = "Predict"
     infer_title = "Predict from an image"
@@ -96,6 +104,8 @@ class Views(Generic[AnyRecipe]):
     shows_images = True
     has_input = False
     takes_image = True
+    annotation_format = ""
+    annotation_tools = "Label Studio or CVAT"
 
     def describe_metric(self, name: str, value: float) -> str:
         """Format the metric ``name`` for display, such as ``accuracy 93.25%``."""

@@ -1,4 +1,4 @@
-"""Short tasks on a network: show its layers, check a training before it is created, export a snapshot.
+"""Short tasks: show the layers of a network, preview an augmentation, check a training before it is created, export.
 
 Each runs in a separate folder while a request waits for it. Only a few run at the same time; others wait.
 """
@@ -17,10 +17,10 @@ from functools import partial
 from pathlib import Path
 
 from digits.core import events
-from digits.core.errors import Unavailable
+from digits.core.errors import NotReady, Unavailable
 from digits.core.job import DeviceRequest
 from digits.core.model_job import NETWORK_FILE
-from digits.core.recipe import Export, Preflight, Recipe, Visualize
+from digits.core.recipe import Export, Preflight, PreviewAugmentation, Recipe, Visualize
 from digits.core.task import EVENTS_FILE, Failure, TaskState
 from digits.runtime.device_ledger import Allocation
 from digits.runtime.task_runner import Phase, TaskRun, TaskRunner
@@ -30,6 +30,7 @@ SECONDS_TO_BUILD = 60.0
 # A step of a large network is slow on a CPU.
 SECONDS_FOR_A_STEP = 180.0
 SECONDS_TO_EXPORT = 180.0
+SECONDS_TO_AUGMENT = 30.0
 QUEUE_SECONDS = 60.0
 EXPORTED_FOLDER = "exported"
 KEPT = 20
@@ -80,6 +81,8 @@ class ShortTasks:
         # In order of creation, which file times do not show reliably: the clock can be set back.
         self._kept: deque[Path] = deque()
         self._watched: dict[str, TaskState] = {}
+        # The latest preview of each form.
+        self._previews: dict[str, TaskRun] = {}
 
     def clear(self) -> None:
         """Stop the tasks of an earlier server, and remove their folders."""
@@ -111,6 +114,15 @@ class ShortTasks:
         with self._new_folder() as folder:
             (folder / NETWORK_FILE).write_text(network)
             return self._run(folder, recipe, allocate, SECONDS_FOR_A_STEP, watch)
+
+    def preview_augmentation(self, recipe: PreviewAugmentation, form: str = "") -> ShortTaskResult:
+        """Augment a few records of a dataset.
+
+        Stops the preview of the same ``form`` that is still running, if there is one: its settings are outdated. That
+        call then raises NotReady.
+        """
+        with self._new_folder() as folder:
+            return self._run(folder, recipe, self._on_cpu, SECONDS_TO_AUGMENT, form=form)
 
     def export(self, job_folder: Path, snapshot: str, dataset_folder: Path) -> ShortTaskResult:
         """Write a ``snapshot`` of a model job as a SavedModel into `EXPORTED_FOLDER` of the result's folder."""
@@ -165,6 +177,7 @@ class ShortTasks:
         allocate: Callable[[], Allocation | None],
         seconds_allowed: float,
         watch: str = "",
+        form: str = "",
     ) -> ShortTaskResult:
         """Run a task and wait for it; a timeout while it runs is reported as its failure."""
         began = time.monotonic()
@@ -182,6 +195,10 @@ class ShortTasks:
         )
         if watch:
             self._watched[watch] = state
+        if form:
+            if earlier := self._previews.get(form):
+                self._runner.stop(earlier)
+            self._previews[form] = run
         try:
             self._runner.submit(run)
             self._runner.wait(run)
@@ -190,6 +207,11 @@ class ShortTasks:
             raise
         finally:
             self._watched.pop(watch, None)
+            is_latest = self._previews.get(form) in (run, None)
+            if is_latest:
+                self._previews.pop(form, None)
+        if not is_latest and not state.is_finished:
+            raise NotReady("A preview with newer settings was requested.")
         self._check(run, state, seconds_allowed)
         return ShortTaskResult(folder.name, folder, state, round(time.monotonic() - began, 3))
 
@@ -207,9 +229,9 @@ class ShortTasks:
         if run.timed_out:
             activity = f" Its last activity: {state.doing}." if state.doing else ""
             state.failure = Failure(
-                f"The network was not ready within {seconds_allowed:.0f} seconds.{activity}",
-                "Check it for an endless loop. If this machine is too slow for it, reduce the batch size or the "
-                "size of the images.",
+                f"This took longer than {seconds_allowed:.0f} seconds.{activity}",
+                "Check the network for an endless loop. If this machine is too slow for it, reduce the batch size or "
+                "the size of the images.",
             )
         elif run.exit is None or (run.exit.stopped and run.handle is None):
             raise Unavailable("The server is shutting down.")

@@ -23,9 +23,11 @@ from digits.kinds import default_kind
 from digits.runtime.executor import Executor
 from digits.runtime.turns import next_turn
 from digits.web import (
+    augmentation_views,
     auth,
     dataset_views,
     documentation,
+    export_views,
     generic_views,
     health_views,
     home,
@@ -93,7 +95,9 @@ def create_app(settings: Settings, *, start: bool = True, executor: Executor | N
         dataset_views.blueprint,
         version_views.blueprint,
         health_views.blueprint,
+        export_views.blueprint,
         model_views.blueprint,
+        augmentation_views.blueprint,
         inference_views.blueprint,
         generic_views.blueprint,
         tensorboard_views.blueprint,

@@ -31,7 +31,7 @@ from digits.kinds.dataset_form import ImageDatasetForm
 from digits.kinds.form_fields import errors_of
 from digits.kinds.jobs import DatasetJob
 from digits.kinds.source_summary import SourceSummary
-from digits.web import health_views, serializers
+from digits.web import export_views, health_views, serializers
 from digits.web.auth import current_username
 from digits.web.dataset_submit import new_dataset
 from digits.web.job_query import Page, page_of
@@ -40,6 +40,7 @@ from digits.web.long_pages import render_in_turns
 from digits.web.offload import each_in_thread, in_thread
 from digits.web.record_selection import ALL, Range, Selection, in_ranges, parse_ranges
 from digits.web.record_selection import find as find_records
+from digits.web.remote_sources import add_remote_sources, summarize
 from digits.web.services import services
 
 blueprint = Blueprint("datasets", __name__)
@@ -54,6 +55,7 @@ EXAMPLE_IMAGE = "img/example.png"
 MAX_EXAMPLE_PIXELS = 20_000_000
 # Limits disk load: further scans wait.
 _scanning = threading.BoundedSemaphore(4)
+_listing = threading.BoundedSemaphore(4)
 # A large image takes some seconds and 200 MB.
 _resizing = threading.BoundedSemaphore(2)
 
@@ -77,9 +79,11 @@ def create(kind: Kind) -> AnyResponse | tuple[str | Response, int]:
     with services().store.creation() as new_folder:
         folder = new_folder()
         form.save_uploads(folder)
+        recipe = form.recipe()
+        add_remote_sources(recipe, form, folder.name)
         job = new_dataset(
             folder,
-            form.recipe(),
+            recipe,
             form.dataset_name.data.strip(),
             owner=current_username(request),
             group=(form.group_name.data or "").strip(),
@@ -119,6 +123,7 @@ def show(job_id: str) -> str:
         dataset=body,
         counts=state.counts,
         skipped=serializers.skipped(job),
+        downloads=export_views.offered(job) if body is not None else [],
         health=health_views.panel(job, manifest) if body is not None and manifest is not None else None,
         models=serializers.rows(models.items),
         models_page=models,
@@ -151,6 +156,11 @@ def scan(kind: Kind) -> Response:
     if not form.SCANNED:
         raise NotFound(f"Source summaries are not available for {kind.title.lower()}.")
     summaries: Iterator[SourceSummary]
+    if form.source_addresses():
+        # It waits for a process only, so it needs no thread.
+        found = summarize(form, services().settings)
+        lines = (json.dumps(asdict(summary)).encode() + b"\n" for summary in found)
+        return Response(_listed(lines), mimetype="application/x-ndjson")
     try:
         summaries = form.scan_source()
     except DigitsError as error:
@@ -158,6 +168,11 @@ def scan(kind: Kind) -> Response:
         summaries = iter([SourceSummary(refused=refused)])
     lines = (json.dumps(asdict(summary)).encode() + b"\n" for summary in summaries)
     return Response(_scanned(lines), mimetype="application/x-ndjson")
+
+
+def _listed(lines: Iterator[bytes]) -> Iterator[bytes]:
+    with _listing:
+        yield from lines
 
 
 def _scanned(lines: Iterator[bytes]) -> Iterator[bytes]:
@@ -258,6 +273,8 @@ def explore(kind: Kind) -> str:
         sizes=PAGE_SIZES,
         items=_items(job, manifest, list(page.items)),
         legend=legend(manifest.target),
+        annotation_download=export_views.for_annotation_tools(job),
+        annotation_tools=views.annotation_tools,
         dataset_size=(manifest.width * manifest.channels // job.recipe.channels, manifest.height),
     )
 
@@ -442,7 +459,11 @@ def _samples(job: DatasetJob, manifest: Manifest) -> list[dict[str, Any]]:
 
 
 def _form(kind: Kind, *data: Any) -> ImageDatasetForm[Any]:
-    meta = {"data_roots": services().roots, "job_folder": lambda job_id: _dataset(job_id).folder}
+    meta = {
+        "data_roots": services().roots,
+        "remote": services().remote,
+        "job_folder": lambda job_id: _dataset(job_id).folder,
+    }
     form: ImageDatasetForm[Any] = kind.load("form").DatasetForm(*data, meta=meta)
     return form
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import os
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 
 import msgspec
 from wtforms import (
@@ -21,7 +21,7 @@ from wtforms.validators import DataRequired, InputRequired, Length, Optional, Va
 
 from digits.core import schedules, schema
 from digits.core.model_job import ModelJob
-from digits.core.recipe import MAX_EPOCHS, Solver, Train
+from digits.core.recipe import MAX_EPOCHS, Solver, Train, Transformation
 from digits.core.schedules import MAX_STEPS, AnySchedule, Schedule
 from digits.core.schema import Limits
 from digits.kinds.form_fields import (
@@ -40,7 +40,13 @@ from digits.kinds.form_fields import (
     select,
     whole,
 )
-from digits.web.model_form_fields import BALANCES, AugmentationFields, DeviceFields, RunFields
+from digits.web.model_form_fields import (
+    BALANCES,
+    TRANSFORMATION_FIELDS,
+    AugmentationFields,
+    DeviceFields,
+    RunFields,
+)
 
 SOLVERS = choices(
     ("SGD", "SGD"),
@@ -215,6 +221,18 @@ class ModelForm(AugmentationFields, RunFields, DeviceFields):
         if name == "multistep":
             settings["values"] = numbers_in(settings["values"] or "")
         return schedules.from_settings(name, **settings, warmup=self.lr_warmup.data)
+
+    def keep_transformations(self, offered: Collection[Transformation]) -> list[Field]:
+        """Turn off all transformations that are not ``offered``; return the fields that this changed."""
+        changed = []
+        for name, field_name in TRANSFORMATION_FIELDS.items():
+            field = self[field_name]
+            off = "none" if name == "mean" else field.default
+            if name in offered or field.data == off:
+                continue
+            field.data, field.raw_data = off, None
+            changed.append(field)
+        return changed
 
     def sweep(self) -> list[tuple[str, int | None, float]]:
         """Return a name, a batch size and a learning rate for each job that the form creates."""

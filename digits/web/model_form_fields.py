@@ -9,7 +9,7 @@ from wtforms import BooleanField, Field, SelectField, StringField
 from wtforms.validators import Length, Optional, ValidationError
 
 from digits.core.model_job import DEVICE
-from digits.core.recipe import Augment, EarlyStopping, Train
+from digits.core.recipe import Augment, EarlyStopping, Train, Transformation
 from digits.core.schema import LARGEST_WHOLE, Limits
 from digits.kinds.form_fields import (
     MAX_LIST_CHARACTERS,
@@ -40,6 +40,26 @@ XLA = choices(("auto", "Automatic"), ("on", "On"), ("off", "Off"))
 STRATEGIES = choices(("mirrored", "First GPU"), ("central", "CPU"))
 _COUNT = Limits(low=1, high=LARGEST_WHOLE)
 _XLA_VALUES = {"auto": None, "on": True, "off": False}
+
+
+# The field that turns each transformation on.
+TRANSFORMATION_FIELDS: dict[Transformation, str] = {
+    "mean": "use_mean",
+    "crop_size": "crop_size",
+    "flip": "aug_flip",
+    "quad_rotation": "aug_quad_rot",
+    "rotation": "aug_rot",
+    "scale": "aug_scale",
+    "noise": "aug_noise",
+    "contrast": "aug_contrast",
+    "whitening": "aug_whitening",
+    "hsv": "aug_hsv_use",
+    "pad_crop": "aug_pad_crop",
+    "cutout": "aug_cutout",
+    "mixup": "aug_mixup",
+    "cutmix": "aug_cutmix",
+    "randaugment": "aug_randaugment",
+}
 
 
 class AugmentationFields(JobForm):

@@ -26,17 +26,17 @@ from wtforms.fields.choices import SelectChoice
 
 from digits.core import events, metrics_csv, schedules
 from digits.core import preflight_result as preflights
-from digits.core.errors import BadRequest, DigitsError, NotAllowed, NotFound, NotReady, Unavailable
+from digits.core.errors import BadRequest, DigitsError, NotAllowed, NotFound, NotReady
 from digits.core.events import Measured, Resumed, for_browser
 from digits.core.files import UnreadableFile, files_below
 from digits.core.job import Job
 from digits.core.metrics import row_json
 from digits.core.model_job import ModelJob, epoch_label, request_devices
-from digits.core.recipe import Preflight
+from digits.core.recipe import TRANSFORMATIONS, Preflight
 from digits.core.snapshot_list import Snapshot
 from digits.core.status import Status
 from digits.core.task import EVENTS_FILE
-from digits.data.archive import MEDIA_TYPES, stream
+from digits.data.archive import MEDIA_TYPES, existing, stream
 from digits.kinds import Kind, all_kinds, default_kind, prediction_views
 from digits.kinds.form_fields import choices, cursor_of, errors_of
 from digits.kinds.jobs import DatasetJob
@@ -51,7 +51,7 @@ from digits.web.model_form import MAX_NETWORK_CHARACTERS, POLICY_TITLES, USUAL, 
 from digits.web.model_form_fields import BALANCES
 from digits.web.model_submit import new_model
 from digits.web.offload import each_in_thread, in_turns
-from digits.web.services import refuse_other_sites, services
+from digits.web.services import refuse_other_sites, require_tensorflow, services
 from digits.web.standard_networks import Network, every_network, network, networks, template
 
 blueprint = Blueprint("models", __name__)
@@ -254,7 +254,7 @@ def download(job_id: str, ending: str) -> Response:
             files[shared] = dataset.folder / shared, dataset.folder
     name = f"{job.id}_epoch_{epoch_label(snapshot.epoch)}.{ending}"
     return Response(
-        each_in_thread(stream(ending, {"info.json": about.encode()}, files)),
+        each_in_thread(stream(ending, [("info.json", about.encode()), *existing(files)])),
         mimetype=MEDIA_TYPES[ending],
         headers={"Content-Disposition": f'attachment; filename="{name}"'},
     )
@@ -264,7 +264,7 @@ def download(job_id: str, ending: str) -> Response:
 def saved_model(job_id: str, ending: str) -> Response:
     """Export a snapshot as a SavedModel: the network, its weights and the preprocessing of images."""
     refuse_other_sites()
-    _check_tensorflow()
+    require_tensorflow()
     _check_ending(ending)
     job = _model(job_id)
     dataset = services().store.get(job.dataset_id, DatasetJob)
@@ -276,7 +276,7 @@ def saved_model(job_id: str, ending: str) -> Response:
     files = {path.relative_to(target).as_posix(): (path, target) for path in files_below(target)}
     name = f"{job.id}_epoch_{epoch_label(snapshot.epoch)}_savedmodel.{ending}"
     response = Response(
-        each_in_thread(stream(ending, {}, dict(sorted(files.items())))),
+        each_in_thread(stream(ending, existing(dict(sorted(files.items()))))),
         mimetype=MEDIA_TYPES[ending],
         headers={"Content-Disposition": f'attachment; filename="{name}"'},
     )
@@ -287,11 +287,6 @@ def saved_model(job_id: str, ending: str) -> Response:
 def _check_ending(ending: str) -> None:
     if ending not in MEDIA_TYPES:
         raise BadRequest(f"Unknown archive format “{ending}”.", f"Use one of {', '.join(MEDIA_TYPES)}.")
-
-
-def _check_tensorflow() -> None:
-    if not services().tensorflow.available:
-        raise Unavailable("TensorFlow support is disabled.", services().tensorflow.reason)
 
 
 @blueprint.post("/models/customize")
@@ -317,7 +312,7 @@ def check() -> Response:
 @blueprint.post("/models/visualize-network")
 def visualize_network() -> tuple[Response, int]:
     """Build a network in a separate process; return its layers, or its error."""
-    _check_tensorflow()
+    require_tensorflow()
     job_id = request.form.get("dataset") or request.form.get("dataset_id") or ""
     if not job_id:
         raise BadRequest("Choose a dataset first: the network is built for its images.")
@@ -352,7 +347,7 @@ def preflight() -> tuple[Response, int]:
 
     With ``eager``, a few steps run operation by operation, and the text that the network prints is reported too.
     """
-    _check_tensorflow()
+    require_tensorflow()
     form = _form(request.form)
     form.model_name.data = form.model_name.data or "not named yet"
     _fit(form, request.form)
@@ -573,14 +568,16 @@ def _network_of(form: ModelForm) -> tuple[str, str | None]:
 
 
 def _check_kind(form: ModelForm) -> None:
-    """Add errors for settings that are not available for the dataset's kind."""
+    """Add errors for settings that are not available for the dataset's kind; turn off those that were not sent."""
     dataset = services().store.find(form.dataset.data or "")
-    if not isinstance(dataset, DatasetJob) or form.balance.errors:
+    if not isinstance(dataset, DatasetJob):
         return
-    offered = views_of(dataset.data_kind).balancing
-    if form.balance.data not in offered:
-        words = " or ".join(str(choice.label) for choice in BALANCES if choice.value in offered)
-        kind = dataset.data_kind.title.lower()
+    views, kind = views_of(dataset.data_kind), dataset.data_kind.title.lower()
+    for field in form.keep_transformations(views.transformations):
+        if field.name in request.form and not field.errors:
+            _blame(field, f"Not available for {kind}. Leave it out.")
+    if form.balance.data not in views.balancing and not form.balance.errors:
+        words = " or ".join(str(choice.label) for choice in BALANCES if choice.value in views.balancing)
         _blame(form.balance, f"Not available for {kind}. Choose {words}.")
 
 
@@ -638,6 +635,7 @@ def _form_page(form: ModelForm, *, is_fitted: bool = False) -> str:
         datasets=[_dataset_choice(job) for job in in_turns(iter(_offer_datasets(form)))],
         search_datasets=has_more,
         is_fitted=is_fitted,
+        kinds_for=_kinds_by_transformation(),
         metrics=_metric_choices(),
         default_settings=network_settings.default_settings(),
         networks=[
@@ -655,6 +653,14 @@ def _form_page(form: ModelForm, *, is_fitted: bool = False) -> str:
         policies=POLICY_TITLES,
         devices=serializers.device_rows(),
     )
+
+
+def _kinds_by_transformation() -> dict[str, list[str]]:
+    """Return the kinds for which each transformation is offered."""
+    return {
+        name: [kind.name for kind in all_kinds().values() if name in views_of(kind).transformations]
+        for name in TRANSFORMATIONS
+    }
 
 
 def _dataset_choice(job: DatasetJob) -> dict[str, Any]:

@@ -9,8 +9,9 @@ from typing import cast
 import msgspec
 from flask import current_app, request
 
-from digits.core.errors import OtherSite
+from digits.core.errors import OtherSite, Unavailable
 from digits.core.job import Job
+from digits.core.remote import CredentialStore, RemotePolicy
 from digits.core.settings import Settings
 from digits.core.status import Status
 from digits.data.data_roots import Roots
@@ -50,6 +51,8 @@ class Services:
         self.settings = settings
         self.tensorflow = find_tensorflow()
         self.roots = Roots(settings.readable_roots)
+        self.remote = RemotePolicy(settings.remote_addresses)
+        self.credentials = CredentialStore(settings.state_dir / "credentials")
         self.devices = Devices()
         self.live = Live()
         self.store = Store(settings.jobs_dir, JOB_TYPES)
@@ -73,6 +76,7 @@ class Services:
     def start(self) -> None:
         """Load the jobs, follow those that are running, and warm up."""
         self.store.load()
+        self.credentials.keep_only(job.id for job in self.store.all(DatasetJob) if job.status.is_running)
         self.short_tasks.clear()
         self.uploads.start()
         self.scheduler.start()
@@ -96,6 +100,8 @@ class Services:
             self.store.index.update(change.job)  # the store updates it only for changes that it saves
         for message in live_messages.of(change):
             self.live.publish(*message)
+        if isinstance(change, StatusChanged) and not change.job.status.is_running:
+            self.credentials.discard(change.job.id)
         is_done = isinstance(change, StatusChanged) and change.job.status is Status.DONE
         if is_done and isinstance(change.job, DatasetJob) and self.settings.health_checks:
             self.health_checks.start(change.job)
@@ -147,6 +153,12 @@ def refuse_other_sites() -> None:
         raise OtherSite(
             "This request came from another site.", "Opening this page starts a program on this machine."
         )
+
+
+def require_tensorflow() -> None:
+    """Raise Unavailable if tasks cannot use TensorFlow."""
+    if not services().tensorflow.available:
+        raise Unavailable("TensorFlow support is disabled.", services().tensorflow.reason)
 
 
 def services() -> Services:

@@ -33,6 +33,7 @@ PROGRAMS: dict[str, tuple[type[recipes.Recipe], str]] = {
     "train": (recipes.Train, "digits.worker.training.trainer"),
     "preflight": (recipes.Preflight, "digits.worker.tasks.preflight"),
     "visualize": (recipes.Visualize, "digits.worker.tasks.visualize"),
+    "preview-augmentation": (recipes.PreviewAugmentation, "digits.worker.tasks.preview_augmentation"),
     "export": (recipes.Export, "digits.worker.tasks.export"),
     "serve-inference": (recipes.ServeInference, "digits.worker.tasks.serve_inference"),
 }

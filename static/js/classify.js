@@ -2,9 +2,9 @@
 // prediction.
 
 import { request } from './http.js';
+import { SMALL_PIXELS, startImageChoice } from './image_choice.js';
 import { errorBox } from './trace.js';
 
-const SMALL_PIXELS = 96;
 // Stands for the input in the fields of the kind.
 const FIELDS = Symbol('fields');
 
@@ -118,6 +118,8 @@ export function startClassifying(panel) {
       if (given) take(given);
     });
   }
+
+  for (const choice of panel.querySelectorAll('[data-image-choice]')) startImageChoice(choice, panel.dataset.imageUrl);
 
   document.addEventListener('parts-refreshed', () => {
     // A refresh selects the default again.

@@ -18,6 +18,7 @@ const memory = startFormMemory(form);
 startReveals(form);
 startVariants(form, field('method'), 'method');
 startTextFiles();
+startCloudStorage();
 const job = startCreatingJob(form, { memory });
 form.addEventListener('submit', (event) => {
   event.preventDefault();
@@ -33,6 +34,14 @@ function startTextFiles() {
   };
   box?.addEventListener('change', show);
   if (box) show();
+}
+
+// The endpoint and the keys belong to the source when it is cloud storage.
+function startCloudStorage() {
+  const details = document.getElementById('remote-storage');
+  form.addEventListener('change', ({ target }) => {
+    if (details && target.name === 'method' && target.value === 's3') details.open = true;
+  });
 }
 
 /* The split ------------------------------------------------------------ */

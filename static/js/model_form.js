@@ -2,6 +2,7 @@
 
 import { startDatasetSearch, startModelSearch } from './choice_search.js';
 import { confirmed, toast } from './dialog.js';
+import { startAugmentationPreview } from './augmentation_preview.js';
 import { startCreatingJob } from './create_job.js';
 import { startCreating } from './create_model.js';
 import { startDevices } from './device_choice.js';
@@ -106,6 +107,7 @@ function start() {
   startDatasetSearch(form, datasets);
   startModelSearch(form);
   const networks = startNetworkList(form, datasets);
+  startAugmentationPreview(form, document.getElementById('augmentation-preview'));
   startLrPreview(form, document.getElementById('lr-preview'));
 
   const result = document.getElementById('visualize-result');

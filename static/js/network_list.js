@@ -59,6 +59,7 @@ export function startNetworkList(form, datasets) {
     const kind = dataset()?.data_kind;
     for (const card of cards(form)) card.dataset.fits = String(!kind || card.dataset.kinds.split(' ').includes(kind));
     for (const option of form.querySelectorAll('option[data-kinds]')) offer(option, !kind || option.dataset.kinds.split(' ').includes(kind));
+    for (const part of form.querySelectorAll('[data-for-kinds]')) include(part, !kind || part.dataset.forKinds.split(' ').includes(kind));
     find(form, search?.value ?? '');
   }
 
@@ -101,6 +102,12 @@ function offer(option, fits) {
   if (fits || list.value !== option.value) return;
   list.selectedIndex = [...list.options].findIndex(({ disabled }) => !disabled);
   list.dispatchEvent(new Event('change', { bubbles: true }));
+}
+
+/** Shows or hides a part of the form. The server uses the neutral setting for fields that are not sent. */
+function include(part, fits) {
+  part.hidden = !fits;
+  for (const control of part.querySelectorAll('input, select')) control.disabled = !fits;
 }
 
 const cards = (form) => [...form.querySelectorAll('#networks .choice')];

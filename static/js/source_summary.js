@@ -83,8 +83,10 @@ export function startSourceSummary(form, changed) {
       const control = form.elements[name];
       if (control.type === 'checkbox') control.checked = value;
       else control.value = value;
-      control.dispatchEvent(new Event('change', { bubbles: true }));
+      const target = control instanceof RadioNodeList ? [...control].find((choice) => choice.checked) : control;
+      target.dispatchEvent(new Event('change', { bubbles: true }));
     }
+    region.querySelector('.source-suggestion').remove();
     region.focus(); // because the button disappears
   }
 

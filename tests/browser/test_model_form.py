@@ -31,6 +31,29 @@ def test_all_sections_are_accessible(page: Page, dataset, check_accessibility: C
     check_accessibility(page)
 
 
+@pytest.mark.tensorflow
+def test_augmented_images_of_the_dataset_follow_the_settings(
+    page: Page, page_faults, dataset, check_accessibility: Callable[[Page], None]
+):
+    page_faults.allow(r"/models/augmentation-preview$")
+    page.goto(NEW_MODEL)
+    page.locator("#augmentation summary").click()
+    preview = page.locator("#augmentation-preview")
+    variants = preview.locator("figure:not(.original) img")
+    expect(variants).to_have_count(20, timeout=STEP_MILLISECONDS)
+    expect(variants.first).to_have_attribute("alt", re.compile("Image 1, variant 1: "))
+    plain = variants.first.get_attribute("src")
+    page.get_by_label("Noise").fill("0.3")
+    expect(variants.first).not_to_have_attribute("src", str(plain), timeout=STEP_MILLISECONDS)
+    noisy = variants.first.get_attribute("src")
+    preview.get_by_role("button", name="New random variants").press("Enter")
+    expect(variants.first).not_to_have_attribute("src", str(noisy), timeout=STEP_MILLISECONDS)
+    check_accessibility(page)
+    page.get_by_label("Noise").fill("7")
+    expect(preview.get_by_role("status")).to_contain_text("between 0 and 1", timeout=STEP_MILLISECONDS)
+    expect(variants).to_have_count(0)
+
+
 def test_an_error_opens_only_its_section(page: Page, page_faults, dataset):
     page_faults.allow(r"/models/(images/classification|preflight)$")
     page.goto(NEW_MODEL)

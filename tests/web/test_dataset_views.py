@@ -191,7 +191,9 @@ def test_an_omitted_field_has_its_default_but_an_empty_one_does_not(
             "less",
         ),
         ({"has_val_folder": "y", "folder_val": ""}, "folder_val", "required"),
-        ({"method": "s3"}, "method", "not supported"),
+        ({"method": "s3"}, "s3_bucket", "required"),
+        ({"method": "s3", "s3_bucket": "images"}, "s3_bucket", "--remote-address s3://images"),
+        ({"method": "lmdb"}, "method", "Not a valid choice"),
     ],
 )
 def test_a_form_error_names_its_field(site: Site, fields: dict[str, Any], field: str, words: str) -> None:

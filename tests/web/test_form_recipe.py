@@ -18,6 +18,7 @@ from digits.core.recipe import Augment, CreateDataset, EarlyStopping, Solver, Tr
 from digits.kinds.classification.form import DatasetForm
 from digits.kinds.classification.recipe import (
     CreateClassification,
+    Databases,
     DatasetFolder,
     FolderSplit,
     ListedSplit,
@@ -216,6 +217,7 @@ DATASETS = structs_of(
             header="no",
         ),
         DatasetFolder(folder="/d", image_column="picture", label_column="kind"),
+        Databases(folder="/d", val="/e", test="/f", labels="/labels.txt"),
     ],
 )
 def test_a_form_filled_from_a_recipe_has_its_source(source: Any) -> None:

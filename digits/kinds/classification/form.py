@@ -10,12 +10,15 @@ from typing import Any
 
 from flask_wtf.file import FileField
 from wtforms import BooleanField, HiddenField, IntegerField, SelectField, StringField, TextAreaField
-from wtforms.validators import Length, Optional, ValidationError
+from wtforms.validators import AnyOf, Length, Optional, ValidationError
 
 from digits.core import schema
-from digits.core.errors import BadRequest
+from digits.core.errors import BadRequest, DigitsError
 from digits.core.files import open_plain, write_bytes
+from digits.core.remote import is_address
 from digits.data.sources import UnusableSource
+from digits.kinds.classification.database_form import METHOD as DATABASES
+from digits.kinds.classification.database_form import DatabaseFields
 from digits.kinds.classification.dataset_folder import find
 from digits.kinds.classification.listing import OpenTable
 from digits.kinds.classification.overview import (
@@ -26,6 +29,7 @@ from digits.kinds.classification.overview import (
 )
 from digits.kinds.classification.recipe import (
     CreateClassification,
+    Databases,
     DatasetFolder,
     FolderSplit,
     ListedSplit,
@@ -41,7 +45,6 @@ from digits.kinds.form_fields import (
     Between,
     LinesField,
     NotLessThan,
-    NotYet,
     OnlyIf,
     OptionalInteger,
     RequiredIf,
@@ -54,7 +57,7 @@ from digits.kinds.source_summary import SourceSummary
 # The folder of a job that contains its uploaded files.
 UPLOADS = "uploads"
 SPLITS = ("train", "val", "test")
-METHODS = ("folder", "textfile", "csv", "huggingface", RECORDS)
+METHODS = ("folder", "textfile", "csv", "huggingface", RECORDS, DATABASES, "s3")
 HEADERS = choices(("auto", "Detect automatically"), ("yes", "First row"), ("no", "None"))
 
 
@@ -72,18 +75,31 @@ def _column(label: str) -> StringField:
     return StringField(label, default="", validators=[Optional(), Length(max=200)])
 
 
-class DatasetForm(RecordFields):
+def _optional_percent(label: str, name: str) -> OptionalInteger:
+    return OptionalInteger(
+        label, default=None, validators=[Optional(), Between(schema.limits(CreateClassification, name))]
+    )
+
+
+def _optional_count(label: str, name: str) -> OptionalInteger:
+    between = Between(schema.limits(FolderSplit, name), "Must be at least {low}, and at most {high:,}.")
+    return OptionalInteger(label, default=None, validators=[Optional(), between])
+
+
+class DatasetForm(RecordFields, DatabaseFields):
     """A dataset for image classification: from folders of classes, files that list images, or files with records."""
 
     SCANNED = (
-        *("folder_train", "textfile_local_train_images", "table_train", "dataset_folder", "method"),
+        *("folder_train", "textfile_local_train_images", "table_train", "dataset_folder", "s3_bucket"),
+        *("s3_path", "method"),
         *("folder_train_more", "folder_train_min_per_class", "has_val_folder", "has_test_folder"),
         *("textfile_use_local_files", "textfile_train_folder", "textfile_local_labels_file"),
         *("textfile_train_images", "textfile_labels_file", "table_train_file"),
         *("image_folder", "image_column", "label_column", "delimiter", "header"),
         *RecordFields.RECORD_SCANNED,
+        *DatabaseFields.DATABASE_SCANNED,
     )
-    SCANNED_PATHS = (*SCANNED[:4], "record_train")
+    SCANNED_PATHS = (*SCANNED[:5], "record_train", "database_train")
 
     method = SelectField(
         "Source",
@@ -93,10 +109,11 @@ class DatasetForm(RecordFields):
             ("csv", "CSV files"),
             ("huggingface", "Hugging Face"),
             (RECORDS, "TFRecord"),
-            ("s3", "S3"),
+            (DATABASES, "LMDB, HDF5"),
+            ("s3", "Cloud storage"),
         ),
         default="folder",
-        validators=[NotYet(*METHODS)],
+        validators=[AnyOf(METHODS, "Choose one of the sources.")],
     )
     # The dataset whose uploaded files are used, in clones.
     uploads_of = HiddenField(default="")
@@ -185,9 +202,21 @@ class DatasetForm(RecordFields):
         "Dataset folder", validators=[RequiredIf(method="huggingface"), AllowedPath("folder")]
     )
 
+    s3_bucket = StringField("Bucket", default="", validators=[RequiredIf(method="s3")])
+    s3_path = StringField("Folder", default="", validators=[OnlyIf(method="s3")])
+    # The names in DIGITS; by default, the values of the fields for folders.
+    s3_pct_val = _optional_percent("Validation split (%)", "pct_val")
+    s3_pct_test = _optional_percent("Test split (%)", "pct_test")
+    s3_train_min_per_class = _optional_count("Minimum images per class", "min_per_class")
+    s3_train_max_per_class = _optional_count("Maximum images per class", "max_per_class")
+
     def __init__(self, *arguments: Any, **keywords: Any) -> None:
         super().__init__(*arguments, **keywords)
         self._saved: dict[str, Path] = {}
+
+    def validate(self, extra_validators: Any = None) -> bool:
+        self._use_names_of_digits()
+        return bool(super().validate(extra_validators))
 
     def validate_folder_train(self, field: StringField) -> None:
         if field.errors or self.method.data != "folder":
@@ -203,6 +232,12 @@ class DatasetForm(RecordFields):
                 "Each class requires a separate sub-folder, and at least two are required: "
                 f"{', '.join(field.lines())} has {found}."
             )
+
+    def validate_s3_bucket(self, field: StringField) -> None:
+        try:
+            self.resolve(self._s3_address(), "folder")
+        except DigitsError as error:
+            raise ValidationError(error.sentences) from None
 
     def validate_folder_pct_test(self, field: IntegerField) -> None:
         separate = self._separate()
@@ -240,7 +275,7 @@ class DatasetForm(RecordFields):
             return
         if not self.text_of("table_train"):
             raise ValidationError("Enter a CSV file of the server, or upload one.")
-        if not self.table_train.errors:
+        if not self.table_train.errors and not is_address(self.table_train.data):
             try:
                 OpenTable.open(Path(self.table_train.data), self._tables(""))
             except UnusableSource as error:
@@ -268,6 +303,8 @@ class DatasetForm(RecordFields):
             )
         if self.method.data == RECORDS:
             return self.scan_records()
+        if self.method.data == DATABASES:
+            return self.scan_databases()
         separate = {split for split in ("val", "test") if self[f"has_{split}_folder"].data}
         folders = [
             self.meta.data_roots.resolve(path, "folder")
@@ -279,6 +316,18 @@ class DatasetForm(RecordFields):
             separate,
             self.meta.data_roots.contain,
         )
+
+    def source_addresses(self) -> list[str]:
+        method = self.method.data
+        if method == "s3":
+            return [self._s3_address()] if self.text_of("s3_bucket") else []
+        names = {
+            "folder": ("folder_train", "folder_train_more"),
+            "textfile": ("textfile_local_train_images",),
+            "csv": ("table_train",),
+            "huggingface": ("dataset_folder",),
+        }.get(method, ())
+        return [line for name in names for line in _lines(self[name].data) if is_address(line)]
 
     def save_uploads(self, folder: Path) -> None:
         for name in self._uploads():
@@ -309,6 +358,15 @@ class DatasetForm(RecordFields):
             return CreateClassification(files=self._dataset_folder(self.dataset_folder.data), **settings)
         if method == RECORDS:
             return CreateClassification(files=self.record_source(), **settings)
+        if method == "s3":
+            train = FolderSplit(
+                folder=str(self.check_address(self._s3_address())),
+                min_per_class=self.folder_train_min_per_class.data or 1,
+                max_per_class=self.folder_train_max_per_class.data,
+            )
+            return CreateClassification(train=train, **settings)
+        if method == DATABASES:
+            return CreateClassification(files=self.database_source(), **settings)
         return CreateClassification(
             train=self._split("train"),
             val=self._split("val") if "val" in separate else None,
@@ -342,6 +400,8 @@ class DatasetForm(RecordFields):
             )
         elif isinstance(source, RecordSource):
             self.fill_records(source)
+        elif isinstance(source, Databases):
+            self.fill_databases(source)
         else:
             self._fill_folders(recipe)
 
@@ -363,6 +423,11 @@ class DatasetForm(RecordFields):
                     self.folder_train_more.data = "\n".join(more)
                 self[f"folder_{name}_min_per_class"].data = split.min_per_class
                 self[f"folder_{name}_max_per_class"].data = split.max_per_class
+        train = recipe.train
+        is_alone = recipe.val is None and recipe.test is None
+        if train and train.folder.startswith("s3://") and is_alone and not train.more_folders:
+            bucket, _, path = train.folder.removeprefix("s3://").partition("/")
+            self.set(method="s3", s3_bucket=bucket, s3_path=path, folder_train="")
 
     def _fill_text_files(self, source: TextFiles) -> None:
         self.set(
@@ -401,10 +466,12 @@ class DatasetForm(RecordFields):
                 for split in splits
                 if self.text_of(f"table_{split}") or self._has_upload(f"table_{split}_file")
             }
-        if self.method.data == "huggingface":  # the folder decides
+        if self.method.data in ("huggingface", "s3"):  # the folder decides
             return set()
         if self.method.data == RECORDS:
             return {split for split in splits if self.text_of(f"record_{split}")}
+        if self.method.data == DATABASES:
+            return {split for split in splits if self.text_of(f"database_{split}")}
         return {split for split in splits if self[f"has_{split}_folder"].data}
 
     def _split(self, split: str) -> FolderSplit:
@@ -418,6 +485,16 @@ class DatasetForm(RecordFields):
             min_per_class=self[f"folder_{split}_min_per_class"].data or 1,
             max_per_class=self[f"folder_{split}_max_per_class"].data,
         )
+
+    def _s3_address(self) -> str:
+        return f"s3://{self.text_of('s3_bucket')}/{self.text_of('s3_path').strip('/')}"
+
+    def _use_names_of_digits(self) -> None:
+        """Apply the fields that scripts written for DIGITS send with ``method=s3``."""
+        if self.method.data == "s3":
+            for name in ("pct_val", "pct_test", "train_min_per_class", "train_max_per_class"):
+                if self[f"s3_{name}"].data is not None:
+                    self[f"folder_{name}"].data = self[f"s3_{name}"].data
 
     def _text_files(self) -> TextFiles:
         splits = {

@@ -39,7 +39,7 @@ from digits.data.tables import (
 from digits.data.target import class_index
 from digits.kinds.classification.recipe import Header, ListedSplit, Tables, TextFiles
 
-LABEL_COLUMNS = ("label", "labels", "class", "category", "target")
+LABEL_COLUMNS = ("label", "labels", "class", "category", "target", "choice")
 MAX_CLASSES = 100_000
 _LINE = re.compile(r"(?P<path>.*\S)\s+(?P<index>[+-]?[0-9]{1,18})")
 

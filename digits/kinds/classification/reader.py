@@ -17,6 +17,7 @@ from pathlib import Path
 from msgspec import structs
 
 from digits.data import samples
+from digits.data.image_lists import no_images_in
 from digits.data.images import EXTENSIONS
 from digits.data.sources import (
     ImageFolder,
@@ -33,9 +34,10 @@ from digits.data.sources import (
     split_counts,
 )
 from digits.data.target import class_index
-from digits.kinds.classification import dataset_folder, listing, record_files
+from digits.kinds.classification import databases, dataset_folder, listing, record_files
 from digits.kinds.classification.recipe import (
     CreateClassification,
+    Databases,
     DatasetFolder,
     FolderSplit,
     RecordSource,
@@ -120,7 +122,7 @@ def read(recipe: CreateClassification, progress: Progress) -> Plan:
 
 def _read_files(
     recipe: CreateClassification,
-    source: TextFiles | Tables | DatasetFolder | RecordSource,
+    source: TextFiles | Tables | DatasetFolder | RecordSource | Databases,
     progress: Progress,
 ) -> Plan:
     names: list[str] | None = None
@@ -135,6 +137,8 @@ def _read_files(
     elif isinstance(source, RecordSource):
         found, names = record_files.read(source, progress)
         is_shuffled = False  # they are read in order
+    elif isinstance(source, Databases):
+        return databases.plan(recipe, source, progress)
     else:
         progress.reading(f"Reading {show(source.folder)}")
         contents = dataset_folder.find(Path(source.folder))
@@ -425,14 +429,13 @@ def need_two_classes(found: Scan, kept: list[ClassFolder], warnings: list[str]) 
 
 def _without_images(found: Scan) -> UnusableSource:
     root = show(str(found.root))
-    extensions = ", ".join(extension[1:] for extension in EXTENSIONS)
     if found.loose:
         return UnusableSource(
             f"No folders with images found in {root}, but {count_of(found.loose, 'image')} directly in it.",
             "Put the images of each class into a separate folder.",
         )
     hint = f"Unreadable: {listed(found.unreadable)}." if found.unreadable else ""
-    return UnusableSource(f"No images found in {root} (looked for {extensions}).", hint)
+    return UnusableSource(no_images_in(found.root), hint)
 
 
 def remarks(found: Scan) -> list[str]:

@@ -97,6 +97,19 @@ class RecordSource(Struct, kw_only=True, frozen=True, tag="tfrecord"):
     shape: list[Positive] = field(default_factory=list)
 
 
+class Databases(Struct, kw_only=True, frozen=True, tag="database"):
+    """Databases (LMDB or HDF5) of Caffe or DIGITS 4 to 6; see `digits.data.databases`.
+
+    ``folder`` is that of a dataset job, or the database of the training images. ``labels`` is a file with the names of
+    the classes; by default that of the job, or else the names are the numbers.
+    """
+
+    folder: str
+    val: str = ""
+    test: str = ""
+    labels: str = ""
+
+
 class CreateClassification(CreateDataset, kw_only=True):
     """Read images with one label each.
 
@@ -110,7 +123,7 @@ class CreateClassification(CreateDataset, kw_only=True):
     train: FolderSplit | None = None
     val: FolderSplit | None = None
     test: FolderSplit | None = None
-    files: TextFiles | Tables | DatasetFolder | RecordSource | None = None
+    files: TextFiles | Tables | DatasetFolder | RecordSource | Databases | None = None
     pct_val: Percent = 25.0
     pct_test: Percent = 0.0
     sample: str | None = None

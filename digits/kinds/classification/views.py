@@ -16,7 +16,7 @@ class Views(views.Views[CreateClassification]):
     balancing = ("none", "class_weights", "sampling")
     invitation = (
         "Assign each image to one class. From folders, text or CSV files, a Hugging Face dataset, "
-        "or TFRecord files."
+        "TFRecord files, or databases of DIGITS 4 to 6."
     )
     infer = "Classify"
     infer_title = "Classify an image"

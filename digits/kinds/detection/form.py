@@ -9,11 +9,13 @@ from wtforms import IntegerField, StringField
 from wtforms.validators import DataRequired, Length, NumberRange, Optional, ValidationError
 
 from digits.core.errors import DigitsError
-from digits.data.sources import UnusableSource
+from digits.core.remote import is_address
+from digits.data.sources import UnusableSource, show
+from digits.kinds.coco import find_file
 from digits.kinds.dataset_form import ImageDatasetForm, check_shares, required_integer
-from digits.kinds.detection.formats import detect
-from digits.kinds.detection.overview import Overview
-from digits.kinds.detection.recipe import CreateDetection
+from digits.kinds.detection.formats import detect, find_sources, is_detected
+from digits.kinds.detection.overview import Overview, suggest_annotations
+from digits.kinds.detection.recipe import CreateDetection, Format
 from digits.kinds.form_fields import AllowedPath, choices, select
 from digits.kinds.source_summary import SourceSummary
 
@@ -22,6 +24,7 @@ FORMATS = choices(
     ("kitti", "KITTI"),
     ("voc", "Pascal VOC (XML)"),
     ("coco", "COCO (JSON)"),
+    ("cvat", "CVAT for images (XML)"),
     ("yolo", "YOLO"),
     ("csv", "CSV"),
 )
@@ -35,12 +38,12 @@ def _folder(label: str) -> StringField:
 class DatasetForm(ImageDatasetForm[CreateDetection]):
     """A dataset for object detection. The names of the fields are those of DIGITS."""
 
-    SCANNED = ("train_label_folder", "train_image_folder", "format", "custom_classes")
+    SCANNED = ("train_image_folder", "train_label_folder", "format", "custom_classes")
 
     train_image_folder = StringField(
         "Image folder", validators=[DataRequired("Enter the folder of the images."), AllowedPath("folder")]
     )
-    train_label_folder = StringField("Annotations", validators=[DataRequired("Enter a folder or a file.")])
+    train_label_folder = StringField("Annotations")
     format = select("Format", FORMATS, CreateDetection, "format")
     custom_classes = StringField("Classes", default="", validators=[Optional(), Length(max=4096)])
     pct_val = required_integer("Validation split (%)", CreateDetection, "pct_val")
@@ -54,6 +57,14 @@ class DatasetForm(ImageDatasetForm[CreateDetection]):
     )
 
     def validate_train_label_folder(self, field: StringField) -> None:
+        images = self.train_image_folder
+        if not field.data and not images.errors:
+            found = self._find_sources(Path(images.data))
+            if not found:
+                raise ValidationError(
+                    f"Enter a folder or a file: there are no annotations in {show(images.data)}."
+                )
+            images.data, field.data = map(str, found)
         self._check_labels(field)
 
     def validate_val_label_folder(self, field: StringField) -> None:
@@ -74,8 +85,14 @@ class DatasetForm(ImageDatasetForm[CreateDetection]):
 
     def scan_source(self) -> Iterator[SourceSummary]:
         images = self.path_of("train_image_folder", "folder")
-        labels = self._labels_path("train_label_folder")
-        return Overview(images, labels, self.format.data or "auto", self._classes()).summaries()
+        format_name: Format = self.format.data or "auto"
+        classes = self._classes()
+        if (self.train_label_folder.data or "").strip():
+            return Overview(images, self._labels_path("train_label_folder"), format_name, classes).summaries()
+        found = self._find_sources(images)
+        if not found:
+            return iter([SourceSummary(problems=["Enter the annotations of these images."])])
+        return Overview(*found, format_name, classes, suggest_annotations(images, *found)).summaries()
 
     def recipe(self) -> CreateDetection:
         return CreateDetection(
@@ -115,7 +132,11 @@ class DatasetForm(ImageDatasetForm[CreateDetection]):
         if not field.data or field.errors:
             return
         try:
+            if is_address(field.data):
+                field.data = self.resolve(field.data, "any")
+                return
             path = self._labels_path(field.name)
+            field.data = str(path)
             if self.format.data == "auto":
                 detect(path)
         except UnusableSource as error:
@@ -124,11 +145,16 @@ class DatasetForm(ImageDatasetForm[CreateDetection]):
             raise ValidationError(error.message) from None
 
     def _labels_path(self, name: str) -> Path:
-        """Return the real path of a folder or a file of annotations; raises DigitsError."""
-        try:
-            return self.path_of(name, "folder")
-        except DigitsError:
-            return self.path_of(name, "file")
+        """Return the real path of annotations, that of a COCO file for its folder; raises DigitsError."""
+        path = self.path_of(name, "any")
+        if path.is_dir() and self.format.data in ("auto", "coco") and not is_detected(path):
+            file = find_file(path)
+            return file if file and self.meta.data_roots.contain(file) else path
+        return path
+
+    def _find_sources(self, root: Path) -> tuple[Path, Path] | None:
+        found = find_sources(root)
+        return found if found and all(map(self.meta.data_roots.contain, found)) else None
 
     def _classes(self) -> list[str]:
         names = (name.strip() for name in (self.custom_classes.data or "").split(","))

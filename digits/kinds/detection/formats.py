@@ -6,8 +6,10 @@ import os
 from collections.abc import Callable
 from pathlib import Path
 
+from digits.data.pairs import find_folders
 from digits.data.sources import UnusableSource, show
-from digits.kinds.detection import box_table, coco, kitti, voc, yolo
+from digits.kinds.coco import find_file
+from digits.kinds.detection import box_table, coco, cvat, kitti, voc, yolo
 from digits.kinds.detection.annotations import Annotations
 from digits.kinds.detection.label_files import LabelFolder
 from digits.kinds.detection.recipe import Format
@@ -15,7 +17,18 @@ from digits.kinds.detection.recipe import Format
 MAX_SNIFFED_FILES = 50
 _SNIFFED_BYTES = 4096
 _FILES: dict[str, Format] = {".json": "coco", ".csv": "csv", ".tsv": "csv", ".txt": "csv"}
-_NOT_LABELS = (*yolo.NAME_FILES, "readme.txt", "train.txt", "val.txt", "test.txt")
+_NOT_LABELS = (
+    *yolo.NAME_FILES,
+    "readme.txt",
+    "labelmap.txt",
+    "train.txt",
+    "val.txt",
+    "valid.txt",
+    "test.txt",
+)
+_XML = ".xml"
+# In lowercase.
+LABEL_FOLDERS = ("annotations", "labels", "label", "label_2")
 
 
 def open_annotations(
@@ -41,15 +54,41 @@ def open_annotations(
     return _OPENERS[format_name](labels, images)
 
 
+def find_sources(root: Path) -> tuple[Path, Path] | None:
+    """Return the folder of the images and the annotations in ``root``, a folder that contains both, or None.
+
+    These are the layouts of annotation tools: a COCO or CVAT file, folders with usual names, or images beside their
+    annotations.
+    """
+    folders = find_folders(root, LABEL_FOLDERS)
+    if folders and is_detected(folders[1]):
+        return folders
+    for file in (root / cvat.FILE_NAME, find_file(root)):
+        if file and file.is_file():
+            return root, file
+    return (root, root) if is_detected(root) else None
+
+
+def is_detected(labels: Path) -> bool:
+    """Return whether annotations have one of the formats."""
+    try:
+        detect(labels)
+    except UnusableSource:
+        return False
+    return True
+
+
 def detect(labels: Path) -> Format:
     """Return the format of annotations, from their first files; raises UnusableSource."""
+    if labels.suffix.lower() == _XML and labels.is_file():
+        return "cvat"
     if not labels.is_dir():
         found = _FILES.get(labels.suffix.lower())
         if found:
             return found
         raise UnusableSource(
             f"The format of {show(labels.name)} is unknown.",
-            "Choose a folder of annotations, a .json file in the format COCO or a .csv file.",
+            "Choose a folder of annotations, a .json file in the format COCO, an .xml file of CVAT or a .csv file.",
         )
     texts = False
     for name in _first_names(labels):
@@ -114,9 +153,16 @@ def _open_yolo(labels: Path, images: Path) -> Annotations:
     return Annotations("YOLO", found, names, remarks)
 
 
+def _open_cvat(labels: Path, images: Path) -> Annotations:
+    remarks: list[str] = []
+    classes: list[str] = []
+    return Annotations("CVAT", cvat.read(labels, images, classes, remarks), classes, remarks)
+
+
 _OPENERS: dict[Format, Callable[[Path, Path], Annotations]] = {
     "voc": _open_voc,
     "coco": coco.read,
+    "cvat": _open_cvat,
     "yolo": _open_yolo,
     "csv": box_table.read,
 }

@@ -7,8 +7,8 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from digits.data.images import EXTENSIONS
-from digits.data.sources import UnusableSource, count_of, listed, path_below, show
+from digits.data.image_lists import list_images
+from digits.data.sources import UnusableSource, count_of, listed, path_below, read_bounded, show
 from digits.data.tables import first_lines
 from digits.kinds.detection.annotations import AnnotatedImage, Box
 
@@ -33,12 +33,14 @@ class LabelFolder:
     ending: str
     ignored: tuple[str, ...] = ()
     images: dict[str, str] = field(init=False)
+    remarks: list[str] = field(init=False)
 
     def __post_init__(self) -> None:
         """List the images; raises UnusableSource if there are none."""
-        self.images = _by_stem(_files(self.root, EXTENSIONS))
-        if not self.images:
-            raise UnusableSource(f"{show(str(self.root))} contains no images.")
+        found = list_images(self.root)
+        found.need_images()
+        self.remarks = found.remarks()
+        self.images = _by_stem(found.files)
 
     def read(
         self,
@@ -51,6 +53,7 @@ class LabelFolder:
         ``parse`` raises InvalidAnnotation. Images without a file have no objects, or are not used. Raises
         UnusableSource that names the first faulty files.
         """
+        remarks += self.remarks
         unused = set(self.images.values())
         faults: list[str] = []
         lonely: list[str] = []
@@ -85,7 +88,7 @@ class LabelFolder:
 
     def label_files(self) -> list[str]:
         """Return the names of the annotation files, sorted."""
-        found = _files(self.labels, (self.ending,))
+        found = _files(self.labels, self.ending)
         return sorted(name for name in found if os.path.basename(name).lower() not in self.ignored)
 
     def image_of(self, name: str) -> str | None:
@@ -99,17 +102,6 @@ class LabelFolder:
             return read_bounded(path, MAX_LABEL_BYTES)
         except (ValueError, OSError) as error:
             raise InvalidAnnotation(getattr(error, "strerror", None) or str(error)) from error
-
-
-def read_bounded(path: Path, max_bytes: int) -> bytes:
-    """Return the contents of a regular file; raises OSError, and ValueError if it is too large."""
-    if not path.is_file():
-        raise ValueError("is not a regular file")
-    with open(path, "rb") as file:
-        data = file.read(max_bytes + 1)
-    if len(data) > max_bytes:
-        raise ValueError(f"is larger than {max_bytes >> 20} MiB")
-    return data
 
 
 def text_lines(data: bytes) -> Iterator[tuple[str, list[str]]]:
@@ -137,7 +129,7 @@ def _named(box: Box, name: str) -> Box:
     return Box(*edges, box.name, f"{show(name)}, {box.where}", box.is_relative, box.is_ignored)
 
 
-def _files(folder: Path, endings: tuple[str, ...]) -> list[str]:
+def _files(folder: Path, ending: str) -> list[str]:
     found = []
     for parent, folders, files in os.walk(folder):
         folders[:] = sorted(name for name in folders if not name.startswith("."))
@@ -145,7 +137,7 @@ def _files(folder: Path, endings: tuple[str, ...]) -> list[str]:
         found += [
             os.path.normpath(os.path.join(inner, name))
             for name in files
-            if name.lower().endswith(endings) and not name.startswith(".")
+            if name.lower().endswith(ending) and not name.startswith(".")
         ]
     return found
 

@@ -2,24 +2,43 @@
 
 from __future__ import annotations
 
+import os
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 
-from digits.data.sources import UnusableSource, count_of
+from digits.data.sources import UnusableSource, count_of, show
 from digits.data.tables import first_lines
 from digits.kinds.detection.annotations import Annotations, BoxChecks
 from digits.kinds.detection.formats import open_annotations
 from digits.kinds.detection.reader import ClassChoice, size_of
 from digits.kinds.detection.recipe import Format
-from digits.kinds.source_summary import Pace, SourceSummary, with_sample
+from digits.kinds.source_summary import Pace, SourceSummary, Suggestion, with_sample
+
+
+def suggest_annotations(root: Path, images: Path, labels: Path) -> Suggestion:
+    """Suggest the paths of the images and the annotations that were found in ``root``."""
+    place = f"in {show(os.path.relpath(labels, root))}" if labels != root else "beside the images"
+    return Suggestion(
+        f"This folder contains annotations {place}. Use them?",
+        "Use them",
+        {"train_image_folder": str(images), "train_label_folder": str(labels)},
+    )
 
 
 class Overview:
     """The annotations ``labels`` of the images below the folder ``images``, both real paths."""
 
-    def __init__(self, images: Path, labels: Path, format_name: Format, classes: list[str]) -> None:
+    def __init__(
+        self,
+        images: Path,
+        labels: Path,
+        format_name: Format,
+        classes: list[str],
+        suggestion: Suggestion | None = None,
+    ) -> None:
         self._root, self._labels, self._format = images, labels, format_name
+        self._suggestion = suggestion
         self._choice = ClassChoice(classes)
         self._checks = BoxChecks()
         self._objects: Counter[str] = Counter()
@@ -61,7 +80,8 @@ class Overview:
             [
                 f"{annotations.title} annotations: {at_least}{count_of(len(self._files), 'image')} with "
                 f"{count_of(self._objects.total(), 'object')} of {classes}."
-            ]
+            ],
+            suggestion=self._suggestion,
         )
         if self._missing:
             summary.problems.append(

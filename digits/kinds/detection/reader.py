@@ -177,12 +177,19 @@ def _read_source(
     checks, choice = BoxChecks(), ClassChoice([name for name in recipe.classes if name.lower() != DONT_CARE])
     unchosen: Counter[str] = Counter()
     found = _Objects(declared=annotations.classes)
+    readable = False
     for image in annotations.images:
-        _add(found, image, folder, checks, choice, unchosen)
+        readable |= _add(found, image, folder, checks, choice, unchosen)
         if len(found.files) % _IMAGES_PER_REPORT == 0:
             progress.reading(f"Reading {show(labels.name)}: {len(found.files):,} images")
     if not found.files:
         raise UnusableSource(f"{show(str(labels))} contains no annotated images.")
+    if not readable:
+        raise UnusableSource(
+            f"None of the images of {show(labels.name)} can be read in {show(str(folder))}. The first one: "
+            f"{show(found.files[0])}.",
+            "Check the folder of the images.",
+        )
     remarks = [*annotations.remarks, *checks.remarks()]
     if unchosen:
         remarks.append(
@@ -199,7 +206,8 @@ def _add(
     checks: BoxChecks,
     choice: ClassChoice,
     unchosen: Counter[str],
-) -> None:
+) -> bool:
+    """Add ``image`` with its usable boxes to ``found``; return whether its size can be read."""
     size = size_of(folder / image.file)
     rows, names = [], []
     for box in checks.usable(image, size) if size else []:
@@ -212,6 +220,7 @@ def _add(
     found.files.append(image.file)
     found.boxes.append(np.array(rows, np.float32).reshape(-1, 5))
     found.names.append(names)
+    return size is not None
 
 
 def _divide(found: dict[str, _Objects], recipe: CreateDetection) -> dict[str, _Objects]:

@@ -18,12 +18,14 @@ class Views(views.Views[CreateDetection]):
     counts_overlap = True
     charts = (views.Chart("map", "mAP", ("map",), percent=True, best="highest", low=0),)
     invitation = (
-        "Find objects in images: their boxes and classes. From KITTI, Pascal VOC, COCO, YOLO or CSV files."
+        "Find objects in images: their boxes and classes. From KITTI, VOC, COCO, YOLO, CVAT or CSV files."
     )
     infer = "Detect objects"
     infer_title = "Detect objects in an image"
     result = "Detected objects appear here."
     draws_on_image = True
+    annotation_format = "coco"
+    transformations = views.UNBLENDED
 
     def describe_dataset(self, manifest: Manifest) -> str:
         count = len(manifest.target.names)

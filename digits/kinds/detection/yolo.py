@@ -10,9 +10,9 @@ import os
 import re
 from pathlib import Path
 
-from digits.data.sources import UnusableSource, show
+from digits.data.sources import UnusableSource, read_bounded, show
 from digits.kinds.detection.annotations import Box
-from digits.kinds.detection.label_files import InvalidAnnotation, number_in, read_bounded, text_lines
+from digits.kinds.detection.label_files import InvalidAnnotation, number_in, text_lines
 
 YAML_FILES = ("data.yaml", "data.yml", "dataset.yaml")
 NAME_FILES = ("classes.txt", "obj.names")
@@ -76,6 +76,7 @@ def _names_in(path: Path) -> list[str]:
 
 _NAMES = re.compile(r"^names[ \t]*:[ \t]*(.*)$", re.MULTILINE)
 _ITEM = re.compile(r"^[ \t]*(?:-[ \t]+|(\d{1,5})[ \t]*:[ \t]*)(.*)$")
+_WHOLLY_QUOTED = re.compile(r"""'((?:[^']|'')*)'|"([^"]*)\"""")
 _QUOTED = re.compile(r"""'((?:[^']|'')*)'|"([^"]*)"|([^,'"]+)""")
 
 
@@ -111,6 +112,6 @@ def _block_items(text: str) -> list[str]:
 
 def _unquote(text: str) -> str:
     text = text.strip()
-    if text[:1] in ("'", '"') and text.find(text[0], 1) > 0:
-        return text[1 : text.find(text[0], 1)]
+    if found := _WHOLLY_QUOTED.match(text):
+        return found[1].replace("''", "'") if found[1] is not None else found[2]
     return text.partition(" #")[0].strip()

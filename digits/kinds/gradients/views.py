@@ -29,6 +29,8 @@ class Views(RegressionViews):
     infer_title = "Predict the gradient of an image"
     result = "The gradient appears here."
     draws_on_image = True
+    # Others change the slopes.
+    transformations = ("mean", "noise", "cutout")
     has_input = True
 
     def describe_dataset(self, manifest: Manifest) -> str:

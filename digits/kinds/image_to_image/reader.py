@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import cast
 
-from PIL import Image
+import numpy as np
 
 from digits.data import images
 from digits.data.images import Geometry, UnusableImage
@@ -36,8 +36,8 @@ class ImagePlan(Plan):
             raise UnusableImage(f"{TARGET} {show(name)}: {error.reason}") from error
         except OSError as error:
             raise UnusableImage(f"{TARGET} {show(name)}: {error.strerror or error}") from error
-        resized = _resize(picture.image, Geometry(picture.image.size, *size, geometry.mode))
-        return {self.target.feature: [images.encode_image(resized, "png")]}
+        resized = _resize(picture, picture.geometry(*size, geometry.mode))
+        return {self.target.feature: [images.encode(resized, "png")]}
 
 
 def read(recipe: CreateImageToImage, progress: Progress) -> Plan:
@@ -54,13 +54,13 @@ def _check_proportions(target: tuple[int, int], image: tuple[int, int]) -> None:
         raise UnusableImage(f"its aspect ratio ({sizes[0]}) differs from that of the image ({sizes[1]})")
 
 
-def _resize(image: Image.Image, geometry: Geometry) -> Image.Image:
+def _resize(picture: images.Picture, geometry: Geometry) -> images.Pixels:
     """Resize a target like an image, but pad it with black."""
-    if image.size == (geometry.width, geometry.height):
-        return image
-    scaled = image.resize(geometry.inner, Image.Resampling.BILINEAR, box=geometry.cut)
-    if scaled.size == (geometry.width, geometry.height):
-        return scaled
-    padded = Image.new(image.mode, (geometry.width, geometry.height))
-    padded.paste(scaled, geometry.offset)
+    if geometry.size == (geometry.width, geometry.height):
+        return picture.pixels
+    scaled = picture.scale(geometry)
+    height, width, channels = scaled.shape
+    left, top = geometry.offset
+    padded = np.zeros((geometry.height, geometry.width, channels), np.uint8)
+    padded[top : top + height, left : left + width] = scaled
     return padded

@@ -24,6 +24,7 @@ class Views(views.Views[CreateImageToImage]):
     infer_title = "Process an image"
     result = "The output appears here."
     draws_on_image = True
+    transformations = views.UNBLENDED
 
     def describe_dataset(self, manifest: Manifest) -> str:
         return "pairs of images"

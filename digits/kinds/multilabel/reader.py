@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
@@ -57,6 +58,10 @@ class Columns:
     labels: tuple[str, ...] = ()
     layout: Layout = "auto"
     separator: Separator = "auto"
+
+
+class _Choices(msgspec.Struct):
+    choices: list[str]
 
 
 @dataclass(frozen=True)
@@ -240,10 +245,20 @@ def _list_parser(count: int, place: int, separator: str) -> Callable[[Cells], La
     def parse(cells: Cells) -> Labels:
         if len(cells) > count:
             raise ValueError(f"{len(cells)} cells in {count} columns")
-        parts = cells[place].split(separator) if place < len(cells) else []
-        return tuple(filter(None, map(str.strip, parts)))
+        cell = cells[place] if place < len(cells) else ""
+        return _choices(cell) or tuple(filter(None, map(str.strip, cell.split(separator))))
 
     return parse
+
+
+def _choices(cell: str) -> Labels:
+    """Return the labels in a cell of Label Studio, such as ``{"choices": ["sea", "sky"]}``; none if it is another."""
+    if not cell.startswith("{"):
+        return ()
+    try:
+        return tuple(msgspec.json.decode(cell, type=_Choices).choices)
+    except msgspec.DecodeError:
+        return ()
 
 
 def _all_labels(columns: Columns, images: Iterable[LabeledImages]) -> list[str]:

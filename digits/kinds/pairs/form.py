@@ -8,9 +8,10 @@ from pathlib import Path
 
 from wtforms import Field, Form, IntegerField, StringField
 from wtforms.fields import SelectField
-from wtforms.validators import DataRequired, Optional, ValidationError
+from wtforms.validators import DataRequired, Optional, StopValidation, ValidationError
 
 from digits.core.errors import DigitsError
+from digits.core.remote import is_address
 from digits.data.data_roots import Roots
 from digits.data.sources import UnusableSource
 from digits.data.tables import MAX_HEADER_BYTES
@@ -27,6 +28,9 @@ class _FileOrFolder:
 
     def __call__(self, form: Form, field: Field) -> None:
         try:
+            if is_address(field.data):
+                field.data = form.resolve(field.data, "any")
+                raise StopValidation
             field.data = str(_resolve(form.meta.data_roots, field.data))
         except DigitsError as error:
             raise ValidationError(error.sentences) from None
@@ -56,7 +60,7 @@ class DatasetForm(ImageDatasetForm[CreatePairs]):
         if field.errors or os.path.isdir(field.data):
             return
         try:
-            read_rows(Path(field.data), self._root(Path(field.data)), MAX_HEADER_BYTES)
+            read_rows(Path(field.data), Path(self._root(field.data)), MAX_HEADER_BYTES)
         except UnusableSource as error:
             raise ValidationError(error.sentences) from None
 
@@ -66,12 +70,12 @@ class DatasetForm(ImageDatasetForm[CreatePairs]):
     def scan_source(self) -> Iterator[SourceSummary]:
         source = _resolve(self.meta.data_roots, self.pair_source.data or "")
         folder = self.path_of("image_folder", "folder") if self.image_folder.data else None
-        return summarize(source, folder or self._root(source))
+        return summarize(source, folder or Path(self._root(str(source))))
 
     def recipe(self) -> CreatePairs:
         return CreatePairs(
             source=self.pair_source.data,
-            folder=self.image_folder.data or str(self._root(Path(self.pair_source.data))),
+            folder=self.image_folder.data or self._root(self.pair_source.data),
             val_source=self.val_source.data or None,
             pct_val=0 if self.val_source.data else self.pct_val.data,
             pairs=self.pair_count.data,
@@ -88,5 +92,6 @@ class DatasetForm(ImageDatasetForm[CreatePairs]):
         if recipe.val_source is None:
             self.pct_val.data = round(recipe.pct_val)
 
-    def _root(self, source: Path) -> Path:
-        return source if os.path.isdir(source) else source.parent
+    def _root(self, source: str) -> str:
+        is_folder = source.endswith("/") if is_address(source) else os.path.isdir(source)
+        return source if is_folder else os.path.dirname(source)

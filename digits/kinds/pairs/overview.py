@@ -37,15 +37,17 @@ def summarize(source: Path, root: Path) -> Iterator[SourceSummary]:
 
 
 def _summarize_folder(folder: Path) -> Iterator[SourceSummary]:
+    warnings: list[str] = []
     try:
-        classes = list_classes(folder)
+        classes = list_classes(folder, warnings)
     except UnusableSource as error:
         yield SourceSummary.unusable(error)
         return
 
     def describe() -> SourceSummary:
         count = sum(map(len, classes.values()))
-        summary = SourceSummary(facts=[f"{count_of(count, 'image')} in {len(classes):,} classes."])
+        facts = [f"{count_of(count, 'image')} in {len(classes):,} classes."]
+        summary = SourceSummary(facts=facts, problems=warnings)
         summary.set_bars("Images per class", [(name, len(files)) for name, files in classes.items()])
         return summary
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import numpy as np
 
-from digits.data.images import EXTENSIONS
+from digits.data.image_lists import list_images
 from digits.data.sources import (
     ImageFolder,
     Plan,
@@ -56,9 +56,10 @@ def read(recipe: CreatePairs, progress: Progress) -> Plan:
     check_shares(share, 0)
     progress.reading(f"Reading {show(recipe.source)}")
     parts: dict[str, list[Pair]] = {}
+    warnings: list[str] = []
     roots = {"train": Path(recipe.folder), "val": Path(recipe.folder)}
     if os.path.isdir(recipe.source):
-        parts, roots["train"] = _pairs_of_folder(recipe, share), Path(recipe.source)
+        parts, roots["train"] = _pairs_of_folder(recipe, share, warnings), Path(recipe.source)
         roots["val"] = roots["train"]
     else:
         pairs = read_pairs(Path(recipe.source), roots["train"])
@@ -71,13 +72,13 @@ def read(recipe: CreatePairs, progress: Progress) -> Plan:
         if os.path.isdir(recipe.val_source):
             roots["val"] = Path(recipe.val_source)
             parts["val"] = draw_pairs(
-                list_classes(roots["val"]), max(2, recipe.pairs // 4), recipe.seed, "val"
+                list_classes(roots["val"], warnings), max(2, recipe.pairs // 4), recipe.seed, "val"
             )
         else:
             parts["val"] = read_pairs(Path(recipe.val_source), roots["val"])
     sources = {"train": recipe.source, "val": recipe.val_source or recipe.source}
     splits = {name: _split(pairs, roots[name], sources[name]) for name, pairs in parts.items() if pairs}
-    return PairPlan(class_index(NAMES), dict(splits), NAMES, required_groups=2, stacked=2)
+    return PairPlan(class_index(NAMES), dict(splits), NAMES, warnings, required_groups=2, stacked=2)
 
 
 def read_pairs(path: Path, root: Path) -> list[Pair]:
@@ -114,20 +115,25 @@ def read_rows(path: Path, root: Path, max_bytes: int) -> tuple[Iterator[Row[tupl
     return table.parse(root, 0, parse), table.is_whole
 
 
-def list_classes(root: Path) -> ClassFiles:
-    """List the images below each sub-folder of ``root``, sorted; raises UnusableSource."""
-    try:
-        names = sorted(entry.name for entry in os.scandir(root) if entry.is_dir())
-    except OSError as error:
-        raise UnusableSource(f"{show(str(root))} cannot be read: {error.strerror}.") from error
-    found = {name: sorted(_images_below(root, name)) for name in names}
-    classes = {name: files for name, files in found.items() if files}
+def list_classes(root: Path, warnings: list[str]) -> ClassFiles:
+    """List the images below each sub-folder of ``root``, sorted; raises UnusableSource.
+
+    Sentences about files that were ignored are added to ``warnings``.
+    """
+    found = list_images(root)
+    found.need_images()
+    warnings += found.remarks()
+    classes: ClassFiles = {}
+    for file in found.files:
+        name, separator, _ = file.partition("/")
+        if separator:
+            classes.setdefault(name, []).append(file)
     if len(classes) < 2 or max(map(len, classes.values())) < 2:
         raise UnusableSource(
             f"{show(str(root))} does not contain two classes of images.",
             "Each sub-folder must contain the images of a class.",
         )
-    return classes
+    return dict(sorted(classes.items()))
 
 
 def draw_pairs(classes: ClassFiles, count: int, seed: int, split: str) -> list[Pair]:
@@ -152,10 +158,10 @@ def draw_pairs(classes: ClassFiles, count: int, seed: int, split: str) -> list[P
     return [pairs[place] for place in chance.permutation(count)]
 
 
-def _pairs_of_folder(recipe: CreatePairs, share: float) -> dict[str, list[Pair]]:
+def _pairs_of_folder(recipe: CreatePairs, share: float, warnings: list[str]) -> dict[str, list[Pair]]:
     """Draw pairs for each split. The images of each class are divided first, so that no image is in two splits."""
     classes: dict[str, ClassFiles] = {"train": {}, "val": {}}
-    for name, files in list_classes(Path(recipe.source)).items():
+    for name, files in list_classes(Path(recipe.source), warnings).items():
         shuffled = choose(files, recipe.seed, name)
         count, _, _ = split_counts(len(files), share, 0)
         for split, part in (("train", shuffled[:count]), ("val", shuffled[count:])):
@@ -170,13 +176,6 @@ def _pairs_of_folder(recipe: CreatePairs, share: float) -> dict[str, list[Pair]]
         for split, count in counts.items()
         if count
     }
-
-
-def _images_below(root: Path, name: str) -> Iterator[str]:
-    for folder, _, files in os.walk(root / name):
-        for file in files:
-            if file.lower().endswith(EXTENSIONS):
-                yield os.path.relpath(os.path.join(folder, file), root)
 
 
 def _split(pairs: list[Pair], root: Path, source: str) -> PairSplit:

@@ -31,6 +31,7 @@ class Views(views.Views[CreatePairs]):
     charts = (
         views.Chart("auc", "AUC", ("auc",), best="highest", low=0),
         views.Chart("accuracy", "Accuracy", ("accuracy",), percent=True, best="highest", low=0),
+        views.Chart("distance", "Distance threshold", (THRESHOLD,), low=0, has_tile=False),
     )
     invitation = "Learn whether two images match: two photos of one object. From a CSV file or class folders."
     infer = "Compare"

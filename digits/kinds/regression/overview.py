@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
+from numpy.typing import NDArray
 
-from digits.data.sources import listed, show
+from digits.data.sources import UnusableSource, count_of, listed, show
 from digits.data.tables import Row
+from digits.kinds.regression.databases import column_names, first_values, open_images
 from digits.kinds.regression.reader import bins, read_rows
 from digits.kinds.source_summary import SourceSummary
 from digits.kinds.table_summary import MAX_BYTES, RowSource
 
 MAX_RANGES = 8
+MAX_DATABASE_ROWS = 20_000
 
 
 class Overview:
@@ -30,13 +34,42 @@ class Overview:
 
     def describe(self, rows: list[Row[list[float]]], summary: SourceSummary) -> None:
         """Add the range of each number, and the distribution of the first one."""
-        values = np.array([row.value for row in rows], np.float64)
-        ranges = [
-            f"{show(name)} {low:.6g} to {high:.6g}"
-            for name, low, high in zip(self._names, values.min(axis=0), values.max(axis=0), strict=True)
-        ]
-        more = f" and {len(ranges) - MAX_RANGES} more" if len(ranges) > MAX_RANGES else ""
-        summary.facts.append(f"Ranges: {', '.join(ranges[:MAX_RANGES])}{more}.")
-        edges, groups = bins(values[:, 0])
-        counts = np.bincount(np.digitize(values[:, 0], edges), minlength=len(groups))
-        summary.set_bars(f"Images by {show(self._names[0])}", list(zip(groups, counts.tolist(), strict=True)))
+        _describe(self._names, np.array([row.value for row in rows], np.float64), summary)
+
+
+def summarize_databases(root: Path) -> Iterator[SourceSummary]:
+    """Yield a summary of the folder of a generic dataset of DIGITS."""
+    try:
+        splits = open_images(root)
+        values = np.array(list(first_values(root, MAX_DATABASE_ROWS)), np.float64)
+    except UnusableSource as error:
+        yield SourceSummary.unusable(error)
+        return
+    except ValueError:  # rows of different lengths
+        yield SourceSummary(problems=["The labels of the records have different shapes."])
+        return
+    summary = SourceSummary()
+    counts = [f"{name} {images.count:,}" for name, images in splits.items()]
+    total = sum(images.count for images in splits.values())
+    summary.facts.append(f"A generic dataset of DIGITS with {count_of(total, 'image')}: {', '.join(counts)}.")
+    for images in splits.values():
+        images.close()
+    if not values.size:
+        summary.problems.append("There are no labels.")
+    elif np.isfinite(values).all():
+        _describe(column_names(values.shape[1]), values, summary)
+    else:
+        summary.problems.append("Some labels are not numbers (NaN or infinity).")
+    yield summary
+
+
+def _describe(names: list[str], values: NDArray[np.float64], summary: SourceSummary) -> None:
+    ranges = [
+        f"{show(name)} {low:.6g} to {high:.6g}"
+        for name, low, high in zip(names, values.min(axis=0), values.max(axis=0), strict=True)
+    ]
+    more = f" and {len(ranges) - MAX_RANGES} more" if len(ranges) > MAX_RANGES else ""
+    summary.facts.append(f"Ranges: {', '.join(ranges[:MAX_RANGES])}{more}.")
+    edges, groups = bins(values[:, 0])
+    counts = np.bincount(np.digitize(values[:, 0], edges), minlength=len(groups))
+    summary.set_bars(f"Images by {show(names[0])}", list(zip(groups, counts.tolist(), strict=True)))

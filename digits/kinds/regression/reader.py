@@ -23,6 +23,7 @@ from digits.data.tables import (
     usable_rows,
 )
 from digits.data.target import numbers
+from digits.kinds.regression import databases
 from digits.kinds.regression.recipe import CreateRegression
 from digits.kinds.table_source import plan_splits, table_paths
 
@@ -33,10 +34,15 @@ LARGEST_NUMBER = 1e30  # the squares of errors must fit into float32
 
 def read(recipe: CreateRegression, progress: Progress) -> Plan:
     """Plan the dataset of ``recipe``; raises UnusableSource and OSError."""
-    found = {
-        name: read_table(path, Path(recipe.folder), recipe.image_column, recipe.target_columns)
-        for name, path in table_paths(recipe, progress)
-    }
+    old: dict[str, databases.Split] = {}
+    if databases.is_database(Path(recipe.table)):
+        old = databases.read(Path(recipe.table), progress)
+        found = {name: split.table for name, split in old.items()}
+    else:
+        found = {
+            name: read_table(path, Path(recipe.folder), recipe.image_column, recipe.target_columns)
+            for name, path in table_paths(recipe, progress)
+        }
     parts = divide(found, recipe.pct_val, recipe.pct_test, recipe.seed)
     train = parts["train"]
     mean, std = train.values.mean(axis=0), train.values.std(axis=0)
@@ -47,6 +53,10 @@ def read(recipe: CreateRegression, progress: Progress) -> Plan:
         lambda part: part.values.tolist(),
         lambda part: np.digitize(part.values[:, 0], edges).tolist(),
     )
+    for name, split in splits.items():
+        if old:
+            split.images = old.get(name, old["train"]).images
+            split.source = split.images.describe()
     constant = [name for name, deviation in zip(train.names, std, strict=True) if not deviation]
     warnings = [f"All training images have the same value: {listed(constant)}."] if constant else []
     return Plan(numbers(train.names, mean.tolist(), std.tolist()), splits, groups, warnings)

@@ -10,7 +10,10 @@ KIND = "image-regression"
 
 
 class CreateRegression(CreateFromTable, kw_only=True):
-    """Read a table of images and numbers: those of ``target_columns``, by default all other columns."""
+    """Read a table of images and numbers: those of ``target_columns``, by default all other columns.
+
+    ``table`` can also be the folder of a generic dataset of DIGITS 4 to 6; see `digits.kinds.regression.databases`.
+    """
 
     kind: str = KIND
     target_columns: list[str] = field(default_factory=list)

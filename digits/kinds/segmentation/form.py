@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -10,6 +11,8 @@ from wtforms import SelectField, StringField
 from wtforms.validators import ValidationError
 
 from digits.data.sources import UnusableSource, show
+from digits.data.tables import is_image
+from digits.kinds.coco import find_file
 from digits.kinds.form_fields import choices
 from digits.kinds.pair_form import OptionalPath, PairForm
 from digits.kinds.pair_summary import summarize_pairs
@@ -18,15 +21,29 @@ from digits.kinds.segmentation.reader import TARGET, read_class_names, read_colo
 from digits.kinds.segmentation.recipe import CreateSegmentation
 from digits.kinds.source_summary import SourceSummary
 
+LABEL_MAP = "labelmap.txt"
 MASK_FOLDERS = ("masks", "mask", "labels", "label", "annotations", "annotation", "segmentationclass")
 
 
-class DatasetForm(PairForm[CreateSegmentation]):
-    """A dataset for semantic segmentation, from a folder of images and one of label images."""
+def _check_targets(form: Any, field: Any) -> None:
+    if field.data and os.path.isfile(field.data) and not field.data.lower().endswith(".json"):
+        raise ValidationError("Enter a folder of label images, or a COCO file (.json).")
 
+
+class DatasetForm(PairForm[CreateSegmentation]):
+    """A dataset for semantic segmentation, from a folder of images and one of label images or a COCO file."""
+
+    TARGET_TYPE = "any"
     SCANNED = (*PairForm.SCANNED, "class_labels_file", "colormap_text_file")
     TARGET_FOLDERS = MASK_FOLDERS
 
+    label_folder = StringField("Label images", default="", validators=[OptionalPath("any"), _check_targets])
+    validation_label_folder = StringField(
+        "Validation label images", default="", validators=[OptionalPath("any"), _check_targets]
+    )
+    test_label_folder = StringField(
+        "Test label images", default="", validators=[OptionalPath("any"), _check_targets]
+    )
     class_labels_file = StringField("Class labels", default="", validators=[OptionalPath("file")])
     # Accepted for scripts written for DIGITS; a color map implies its use.
     colormap_method = SelectField(
@@ -36,9 +53,37 @@ class DatasetForm(PairForm[CreateSegmentation]):
 
     def check_without_targets(self, split: str, folder: str) -> None:
         raise ValidationError(
-            f"Enter the folder of the label images: {show(folder)} does not contain one folder named images and "
-            "one named masks, labels or annotations."
+            f"Enter the folder of the label images, or a COCO file: {show(folder)} contains neither one folder named "
+            "images and one named masks, labels or annotations, nor one JSON file."
         )
+
+    def resolve_targets(self, path: str) -> str:
+        if not os.path.isdir(path):
+            return path
+        file = self._find_annotations(Path(path))
+        has_masks = file and any(is_image(entry.name) for entry in os.scandir(file.parent))
+        return str(file) if file and not has_masks else path
+
+    def find_sources(self, root: Path) -> tuple[Path, Path] | None:
+        found = super().find_sources(root)
+        if found:
+            return found[0], Path(self.resolve_targets(str(found[1])))
+        file = self._find_annotations(root)
+        return (root, file) if file else None
+
+    def _find_annotations(self, folder: Path) -> Path | None:
+        file = find_file(folder)
+        return file if file and self.meta.data_roots.contain(file) else None
+
+    def validate_feature_folder(self, field: StringField) -> None:
+        if not (field.errors or self.class_labels_file.data or self.colormap_text_file.data):
+            self.colormap_text_file.data = self._label_map(Path(field.data or ""))
+
+    def _label_map(self, root: Path) -> str:
+        """Return the color map that CVAT writes beside the folders of images and label images, or an empty string."""
+        paths = (folder / LABEL_MAP for folder in (root, root.parent))
+        found = (path for path in paths if path.is_file() and self.meta.data_roots.contain(path))
+        return str(next(found, ""))
 
     def validate_class_labels_file(self, field: StringField) -> None:
         self._check_text(field, read_class_names)
@@ -51,11 +96,16 @@ class DatasetForm(PairForm[CreateSegmentation]):
     def scan_source(self) -> Iterator[SourceSummary]:
         folders, suggestion = self.scanned_folders()
         if not folders.targets:
-            return iter([SourceSummary(problems=["Enter the folder of the label images."], finished=True)])
+            problem = "Enter the folder of the label images, or a COCO file."
+            return iter([SourceSummary(problems=[problem], finished=True)])
         paths = [
             str(self.path_of(name, "file")) if (self[name].data or "").strip() else ""
             for name in ("class_labels_file", "colormap_text_file")
         ]
+        if os.path.isfile(folders.targets):
+            return Overview(*paths).summarize_annotations(folders, suggestion)
+        if not any(paths):
+            paths[1] = self._label_map(self.path_of("feature_folder", "folder"))
         overview = Overview(*paths)
         return summarize_pairs(folders, TARGET, overview.describe, suggestion)
 

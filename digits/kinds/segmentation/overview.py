@@ -3,16 +3,26 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Iterator
 from pathlib import Path
 
 from digits.data import images
 from digits.data.images import UnusableImage
 from digits.data.masks import MaskSurvey, open_mask
-from digits.data.sources import ImageFolder, count_of, listed, show
-from digits.kinds.pair_source import FoundPairs
-from digits.kinds.pair_summary import spread
-from digits.kinds.segmentation.reader import TARGET, find_classes, initial_code, read_class_names
-from digits.kinds.source_summary import MAX_SAMPLE_BYTES, SAMPLE_IMAGES, SourceSummary
+from digits.data.sources import ImageFolder, UnusableSource, count_of, listed, show
+from digits.kinds.pair_source import FoundPairs, PairFolders
+from digits.kinds.pair_summary import spread, with_examples
+from digits.kinds.segmentation.coco import CocoClasses
+from digits.kinds.segmentation.reader import TARGET, find_classes, read_class_files
+from digits.kinds.source_summary import MAX_SAMPLE_BYTES, SAMPLE_IMAGES, SourceSummary, Suggestion
+
+
+class _Silent:
+    def reading(self, what: str) -> None:
+        """Ignore the progress."""
+
+    def downloaded(self, fraction: float, what: str) -> None:
+        """Ignore the progress."""
 
 
 class Overview:
@@ -20,14 +30,33 @@ class Overview:
 
     def __init__(self, class_labels: str, color_map: str) -> None:
         self._class_labels, self._color_map = class_labels, color_map
+        self._annotations = CocoClasses()
+
+    def summarize_annotations(
+        self, folders: PairFolders, suggestion: Suggestion | None
+    ) -> Iterator[SourceSummary]:
+        """Yield increasingly complete summaries of a COCO file; the last one is finished."""
+        summary = SourceSummary(facts=["Reading the annotations…"], suggestion=suggestion, finished=False)
+        yield summary
+        try:
+            found = self._annotations.find(folders, Path(folders.targets), _Silent())
+            found.need(TARGET)
+            regions = sum(map(len, found.masks.regions.values()))
+            images_found = count_of(len(found.pairs.names), "image")
+            fact = f"COCO annotations: {images_found} with {count_of(regions, 'object')}."
+            summary = SourceSummary(facts=[fact], problems=list(found.notes), suggestion=suggestion)
+            self.describe(found, summary)
+        except UnusableSource as error:
+            yield SourceSummary.unusable(error)
+            return
+        yield from with_examples(found, summary)
 
     def describe(self, found: FoundPairs, summary: SourceSummary) -> None:
         """Add the classes in a sample of the label images, and their problems; raises UnusableSource."""
-        names = read_class_names(self._class_labels)
-        code = initial_code(self._color_map)
+        names, code = read_class_files(self._class_labels, self._color_map)
         surveys: list[tuple[str, MaskSurvey]] = []
         broken: list[str] = []
-        masks = ImageFolder(Path(found.folders.targets))
+        masks = found.target_images
         sources = ImageFolder(Path(found.folders.images))
         for name, mask_name in spread(found, SAMPLE_IMAGES):
             try:
@@ -51,7 +80,7 @@ class Overview:
                 f"{count_of(len(broken), TARGET)} of those examined cannot be used: {listed(broken)}. "
                 "Their images are skipped."
             )
-        classes = find_classes([survey for _, survey in surveys], names, code)
+        classes = find_classes([survey for _, survey in surveys], names, code, self._annotations)
         summary.facts.append(f"{_count(len(classes.names))}: {listed(classes.names)}.")
         summary.facts += classes.remarks()
         counts = Counter(

@@ -1,4 +1,4 @@
-"""Read a folder of images and one of label images, whose pixels are class indexes or colors.
+"""Read a folder of images and one of label images, whose pixels are class indexes or colors, or a COCO file.
 
 The classes are those of all label images, so these are read twice: first to count the pixels of each class, in
 one process per core, then with their images.
@@ -6,8 +6,10 @@ one process per core, then with their images.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import cast
 
@@ -23,7 +25,8 @@ from digits.data.pairs import PairedSplit
 from digits.data.records import Features
 from digits.data.sources import Plan, Progress, SplitPlan, UnusableSource, count_of, listed, show
 from digits.data.target import IGNORED, MAX_PIXEL_CLASSES, mask
-from digits.kinds.pair_source import plan_splits
+from digits.kinds.pair_source import FoundPairs, PairFolders, find_pairs, plan_splits
+from digits.kinds.segmentation.coco import CocoClasses
 from digits.kinds.segmentation.recipe import CreateSegmentation
 
 TARGET = "label image"
@@ -94,11 +97,14 @@ class SegmentationPlan(Plan):
 
 def read(recipe: CreateSegmentation, progress: Progress) -> Plan:
     """Plan the dataset of ``recipe``; raises UnusableSource and OSError."""
-    names = read_class_names(recipe.class_labels_file)
-    code = initial_code(recipe.colormap_file)
-    splits, warnings = plan_splits(recipe, progress, TARGET)
+    names, code = read_class_files(recipe.class_labels_file, recipe.colormap_file)
+    annotations = CocoClasses()
+    splits, warnings = plan_splits(recipe, progress, TARGET, partial(find_masks, annotations))
+    if annotations.indexes:
+        _check_annotations(recipe)
     surveys = _survey(splits, code, recipe.processes, progress)
-    classes = find_classes([item for found in surveys.values() for item in found if item], names, code)
+    known = [item for found in surveys.values() for item in found if item]
+    classes = find_classes(known, names, code, annotations)
     shares = _total_shares(classes, surveys["train"])
     for name, split in splits.items():
         split.targets = [
@@ -118,13 +124,46 @@ def read(recipe: CreateSegmentation, progress: Progress) -> Plan:
     return SegmentationPlan(target, dict(splits), groups, warnings, code=classes.code)
 
 
-def initial_code(color_map: str) -> Code:
-    """Return how to survey label images: by the colors in the file ``color_map``, or as indexes."""
-    return ColorMap(read_color_map(color_map)) if color_map else IndexCode()
+def _check_annotations(recipe: CreateSegmentation) -> None:
+    """Raise UnusableSource for settings that do not fit COCO files."""
+    if not all(os.path.isfile(folders.targets) for _, folders in recipe.folders()):
+        raise UnusableSource(
+            "Some splits have COCO files and others label images.", "Use the same for all splits."
+        )
+    if recipe.class_labels_file or recipe.colormap_file:
+        raise UnusableSource(
+            "Class labels and color maps are for label images: a COCO file contains the names of the classes.",
+            "Leave these fields empty.",
+        )
 
 
-def find_classes(surveys: Sequence[MaskSurvey], names: list[str], code: Code) -> Classes:
-    """Return the classes of the surveyed label images; ``names`` may be empty. Raises UnusableSource."""
+def find_masks(annotations: CocoClasses, folders: PairFolders, progress: Progress) -> FoundPairs:
+    """Return the images with label images, or with those drawn from a COCO file; raises UnusableSource."""
+    path = Path(folders.targets)
+    return annotations.find(folders, path, progress) if path.is_file() else find_pairs(folders, progress)
+
+
+def read_class_files(class_labels: str, color_map: str) -> tuple[list[str], Code]:
+    """Return the names of the classes, if they are known, and how to survey label images.
+
+    That is by the colors in the file ``color_map``, or as indexes. Both paths can be empty. Raises UnusableSource.
+    """
+    names = read_class_names(class_labels)
+    if not color_map:
+        return names, IndexCode()
+    names_of_colors, colors = read_color_map(color_map)
+    return names or names_of_colors, ColorMap(colors)
+
+
+def find_classes(
+    surveys: Sequence[MaskSurvey], names: list[str], code: Code, annotations: CocoClasses
+) -> Classes:
+    """Return the classes of ``annotations`` if there are any, else of the surveyed label images.
+
+    ``names`` may be empty. Raises UnusableSource.
+    """
+    if annotations.indexes:
+        return Classes(list(annotations.indexes), [], IndexCode(len(annotations.indexes)))
     if not surveys:
         raise UnusableSource(
             "No label image can be used.",
@@ -166,16 +205,25 @@ def read_class_names(path: str) -> list[str]:
     return [show(name) for name in names]
 
 
-def read_color_map(path: str) -> list[Color]:
+def read_color_map(path: str) -> tuple[list[str], list[Color]]:
     """Read the colors of the classes: red, green and blue per line, 0 to 255. Raises UnusableSource.
 
-    As in DIGITS, a map of 256 colors is padded with black, and its last color is that of pixels without a class.
+    As in DIGITS, a map of 256 colors is padded with black, and its last color is that of pixels without a class. The
+    lines of CVAT's ``labelmap.txt`` begin with the name of the class: ``car:128,0,0::``. Without names, the first list
+    is empty.
     """
     name = show(Path(path).name)
     colors: list[Color] = []
+    names: list[str] = []
     for number, line in enumerate(_lines(Path(path)), 1):
+        label, has_name, color_text = line.partition(":")
+        if line.startswith("#"):
+            continue
+        if has_name:
+            names.append(show(label.strip()))
+        numbers = color_text.partition(":")[0] if has_name else line
         try:
-            red, green, blue = (int(part) for part in line.replace(",", " ").split())
+            red, green, blue = (int(part) for part in numbers.replace(",", " ").split())
         except ValueError:
             red = -1
         if not (red >= 0 and all(0 <= value <= 255 for value in (red, green, blue))):
@@ -197,7 +245,7 @@ def read_color_map(path: str) -> list[Color]:
             raise UnusableSource(
                 f"{name}: line {number} repeats the color of line {colors.index(color) + 1}."
             )
-    return colors
+    return names if len(names) == len(colors) == len(set(names)) else [], colors
 
 
 def _lines(path: Path) -> list[str]:

@@ -8,7 +8,7 @@ KIND = "image-segmentation"
 
 
 class CreateSegmentation(CreateFromPairs, kw_only=True):
-    """Read a folder of images and one of label images.
+    """Read a folder of images and one of label images, or a COCO file of polygons and masks.
 
     ``class_labels_file`` lists the names of the classes, one per line. With ``colormap_file``, which lists the
     colors of the classes, the pixels of label images are colors; otherwise they are class indexes.

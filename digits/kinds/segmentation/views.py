@@ -27,12 +27,15 @@ class Views(views.Views[CreateSegmentation]):
     )
     invitation = (
         "Assign each pixel to a class. From a folder of images and one of label images (masks) with the same "
-        "names."
+        "names, or a COCO file."
     )
     infer = "Segment"
     infer_title = "Segment an image"
     result = "The mask appears here."
     draws_on_image = True
+    annotation_format = "coco"
+    transformations = views.UNBLENDED
+    annotation_tools = "CVAT"
 
     def describe_dataset(self, manifest: Manifest) -> str:
         count = len(manifest.target.names)

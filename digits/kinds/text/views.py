@@ -24,6 +24,8 @@ class Views(ClassificationViews):
     record = "text"
     records = "texts"
     shows_images = False
+    # The pixels are indexes of characters.
+    transformations = ()
     has_input = True
     takes_image = False
 

@@ -15,19 +15,23 @@ import math
 import os
 import shutil
 import time
+from collections.abc import Callable
 from contextlib import closing
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, cast
 
 import humanize
+import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
+from digits.core.errors import DigitsError
 from digits.core.events import Counted, EventLog, Progressed, ReportInterval, Skipped, Warned
 from digits.core.events import Split as SplitName
 from digits.core.files import is_disk_full, write_bytes, write_json
 from digits.core.recipe import CreateDataset
+from digits.core.remote import replace_texts
 from digits.data import images, parallel, records, samples
 from digits.data.feature_spec import FeatureShapes
 from digits.data.manifest import (
@@ -41,8 +45,9 @@ from digits.data.manifest import (
     Split,
     remove_products,
 )
+from digits.data.remote.copies import Copies
 from digits.data.sources import ImageSource, Plan, SplitPlan, UnusableSource, count_of, show
-from digits.kinds.recipes import read_source
+from digits.kinds.recipes import build_recipe, read_source
 from digits.worker.failure import UserFault
 
 MAX_SKIPPED_EVENTS = 1000
@@ -56,6 +61,9 @@ NEWS_SECONDS = 0.2
 PROGRESS_SECONDS = 0.25
 SHARE_OF_DOWNLOAD = 0.5
 DIGEST_BYTES = 8
+MAX_UINT16_SUMMANDS = 65535 // 255
+# Mean images of DIGITS 6 are rounded.
+MAX_MEAN_DIFFERENCE = 1.0
 
 _FORMATS = {"png": "png", "jpg": "jpeg", "none": "raw"}
 
@@ -142,12 +150,21 @@ class Creation:
         self._recipe = recipe
         self._job_folder = job_folder
         self._report = Report(events)
+        self._copies: Copies | None = None
 
     def run(self) -> dict[str, Any]:
         remove_products(self._job_folder)
         written: dict[str, Written] = {}
         try:
-            return self._make(self._plan(), written)
+            self._fetch()
+            result = self._make(self._plan(), written)
+            if self._copies is not None:
+                self._copies.remove()
+            return result
+        except UserFault as fault:
+            remove_products(self._job_folder)
+            show = self._report.show
+            raise UserFault(show(fault.message), show(fault.hint)) from fault
         except parallel.ProcessDied as death:
             remove_products(self._job_folder)
             raise _process_fault(death) from death
@@ -159,6 +176,20 @@ class Creation:
         except BaseException:
             remove_products(self._job_folder)
             raise
+
+    def _fetch(self) -> None:
+        """Copy the remote files of the recipe, and read the copies instead."""
+        recipe = self._recipe
+        if recipe.remote is None:
+            return
+        try:
+            self._copies = Copies(recipe.remote, self._job_folder)
+            self._report.show = self._copies.show
+            self._copies.fetch(self._report, recipe.max_unusable_percent)
+        except DigitsError as error:
+            raise UserFault(error.message, error.hint) from error
+        body = msgspec.to_builtins(recipe) | {"remote": None}
+        self._recipe = build_recipe(replace_texts(body, self._copies.paths))
 
     def _plan(self) -> Plan:
         try:
@@ -181,6 +212,7 @@ class Creation:
         self._warn_of_losses(plan, written)
         mean = total / written["train"].count
         self._save_mean(mean, plan)
+        self._compare_mean(mean, plan)
         if plan.target.labels:
             lines = "".join(f"{label}\n" for label in plan.target.labels)
             write_bytes(self._job_folder / LABELS_FILE, lines.encode())
@@ -202,7 +234,8 @@ class Creation:
             skipped=len(skipped),
             seed=recipe.seed,
             source={
-                name: show(split.source or split.images.describe()) for name, split in plan.splits.items()
+                name: self._report.show(show(split.source or split.images.describe()))
+                for name, split in plan.splits.items()
             },
         )
         manifest.save(self._job_folder)
@@ -295,6 +328,18 @@ class Creation:
         )
         write_bytes(self._job_folder / MEAN_IMAGE_FILE, images.encode(images.side_by_side(pixels), "png"))
 
+    def _compare_mean(self, mean: NDArray[np.float64], plan: Plan) -> None:
+        """Warn if the mean image differs from the known one by more than rounding; resized images are not compared."""
+        known = plan.known_mean
+        if known is None or known.shape != mean.shape:
+            return
+        difference = float(np.abs(known - mean).max())
+        if difference > MAX_MEAN_DIFFERENCE:
+            self._report.warn(
+                f"The mean image differs from that of the source by up to {difference:.1f} of 255. "
+                "The new one is used."
+            )
+
     def _need_room(self, plan: Plan) -> None:
         """Fail early if the dataset cannot fit on the disk; the compression ratio of PNG and JPEG is not known
         yet.
@@ -324,7 +369,7 @@ class ShardMaker:
         self._job_folder = job_folder
         # Image files have one or three channels.
         self._format = "raw" if plan.stacked > 1 else _FORMATS[recipe.encoding]
-        self._sum: NDArray[np.float64] | None = None
+        self._sum = MeanSum()
 
     def make(self, number: int, send: parallel.Send) -> None:
         """Write the shard of piece ``number``; send Advanced periodically, and ShardWritten at the end."""
@@ -348,13 +393,13 @@ class ShardMaker:
                     news.advance(Unusable(show(path), _reason(error, split.images), piece.split, name))
                     continue
                 writer.add(records.encode_example(record), group)
-                features.add(records.all_features(record))
+                features.add(record)
                 if group >= 0:
                     counts[group] += 1
                 kept.append(place)
                 digests += digest
                 if in_train:
-                    self._add(pixels)
+                    self._sum.add(pixels)
                 news.advance()
         news.flush()
         counted = self._plan.counts(split, kept)
@@ -374,8 +419,8 @@ class ShardMaker:
 
     def finish(self, send: parallel.Send) -> None:
         """Send the sum of the training images that this process wrote."""
-        if self._sum is not None:
-            send(Summed(self._sum))
+        if (total := self._sum.total()) is not None:
+            send(Summed(total))
 
     def _record(self, split: SplitPlan, place: int) -> tuple[records.Record, images.Pixels, bytes]:
         recipe, size = self._recipe, (self._recipe.width, self._recipe.height)
@@ -387,15 +432,14 @@ class ShardMaker:
         digest = hashlib.blake2b(b"".join(item.data for item in pictures), digest_size=DIGEST_BYTES).digest()
         # The padding noise depends on the images only, so that it is reproducible.
         seed = recipe.seed % (1 << 64) ^ int.from_bytes(digest, "big")
-        resized = [images.resize_image(item.image, *size, recipe.resize_mode, seed=seed) for item in pictures]
-        pixels = images.as_pixels(resized[0])
-        if len(pictures) > 1:
-            pixels = np.concatenate([images.as_pixels(image) for image in resized], axis=2)
-            data = pixels.tobytes()
-        elif first.plain and first.image.size == size and first.format.lower() == self._format:
+        resized = [item.resize(*size, recipe.resize_mode, seed=seed) for item in pictures]
+        pixels = resized[0] if len(resized) == 1 else np.concatenate(resized, axis=2)
+        if first.plain and first.size == size and first.format.lower() == self._format:
             data = first.data
+        elif self._format == "raw":
+            data = pixels.tobytes()
         else:
-            data = images.encode_image(resized[0], recipe.encoding)
+            data = images.encode(pixels, recipe.encoding)
         name = os.fsencode(split.files[place])
         source_size, source_mode = self._plan.source(split, place, first)
         record = records.Record(
@@ -425,11 +469,36 @@ class ShardMaker:
         )
         return record, array, digest
 
-    def _add(self, pixels: NDArray[Any]) -> None:
-        # Sums of integers are exact in float64, so the order does not matter.
-        if self._sum is None:
-            self._sum = np.zeros(pixels.shape, np.float64)
-        np.add(self._sum, pixels, out=self._sum)
+
+class MeanSum:
+    """The sum of images of one size; that of uint8 images is exact and does not depend on their order."""
+
+    def __init__(self) -> None:
+        self._total: NDArray[np.float64] | None = None
+        self._recent = np.zeros(0, np.uint16)
+        self._count = 0
+
+    def add(self, pixels: NDArray[Any]) -> None:
+        """Add uint8 or float32 [height, width, channels]."""
+        if pixels.dtype != np.uint8:
+            total = np.zeros(pixels.shape) if self._total is None else self._total
+            self._total = np.add(total, pixels, out=total)
+            return
+        # Adding 16-bit integers is faster than adding float64.
+        if self._count == MAX_UINT16_SUMMANDS:
+            self._total = self.total()
+            self._count = 0
+        if self._count:
+            np.add(self._recent, pixels, out=self._recent)
+        else:
+            self._recent = pixels.astype(np.uint16)
+        self._count += 1
+
+    def total(self) -> NDArray[np.float64] | None:
+        """The sum so far, float64 [height, width, channels]; None without images."""
+        if not self._count:
+            return self._total
+        return self._recent.astype(np.float64) if self._total is None else self._total + self._recent
 
 
 class Report:
@@ -443,21 +512,23 @@ class Report:
         self._skipped = 0
         self.images = 0
         self.share = 0.0  # the progress before writing starts
+        # Replaces paths in texts for the user.
+        self.show: Callable[[str], str] = str
 
     def warn(self, message: str) -> None:
-        self._events.append(Warned(message))
+        self._events.append(Warned(self.show(message)))
 
     def counted(self, split: str, plan: Plan, counts: NDArray[np.integer[Any]]) -> None:
         if plan.counted:
             self._events.append(Counted(cast(SplitName, split), plan.counted, counts.tolist()))
 
     def reading(self, what: str) -> None:
-        self._events.append(Progressed(self.share, None, what))
+        self._events.append(Progressed(self.share, None, self.show(what)))
 
-    def downloaded(self, fraction: float, what: str) -> None:
+    def downloaded(self, fraction: float, what: str, seconds_left: float | None = None) -> None:
         self.share = SHARE_OF_DOWNLOAD
         if self._interval.is_due(now=fraction >= 1):
-            self._events.append(Progressed(fraction * self.share, None, what))
+            self._events.append(Progressed(fraction * self.share, seconds_left, what))
 
     def start_writing(self, count: int) -> None:
         self.images = count

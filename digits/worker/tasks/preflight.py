@@ -27,8 +27,7 @@ from digits.core import recipe as recipes
 from digits.core.events import EventLog, InputPrepared, Progressed, for_browser
 from digits.core.preflight_result import PICTURE_FILE
 from digits.data import images
-from digits.data.target import TargetSpec
-from digits.worker.input import feeds
+from digits.worker.input import display, feeds
 from digits.worker.training import device_config, numerics, step_debugger
 from digits.worker.training.setup import Setup
 from digits.worker.training.steps import CROSS_ENTROPY
@@ -403,12 +402,12 @@ class _Preflight:
     def _write_picture(self, chunk: feeds.Chunk) -> list[dict[str, Any]]:
         """Write the picture of a batch; return the description of each image."""
         x, targets = self._setup.training.seen(chunk, 0)
-        pixels = displayed(x[:MAX_IMAGES], self._data.preparation)
+        pixels = display.as_pixels(x[:MAX_IMAGES], self._data.preparation)
         picture = images.encode(contact_sheet(pixels), "png")
         (self._setup.job_folder / PICTURE_FILE).write_bytes(picture)
         target = self._data.manifest.target
         return [
-            _note({name: values[place] for name, values in targets.items()}, target)
+            display.describe({name: values[place] for name, values in targets.items()}, target)
             for place in range(len(pixels))
         ]
 
@@ -422,34 +421,6 @@ def _input(prepared: InputPrepared) -> dict[str, Any]:
 
 def _curves(metrics: dict[str, float]) -> dict[str, float]:
     return {name: value for name, value in metrics.items() if name != CROSS_ENTROPY}
-
-
-def _note(values: dict[str, Any], target: TargetSpec) -> dict[str, Any]:
-    note: dict[str, Any] = {"label": target.describe(values["y"])}
-    if "others" in values:
-        note.update(other=target.describe(values["others"]), share=round(float(values["share"]), 4))
-    return note
-
-
-def displayed(x: NDArray[np.float32], prepare: feeds.Preparation) -> NDArray[np.uint8]:
-    """Convert the batch ``x`` [N, H, W, C] of the network's input back to pixels, adding the mean.
-
-    Standardized images get a medium gray and a typical contrast, and arrays the range of the batch.
-    """
-    if prepare.image_dtype != "uint8":
-        return images.scale_to_pixels(x)
-    if prepare.augment.whitening:
-        pixels = 128 + 64 * x
-    else:
-        pixels = x + _mean_of_windows(prepare)
-    return pixels.clip(0, 255).round().astype(np.uint8)
-
-
-def _mean_of_windows(prepare: feeds.Preparation) -> NDArray[np.float32]:
-    """Return the mean at the crop's position; the mean pixel for random crops."""
-    if prepare.mean.ndim == 3 and prepare.crop:
-        return prepare.mean.mean((0, 1))
-    return prepare.mean
 
 
 def contact_sheet(pixels: NDArray[np.uint8]) -> NDArray[np.uint8]:

@@ -193,7 +193,7 @@ def test_mistakes_in_color_maps_name_the_line(tmp_path: Path, text: str, reason:
 def test_a_padded_color_map_of_digits_is_accepted(tmp_path: Path) -> None:
     path = tmp_path / "map.txt"
     path.write_text("0 0 0\n128 0 0\n" + "0 0 0\n" * 254)
-    assert reader.read_color_map(str(path)) == [(0, 0, 0), (128, 0, 0)]
+    assert reader.read_color_map(str(path)) == ([], [(0, 0, 0), (128, 0, 0)])
 
 
 def test_splits_are_disjoint_and_depend_on_the_seed_only(tmp_path: Path) -> None:

@@ -183,3 +183,44 @@ def test_a_clone_is_filled_from_the_recipe(site: Site, root: Path) -> None:
         filled = again.recipe()
         filled.seed = recipe.seed
         assert filled == recipe
+
+
+def test_a_coco_file_beside_the_images_becomes_a_dataset(site: Site) -> None:
+    folder = site.data / "export"
+    (folder / "images").mkdir(parents=True)
+    pictures, annotations = [], []
+    for number in range(8):
+        Image.new("L", (20, 20), 30 * number).save(folder / "images" / f"{number}.png")
+        pictures.append({"id": number, "file_name": f"images/{number}.png", "width": 20, "height": 20})
+        corners = [2, 2, 12, 2, 12, 12, 2, 12]
+        annotations.append(
+            {"id": number, "image_id": number, "category_id": 1, "segmentation": [corners], "iscrowd": 0}
+        )
+    body = {"images": pictures, "annotations": annotations, "categories": [{"id": 1, "name": "square"}]}
+    (folder / "result.json").write_text(json.dumps(body))
+
+    lines = site.post("/datasets/images/segmentation/scan", feature_folder=str(folder)).text.splitlines()
+    summary = json.loads(lines[-1])
+    assert "COCO annotations: 8 images with 8 objects." in summary["facts"] and not summary["problems"]
+    assert summary["bars"] == [["background", 8], ["square", 8]]
+    assert summary["suggestion"]["fields"]["label_folder"] == str(folder / "result.json")
+
+    dataset = create(site, folder)
+    assert site.wait_for_end(dataset) == "Done"
+    body = site.json(f"/datasets/{dataset}.json")
+    assert body["labels"] == ["background", "square"]
+    assert body["pixel_shares"] == pytest.approx([0.75, 0.25])
+    assert f'value="{folder / "result.json"}"' in site.get(f"/clone/{dataset}", follow_redirects=True).text
+    version = site.post(
+        f"/datasets/{dataset}/versions.json", dataset_name="small", resize_width=10
+    ).get_json()
+    assert site.wait_for_end(version["id"]) == "Done"
+    assert site.json(f"/datasets/{version['id']}.json")["labels"] == ["background", "square"]
+
+    refused = site.post(
+        "/datasets/images/segmentation.json",
+        dataset_name="x",
+        feature_folder=str(folder),
+        label_folder=str(folder / "images" / "0.png"),
+    )
+    assert "COCO file (.json)" in refused.get_json()["errors"]["label_folder"][0]

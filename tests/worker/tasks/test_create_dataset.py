@@ -475,7 +475,7 @@ def test_a_killed_process_ends_the_task(job: Path, source: Path, monkeypatch: py
 def test_an_unexpected_error_leaves_no_files(
     job: Path, source: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(images, "resize_image", lambda *arguments, **options: 1 / 0)
+    monkeypatch.setattr(images.Picture, "resize", lambda *arguments, **options: 1 / 0)
     with pytest.raises(ZeroDivisionError):
         make(job, recipe(source, width=5))
     assert [path.name for path in job.iterdir()] == ["create"]

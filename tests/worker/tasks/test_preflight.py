@@ -333,12 +333,3 @@ def test_the_operation_that_produces_nan_is_named(preflight: Any, val_interval: 
     assert outcome.code == 1
     assert "unsound (Log)" in outcome.failure.message
     assert "tf.log" in network.splitlines()[outcome.failure.line - 1]
-
-
-def test_arrays_of_numbers_are_displayed_in_their_range() -> None:
-    from digits.worker.input.feeds import Preparation
-    from digits.worker.tasks import preflight
-
-    prepare = Preparation(np.zeros(1, np.float32), None, (1, 3, 1), image_dtype="float32")
-    shown = preflight.displayed(np.array([-500, 0, 500], np.float32).reshape(1, 1, 3, 1), prepare)
-    assert shown.ravel().tolist() == [0, 128, 255]

@@ -1,0 +1,95 @@
+"""Find and open the databases of Caffe and of DIGITS 4 to 6, and the folders of their dataset jobs."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Protocol
+
+from digits.data.caffe import Entry
+from digits.data.hdf5_images import HDF5_ENDINGS, LIST_FILE, Hdf5Images
+from digits.data.lmdb_images import DATA_FILE, LMDB_ENDINGS, LmdbImages
+from digits.data.manifest import SPLITS
+from digits.data.sources import ImageSource, UnusableSource, show
+
+LABELS_FILE = "labels.txt"
+MEAN_FILE = "mean.binaryproto"
+FEATURES, LABELS = "features", "labels"
+
+
+class Database(ImageSource, Protocol):
+    """The images of a database, with a label each; ``format`` is the name of its file format."""
+
+    format: str
+
+    @property
+    def count(self) -> int:
+        """The number of records."""
+
+    def entries(self) -> Iterator[Entry]:
+        """Yield the records in order; raises UnusableSource."""
+
+    def close(self) -> None:
+        """Close the files."""
+
+
+def open_database(path: Path, below: Path | None = None) -> Database:
+    """Open an LMDB or HDF5 database, a folder or a file; raises UnusableSource.
+
+    Links are not followed: below the folder ``below``, if it is given, which contains ``path``.
+    """
+    try:
+        names = set(os.listdir(path)) if path.is_dir() else {path.name}
+    except OSError as error:
+        raise UnusableSource(f"{show(str(path))} cannot be read: {error.strerror}.") from error
+    if DATA_FILE in names or (path.suffix.lower() in LMDB_ENDINGS and not path.is_dir()):
+        return LmdbImages(path, below)
+    if (LIST_FILE in names and path.is_dir()) or any(name.lower().endswith(HDF5_ENDINGS) for name in names):
+        return Hdf5Images(path, below)
+    raise UnusableSource(
+        f"{show(str(path))} is not a database.",
+        f"An LMDB database is a folder with {DATA_FILE}, an HDF5 database one with .h5 files.",
+    )
+
+
+def open_lmdb(path: Path, below: Path | None = None) -> LmdbImages:
+    """Open an LMDB database, like `open_database`; raises UnusableSource for one of another format."""
+    found = open_database(path, below)
+    if not isinstance(found, LmdbImages):
+        raise UnusableSource(f"{show(str(path))} is not an LMDB database.")
+    return found
+
+
+@dataclass
+class JobFolder:
+    """The folder of a dataset job of DIGITS 4 to 6.
+
+    ``images`` are the databases of the splits. In a generic dataset, ``targets`` are those with the labels.
+    """
+
+    root: Path
+    images: dict[str, Path] = field(default_factory=dict)
+    targets: dict[str, Path] = field(default_factory=dict)
+    labels: Path | None = None
+    mean: Path | None = None
+
+
+def find_job(root: Path) -> JobFolder | None:
+    """Return the contents of the folder of a dataset job; None if it is none."""
+    if not (root / "train_db").is_dir():
+        return None
+    found = JobFolder(root)
+    for split in SPLITS:
+        folder = root / f"{split}_db"
+        if (folder / FEATURES).is_dir():
+            found.images[split] = folder / FEATURES
+            if (folder / LABELS).is_dir():
+                found.targets[split] = folder / LABELS
+        elif folder.is_dir():
+            found.images[split] = folder
+    means = (root / MEAN_FILE, root / "train_db" / MEAN_FILE)
+    found.mean = next((path for path in means if path.is_file()), None)
+    found.labels = root / LABELS_FILE if (root / LABELS_FILE).is_file() else None
+    return found

@@ -1,0 +1,41 @@
+"""File names made from texts that users or files provide, valid on all systems and different from each other."""
+
+from __future__ import annotations
+
+import os
+import re
+import unicodedata
+
+# Leaves space for a number and an ending within the 255 bytes that file systems allow.
+MAX_NAME_BYTES = 180
+# Invalid on some system: control characters, separators, wildcards, and characters that reverse the reading direction.
+_INVALID = re.compile(
+    '[\x00-\x1f\x7f-\x9f/\\\\:*?"<>|\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]'
+)
+_RESERVED = re.compile(r"(con|prn|aux|nul|com\d|lpt\d)(\..*)?", re.IGNORECASE)
+
+
+def safe_name(text: str) -> str:
+    """Return ``text`` as a name of at most `MAX_NAME_BYTES` bytes in UTF-8; invalid characters become ``_``."""
+    name = _INVALID.sub("_", unicodedata.normalize("NFC", text))
+    name = name.encode()[:MAX_NAME_BYTES].decode("utf-8", "ignore").strip(" .")
+    return f"_{name}" if not name or _RESERVED.fullmatch(name) else name
+
+
+def unique_names(texts: list[str]) -> list[str]:
+    """Return a safe name for each of ``texts``; they differ also where upper and lower case are the same."""
+    taken: set[str] = set()
+    names = []
+    for text in texts:
+        name, number = safe_name(text), 2
+        while name.casefold() in taken:
+            name, number = f"{safe_name(text)}_{number}", number + 1
+        taken.add(name.casefold())
+        names.append(name)
+    return names
+
+
+def numbered_name(number: int, path: bytes) -> str:
+    """Return a name without an ending, different for each ``number``: that of the file ``path`` after the number."""
+    stem = os.path.splitext(os.path.basename(path))[0].decode("utf-8", "replace")
+    return f"{number:06d}_{safe_name(stem)}" if stem else f"{number:06d}"

@@ -1,0 +1,116 @@
+"""List the images in a folder, without following links out of it."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from digits.data.images import EXTENSIONS
+from digits.data.sources import UnusableSource, count_of, listed, path_below, show
+
+PROGRESS_EVERY_FILES = 20_000
+
+
+@dataclass
+class ImageList:
+    """The images below ``root``: ``files`` are paths relative to it, sorted once the list is complete.
+
+    ``links`` were not followed; ``unreadable`` are folders.
+    """
+
+    root: Path
+    files: list[str] = field(default_factory=list)
+    links: int = 0
+    unreadable: list[str] = field(default_factory=list)
+
+    def need_images(self) -> None:
+        """Raise UnusableSource unless there is an image."""
+        if not self.files:
+            hint = f"Unreadable: {listed(self.unreadable)}." if self.unreadable else ""
+            raise UnusableSource(no_images_in(self.root), hint)
+
+    def remarks(self) -> list[str]:
+        """Return warnings about entries that were ignored."""
+        found = []
+        if self.links:
+            links = count_of(self.links, "link")
+            found.append(
+                f"{links} ignored in {show(str(self.root))}: to folders, broken, or leading outside."
+            )
+        if self.unreadable:
+            found.append(f"Folders in {show(str(self.root))} that cannot be read: {listed(self.unreadable)}.")
+        return found
+
+
+def no_images_in(root: Path) -> str:
+    """Return the message for a folder without images."""
+    extensions = ", ".join(extension[1:] for extension in EXTENSIONS)
+    return f"No images found in {show(str(root))} (looked for {extensions})."
+
+
+def walk_images(root: Path, excluded: Path | None = None) -> Iterator[ImageList]:
+    """List the images below ``root``, except in ``excluded``, and yield the same list after each entry.
+
+    Hidden entries are ignored. Raises UnusableSource if ``root`` cannot be read.
+    """
+    found = ImageList(root)
+    resolved = os.path.realpath(root)
+    avoided = os.path.realpath(excluded) if excluded else ""
+    pending = [""]
+    while pending:
+        folder = pending.pop()
+        try:
+            entries = visible_entries(os.path.join(resolved, folder))
+        except OSError as error:
+            if not folder:
+                raise UnusableSource(
+                    f"The folder {show(str(root))} cannot be read: {error.strerror}."
+                ) from error
+            found.unreadable.append(folder)
+            continue
+        for entry in entries:
+            name = f"{folder}/{entry.name}" if folder else entry.name
+            if entry.is_dir(follow_symlinks=False):
+                if entry.path != avoided:
+                    pending.append(name)
+            elif entry.is_symlink() and not _leads_to_a_file(resolved, name):
+                found.links += 1
+            elif entry.name.lower().endswith(EXTENSIONS) and _is_file(entry):
+                found.files.append(name)
+            yield found
+    found.files.sort(key=os.fsencode)
+    yield found
+
+
+def list_images(
+    root: Path, progress: Callable[[int], None] = lambda files: None, excluded: Path | None = None
+) -> ImageList:
+    """Return the images below ``root``; ``progress`` receives their number at intervals. See `walk_images`."""
+    found, reported = ImageList(root), 0
+    for found in walk_images(root, excluded):
+        if len(found.files) >= reported + PROGRESS_EVERY_FILES:
+            reported = len(found.files)
+            progress(reported)
+    return found
+
+
+def visible_entries(path: str) -> list[os.DirEntry[str]]:
+    """Return the entries of a folder that are not hidden; raises OSError."""
+    with os.scandir(path) as entries:
+        return [entry for entry in entries if not entry.name.startswith(".")]
+
+
+def _is_file(entry: os.DirEntry[str]) -> bool:
+    try:
+        return entry.is_file()
+    except OSError:
+        return False
+
+
+def _leads_to_a_file(root: str, name: str) -> bool:
+    try:
+        return os.path.isfile(os.path.join(root, path_below(root, name)))
+    except ValueError:
+        return False

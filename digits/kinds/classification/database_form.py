@@ -1,0 +1,235 @@
+"""The form fields of databases of Caffe and of DIGITS 4 to 6."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+from wtforms import StringField
+from wtforms.validators import Optional, ValidationError
+
+from digits.data import images
+from digits.data.caffe import Entry, Shape
+from digits.data.databases import Database
+from digits.data.images import UnusableImage
+from digits.data.sources import UnusableSource, count_of, show
+from digits.data.tables import first_lines
+from digits.kinds.classification.databases import Checks, Found, check_mean, find
+from digits.kinds.classification.listing import sort_labels
+from digits.kinds.classification.recipe import CreateClassification, Databases
+from digits.kinds.dataset_form import ImageDatasetForm
+from digits.kinds.form_fields import AllowedPath, OnlyIf, RequiredIf
+from digits.kinds.record_form import AllowedRecords, resolve_records
+from digits.kinds.source_summary import Pace, SourceSummary, Suggestion
+
+METHOD = "database"
+THUMBNAIL = (96, 96)
+MAX_THUMBNAIL_PIXELS = 20_000_000
+TITLES = {"train": "Training", "val": "Validation", "test": "Test"}
+HEAD = ["Database", "Format", "Records", "Image size", "Encoding"]
+_ONLY = OnlyIf(method=METHOD)
+
+
+class DatabaseFields(ImageDatasetForm[CreateClassification]):
+    """The fields of the source ``database``."""
+
+    DATABASE_SCANNED = ("database_train", "database_val", "database_test", "database_labels")
+
+    database_train = StringField(
+        "Dataset or database", default="", validators=[RequiredIf(method=METHOD), AllowedRecords()]
+    )
+    database_val = StringField("Validation database", default="", validators=[_ONLY, AllowedRecords()])
+    database_test = StringField("Test database", default="", validators=[_ONLY, AllowedRecords()])
+    database_labels = StringField("Labels", default="", validators=[_ONLY, Optional(), AllowedPath("file")])
+
+    def validate_database_train(self, field: StringField) -> None:
+        if self["method"].data != METHOD or field.errors:
+            return
+        try:
+            _close(find(self.database_source()))
+        except UnusableSource as error:
+            raise ValidationError(error.sentences) from None
+
+    def database_source(self) -> Databases:
+        """Return the source in the fields."""
+        names = ("folder", "val", "test", "labels")
+        values = ((self[name].data or "").strip() for name in self.DATABASE_SCANNED)
+        return Databases(**dict(zip(names, values, strict=True)))
+
+    def fill_databases(self, source: Databases) -> None:
+        """Fill in the fields from ``source``."""
+        self.set(
+            method=METHOD,
+            database_train=source.folder,
+            database_val=source.val,
+            database_test=source.test,
+            database_labels=source.labels,
+        )
+
+    def scan_databases(self) -> Iterator[SourceSummary]:
+        """Return summaries of the databases; raises DigitsError for an invalid path."""
+        for name in self.DATABASE_SCANNED[:3]:
+            if (self[name].data or "").strip() or name == "database_train":
+                self[name].data = resolve_records(self.meta.data_roots, self[name].data or "")
+        if (self.database_labels.data or "").strip():
+            self.database_labels.data = str(self.path_of("database_labels", "file"))
+        return _summarize(self.database_source())
+
+
+def _close(found: Found) -> None:
+    for database in found.databases.values():
+        database.close()
+
+
+@dataclass
+class _Scan:
+    """What is known about a database so far."""
+
+    database: Database
+    picture: str = ""
+    shapes: Counter[Shape] = field(default_factory=Counter)
+    encodings: Counter[str] = field(default_factory=Counter)
+
+    def row(self, split: str) -> list[str]:
+        sizes = sorted(self.shapes)
+        size = str(sizes[0]) if len(sizes) == 1 else f"{sizes[0]} to {sizes[-1]}" if sizes else "–"
+        return [
+            TITLES[split],
+            self.database.format,
+            f"{self.database.count:,}",
+            size if max(sizes, default=Shape(0, 0, 0)) > (0, 0, 0) else "–",
+            " and ".join(name for name, _ in self.encodings.most_common(3)) or "–",
+        ]
+
+
+def _summarize(source: Databases) -> Iterator[SourceSummary]:
+    try:
+        found = find(source)
+    except UnusableSource as error:
+        yield SourceSummary.unusable(error)
+        return
+    try:
+        yield from _Summaries(found).each()
+    finally:
+        _close(found)
+
+
+class _Summaries:
+    """Reads the records of all databases, and describes what was found."""
+
+    def __init__(self, found: Found) -> None:
+        self._found = found
+        self._checks = Checks(found.names)
+        self._scans = {name: _Scan(database) for name, database in found.databases.items()}
+        self._counts: Counter[str] = Counter()
+        self._faults: list[str] = []
+        self._problems: list[str] = []
+        self._fault_count = 0
+        self._seen = 0
+        self._is_complete = False
+
+    def each(self) -> Iterator[SourceSummary]:
+        """Yield increasingly complete summaries; the last one is finished."""
+        pace = Pace()
+        try:
+            for split, entry in self._entries():
+                self._add(split, entry)
+                if pace.is_over(self._seen):
+                    break
+                if pace.is_due():
+                    summary = self._summary()
+                    summary.finished = False
+                    yield summary
+            else:
+                self._is_complete = True
+            if self._found.mean is not None and self._checks.shape is not None:
+                check_mean(self._found.mean, self._checks.shape)
+        except UnusableSource as error:
+            self._problems.append(error.sentences)
+        yield self._summary()
+
+    def _entries(self) -> Iterator[tuple[str, Entry]]:
+        for split, scan in self._scans.items():
+            for entry in scan.database.entries():
+                yield split, entry
+
+    def _add(self, split: str, entry: Entry) -> None:
+        scan = self._scans[split]
+        self._seen += 1
+        fault = self._checks.fault(entry, scan.database.describe())
+        if fault:
+            self._fault_count += 1
+            if len(self._faults) < 5:
+                self._faults.append(f"{show(entry.name)}: {fault}")
+            return
+        if not scan.encodings:
+            scan.picture = self._picture(scan.database, entry.name)
+        scan.encodings[entry.encoding] += 1
+        if len(scan.shapes) < 1000:
+            scan.shapes[entry.shape] += 1
+        if split == "train":
+            self._counts[self._checks.class_name(entry.label)] += 1
+
+    def _picture(self, database: Database, name: str) -> str:
+        """Return a small picture of a record as a URI."""
+        try:
+            data = database.read(name)
+            picture = images.open_picture(data, 3, enough=THUMBNAIL, max_pixels=MAX_THUMBNAIL_PIXELS).image
+        except (UnusableImage, OSError) as error:
+            reason = error.reason if isinstance(error, UnusableImage) else str(error)
+            self._problems.append(f"The first record, {show(name)}, cannot be used: {reason}.")
+            return ""
+        picture.thumbnail(THUMBNAIL)
+        return images.data_uri(images.encode_image(picture, "png"))
+
+    def _suggestion(self) -> Suggestion | None:
+        """Suggest the size and the encoding that keep all images exactly."""
+        shapes = {shape for scan in self._scans.values() for shape in scan.shapes}
+        if len(shapes) != 1:
+            return None
+        (shape,) = shapes
+        if shape.channels not in (1, 3) or not min(shape.width, shape.height) > 0:
+            return None
+        encodings = {name for scan in self._scans.values() for name in scan.encodings}
+        mode = "grayscale" if shape.channels == 1 else "color"
+        return Suggestion(
+            f"All images are {mode} and have {shape.width}×{shape.height} pixels. Use this size, to keep them exactly?",
+            "Use it",
+            {
+                "resize_width": str(shape.width),
+                "resize_height": str(shape.height),
+                "resize_channels": str(shape.channels),
+                "encoding": "jpg" if encodings == {"JPEG"} else "png",
+            },
+        )
+
+    def _summary(self) -> SourceSummary:
+        total = sum(scan.database.count for scan in self._scans.values())
+        names = self._found.names or sort_labels(set(self._counts))
+        what = (
+            "A dataset of DIGITS"
+            if self._found.job
+            else "Databases"
+            if len(self._scans) > 1
+            else "A database"
+        )
+        classes = "1 class" if len(names) == 1 else f"{len(names):,} classes"
+        read = "" if self._is_complete else f" {self._seen:,} of them were read."
+        summary = SourceSummary(facts=[f"{what} with {count_of(total, 'image')} in {classes}.{read}"])
+        if self._found.mean is not None:
+            summary.facts.append("The mean image is computed anew, and compared with mean.binaryproto.")
+        summary.problems = list(self._problems)
+        if self._fault_count:
+            summary.problems.append(
+                f"{count_of(self._fault_count, 'record')} cannot be used: {first_lines(self._faults)}."
+            )
+        if self._is_complete and len(self._counts) == 1:
+            summary.problems.append("Classification requires at least two classes.")
+        summary.suggestion = self._suggestion() if self._is_complete else None
+        summary.table_title = "Databases"
+        summary.table_head = HEAD
+        summary.table = [scan.row(split) for split, scan in self._scans.items()]
+        summary.pictures = [scan.picture for scan in self._scans.values()]
+        summary.set_bars("Training images per class", [(name, self._counts[name]) for name in names])
+        return summary

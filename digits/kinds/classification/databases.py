@@ -1,0 +1,157 @@
+"""Images with a label each in databases of Caffe and of DIGITS 4 to 6."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from pathlib import Path
+from sys import intern
+
+import numpy as np
+from numpy.typing import NDArray
+
+from digits.data.caffe import Entry, Shape, read_mean
+from digits.data.databases import LABELS_FILE, Database, find_job, open_database
+from digits.data.sources import Plan, Progress, UnusableSource, count_of, show
+from digits.data.tables import first_lines
+from digits.kinds.classification.listing import Listing, plan_listings, read_names, sort_labels
+from digits.kinds.classification.recipe import CreateClassification, Databases
+
+PROGRESS_RECORDS = 5000
+MAX_FAULTS = 1000
+MAX_FAULTS_SHOWN = 5
+
+
+@dataclass
+class Found:
+    """The databases of a source by split, and the names of the classes, if they are known.
+
+    ``job`` is whether they are those of a dataset job of DIGITS.
+    """
+
+    databases: dict[str, Database] = field(default_factory=dict)
+    names: list[str] = field(default_factory=list)
+    mean: NDArray[np.float32] | None = None
+    job: bool = False
+
+
+def find(source: Databases) -> Found:
+    """Open the databases of ``source``; raises UnusableSource."""
+    root = Path(source.folder)
+    job = find_job(root)
+    found = Found(job=job is not None)
+    labels = Path(source.labels) if source.labels else None
+    if job is not None:
+        if job.targets:
+            raise UnusableSource(
+                f"{show(source.folder)} is a generic dataset: its labels are arrays, not classes.",
+                "If they are numbers, create a dataset for regression from it.",
+            )
+        if job.labels is None and labels is None:
+            raise UnusableSource(
+                f"{show(source.folder)} has no {LABELS_FILE}.",
+                "Copy it from the job, or choose a file with the names of the classes.",
+            )
+        labels = labels or job.labels
+        found.databases = {name: open_database(path, root) for name, path in job.images.items()}
+        found.mean = read_mean(job.mean, root) if job.mean is not None else None
+    else:
+        found.databases["train"] = open_database(root)
+    for name, path in (("val", source.val), ("test", source.test)):
+        if path:
+            found.databases[name] = open_database(Path(path))
+    if labels is not None:
+        found.names = read_names(labels)
+    for name, database in found.databases.items():
+        if not database.count:
+            raise UnusableSource(f"The database {database.describe()} is empty.", f"It has no {name} images.")
+    return found
+
+
+class Checks:
+    """Finds faults of records: labels out of range, and raw images of different shapes, also between splits."""
+
+    def __init__(self, names: list[str]) -> None:
+        self._names = names
+        self._place = ""
+        self.shape: Shape | None = None
+
+    def fault(self, entry: Entry, place: str) -> str:
+        """Return what is wrong with a record of the database ``place``; an empty string if nothing is."""
+        if entry.fault:
+            return entry.fault
+        if entry.label < 0 or (self._names and entry.label >= len(self._names)):
+            last = f"0 to {len(self._names) - 1}" if self._names else "0 and above"
+            return f"the label {entry.label:g} is not one of {last}"
+        if entry.encoding in ("raw pixels", "numbers"):
+            if self.shape is None:
+                self.shape, self._place = entry.shape, place
+            elif entry.shape != self.shape:
+                where = "" if place == self._place else f" in {self._place}"
+                return f"its shape is {entry.shape}, unlike {self.shape}{where}"
+        return ""
+
+    def class_name(self, label: float) -> str:
+        return self._names[int(label)] if self._names else str(int(label))
+
+
+def plan(recipe: CreateClassification, source: Databases, progress: Progress) -> Plan:
+    """Plan the dataset of ``recipe`` from ``source``; raises UnusableSource."""
+    found = find(source)
+    checks = Checks(found.names)
+    listings = {name: _collect(database, checks, progress) for name, database in found.databases.items()}
+    if found.mean is not None and checks.shape is not None:
+        check_mean(found.mean, checks.shape)
+    names = found.names or sort_labels(set(listings["train"].labels))
+    for name, listing in listings.items():
+        unknown = sort_labels(set(listing.labels) - set(names))
+        if unknown:
+            raise UnusableSource(
+                f"The {name} images have labels without training images: {', '.join(unknown[:5])}."
+            )
+    made = plan_listings(
+        listings,
+        names,
+        pct_val=recipe.pct_val,
+        pct_test=recipe.pct_test,
+        seed=recipe.seed,
+        is_shuffled=False,  # databases are read in order
+    )
+    if set(made.splits) == set(listings):  # else it is the mean of other images
+        made.known_mean = found.mean
+    return made
+
+
+def check_mean(mean: NDArray[np.float32], shape: Shape) -> None:
+    """Raise UnusableSource if a mean image has not the ``shape`` of the records."""
+    height, width, channels = mean.shape
+    own = Shape(width, height, channels)
+    if own != shape:
+        raise UnusableSource(
+            f"The mean image in mean.binaryproto has the shape {own}, and the records {shape}.",
+            "Remove the file if it belongs to other images: the mean image is computed anew.",
+        )
+
+
+def _collect(database: Database, checks: Checks, progress: Progress) -> Listing:
+    place = database.describe()
+    listing = Listing(database, place)
+    faults: list[str] = []
+    for number, entry in enumerate(database.entries()):
+        if not number % PROGRESS_RECORDS:
+            progress.reading(f"Reading {place}: {number:,} of {count_of(database.count, 'record')}")
+        fault = checks.fault(entry, place)
+        if fault:
+            faults.append(f"{show(entry.name)}: {fault}")
+            if len(faults) == MAX_FAULTS:
+                break
+            continue
+        listing.files.append(entry.name)
+        listing.labels.append(intern(checks.class_name(entry.label)))
+    if faults:
+        at_least = "At least " if len(faults) == MAX_FAULTS else ""
+        shown = first_lines(faults[:MAX_FAULTS_SHOWN])
+        raise UnusableSource(
+            f"{at_least}{count_of(len(faults), 'record')} of {place} cannot be used: {shown}.",
+            "Choose the labels file and the database of the same dataset, or create it again.",
+        )
+    return listing

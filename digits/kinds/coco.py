@@ -1,0 +1,212 @@
+"""COCO files: JSON with ``images``, ``annotations`` and ``categories``; see https://cocodataset.org/#format-data."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import IO, Any, Generic, TypeVar
+
+import msgspec
+from msgspec import Struct
+
+from digits.data.image_finder import ImageFinder
+from digits.data.sources import UnusableSource, count_of, path_below, read_bounded, show
+from digits.data.tables import first_lines
+from digits.kinds.export import append
+
+MAX_BYTES = 2 << 30
+
+Id = int | str
+
+
+class _Identified(Struct):
+    id: Id
+
+
+class Image(_Identified):
+    """An image; its size is optional."""
+
+    file_name: str
+    width: int | None = None
+    height: int | None = None
+
+
+class Category(_Identified):
+    name: str
+
+
+class Annotation(_Identified):
+    """An object of a category in an image."""
+
+    image_id: Id
+    category_id: Id
+    iscrowd: int = 0
+
+
+AnyAnnotation = TypeVar("AnyAnnotation", bound=Annotation)
+_Item = TypeVar("_Item", bound=_Identified)
+
+
+class _File(Struct, Generic[AnyAnnotation]):
+    """The parts of a file that DIGITS uses."""
+
+    images: list[Image]
+    categories: list[Category]
+    annotations: list[AnyAnnotation] = msgspec.field(default_factory=list)
+
+
+@dataclass
+class CocoFile(Generic[AnyAnnotation]):
+    """The contents of a file: the ``images`` by id, their ``paths`` below the image folder, and the names of the
+    categories by id. Annotations that refer to other images or categories are not contained but in ``faults``.
+    """
+
+    path: Path
+    images: dict[Id, Image]
+    paths: dict[Id, str]
+    categories: dict[Id, str]
+    annotations: list[AnyAnnotation]
+    faults: list[str] = field(default_factory=list)
+
+    @property
+    def classes(self) -> list[str]:
+        """The names of the categories in the order of their ids."""
+        ids = sorted(self.categories, key=lambda item: (str(type(item)), item))
+        return list(dict.fromkeys(self.categories[item] for item in ids))
+
+    def check(self) -> None:
+        """Raise UnusableSource if there are faults."""
+        if self.faults:
+            noun = "entry" if len(self.faults) == 1 else "entrie"
+            raise UnusableSource(
+                f"{count_of(len(self.faults), noun)} of {show(self.path.name)} cannot be used: "
+                f"{first_lines(self.faults)}.",
+                "Correct or remove them.",
+            )
+
+
+def read(path: Path, root: Path, annotation: type[AnyAnnotation]) -> CocoFile[AnyAnnotation]:
+    """Read a file whose images are below ``root``, a real path; raises UnusableSource.
+
+    Invalid entries are reported by `CocoFile.check`.
+    """
+    found = _decode(path, annotation)
+    faults = _duplicates("image", found.images) + _duplicates("category", found.categories)
+    images = {item.id: item for item in found.images}
+    categories = {item.id: item.name for item in found.categories}
+    finder, paths = ImageFinder(root), {}
+    for item in found.images:
+        try:
+            paths[item.id] = _relative(root, item.file_name, finder)
+        except ValueError as error:
+            faults.append(f"image {item.id}: {error}")
+    annotations = []
+    for entry in found.annotations:
+        if fault := _fault(entry, images, categories):
+            faults.append(f"annotation {entry.id}: {fault}")
+        elif entry.image_id in paths:
+            annotations.append(entry)
+    return CocoFile(path, images, paths, categories, annotations, faults)
+
+
+def find_file(folder: Path) -> Path | None:
+    """Return the only COCO file in a folder, or in its folder ``annotations``, or None."""
+    for place in (folder, folder / "annotations"):
+        try:
+            names = sorted(name for name in os.listdir(place) if name.lower().endswith(".json"))
+        except OSError:
+            continue
+        # Label Studio adds a list of the classes.
+        files = [place / name for name in names if name != "notes.json"]
+        if len(files) == 1 and files[0].is_file():
+            return files[0]
+    return None
+
+
+def _decode(path: Path, annotation: type[AnyAnnotation]) -> _File[AnyAnnotation]:
+    try:
+        return msgspec.json.decode(read_bounded(path, MAX_BYTES), type=_File[annotation])  # type: ignore[valid-type]
+    except msgspec.ValidationError as error:
+        raise UnusableSource(f"{show(path.name)} is not a COCO file: {error}.") from error
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        raise UnusableSource(f"{show(path.name)} is not valid JSON: {error}.") from error
+    except (OSError, ValueError) as error:
+        reason = getattr(error, "strerror", None) or error
+        raise UnusableSource(f"{show(path.name)} cannot be read: {reason}.") from error
+
+
+def _relative(root: Path, name: str, finder: ImageFinder) -> str:
+    """Return the path of an image below ``root``: as written, or else that of an image with the same name."""
+    try:
+        found = path_below(str(root), name)
+    except ValueError:
+        if similar := finder.find(name):
+            return similar
+        raise
+    return found if (root / found).exists() else finder.find(name) or found
+
+
+def _duplicates(noun: str, items: list[_Item]) -> list[str]:
+    seen: set[Id] = set()
+    found = []
+    for item in items:
+        if item.id in seen:
+            found.append(f"{noun} {item.id}: the id is not unique")
+        seen.add(item.id)
+    return found
+
+
+def _fault(item: Annotation, images: Collection[Id], categories: Collection[Id]) -> str:
+    if item.image_id not in images:
+        return f"there is no image {item.image_id}"
+    if item.category_id not in categories:
+        return f"there is no category {item.category_id}"
+    return ""
+
+
+class CocoWriter:
+    """Writes a file while images are added one by one. ``categories`` are the names of the classes by index."""
+
+    def __init__(self, new_file: Callable[[], IO[bytes]], categories: Mapping[int, str]) -> None:
+        self._ids = {index: number for number, index in enumerate(categories, 1)}
+        listed = [{"id": self._ids[index], "name": name} for index, name in categories.items()]
+        self._file, self._images = new_file(), new_file()
+        self._file.write(b'{"categories": %s,\n"annotations": [' % _json(listed))
+        self._images.write(b'\n],\n"images": [')
+        self._count = self._annotations = 0
+
+    def add_image(self, name: str, width: int, height: int) -> None:
+        """Add an image; the following annotations belong to it."""
+        self._separate(self._images, self._count)
+        self._count += 1
+        image = {"id": self._count, "file_name": name, "width": width, "height": height}
+        self._images.write(_json(image))
+
+    def add_annotation(self, index: int, **keys: Any) -> None:
+        """Add an object of the class ``index``; ``keys`` are those of the annotation, such as ``bbox``."""
+        self._separate(self._file, self._annotations)
+        self._annotations += 1
+        ids = {
+            "id": self._annotations,
+            "image_id": self._count,
+            "category_id": self._ids[index],
+            "iscrowd": 0,
+        }
+        self._file.write(_json(ids | keys))
+
+    def finish(self) -> IO[bytes]:
+        """Return the complete file."""
+        append(self._file, self._images)
+        self._file.write(b"\n]}\n")
+        return self._file
+
+    @staticmethod
+    def _separate(file: IO[bytes], count: int) -> None:
+        file.write(b",\n" if count else b"\n")
+
+
+def _json(value: Any) -> bytes:
+    return json.dumps(value, ensure_ascii=False).encode("utf-8", "replace")

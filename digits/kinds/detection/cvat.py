@@ -1,0 +1,72 @@
+"""CVAT for images: an XML file with an ``image`` element per image; see https://docs.cvat.ai/docs/other/xml_format."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+from xml.etree.ElementTree import Element
+
+from digits.data.image_finder import ImageFinder
+from digits.data.sources import UnusableSource, count_of, path_below, read_bounded, show
+from digits.data.tables import first_lines
+from digits.kinds.detection.annotations import AnnotatedImage, Box
+from digits.kinds.detection.label_files import InvalidAnnotation, number_in
+from digits.kinds.detection.voc import parse_xml
+
+FILE_NAME = "annotations.xml"
+MAX_BYTES = 512 << 20
+_EDGES = ("xtl", "ytl", "xbr", "ybr")
+_SHAPES = ("polygon", "mask", "ellipse", "polyline", "points", "cuboid", "skeleton")
+
+
+def read(path: Path, root: Path, classes: list[str], remarks: list[str]) -> Iterator[AnnotatedImage]:
+    """Yield the images of a file, which are below ``root``, and add its labels to ``classes``.
+
+    Raises UnusableSource.
+    """
+    tree = _parse(path)
+    classes += [name for name in (item.findtext("name") for item in tree.findall("meta//label")) if name]
+    finder = ImageFinder(root)
+    faults: list[str] = []
+    others: Counter[str] = Counter()
+    for image in tree.findall("image"):
+        name = image.get("name", "")
+        try:
+            file = path_below(str(root), name)
+            file = file if (root / file).exists() else finder.find(name) or file
+            boxes = [_box(item, f"{show(name)}, box {n}") for n, item in enumerate(image.findall("box"), 1)]
+        except (InvalidAnnotation, ValueError) as error:
+            faults.append(str(error))
+            continue
+        others.update(item.tag for item in image if item.tag in _SHAPES)
+        yield AnnotatedImage(file, boxes)
+    if faults:
+        raise UnusableSource(
+            f"{count_of(len(faults), 'image')} of {show(path.name)} cannot be used: {first_lines(faults)}.",
+            "Correct or remove them.",
+        )
+    if others:
+        shapes = ", ".join(f"{count} × {shape}" for shape, count in others.most_common())
+        remarks.append(f"Only boxes are used. Other shapes: {shapes}.")
+
+
+def _parse(path: Path) -> Element:
+    try:
+        tree = parse_xml(read_bounded(path, MAX_BYTES))
+    except (InvalidAnnotation, OSError, ValueError) as error:
+        reason = getattr(error, "strerror", None) or error
+        raise UnusableSource(f"{show(path.name)} cannot be read: {reason}.") from error
+    if tree.tag != "annotations" or tree.find("image") is None:
+        raise UnusableSource(
+            f"{show(path.name)} does not list images.", "Export the task from CVAT as “CVAT for images”."
+        )
+    return tree
+
+
+def _box(item: Element, where: str) -> Box:
+    label = item.get("label", "").strip()
+    if not label:
+        raise InvalidAnnotation(f"{where}: no label")
+    left, top, right, bottom = (number_in(item.get(edge, ""), f"{where}, {edge}") for edge in _EDGES)
+    return Box(left, top, right, bottom, label, where)

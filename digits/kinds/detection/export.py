@@ -1,0 +1,130 @@
+"""Downloads of detection datasets in the formats that `digits.kinds.detection.formats` reads.
+
+Images are in the folder ``images/SPLIT``; in that of Pascal VOC, ``JPEGImages/SPLIT``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from xml.etree.ElementTree import Element, SubElement, indent, tostring
+
+from digits.data.archive import Entry
+from digits.data.file_names import numbered_name
+from digits.data.manifest import Manifest
+from digits.data.record_index import DamagedRecords, IndexCache
+from digits.data.records import Record
+from digits.kinds.coco import CocoWriter
+from digits.kinds.export import Export, File, image_file, number_text
+
+# Left, top, right and bottom in pixels, and the index of the class.
+Object = tuple[float, float, float, float, int]
+
+
+class _Boxes(Export):
+    def objects(self, record: Record) -> list[Object]:
+        """Return the objects of a record; raises DamagedRecords."""
+        target = self.manifest.target
+        rows = record.target(target).tolist()
+        found = [(*row[:4], int(row[4])) for row in rows if row[4] >= 0]
+        if any(place >= len(target.names) for *_, place in found):
+            raise DamagedRecords(f"record of {record.filename!r} has an unknown class")
+        return found
+
+
+class Coco(_Boxes):
+    """A COCO file for each split."""
+
+    name = "coco"
+    title = "COCO"
+    contents = "Images, and a JSON file of the boxes in each split. For Label Studio, CVAT and others."
+
+    def __init__(self, folder: Path, manifest: Manifest, indexes: IndexCache) -> None:
+        super().__init__(folder, manifest, indexes)
+        self._writers: dict[str, CocoWriter] = {}
+
+    def convert(self, split: str, number: int, record: Record) -> list[File]:
+        name, data = image_file(f"images/{split}/{numbered_name(number, record.source)}", record)
+        objects = self.objects(record)
+        writer = self._writers.get(split)
+        if writer is None:
+            categories = dict(enumerate(self.manifest.target.names))
+            writer = self._writers[split] = CocoWriter(self.temporary_file, categories)
+        writer.add_image(name.rpartition("/")[2], record.width, record.height)
+        for left, top, right, bottom, place in objects:
+            width, height = right - left, bottom - top
+            box = [left, top, width, height]
+            # Tools would import polygons instead of boxes, or in addition.
+            writer.add_annotation(place, bbox=box, area=width * height, segmentation=[])
+        return [(name, data)]
+
+    def finish(self) -> Iterator[Entry]:
+        for split, writer in self._writers.items():
+            yield f"annotations/instances_{split}.json", writer.finish()
+
+
+class Voc(_Boxes):
+    """An XML file for each image, and lists of the images of each split."""
+
+    name = "voc"
+    title = "Pascal VOC"
+    contents = "Images, and an XML file of the boxes in each image."
+
+    def convert(self, split: str, number: int, record: Record) -> list[File]:
+        stem = f"{split}/{numbered_name(number, record.source)}"
+        name, data = image_file(f"JPEGImages/{stem}", record)
+        root = Element("annotation")
+        SubElement(root, "folder").text = "JPEGImages"
+        SubElement(root, "filename").text = name.partition("/")[2]
+        size = SubElement(root, "size")
+        for key in ("width", "height"):
+            SubElement(size, key).text = str(getattr(record, key))
+        SubElement(size, "depth").text = str(record.channels)
+        for *edges, place in self.objects(record):
+            item = SubElement(root, "object")
+            SubElement(item, "name").text = _printable(self.manifest.target.names[int(place)])
+            for key in ("truncated", "difficult"):
+                SubElement(item, key).text = "0"
+            box = SubElement(item, "bndbox")
+            for key, edge in zip(("xmin", "ymin", "xmax", "ymax"), edges, strict=True):
+                SubElement(box, key).text = number_text(edge)
+        indent(root)
+        self.lines(f"ImageSets/Main/{split}.txt").write(f"{stem}\n".encode())
+        return [(name, data), (f"Annotations/{stem}.xml", tostring(root, "utf-8"))]
+
+
+class Yolo(_Boxes):
+    """A text file for each image, and the names of the classes."""
+
+    name = "yolo"
+    title = "YOLO"
+    contents = "Images, and a text file of the boxes in each image. For Ultralytics and others."
+
+    def convert(self, split: str, number: int, record: Record) -> list[File]:
+        stem = f"{split}/{numbered_name(number, record.source)}"
+        lines = []
+        for left, top, right, bottom, place in self.objects(record):
+            values = (
+                (left + right) / 2 / record.width,
+                (top + bottom) / 2 / record.height,
+                (right - left) / record.width,
+                (bottom - top) / record.height,
+            )
+            lines.append(f"{place} {' '.join(map(repr, values))}\n")
+        return [image_file(f"images/{stem}", record), (f"labels/{stem}.txt", "".join(lines).encode())]
+
+    def finish(self) -> Iterator[Entry]:
+        names = [_printable(name) for name in self.manifest.target.names]
+        quoted = [name.replace("'", "''") for name in names]
+        splits = [f"{split}: images/{split}\n" for split in self.manifest.splits]
+        lines = [*splits, "names:\n", *(f"  {place}: '{name}'\n" for place, name in enumerate(quoted))]
+        yield "data.yaml", "".join(lines).encode()
+        yield "classes.txt", "".join(f"{name}\n" for name in names).encode()
+
+
+def _printable(name: str) -> str:
+    """Return the name of a class in one line."""
+    return "".join(character if character.isprintable() else " " for character in name)
+
+
+FORMATS = (Coco, Voc, Yolo)

@@ -1,0 +1,24 @@
+"""Downloads of image-to-image datasets."""
+
+from __future__ import annotations
+
+from digits.data import images
+from digits.data.file_names import numbered_name
+from digits.data.records import Record
+from digits.kinds.export import Export, File, image_file
+
+
+class Pairs(Export):
+    """Images and target images with the same names."""
+
+    name = "pairs"
+    title = "Image pairs"
+    contents = "A folder for each split, with a folder of images and one of target images of the same names."
+
+    def convert(self, split: str, number: int, record: Record) -> list[File]:
+        name = numbered_name(number, record.source)
+        target = images.encode(record.target(self.manifest.target), "png")
+        return [image_file(f"{split}/images/{name}", record), (f"{split}/targets/{name}.png", target)]
+
+
+FORMATS = (Pairs,)

@@ -1,0 +1,34 @@
+"""Downloads of datasets of image pairs."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from digits.data import images
+from digits.data.records import Record
+from digits.kinds.export import Export, File
+from digits.kinds.pairs.reader import NAMES
+
+
+class PairTable(Export):
+    """Both images of each pair, and a CSV file of the pairs."""
+
+    name = "csv"
+    title = "Images and CSV"
+    contents = (
+        "The images of each split in a folder, and a CSV file with both images of each pair and its label."
+    )
+
+    def convert(self, split: str, number: int, record: Record) -> list[File]:
+        parts = np.split(record.as_array(), 2, axis=2)
+        label = int(record.target(self.manifest.target))
+        files = [
+            (f"{split}/{number:06d}_{side}.png", images.encode(pixels, "png"))
+            for side, pixels in zip(("first", "second"), parts, strict=True)
+        ]
+        names = [name for name, _ in files]
+        self.table(f"{split}.csv", ["first", "second", "label"]).add([*names, NAMES[label]])
+        return files
+
+
+FORMATS = (PairTable,)

@@ -1,0 +1,261 @@
+"""Label images drawn from the polygons and run lengths (RLE) of COCO files.
+
+The background has the index 0; the categories that have objects follow in the order of their ids. A smaller object
+covers a larger one, and of equally large ones the later covers the earlier. Pixels of crowd regions have no class,
+unless an object covers them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import numpy as np
+from numpy.typing import NDArray
+from pycocotools import mask as coco_masks
+
+from digits.data import images
+from digits.data.drawing import BACKGROUND
+from digits.data.image_lists import ImageList
+from digits.data.images import UnusableImage
+from digits.data.pairs import Pairs
+from digits.data.sources import ImageSource, Progress, UnusableSource, count_of, listed, show
+from digits.data.tables import first_lines
+from digits.data.target import IGNORED, MAX_PIXEL_CLASSES
+from digits.kinds import coco
+from digits.kinds.coco import CocoFile
+from digits.kinds.pair_source import FoundPairs, PairFolders
+
+# Polygons may extend beyond the image by this multiple of its size; what is outside is cut off.
+_MARGIN = 2
+_MIN_CORNERS = 3
+
+
+class Annotation(coco.Annotation):
+    """An object; ``segmentation`` is a list of polygons, or run lengths as a dictionary."""
+
+    segmentation: Any = None
+
+
+@dataclass(frozen=True, slots=True)
+class Region:
+    """The pixels of an object: ``polygons``, or run ``lengths`` by columns that begin with pixels outside."""
+
+    index: int
+    polygons: tuple[NDArray[np.float64], ...] = ()
+    lengths: NDArray[np.int64] | None = None
+
+    def run_lengths(self, width: int, height: int) -> NDArray[np.int64]:
+        """Return the run lengths of the object in an image of this size."""
+        if self.lengths is not None:
+            return self.lengths
+        parts = coco_masks.frPyObjects([part.tolist() for part in self.polygons], height, width)
+        return np.array(_decompress(coco_masks.merge(parts)["counts"]), np.int64)
+
+
+@dataclass
+class DrawnMasks:
+    """The label images of a COCO file ``path``, by the paths of the images: their sizes, and their regions."""
+
+    path: Path
+    sizes: dict[str, tuple[int, int]] = field(default_factory=dict)
+    regions: dict[str, list[Region]] = field(default_factory=dict)
+
+    def read(self, name: str) -> bytes:
+        """Return a label image as a PNG file; raises UnusableImage."""
+        width, height = self.sizes[name]
+        mask = np.zeros(height * width, np.uint8)
+        drawn = []
+        for place, region in enumerate(self.regions.get(name, [])):
+            lengths = region.run_lengths(width, height)
+            drawn.append((region.index != IGNORED, -int(lengths[1::2].sum()), place, region.index, lengths))
+        for *_, index, lengths in sorted(drawn, key=lambda item: item[:3]):
+            inside = np.arange(len(lengths)) % 2 == 1
+            mask[np.repeat(inside, lengths)] = index
+        return images.encode(mask.reshape(width, height).T[..., None], "png")
+
+    def describe(self) -> str:
+        return show(str(self.path))
+
+    def is_available(self) -> bool:
+        return self.path.is_file()
+
+
+@dataclass(frozen=True)
+class AnnotatedImages(FoundPairs):
+    """The images of a COCO file with their label images."""
+
+    masks: DrawnMasks
+    notes: list[str]
+
+    @property
+    def target_images(self) -> ImageSource:
+        return self.masks
+
+    def remarks(self, target: str) -> list[str]:
+        return self.notes
+
+    def need(self, target: str) -> None:
+        if not self.pairs.names:
+            name = show(self.masks.path.name)
+            raise UnusableSource(
+                f"None of the images in {name} was found in {show(self.folders.images)}.",
+                "Enter the folder that contains them.",
+            )
+
+
+@dataclass
+class CocoClasses:
+    """Reads the COCO files of all splits, whose classes are the same. ``indexes`` are those of the classes by name."""
+
+    indexes: dict[str, int] = field(default_factory=dict)
+
+    def find(self, folders: PairFolders, path: Path, progress: Progress) -> AnnotatedImages:
+        """Read the file ``path`` about the images in ``folders``; raises UnusableSource."""
+        progress.reading(f"Reading {show(str(path))}")
+        root = Path(folders.images)
+        found = coco.read(path, root, Annotation)
+        present = {item.category_id for item in found.annotations if not item.iscrowd}
+        if found.annotations and not present:
+            raise UnusableSource(
+                f"All objects in {show(path.name)} are crowd regions (iscrowd), which have no class.",
+                "CVAT exports brush masks in this way: draw polygons, or export them as “Segmentation mask”.",
+            )
+        used = {found.categories[number] for number in present}
+        for name in (BACKGROUND, *(name for name in found.classes if name in used)):
+            self._index(name)
+        if len(self.indexes) > MAX_PIXEL_CLASSES:
+            raise UnusableSource(
+                f"{show(path.name)} has {len(self.indexes) - 1:,} categories.",
+                f"Use at most {MAX_PIXEL_CLASSES - 1}.",
+            )
+        masks = DrawnMasks(path)
+        missing = self._add_sizes(masks, root, found)
+        empty: list[str] = []
+        for item in found.annotations:
+            file = found.paths[item.image_id]
+            if file not in masks.sizes:
+                continue
+            index = IGNORED if item.iscrowd else self._index(found.categories[item.category_id])
+            try:
+                region = _region(item.segmentation, index, *masks.sizes[file])
+            except ValueError as error:
+                found.faults.append(f"annotation {item.id}: {error}")
+                continue
+            if region is None:
+                empty.append(f"annotation {item.id}")
+            else:
+                masks.regions.setdefault(file, []).append(region)
+        found.check()
+        pairs = Pairs([(file, file) for file in masks.sizes], [], [], [])
+        notes = _notes(found, masks, missing, empty)
+        return AnnotatedImages(folders, pairs, [ImageList(root, list(masks.sizes))], masks, notes)
+
+    def _index(self, name: str) -> int:
+        name = BACKGROUND if name.lower() == BACKGROUND else show(name)
+        return self.indexes.setdefault(name, len(self.indexes))
+
+    @staticmethod
+    def _add_sizes(masks: DrawnMasks, root: Path, found: CocoFile[Annotation]) -> list[str]:
+        """Add the sizes of the images that exist; return the paths of the others."""
+        missing = []
+        for number, file in found.paths.items():
+            image = found.images[number]
+            if image.width and image.height:
+                if image.width * image.height > images.MAX_PIXELS or min(image.width, image.height) < 0:
+                    found.faults.append(f"image {number}: {image.width}×{image.height} pixels are too many")
+                elif (root / file).is_file():
+                    masks.sizes[file] = (image.width, image.height)
+                else:
+                    missing.append(file)
+                continue
+            try:
+                masks.sizes[file] = images.upright_size(root / file)
+            except (UnusableImage, OSError):
+                missing.append(file)
+        return missing
+
+
+def _notes(found: CocoFile[Annotation], masks: DrawnMasks, missing: list[str], empty: list[str]) -> list[str]:
+    notes = []
+    if missing:
+        notes.append(f"{count_of(len(missing), 'image')} not found or unreadable: {listed(missing)}.")
+    if empty:
+        notes.append(
+            f"{count_of(len(empty), 'object')} without a polygon or mask, not used: {first_lines(empty)}."
+        )
+    if crowds := sum(bool(item.iscrowd) for item in found.annotations):
+        notes.append(f"{count_of(crowds, 'crowd region')}: the pixels have no class.")
+    bare = [file for file in masks.sizes if file not in masks.regions]
+    if bare:
+        notes.append(f"{count_of(len(bare), 'image')} without objects, only background: {listed(bare)}.")
+    return notes
+
+
+def _region(segmentation: Any, index: int, width: int, height: int) -> Region | None:
+    """Return the region of a segmentation, None if it is empty; raises ValueError if it is invalid."""
+    if not segmentation:
+        return None
+    if isinstance(segmentation, Mapping):
+        return Region(index, lengths=_run_lengths(segmentation, width, height))
+    if not isinstance(segmentation, list):
+        raise ValueError("the segmentation is neither a list of polygons nor run lengths")
+    polygons = tuple(_polygon(part, width, height) for part in segmentation)
+    low = np.min([part.reshape(-1, 2).min(axis=0) for part in polygons], axis=0)
+    high = np.max([part.reshape(-1, 2).max(axis=0) for part in polygons], axis=0)
+    if low[0] >= width or low[1] >= height or high[0] <= 0 or high[1] <= 0:
+        raise ValueError(f"it is outside the image ({width}×{height} pixels)")
+    return Region(index, polygons)
+
+
+def _polygon(part: Any, width: int, height: int) -> NDArray[np.float64]:
+    try:
+        corners = msgspec.convert(part, list[float])
+    except msgspec.ValidationError as error:
+        raise ValueError(f"a polygon is not a list of numbers ({error})") from None
+    if len(corners) % 2 or len(corners) < 2 * _MIN_CORNERS:
+        raise ValueError(f"a polygon has {len(corners)} coordinates: three or more pairs are required")
+    values = np.array(corners, np.float64)
+    limits = np.array([width, height])
+    points = values.reshape(-1, 2)
+    if not np.isfinite(points).all() or (np.abs(points - limits / 2) > (_MARGIN + 0.5) * limits).any():
+        raise ValueError(f"a polygon extends far beyond the image ({width}×{height} pixels)")
+    return values
+
+
+def _run_lengths(segmentation: Mapping[str, Any], width: int, height: int) -> NDArray[np.int64]:
+    size, counts = segmentation.get("size"), segmentation.get("counts")
+    if size != [height, width]:
+        raise ValueError(f"its mask has the size {size}, and the image [{height}, {width}] (height, width)")
+    if isinstance(counts, str):
+        counts = _decompress(counts.encode("utf-8", "replace"))
+    try:
+        lengths = np.array(msgspec.convert(counts, list[int]), np.int64)
+    except (msgspec.ValidationError, OverflowError):
+        raise ValueError("its run lengths are not whole numbers") from None
+    if (lengths < 0).any() or (lengths > width * height).any() or lengths.sum() != width * height:
+        raise ValueError(f"its run lengths do not add up to {width * height:,} pixels")
+    return lengths
+
+
+def _decompress(codes: bytes) -> list[int]:
+    """Return the run lengths in COCO's compressed form: differences in groups of five bits, the lowest first."""
+    counts: list[int] = []
+    value = shift = 0
+    for code in codes:
+        bits = code - 48
+        if not 0 <= bits < 64 or shift > 60:
+            raise ValueError("its compressed run lengths are damaged")
+        value |= (bits & 0x1F) << shift
+        shift += 5
+        if not bits & 0x20:
+            if bits & 0x10:
+                value -= 1 << shift
+            counts.append(value + (counts[-2] if len(counts) > 2 else 0))
+            value = shift = 0
+    if shift:
+        raise ValueError("its compressed run lengths are truncated")
+    return counts

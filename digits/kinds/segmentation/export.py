@@ -1,0 +1,114 @@
+"""Downloads of segmentation datasets."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from PIL import Image
+
+from digits.data.archive import Entry
+from digits.data.drawing import BACKGROUND, class_colors
+from digits.data.file_names import numbered_name
+from digits.data.manifest import Manifest
+from digits.data.masks import VOC_BORDER
+from digits.data.record_index import IndexCache
+from digits.data.records import Record
+from digits.data.target import IGNORED
+from digits.kinds.coco import CocoWriter
+from digits.kinds.export import Export, File, image_file
+
+
+class Masks(Export):
+    """Images and label images in the layout of Pascal VOC, whose color map CVAT calls ``labelmap.txt``."""
+
+    name = "masks"
+    title = "Images and masks"
+    contents = "Images, and label images whose pixels are class indexes, in the layout of Pascal VOC."
+
+    def __init__(self, folder: Path, manifest: Manifest, indexes: IndexCache) -> None:
+        super().__init__(folder, manifest, indexes)
+        palette = np.zeros((256, 3), np.uint8)
+        colors = class_colors(manifest.target)
+        palette[: len(colors)] = colors
+        palette[IGNORED] = VOC_BORDER
+        self._palette = palette.tobytes()
+
+    def convert(self, split: str, number: int, record: Record) -> list[File]:
+        name = f"{split}/{numbered_name(number, record.source)}"
+        mask = Image.fromarray(record.target(self.manifest.target), "P")
+        mask.putpalette(self._palette)
+        file = io.BytesIO()
+        mask.save(file, "PNG", compress_level=1)
+        self.lines(f"ImageSets/Segmentation/{split}.txt").write(f"{name}\n".encode())
+        return [image_file(f"JPEGImages/{name}", record), (f"SegmentationClass/{name}.png", file.getvalue())]
+
+    def finish(self) -> Iterator[Entry]:
+        target = self.manifest.target
+        yield "labels.txt", "".join(f"{name}\n" for name in target.names).encode()
+        colors = class_colors(target)
+        lines = [
+            f"{name.replace(':', ' ')}:{','.join(map(str, color))}::\n"
+            for name, color in zip(target.names, colors, strict=True)
+        ]
+        yield "labelmap.txt", "".join(["# label:color_rgb:parts:actions\n", *lines]).encode()
+
+
+class Coco(Export):
+    """COCO files with the run lengths of each class in an image."""
+
+    name = "coco"
+    title = "COCO"
+    contents = "Images, and a JSON file of the masks (RLE) in each split. For CVAT and others."
+
+    def __init__(self, folder: Path, manifest: Manifest, indexes: IndexCache) -> None:
+        super().__init__(folder, manifest, indexes)
+        self._writers: dict[str, CocoWriter] = {}
+        self._categories = {
+            index: name
+            for index, name in enumerate(manifest.target.names)
+            if index or name.lower() != BACKGROUND
+        }
+
+    def convert(self, split: str, number: int, record: Record) -> list[File]:
+        name, data = image_file(f"images/{split}/{numbered_name(number, record.source)}", record)
+        mask = record.target(self.manifest.target)
+        writer = self._writers.get(split)
+        if writer is None:
+            writer = self._writers[split] = CocoWriter(self.temporary_file, self._categories)
+        writer.add_image(name.rpartition("/")[2], record.width, record.height)
+        present = np.unique(mask).tolist()
+        for index in present:
+            if index in self._categories:
+                writer.add_annotation(index, **_describe(mask == index))
+        if IGNORED in present and self._categories:
+            writer.add_annotation(max(self._categories), **_describe(mask == IGNORED), iscrowd=1)
+        return [(name, data)]
+
+    def finish(self) -> Iterator[Entry]:
+        for split, writer in self._writers.items():
+            yield f"annotations/instances_{split}.json", writer.finish()
+
+
+def _describe(region: NDArray[np.bool_]) -> dict[str, Any]:
+    """Return the keys of an annotation: the run lengths of a ``region`` [height, width], its area and its box."""
+    flat = np.concatenate([[False], region.ravel(order="F"), [False]])
+    changes = np.flatnonzero(flat[1:] != flat[:-1])
+    edges = np.concatenate([[0], changes, [region.size]])
+    counts = np.diff(edges).tolist()
+    if len(counts) > 1 and not counts[-1]:
+        counts.pop()
+    rows, columns = np.flatnonzero(region.any(axis=1)), np.flatnonzero(region.any(axis=0))
+    left, top = int(columns[0]), int(rows[0])
+    return {
+        "segmentation": {"counts": counts, "size": list(region.shape)},
+        "area": int(region.sum()),
+        "bbox": [left, top, int(columns[-1]) + 1 - left, int(rows[-1]) + 1 - top],
+    }
+
+
+FORMATS = (Masks, Coco)

@@ -1,0 +1,29 @@
+"""Downloads of text datasets."""
+
+from __future__ import annotations
+
+from digits.data.record_index import DamagedRecords
+from digits.data.records import Record
+from digits.kinds.export import Export, File
+from digits.kinds.text.reader import TEXT_FEATURE
+
+
+class Texts(Export):
+    """A CSV file of classes and texts for each split."""
+
+    name = "csv"
+    title = "CSV"
+    contents = "A CSV file of classes and texts for each split."
+
+    def convert(self, split: str, number: int, record: Record) -> list[File]:
+        target = self.manifest.target
+        texts = record.features.get(TEXT_FEATURE, ())
+        label = int(record.target(target))
+        if not texts or not isinstance(texts[0], bytes) or not 0 <= label < len(target.names):
+            raise DamagedRecords(f"record of {record.filename!r} has no text or class")
+        row = [target.names[label], texts[0].decode("utf-8", "replace")]
+        self.table(f"{split}.csv", ["class", "text"]).add(row)
+        return []
+
+
+FORMATS = (Texts,)

@@ -1,0 +1,91 @@
+"""Downloads of datasets: archives of their records, and statistics."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from flask import Blueprint, Response, jsonify, request, url_for
+
+from digits.core.errors import BadRequest, NotFound
+from digits.core.files import UnreadableFile
+from digits.core.status import Status
+from digits.data.archive import MEDIA_TYPES, stream
+from digits.data.manifest import Manifest
+from digits.data.statistics import summarize
+from digits.kinds.export import Export, formats_of
+from digits.kinds.jobs import DatasetJob
+from digits.web.kind_routes import views_of
+from digits.web.offload import each_in_thread, in_thread
+from digits.web.services import refuse_other_sites, services
+
+blueprint = Blueprint("exports", __name__)
+
+
+@blueprint.get("/datasets/<job_id>/download.<ending>")
+def download(job_id: str, ending: str) -> Response:
+    """Stream an archive of the dataset in the format ``format``, by default the first one of its kind."""
+    refuse_other_sites()
+    job, manifest = _finished(job_id)
+    if ending not in MEDIA_TYPES:
+        raise BadRequest(f"Unknown archive format “{ending}”.", f"Use one of {', '.join(MEDIA_TYPES)}.")
+    formats = formats_of(job.data_kind)
+    name = request.args.get("format") or next(iter(formats))
+    if name not in formats:
+        raise BadRequest(
+            f"There is no format “{name}” for this dataset.", f"Use one of {', '.join(formats)}."
+        )
+    export = formats[name](job.folder, manifest, services().record_indexes)
+    response = Response(
+        each_in_thread(_pieces(ending, export)),
+        mimetype=MEDIA_TYPES[ending],
+        headers={"Content-Disposition": f'attachment; filename="{job.id}_{name}.{ending}"'},
+    )
+    response.call_on_close(export.close)
+    return response
+
+
+def _pieces(ending: str, export: Export) -> Iterator[bytes]:
+    yield from stream(ending, export.entries())
+
+
+@blueprint.get("/datasets/<job_id>/statistics.json")
+def statistics(job_id: str) -> Response:
+    """Return counts per split and class, and if the dataset was checked, its image statistics and findings."""
+    job, manifest = _finished(job_id)
+    counts = services().scheduler.task_state(job, job.tasks[0]).counts
+    named: dict[str, dict[str, int]] = {
+        split: dict(zip(found["labels"], found["counts"], strict=False)) for split, found in counts.items()
+    }
+    try:
+        body = in_thread(summarize, job.folder, manifest, named)
+    except UnreadableFile as error:
+        raise NotFound("The statistics cannot be read.", f"{error}. Check the dataset again.") from error
+    return jsonify({"id": job.id, "name": job.name, "kind": job.data_kind.name, **body})
+
+
+def offered(job: DatasetJob) -> list[dict[str, Any]]:
+    """Return the formats of a dataset for its page, the usual one first."""
+    return [
+        {
+            "name": name,
+            "title": item.title,
+            "contents": item.contents,
+            "url": url_for("exports.download", job_id=job.id, ending="zip", format=name),
+        }
+        for name, item in formats_of(job.data_kind).items()
+    ]
+
+
+def for_annotation_tools(job: DatasetJob) -> dict[str, Any] | None:
+    """Return the format in which annotation tools read the targets of a dataset, or None if they cannot."""
+    name = views_of(job.data_kind).annotation_format
+    return next((item for item in offered(job) if item["name"] == name), None)
+
+
+def _finished(job_id: str) -> tuple[DatasetJob, Manifest]:
+    job = services().store.get(job_id, DatasetJob)
+    manifest = job.manifest() if job.status is Status.DONE else None
+    if manifest is None:
+        raise BadRequest(f"“{job.name}” has no records to download: it is not finished, or damaged.")
+    return job, manifest

@@ -1,0 +1,48 @@
+// A drop area for an image file in the fields of a kind, with the field for a path beside it: shows what is chosen.
+
+// Narrower images are enlarged without smoothing.
+export const SMALL_PIXELS = 96;
+
+/** Initializes `choice`; `imageUrl` returns the image at a path on the server. */
+export function startImageChoice(choice, imageUrl) {
+  const area = choice.querySelector('.drop');
+  const file = choice.querySelector('[type=file]');
+  const path = choice.querySelector('[name$=_path]');
+  const image = choice.querySelector('.drop-image');
+
+  function show(url) {
+    if (image.src.startsWith('blob:')) URL.revokeObjectURL(image.src);
+    image.hidden = true; // until it has loaded: a file that is not an image is not shown
+    if (url) image.src = url;
+  }
+
+  image.addEventListener('load', () => {
+    image.classList.toggle('pixelated', image.naturalWidth < SMALL_PIXELS);
+    image.hidden = false;
+  });
+  file.addEventListener('change', () => {
+    if (!file.files[0]) return;
+    path.value = '';
+    show(URL.createObjectURL(file.files[0]));
+  });
+  path.addEventListener('change', () => {
+    file.value = '';
+    const chosen = path.value.trim();
+    show(chosen && `${imageUrl}?${new URLSearchParams({ path: chosen })}`);
+  });
+  choice.addEventListener('dragover', (event) => {
+    if (![...event.dataTransfer.types].includes('Files')) return;
+    event.preventDefault();
+    area.classList.add('over');
+  });
+  choice.addEventListener('dragleave', (event) => {
+    if (!choice.contains(event.relatedTarget)) area.classList.remove('over');
+  });
+  choice.addEventListener('drop', (event) => {
+    event.preventDefault();
+    area.classList.remove('over');
+    if (!event.dataTransfer.files.length) return;
+    file.files = event.dataTransfer.files;
+    file.dispatchEvent(new Event('change'));
+  });
+}

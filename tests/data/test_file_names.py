@@ -1,0 +1,34 @@
+"""File names made from texts of users."""
+
+from __future__ import annotations
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from digits.data.file_names import numbered_name, safe_name, unique_names
+
+
+@given(st.lists(st.text(max_size=300)))
+def test_names_are_valid_and_unique(texts: list[str]) -> None:
+    names = unique_names(texts)
+    assert len({name.casefold() for name in names}) == len(texts)
+    for name in names:
+        assert 0 < len(name.encode()) <= 255
+        assert not set(name) & set('/\\:*?"<>|\0\n') and name not in (".", "..")
+
+
+def test_ordinary_names_stay_the_same() -> None:
+    assert unique_names(["cat", "Siberian Husky", "猫", "école", "a.b"]) == [
+        "cat",
+        "Siberian Husky",
+        "猫",
+        "école",
+        "a.b",
+    ]
+    assert safe_name("nul.txt") == "_nul.txt"
+
+
+@given(st.binary(max_size=300))
+def test_the_name_of_a_source_follows_its_number(path: bytes) -> None:
+    name = numbered_name(12, path)
+    assert name.startswith("000012") and "/" not in name and len(name.encode()) <= 200

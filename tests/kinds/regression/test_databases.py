@@ -1,0 +1,107 @@
+"""Image regression from generic datasets of DIGITS 4 to 6."""
+
+from __future__ import annotations
+
+import io
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from digits.data.sources import Plan, UnusableSource
+from digits.kinds.regression import reader
+from digits.kinds.regression.recipe import CreateRegression
+from tests.kinds.tables import Silent
+from tests.old_databases import datum, numbers, picture, write_lmdb
+from tests.site import Site
+
+
+def write_generic(folder: Path, *, train: int = 8) -> Path:
+    """Write images with two numbers each: a quarter of their number, and half of the next one. The keys have nine digits."""
+    for name, first, last in (("train_db", 0, train), ("val_db", train, train + 4)):
+        chosen = range(first, last)
+        images = [datum(picture(item), 0, "PNG") for item in chosen]
+        targets = [numbers([[[0.25 * item, 0.5 * (item + 1)]]]) for item in chosen]
+        write_lmdb(folder / name / "features", images, key="{:09d}")
+        write_lmdb(folder / name / "labels", targets, key="{:09d}")
+    return folder
+
+
+def plan(folder: Path, **shares: float) -> Plan:
+    recipe = CreateRegression(table=str(folder), folder=str(folder), seed=1, **{"pct_val": 0.0, **shares})
+    return reader.read(recipe, Silent())
+
+
+def test_a_generic_dataset_has_its_images_numbers_and_splits(tmp_path: Path) -> None:
+    made = plan(write_generic(tmp_path / "job"), pct_test=25.0)
+    assert made.target.names == ["label 1", "label 2"]
+    assert {name: len(split) for name, split in made.splits.items()} == {"train": 6, "val": 4, "test": 2}
+    for name, split in made.splits.items():
+        for place, (first, second) in enumerate(split.targets):
+            number = int(first * 4)
+            assert second == 0.5 * (number + 1) and int(split.files[place]) == number - (8 if name == "val" else 0)
+            (data,) = made.read(split, place)
+            assert np.array_equal(np.asarray(Image.open(io.BytesIO(data))), picture(number))
+    assert made.splits["test"].source == str(tmp_path / "job" / "train_db" / "features")
+
+
+def _labels(values: list[bytes], key: str = "{:09d}") -> Callable[[Path], object]:
+    def change(job: Path) -> None:
+        for path in sorted((job / "train_db" / "labels").iterdir()):
+            path.unlink()
+        (job / "train_db" / "labels").rmdir()
+        write_lmdb(job / "train_db" / "labels", values, key=key)
+
+    return change
+
+
+GOOD = [numbers([[[1, 2]]])] * 8
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (_labels(GOOD[:7]), "train_db has 8 images, and labels of 7"),
+        (_labels(GOOD, "{:08d}"), "000000000 of .* cannot be used: the label beside it has the key 00000000"),
+        (
+            _labels([*GOOD[:7], numbers([[[1]]])]),
+            "000000007 of .* cannot be used: it has 1 number, and the first one 2",
+        ),
+        (
+            _labels([*GOOD[:7], numbers([[[1, np.nan]]])]),
+            "000000007 of .* cannot be used: a label is not a number",
+        ),
+        (_labels([*GOOD[:7], datum(picture(1), 1, "PNG")]), "000000007 of .* cannot be used: it is an image"),
+        (_labels([numbers(np.zeros((3, 6, 8)))] * 8), "it has 144 numbers, more than the limit of 100"),
+        (_labels([]), "labels of 0"),
+        (
+            lambda job: (job / "train_db" / "labels").rename(job / "moved"),
+            "is not the folder of a generic dataset of DIGITS",
+        ),
+    ],
+)
+def test_faults_are_named(tmp_path: Path, change: Callable[[Path], object], message: str) -> None:
+    job = write_generic(tmp_path / "job")
+    change(job)
+    with pytest.raises(UnusableSource, match=message):
+        plan(job)
+
+
+@pytest.mark.integration
+def test_the_form_describes_a_generic_dataset(site: Site) -> None:
+    job = write_generic(site.data / "job")
+    answer = site.post("/datasets/images/regression/scan", table_train=str(job))
+    found = json.loads(answer.text.splitlines()[-1])
+    assert found["facts"] == [
+        "A generic dataset of DIGITS with 12 images: train 8, val 4.",
+        "Ranges: label 1 0 to 1.75, label 2 0.5 to 4.",
+    ]
+    assert sum(count for _, count in found["bars"]) == 8
+    assert found["bars_title"] == "Images by label 1"
+    empty = site.data / "empty"
+    empty.mkdir()
+    answer = site.post("/datasets/images/regression.json", dataset_name="x", table_train=str(empty))
+    assert "not the folder of a generic dataset" in answer.get_json()["errors"]["table_train"][0]

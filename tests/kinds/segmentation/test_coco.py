@@ -1,0 +1,218 @@
+"""Label images from COCO files: polygons, run lengths, what covers what, and errors that name the annotation."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from PIL import Image
+from pycocotools import mask as coco_masks
+
+from digits.data import images
+from digits.data.archive import stream
+from digits.data.images import Geometry
+from digits.data.record_index import IndexCache
+from digits.data.records import Record
+from digits.data.sources import Plan, UnusableSource
+from digits.data.target import IGNORED, mask
+from digits.kinds import kind_named
+from digits.kinds.export import formats_of
+from digits.kinds.pair_source import PairFolders
+from digits.kinds.segmentation import reader
+from digits.kinds.segmentation.recipe import CreateSegmentation
+from tests.data.test_archive import unpacked
+from tests.datasets import write_dataset
+from tests.kinds.segmentation.test_reader import masks
+from tests.kinds.tables import Silent
+
+WIDTH, HEIGHT = 12, 8
+
+
+def square(left: float, top: float, right: float, bottom: float) -> list[list[float]]:
+    return [[left, top, right, top, right, bottom, left, bottom]]
+
+
+def whole() -> Any:
+    return np.zeros((HEIGHT, WIDTH), np.uint8)
+
+
+def write(folder: Path, annotations: list[dict[str, Any]], **changes: Any) -> Path:
+    (folder / "images").mkdir(exist_ok=True)
+    Image.new("L", (WIDTH, HEIGHT)).save(folder / "images" / "a.png")
+    body = {
+        "images": [{"id": 1, "file_name": "a.png", "width": WIDTH, "height": HEIGHT}],
+        "categories": [
+            {"id": 9, "name": "dog"},
+            {"id": 5, "name": "cat"},
+            {"id": 7, "name": "unused"},
+        ],
+        "annotations": [
+            {"id": 100 + number, "image_id": 1, "category_id": 5, **item}
+            for number, item in enumerate(annotations)
+        ],
+        **changes,
+    }
+    path = folder / "labels.json"
+    path.write_text(json.dumps(body))
+    return path
+
+
+def plan(path: Path, folder: str = "images", **settings: Any) -> Plan:
+    folders = PairFolders(images=str(path.parent / folder), targets=str(path))
+    values = {"train": folders, "pct_val": 0.0, "width": WIDTH, "height": HEIGHT, "processes": 1, **settings}
+    return reader.read(CreateSegmentation(**values), Silent())
+
+
+def mask_of(found: Plan) -> Any:
+    return np.array(masks(found, (WIDTH, HEIGHT))["a.png"])
+
+
+def test_categories_are_classes_and_smaller_objects_cover_larger_ones(tmp_path: Path) -> None:
+    small = {"segmentation": square(3, 3, 6, 6), "category_id": 9}
+    large = {"segmentation": square(1, 1, 9, 7)}
+    expected = whole()
+    expected[1:7, 1:9], expected[3:6, 3:6] = 1, 2
+    for order in ([small, large], [large, small]):
+        found = plan(write(tmp_path, order))
+        assert found.target.names == ["background", "cat", "dog"]
+        assert mask_of(found).tolist() == expected.tolist()
+    again = {"segmentation": square(3, 3, 6, 6)}
+    assert mask_of(plan(write(tmp_path, [small, again])))[4, 4] == 1
+
+
+def test_run_lengths_are_drawn_and_crowds_are_ignored(tmp_path: Path) -> None:
+    region = whole()
+    region[2:5, 4:11] = 1
+    compressed = coco_masks.encode(np.asfortranarray(region))
+    text = {"size": [HEIGHT, WIDTH], "counts": compressed["counts"].decode()}
+    flat = region.T.ravel()
+    changes = np.flatnonzero(np.diff(np.concatenate([[0], flat, [0]])))
+    counts = np.diff([0, *changes, flat.size]).tolist()
+    crowd = {"segmentation": square(0, 0, 5, HEIGHT), "iscrowd": 1}
+    for segmentation in (text, {"size": [HEIGHT, WIDTH], "counts": counts}):
+        found = plan(write(tmp_path, [{"segmentation": segmentation}, crowd]))
+        expected = whole()
+        expected[:, :5] = IGNORED
+        expected[2:5, 4:11] = 1
+        assert mask_of(found).tolist() == expected.tolist()
+        assert any("1 crowd region" in warning for warning in found.warnings)
+
+
+def test_many_run_lengths_are_read_like_by_the_reference(tmp_path: Path) -> None:
+    region = np.random.default_rng(0).integers(0, 2, (HEIGHT, WIDTH), np.uint8)
+    compressed = coco_masks.encode(np.asfortranarray(region))
+    counts = compressed["counts"].decode()
+    found = plan(write(tmp_path, [{"segmentation": {"size": [HEIGHT, WIDTH], "counts": counts}}]))
+    assert mask_of(found).tolist() == region.tolist()
+
+
+@pytest.mark.parametrize(
+    ("annotation", "message"),
+    [
+        ({"segmentation": square(20, 1, 22, 3)}, "annotation 101: it is outside the image .12×8 pixels"),
+        ({"segmentation": square(1, 1, 1e9, 3)}, "annotation 101: a polygon extends far beyond"),
+        ({"segmentation": [[1, 2, 3, 4]]}, "annotation 101: a polygon has 4 coordinates"),
+        ({"segmentation": [[1, 2, 3, 4, 5, "x"]]}, "annotation 101: a polygon is not a list of numbers"),
+        ({"segmentation": "x"}, "annotation 101: the segmentation is neither"),
+        (
+            {"segmentation": {"size": [WIDTH, HEIGHT], "counts": [96]}},
+            r"annotation 101: its mask has the size",
+        ),
+        (
+            {"segmentation": {"size": [HEIGHT, WIDTH], "counts": [95]}},
+            "annotation 101: its run lengths do not add",
+        ),
+        (
+            {"segmentation": {"size": [HEIGHT, WIDTH], "counts": [-1, 97]}},
+            "annotation 101: its run lengths do not",
+        ),
+        (
+            {"segmentation": {"size": [HEIGHT, WIDTH], "counts": "P\u00e9"}},
+            "annotation 101: its compressed run",
+        ),
+        (
+            {"segmentation": {"size": [HEIGHT, WIDTH], "counts": "oo"}},
+            "annotation 101: its compressed run lengths",
+        ),
+        ({"image_id": 2, "segmentation": square(1, 1, 2, 2)}, "annotation 101: there is no image 2"),
+        ({"category_id": 6, "segmentation": square(1, 1, 2, 2)}, "annotation 101: there is no category 6"),
+    ],
+)
+def test_errors_name_the_annotation(tmp_path: Path, annotation: dict[str, Any], message: str) -> None:
+    path = write(tmp_path, [{"segmentation": square(1, 1, 4, 4)}, annotation])
+    with pytest.raises(UnusableSource, match=message):
+        plan(path)
+
+
+def test_what_is_not_used_is_reported(tmp_path: Path) -> None:
+    pictures = [
+        {"id": 1, "file_name": "a.png"},
+        {"id": 2, "file_name": "/data/upload/1/0a1b2c3d-b.png"},
+        {"id": 3, "file_name": "missing.png"},
+    ]
+    path = write(tmp_path, [{"segmentation": square(1, 1, 4, 4)}, {"segmentation": []}], images=pictures)
+    (tmp_path / "images" / "deep").mkdir()
+    Image.new("L", (WIDTH, HEIGHT)).save(tmp_path / "images" / "deep" / "b.png")
+    found = plan(path)
+    assert sorted(found.splits["train"].files) == ["a.png", "deep/b.png"]
+    text = " ".join(found.warnings)
+    assert "1 image not found or unreadable: missing.png" in text
+    assert "1 object without a polygon or mask, not used: annotation 101" in text
+    assert "1 image without objects, only background: deep/b.png" in text
+
+
+def test_a_file_of_crowds_is_refused(tmp_path: Path) -> None:
+    path = write(tmp_path, [{"segmentation": square(1, 1, 4, 4), "iscrowd": 1}])
+    with pytest.raises(UnusableSource, match=r"All objects in labels\.json are crowd regions"):
+        plan(path)
+
+
+def test_splits_share_the_classes_of_their_files(tmp_path: Path) -> None:
+    train = write(tmp_path, [{"segmentation": square(1, 1, 4, 4)}])
+    (tmp_path / "val").mkdir()
+    val = write(tmp_path / "val", [{"segmentation": square(1, 1, 4, 4), "category_id": 9}])
+    folders = PairFolders(images=str(tmp_path / "val" / "images"), targets=str(val))
+    found = plan(train, val=folders)
+    assert found.target.names == ["background", "cat", "dog"]
+    assert found.splits["val"].targets[0].classes == (0, 2)
+    (tmp_path / "masks").mkdir()
+    Image.new("L", (WIDTH, HEIGHT)).save(tmp_path / "masks" / "a.png")
+    mixed = PairFolders(images=str(tmp_path / "images"), targets=str(tmp_path / "masks"))
+    with pytest.raises(UnusableSource, match="Some splits have COCO files"):
+        plan(train, val=mixed)
+    with pytest.raises(UnusableSource, match="Class labels and color maps"):
+        (tmp_path / "names.txt").write_text("a\nb\n")
+        plan(train, class_labels_file=str(tmp_path / "names.txt"))
+
+
+def test_a_download_as_coco_is_read_again(tmp_path: Path) -> None:
+    target = mask(["background", "road", "car"], HEIGHT, WIDTH)
+    pixels = whole()
+    pixels[1:4, 2:9], pixels[0, 0], pixels[5:, 4:], pixels[4, :] = 1, 2, 2, IGNORED
+    record = Record(
+        images.encode(np.zeros((HEIGHT, WIDTH, 1), np.uint8), "png"),
+        "png",
+        HEIGHT,
+        WIDTH,
+        1,
+        {target.feature: [images.encode(pixels[..., None], "png")]},
+        source=b"a.png",
+    )
+    manifest = write_dataset(tmp_path / "dataset", "image-segmentation", target, {"train": [record]})
+    formats = formats_of(kind_named("image-segmentation"))
+    made = formats["coco"](tmp_path / "dataset", manifest, IndexCache(100))
+    for name, data in unpacked("zip", b"".join(stream("zip", made.entries()))).items():
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_bytes(data)
+    made.close()
+    folders = PairFolders(
+        images=str(tmp_path / "images/train"), targets=str(tmp_path / "annotations/instances_train.json")
+    )
+    found = plan(tmp_path / "unused", train=folders)
+    assert found.target.names == target.names
+    split = found.splits["train"]
+    (data,) = found.features(split, 0, Geometry((WIDTH, HEIGHT), WIDTH, HEIGHT, "squash"))[target.feature]
+    assert images.load(data, 1)[..., 0].tolist() == pixels.tolist()

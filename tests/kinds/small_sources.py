@@ -1,0 +1,212 @@
+"""A small source of real files for each kind and each form of source, to damage one of its files."""
+
+from __future__ import annotations
+
+import io
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+from PIL import Image
+
+from digits.core.recipe import CreateDataset
+from digits.kinds.classification.recipe import (
+    CreateClassification,
+    DatasetFolder,
+    FolderSplit,
+    ListedSplit,
+    Tables,
+    TextFiles,
+)
+from digits.kinds.detection.recipe import CreateDetection
+from digits.kinds.image_to_image.recipe import CreateImageToImage
+from digits.kinds.multilabel.recipe import CreateMultilabel
+from digits.kinds.pair_source import PairFolders
+from digits.kinds.pairs.recipe import CreatePairs
+from digits.kinds.regression.recipe import CreateRegression
+from digits.kinds.segmentation.recipe import CreateSegmentation
+
+COUNT = 8
+WIDTH, HEIGHT = 12, 8
+SETTINGS = {
+    "width": WIDTH,
+    "height": HEIGHT,
+    "processes": 1,
+    "seed": 1,
+    "pct_val": 0.0,
+    "max_unusable_percent": 90.0,
+}
+
+Make = Callable[[Path], CreateDataset]
+
+
+def encoded(number: int) -> bytes:
+    """A PNG file whose pixels depend on ``number``."""
+    pixels = np.random.default_rng(number).integers(0, 256, (HEIGHT, WIDTH, 3), np.uint8)
+    file = io.BytesIO()
+    Image.fromarray(pixels).save(file, "PNG")
+    return file.getvalue()
+
+
+def names() -> list[str]:
+    """The names of all images: eight in each of the folders ``a`` and ``b``."""
+    return [f"{label}/{number}.png" for label in "ab" for number in range(COUNT)]
+
+
+def write_images(folder: Path) -> Path:
+    """Write all images into sub-folders of ``folder``."""
+    for number, name in enumerate(names()):
+        path = folder / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(encoded(number))
+    return folder
+
+
+def _lines(folder: Path, line: Callable[[str], str], header: str = "", file: str = "list.csv") -> Path:
+    path = folder.parent / file
+    path.write_text(header + "".join(f"{line(name)}\n" for name in names()))
+    return path
+
+
+def _class_folders(images: Path) -> CreateDataset:
+    return CreateClassification(train=FolderSplit(folder=str(images)), **SETTINGS)
+
+
+def _text_files(images: Path) -> CreateDataset:
+    train = _lines(images, lambda name: f"{name} {'ab'.index(name[0])}", file="train.txt")
+    (images.parent / "labels.txt").write_text("a\nb\n")
+    split = ListedSplit(file=str(train), folder=str(images))
+    return CreateClassification(
+        files=TextFiles(train=split, labels=str(images.parent / "labels.txt")), **SETTINGS
+    )
+
+
+def _csv(images: Path) -> CreateDataset:
+    table = _lines(images, lambda name: f"{name},{name[0]}", "image,label\n")
+    return CreateClassification(
+        files=Tables(train=ListedSplit(file=str(table), folder=str(images))), **SETTINGS
+    )
+
+
+def _metadata(images: Path) -> CreateDataset:
+    rows = [json.dumps({"file_name": name, "label": name[0]}) for name in names()]
+    (images / "metadata.jsonl").write_text("\n".join(rows))
+    return CreateClassification(files=DatasetFolder(folder=str(images)), **SETTINGS)
+
+
+def _parquet(images: Path) -> CreateDataset:
+    """Images that are links to files beside the Parquet file."""
+    rows = {
+        "image": [{"bytes": None, "path": f"files/{name}"} for name in names()],
+        "label": [name[0] for name in names()],
+    }
+    folder = images.parent / "parquet"
+    folder.mkdir()
+    images.rename(folder / "files")
+    images.symlink_to(folder / "files")
+    pq.write_table(pa.table(rows), folder / "train-00000-of-00001.parquet")
+    return CreateClassification(files=DatasetFolder(folder=str(folder)), **SETTINGS)
+
+
+def _multilabel(images: Path) -> CreateDataset:
+    table = _lines(images, lambda name: f"{name},{name[0]} c", "image,labels\n")
+    return CreateMultilabel(table=str(table), folder=str(images), **SETTINGS)
+
+
+def _regression(images: Path) -> CreateDataset:
+    table = _lines(images, lambda name: f"{name},{name[2]}.5", "image,size\n")
+    return CreateRegression(table=str(table), folder=str(images), **SETTINGS)
+
+
+def _boxes(images: Path) -> CreateDataset:
+    table = _lines(images, lambda name: f"{name},cat,1,1,6,5", "image,class,left,top,right,bottom\n")
+    return CreateDetection(images=str(images), labels=str(table), **SETTINGS)
+
+
+def _coco(images: Path) -> CreateDataset:
+    content = {
+        "images": [
+            {"id": number, "file_name": name, "width": WIDTH, "height": HEIGHT}
+            for number, name in enumerate(names())
+        ],
+        "annotations": [
+            {"id": number, "image_id": number, "category_id": 1, "bbox": [1, 1, 5, 4]}
+            for number in range(2 * COUNT)
+        ],
+        "categories": [{"id": 1, "name": "cat"}],
+    }
+    path = images.parent / "coco.json"
+    path.write_text(json.dumps(content))
+    return CreateDetection(images=str(images), labels=str(path), **SETTINGS)
+
+
+def _label_files(suffix: str, text: str) -> Make:
+    def make(images: Path) -> CreateDataset:
+        labels = images.parent / "labels"
+        for name in names():
+            path = (labels / name).with_suffix(suffix)
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(text)
+        return CreateDetection(images=str(images), labels=str(labels), **SETTINGS)
+
+    return make
+
+
+def _masks(images: Path) -> CreateDataset:
+    targets = images.parent / "masks"
+    for name in names():
+        path = targets / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        Image.fromarray(np.arange(HEIGHT * WIDTH, dtype=np.uint8).reshape(HEIGHT, WIDTH) % 2).save(path)
+    return CreateSegmentation(train=PairFolders(images=str(images), targets=str(targets)), **SETTINGS)
+
+
+def _targets(images: Path) -> CreateDataset:
+    targets = write_images(images.parent / "targets")
+    return CreateImageToImage(train=PairFolders(images=str(images), targets=str(targets)), **SETTINGS)
+
+
+def _own_targets(images: Path) -> CreateDataset:
+    return CreateImageToImage(train=PairFolders(images=str(images)), **SETTINGS)
+
+
+def _listed_pairs(images: Path) -> CreateDataset:
+    table = _lines(images, lambda name: f"{name},b/{(int(name[2]) + 1) % COUNT}.png,{int(name[0] == 'b')}")
+    return CreatePairs(source=str(table), folder=str(images), **SETTINGS)
+
+
+def _random_pairs(images: Path) -> CreateDataset:
+    return CreatePairs(source=str(images), folder=str(images), pairs=60, **SETTINGS)
+
+
+_VOC = (
+    "<annotation><object><name>cat</name><bndbox><xmin>1</xmin><ymin>1</ymin><xmax>6</xmax><ymax>5</ymax></bndbox>"
+    "</object></annotation>"
+)
+
+# Sources that list the images of a folder, and sources whose files name them.
+SCANNED: dict[str, Make] = {
+    "class folders": _class_folders,
+    "kitti": _label_files(".txt", "car 0 0 0 1 1 6 5 1 1 1 0 0 0 0"),
+    "voc": _label_files(".xml", _VOC),
+    "yolo": _label_files(".txt", "0 0.5 0.5 0.25 0.25"),
+    "masks": _masks,
+    "image to image": _targets,
+    "auto-encoder": _own_targets,
+    "random pairs": _random_pairs,
+}
+LISTED: dict[str, Make] = {
+    "text files": _text_files,
+    "csv": _csv,
+    "metadata": _metadata,
+    "parquet": _parquet,
+    "multi-label": _multilabel,
+    "regression": _regression,
+    "boxes": _boxes,
+    "coco": _coco,
+    "listed pairs": _listed_pairs,
+}
+ALL = SCANNED | LISTED
